@@ -1,0 +1,34 @@
+// CacheRecord: everything about one kernel (or about there being none), stored and checked as one unit. The byte
+// format is in FORMAT.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace cudaforge {
+
+struct CacheRecord {
+  static constexpr int kFormat = 1;
+  enum class Kind { kWinner, kNegative };
+
+  Kind kind = Kind::kWinner;
+  std::string key;        // OpSignature::Key()
+  std::string arch;       // DeviceArch::target
+  Json signature;         // OpSignature::ToJson()
+  Json candidate;         // Candidate::ToJson(); null when negative
+  std::string binary;     // cubin or shared object; empty when negative
+  Json verification;      // RegionChecker::Report and the cases passed
+  Json timing;            // aten_us, inductor_us, winner_us, speedup: [low, median, high]
+  Json provenance;        // author, parameters, candidates tried, created (seconds since 1970)
+  Json versions;          // cudaforge, torch, toolkit or compiler, verifier
+
+  std::string Encode() const;
+  // kCorruption: wrong magic, length, checksum, or a key that is not the signature's; kUnsupported: a newer format.
+  static Result<CacheRecord> Decode(std::string_view bytes);
+};
+
+}  // namespace cudaforge

@@ -1,0 +1,51 @@
+// CF_CHECK(cond) << "message": a caller's mistake; throws CheckError, which the binding turns into a
+// Python exception. CF_DCHECK: our own invariants; compiled out when NDEBUG is defined.
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace cudaforge {
+
+class CheckError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+namespace internal {
+
+// Collects the message of a failed check and throws it when the full expression ends.
+class CheckFailure {
+ public:
+  CheckFailure(const char* file, int line, const char* condition) {
+    stream_ << file << ":" << line << ": check failed: " << condition << " ";
+  }
+  CheckFailure(const CheckFailure&) = delete;
+  CheckFailure& operator=(const CheckFailure&) = delete;
+  [[noreturn]] ~CheckFailure() noexcept(false) { throw CheckError(stream_.str()); }
+  std::ostream& stream() { return stream_; }
+
+ private:
+  std::ostringstream stream_;
+};
+
+// Gives both branches of CF_CHECK's conditional the type void.
+struct Voidify {
+  void operator&(std::ostream&) const {}
+};
+
+}  // namespace internal
+
+#define CF_CHECK(cond)     \
+  (cond) ? (void)0         \
+         : ::cudaforge::internal::Voidify() & \
+               ::cudaforge::internal::CheckFailure(__FILE__, __LINE__, #cond).stream()
+
+#ifdef NDEBUG
+#define CF_DCHECK(cond) CF_CHECK(true || (cond))
+#else
+#define CF_DCHECK(cond) CF_CHECK(cond)
+#endif
+
+}  // namespace cudaforge

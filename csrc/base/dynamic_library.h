@@ -1,0 +1,35 @@
+// A shared library opened at run time (dlopen), closed by the destructor unless released.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace cudaforge {
+
+class DynamicLibrary {
+ public:
+  // The first of `names` (paths or sonames) that opens, RTLD_NOW | RTLD_LOCAL. kUnavailable lists every
+  // name tried with the loader's message.
+  static Result<DynamicLibrary> Open(const std::vector<std::string>& names);
+  DynamicLibrary(DynamicLibrary&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)), path_(std::move(other.path_)) {}
+  DynamicLibrary& operator=(DynamicLibrary&&) = delete;
+  DynamicLibrary(const DynamicLibrary&) = delete;
+  DynamicLibrary& operator=(const DynamicLibrary&) = delete;
+  ~DynamicLibrary();
+
+  // nullptr when the library has no such symbol.
+  void* Symbol(const char* name) const;
+  // The name that opened.
+  const std::string& path() const { return path_; }
+
+ private:
+  DynamicLibrary(void* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
+  void* handle_;
+  std::string path_;
+};
+
+}  // namespace cudaforge

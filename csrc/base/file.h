@@ -1,0 +1,72 @@
+// Files: whole-file reads, atomic writes, temporary folders and advisory locks.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace cudaforge {
+
+// The owner of one file descriptor. Move-only.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept;
+  UniqueFd(const UniqueFd&) = delete;
+  UniqueFd& operator=(const UniqueFd&) = delete;
+  ~UniqueFd() { Reset(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  void Reset();
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+// "CONTEXT: strerror": kNotFound for ENOENT, else kIoError.
+Status ErrnoStatus(std::string_view context, int error_number);
+
+Result<std::string> ReadFile(const std::string& path, size_t max_bytes = size_t{1} << 30);
+// Writes a temporary file beside `path`, syncs it and renames it: readers see the old bytes or the new.
+Status WriteFileAtomic(const std::string& path, std::string_view bytes);
+// Creates the folder and its parents (mode 0700). Ok when it is there already; kIoError when a plain
+// file is in the way.
+Status MakeDirs(const std::string& path);
+bool PathExists(const std::string& path);
+
+// A fresh folder under $TMPDIR (else /tmp), removed with its contents by the destructor.
+class TempDir {
+ public:
+  static Result<TempDir> Create(std::string_view prefix);
+  TempDir(TempDir&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  TempDir& operator=(TempDir&&) = delete;
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  ~TempDir();
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit TempDir(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// An exclusive flock(2) on a file of our own, held until destruction.
+class FileLock {
+ public:
+  // Waits up to `timeout_ms` for the lock; kTimeout after that.
+  static Result<FileLock> Acquire(const std::string& path, int timeout_ms);
+
+ private:
+  explicit FileLock(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+};
+
+}  // namespace cudaforge

@@ -1,0 +1,42 @@
+// JSON as this project uses it: bounded parsing of untrusted text and one canonical form.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace cudaforge {
+
+using Json = nlohmann::json;  // objects keep their keys sorted
+
+struct JsonLimits {
+  size_t max_bytes = 64u << 20;
+  int max_depth = 64;
+};
+
+// Parses UTF-8 text. Errors: kInvalidArgument for malformed text, duplicate keys, trailing text, or a
+// document over the limits. Never throws.
+Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// Sorted keys, no white space, shortest round-trip numbers: the text that keys are hashes of.
+// REQUIRES: every string is valid UTF-8 (CF_CHECK) and every float finite (see FloatToJson).
+std::string CanonicalJson(const Json& value);
+
+// A double as JSON: a number when finite, else {"float": "inf" | "-inf" | "nan"}.
+Json FloatToJson(double value);
+
+// Typed field access with errors that name the field: "launches[0].grid: expected an array".
+Result<int64_t> JsonInt(const Json& object, std::string_view field);
+Result<double> JsonDouble(const Json& object, std::string_view field);
+Result<bool> JsonBool(const Json& object, std::string_view field);
+Result<std::string> JsonString(const Json& object, std::string_view field);
+Result<std::vector<int64_t>> JsonIntArray(const Json& object, std::string_view field);
+// The field itself; kInvalidArgument when `object` is no object or lacks it.
+Result<Json> JsonField(const Json& object, std::string_view field);
+
+}  // namespace cudaforge

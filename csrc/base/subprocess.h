@@ -1,0 +1,53 @@
+// Child processes by posix_spawn (never fork: the host process has threads, CUDA and RocksDB).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/status.h"
+
+namespace cudaforge {
+
+struct ProcessResult {
+  int exit_code = -1;     // valid when term_signal == 0
+  int term_signal = 0;    // the signal that ended it, else 0
+  bool timed_out = false; // killed by us after timeout_ms
+  std::string output;     // stdout and stderr together, cut at max_output bytes
+};
+
+// Runs argv[0] (looked up on PATH) to its end, its own process group, standard input empty. On time-out the whole
+// group gets SIGKILL. Errors: kUnavailable when it cannot be started.
+Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, int timeout_ms,
+                                 size_t max_output = size_t{1} << 20);
+
+// A child that is spoken to over one socket, killed (SIGKILL, whole process group) by the destructor.
+class ChildProcess {
+ public:
+  // Starts argv[0] with one end of a SOCK_STREAM Unix socket pair as its file descriptor 3.
+  static Result<ChildProcess> Start(const std::vector<std::string>& argv);
+  ChildProcess(ChildProcess&& other) noexcept
+      : pid_(std::exchange(other.pid_, -1)), socket_(std::move(other.socket_)) {}
+  ChildProcess& operator=(ChildProcess&&) = delete;
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+  ~ChildProcess();
+
+  pid_t pid() const { return pid_; }
+  int socket() const { return socket_.get(); }
+  // Kills and reaps it; returns "exit code 3" or "signal 11 (Segmentation fault)". Idempotent.
+  std::string Kill();
+  // As Kill, but first waits up to timeout_ms for it to end by itself.
+  std::string WaitOrKill(int timeout_ms);
+
+ private:
+  ChildProcess(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+  pid_t pid_;
+  UniqueFd socket_;
+  std::string end_;
+};
+
+}  // namespace cudaforge

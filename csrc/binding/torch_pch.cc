@@ -1,0 +1,1 @@
+#include "binding/torch_pch.h"

@@ -1,0 +1,47 @@
+// Paired timing: contestants run interleaved, sample by sample, so that drift hits all alike.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace cudaforge {
+
+struct Contestant {
+  std::string name;
+  std::function<Status(int64_t sample)> run;  // one call of the work; `sample` selects fresh inputs
+};
+
+// The clock of a device: nanoseconds that one call of `work` takes there, caches evicted before.
+using SampleClock = std::function<Result<double>(const std::function<Status()>& work)>;
+
+struct PairedOptions {
+  int min_samples = 30;
+  int max_samples = 300;
+  double budget_s = 2;      // stops after min_samples once this is spent
+  double precision = 0.01;  // ... or once every interval's half-width is below this
+  uint64_t seed = 0;        // of the order within each round and of the bootstrap
+};
+
+// lower, median, upper of the ratio time(a)/time(b); the interval is the 95% bootstrap percentile interval of the
+// median of per-round log ratios (Efron, 1979).
+struct RatioInterval {
+  double low = 0, median = 0, high = 0;
+};
+
+struct PairedTimes {
+  std::vector<std::string> names;
+  std::vector<std::vector<double>> ns;       // [contestant][round]
+  double MedianNs(size_t contestant) const;
+  RatioInterval Speedup(size_t base, size_t contestant) const;  // time(base) / time(contestant)
+  Json ToJson() const;
+};
+
+Result<PairedTimes> TimePaired(const std::vector<Contestant>& contestants, const SampleClock& clock,
+                               const PairedOptions& options);
+
+}  // namespace cudaforge

@@ -1,0 +1,101 @@
+// OpSignature: what is to be computed, complete enough that two regions with equal signatures are
+// interchangeable. A region is one ATen call or a small connected subgraph of ATen calls without
+// mutation; its values live on one device.
+//
+// Canonical JSON (keys sorted, no white space), whose SHA-256 is the key:
+//   {"aliases":[[0,2]],                         groups of inputs known to share storage
+//    "device":"cpu",                            "cpu" or "cuda"
+//    "format":1,
+//    "inputs":[{"alignment":16,"dtype":"float32","sizes":[8,128],"strides":[128,1]}],
+//    "nodes":[{"args":[{"in":0},-1,false],"kwargs":{},"op":"aten::_softmax",
+//              "outputs":[{"dtype":"float32","sizes":[8,128],"strides":[128,1]}]}],
+//    "numerics":{"deterministic":false,...},
+//    "outputs":[{"node":0,"out":0}]}
+// Arguments are positional, in schema order, defaults filled in, kwarg-only arguments in "kwargs":
+//   {"in":i} input i | {"node":n,"out":k} output k of an earlier node | null | bool | integer | number |
+//   {"float":"inf"|"-inf"|"nan"} | {"str":s} | {"dtype":name} | {"device":"target"} | {"layout":"strided"} |
+//   {"memory_format":"contiguous"|"preserve"|"channels_last"} | an array of these.
+// A node output that the schema declares but nothing uses is still listed; an absent (undefined) tensor is null.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace cudaforge {
+
+enum class DType { kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kBool };
+
+std::string_view DTypeName(DType dtype);           // "float32"
+Result<DType> ParseDType(std::string_view name);   // kUnsupported for a name not listed above
+int64_t DTypeSize(DType dtype);                    // bytes
+bool IsFloating(DType dtype);
+
+enum class DeviceType { kCpu, kCuda };
+std::string_view DeviceTypeName(DeviceType type);  // "cpu", "cuda"
+
+// Strides are in elements and may be zero (expanded) but not negative. `alignment` is what the data
+// pointer is known to be a multiple of, in bytes: a power of two from the element size to 64.
+struct TensorSpec {
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+  int64_t alignment = 1;  // meaningful for inputs only
+
+  int64_t numel() const;
+  // Bytes from the first element to one past the last one that the strides reach; 0 when empty.
+  int64_t StorageBytes() const;
+  bool IsContiguous() const;  // row-major; dimensions of size 1 do not count; empty tensors are
+  bool operator==(const TensorSpec&) const = default;
+};
+
+// Row-major strides for `sizes`.
+std::vector<int64_t> ContiguousStrides(const std::vector<int64_t>& sizes);
+
+struct Node {
+  std::string op;                   // "aten::_softmax", overload after a dot: "aten::sum.dim_IntList"
+  Json args = Json::array();
+  Json kwargs = Json::object();
+  std::vector<TensorSpec> outputs;  // one per tensor the schema returns
+};
+
+struct OutputRef {
+  int node = 0;
+  int out = 0;
+  bool operator==(const OutputRef&) const = default;
+};
+
+struct OpSignature {
+  static constexpr int kFormat = 1;
+
+  DeviceType device = DeviceType::kCpu;
+  std::vector<TensorSpec> inputs;
+  std::vector<std::vector<int>> aliases;
+  std::vector<Node> nodes;
+  std::vector<OutputRef> outputs;
+  Json numerics = Json::object();
+
+  const TensorSpec& output_spec(size_t i) const {
+    return nodes[static_cast<size_t>(outputs[i].node)].outputs[static_cast<size_t>(outputs[i].out)];
+  }
+
+  Json ToJson() const;
+  std::string Canonical() const;  // CanonicalJson(ToJson())
+  std::string Key() const;        // SHA-256 of Canonical(), 64 hexadecimal digits
+  // A short line for people: "softmax(float32[8, 128])", "add -> native_layer_norm(...)".
+  std::string Describe() const;
+
+  // Parses and checks: known format, references point backwards, ranges and counts within limits
+  // (64 inputs, 64 nodes, 16 outputs, 8 dimensions, 2^40 elements). The text may come from anywhere.
+  static Result<OpSignature> FromJson(const Json& json);
+  static Result<OpSignature> Parse(std::string_view text);
+};
+
+// The first 63 bits of the key as a non-negative integer: what `cudaforge::region` is called with.
+int64_t RegionId(std::string_view key);
+
+}  // namespace cudaforge

@@ -1,0 +1,105 @@
+// Target: one kind of device behind one interface. A Target compiles, loads, launches and times candidates;
+// it knows nothing of ATen. Implementations: target/cuda, target/cpu. Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "kernel/candidate.h"
+#include "signature/device_arch.h"
+
+namespace cudaforge {
+
+// A compile failure is a value that carries its log.
+struct CompileResult {
+  bool ok = false;
+  std::string log;       // the compiler's own words, cut at 64 KiB
+  std::string binary;    // cubin or shared object, when ok
+  Json resources = Json::object();  // per kernel: registers, spill_bytes, shared_bytes (cuda)
+};
+
+// Runs body(begin, end) over disjoint parts of [0, n), possibly in several threads; returns when all are done.
+using RangeFn = void (*)(void* context, int64_t begin, int64_t end);
+using ParallelFor = void (*)(int64_t n, int64_t grain, RangeFn body, void* context);
+
+struct LaunchContext {
+  void* stream = nullptr;               // CUstream (cuda); current context already set
+  ParallelFor parallel_for = nullptr;   // cpu
+};
+
+// A loaded candidate, ready to launch: plan evaluated for one signature, no text left.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Bytes of each scratch buffer the caller must bring (256-byte aligned).
+  std::span<const int64_t> scratch_bytes() const { return scratch_bytes_; }
+  // Enqueues all launches. Pointers are device pointers (cuda) or host pointers (cpu). No allocation, no lock, no
+  // synchronisation. Thread-safe. On error nothing can be said of the outputs.
+  virtual Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
+                        std::span<void* const> scratch, const LaunchContext& context) const = 0;
+
+ protected:
+  std::vector<int64_t> scratch_bytes_;
+};
+
+// A span of device memory owned by the Target that made it. Move-only; freed by the destructor.
+class DeviceBuffer {
+ public:
+  using Free = std::function<void(void*)>;
+  DeviceBuffer() = default;
+  DeviceBuffer(void* data, int64_t bytes, Free free) : data_(data), bytes_(bytes), free_(std::move(free)) {}
+  DeviceBuffer(DeviceBuffer&& o) noexcept { *this = std::move(o); }
+  DeviceBuffer& operator=(DeviceBuffer&& o) noexcept {
+    std::swap(data_, o.data_);
+    std::swap(bytes_, o.bytes_);
+    std::swap(free_, o.free_);
+    return *this;
+  }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  ~DeviceBuffer() {
+    if (data_ != nullptr) free_(data_);
+  }
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+  Free free_;
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+
+  virtual const DeviceArch& arch() const = 0;
+  // Compiles for arch().target. `timeout_ms` bounds it where the compiler is a process.
+  virtual CompileResult Compile(const KernelSource& source, int timeout_ms) = 0;
+  // Loads a binary and prepares the plan for `signature`. REQUIRES: candidate.Validate(signature).ok().
+  virtual Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate& candidate,
+                                                   const OpSignature& signature) = 0;
+
+  // Plain memory and time, for the worker. Buffers are 256-byte aligned. Every call may report an earlier
+  // asynchronous error of the device; after such an error the process must be given up.
+  virtual Result<DeviceBuffer> Allocate(int64_t bytes) = 0;
+  virtual Status CopyIn(void* device, const void* host, int64_t bytes) = 0;
+  virtual Status CopyOut(void* host, const void* device, int64_t bytes) = 0;
+  virtual Status Synchronize() = 0;
+  // The context that the worker launches with (its own stream or threads).
+  virtual LaunchContext launch_context() = 0;
+  // Nanoseconds of device time for one call of `enqueue`, caches cold: evicts them, then measures.
+  virtual Result<double> TimeOnce(const std::function<Status()>& enqueue) = 0;
+};
+
+// The target of this machine's device `index`. kUnavailable says what is missing and what to do.
+Result<std::unique_ptr<Target>> MakeCpuTarget();
+Result<std::unique_ptr<Target>> MakeCudaTarget(int device_index);
+
+}  // namespace cudaforge

@@ -1,0 +1,41 @@
+// RegionChecker: the inputs a candidate is tried on, ATen's answers, the fp64 answers, and the comparison.
+// Lives in the parent; the candidate and the expected values are never in one process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "signature/op_signature.h"
+#include "verify/verdict.h"
+
+namespace cudaforge {
+
+// One set of inputs. bytes[i] is input i's storage: signature.inputs[i].StorageBytes() bytes, laid out by its strides.
+struct InputSet {
+  std::string name;  // "normal", "uniform", "row_scales", "special_values", "all_equal", ...
+  std::vector<std::string> bytes;
+};
+
+class RegionChecker {
+ public:
+  // Makes the input sets from `seed` and computes ATen's and the fp64 answers on the signature's device
+  // (device_index for cuda). kUnsupported: this region cannot be judged (nothing to tell a right answer
+  // from a wrong one, or ATen refuses it).
+  static Result<std::unique_ptr<RegionChecker>> Create(const OpSignature& signature, int device_index,
+                                                       uint64_t seed);
+  virtual ~RegionChecker() = default;
+
+  virtual size_t case_count() const = 0;
+  virtual const InputSet& inputs(size_t i) const = 0;
+  // outputs[k]: StorageBytes() of output k, as the candidate left them. Torch-free callers.
+  virtual Verdict Check(size_t i, std::span<const std::string> outputs) const = 0;
+  // Per case and output: ATen's error and the error allowed; part of the verification report.
+  virtual Json Report() const = 0;
+};
+
+}  // namespace cudaforge

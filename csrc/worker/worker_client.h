@@ -1,0 +1,59 @@
+// WorkerClient: the parent's side of the worker process. One client drives one worker at a time and starts a
+// fresh one whenever the last died, hung or reported a device error. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "kernel/candidate.h"
+#include "signature/op_signature.h"
+#include "target/target.h"
+#include "verify/checker.h"
+#include "verify/verdict.h"
+
+namespace cudaforge {
+
+struct WorkerOptions {
+  std::string executable;       // path of cudaforge-worker
+  DeviceType device = DeviceType::kCpu;
+  int device_index = 0;
+  int compile_timeout_ms = 60'000;
+  int run_timeout_ms = 20'000;  // one run of one input set
+  std::string cxx;              // host compiler for the cpu target; empty: the default
+  std::vector<std::string> cuda_search_paths;  // folders that may hold libnvrtc and the CUDA headers
+};
+
+struct RunOutput {
+  Verdict verdict;                   // accepted: it ran, guards and inputs are intact
+  std::vector<std::string> outputs;  // bytes of each output, when it ran
+};
+
+class WorkerClient {
+ public:
+  explicit WorkerClient(WorkerOptions options);
+  ~WorkerClient();
+
+  // Compiles in the worker. A crash or hang of the compiler is a failed CompileResult with that log.
+  Result<CompileResult> Compile(const Candidate& candidate);
+  // Loads `binary` and runs it once on `inputs`: each buffer between guard bytes, outputs and scratch poisoned with
+  // `poison`, inputs compared afterwards.
+  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
+                        const InputSet& inputs, uint8_t poison);
+  // Median device nanoseconds over `samples` cold runs on those inputs; a rank for the search, not evidence.
+  Result<double> Time(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
+                      const InputSet& inputs, int samples);
+  // Workers started so far, and how the last one ended.
+  int started() const;
+  std::string last_end() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cudaforge
