@@ -1,5 +1,5 @@
-// CF_CHECK(cond) << "message": a caller's mistake; throws CheckError, which the binding turns into a
-// Python exception. CF_DCHECK: our own invariants; compiled out when NDEBUG is defined.
+// CF_CHECK(cond) << "message": a caller's mistake; throws CheckError, which the binding turns into
+// a Python exception. CF_DCHECK: our own invariants; compiled out when NDEBUG is defined.
 #pragma once
 
 #include <sstream>
@@ -37,8 +37,8 @@ struct Voidify {
 
 }  // namespace internal
 
-#define CF_CHECK(cond)     \
-  (cond) ? (void)0         \
+#define CF_CHECK(cond)                        \
+  (cond) ? (void)0                            \
          : ::cudaforge::internal::Voidify() & \
                ::cudaforge::internal::CheckFailure(__FILE__, __LINE__, #cond).stream()
 

@@ -10,16 +10,19 @@ namespace cudaforge {
 enum class OnMiss { kFallback, kRecord, kBackground, kBlocking };
 
 struct Config {
-  bool disabled = false;                // CUDAFORGE_DISABLE=1
-  OnMiss on_miss = OnMiss::kRecord;     // CUDAFORGE_ON_MISS
-  double region_budget_s = 30;          // CUDAFORGE_REGION_BUDGET_S, > 0
-  std::string cache_dir;                // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
-  std::string cxx;                      // CUDAFORGE_CXX; empty: g++, else c++, else clang++
-  std::vector<std::string> log;         // CUDAFORGE_LOG: comma-separated topics (forge, dispatch, cache, worker, all)
-  std::vector<std::string> warnings;    // one line for each value that could not be used
+  bool disabled = false;             // CUDAFORGE_DISABLE=1
+  OnMiss on_miss = OnMiss::kRecord;  // CUDAFORGE_ON_MISS
+  double region_budget_s = 30;       // CUDAFORGE_REGION_BUDGET_S, > 0
+  std::string
+      cache_dir;    // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
+  std::string cxx;  // CUDAFORGE_CXX; empty: g++, else c++, else clang++
+  std::vector<std::string>
+      log;  // CUDAFORGE_LOG: comma-separated topics (forge, dispatch, cache, worker, all)
+  std::vector<std::string> warnings;  // one line for each value that could not be used
 };
 
-// Reads the given environment; never fails: a bad value gives its default and a warning that names it.
+// Reads the given environment; never fails: a bad value gives its default and a warning that names
+// it.
 Config ReadConfig(const char* (*getenv)(const char*));
 
 // The process's settings, read on first use. Thread-safe.

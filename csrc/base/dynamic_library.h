@@ -11,8 +11,8 @@ namespace cudaforge {
 
 class DynamicLibrary {
  public:
-  // The first of `names` (paths or sonames) that opens, RTLD_NOW | RTLD_LOCAL. kUnavailable lists every
-  // name tried with the loader's message.
+  // The first of `names` (paths or sonames) that opens, RTLD_NOW | RTLD_LOCAL. kUnavailable lists
+  // every name tried with the loader's message.
   static Result<DynamicLibrary> Open(const std::vector<std::string>& names);
   DynamicLibrary(DynamicLibrary&& other) noexcept
       : handle_(std::exchange(other.handle_, nullptr)), path_(std::move(other.path_)) {}

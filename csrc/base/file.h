@@ -35,10 +35,11 @@ class UniqueFd {
 Status ErrnoStatus(std::string_view context, int error_number);
 
 Result<std::string> ReadFile(const std::string& path, size_t max_bytes = size_t{1} << 30);
-// Writes a temporary file beside `path`, syncs it and renames it: readers see the old bytes or the new.
+// Writes a temporary file beside `path`, syncs it and renames it: readers see the old bytes or the
+// new.
 Status WriteFileAtomic(const std::string& path, std::string_view bytes);
-// Creates the folder and its parents (mode 0700). Ok when it is there already; kIoError when a plain
-// file is in the way.
+// Creates the folder and its parents (mode 0700). Ok when it is there already; kIoError when a
+// plain file is in the way.
 Status MakeDirs(const std::string& path);
 bool PathExists(const std::string& path);
 

@@ -19,8 +19,8 @@ struct JsonLimits {
   int max_depth = 64;
 };
 
-// Parses UTF-8 text. Errors: kInvalidArgument for malformed text, duplicate keys, trailing text, or a
-// document over the limits. Never throws.
+// Parses UTF-8 text. Errors: kInvalidArgument for malformed text, duplicate keys, trailing text, or
+// a document over the limits. Never throws.
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
 // Sorted keys, no white space, shortest round-trip numbers: the text that keys are hashes of.

@@ -33,7 +33,9 @@ class [[nodiscard]] Status {
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
   static Status Ok() { return {}; }
-  static Status InvalidArgument(std::string m) { return {StatusCode::kInvalidArgument, std::move(m)}; }
+  static Status InvalidArgument(std::string m) {
+    return {StatusCode::kInvalidArgument, std::move(m)};
+  }
   static Status NotFound(std::string m) { return {StatusCode::kNotFound, std::move(m)}; }
   static Status Corruption(std::string m) { return {StatusCode::kCorruption, std::move(m)}; }
   static Status IoError(std::string m) { return {StatusCode::kIoError, std::move(m)}; }
@@ -57,8 +59,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}           // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {    // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     CF_CHECK(!status_.ok()) << "a Result without a value needs an error";
   }
 
@@ -91,10 +93,10 @@ class [[nodiscard]] Result {
 #define CF_CONCAT(a, b) CF_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function when `expr` (a Status) is an error.
-#define CF_RETURN_IF_ERROR(expr)                        \
-  do {                                                  \
-    ::cudaforge::Status cf_status_ = (expr);            \
-    if (!cf_status_.ok()) return cf_status_;            \
+#define CF_RETURN_IF_ERROR(expr)             \
+  do {                                       \
+    ::cudaforge::Status cf_status_ = (expr); \
+    if (!cf_status_.ok()) return cf_status_; \
   } while (false)
 
 // CF_ASSIGN_OR_RETURN(auto x, F()): x = the value of F(), or return its error.

@@ -13,18 +13,19 @@
 namespace cudaforge {
 
 struct ProcessResult {
-  int exit_code = -1;     // valid when term_signal == 0
-  int term_signal = 0;    // the signal that ended it, else 0
-  bool timed_out = false; // killed by us after timeout_ms
-  std::string output;     // stdout and stderr together, cut at max_output bytes
+  int exit_code = -1;      // valid when term_signal == 0
+  int term_signal = 0;     // the signal that ended it, else 0
+  bool timed_out = false;  // killed by us after timeout_ms
+  std::string output;      // stdout and stderr together, cut at max_output bytes
 };
 
-// Runs argv[0] (looked up on PATH) to its end, its own process group, standard input empty. On time-out the whole
-// group gets SIGKILL. Errors: kUnavailable when it cannot be started.
+// Runs argv[0] (looked up on PATH) to its end, its own process group, standard input empty. On
+// time-out the whole group gets SIGKILL. Errors: kUnavailable when it cannot be started.
 Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, int timeout_ms,
                                  size_t max_output = size_t{1} << 20);
 
-// A child that is spoken to over one socket, killed (SIGKILL, whole process group) by the destructor.
+// A child that is spoken to over one socket, killed (SIGKILL, whole process group) by the
+// destructor.
 class ChildProcess {
  public:
   // Starts argv[0] with one end of a SOCK_STREAM Unix socket pair as its file descriptor 3.

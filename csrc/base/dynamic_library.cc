@@ -1,0 +1,25 @@
+#include "base/dynamic_library.h"
+
+#include <dlfcn.h>
+
+namespace cudaforge {
+
+Result<DynamicLibrary> DynamicLibrary::Open(const std::vector<std::string>& names) {
+  std::string tried;
+  for (const std::string& name : names) {
+    if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      return DynamicLibrary(handle, name);
+    }
+    const char* error = dlerror();
+    tried += (tried.empty() ? "" : "; ") + (error != nullptr ? std::string(error) : name);
+  }
+  return Status::Unavailable(tried.empty() ? "no library was named" : tried);
+}
+
+DynamicLibrary::~DynamicLibrary() {
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+void* DynamicLibrary::Symbol(const char* name) const { return dlsym(handle_, name); }
+
+}  // namespace cudaforge

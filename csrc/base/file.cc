@@ -1,0 +1,118 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+namespace cudaforge {
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+  if (this != &other) {
+    Reset();
+    fd_ = other.Release();
+  }
+  return *this;
+}
+
+void UniqueFd::Reset() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+Status ErrnoStatus(std::string_view context, int error_number) {
+  std::string message = std::string(context) + ": " + std::strerror(error_number);
+  return error_number == ENOENT ? Status::NotFound(message) : Status::IoError(message);
+}
+
+Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(path, errno);
+  std::string bytes;
+  char chunk[1 << 16];
+  while (true) {
+    ssize_t n = read(fd.get(), chunk, sizeof(chunk));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoStatus(path, errno);
+    if (n == 0) return bytes;
+    if (bytes.size() + static_cast<size_t>(n) > max_bytes) {
+      return Status::InvalidArgument(path + ": larger than " + std::to_string(max_bytes) +
+                                     " bytes");
+    }
+    bytes.append(chunk, static_cast<size_t>(n));
+  }
+}
+
+Status WriteFileAtomic(const std::string& path, std::string_view bytes) {
+  std::string temporary = path + ".tmp.XXXXXX";
+  UniqueFd fd(mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(temporary, errno);
+  Status status;
+  for (size_t done = 0; done < bytes.size() && status.ok();) {
+    ssize_t n = write(fd.get(), bytes.data() + done, bytes.size() - done);
+    if (n > 0) done += static_cast<size_t>(n);
+    if (n < 0 && errno != EINTR) status = ErrnoStatus(temporary, errno);
+  }
+  if (status.ok() && fsync(fd.get()) != 0) status = ErrnoStatus(temporary, errno);
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0)
+    status = ErrnoStatus(path, errno);
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+Status MakeDirs(const std::string& path) {
+  std::string prefix;
+  for (const auto& part : std::filesystem::path(path)) {
+    prefix = (std::filesystem::path(prefix) / part).string();
+    if (mkdir(prefix.c_str(), 0700) == 0 || errno == EEXIST) continue;
+    // A parent that exists may also answer EROFS or EACCES.
+    const int error = errno;
+    if (!std::filesystem::is_directory(prefix)) return ErrnoStatus(prefix, error);
+  }
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(path, errno);
+  if (!S_ISDIR(info.st_mode)) return Status::IoError(path + ": is not a folder");
+  return Status::Ok();
+}
+
+bool PathExists(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
+}
+
+Result<TempDir> TempDir::Create(std::string_view prefix) {
+  const char* base = std::getenv("TMPDIR");
+  std::string path = std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/" +
+                     std::string(prefix) + ".XXXXXX";
+  if (mkdtemp(path.data()) == nullptr) return ErrnoStatus(path, errno);
+  return TempDir(path);
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+
+Result<FileLock> FileLock::Acquire(const std::string& path, int timeout_ms) {
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.valid()) return ErrnoStatus(path, errno);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return ErrnoStatus(path, errno);
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Status::Timeout(path + ": locked by another process for " +
+                             std::to_string(timeout_ms) + " ms");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return FileLock(std::move(fd));
+}
+
+}  // namespace cudaforge

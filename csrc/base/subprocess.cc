@@ -1,0 +1,172 @@
+#include "base/subprocess.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+extern char** environ;
+
+namespace cudaforge {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// posix_spawn's two argument objects, destroyed together.
+struct SpawnSettings {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  SpawnSettings() {
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    // A group of its own, so that a kill reaches what the child started; default signals.
+    posix_spawnattr_setflags(
+        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    sigset_t all;
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  }
+};
+
+Result<pid_t> Spawn(const std::vector<std::string>& argv, SpawnSettings& settings) {
+  if (argv.empty()) return Status::InvalidArgument("no program to run");
+  std::vector<char*> arguments;
+  for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  pid_t pid = -1;
+  const int error = posix_spawnp(&pid, arguments[0], &settings.actions, &settings.attributes,
+                                 arguments.data(), environ);
+  if (error != 0) {
+    return Status::Unavailable("cannot start " + argv[0] + ": " + std::strerror(error));
+  }
+  return pid;
+}
+
+int MillisecondsUntil(Clock::time_point deadline) {
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, INT32_MAX));
+}
+
+// True when the child has ended; `status` then holds waitpid's word. Never blocks past the
+// deadline.
+bool WaitUntil(pid_t pid, Clock::time_point deadline, int* status) {
+  while (true) {
+    const pid_t got = waitpid(pid, status, WNOHANG);
+    if (got == pid || (got < 0 && errno != EINTR)) return true;
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+
+Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, int timeout_ms,
+                                 size_t max_output) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus("pipe", errno);
+  UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  SpawnSettings settings;
+  posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&settings.actions, writer.get(), 1);
+  posix_spawn_file_actions_adddup2(&settings.actions, writer.get(), 2);
+  CF_ASSIGN_OR_RETURN(const pid_t pid, Spawn(argv, settings));
+  writer.Reset();
+
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  ProcessResult result;
+  bool open = true;
+  while (open) {
+    pollfd poll_fd{reader.get(), POLLIN, 0};
+    const int ready = poll(&poll_fd, 1, MillisecondsUntil(deadline));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) break;
+    char chunk[1 << 14];
+    const ssize_t n = read(reader.get(), chunk, sizeof(chunk));
+    if (n < 0 && errno == EINTR) continue;
+    open = n > 0;
+    if (n > 0) {
+      const size_t room = max_output - std::min(max_output, result.output.size());
+      result.output.append(chunk, std::min(room, static_cast<size_t>(n)));
+    }
+  }
+  int status = 0;
+  if (!WaitUntil(pid, deadline, &status)) {
+    result.timed_out = true;
+    kill(-pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+  } else {
+    kill(-pid, SIGKILL);  // whatever it left running
+  }
+  if (WIFSIGNALED(status)) {
+    result.term_signal = WTERMSIG(status);
+  } else if (WIFEXITED(status)) {
+    result.exit_code = WEXITSTATUS(status);
+  }
+  return result;
+}
+
+Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return ErrnoStatus("socketpair", errno);
+  }
+  UniqueFd ours(ends[0]);
+  UniqueFd theirs(ends[1]);
+  SpawnSettings settings;
+  posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0);
+  if (theirs.get() == 3) {
+    // dup2 onto itself would leave close-on-exec set.
+    theirs = UniqueFd(fcntl(theirs.get(), F_DUPFD_CLOEXEC, 10));
+  }
+  posix_spawn_file_actions_adddup2(&settings.actions, theirs.get(), 3);
+  CF_ASSIGN_OR_RETURN(const pid_t pid, Spawn(argv, settings));
+  return ChildProcess(pid, std::move(ours));
+}
+
+std::string ChildProcess::Kill() { return WaitOrKill(0); }
+
+std::string ChildProcess::WaitOrKill(int timeout_ms) {
+  if (pid_ < 0) return end_;
+  int status = 0;
+  const bool ended = WaitUntil(pid_, Clock::now() + std::chrono::milliseconds(timeout_ms), &status);
+  kill(-pid_, SIGKILL);
+  if (!ended) {
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+  if (WIFSIGNALED(status)) {
+    const int number = WTERMSIG(status);
+    end_ = "signal " + std::to_string(number) + " (" + strsignal(number) + ")";
+  } else {
+    end_ = "exit code " + std::to_string(WEXITSTATUS(status));
+  }
+  pid_ = -1;
+  socket_.Reset();
+  return end_;
+}
+
+ChildProcess::~ChildProcess() { Kill(); }
+
+}  // namespace cudaforge
