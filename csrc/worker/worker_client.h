@@ -33,20 +33,32 @@ struct RunOutput {
   std::vector<std::string> outputs;  // bytes of each output, when it ran
 };
 
-class WorkerClient {
+// What the forge asks of whoever runs candidates. An error is never a candidate's fault.
+class CandidateRunner {
  public:
-  explicit WorkerClient(WorkerOptions options);
-  ~WorkerClient();
+  virtual ~CandidateRunner() = default;
 
   // Compiles in the worker. A crash or hang of the compiler is a failed CompileResult with that log.
-  Result<CompileResult> Compile(const Candidate& candidate);
+  virtual Result<CompileResult> Compile(const Candidate& candidate) = 0;
   // Loads `binary` and runs it once on `inputs`: each buffer between guard bytes, outputs and scratch poisoned with
   // `poison`, inputs compared afterwards.
-  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
-                        const InputSet& inputs, uint8_t poison);
+  virtual Result<RunOutput> Run(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
+                                const InputSet& inputs, uint8_t poison) = 0;
   // Median device nanoseconds over `samples` cold runs on those inputs; a rank for the search, not evidence.
+  virtual Result<double> Time(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
+                              const InputSet& inputs, int samples) = 0;
+};
+
+class WorkerClient : public CandidateRunner {
+ public:
+  explicit WorkerClient(WorkerOptions options);
+  ~WorkerClient() override;
+
+  Result<CompileResult> Compile(const Candidate& candidate) override;
+  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
+                        const InputSet& inputs, uint8_t poison) override;
   Result<double> Time(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
-                      const InputSet& inputs, int samples);
+                      const InputSet& inputs, int samples) override;
   // Workers started so far, and how the last one ended.
   int started() const;
   std::string last_end() const;
