@@ -1,12 +1,14 @@
-// What a candidate kernel is: device code, how to launch it, and when it may be used. A candidate is
-// untrusted data: parsed with limits here, compiled and first run only in the worker process.
+// What a candidate kernel is: device code, how to launch it, and when it may be used. A candidate
+// is untrusted data: parsed with limits here, compiled and first run only in the worker process.
 //
-// `cuda`: CUDA C++ for NVRTC; each launch names an extern "C" __global__ function whose parameters are
+// `cuda`: CUDA C++ for NVRTC; each launch names an extern "C" __global__ function whose parameters
+// are
 //   the launch's arguments in order (pointers, int64_t, double).
 // `cpu`: C++20; each launch names a function
-//     extern "C" void NAME(void* const* buffers, const int64_t* ints, const double* floats, int64_t begin, int64_t end);
-//   buffers, ints and floats hold the launch's arguments of each kind in their order; the launcher calls it
-//   from several threads with disjoint ranges [begin, end) that cover [0, range).
+//     extern "C" void NAME(void* const* buffers, const int64_t* ints, const double* floats, int64_t
+//     begin, int64_t end);
+//   buffers, ints and floats hold the launch's arguments of each kind in their order; the launcher
+//   calls it from several threads with disjoint ranges [begin, end) that cover [0, range).
 #pragma once
 
 #include <cstdint>
@@ -31,9 +33,9 @@ struct KernelSource {
 struct LaunchArg {
   enum class Kind { kInput, kOutput, kScratch, kInt, kFloat };
   Kind kind = Kind::kInput;
-  int index = 0;       // kInput, kOutput, kScratch
-  IntExpr expr;        // kInt
-  double number = 0;   // kFloat
+  int index = 0;      // kInput, kOutput, kScratch
+  IntExpr expr;       // kInt
+  double number = 0;  // kFloat
 };
 
 struct Launch {
@@ -44,17 +46,20 @@ struct Launch {
   IntExpr block[3] = {1, 1, 1};
   IntExpr cluster[3] = {1, 1, 1};
   IntExpr dynamic_shared_bytes = 0;
-  // cpu: work items, and the fewest that are worth a thread of their own (at::parallel_for's grain).
+  // cpu: work items, and the fewest that are worth a thread of their own (at::parallel_for's
+  // grain).
   IntExpr range = 1;
   IntExpr grain = 1;
 };
 
 struct LaunchPlan {
-  std::vector<IntExpr> scratch_bytes;  // one buffer each, 256-byte aligned, contents undefined at start
-  std::vector<Launch> launches;        // run in order; each sees the memory effects of those before it
+  std::vector<IntExpr>
+      scratch_bytes;             // one buffer each, 256-byte aligned, contents undefined at start
+  std::vector<Launch> launches;  // run in order; each sees the memory effects of those before it
 };
 
-// What must hold, beyond the signature itself, for the kernel to be legal. Checked before each launch.
+// What must hold, beyond the signature itself, for the kernel to be legal. Checked before each
+// launch.
 struct Constraint {
   enum class Kind { kAligned };  // input `index`'s data pointer is a multiple of `value` bytes
   Kind kind = Kind::kAligned;
@@ -66,14 +71,15 @@ struct Candidate {
   KernelSource source;
   LaunchPlan plan;
   std::vector<Constraint> constraints;
-  std::string author;          // "generator:rows", later "llm:..."
+  std::string author;            // "generator:rows", later "llm:..."
   Json params = Json::object();  // what the author chose: tile sizes and the like; for people
 
   Json ToJson() const;
   // Limits: 1 MiB of source, 64 launches, 256 arguments a launch, 32 scratch buffers.
   static Result<Candidate> FromJson(const Json& json);
-  // Against a signature: indices in range, expressions evaluate, grid/block/cluster positive and within the
-  // limits every CUDA device has (block <= 1024 threads, grid y and z <= 65535), scratch <= 64 GiB.
+  // Against a signature: indices in range, expressions evaluate, grid/block/cluster positive and
+  // within the limits every CUDA device has (block <= 1024 threads, grid y and z <= 65535), scratch
+  // <= 64 GiB.
   Status Validate(const OpSignature& signature) const;
 };
 

@@ -10,8 +10,9 @@ namespace cudaforge {
 struct DeviceArch {
   // The full target string, part of every cache key: "cuda:sm_90a", "cpu:x86-64-v4".
   std::string target;
-  // Read from the device, never from a table: name, multiprocessors, clocks, L2, shared memory, driver,
-  // toolkit; for a CPU: model name, cores, cache sizes, compiler. For people and for prompts.
+  // Read from the device, never from a table: name, multiprocessors, clocks, L2, shared memory,
+  // driver, toolkit; for a CPU: model name, cores, cache sizes, compiler. For people and for
+  // prompts.
   Json properties = Json::object();
 
   bool is_cuda() const { return target.starts_with("cuda:"); }

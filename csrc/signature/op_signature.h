@@ -12,10 +12,13 @@
 //    "numerics":{"deterministic":false,...},
 //    "outputs":[{"node":0,"out":0}]}
 // Arguments are positional, in schema order, defaults filled in, kwarg-only arguments in "kwargs":
-//   {"in":i} input i | {"node":n,"out":k} output k of an earlier node | null | bool | integer | number |
-//   {"float":"inf"|"-inf"|"nan"} | {"str":s} | {"dtype":name} | {"device":"target"} | {"layout":"strided"} |
+//   {"in":i} input i | {"node":n,"out":k} output k of an earlier node | null | bool | integer |
+//   number |
+//   {"float":"inf"|"-inf"|"nan"} | {"str":s} | {"dtype":name} | {"device":"target"} |
+//   {"layout":"strided"} |
 //   {"memory_format":"contiguous"|"preserve"|"channels_last"} | an array of these.
-// A node output that the schema declares but nothing uses is still listed; an absent (undefined) tensor is null.
+// A node output that the schema declares but nothing uses is still listed; an absent (undefined)
+// tensor is null.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +33,9 @@ namespace cudaforge {
 
 enum class DType { kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kBool };
 
-std::string_view DTypeName(DType dtype);           // "float32"
-Result<DType> ParseDType(std::string_view name);   // kUnsupported for a name not listed above
-int64_t DTypeSize(DType dtype);                    // bytes
+std::string_view DTypeName(DType dtype);          // "float32"
+Result<DType> ParseDType(std::string_view name);  // kUnsupported for a name not listed above
+int64_t DTypeSize(DType dtype);                   // bytes
 bool IsFloating(DType dtype);
 
 enum class DeviceType { kCpu, kCuda };
@@ -57,7 +60,7 @@ struct TensorSpec {
 std::vector<int64_t> ContiguousStrides(const std::vector<int64_t>& sizes);
 
 struct Node {
-  std::string op;                   // "aten::_softmax", overload after a dot: "aten::sum.dim_IntList"
+  std::string op;  // "aten::_softmax", overload after a dot: "aten::sum.dim_IntList"
   Json args = Json::array();
   Json kwargs = Json::object();
   std::vector<TensorSpec> outputs;  // one per tensor the schema returns
@@ -90,7 +93,8 @@ struct OpSignature {
   std::string Describe() const;
 
   // Parses and checks: known format, references point backwards, ranges and counts within limits
-  // (64 inputs, 64 nodes, 16 outputs, 8 dimensions, 2^40 elements). The text may come from anywhere.
+  // (64 inputs, 64 nodes, 16 outputs, 8 dimensions, 2^40 elements). The text may come from
+  // anywhere.
   static Result<OpSignature> FromJson(const Json& json);
   static Result<OpSignature> Parse(std::string_view text);
 };

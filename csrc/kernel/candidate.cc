@@ -1,0 +1,266 @@
+#include "kernel/candidate.h"
+
+#include <algorithm>
+
+namespace cudaforge {
+namespace {
+
+constexpr size_t kMaxSource = 1u << 20;
+constexpr size_t kMaxLaunches = 64;
+constexpr size_t kMaxArgs = 256;
+constexpr size_t kMaxScratch = 32;
+constexpr size_t kMaxConstraints = 64;
+constexpr size_t kMaxName = 128;
+constexpr int64_t kMaxScratchBytes = int64_t{64} << 30;
+constexpr int64_t kMaxBlockThreads = 1024;
+constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxGridYZ = 65535;
+constexpr int64_t kMaxClusterBlocks = 16;
+constexpr int64_t kMaxSharedBytes = 1 << 20;
+
+Status Invalid(const std::string& where, const std::string& what) {
+  return Status::InvalidArgument("candidate: " + where + ": " + what);
+}
+
+Json ArgToJson(const LaunchArg& arg) {
+  switch (arg.kind) {
+    case LaunchArg::Kind::kInput:
+      return {{"in", arg.index}};
+    case LaunchArg::Kind::kOutput:
+      return {{"out", arg.index}};
+    case LaunchArg::Kind::kScratch:
+      return {{"scratch", arg.index}};
+    case LaunchArg::Kind::kInt:
+      return {{"int", arg.expr.text()}};
+    case LaunchArg::Kind::kFloat:
+      return {{"float", arg.number}};
+  }
+  return nullptr;
+}
+
+Result<int> SmallIndex(const Json& json, const char* field) {
+  CF_ASSIGN_OR_RETURN(const int64_t index, JsonInt(json, field));
+  if (index < 0 || index >= static_cast<int64_t>(kMaxArgs)) return Invalid(field, "out of range");
+  return static_cast<int>(index);
+}
+
+Result<LaunchArg> ArgFromJson(const Json& json) {
+  if (!json.is_object() || json.size() != 1) return Invalid("args", "one field each");
+  LaunchArg arg;
+  const std::string kind = json.begin().key();
+  if (kind == "int") {
+    arg.kind = LaunchArg::Kind::kInt;
+    CF_ASSIGN_OR_RETURN(const std::string text, JsonString(json, "int"));
+    CF_ASSIGN_OR_RETURN(arg.expr, IntExpr::Parse(text));
+    return arg;
+  }
+  if (kind == "float") {
+    arg.kind = LaunchArg::Kind::kFloat;
+    CF_ASSIGN_OR_RETURN(arg.number, JsonDouble(json, "float"));
+    return arg;
+  }
+  if (kind == "in") {
+    arg.kind = LaunchArg::Kind::kInput;
+  } else if (kind == "out") {
+    arg.kind = LaunchArg::Kind::kOutput;
+  } else if (kind == "scratch") {
+    arg.kind = LaunchArg::Kind::kScratch;
+  } else {
+    return Invalid("args", "unknown kind \"" + kind.substr(0, 80) + "\"");
+  }
+  CF_ASSIGN_OR_RETURN(arg.index, SmallIndex(json, kind.c_str()));
+  return arg;
+}
+
+Result<IntExpr> ExprField(const Json& json, const char* field) {
+  CF_ASSIGN_OR_RETURN(const std::string text, JsonString(json, field));
+  return IntExpr::Parse(text);
+}
+
+Json DimsToJson(const IntExpr (&dims)[3]) {
+  return {dims[0].text(), dims[1].text(), dims[2].text()};
+}
+
+Status DimsFromJson(const Json& json, const char* field, IntExpr (&dims)[3]) {
+  CF_ASSIGN_OR_RETURN(const Json array, JsonField(json, field));
+  if (!array.is_array() || array.size() != 3) return Invalid(field, "three expressions");
+  for (size_t d = 0; d < 3; ++d) {
+    if (!array[d].is_string()) return Invalid(field, "three expressions");
+    CF_ASSIGN_OR_RETURN(dims[d], IntExpr::Parse(array[d].get<std::string>()));
+  }
+  return Status::Ok();
+}
+
+bool IsIdentifier(const std::string& name) {
+  if (name.empty() || name.size() > kMaxName || std::isdigit(static_cast<unsigned char>(name[0]))) {
+    return false;
+  }
+  return std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
+Result<Launch> LaunchFromJson(const Json& json, Language language) {
+  Launch launch;
+  CF_ASSIGN_OR_RETURN(launch.kernel, JsonString(json, "kernel"));
+  if (!IsIdentifier(launch.kernel)) return Invalid("kernel", "not an identifier");
+  CF_ASSIGN_OR_RETURN(const Json args, JsonField(json, "args"));
+  if (!args.is_array() || args.size() > kMaxArgs) return Invalid("args", "at most 256 of them");
+  for (const Json& item : args) {
+    CF_ASSIGN_OR_RETURN(LaunchArg arg, ArgFromJson(item));
+    launch.args.push_back(std::move(arg));
+  }
+  if (language == Language::kCuda) {
+    CF_RETURN_IF_ERROR(DimsFromJson(json, "grid", launch.grid));
+    CF_RETURN_IF_ERROR(DimsFromJson(json, "block", launch.block));
+    CF_RETURN_IF_ERROR(DimsFromJson(json, "cluster", launch.cluster));
+    CF_ASSIGN_OR_RETURN(launch.dynamic_shared_bytes, ExprField(json, "dynamic_shared_bytes"));
+  } else {
+    CF_ASSIGN_OR_RETURN(launch.range, ExprField(json, "range"));
+    CF_ASSIGN_OR_RETURN(launch.grain, ExprField(json, "grain"));
+  }
+  return launch;
+}
+
+Result<int64_t> InRange(const IntExpr& expr, const OpSignature& signature, const char* what,
+                        int64_t low, int64_t high) {
+  CF_ASSIGN_OR_RETURN(const int64_t value, expr.Evaluate(signature));
+  if (value < low || value > high) {
+    return Invalid(what, std::to_string(value) + " is not in [" + std::to_string(low) + ", " +
+                             std::to_string(high) + "]");
+  }
+  return value;
+}
+
+Status ValidateCudaShape(const Launch& launch, const OpSignature& signature) {
+  int64_t threads = 1;
+  int64_t blocks = 1;
+  for (int d = 0; d < 3; ++d) {
+    const int64_t grid_limit = d == 0 ? kMaxGridX : kMaxGridYZ;
+    CF_RETURN_IF_ERROR(InRange(launch.grid[d], signature, "grid", 1, grid_limit).status());
+    CF_ASSIGN_OR_RETURN(const int64_t block,
+                        InRange(launch.block[d], signature, "block", 1, kMaxBlockThreads));
+    CF_ASSIGN_OR_RETURN(const int64_t cluster,
+                        InRange(launch.cluster[d], signature, "cluster", 1, kMaxClusterBlocks));
+    threads *= block;
+    blocks *= cluster;
+  }
+  if (threads > kMaxBlockThreads) return Invalid("block", "more than 1024 threads");
+  if (blocks > kMaxClusterBlocks) return Invalid("cluster", "more than 16 blocks");
+  return InRange(launch.dynamic_shared_bytes, signature, "dynamic_shared_bytes", 0, kMaxSharedBytes)
+      .status();
+}
+
+}  // namespace
+
+std::string_view LanguageName(Language language) {
+  return language == Language::kCuda ? "cuda" : "cpu";
+}
+
+Json Candidate::ToJson() const {
+  Json launches = Json::array();
+  for (const Launch& launch : plan.launches) {
+    Json args = Json::array();
+    for (const LaunchArg& arg : launch.args) args.push_back(ArgToJson(arg));
+    Json item = {{"kernel", launch.kernel}, {"args", args}};
+    if (source.language == Language::kCuda) {
+      item["grid"] = DimsToJson(launch.grid);
+      item["block"] = DimsToJson(launch.block);
+      item["cluster"] = DimsToJson(launch.cluster);
+      item["dynamic_shared_bytes"] = launch.dynamic_shared_bytes.text();
+    } else {
+      item["range"] = launch.range.text();
+      item["grain"] = launch.grain.text();
+    }
+    launches.push_back(std::move(item));
+  }
+  Json scratch = Json::array();
+  for (const IntExpr& bytes : plan.scratch_bytes) scratch.push_back(bytes.text());
+  Json rules = Json::array();
+  for (const Constraint& c : constraints) rules.push_back({{"aligned", c.value}, {"in", c.index}});
+  return {{"language", LanguageName(source.language)},
+          {"code", source.code},
+          {"scratch_bytes", scratch},
+          {"launches", launches},
+          {"constraints", rules},
+          {"author", author},
+          {"params", params}};
+}
+
+Result<Candidate> Candidate::FromJson(const Json& json) {
+  Candidate out;
+  CF_ASSIGN_OR_RETURN(const std::string language, JsonString(json, "language"));
+  if (language != "cuda" && language != "cpu") return Invalid("language", "cuda or cpu");
+  out.source.language = language == "cuda" ? Language::kCuda : Language::kCpu;
+  CF_ASSIGN_OR_RETURN(out.source.code, JsonString(json, "code"));
+  if (out.source.code.size() > kMaxSource) return Invalid("code", "over 1 MiB");
+  CF_ASSIGN_OR_RETURN(out.author, JsonString(json, "author"));
+  CF_ASSIGN_OR_RETURN(out.params, JsonField(json, "params"));
+
+  CF_ASSIGN_OR_RETURN(const Json scratch, JsonField(json, "scratch_bytes"));
+  if (!scratch.is_array() || scratch.size() > kMaxScratch) {
+    return Invalid("scratch_bytes", "at most 32 expressions");
+  }
+  for (const Json& item : scratch) {
+    if (!item.is_string()) return Invalid("scratch_bytes", "at most 32 expressions");
+    CF_ASSIGN_OR_RETURN(IntExpr bytes, IntExpr::Parse(item.get<std::string>()));
+    out.plan.scratch_bytes.push_back(std::move(bytes));
+  }
+  CF_ASSIGN_OR_RETURN(const Json launches, JsonField(json, "launches"));
+  if (!launches.is_array() || launches.empty() || launches.size() > kMaxLaunches) {
+    return Invalid("launches", "1 to 64 of them");
+  }
+  for (const Json& item : launches) {
+    CF_ASSIGN_OR_RETURN(Launch launch, LaunchFromJson(item, out.source.language));
+    out.plan.launches.push_back(std::move(launch));
+  }
+  CF_ASSIGN_OR_RETURN(const Json constraints, JsonField(json, "constraints"));
+  if (!constraints.is_array() || constraints.size() > kMaxConstraints) {
+    return Invalid("constraints", "at most 64 of them");
+  }
+  for (const Json& item : constraints) {
+    Constraint rule;
+    CF_ASSIGN_OR_RETURN(rule.value, JsonInt(item, "aligned"));
+    CF_ASSIGN_OR_RETURN(rule.index, SmallIndex(item, "in"));
+    out.constraints.push_back(rule);
+  }
+  return out;
+}
+
+Status Candidate::Validate(const OpSignature& signature) const {
+  const bool cuda = source.language == Language::kCuda;
+  if (cuda != (signature.device == DeviceType::kCuda)) {
+    return Invalid("language", "is not the signature's device");
+  }
+  for (const IntExpr& bytes : plan.scratch_bytes) {
+    CF_RETURN_IF_ERROR(InRange(bytes, signature, "scratch_bytes", 0, kMaxScratchBytes).status());
+  }
+  for (const Constraint& rule : constraints) {
+    const bool power = rule.value > 0 && (rule.value & (rule.value - 1)) == 0;
+    if (rule.index >= static_cast<int>(signature.inputs.size()) || !power || rule.value > 4096) {
+      return Invalid("constraints", "an input that exists and a power of two up to 4096");
+    }
+  }
+  for (const Launch& launch : plan.launches) {
+    for (const LaunchArg& arg : launch.args) {
+      if (arg.kind == LaunchArg::Kind::kInt) {
+        CF_RETURN_IF_ERROR(arg.expr.Evaluate(signature).status());
+      }
+      if (arg.kind == LaunchArg::Kind::kInt || arg.kind == LaunchArg::Kind::kFloat) continue;
+      const size_t count = arg.kind == LaunchArg::Kind::kInput    ? signature.inputs.size()
+                           : arg.kind == LaunchArg::Kind::kOutput ? signature.outputs.size()
+                                                                  : plan.scratch_bytes.size();
+      if (arg.index < 0 || static_cast<size_t>(arg.index) >= count) {
+        return Invalid("args", "buffer " + std::to_string(arg.index) + " does not exist");
+      }
+    }
+    if (cuda) {
+      CF_RETURN_IF_ERROR(ValidateCudaShape(launch, signature));
+    } else {
+      CF_RETURN_IF_ERROR(InRange(launch.range, signature, "range", 0, INT64_MAX).status());
+      CF_RETURN_IF_ERROR(InRange(launch.grain, signature, "grain", 1, INT64_MAX).status());
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace cudaforge
