@@ -1,5 +1,5 @@
-// Target: one kind of device behind one interface. A Target compiles, loads, launches and times candidates;
-// it knows nothing of ATen. Implementations: target/cuda, target/cpu. Torch-free.
+// Target: one kind of device behind one interface. A Target compiles, loads, launches and times
+// candidates; it knows nothing of ATen. Implementations: target/cuda, target/cpu. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,19 @@ namespace cudaforge {
 // A compile failure is a value that carries its log.
 struct CompileResult {
   bool ok = false;
-  std::string log;       // the compiler's own words, cut at 64 KiB
-  std::string binary;    // cubin or shared object, when ok
+  std::string log;                  // the compiler's own words, cut at 64 KiB
+  std::string binary;               // cubin or shared object, when ok
   Json resources = Json::object();  // per kernel: registers, spill_bytes, shared_bytes (cuda)
 };
 
-// Runs body(begin, end) over disjoint parts of [0, n), possibly in several threads; returns when all are done.
+// Runs body(begin, end) over disjoint parts of [0, n), possibly in several threads; returns when
+// all are done.
 using RangeFn = void (*)(void* context, int64_t begin, int64_t end);
 using ParallelFor = void (*)(int64_t n, int64_t grain, RangeFn body, void* context);
 
 struct LaunchContext {
-  void* stream = nullptr;               // CUstream (cuda); current context already set
-  ParallelFor parallel_for = nullptr;   // cpu
+  void* stream = nullptr;              // CUstream (cuda); current context already set
+  ParallelFor parallel_for = nullptr;  // cpu
 };
 
 // A loaded candidate, ready to launch: plan evaluated for one signature, no text left.
@@ -39,8 +40,9 @@ class Executable {
   virtual ~Executable() = default;
   // Bytes of each scratch buffer the caller must bring (256-byte aligned).
   std::span<const int64_t> scratch_bytes() const { return scratch_bytes_; }
-  // Enqueues all launches. Pointers are device pointers (cuda) or host pointers (cpu). No allocation, no lock, no
-  // synchronisation. Thread-safe. On error nothing can be said of the outputs.
+  // Enqueues all launches. Pointers are device pointers (cuda) or host pointers (cpu). No
+  // allocation, no lock, no synchronisation. Thread-safe. On error nothing can be said of the
+  // outputs.
   virtual Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
                         std::span<void* const> scratch, const LaunchContext& context) const = 0;
 
@@ -53,7 +55,8 @@ class DeviceBuffer {
  public:
   using Free = std::function<void(void*)>;
   DeviceBuffer() = default;
-  DeviceBuffer(void* data, int64_t bytes, Free free) : data_(data), bytes_(bytes), free_(std::move(free)) {}
+  DeviceBuffer(void* data, int64_t bytes, Free free)
+      : data_(data), bytes_(bytes), free_(std::move(free)) {}
   DeviceBuffer(DeviceBuffer&& o) noexcept { *this = std::move(o); }
   DeviceBuffer& operator=(DeviceBuffer&& o) noexcept {
     std::swap(data_, o.data_);
@@ -82,12 +85,14 @@ class Target {
   virtual const DeviceArch& arch() const = 0;
   // Compiles for arch().target. `timeout_ms` bounds it where the compiler is a process.
   virtual CompileResult Compile(const KernelSource& source, int timeout_ms) = 0;
-  // Loads a binary and prepares the plan for `signature`. REQUIRES: candidate.Validate(signature).ok().
-  virtual Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate& candidate,
+  // Loads a binary and prepares the plan for `signature`. REQUIRES:
+  // candidate.Validate(signature).ok().
+  virtual Result<std::unique_ptr<Executable>> Load(const std::string& binary,
+                                                   const Candidate& candidate,
                                                    const OpSignature& signature) = 0;
 
-  // Plain memory and time, for the worker. Buffers are 256-byte aligned. Every call may report an earlier
-  // asynchronous error of the device; after such an error the process must be given up.
+  // Plain memory and time, for the worker. Buffers are 256-byte aligned. Every call may report an
+  // earlier asynchronous error of the device; after such an error the process must be given up.
   virtual Result<DeviceBuffer> Allocate(int64_t bytes) = 0;
   virtual Status CopyIn(void* device, const void* host, int64_t bytes) = 0;
   virtual Status CopyOut(void* host, const void* device, int64_t bytes) = 0;
@@ -96,10 +101,30 @@ class Target {
   virtual LaunchContext launch_context() = 0;
   // Nanoseconds of device time for one call of `enqueue`, caches cold: evicts them, then measures.
   virtual Result<double> TimeOnce(const std::function<Status()>& enqueue) = 0;
+  // True once the device reported an error that no later call recovers from: give the process up.
+  virtual bool poisoned() const { return false; }
 };
 
-// The target of this machine's device `index`. kUnavailable says what is missing and what to do.
-Result<std::unique_ptr<Target>> MakeCpuTarget();
-Result<std::unique_ptr<Target>> MakeCudaTarget(int device_index);
+struct CpuTargetOptions {
+  std::string cxx;  // host compiler; empty: CUDAFORGE_CXX, else g++, else c++, else clang++
+  int threads =
+      0;  // of the pool behind launch_context(); 0: one per physical core this process may use
+};
+
+struct CudaTargetOptions {
+  // Folders that may hold libnvrtc and the CUDA headers, searched first: a toolkit's root or PyPI's
+  // site-packages/nvidia/cu13.
+  std::vector<std::string> search_paths;
+  // false: launch_context() and TimeOnce use the legacy default stream, which is PyTorch's unless
+  // told otherwise.
+  bool own_stream = true;
+};
+
+// The target of this machine's device `index`. kUnavailable says what is missing and what to do. A
+// compiler that is missing is no error here, as stored binaries load without one: Compile then
+// fails with a log that says so.
+Result<std::unique_ptr<Target>> MakeCpuTarget(const CpuTargetOptions& options = {});
+Result<std::unique_ptr<Target>> MakeCudaTarget(int device_index,
+                                               const CudaTargetOptions& options = {});
 
 }  // namespace cudaforge

@@ -1,0 +1,192 @@
+#include "target/cpu/cpu_compiler.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "base/config.h"
+#include "base/file.h"
+#include "base/subprocess.h"
+#include "target/source_scan.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr size_t kMaxLog = 64u << 10;
+constexpr size_t kMaxBinary = 64u << 20;
+
+constexpr std::string_view kIncludes[] = {"cmath",       "cstdint",    "cstddef", "cstring",
+                                          "algorithm",   "limits",     "bit",     "cfloat",
+                                          "type_traits", "immintrin.h"};
+constexpr std::string_view kPragmas[] = {
+    "GCC ivdep",       "GCC unroll", "GCC optimize", "GCC push_options",
+    "GCC pop_options", "omp simd",   "once",         "omp declare simd"};
+// Inline assembly, code that runs when the library is loaded, and the ways out of a computation.
+constexpr std::string_view kBanned[] = {"asm",
+                                        "__asm",
+                                        "__asm__",
+                                        "constructor",
+                                        "__constructor__",
+                                        "destructor",
+                                        "__destructor__",
+                                        "section",
+                                        "__section__",
+                                        "ifunc",
+                                        "__ifunc__",
+                                        "init_priority",
+                                        "__init_priority__",
+                                        "__has_include",
+                                        "__has_include_next",
+                                        "__has_embed",
+                                        "_Pragma",
+                                        "system",
+                                        "popen",
+                                        "fork",
+                                        "vfork",
+                                        "clone",
+                                        "execl",
+                                        "execv",
+                                        "execve",
+                                        "execvp",
+                                        "posix_spawn",
+                                        "dlopen",
+                                        "dlsym",
+                                        "mmap",
+                                        "mprotect",
+                                        "syscall",
+                                        "ptrace",
+                                        "socket",
+                                        "connect",
+                                        "open",
+                                        "openat",
+                                        "fopen",
+                                        "kill",
+                                        "signal",
+                                        "sigaction",
+                                        "pthread_create",
+                                        "getenv",
+                                        "setenv",
+                                        "putenv",
+                                        "atexit",
+                                        "_exit",
+                                        "environ"};
+
+bool Executable(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
+
+bool OnPath(const std::string& name) {
+  if (name.find('/') != std::string::npos) return Executable(name);
+  const char* variable = std::getenv("PATH");
+  std::string_view rest = variable == nullptr ? "" : variable;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    if (Executable(std::string(rest.substr(0, end)) + "/" + name)) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
+
+CompileResult Failure(std::string log) {
+  CompileResult result;
+  if (log.size() > kMaxLog) {
+    log.resize(kMaxLog);
+    log += "\n[cut]";
+  }
+  result.log = std::move(log);
+  return result;
+}
+
+// The folder's name is random: without it the same source gives the same log.
+std::string WithoutFolder(std::string log, const std::string& folder) {
+  const std::string prefix = folder + "/";
+  for (size_t at = log.find(prefix); at != std::string::npos; at = log.find(prefix, at)) {
+    log.erase(at, prefix.size());
+  }
+  return log;
+}
+
+}  // namespace
+
+Result<std::string> FindHostCompiler(const std::string& wanted) {
+  const std::string asked = wanted.empty() ? GlobalConfig().cxx : wanted;
+  if (!asked.empty()) {
+    if (OnPath(asked)) return asked;
+    return Status::Unavailable("the host compiler '" + asked +
+                               "' cannot be run; set CUDAFORGE_CXX to a C++20 compiler");
+  }
+  for (const char* name : {"g++", "c++", "clang++"}) {
+    if (OnPath(name)) return std::string(name);
+  }
+  return Status::Unavailable(
+      "no host C++ compiler (looked for g++, c++ and clang++ on PATH); install g++ or set "
+      "CUDAFORGE_CXX");
+}
+
+Status CheckCpuSource(const std::string& code) {
+  ScanRules rules;
+  rules.includes = kIncludes;
+  rules.pragmas = kPragmas;
+  rules.banned_words = kBanned;
+  return ScanSource(code, rules);
+}
+
+CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx, int timeout_ms) {
+  if (const Status status = CheckCpuSource(code); !status.ok())
+    return Failure("refused: " + status.message());
+  const Result<std::string> cxx = FindHostCompiler(wanted_cxx);
+  if (!cxx.ok()) return Failure(cxx.status().message());
+  const Result<TempDir> folder = TempDir::Create("cudaforge-cpu-");
+  if (!folder.ok()) return Failure(folder.status().ToString());
+  const std::string source = folder->path() + "/kernel.cc";
+  const std::string object = folder->path() + "/kernel.so";
+  if (const Status status = WriteFileAtomic(source, code); !status.ok())
+    return Failure(status.ToString());
+
+  // Contraction to fused multiply-add is within the numerics contract; reassociation and
+  // finite-only maths are not. Symbols stay visible, as a kernel is found by its plain name, but
+  // bind inside the library first.
+  const std::vector<std::string> argv = {*cxx,
+                                         "-std=c++20",
+                                         "-O3",
+                                         "-march=native",
+                                         "-fopenmp-simd",
+                                         "-ffp-contract=fast",
+                                         "-fno-math-errno",
+                                         "-fno-trapping-math",
+                                         "-fno-exceptions",
+                                         "-fno-rtti",
+                                         "-fno-semantic-interposition",
+                                         "-fvisibility-inlines-hidden",
+                                         "-fPIC",
+                                         "-shared",
+                                         "-s",
+                                         "-Wl,-Bsymbolic",
+                                         "-Wl,--no-undefined",
+                                         "-Wl,--as-needed",
+                                         "-Wl,-z,noexecstack",
+                                         "-o",
+                                         object,
+                                         source};
+  const Result<ProcessResult> run = RunProcess(argv, timeout_ms);
+  if (!run.ok()) return Failure(run.status().message());
+  std::string log = WithoutFolder(run->output, folder->path());
+  if (run->timed_out) {
+    return Failure("the compiler was stopped after " + std::to_string(timeout_ms) + " ms\n" + log);
+  }
+  if (run->term_signal != 0) {
+    return Failure("the compiler ended by signal " + std::to_string(run->term_signal) + "\n" + log);
+  }
+  if (run->exit_code != 0) {
+    return Failure(log.empty() ? "the compiler gave exit code " + std::to_string(run->exit_code)
+                               : log);
+  }
+  Result<std::string> binary = ReadFile(object, kMaxBinary);
+  if (!binary.ok()) return Failure("the compiler wrote no library: " + binary.status().message());
+  CompileResult result = Failure(std::move(log));
+  result.ok = true;
+  result.binary = *std::move(binary);
+  return result;
+}
+
+}  // namespace cudaforge

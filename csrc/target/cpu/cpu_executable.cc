@@ -1,0 +1,129 @@
+#include "target/cpu/cpu_executable.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "base/dynamic_library.h"
+#include "base/file.h"
+#include "target/launch_args.h"
+
+namespace cudaforge {
+namespace {
+
+using KernelFn = void (*)(void* const* buffers, const int64_t* ints, const double* floats,
+                          int64_t begin, int64_t end);
+
+struct CpuLaunch {
+  KernelFn kernel = nullptr;
+  std::vector<BufferRef> buffers;
+  std::vector<int64_t> ints;
+  std::vector<double> floats;
+  int64_t range = 0;
+  int64_t grain = 1;
+};
+
+struct Call {
+  const CpuLaunch* launch;
+  void* const* buffers;
+};
+
+void RunRange(void* context, int64_t begin, int64_t end) {
+  const Call& call = *static_cast<const Call*>(context);
+  call.launch->kernel(call.buffers, call.launch->ints.data(), call.launch->floats.data(), begin,
+                      end);
+}
+
+class CpuExecutable : public Executable {
+ public:
+  CpuExecutable(UniqueFd file, DynamicLibrary library)
+      : file_(std::move(file)), library_(std::move(library)) {}
+
+  Status Prepare(const LaunchPlan& plan, const OpSignature& signature) {
+    CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
+    for (const Launch& launch : plan.launches) {
+      CpuLaunch ready;
+      ready.kernel = reinterpret_cast<KernelFn>(library_.Symbol(launch.kernel.c_str()));
+      if (ready.kernel == nullptr) {
+        return Status::InvalidArgument("the library has no function '" + launch.kernel +
+                                       "': is it declared extern \"C\"?");
+      }
+      CF_ASSIGN_OR_RETURN(const EvaluatedArgs args, EvaluateArgs(launch, signature));
+      for (const EvaluatedArg& arg : args) {
+        if (arg.is_buffer) ready.buffers.push_back(arg.buffer);
+        if (!arg.is_buffer && arg.is_float) ready.floats.push_back(arg.number);
+        if (!arg.is_buffer && !arg.is_float) ready.ints.push_back(arg.integer);
+      }
+      CF_ASSIGN_OR_RETURN(ready.range, launch.range.Evaluate(signature));
+      CF_ASSIGN_OR_RETURN(ready.grain, launch.grain.Evaluate(signature));
+      if (ready.range < 0 || ready.grain < 1) {
+        return Status::InvalidArgument("launch of '" + launch.kernel +
+                                       "': range must be >= 0 and grain >= 1");
+      }
+      needs_.Include(ready.buffers);
+      launches_.push_back(std::move(ready));
+    }
+    return Status::Ok();
+  }
+
+  Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
+                std::span<void* const> scratch, const LaunchContext& context) const override {
+    CF_RETURN_IF_ERROR(needs_.Check(inputs, outputs, scratch));
+    std::array<void*, kMaxLaunchArgs> buffers;
+    for (const CpuLaunch& launch : launches_) {
+      if (launch.range == 0) continue;
+      for (size_t i = 0; i < launch.buffers.size(); ++i) {
+        buffers[i] = Resolve(launch.buffers[i], inputs, outputs, scratch);
+      }
+      Call call{&launch, buffers.data()};
+      if (context.parallel_for == nullptr) {
+        RunRange(&call, 0, launch.range);
+      } else {
+        context.parallel_for(launch.range, launch.grain, RunRange, &call);
+      }
+    }
+    return Status::Ok();
+  }
+
+ private:
+  // The loader knows a library by its path, here /proc/self/fd/N: N must stay taken as long as the
+  // library is loaded.
+  UniqueFd file_;
+  DynamicLibrary library_;
+  BufferNeeds needs_;
+  std::vector<CpuLaunch> launches_;
+};
+
+Result<UniqueFd> MemoryFile(const std::string& bytes) {
+  UniqueFd file(memfd_create("cudaforge-kernel", MFD_CLOEXEC));
+  if (!file.valid()) return ErrnoStatus("memfd_create", errno);
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t n = write(file.get(), bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return ErrnoStatus("writing a kernel library to memory", errno);
+    done += static_cast<size_t>(n);
+  }
+  return file;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executable>> LoadCpu(const std::string& binary, const Candidate& candidate,
+                                            const OpSignature& signature) {
+  CF_ASSIGN_OR_RETURN(UniqueFd file, MemoryFile(binary));
+  Result<DynamicLibrary> library =
+      DynamicLibrary::Open({"/proc/self/fd/" + std::to_string(file.get())});
+  if (!library.ok())
+    return Status::Corruption("the loader refuses the kernel library: " +
+                              library.status().message());
+  auto executable = std::make_unique<CpuExecutable>(std::move(file), *std::move(library));
+  CF_RETURN_IF_ERROR(executable->Prepare(candidate.plan, signature));
+  return std::unique_ptr<Executable>(std::move(executable));
+}
+
+}  // namespace cudaforge

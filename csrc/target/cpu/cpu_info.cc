@@ -1,0 +1,121 @@
+#include "target/cpu/cpu_info.h"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/sha256.h"
+
+namespace cudaforge {
+namespace {
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::vector<int> AllowedCpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {0};
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+// The value after "KEY :" in the first processor's part of /proc/cpuinfo.
+std::string CpuInfo(const std::string& key) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || line.compare(0, key.size(), key) != 0) continue;
+    if (line.find_first_not_of(" \t", key.size()) != colon) continue;
+    const size_t begin = line.find_first_not_of(' ', colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
+std::string Level() {
+#if defined(__x86_64__)
+  // The features that set the psABI levels apart; the rest of each level came with them in every
+  // processor.
+  __builtin_cpu_init();
+  const bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+  const bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+                  __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+  return v4 ? "x86-64-v4" : v3 ? "x86-64-v3" : v2 ? "x86-64-v2" : "x86-64";
+#else
+  struct utsname name {};
+  return uname(&name) == 0 ? name.machine : "unknown";
+#endif
+}
+
+std::string ExactIsa() {
+  const std::string text = CpuInfo("flags").empty() ? CpuInfo("Features") : CpuInfo("flags");
+  std::istringstream words(text);
+  std::set<std::string> flags;
+  for (std::string word; words >> word;) flags.insert(word);
+  std::string sorted;
+  for (const std::string& flag : flags) sorted += flag + " ";
+  return CpuInfo("vendor_id") + " family " + CpuInfo("cpu family") + " model " + CpuInfo("model") +
+         " flags " + Sha256Hex(sorted).substr(0, 16);
+}
+
+int64_t CacheBytes(int name) { return std::max<int64_t>(sysconf(name), 0); }
+
+}  // namespace
+
+int PhysicalCores() {
+  if (const char* text = std::getenv("OMP_NUM_THREADS"); text != nullptr) {
+    const int64_t wanted = std::strtol(text, nullptr, 10);
+    if (wanted >= 1 && wanted <= CPU_SETSIZE) return static_cast<int>(wanted);
+  }
+  std::set<std::pair<std::string, std::string>> cores;
+  const std::vector<int> cpus = AllowedCpus();
+  for (const int cpu : cpus) {
+    const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    const std::string core = FirstLine(folder + "core_id");
+    if (core.empty()) return static_cast<int>(std::max<size_t>(cpus.size(), 1));
+    cores.emplace(FirstLine(folder + "physical_package_id"), core);
+  }
+  return static_cast<int>(std::max<size_t>(cores.size(), 1));
+}
+
+int64_t LastLevelCacheBytes() {
+  for (const int name : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE}) {
+    if (const int64_t bytes = CacheBytes(name); bytes > 0) return bytes;
+  }
+  return int64_t{32} << 20;
+}
+
+DeviceArch DescribeCpu() {
+  DeviceArch arch;
+  arch.target = "cpu:" + Level();
+  arch.properties = Json{{"name", CpuInfo("model name")},
+                         {"isa", ExactIsa()},
+                         {"cores", PhysicalCores()},
+                         {"logical_cpus", AllowedCpus().size()},
+                         {"l1d_bytes", CacheBytes(_SC_LEVEL1_DCACHE_SIZE)},
+                         {"l2_bytes", CacheBytes(_SC_LEVEL2_CACHE_SIZE)},
+                         {"l3_bytes", CacheBytes(_SC_LEVEL3_CACHE_SIZE)}};
+  return arch;
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,21 @@
+// Facts of the host processor, read from the processor and the kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "signature/device_arch.h"
+
+namespace cudaforge {
+
+// Physical cores that this process may run on; at least 1. OMP_NUM_THREADS, which ATen obeys, wins.
+int PhysicalCores();
+
+// Bytes of the last level cache; 32 MiB when the kernel does not tell.
+int64_t LastLevelCacheBytes();
+
+// target "cpu:x86-64-v3" (or "cpu:aarch64": the machine's name elsewhere); properties: name, isa
+// (exact: family, model and a hash of the feature flags, because -march=native depends on them),
+// cores, logical_cpus, cache sizes.
+DeviceArch DescribeCpu();
+
+}  // namespace cudaforge

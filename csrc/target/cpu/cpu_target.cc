@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "target/cpu/cpu_compiler.h"
+#include "target/cpu/cpu_executable.h"
+#include "target/cpu/cpu_info.h"
+#include "target/cpu/thread_pool.h"
+#include "target/target.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+constexpr int64_t kMaxEviction = int64_t{64} << 20;
+
+class CpuTarget : public Target {
+ public:
+  explicit CpuTarget(const CpuTargetOptions& options)
+      : cxx_(options.cxx), arch_(DescribeCpu()), pool_(ThreadPool::Global(options.threads)) {
+    const Result<std::string> cxx = FindHostCompiler(cxx_);
+    arch_.properties["compiler"] = cxx.ok() ? *cxx : "";
+    arch_.properties["threads"] = pool_.threads();
+  }
+
+  const DeviceArch& arch() const override { return arch_; }
+
+  CompileResult Compile(const KernelSource& source, int timeout_ms) override {
+    if (source.language != Language::kCpu) {
+      CompileResult result;
+      result.log = "a cpu target compiles language \"cpu\" only";
+      return result;
+    }
+    return CompileCpu(source.code, cxx_, timeout_ms);
+  }
+
+  Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate& candidate,
+                                           const OpSignature& signature) override {
+    return LoadCpu(binary, candidate, signature);
+  }
+
+  Result<DeviceBuffer> Allocate(int64_t bytes) override {
+    CF_CHECK(bytes >= 0) << "a buffer of " << bytes << " bytes";
+    const int64_t rounded = std::max(bytes, int64_t{1}) + (kAlignment - 1);
+    void* data =
+        std::aligned_alloc(kAlignment, static_cast<size_t>(rounded / kAlignment * kAlignment));
+    if (data == nullptr)
+      return Status::Unavailable("no memory for " + std::to_string(bytes) + " bytes");
+    return DeviceBuffer(data, bytes, [](void* p) { std::free(p); });
+  }
+
+  Status CopyIn(void* device, const void* host, int64_t bytes) override {
+    if (bytes > 0) std::memcpy(device, host, static_cast<size_t>(bytes));
+    return Status::Ok();
+  }
+
+  Status CopyOut(void* host, const void* device, int64_t bytes) override {
+    return CopyIn(host, device, bytes);
+  }
+
+  Status Synchronize() override { return Status::Ok(); }
+
+  LaunchContext launch_context() override { return {nullptr, PoolParallelFor}; }
+
+  Result<double> TimeOnce(const std::function<Status()>& enqueue) override {
+    EvictCaches();
+    const auto start = std::chrono::steady_clock::now();
+    CF_RETURN_IF_ERROR(enqueue());
+    const auto end = std::chrono::steady_clock::now();
+    return std::chrono::duration<double, std::nano>(end - start).count();
+  }
+
+ private:
+  // Every thread writes its part, so that each core's own caches are swept too.
+  void EvictCaches() {
+    if (eviction_.empty()) {
+      eviction_.resize(static_cast<size_t>(std::min(2 * LastLevelCacheBytes(), kMaxEviction)));
+    }
+    pool_.Run(
+        static_cast<int64_t>(eviction_.size()), 1,
+        [](void* context, int64_t begin, int64_t end) {
+          auto* bytes = static_cast<volatile unsigned char*>(context);
+          for (int64_t i = begin; i < end; i += 64)
+            bytes[i] = static_cast<unsigned char>(bytes[i] + 1);
+        },
+        eviction_.data());
+  }
+
+  std::string cxx_;
+  DeviceArch arch_;
+  ThreadPool& pool_;
+  std::vector<unsigned char> eviction_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Target>> MakeCpuTarget(const CpuTargetOptions& options) {
+  return std::unique_ptr<Target>(std::make_unique<CpuTarget>(options));
+}
+
+}  // namespace cudaforge

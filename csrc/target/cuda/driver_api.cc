@@ -1,0 +1,124 @@
+#include "target/cuda/driver_api.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/dynamic_library.h"
+
+namespace cudaforge::cu {
+namespace {
+
+constexpr Result kNoDevice = 100;
+
+struct Loader {
+  const DynamicLibrary& library;
+  std::string missing;
+
+  template <typename Pointer>
+  void Optional(Pointer& pointer, const char* name) {
+    pointer = reinterpret_cast<Pointer>(library.Symbol(name));
+  }
+  template <typename Pointer>
+  void Required(Pointer& pointer, const char* name) {
+    Optional(pointer, name);
+    if (pointer == nullptr && missing.empty()) missing = name;
+  }
+};
+
+// The "_v2" names are the ones that cuda.h's plain names stand for.
+std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
+  Loader load{library, {}};
+  load.Required(api.Init, "cuInit");
+  load.Required(api.DriverGetVersion, "cuDriverGetVersion");
+  load.Required(api.GetErrorName, "cuGetErrorName");
+  load.Required(api.GetErrorString, "cuGetErrorString");
+  load.Required(api.DeviceGetCount, "cuDeviceGetCount");
+  load.Required(api.DeviceGet, "cuDeviceGet");
+  load.Required(api.DeviceGetName, "cuDeviceGetName");
+  load.Required(api.DeviceGetAttribute, "cuDeviceGetAttribute");
+  load.Required(api.DeviceTotalMem, "cuDeviceTotalMem_v2");
+  load.Required(api.PrimaryContextRetain, "cuDevicePrimaryCtxRetain");
+  load.Required(api.PrimaryContextRelease, "cuDevicePrimaryCtxRelease_v2");
+  load.Required(api.ContextSetCurrent, "cuCtxSetCurrent");
+  load.Required(api.ContextSynchronize, "cuCtxSynchronize");
+  load.Required(api.ModuleLoadData, "cuModuleLoadData");
+  load.Required(api.ModuleUnload, "cuModuleUnload");
+  load.Required(api.ModuleGetFunction, "cuModuleGetFunction");
+  load.Required(api.FunctionGetAttribute, "cuFuncGetAttribute");
+  load.Required(api.FunctionSetAttribute, "cuFuncSetAttribute");
+  load.Required(api.LaunchKernelEx, "cuLaunchKernelEx");
+  load.Required(api.MemAlloc, "cuMemAlloc_v2");
+  load.Required(api.MemFree, "cuMemFree_v2");
+  load.Required(api.MemcpyHtoD, "cuMemcpyHtoD_v2");
+  load.Required(api.MemcpyDtoH, "cuMemcpyDtoH_v2");
+  load.Required(api.MemsetD32Async, "cuMemsetD32Async");
+  load.Required(api.MemHostAlloc, "cuMemHostAlloc");
+  load.Required(api.MemFreeHost, "cuMemFreeHost");
+  load.Required(api.MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2");
+  load.Required(api.StreamCreate, "cuStreamCreate");
+  load.Required(api.StreamDestroy, "cuStreamDestroy_v2");
+  load.Required(api.StreamSynchronize, "cuStreamSynchronize");
+  load.Required(api.EventCreate, "cuEventCreate");
+  load.Required(api.EventDestroy, "cuEventDestroy_v2");
+  load.Required(api.EventRecord, "cuEventRecord");
+  load.Required(api.EventSynchronize, "cuEventSynchronize");
+  load.Required(api.EventElapsedTime, "cuEventElapsedTime");
+  load.Optional(api.FunctionLoad, "cuFuncLoad");
+  load.Optional(api.FunctionGetParamInfo, "cuFuncGetParamInfo");
+  load.Optional(api.ResetPersistingL2, "cuCtxResetPersistingL2Cache");
+  return load.missing;
+}
+
+::cudaforge::Result<const DriverApi*> Open() {
+  ::cudaforge::Result<DynamicLibrary> library = DynamicLibrary::Open({"libcuda.so.1"});
+  if (!library.ok()) {
+    return Status::Unavailable(
+        "no NVIDIA driver (" + library.status().message() +
+        "); install the driver, or in a container start it with its GPUs (--gpus all)");
+  }
+  // Never unloaded: the driver has threads of its own, and kernels may run until the process ends.
+  const auto* const kept = new DynamicLibrary(*std::move(library));
+  auto* const api = new DriverApi;
+  api->path = kept->path();
+  if (const std::string missing = ResolveAll(*kept, *api); !missing.empty()) {
+    return Status::Unavailable("the NVIDIA driver has no " + missing +
+                               ": driver 525 (CUDA 12) or newer is needed");
+  }
+  int count = 0;
+  Result error = api->Init(0);
+  if (error == 0) error = api->DeviceGetCount(&count);
+  if (error == kNoDevice || (error == 0 && count == 0)) {
+    return Status::Unavailable(
+        "the NVIDIA driver sees no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES");
+  }
+  CF_RETURN_IF_ERROR(api->Check(error, "starting the NVIDIA driver", StatusCode::kUnavailable));
+  return static_cast<const DriverApi*>(api);
+}
+
+}  // namespace
+
+::cudaforge::Result<const DriverApi*> DriverApi::Get() {
+  static const ::cudaforge::Result<const DriverApi*>* const api =
+      new ::cudaforge::Result<const DriverApi*>(Open());
+  return *api;
+}
+
+Status DriverApi::Check(Result result, const char* what, StatusCode code) const {
+  if (result == 0) return Status::Ok();
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (GetErrorName(result, &name) != 0 || name == nullptr) name = "unknown CUDA error";
+  if (GetErrorString(result, &text) != 0 || text == nullptr) text = "no description";
+  return {code, std::string(what) + ": " + name + " (" + text + ")"};
+}
+
+bool DriverApi::IsSticky(Result result) {
+  // ECC, NVLink, illegal address, launch timeout, context destroyed, assert, stack, instruction,
+  // misaligned address, address space, program counter, launch failure, unknown.
+  static constexpr Result kSticky[] = {214, 220, 700, 702, 709, 710, 714,
+                                       715, 716, 717, 718, 719, 999};
+  return std::find(std::begin(kSticky), std::end(kSticky), result) != std::end(kSticky);
+}
+
+}  // namespace cudaforge::cu

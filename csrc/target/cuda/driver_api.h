@@ -1,0 +1,136 @@
+// The CUDA driver as a table of function pointers, opened at run time. Declares what this project
+// uses of cuda.h (values as in CUDA 12 and 13), so that a build needs no CUDA toolkit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace cudaforge::cu {
+
+using Result = int;  // CUresult; 0: success
+using Device = int;
+using DevicePtr = unsigned long long;  // NOLINT(google-runtime-int): CUdeviceptr
+using Context = struct ContextTag*;
+using Module = struct ModuleTag*;
+using Function = struct FunctionTag*;
+using Stream = struct StreamTag*;
+using Event = struct EventTag*;
+
+// CUdevice_attribute
+enum Attribute : int {
+  kMaxThreadsPerBlock = 1,
+  kMaxGridX = 5,
+  kMaxGridY = 6,
+  kMaxGridZ = 7,
+  kSharedPerBlock = 8,
+  kWarpSize = 10,
+  kRegistersPerBlock = 12,
+  kClockKhz = 13,
+  kMultiprocessors = 16,
+  kMemoryClockKhz = 36,
+  kMemoryBusBits = 37,
+  kL2Bytes = 38,
+  kThreadsPerMultiprocessor = 39,
+  kCapabilityMajor = 75,
+  kCapabilityMinor = 76,
+  kSharedPerMultiprocessor = 81,
+  kRegistersPerMultiprocessor = 82,
+  kSharedPerBlockOptin = 97,
+  kBlocksPerMultiprocessor = 106,
+  kClusterLaunch = 120,
+};
+
+// CUfunction_attribute
+enum FunctionAttribute : int {
+  kFunctionMaxThreads = 0,
+  kFunctionSharedBytes = 1,
+  kFunctionLocalBytes = 3,
+  kFunctionRegisters = 4,
+  kFunctionMaxDynamicShared = 8,
+  kFunctionNonPortableCluster = 14,
+};
+
+inline constexpr int kLaunchAttributeCluster = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+inline constexpr unsigned kStreamDefault = 0;      // ordered against the legacy default stream
+inline constexpr unsigned kEventDefault = 0;
+inline constexpr unsigned kHostAllocDeviceMap = 2;
+
+struct LaunchAttribute {  // CUlaunchAttribute
+  int id = 0;
+  char pad[4] = {};
+  union {
+    char bytes[64];
+    unsigned cluster[3];
+  } value = {};
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+
+struct LaunchConfig {  // CUlaunchConfig
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  Stream stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned num_attributes = 0;
+};
+static_assert(sizeof(LaunchConfig) == 56);
+
+struct DriverApi {
+  // The driver, opened and initialised on first use and never closed. kUnavailable when libcuda,
+  // one of its functions or a device is missing, with advice. Thread-safe.
+  static ::cudaforge::Result<const DriverApi*> Get();
+
+  // Ok for 0; else `code` with "what: CUDA_ERROR_NAME (description)".
+  Status Check(Result result, const char* what, StatusCode code = StatusCode::kInternal) const;
+  // Errors after which the context is lost.
+  static bool IsSticky(Result result);
+
+  std::string path;  // of libcuda
+
+  Result (*Init)(unsigned flags) = nullptr;
+  Result (*DriverGetVersion)(int* version) = nullptr;
+  Result (*GetErrorName)(Result error, const char** name) = nullptr;
+  Result (*GetErrorString)(Result error, const char** text) = nullptr;
+  Result (*DeviceGetCount)(int* count) = nullptr;
+  Result (*DeviceGet)(Device* device, int ordinal) = nullptr;
+  Result (*DeviceGetName)(char* name, int length, Device device) = nullptr;
+  Result (*DeviceGetAttribute)(int* value, int attribute, Device device) = nullptr;
+  Result (*DeviceTotalMem)(size_t* bytes, Device device) = nullptr;
+  Result (*PrimaryContextRetain)(Context* context, Device device) = nullptr;
+  Result (*PrimaryContextRelease)(Device device) = nullptr;
+  Result (*ContextSetCurrent)(Context context) = nullptr;
+  Result (*ContextSynchronize)() = nullptr;
+  Result (*ModuleLoadData)(Module* module, const void* image) = nullptr;
+  Result (*ModuleUnload)(Module module) = nullptr;
+  Result (*ModuleGetFunction)(Function* function, Module module, const char* name) = nullptr;
+  Result (*FunctionGetAttribute)(int* value, int attribute, Function function) = nullptr;
+  Result (*FunctionSetAttribute)(Function function, int attribute, int value) = nullptr;
+  Result (*LaunchKernelEx)(const LaunchConfig* config, Function function, void** params,
+                           void** extra) = nullptr;
+  Result (*MemAlloc)(DevicePtr* data, size_t bytes) = nullptr;
+  Result (*MemFree)(DevicePtr data) = nullptr;
+  Result (*MemcpyHtoD)(DevicePtr to, const void* from, size_t bytes) = nullptr;
+  Result (*MemcpyDtoH)(void* to, DevicePtr from, size_t bytes) = nullptr;
+  Result (*MemsetD32Async)(DevicePtr data, unsigned value, size_t count, Stream stream) = nullptr;
+  Result (*MemHostAlloc)(void** data, size_t bytes, unsigned flags) = nullptr;
+  Result (*MemFreeHost)(void* data) = nullptr;
+  Result (*MemHostGetDevicePointer)(DevicePtr* device, void* host, unsigned flags) = nullptr;
+  Result (*StreamCreate)(Stream* stream, unsigned flags) = nullptr;
+  Result (*StreamDestroy)(Stream stream) = nullptr;
+  Result (*StreamSynchronize)(Stream stream) = nullptr;
+  Result (*EventCreate)(Event* event, unsigned flags) = nullptr;
+  Result (*EventDestroy)(Event event) = nullptr;
+  Result (*EventRecord)(Event event, Stream stream) = nullptr;
+  Result (*EventSynchronize)(Event event) = nullptr;
+  Result (*EventElapsedTime)(float* ms, Event start, Event end) = nullptr;
+  // Newer than the oldest driver that is supported, or optional by nature: may be nullptr.
+  Result (*FunctionLoad)(Function function) = nullptr;
+  Result (*FunctionGetParamInfo)(Function function, size_t index, size_t* offset,
+                                 size_t* bytes) = nullptr;
+  Result (*ResetPersistingL2)() = nullptr;
+};
+
+}  // namespace cudaforge::cu

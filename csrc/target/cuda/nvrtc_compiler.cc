@@ -1,0 +1,214 @@
+#include "target/cuda/nvrtc_compiler.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <chrono>
+#include <iterator>
+#include <string_view>
+
+#include "target/cuda/ptxas_log.h"
+#include "target/source_scan.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr size_t kMaxLog = 64u << 10;
+constexpr size_t kMaxRawLog = 16u << 20;
+constexpr size_t kMaxCubin = 64u << 20;
+
+constexpr std::string_view kIncludes[] = {"cuda_fp16.h",
+                                          "cuda_bf16.h",
+                                          "cuda_fp8.h",
+                                          "cuda_pipeline.h",
+                                          "cuda_awbarrier.h",
+                                          "cuda_runtime.h",
+                                          "mma.h",
+                                          "cooperative_groups.h",
+                                          "cstdint",
+                                          "stdint.h",
+                                          "cstddef",
+                                          "stddef.h",
+                                          "cmath",
+                                          "math.h",
+                                          "cfloat",
+                                          "float.h",
+                                          "climits",
+                                          "limits.h"};
+constexpr std::string_view kPrefixes[] = {"cub/", "cuda/", "cooperative_groups/"};
+constexpr std::string_view kPragmas[] = {"unroll", "nounroll", "once", "nv_diag_suppress",
+                                         "nv_diag_default"};
+constexpr std::string_view kBanned[] = {"__has_include", "__has_include_next", "__has_embed",
+                                        "_Pragma"};
+
+// NVRTC has no C library headers. These few let ordinary kernel text compile, from memory.
+constexpr const char* kStdint =
+    "#pragma once\n"
+    "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long "
+    "int64_t;\n"
+    "typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int "
+    "uint32_t;\n"
+    "typedef unsigned long long uint64_t; typedef unsigned long long uintptr_t; typedef long long "
+    "intptr_t;\n";
+constexpr const char* kLimits =
+    "#pragma once\n"
+    "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n#define FLT_EPSILON "
+    "1.192092896e-07f\n"
+    "#define DBL_MAX 1.7976931348623157e+308\n#define DBL_MIN 2.2250738585072014e-308\n"
+    "#define DBL_EPSILON 2.2204460492503131e-16\n"
+    "#define INT_MAX 2147483647\n#define INT_MIN (-INT_MAX - 1)\n#define UINT_MAX 4294967295u\n"
+    "#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-LLONG_MAX - 1)\n";
+constexpr const char* kBuiltIn = "#pragma once\n";  // what these declare is known to NVRTC already
+constexpr const char* kHeaderNames[] = {"cstdint",  "stdint.h", "cfloat",   "float.h", "climits",
+                                        "limits.h", "cstddef",  "stddef.h", "cmath",   "math.h"};
+constexpr const char* kHeaders[] = {kStdint, kStdint,  kLimits,  kLimits,  kLimits,
+                                    kLimits, kBuiltIn, kBuiltIn, kBuiltIn, kBuiltIn};
+static_assert(std::size(kHeaderNames) == std::size(kHeaders));
+
+class Program {
+ public:
+  explicit Program(const NvrtcApi& api) : api_(api) {}
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (program_ != nullptr) api_.DestroyProgram(&program_);
+  }
+  NvrtcProgram* out() { return &program_; }
+  NvrtcProgram get() const { return program_; }
+
+  // The program's log, without the final NUL.
+  std::string Log() const {
+    size_t bytes = 0;
+    if (api_.GetProgramLogSize(program_, &bytes) != 0 || bytes <= 1 || bytes > kMaxRawLog)
+      return "";
+    std::string log(bytes, '\0');
+    if (api_.GetProgramLog(program_, log.data()) != 0) return "";
+    log.resize(std::min(log.find('\0'), log.size()));
+    return log;
+  }
+
+ private:
+  const NvrtcApi& api_;
+  NvrtcProgram program_ = nullptr;
+};
+
+using Clock = std::chrono::steady_clock;
+
+int CancelAfter(void* deadline, void*) {
+  return Clock::now() > *static_cast<const Clock::time_point*>(deadline) ? 1 : 0;
+}
+
+CompileResult Failure(std::string log) {
+  CompileResult result;
+  if (log.size() > kMaxLog) {
+    log.resize(kMaxLog);
+    log += "\n[cut]";
+  }
+  result.log = std::move(log);
+  return result;
+}
+
+std::string VersionText(std::pair<int, int> version) {
+  return std::to_string(version.first) + "." + std::to_string(version.second);
+}
+
+}  // namespace
+
+Status CheckCudaSource(const std::string& code) {
+  ScanRules rules;
+  rules.includes = kIncludes;
+  rules.include_prefixes = kPrefixes;
+  rules.pragmas = kPragmas;
+  rules.banned_words = kBanned;
+  rules.allow_token_paste = true;
+  return ScanSource(code, rules);
+}
+
+std::string ArchOf(int major, int minor) {
+  return "sm_" + std::to_string(major * 10 + minor) + (major == 9 || major == 10 ? "a" : "");
+}
+
+Result<NvrtcCompiler> NvrtcCompiler::Create(const std::vector<std::string>& search_paths) {
+  CF_ASSIGN_OR_RETURN(NvrtcApi api, NvrtcApi::Open(search_paths));
+  std::pair<int, int> version;
+  int count = 0;
+  if (api.Version(&version.first, &version.second) != 0 || api.GetNumSupportedArchs(&count) != 0 ||
+      count < 1 || count > 1000) {
+    return Status::Unavailable(api.library.path() + " does not tell its version and architectures");
+  }
+  std::vector<int> archs(static_cast<size_t>(count));
+  if (api.GetSupportedArchs(archs.data()) != 0) {
+    return Status::Unavailable(api.library.path() + " does not list its architectures");
+  }
+  return NvrtcCompiler(std::move(api), version, std::move(archs), CudaIncludeDirs(search_paths));
+}
+
+Status NvrtcCompiler::CheckArch(const std::string& arch) const {
+  const std::string_view text = arch;
+  int number = 0;
+  const auto [end, error] =
+      text.starts_with("sm_") ? std::from_chars(text.data() + 3, text.data() + text.size(), number)
+                              : std::from_chars_result{text.data(), std::errc::invalid_argument};
+  const std::string_view suffix = text.substr(static_cast<size_t>(end - text.data()));
+  if (error != std::errc() || (!suffix.empty() && suffix != "a" && suffix != "f")) {
+    return Status::InvalidArgument("'" + arch +
+                                   "' is no architecture; expected sm_80, sm_90a, ...");
+  }
+  if (std::find(archs_.begin(), archs_.end(), number) != archs_.end()) return Status::Ok();
+  std::string known;
+  for (const int each : archs_) known += (known.empty() ? "sm_" : ", sm_") + std::to_string(each);
+  return Status::Unsupported("NVRTC " + VersionText(version_) + " does not know " + arch +
+                             " (it knows " + known +
+                             "); update nvidia-cuda-nvrtc or the CUDA toolkit");
+}
+
+CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string& arch,
+                                     int timeout_ms) const {
+  if (const Status status = CheckArch(arch); !status.ok()) return Failure(status.message());
+  if (const Status status = CheckCudaSource(code); !status.ok())
+    return Failure("refused: " + status.message());
+  Program program(api_);
+  if (const NvrtcResult error =
+          api_.CreateProgram(program.out(), code.c_str(), "kernel.cu",
+                             static_cast<int>(std::size(kHeaders)), kHeaders, kHeaderNames);
+      error != 0) {
+    return Failure(std::string("nvrtcCreateProgram: ") + api_.GetErrorString(error));
+  }
+  // modify-stack-limit would change a limit of the whole process. The architecture macros stay
+  // NVRTC's own.
+  std::vector<std::string> options = {"-arch=" + arch,
+                                      "--std=c++20",
+                                      "--modify-stack-limit=false",
+                                      "-no-source-include",
+                                      "-Xptxas",
+                                      "-v",
+                                      "-Xptxas",
+                                      "-warn-spills"};
+  for (const std::string& folder : include_dirs_) options.push_back("-I" + folder);
+  std::vector<const char*> words;
+  for (const std::string& option : options) words.push_back(option.c_str());
+  Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  if (api_.SetFlowCallback != nullptr) api_.SetFlowCallback(program.get(), CancelAfter, &deadline);
+
+  const NvrtcResult error =
+      api_.CompileProgram(program.get(), static_cast<int>(words.size()), words.data());
+  const std::string log = program.Log();
+  if (error == kNvrtcCancelled)
+    return Failure("NVRTC was stopped after " + std::to_string(timeout_ms) + " ms\n" + log);
+  if (error == kNvrtcCompilationError && !log.empty()) return Failure(WithoutPtxasNotes(log));
+  if (error != 0) return Failure(std::string(api_.GetErrorString(error)) + "\n" + log);
+
+  size_t bytes = 0;
+  if (api_.GetCubinSize(program.get(), &bytes) != 0 || bytes == 0 || bytes > kMaxCubin) {
+    return Failure("NVRTC gave no cubin for " + arch + "\n" + log);
+  }
+  CompileResult result = Failure(WithoutPtxasNotes(log));
+  result.binary.resize(bytes);
+  if (api_.GetCubin(program.get(), result.binary.data()) != 0)
+    return Failure("NVRTC gave no cubin for " + arch);
+  result.ok = true;
+  result.resources = ParsePtxasLog(log);
+  return result;
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,24 @@
+// Where the CUDA libraries and headers may be, in the order tried:
+//   1. folders given by the caller (a toolkit's root, or PyPI's site-packages/nvidia/cu13),
+//   2. $CUDAFORGE_CUDA_PATH (colon-separated folders of the same kind),
+//   3. $CUDA_HOME, $CUDA_PATH, 4. /usr/local/cuda, 5. for libraries, the loader's own path.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace cudaforge {
+
+// The roots of 1 to 4 that exist, without repetition.
+std::vector<std::string> CudaRoots(const std::vector<std::string>& given);
+
+// Paths to try for a library: ROOT/{lib64,lib,extras/CUPTI/lib64}/SONAME for each root that has it,
+// then SONAME itself.
+std::vector<std::string> CudaLibraryCandidates(const std::vector<std::string>& given,
+                                               const std::vector<std::string>& sonames);
+
+// Header folders of the first root that has cuda_fp16.h: include, and include/cccl where it exists.
+// Empty when none.
+std::vector<std::string> CudaIncludeDirs(const std::vector<std::string>& given);
+
+}  // namespace cudaforge

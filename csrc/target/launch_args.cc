@@ -1,0 +1,47 @@
+#include "target/launch_args.h"
+
+namespace cudaforge {
+
+Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const OpSignature& signature) {
+  if (launch.args.size() > kMaxLaunchArgs) {
+    return Status::InvalidArgument("launch of '" + launch.kernel + "' has more than 256 arguments");
+  }
+  EvaluatedArgs args;
+  args.reserve(launch.args.size());
+  for (const LaunchArg& arg : launch.args) {
+    EvaluatedArg ready;
+    switch (arg.kind) {
+      case LaunchArg::Kind::kInput:
+      case LaunchArg::Kind::kOutput:
+      case LaunchArg::Kind::kScratch:
+        if (arg.index < 0)
+          return Status::InvalidArgument("launch of '" + launch.kernel +
+                                         "': negative buffer index");
+        ready.is_buffer = true;
+        ready.buffer = {arg.kind, static_cast<size_t>(arg.index)};
+        break;
+      case LaunchArg::Kind::kInt: {
+        CF_ASSIGN_OR_RETURN(ready.integer, arg.expr.Evaluate(signature));
+        break;
+      }
+      case LaunchArg::Kind::kFloat:
+        ready.is_float = true;
+        ready.number = arg.number;
+        break;
+    }
+    args.push_back(ready);
+  }
+  return args;
+}
+
+Result<std::vector<int64_t>> EvaluateScratch(const LaunchPlan& plan, const OpSignature& signature) {
+  std::vector<int64_t> bytes;
+  for (const IntExpr& expr : plan.scratch_bytes) {
+    CF_ASSIGN_OR_RETURN(const int64_t value, expr.Evaluate(signature));
+    if (value < 0) return Status::InvalidArgument("a scratch buffer of negative size");
+    bytes.push_back(value);
+  }
+  return bytes;
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,71 @@
+// A launch plan's arguments, evaluated once for one signature: what both targets launch from.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "kernel/candidate.h"
+#include "signature/op_signature.h"
+
+namespace cudaforge {
+
+inline constexpr size_t kMaxLaunchArgs = 256;  // as Candidate::FromJson limits them
+
+struct BufferRef {
+  LaunchArg::Kind kind = LaunchArg::Kind::kInput;  // kInput, kOutput or kScratch
+  size_t index = 0;
+};
+
+struct EvaluatedArg {
+  bool is_buffer = false;
+  bool is_float = false;
+  BufferRef buffer;
+  int64_t integer = 0;
+  double number = 0;
+};
+using EvaluatedArgs = std::vector<EvaluatedArg>;
+
+// kInvalidArgument for more than kMaxLaunchArgs arguments, a negative index, or an expression that
+// fails.
+Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const OpSignature& signature);
+
+// Bytes of each scratch buffer; kInvalidArgument for a negative one.
+Result<std::vector<int64_t>> EvaluateScratch(const LaunchPlan& plan, const OpSignature& signature);
+
+// How many buffers of each kind the launches refer to, so that a short span is an error and no
+// stray read.
+class BufferNeeds {
+ public:
+  void Include(const BufferRef& ref) {
+    size_t& need = ref.kind == LaunchArg::Kind::kInput    ? inputs_
+                   : ref.kind == LaunchArg::Kind::kOutput ? outputs_
+                                                          : scratch_;
+    need = std::max(need, ref.index + 1);
+  }
+  void Include(const std::vector<BufferRef>& refs) {
+    for (const BufferRef& ref : refs) Include(ref);
+  }
+  Status Check(std::span<void* const> inputs, std::span<void* const> outputs,
+               std::span<void* const> scratch) const {
+    if (inputs.size() >= inputs_ && outputs.size() >= outputs_ && scratch.size() >= scratch_)
+      return Status::Ok();
+    return Status::InvalidArgument("a launch got fewer buffers than its plan names");
+  }
+
+ private:
+  size_t inputs_ = 0;
+  size_t outputs_ = 0;
+  size_t scratch_ = 0;
+};
+
+inline void* Resolve(const BufferRef& ref, std::span<void* const> inputs,
+                     std::span<void* const> outputs, std::span<void* const> scratch) {
+  if (ref.kind == LaunchArg::Kind::kInput) return inputs[ref.index];
+  if (ref.kind == LaunchArg::Kind::kOutput) return outputs[ref.index];
+  return scratch[ref.index];
+}
+
+}  // namespace cudaforge
