@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "base/config.h"
+#include "base/dynamic_library.h"
+#include "base/sha256.h"
+#include "base/status.h"
+
+namespace cudaforge {
+namespace {
+
+TEST(StatusTest, CarriesCodeAndMessage) {
+  EXPECT_TRUE(Status::Ok().ok());
+  EXPECT_EQ(Status::Ok().ToString(), "ok");
+  EXPECT_EQ(Status::Corruption("bad").ToString(), "corruption: bad");
+}
+
+Result<int> Half(int n) {
+  if (n % 2 != 0) return Status::InvalidArgument("odd");
+  return n / 2;
+}
+Result<int> Quarter(int n) {
+  CF_ASSIGN_OR_RETURN(const int half, Half(n));
+  return Half(half);
+}
+
+TEST(ResultTest, PropagatesErrors) {
+  EXPECT_EQ(*Quarter(8), 2);
+  EXPECT_EQ(Quarter(6).status().message(), "odd");
+  EXPECT_THROW((void)Quarter(6).value(), CheckError);
+}
+
+TEST(CheckTest, MessageNamesTheConditionAndTheReason) {
+  try {
+    CF_CHECK(1 > 2) << "because " << 3;
+    FAIL();
+  } catch (const CheckError& error) {
+    EXPECT_NE(std::string(error.what()).find("1 > 2"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("because 3"), std::string::npos);
+  }
+}
+
+TEST(Sha256Test, KnownAnswers) {  // FIPS 180-4 examples
+  EXPECT_EQ(Sha256Hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(DynamicLibraryTest, OpensTheFirstThatWorks) {
+  Result<DynamicLibrary> library = DynamicLibrary::Open({"/no/such.so", "libm.so.6"});
+  ASSERT_TRUE(library.ok()) << library.status().ToString();
+  EXPECT_EQ(library->path(), "libm.so.6");
+  EXPECT_NE(library->Symbol("cos"), nullptr);
+  EXPECT_EQ(library->Symbol("no_such_symbol"), nullptr);
+  const Status missing = DynamicLibrary::Open({"/no/a.so", "/no/b.so"}).status();
+  EXPECT_EQ(missing.code(), StatusCode::kUnavailable);
+  EXPECT_NE(missing.message().find("/no/b.so"), std::string::npos);
+}
+
+std::map<std::string, std::string>* environment = nullptr;
+const char* FakeGetenv(const char* name) {
+  auto it = environment->find(name);
+  return it == environment->end() ? nullptr : it->second.c_str();
+}
+Config Read(std::map<std::string, std::string> variables) {
+  environment = &variables;
+  return ReadConfig(FakeGetenv);
+}
+
+TEST(ConfigTest, Defaults) {
+  const Config config = Read({{"HOME", "/home/u"}});
+  EXPECT_FALSE(config.disabled);
+  EXPECT_EQ(config.on_miss, OnMiss::kRecord);
+  EXPECT_EQ(config.region_budget_s, 30);
+  EXPECT_EQ(config.cache_dir, "/home/u/.cache/cudaforge");
+  EXPECT_TRUE(config.warnings.empty());
+}
+
+TEST(ConfigTest, ValuesAreRead) {
+  const Config config = Read({{"CUDAFORGE_DISABLE", "1"},
+                              {"CUDAFORGE_ON_MISS", "blocking"},
+                              {"CUDAFORGE_REGION_BUDGET_S", "2.5"},
+                              {"XDG_CACHE_HOME", "/xdg"},
+                              {"CUDAFORGE_CXX", "clang++"},
+                              {"CUDAFORGE_LOG", "forge,cache"}});
+  EXPECT_TRUE(config.disabled);
+  EXPECT_EQ(config.on_miss, OnMiss::kBlocking);
+  EXPECT_EQ(config.region_budget_s, 2.5);
+  EXPECT_EQ(config.cache_dir, "/xdg/cudaforge");
+  EXPECT_EQ(config.cxx, "clang++");
+  EXPECT_EQ(config.log, (std::vector<std::string>{"forge", "cache"}));
+}
+
+TEST(ConfigTest, BadValuesGiveOneWarningEachAndTheDefault) {
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"CUDAFORGE_DISABLE", "yes"},
+                                          {"CUDAFORGE_ON_MISS", "sometimes"},
+                                          {"CUDAFORGE_REGION_BUDGET_S", "-1"},
+                                          {"CUDAFORGE_LOG", "nonsense"}}) {
+    const Config config = Read({{name, value}});
+    ASSERT_EQ(config.warnings.size(), 1u) << name;
+    EXPECT_NE(config.warnings[0].find(name), std::string::npos);
+    EXPECT_NE(config.warnings[0].find(value), std::string::npos);
+    EXPECT_FALSE(config.disabled);
+    EXPECT_EQ(config.on_miss, OnMiss::kRecord);
+    EXPECT_EQ(config.region_budget_s, 30);
+    EXPECT_TRUE(config.log.empty());
+  }
+}
+
+}  // namespace
+}  // namespace cudaforge

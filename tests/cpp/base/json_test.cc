@@ -1,0 +1,58 @@
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace cudaforge {
+namespace {
+
+TEST(JsonTest, CanonicalSortsKeysAndDropsSpace) {
+  const Result<Json> json = ParseJson(R"( { "b" : [1, 2.5, null], "a" : {"y": true, "x": "é"} } )");
+  ASSERT_TRUE(json.ok()) << json.status().ToString();
+  EXPECT_EQ(CanonicalJson(*json), R"({"a":{"x":"é","y":true},"b":[1,2.5,null]})");
+}
+
+TEST(JsonTest, RejectsHostileText) {
+  const std::string deep = std::string(100000, '[');
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("{} x"), std::string(R"({"a":1,"a":2})"),
+        std::string(R"({"a":{"b":1,"b":2}})"), std::string("[1e999]"), std::string("[NaN]"),
+        std::string("\"\xff\xfe\""), deep, std::string("[1,]")}) {
+    const Result<Json> json = ParseJson(text);
+    ASSERT_FALSE(json.ok()) << text.substr(0, 40);
+    EXPECT_EQ(json.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_LT(json.status().message().size(), 500u);
+  }
+}
+
+TEST(JsonTest, KeepsLimits) {
+  EXPECT_TRUE(ParseJson("[[1]]", {.max_bytes = 5, .max_depth = 2}).ok());
+  EXPECT_FALSE(ParseJson("[[1]]", {.max_bytes = 4, .max_depth = 2}).ok());
+  EXPECT_FALSE(ParseJson("[[1]]", {.max_bytes = 5, .max_depth = 1}).ok());
+}
+
+TEST(JsonTest, DuplicateKeyIsFoundBesideEqualKeyElsewhere) {
+  EXPECT_TRUE(ParseJson(R"({"a":{"k":1},"b":{"k":2}})").ok());
+}
+
+TEST(JsonTest, FloatsThatAreNotNumbers) {
+  EXPECT_EQ(FloatToJson(std::numeric_limits<double>::infinity()), Json({{"float", "inf"}}));
+  EXPECT_EQ(FloatToJson(-std::numeric_limits<double>::infinity()), Json({{"float", "-inf"}}));
+  EXPECT_EQ(FloatToJson(std::numeric_limits<double>::quiet_NaN()), Json({{"float", "nan"}}));
+  EXPECT_EQ(FloatToJson(0.1).dump(), "0.1");
+}
+
+TEST(JsonTest, FieldErrorsNameTheField) {
+  const Json object = {{"n", 1}, {"s", "x"}, {"a", {1, "2"}}, {"u", UINT64_MAX}};
+  EXPECT_EQ(*JsonInt(object, "n"), 1);
+  EXPECT_EQ(*JsonString(object, "s"), "x");
+  EXPECT_EQ(JsonInt(object, "gone").status().message(), "gone: missing");
+  EXPECT_FALSE(JsonInt(object, "u").ok());
+  EXPECT_FALSE(JsonInt(object, "s").ok());
+  EXPECT_FALSE(JsonIntArray(object, "a").ok());
+  EXPECT_FALSE(JsonBool(Json::array(), "n").ok());
+}
+
+}  // namespace
+}  // namespace cudaforge

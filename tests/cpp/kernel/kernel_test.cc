@@ -1,0 +1,135 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "kernel/candidate.h"
+#include "kernel/int_expr.h"
+
+namespace cudaforge {
+namespace {
+
+OpSignature Signature(DeviceType device) {
+  OpSignature signature;
+  signature.device = device;
+  signature.inputs = {{DType::kFloat32, {6, 100}, {100, 1}, 16}};
+  Node node;
+  node.op = "aten::relu";
+  node.args = {{{"in", 0}}};
+  node.outputs = {{DType::kFloat32, {6, 100}, {100, 1}}};
+  signature.nodes = {node};
+  signature.outputs = {{0, 0}};
+  return signature;
+}
+
+int64_t Value(const std::string& text) {
+  return *IntExpr::Parse(text)->Evaluate(Signature(DeviceType::kCpu));
+}
+
+TEST(IntExprTest, Evaluates) {
+  EXPECT_EQ(Value("1 + 2 * 3 - 4 / 2"), 5);
+  EXPECT_EQ(Value("(1+2)*3 % 4"), 1);
+  EXPECT_EQ(Value("-3 + 1"), -2);
+  EXPECT_EQ(Value("in0.size0 * in0.stride0"), 600);
+  EXPECT_EQ(Value("ceil_div(out0.size1, 32)"), 4);
+  EXPECT_EQ(Value("min(max(2, 7), 5)"), 5);
+  EXPECT_EQ(*IntExpr(-4).Evaluate(Signature(DeviceType::kCpu)), -4);
+}
+
+TEST(IntExprTest, RefusesBadText) {
+  for (const std::string& text :
+       {std::string(""), std::string("1 +"), std::string("system(1)"), std::string("in0"),
+        std::string("in0.data"), std::string("in1000.size0"), std::string("out0.stride0"),
+        std::string("1 2"), std::string("99999999999999999999"), std::string("min(1)"),
+        std::string(100, '(') + "1" + std::string(100, ')'), std::string(100, '-') + "1",
+        std::string(2000, '1')}) {
+    EXPECT_FALSE(IntExpr::Parse(text).ok()) << text;
+  }
+}
+
+TEST(IntExprTest, EvaluationErrors) {
+  for (const char* text : {"1 / (in0.size0 - 6)", "9223372036854775807 + 1", "in1.size0",
+                           "in0.size5", "4611686018427387904 * 2", "ceil_div(1, in0.size0 - 6)"}) {
+    const Result<IntExpr> expr = IntExpr::Parse(text);
+    ASSERT_TRUE(expr.ok()) << expr.status().ToString();
+    EXPECT_FALSE(expr->Evaluate(Signature(DeviceType::kCpu)).ok()) << text;
+  }
+}
+
+Candidate Good(Language language) {
+  Candidate candidate;
+  candidate.source = {language, "code"};
+  Launch launch;
+  launch.kernel = "k";
+  launch.args.push_back({LaunchArg::Kind::kInput, 0, {}, 0});
+  launch.args.push_back({LaunchArg::Kind::kOutput, 0, {}, 0});
+  launch.args.push_back({LaunchArg::Kind::kInt, 0, *IntExpr::Parse("in0.size1"), 0});
+  launch.args.push_back({LaunchArg::Kind::kFloat, 0, {}, 0.5});
+  if (language == Language::kCuda) {
+    launch.grid[0] = *IntExpr::Parse("in0.size0");
+    launch.block[0] = 256;
+  } else {
+    launch.range = *IntExpr::Parse("in0.size0");
+  }
+  candidate.plan.launches = {launch};
+  candidate.plan.scratch_bytes = {64};
+  candidate.constraints = {{Constraint::Kind::kAligned, 0, 32}};
+  candidate.author = "test";
+  return candidate;
+}
+
+TEST(CandidateTest, RoundTrip) {
+  for (Language language : {Language::kCuda, Language::kCpu}) {
+    const Json json = Good(language).ToJson();
+    const Result<Candidate> parsed = Candidate::FromJson(json);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+    EXPECT_EQ(parsed->ToJson(), json);
+    const bool cuda = language == Language::kCuda;
+    EXPECT_TRUE(parsed->Validate(Signature(cuda ? DeviceType::kCuda : DeviceType::kCpu)).ok());
+    EXPECT_FALSE(parsed->Validate(Signature(cuda ? DeviceType::kCpu : DeviceType::kCuda)).ok());
+  }
+}
+
+TEST(CandidateTest, RefusesHostileJson) {
+  const auto refused = [](const std::function<void(Json&)>& change) {
+    Json json = Good(Language::kCuda).ToJson();
+    change(json);
+    EXPECT_FALSE(Candidate::FromJson(json).ok()) << json.dump().substr(0, 400);
+  };
+  refused([](Json& j) { j = nullptr; });
+  refused([](Json& j) { j["language"] = "python"; });
+  refused([](Json& j) { j["code"] = std::string((1 << 20) + 1, 'x'); });
+  refused([](Json& j) { j["launches"] = Json::array(); });
+  refused([](Json& j) { j["launches"][0]["kernel"] = "a; b"; });
+  refused([](Json& j) { j["launches"][0]["kernel"] = ""; });
+  refused([](Json& j) { j["launches"][0]["grid"] = {"1", "1"}; });
+  refused([](Json& j) { j["launches"][0]["grid"] = {"1", "1", 1}; });
+  refused([](Json& j) { j["launches"][0]["args"][0] = {{"pointer", 123}}; });
+  refused([](Json& j) { j["launches"][0]["args"][0] = {{"in", -1}}; });
+  refused([](Json& j) { j["scratch_bytes"] = {12}; });
+  refused([](Json& j) { j["constraints"] = {{{"aligned", "16"}, {"in", 0}}}; });
+}
+
+TEST(CandidateTest, ValidateChecksAgainstTheSignature) {
+  const auto refused = [](const std::function<void(Candidate&)>& change) {
+    Candidate candidate = Good(Language::kCuda);
+    change(candidate);
+    EXPECT_FALSE(candidate.Validate(Signature(DeviceType::kCuda)).ok());
+  };
+  refused([](Candidate& c) { c.plan.launches[0].args[0].index = 1; });
+  refused([](Candidate& c) {
+    c.plan.launches[0].args[0].kind = LaunchArg::Kind::kScratch, c.plan.scratch_bytes.clear();
+  });
+  refused([](Candidate& c) { c.plan.launches[0].block[0] = 1025; });
+  refused([](Candidate& c) { c.plan.launches[0].block[1] = 8; });
+  refused([](Candidate& c) { c.plan.launches[0].grid[0] = 0; });
+  refused([](Candidate& c) { c.plan.launches[0].grid[1] = 65536; });
+  refused([](Candidate& c) { c.plan.launches[0].cluster[0] = 17; });
+  refused([](Candidate& c) { c.plan.launches[0].dynamic_shared_bytes = -1; });
+  refused([](Candidate& c) { c.plan.scratch_bytes[0] = -1; });
+  refused([](Candidate& c) { c.plan.scratch_bytes[0] = int64_t{65} << 30; });
+  refused([](Candidate& c) { c.constraints[0].value = 3; });
+  refused([](Candidate& c) { c.constraints[0].index = 1; });
+}
+
+}  // namespace
+}  // namespace cudaforge
