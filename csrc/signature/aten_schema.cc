@@ -1,0 +1,119 @@
+#include "signature/aten_schema.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+namespace cudaforge {
+namespace {
+
+constexpr std::array kRefusedTags = {
+    at::Tag::nondeterministic_seeded,    at::Tag::dynamic_output_shape,
+    at::Tag::data_dependent_output,      at::Tag::inplace_view,
+    at::Tag::maybe_aliasing_or_mutating,
+};
+
+constexpr std::array<std::string_view, 6> kUninitialised = {
+    "aten::empty",          "aten::empty_like", "aten::empty_strided",
+    "aten::empty_permuted", "aten::new_empty",  "aten::new_empty_strided",
+};
+
+bool IsTensorOrTensors(const c10::TypePtr& type) {
+  if (type->kind() == c10::TypeKind::TensorType) return true;
+  return type->kind() == c10::TypeKind::ListType &&
+         type->expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::TensorType;
+}
+
+Status CheckPure(const c10::OperatorHandle& op, std::string_view name) {
+  auto refuse = [&](std::string_view why) {
+    return Status::Unsupported(std::string(name) + " " + std::string(why));
+  };
+  const c10::FunctionSchema& schema = op.schema();
+  if (schema.is_mutable()) return refuse("changes its arguments");
+  for (const c10::Argument& argument : schema.arguments()) {
+    if (argument.alias_info() != nullptr) return refuse("returns views or changes its arguments");
+  }
+  if (schema.returns().empty()) return refuse("returns nothing");
+  for (const c10::Argument& result : schema.returns()) {
+    if (!IsTensorOrTensors(result.real_type())) return refuse("returns more than tensors");
+  }
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) return refuse("draws random numbers");
+  for (at::Tag tag : kRefusedTags) {
+    if (op.hasTag(tag)) return refuse("has outputs that depend on more than its inputs' shapes");
+  }
+  if (std::find(kUninitialised.begin(), kUninitialised.end(), op.operator_name().name) !=
+      kUninitialised.end()) {
+    return refuse("returns uninitialised memory");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<c10::OperatorHandle> FindPureAtenOp(std::string_view op) {
+  if (!op.starts_with("aten::")) {
+    return Status::Unsupported(std::string(op) + " is not an ATen operator");
+  }
+  const size_t dot = op.find('.');
+  std::string overload(dot == std::string_view::npos ? "" : op.substr(dot + 1));
+  if (overload == "default") overload.clear();
+  auto handle = c10::Dispatcher::singleton().findSchema(
+      {std::string(op.substr(0, dot)), std::move(overload)});
+  if (!handle) return Status::Unsupported(std::string(op) + " does not exist in this PyTorch");
+  CF_RETURN_IF_ERROR(CheckPure(*handle, op));
+  return *handle;
+}
+
+Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, const Node& node) {
+  const auto& parameters = schema.arguments();
+  std::vector<AtenArg> bound;
+  bound.reserve(parameters.size());
+  size_t used_kwargs = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const c10::Argument& parameter = parameters[i];
+    const Json* given = nullptr;
+    if (i < node.args.size()) {
+      if (parameter.kwarg_only()) {
+        return Status::InvalidArgument(node.op + " takes fewer than " +
+                                       std::to_string(node.args.size()) + " positional arguments");
+      }
+      given = &node.args[i];
+    } else if (auto it = node.kwargs.find(parameter.name()); it != node.kwargs.end()) {
+      given = &*it;
+      ++used_kwargs;
+    }
+    auto arg = given != nullptr ? ParseAtenArg(*given, parameter) : DefaultAtenArg(parameter);
+    if (!arg.ok()) {
+      return Status(arg.status().code(), node.op + ": " + arg.status().message());
+    }
+    bound.push_back(std::move(arg).value());
+  }
+  if (node.args.size() > parameters.size() || used_kwargs != node.kwargs.size()) {
+    return Status::InvalidArgument(node.op +
+                                   " is given arguments that its schema does not have, or twice");
+  }
+  return bound;
+}
+
+Status CheckHiddenMutation(const c10::FunctionSchema& schema, const std::vector<AtenArg>& args) {
+  bool training = false;
+  bool running = false;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& name = schema.arguments()[i].name();
+    const AtenArg& arg = args[i];
+    if ((name == "training" || name == "train") && arg.literal.isBool()) {
+      training = training || arg.literal.toBool();
+    }
+    if (name.starts_with("running_")) running = running || arg.kind == AtenArg::Kind::kValue;
+  }
+  // The backward formulas have arguments of these names too, and only read them; so does the
+  // functional form.
+  const bool reads_only =
+      schema.name().ends_with("backward") || schema.name().ends_with("functional");
+  if (training && running && !reads_only) {
+    return Status::Unsupported(schema.name() + " changes its running statistics in training");
+  }
+  return Status::Ok();
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,27 @@
+// Which ATen overloads a region may hold.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "signature/aten_args.h"
+
+namespace cudaforge {
+
+// "aten::sum.dim_IntList" -> its handle. kUnsupported: no such overload, another namespace than
+// aten, or one that mutates, returns views or other things than tensors, draws random numbers,
+// reads uninitialised memory, or has outputs whose shape depends on data.
+Result<c10::OperatorHandle> FindPureAtenOp(std::string_view op);
+
+// Every argument in the schema's order, defaults filled in. kInvalidArgument: too many, unknown, or
+// missing arguments.
+Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, const Node& node);
+
+// kUnsupported for calls that change an argument although their schema does not say so: batch norms
+// in training with running statistics.
+Status CheckHiddenMutation(const c10::FunctionSchema& schema, const std::vector<AtenArg>& args);
+
+}  // namespace cudaforge
