@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,39 +27,49 @@ class KernelStore {
 
   // The record for (key, arch), winner or negative; nullopt on a miss, also when the stored bytes are damaged.
   virtual std::optional<CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
-  // Stores durably. A winner replaces a negative entry; between two winners the one with the larger lower bound of
-  // the speed-up stays; a negative entry never replaces a winner unless `replace`.
-  virtual Status Put(const CacheRecord& record, bool replace = false) = 0;
+  // Stores durably, all or nothing. A winner replaces a negative entry; between two winners the one with the larger
+  // lower bound of the speed-up stays; a negative entry replaces a negative entry, and a winner only if `replace`.
+  // `stored`, when given, tells for each record whether it is now the one that is stored. Errors: kInvalidArgument
+  // (CacheRecord::Validate), kIoError (a full disk, a read-only folder: nothing changed), kTimeout (the lock),
+  // kUnsupported (opened read-only, or made by a newer version), kUnavailable (in a forked child).
+  virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
+                         std::vector<bool>* stored = nullptr) = 0;
+  Status Put(const CacheRecord& record, bool replace = false) {
+    return PutMany({&record, 1}, replace, nullptr);
+  }
   virtual Status Delete(std::string_view key, std::string_view arch) = 0;
-  // Every intact record, in key order; stops when `visit` returns false. `arch` empty: all.
-  virtual Status ForEach(std::string_view arch, const std::function<bool(const CacheRecord&)>& visit) = 0;
+  // Every intact record, in key order, winners before negative entries; stops when `visit` returns false. `arch`
+  // empty: all. kCorruption after the visit when the database could not be walked to its end.
+  virtual Status ForEach(std::string_view arch,
+                         const std::function<bool(const CacheRecord&)>& visit) = 0;
 
-  // Signatures that missed and were not forged: {"signature", "count", "last_seen"} under (key, arch).
+  // Signatures that missed and were not forged: {"key", "arch", "signature", "count", "last_seen"}.
   virtual Status AddWanted(std::string_view key, std::string_view arch, const Json& signature) = 0;
   virtual Status RemoveWanted(std::string_view key, std::string_view arch) = 0;
   virtual std::vector<Json> Wanted(std::string_view arch) = 0;
 
   // What was tried for (key, arch), oldest first: one JSON object a candidate.
-  virtual Status AppendLineage(std::string_view key, std::string_view arch, const Json& node) = 0;
+  virtual Status AppendLineage(std::string_view key, std::string_view arch,
+                               const std::vector<Json>& nodes) = 0;
+  Status AppendLineage(std::string_view key, std::string_view arch, const Json& node) {
+    return AppendLineage(key, arch, std::vector<Json>(1, node));
+  }
   virtual std::vector<Json> Lineage(std::string_view key, std::string_view arch) = 0;
 
   // Changes whenever any process has written; cheap.
   virtual uint64_t Generation() = 0;
   virtual StoreCounters counters() const = 0;
   virtual std::string location() const = 0;
+  // Ok, or why every read is a miss at present ("the database is damaged: ...").
+  virtual Status health() const = 0;
+  // What the user should be told, one line each; a line is given once ("... was damaged; moved to ...").
+  virtual std::vector<std::string> TakeWarnings() = 0;
 };
 
 std::unique_ptr<KernelStore> MakeMemoryKernelStore();
-// A RocksDB database in folder `path`, created on first write. Errors: kIoError (cannot be created or read; a plain
-// file there is left untouched), kUnsupported (made by a newer version). `writable` false: never writes.
+// A RocksDB database in folder `path`/db, created on first write. A damaged database opens too: all misses, see
+// health(); the first write moves it to `path`/db.damaged-N and starts a fresh one. Errors: kIoError (cannot be read; a
+// plain file there is left untouched), kUnsupported (made by a newer version). `writable` false: never writes.
 Result<std::unique_ptr<KernelStore>> OpenRocksKernelStore(const std::string& path, bool writable);
-
-// Packs: winners of one or all archs in one checksummed file, for another machine. See FORMAT.md.
-struct PackSummary {
-  int64_t exported = 0, imported = 0, kept_existing = 0, rejected = 0;
-  std::vector<std::string> problems;  // one line for each rejected record
-};
-Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std::string_view arch);
-Result<PackSummary> ImportPack(KernelStore& store, const std::string& file);
 
 }  // namespace cudaforge

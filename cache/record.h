@@ -2,6 +2,7 @@
 // format is in FORMAT.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +11,8 @@
 #include "base/status.h"
 
 namespace cudaforge {
+
+inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 
 struct CacheRecord {
   static constexpr int kFormat = 1;
@@ -26,9 +29,19 @@ struct CacheRecord {
   Json provenance;        // author, parameters, candidates tried, created (seconds since 1970)
   Json versions;          // cudaforge, torch, toolkit or compiler, verifier
 
+  // Whether this may be stored: a key that is the signature's, a plausible arch, a candidate and a binary exactly
+  // when it is a winner. kInvalidArgument says what is wrong; a wrong key is kCorruption.
+  Status Validate() const;
+  // The lower bound of the speed-up; 0 where `timing` has none.
+  double SpeedupLow() const;
+
   std::string Encode() const;
   // kCorruption: wrong magic, length, checksum, or a key that is not the signature's; kUnsupported: a newer format.
+  // Safe for hostile bytes.
   static Result<CacheRecord> Decode(std::string_view bytes);
 };
+
+// "cuda:sm_90a": 1 to 64 characters out of letters, digits and "_-.:+".
+bool IsArchName(std::string_view arch);
 
 }  // namespace cudaforge

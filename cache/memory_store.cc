@@ -1,0 +1,133 @@
+#include <map>
+#include <mutex>
+
+#include "cache/kernel_store.h"
+#include "cache/store_rules.h"
+
+namespace cudaforge {
+namespace {
+
+class MemoryKernelStore final : public KernelStore {
+ public:
+  std::optional<CacheRecord> Get(std::string_view key, std::string_view arch) override {
+    std::lock_guard lock(mutex_);
+    ++counters_.reads;
+    auto found = records_.find(StoreKey(key, arch));
+    if (found == records_.end()) return std::nullopt;
+    ++counters_.hits;
+    return found->second;
+  }
+
+  Status PutMany(std::span<const CacheRecord> records, bool replace,
+                 std::vector<bool>* stored) override {
+    for (const CacheRecord& record : records) CF_RETURN_IF_ERROR(record.Validate());
+    std::lock_guard lock(mutex_);
+    if (stored != nullptr) stored->clear();
+    for (const CacheRecord& record : records) {
+      const std::string key = StoreKey(record.key, record.arch);
+      auto found = records_.find(key);
+      const bool take =
+          TakesPlaceOf(record, found == records_.end() ? nullptr : &found->second, replace);
+      if (take) records_[key] = record;
+      if (stored != nullptr) stored->push_back(take);
+    }
+    return Wrote();
+  }
+
+  Status Delete(std::string_view key, std::string_view arch) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    std::lock_guard lock(mutex_);
+    records_.erase(StoreKey(key, arch));
+    return Wrote();
+  }
+
+  Status ForEach(std::string_view arch,
+                 const std::function<bool(const CacheRecord&)>& visit) override {
+    std::vector<CacheRecord> copies;  // `visit` may call back into this store
+    {
+      std::lock_guard lock(mutex_);
+      for (auto kind : {CacheRecord::Kind::kWinner, CacheRecord::Kind::kNegative}) {
+        for (const auto& [key, record] : records_) {
+          if (record.kind == kind && (arch.empty() || record.arch == arch)) {
+            copies.push_back(record);
+          }
+        }
+      }
+    }
+    for (const CacheRecord& record : copies) {
+      if (!visit(record)) break;
+    }
+    return Status::Ok();
+  }
+
+  Status AddWanted(std::string_view key, std::string_view arch, const Json& signature) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    std::lock_guard lock(mutex_);
+    Json& entry = wanted_[StoreKey(key, arch)];
+    entry = WantedEntry(entry, key, arch, signature);
+    return Wrote();
+  }
+
+  Status RemoveWanted(std::string_view key, std::string_view arch) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    std::lock_guard lock(mutex_);
+    wanted_.erase(StoreKey(key, arch));
+    return Wrote();
+  }
+
+  std::vector<Json> Wanted(std::string_view arch) override {
+    std::lock_guard lock(mutex_);
+    std::vector<Json> entries;
+    for (const auto& [key, entry] : wanted_) {
+      if (arch.empty() || entry["arch"] == arch) entries.push_back(entry);
+    }
+    return entries;
+  }
+
+  Status AppendLineage(std::string_view key, std::string_view arch,
+                       const std::vector<Json>& nodes) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    std::lock_guard lock(mutex_);
+    std::vector<Json>& lineage = lineage_[StoreKey(key, arch)];
+    lineage.insert(lineage.end(), nodes.begin(), nodes.end());
+    return Wrote();
+  }
+
+  std::vector<Json> Lineage(std::string_view key, std::string_view arch) override {
+    std::lock_guard lock(mutex_);
+    auto found = lineage_.find(StoreKey(key, arch));
+    return found == lineage_.end() ? std::vector<Json>() : found->second;
+  }
+
+  uint64_t Generation() override {
+    std::lock_guard lock(mutex_);
+    return static_cast<uint64_t>(counters_.writes);
+  }
+  StoreCounters counters() const override {
+    std::lock_guard lock(mutex_);
+    return counters_;
+  }
+  std::string location() const override { return "memory"; }
+  Status health() const override { return Status::Ok(); }
+  std::vector<std::string> TakeWarnings() override { return {}; }
+
+ private:
+  Status Wrote() {
+    ++counters_.writes;
+    return Status::Ok();
+  }
+
+  mutable std::mutex mutex_;
+  StoreCounters counters_;
+  std::map<std::string, CacheRecord> records_;
+  std::map<std::string, Json> wanted_;
+  std::map<std::string, std::vector<Json>> lineage_;
+};
+
+}  // namespace
+
+std::unique_ptr<KernelStore> MakeMemoryKernelStore() {
+  return std::make_unique<MemoryKernelStore>();
+}
+
+}  // namespace cudaforge

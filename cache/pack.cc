@@ -1,0 +1,117 @@
+#include "cache/pack.h"
+
+#include <ctime>
+
+#include "base/file.h"
+#include "base/sha256.h"
+#include "cache/bytes.h"
+#include "cache/store_rules.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr std::string_view kMagic = "CFPK";
+constexpr uint32_t kPackFormat = 1;
+constexpr size_t kHeaderBytes = 16;  // magic, format, manifest length
+constexpr size_t kChecksumBytes = 64;
+constexpr size_t kMaxPackBytes = size_t{4} << 30;
+constexpr size_t kMaxManifestBytes = size_t{64} << 20;
+
+Status Corrupt(const std::string& file, std::string_view what) {
+  return Status::Corruption(file + ": " + std::string(what));
+}
+
+// One record of a pack whose own checksum holds.
+Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size_t* offset) {
+  auto bytes = JsonInt(entry, "bytes");
+  auto sum = JsonString(entry, "sha256");
+  if (!bytes.ok() || !sum.ok() || *bytes < 0 ||
+      static_cast<uint64_t>(*bytes) > payload.size() - *offset) {
+    *offset = payload.size();
+    return Status::Corruption("the manifest names bytes that the pack does not have");
+  }
+  const std::string_view encoded = payload.substr(*offset, static_cast<size_t>(*bytes));
+  *offset += encoded.size();
+  if (Sha256Hex(encoded) != *sum) return Status::Corruption("the checksum differs");
+  CF_ASSIGN_OR_RETURN(CacheRecord record, CacheRecord::Decode(encoded));
+  if (record.kind != CacheRecord::Kind::kWinner) return Status::Corruption("not a winner");
+  return record;
+}
+
+}  // namespace
+
+Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std::string_view arch) {
+  PackSummary summary;
+  Json entries = Json::array();
+  std::string payload;
+  CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
+    if (record.kind != CacheRecord::Kind::kWinner) return true;
+    const std::string encoded = record.Encode();
+    entries.push_back({{"key", record.key},
+                       {"arch", record.arch},
+                       {"bytes", encoded.size()},
+                       {"sha256", Sha256Hex(encoded)}});
+    payload += encoded;
+    ++summary.exported;
+    return payload.size() <= kMaxPackBytes / 2;
+  }));
+  if (payload.size() > kMaxPackBytes / 2) {
+    return Status::Unsupported("more winners than one pack holds: export one arch at a time");
+  }
+  const std::string manifest =
+      LenientText({{"created", static_cast<int64_t>(std::time(nullptr))}, {"records", entries}});
+  std::string bytes(kMagic);
+  AppendLittleEndian(&bytes, kPackFormat);
+  AppendLittleEndian(&bytes, static_cast<uint64_t>(manifest.size()));
+  bytes += manifest;
+  bytes += payload;
+  bytes += Sha256Hex(bytes);
+  CF_RETURN_IF_ERROR(WriteFileAtomic(file, bytes));
+  return summary;
+}
+
+Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
+                               const AcceptRecord& accept) {
+  CF_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMaxPackBytes));
+  if (bytes.size() < kHeaderBytes + kChecksumBytes || !bytes.starts_with(kMagic)) {
+    return Corrupt(file, "not a pack");
+  }
+  const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - kChecksumBytes);
+  if (std::string_view(bytes).substr(body.size()) != Sha256Hex(body)) {
+    return Corrupt(file, "the checksum differs: cut short or changed on the way");
+  }
+  const uint32_t format = LittleEndianAt<uint32_t>(body, 4);
+  if (format > kPackFormat) {
+    return Status::Unsupported(file + ": pack format " + std::to_string(format) +
+                               " is newer than this version reads");
+  }
+  const uint64_t manifest_bytes = LittleEndianAt<uint64_t>(body, 8);
+  if (manifest_bytes > body.size() - kHeaderBytes) return Corrupt(file, "the manifest is cut");
+  auto manifest = ParseJson(body.substr(kHeaderBytes, manifest_bytes),
+                            {.max_bytes = kMaxManifestBytes, .max_depth = 8});
+  if (!manifest.ok()) return Corrupt(file, manifest.status().message());
+  auto entries = JsonField(*manifest, "records");
+  if (!entries.ok() || !entries->is_array()) return Corrupt(file, "no list of records");
+
+  PackSummary summary;
+  std::vector<CacheRecord> accepted;
+  const std::string_view payload = body.substr(kHeaderBytes + manifest_bytes);
+  size_t offset = 0;
+  for (size_t i = 0; i < entries->size(); ++i) {
+    auto record = ReadRecord((*entries)[i], payload, &offset);
+    Status status = record.status();
+    if (status.ok() && accept) status = accept(*record);
+    if (status.ok()) {
+      accepted.push_back(std::move(record).value());
+    } else {
+      ++summary.rejected;
+      summary.problems.push_back("record " + std::to_string(i) + ": " + status.ToString());
+    }
+  }
+  std::vector<bool> stored;
+  if (!accepted.empty()) CF_RETURN_IF_ERROR(store.PutMany(accepted, false, &stored));
+  for (bool taken : stored) ++(taken ? summary.imported : summary.kept_existing);
+  return summary;
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,31 @@
+// Packs: the winners of one or all archs in one checksummed file, for another machine. The byte format is in FORMAT.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/kernel_store.h"
+
+namespace cudaforge {
+
+struct PackSummary {
+  int64_t exported = 0, imported = 0, kept_existing = 0, rejected = 0;
+  std::vector<std::string> problems;  // one line for each rejected record
+};
+
+// Writes every winner (of `arch`; empty: of all) to `file`, atomically.
+Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std::string_view arch);
+
+// Decides on each record before it is stored; its message becomes the record's line in `problems`.
+using AcceptRecord = std::function<Status(const CacheRecord&)>;
+
+// Stores the pack's winners; the better of two stays. Errors: kNotFound or kIoError (the file), kCorruption (not a pack,
+// cut short, or changed: nothing is imported), kUnsupported (a newer format), and those of KernelStore::PutMany.
+Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
+                               const AcceptRecord& accept = nullptr);
+
+}  // namespace cudaforge

@@ -1,0 +1,122 @@
+#include "cache/record.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "base/sha256.h"
+#include "cache/bytes.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr std::string_view kMagic = "CFRC";
+constexpr size_t kHeaderBytes = 20;    // magic, format, JSON length, binary length
+constexpr size_t kChecksumBytes = 64;  // hexadecimal, at the very end
+constexpr size_t kMaxJsonBytes = size_t{32} << 20;
+
+constexpr std::pair<const char*, Json CacheRecord::*> kJsonFields[] = {
+    {"signature", &CacheRecord::signature},       {"candidate", &CacheRecord::candidate},
+    {"verification", &CacheRecord::verification}, {"timing", &CacheRecord::timing},
+    {"provenance", &CacheRecord::provenance},     {"versions", &CacheRecord::versions},
+};
+
+Status Corrupt(std::string_view what) {
+  return Status::Corruption("cache record: " + std::string(what));
+}
+
+Result<CacheRecord> FromParts(const Json& json, std::string_view binary) {
+  CacheRecord record;
+  auto kind = JsonString(json, "kind");
+  auto key = JsonString(json, "key");
+  auto arch = JsonString(json, "arch");
+  if (!kind.ok() || !key.ok() || !arch.ok()) return Corrupt("kind, key or arch is missing");
+  if (*kind != "winner" && *kind != "negative") return Corrupt("unknown kind");
+  record.kind = *kind == "winner" ? CacheRecord::Kind::kWinner : CacheRecord::Kind::kNegative;
+  record.key = std::move(key).value();
+  record.arch = std::move(arch).value();
+  for (const auto& [name, member] : kJsonFields) {
+    auto field = json.find(name);
+    if (field == json.end()) return Corrupt(std::string(name) + " is missing");
+    record.*member = *field;
+  }
+  record.binary = binary;
+  Status valid = record.Validate();
+  if (!valid.ok()) return Corrupt(valid.message());
+  return record;
+}
+
+}  // namespace
+
+bool IsArchName(std::string_view arch) {
+  return !arch.empty() && arch.size() <= 64 && std::all_of(arch.begin(), arch.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_-.:+").find(c) != std::string_view::npos;
+  });
+}
+
+Status CacheRecord::Validate() const {
+  if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
+  if (!signature.is_object()) return Status::InvalidArgument("the signature is no object");
+  const bool winner = kind == Kind::kWinner;
+  if (candidate.is_object() != winner || binary.empty() == winner) {
+    return Status::InvalidArgument(winner ? "a winner needs a candidate and a binary"
+                                          : "a negative entry has no candidate and no binary");
+  }
+  if (binary.size() > kMaxRecordBytes / 2) return Status::InvalidArgument("the binary is too big");
+  if (key != Sha256Hex(CanonicalJson(signature))) {
+    return Status::Corruption("the key is not the signature's");
+  }
+  return Status::Ok();
+}
+
+double CacheRecord::SpeedupLow() const {
+  auto interval = timing.is_object() ? timing.find("speedup") : timing.end();
+  if (interval == timing.end() || !interval->is_array() || interval->empty()) return 0;
+  return (*interval)[0].is_number() ? (*interval)[0].get<double>() : 0;
+}
+
+std::string CacheRecord::Encode() const {
+  Json json = {
+      {"kind", kind == Kind::kWinner ? "winner" : "negative"}, {"key", key}, {"arch", arch}};
+  for (const auto& [name, member] : kJsonFields) json[name] = this->*member;
+  // Messages of compilers may hold bytes that are no UTF-8: replaced, not refused.
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string bytes;
+  bytes.reserve(kHeaderBytes + text.size() + binary.size() + kChecksumBytes);
+  bytes += kMagic;
+  AppendLittleEndian(&bytes, uint32_t{kFormat});
+  AppendLittleEndian(&bytes, static_cast<uint32_t>(text.size()));
+  AppendLittleEndian(&bytes, static_cast<uint64_t>(binary.size()));
+  bytes += text;
+  bytes += binary;
+  bytes += Sha256Hex(bytes);
+  return bytes;
+}
+
+Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
+  if (bytes.size() < kHeaderBytes + kChecksumBytes || bytes.size() > kMaxRecordBytes) {
+    return Corrupt("impossible length");
+  }
+  if (!bytes.starts_with(kMagic)) return Corrupt("wrong magic");
+  const std::string_view body = bytes.substr(0, bytes.size() - kChecksumBytes);
+  // Checked before the format: magic, format and checksum keep their places in every version.
+  if (bytes.substr(body.size()) != Sha256Hex(body)) return Corrupt("the checksum differs");
+  const uint32_t format = LittleEndianAt<uint32_t>(bytes, 4);
+  if (format > kFormat) {
+    return Status::Unsupported("cache record: format " + std::to_string(format) +
+                               " is newer than this version reads");
+  }
+  if (format != kFormat) return Corrupt("unknown format");
+  const size_t json_bytes = LittleEndianAt<uint32_t>(bytes, 8);
+  const uint64_t binary_bytes = LittleEndianAt<uint64_t>(bytes, 12);
+  const size_t payload = body.size() - kHeaderBytes;
+  if (json_bytes > payload || binary_bytes != payload - json_bytes) {
+    return Corrupt("the lengths do not add up");
+  }
+  auto json = ParseJson(body.substr(kHeaderBytes, json_bytes), {.max_bytes = kMaxJsonBytes});
+  if (!json.ok()) return Corrupt(json.status().message());
+  return FromParts(*json, body.substr(kHeaderBytes + json_bytes));
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,207 @@
+#include "cache/rocks_db.h"
+
+#include <rocksdb/convenience.h>
+#include <rocksdb/db.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/table.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+#include "base/file.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr std::array<const char*, kFamilies> kFamilyNames = {"winners", "negatives", "wanted",
+                                                             "lineage", "meta"};
+constexpr const char* kFormatKey = "format";
+// Sessions are too short for RocksDB's own compaction: each leaves one small file per family it
+// wrote.
+constexpr int kMaxLevel0Files = 8;
+
+rocksdb::CompressionType Compression() {
+  const auto supported = rocksdb::GetSupportedCompressions();
+  for (auto type : {rocksdb::kZSTD, rocksdb::kSnappyCompression}) {
+    if (std::find(supported.begin(), supported.end(), type) != supported.end()) return type;
+  }
+  return rocksdb::kNoCompression;
+}
+
+rocksdb::DBOptions DatabaseOptions() {
+  rocksdb::DBOptions options;
+  options.info_log_level = rocksdb::WARN_LEVEL;
+  options.keep_log_file_num = 4;
+  options.max_open_files = -1;  // a reader keeps its files through another process's compaction
+  options.max_file_opening_threads = 1;
+  options.max_background_jobs = 2;
+  options.skip_stats_update_on_db_open = true;
+  return options;
+}
+
+rocksdb::ColumnFamilyOptions FamilyOptions() {
+  rocksdb::BlockBasedTableOptions table;
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  // Read by every RocksDB since 6.6: a cache that a newer library wrote must not look damaged to an
+  // older one.
+  table.format_version = 5;
+  rocksdb::ColumnFamilyOptions options;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  options.compression = Compression();
+  // Write() compacts by itself; a write must never wait for a compaction that nobody runs.
+  options.disable_auto_compactions = true;
+  options.level0_slowdown_writes_trigger = 1 << 20;
+  options.level0_stop_writes_trigger = 1 << 20;
+  options.soft_pending_compaction_bytes_limit = 0;
+  options.hard_pending_compaction_bytes_limit = 0;
+  return options;
+}
+
+Status FromRocks(const rocksdb::Status& status) {
+  if (status.ok()) return Status::Ok();
+  const std::string text = status.ToString();
+  if (status.IsNotFound()) return Status::NotFound(text);
+  // A file that the manifest names and the folder lacks, or a column family that is gone, is damage
+  // as well.
+  if (status.IsCorruption() || status.IsPathNotFound() || status.IsInvalidArgument()) {
+    return Status::Corruption(text);
+  }
+  if (status.IsNotSupported()) return Status::Unsupported(text);
+  return Status::IoError(text);
+}
+
+std::vector<rocksdb::ColumnFamilyDescriptor> Descriptors() {
+  std::vector<rocksdb::ColumnFamilyDescriptor> families;
+  for (const char* name : kFamilyNames) families.emplace_back(name, FamilyOptions());
+  families.emplace_back(rocksdb::kDefaultColumnFamilyName, FamilyOptions());
+  return families;
+}
+
+}  // namespace
+
+struct RocksDb::Impl {
+  std::unique_ptr<rocksdb::DB> db;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;  // by Family, then the default family
+
+  ~Impl() {
+    for (auto* handle : handles) (void)db->DestroyColumnFamilyHandle(handle);
+  }
+  rocksdb::ColumnFamilyHandle* handle(Family family) const {
+    return handles[static_cast<size_t>(family)];
+  }
+};
+
+RocksDb::RocksDb(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RocksDb::~RocksDb() = default;
+
+Status RocksDb::Create(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0700) != 0) return ErrnoStatus(folder, errno);
+  rocksdb::DBOptions options = DatabaseOptions();
+  options.create_if_missing = true;
+  options.create_missing_column_families = true;
+  Impl impl;
+  rocksdb::DB* db = nullptr;
+  auto status = rocksdb::DB::Open(options, folder, Descriptors(), &impl.handles, &db);
+  if (!status.ok()) return Status::IoError(status.ToString());
+  impl.db.reset(db);
+  rocksdb::WriteOptions durable;
+  durable.sync = true;
+  status =
+      db->Put(durable, impl.handle(Family::kMeta), kFormatKey, std::to_string(kDatabaseFormat));
+  if (status.ok()) status = db->Flush({}, impl.handle(Family::kMeta));
+  return FromRocks(status);
+}
+
+Result<std::unique_ptr<RocksDb>> RocksDb::Open(const std::string& folder, bool writer) {
+  auto impl = std::make_unique<Impl>();
+  rocksdb::DB* db = nullptr;
+  const auto status =
+      writer ? rocksdb::DB::Open(DatabaseOptions(), folder, Descriptors(), &impl->handles, &db)
+             : rocksdb::DB::OpenForReadOnly(DatabaseOptions(), folder, Descriptors(),
+                                            &impl->handles, &db);
+  if (!status.ok()) {
+    Status mapped = FromRocks(status);
+    // Nothing is expected to be missing in a folder that exists.
+    if (mapped.code() == StatusCode::kNotFound) mapped = Status::Corruption(mapped.message());
+    return mapped;
+  }
+  impl->db.reset(db);
+  std::unique_ptr<RocksDb> open(new RocksDb(std::move(impl)));
+  auto format = open->Get(Family::kMeta, kFormatKey);
+  int number = 0;
+  if (format.ok()) {
+    const char* end = format->data() + format->size();
+    if (std::from_chars(format->data(), end, number).ptr != end) number = 0;
+  }
+  if (number > kDatabaseFormat) {
+    return Status::Unsupported(folder + ": database format " + std::to_string(number) +
+                               " is newer than this version reads");
+  }
+  if (number != kDatabaseFormat) return Status::Corruption(folder + ": no database format");
+  return open;
+}
+
+Result<std::unique_ptr<RocksDb>> RocksDb::OpenReader(const std::string& folder) {
+  return Open(folder, false);
+}
+
+Result<std::unique_ptr<RocksDb>> RocksDb::OpenWriter(const std::string& folder) {
+  return Open(folder, true);
+}
+
+Result<std::string> RocksDb::Get(Family family, const std::string& key) const {
+  std::string value;
+  CF_RETURN_IF_ERROR(FromRocks(impl_->db->Get({}, impl_->handle(family), key, &value)));
+  return value;
+}
+
+Status RocksDb::Scan(
+    Family family, const std::string& prefix,
+    const std::function<bool(std::string_view key, std::string_view value)>& visit) const {
+  rocksdb::ReadOptions options;
+  options.fill_cache = false;
+  std::unique_ptr<rocksdb::Iterator> it(impl_->db->NewIterator(options, impl_->handle(family)));
+  for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
+    if (!visit(it->key().ToStringView(), it->value().ToStringView())) break;
+  }
+  return FromRocks(it->status());
+}
+
+Status RocksDb::Write(const std::vector<DbWrite>& writes) {
+  if (writes.empty()) return Status::Ok();
+  rocksdb::WriteBatch batch;
+  std::array<bool, kFamilies> touched = {};
+  for (const DbWrite& write : writes) {
+    auto* handle = impl_->handle(write.family);
+    touched[static_cast<size_t>(write.family)] = true;
+    const auto status = write.value.has_value() ? batch.Put(handle, write.key, *write.value)
+                                                : batch.Delete(handle, write.key);
+    CF_RETURN_IF_ERROR(FromRocks(status));
+  }
+  rocksdb::WriteOptions durable;
+  durable.sync = true;
+  CF_RETURN_IF_ERROR(FromRocks(impl_->db->Write(durable, &batch)));
+  // A log left behind is replayed by every later open, so each session empties it.
+  std::vector<rocksdb::ColumnFamilyHandle*> flushed;
+  for (size_t i = 0; i < touched.size(); ++i) {
+    if (touched[i]) flushed.push_back(impl_->handles[i]);
+  }
+  CF_RETURN_IF_ERROR(FromRocks(impl_->db->Flush({}, flushed)));
+  for (auto* handle : flushed) {
+    std::string files;
+    impl_->db->GetProperty(handle, "rocksdb.num-files-at-level0", &files);
+    int count = 0;
+    std::from_chars(files.data(), files.data() + files.size(), count);
+    // A compaction that fails loses nothing: the write above is durable, and the next session tries
+    // again.
+    if (count > kMaxLevel0Files) {
+      (void)impl_->db->CompactRange(rocksdb::CompactRangeOptions(), handle, nullptr, nullptr);
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace cudaforge

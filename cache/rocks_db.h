@@ -1,0 +1,58 @@
+// RocksDb: one open handle on our RocksDB database, with the settings and the error mapping that
+// the store relies on. Only rocks_db.cc includes RocksDB's headers. Private to cache/.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace cudaforge {
+
+// Column families; the names are in FORMAT.md. Do not renumber.
+enum class Family { kWinners = 0, kNegatives = 1, kWanted = 2, kLineage = 3, kMeta = 4 };
+inline constexpr int kFamilies = 5;
+
+// Of the database as a whole, stored as text under meta/"format".
+inline constexpr int kDatabaseFormat = 1;
+
+struct DbWrite {
+  Family family = Family::kWinners;
+  std::string key;
+  std::optional<std::string> value;  // nullopt deletes the key
+};
+
+// Errors of all calls: kCorruption (the database is damaged), kUnsupported (made by a newer
+// version), kIoError (the operating system refused), kNotFound (Get only). Not thread-safe. In a
+// forked child the parent's handle must be neither used nor destroyed.
+class RocksDb {
+ public:
+  // Makes an empty database in `folder`, which must not exist.
+  static Status Create(const std::string& folder);
+  // A frozen view, also beside a live writer; writes no file at all.
+  static Result<std::unique_ptr<RocksDb>> OpenReader(const std::string& folder);
+  // REQUIRES: our own lock is held, so that no other process has the database open for writing.
+  static Result<std::unique_ptr<RocksDb>> OpenWriter(const std::string& folder);
+  ~RocksDb();
+  RocksDb(const RocksDb&) = delete;
+  RocksDb& operator=(const RocksDb&) = delete;
+
+  Result<std::string> Get(Family family, const std::string& key) const;
+  // Pairs whose key starts with `prefix`, in order, until `visit` returns false.
+  Status Scan(Family family, const std::string& prefix,
+              const std::function<bool(std::string_view key, std::string_view value)>& visit) const;
+  // All or nothing; on the disk when it returns ok. Writer only.
+  Status Write(const std::vector<DbWrite>& writes);
+
+ private:
+  struct Impl;
+  explicit RocksDb(std::unique_ptr<Impl> impl);
+  static Result<std::unique_ptr<RocksDb>> Open(const std::string& folder, bool writer);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cudaforge

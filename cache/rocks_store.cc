@@ -1,0 +1,335 @@
+// The store on RocksDB. Readers open the database read-only and keep what they read; a writer takes
+// our own lock, opens it, writes, flushes and closes, and then changes the generation file that
+// readers look at. FORMAT.md draws the folder.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+#include "cache/kernel_store.h"
+#include "cache/rocks_folder.h"
+#include "cache/store_rules.h"
+
+namespace cudaforge {
+namespace {
+
+// What one process knows. A forked child gets a fresh one: the parent's may be locked by a thread
+// that the child does not have, and its RocksDB handle must be neither used nor closed.
+struct ProcessState {
+  explicit ProcessState(pid_t pid) : pid(pid) {}
+
+  const pid_t pid;
+  std::mutex mutex;
+  std::unique_ptr<RocksDb> reader;  // null: nothing there, or not readable
+  bool looked = false;              // whether opening it was tried, at generation `opened_at`
+  uint64_t opened_at = 0;
+  Status health;
+  std::unordered_map<std::string, CacheRecord> winners;  // by StoreKey; good for the process's life
+  StoreCounters counters;
+  std::vector<std::string> warnings;
+};
+
+// The record under `db_key`; what is damaged is counted in `corrupt` and `errors`.
+std::optional<CacheRecord> ReadRecord(const RocksDb& db, const std::string& db_key,
+                                      StoreCounters* counters) {
+  for (Family family : {Family::kWinners, Family::kNegatives}) {
+    auto bytes = db.Get(family, db_key);
+    if (!bytes.ok()) {
+      if (bytes.status().code() == StatusCode::kCorruption) ++counters->corrupt;
+      if (bytes.status().code() == StatusCode::kIoError) ++counters->errors;
+      continue;
+    }
+    auto record = CacheRecord::Decode(*bytes);
+    if (record.ok() && StoreKey(record->key, record->arch) == db_key) {
+      return std::move(record).value();
+    }
+    ++counters->corrupt;
+  }
+  return std::nullopt;
+}
+
+class RocksKernelStore final : public KernelStore {
+ public:
+  RocksKernelStore(const std::string& path, bool writable)
+      : folder_(path),
+        writable_(writable),
+        creator_(getpid()),
+        state_(new ProcessState(creator_)) {}
+
+  ~RocksKernelStore() override {
+    ProcessState* state = state_.load();
+    if (state->pid == getpid()) delete state;
+  }
+
+  // Looks at what is there; errors as OpenRocksKernelStore.
+  Status Probe() {
+    CF_RETURN_IF_ERROR(folder_.Check());
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    Refresh(state);
+    const StatusCode code = state->health.code();
+    return code == StatusCode::kCorruption ? Status::Ok() : state->health;
+  }
+
+  std::optional<CacheRecord> Get(std::string_view key, std::string_view arch) override {
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    ++state->counters.reads;
+    const std::string db_key = StoreKey(key, arch);
+    if (auto seen = state->winners.find(db_key); seen != state->winners.end()) {
+      ++state->counters.hits;
+      return seen->second;
+    }
+    Refresh(state);
+    if (state->reader == nullptr) return std::nullopt;
+    auto found = ReadRecord(*state->reader, db_key, &state->counters);
+    if (!found.has_value()) return std::nullopt;
+    ++state->counters.hits;
+    if (found->kind == CacheRecord::Kind::kWinner) state->winners.emplace(db_key, *found);
+    return found;
+  }
+
+  Status PutMany(std::span<const CacheRecord> records, bool replace,
+                 std::vector<bool>* stored) override {
+    for (const CacheRecord& record : records) CF_RETURN_IF_ERROR(record.Validate());
+    std::vector<bool> taken;
+    StoreCounters counters;
+    CF_RETURN_IF_ERROR(Write([&](const RocksDb& db) {
+      taken.clear();
+      std::unordered_map<std::string, const CacheRecord*>
+          batch;  // two records of one key: the better
+      std::vector<DbWrite> writes;
+      for (const CacheRecord& record : records) {
+        const std::string db_key = StoreKey(record.key, record.arch);
+        auto earlier = batch.find(db_key);
+        std::optional<CacheRecord> existing;
+        if (earlier == batch.end()) existing = ReadRecord(db, db_key, &counters);
+        const CacheRecord* rival = earlier != batch.end() ? earlier->second
+                                   : existing.has_value() ? &*existing
+                                                          : nullptr;
+        taken.push_back(TakesPlaceOf(record, rival, replace));
+        if (!taken.back()) continue;
+        batch[db_key] = &record;
+        const bool winner = record.kind == CacheRecord::Kind::kWinner;
+        writes.push_back({winner ? Family::kWinners : Family::kNegatives, db_key, record.Encode()});
+        writes.push_back({winner ? Family::kNegatives : Family::kWinners, db_key, std::nullopt});
+      }
+      return writes;
+    }));
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    state->counters.corrupt += counters.corrupt;
+    state->counters.errors += counters.errors;
+    for (size_t i = 0; i < records.size(); ++i) {
+      // Read again when asked for: only what the disk holds is served.
+      if (taken[i]) state->winners.erase(StoreKey(records[i].key, records[i].arch));
+    }
+    if (stored != nullptr) *stored = std::move(taken);
+    return Status::Ok();
+  }
+
+  Status Delete(std::string_view key, std::string_view arch) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    const std::string db_key = StoreKey(key, arch);
+    CF_RETURN_IF_ERROR(Write([&](const RocksDb&) {
+      return std::vector<DbWrite>{{Family::kWinners, db_key, std::nullopt},
+                                  {Family::kNegatives, db_key, std::nullopt}};
+    }));
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    state->winners.erase(db_key);
+    return Status::Ok();
+  }
+
+  Status ForEach(std::string_view arch,
+                 const std::function<bool(const CacheRecord&)>& visit) override {
+    // A handle of its own, so that `visit` may call back into this store.
+    if (!folder_.HasDatabase()) return Status::Ok();
+    CF_ASSIGN_OR_RETURN(auto reader, folder_.OpenReader());
+    bool going = true;
+    Status worst;
+    for (Family family : {Family::kWinners, Family::kNegatives}) {
+      if (!going) break;
+      Status status = reader->Scan(family, "", [&](std::string_view key, std::string_view bytes) {
+        if (!arch.empty() && key.substr(std::min<size_t>(65, key.size())) != arch) return true;
+        auto record = CacheRecord::Decode(bytes);
+        if (!record.ok() || StoreKey(record->key, record->arch) != key) {
+          CountCorrupt();
+          return true;
+        }
+        return going = visit(*record);
+      });
+      if (!status.ok()) {
+        CountCorrupt();
+        worst = status;
+      }
+    }
+    return worst;
+  }
+
+  Status AddWanted(std::string_view key, std::string_view arch, const Json& signature) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    const std::string db_key = StoreKey(key, arch);
+    return Write([&](const RocksDb& db) {
+      auto old = db.Get(Family::kWanted, db_key);
+      auto parsed = old.ok() ? ParseJson(*old) : Result<Json>(old.status());
+      const Json entry = WantedEntry(parsed.ok() ? *parsed : Json(), key, arch, signature);
+      return std::vector<DbWrite>{{Family::kWanted, db_key, LenientText(entry)}};
+    });
+  }
+
+  Status RemoveWanted(std::string_view key, std::string_view arch) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    return Write([&](const RocksDb&) {
+      return std::vector<DbWrite>{{Family::kWanted, StoreKey(key, arch), std::nullopt}};
+    });
+  }
+
+  std::vector<Json> Wanted(std::string_view arch) override {
+    std::vector<Json> entries = ScanJson(Family::kWanted, "");
+    if (!arch.empty()) {
+      std::erase_if(entries, [&](const Json& entry) {
+        auto name = JsonString(entry, "arch");
+        return !name.ok() || *name != arch;
+      });
+    }
+    return entries;
+  }
+
+  Status AppendLineage(std::string_view key, std::string_view arch,
+                       const std::vector<Json>& nodes) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    const std::string prefix = StoreKey(key, arch) + " ";
+    return Write([&](const RocksDb& db) {
+      uint64_t next = 0;
+      (void)db.Scan(Family::kLineage, prefix, [&](std::string_view db_key, std::string_view) {
+        next = std::strtoull(std::string(db_key.substr(prefix.size())).c_str(), nullptr, 10) + 1;
+        return true;
+      });
+      std::vector<DbWrite> writes;
+      for (const Json& node : nodes) {
+        char number[24];
+        std::snprintf(number, sizeof(number), "%010llu", static_cast<unsigned long long>(next++));
+        writes.push_back({Family::kLineage, prefix + number, LenientText(node)});
+      }
+      return writes;
+    });
+  }
+
+  std::vector<Json> Lineage(std::string_view key, std::string_view arch) override {
+    return ScanJson(Family::kLineage, StoreKey(key, arch) + " ");
+  }
+
+  uint64_t Generation() override { return folder_.Generation(); }
+  StoreCounters counters() const override {
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    return state->counters;
+  }
+  std::string location() const override { return folder_.path(); }
+  Status health() const override {
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    return state->health;
+  }
+  std::vector<std::string> TakeWarnings() override {
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    return std::exchange(state->warnings, {});
+  }
+
+ private:
+  using MakeWrites = std::function<std::vector<DbWrite>(const RocksDb&)>;
+
+  // This process's state. The parent's, in a forked child, is left behind as it is.
+  ProcessState* State() const {
+    ProcessState* state = state_.load();
+    const pid_t pid = getpid();
+    if (state->pid == pid) return state;
+    auto* fresh = new ProcessState(pid);
+    if (state_.compare_exchange_strong(state, fresh)) return fresh;
+    delete fresh;
+    return state;
+  }
+
+  void CountCorrupt() {
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    ++state->counters.corrupt;
+  }
+
+  // Opens the reader again if somebody has written since. REQUIRES: state->mutex is held.
+  void Refresh(ProcessState* state) {
+    const uint64_t generation = folder_.Generation();
+    if (state->looked && state->opened_at == generation) return;
+    state->looked = true;
+    state->opened_at = generation;
+    state->health = Status::Ok();
+    state->reader.reset();
+    auto reader = folder_.OpenReader();
+    if (reader.ok()) {
+      state->reader = std::move(reader).value();
+      return;
+    }
+    if (reader.status().code() == StatusCode::kNotFound) return;
+    state->health = reader.status();
+    ++(reader.status().code() == StatusCode::kCorruption ? state->counters.corrupt
+                                                         : state->counters.errors);
+    state->warnings.push_back(
+        "the cache in " + folder_.path() +
+        " cannot be read and is treated as empty: " + reader.status().ToString());
+  }
+
+  std::vector<Json> ScanJson(Family family, const std::string& prefix) {
+    std::vector<Json> values;
+    auto reader = folder_.OpenReader();
+    Status status = reader.status();
+    if (status.code() == StatusCode::kNotFound) return values;
+    if (status.ok()) {
+      status = (*reader)->Scan(family, prefix, [&](std::string_view, std::string_view text) {
+        auto json = ParseJson(text);
+        if (json.ok()) {
+          values.push_back(std::move(json).value());
+        } else {
+          CountCorrupt();
+        }
+        return true;
+      });
+    }
+    if (!status.ok()) CountCorrupt();
+    return values;
+  }
+
+  Status Write(const RocksFolder::MakeWrites& make) {
+    if (!writable_) return Status::Unsupported(folder_.path() + ": opened read-only");
+    if (getpid() != creator_) {
+      // RocksDB's threads do not survive a fork: a flush in the child would wait for ever.
+      return Status::Unavailable("a forked process does not write to the cache");
+    }
+    std::vector<std::string> warnings;
+    Status status = folder_.Write(make, &warnings);
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    ++(status.ok() ? state->counters.writes : state->counters.errors);
+    state->warnings.insert(state->warnings.end(), warnings.begin(), warnings.end());
+    state->looked = false;  // sees its own write, whatever became of the generation file
+    return status;
+  }
+
+  const RocksFolder folder_;
+  const bool writable_;
+  const pid_t creator_;
+  mutable std::atomic<ProcessState*> state_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<KernelStore>> OpenRocksKernelStore(const std::string& path, bool writable) {
+  auto store = std::make_unique<RocksKernelStore>(path, writable);
+  CF_RETURN_IF_ERROR(store->Probe());
+  return std::unique_ptr<KernelStore>(std::move(store));
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,42 @@
+#include "cache/store_rules.h"
+
+#include <algorithm>
+#include <ctime>
+
+namespace cudaforge {
+
+std::string StoreKey(std::string_view key, std::string_view arch) {
+  return std::string(key) + " " + std::string(arch);
+}
+
+Status CheckStoreKey(std::string_view key, std::string_view arch) {
+  const bool hex = key.size() == 64 && std::all_of(key.begin(), key.end(), [](char c) {
+                     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+                   });
+  if (!hex) return Status::InvalidArgument("a key is 64 lower-case hexadecimal digits");
+  if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
+  return Status::Ok();
+}
+
+bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {
+  if (existing == nullptr || replace) return true;
+  if (existing->kind == CacheRecord::Kind::kNegative) return true;
+  return incoming.kind == CacheRecord::Kind::kWinner &&
+         incoming.SpeedupLow() > existing->SpeedupLow();
+}
+
+Json WantedEntry(const Json& old, std::string_view key, std::string_view arch,
+                 const Json& signature) {
+  const int64_t seen = JsonInt(old, "count").ok() ? JsonInt(old, "count").value() : 0;
+  return {{"key", std::string(key)},
+          {"arch", std::string(arch)},
+          {"signature", signature},
+          {"count", std::clamp<int64_t>(seen, 0, int64_t{1} << 40) + 1},
+          {"last_seen", static_cast<int64_t>(std::time(nullptr))}};
+}
+
+std::string LenientText(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace cudaforge

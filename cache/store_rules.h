@@ -1,0 +1,30 @@
+// What every KernelStore does alike. Private to cache/.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "cache/record.h"
+
+namespace cudaforge {
+
+// KEY (64 characters), a space, ARCH: sorts by key, and no (key, arch) is a prefix of another
+// one's.
+std::string StoreKey(std::string_view key, std::string_view arch);
+
+// kInvalidArgument unless `key` is 64 lower-case hexadecimal digits and `arch` the name of one.
+Status CheckStoreKey(std::string_view key, std::string_view arch);
+
+// Whether `incoming` takes the place of `existing` (nullptr: there is none).
+bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace);
+
+// `old` (null when there is none) with one more sighting.
+Json WantedEntry(const Json& old, std::string_view key, std::string_view arch,
+                 const Json& signature);
+
+// Text of JSON that may hold strings from outside: what is no UTF-8 is replaced.
+std::string LenientText(const Json& json);
+
+}  // namespace cudaforge
