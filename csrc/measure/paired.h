@@ -35,12 +35,22 @@ struct RatioInterval {
 
 struct PairedTimes {
   std::vector<std::string> names;
-  std::vector<std::vector<double>> ns;       // [contestant][round]
+  std::vector<std::vector<double>> ns;  // [contestant][round], every one above 0
+  uint64_t seed = 0;                    // of the bootstrap: equal times give equal intervals
+
+  size_t rounds() const { return ns.empty() ? 0 : ns[0].size(); }
+  // REQUIRES (all): the indices are in range and rounds() > 0.
   double MedianNs(size_t contestant) const;
   RatioInterval Speedup(size_t base, size_t contestant) const;  // time(base) / time(contestant)
-  Json ToJson() const;
+  Json ToJson() const;  // {"names", "median_ns", "rounds"}
 };
 
+// The middle value, or the mean of the two middle ones. REQUIRES: not empty.
+double Median(std::vector<double> values);
+
+// Runs rounds of one sample of every contestant, in an order drawn anew for each round, after two rounds that are not
+// counted. Errors: those of `run` and `clock`, with the contestant's name; kUnavailable for a clock that gives no time.
+// REQUIRES: at least one contestant; 1 <= min_samples <= max_samples.
 Result<PairedTimes> TimePaired(const std::vector<Contestant>& contestants, const SampleClock& clock,
                                const PairedOptions& options);
 

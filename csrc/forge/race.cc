@@ -1,0 +1,86 @@
+#include <cstdio>
+#include <ctime>
+
+#include "forge/forge.h"
+
+namespace cudaforge {
+namespace {
+
+std::string Times(double factor) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3fx", factor);
+  return text;
+}
+
+CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, const DeviceArch& arch,
+                       const SearchOutcome& outcome, const Promotion* promotion,
+                       const Json& versions) {
+  CacheRecord record;
+  record.kind = kind;
+  record.key = signature.Key();
+  record.arch = arch.target;
+  record.signature = signature.ToJson();
+  record.verification = outcome.verification;
+  record.timing = Json::object();
+  if (promotion != nullptr) {
+    for (size_t i = 0; i < promotion->times.names.size(); ++i) {
+      const std::string name = i == 0 ? "winner" : promotion->times.names[i];
+      record.timing[name + "_us"] = FloatToJson(promotion->times.MedianNs(i) / 1e3);
+    }
+    record.timing["rounds"] = promotion->times.rounds();
+    record.timing["best_rival"] = promotion->best_rival;
+    record.timing["speedup"] = {promotion->speedup.low, promotion->speedup.median,
+                                promotion->speedup.high};
+  }
+  record.provenance = {{"candidates_tried", outcome.lineage.size()},
+                       {"forge_seconds", outcome.seconds},
+                       {"created", static_cast<int64_t>(std::time(nullptr))}};
+  if (outcome.best.has_value()) {
+    record.provenance["author"] = outcome.best->candidate.author;
+    record.provenance["params"] = outcome.best->candidate.params;
+  }
+  record.versions = versions;
+  return record;
+}
+
+}  // namespace
+
+Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
+                       const PairedOptions& options) {
+  CF_CHECK(contestants.size() >= 2) << "a race needs a rival";
+  Promotion promotion;
+  CF_ASSIGN_OR_RETURN(promotion.times, TimePaired(contestants, clock, options));
+  size_t rival = 1;
+  for (size_t i = 2; i < contestants.size(); ++i) {
+    if (promotion.times.MedianNs(i) < promotion.times.MedianNs(rival)) rival = i;
+  }
+  promotion.best_rival = contestants[rival].name;
+  promotion.speedup = promotion.times.Speedup(rival, 0);
+  promotion.promoted = promotion.speedup.low > kPromotionBound;
+  promotion.reason = Times(promotion.speedup.median) + " " + promotion.best_rival +
+                     ", lower bound " + Times(promotion.speedup.low) +
+                     (promotion.promoted ? " > " : ", not above ") + Times(kPromotionBound);
+  return promotion;
+}
+
+CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
+                             const SearchOutcome& outcome, const Promotion& promotion,
+                             const Json& versions) {
+  CF_CHECK(outcome.best.has_value() && promotion.promoted) << "only what won makes a winner";
+  CacheRecord record =
+      MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion, versions);
+  record.candidate = outcome.best->candidate.ToJson();
+  record.binary = outcome.best->binary;
+  return record;
+}
+
+CacheRecord MakeNegativeRecord(const OpSignature& signature, const DeviceArch& arch,
+                               const SearchOutcome& outcome, const Promotion* promotion,
+                               const Json& versions) {
+  CacheRecord record =
+      MakeRecord(CacheRecord::Kind::kNegative, signature, arch, outcome, promotion, versions);
+  record.provenance["reason"] = promotion != nullptr ? promotion->reason : outcome.reason;
+  return record;
+}
+
+}  // namespace cudaforge
