@@ -1,5 +1,5 @@
-// RegionChecker: the inputs a candidate is tried on, ATen's answers, the fp64 answers, and the comparison.
-// Lives in the parent; the candidate and the expected values are never in one process.
+// RegionChecker: the inputs a candidate is tried on, ATen's answers, the fp64 answers, and the
+// comparison. Lives in the parent; the candidate and the expected values are never in one process.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,23 @@
 
 namespace cudaforge {
 
-// One set of inputs. bytes[i] is input i's storage: signature.inputs[i].StorageBytes() bytes, laid out by its strides.
+// One set of inputs. bytes[i] is input i's storage: signature.inputs[i].StorageBytes() bytes, laid
+// out by its strides.
 struct InputSet {
   std::string name;  // "normal", "uniform", "row_scales", "special_values", "all_equal", ...
   std::vector<std::string> bytes;
+  // Where the worker places input i: its data pointer is this many bytes after a multiple of 256.
+  // Empty means 0; never below the alignment that the signature promises.
+  std::vector<int64_t> offsets;
 };
 
 class RegionChecker {
  public:
-  // Makes the input sets from `seed` and computes ATen's and the fp64 answers on the signature's device
-  // (device_index for cuda). kUnsupported: this region cannot be judged (nothing to tell a right answer
-  // from a wrong one, or ATen refuses it).
-  static Result<std::unique_ptr<RegionChecker>> Create(const OpSignature& signature, int device_index,
-                                                       uint64_t seed);
+  // Makes the input sets from `seed` and computes ATen's and the fp64 answers on the signature's
+  // device (device_index for cuda). kUnsupported: this region cannot be judged (nothing to tell a
+  // right answer from a wrong one, or ATen refuses it).
+  static Result<std::unique_ptr<RegionChecker>> Create(const OpSignature& signature,
+                                                       int device_index, uint64_t seed);
   virtual ~RegionChecker() = default;
 
   virtual size_t case_count() const = 0;

@@ -5,23 +5,39 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/status.h"
 
 namespace cudaforge {
 
 enum class VerdictKind {
-  kAccepted, kCompileError, kRefused, kLaunchError, kTimeout, kCrashed, kMemoryFault, kWrongShape,
-  kWrongValues, kNondeterministic, kModifiedInput, kImpossibleTime, kTooSlow,
+  kAccepted,
+  kCompileError,
+  kRefused,
+  kLaunchError,
+  kTimeout,
+  kCrashed,
+  kMemoryFault,
+  kWrongShape,
+  kWrongValues,
+  kNondeterministic,
+  kModifiedInput,
+  kImpossibleTime,
+  kTooSlow,
 };
 
 std::string_view VerdictName(VerdictKind kind);  // "accepted", "compile_error", ...
+Result<VerdictKind> ParseVerdictKind(std::string_view name);
 
 struct Verdict {
   VerdictKind kind = VerdictKind::kAccepted;
-  std::string message;               // one paragraph, for the author of the candidate
-  Json evidence = Json::object();    // numbers: worst element, errors against fp64, guard bytes hit, log
+  std::string message;  // one paragraph, for the author of the candidate
+  // Numbers: worst element, errors against fp64, guard bytes hit, log.
+  Json evidence = Json::object();
 
   bool accepted() const { return kind == VerdictKind::kAccepted; }
   Json ToJson() const;
+  // The inverse, for text that may come from anywhere. kInvalidArgument names the field at fault.
+  static Result<Verdict> FromJson(const Json& json);
 };
 
 }  // namespace cudaforge

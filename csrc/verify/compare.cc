@@ -1,0 +1,153 @@
+#include "verify/compare.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "verify/elements.h"
+
+namespace cudaforge {
+namespace {
+
+enum class Class { kFinite, kNan, kPlusInfinity, kMinusInfinity };
+
+Class ClassOf(double value) {
+  if (std::isnan(value)) return Class::kNan;
+  if (std::isinf(value)) return value > 0 ? Class::kPlusInfinity : Class::kMinusInfinity;
+  return Class::kFinite;
+}
+
+std::string Shown(const Json& number) {
+  return number.is_object() ? number["float"].get<std::string>() : number.dump();
+}
+
+Verdict WrongValues(std::string_view where, const TensorSpec& spec, int64_t index, double candidate,
+                    double aten, double oracle, int64_t wrong, const std::string& rule) {
+  Verdict verdict;
+  verdict.kind = VerdictKind::kWrongValues;
+  const Json position = Unflatten(spec.sizes, index);
+  verdict.evidence = {{"where", where},
+                      {"element", position},
+                      {"candidate", FloatToJson(candidate)},
+                      {"aten", FloatToJson(aten)},
+                      {"fp64", FloatToJson(oracle)},
+                      {"wrong_elements", wrong},
+                      {"elements", spec.numel()}};
+  verdict.message = std::string(where) + ": element " + position.dump() + " is " +
+                    Shown(verdict.evidence["candidate"]) + ", ATen has " +
+                    Shown(verdict.evidence["aten"]) + ", fp64 " + Shown(verdict.evidence["fp64"]) +
+                    " (" + rule + "); " + std::to_string(wrong) + " of " +
+                    std::to_string(spec.numel()) + " elements are wrong";
+  return verdict;
+}
+
+}  // namespace
+
+Verdict OutputReference::Check(const std::string& candidate, std::string_view where) const {
+  if (candidate.size() != aten_.size()) {
+    Verdict verdict;
+    verdict.kind = VerdictKind::kWrongShape;
+    verdict.message = std::string(where) + ": " + std::to_string(candidate.size()) +
+                      " bytes where the output has " + std::to_string(aten_.size());
+    verdict.evidence = {{"where", where}, {"bytes", candidate.size()}, {"expected", aten_.size()}};
+    return verdict;
+  }
+  return match_ == Match::kTolerance ? CheckTolerance(candidate, where)
+                                     : CheckExact(candidate, where);
+}
+
+Verdict OutputReference::CheckExact(const std::string& candidate, std::string_view where) const {
+  const auto size = static_cast<size_t>(DTypeSize(spec_.dtype));
+  const bool floating = IsFloating(spec_.dtype);
+  int64_t wrong = 0;
+  int64_t first = -1;
+  double first_candidate = 0;
+  double first_aten = 0;
+  for (ElementWalk walk(spec_); !walk.done(); walk.Next()) {
+    const char* c = candidate.data() + static_cast<size_t>(walk.offset()) * size;
+    const char* a = aten_.data() + static_cast<size_t>(walk.offset()) * size;
+    if (std::memcmp(c, a, size) == 0) continue;
+    const double candidate_value = LoadElement(spec_.dtype, c);
+    const double aten_value = LoadElement(spec_.dtype, a);
+    if (floating && std::isnan(candidate_value) && std::isnan(aten_value)) continue;
+    if (floating && match_ == Match::kEqual && candidate_value == aten_value) continue;
+    if (wrong++ == 0) {
+      first = walk.index();
+      first_candidate = candidate_value;
+      first_aten = aten_value;
+    }
+  }
+  if (wrong == 0) return {};
+  const double oracle = oracle_.empty() ? first_aten : oracle_[static_cast<size_t>(first)];
+  return WrongValues(where, spec_, first, first_candidate, first_aten, oracle, wrong,
+                     match_ == Match::kBitwise ? "must be the same bits" : "must be equal");
+}
+
+Verdict OutputReference::CheckTolerance(const std::string& candidate,
+                                        std::string_view where) const {
+  const auto size = static_cast<size_t>(DTypeSize(spec_.dtype));
+  const Yardstick& yardstick = *yardstick_;
+  std::vector<double> squares(yardstick.octaves_.size(), 0);
+  std::vector<int64_t> counts(yardstick.octaves_.size(), 0);
+  struct {
+    double ratio = 0;
+    int64_t index = 0;
+    double candidate = 0, aten = 0, error = 0, limit = 0;
+  } worst;
+  int64_t wrong = 0;
+  for (ElementWalk walk(spec_); !walk.done(); walk.Next()) {
+    const size_t offset = static_cast<size_t>(walk.offset()) * size;
+    const double c = LoadElement(spec_.dtype, candidate.data() + offset);
+    const double a = LoadElement(spec_.dtype, aten_.data() + offset);
+    const double r = oracle_[static_cast<size_t>(walk.index())];
+    const double rounded = RoundTo(spec_.dtype, r);
+    double error = 0;
+    double limit = 0;
+    if (!std::isfinite(c)) {
+      const bool allowed = ClassOf(c) == ClassOf(a) || ClassOf(c) == ClassOf(rounded);
+      error = allowed ? 0 : std::numeric_limits<double>::infinity();
+    } else if (std::isfinite(rounded)) {
+      error = std::fabs(c - r);
+      limit = yardstick.MaxLimit(r);
+      const size_t octave = Yardstick::OctaveOf(r);
+      squares[octave] += error * error;
+      ++counts[octave];
+    } else if (std::isfinite(a)) {
+      // Just beyond the largest number in fp64 alone, or NaN in fp64 alone: ATen's value decides.
+      error = std::fabs(c - a);
+      limit = 2 * UlpOf(spec_.dtype, a);
+    } else {
+      error = std::numeric_limits<double>::infinity();
+    }
+    if (error <= limit) continue;
+    ++wrong;
+    const double ratio = limit > 0 ? error / limit : std::numeric_limits<double>::infinity();
+    if (ratio > worst.ratio) worst = {ratio, walk.index(), c, a, error, limit};
+  }
+  if (wrong > 0) {
+    Json limit = FloatToJson(worst.limit);
+    Verdict verdict = WrongValues(where, spec_, worst.index, worst.candidate, worst.aten,
+                                  oracle_[static_cast<size_t>(worst.index)], wrong,
+                                  "error allowed here: " + Shown(limit));
+    verdict.evidence["error"] = FloatToJson(worst.error);
+    verdict.evidence["limit"] = limit;
+    return verdict;
+  }
+  for (size_t o = 0; o < squares.size(); ++o) {
+    const double limit = yardstick.octaves_[o].rms_limit;
+    if (limit < 0 || counts[o] == 0) continue;
+    const double rms = std::sqrt(squares[o] / static_cast<double>(counts[o]));
+    if (rms <= limit) continue;
+    Verdict verdict;
+    verdict.kind = VerdictKind::kWrongValues;
+    verdict.message = std::string(where) + ": root-mean-square error " + Shown(FloatToJson(rms)) +
+                      " over " + std::to_string(counts[o]) + " elements of like size, allowed " +
+                      Shown(FloatToJson(limit)) + ": less precise than ATen throughout";
+    verdict.evidence = {
+        {"where", where}, {"rms_error", rms}, {"rms_limit", limit}, {"elements", counts[o]}};
+    return verdict;
+  }
+  return {};
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,111 @@
+// The comparison of a candidate's output with ATen's and the fp64 oracle's: the numerics contract.
+//
+// Floating outputs, per element e with oracle value r (all errors are distances from r):
+//   - NaN, +inf and -inf stand exactly where ATen has them. Where ATen and the oracle (rounded to
+//   the dtype) differ in
+//     this, because an intermediate overflowed in one of them, either answer will do.
+//   - |c - r| <= k * yardstick + ulp(r). Elements are judged among their like: those whose oracle
+//   values share an octave
+//     [2^e, 2^(e+1)), so small rows and tails are held to their own scale. The yardstick is ATen's
+//     largest error in that octave, or, when larger, twice what moving the inputs by one rounding
+//     unit does to the oracle there (95th percentile): where ATen is exact by luck nobody has to
+//     be. k = 2 for float32 and float64, 3 for the half types. An octave of fewer than 32 elements
+//     takes its neighbours within three octaves as well.
+//   - The same in the root-mean-square norm, with half an ulp, for each octave of 32 elements or
+//   more.
+//   - float64: the oracle is ATen itself, so the yardstick is the sensitivity alone, times 16.
+// Match::kEqual: every element equals ATen's as a number; -0.0 equals 0.0, any NaN any NaN. For
+// regions in which ATen is exact (relu, max). Match::kBitwise: the bytes are ATen's, the sign of
+// zero included; NaN payloads are free. For integers, booleans and regions that only move data.
+// Every element is always looked at. Bytes between strided elements are not.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "signature/op_signature.h"
+#include "verify/verdict.h"
+
+namespace cudaforge {
+
+enum class Match { kTolerance, kEqual, kBitwise };
+
+// The strictest rule that the ops alone justify, for floating outputs: kBitwise when every node
+// only moves data, kEqual when every node is exact in any precision, else kTolerance.
+Match MatchForOps(const OpSignature& signature);
+
+// The limits for one output on one input set.
+class Yardstick {
+ public:
+  // `aten`: ATen's output bytes, from one run or more (the first is the one that masks are compared
+  // with). `oracle`, `perturbed`: row-major; the fp64 answers for the inputs, and for the inputs
+  // moved by a rounding unit. REQUIRES: a floating spec.
+  Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
+            std::span<const double> oracle, std::span<const double> perturbed);
+
+  // The largest error allowed for an element whose oracle value is `value`.
+  double MaxLimit(double value) const;
+  // True when ATen's finite values all equal the oracle's, and at least `enough` of them are not
+  // zero.
+  bool aten_is_exact() const { return aten_is_exact_; }
+  int64_t nonzero() const { return nonzero_; }
+  Json ToJson() const;
+
+ private:
+  friend class OutputReference;
+  struct Octave {
+    int64_t count = 0;     // elements where both ATen and the oracle are finite
+    double max_error = 0;  // ATen's
+    double sum_squares = 0;
+    double sensitivity = 0;
+    double max_limit = 0;  // without the ulp
+    double rms_limit = 0;  // negative: too few elements to judge
+  };
+  static size_t OctaveOf(double value);
+  void SetLimits();
+
+  DType dtype_;
+  std::vector<Octave> octaves_;
+  bool aten_is_exact_ = true;
+  int64_t nonzero_ = 0;
+  double max_error_ = 0;
+  double rms_error_ = 0;
+};
+
+// One output's right answer on one input set.
+class OutputReference {
+ public:
+  OutputReference(TensorSpec spec, std::string aten, std::vector<double> oracle,
+                  std::optional<Yardstick> yardstick)
+      : spec_(std::move(spec)),
+        aten_(std::move(aten)),
+        oracle_(std::move(oracle)),
+        yardstick_(std::move(yardstick)) {}
+
+  const TensorSpec& spec() const { return spec_; }
+  const std::string& aten() const { return aten_; }
+  const std::optional<Yardstick>& yardstick() const { return yardstick_; }
+  void set_match(Match match) { match_ = match; }
+  Match match() const { return match_; }
+
+  // kAccepted, kWrongShape (another number of bytes) or kWrongValues, with the worst element in the
+  // evidence. `where` names the case and the output.
+  Verdict Check(const std::string& candidate, std::string_view where) const;
+
+ private:
+  Verdict CheckExact(const std::string& candidate, std::string_view where) const;
+  Verdict CheckTolerance(const std::string& candidate, std::string_view where) const;
+
+  TensorSpec spec_;
+  std::string aten_;
+  std::vector<double> oracle_;
+  std::optional<Yardstick> yardstick_;  // floating outputs
+  Match match_ = Match::kBitwise;
+};
+
+}  // namespace cudaforge

@@ -1,0 +1,56 @@
+// Elements of strided tensors held as raw bytes: reading, writing, and the spacing of their
+// numbers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "signature/op_signature.h"
+
+namespace cudaforge {
+
+// One element as a double: exact for every dtype but int64 beyond 2^53. A bool is 0 or 1 (any
+// non-zero byte is 1).
+double LoadElement(DType dtype, const char* from);
+// Rounds to nearest even into the dtype; integers are truncated towards zero and saturate.
+void StoreElement(DType dtype, double value, char* to);
+
+// The distance between `value` and the next larger magnitude in the dtype (denormals included).
+// REQUIRES: a floating dtype; finite value.
+double UlpOf(DType dtype, double value);
+// Half the relative spacing just above 1: the rounding unit that the dtype is computed with (the
+// half types are computed in float32). REQUIRES: a floating dtype.
+double ComputeRoundoff(DType dtype);
+// `value` as the dtype would hold it: an infinity where it is too large.
+double RoundTo(DType dtype, double value);
+double LargestFinite(DType dtype);
+
+// Visits a tensor's elements in row-major order of their indices.
+class ElementWalk {
+ public:
+  // REQUIRES: spec outlives the walk. `skip_repeats`: dimensions of stride zero are visited once.
+  explicit ElementWalk(const TensorSpec& spec, bool skip_repeats = false);
+
+  bool done() const { return left_ == 0; }
+  int64_t index() const { return index_; }    // row-major, counted over the visited elements
+  int64_t row() const { return row_; }        // all dimensions but the last, row-major
+  int64_t column() const { return column_; }  // the last dimension
+  int64_t offset() const { return offset_; }  // in elements, from the first one
+  const std::vector<int64_t>& position() const { return position_; }
+  void Next();
+
+ private:
+  std::vector<int64_t> sizes_;
+  const std::vector<int64_t>& strides_;
+  std::vector<int64_t> position_;
+  int64_t left_;
+  int64_t index_ = 0;
+  int64_t row_ = 0;
+  int64_t column_ = 0;
+  int64_t offset_ = 0;
+};
+
+// The multi-index of a row-major element number.
+std::vector<int64_t> Unflatten(const std::vector<int64_t>& sizes, int64_t index);
+
+}  // namespace cudaforge

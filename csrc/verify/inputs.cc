@@ -1,0 +1,229 @@
+#include "verify/inputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "verify/elements.h"
+#include "verify/random.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// How one input takes part in a set.
+struct Part {
+  DType dtype = DType::kFloat32;
+  InputRole role;
+  InputKind kind = InputKind::kNormal;
+  bool large =
+      false;  // as many elements as the largest input: rows get kinds and scales of their own
+  int64_t row_shift = 0;  // spreads special rows of different inputs over different rows
+  int64_t row_length = 1;
+};
+
+int RowExponent(DType dtype, int64_t row) {
+  constexpr int kWide[] = {0, -30, 20, -10, 30, -20, 10};
+  constexpr int kNarrow[] = {0, -8, 4, -3, 8, -6, 2};
+  return (dtype == DType::kFloat16 ? kNarrow : kWide)[row % 7];
+}
+
+double SmallestDenormal(DType dtype) { return UlpOf(dtype, 0); }
+
+double SpecialValue(SplitMix& random, int64_t row) {
+  const double value = random.Normal();
+  if (random.Below(8) != 0) return value;
+  switch (row % 8) {
+    case 2:
+      return kNan;
+    case 4:
+      return kInfinity;
+    case 5:
+      return -kInfinity;
+    case 7:
+      return random.Below(2) == 0 ? kInfinity : -kInfinity;
+    default:
+      return value;
+  }
+}
+
+double ZeroOrDenormal(SplitMix& random, DType dtype, int64_t row) {
+  const double value = random.Normal();
+  switch (row % 4) {
+    case 1:  // signed zeros among ordinary numbers
+      return random.Below(4) == 0 ? (random.Below(2) == 0 ? 0.0 : -0.0) : value;
+    case 2:  // nothing but denormals
+      return std::round(value * 40) * SmallestDenormal(dtype);
+    case 3:  // denormals among ordinary numbers
+      return random.Below(4) == 0 ? std::round(value * 40) * SmallestDenormal(dtype) : value;
+    default:
+      return value;
+  }
+}
+
+// Rows of different nature side by side, so that no look at a few rows tells what the others hold.
+double MixedValue(SplitMix& random, const Part& part, int64_t row, int64_t column, double* last) {
+  const double value = random.Normal();
+  switch (row % 6) {
+    case 1:  // far from zero: E[x^2] - E[x]^2 loses everything
+      return (part.dtype == DType::kFloat32 || part.dtype == DType::kFloat64 ? 1000 : 60) + value;
+    case 2:  // every second number takes back the one before
+      if (column % 2 == 1) return -*last;
+      *last = value * 64;
+      return *last;
+    case 3:  // few numbers among zeros
+      return random.Below(16) == 0 ? value : 0;
+    case 4:  // small numbers
+      return value * 0x1p-10;
+    case 5:  // one large number first, small ones after
+      return column == 0 ? 256 : value * 0x1p-6;
+    default:
+      return value * 4;
+  }
+}
+
+double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t column,
+                     double* last) {
+  switch (part.role.kind) {
+    case InputRole::Kind::kPositive:
+      return 0.5 + 1.5 * random.Uniform();
+    case InputRole::Kind::kProbability:
+      return 0x1p-8 + 0.99 * random.Uniform();
+    case InputRole::Kind::kLogProbability:
+      return -0x1p-8 - 8 * random.Uniform();
+    case InputRole::Kind::kTanh:
+      return 1.98 * (random.Uniform() - 0.5);
+    default:
+      break;
+  }
+  switch (part.kind) {
+    case InputKind::kUniform:
+      return random.Uniform();
+    case InputKind::kRowScales:
+      return part.large ? std::ldexp(random.Normal(), RowExponent(part.dtype, row))
+                        : random.Normal();
+    case InputKind::kSpecialValues:
+      return part.large ? SpecialValue(random, row + part.row_shift) : random.Normal();
+    case InputKind::kZerosDenormals:
+      return part.large ? ZeroOrDenormal(random, part.dtype, row) : random.Normal();
+    case InputKind::kAllEqual:
+      return 3.75;
+    case InputKind::kMixed:
+      return part.large ? MixedValue(random, part, row, column, last) : random.Normal();
+    case InputKind::kSmallIntegers:
+      return static_cast<double>(random.Below(7)) - 3;
+    default:
+      return random.Normal();
+  }
+}
+
+double IntegerValue(SplitMix& random, const Part& part) {
+  if (part.role.kind == InputRole::Kind::kTarget && random.Below(8) == 0) {
+    return static_cast<double>(part.role.ignore_index);
+  }
+  if (part.role.limit > 0) {
+    return static_cast<double>(random.Below(static_cast<uint64_t>(part.role.limit)));
+  }
+  switch (part.kind) {
+    case InputKind::kAllEqual:
+      return 3;
+    case InputKind::kUniform:
+      return static_cast<double>(random.Below(2));
+    case InputKind::kRowScales:
+    case InputKind::kMixed:
+      return static_cast<double>(random.Below(1 << 20)) - (1 << 19);
+    default:
+      return static_cast<double>(random.Below(7)) - 3;
+  }
+}
+
+std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
+  std::string bytes(static_cast<size_t>(spec.StorageBytes()), '\xff');
+  const int64_t size = DTypeSize(spec.dtype);
+  SplitMix random(seed);
+  double last = 0;
+  for (ElementWalk walk(spec, /*skip_repeats=*/true); !walk.done(); walk.Next()) {
+    // A tensor of one dimension has one row: its elements then take the rows' kinds in blocks.
+    const int64_t row = spec.sizes.size() > 1 ? walk.row() : walk.index() / part.row_length;
+    double value;
+    if (IsFloating(spec.dtype)) {
+      value = FloatingValue(random, part, row, walk.column(), &last);
+    } else if (spec.dtype == DType::kBool) {
+      value = part.kind == InputKind::kAllEqual ? 1 : static_cast<double>(random.Below(2));
+    } else {
+      value = IntegerValue(random, part);
+    }
+    StoreElement(spec.dtype, value, bytes.data() + walk.offset() * size);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<InputKind> InputKindsFor(const OpSignature& signature) {
+  const bool floating = std::any_of(signature.inputs.begin(), signature.inputs.end(),
+                                    [](const TensorSpec& spec) { return IsFloating(spec.dtype); });
+  if (!floating) {
+    return {InputKind::kNormal, InputKind::kUniform, InputKind::kRowScales, InputKind::kAllEqual};
+  }
+  return {InputKind::kNormal,        InputKind::kUniform,        InputKind::kRowScales,
+          InputKind::kSpecialValues, InputKind::kZerosDenormals, InputKind::kAllEqual,
+          InputKind::kMixed,         InputKind::kSmallIntegers};
+}
+
+std::string_view InputKindName(InputKind kind) {
+  static constexpr std::string_view kNames[] = {"normal",         "uniform",         "row_scales",
+                                                "special_values", "zeros_denormals", "all_equal",
+                                                "mixed",          "small_integers"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> roles, InputKind kind,
+                    uint64_t seed) {
+  CF_CHECK(roles.size() == signature.inputs.size()) << "one role per input";
+  InputSet set;
+  set.name = InputKindName(kind);
+  int64_t largest = 0;
+  for (const TensorSpec& spec : signature.inputs) {
+    if (IsFloating(spec.dtype)) largest = std::max(largest, spec.numel());
+  }
+  const bool misalign = static_cast<int>(kind) % 2 == 1;
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const TensorSpec& spec = signature.inputs[i];
+    Part part{spec.dtype,
+              roles[i],
+              kind,
+              spec.numel() == largest,
+              static_cast<int64_t>(3 * i),
+              std::max<int64_t>(spec.numel() / 16, 1)};
+    SplitMix mix(seed ^ (static_cast<uint64_t>(kind) << 32) ^ (i << 40));
+    set.bytes.push_back(Fill(spec, part, mix.Next()));
+    set.offsets.push_back(misalign ? spec.alignment : 0);
+  }
+  return set;
+}
+
+std::vector<double> Perturbed(const TensorSpec& spec, const std::string& bytes, uint64_t seed) {
+  std::vector<double> values;
+  values.reserve(static_cast<size_t>(spec.numel()));
+  const int64_t size = DTypeSize(spec.dtype);
+  const double unit = IsFloating(spec.dtype) ? ComputeRoundoff(spec.dtype) : 0;
+  for (ElementWalk walk(spec); !walk.done(); walk.Next()) {
+    double value = LoadElement(spec.dtype, bytes.data() + walk.offset() * size);
+    if (unit > 0 && std::isfinite(value)) {
+      // The move depends on the place in memory alone, so that expanded elements move together.
+      SplitMix random(seed ^ static_cast<uint64_t>(walk.offset()));
+      if (spec.dtype == DType::kFloat64) {
+        value = std::nextafter(value, value * static_cast<double>(random.Below(3)));
+      } else {
+        value *= 1 + unit * (2 * random.Uniform() - 1);
+      }
+    }
+    values.push_back(value);
+  }
+  return values;
+}
+
+}  // namespace cudaforge

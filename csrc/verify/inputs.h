@@ -1,0 +1,43 @@
+// The inputs candidates are tried on: raw bytes made from a seed, laid out by each input's strides.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "signature/op_signature.h"
+#include "verify/checker.h"
+#include "verify/roles.h"
+
+namespace cudaforge {
+
+enum class InputKind {
+  kNormal,          // standard normal numbers
+  kUniform,         // [0, 1): biased sums, no cancellation
+  kRowScales,       // each row times its own power of two, 2^-30 to 2^30 (float16: 2^-8 to 2^8)
+  kSpecialValues,   // some rows with NaN, some with infinities; the rest normal
+  kZerosDenormals,  // some rows with both zeros and denormals; the rest normal
+  kAllEqual,        // one number everywhere (3.75: sums of it are exact)
+  kMixed,  // rows of different kinds in one tensor: far from zero, cancelling, sparse, tiny, normal
+  kSmallIntegers,  // integers in [-3, 3]: many answers are exact
+};
+
+// The sets that tell something about this signature: only those of an integer kind when no input is
+// floating.
+std::vector<InputKind> InputKindsFor(const OpSignature& signature);
+std::string_view InputKindName(InputKind kind);
+
+// Deterministic in (signature, kind, seed). Bytes between strided elements hold 0xff (NaN in every
+// floating dtype). Inputs that an op reads as indices are legal; odd kinds ask for the least
+// alignment that the specs promise.
+InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> roles, InputKind kind,
+                    uint64_t seed);
+
+// The elements in row-major order, floating ones moved by at most one rounding unit of the dtype
+// they are computed in: what the oracle does with them measures how sensitive the region is. Zeros,
+// infinities and NaN stay.
+std::vector<double> Perturbed(const TensorSpec& spec, const std::string& bytes, uint64_t seed);
+
+}  // namespace cudaforge

@@ -1,0 +1,35 @@
+// What each input of a region means to the ATen calls that read it: an index must stay in range, a
+// saved standard deviation must be positive, and so on. Found by walking the signature's nodes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "signature/op_signature.h"
+
+namespace cudaforge {
+
+struct InputRole {
+  enum class Kind {
+    kValue,           // any number
+    kIndex,           // an integer in [0, limit)
+    kTarget,          // an integer in [0, limit), or ignore_index
+    kPositive,        // a variance, a reciprocal standard deviation, a total weight
+    kProbability,     // in (0, 1)
+    kLogProbability,  // below 0
+    kTanh,            // in (-1, 1)
+  };
+  Kind kind = Kind::kValue;
+  int64_t limit = 0;
+  int64_t ignore_index = -100;
+};
+
+// One role per input. kUnsupported: an integer input reaches an op that may use it as an index in a
+// way that is not known here (an index out of range would be undefined behaviour on a GPU).
+Result<std::vector<InputRole>> FindRoles(const OpSignature& signature);
+
+// The spec of a node's argument given as {"in":i} or {"node":n,"out":k}; nullptr for anything else.
+const TensorSpec* ArgumentSpec(const OpSignature& signature, const Json& argument);
+
+}  // namespace cudaforge

@@ -1,0 +1,60 @@
+#include "verify/verdict.h"
+
+namespace cudaforge {
+
+std::string_view VerdictName(VerdictKind kind) {
+  switch (kind) {
+    case VerdictKind::kAccepted:
+      return "accepted";
+    case VerdictKind::kCompileError:
+      return "compile_error";
+    case VerdictKind::kRefused:
+      return "refused";
+    case VerdictKind::kLaunchError:
+      return "launch_error";
+    case VerdictKind::kTimeout:
+      return "timeout";
+    case VerdictKind::kCrashed:
+      return "crashed";
+    case VerdictKind::kMemoryFault:
+      return "memory_fault";
+    case VerdictKind::kWrongShape:
+      return "wrong_shape";
+    case VerdictKind::kWrongValues:
+      return "wrong_values";
+    case VerdictKind::kNondeterministic:
+      return "nondeterministic";
+    case VerdictKind::kModifiedInput:
+      return "modified_input";
+    case VerdictKind::kImpossibleTime:
+      return "impossible_time";
+    case VerdictKind::kTooSlow:
+      return "too_slow";
+  }
+  return "unknown";
+}
+
+Result<VerdictKind> ParseVerdictKind(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(VerdictKind::kTooSlow); ++i) {
+    const auto kind = static_cast<VerdictKind>(i);
+    if (VerdictName(kind) == name) return kind;
+  }
+  return Status::InvalidArgument("no verdict is called \"" + std::string(name.substr(0, 40)) +
+                                 "\"");
+}
+
+Json Verdict::ToJson() const {
+  return {{"verdict", VerdictName(kind)}, {"message", message}, {"evidence", evidence}};
+}
+
+Result<Verdict> Verdict::FromJson(const Json& json) {
+  Verdict verdict;
+  CF_ASSIGN_OR_RETURN(const std::string name, JsonString(json, "verdict"));
+  CF_ASSIGN_OR_RETURN(verdict.kind, ParseVerdictKind(name));
+  CF_ASSIGN_OR_RETURN(verdict.message, JsonString(json, "message"));
+  CF_ASSIGN_OR_RETURN(verdict.evidence, JsonField(json, "evidence"));
+  if (!verdict.evidence.is_object()) return Status::InvalidArgument("evidence: expected an object");
+  return verdict;
+}
+
+}  // namespace cudaforge

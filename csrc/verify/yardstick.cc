@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "verify/compare.h"
+#include "verify/elements.h"
+#include "verify/random.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kLowestExponent = -1080;
+constexpr size_t kOctaves = 2112;  // [0] holds zero
+constexpr int64_t kEnough = 32;    // elements that make an octave's statistics worth having
+constexpr size_t kNeighbours = 3;  // octaves on either side that a sparse one may borrow from
+constexpr size_t kSamples = 512;   // sensitivities kept per octave
+
+double KFor(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 2 : 3; }
+
+double SensitivityFactor(DType dtype) { return dtype == DType::kFloat64 ? 16 : 2; }
+
+}  // namespace
+
+size_t Yardstick::OctaveOf(double value) {
+  if (value == 0) return 0;
+  const int biased = static_cast<int>(std::bit_cast<uint64_t>(value) >> 52) & 2047;
+  const int exponent = biased != 0 ? biased - 1023 : std::ilogb(value);
+  return static_cast<size_t>(std::max(exponent - kLowestExponent, 1));
+}
+
+Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
+                     std::span<const double> oracle, std::span<const double> perturbed)
+    : dtype_(spec.dtype), octaves_(kOctaves) {
+  CF_CHECK(IsFloating(spec.dtype) && !aten.empty()) << "a yardstick is for floating outputs";
+  CF_CHECK(oracle.size() == static_cast<size_t>(spec.numel()) && perturbed.size() == oracle.size())
+      << "one oracle value per element";
+  const int64_t size = DTypeSize(spec.dtype);
+  std::vector<std::vector<float>> samples(kOctaves);
+  std::vector<int64_t> seen(kOctaves, 0);
+  SplitMix random(oracle.size());
+  int64_t finite = 0;
+  double sum_squares = 0;
+  for (ElementWalk walk(spec); !walk.done(); walk.Next()) {
+    const auto i = static_cast<size_t>(walk.index());
+    const double r = oracle[i];
+    const double rounded = RoundTo(dtype_, r);
+    const double first = LoadElement(dtype_, aten[0]->data() + walk.offset() * size);
+    aten_is_exact_ = aten_is_exact_ && (first == r || (std::isnan(first) && std::isnan(r)));
+    if (!std::isfinite(rounded)) continue;
+    const size_t octave = OctaveOf(r);
+    if (std::isfinite(perturbed[i])) {
+      const auto moved = static_cast<float>(std::fabs(perturbed[i] - r));
+      std::vector<float>& kept = samples[octave];
+      const auto slot = static_cast<size_t>(random.Below(static_cast<uint64_t>(++seen[octave])));
+      if (kept.size() < kSamples) {
+        kept.push_back(moved);
+      } else if (slot < kSamples) {
+        kept[slot] = moved;
+      }
+    }
+    double error = -1;
+    for (const std::string* run : aten) {
+      const double a = LoadElement(dtype_, run->data() + walk.offset() * size);
+      if (std::isfinite(a)) error = std::max(error, std::fabs(a - r));
+    }
+    if (error < 0) continue;
+    Octave& entry = octaves_[octave];
+    ++entry.count;
+    entry.max_error = std::max(entry.max_error, error);
+    entry.sum_squares += error * error;
+    max_error_ = std::max(max_error_, error);
+    sum_squares += error * error;
+    ++finite;
+    if (first != 0) ++nonzero_;
+  }
+  rms_error_ = finite == 0 ? 0 : std::sqrt(sum_squares / static_cast<double>(finite));
+  for (size_t o = 0; o < kOctaves; ++o) {
+    std::vector<float>& kept = samples[o];
+    if (kept.empty()) continue;
+    // Zeros that come from cancellation lie among zeros that nothing moves: the largest counts.
+    const bool sparse = o == 0 || kept.size() < static_cast<size_t>(kEnough);
+    const size_t rank = sparse ? kept.size() - 1 : kept.size() * 95 / 100;
+    std::nth_element(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(rank), kept.end());
+    octaves_[o].sensitivity = kept[rank];
+  }
+  SetLimits();
+}
+
+void Yardstick::SetLimits() {
+  const double k = KFor(dtype_);
+  for (size_t o = 0; o < kOctaves; ++o) {
+    Octave& octave = octaves_[o];
+    const double floor = SensitivityFactor(dtype_) * octave.sensitivity;
+    double largest = octave.max_error;
+    int64_t count = octave.count;
+    for (size_t step = 1; o > 0 && step <= kNeighbours && count < kEnough; ++step) {
+      for (const size_t neighbour : {o - std::min(o - 1, step), std::min(o + step, kOctaves - 1)}) {
+        if (neighbour == o) continue;
+        largest = std::max(largest, octaves_[neighbour].max_error);
+        count += octaves_[neighbour].count;
+      }
+    }
+    octave.max_limit = k * std::max(largest, floor);
+    octave.rms_limit = -1;
+    if (octave.count >= kEnough) {
+      const double rms = std::sqrt(octave.sum_squares / static_cast<double>(octave.count));
+      const double value =
+          o == 0 ? 0 : std::ldexp(1.0, std::min(static_cast<int>(o) + kLowestExponent, 1023));
+      octave.rms_limit = k * std::max(rms, floor / 2) + UlpOf(dtype_, value) / 2;
+    }
+  }
+}
+
+double Yardstick::MaxLimit(double value) const {
+  return octaves_[OctaveOf(value)].max_limit + UlpOf(dtype_, value);
+}
+
+Json Yardstick::ToJson() const {
+  double rms_limit = 0;
+  double max_limit = 0;
+  for (const Octave& octave : octaves_) {
+    if (octave.count == 0) continue;
+    max_limit = std::max(max_limit, octave.max_limit);
+    rms_limit = std::max(rms_limit, octave.rms_limit);
+  }
+  return {{"aten_max_error", FloatToJson(max_error_)},
+          {"aten_rms_error", FloatToJson(rms_error_)},
+          {"max_limit", FloatToJson(max_limit)},
+          {"rms_limit", FloatToJson(rms_limit)}};
+}
+
+}  // namespace cudaforge
