@@ -50,6 +50,7 @@ struct SpawnSettings {
 Result<pid_t> Spawn(const std::vector<std::string>& argv, SpawnSettings& settings) {
   if (argv.empty()) return Status::InvalidArgument("no program to run");
   std::vector<char*> arguments;
+  arguments.reserve(argv.size() + 1);
   for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   pid_t pid = -1;

@@ -1,0 +1,83 @@
+"""Arrows between folders point one way, and foreign headers stay in their rooms."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tree import ROOT, files
+
+# What each folder may include, beside itself.
+LAYERS: dict[str, set[str]] = {
+    "base": set(),
+    "signature": {"base"},
+    "kernel": {"base", "signature"},
+    "target": {"base", "signature", "kernel"},
+    "verify": {"base", "signature", "kernel", "target"},
+    "measure": {"base", "signature", "kernel", "target"},
+    "worker": {"base", "signature", "kernel", "target", "verify", "measure"},
+    "generators": {"base", "signature", "kernel"},
+    "cache": {"base", "signature"},
+    "forge": {
+        "base", "signature", "kernel", "target", "verify", "measure", "worker", "generators", "cache",
+    },
+    "dispatch": {"base", "signature", "kernel", "target"},
+    "binding": {
+        "base", "signature", "kernel", "target", "verify", "measure", "worker", "generators", "cache",
+        "forge", "dispatch",
+    },
+}  # fmt: skip
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+SOURCES = [p for p in files(".h", ".cc") if p.relative_to(ROOT).parts[0] in ("csrc", "cache")]
+
+
+def folder_of(path: str) -> str:
+    """`base` of csrc/base/json.h, `cache` of cache/record.h."""
+    parts = path.split("/")
+    return parts[1] if parts[0] == "csrc" else parts[0]
+
+
+def layer_faults(relative: str, text: str) -> list[str]:
+    """Includes of `text`, the content of file `relative`, that break a rule."""
+    faults = []
+    folder = folder_of(relative)
+    name = relative.rsplit("/", 1)[1]
+    for kind, target in INCLUDE.findall(text):
+        if kind == '"':
+            other = target.split("/")[0]
+            if other not in LAYERS:
+                faults.append(f"{relative}: \"{target}\" is not in a folder of this project")
+            elif other != folder and other not in LAYERS[folder]:
+                faults.append(f"{relative}: {folder} may not include {other} ({target})")
+            continue
+        first = target.split("/")[0]
+        is_torch = first in ("ATen", "c10", "torch")
+        may_torch = folder in ("dispatch", "binding") or "aten" in name
+        if is_torch and not may_torch:
+            faults.append(f"{relative}: torch headers need 'aten' in the file's name ({target})")
+        if (first in ("pybind11", "Python.h")) and folder != "binding":
+            faults.append(f"{relative}: only binding knows Python ({target})")
+        if first == "rocksdb" and not relative.startswith("cache/"):
+            faults.append(f"{relative}: only cache knows RocksDB ({target})")
+        if first in ("cuda.h", "cuda_runtime.h", "nvrtc.h", "cupti.h"):
+            faults.append(f"{relative}: CUDA is loaded at run time, without its headers ({target})")
+    return faults
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_includes_point_down(path) -> None:  # noqa: ANN001
+    assert layer_faults(str(path.relative_to(ROOT)), path.read_text()) == []
+
+
+def test_rocksdb_is_included_by_one_source_file() -> None:
+    users = [p.name for p in SOURCES if p.suffix == ".cc" and "<rocksdb/" in p.read_text()]
+    assert len(users) == 1, users
+
+
+def test_the_rule_sees_faults() -> None:
+    assert layer_faults("csrc/base/x.cc", '#include "forge/forge.h"\n')
+    assert layer_faults("csrc/forge/x.cc", "#include <ATen/ATen.h>\n")
+    assert layer_faults("cache/x.cc", '#include "kernel/candidate.h"\n')
+    assert layer_faults("csrc/target/x.cc", "#include <cuda.h>\n")
+    assert not layer_faults("csrc/forge/x.cc", '#include "cache/record.h"\n#include <vector>\n')
