@@ -46,7 +46,7 @@ class CpuExecutable : public Executable {
 
   Status Prepare(const LaunchPlan& plan, const OpSignature& signature) {
     CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
-    for (const Launch& launch : plan.launches) {
+    for (const cudaforge::Launch& launch : plan.launches) {
       CpuLaunch ready;
       ready.kernel = reinterpret_cast<KernelFn>(library_.Symbol(launch.kernel.c_str()));
       if (ready.kernel == nullptr) {

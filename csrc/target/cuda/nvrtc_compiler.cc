@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "target/cuda/ptxas_log.h"
+#include "target/cuda/search_paths.h"
 #include "target/source_scan.h"
 
 namespace cudaforge {

@@ -1,5 +1,6 @@
 #include "target/cuda/ptxas_log.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <string>

@@ -1,0 +1,132 @@
+#include "target/cuda/cuda_context.h"
+
+#include <array>
+#include <cstring>
+
+#include "target/cuda/nvrtc_compiler.h"
+
+namespace cudaforge {
+
+Result<std::shared_ptr<const CudaContext>> CudaContext::Retain(int device_index) {
+  CF_ASSIGN_OR_RETURN(const cu::DriverApi* api, cu::DriverApi::Get());
+  int count = 0;
+  CF_RETURN_IF_ERROR(
+      api->Check(api->DeviceGetCount(&count), "cuDeviceGetCount", StatusCode::kUnavailable));
+  if (device_index < 0 || device_index >= count) {
+    return Status::InvalidArgument("no CUDA device " + std::to_string(device_index) +
+                                   ": the driver sees " + std::to_string(count));
+  }
+  cu::Device device = 0;
+  CF_RETURN_IF_ERROR(
+      api->Check(api->DeviceGet(&device, device_index), "cuDeviceGet", StatusCode::kUnavailable));
+  cu::Context context = nullptr;
+  CF_RETURN_IF_ERROR(api->Check(api->PrimaryContextRetain(&context, device),
+                                "cuDevicePrimaryCtxRetain", StatusCode::kUnavailable));
+  CudaContextPtr owner(new CudaContext(*api, device, context));
+  CF_RETURN_IF_ERROR(owner->MakeCurrent());
+  return owner;
+}
+
+CudaContext::~CudaContext() { api_.PrimaryContextRelease(device_); }
+
+Status CudaContext::MakeCurrent() const {
+  return Check(api_.ContextSetCurrent(context_), "cuCtxSetCurrent");
+}
+
+Result<int> CudaContext::Attribute(cu::Attribute attribute) const {
+  int value = 0;
+  CF_RETURN_IF_ERROR(
+      Check(api_.DeviceGetAttribute(&value, attribute, device_), "cuDeviceGetAttribute"));
+  return value;
+}
+
+Status CudaContext::Check(cu::Result result, const char* what) const {
+  if (result == 0) return Status::Ok();
+  if (cu::DriverApi::IsSticky(result)) poisoned_.store(true, std::memory_order_relaxed);
+  return api_.Check(result, what);
+}
+
+Result<DeviceArch> CudaContext::Describe() const {
+  static constexpr struct {
+    const char* name;
+    cu::Attribute attribute;
+  } kFacts[] = {
+      {"multiprocessors", cu::kMultiprocessors},
+      {"clock_khz", cu::kClockKhz},
+      {"memory_clock_khz", cu::kMemoryClockKhz},
+      {"memory_bus_bits", cu::kMemoryBusBits},
+      {"l2_bytes", cu::kL2Bytes},
+      {"warp_size", cu::kWarpSize},
+      {"max_threads_per_block", cu::kMaxThreadsPerBlock},
+      {"max_threads_per_multiprocessor", cu::kThreadsPerMultiprocessor},
+      {"max_blocks_per_multiprocessor", cu::kBlocksPerMultiprocessor},
+      {"registers_per_block", cu::kRegistersPerBlock},
+      {"registers_per_multiprocessor", cu::kRegistersPerMultiprocessor},
+      {"shared_bytes_per_block", cu::kSharedPerBlock},
+      {"shared_bytes_per_block_optin", cu::kSharedPerBlockOptin},
+      {"shared_bytes_per_multiprocessor", cu::kSharedPerMultiprocessor},
+      {"cluster_launch", cu::kClusterLaunch},
+  };
+  DeviceArch arch;
+  CF_ASSIGN_OR_RETURN(const int major, Attribute(cu::kCapabilityMajor));
+  CF_ASSIGN_OR_RETURN(const int minor, Attribute(cu::kCapabilityMinor));
+  arch.target = "cuda:" + ArchOf(major, minor);
+  for (const auto& fact : kFacts) {
+    CF_ASSIGN_OR_RETURN(arch.properties[fact.name], Attribute(fact.attribute));
+  }
+  std::array<char, 256> name = {};
+  CF_RETURN_IF_ERROR(
+      Check(api_.DeviceGetName(name.data(), name.size() - 1, device_), "cuDeviceGetName"));
+  arch.properties["name"] = std::string(name.data());
+  size_t bytes = 0;
+  CF_RETURN_IF_ERROR(Check(api_.DeviceTotalMem(&bytes, device_), "cuDeviceTotalMem"));
+  arch.properties["memory_bytes"] = bytes;
+  int version = 0;
+  CF_RETURN_IF_ERROR(Check(api_.DriverGetVersion(&version), "cuDriverGetVersion"));
+  arch.properties["driver_cuda_version"] =
+      std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+  arch.properties["compute_capability"] = std::to_string(major) + "." + std::to_string(minor);
+  return arch;
+}
+
+Result<CudaModule> CudaModule::Load(CudaContextPtr context, const std::string& image) {
+  CF_RETURN_IF_ERROR(context->MakeCurrent());
+  // The driver reads sizes out of the image itself: anything that is neither ELF nor PTX must not
+  // reach it.
+  const bool elf = image.size() > 64 && std::memcmp(image.data(),
+                                                    "\x7f"
+                                                    "ELF",
+                                                    4) == 0;
+  const bool ptx = image.starts_with(".version");
+  if (!elf && !ptx) return Status::Corruption("a kernel binary that is no cubin");
+  cu::Module module = nullptr;
+  if (const Status status =
+          context->Check(context->api().ModuleLoadData(&module, image.c_str()), "cuModuleLoadData");
+      !status.ok()) {
+    return context->poisoned() ? status : Status::Corruption(status.message());
+  }
+  return CudaModule(std::move(context), module);
+}
+
+CudaModule::~CudaModule() {
+  if (module_ == nullptr || !context_->MakeCurrent().ok()) return;
+  context_->api().ModuleUnload(module_);
+}
+
+Result<cu::Function> CudaModule::Kernel(const std::string& name) const {
+  const cu::DriverApi& api = context_->api();
+  cu::Function function = nullptr;
+  if (const Status status =
+          context_->Check(api.ModuleGetFunction(&function, module_, name.c_str()), name.c_str());
+      !status.ok()) {
+    if (context_->poisoned()) return status;
+    return Status::InvalidArgument("the binary has no kernel '" + name +
+                                   "': is it declared extern \"C\" __global__? " +
+                                   status.message());
+  }
+  if (api.FunctionLoad != nullptr)
+    CF_RETURN_IF_ERROR(context_->Check(api.FunctionLoad(function), "cuFuncLoad"));
+  return function;
+}
+
+}  // namespace cudaforge

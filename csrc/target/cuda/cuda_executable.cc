@@ -1,0 +1,216 @@
+#include "target/cuda/cuda_executable.h"
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "target/launch_args.h"
+
+namespace cudaforge {
+namespace {
+
+// Every kernel parameter is eight bytes: a pointer, an int64_t or a double.
+union Slot {
+  void* pointer;
+  int64_t integer;
+  double number;
+};
+static_assert(sizeof(Slot) == 8);
+
+struct CudaLaunch {
+  std::string name;
+  cu::Function function = nullptr;
+  cu::LaunchConfig config;
+  cu::LaunchAttribute cluster;
+  EvaluatedArgs args;
+};
+
+class CudaExecutable : public Executable {
+ public:
+  CudaExecutable(CudaContextPtr context, CudaModule module)
+      : context_(std::move(context)), module_(std::move(module)) {}
+
+  Status Prepare(const LaunchPlan& plan, const OpSignature& signature) {
+    CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
+    for (const cudaforge::Launch& launch : plan.launches) {
+      CudaLaunch ready;
+      ready.name = launch.kernel;
+      CF_ASSIGN_OR_RETURN(ready.function, module_.Kernel(launch.kernel));
+      CF_ASSIGN_OR_RETURN(ready.args, EvaluateArgs(launch, signature));
+      for (const EvaluatedArg& arg : ready.args) {
+        if (arg.is_buffer) needs_.Include(arg.buffer);
+      }
+      if (const Status status = Configure(launch, signature, ready); !status.ok()) {
+        return {status.code(), "launch of '" + launch.kernel + "': " + status.message()};
+      }
+      launches_.push_back(std::move(ready));
+    }
+    return Status::Ok();
+  }
+
+  Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
+                std::span<void* const> scratch, const LaunchContext& context) const override {
+    CF_RETURN_IF_ERROR(needs_.Check(inputs, outputs, scratch));
+    std::array<Slot, kMaxLaunchArgs> slots;
+    std::array<void*, kMaxLaunchArgs> params;
+    for (const CudaLaunch& launch : launches_) {
+      for (size_t i = 0; i < launch.args.size(); ++i) {
+        const EvaluatedArg& arg = launch.args[i];
+        if (arg.is_buffer) {
+          slots[i].pointer = Resolve(arg.buffer, inputs, outputs, scratch);
+        } else if (arg.is_float) {
+          slots[i].number = arg.number;
+        } else {
+          slots[i].integer = arg.integer;
+        }
+        params[i] = &slots[i];
+      }
+      cu::LaunchConfig config = launch.config;
+      cu::LaunchAttribute cluster = launch.cluster;
+      config.stream = static_cast<cu::Stream>(context.stream);
+      if (config.num_attributes > 0) config.attributes = &cluster;
+      const cu::Result error =
+          context_->api().LaunchKernelEx(&config, launch.function, params.data(), nullptr);
+      if (error != 0) return context_->Check(error, launch.name.c_str());
+    }
+    return Status::Ok();
+  }
+
+ private:
+  Status Configure(const cudaforge::Launch& launch, const OpSignature& signature,
+                   CudaLaunch& ready) const {
+    CF_RETURN_IF_ERROR(CheckParams(ready));
+    CF_RETURN_IF_ERROR(SetGeometry(launch, signature, ready));
+    CF_RETURN_IF_ERROR(SetShared(launch, signature, ready));
+    return CheckThreads(ready);
+  }
+
+  // A kernel with other parameters than the plan would read past the argument array. Older drivers
+  // cannot tell.
+  Status CheckParams(const CudaLaunch& ready) const {
+    const cu::DriverApi& api = context_->api();
+    if (api.FunctionGetParamInfo == nullptr) return Status::Ok();
+    size_t count = 0;
+    size_t offset = 0;
+    size_t bytes = 0;
+    while (count <= kMaxLaunchArgs &&
+           api.FunctionGetParamInfo(ready.function, count, &offset, &bytes) == 0) {
+      if (bytes != sizeof(Slot)) {
+        return Status::InvalidArgument("parameter " + std::to_string(count) +
+                                       " of the kernel has " + std::to_string(bytes) +
+                                       " bytes; pointers, int64_t and double (8) are passed");
+      }
+      ++count;
+    }
+    if (count == ready.args.size()) return Status::Ok();
+    return Status::InvalidArgument("the kernel has " + std::to_string(count) +
+                                   " parameters and the plan gives " +
+                                   std::to_string(ready.args.size()));
+  }
+
+  Status SetGeometry(const cudaforge::Launch& launch, const OpSignature& signature,
+                     CudaLaunch& ready) const {
+    static constexpr cu::Attribute kGridLimits[3] = {cu::kMaxGridX, cu::kMaxGridY, cu::kMaxGridZ};
+    int64_t cluster_blocks = 1;
+    for (size_t d = 0; d < 3; ++d) {
+      CF_ASSIGN_OR_RETURN(const int64_t grid, launch.grid[d].Evaluate(signature));
+      CF_ASSIGN_OR_RETURN(const int64_t block, launch.block[d].Evaluate(signature));
+      CF_ASSIGN_OR_RETURN(const int64_t cluster, launch.cluster[d].Evaluate(signature));
+      CF_ASSIGN_OR_RETURN(const int limit, context_->Attribute(kGridLimits[d]));
+      if (grid < 1 || grid > limit) {
+        return Status::InvalidArgument("grid[" + std::to_string(d) + "] = " + std::to_string(grid) +
+                                       "; this device allows 1 to " + std::to_string(limit));
+      }
+      if (block < 1 || block > 1024) {
+        return Status::InvalidArgument("block[" + std::to_string(d) +
+                                       "] = " + std::to_string(block) + "; allowed are 1 to 1024");
+      }
+      if (cluster < 1 || cluster > 16 || grid % cluster != 0) {
+        return Status::InvalidArgument(
+            "cluster[" + std::to_string(d) + "] = " + std::to_string(cluster) +
+            " must be 1 to 16 and divide the grid's " + std::to_string(grid));
+      }
+      cluster_blocks *= cluster;
+      ready.config.grid[d] = static_cast<unsigned>(grid);
+      ready.config.block[d] = static_cast<unsigned>(block);
+      ready.cluster.value.cluster[d] = static_cast<unsigned>(cluster);
+    }
+    return cluster_blocks == 1 ? Status::Ok() : SetCluster(cluster_blocks, ready);
+  }
+
+  Status SetCluster(int64_t blocks, CudaLaunch& ready) const {
+    CF_ASSIGN_OR_RETURN(const int supported, context_->Attribute(cu::kClusterLaunch));
+    if (supported == 0) return Status::InvalidArgument("this device has no thread block clusters");
+    if (blocks > 16)
+      return Status::InvalidArgument("a cluster of " + std::to_string(blocks) +
+                                     " blocks; 16 at most");
+    if (blocks > 8) {
+      CF_RETURN_IF_ERROR(context_->Check(
+          context_->api().FunctionSetAttribute(ready.function, cu::kFunctionNonPortableCluster, 1),
+          "allowing a cluster of more than 8 blocks"));
+    }
+    ready.cluster.id = cu::kLaunchAttributeCluster;
+    ready.config.num_attributes = 1;
+    return Status::Ok();
+  }
+
+  Status SetShared(const cudaforge::Launch& launch, const OpSignature& signature,
+                   CudaLaunch& ready) const {
+    CF_ASSIGN_OR_RETURN(const int64_t dynamic, launch.dynamic_shared_bytes.Evaluate(signature));
+    CF_ASSIGN_OR_RETURN(const int fixed, FunctionFact(ready, cu::kFunctionSharedBytes));
+    CF_ASSIGN_OR_RETURN(const int limit, context_->Attribute(cu::kSharedPerBlockOptin));
+    if (dynamic < 0 || dynamic > limit - fixed) {
+      return Status::InvalidArgument(
+          std::to_string(dynamic) + " bytes of dynamic and " + std::to_string(fixed) +
+          " of static shared memory; this device allows " + std::to_string(limit));
+    }
+    ready.config.shared_bytes = static_cast<unsigned>(dynamic);
+    if (dynamic == 0) return Status::Ok();
+    // The attribute belongs to the kernel: of several launches of it, the largest request must
+    // stand.
+    CF_ASSIGN_OR_RETURN(const int allowed, FunctionFact(ready, cu::kFunctionMaxDynamicShared));
+    if (dynamic <= allowed) return Status::Ok();
+    return context_->Check(
+        context_->api().FunctionSetAttribute(ready.function, cu::kFunctionMaxDynamicShared,
+                                             static_cast<int>(dynamic)),
+        "asking for dynamic shared memory");
+  }
+
+  Status CheckThreads(const CudaLaunch& ready) const {
+    const unsigned* block = ready.config.block;
+    const int64_t threads = int64_t{block[0]} * block[1] * block[2];
+    CF_ASSIGN_OR_RETURN(const int limit, FunctionFact(ready, cu::kFunctionMaxThreads));
+    if (threads <= limit) return Status::Ok();
+    CF_ASSIGN_OR_RETURN(const int registers, FunctionFact(ready, cu::kFunctionRegisters));
+    return Status::InvalidArgument(std::to_string(threads) +
+                                   " threads a block; this kernel allows " + std::to_string(limit) +
+                                   " (" + std::to_string(registers) + " registers a thread)");
+  }
+
+  Result<int> FunctionFact(const CudaLaunch& ready, cu::FunctionAttribute attribute) const {
+    int value = 0;
+    CF_RETURN_IF_ERROR(
+        context_->Check(context_->api().FunctionGetAttribute(&value, attribute, ready.function),
+                        "cuFuncGetAttribute"));
+    return value;
+  }
+
+  CudaContextPtr context_;
+  CudaModule module_;
+  BufferNeeds needs_;
+  std::vector<CudaLaunch> launches_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Executable>> LoadCuda(CudaContextPtr context, const std::string& binary,
+                                             const Candidate& candidate,
+                                             const OpSignature& signature) {
+  CF_ASSIGN_OR_RETURN(CudaModule module, CudaModule::Load(context, binary));
+  auto executable = std::make_unique<CudaExecutable>(std::move(context), std::move(module));
+  CF_RETURN_IF_ERROR(executable->Prepare(candidate.plan, signature));
+  return std::unique_ptr<Executable>(std::move(executable));
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,19 @@
+// Loading and launching `cuda` binaries.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "target/cuda/cuda_context.h"
+#include "target/target.h"
+
+namespace cudaforge {
+
+// Loads a cubin and evaluates the plan, with every limit of the device checked. kCorruption for a
+// bad image, kInvalidArgument for a plan that this device or this kernel cannot run.
+Result<std::unique_ptr<Executable>> LoadCuda(CudaContextPtr context, const std::string& binary,
+                                             const Candidate& candidate,
+                                             const OpSignature& signature);
+
+}  // namespace cudaforge

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "target/cuda/cuda_context.h"
+#include "target/cuda/cuda_executable.h"
+#include "target/cuda/cuda_timer.h"
+#include "target/cuda/nvrtc_compiler.h"
+#include "target/target.h"
+
+namespace cudaforge {
+namespace {
+
+cu::DevicePtr Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+class CudaTarget : public Target {
+ public:
+  CudaTarget(CudaContextPtr context, DeviceArch arch, const CudaTargetOptions& options)
+      : context_(std::move(context)), arch_(std::move(arch)), search_paths_(options.search_paths) {}
+
+  CudaTarget(const CudaTarget&) = delete;
+  CudaTarget& operator=(const CudaTarget&) = delete;
+  ~CudaTarget() override {
+    timer_.reset();
+    if (stream_ != nullptr && context_->MakeCurrent().ok()) context_->api().StreamDestroy(stream_);
+  }
+
+  // Ordered against the legacy default stream, so that work queued there counts between this
+  // stream's events too.
+  Status MakeStream() {
+    return context_->Check(context_->api().StreamCreate(&stream_, cu::kStreamDefault),
+                           "cuStreamCreate");
+  }
+
+  const DeviceArch& arch() const override { return arch_; }
+
+  CompileResult Compile(const KernelSource& source, int timeout_ms) override {
+    CompileResult failed;
+    if (source.language != Language::kCuda) {
+      failed.log = "a cuda target compiles language \"cuda\" only";
+      return failed;
+    }
+    if (!compiler_.has_value()) compiler_.emplace(NvrtcCompiler::Create(search_paths_));
+    if (!compiler_->ok()) {
+      failed.log = compiler_->status().message();
+      return failed;
+    }
+    return compiler_->value().Compile(
+        source.code, arch_.target.substr(std::string_view("cuda:").size()), timeout_ms);
+  }
+
+  Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate& candidate,
+                                           const OpSignature& signature) override {
+    return LoadCuda(context_, binary, candidate, signature);
+  }
+
+  Result<DeviceBuffer> Allocate(int64_t bytes) override {
+    CF_CHECK(bytes >= 0) << "a buffer of " << bytes << " bytes";
+    CF_RETURN_IF_ERROR(context_->MakeCurrent());
+    cu::DevicePtr data = 0;
+    CF_RETURN_IF_ERROR(context_->Check(
+        context_->api().MemAlloc(&data, static_cast<size_t>(std::max(bytes, int64_t{1}))),
+        "cuMemAlloc"));
+    return DeviceBuffer(reinterpret_cast<void*>(data), bytes, [context = context_](void* pointer) {
+      if (context->MakeCurrent().ok()) context->api().MemFree(Address(pointer));
+    });
+  }
+
+  Status CopyIn(void* device, const void* host, int64_t bytes) override {
+    if (bytes == 0) return Status::Ok();
+    CF_RETURN_IF_ERROR(context_->MakeCurrent());
+    // Pageable memory may be staged: the synchronisation makes the bytes visible to every stream.
+    CF_RETURN_IF_ERROR(context_->Check(
+        context_->api().MemcpyHtoD(Address(device), host, static_cast<size_t>(bytes)),
+        "cuMemcpyHtoD"));
+    return Synchronize();
+  }
+
+  Status CopyOut(void* host, const void* device, int64_t bytes) override {
+    if (bytes == 0) return Status::Ok();
+    CF_RETURN_IF_ERROR(context_->MakeCurrent());
+    CF_RETURN_IF_ERROR(Synchronize());
+    return context_->Check(
+        context_->api().MemcpyDtoH(host, Address(device), static_cast<size_t>(bytes)),
+        "cuMemcpyDtoH");
+  }
+
+  Status Synchronize() override {
+    CF_RETURN_IF_ERROR(context_->MakeCurrent());
+    return context_->Check(context_->api().ContextSynchronize(), "running the kernels");
+  }
+
+  LaunchContext launch_context() override { return {stream_, nullptr}; }
+
+  Result<double> TimeOnce(const std::function<Status()>& enqueue) override {
+    if (timer_ == nullptr) {
+      CF_ASSIGN_OR_RETURN(timer_, CudaTimer::Create(context_, stream_));
+    }
+    return timer_->Time(enqueue);
+  }
+
+  bool poisoned() const override { return context_->poisoned(); }
+
+ private:
+  CudaContextPtr context_;
+  DeviceArch arch_;
+  std::vector<std::string> search_paths_;
+  std::optional<Result<NvrtcCompiler>> compiler_;  // opened by the first Compile
+  cu::Stream stream_ = nullptr;                    // nullptr: the legacy default stream
+  std::unique_ptr<CudaTimer> timer_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Target>> MakeCudaTarget(int device_index, const CudaTargetOptions& options) {
+  CF_ASSIGN_OR_RETURN(CudaContextPtr context, CudaContext::Retain(device_index));
+  CF_ASSIGN_OR_RETURN(DeviceArch arch, context->Describe());
+  auto target = std::make_unique<CudaTarget>(std::move(context), std::move(arch), options);
+  if (options.own_stream) CF_RETURN_IF_ERROR(target->MakeStream());
+  return std::unique_ptr<Target>(std::move(target));
+}
+
+}  // namespace cudaforge

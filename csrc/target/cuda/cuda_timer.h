@@ -1,0 +1,48 @@
+// Device time of work on one stream, caches cold and launch latency hidden.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/status.h"
+#include "target/cuda/cuda_context.h"
+
+namespace cudaforge {
+
+// Not thread-safe.
+class CudaTimer {
+ public:
+  // Makes events, a buffer of twice the L2 and the hold kernel.
+  static Result<std::unique_ptr<CudaTimer>> Create(CudaContextPtr context, cu::Stream stream);
+  CudaTimer(const CudaTimer&) = delete;
+  CudaTimer& operator=(const CudaTimer&) = delete;
+  ~CudaTimer();
+
+  // Writes over the L2, holds the stream while `enqueue` queues its work on it, and returns the
+  // nanoseconds between the events around that work. Work that waits for the device itself is let
+  // go after 2 ms and then timed with its launches.
+  Result<double> Time(const std::function<Status()>& enqueue);
+
+ private:
+  explicit CudaTimer(CudaContextPtr context, cu::Stream stream)
+      : context_(std::move(context)), stream_(stream) {}
+  Status Init();
+  Status Hold();
+  Status Release();
+
+  CudaContextPtr context_;
+  cu::Stream stream_;
+  std::unique_ptr<CudaModule> module_;
+  cu::Function hold_ = nullptr;
+  cu::Event start_ = nullptr;
+  cu::Event end_ = nullptr;
+  cu::DevicePtr flush_ = 0;
+  size_t flush_words_ = 0;
+  unsigned* go_ = nullptr;       // pinned host memory
+  cu::DevicePtr go_device_ = 0;  // the same word as the device sees it
+};
+
+// The hold kernel: PTX that the driver assembles, so that timing needs no NVRTC.
+extern const char* const kHoldPtx;
+
+}  // namespace cudaforge

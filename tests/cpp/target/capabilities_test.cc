@@ -1,0 +1,44 @@
+#include "target/capabilities.h"
+
+#include <gtest/gtest.h>
+
+#include "target/cuda/driver_api.h"
+#include "target/target.h"
+
+namespace cudaforge {
+namespace {
+
+TEST(Capabilities, EachIsOkOrSaysWhatToDo) {
+  const std::vector<Capability> all = Capabilities();
+  ASSERT_EQ(all.size(), 5u);
+  for (const Capability& capability : all) {
+    EXPECT_FALSE(capability.name.empty());
+    EXPECT_FALSE(capability.detail.empty()) << capability.name;
+    EXPECT_EQ(capability.ok, capability.advice.empty()) << capability.name;
+  }
+}
+
+TEST(Capabilities, HostCompiler) {
+  const Capability found = HostCompilerCapability();
+  EXPECT_TRUE(found.ok) << found.detail;
+  const Capability missing = HostCompilerCapability("no-such-compiler-here");
+  EXPECT_FALSE(missing.ok);
+  EXPECT_NE(missing.advice.find("CUDAFORGE_CXX"), std::string::npos);
+  EXPECT_FALSE(HostCompilerCapability("false").ok);
+}
+
+TEST(Capabilities, NoDriverIsUnavailableWithAdvice) {
+  if (cu::DriverApi::Get().ok()) GTEST_SKIP() << "this machine has a driver and a GPU";
+  const auto target = MakeCudaTarget(0);
+  ASSERT_FALSE(target.ok());
+  EXPECT_EQ(target.status().code(), StatusCode::kUnavailable);
+  const std::string& message = target.status().message();
+  EXPECT_TRUE(message.find("install the driver") != std::string::npos ||
+              message.find("CUDA_VISIBLE_DEVICES") != std::string::npos)
+      << message;
+  EXPECT_FALSE(DriverCapability().ok);
+  EXPECT_FALSE(GpuCapability().ok);
+}
+
+}  // namespace
+}  // namespace cudaforge

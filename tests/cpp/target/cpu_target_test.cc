@@ -1,0 +1,225 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "target/cpu/cpu_compiler.h"
+#include "target/target.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr char kSource[] = R"(
+#include <cmath>
+#include <cstdint>
+extern "C" void scale(void* const* buffers, const int64_t* ints, const double* floats, int64_t begin, int64_t end) {
+  const float* x = static_cast<const float*>(buffers[0]);
+  float* y = static_cast<float*>(buffers[1]);
+  const int64_t columns = ints[0];
+  for (int64_t r = begin; r < end; ++r) {
+#pragma omp simd
+    for (int64_t c = 0; c < columns; ++c) y[r * columns + c] = x[r * columns + c] * static_cast<float>(floats[0]);
+  }
+}
+extern "C" void add_one(void* const* buffers, const int64_t* ints, const double*, int64_t begin, int64_t end) {
+  const float* x = static_cast<const float*>(buffers[0]);
+  float* y = static_cast<float*>(buffers[1]);
+  for (int64_t i = begin * ints[0]; i < end * ints[0]; ++i) y[i] = x[i] + 1.0f;
+}
+)";
+
+OpSignature Signature() {
+  OpSignature signature;
+  const TensorSpec spec{DType::kFloat32, {64, 100}, {100, 1}, 16};
+  signature.inputs = {spec};
+  Node node;
+  node.op = "aten::relu";
+  node.args = Json::array({Json{{"in", 0}}});
+  node.outputs = {spec};
+  signature.nodes = {node};
+  signature.outputs = {{0, 0}};
+  return signature;
+}
+
+// y = scale(x, 3) into scratch, then + 1 into the output.
+Candidate TwoLaunches() {
+  Candidate candidate;
+  candidate.source = {Language::kCpu, kSource};
+  candidate.plan.scratch_bytes = {IntExpr::Parse("in0.size0 * in0.size1 * 4").value()};
+  Launch first;
+  first.kernel = "scale";
+  first.args.resize(4);
+  first.args[0] = {LaunchArg::Kind::kInput, 0, {}, 0};
+  first.args[1] = {LaunchArg::Kind::kFloat, 0, {}, 3.0};
+  first.args[2] = {LaunchArg::Kind::kScratch, 0, {}, 0};
+  first.args[3] = {LaunchArg::Kind::kInt, 0, IntExpr::Parse("in0.size1").value(), 0};
+  first.range = IntExpr::Parse("in0.size0").value();
+  first.grain = 4;
+  Launch second = first;
+  second.kernel = "add_one";
+  second.args = {{LaunchArg::Kind::kScratch, 0, {}, 0},
+                 {LaunchArg::Kind::kOutput, 0, {}, 0},
+                 {LaunchArg::Kind::kInt, 0, IntExpr::Parse("in0.size1").value(), 0}};
+  candidate.plan.launches = {first, second};
+  return candidate;
+}
+
+class CpuTargetTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<Target>> target = MakeCpuTarget();
+    ASSERT_TRUE(target.ok()) << target.status().ToString();
+    target_ = *std::move(target);
+  }
+  CompileResult Compile(const std::string& code) {
+    return target_->Compile({Language::kCpu, code}, 60'000);
+  }
+  std::unique_ptr<Target> target_;
+};
+
+TEST_F(CpuTargetTest, DescribesTheProcessor) {
+  EXPECT_TRUE(target_->arch().target.starts_with("cpu:")) << target_->arch().target;
+  EXPECT_GE(target_->arch().properties.at("cores").get<int>(), 1);
+  EXPECT_FALSE(target_->arch().properties.at("isa").get<std::string>().empty());
+  EXPECT_FALSE(target_->poisoned());
+}
+
+TEST_F(CpuTargetTest, RunsAPlanOfTwoLaunches) {
+  const CompileResult compiled = Compile(kSource);
+  ASSERT_TRUE(compiled.ok) << compiled.log;
+  const OpSignature signature = Signature();
+  const Candidate candidate = TwoLaunches();
+  ASSERT_TRUE(candidate.Validate(signature).ok());
+  const auto executable = target_->Load(compiled.binary, candidate, signature);
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  ASSERT_EQ((*executable)->scratch_bytes().size(), 1u);
+  EXPECT_EQ((*executable)->scratch_bytes()[0], 64 * 100 * 4);
+
+  constexpr int64_t kBytes = 64 * 100 * 4;
+  DeviceBuffer in = target_->Allocate(kBytes).value();
+  DeviceBuffer out = target_->Allocate(kBytes).value();
+  DeviceBuffer scratch = target_->Allocate(kBytes).value();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(in.data()) % 256, 0u);
+  std::vector<float> values(6400);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  ASSERT_TRUE(target_->CopyIn(in.data(), values.data(), kBytes).ok());
+  void* const inputs[] = {in.data()};
+  void* const outputs[] = {out.data()};
+  void* const scratches[] = {scratch.data()};
+
+  for (const LaunchContext& context : {target_->launch_context(), LaunchContext{}}) {
+    ASSERT_TRUE((*executable)->Launch(inputs, outputs, scratches, context).ok());
+    std::vector<float> result(6400);
+    ASSERT_TRUE(target_->CopyOut(result.data(), out.data(), kBytes).ok());
+    for (size_t i = 0; i < result.size(); ++i)
+      ASSERT_EQ(result[i], 3.0f * static_cast<float>(i) + 1.0f) << i;
+  }
+  const Result<double> ns = target_->TimeOnce(
+      [&] { return (*executable)->Launch(inputs, outputs, scratches, target_->launch_context()); });
+  ASSERT_TRUE(ns.ok());
+  EXPECT_GT(*ns, 0);
+  EXPECT_EQ((*executable)->Launch(inputs, {}, scratches, {}).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(CpuTargetTest, SeveralLibrariesStayApart) {
+  // The same name in two loaded libraries: each executable must keep calling its own.
+  const OpSignature signature = Signature();
+  Candidate candidate = TwoLaunches();
+  candidate.plan.launches.pop_back();
+  candidate.plan.launches[0].args[2] = {LaunchArg::Kind::kOutput, 0, {}, 0};
+  const std::string code = kSource;
+  std::string doubled = code;
+  doubled.replace(doubled.find("floats[0])"), 10, "floats[0] * 2)");
+  const CompileResult one = Compile(code);
+  const CompileResult two = Compile(doubled);
+  ASSERT_TRUE(one.ok && two.ok) << one.log << two.log;
+  const auto first = target_->Load(one.binary, candidate, signature);
+  const auto second = target_->Load(two.binary, candidate, signature);
+  ASSERT_TRUE(first.ok() && second.ok());
+  std::vector<float> in(6400, 1.0f);
+  std::vector<float> out(6400);
+  void* const inputs[] = {in.data()};
+  void* const outputs[] = {out.data()};
+  std::vector<float> scratch(6400);
+  void* const scratches[] = {scratch.data()};
+  ASSERT_TRUE((*first)->Launch(inputs, outputs, scratches, {}).ok());
+  EXPECT_EQ(out[17], 3.0f);
+  ASSERT_TRUE((*second)->Launch(inputs, outputs, scratches, {}).ok());
+  EXPECT_EQ(out[17], 6.0f);
+}
+
+TEST_F(CpuTargetTest, CompileErrorCarriesTheLog) {
+  const CompileResult result = Compile("extern \"C\" void f() {\n  undeclared_name = 1;\n}\n");
+  EXPECT_FALSE(result.ok);
+  EXPECT_NE(result.log.find("undeclared_name"), std::string::npos) << result.log;
+  EXPECT_NE(result.log.find("kernel.cc:2"), std::string::npos) << result.log;
+  EXPECT_EQ(result.log.find("cudaforge-cpu-"), std::string::npos)
+      << "the temporary folder's name is noise";
+  EXPECT_TRUE(result.binary.empty());
+}
+
+TEST_F(CpuTargetTest, LongLogIsCut) {
+  std::string code = "extern \"C\" void f() {\n";
+  for (int i = 0; i < 4000; ++i) code += "  undeclared_" + std::to_string(i) + " = 1;\n";
+  const CompileResult result = Compile(code + "}\n");
+  EXPECT_FALSE(result.ok);
+  EXPECT_LE(result.log.size(), (64u << 10) + 16);
+}
+
+TEST_F(CpuTargetTest, RefusalsAreLogs) {
+  const CompileResult result = Compile("#include \"/etc/passwd\"\n");
+  EXPECT_FALSE(result.ok);
+  EXPECT_TRUE(result.log.starts_with("refused: line 1")) << result.log;
+  EXPECT_EQ(result.log.find("root:"), std::string::npos);
+  EXPECT_FALSE(target_->Compile({Language::kCuda, ""}, 1000).ok);
+}
+
+TEST_F(CpuTargetTest, UndefinedSymbolsFailAtCompileTime) {
+  const CompileResult result = Compile("extern \"C\" void g();\nextern \"C\" void f() { g(); }\n");
+  EXPECT_FALSE(result.ok);
+  EXPECT_NE(result.log.find("undefined reference"), std::string::npos) << result.log;
+}
+
+TEST_F(CpuTargetTest, BadBinariesAreErrors) {
+  const OpSignature signature = Signature();
+  EXPECT_EQ(target_->Load("no library", TwoLaunches(), signature).status().code(),
+            StatusCode::kCorruption);
+  EXPECT_EQ(target_->Load("", TwoLaunches(), signature).status().code(), StatusCode::kCorruption);
+  const CompileResult compiled = Compile("extern \"C\" void other() {}\n");
+  ASSERT_TRUE(compiled.ok) << compiled.log;
+  const auto loaded = target_->Load(compiled.binary, TwoLaunches(), signature);
+  EXPECT_EQ(loaded.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(loaded.status().message().find("scale"), std::string::npos);
+}
+
+TEST(CpuCompiler, MissingCompilerSaysWhatToDo) {
+  const CompileResult result =
+      CompileCpu("extern \"C\" void f() {}\n", "no-such-compiler-here", 1000);
+  EXPECT_FALSE(result.ok);
+  EXPECT_NE(result.log.find("no-such-compiler-here"), std::string::npos);
+  EXPECT_NE(result.log.find("CUDAFORGE_CXX"), std::string::npos);
+  EXPECT_EQ(FindHostCompiler("/nonexistent/g++").status().code(), StatusCode::kUnavailable);
+}
+
+TEST(CpuCompiler, HangingCompilerIsStopped) {
+  const TempDir folder = TempDir::Create("cudaforge-test-").value();
+  const std::string script = folder.path() + "/slow";
+  ASSERT_TRUE(WriteFileAtomic(script, "#!/bin/sh\necho working\nsleep 60\n").ok());
+  ASSERT_EQ(chmod(script.c_str(), 0700), 0);
+  const CompileResult result = CompileCpu("extern \"C\" void f() {}\n", script, 300);
+  EXPECT_FALSE(result.ok);
+  EXPECT_NE(result.log.find("stopped after 300 ms"), std::string::npos) << result.log;
+}
+
+TEST(CpuCompiler, CompilerThatWritesNothingIsAFailure) {
+  const CompileResult result = CompileCpu("extern \"C\" void f() {}\n", "true", 10'000);
+  EXPECT_FALSE(result.ok);
+  EXPECT_NE(result.log.find("wrote no library"), std::string::npos) << result.log;
+}
+
+}  // namespace
+}  // namespace cudaforge
