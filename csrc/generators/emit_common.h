@@ -1,6 +1,7 @@
-// What the CUDA and CPU emitters share: text of scalar expressions and index arithmetic, and the order of a stage's values.
-// Both preludes define the same functions for what C++ has no operator for: cf_exp(x), cf_max(x, y), ... with overloads
-// for float, double, int64_t and int32_t where they make sense; a bool is `bool`.
+// What the CUDA and CPU emitters share: text of scalar expressions and index arithmetic, and the
+// order of a stage's values. Both preludes define the same functions for what C++ has no operator
+// for: cf_exp(x), cf_max(x, y), ... with overloads for float, double, int64_t and int32_t where
+// they make sense; a bool is `bool`.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +16,22 @@ namespace cudaforge::rows {
 // "float", "double", "int64_t", "int32_t", "bool": the type that a value is computed in.
 std::string TypeText(Type type);
 
-// The literal of a kConst value in its type: "0x1.8p+1f", "CF_INF_F32" (also CF_NAN_F32, CF_INF_F64, CF_NAN_F64, negated
-// where needed; the preludes define them), "int64_t(5)", "true".
+// The literal of a kConst value in its type: "0x1.8p+1f", "CF_INF_F32" (also CF_NAN_F32,
+// CF_INF_F64, CF_NAN_F64, negated where needed; the preludes define them), "int64_t(5)", "true".
 std::string ConstText(const Value& value);
 
-// The expression of kPointwise value `v` over its operands' texts, which must be primary expressions (names).
-// Calls look like cf_NAME(a, b): neg and the arithmetic and comparison operators are written as operators.
+// The expression of kPointwise value `v` over its operands' texts, which must be primary
+// expressions (names). Calls look like cf_NAME(a, b): neg and the arithmetic and comparison
+// operators are written as operators.
 std::string PointwiseText(const Stage& stage, int v, const std::vector<std::string>& operands);
 
-// "offset + c0 * n0 + ...", with zero terms and unit factors left out; "0" when nothing is left. sizes == names.size().
+// "offset + c0 * n0 + ...", with zero terms and unit factors left out; "0" when nothing is left.
+// sizes == names.size().
 std::string LinearText(int64_t offset, const std::vector<int64_t>& coefficients,
                        const std::vector<std::string>& names);
 
-// An access without bounds as one offset and one coefficient per loop index, in elements. REQUIRES: access.IsLinear().
+// An access without bounds as one offset and one coefficient per loop index, in elements. REQUIRES:
+// access.IsLinear().
 struct LinearAccess {
   int64_t offset = 0;
   std::vector<int64_t> outer;
@@ -35,17 +39,20 @@ struct LinearAccess {
 };
 LinearAccess Linearize(const Access& access);
 
-// Values that `roots` need, roots included, without passing through values in `known`; in SSA order.
-std::vector<int> Closure(const Stage& stage, const std::vector<int>& roots, const std::set<int>& known);
+// Values that `roots` need, roots included, without passing through values in `known`; in SSA
+// order.
+std::vector<int> Closure(const Stage& stage, const std::vector<int>& roots,
+                         const std::set<int>& known);
 
 // Values that some store needs, in SSA order: the rest is dead.
 std::vector<int> LiveValues(const Stage& stage);
 
-// The stage with adjacent outer dimensions, and adjacent inner dimensions, merged wherever every access and index value
-// allows it, and dimensions of size 1 dropped. Same results, fewer loops.
+// The stage with adjacent outer dimensions, and adjacent inner dimensions, merged wherever every
+// access and index value allows it, and dimensions of size 1 dropped. Same results, fewer loops.
 Stage Coalesce(const Stage& stage);
 
-// Element operations of one row, as a rough count (a transcendental counts 8): for grains and guesses.
+// Element operations of one row, as a rough count (a transcendental counts 8): for grains and
+// guesses.
 int64_t RowCost(const Stage& stage);
 
 }  // namespace cudaforge::rows

@@ -1,0 +1,109 @@
+#include <algorithm>
+
+#include "generators/cpu_prelude.h"
+#include "generators/emit_cpu_stage.h"
+
+namespace cudaforge::rows {
+namespace {
+
+// Loads and stores that are contiguous along the last outer (column) and the last inner (row)
+// dimension.
+struct Contiguity {
+  int outer = 0;
+  int inner = 0;
+};
+
+Contiguity CountContiguity(const Stage& stage) {
+  Contiguity count;
+  auto add = [&](const Access& access) {
+    int64_t outer = 0, inner = 0;
+    for (size_t d = 0; d < access.dims.size(); ++d) {
+      const DimIndex& dim = access.dims[d];
+      if (!stage.outer.empty() && !dim.outer_coef.empty())
+        outer += dim.outer_coef.back() * access.strides[d];
+      if (!stage.inner.empty() && !dim.inner_coef.empty())
+        inner += dim.inner_coef.back() * access.strides[d];
+    }
+    // A small step is still a walk along memory; bounded windows step by their stride.
+    if (outer >= 1 && outer <= 2) ++count.outer;
+    if (inner == 1) ++count.inner;
+  };
+  for (const Value& v : stage.values) {
+    if (v.kind == Value::Kind::kLoad) add(v.access);
+  }
+  for (const Store& s : stage.stores) {
+    if (stage.values[static_cast<size_t>(s.value)].space == Space::kElement) add(s.access);
+  }
+  return count;
+}
+
+// "column" counts places in 32 bits and needs columns.
+bool ColumnsPossible(const CpuStage& stage) {
+  return !stage.stage().outer.empty() && stage.row_length() < INT32_MAX;
+}
+
+}  // namespace
+
+std::vector<Schedule> CpuSchedules(const Stage& stage, const DeviceArch&) {
+  const CpuStage cpu(stage, "k");
+  const Contiguity contiguity = CountContiguity(cpu.stage());
+  std::vector<Schedule> rows, columns;
+  if (!BufferedValues(cpu).empty()) rows.push_back({.mapping = "buffer"});
+  rows.push_back({.mapping = "row"});
+  if (ColumnsPossible(cpu)) {
+    const int64_t last = cpu.stage().outer.back();
+    for (int vector : {256, 64, 512}) {
+      if (vector != 64 && vector / 2 >= last) continue;
+      for (int items : {4, 1}) {
+        if (items > 1 && cpu.stage().inner.back() < items) continue;
+        columns.push_back({.mapping = "column", .vector = vector, .items = items});
+      }
+    }
+  }
+  const bool column_first = !columns.empty() && (contiguity.outer > contiguity.inner ||
+                                                 (contiguity.inner == 0 && contiguity.outer > 0) ||
+                                                 (cpu.row_length() <= 16 && cpu.rows() >= 64));
+  std::vector<Schedule> result;
+  if (column_first) {
+    result = columns;
+    result.insert(result.end(), rows.begin(), rows.end());
+  } else {
+    result = rows;
+    // Columns that are not contiguous lose to rows except for the shortest rows.
+    if (contiguity.outer > 0 || cpu.row_length() <= 64) {
+      result.insert(result.end(), columns.begin(), columns.end());
+    }
+  }
+  if (result.size() > 8) result.resize(8);
+  return result;
+}
+
+Result<Candidate> EmitCpu(const Program& program, const OpSignature& signature,
+                          const std::vector<Schedule>& schedules) {
+  CF_CHECK(schedules.size() == program.stages.size()) << "one schedule per stage";
+  CF_CHECK(signature.device == DeviceType::kCpu) << "a CPU kernel for another device";
+  Candidate candidate;
+  candidate.author = "generator:rows";
+  candidate.source.language = Language::kCpu;
+  candidate.source.code = CpuPrelude();
+  candidate.params = Json::array();
+  for (int64_t bytes : program.scratch_bytes) candidate.plan.scratch_bytes.emplace_back(bytes);
+  for (size_t s = 0; s < program.stages.size(); ++s) {
+    const CpuStage stage(program.stages[s], "stage" + std::to_string(s));
+    const Schedule& schedule = schedules[s];
+    const bool column = schedule.mapping == "column";
+    if (!column && schedule.mapping != "row" && schedule.mapping != "buffer") {
+      return Status::InvalidArgument("no CPU mapping \"" + schedule.mapping + "\"");
+    }
+    if (column && !ColumnsPossible(stage)) {
+      return Status::Unsupported("stage " + std::to_string(s) + " has no columns");
+    }
+    CpuKernel kernel = column ? EmitCpuColumns(stage, schedule) : EmitCpuRows(stage, schedule);
+    candidate.source.code += "\n" + kernel.text;
+    candidate.plan.launches.push_back(std::move(kernel.launch));
+    candidate.params.push_back(schedule.ToJson());
+  }
+  return candidate;
+}
+
+}  // namespace cudaforge::rows

@@ -1,0 +1,99 @@
+// One stage as C++ text: what the row and the column mapping share.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "generators/emit.h"
+#include "generators/emit_common.h"
+#include "kernel/candidate.h"
+
+namespace cudaforge::rows {
+
+// A stage being written: its buffers, sweeps and text so far. Loop indices are named o0, o1, ...
+// and i0, i1, ...; constants and row values v7, buffers p0, p1, ... in the order of the launch's
+// arguments.
+class CpuStage {
+ public:
+  CpuStage(const Stage& stage, std::string kernel);
+
+  const Stage& stage() const { return stage_; }  // coalesced
+  const Value& value(int v) const { return stage_.values[static_cast<size_t>(v)]; }
+  int64_t rows() const { return rows_; }
+  int64_t row_length() const { return row_length_; }
+  bool IsElement(int v) const { return value(v).space == Space::kElement; }
+  bool IsReduce(int v) const { return value(v).kind == Value::Kind::kReduce; }
+  bool IsScan(int v) const { return value(v).kind == Value::Kind::kScan; }
+  bool IsLive(int v) const { return live_[static_cast<size_t>(v)]; }
+
+  // The pass over the inner space in which a value can first be known; a scan's consumers need no
+  // pass of their own.
+  int Sweep(int v) const { return sweeps_[static_cast<size_t>(v)]; }
+  int sweep_count() const { return sweep_count_; }
+  // Reduces, then stores of element values, that sweep `s` is for.
+  std::vector<int> ReducesOf(int s) const;
+  std::vector<size_t> ElementStoresOf(int s) const;
+  // Live row values (constants and reduces left out) first known before sweep `s`.
+  std::vector<int> RowValuesOf(int s) const;
+  // Every value that is not an element value.
+  const std::set<int>& row_values() const { return row_values_; }
+
+  // Text.
+  static std::string Name(int v) { return "v" + std::to_string(v); }
+  std::string OuterFlat() const;
+  std::string InnerFlat() const;
+  // "p0[...]" with the conversion to the value's type. Bounds are tested where `checked` (an
+  // expression) is true.
+  std::string LoadText(int v, const std::string& checked) const;
+  // The index alone, for an unbounded access.
+  std::string IndexText(const Access& access) const;
+  std::string StoreText(const Store& store, const std::string& value) const;
+  // "const float v7 = ...;" for a load, index or pointwise value; names its operands through
+  // `name`.
+  std::string DefinitionText(int v, const std::string& checked,
+                             const std::function<std::string(int)>& name) const;
+  // Declarations of the buffers and of the live constants.
+  std::string Prologue() const;
+  // Statements that set o0, o1, ... (the first `count` outer dimensions) from the flat index
+  // `flat`.
+  std::string DecodeOuter(const std::string& flat, size_t count) const;
+
+  size_t BufferIndex(const BufferRef& buffer) const;
+  Launch MakeLaunch() const;  // kernel and arguments; range and grain are the mapping's
+  const std::string& kernel() const { return kernel_; }
+
+ private:
+  Stage stage_;
+  std::string kernel_;
+  int64_t rows_ = 1;
+  int64_t row_length_ = 1;
+  std::vector<bool> live_;
+  std::vector<int> sweeps_;
+  int sweep_count_ = 0;
+  std::set<int> row_values_;
+  std::vector<BufferRef> buffers_;
+  std::vector<DType> storages_;
+  std::vector<bool> written_;
+  std::vector<bool> read_;
+};
+
+// The function's text and its launch.
+struct CpuKernel {
+  std::string text;
+  Launch launch;
+};
+CpuKernel EmitCpuRows(const CpuStage& stage, const Schedule& schedule);
+CpuKernel EmitCpuColumns(const CpuStage& stage, const Schedule& schedule);
+
+// The element values that a "buffer" schedule keeps; empty when that is the same as "row".
+std::set<int> BufferedValues(const CpuStage& stage);
+
+// "CfSum<float>" and the like, and the type of the tile it takes.
+std::string AccumulatorText(const Stage& stage, const Value& reduce);
+Type TileType(const Stage& stage, const Value& value);
+
+inline constexpr int64_t kCpuGrainOps = 16384;
+
+}  // namespace cudaforge::rows
