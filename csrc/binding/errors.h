@@ -1,0 +1,36 @@
+// The one translation from Status to Python exceptions.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "binding/torch_pch.h"
+
+namespace cudaforge::binding {
+
+// A Status on its way to Python. kInvalidArgument: ValueError, kNotFound: KeyError, kIoError:
+// OSError, kTimeout: TimeoutError, kUnsupported: NotImplementedError, everything else: RuntimeError.
+class StatusError : public std::runtime_error {
+ public:
+  explicit StatusError(const Status& status)
+      : std::runtime_error(status.message()), code_(status.code()) {}
+  StatusCode code() const { return code_; }
+
+ private:
+  StatusCode code_;
+};
+
+inline void ThrowIfError(const Status& status) {
+  if (!status.ok()) throw StatusError(status);
+}
+
+template <typename T>
+T ValueOrThrow(Result<T> result) {
+  ThrowIfError(result.status());
+  return std::move(result).value();
+}
+
+// Installs the translation, of CheckError (ValueError) too. Once, by the module.
+void RegisterErrors();
+
+}  // namespace cudaforge::binding

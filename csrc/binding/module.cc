@@ -1,0 +1,11 @@
+#include "binding/module.h"
+
+#include "binding/errors.h"
+
+PYBIND11_MODULE(_C, m) {
+  m.doc() = "CudaForge's C++ part.";
+  cudaforge::binding::RegisterErrors();
+  cudaforge::binding::BindSignature(m);
+  cudaforge::binding::BindStore(m);
+  cudaforge::binding::BindForge(m);
+}

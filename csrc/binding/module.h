@@ -1,0 +1,12 @@
+// The parts of the module `_C`; python/cudaforge_backend/_C.pyi is their description for Python.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace cudaforge::binding {
+
+void BindSignature(pybind11::module_& m);  // configuration, op lists, signatures, RegionProgram
+void BindStore(pybind11::module_& m);      // KernelStore, packs, the store in use
+void BindForge(pybind11::module_& m);      // search, race, install, statistics
+
+}  // namespace cudaforge::binding

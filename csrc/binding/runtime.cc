@@ -1,0 +1,78 @@
+#include "binding/runtime.h"
+
+#include "base/config.h"
+
+namespace cudaforge::binding {
+
+Runtime& Runtime::Get() {
+  static Runtime* const runtime = new Runtime;
+  return *runtime;
+}
+
+void Runtime::Configure(std::vector<std::string> cuda_search_paths, std::string worker) {
+  {
+    std::lock_guard lock(mutex_);
+    cuda_search_paths_ = std::move(cuda_search_paths);
+    worker_ = std::move(worker);
+  }
+  Resolver::Get().SetLoader([this](const RegionEntry& entry, int device_index) {
+    return FromStore(entry, device_index);
+  });
+}
+
+Result<Target*> Runtime::TargetFor(DeviceType device, int device_index) {
+  std::lock_guard lock(mutex_);
+  const std::pair<DeviceType, int> name{device, device == DeviceType::kCpu ? 0 : device_index};
+  std::unique_ptr<Target>& slot = targets_[name];
+  if (slot == nullptr) {
+    if (device == DeviceType::kCpu) {
+      CF_ASSIGN_OR_RETURN(slot, MakeCpuTarget({.cxx = GlobalConfig().cxx, .threads = 0}));
+    } else {
+      CF_ASSIGN_OR_RETURN(slot, MakeCudaTarget(device_index, {.search_paths = cuda_search_paths_,
+                                                              .own_stream = false}));
+    }
+  }
+  return slot.get();
+}
+
+std::shared_ptr<KernelStore> Runtime::store() {
+  std::lock_guard lock(mutex_);
+  if (store_ == nullptr) store_ = MakeMemoryKernelStore();
+  return store_;
+}
+
+Status Runtime::UseCache(const std::string& folder) {
+  std::lock_guard lock(mutex_);
+  if (store_ != nullptr && folder == folder_) return Status::Ok();
+  Result<std::unique_ptr<KernelStore>> opened = OpenRocksKernelStore(folder, /*writable=*/true);
+  folder_ = folder;
+  if (!opened.ok()) {
+    store_ = MakeMemoryKernelStore();
+    return opened.status();
+  }
+  store_ = std::move(opened).value();
+  return Status::Ok();
+}
+
+Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature, int device_index,
+                                                    const Json& candidate_json,
+                                                    const std::string& binary,
+                                                    const std::string& record_key) {
+  CF_ASSIGN_OR_RETURN(Target * target, TargetFor(signature.device, device_index));
+  CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(candidate_json));
+  CF_RETURN_IF_ERROR(candidate.Validate(signature));
+  auto winner = std::make_unique<Winner>();
+  CF_ASSIGN_OR_RETURN(winner->executable, target->Load(binary, candidate, signature));
+  winner->constraints = std::move(candidate.constraints);
+  winner->record_key = record_key;
+  return winner;
+}
+
+Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry, int device_index) {
+  CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, device_index));
+  std::optional<CacheRecord> record = store()->Get(entry.key, target->arch().target);
+  if (!record || record->kind != CacheRecord::Kind::kWinner) return std::unique_ptr<Winner>();
+  return LoadWinner(entry.signature, device_index, record->candidate, record->binary, entry.key);
+}
+
+}  // namespace cudaforge::binding

@@ -1,0 +1,56 @@
+// What the Python process has one of: targets, the store in use, and the paths of this machine.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/kernel_store.h"
+#include "dispatch/resolver.h"
+#include "signature/op_signature.h"
+#include "target/target.h"
+
+namespace cudaforge::binding {
+
+class Runtime {
+ public:
+  static Runtime& Get();  // never destroyed: calls may come during interpreter shutdown
+
+  // Folders that may hold CUDA's libraries and headers, and the worker executable. Once, at import.
+  void Configure(std::vector<std::string> cuda_search_paths, std::string worker);
+
+  // The target of a device, made on first use and kept. Thread-safe.
+  Result<Target*> TargetFor(DeviceType device, int device_index);
+
+  // The store in use; one in memory until UseCache has been called.
+  std::shared_ptr<KernelStore> store();
+  // Uses the database in `folder` from now on, read-only where it cannot be written. An error leaves
+  // the process with a store in memory. Naming the folder in use again changes nothing.
+  Status UseCache(const std::string& folder);
+
+  // A loaded kernel, ready to be served under `signature`.
+  Result<std::unique_ptr<Winner>> LoadWinner(const OpSignature& signature, int device_index,
+                                             const Json& candidate, const std::string& binary,
+                                             const std::string& record_key);
+
+  const std::vector<std::string>& cuda_search_paths() const { return cuda_search_paths_; }
+  const std::string& worker() const { return worker_; }
+
+ private:
+  Runtime() = default;
+  // The Resolver's loader: the winner that the store has, or null.
+  Result<std::unique_ptr<Winner>> FromStore(const RegionEntry& entry, int device_index);
+
+  std::mutex mutex_;  // guards what follows
+  std::map<std::pair<DeviceType, int>, std::unique_ptr<Target>> targets_;
+  std::shared_ptr<KernelStore> store_;
+  std::string folder_;
+  std::vector<std::string> cuda_search_paths_;
+  std::string worker_;
+};
+
+}  // namespace cudaforge::binding

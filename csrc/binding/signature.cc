@@ -1,0 +1,112 @@
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "base/config.h"
+#include "binding/errors.h"
+#include "binding/json_py.h"
+#include "binding/module.h"
+#include "binding/runtime.h"
+#include "generators/generator.h"
+#include "signature/from_aten_region.h"
+
+namespace cudaforge::binding {
+namespace {
+
+namespace py = pybind11;
+
+py::dict ConfigDict() {
+  const Config& config = GlobalConfig();
+  py::dict dict;
+  dict["disabled"] = config.disabled;
+  dict["on_miss"] = OnMissName(config.on_miss);
+  dict["region_budget_s"] = config.region_budget_s;
+  dict["cache_dir"] = config.cache_dir;
+  dict["cxx"] = config.cxx;
+  dict["log"] = config.log;
+  dict["warnings"] = config.warnings;
+  return dict;
+}
+
+OpSignature Parse(const std::string& text) { return ValueOrThrow(OpSignature::Parse(text)); }
+
+std::optional<std::string> Refusal(const std::string& text) {
+  py::gil_scoped_release release;
+  const Status status = CanGenerate(Parse(text));
+  if (status.ok()) return std::nullopt;
+  return status.message();
+}
+
+Target* TargetNamed(const std::string& device, int device_index) {
+  if (device != "cpu" && device != "cuda") {
+    throw StatusError(Status::InvalidArgument("unknown device '" + device + "'; known: cpu, cuda"));
+  }
+  py::gil_scoped_release release;
+  const DeviceType type = device == "cpu" ? DeviceType::kCpu : DeviceType::kCuda;
+  return ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
+}
+
+void BindProgram(py::module_& m) {
+  py::class_<RegionProgram>(m, "RegionProgram")
+      .def(py::init([](const std::string& signature) {
+             return ValueOrThrow(RegionProgram::Create(Parse(signature)));
+           }),
+           py::arg("signature"))
+      .def(
+          "run",
+          [](const RegionProgram& program, const std::vector<at::Tensor>& inputs) {
+            return program.Run(inputs);
+          },
+          py::arg("inputs"), py::call_guard<py::gil_scoped_release>())
+      .def(
+          "run_fp64",
+          [](const RegionProgram& program, const std::vector<at::Tensor>& inputs) {
+            return program.RunFp64(inputs);
+          },
+          py::arg("inputs"), py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace
+
+void BindSignature(py::module_& m) {
+  m.def(
+      "configure",
+      [](std::vector<std::string> cuda_search_paths, std::string worker) {
+        Runtime::Get().Configure(std::move(cuda_search_paths), std::move(worker));
+      },
+      py::arg("cuda_search_paths"), py::arg("worker"));
+  m.def("config", &ConfigDict);
+  m.def("cuda_search_paths", [] { return Runtime::Get().cuda_search_paths(); });
+  m.def("worker_path", [] { return Runtime::Get().worker(); });
+
+  m.def("anchor_ops", &AnchorOps);
+  m.def("pointwise_ops", &PointwiseOps);
+  m.def("can_generate", &Refusal, py::arg("signature"));
+
+  m.def(
+      "normalize",
+      [](const std::string& text) { return ValueOrThrow(NormalizeAten(Parse(text))).Canonical(); },
+      py::arg("signature"));
+  m.def(
+      "signature_key", [](const std::string& text) { return Parse(text).Key(); },
+      py::arg("signature"));
+  m.def(
+      "describe", [](const std::string& text) { return Parse(text).Describe(); },
+      py::arg("signature"));
+  m.def("region_id", &RegionId, py::arg("key"));
+
+  m.def(
+      "arch",
+      [](const std::string& device, int device_index) {
+        return TargetNamed(device, device_index)->arch().target;
+      },
+      py::arg("device"), py::arg("device_index") = 0);
+  m.def(
+      "device_properties",
+      [](const std::string& device, int device_index) {
+        return ToPython(TargetNamed(device, device_index)->arch().properties);
+      },
+      py::arg("device"), py::arg("device_index") = 0);
+  BindProgram(m);
+}
+
+}  // namespace cudaforge::binding

@@ -1,0 +1,211 @@
+#include <pybind11/stl.h>
+
+#include "base/sha256.h"
+#include "binding/errors.h"
+#include "binding/json_py.h"
+#include "binding/module.h"
+#include "binding/runtime.h"
+#include "cache/pack.h"
+
+namespace cudaforge::binding {
+namespace {
+
+namespace py = pybind11;
+using StorePtr = std::shared_ptr<KernelStore>;
+
+// Everything but the binary, which Python asks for by itself.
+py::dict RecordDict(const CacheRecord& record) {
+  py::dict dict;
+  dict["kind"] = record.kind == CacheRecord::Kind::kWinner ? "winner" : "negative";
+  dict["key"] = record.key;
+  dict["arch"] = record.arch;
+  dict["signature"] = ToPython(record.signature);
+  dict["candidate"] = ToPython(record.candidate);
+  dict["verification"] = ToPython(record.verification);
+  dict["timing"] = ToPython(record.timing);
+  dict["provenance"] = ToPython(record.provenance);
+  dict["versions"] = ToPython(record.versions);
+  dict["binary_bytes"] = record.binary.size();
+  dict["checksum"] = Sha256Hex(record.Encode());
+  return dict;
+}
+
+CacheRecord RecordFrom(const py::dict& dict, const std::string& binary) {
+  const Json json = FromPython(dict);
+  CacheRecord record;
+  const std::string kind = ValueOrThrow(JsonString(json, "kind"));
+  if (kind != "winner" && kind != "negative") {
+    throw StatusError(Status::InvalidArgument("kind is neither 'winner' nor 'negative': " + kind));
+  }
+  record.kind = kind == "winner" ? CacheRecord::Kind::kWinner : CacheRecord::Kind::kNegative;
+  record.key = ValueOrThrow(JsonString(json, "key"));
+  record.arch = ValueOrThrow(JsonString(json, "arch"));
+  record.signature = ValueOrThrow(JsonField(json, "signature"));
+  record.candidate = ValueOrThrow(JsonField(json, "candidate"));
+  record.verification = ValueOrThrow(JsonField(json, "verification"));
+  record.timing = ValueOrThrow(JsonField(json, "timing"));
+  record.provenance = ValueOrThrow(JsonField(json, "provenance"));
+  record.versions = ValueOrThrow(JsonField(json, "versions"));
+  record.binary = binary;
+  return record;
+}
+
+py::list ToList(const std::vector<Json>& values) {
+  py::list list;
+  for (const Json& value : values) list.append(ToPython(value));
+  return list;
+}
+
+py::object Get(KernelStore& store, const std::string& key, const std::string& arch) {
+  std::optional<CacheRecord> record;
+  {
+    py::gil_scoped_release release;
+    record = store.Get(key, arch);
+  }
+  if (!record) return py::none();
+  return RecordDict(*record);
+}
+
+py::bytes Binary(KernelStore& store, const std::string& key, const std::string& arch) {
+  std::optional<CacheRecord> record;
+  {
+    py::gil_scoped_release release;
+    record = store.Get(key, arch);
+  }
+  if (!record) throw StatusError(Status::NotFound("no record for " + key + " on " + arch));
+  return py::bytes(record->binary);
+}
+
+void Put(KernelStore& store, const py::dict& dict, const std::string& binary, bool replace) {
+  const CacheRecord record = RecordFrom(dict, binary);
+  py::gil_scoped_release release;
+  ThrowIfError(store.Put(record, replace));
+}
+
+py::list Records(KernelStore& store, const std::string& arch) {
+  py::list list;
+  Status status;
+  {
+    py::gil_scoped_release release;
+    status = store.ForEach(arch, [&list](const CacheRecord& record) {
+      py::gil_scoped_acquire acquire;
+      list.append(RecordDict(record));
+      return true;
+    });
+  }
+  ThrowIfError(status);
+  return list;
+}
+
+void AppendLineage(KernelStore& store, const std::string& key, const std::string& arch,
+                   const py::list& nodes) {
+  std::vector<Json> values;
+  for (py::handle node : nodes) values.push_back(FromPython(node));
+  py::gil_scoped_release release;
+  ThrowIfError(store.AppendLineage(key, arch, values));
+}
+
+py::dict Counters(const KernelStore& store) {
+  const StoreCounters counters = store.counters();
+  py::dict dict;
+  dict["reads"] = counters.reads;
+  dict["hits"] = counters.hits;
+  dict["writes"] = counters.writes;
+  dict["corrupt"] = counters.corrupt;
+  dict["errors"] = counters.errors;
+  return dict;
+}
+
+std::optional<std::string> Health(const KernelStore& store) {
+  const Status status = store.health();
+  if (status.ok()) return std::nullopt;
+  return status.ToString();
+}
+
+py::dict SummaryDict(const PackSummary& summary) {
+  py::dict dict;
+  dict["exported"] = summary.exported;
+  dict["imported"] = summary.imported;
+  dict["kept_existing"] = summary.kept_existing;
+  dict["rejected"] = summary.rejected;
+  dict["problems"] = summary.problems;
+  return dict;
+}
+
+StorePtr OpenStore(const std::string& folder, bool writable) {
+  py::gil_scoped_release release;
+  return ValueOrThrow(OpenRocksKernelStore(folder, writable));
+}
+
+std::optional<std::string> UseCache(const std::string& folder) {
+  py::gil_scoped_release release;
+  const Status status = Runtime::Get().UseCache(folder);
+  if (status.ok()) return std::nullopt;
+  return status.ToString();
+}
+
+}  // namespace
+
+void BindStore(py::module_& m) {
+  py::class_<KernelStore, StorePtr>(m, "KernelStore")
+      .def_static("open", &OpenStore, py::arg("folder"), py::arg("writable") = false)
+      .def_static("in_memory", [] { return StorePtr(MakeMemoryKernelStore()); })
+      .def("get", &Get, py::arg("key"), py::arg("arch"))
+      .def("binary", &Binary, py::arg("key"), py::arg("arch"))
+      .def("put", &Put, py::arg("record"), py::arg("binary"), py::arg("replace") = false)
+      .def(
+          "delete",
+          [](KernelStore& store, const std::string& key, const std::string& arch) {
+            py::gil_scoped_release release;
+            ThrowIfError(store.Delete(key, arch));
+          },
+          py::arg("key"), py::arg("arch"))
+      .def("records", &Records, py::arg("arch") = "")
+      .def(
+          "add_wanted",
+          [](KernelStore& store, const std::string& key, const std::string& arch,
+             const std::string& signature) {
+            py::gil_scoped_release release;
+            ThrowIfError(store.AddWanted(key, arch, ValueOrThrow(ParseJson(signature))));
+          },
+          py::arg("key"), py::arg("arch"), py::arg("signature"))
+      .def(
+          "remove_wanted",
+          [](KernelStore& store, const std::string& key, const std::string& arch) {
+            py::gil_scoped_release release;
+            ThrowIfError(store.RemoveWanted(key, arch));
+          },
+          py::arg("key"), py::arg("arch"))
+      .def(
+          "wanted",
+          [](KernelStore& store, const std::string& arch) { return ToList(store.Wanted(arch)); },
+          py::arg("arch") = "")
+      .def("append_lineage", &AppendLineage, py::arg("key"), py::arg("arch"), py::arg("nodes"))
+      .def(
+          "lineage",
+          [](KernelStore& store, const std::string& key, const std::string& arch) {
+            return ToList(store.Lineage(key, arch));
+          },
+          py::arg("key"), py::arg("arch"))
+      .def("generation", &KernelStore::Generation)
+      .def("counters", &Counters)
+      .def("location", &KernelStore::location)
+      .def("health", &Health)
+      .def("take_warnings", &KernelStore::TakeWarnings)
+      .def(
+          "export_pack",
+          [](KernelStore& store, const std::string& file, const std::string& arch) {
+            return SummaryDict(ValueOrThrow(ExportPack(store, file, arch)));
+          },
+          py::arg("file"), py::arg("arch") = "")
+      .def(
+          "import_pack",
+          [](KernelStore& store, const std::string& file) {
+            return SummaryDict(ValueOrThrow(ImportPack(store, file)));
+          },
+          py::arg("file"));
+  m.def("store", [] { return Runtime::Get().store(); });
+  m.def("use_cache", &UseCache, py::arg("folder"));
+}
+
+}  // namespace cudaforge::binding

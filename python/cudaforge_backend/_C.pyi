@@ -1,0 +1,122 @@
+"""The C++ part (csrc/binding). Signatures are JSON text; csrc/signature/op_signature.h has the form.
+
+Errors: ValueError (malformed input), NotImplementedError (well formed, not handled), KeyError, OSError,
+TimeoutError, and RuntimeError for what is missing on this machine and for faults of our own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from torch import Tensor
+
+__doc__: Final[str]
+
+def configure(cuda_search_paths: list[str], worker: str) -> None: ...
+def config() -> dict[str, Any]:
+    """The environment's settings: disabled, on_miss, region_budget_s, cache_dir, cxx, log, warnings."""
+
+def cuda_search_paths() -> list[str]: ...
+def worker_path() -> str: ...
+def anchor_ops() -> list[str]:
+    """Overloads that may be a region's heavy part: "aten::_softmax"."""
+
+def pointwise_ops() -> list[str]:
+    """Overloads that may join a region before or after its anchor."""
+
+def can_generate(signature: str) -> str | None:
+    """None when a generator can express the region, else why none can."""
+
+def normalize(signature: str) -> str:
+    """The canonical form: defaults filled in, keyword-only arguments in "kwargs", keys sorted."""
+
+def signature_key(signature: str) -> str:
+    """SHA-256 of a canonical signature, 64 hexadecimal digits."""
+
+def describe(signature: str) -> str:
+    """A short line for people."""
+
+def region_id(key: str) -> int:
+    """What cudaforge::region is called with for a key."""
+
+def arch(device: str, device_index: int = 0) -> str:
+    """ "cpu:x86-64-v4", "cuda:sm_90a". RuntimeError says what is missing on this machine."""
+
+def device_properties(device: str, device_index: int = 0) -> dict[str, Any]: ...
+
+class RegionProgram:
+    """A signature made runnable by ATen, without the GIL."""
+
+    def __init__(self, signature: str) -> None: ...
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]: ...
+    def run_fp64(self, inputs: Sequence[Tensor]) -> list[Tensor]: ...
+
+class KernelStore:
+    """Winners, negative entries, wanted signatures and lineage in one folder. Thread-safe."""
+
+    @staticmethod
+    def open(folder: str, writable: bool = False) -> KernelStore: ...
+    @staticmethod
+    def in_memory() -> KernelStore: ...
+    def get(self, key: str, arch: str) -> dict[str, Any] | None:
+        """kind ("winner", "negative"), key, arch, signature, candidate, verification, timing,
+        provenance, versions, binary_bytes, checksum; None on a miss."""
+
+    def binary(self, key: str, arch: str) -> bytes: ...
+    def put(self, record: Mapping[str, Any], binary: bytes, replace: bool = False) -> None: ...
+    def delete(self, key: str, arch: str) -> None: ...
+    def records(self, arch: str = "") -> list[dict[str, Any]]: ...
+    def add_wanted(self, key: str, arch: str, signature: str) -> None: ...
+    def remove_wanted(self, key: str, arch: str) -> None: ...
+    def wanted(self, arch: str = "") -> list[dict[str, Any]]: ...
+    def append_lineage(self, key: str, arch: str, nodes: list[dict[str, Any]]) -> None: ...
+    def lineage(self, key: str, arch: str) -> list[dict[str, Any]]: ...
+    def generation(self) -> int: ...
+    def counters(self) -> dict[str, int]:
+        """reads, hits, writes, corrupt, errors."""
+
+    def location(self) -> str: ...
+    def health(self) -> str | None:
+        """None, or why every read is a miss at present."""
+
+    def take_warnings(self) -> list[str]: ...
+    def export_pack(self, file: str, arch: str = "") -> dict[str, Any]: ...
+    def import_pack(self, file: str) -> dict[str, Any]:
+        """exported, imported, kept_existing, rejected, problems; the same for export_pack."""
+
+def store() -> KernelStore:
+    """The store that this process uses: in memory until use_cache has been called."""
+
+def use_cache(folder: str) -> str | None:
+    """Uses the cache in `folder` from now on; why it cannot be (the store is then in memory), or None."""
+
+def search(
+    signature: str,
+    device_index: int,
+    seconds: float,
+    candidates: int,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Tries candidates in the worker process: candidate (None: see reason), binary, author, worker_ns,
+    lineage, verification, reason, seconds. Runs without the GIL."""
+
+def race(
+    names: list[str],
+    callables: Sequence[Callable[[int], object]],
+    device: str,
+    device_index: int,
+    budget_s: float,
+    clock: Callable[[Callable[[], None]], float] | None = None,
+) -> dict[str, Any]:
+    """Interleaved timing of callables, the winner-to-be first: promoted, reason, best_rival, speedup
+    [low, median, high] over it, median_ns by name. A callable gets the sample's number. `clock` gives
+    the nanoseconds of one call of work with caches cold; None: the target's own clock."""
+
+def install(signature: str, device_index: int, candidate: dict[str, Any], binary: bytes) -> None:
+    """Has cudaforge::region serve this kernel for the region from now on, in this process."""
+
+def uninstall(signature: str, device_index: int) -> None: ...
+def stats() -> dict[str, Any]:
+    """hits, misses, fallbacks by reason, saved_ns, regions."""
+
+def reset_stats() -> None: ...
+def versions() -> dict[str, Any]:
+    """cudaforge, torch, verifier."""

@@ -1,0 +1,59 @@
+"""CudaForge: a PyTorch backend that serves verified, generated kernels from a cache.
+
+    model = torch.compile(model, backend="cudaforge")
+
+Importing this package loads the C++ part, registers the operator cudaforge::region (which cached
+graphs call) and the backend; nothing of Inductor is imported before a graph is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ._native import _C
+from .errors import CudaForgeError, CudaForgeWarning, ForgeError, OptionError
+from .explain import Report, explain
+from .integration.backend import cudaforge
+from .stats import Stats, reset_stats, stats
+
+__version__: str = _C.versions()["cudaforge"]
+
+__all__ = [
+    "CudaForgeError",
+    "CudaForgeWarning",
+    "ForgeError",
+    "OptionError",
+    "Report",
+    "Stats",
+    "cudaforge",
+    "explain",
+    "reset_stats",
+    "set_progress",
+    "stats",
+]
+
+
+def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
+    """Has `callback` told of every step of forging in this process; None ends that.
+
+    Events are dicts: {"event": "start", "key", "ops"}, {"event": "candidate", "key", "verdict", "ns"},
+    {"event": "end", "key", "ops", "kind", "reason", "timing", "seconds"}."""
+    from .integration.plan import set_progress as set_callback
+
+    set_callback(callback)
+
+
+def _register() -> None:
+    """Makes the name known to Dynamo where no entry point does (a source folder on PYTHONPATH)."""
+    from importlib.metadata import entry_points
+
+    if any(entry_points(group="torch_dynamo_backends", name="cudaforge")):
+        return  # Dynamo finds and registers it; doing so twice is an error there
+    from torch._dynamo.backends import registry
+
+    if "cudaforge" not in registry._COMPILER_FNS:
+        registry.register_backend(cudaforge, name="cudaforge")
+
+
+_register()

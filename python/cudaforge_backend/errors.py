@@ -1,0 +1,26 @@
+"""What can go wrong, as exceptions a caller can name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class CudaForgeError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class OptionError(CudaForgeError, ValueError):
+    """An option, a value or a mode that is not known; the message lists the known ones."""
+
+
+class ForgeError(CudaForgeError, RuntimeError):
+    """A region could not be forged for a reason that is not the candidate's fault."""
+
+
+class CudaForgeWarning(UserWarning):
+    """Something did not work and PyTorch's own way was taken; each message appears once a process."""
+
+
+def unknown(kind: str, given: object, known: Iterable[str]) -> OptionError:
+    """An OptionError that names `given` and lists `known`."""
+    return OptionError(f"unknown {kind} {given!r}; known: {', '.join(known)}")

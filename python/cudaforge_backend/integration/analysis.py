@@ -1,0 +1,155 @@
+"""What regions a Dynamo graph has: one AOT trace, as the real compilation will do it, compiling nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from .fx_signature import tensor_reason
+from .graph_pass import kept_table
+from .partition import Region, find_regions
+from .rules import Rules
+
+# Parts of the names by which Dynamo's graph calls what may become an anchor. Cheap and generous: a
+# false alarm costs one trace, and what is not listed here is never looked at.
+_ANCHOR_WORDS = (
+    "softmax", "norm", "pool", "sum", "mean", "var", "std", "max", "min", "prod", "logsumexp", "loss",
+    "cum", "entropy", "any", "all", "mm", "matmul", "linear", "conv", "attention", "einsum", "trace",
+    "dot", "topk", "sort", "median", "scan", "interpolate", "embedding_bag", "outer", "kl_div", "dist",
+    "similarity", "bilinear", "lstm", "gru", "count", "wrap", "checkpoint", "vmap", "autograd",
+)  # fmt: skip
+
+
+@dataclass
+class Analysis:
+    """The regions of a graph's forward and backward, each key once, and why anchors were left."""
+
+    regions: list[Region] = field(default_factory=list)
+    left: Counter[str] = field(default_factory=Counter)
+    graphs: int = 0
+
+
+def _names(gm: fx.GraphModule) -> Iterator[str]:
+    for module in gm.modules():
+        if not isinstance(module, fx.GraphModule):
+            yield type(module).__name__
+            continue
+        for node in module.graph.nodes:
+            if node.op in ("call_function", "call_method"):
+                target = node.target
+                yield target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def may_have_anchor(gm: fx.GraphModule, training: bool) -> bool:
+    """False only when no op of the graph can become an anchor. In training, the gradient of any
+    broadcast is a sum, so that every graph with a call may have one."""
+    names = [name.lower() for name in _names(gm)]
+    if training:
+        return any(not name.startswith("_guard") for name in names)
+    return any(word in name for name in names for word in _ANCHOR_WORDS)
+
+
+def graph_reason(example_inputs: Sequence[object]) -> str | None:
+    """Why no region of a graph with these inputs can be taken; None when some may."""
+    for value in example_inputs:
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return "dynamic_shape"
+        if isinstance(value, torch.Tensor):
+            if any(not isinstance(n, int) for n in value.shape):
+                return "dynamic_shape"
+            reason = tensor_reason(value)
+            if reason in ("tensor_subclass", "sparse_layout"):
+                return reason
+    devices = {v.device for v in example_inputs if isinstance(v, torch.Tensor) and v.dim()}
+    return "mixed_devices" if len(devices) > 1 else None
+
+
+def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:
+    """A graph module of its own over the same parameters: compile_fx takes ownership of what it gets."""
+    made = fx.GraphModule(gm, copy.deepcopy(gm.graph))
+    made.meta.update(gm.meta)
+    return made
+
+
+class _Captured(Exception):
+    """Ends a compilation whose graphs have been seen."""
+
+
+def analyse(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    rules: Rules,
+    patches: Mapping[str, Any] | None = None,
+) -> Analysis:
+    """Traces a copy of `gm` through AOTAutograd with Inductor's passes and the anchors kept whole, and
+    partitions the graphs that Inductor would get. Raises what tracing raises."""
+    import torch._functorch.config as functorch_config
+    from torch._inductor.compile_fx import compile_fx
+
+    analysis = Analysis()
+    seen: set[str] = set()
+
+    def capture(graph_module: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
+        analysis.graphs += 1
+        _as_post_grad(graph_module, bool(kwargs.get("is_inference")))
+        regions, left = find_regions(graph_module.graph, rules)
+        analysis.left.update(left)
+        for region in regions:
+            if region.key not in seen:
+                seen.add(region.key)
+                analysis.regions.append(region)
+        if kwargs.get("is_inference") or analysis.graphs == 2:  # forward and backward
+            raise _Captured
+        return _unused
+
+    try:
+        with (
+            functorch_config.patch(enable_autograd_cache=False, force_non_lazy_backward_lowering=True),
+            _quiet_counters(),
+        ):
+            compile_fx(
+                copy_graph(gm),
+                list(example_inputs),
+                inner_compile=capture,
+                config_patches={"post_grad_custom_pre_pass": None, **(patches or {})},
+                decompositions=kept_table(rules),
+            )
+    except _Captured:
+        pass
+    return analysis
+
+
+def _unused(*_: Any) -> Any:
+    raise AssertionError("the result of an analysis is never called")
+
+
+def _as_post_grad(gm: fx.GraphModule, is_inference: bool) -> None:
+    """What Inductor does to a graph before its custom pass, as far as it changes the partition."""
+    from torch._inductor import config
+    from torch._inductor.fx_passes.post_grad import reorder_for_locality
+
+    if config.dce:
+        gm.graph.eliminate_dead_code()
+    if is_inference and config.reorder_for_locality:
+        reorder_for_locality(gm.graph)
+
+
+class _quiet_counters:
+    """Keeps an analysis out of Dynamo's counters, which users and tests read as the compiler's own."""
+
+    def __enter__(self) -> None:
+        from torch._dynamo.utils import counters
+
+        self.saved = {name: Counter(values) for name, values in counters.items()}
+
+    def __exit__(self, *_: object) -> None:
+        from torch._dynamo.utils import counters
+
+        counters.clear()
+        counters.update(self.saved)

@@ -1,0 +1,158 @@
+"""The backend: what torch.compile(model, backend="cudaforge") calls for each graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from .. import errors
+from .._native import _C
+from ..options import Settings, disabled, parse
+from ..stats import count_fallback, count_graph, warn_once
+
+Compiled = Callable[..., Any]
+
+
+def cudaforge(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Compiled:
+    """Compiles one Dynamo graph with Inductor, its regions that have winners replaced.
+
+    mode: as for Inductor ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs").
+    options: on_miss ("fallback", "record", "background", "blocking"), region_budget_s (seconds for one
+    region), cache_dir, and inductor (a dict of Inductor's own options). Raises OptionError for anything
+    else; whatever else goes wrong on our side, the graph is Inductor's, with one warning."""
+    settings = parse(mode, options)
+    if disabled():
+        return plain(gm, example_inputs, settings)
+    try:
+        made = _compile(gm, example_inputs, settings)
+    except errors.OptionError:
+        raise
+    except Exception as error:
+        count_fallback("backend_failed")
+        warn_once(f"cudaforge failed, Inductor compiles the graph: {_one_line(error)}")
+        made = None
+    return plain(gm, example_inputs, settings) if made is None else made
+
+
+def plain(gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Compiled:
+    """Inductor's own result, as torch.compile's default backend makes it."""
+    from torch._inductor.compile_fx import compile_fx
+
+    count_graph("plain")
+    compiled: Compiled = compile_fx(gm, list(example_inputs), config_patches=settings.inductor)
+    return compiled
+
+
+def open_cache(cache_dir: str) -> None:
+    """Has the process use the cache in `cache_dir`. One that cannot be used is replaced, with one
+    warning, by one in memory."""
+    problem = _C.use_cache(cache_dir)
+    if problem is not None:
+        warn_once(f"the cache {cache_dir!r} cannot be used, nothing will be kept: {problem}")
+
+
+def _compile(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
+) -> Compiled | None:
+    """The substituted graph, or None where plain Inductor is as good."""
+    from . import isa
+    from .analysis import copy_graph
+    from .plan import current_progress, forge_misses, plan_graph, record_wanted
+    from .rules import native_rules
+
+    for warning in _C.config()["warnings"]:
+        warn_once(warning)
+    isa.install(settings.cache_dir)
+    open_cache(settings.cache_dir)
+    rules = native_rules()
+    training = torch.is_grad_enabled() and any(
+        isinstance(v, torch.Tensor) and v.requires_grad for v in example_inputs
+    )
+    plan = plan_graph(gm, example_inputs, settings, rules, training)
+    if plan is None:
+        return None
+    untouched = copy_graph(gm)
+    if plan.misses() and settings.on_miss == "record":
+        record_wanted(plan)
+    if plan.misses() and settings.on_miss == "blocking":
+        plan = forge_misses(
+            plan, settings.region_budget_s, current_progress(), compile_lock=False
+        )
+    first = substituted(copy_graph(gm), example_inputs, settings, plan.winners())
+    if not (plan.misses() and settings.on_miss == "background"):
+        return first
+    from .background import SwappingCallable
+
+    return SwappingCallable(
+        first or plain(gm, example_inputs, settings),
+        plan,
+        settings.region_budget_s,
+        lambda done, inputs: _swapped(untouched, inputs, settings, done.winners()),
+    )
+
+
+def substituted(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    settings: Settings,
+    winners: Mapping[str, str],
+) -> Compiled | None:
+    """Inductor's compilation of `gm` (which it takes) with these regions replaced; None without any."""
+    from torch._inductor.compile_fx import compile_fx
+
+    from .graph_pass import SubstitutePass, kept_table
+    from .rules import native_rules
+
+    if not winners:
+        return None
+    rules = native_rules()
+    compiled: Compiled = compile_fx(
+        gm,
+        list(example_inputs),
+        decompositions=kept_table(rules),
+        config_patches={
+            **settings.inductor,
+            "post_grad_custom_pre_pass": SubstitutePass(winners, rules),
+        },
+    )
+    count_graph("substituted")
+    return compiled
+
+
+def _swapped(
+    gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, winners: Mapping[str, str]
+) -> Compiled:
+    from torch._dynamo.convert_frame import compile_lock
+
+    from .analysis import copy_graph
+
+    with compile_lock:
+        compiled = substituted(copy_graph(gm), inputs, settings, winners)
+    if compiled is None:
+        raise errors.ForgeError("there is no winner to swap in")
+    return compiled
+
+
+def _one_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"
+
+
+def reset() -> None:
+    """torch.compiler.reset()'s part: CUDA-graph trees of mode="reduce-overhead"."""
+    if torch.cuda.is_initialized():
+        from torch._inductor.cudagraph_trees import reset_cudagraph_trees
+
+        reset_cudagraph_trees()
+
+
+cudaforge.reset = reset  # type: ignore[attr-defined]

@@ -1,0 +1,62 @@
+"""on_miss="background": the plain graph runs until winners are there, then the substituted one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..stats import count_fallback, count_graph, warn_once
+from .plan import Plan, current_progress, forge_misses
+
+Compiled = Callable[..., Any]
+
+
+class SwappingCallable:
+    """Serves `plain`; once the forging thread has made a winner, one call compiles the substituted
+    graph with its own inputs and every later call runs that. Thread-safe; a failure keeps `plain`."""
+
+    def __init__(
+        self,
+        plain: Compiled,
+        plan: Plan,
+        budget_s: float,
+        compile_substituted: Callable[[Plan, Sequence[Any]], Compiled],
+    ) -> None:
+        self._current = plain
+        self._ready: Plan | None = None
+        self._compile = compile_substituted
+        self._swap_lock = threading.Lock()
+        self.thread = threading.Thread(
+            target=self._forge, args=(plan, budget_s), name="cudaforge-background", daemon=True
+        )
+        self.thread.start()
+
+    def __call__(self, *args: Any) -> Any:
+        if self._ready is not None and self._swap_lock.acquire(blocking=False):
+            try:
+                self._swap(args)
+            finally:
+                self._swap_lock.release()
+        return self._current(*args)
+
+    def _forge(self, plan: Plan, budget_s: float) -> None:
+        try:
+            done = forge_misses(plan, budget_s, current_progress(), compile_lock=True)
+        except Exception as error:
+            count_fallback("background_failed")
+            warn_once(f"forging in the background failed, PyTorch runs the graph: {error}")
+            return
+        if done.winners() != plan.winners():
+            self._ready = done
+
+    def _swap(self, args: Sequence[Any]) -> None:
+        plan, self._ready = self._ready, None
+        if plan is None:
+            return
+        try:
+            self._current = self._compile(plan, args)
+            count_graph("swapped")
+        except Exception as error:
+            count_fallback("swap_failed")
+            warn_once(f"the graph with new winners did not compile, the old one stays: {error}")

@@ -1,0 +1,216 @@
+"""From FX nodes to the text of an OpSignature (csrc/signature/op_signature.h says the form)."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+# Ops of other namespaces that are ATen calls by another name: Inductor's decompositions make them.
+_CONVERT = "prims::convert_element_type"
+
+_DTYPES = {
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.float64: "float64",
+    torch.int64: "int64",
+    torch.int32: "int32",
+    torch.bool: "bool",
+}
+_MEMORY_FORMATS = {
+    torch.contiguous_format: "contiguous",
+    torch.preserve_format: "preserve",
+    torch.channels_last: "channels_last",
+}
+_MATRIX_OPS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "scaled_dot_product", "linear")
+
+
+class Unsupported(Exception):
+    """A node or value that no signature can hold; str() is the reason to count it under."""
+
+
+def op_name(node: fx.Node) -> str:
+    """ "aten::sum.dim_IntList" for a call of that overload, "" for any other node."""
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
+        return ""
+    name = target.name()
+    return "aten::_to_copy" if name == _CONVERT else name
+
+
+def is_getitem(node: fx.Node) -> bool:
+    """Whether the node picks one output of a multi-output op."""
+    return node.op == "call_function" and node.target is operator.getitem
+
+
+def tensor_reason(value: object) -> str | None:
+    """Why a fake value cannot be an input or output of a region; None when it can."""
+    if not isinstance(value, torch.Tensor):
+        return "not_a_tensor"
+    if torch.utils._python_dispatch.is_traceable_wrapper_subclass(value):
+        return "tensor_subclass"
+    if value.layout is not torch.strided:
+        return "sparse_layout"
+    if value.dtype not in _DTYPES:
+        return "complex_dtype" if value.dtype.is_complex else "unsupported_dtype"
+    if value.is_conj() or value.is_neg():
+        return "lazy_conjugate"
+    if value.device.type not in ("cpu", "cuda"):
+        return "unsupported_device"
+    numbers = (*value.shape, *value.stride(), value.storage_offset())
+    if any(not isinstance(n, int) for n in numbers):
+        return "dynamic_shape"
+    return "too_many_dimensions" if value.dim() > 8 else None
+
+
+def _spec(value: torch.Tensor) -> dict[str, Any]:
+    return {
+        "dtype": _DTYPES[value.dtype],
+        "sizes": list(value.shape),
+        "strides": list(value.stride()),
+    }
+
+
+def _alignment(value: torch.Tensor) -> int:
+    # Storage begins on at least 16 bytes; a graph input that does not is caught when the region runs.
+    offset = int(value.storage_offset()) * value.element_size()
+    alignment = 16
+    while offset % alignment:
+        alignment //= 2
+    return alignment
+
+
+def node_values(node: fx.Node) -> list[torch.Tensor]:
+    """The fake outputs of a node. Raises Unsupported."""
+    value = node.meta.get("val")
+    values = list(value) if isinstance(value, tuple | list) else [value]
+    for item in values:
+        reason = tensor_reason(item)
+        if reason is not None:
+            raise Unsupported("absent_output" if item is None else reason)
+    return values
+
+
+def numerics(ops: Sequence[str]) -> dict[str, Any]:
+    """The settings that may change what these ops compute. Those of matrix products and convolutions
+    are left out of regions without any, so that their winners serve under every setting."""
+    found: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled()}
+    if any(word in op for op in ops for word in _MATRIX_OPS):
+        matmul = torch.backends.cuda.matmul
+        found |= {
+            "bf16_reduced_precision": _flag(matmul.allow_bf16_reduced_precision_reduction),
+            "cudnn_tf32": bool(torch.backends.cudnn.allow_tf32),
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            "fp16_reduced_precision": _flag(matmul.allow_fp16_reduced_precision_reduction),
+        }
+    return found
+
+
+def _flag(value: object) -> bool:
+    return bool(value[0]) if isinstance(value, tuple) else bool(value)
+
+
+class _Writer:
+    """Turns arguments into JSON, numbering the region's inputs by first use."""
+
+    def __init__(self, members: Sequence[fx.Node]) -> None:
+        self.index = {node: i for i, node in enumerate(n for n in members if not is_getitem(n))}
+        self.inputs: dict[fx.Node, int] = {}
+        self.devices: set[torch.device] = set()
+        self.device_types: set[str] = set()  # of device arguments, which may lack an index
+
+    def reference(self, node: fx.Node) -> dict[str, int]:
+        if is_getitem(node):
+            source, out = node.args
+            if source in self.index:
+                assert isinstance(source, fx.Node) and isinstance(out, int)
+                return {"node": self.index[source], "out": out}
+        if node in self.index:
+            return {"node": self.index[node], "out": 0}
+        value = node.meta.get("val")
+        reason = tensor_reason(value)
+        if reason is not None:
+            raise Unsupported("dynamic_shape" if isinstance(value, torch.SymInt) else reason)
+        self.devices.add(value.device)  # type: ignore[union-attr]
+        return {"in": self.inputs.setdefault(node, len(self.inputs))}
+
+    def argument(self, value: Any) -> Any:
+        match value:
+            case fx.Node():
+                return self.reference(value)
+            case None | bool() | int():
+                return value
+            case float():
+                if math.isfinite(value):
+                    return value
+                return {"float": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+            case str():
+                return {"str": value}
+            case list() | tuple():
+                return [self.argument(item) for item in value]
+            case torch.dtype() if value in _DTYPES:
+                return {"dtype": _DTYPES[value]}
+            case torch.device():
+                self.device_types.add(value.type)
+                return {"device": "target"}
+            case torch.memory_format() if value in _MEMORY_FORMATS:
+                return {"memory_format": _MEMORY_FORMATS[value]}
+            case torch.layout() if value is torch.strided:
+                return {"layout": "strided"}
+        raise Unsupported("unsupported_argument")
+
+
+def signature(
+    members: Sequence[fx.Node], outputs: Sequence[tuple[fx.Node, int]]
+) -> tuple[str, list[fx.Node], torch.device]:
+    """The JSON text of a region, its input nodes in order, and its device.
+
+    `members` are in topological order, getitems among them; `outputs` are (node, output) pairs.
+    Defaults are not filled in yet (Rules.normalize does that). Raises Unsupported."""
+    writer = _Writer(members)
+    nodes = []
+    for node in writer.index:
+        args, kwargs = node.args, dict(node.kwargs)
+        if isinstance(node.target, torch._ops.OpOverload) and node.target.name() == _CONVERT:
+            args, kwargs = args[:1], {"dtype": args[1]}
+        values = node_values(node)
+        writer.devices.update(value.device for value in values)
+        nodes.append(
+            {
+                "op": op_name(node),
+                "args": [writer.argument(a) for a in args],
+                "kwargs": {k: writer.argument(v) for k, v in kwargs.items()},
+                "outputs": [_spec(v) for v in values],
+            }
+        )
+    if len(writer.devices) != 1:
+        raise Unsupported("mixed_devices")
+    device = next(iter(writer.devices))
+    if writer.device_types - {device.type}:
+        raise Unsupported("mixed_devices")
+    inputs = list(writer.inputs)
+    text = json.dumps(
+        {
+            "format": 1,
+            "device": device.type,
+            "inputs": [_spec(n.meta["val"]) | {"alignment": _alignment(n.meta["val"])} for n in inputs],
+            "aliases": _aliases(inputs),
+            "nodes": nodes,
+            "outputs": [{"node": writer.index[n], "out": k} for n, k in outputs],
+            "numerics": numerics([n["op"] for n in nodes]),
+        }
+    )
+    return text, inputs, device
+
+
+def _aliases(inputs: Sequence[fx.Node]) -> list[list[int]]:
+    groups: dict[int, list[int]] = {}
+    for i, node in enumerate(inputs):
+        groups.setdefault(node.meta["val"].untyped_storage()._cdata, []).append(i)
+    return [group for group in groups.values() if len(group) > 1]

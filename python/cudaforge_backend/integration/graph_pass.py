@@ -1,0 +1,140 @@
+"""The graph pass inside Inductor: regions with winners become calls of cudaforge::region."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch._inductor.custom_graph_pass import CustomGraphPass
+
+from .._native import _C
+from .partition import Region, find_regions
+from .rules import Rules, kept_overloads
+
+FORMAT = 1
+
+
+def kept_table(rules: Rules) -> dict[Any, Callable[..., Any]]:
+    """Inductor's decompositions without those of the anchors."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    kept = kept_overloads(rules)
+    return {op: fn for op, fn in select_decomp_table().items() if op not in kept}
+
+
+class SubstitutePass(CustomGraphPass):
+    """Replaces the regions whose keys are in `winners` (key -> its record's checksum) and decomposes
+    the anchors that it leaves, which Inductor expects to be decomposed already."""
+
+    def __init__(self, winners: Mapping[str, str], rules: Rules) -> None:
+        self.winners = dict(winners)
+        self.rules = rules
+        self.substituted = 0  # regions replaced so far, over all graphs of this compilation
+        facts = [FORMAT, sorted(self.winners.items()), sorted(rules.anchors), sorted(rules.pointwise)]
+        self._uuid = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    def uuid(self) -> str:
+        """The same in every process that would do the same to a graph."""
+        return self._uuid
+
+    def __call__(self, graph: fx.Graph) -> None:
+        from torch._inductor.pattern_matcher import stable_topological_sort
+
+        regions, _ = find_regions(graph, self.rules)
+        for region in regions:
+            if region.key in self.winners:
+                replace_region(graph, region)
+                self.substituted += 1
+        decompose_anchors(graph, self.rules)
+        stable_topological_sort(graph)
+        graph.lint()
+
+
+def replace_region(graph: fx.Graph, region: Region) -> None:
+    """One call of cudaforge::region and its getitems in the place of the region's nodes. The graph's
+    order may need a topological sort afterwards."""
+    last = max(region.members)
+    values = [_value(node, out) for node, out in region.outputs]
+    with graph.inserting_after(last):
+        call = graph.call_function(
+            torch.ops.cudaforge.region.default,
+            (list(region.inputs), _C.region_id(region.key), region.signature),
+        )
+    call.meta["val"] = values
+    call.meta["stack_trace"] = last.meta.get("stack_trace")
+    members = set(region.members)
+    position = call
+    for i, (node, out) in enumerate(region.outputs):
+        with graph.inserting_after(position):
+            position = graph.call_function(operator.getitem, (call, i))
+        position.meta["val"] = values[i]
+        for old in _holders(node, out):
+            new = position
+            old.replace_all_uses_with(new, delete_user_cb=lambda user: user not in members)
+    for node in sorted(region.members, reverse=True):
+        graph.erase_node(node)
+
+
+def _value(node: fx.Node, out: int) -> torch.Tensor:
+    value = node.meta["val"]
+    found = value[out] if isinstance(value, tuple | list) else value
+    assert isinstance(found, torch.Tensor)
+    return found
+
+
+def _holders(node: fx.Node, out: int) -> list[fx.Node]:
+    if not isinstance(node.meta["val"], tuple | list):
+        return [node]
+    return [u for u in node.users if u.target is operator.getitem and u.args[1] == out]
+
+
+def decompose_anchors(graph: fx.Graph, rules: Rules) -> None:
+    """Decomposes, with Inductor's own table, every anchor that is left in `graph`."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    table = select_decomp_table()
+    kept = kept_overloads(rules)
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in kept and node.target in table:
+            _splice_decomposition(graph, node, table)
+
+
+def _splice_decomposition(graph: fx.Graph, node: fx.Node, table: Mapping[Any, Any]) -> None:
+    from torch._inductor.virtualized import V
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils import _pytree as pytree
+
+    leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
+    operands = [leaf for leaf in leaves if isinstance(leaf, fx.Node)]
+    target: Any = node.target
+
+    def call(*values: Any) -> Any:
+        given = iter(values)
+        filled = [next(given) if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
+        args, kwargs = pytree.tree_unflatten(filled, spec)
+        return target(*args, **kwargs)
+
+    with V.fake_mode:
+        traced = make_fx(call, decomposition_table=dict(table))(*(n.meta["val"] for n in operands))
+    made: dict[fx.Node, Any] = dict(
+        zip((n for n in traced.graph.nodes if n.op == "placeholder"), operands, strict=True)
+    )
+    with graph.inserting_before(node):
+        for inner in traced.graph.nodes:
+            if inner.op == "call_function":
+                made[inner] = graph.node_copy(inner, made.__getitem__)
+            elif inner.op == "get_attr":
+                raise RuntimeError(f"decomposing {node.target} needs a constant")
+    results = fx.map_arg(traced.graph.output_node().args[0], made.__getitem__)
+    if isinstance(results, tuple | list):
+        for user in list(node.users):
+            user.replace_all_uses_with(results[user.args[1]])
+            graph.erase_node(user)
+    else:
+        node.replace_all_uses_with(results)
+    graph.erase_node(node)

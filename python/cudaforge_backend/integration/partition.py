@@ -1,0 +1,232 @@
+"""Regions of an ATen graph: a heavy anchor with the pointwise chains before and after it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from .fx_signature import Unsupported, is_getitem, node_values, op_name, signature
+from .rules import Rules
+
+MAX_MEMBERS = 48  # the signature's limit is 64 nodes
+
+
+@dataclass(frozen=True)
+class Region:
+    """A convex set of nodes that one kernel is to compute."""
+
+    members: tuple[fx.Node, ...]  # topological order, getitems among them
+    inputs: tuple[fx.Node, ...]  # in the signature's order
+    outputs: tuple[tuple[fx.Node, int], ...]  # (node, which of its outputs)
+    device: torch.device
+    signature: str  # canonical
+    key: str
+
+
+def find_regions(graph: fx.Graph, rules: Rules) -> tuple[list[Region], Counter[str]]:
+    """The regions of `graph`, disjoint and free of cycles between them, and why anchors were left.
+
+    Depends on the graph's structure alone: equal graphs give equal regions in every process."""
+    return _Partition(graph, rules).run()
+
+
+class _Partition:
+    def __init__(self, graph: fx.Graph, rules: Rules) -> None:
+        self.rules = rules
+        self.order = {node: i for i, node in enumerate(graph.nodes)}
+        self.nodes = list(self.order)
+        self.region_of: dict[fx.Node, int] = {}
+        self.regions: list[Region] = []
+        self.left: Counter[str] = Counter()
+        self.before: dict[fx.Node, int] = {}  # bit set of the nodes that a node depends on, itself included
+        self._update_before()
+
+    def run(self) -> tuple[list[Region], Counter[str]]:
+        for node in self.nodes:
+            if op_name(node) in self.rules.anchors and node not in self.region_of:
+                self._take(node)
+        return self.regions, self.left
+
+    def _take(self, anchor: fx.Node) -> None:
+        try:
+            node_values(anchor)
+        except Unsupported as reason:
+            self.left[str(reason)] += 1
+            return
+        refusal = ""
+        tried: set[frozenset[fx.Node]] = set()
+        for members in self._candidates(anchor):
+            if members in tried:
+                continue
+            tried.add(members)
+            made = self._make(members)
+            if isinstance(made, Region):
+                number = len(self.regions)
+                self.regions.append(made)
+                self.region_of.update(dict.fromkeys(made.members, number))
+                self._update_before()
+                return
+            refusal = made or refusal
+        self.left[refusal or "no_kernel_generator"] += 1
+
+    def _candidates(self, anchor: fx.Node) -> Iterator[frozenset[fx.Node]]:
+        """Largest first: with other anchors, alone, and then with one of the chains only."""
+        alone = self._with_getitems({anchor})
+        for several in (True, False):
+            after = self._grow_after(alone, several)
+            yield self._grow_before(after, several)
+            yield after
+        yield self._grow_before(alone, several=False)
+        chain = self._grow_after(alone, several=False)
+        for limit in (4, 2, 1):  # part of a chain that was too much as a whole
+            part = sorted(chain - alone, key=self.order.__getitem__)[:limit]
+            yield self._grow_before(alone | set(part), several=False)
+            yield alone | set(part)
+        yield alone
+
+    def _may_join(self, node: fx.Node, several: bool) -> bool:
+        name = op_name(node)
+        if node in self.region_of or not (
+            name in self.rules.pointwise or (several and name in self.rules.anchors)
+        ):
+            return False
+        try:
+            node_values(node)
+        except Unsupported:
+            return False
+        return True
+
+    def _with_getitems(self, members: Iterable[fx.Node]) -> frozenset[fx.Node]:
+        found = set(members)
+        for node in list(found):
+            found.update(user for user in node.users if is_getitem(user))
+        return frozenset(found)
+
+    def _grow_after(self, members: frozenset[fx.Node], several: bool) -> frozenset[fx.Node]:
+        grown = set(members)
+        waiting = sorted({u for m in grown for u in m.users} - grown, key=self.order.__getitem__)
+        seen = set(waiting)
+        while waiting and len(grown) < MAX_MEMBERS:
+            node = waiting.pop(0)
+            if not self._may_join(node, several) or not self._free_of(node, grown):
+                continue
+            added = self._with_getitems({node})
+            grown |= added
+            fresh = {u for m in added for u in m.users} - seen - grown
+            seen |= fresh
+            waiting = sorted([*waiting, *fresh], key=self.order.__getitem__)
+        return frozenset(grown)
+
+    def _free_of(self, node: fx.Node, members: set[fx.Node]) -> bool:
+        """Whether no operand of `node` from outside depends on a member: it is there before the region."""
+        mask = self._mask(members)
+        return all(
+            operand in members or not self.before[operand] & mask for operand in node.all_input_nodes
+        )
+
+    def _grow_before(self, members: frozenset[fx.Node], several: bool) -> frozenset[fx.Node]:
+        grown = set(members)
+        waiting = [n for m in grown for n in m.all_input_nodes]
+        while waiting and len(grown) < MAX_MEMBERS:
+            node = waiting.pop()
+            if node in grown or any(user not in grown for user in node.users):
+                continue
+            if is_getitem(node):  # comes in with the op it belongs to
+                waiting.extend(node.all_input_nodes)
+                continue
+            if self._may_join(node, several):
+                grown |= self._with_getitems({node})
+                waiting.extend(node.all_input_nodes)
+        return frozenset(grown)
+
+    def _make(self, members: frozenset[fx.Node]) -> Region | str:
+        """The region of these members, or why there is none ("" where only its shape was wrong)."""
+        mask = self._mask(members)
+        outside = {n for m in members for n in m.all_input_nodes} - members
+        if any(self.before[n] & mask for n in outside):
+            return ""
+        outputs = self._outputs(members)
+        if not outputs or len(outputs) > 16:
+            return ""
+        ordered = self._ordered(members, outputs)
+        try:
+            text, inputs, device = signature(ordered, outputs)
+        except Unsupported as reason:
+            return str(reason)
+        if len(inputs) > 64:
+            return ""
+        try:
+            canonical = self.rules.normalize(text)
+        except Exception:  # the op cannot be a region at all: views, random numbers, odd arguments
+            return "unsupported_op"
+        if self.rules.refusal(canonical) is not None:
+            return "no_kernel_generator"
+        return Region(
+            ordered, tuple(inputs), outputs, device, canonical, self.rules.key(canonical)
+        )
+
+    def _outputs(self, members: frozenset[fx.Node]) -> tuple[tuple[fx.Node, int], ...]:
+        found = []
+        for node in sorted(members, key=self.order.__getitem__):
+            if not any(user not in members for user in node.users):
+                continue
+            if is_getitem(node):
+                source, out = node.args
+                assert isinstance(source, fx.Node) and isinstance(out, int)
+                found.append((source, out))
+            else:
+                found.append((node, 0))
+        return tuple(dict.fromkeys(found))
+
+    def _ordered(
+        self, members: frozenset[fx.Node], outputs: Iterable[tuple[fx.Node, int]]
+    ) -> tuple[fx.Node, ...]:
+        """Members by depth first from the outputs: an order that the rest of the graph has no part in."""
+        ordered: dict[fx.Node, None] = {}
+
+        def visit(node: fx.Node) -> None:
+            if node in members and node not in ordered:
+                for operand in node.all_input_nodes:
+                    visit(operand)
+                ordered[node] = None
+
+        for node, _ in outputs:
+            visit(node)
+        for node in sorted(members - ordered.keys(), key=self.order.__getitem__):
+            visit(node)  # getitems, and ops that nothing uses
+        return tuple(ordered)
+
+    def _mask(self, members: Iterable[fx.Node]) -> int:
+        mask = 0
+        for node in members:
+            mask |= 1 << self.order[node]
+        return mask
+
+    def _update_before(self) -> None:
+        """Dependencies with each region found so far taken as one node."""
+        groups: dict[int, list[fx.Node]] = {}
+        for node, number in self.region_of.items():
+            groups.setdefault(number, []).append(node)
+        self.before.clear()
+        for start in self.nodes:
+            stack = [start]
+            while stack:
+                node = stack[-1]
+                if node in self.before:
+                    stack.pop()
+                    continue
+                group = groups.get(self.region_of.get(node, -1), [node])
+                operands = {n for m in group for n in m.all_input_nodes} - set(group)
+                missing = [n for n in operands if n not in self.before]
+                if missing:
+                    stack.extend(missing)
+                    continue
+                bits = self._mask(group)
+                for operand in operands:
+                    bits |= self.before[operand]
+                self.before.update(dict.fromkeys(group, bits))
+                stack.pop()

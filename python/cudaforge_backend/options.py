@@ -1,0 +1,95 @@
+"""`mode=` and `options=` of torch.compile, parsed strictly. Options win over the environment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import errors
+from ._native import _C
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+ON_MISS = ("fallback", "record", "background", "blocking")
+OPTIONS = ("on_miss", "region_budget_s", "cache_dir", "inductor")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one compilation is asked to do."""
+
+    on_miss: str = "record"
+    region_budget_s: float = 30.0  # seconds for one region
+    cache_dir: str = ""
+    inductor: dict[str, Any] = field(default_factory=dict)  # Inductor's config patches
+
+
+def disabled() -> bool:
+    """Whether CUDAFORGE_DISABLE=1 was set when the process read its environment."""
+    return bool(_C.config()["disabled"])
+
+
+def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
+    """Settings out of torch.compile's arguments. Raises OptionError."""
+    given = dict(options or {})
+    for name in given:
+        if name not in OPTIONS:
+            raise errors.unknown("option", name, OPTIONS)
+    environment = _C.config()
+    return Settings(
+        on_miss=_on_miss(given.get("on_miss", environment["on_miss"])),
+        region_budget_s=_seconds(given.get("region_budget_s", environment["region_budget_s"])),
+        cache_dir=_folder(given.get("cache_dir", environment["cache_dir"])),
+        inductor={**_mode_patches(mode), **_inductor_patches(given.get("inductor"))},
+    )
+
+
+def _on_miss(value: object) -> str:
+    if not isinstance(value, str) or value not in ON_MISS:
+        raise errors.unknown("value of option 'on_miss':", value, ON_MISS)
+    return value
+
+
+def _seconds(value: object) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type, operator]
+        raise errors.OptionError(
+            f"option 'region_budget_s' is {value!r}; it takes a number of seconds above 0"
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def _folder(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise errors.OptionError(f"option 'cache_dir' is {value!r}; it takes the path of a folder")
+    return value
+
+
+def _mode_patches(mode: str | None) -> dict[str, Any]:
+    if mode is None or mode == "default":
+        return {}
+    if mode not in MODES:
+        raise errors.unknown("mode", mode, MODES)
+    from torch._inductor import list_mode_options
+
+    return dict(list_mode_options(mode))
+
+
+def _inductor_patches(value: object) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise errors.OptionError(
+            f"option 'inductor' is {value!r}; it takes a dict of Inductor's own options"
+        )
+    from torch._inductor import config
+
+    known = config.get_config_copy()
+    patches = {str(name).replace("-", "_"): item for name, item in value.items()}
+    for name in patches:
+        if name not in known:
+            raise errors.unknown("option of 'inductor'", name, sorted(known))
+        if name == "post_grad_custom_pre_pass":
+            raise errors.OptionError("'post_grad_custom_pre_pass' of Inductor is taken by cudaforge")
+    return patches

@@ -1,0 +1,97 @@
+"""Counters of this process: what was served, what was not and why."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter
+from typing import Any, TypedDict, cast
+
+from ._native import _C
+from .errors import CudaForgeWarning
+
+
+class RegionStats(TypedDict):
+    """One region that was called in this process."""
+
+    key: str
+    ops: str
+    device: str
+    hits: int
+    misses: int
+    fallbacks: int
+    saved_ns: float
+
+
+class Stats(TypedDict):
+    """Counts since the process began (or since reset_stats); saved_ns is expected, from the records."""
+
+    hits: int
+    misses: int
+    fallbacks: dict[str, int]
+    forged: int
+    negative: int
+    graphs: dict[str, int]
+    saved_ns: float
+    regions: list[RegionStats]
+
+
+_lock = threading.Lock()
+_fallbacks: Counter[str] = Counter()
+_graphs: Counter[str] = Counter()
+_forging: Counter[str] = Counter()
+_warned: set[str] = set()
+
+
+def count_fallback(reason: str, n: int = 1) -> None:
+    """Counts `n` regions or graphs that PyTorch runs, by reason."""
+    with _lock:
+        _fallbacks[reason] += n
+
+
+def count_graph(how: str) -> None:
+    """Counts one graph: "plain", "substituted", "no_anchor", "swapped"."""
+    with _lock:
+        _graphs[how] += 1
+
+
+def count_forging(outcome: str) -> None:
+    """Counts one forged region: "forged" or "negative"."""
+    with _lock:
+        _forging[outcome] += 1
+
+
+def warn_once(message: str) -> None:
+    """A CudaForgeWarning, the first time this message appears in the process."""
+    with _lock:
+        if message in _warned:
+            return
+        _warned.add(message)
+    warnings.warn(message, CudaForgeWarning, stacklevel=2)
+
+
+def stats() -> Stats:
+    """This process's counters, JSON-serialisable."""
+    served: dict[str, Any] = _C.stats()
+    with _lock:
+        fallbacks = Counter(served.get("fallbacks", {}))
+        fallbacks.update(_fallbacks)
+        return Stats(
+            hits=int(served.get("hits", 0)),
+            misses=int(served.get("misses", 0)),
+            fallbacks=dict(fallbacks),
+            forged=_forging["forged"],
+            negative=_forging["negative"],
+            graphs=dict(_graphs),
+            saved_ns=float(served.get("saved_ns", 0.0)),
+            regions=cast("list[RegionStats]", served.get("regions", [])),
+        )
+
+
+def reset_stats() -> None:
+    """Sets every counter to zero; winners stay installed."""
+    with _lock:
+        _fallbacks.clear()
+        _graphs.clear()
+        _forging.clear()
+    _C.reset_stats()
