@@ -1,4 +1,5 @@
-// Resolver: from a region id to what runs it here. One per process. Hits take no lock and allocate nothing.
+// Resolver: from a region id to what runs it here. One per process. Hits take no lock and allocate
+// nothing.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "dispatch/contract.h"
 #include "signature/from_aten_region.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
@@ -22,44 +24,79 @@ struct Winner {
   std::unique_ptr<Executable> executable;
   std::vector<Constraint> constraints;
   std::string record_key;
+
+  // Filled in by Resolver::Install.
+  std::vector<uintptr_t> alignment_masks;  // per input: bits of the data pointer that must be zero
+  std::vector<int64_t> scratch_offsets;    // all scratch buffers live in one allocation
+  int64_t scratch_bytes = 0;
 };
+
+// Why a call that has a winner ran PyTorch's way.
+enum class Fallback { kDevice, kStrides, kAlignment, kLaunchError, kQuarantined };
+inline constexpr int kFallbackReasons = 5;
+std::string_view FallbackName(Fallback reason);
 
 // One region on one device. Lives as long as the process.
 struct RegionEntry {
   int64_t id = 0;
+  int device_index = 0;  // 0 for the CPU
   std::string key;
   OpSignature signature;
   std::unique_ptr<RegionProgram> program;
-  std::atomic<const Winner*> winner{nullptr};  // swapped in between two calls; old ones are kept alive
+  InputContract contract;
+  std::vector<at::ScalarType> output_dtypes;
+  std::atomic<const Winner*> winner{
+      nullptr};  // swapped in between two calls; old ones are kept alive
+  std::atomic<bool> quarantined{false};
+  // A miss: a call when there was no winner. A fallback: a call that did not use the winner there
+  // is.
   std::atomic<int64_t> hits{0}, misses{0}, fallbacks{0};
   // Expected nanoseconds saved by one hit (from the record), for statistics.
   std::atomic<double> saved_ns{0};
+  // Whether the loader has been asked: 0 no, 1 being asked, 2 yes.
+  std::atomic<int> load_state{0};
 };
 
 class Resolver {
  public:
   static Resolver& Get();
 
-  // Finds or makes the entry. `load` is asked once, on first sight, for a winner (from the store); null: there is none.
-  // An id whose stored key differs from this signature's (a collision) is kInvalidArgument.
-  using LoadWinner = std::function<Result<std::unique_ptr<Winner>>(const RegionEntry&, int device_index)>;
+  // Finds or makes the entry. `load` is asked once, on first sight, for a winner (from the store);
+  // null: there is none. While it is being asked in one thread, others get the entry without a
+  // winner; what it throws or returns as an error is warned of, and there is no winner. `may_load`
+  // false: an unseen entry stays unasked (stream capture). kInvalidArgument: a malformed signature,
+  // an id that is not RegionId of its key, or an id whose stored key differs (a collision).
+  // kUnsupported: as RegionProgram.
+  using LoadWinner =
+      std::function<Result<std::unique_ptr<Winner>>(const RegionEntry&, int device_index)>;
   void SetLoader(LoadWinner load);
-  Result<RegionEntry*> Resolve(int64_t id, std::string_view canonical_signature, int device_index);
-  // Hot path: nullptr when (id, device) has not been resolved.
+  Result<RegionEntry*> Resolve(int64_t id, std::string_view canonical_signature, int device_index,
+                               bool may_load = true);
+  // Hot path: nullptr when (id, device) has not been resolved. A negative index is 0.
   RegionEntry* Find(int64_t id, int device_index) const;
-  // Installs a winner (promoted in the background, or on trial); nullptr removes it. Thread-safe.
+  // Whether Resolve would ask the loader for this entry.
+  bool WantsWinner(const RegionEntry& entry) const;
+  // Installs a winner (promoted in the background, or on trial); nullptr removes it. Nothing
+  // happens to a quarantined entry. Thread-safe. REQUIRES: the winner has an executable, its
+  // constraints name inputs of the region.
   void Install(RegionEntry* entry, std::unique_ptr<Winner> winner);
   // Never serve this entry again in this process (its launch failed).
   void Quarantine(RegionEntry* entry, const std::string& why);
+  void CountFallback(RegionEntry* entry, Fallback reason);
 
-  // {"hits":, "misses":, "fallbacks": {reason: n}, "saved_ns":, "regions": [...]}
+  // {"hits":, "misses":, "fallbacks": {reason: n}, "saved_ns":, "regions": [{"id", "key",
+  // "describe", "device", "hits", "misses", "fallbacks", "saved_ns", "winner": record key or null,
+  // "quarantined"}]}, regions in order of first sight.
   Json Stats() const;
   void ResetStats();
-  // One warning per message and process, through this sink (the binding routes it to Python's warnings).
+  // One warning per message and process, through this sink (the binding routes it to Python's
+  // warnings); without a sink, PyTorch's own.
   void SetWarningSink(std::function<void(const std::string&)> sink);
+  void WarnOnce(const std::string& message);
 
  private:
   Resolver();
+  void AskLoader(RegionEntry* entry);
   struct Impl;
   Impl* impl_;  // never destroyed: calls may come during interpreter shutdown
 };

@@ -1,5 +1,6 @@
-// RegionProgram: a signature made runnable by ATen, through the dispatcher, with boxed calls. It is the fallback when
-// there is no winner, the reference that winners are compared with, and in fp64 their oracle.
+// RegionProgram: a signature made runnable by ATen, through the dispatcher, with boxed calls. It is
+// the fallback when there is no winner, the reference that winners are compared with, and in fp64
+// their oracle.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,28 +14,30 @@
 
 namespace cudaforge {
 
-// Fills in default arguments and moves kwarg-only arguments to "kwargs", so that equal calls have equal signatures.
-// kUnsupported: an overload that does not exist, mutates, returns views, draws random numbers, or takes arguments
-// that the format cannot hold.
+// Fills in default arguments and moves kwarg-only arguments to "kwargs", so that equal calls have
+// equal signatures. kUnsupported: an overload that does not exist, mutates, returns views, draws
+// random numbers, or takes arguments that the format cannot hold.
 Result<OpSignature> NormalizeAten(const OpSignature& signature);
 
-// nullopt-like kUnsupported for dtypes, layouts (sparse, quantised), negative strides, conjugate or negative bits.
+// nullopt-like kUnsupported for dtypes, layouts (sparse, quantised), negative strides, conjugate or
+// negative bits.
 Result<TensorSpec> SpecFromTensor(const at::Tensor& tensor);
 Result<DType> DTypeFromScalarType(at::ScalarType type);
 at::ScalarType ToScalarType(DType dtype);
 
 class RegionProgram {
  public:
-  // Looks up every overload and pre-converts its literals. kUnsupported as NormalizeAten; kInvalidArgument for arguments
-  // that do not fit the schema.
+  // Looks up every overload and pre-converts its literals. kUnsupported as NormalizeAten;
+  // kInvalidArgument for arguments that do not fit the schema.
   static Result<std::unique_ptr<RegionProgram>> Create(const OpSignature& signature);
 
-  // Runs the nodes in order; the outputs may have other strides than the signature says (see RunStrided). Throws what
-  // ATen throws. Thread-safe.
+  // Runs the nodes in order; the outputs may have other strides than the signature says (see
+  // RunStrided). Throws what ATen throws. Thread-safe.
   std::vector<at::Tensor> Run(at::ArrayRef<at::Tensor> inputs) const;
   // As Run; every output has exactly the signature's strides and shares no storage with any input.
   std::vector<at::Tensor> RunStrided(at::ArrayRef<at::Tensor> inputs) const;
-  // The oracle: floating inputs upcast to fp64, dtype literals of floating types replaced by float64.
+  // The oracle: floating inputs upcast to fp64, dtype literals of floating types replaced by
+  // float64.
   std::vector<at::Tensor> RunFp64(at::ArrayRef<at::Tensor> inputs) const;
   const OpSignature& signature() const;
 

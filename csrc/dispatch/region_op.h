@@ -1,0 +1,22 @@
+// cudaforge::region(Tensor[] inputs, int id, str signature) -> Tensor[]: the operator that a
+// compiled graph calls in place of a region. `id` is RegionId of the signature's key; `signature`
+// its canonical JSON, read on first sight only. CPU and CUDA: launches the winner, or runs the
+// region by ATen. Meta: outputs from the signature alone. Declares no mutation; not differentiable
+// (an error under grad mode when an input requires grad). Thread-safe.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdint>
+
+#include "target/target.h"
+
+namespace cudaforge {
+
+// The operator's handle. Naming it also keeps its registration when linked from a static library.
+c10::OperatorHandle RegionOperator();
+
+// at::parallel_for as a LaunchContext takes it: PyTorch's own threads. `body` must not throw.
+void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context);
+
+}  // namespace cudaforge

@@ -1,0 +1,308 @@
+#include "dispatch/resolver.h"
+
+#include <ATen/ATen.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "base/sha256.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr size_t kFirstSlots = 256;
+constexpr int64_t kScratchAlignment = 256;
+constexpr int kUnasked = 0, kAsking = 1, kAsked = 2;
+
+// Open addressing, at most half full. Slots are only ever filled; a reader that sees an older table
+// misses nothing but entries newer than it.
+struct Table {
+  explicit Table(size_t slots)
+      : mask(slots - 1), slots(std::make_unique<std::atomic<RegionEntry*>[]>(slots)) {}
+
+  static size_t Hash(int64_t id, int device_index) {
+    // Ids are bits of a SHA-256: well mixed already.
+    return static_cast<size_t>(id) + static_cast<size_t>(device_index) * 0x9E3779B97F4A7C15u;
+  }
+
+  RegionEntry* Find(int64_t id, int device_index) const {
+    for (size_t i = Hash(id, device_index);; ++i) {
+      RegionEntry* entry = slots[i & mask].load(std::memory_order_acquire);
+      if (entry == nullptr || (entry->id == id && entry->device_index == device_index)) {
+        return entry;
+      }
+    }
+  }
+
+  void Insert(RegionEntry* entry) {
+    size_t i = Hash(entry->id, entry->device_index);
+    while (slots[i & mask].load(std::memory_order_relaxed) != nullptr) ++i;
+    slots[i & mask].store(entry, std::memory_order_release);
+  }
+
+  const size_t mask;
+  const std::unique_ptr<std::atomic<RegionEntry*>[]> slots;
+};
+
+Result<std::unique_ptr<RegionEntry>> MakeEntry(int64_t id, std::string_view text,
+                                               int device_index) {
+  CF_ASSIGN_OR_RETURN(OpSignature signature, OpSignature::Parse(text));
+  auto entry = std::make_unique<RegionEntry>();
+  entry->key = signature.Key();
+  if (RegionId(entry->key) != id) {
+    return Status::InvalidArgument("region " + std::to_string(id) +
+                                   " is called with the signature of another region");
+  }
+  CF_ASSIGN_OR_RETURN(entry->program, RegionProgram::Create(signature));
+  entry->id = id;
+  entry->device_index = device_index;
+  entry->contract = InputContract(signature, device_index);
+  for (size_t i = 0; i < signature.outputs.size(); ++i) {
+    entry->output_dtypes.push_back(ToScalarType(signature.output_spec(i).dtype));
+  }
+  entry->signature = std::move(signature);
+  return entry;
+}
+
+// Turns constraints and scratch sizes into what the hot path compares and adds.
+void Prepare(const OpSignature& signature, Winner* winner) {
+  winner->alignment_masks.clear();
+  for (const TensorSpec& input : signature.inputs) {
+    winner->alignment_masks.push_back(
+        static_cast<uintptr_t>(std::max<int64_t>(input.alignment, 1)) - 1);
+  }
+  for (const Constraint& constraint : winner->constraints) {
+    const auto index = static_cast<size_t>(constraint.index);
+    const bool power_of_two =
+        constraint.value > 0 && (constraint.value & (constraint.value - 1)) == 0;
+    CF_CHECK(constraint.index >= 0 && index < winner->alignment_masks.size() && power_of_two)
+        << "constraint on input " << constraint.index;
+    winner->alignment_masks[index] |= static_cast<uintptr_t>(constraint.value) - 1;
+  }
+  winner->scratch_offsets.clear();
+  winner->scratch_bytes = 0;
+  for (int64_t bytes : winner->executable->scratch_bytes()) {
+    winner->scratch_offsets.push_back(winner->scratch_bytes);
+    winner->scratch_bytes +=
+        (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  }
+}
+
+}  // namespace
+
+std::string_view FallbackName(Fallback reason) {
+  switch (reason) {
+    case Fallback::kDevice:
+      return "device";
+    case Fallback::kStrides:
+      return "strides";
+    case Fallback::kAlignment:
+      return "alignment";
+    case Fallback::kLaunchError:
+      return "launch_error";
+    case Fallback::kQuarantined:
+      return "quarantined";
+  }
+  return "unknown";
+}
+
+struct Resolver::Impl {
+  std::atomic<const Table*> table{nullptr};
+  std::atomic<bool> has_loader{false};
+  std::array<std::atomic<int64_t>, kFallbackReasons> fallbacks{};
+
+  // Guards everything below; never held while foreign code runs, so a fork finds it free (see
+  // pthread_atfork).
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Table>> tables;
+  std::vector<std::unique_ptr<RegionEntry>> entries;
+  std::vector<std::unique_ptr<const Winner>> winners;
+  LoadWinner load;
+  std::function<void(const std::string&)> sink;
+  std::set<std::string> warned;
+  std::vector<std::pair<const RegionEntry*, std::string>> quarantined;
+
+  void Grow(size_t slots) {
+    tables.push_back(std::make_unique<Table>(slots));
+    for (const auto& entry : entries) tables.back()->Insert(entry.get());
+    table.store(tables.back().get(), std::memory_order_release);
+  }
+};
+
+Resolver::Resolver() : impl_(new Impl) {
+  impl_->Grow(kFirstSlots);
+  static std::mutex* mutex = &impl_->mutex;
+  pthread_atfork([] { mutex->lock(); }, [] { mutex->unlock(); }, [] { mutex->unlock(); });
+}
+
+Resolver& Resolver::Get() {
+  static Resolver* resolver = new Resolver;
+  return *resolver;
+}
+
+void Resolver::SetLoader(LoadWinner load) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->load = std::move(load);
+  impl_->has_loader.store(impl_->load != nullptr, std::memory_order_release);
+}
+
+RegionEntry* Resolver::Find(int64_t id, int device_index) const {
+  return impl_->table.load(std::memory_order_acquire)->Find(id, std::max(device_index, 0));
+}
+
+bool Resolver::WantsWinner(const RegionEntry& entry) const {
+  return entry.load_state.load(std::memory_order_acquire) == kUnasked &&
+         impl_->has_loader.load(std::memory_order_acquire);
+}
+
+Result<RegionEntry*> Resolver::Resolve(int64_t id, std::string_view canonical_signature,
+                                       int device_index, bool may_load) {
+  device_index = std::max(device_index, 0);
+  RegionEntry* entry = Find(id, device_index);
+  if (entry == nullptr) {
+    // Made outside the lock, which a fork waits for; of two threads' entries one is dropped.
+    CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionEntry> made,
+                        MakeEntry(id, canonical_signature, device_index));
+    std::lock_guard lock(impl_->mutex);
+    entry = Find(id, device_index);
+    if (entry == nullptr) {
+      entry = made.get();
+      impl_->entries.push_back(std::move(made));
+      Table& table = *impl_->tables.back();
+      if (impl_->entries.size() * 2 > table.mask) {
+        impl_->Grow((table.mask + 1) * 2);
+      } else {
+        table.Insert(entry);
+      }
+    }
+  } else if (Sha256Hex(canonical_signature) != entry->key) {
+    return Status::InvalidArgument("region " + std::to_string(id) +
+                                   " is called with the signature of another region");
+  }
+  if (may_load && WantsWinner(*entry)) AskLoader(entry);
+  return entry;
+}
+
+void Resolver::AskLoader(RegionEntry* entry) {
+  int expected = kUnasked;
+  if (!entry->load_state.compare_exchange_strong(expected, kAsking)) return;
+  LoadWinner load;
+  {
+    std::lock_guard lock(impl_->mutex);
+    load = impl_->load;
+  }
+  const std::string what =
+      "cudaforge: no kernel could be loaded for " + entry->signature.Describe() + ": ";
+  try {
+    auto winner = load != nullptr ? load(*entry, entry->device_index)
+                                  : Result<std::unique_ptr<Winner>>(std::unique_ptr<Winner>());
+    if (!winner.ok()) {
+      WarnOnce(what + winner.status().ToString());
+    } else if (*winner != nullptr) {
+      Install(entry, std::move(winner).value());
+    }
+  } catch (const std::exception& error) {
+    WarnOnce(what + error.what());
+  }
+  entry->load_state.store(kAsked, std::memory_order_release);
+}
+
+void Resolver::Install(RegionEntry* entry, std::unique_ptr<Winner> winner) {
+  if (winner != nullptr) {
+    CF_CHECK(winner->executable != nullptr) << "a winner without an executable";
+    Prepare(entry->signature, winner.get());
+  }
+  std::lock_guard lock(impl_->mutex);
+  if (entry->quarantined.load(std::memory_order_relaxed)) return;
+  entry->winner.store(winner.get(), std::memory_order_release);
+  if (winner != nullptr) impl_->winners.push_back(std::move(winner));
+}
+
+void Resolver::Quarantine(RegionEntry* entry, const std::string& why) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    if (entry->quarantined.exchange(true)) return;
+    entry->winner.store(nullptr, std::memory_order_release);
+    impl_->quarantined.emplace_back(entry, why);
+  }
+  WarnOnce("cudaforge: the kernel of " + entry->signature.Describe() +
+           " is not used any more, PyTorch runs instead: " + why);
+}
+
+void Resolver::CountFallback(RegionEntry* entry, Fallback reason) {
+  entry->fallbacks.fetch_add(1, std::memory_order_relaxed);
+  impl_->fallbacks[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+}
+
+Json Resolver::Stats() const {
+  std::lock_guard lock(impl_->mutex);
+  int64_t hits = 0;
+  int64_t misses = 0;
+  double saved_ns = 0;
+  Json regions = Json::array();
+  for (const auto& entry : impl_->entries) {
+    const Winner* winner = entry->winner.load(std::memory_order_acquire);
+    const double saved = static_cast<double>(entry->hits.load()) * entry->saved_ns.load();
+    auto why = std::find_if(impl_->quarantined.begin(), impl_->quarantined.end(),
+                            [&](const auto& item) { return item.first == entry.get(); });
+    regions.push_back(
+        {{"id", entry->id},
+         {"key", entry->key},
+         {"describe", entry->signature.Describe()},
+         {"device", entry->contract.device().str()},
+         {"hits", entry->hits.load()},
+         {"misses", entry->misses.load()},
+         {"fallbacks", entry->fallbacks.load()},
+         {"saved_ns", saved},
+         {"winner", winner != nullptr ? Json(winner->record_key) : Json(nullptr)},
+         {"quarantined", why != impl_->quarantined.end() ? Json(why->second) : Json(nullptr)}});
+    hits += entry->hits.load();
+    misses += entry->misses.load();
+    saved_ns += saved;
+  }
+  Json fallbacks = Json::object();
+  for (int reason = 0; reason < kFallbackReasons; ++reason) {
+    const int64_t count = impl_->fallbacks[static_cast<size_t>(reason)].load();
+    if (count > 0) fallbacks[std::string(FallbackName(static_cast<Fallback>(reason)))] = count;
+  }
+  return {{"hits", hits},
+          {"misses", misses},
+          {"fallbacks", std::move(fallbacks)},
+          {"saved_ns", saved_ns},
+          {"regions", std::move(regions)}};
+}
+
+void Resolver::ResetStats() {
+  std::lock_guard lock(impl_->mutex);
+  for (const auto& entry : impl_->entries) {
+    entry->hits = 0;
+    entry->misses = 0;
+    entry->fallbacks = 0;
+  }
+  for (auto& count : impl_->fallbacks) count = 0;
+}
+
+void Resolver::SetWarningSink(std::function<void(const std::string&)> sink) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->sink = std::move(sink);
+}
+
+void Resolver::WarnOnce(const std::string& message) {
+  std::function<void(const std::string&)> sink;
+  {
+    std::lock_guard lock(impl_->mutex);
+    if (!impl_->warned.insert(message).second) return;
+    sink = impl_->sink;
+  }
+  if (sink) {
+    sink(message);
+  } else {
+    TORCH_WARN(message);
+  }
+}
+
+}  // namespace cudaforge
