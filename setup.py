@@ -29,7 +29,14 @@ class CMakeBuild(build_ext):
         environment = dict(os.environ)
         if can_import("torch"):
             environment.pop("PYTHONPATH", None)
-        configure = ["cmake", "-S", str(ROOT), "-B", str(build), f"-DCUDAFORGE_PYTHON={interpreter}"]
+        configure = [
+            "cmake",
+            "-S",
+            str(ROOT),
+            "-B",
+            str(build),
+            f"-DCUDAFORGE_PYTHON={interpreter}",
+        ]
         if shutil.which("ninja"):
             configure += ["-G", "Ninja"]
         tests = os.environ.get("CUDAFORGE_BUILD_TESTS", "OFF")

@@ -1,6 +1,6 @@
 """Compiles three models with CudaForge, forges kernels for their regions, and runs them again from the cache in a second process.
 
-    bash examples/quickstart.sh --help
+bash examples/quickstart.sh --help
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import Any
 
 START = time.time()  # of this process, as near as Python lets us; torch is imported after it
 
+import cudaforge_backend  # noqa: E402
 import torch  # noqa: E402
+from cudaforge_backend.measure import time_interleaved  # noqa: E402
 from models import EXAMPLES, Example  # noqa: E402
 from report import Progress, print_models, print_processes, print_regions  # noqa: E402
-
-import cudaforge_backend  # noqa: E402
-from cudaforge_backend.measure import time_interleaved  # noqa: E402
 
 PHASES = ("inference", "train")
 
@@ -35,14 +34,21 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--models", default=",".join(EXAMPLES), help="comma-separated (default: %(default)s)")
-    parser.add_argument("--phases", default=",".join(PHASES), help="comma-separated (default: %(default)s)")
+    parser.add_argument(
+        "--models", default=",".join(EXAMPLES), help="comma-separated (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--phases", default=",".join(PHASES), help="comma-separated (default: %(default)s)"
+    )
     parser.add_argument(
         "--region-budget", type=float, default=8.0, metavar="SECONDS",
         help="longest search for one region's kernel (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--cache-dir", type=str, metavar="DIR", help="kernel cache (default: $CUDAFORGE_CACHE_DIR or ~/.cache/cudaforge)"
+        "--cache-dir",
+        type=str,
+        metavar="DIR",
+        help="kernel cache (default: $CUDAFORGE_CACHE_DIR or ~/.cache/cudaforge)",
     )
     parser.add_argument("--second", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -54,7 +60,9 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     return chosen | ({"cache_dir": args.cache_dir} if args.cache_dir else {})
 
 
-def step(module: Any, inputs: tuple[torch.Tensor, ...], phase: str, parameters: list[torch.Tensor]) -> torch.Tensor:
+def step(
+    module: Any, inputs: tuple[torch.Tensor, ...], phase: str, parameters: list[torch.Tensor]
+) -> torch.Tensor:
     """One forward pass, or one forward and backward pass whose loss and gradients come back as one vector."""
     if phase == "inference":
         with torch.no_grad():
@@ -72,7 +80,9 @@ def relative_error(value: torch.Tensor, exact: torch.Tensor) -> float:
     return float(difference.square().mean().sqrt() / exact.square().mean().sqrt())
 
 
-def doubled(example: Example, inputs: tuple[torch.Tensor, ...]) -> tuple[Any, tuple[torch.Tensor, ...]]:
+def doubled(
+    example: Example, inputs: tuple[torch.Tensor, ...]
+) -> tuple[Any, tuple[torch.Tensor, ...]]:
     """The model and inputs in float64: what every result is compared with."""
     import copy
 
@@ -109,7 +119,9 @@ def measure(name: str, phase: str, device: str, args: argparse.Namespace) -> dic
         "inductor": torch.compile(example.model),
         "cudaforge": torch.compile(example.model, backend="cudaforge", options=options(args)),
     }
-    errors = {n: relative_error(step(m, inputs, phase, parameters), exact) for n, m in modules.items()}
+    errors = {
+        n: relative_error(step(m, inputs, phase, parameters), exact) for n, m in modules.items()
+    }
     runs = {n: (lambda m=m: step(m, inputs, phase, parameters)) for n, m in modules.items()}
     runs["control"] = runs["inductor"]
     times = time_interleaved(runs, device)
@@ -137,19 +149,29 @@ def machine(device: str) -> dict[str, Any]:
 def counters(first_result_s: float) -> dict[str, Any]:
     """hits, misses, forged and the start-up time of this process."""
     stats = cudaforge_backend.stats()
-    return {"hits": stats["hits"], "misses": stats["misses"], "forged": stats["forged"], "first_result_s": first_result_s}
+    return {
+        "hits": stats["hits"],
+        "misses": stats["misses"],
+        "forged": stats["forged"],
+        "first_result_s": first_result_s,
+    }
 
 
 def second_process(args: argparse.Namespace, device: str) -> None:
     """Runs every model from the cache and writes results and counters for the first process to read."""
     results = cudaforge_results(args, device)
-    torch.save({"results": results, "counters": counters(float(results.pop("first_result_s")))}, args.second)
+    torch.save(
+        {"results": results, "counters": counters(float(results.pop("first_result_s")))},
+        args.second,
+    )
 
 
 def main() -> int:
     """Runs both processes and prints the tables; 1 when a result is wrong or the second process forged anything."""
     args = arguments()
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
+    device = (
+        ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
+    )
     if args.second:
         second_process(args, device)
         return 0
@@ -163,7 +185,9 @@ def main() -> int:
     results = cudaforge_results(args, device)
     first_result_s = float(results.pop("first_result_s"))
     regions = progress.regions(args.cache_dir)
-    print("\nRegions (microseconds; the speed-up is over the faster of ATen and Inductor, with its 95% interval)")
+    print(
+        "\nRegions (microseconds; the speed-up is over the faster of ATen and Inductor, with its 95% interval)"
+    )
     print_regions(regions)
 
     print("\nTiming whole models, interleaved", flush=True)
@@ -185,12 +209,20 @@ def main() -> int:
     print_processes(processes, same)
 
     if args.json:
-        data = {"machine": facts, "models": models, "regions": regions, **processes, "same_numbers": same}
+        data = {
+            "machine": facts,
+            "models": models,
+            "regions": regions,
+            **processes,
+            "same_numbers": same,
+        }
         args.json.write_text(json.dumps(data, indent=2) + "\n")
         print(f"\nwritten: {args.json}")
     wrong = [m for m in models if not m["error"] <= m["error_limit"]]
     for model in wrong:
-        print(f"WRONG: {model['name']} {model['phase']}: error {model['error']:.3g} over {model['error_limit']:.3g}")
+        print(
+            f"WRONG: {model['name']} {model['phase']}: error {model['error']:.3g} over {model['error_limit']:.3g}"
+        )
     return int(bool(wrong) or second["counters"]["forged"] != 0)
 
 

@@ -38,7 +38,10 @@ class Progress:
                 self._beat = time.monotonic()
                 print(f"    {self._tried} candidates tried", flush=True)
         elif kind == "end":
-            print(f"    {event['verdict']}, {self._tried} candidates, {event['seconds']:.1f} s", flush=True)
+            print(
+                f"    {event['verdict']}, {self._tried} candidates, {event['seconds']:.1f} s",
+                flush=True,
+            )
 
     def regions(self, cache_dir: str | None) -> list[dict[str, Any]]:
         """One entry for each region seen, with the times of its record."""
@@ -64,7 +67,9 @@ class Progress:
 
 def print_regions(regions: list[dict[str, Any]]) -> None:
     """One line per region."""
-    print(f"  {'ATen':>9} {'Inductor':>9} {'kernel':>9}  {'speed-up':<20} {'origin':<7} verdict, region")
+    print(
+        f"  {'ATen':>9} {'Inductor':>9} {'kernel':>9}  {'speed-up':<20} {'origin':<7} verdict, region"
+    )
     for r in regions:
         low, middle, high = r["speedup"] or (None, None, None)
         speedup = "-" if middle is None else f"{middle:.2f} [{low:.2f}, {high:.2f}]"
@@ -76,7 +81,9 @@ def print_regions(regions: list[dict[str, Any]]) -> None:
 
 def print_models(models: list[dict[str, Any]]) -> None:
     """One line per model and phase."""
-    print(f"  {'':<18} {'eager':>9} {'Inductor':>9} {'CudaForge':>9}  {'over Inductor':<20} {'A/A':<20} error (allowed)")
+    print(
+        f"  {'':<18} {'eager':>9} {'Inductor':>9} {'CudaForge':>9}  {'over Inductor':<20} {'A/A':<20} error (allowed)"
+    )
     for m in models:
         ratios = []
         for low, middle, high in (m["speedup_over_inductor"], m["control"]):
@@ -91,5 +98,7 @@ def print_processes(processes: Mapping[str, Mapping[str, Any]], same: bool) -> N
     """The cold and the cached process side by side."""
     print(f"  {'':<16} {'hits':>6} {'misses':>6} {'forged':>6} {'first result':>13}")
     for name, c in processes.items():
-        print(f"  {name.replace('_', ' '):<16} {c['hits']:>6} {c['misses']:>6} {c['forged']:>6} {c['first_result_s']:>11.1f} s")
+        print(
+            f"  {name.replace('_', ' '):<16} {c['hits']:>6} {c['misses']:>6} {c['forged']:>6} {c['first_result_s']:>11.1f} s"
+        )
     print("  same numbers: " + ("yes, bit for bit" if same else "no, not bit for bit"))

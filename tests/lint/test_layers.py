@@ -47,7 +47,7 @@ def layer_faults(relative: str, text: str) -> list[str]:
         if kind == '"':
             other = target.split("/")[0]
             if other not in LAYERS:
-                faults.append(f"{relative}: \"{target}\" is not in a folder of this project")
+                faults.append(f'{relative}: "{target}" is not in a folder of this project')
             elif other != folder and other not in LAYERS[folder]:
                 faults.append(f"{relative}: {folder} may not include {other} ({target})")
             continue

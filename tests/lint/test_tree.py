@@ -38,7 +38,11 @@ def test_top_level_is_what_the_design_says() -> None:
 
 def test_every_source_folder_has_tests() -> None:
     folders = {p.parent.name for p in files(".cc") if p.relative_to(ROOT).parts[0] == "csrc"}
-    folders -= {"binding", "cuda", "cpu"}  # binding is tested from Python; the other two under target
+    folders -= {
+        "binding",
+        "cuda",
+        "cpu",
+    }  # binding is tested from Python; the other two under target
     tested = {p.parent.name for p in files("_test.cc")}
     assert folders <= tested, folders - tested
 

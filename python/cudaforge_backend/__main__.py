@@ -1,0 +1,7 @@
+"""`python -m cudaforge_backend` is the `cudaforge` command."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

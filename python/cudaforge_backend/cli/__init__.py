@@ -1,0 +1,40 @@
+"""The `cudaforge` command: one module a verb, each with `add(subparsers)` and `run(args) -> exit code`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    from . import cache, doctor, warmup
+
+    top = argparse.ArgumentParser(
+        prog="cudaforge",
+        description="CudaForge makes PyTorch models faster with generated kernels that are proven equal to PyTorch's own. "
+        "A kernel is made once for an operation, its shapes and this device, and kept in a cache.",
+        epilog='In a program: model = torch.compile(model, backend="cudaforge")',
+    )
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
+    for module in (doctor, cache, warmup):
+        module.add(verbs)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command. 0: done; 1: it could not be done, said on standard error; 2: the command line is wrong."""
+    args = parser().parse_args(argv)
+    try:
+        code: int = args.run(args)
+    except KeyboardInterrupt:
+        print("cudaforge: interrupted; what was finished is kept", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+    except (OSError, ValueError, KeyError, RuntimeError, NotImplementedError) as error:
+        text = error.args[0] if isinstance(error, KeyError) and error.args else error
+        print(f"cudaforge: {text}", file=sys.stderr)
+        return 1
+    return code

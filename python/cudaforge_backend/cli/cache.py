@@ -1,0 +1,172 @@
+"""`cudaforge cache`: what is stored, and carrying it to another machine."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from .._native import _C
+from .output import add_cache_dir, add_json, cache_dir, show
+
+VERBS = {
+    "ls": "list the records: one line for each region, winner or not",
+    "show": "everything about one region: signature, kernel source, verification, timing, what was tried",
+    "stats": "counts by architecture, and whether the files are sound",
+    "export": "write the winners to one checksummed file",
+    "import": "verify a file's kernels on this machine and store those that pass",
+}
+
+
+def add(verbs: Any) -> None:
+    """Registers the command and its verbs."""
+    command = verbs.add_parser("cache", help="list, show, export and import stored kernels")
+    inner = command.add_subparsers(dest="cache_verb", required=True, metavar="VERB")
+    for name, text in VERBS.items():
+        verb = inner.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        add_cache_dir(verb)
+        add_json(verb)
+        verb.set_defaults(run=globals()[f"run_{name}"])
+        if name in ("ls", "export"):
+            verb.add_argument(
+                "--arch", default="", help='one architecture, such as "cuda:sm_90a" (default: all)'
+            )
+        if name == "show":
+            verb.add_argument("key", help="the key, or its first digits")
+        if name in ("export", "import"):
+            verb.add_argument(
+                "file", help="the file to write" if name == "export" else "the file to read"
+            )
+
+
+def _open(args: argparse.Namespace, writable: bool = False) -> Any:
+    store = _C.KernelStore.open(cache_dir(args), writable)
+    problem = store.health()
+    if problem is not None:
+        raise OSError(f"the cache cannot be read: {problem}")
+    return store
+
+
+def summary(record: dict[str, Any]) -> dict[str, Any]:
+    """A record in one line: key, arch, kind, ops, times in microseconds and the speed-up with its interval."""
+    timing = record["timing"] or {}
+    provenance = record["provenance"] or {}
+    return {
+        "key": record["key"],
+        "arch": record["arch"],
+        "kind": record["kind"],
+        "ops": _C.describe(_C.canonical(record["signature"])),
+        "aten_us": timing.get("aten_us"),
+        "inductor_us": timing.get("inductor_us"),
+        "winner_us": timing.get("winner_us"),
+        "speedup": timing.get("speedup"),
+        "author": provenance.get("author"),
+        "created": provenance.get("created"),
+        "reason": provenance.get("reason", ""),
+    }
+
+
+def run_ls(args: argparse.Namespace) -> int:
+    """One line a record."""
+    rows = [summary(r) for r in _open(args).records(args.arch)]
+
+    def text() -> None:
+        for row in rows:
+            speedup = row["speedup"]
+            gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else "none"
+            print(f"{row['key'][:12]}  {row['arch']:<16} {gain:>7}  {row['ops']}")
+        if not rows:
+            print(f"the cache {cache_dir(args)} has no records")
+
+    show(args, rows, text)
+    return 0
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """One region in full; the key may be cut short as long as it is unique."""
+    store = _open(args)
+    found = [r for r in store.records() if r["key"].startswith(args.key)]
+    if not found:
+        raise KeyError(f"no record starts with {args.key!r}; `cudaforge cache ls` lists them")
+    if len({r["key"] for r in found}) > 1:
+        raise KeyError(f"{args.key!r} is the start of {len(found)} keys; give more digits")
+    data = [{**r, "lineage": store.lineage(r["key"], r["arch"])} for r in found]
+
+    def text() -> None:
+        for record in data:
+            row = summary(record)
+            print(f"{row['ops']}\nkey {row['key']} on {row['arch']}: {row['kind']}")
+            if row["reason"]:
+                print(f"why: {row['reason']}")
+            if row["created"]:
+                print(
+                    f"made {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(row['created']))} by {row['author']}"
+                )
+            for name in ("aten_us", "inductor_us", "winner_us", "speedup"):
+                print(f"{name}: {row[name]}")
+            print(f"tried: {len(record['lineage'])} candidates")
+            print(f"signature: {_C.canonical(record['signature'])}")
+            if record["candidate"]:
+                print(f"\n{record['candidate']['code']}")
+
+    show(args, data, text)
+    return 0
+
+
+def run_stats(args: argparse.Namespace) -> int:
+    """Counts by architecture."""
+    store = _open(args)
+    archs: dict[str, dict[str, int]] = {}
+    for record in store.records():
+        entry = archs.setdefault(record["arch"], {"winners": 0, "negatives": 0, "bytes": 0})
+        entry["winners" if record["kind"] == "winner" else "negatives"] += 1
+        entry["bytes"] += record["binary_bytes"]
+    data = {
+        "location": store.location(),
+        "archs": archs,
+        "wanted": len(store.wanted()),
+        "counters": store.counters(),
+    }
+
+    def text() -> None:
+        print(data["location"])
+        for arch, entry in archs.items():
+            print(
+                f"{arch:<18} {entry['winners']} winners, {entry['negatives']} without, {entry['bytes']} bytes of binaries"
+            )
+        print(
+            f"wanted: {data['wanted']} regions were seen and not forged; `cudaforge warmup` forges a model's"
+        )
+        print(f"damaged records: {store.counters()['corrupt']}")
+
+    show(args, data, text)
+    return 0
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """Writes the pack."""
+    result = _open(args).export_pack(args.file, args.arch)
+    show(args, result, lambda: print(f"{args.file}: {result['exported']} kernels"))
+    return 0
+
+
+def run_import(args: argparse.Namespace) -> int:
+    """Verifies, then stores; 1 when a kernel was rejected."""
+    from ..integration.adopt import import_verified
+
+    problem = _C.use_cache(cache_dir(args))
+    if problem is not None:
+        raise OSError(f"the cache cannot be used: {problem}")
+    quiet = args.json
+    result = import_verified(
+        args.file, None if quiet else lambda line: print(f"  {line}", flush=True)
+    )
+
+    def text() -> None:
+        print(f"{result['imported']} verified and stored, {result['kept_existing']} kept what was there, "
+              f"{result['rejected']} rejected")  # fmt: skip
+        for problem in result["problems"]:
+            print(f"  rejected: {problem}")
+
+    show(args, result, text)
+    return int(result["rejected"] > 0)

@@ -1,0 +1,37 @@
+"""What the commands share: the two options, and text or JSON on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+from .._native import _C
+
+
+def add_json(command: argparse.ArgumentParser) -> None:
+    """The --json option."""
+    command.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def add_cache_dir(command: argparse.ArgumentParser) -> None:
+    """The --cache-dir option."""
+    command.add_argument(
+        "--cache-dir",
+        metavar="DIR",
+        help="the cache (default: $CUDAFORGE_CACHE_DIR, else ~/.cache/cudaforge)",
+    )
+
+
+def cache_dir(args: argparse.Namespace) -> str:
+    """The folder that the command works on."""
+    return str(args.cache_dir or _C.config()["cache_dir"])
+
+
+def show(args: argparse.Namespace, data: Any, text: Callable[[], None]) -> None:
+    """Prints `data` with --json, else what `text` prints."""
+    if args.json:
+        print(json.dumps(data, indent=2))
+    else:
+        text()

@@ -1,0 +1,138 @@
+"""`cudaforge warmup`: forges what a model misses, ahead of time."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._native import _C
+from .output import add_cache_dir, add_json, cache_dir, show
+
+
+def add(verbs: Any) -> None:
+    """Registers the command."""
+    command = verbs.add_parser(
+        "warmup",
+        help="forge what a model misses, before it is deployed",
+        description="Compiles a model with its example inputs, forging a kernel for every region that the cache does not know. "
+        "SCRIPT.py:FACTORY names a function without arguments that returns (model, inputs): a torch.nn.Module "
+        "and a tuple of tensors. The script is run: use only scripts that you trust.",
+    )
+    command.add_argument("factory", metavar="SCRIPT.py:FACTORY")
+    command.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    command.add_argument(
+        "--train",
+        action="store_true",
+        help="warm the backward graph too: the output is summed and differentiated",
+    )
+    command.add_argument(
+        "--region-budget",
+        type=float,
+        metavar="SECONDS",
+        help="longest search for one region (default: CUDAFORGE_REGION_BUDGET_S or 30)",
+    )
+    add_cache_dir(command)
+    add_json(command)
+    command.set_defaults(run=run)
+
+
+def load_factory(reference: str) -> Any:
+    """The function that SCRIPT.py:FACTORY names. ValueError says what is wrong with it."""
+    path_text, _, name = reference.rpartition(":")
+    path = Path(path_text)
+    if not path_text or not name:
+        raise ValueError(f"{reference!r} is not SCRIPT.py:FACTORY")
+    if not path.is_file():
+        raise ValueError(f"there is no script {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is not a Python script")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses and pickle look their module up
+    sys.path.insert(0, str(path.resolve().parent))
+    spec.loader.exec_module(module)
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        raise ValueError(f"{path} has no function {name}")
+    return factory
+
+
+def make_model(reference: str, device: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+    """Calls the factory and moves what it returned to `device`. ValueError when it is not (model, inputs)."""
+    made = load_factory(reference)()
+    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module):
+        raise ValueError(
+            f"{reference} must return (model, inputs): a torch.nn.Module and a tuple of tensors"
+        )
+    model, inputs = made
+    inputs = inputs if isinstance(inputs, tuple | list) else (inputs,)
+    return model.to(device), tuple(
+        i.to(device) if isinstance(i, torch.Tensor) else i for i in inputs
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when the model ran and every miss was decided."""
+    from .. import cudaforge, set_progress, stats
+
+    device = (
+        ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
+    )
+    started = time.monotonic()
+    model, inputs = make_model(args.factory, device)
+    options: dict[str, Any] = {"on_miss": "blocking", "cache_dir": cache_dir(args)}
+    if args.region_budget is not None:
+        options["region_budget_s"] = args.region_budget
+    if not args.json:
+        set_progress(_print_event)
+    compiled = torch.compile(model, backend=cudaforge, options=options)
+    if args.train:
+        output = compiled(*inputs)
+        first = output[0] if isinstance(output, tuple | list) else output
+        if not isinstance(first, torch.Tensor) or not first.requires_grad:
+            raise ValueError(
+                "--train needs a model whose (first) output is a tensor that requires grad"
+            )
+        first.float().sum().backward()
+    else:
+        with torch.no_grad():
+            compiled(*inputs)
+    counts = stats()
+    data = {
+        "hits": counts["hits"],
+        "forged": counts["forged"],
+        "negative": counts["negative"],
+        "fallbacks": counts["fallbacks"],
+        "seconds": time.monotonic() - started,
+        "cache_dir": _C.store().location(),
+    }
+
+    def text() -> None:
+        print(f"{data['forged']} kernels forged, {data['negative']} regions that nothing beats, {data['seconds']:.0f} s; "
+              f"cache {data['cache_dir']}")  # fmt: skip
+        for reason, count in sorted(counts["fallbacks"].items()):
+            print(f"  left to PyTorch: {reason} ({count})")
+
+    show(args, data, text)
+    failed = counts["fallbacks"].get("forge_failed", 0) + counts["fallbacks"].get(
+        "backend_failed", 0
+    )
+    return int(failed > 0)
+
+
+def _print_event(event: Mapping[str, Any]) -> None:
+    if event["event"] == "start":
+        print(f"forging {event['ops']} ...", flush=True)
+    elif event["event"] == "end":
+        timing = event.get("timing") or {}
+        speedup = timing.get("speedup")
+        gain = f", {speedup[1]:.2f}x" if event["kind"] == "winner" and speedup else ""
+        reason = f" ({event['reason']})" if event.get("reason") else ""
+        print(f"  {event['kind']}{gain}{reason}, {event['seconds']:.1f} s", flush=True)
