@@ -1,8 +1,24 @@
-// The worker protocol. Frame: magic "CFW1" (4 bytes), JSON length (u32), number of attached file descriptors (u32), both
-// little-endian, then the JSON text. Bulk bytes (inputs, outputs, binaries) travel as memfds attached with SCM_RIGHTS.
+// The worker protocol. Frame: magic "CFW1" (4 bytes), JSON length (u32), number of attached file
+// descriptors (u32), both little-endian, then the JSON text. Bulk bytes (inputs, outputs, binaries)
+// travel as memfds attached with SCM_RIGHTS to the frame's first byte; one memfd may hold several
+// tensors, each at an offset that the JSON names.
+//
+// Requests and their replies (a reply without "ok": true carries "error"; "fatal": true says that
+// the worker ends now):
+//   {"command":"hello","protocol":1,"device":"cpu"|"cuda","device_index":0,"cxx":"","cuda_search_paths":[]}
+//       -> {"ok":true,"protocol":1,"arch":"cpu:x86-64-v4"}
+//   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
+//       -> {"ok":true,"compiled":b,"log":s,"resources":{}}, fds [binary] when compiled
+//   {"command":"run","candidate":{},"signature":{},"poison":n,"guard_seed":n,
+//    "inputs":[{"at":byte offset in the memfd,"shift":bytes after a multiple of
+//    256}],"outputs":[{"at":n}]}, fds [binary, inputs, outputs]: the worker writes the outputs into
+//    the third
+//       -> {"ok":true,"verdict":{"verdict":..,"message":..,"evidence":{}}}
+//   {"command":"time", as run, "samples":n}, fds [binary, inputs] -> {"ok":true,"nanoseconds":x}
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,20 +32,29 @@ namespace cudaforge {
 inline constexpr int kWorkerProtocol = 1;
 inline constexpr uint32_t kMaxFrameBytes = 16u << 20;
 inline constexpr uint32_t kMaxFrameFds = 16;
+inline constexpr int64_t kMaxBinaryBytes = int64_t{256} << 20;
 
 struct Frame {
   Json body;
   std::vector<UniqueFd> fds;
 };
 
-// Sends or receives one frame; deadline in milliseconds (negative: none). kTimeout; kIoError when the peer is gone;
-// kCorruption for a frame that breaks the rules.
+// Sends or receives one frame over a SOCK_STREAM Unix socket; deadline in milliseconds (negative:
+// none). kTimeout; kIoError when the peer is gone; kCorruption for a frame that breaks the rules,
+// after which the stream is of no use.
 Status SendFrame(int socket, const Frame& frame, int timeout_ms);
 Result<Frame> ReceiveFrame(int socket, int timeout_ms);
 
-// An anonymous memory file with these bytes, and back.
+// An anonymous memory file of fixed size (sealed against growing and shrinking). With bytes given
+// it is sealed against writing too.
+Result<UniqueFd> MakeMemFile(std::span<const std::string_view> parts);
 Result<UniqueFd> MakeMemFile(std::string_view bytes);
 Result<UniqueFd> MakeMemFile(int64_t size);
+// All of it. kCorruption for anything but a plain file, or one of more than max_bytes.
 Result<std::string> ReadMemFile(int fd, int64_t max_bytes);
+// Exactly `bytes` bytes from `offset` on, into or out of `data`. kCorruption when the file is
+// shorter.
+Status ReadMemFileAt(int fd, int64_t offset, void* data, int64_t bytes);
+Status WriteMemFileAt(int fd, int64_t offset, const void* data, int64_t bytes);
 
 }  // namespace cudaforge

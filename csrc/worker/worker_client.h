@@ -1,5 +1,5 @@
-// WorkerClient: the parent's side of the worker process. One client drives one worker at a time and starts a
-// fresh one whenever the last died, hung or reported a device error. Not thread-safe.
+// WorkerClient: the parent's side of the worker process. One client drives one worker at a time and
+// starts a fresh one whenever the last died, hung or reported a device error. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,14 @@
 namespace cudaforge {
 
 struct WorkerOptions {
-  std::string executable;       // path of cudaforge-worker
+  std::string executable;  // path of cudaforge-worker
   DeviceType device = DeviceType::kCpu;
   int device_index = 0;
   int compile_timeout_ms = 60'000;
   int run_timeout_ms = 20'000;  // one run of one input set
   std::string cxx;              // host compiler for the cpu target; empty: the default
-  std::vector<std::string> cuda_search_paths;  // folders that may hold libnvrtc and the CUDA headers
+  std::vector<std::string>
+      cuda_search_paths;  // folders that may hold libnvrtc and the CUDA headers
 };
 
 struct RunOutput {
@@ -38,15 +39,19 @@ class CandidateRunner {
  public:
   virtual ~CandidateRunner() = default;
 
-  // Compiles in the worker. A crash or hang of the compiler is a failed CompileResult with that log.
+  // Compiles in the worker. A crash or hang of the compiler is a failed CompileResult with that
+  // log.
   virtual Result<CompileResult> Compile(const Candidate& candidate) = 0;
-  // Loads `binary` and runs it once on `inputs`: each buffer between guard bytes, outputs and scratch poisoned with
-  // `poison`, inputs compared afterwards.
-  virtual Result<RunOutput> Run(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
-                                const InputSet& inputs, uint8_t poison) = 0;
-  // Median device nanoseconds over `samples` cold runs on those inputs; a rank for the search, not evidence.
-  virtual Result<double> Time(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
-                              const InputSet& inputs, int samples) = 0;
+  // Loads `binary` and runs it once on `inputs`: each buffer between guard bytes, outputs and
+  // scratch poisoned with `poison`, inputs compared afterwards.
+  virtual Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
+                                const OpSignature& signature, const InputSet& inputs,
+                                uint8_t poison) = 0;
+  // Median device nanoseconds over `samples` cold runs on those inputs; a rank for the search, not
+  // evidence.
+  virtual Result<double> Time(const std::string& binary, const Candidate& candidate,
+                              const OpSignature& signature, const InputSet& inputs,
+                              int samples) = 0;
 };
 
 class WorkerClient : public CandidateRunner {
@@ -55,10 +60,11 @@ class WorkerClient : public CandidateRunner {
   ~WorkerClient() override;
 
   Result<CompileResult> Compile(const Candidate& candidate) override;
-  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
-                        const InputSet& inputs, uint8_t poison) override;
-  Result<double> Time(const std::string& binary, const Candidate& candidate, const OpSignature& signature,
-                      const InputSet& inputs, int samples) override;
+  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
+                        const OpSignature& signature, const InputSet& inputs,
+                        uint8_t poison) override;
+  Result<double> Time(const std::string& binary, const Candidate& candidate,
+                      const OpSignature& signature, const InputSet& inputs, int samples) override;
   // Workers started so far, and how the last one ended.
   int started() const;
   std::string last_end() const;

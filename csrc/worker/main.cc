@@ -1,0 +1,92 @@
+// cudaforge-worker: compiles and runs candidates for the parent at the other end of descriptor 3.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "worker/server.h"
+
+extern char** environ;
+
+namespace cudaforge {
+namespace {
+
+constexpr int kSocket = 3;
+
+bool MayKeep(std::string_view variable) {
+  for (std::string_view name :
+       {"PATH=", "LD_LIBRARY_PATH=", "HOME=", "TMPDIR=", "CUDA_", "OMP_NUM_THREADS="}) {
+    if (variable.starts_with(name)) return true;
+  }
+  return false;
+}
+
+// Starts the program anew without the variables that no candidate should see: keys and tokens stay
+// out of this process's memory and of /proc/self/environ. Returns when there is nothing to drop.
+void DropEnvironment(char** argv) {
+  std::vector<char*> kept;
+  bool dropped = false;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (MayKeep(*variable)) {
+      kept.push_back(*variable);
+    } else {
+      dropped = true;
+    }
+  }
+  if (!dropped) return;
+  kept.push_back(nullptr);
+  execve("/proc/self/exe", argv, kept.data());
+  std::perror("cudaforge-worker: cannot start anew");
+  _exit(3);
+}
+
+void Isolate() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  if (getpgrp() != getpid()) setpgid(0, 0);
+  // What a candidate prints goes nowhere; what the parent left open is closed.
+  const int null = open("/dev/null", O_RDWR);
+  if (null >= 0) {
+    for (int fd = 0; fd < kSocket; ++fd) dup2(null, fd);
+  }
+  syscall(SYS_close_range, kSocket + 1, ~0u, 0);
+  fcntl(kSocket, F_SETFD, FD_CLOEXEC);
+}
+
+Result<std::unique_ptr<Target>> MakeTarget(const WorkerSetup& setup) {
+  if (setup.device == DeviceType::kCpu) {
+    CpuTargetOptions options;
+    options.cxx = setup.cxx;
+    return MakeCpuTarget(options);
+  }
+  CudaTargetOptions options;
+  options.search_paths = setup.cuda_search_paths;
+  return MakeCudaTarget(setup.device_index, options);
+}
+
+int Main(char** argv) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  if (getsockopt(kSocket, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+    std::fputs("cudaforge-worker is started by CudaForge, with a socket as descriptor 3\n", stderr);
+    return 2;
+  }
+  DropEnvironment(argv);
+  Isolate();
+  return ServeWorker(kSocket, MakeTarget).ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace cudaforge
+
+int main(int, char** argv) { return cudaforge::Main(argv); }

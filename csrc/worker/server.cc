@@ -1,0 +1,205 @@
+#include "worker/server.h"
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "worker/guarded_run.h"
+#include "worker/protocol.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kReplyTimeoutMs = 60'000;
+constexpr int kMaxSamples = 10'000;
+
+// An answer, and whether the worker ends after it.
+struct Reply {
+  Frame frame;
+  bool fatal = false;
+};
+
+Reply ErrorReply(const Status& status, bool fatal) {
+  Reply reply;
+  reply.fatal = fatal;
+  reply.frame.body = {{"ok", false}, {"error", status.ToString()}};
+  return reply;
+}
+
+Result<WorkerSetup> ParseSetup(const Json& body) {
+  WorkerSetup setup;
+  CF_ASSIGN_OR_RETURN(const int64_t protocol, JsonInt(body, "protocol"));
+  if (protocol != kWorkerProtocol) {
+    return Status::Unsupported("this worker speaks protocol " + std::to_string(kWorkerProtocol) +
+                               ", asked for " + std::to_string(protocol));
+  }
+  CF_ASSIGN_OR_RETURN(const std::string device, JsonString(body, "device"));
+  if (device != "cpu" && device != "cuda") return Status::InvalidArgument("device: cpu or cuda");
+  setup.device = device == "cuda" ? DeviceType::kCuda : DeviceType::kCpu;
+  CF_ASSIGN_OR_RETURN(const int64_t index, JsonInt(body, "device_index"));
+  if (index < 0 || index > 1024) return Status::InvalidArgument("device_index: out of range");
+  setup.device_index = static_cast<int>(index);
+  CF_ASSIGN_OR_RETURN(setup.cxx, JsonString(body, "cxx"));
+  CF_ASSIGN_OR_RETURN(const Json paths, JsonField(body, "cuda_search_paths"));
+  if (!paths.is_array()) return Status::InvalidArgument("cuda_search_paths: expected an array");
+  for (const Json& path : paths) {
+    if (!path.is_string()) return Status::InvalidArgument("cuda_search_paths: expected strings");
+    setup.cuda_search_paths.push_back(path.get<std::string>());
+  }
+  return setup;
+}
+
+Result<Reply> Compile(Target& target, const Json& body) {
+  CF_ASSIGN_OR_RETURN(const Json source, JsonField(body, "source"));
+  CF_ASSIGN_OR_RETURN(const std::string language, JsonString(source, "language"));
+  if (language != "cuda" && language != "cpu")
+    return Status::InvalidArgument("language: cuda or cpu");
+  KernelSource kernel;
+  kernel.language = language == "cuda" ? Language::kCuda : Language::kCpu;
+  CF_ASSIGN_OR_RETURN(kernel.code, JsonString(source, "code"));
+  CF_ASSIGN_OR_RETURN(const int64_t timeout_ms, JsonInt(body, "timeout_ms"));
+  const CompileResult compiled = target.Compile(kernel, static_cast<int>(timeout_ms));
+  Reply reply;
+  reply.frame.body = {{"ok", true},
+                      {"compiled", compiled.ok},
+                      {"log", compiled.log},
+                      {"resources", compiled.resources}};
+  if (compiled.ok) {
+    CF_ASSIGN_OR_RETURN(UniqueFd binary, MakeMemFile(std::string_view(compiled.binary)));
+    reply.frame.fds.push_back(std::move(binary));
+  }
+  return reply;
+}
+
+// What "run" and "time" share, read from the request.
+struct Work {
+  Candidate candidate;
+  OpSignature signature;
+  std::vector<std::string> inputs;
+  std::vector<int64_t> shifts;
+  std::string binary;
+
+  GuardedRunRequest Request() const { return {&candidate, &signature, inputs, shifts, 0xff, 0}; }
+};
+
+Result<Work> ParseWork(const Frame& frame) {
+  Work work;
+  CF_ASSIGN_OR_RETURN(const Json candidate, JsonField(frame.body, "candidate"));
+  CF_ASSIGN_OR_RETURN(work.candidate, Candidate::FromJson(candidate));
+  CF_ASSIGN_OR_RETURN(const Json signature, JsonField(frame.body, "signature"));
+  CF_ASSIGN_OR_RETURN(work.signature, OpSignature::FromJson(signature));
+  CF_RETURN_IF_ERROR(work.candidate.Validate(work.signature));
+  if (frame.fds.size() < 2) return Status::InvalidArgument("binary or inputs are missing");
+  CF_ASSIGN_OR_RETURN(work.binary, ReadMemFile(frame.fds[0].get(), kMaxBinaryBytes));
+  CF_ASSIGN_OR_RETURN(const Json inputs, JsonField(frame.body, "inputs"));
+  if (!inputs.is_array() || inputs.size() != work.signature.inputs.size()) {
+    return Status::InvalidArgument("inputs: one entry per input");
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    CF_ASSIGN_OR_RETURN(const int64_t at, JsonInt(inputs[i], "at"));
+    CF_ASSIGN_OR_RETURN(const int64_t shift, JsonInt(inputs[i], "shift"));
+    if (at < 0 || shift < 0 || shift >= 256) return Status::InvalidArgument("inputs: out of range");
+    std::string bytes(static_cast<size_t>(work.signature.inputs[i].StorageBytes()), '\0');
+    CF_RETURN_IF_ERROR(
+        ReadMemFileAt(frame.fds[1].get(), at, bytes.data(), static_cast<int64_t>(bytes.size())));
+    work.inputs.push_back(std::move(bytes));
+    work.shifts.push_back(shift);
+  }
+  return work;
+}
+
+Reply VerdictReply(const Verdict& verdict, bool fatal) {
+  Reply reply;
+  reply.fatal = fatal;
+  reply.frame.body = {{"ok", true}, {"verdict", verdict.ToJson()}};
+  return reply;
+}
+
+Result<Reply> Run(Target& target, const Frame& frame) {
+  CF_ASSIGN_OR_RETURN(const Work work, ParseWork(frame));
+  if (frame.fds.size() != 3) return Status::InvalidArgument("run: three descriptors");
+  GuardedRunRequest request = work.Request();
+  CF_ASSIGN_OR_RETURN(const int64_t poison, JsonInt(frame.body, "poison"));
+  CF_ASSIGN_OR_RETURN(const int64_t seed, JsonInt(frame.body, "guard_seed"));
+  request.poison = static_cast<uint8_t>(poison);
+  request.guard_seed = static_cast<uint64_t>(seed);
+  auto executable = target.Load(work.binary, work.candidate, work.signature);
+  if (!executable.ok()) {
+    return VerdictReply(
+        {VerdictKind::kLaunchError,
+         "the binary could not be loaded: " + executable.status().message(), Json::object()},
+        target.poisoned());
+  }
+  CF_ASSIGN_OR_RETURN(const GuardedRunResult result, RunGuarded(target, **executable, request));
+  CF_ASSIGN_OR_RETURN(const Json outputs, JsonField(frame.body, "outputs"));
+  if (!outputs.is_array() || outputs.size() != work.signature.outputs.size()) {
+    return Status::InvalidArgument("outputs: one entry per output");
+  }
+  for (size_t o = 0; o < result.outputs.size(); ++o) {
+    CF_ASSIGN_OR_RETURN(const int64_t at, JsonInt(outputs[o], "at"));
+    CF_RETURN_IF_ERROR(WriteMemFileAt(frame.fds[2].get(), at, result.outputs[o].data(),
+                                      static_cast<int64_t>(result.outputs[o].size())));
+  }
+  return VerdictReply(result.verdict, result.device_error || target.poisoned());
+}
+
+Result<Reply> Time(Target& target, const Frame& frame) {
+  CF_ASSIGN_OR_RETURN(const Work work, ParseWork(frame));
+  CF_ASSIGN_OR_RETURN(const int64_t samples, JsonInt(frame.body, "samples"));
+  if (samples < 1 || samples > kMaxSamples) return Status::InvalidArgument("samples: 1 to 10000");
+  CF_ASSIGN_OR_RETURN(const auto executable,
+                      target.Load(work.binary, work.candidate, work.signature));
+  CF_ASSIGN_OR_RETURN(const double nanoseconds,
+                      TimeRuns(target, *executable, work.Request(), static_cast<int>(samples)));
+  Reply reply;
+  reply.frame.body = {{"ok", true}, {"nanoseconds", nanoseconds}};
+  return reply;
+}
+
+Result<Reply> Answer(const TargetFactory& make_target, std::unique_ptr<Target>* target,
+                     const Frame& frame) {
+  CF_ASSIGN_OR_RETURN(const std::string command, JsonString(frame.body, "command"));
+  if (command == "hello") {
+    CF_ASSIGN_OR_RETURN(const WorkerSetup setup, ParseSetup(frame.body));
+    CF_ASSIGN_OR_RETURN(*target, make_target(setup));
+    Reply reply;
+    reply.frame.body = {
+        {"ok", true}, {"protocol", kWorkerProtocol}, {"arch", (*target)->arch().target}};
+    return reply;
+  }
+  if (*target == nullptr) return Status::InvalidArgument("the first command must be hello");
+  if (command == "compile") return Compile(**target, frame.body);
+  if (command == "run") return Run(**target, frame);
+  if (command == "time") return Time(**target, frame);
+  return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");
+}
+
+Reply AnswerOrError(const TargetFactory& make_target, std::unique_ptr<Target>* target,
+                    const Frame& frame) {
+  const auto poisoned = [&] { return *target != nullptr && (*target)->poisoned(); };
+  try {
+    auto reply = Answer(make_target, target, frame);
+    if (reply.ok()) return std::move(*reply);
+    return ErrorReply(reply.status(), poisoned());
+  } catch (const std::exception& error) {
+    return ErrorReply(Status::Internal(error.what()), true);
+  }
+}
+
+}  // namespace
+
+Status ServeWorker(int socket, const TargetFactory& make_target) {
+  std::unique_ptr<Target> target;
+  while (true) {
+    auto frame = ReceiveFrame(socket, -1);
+    if (!frame.ok()) {
+      return frame.status().code() == StatusCode::kIoError ? Status::Ok() : frame.status();
+    }
+    Reply reply = AnswerOrError(make_target, &target, *frame);
+    if (reply.fatal) reply.frame.body["fatal"] = true;
+    CF_RETURN_IF_ERROR(SendFrame(socket, reply.frame, kReplyTimeoutMs));
+    if (reply.fatal) return Status::Ok();
+  }
+}
+
+}  // namespace cudaforge

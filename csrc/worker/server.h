@@ -1,0 +1,31 @@
+// The worker's side of the protocol: answers requests until the other side hangs up or the device
+// fails.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "signature/op_signature.h"
+#include "target/target.h"
+
+namespace cudaforge {
+
+// What the first request asks for.
+struct WorkerSetup {
+  DeviceType device = DeviceType::kCpu;
+  int device_index = 0;
+  std::string cxx;
+  std::vector<std::string> cuda_search_paths;
+};
+
+using TargetFactory = std::function<Result<std::unique_ptr<Target>>(const WorkerSetup&)>;
+
+// Serves one connection. Ok when the other side closed it between two frames, or after an answer
+// with "fatal": true; an error when the stream broke or a frame broke the rules. A request that is
+// well framed but wrong gets an answer with "error", and the service goes on. Never throws.
+Status ServeWorker(int socket, const TargetFactory& make_target);
+
+}  // namespace cudaforge

@@ -1,0 +1,284 @@
+#include "worker/worker_client.h"
+
+#include <poll.h>
+
+#include <cmath>
+#include <optional>
+#include <random>
+
+#include "base/subprocess.h"
+#include "worker/protocol.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kHelloTimeoutMs = 120'000;  // a first CUDA context can take long
+constexpr int kCompileGraceMs = 5'000;    // the worker's own limit comes first
+constexpr int kLastWordsMs = 2'000;       // for a worker that hung up to be reaped
+constexpr int kSendTimeoutMs = 30'000;
+
+Verdict MakeVerdict(VerdictKind kind, std::string message) {
+  return {kind, std::move(message), Json::object()};
+}
+
+}  // namespace
+
+class WorkerClient::Impl {
+ public:
+  explicit Impl(WorkerOptions options) : options_(std::move(options)) {}
+
+  // What became of a request. A timeout or an end leaves no worker behind.
+  struct Answer {
+    enum class Kind { kReply, kTimedOut, kEnded } kind = Kind::kReply;
+    Frame frame;      // kReply: "ok" is a boolean
+    std::string end;  // kEnded: how the worker ended, or what was wrong with its reply
+  };
+
+  // An error when no worker can be started. `timeout_ms` counts from the start of the request.
+  Result<Answer> Ask(const Frame& request, int timeout_ms) {
+    CF_RETURN_IF_ERROR(EnsureWorker());
+    return Exchange(request, timeout_ms);
+  }
+
+  const WorkerOptions& options() const { return options_; }
+  int started() const { return started_; }
+  const std::string& last_end() const { return last_end_; }
+  uint64_t RandomSeed() { return (uint64_t{entropy_()} << 31) ^ entropy_(); }
+
+ private:
+  // A worker that died between two requests (its starting thread ended, someone killed it) must not
+  // be held against the next candidate.
+  bool Alive() const {
+    if (!child_.has_value()) return false;
+    pollfd entry{child_->socket(), POLLIN, 0};
+    return poll(&entry, 1, 0) == 0;
+  }
+
+  void End(int wait_ms) {
+    last_end_ = child_->WaitOrKill(wait_ms);
+    child_.reset();
+  }
+
+  Status EnsureWorker() {
+    if (Alive()) return Status::Ok();
+    if (child_.has_value()) End(0);
+    auto child = ChildProcess::Start({options_.executable});
+    if (!child.ok()) return child.status();
+    child_.emplace(std::move(*child));
+    ++started_;
+    Frame hello;
+    hello.body = {{"command", "hello"},
+                  {"protocol", kWorkerProtocol},
+                  {"device", DeviceTypeName(options_.device)},
+                  {"device_index", options_.device_index},
+                  {"cxx", options_.cxx},
+                  {"cuda_search_paths", options_.cuda_search_paths}};
+    CF_ASSIGN_OR_RETURN(const Answer answer, Exchange(hello, kHelloTimeoutMs));
+    if (answer.kind == Answer::Kind::kTimedOut) {
+      return Status::Unavailable("the worker did not come up in time");
+    }
+    if (answer.kind == Answer::Kind::kEnded) {
+      return Status::Unavailable("the worker " + options_.executable +
+                                 " did not come up: " + answer.end);
+    }
+    const auto protocol = JsonInt(answer.frame.body, "protocol");
+    if (answer.frame.body["ok"] == true && protocol.ok() && *protocol == kWorkerProtocol) {
+      return Status::Ok();
+    }
+    const auto error = JsonString(answer.frame.body, "error");
+    End(0);
+    return Status::Unavailable("the worker cannot serve: " +
+                               (error.ok() ? *error : std::string("another protocol")));
+  }
+
+  Result<Answer> Exchange(const Frame& request, int timeout_ms) {
+    Answer answer;
+    const Status sent = SendFrame(child_->socket(), request, kSendTimeoutMs);
+    if (sent.code() == StatusCode::kInvalidArgument) return sent;
+    auto reply = sent.ok() ? ReceiveFrame(child_->socket(), timeout_ms) : Result<Frame>(sent);
+    if (reply.ok() && JsonBool(reply->body, "ok").ok()) {
+      answer.frame = std::move(*reply);
+      const auto fatal = JsonBool(answer.frame.body, "fatal");
+      if (fatal.ok() && *fatal) End(kLastWordsMs);
+      return answer;
+    }
+    if (!reply.ok() && reply.status().code() == StatusCode::kTimeout) {
+      answer.kind = Answer::Kind::kTimedOut;
+      End(0);
+      return answer;
+    }
+    answer.kind = Answer::Kind::kEnded;
+    if (!reply.ok() && reply.status().code() == StatusCode::kIoError) {
+      End(kLastWordsMs);
+      answer.end = last_end_;
+    } else {
+      // Whatever a candidate did to the worker's memory, its next words are not to be trusted.
+      End(0);
+      answer.end = "a reply that breaks the protocol" +
+                   (reply.ok() ? std::string() : " (" + reply.status().message() + ")");
+    }
+    return answer;
+  }
+
+  WorkerOptions options_;
+  std::optional<ChildProcess> child_;
+  std::random_device entropy_;
+  int started_ = 0;
+  std::string last_end_;
+};
+
+namespace {
+
+struct Packed {
+  Frame frame;
+};
+
+// The request that "run" and "time" share: candidate, signature, inputs.
+Result<Packed> Pack(const char* command, const std::string& binary, const Candidate& candidate,
+                    const OpSignature& signature, const InputSet& inputs) {
+  if (inputs.bytes.size() != signature.inputs.size()) {
+    return Status::InvalidArgument("an input set of another signature");
+  }
+  Packed packed;
+  Json places = Json::array();
+  std::vector<std::string_view> parts;
+  int64_t at = 0;
+  for (size_t i = 0; i < inputs.bytes.size(); ++i) {
+    const auto bytes = static_cast<int64_t>(inputs.bytes[i].size());
+    if (bytes != signature.inputs[i].StorageBytes()) {
+      return Status::InvalidArgument("an input set of another signature");
+    }
+    places.push_back({{"at", at}, {"shift", i < inputs.offsets.size() ? inputs.offsets[i] : 0}});
+    parts.push_back(inputs.bytes[i]);
+    at += bytes;
+  }
+  packed.frame.body = {{"command", command},
+                       {"candidate", candidate.ToJson()},
+                       {"signature", signature.ToJson()},
+                       {"inputs", places}};
+  CF_ASSIGN_OR_RETURN(UniqueFd code, MakeMemFile(std::string_view(binary)));
+  packed.frame.fds.push_back(std::move(code));
+  CF_ASSIGN_OR_RETURN(UniqueFd data, MakeMemFile(parts));
+  packed.frame.fds.push_back(std::move(data));
+  return packed;
+}
+
+std::string ErrorOf(const Frame& frame) {
+  const auto error = JsonString(frame.body, "error");
+  return error.ok() ? *error : "the worker gave no reason";
+}
+
+}  // namespace
+
+WorkerClient::WorkerClient(WorkerOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+WorkerClient::~WorkerClient() = default;
+int WorkerClient::started() const { return impl_->started(); }
+std::string WorkerClient::last_end() const { return impl_->last_end(); }
+
+Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
+  const int timeout_ms = impl_->options().compile_timeout_ms;
+  Frame request;
+  request.body = {
+      {"command", "compile"},
+      {"source",
+       {{"language", LanguageName(candidate.source.language)}, {"code", candidate.source.code}}},
+      {"timeout_ms", timeout_ms}};
+  CF_ASSIGN_OR_RETURN(Impl::Answer answer, impl_->Ask(request, timeout_ms + kCompileGraceMs));
+  CompileResult result;
+  if (answer.kind == Impl::Answer::Kind::kTimedOut) {
+    result.log = "the compiler did not finish within " + std::to_string(timeout_ms) + " ms";
+    return result;
+  }
+  if (answer.kind == Impl::Answer::Kind::kEnded) {
+    result.log = "the compiling process ended: " + answer.end;
+    return result;
+  }
+  if (answer.frame.body["ok"] != true) return Status::Unavailable(ErrorOf(answer.frame));
+  CF_ASSIGN_OR_RETURN(result.ok, JsonBool(answer.frame.body, "compiled"));
+  CF_ASSIGN_OR_RETURN(result.log, JsonString(answer.frame.body, "log"));
+  CF_ASSIGN_OR_RETURN(result.resources, JsonField(answer.frame.body, "resources"));
+  if (result.ok) {
+    if (answer.frame.fds.size() != 1) return Status::Corruption("the worker sent no binary");
+    CF_ASSIGN_OR_RETURN(result.binary, ReadMemFile(answer.frame.fds[0].get(), kMaxBinaryBytes));
+  }
+  return result;
+}
+
+Result<RunOutput> WorkerClient::Run(const std::string& binary, const Candidate& candidate,
+                                    const OpSignature& signature, const InputSet& inputs,
+                                    uint8_t poison) {
+  RunOutput out;
+  const Status legal = candidate.Validate(signature);
+  if (!legal.ok()) {
+    out.verdict = MakeVerdict(VerdictKind::kRefused, legal.message());
+    return out;
+  }
+  CF_ASSIGN_OR_RETURN(Packed packed, Pack("run", binary, candidate, signature, inputs));
+  packed.frame.body["poison"] = poison;
+  packed.frame.body["guard_seed"] = static_cast<int64_t>(impl_->RandomSeed() >> 1);
+  Json places = Json::array();
+  int64_t total = 0;
+  for (size_t o = 0; o < signature.outputs.size(); ++o) {
+    places.push_back({{"at", total}});
+    total += signature.output_spec(o).StorageBytes();
+  }
+  packed.frame.body["outputs"] = places;
+  CF_ASSIGN_OR_RETURN(UniqueFd results, MakeMemFile(total));
+  const int results_fd = results.get();
+  packed.frame.fds.push_back(std::move(results));
+
+  const int timeout_ms = impl_->options().run_timeout_ms;
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->Ask(packed.frame, timeout_ms));
+  if (answer.kind == Impl::Answer::Kind::kTimedOut) {
+    out.verdict = MakeVerdict(VerdictKind::kTimeout,
+                              "did not finish within " + std::to_string(timeout_ms) + " ms");
+    return out;
+  }
+  if (answer.kind == Impl::Answer::Kind::kEnded) {
+    out.verdict = MakeVerdict(VerdictKind::kCrashed,
+                              "the process that ran it ended before it answered: " + answer.end);
+    return out;
+  }
+  if (answer.frame.body["ok"] != true) return Status::Unavailable(ErrorOf(answer.frame));
+  const auto field = JsonField(answer.frame.body, "verdict");
+  auto verdict = field.ok() ? Verdict::FromJson(*field) : Result<Verdict>(field.status());
+  if (!verdict.ok()) {
+    out.verdict = MakeVerdict(VerdictKind::kCrashed,
+                              "the worker's verdict cannot be read: " + verdict.status().message());
+    return out;
+  }
+  out.verdict = std::move(*verdict);
+  if (!out.verdict.accepted()) return out;
+  int64_t at = 0;
+  for (size_t o = 0; o < signature.outputs.size(); ++o) {
+    std::string bytes(static_cast<size_t>(signature.output_spec(o).StorageBytes()), '\0');
+    CF_RETURN_IF_ERROR(
+        ReadMemFileAt(results_fd, at, bytes.data(), static_cast<int64_t>(bytes.size())));
+    at += static_cast<int64_t>(bytes.size());
+    out.outputs.push_back(std::move(bytes));
+  }
+  return out;
+}
+
+Result<double> WorkerClient::Time(const std::string& binary, const Candidate& candidate,
+                                  const OpSignature& signature, const InputSet& inputs,
+                                  int samples) {
+  CF_RETURN_IF_ERROR(candidate.Validate(signature));
+  CF_ASSIGN_OR_RETURN(Packed packed, Pack("time", binary, candidate, signature, inputs));
+  packed.frame.body["samples"] = samples;
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer,
+                      impl_->Ask(packed.frame, impl_->options().run_timeout_ms));
+  if (answer.kind == Impl::Answer::Kind::kTimedOut) return Status::Timeout("timing took too long");
+  if (answer.kind == Impl::Answer::Kind::kEnded) {
+    return Status::Unavailable("the process that timed it ended: " + answer.end);
+  }
+  if (answer.frame.body["ok"] != true) return Status::Unavailable(ErrorOf(answer.frame));
+  CF_ASSIGN_OR_RETURN(const double nanoseconds, JsonDouble(answer.frame.body, "nanoseconds"));
+  if (!std::isfinite(nanoseconds) || nanoseconds < 0) {
+    return Status::Corruption("the worker reports a time that is none");
+  }
+  return nanoseconds;
+}
+
+}  // namespace cudaforge
