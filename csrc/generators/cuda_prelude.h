@@ -1,0 +1,12 @@
+// Device code that every generated CUDA kernel starts with: storage types, vector access, math, and
+// the group reductions and scans that the mappings are made of. No headers are included, so NVRTC
+// needs none.
+#pragma once
+
+#include <string_view>
+
+namespace cudaforge::rows {
+
+std::string_view CudaPrelude();
+
+}  // namespace cudaforge::rows

@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <string>
+
+#include "generators/cuda_prelude.h"
+#include "generators/emit.h"
+#include "generators/emit_cuda_kernel.h"
+
+namespace cudaforge::rows {
+namespace {
+
+LaunchArg ToArg(const BufferRef& buffer) {
+  LaunchArg arg;
+  arg.kind = buffer.kind == BufferKind::kInput    ? LaunchArg::Kind::kInput
+             : buffer.kind == BufferKind::kOutput ? LaunchArg::Kind::kOutput
+                                                  : LaunchArg::Kind::kScratch;
+  arg.index = buffer.index;
+  return arg;
+}
+
+}  // namespace
+
+Result<Candidate> EmitCuda(const Program& program, const OpSignature& signature,
+                           const std::vector<Schedule>& schedules) {
+  CF_CHECK(schedules.size() == program.stages.size()) << "one schedule per stage";
+  CF_RETURN_IF_ERROR(program.Validate(signature));
+  Candidate candidate;
+  candidate.author = "generator:rows";
+  candidate.source.language = Language::kCuda;
+  candidate.source.code = std::string(CudaPrelude());
+  Json stages = Json::array();
+  std::vector<int64_t> aligned(signature.inputs.size(), 1);
+  for (size_t s = 0; s < program.stages.size(); ++s) {
+    CF_ASSIGN_OR_RETURN(const CudaPlan plan, MakeCudaPlan(program.stages[s], schedules[s]));
+    const CudaKernelText kernel = WriteCudaKernel(plan, "rows_stage" + std::to_string(s));
+    candidate.source.code += "\n" + kernel.text;
+    Launch launch;
+    launch.kernel = "rows_stage" + std::to_string(s);
+    launch.grid[0] = plan.blocks();
+    launch.block[0] = plan.threads;
+    launch.dynamic_shared_bytes = plan.shared_bytes();
+    for (size_t i = 0; i < kernel.buffers.size(); ++i) {
+      const BufferRef& buffer = kernel.buffers[i];
+      launch.args.push_back(ToArg(buffer));
+      if (buffer.kind != BufferKind::kInput) continue;
+      int64_t& bytes = aligned[static_cast<size_t>(buffer.index)];
+      bytes = std::max(bytes, kernel.alignment[i]);
+    }
+    candidate.plan.launches.push_back(std::move(launch));
+    stages.push_back(schedules[s].ToJson());
+  }
+  for (int64_t bytes : program.scratch_bytes) candidate.plan.scratch_bytes.push_back(bytes);
+  for (size_t i = 0; i < aligned.size(); ++i) {
+    if (aligned[i] <= signature.inputs[i].alignment) continue;
+    candidate.constraints.push_back({Constraint::Kind::kAligned, static_cast<int>(i), aligned[i]});
+  }
+  candidate.params = {{"stages", std::move(stages)}};
+  return candidate;
+}
+
+}  // namespace cudaforge::rows

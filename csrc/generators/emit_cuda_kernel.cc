@@ -1,0 +1,283 @@
+#include "generators/emit_cuda_kernel.h"
+
+#include <algorithm>
+
+#include "generators/emit_common.h"
+#include "generators/emit_cuda_writer.h"
+
+namespace cudaforge::rows {
+
+using Kind = Value::Kind;
+
+CudaKernelWriter::CudaKernelWriter(const CudaPlan& plan, std::string name)
+    : plan_(plan), stage_(plan.stage), name_(std::move(name)) {
+  for (int v : LiveValues(stage_)) live_.insert(v);
+}
+
+CudaKernelText CudaKernelWriter::Write() {
+  Signature();
+  Position();
+  Declarations();
+  for (int pass = 0; pass < plan_.passes; ++pass) {
+    RowValues(pass);
+    Pass(pass);
+  }
+  RowValues(plan_.passes);
+  RowStores();
+  lines_.Add("}");
+  result_.text = lines_.text();
+  return std::move(result_);
+}
+
+void CudaKernelWriter::Parameter(const BufferRef& buffer, DType storage, bool written,
+                                 bool vector) {
+  const int64_t bytes =
+      vector ? std::min<int64_t>(16, plan_.vector * DTypeSize(storage)) : DTypeSize(storage);
+  for (size_t i = 0; i < result_.buffers.size(); ++i) {
+    if (result_.buffers[i] == buffer) {
+      result_.alignment[i] = std::max(result_.alignment[i], bytes);
+      return;
+    }
+  }
+  result_.buffers.push_back(buffer);
+  result_.alignment.push_back(bytes);
+  parameters_.push_back(
+      Cat(written ? "" : "const ", StorageText(storage), "* __restrict__ ", BufferText(buffer)));
+}
+
+void CudaKernelWriter::Signature() {
+  for (const Store& s : stage_.stores) {
+    const size_t i = static_cast<size_t>(&s - stage_.stores.data());
+    Parameter(s.buffer, s.storage, true, vector_store(i));
+  }
+  for (int v : live_) {
+    if (value(v).kind == Kind::kLoad) {
+      Parameter(value(v).buffer, value(v).storage, false, vector_load(v));
+    }
+  }
+  lines_.Add("extern \"C\" __global__ void __launch_bounds__(", plan_.threads, ") ", name_, "(");
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    lines_.Add("    ", parameters_[i], i + 1 < parameters_.size() ? "," : ") {");
+  }
+}
+
+void CudaKernelWriter::Position() {
+  lines_.Add("using I = ", plan_.wide ? "int64_t" : "int32_t", ";");
+  if (plan_.column) {
+    lines_.Add("const int tx = threadIdx.x % ", plan_.group, ";");
+    lines_.Add("const int ty = threadIdx.x / ", plan_.group, ";");
+    lines_.Add("const I row0 = ((I)blockIdx.x * ", plan_.group, " + tx) * ", plan_.vector, ";");
+  } else {
+    lines_.Add("const int t = threadIdx.x % ", plan_.group, ";");
+    lines_.Add("const I row0 = (I)blockIdx.x * ", plan_.rows_per_block, " + threadIdx.x / ",
+               plan_.group, ";");
+  }
+  // Threads past the last row redo row 0 and store nothing, so that barriers and shuffles stay
+  // uniform.
+  if (ragged()) lines_.Add("const bool active = row0 < ", plan_.rows, ";");
+  lines_.Add("const I row = ", ragged() ? "active ? row0 : 0" : "row0", ";");
+  AddCoordinates(&lines_, "o", "row", stage_.outer);
+  const std::vector<std::string> outer = OuterNames(plan_, false);
+  for (int v : live_) {
+    if (value(v).kind == Kind::kLoad && value(v).access.IsLinear()) {
+      Base(Cat("b", v), value(v).access, outer);
+    }
+  }
+  for (size_t s = 0; s < stage_.stores.size(); ++s) {
+    if (stage_.stores[s].access.IsLinear()) Base(Cat("d", s), stage_.stores[s].access, outer);
+  }
+  if (!plan_.shifted) return;
+  const std::string start =
+      plan_.shift_value >= 0 ? Cat("b", plan_.shift_value) : Cat("d", plan_.shift_store);
+  lines_.Add("const I shift = ", start, " % ", plan_.vector, ";");
+}
+
+void CudaKernelWriter::Base(const std::string& name, const Access& access,
+                            const std::vector<std::string>& outer) {
+  LinearAccess linear = Linearize(access);
+  linear.outer.resize(outer.size());
+  lines_.Add("const I ", name, " = ", LinearText(linear.offset, linear.outer, outer), ";");
+}
+
+void CudaKernelWriter::Declarations() {
+  int64_t dynamic = 0;
+  for (int v : live_) {
+    const Value& x = value(v);
+    if (x.kind == Kind::kReduce) {
+      lines_.Add("using Op", v, " = ", ReduceOpText(stage_, v), ";");
+      if (CrossesWarps()) {
+        const int64_t states = plan_.column ? int64_t{plan_.threads} * plan_.vector : 32;
+        lines_.Add("__shared__ Op", v, "::State s", v, "[", states, "];");
+      }
+    }
+    if (x.kind == Kind::kScan) {
+      lines_.Add("using Op", v, " = ", ScanOpText(stage_, v), ";");
+      if (CrossesWarps()) {
+        const int64_t states =
+            plan_.column ? int64_t{plan_.threads} * plan_.vector * 2 : int64_t{plan_.unroll} * 64;
+        lines_.Add("__shared__ Op", v, "::State s", v, "[", states, "];");
+      } else {
+        lines_.Add("Op", v, "::State* const s", v, " = nullptr;");
+      }
+    }
+    if (kept(v)) DeclareArray(v);
+    if (staged(v)) {
+      if (dynamic == 0) lines_.Add("extern __shared__ uint4 dynamic_shared[];");
+      const std::string type = VectorType(v);
+      lines_.Add(type, "* const z", v, " = (", type, "*)((char*)dynamic_shared + ", dynamic, ");");
+      const int64_t size = x.access.IsLinear() ? DTypeSize(x.storage) : 8;
+      dynamic += (plan_.chunks * plan_.unroll * plan_.group * plan_.vector * size + 15) / 16 * 16;
+    }
+  }
+}
+
+// Loads with bounds are held as values: what is read outside may not exist in the storage type.
+std::string CudaKernelWriter::VectorType(int v) const {
+  const Value& x = value(v);
+  return Cat("CfVec<", x.access.IsLinear() ? StorageText(x.storage) : TypeText(x.type), ", ",
+             plan_.vector, ">");
+}
+
+void CudaKernelWriter::DeclareArray(int v) {
+  if (value(v).kind == Kind::kLoad) {
+    lines_.Add(VectorType(v), " l", v, "[", plan_.unroll, "];");
+  } else {
+    lines_.Add(TypeText(value(v).type), " x", v, "[", plan_.unroll, "][", plan_.vector, "];");
+  }
+}
+
+// How a value is named inside the k loop; `arrays` are element values held in x arrays.
+std::string CudaKernelWriter::Ref(int v, const std::set<int>& arrays) const {
+  if (value(v).space == Space::kRow && plan_.column) return Cat("v", v, "[k]");
+  if (element(v) && arrays.count(v) != 0) return Cat("x", v, "[u][k]");
+  return Cat("v", v);
+}
+
+std::string CudaKernelWriter::Expression(int v, const std::set<int>& arrays) const {
+  std::vector<std::string> operands;
+  for (int o : value(v).operands) operands.push_back(Ref(o, arrays));
+  return PointwiseText(stage_, v, operands);
+}
+
+// Values of spaces kConst and kRow that are known before `pass`.
+void CudaKernelWriter::RowValues(int pass) {
+  for (int v : live_) {
+    const Value& x = value(v);
+    if (element(v) || pass_of(v) != pass || x.kind == Kind::kReduce) continue;
+    const std::string type = TypeText(x.type);
+    const bool array = plan_.column && x.space == Space::kRow;
+    const std::string target = array ? Cat("v", v, "[k]") : Cat("v", v);
+    if (array) {
+      lines_.Add(type, " v", v, "[", plan_.vector, "];");
+      if (vector_load(v)) {
+        lines_.Add("const ", VectorType(v), " l", v, " = cf_load_vector<", plan_.vector, ">(",
+                   BufferText(x.buffer), " + b", v, ");");
+      }
+      lines_.Unroll("k", plan_.vector);
+    } else if (x.kind == Kind::kLoad && !x.access.IsLinear()) {
+      lines_.Add(type, " v", v, ";");
+    }
+    std::string text;
+    switch (x.kind) {
+      case Kind::kConst:
+        text = ConstText(x);
+        break;
+      case Kind::kOuterIndex:
+        text = "(int64_t)" + OuterIndex(x.dim, array);
+        break;
+      case Kind::kPointwise:
+        text = Expression(v, {});
+        break;
+      case Kind::kLoad:
+        if (vector_load(v)) {
+          text = Cat("cf_load(l", v, ".v[k])");
+        } else if (x.access.IsLinear()) {
+          text = Fetch(x, Cat("b", v, array ? PerColumn(x.access) : ""));
+        } else {
+          const BoundedText b = BoundedAccessText(x.access, OuterNames(plan_, array), {});
+          lines_.Add(target, " = v", x.out_of_bounds, ";");
+          lines_.Add("if (", b.condition, ") ", target, " = ", Fetch(x, b.offset), ";");
+        }
+        break;
+      default:
+        break;
+    }
+    const bool declared = array || (x.kind == Kind::kLoad && !x.access.IsLinear());
+    if (!text.empty()) lines_.Add(declared ? "" : "const " + type + " ", target, " = ", text, ";");
+    if (array) lines_.Add("}");
+  }
+}
+
+std::string CudaKernelWriter::OuterIndex(int dim, bool per_k) const {
+  if (dim < 0) return per_k ? "(row + k)" : "row";
+  return OuterNames(plan_, per_k)[static_cast<size_t>(dim)];
+}
+
+std::string CudaKernelWriter::Fetch(const Value& x, const std::string& offset) const {
+  return Cat("cf_load(cf_load_vector<1>(", BufferText(x.buffer), " + (", offset, ")).v[0])");
+}
+
+std::string CudaKernelWriter::PerColumn(const Access& access) const {
+  const int64_t c = Coefficient(Linearize(access).outer, stage_.outer.size() - 1);
+  return c == 0 ? "" : Cat(" + k * ", c);
+}
+
+// The offset of an access without bounds at the position whose inner coordinates are PREFIX0,
+// PREFIX1, ...
+std::string CudaKernelWriter::Offset(const std::string& base, const Access& access,
+                                     const std::string& prefix, bool per_k) const {
+  LinearAccess linear = Linearize(access);
+  linear.inner.resize(stage_.inner.size());
+  const std::string inner = LinearText(0, linear.inner, InnerNames(plan_, prefix));
+  return Cat(base, per_k && plan_.column ? PerColumn(access) : "",
+             inner == "0" ? "" : " + " + inner);
+}
+
+// Opens the u loop: position e0 (row engine) or e (column engine), and what is inside the row.
+void CudaKernelWriter::OpenU(bool vector_coordinates) {
+  lines_.Unroll("u", plan_.unroll);
+  if (plan_.column) {
+    lines_.Add("const I e = (c * ", plan_.parts, " + ty) * ", plan_.unroll, " + u;");
+    lines_.Add("const bool ok = ", plan_.full ? "true" : Cat("e < ", plan_.length), ";");
+    AddCoordinates(&lines_, "i", "e", stage_.inner);
+    return;
+  }
+  lines_.Add("const I e0 = ((c * ", plan_.unroll, " + u) * ", plan_.group, " + t) * ", plan_.vector,
+             plan_.shifted ? " - shift;" : ";");
+  if (vector_coordinates) AddCoordinates(&lines_, "j", "e0", stage_.inner);
+}
+
+void CudaKernelWriter::OpenK() {
+  lines_.Unroll("k", plan_.vector);
+  if (plan_.column) return;
+  lines_.Add("const I e = e0 + k;");
+  std::string ok = "true";
+  if (!plan_.full) ok = Cat(plan_.shifted ? "e >= 0 && " : "", "e < ", plan_.length);
+  lines_.Add("const bool ok = ", ok, ";");
+  AddCoordinates(&lines_, "i", "e", stage_.inner);
+}
+
+std::string CudaKernelWriter::SharedIndex() const {
+  return Cat("[(c * ", plan_.unroll, " + u) * ", plan_.group, " + t];");
+}
+
+void CudaKernelWriter::ScalarLoad(int v) {
+  const Value& x = value(v);
+  const std::string target = Cat("l", v, "[u].v[k]");
+  if (x.access.IsLinear()) {
+    lines_.Add(target, " = cf_zero<1, ", StorageText(x.storage), ">().v[0];");
+    lines_.Add("if (ok) ", target, " = cf_load_vector<1>(", BufferText(x.buffer), " + (",
+               Offset(Cat("b", v), x.access, "i", true), ")).v[0];");
+    return;
+  }
+  const BoundedText b =
+      BoundedAccessText(x.access, OuterNames(plan_, plan_.column), InnerNames(plan_, "i"));
+  lines_.Add(target, " = ", Ref(x.out_of_bounds, {}), ";");
+  lines_.Add("if (ok && ", b.condition, ") ", target, " = ", Fetch(x, b.offset), ";");
+}
+
+CudaKernelText WriteCudaKernel(const CudaPlan& plan, const std::string& name) {
+  return CudaKernelWriter(plan, name).Write();
+}
+
+}  // namespace cudaforge::rows

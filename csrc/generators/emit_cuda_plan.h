@@ -1,0 +1,58 @@
+// How one stage is laid out on a GPU under one schedule: everything the kernel text needs to know,
+// and nothing of text.
+//
+// Row engine ("warp", "block", "shared", "loop"): a group of `group` threads works on one row;
+// element (chunk, u, t, k) of the row is at position ((chunk * unroll + u) * group + t) * vector +
+// k, minus a shift that makes vectors aligned. Column engine ("column", "thread"): a thread works
+// on `vector` neighbouring rows; `parts` threads along y share the inner space: position (chunk *
+// parts + ty) * unroll + u.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "generators/emit.h"
+
+namespace cudaforge::rows {
+
+struct CudaPlan {
+  Stage stage;  // coalesced; outer and inner have at least one dimension
+  int64_t rows = 1, length = 1;
+  bool column = false;
+  int threads = 256;
+  int vector = 1;
+  int unroll = 1;
+  int group = 1;           // row engine: threads per row
+  int parts = 1;           // column engine: threads along y
+  int rows_per_block = 1;  // rows covered by one block
+  int64_t chunks = 1;
+  bool keep = false;     // one chunk: element values may stay in registers between passes
+  bool staged = false;   // loads that several passes use are staged in dynamic shared memory
+  bool full = false;     // every position is inside the row
+  bool wide = false;     // indices need 64 bits
+  bool shifted = false;  // rows start at varying alignments: positions are shifted row by row
+  std::vector<bool> vector_load;   // per value
+  std::vector<bool> vector_store;  // per store
+  int shift_value =
+      -1;  // when shifted: a load (else -1: shift_store) whose row start gives the shift
+  int shift_store = -1;
+  std::vector<int>
+      pass;  // per value: the pass in which an element value, or after which a reduce, is known
+  int passes = 1;          // sweeps over the inner space, at least 1
+  std::vector<bool> kept;  // per value: an element value that stays in an array between passes
+  std::vector<bool> stage_in_shared;  // per value
+
+  int64_t blocks() const { return (rows + rows_per_block - 1) / rows_per_block; }
+  int64_t shared_bytes() const;  // dynamic
+};
+
+// The coefficient of loop dimension d; coefficient lists may be empty.
+inline int64_t Coefficient(const std::vector<int64_t>& coefficients, size_t d) {
+  return d < coefficients.size() ? coefficients[d] : 0;
+}
+
+// kInvalidArgument: the schedule is out of range or does not suit the stage. A vector that the
+// layout does not allow is not an error: those accesses are made element by element.
+Result<CudaPlan> MakeCudaPlan(const Stage& stage, const Schedule& schedule);
+
+}  // namespace cudaforge::rows

@@ -1,0 +1,260 @@
+// Which schedules are worth trying for one stage on a GPU. Only guesses are made here: timings
+// decide.
+#include <algorithm>
+#include <string>
+
+#include "generators/emit.h"
+#include "generators/emit_common.h"
+#include "generators/emit_cuda_plan.h"
+
+namespace cudaforge::rows {
+namespace {
+
+constexpr size_t kMaxSchedules = 12;
+constexpr int64_t kMaxUnrolledLength = 64;
+constexpr int64_t kMaxKeptElements =
+    64;  // per thread, over all kept loads, counted as 32-bit registers
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int FloorPowerOfTwo(int64_t x) {
+  int p = 1;
+  while (int64_t{p} * 2 <= x && p < (1 << 20)) p *= 2;
+  return p;
+}
+
+// What matters about a stage for choosing a mapping.
+struct Shape {
+  int64_t rows = 1, length = 1;
+  int row_votes = 0,
+      column_votes = 0;   // element accesses contiguous along the inner or the outer space
+  int vector = 1;         // elements in 16 bytes of the smallest storage accessed
+  int64_t registers = 1;  // 32-bit registers per element for all element loads
+  int64_t bytes = 0;      // per element, of loads
+  int64_t last_outer = 1;
+  bool scans = false, reduces = false;
+};
+
+Shape Describe(const Stage& stage) {
+  Shape shape;
+  shape.rows = stage.rows();
+  shape.length = stage.row_length();
+  shape.last_outer = stage.outer.empty() ? 1 : stage.outer.back();
+  int64_t smallest = 16;
+  auto look = [&](const Access& access, DType storage) {
+    smallest = std::min(smallest, DTypeSize(storage));
+    int64_t inner = 0, outer = 0;
+    for (size_t d = 0; d < access.dims.size(); ++d) {
+      const DimIndex& dim = access.dims[d];
+      if (!stage.inner.empty() && Coefficient(dim.inner_coef, stage.inner.size() - 1) != 0 &&
+          access.strides[d] != 0) {
+        inner = Coefficient(dim.inner_coef, stage.inner.size() - 1) * access.strides[d];
+      }
+      if (!stage.outer.empty() && Coefficient(dim.outer_coef, stage.outer.size() - 1) != 0 &&
+          access.strides[d] != 0) {
+        outer = Coefficient(dim.outer_coef, stage.outer.size() - 1) * access.strides[d];
+      }
+    }
+    // A short stride along the outer space still shares cache lines between neighbouring threads.
+    if (inner == 1 && outer != 1) ++shape.row_votes;
+    if (outer == 1 || (inner != 1 && outer != 0 && outer <= 4)) ++shape.column_votes;
+  };
+  shape.registers = 0;
+  for (int v : LiveValues(stage)) {
+    const Value& value = stage.values[static_cast<size_t>(v)];
+    shape.scans |= value.kind == Value::Kind::kScan;
+    shape.reduces |= value.kind == Value::Kind::kReduce;
+    if (value.space != Space::kElement || value.kind != Value::Kind::kLoad) continue;
+    look(value.access, value.storage);
+    shape.registers += DTypeSize(value.storage) > 4 ? 2 : 1;
+    shape.bytes += DTypeSize(value.storage);
+  }
+  for (const Store& store : stage.stores) {
+    if (stage.values[static_cast<size_t>(store.value)].space == Space::kElement)
+      look(store.access, store.storage);
+  }
+  shape.registers = std::max<int64_t>(1, shape.registers);
+  shape.vector = static_cast<int>(std::max<int64_t>(1, 16 / smallest));
+  return shape;
+}
+
+class Chooser {
+ public:
+  Chooser(const Stage& stage, const DeviceArch& arch)
+      : stage_(Coalesce(stage)), shape_(Describe(stage_)) {
+    const auto read = [&](const char* name, int64_t otherwise) {
+      const auto it =
+          arch.properties.is_object() ? arch.properties.find(name) : arch.properties.end();
+      return arch.properties.is_object() && it != arch.properties.end() &&
+                     it->is_number_integer() && it->get<int64_t>() > 0
+                 ? it->get<int64_t>()
+                 : otherwise;
+    };
+    processors_ = read("multiprocessors", 108);
+    shared_ = std::min<int64_t>(200 * 1024, read("shared_bytes_per_block_optin", 99 * 1024));
+  }
+
+  std::vector<Schedule> Choose() {
+    if (shape_.column_votes > shape_.row_votes && shape_.rows > 1) {
+      Columns();
+    } else if (shape_.length <= 4 || shape_.row_votes == 0) {
+      Thread(1, 256);
+      Thread(1, 128);
+      Warps();
+      Blocks();
+    } else {
+      Rows();
+      if (shape_.length <= 16) Thread(1, 256);
+    }
+    // One that suits every stage, so that there is always a first guess.
+    Add({"loop", 256, 1, 4, 1});
+    return std::move(result_);
+  }
+
+ private:
+  void Add(Schedule schedule) {
+    if (result_.size() >= kMaxSchedules) return;
+    if (std::find(result_.begin(), result_.end(), schedule) != result_.end()) return;
+    const Result<CudaPlan> plan = MakeCudaPlan(stage_, schedule);
+    if (!plan.ok() || plan->shared_bytes() > shared_) return;
+    if (schedule.vector > 1 && !Vectorises(*plan)) return;
+    result_.push_back(std::move(schedule));
+  }
+  static bool Vectorises(const CudaPlan& plan) {
+    return std::count(plan.vector_load.begin(), plan.vector_load.end(), true) +
+               std::count(plan.vector_store.begin(), plan.vector_store.end(), true) >
+           0;
+  }
+  int64_t Budget() const { return std::max<int64_t>(1, kMaxKeptElements / shape_.registers); }
+
+  void Thread(int vector, int threads) {
+    if (shape_.length > kMaxUnrolledLength || shape_.length * vector * shape_.registers > 128)
+      return;
+    Add({"thread", threads, vector, static_cast<int>(shape_.length), 1});
+  }
+
+  // Groups of a warp or less: at least 8 threads, vectors that just cover the row.
+  void Warps() {
+    for (int vector : Vectors()) {
+      for (int threads : {256, 128}) {
+        int group = FloorPowerOfTwo(std::max<int64_t>(1, shape_.length / vector));
+        group = std::clamp(group, 8, 32);
+        const int64_t items = CeilDiv(shape_.length + vector - 1, int64_t{group} * vector);
+        const int64_t exact = CeilDiv(shape_.length, int64_t{group} * vector);
+        if (items * vector > Budget()) continue;
+        const int rows = threads / group;
+        Add({"warp", threads, vector, static_cast<int>(exact), rows});
+        if (items != exact) Add({"warp", threads, vector, static_cast<int>(items), rows});
+      }
+    }
+  }
+
+  // The row in one block's registers: small blocks when there are rows enough for every
+  // multiprocessor.
+  void Blocks() {
+    const bool many = shape_.rows >= processors_ * 2;
+    std::vector<int> sizes =
+        many ? std::vector<int>{128, 256, 512, 1024} : std::vector<int>{1024, 512, 256};
+    for (int vector : Vectors()) {
+      for (int threads : sizes) {
+        const int64_t exact = CeilDiv(shape_.length, int64_t{threads} * vector);
+        const int64_t items = CeilDiv(shape_.length + vector - 1, int64_t{threads} * vector);
+        const int64_t budget = threads == 1024  ? Budget() / 4
+                               : threads == 512 ? Budget() / 2
+                                                : Budget();
+        if (items * vector > budget || shape_.length * 2 <= int64_t{threads} * vector) continue;
+        if (items != exact) {
+          const Result<CudaPlan> plan =
+              MakeCudaPlan(stage_, {"block", threads, vector, static_cast<int>(exact), 1});
+          if (!plan.ok()) {
+            Add({"block", threads, vector, static_cast<int>(items), 1});
+            continue;
+          }
+        }
+        Add({"block", threads, vector, static_cast<int>(exact), 1});
+      }
+    }
+  }
+
+  void Sweeps(const char* mapping) {
+    for (int threads : {512, 1024, 256}) {
+      const int vector = Vectors()[0];
+      if (int64_t{threads} * vector > shape_.length && threads > 256) continue;
+      const int64_t items = std::clamp<int64_t>(shape_.length / (int64_t{threads} * vector), 1,
+                                                shape_.registers > 2 ? 2 : 4);
+      Add({mapping, threads, vector, FloorPowerOfTwo(items), 1});
+    }
+  }
+
+  void Rows() {
+    const bool long_rows = shape_.length > 32 * Budget();
+    if (shape_.length <= 2048 && !(shape_.rows < processors_ && shape_.length >= 512)) Warps();
+    Blocks();
+    const bool several_sweeps = stage_passes() > 1;
+    if (several_sweeps && shape_.length > 2048) Sweeps("shared");
+    if (long_rows || result_.size() < 6) Sweeps("loop");
+    if (shape_.rows < processors_) Warps();
+  }
+
+  int stage_passes() const {
+    const Result<CudaPlan> plan = MakeCudaPlan(stage_, {"loop", 256, 1, 1, 1});
+    return plan.ok() ? plan->passes : 1;
+  }
+
+  void Columns() {
+    std::vector<int> vectors = Vectors();
+    // A vector of rows must divide the last outer dimension.
+    vectors.erase(std::remove_if(vectors.begin(), vectors.end(),
+                                 [&](int v) { return shape_.last_outer % v != 0; }),
+                  vectors.end());
+    for (int vector : vectors) {
+      // Wide vectors only when threads remain to fill the device.
+      if (shape_.rows / vector < processors_ * 64 && vector > 2 && shape_.length < 64) continue;
+      if (shape_.length <= 16) Thread(vector, 256);
+    }
+    const int64_t wanted = processors_ * 2048;  // threads that fill the device
+    for (int vector : vectors) {
+      for (int across : {32, 16, 64}) {
+        if (across > 16 && int64_t{across} * vector > 2 * shape_.rows) continue;
+        const int64_t columns = CeilDiv(shape_.rows, vector);
+        int64_t parts =
+            FloorPowerOfTwo(std::clamp<int64_t>(wanted / std::max<int64_t>(1, columns), 4, 32));
+        parts = std::min<int64_t>(parts, FloorPowerOfTwo(shape_.length));
+        parts = std::max<int64_t>(parts, CeilDiv(32, across));
+        const int threads = static_cast<int>(std::min<int64_t>(1024, across * parts));
+        const int64_t per_part = CeilDiv(shape_.length, threads / across);
+        const int rows = across * vector;
+        const int64_t budget = std::max<int64_t>(1, Budget() / 2 / vector);
+        if (per_part <= budget) Add({"column", threads, vector, static_cast<int>(per_part), rows});
+        Add({"column", threads, vector,
+             FloorPowerOfTwo(std::clamp<int64_t>(per_part, 1, std::max<int64_t>(1, 16 / vector))),
+             rows});
+      }
+    }
+    for (int vector : vectors) {
+      if (shape_.length <= kMaxUnrolledLength) Thread(vector, 128);
+    }
+    Add({"column", 256, 1, 4, 32});
+  }
+
+  // Widest first; 1 last.
+  std::vector<int> Vectors() const {
+    std::vector<int> vectors;
+    for (int v = shape_.vector; v >= 1; v /= 2) vectors.push_back(v);
+    return vectors;
+  }
+
+  Stage stage_;
+  Shape shape_;
+  int64_t processors_ = 108;
+  int64_t shared_ = 0;
+  std::vector<Schedule> result_;
+};
+
+}  // namespace
+
+std::vector<Schedule> CudaSchedules(const Stage& stage, const DeviceArch& arch) {
+  return Chooser(stage, arch).Choose();
+}
+
+}  // namespace cudaforge::rows
