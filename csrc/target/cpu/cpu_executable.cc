@@ -11,6 +11,7 @@
 
 #include "base/dynamic_library.h"
 #include "base/file.h"
+#include "target/elf_check.h"
 #include "target/launch_args.h"
 
 namespace cudaforge {
@@ -115,6 +116,7 @@ Result<UniqueFd> MemoryFile(const std::string& bytes) {
 
 Result<std::unique_ptr<Executable>> LoadCpu(const std::string& binary, const Candidate& candidate,
                                             const OpSignature& signature) {
+  CF_RETURN_IF_ERROR(CheckElfBounds(binary));
   CF_ASSIGN_OR_RETURN(UniqueFd file, MemoryFile(binary));
   Result<DynamicLibrary> library =
       DynamicLibrary::Open({"/proc/self/fd/" + std::to_string(file.get())});

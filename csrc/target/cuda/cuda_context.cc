@@ -1,9 +1,9 @@
 #include "target/cuda/cuda_context.h"
 
 #include <array>
-#include <cstring>
 
 #include "target/cuda/nvrtc_compiler.h"
+#include "target/elf_check.h"
 
 namespace cudaforge {
 
@@ -91,14 +91,8 @@ Result<DeviceArch> CudaContext::Describe() const {
 
 Result<CudaModule> CudaModule::Load(CudaContextPtr context, const std::string& image) {
   CF_RETURN_IF_ERROR(context->MakeCurrent());
-  // The driver reads sizes out of the image itself: anything that is neither ELF nor PTX must not
-  // reach it.
-  const bool elf = image.size() > 64 && std::memcmp(image.data(),
-                                                    "\x7f"
-                                                    "ELF",
-                                                    4) == 0;
   const bool ptx = image.starts_with(".version");
-  if (!elf && !ptx) return Status::Corruption("a kernel binary that is no cubin");
+  if (!ptx) CF_RETURN_IF_ERROR(CheckElfBounds(image));
   cu::Module module = nullptr;
   if (const Status status =
           context->Check(context->api().ModuleLoadData(&module, image.c_str()), "cuModuleLoadData");

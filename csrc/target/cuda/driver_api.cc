@@ -70,6 +70,7 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   return load.missing;
 }
 
+// Called once.
 ::cudaforge::Result<const DriverApi*> Open() {
   ::cudaforge::Result<DynamicLibrary> library = DynamicLibrary::Open({"libcuda.so.1"});
   if (!library.ok()) {
@@ -78,8 +79,8 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
         "); install the driver, or in a container start it with its GPUs (--gpus all)");
   }
   // Never unloaded: the driver has threads of its own, and kernels may run until the process ends.
-  const auto* const kept = new DynamicLibrary(*std::move(library));
-  auto* const api = new DriverApi;
+  static const auto* const kept = new DynamicLibrary(*std::move(library));
+  static auto* const api = new DriverApi;
   api->path = kept->path();
   if (const std::string missing = ResolveAll(*kept, *api); !missing.empty()) {
     return Status::Unavailable("the NVIDIA driver has no " + missing +

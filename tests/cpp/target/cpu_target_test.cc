@@ -194,6 +194,10 @@ TEST_F(CpuTargetTest, BadBinariesAreErrors) {
   const auto loaded = target_->Load(compiled.binary, TwoLaunches(), signature);
   EXPECT_EQ(loaded.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(loaded.status().message().find("scale"), std::string::npos);
+  for (size_t n = 0; n < compiled.binary.size(); n += 1 + compiled.binary.size() / 200) {
+    const auto cut = target_->Load(compiled.binary.substr(0, n), TwoLaunches(), signature);
+    ASSERT_EQ(cut.status().code(), StatusCode::kCorruption) << n;
+  }
 }
 
 TEST(CpuCompiler, MissingCompilerSaysWhatToDo) {

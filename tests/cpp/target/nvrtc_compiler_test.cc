@@ -2,12 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <string>
 
-#include "target/cuda/cuda_timer.h"
 #include "target/cuda/ptxas_log.h"
 #include "target/cuda/search_paths.h"
+#include "target/elf_check.h"
 
 namespace cudaforge {
 namespace {
@@ -90,6 +89,16 @@ TEST(Nvrtc, CubinsAreReproducible) {
   EXPECT_EQ(Nvrtc()->Compile(kReduce, "sm_90a").binary, Nvrtc()->Compile(kReduce, "sm_90a").binary);
 }
 
+TEST(Nvrtc, CutCubinsAreFound) {
+  NEEDS_NVRTC();
+  const std::string cubin = Nvrtc()->Compile(kReduce, "sm_90a").binary;
+  EXPECT_TRUE(CheckElfBounds(cubin).ok());
+  for (size_t n = 0; n < cubin.size(); n += 7) {
+    ASSERT_EQ(CheckElfBounds(std::string_view(cubin).substr(0, n)).code(), StatusCode::kCorruption)
+        << n;
+  }
+}
+
 TEST(Nvrtc, TheExactArchAllowsItsInstructions) {
   NEEDS_NVRTC();
   const std::string code =
@@ -132,8 +141,7 @@ TEST(Nvrtc, FilesDoNotLeakIntoTheLog) {
 
 TEST(Nvrtc, LongCompilationIsStopped) {
   NEEDS_NVRTC();
-  std::string code =
-      "template <int N> struct F { static constexpr long v = F<N - 1>::v + F<N - 2>::v; };\n";
+  std::string code;
   for (int k = 0; k < 3000; ++k) {
     code += "__global__ void k" + std::to_string(k) +
             "(float* x) { for (int i = 0; i < 64; ++i) x[i] = sinf(x[i]); }\n";

@@ -1,0 +1,228 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "target/cuda/driver_api.h"
+#include "target/target.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int64_t kRows = 64;
+constexpr int64_t kColumns = 1000;
+constexpr int64_t kBytes = kRows * kColumns * 4;
+
+constexpr char kSource[] = R"(
+extern "C" __global__ void scale(const float* x, float* y, long long columns, double factor) {
+  for (long long c = threadIdx.x; c < columns; c += blockDim.x) {
+    y[blockIdx.x * columns + c] = x[blockIdx.x * columns + c] * static_cast<float>(factor);
+  }
+}
+extern "C" __global__ void reverse(const float* x, float* y, long long columns, double) {
+  extern __shared__ float row[];
+  for (long long c = threadIdx.x; c < columns; c += blockDim.x) row[c] = x[blockIdx.x * columns + c];
+  __syncthreads();
+  for (long long c = threadIdx.x; c < columns; c += blockDim.x) y[blockIdx.x * columns + c] = row[columns - 1 - c];
+}
+extern "C" __global__ void stray(const float*, float*, long long, double) { *(volatile float*)16 = 1.0f; }
+extern "C" __global__ void narrow(const float*, float*, int, double) {}
+)";
+
+OpSignature Signature() {
+  OpSignature signature;
+  signature.device = DeviceType::kCuda;
+  const TensorSpec spec{DType::kFloat32, {kRows, kColumns}, {kColumns, 1}, 16};
+  signature.inputs = {spec};
+  Node node;
+  node.op = "aten::relu";
+  node.args = Json::array({Json{{"in", 0}}});
+  node.outputs = {spec};
+  signature.nodes = {node};
+  signature.outputs = {{0, 0}};
+  return signature;
+}
+
+Candidate OneLaunch(const std::string& kernel) {
+  Candidate candidate;
+  candidate.source = {Language::kCuda, kSource};
+  Launch launch;
+  launch.kernel = kernel;
+  launch.args = {{LaunchArg::Kind::kInput, 0, {}, 0},
+                 {LaunchArg::Kind::kOutput, 0, {}, 0},
+                 {LaunchArg::Kind::kInt, 0, IntExpr::Parse("in0.size1").value(), 0},
+                 {LaunchArg::Kind::kFloat, 0, {}, 3.0}};
+  launch.grid[0] = IntExpr::Parse("in0.size0").value();
+  launch.block[0] = 256;
+  candidate.plan.launches = {launch};
+  return candidate;
+}
+
+class GpuCudaTarget : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cu::DriverApi::Get().ok()) GTEST_SKIP() << "needs a GPU";
+    Result<std::unique_ptr<Target>> target = MakeCudaTarget(0);
+    ASSERT_TRUE(target.ok()) << target.status().ToString();
+    target_ = *std::move(target);
+    CompileResult compiled = target_->Compile({Language::kCuda, kSource}, 60'000);
+    ASSERT_TRUE(compiled.ok) << compiled.log;
+    binary_ = std::move(compiled.binary);
+    in_ = target_->Allocate(kBytes).value();
+    out_ = target_->Allocate(kBytes).value();
+    values_.resize(kRows * kColumns);
+    for (size_t i = 0; i < values_.size(); ++i) values_[i] = static_cast<float>(i % 1009);
+    ASSERT_TRUE(target_->CopyIn(in_.data(), values_.data(), kBytes).ok());
+  }
+
+  Result<std::unique_ptr<Executable>> Load(const Candidate& candidate) {
+    return target_->Load(binary_, candidate, Signature());
+  }
+
+  Status Launch(const Executable& executable) {
+    void* const inputs[] = {in_.data()};
+    void* const outputs[] = {out_.data()};
+    return executable.Launch(inputs, outputs, {}, target_->launch_context());
+  }
+
+  std::vector<float> Output() {
+    std::vector<float> values(kRows * kColumns);
+    EXPECT_TRUE(target_->CopyOut(values.data(), out_.data(), kBytes).ok());
+    return values;
+  }
+
+  std::unique_ptr<Target> target_;
+  std::string binary_;
+  DeviceBuffer in_;
+  DeviceBuffer out_;
+  std::vector<float> values_;
+};
+
+TEST_F(GpuCudaTarget, DescribesTheDevice) {
+  const DeviceArch& arch = target_->arch();
+  EXPECT_TRUE(arch.target.starts_with("cuda:sm_")) << arch.target;
+  for (const char* name :
+       {"multiprocessors", "clock_khz", "l2_bytes", "shared_bytes_per_block_optin", "memory_bytes",
+        "memory_bus_bits", "memory_clock_khz"}) {
+    EXPECT_GT(arch.properties.at(name).get<int64_t>(), 0) << name;
+  }
+  EXPECT_FALSE(arch.properties.at("name").get<std::string>().empty());
+  EXPECT_EQ(MakeCudaTarget(4096).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(GpuCudaTarget, RunsAKernel) {
+  const auto executable = Load(OneLaunch("scale"));
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  ASSERT_TRUE(Launch(**executable).ok());
+  const std::vector<float> result = Output();
+  for (size_t i = 0; i < result.size(); ++i) ASSERT_EQ(result[i], 3.0f * values_[i]) << i;
+  EXPECT_FALSE(target_->poisoned());
+}
+
+TEST_F(GpuCudaTarget, RunsOnTheDefaultStream) {
+  CudaTargetOptions options;
+  options.own_stream = false;
+  const auto other = MakeCudaTarget(0, options);
+  ASSERT_TRUE(other.ok()) << other.status().ToString();
+  EXPECT_EQ((*other)->launch_context().stream, nullptr);
+  const auto executable = (*other)->Load(binary_, OneLaunch("scale"), Signature());
+  ASSERT_TRUE(executable.ok());
+  void* const inputs[] = {in_.data()};
+  void* const outputs[] = {out_.data()};
+  const Result<double> ns = (*other)->TimeOnce(
+      [&] { return (*executable)->Launch(inputs, outputs, {}, (*other)->launch_context()); });
+  ASSERT_TRUE(ns.ok()) << ns.status().ToString();
+  EXPECT_GT(*ns, 0);
+  EXPECT_EQ(Output()[5], 3.0f * values_[5]);
+}
+
+TEST_F(GpuCudaTarget, GivesLargeDynamicSharedMemory) {
+  Candidate candidate = OneLaunch("reverse");
+  candidate.plan.launches[0].dynamic_shared_bytes = 100 << 10;
+  const auto executable = Load(candidate);
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  ASSERT_TRUE(Launch(**executable).ok());
+  const std::vector<float> result = Output();
+  for (size_t i = 0; i < result.size(); ++i) {
+    const size_t row = i / kColumns * kColumns;
+    ASSERT_EQ(result[i], values_[row + kColumns - 1 - (i - row)]) << i;
+  }
+}
+
+TEST_F(GpuCudaTarget, RefusesWhatTheDeviceCannotRun) {
+  Candidate threads = OneLaunch("scale");
+  threads.plan.launches[0].block[0] = 1024;
+  threads.plan.launches[0].block[1] = 2;
+  Candidate shared = OneLaunch("reverse");
+  shared.plan.launches[0].dynamic_shared_bytes = 10 << 20;
+  Candidate cluster = OneLaunch("scale");
+  cluster.plan.launches[0].cluster[0] = 3;
+  Candidate arguments = OneLaunch("scale");
+  arguments.plan.launches[0].args.pop_back();
+  for (const Candidate& candidate :
+       {threads, shared, cluster, arguments, OneLaunch("narrow"), OneLaunch("absent")}) {
+    const auto executable = Load(candidate);
+    EXPECT_EQ(executable.status().code(), StatusCode::kInvalidArgument)
+        << executable.status().ToString();
+    EXPECT_NE(executable.status().message().find(candidate.plan.launches[0].kernel),
+              std::string::npos);
+  }
+  EXPECT_EQ(target_->Load(binary_.substr(0, binary_.size() / 2), OneLaunch("scale"), Signature())
+                .status()
+                .code(),
+            StatusCode::kCorruption);
+  EXPECT_FALSE(target_->poisoned());
+}
+
+TEST_F(GpuCudaTarget, RunsClusters) {
+  if (target_->arch().properties.at("cluster_launch") == 0) return;
+  Candidate candidate = OneLaunch("scale");
+  candidate.plan.launches[0].cluster[0] = 2;
+  const auto executable = Load(candidate);
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  ASSERT_TRUE(Launch(**executable).ok());
+  EXPECT_EQ(Output()[1234], 3.0f * values_[1234]);
+}
+
+TEST_F(GpuCudaTarget, TimesWork) {
+  const auto executable = Load(OneLaunch("scale"));
+  ASSERT_TRUE(executable.ok());
+  for (int i = 0; i < 3; ++i) {
+    const Result<double> ns = target_->TimeOnce([&] { return Launch(**executable); });
+    ASSERT_TRUE(ns.ok()) << ns.status().ToString();
+    EXPECT_GT(*ns, 0);
+  }
+  // Work that waits for the device while the stream is held must not hang.
+  EXPECT_TRUE(target_
+                  ->TimeOnce([&] {
+                    CF_RETURN_IF_ERROR(Launch(**executable));
+                    return target_->Synchronize();
+                  })
+                  .ok());
+  EXPECT_EQ(target_->TimeOnce([] { return Status::Timeout("given up"); }).status().code(),
+            StatusCode::kTimeout);
+  EXPECT_TRUE(target_->TimeOnce([&] { return Launch(**executable); }).ok())
+      << "usable after a failed sample";
+}
+
+// A lost context cannot be cleaned up: this runs in a process of its own.
+TEST_F(GpuCudaTarget, ReportsALostContext) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const auto executable = Load(OneLaunch("stray"));
+        const Status launched = executable.ok() ? Launch(**executable) : executable.status();
+        const Status done = target_->Synchronize();
+        const bool named = done.message().find("CUDA_ERROR_ILLEGAL_ADDRESS") != std::string::npos;
+        std::_Exit(launched.ok() && done.code() == StatusCode::kInternal && named &&
+                           target_->poisoned()
+                       ? 0
+                       : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace cudaforge
