@@ -1,0 +1,270 @@
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "binding/torch_pch.h"
+#include "signature/from_aten_region.h"
+#include "verify/aten_derive.h"
+#include "verify/checker.h"
+#include "verify/compare.h"
+#include "verify/decoys.h"
+#include "verify/inputs.h"
+
+namespace cudaforge {
+namespace {
+
+// Beyond this many bytes of inputs and outputs only some of the sets are tried (each holds rows of
+// many kinds).
+constexpr int64_t kLargeBytes = int64_t{256} << 20;
+// Non-zero elements, over all sets, that must equal the oracle before ATen is called exact.
+constexpr int64_t kEnoughForExact = 64;
+
+struct Case {
+  InputSet inputs;
+  std::vector<OutputReference> outputs;
+};
+
+// Runs one region on one set of inputs, for ATen's answers and the oracle's.
+class Reference {
+ public:
+  Reference(const RegionProgram& program, at::Device device) : program_(program), device_(device) {}
+
+  std::vector<at::Tensor> Inputs(const InputSet& set) const {
+    std::vector<at::Tensor> tensors;
+    const auto& specs = program_.signature().inputs;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const auto options = at::TensorOptions().dtype(ToScalarType(specs[i].dtype));
+      const at::Tensor host = at::from_blob(const_cast<char*>(set.bytes[i].data()), specs[i].sizes,
+                                            specs[i].strides, options);
+      // Copied as raw storage, so that strides (expanded ones too) arrive as they are.
+      const int64_t elements = specs[i].StorageBytes() / DTypeSize(specs[i].dtype);
+      const at::Tensor flat =
+          at::from_blob(const_cast<char*>(set.bytes[i].data()), {elements}, options);
+      tensors.push_back(flat.to(device_, /*non_blocking=*/false, /*copy=*/true)
+                            .as_strided(host.sizes(), host.strides()));
+    }
+    return tensors;
+  }
+
+  // The outputs' storage bytes, in the signature's strides.
+  std::vector<std::string> Aten(const std::vector<at::Tensor>& inputs) const {
+    std::vector<std::string> bytes;
+    const std::vector<at::Tensor> outputs = program_.RunStrided(inputs);
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      const TensorSpec& spec = program_.signature().output_spec(o);
+      std::string storage(static_cast<size_t>(spec.StorageBytes()), '\0');
+      const auto options = at::TensorOptions().dtype(outputs[o].scalar_type());
+      if (outputs[o].scalar_type() != ToScalarType(spec.dtype) ||
+          outputs[o].sizes() != at::IntArrayRef(spec.sizes)) {
+        throw std::runtime_error("ATen's output " + std::to_string(o) +
+                                 " has another dtype or shape than the signature says");
+      }
+      if (!storage.empty()) {
+        at::from_blob(storage.data(), spec.sizes, spec.strides, options).copy_(outputs[o]);
+      }
+      bytes.push_back(std::move(storage));
+    }
+    return bytes;
+  }
+
+  // Row-major doubles of the floating outputs; empty vectors for the others.
+  std::vector<std::vector<double>> Oracle(const std::vector<at::Tensor>& inputs) const {
+    std::vector<std::vector<double>> values;
+    for (const at::Tensor& output : program_.RunFp64(inputs)) {
+      const size_t o = values.size();
+      values.emplace_back();
+      if (!IsFloating(program_.signature().output_spec(o).dtype)) continue;
+      const at::Tensor host = output.to(at::kCPU, at::kDouble).contiguous();
+      const auto* data = host.const_data_ptr<double>();
+      values.back().assign(data, data + host.numel());
+    }
+    return values;
+  }
+
+  std::vector<at::Tensor> PerturbedInputs(const InputSet& set, uint64_t seed) const {
+    std::vector<at::Tensor> tensors = Inputs(set);
+    const auto& specs = program_.signature().inputs;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (!IsFloating(specs[i].dtype)) continue;
+      std::vector<double> moved = Perturbed(specs[i], set.bytes[i], seed + i);
+      tensors[i] = at::from_blob(moved.data(), specs[i].sizes, at::kDouble)
+                       .to(device_, /*non_blocking=*/false, /*copy=*/true);
+    }
+    return tensors;
+  }
+
+ private:
+  const RegionProgram& program_;
+  at::Device device_;
+};
+
+class AtenChecker : public RegionChecker {
+ public:
+  static Result<std::unique_ptr<RegionChecker>> Make(const OpSignature& signature, int device_index,
+                                                     uint64_t seed) {
+    const at::NoGradGuard no_grad;
+    CF_ASSIGN_OR_RETURN(const auto program, RegionProgram::Create(signature));
+    CF_ASSIGN_OR_RETURN(const auto roles, FindRoles(signature));
+    int64_t bytes = 0;
+    int64_t elements = 0;
+    for (const TensorSpec& spec : signature.inputs) bytes += spec.StorageBytes();
+    for (size_t o = 0; o < signature.outputs.size(); ++o) {
+      bytes += signature.output_spec(o).StorageBytes();
+      elements += signature.output_spec(o).numel();
+    }
+    if (elements == 0) return Status::Unsupported("no output elements: nothing to judge");
+
+    auto checker = std::make_unique<AtenChecker>(signature);
+    const at::Device device =
+        signature.device == DeviceType::kCuda
+            ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device_index))
+            : at::Device(at::kCPU);
+    const Reference reference(*program, device);
+    std::vector<InputKind> kinds = InputKindsFor(signature);
+    if (bytes > kLargeBytes) {
+      std::erase_if(kinds, [](InputKind kind) {
+        return kind != InputKind::kNormal && kind != InputKind::kSpecialValues &&
+               kind != InputKind::kRowScales && kind != InputKind::kMixed;
+      });
+    }
+    for (const InputKind kind : kinds) {
+      Case made;
+      made.inputs = MakeInputs(signature, roles, kind, seed);
+      CF_RETURN_IF_ERROR(DeriveInputs(signature, &made.inputs));
+      CF_RETURN_IF_ERROR(checker->AddCase(reference, std::move(made), seed));
+    }
+    checker->ChooseMatches();
+    CF_RETURN_IF_ERROR(checker->TryDecoys());
+    return std::unique_ptr<RegionChecker>(std::move(checker));
+  }
+
+  explicit AtenChecker(const OpSignature& signature) : signature_(signature) {}
+
+  size_t case_count() const override { return cases_.size(); }
+  const InputSet& inputs(size_t i) const override { return cases_.at(i).inputs; }
+
+  Verdict Check(size_t i, std::span<const std::string> outputs) const override {
+    const Case& one = cases_.at(i);
+    if (outputs.size() != one.outputs.size()) {
+      return {VerdictKind::kWrongShape,
+              std::to_string(outputs.size()) + " outputs where the region has " +
+                  std::to_string(one.outputs.size()),
+              Json::object()};
+    }
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      Verdict verdict = one.outputs[o].Check(outputs[o], Where(one, o));
+      if (!verdict.accepted()) return verdict;
+    }
+    return {};
+  }
+
+  Json Report() const override {
+    static constexpr const char* kRules[] = {"tolerance", "equal", "bitwise"};
+    Json cases = Json::array();
+    for (const Case& one : cases_) {
+      for (size_t o = 0; o < one.outputs.size(); ++o) {
+        Json entry = {{"case", one.inputs.name},
+                      {"output", o},
+                      {"rule", kRules[static_cast<int>(one.outputs[o].match())]},
+                      {"elements", one.outputs[o].spec().numel()}};
+        if (one.outputs[o].yardstick().has_value()) {
+          entry.update(one.outputs[o].yardstick()->ToJson());
+        }
+        cases.push_back(std::move(entry));
+      }
+    }
+    return {{"cases", cases}, {"aten_deterministic", deterministic_}};
+  }
+
+ private:
+  static std::string Where(const Case& one, size_t output) {
+    return "inputs \"" + one.inputs.name + "\", output " + std::to_string(output);
+  }
+
+  Status AddCase(const Reference& reference, Case made, uint64_t seed) {
+    std::vector<std::string> first, second;
+    std::vector<std::vector<double>> oracle, perturbed;
+    try {
+      const std::vector<at::Tensor> inputs = reference.Inputs(made.inputs);
+      first = reference.Aten(inputs);
+      second = reference.Aten(inputs);
+      oracle = reference.Oracle(inputs);
+      perturbed = reference.Oracle(reference.PerturbedInputs(made.inputs, seed));
+    } catch (const std::exception& error) {
+      return Status::Unsupported("ATen refuses the inputs \"" + made.inputs.name +
+                                 "\": " + error.what());
+    }
+    for (size_t o = 0; o < first.size(); ++o) {
+      const TensorSpec& spec = signature_.output_spec(o);
+      deterministic_ = deterministic_ && first[o] == second[o];
+      std::optional<Yardstick> yardstick;
+      if (IsFloating(spec.dtype)) {
+        const std::string* runs[] = {&first[o], &second[o]};
+        yardstick.emplace(spec, runs, oracle[o], perturbed[o]);
+      } else if (first[o] != second[o]) {
+        return Status::Unsupported("ATen gives different integers on the same inputs");
+      }
+      made.outputs.emplace_back(spec, std::move(first[o]), std::move(oracle[o]),
+                                std::move(yardstick));
+    }
+    cases_.push_back(std::move(made));
+    return Status::Ok();
+  }
+
+  void ChooseMatches() {
+    const Match by_ops = MatchForOps(signature_);
+    for (size_t o = 0; o < signature_.outputs.size(); ++o) {
+      const DType dtype = signature_.output_spec(o).dtype;
+      Match match = Match::kBitwise;
+      if (IsFloating(dtype)) {
+        bool exact = dtype != DType::kFloat64;  // there the oracle is the same computation
+        int64_t nonzero = 0;
+        for (const Case& one : cases_) {
+          exact = exact && one.outputs[o].yardstick()->aten_is_exact();
+          nonzero += one.outputs[o].yardstick()->nonzero();
+        }
+        match = by_ops == Match::kTolerance && exact && nonzero >= kEnoughForExact ? Match::kEqual
+                                                                                   : by_ops;
+      }
+      for (Case& one : cases_) one.outputs[o].set_match(match);
+    }
+  }
+
+  // Every decoy, in place of every output, must fail in at least one case.
+  Status TryDecoys() const {
+    for (size_t o = 0; o < signature_.outputs.size(); ++o) {
+      for (const Decoy decoy : kDecoys) {
+        bool tried = false;
+        bool caught = false;
+        for (const Case& one : cases_) {
+          const OutputReference& output = one.outputs[o];
+          const auto bytes = MakeDecoy(decoy, output.spec(), output.aten(), signature_, one.inputs);
+          if (!bytes.has_value()) break;
+          tried = true;
+          caught = !output.Check(*bytes, "").accepted();
+          if (caught) break;
+        }
+        if (tried && !caught) {
+          return Status::Unsupported(
+              "cannot tell right from wrong: " + std::string(DecoyName(decoy)) +
+              " would pass as output " + std::to_string(o));
+        }
+      }
+    }
+    return Status::Ok();
+  }
+
+  OpSignature signature_;
+  std::vector<Case> cases_;
+  bool deterministic_ = true;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RegionChecker>> RegionChecker::Create(const OpSignature& signature,
+                                                             int device_index, uint64_t seed) {
+  return AtenChecker::Make(signature, device_index, seed);
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,254 @@
+#include "verify/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "verify/elements.h"
+#include "verify/random.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+TensorSpec Spec(DType dtype, std::vector<int64_t> sizes) {
+  TensorSpec spec;
+  spec.dtype = dtype;
+  spec.sizes = std::move(sizes);
+  spec.strides = ContiguousStrides(spec.sizes);
+  return spec;
+}
+
+std::string Bytes(const TensorSpec& spec, const std::vector<double>& values) {
+  std::string bytes(static_cast<size_t>(spec.StorageBytes()), '\0');
+  for (ElementWalk walk(spec); !walk.done(); walk.Next()) {
+    StoreElement(spec.dtype, values[static_cast<size_t>(walk.index())],
+                 bytes.data() + walk.offset() * DTypeSize(spec.dtype));
+  }
+  return bytes;
+}
+
+// A reference whose ATen is the oracle rounded to the dtype, with sensitivity `unit` per value.
+OutputReference Make(const TensorSpec& spec, const std::vector<double>& oracle,
+                     const std::vector<double>& aten, double unit = 0,
+                     Match match = Match::kTolerance) {
+  std::vector<double> moved = oracle;
+  for (double& value : moved) value *= 1 + unit;
+  const std::string bytes = Bytes(spec, aten);
+  const std::string* runs[] = {&bytes};
+  std::optional<Yardstick> yardstick;
+  if (IsFloating(spec.dtype)) yardstick.emplace(spec, runs, oracle, moved);
+  OutputReference reference(spec, bytes, oracle, std::move(yardstick));
+  reference.set_match(match);
+  return reference;
+}
+
+std::vector<double> Random(size_t n, double scale, uint64_t seed = 1) {
+  SplitMix random(seed);
+  std::vector<double> values(n);
+  for (double& value : values) value = random.Normal() * scale;
+  return values;
+}
+
+bool Accepts(const OutputReference& reference, const std::vector<double>& candidate) {
+  return reference.Check(Bytes(reference.spec(), candidate), "test").accepted();
+}
+
+TEST(Compare, AtensOwnAnswerPasses) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
+    const auto oracle = Random(1000, 1);
+    EXPECT_TRUE(Accepts(Make(Spec(dtype, {10, 100}), oracle, oracle), oracle));
+  }
+}
+
+TEST(Compare, OneUlpMoreThanAtenPasses) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    const TensorSpec spec = Spec(dtype, {100, 100});
+    const auto oracle = Random(10000, 1);
+    std::vector<double> candidate;
+    for (double r : oracle) {
+      const double rounded = RoundTo(dtype, r);
+      candidate.push_back(rounded + UlpOf(dtype, rounded) * (rounded > r ? -1 : 1));
+    }
+    EXPECT_TRUE(Accepts(Make(spec, oracle, oracle), candidate)) << DTypeName(dtype);
+  }
+}
+
+TEST(Compare, OneBadElementInAMillionFails) {
+  const TensorSpec spec = Spec(DType::kFloat32, {1000, 1000});
+  auto oracle = Random(1'000'000, 1);
+  const auto reference = Make(spec, oracle, oracle);
+  oracle[777'777] += 1e-3;
+  const Verdict verdict = reference.Check(Bytes(spec, oracle), "test");
+  EXPECT_EQ(verdict.kind, VerdictKind::kWrongValues);
+  EXPECT_EQ(verdict.evidence["element"], Json({777, 777}));
+  EXPECT_EQ(verdict.evidence["wrong_elements"], 1);
+}
+
+TEST(Compare, ZerosAgainstSmallValuesFail) {
+  const auto oracle = Random(4096, 1e-3);
+  EXPECT_FALSE(
+      Accepts(Make(Spec(DType::kFloat32, {4096}), oracle, oracle), std::vector<double>(4096, 0)));
+}
+
+TEST(Compare, SmallRowsAreHeldToTheirOwnScale) {
+  const TensorSpec spec = Spec(DType::kFloat32, {2, 512});
+  auto oracle = Random(1024, 1);
+  for (size_t i = 0; i < 512; ++i) oracle[i] *= 0x1p-30;
+  const auto reference = Make(spec, oracle, oracle, 0x1p-24);
+  auto candidate = oracle;
+  for (size_t i = 0; i < 512; ++i) candidate[i] *= 1.001;
+  EXPECT_FALSE(Accepts(reference, candidate));
+  // The same for few elements, where no octave has statistics of its own.
+  const TensorSpec tiny = Spec(DType::kFloat32, {4});
+  const std::vector<double> few = {1e6, 3.3, 1e-6, 7e-7};
+  EXPECT_FALSE(Accepts(Make(tiny, few, few, 0x1p-24), {1e6, 3.3, 1.001e-6, 7e-7}));
+  EXPECT_TRUE(Accepts(Make(tiny, few, few, 0x1p-24), few));
+}
+
+TEST(Compare, PrecisionDowngradeFails) {
+  const auto oracle = Random(4096, 1);
+  for (DType cheap : {DType::kBFloat16, DType::kFloat16}) {
+    std::vector<double> candidate;
+    for (double r : oracle) candidate.push_back(RoundTo(cheap, r));
+    EXPECT_FALSE(Accepts(Make(Spec(DType::kFloat32, {4096}), oracle, oracle, 0x1p-24), candidate));
+  }
+}
+
+TEST(Compare, RmsCatchesWhatTheMaximumAllows) {
+  // ATen has one bad element in an octave; the candidate is that bad everywhere.
+  const TensorSpec spec = Spec(DType::kFloat32, {4096});
+  std::vector<double> oracle(4096);
+  SplitMix random(3);
+  for (double& value : oracle) value = 1 + random.Uniform() * 0.9;
+  auto aten = oracle;
+  aten[5] += 1e-5;
+  auto candidate = oracle;
+  for (double& value : candidate) value += 1e-5;
+  const Verdict verdict = Make(spec, oracle, aten).Check(Bytes(spec, candidate), "test");
+  EXPECT_EQ(verdict.kind, VerdictKind::kWrongValues);
+  EXPECT_TRUE(verdict.evidence.contains("rms_error")) << verdict.message;
+}
+
+TEST(Compare, MasksAreExact) {
+  const TensorSpec spec = Spec(DType::kFloat32, {4});
+  const std::vector<double> right = {1, kNan, kInf, -kInf};
+  const auto reference = Make(spec, right, right);
+  EXPECT_TRUE(Accepts(reference, right));
+  EXPECT_FALSE(Accepts(reference, {1, 0, kInf, -kInf}));        // ATen NaN, candidate finite
+  EXPECT_FALSE(Accepts(reference, {kNan, kNan, kInf, -kInf}));  // the other way round
+  EXPECT_FALSE(Accepts(reference, {1, kNan, 3.4e38, -kInf}));
+  EXPECT_FALSE(Accepts(reference, {1, kNan, -kInf, -kInf}));
+  EXPECT_FALSE(Accepts(reference, {1, kNan, kNan, -kInf}));
+  EXPECT_FALSE(Accepts(reference, {1, kInf, kInf, -kInf}));
+}
+
+TEST(Compare, OverflowInAtenAloneAllowsBothAnswers) {
+  const TensorSpec spec = Spec(DType::kFloat16, {3});
+  const auto reference = Make(spec, {2, 100, 1e6}, {2, kInf, 60000});
+  EXPECT_TRUE(Accepts(reference, {2, kInf, 60000}));
+  EXPECT_TRUE(Accepts(reference, {2, 100, kInf}));
+  EXPECT_FALSE(Accepts(reference, {2, 200, kInf}));
+  EXPECT_FALSE(Accepts(reference, {2, 100, 100}));
+  EXPECT_FALSE(Accepts(reference, {2, kNan, kInf}));
+}
+
+TEST(Compare, FlushedDenormalsFail) {
+  std::vector<double> oracle = Random(256, 1e-41);
+  for (double& value : oracle) value = RoundTo(DType::kFloat32, value);
+  const auto reference = Make(Spec(DType::kFloat32, {256}), oracle, oracle);
+  EXPECT_TRUE(Accepts(reference, oracle));
+  EXPECT_FALSE(Accepts(reference, std::vector<double>(256, 0)));
+}
+
+TEST(Compare, SensitivityExcusesWhereAtenIsExactByLuck) {
+  const TensorSpec spec = Spec(DType::kFloat32, {64});
+  const std::vector<double> oracle(64, 1.0);
+  auto candidate = oracle;
+  for (double& value : candidate) value += 0x1p-21;
+  EXPECT_FALSE(Accepts(Make(spec, oracle, oracle), candidate));
+  EXPECT_TRUE(Accepts(Make(spec, oracle, oracle, 0x1p-22), candidate));
+}
+
+TEST(Compare, OtherSizeIsWrongShape) {
+  const std::vector<double> values(8, 1);
+  const auto reference = Make(Spec(DType::kFloat32, {8}), values, values);
+  EXPECT_EQ(reference.Check(std::string(28, '\0'), "t").kind, VerdictKind::kWrongShape);
+  // A widened dtype has other bytes.
+  EXPECT_EQ(reference.Check(Bytes(Spec(DType::kFloat64, {8}), values), "t").kind,
+            VerdictKind::kWrongShape);
+  EXPECT_EQ(reference.Check("", "t").kind, VerdictKind::kWrongShape);
+}
+
+TEST(Compare, IntegersAndBoolsAreBitwise) {
+  const TensorSpec ints = Spec(DType::kInt64, {3});
+  const auto reference = Make(ints, {1, 2, 3}, {1, 2, 3}, 0, Match::kBitwise);
+  EXPECT_TRUE(Accepts(reference, {1, 2, 3}));
+  EXPECT_FALSE(Accepts(reference, {1, 2, 4}));
+  const auto flags = Make(Spec(DType::kBool, {2}), {0, 1}, {0, 1}, 0, Match::kBitwise);
+  EXPECT_TRUE(Accepts(flags, {0, 1}));
+  EXPECT_FALSE(flags.Check(std::string("\0\x02", 2), "t").accepted()) << "2 is no bool";
+}
+
+TEST(Compare, SignOfZero) {
+  const TensorSpec spec = Spec(DType::kFloat32, {2});
+  EXPECT_FALSE(Accepts(Make(spec, {0, 1}, {0, 1}, 0, Match::kBitwise), {-0.0, 1}));
+  EXPECT_TRUE(Accepts(Make(spec, {0, 1}, {0, 1}, 0, Match::kEqual), {-0.0, 1}));
+  EXPECT_FALSE(Accepts(Make(spec, {0, 1}, {0, 1}, 0, Match::kEqual), {0, 1.0000001}));
+  EXPECT_TRUE(Accepts(Make(spec, {kNan, 1}, {kNan, 1}, 0, Match::kBitwise), {-kNan, 1}));
+}
+
+TEST(Compare, BytesBetweenStridedElementsAreFree) {
+  TensorSpec spec = Spec(DType::kFloat32, {4});
+  spec.strides = {2};
+  const auto reference = Make(spec, {1, 2, 3, 4}, {1, 2, 3, 4});
+  std::string candidate(static_cast<size_t>(spec.StorageBytes()), '\xff');
+  for (int i = 0; i < 4; ++i) {
+    const float value = static_cast<float>(i + 1);
+    std::memcpy(candidate.data() + 8 * i, &value, 4);
+  }
+  EXPECT_TRUE(reference.Check(candidate, "t").accepted());
+  candidate[8] ^= 1;
+  candidate[10] ^= 1;
+  EXPECT_FALSE(reference.Check(candidate, "t").accepted());
+}
+
+TEST(Compare, LargeTensorsAreLookedAtToTheEnd) {
+  const TensorSpec spec = Spec(DType::kBool, {int64_t{1} << 26});
+  std::string right(1u << 26, '\1');
+  const OutputReference reference(spec, right, {}, std::nullopt);
+  EXPECT_TRUE(reference.Check(right, "t").accepted());
+  right.back() = '\0';
+  EXPECT_FALSE(reference.Check(right, "t").accepted());
+}
+
+TEST(Compare, DoubleIsJudgedBySensitivity) {
+  const TensorSpec spec = Spec(DType::kFloat64, {64});
+  const auto oracle = Random(64, 1);
+  const auto reference = Make(spec, oracle, oracle, 0x1p-53);
+  auto candidate = oracle;
+  for (double& value : candidate) value *= 1 + 0x1p-52;
+  EXPECT_TRUE(Accepts(reference, candidate));
+  for (double& value : candidate) value = static_cast<float>(value);
+  EXPECT_FALSE(Accepts(reference, candidate));
+}
+
+TEST(MatchForOps, FollowsTheNodes) {
+  OpSignature signature;
+  signature.nodes.resize(2);
+  signature.nodes[0].op = "aten::permute";
+  signature.nodes[1].op = "aten::clone";
+  EXPECT_EQ(MatchForOps(signature), Match::kBitwise);
+  signature.nodes[1].op = "aten::relu";
+  EXPECT_EQ(MatchForOps(signature), Match::kEqual);
+  signature.nodes[0].op = "aten::sum.dim_IntList";
+  EXPECT_EQ(MatchForOps(signature), Match::kTolerance);
+}
+
+}  // namespace
+}  // namespace cudaforge

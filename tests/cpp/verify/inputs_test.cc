@@ -1,0 +1,220 @@
+#include "verify/inputs.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "verify/elements.h"
+#include "verify/roles.h"
+
+namespace cudaforge {
+namespace {
+
+TensorSpec Spec(DType dtype, std::vector<int64_t> sizes) {
+  TensorSpec spec;
+  spec.dtype = dtype;
+  spec.sizes = std::move(sizes);
+  spec.strides = ContiguousStrides(spec.sizes);
+  spec.alignment = DTypeSize(dtype);
+  return spec;
+}
+
+OpSignature OneInput(TensorSpec spec) {
+  OpSignature signature;
+  signature.inputs = {std::move(spec)};
+  signature.nodes.resize(1);
+  signature.nodes[0].op = "aten::relu";
+  signature.nodes[0].args = Json::array({{{"in", 0}}});
+  signature.nodes[0].outputs = signature.inputs;
+  signature.outputs = {{0, 0}};
+  return signature;
+}
+
+std::vector<double> Values(const TensorSpec& spec, const std::string& bytes) {
+  std::vector<double> values;
+  for (ElementWalk walk(spec); !walk.done(); walk.Next()) {
+    values.push_back(LoadElement(spec.dtype, bytes.data() + walk.offset() * DTypeSize(spec.dtype)));
+  }
+  return values;
+}
+
+InputSet Make(const OpSignature& signature, InputKind kind, uint64_t seed = 7) {
+  const std::vector<InputRole> roles = *FindRoles(signature);
+  return MakeInputs(signature, roles, kind, seed);
+}
+
+TEST(Elements, RoundTripOfEveryHalf) {
+  for (DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+      const char in[2] = {static_cast<char>(bits & 255), static_cast<char>(bits >> 8)};
+      const double value = LoadElement(dtype, in);
+      char out[2];
+      StoreElement(dtype, value, out);
+      if (std::isnan(value)) {
+        EXPECT_TRUE(std::isnan(LoadElement(dtype, out)));
+      } else {
+        ASSERT_EQ(std::string(in, 2), std::string(out, 2)) << DTypeName(dtype) << " " << bits;
+      }
+    }
+  }
+}
+
+TEST(Elements, RoundingAndSpacing) {
+  EXPECT_EQ(RoundTo(DType::kFloat16, 65519.9), 65504);
+  EXPECT_TRUE(std::isinf(RoundTo(DType::kFloat16, 65520)));
+  EXPECT_EQ(RoundTo(DType::kFloat16, 2049), 2048);  // to even
+  EXPECT_EQ(RoundTo(DType::kBFloat16, 257), 256);
+  EXPECT_EQ(UlpOf(DType::kFloat32, 1), 0x1p-23);
+  EXPECT_EQ(UlpOf(DType::kFloat32, 0), 0x1p-149);
+  EXPECT_EQ(UlpOf(DType::kFloat16, 1e-9), 0x1p-24);
+  EXPECT_EQ(UlpOf(DType::kFloat64, 1.5), 0x1p-52);
+}
+
+TEST(Inputs, DeterministicAndDifferentBySeed) {
+  const OpSignature signature = OneInput(Spec(DType::kFloat32, {8, 32}));
+  for (InputKind kind : InputKindsFor(signature)) {
+    EXPECT_EQ(Make(signature, kind).bytes, Make(signature, kind).bytes);
+    if (kind != InputKind::kAllEqual) {
+      EXPECT_NE(Make(signature, kind, 1).bytes, Make(signature, kind, 2).bytes);
+    }
+  }
+  EXPECT_GE(InputKindsFor(signature).size(), 6u);
+}
+
+TEST(Inputs, SpecialRowsAreFewAndTheOthersClean) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
+    const TensorSpec spec = Spec(dtype, {16, 64});
+    const auto values = Values(spec, Make(OneInput(spec), InputKind::kSpecialValues).bytes[0]);
+    int nan = 0, plus = 0, minus = 0, clean_rows = 0;
+    for (size_t row = 0; row < 16; ++row) {
+      bool clean = true;
+      for (size_t c = 0; c < 64; ++c) {
+        const double value = values[row * 64 + c];
+        nan += std::isnan(value);
+        plus += value == INFINITY;
+        minus += value == -INFINITY;
+        clean = clean && std::isfinite(value);
+      }
+      clean_rows += clean;
+    }
+    EXPECT_GT(nan, 0);
+    EXPECT_GT(plus, 0);
+    EXPECT_GT(minus, 0);
+    EXPECT_GE(clean_rows, 8);
+  }
+}
+
+TEST(Inputs, DenormalsAndSignedZeros) {
+  const TensorSpec spec = Spec(DType::kFloat16, {8, 64});
+  int denormals = 0, minus_zeros = 0;
+  for (double v : Values(spec, Make(OneInput(spec), InputKind::kZerosDenormals).bytes[0])) {
+    denormals += v != 0 && std::fabs(v) < 0x1p-14;
+    minus_zeros += v == 0 && std::signbit(v);
+  }
+  EXPECT_GT(denormals, 0);
+  EXPECT_GT(minus_zeros, 0);
+}
+
+TEST(Inputs, RowsOfVeryDifferentScale) {
+  const TensorSpec spec = Spec(DType::kFloat32, {7, 64});
+  const auto values = Values(spec, Make(OneInput(spec), InputKind::kRowScales).bytes[0]);
+  double smallest = INFINITY, largest = 0;
+  for (size_t row = 0; row < 7; ++row) {
+    double top = 0;
+    for (size_t c = 0; c < 64; ++c) top = std::max(top, std::fabs(values[row * 64 + c]));
+    smallest = std::min(smallest, top);
+    largest = std::max(largest, top);
+  }
+  EXPECT_LT(smallest, 0x1p-25);
+  EXPECT_GT(largest, 0x1p28);
+}
+
+TEST(Inputs, StridesLeaveNanBetween) {
+  TensorSpec spec = Spec(DType::kFloat32, {4, 8});
+  spec.strides = {20, 2};
+  const InputSet set = Make(OneInput(spec), InputKind::kNormal);
+  EXPECT_EQ(static_cast<int64_t>(set.bytes[0].size()), spec.StorageBytes());
+  EXPECT_EQ(set.bytes[0].substr(4, 4), std::string(4, '\xff'));
+  for (double value : Values(spec, set.bytes[0])) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST(Inputs, ExpandedDimensionsShareMemory) {
+  TensorSpec spec = Spec(DType::kFloat32, {1000, 8});
+  spec.strides = {0, 1};
+  const InputSet set = Make(OneInput(spec), InputKind::kNormal);
+  EXPECT_EQ(set.bytes[0].size(), 32u);
+  const auto moved = Perturbed(spec, set.bytes[0], 3);
+  ASSERT_EQ(moved.size(), 8000u);
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(moved[i], moved[i + 80]);
+}
+
+TEST(Inputs, ZeroSizeAndScalar) {
+  EXPECT_EQ(Make(OneInput(Spec(DType::kFloat32, {0, 8})), InputKind::kNormal).bytes[0], "");
+  EXPECT_EQ(Make(OneInput(Spec(DType::kFloat32, {})), InputKind::kMixed).bytes[0].size(), 4u);
+}
+
+TEST(Inputs, MisalignedNoFurtherThanPromised) {
+  TensorSpec spec = Spec(DType::kFloat16, {8});
+  spec.alignment = 16;
+  const OpSignature signature = OneInput(spec);
+  std::set<int64_t> seen;
+  for (InputKind kind : InputKindsFor(signature)) {
+    const int64_t offset = Make(signature, kind).offsets[0];
+    EXPECT_EQ(offset % 16, 0);
+    seen.insert(offset);
+  }
+  EXPECT_EQ(seen, (std::set<int64_t>{0, 16}));
+}
+
+TEST(Inputs, PerturbedByAtMostOneRoundingUnit) {
+  const TensorSpec spec = Spec(DType::kFloat32, {1000});
+  const std::string bytes = Make(OneInput(spec), InputKind::kNormal).bytes[0];
+  const auto values = Values(spec, bytes);
+  const auto moved = Perturbed(spec, bytes, 5);
+  int changed = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_LE(std::fabs(moved[i] - values[i]), std::fabs(values[i]) * 0x1p-24);
+    changed += moved[i] != values[i];
+  }
+  EXPECT_GT(changed, 900);
+}
+
+TEST(Roles, TargetsOfNllLoss) {
+  OpSignature signature;
+  signature.inputs = {Spec(DType::kFloat32, {512, 10}), Spec(DType::kInt64, {512})};
+  signature.nodes.resize(1);
+  signature.nodes[0].op = "aten::nll_loss_forward";
+  signature.nodes[0].args = Json::array({{{"in", 0}}, {{"in", 1}}, nullptr, 1, -7});
+  signature.nodes[0].outputs = {Spec(DType::kFloat32, {}), Spec(DType::kFloat32, {})};
+  signature.outputs = {{0, 0}};
+  std::set<double> seen;
+  for (InputKind kind : InputKindsFor(signature)) {
+    for (double v : Values(signature.inputs[1], Make(signature, kind).bytes[1])) {
+      EXPECT_TRUE((v >= 0 && v < 10) || v == -7) << v;
+      seen.insert(v);
+    }
+  }
+  EXPECT_EQ(seen.size(), 11u);
+}
+
+TEST(Roles, PassThroughViewsAndUnknownIndices) {
+  OpSignature signature;
+  signature.inputs = {Spec(DType::kFloat32, {5, 8}), Spec(DType::kInt64, {6})};
+  signature.nodes.resize(2);
+  signature.nodes[0].op = "aten::view";
+  signature.nodes[0].args = Json::array({{{"in", 1}}, Json::array({2, 3})});
+  signature.nodes[0].outputs = {Spec(DType::kInt64, {2, 3})};
+  signature.nodes[1].op = "aten::embedding";
+  signature.nodes[1].args = Json::array({{{"in", 0}}, {{"node", 0}, {"out", 0}}, -1, false, false});
+  signature.nodes[1].outputs = {Spec(DType::kFloat32, {2, 3, 8})};
+  const auto roles = FindRoles(signature);
+  ASSERT_TRUE(roles.ok());
+  EXPECT_EQ((*roles)[1].kind, InputRole::Kind::kIndex);
+  EXPECT_EQ((*roles)[1].limit, 5);
+  signature.nodes[1].op = "aten::index_add";
+  EXPECT_EQ(FindRoles(signature).status().code(), StatusCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace cudaforge
