@@ -1,5 +1,6 @@
-// KernelStore: where winners, negative entries, wanted signatures and lineage live. Thread-safe; several processes may
-// use one folder. What cannot be read or fails its check is a miss and a counter, never an exception.
+// KernelStore: where winners, negative entries, wanted signatures and lineage live. Thread-safe;
+// several processes may use one folder. What cannot be read or fails its check is a miss and a
+// counter, never an exception.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +26,24 @@ class KernelStore {
  public:
   virtual ~KernelStore() = default;
 
-  // The record for (key, arch), winner or negative; nullopt on a miss, also when the stored bytes are damaged.
+  // The record for (key, arch), winner or negative; nullopt on a miss, also when the stored bytes
+  // are damaged.
   virtual std::optional<CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
-  // Stores durably, all or nothing. A winner replaces a negative entry; between two winners the one with the larger
-  // lower bound of the speed-up stays; a negative entry replaces a negative entry, and a winner only if `replace`.
-  // `stored`, when given, tells for each record whether it is now the one that is stored. Errors: kInvalidArgument
-  // (CacheRecord::Validate), kIoError (a full disk, a read-only folder: nothing changed), kTimeout (the lock),
-  // kUnsupported (opened read-only, or made by a newer version), kUnavailable (in a forked child).
+  // Stores durably, all or nothing. A winner replaces a negative entry; between two winners the one
+  // with the larger lower bound of the speed-up stays; a negative entry replaces a negative entry,
+  // and a winner only if `replace`. `stored`, when given, tells for each record whether it is now
+  // the one that is stored. Errors: kInvalidArgument (CacheRecord::Validate), kIoError (a full
+  // disk, a read-only folder: nothing changed), kTimeout (the lock), kUnsupported (opened
+  // read-only, or made by a newer version), kUnavailable (in a forked child).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
                          std::vector<bool>* stored = nullptr) = 0;
   Status Put(const CacheRecord& record, bool replace = false) {
     return PutMany({&record, 1}, replace, nullptr);
   }
   virtual Status Delete(std::string_view key, std::string_view arch) = 0;
-  // Every intact record, in key order, winners before negative entries; stops when `visit` returns false. `arch`
-  // empty: all. kCorruption after the visit when the database could not be walked to its end.
+  // Every intact record, in key order, winners before negative entries; stops when `visit` returns
+  // false. `arch` empty: all. kCorruption after the visit when the database could not be walked to
+  // its end.
   virtual Status ForEach(std::string_view arch,
                          const std::function<bool(const CacheRecord&)>& visit) = 0;
 
@@ -62,14 +66,16 @@ class KernelStore {
   virtual std::string location() const = 0;
   // Ok, or why every read is a miss at present ("the database is damaged: ...").
   virtual Status health() const = 0;
-  // What the user should be told, one line each; a line is given once ("... was damaged; moved to ...").
+  // What the user should be told, one line each; a line is given once ("... was damaged; moved to
+  // ...").
   virtual std::vector<std::string> TakeWarnings() = 0;
 };
 
 std::unique_ptr<KernelStore> MakeMemoryKernelStore();
-// A RocksDB database in folder `path`/db, created on first write. A damaged database opens too: all misses, see
-// health(); the first write moves it to `path`/db.damaged-N and starts a fresh one. Errors: kIoError (cannot be read; a
-// plain file there is left untouched), kUnsupported (made by a newer version). `writable` false: never writes.
+// A RocksDB database in folder `path`/db, created on first write. A damaged database opens too: all
+// misses, see health(); the first write moves it to `path`/db.damaged-N and starts a fresh one.
+// Errors: kIoError (cannot be read; a plain file there is left untouched), kUnsupported (made by a
+// newer version). `writable` false: never writes.
 Result<std::unique_ptr<KernelStore>> OpenRocksKernelStore(const std::string& path, bool writable);
 
 }  // namespace cudaforge

@@ -1,4 +1,5 @@
-// Packs: the winners of one or all archs in one checksummed file, for another machine. The byte format is in FORMAT.md.
+// Packs: the winners of one or all archs in one checksummed file, for another machine. The byte
+// format is in FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,9 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
 // Decides on each record before it is stored; its message becomes the record's line in `problems`.
 using AcceptRecord = std::function<Status(const CacheRecord&)>;
 
-// Stores the pack's winners; the better of two stays. Errors: kNotFound or kIoError (the file), kCorruption (not a pack,
-// cut short, or changed: nothing is imported), kUnsupported (a newer format), and those of KernelStore::PutMany.
+// Stores the pack's winners; the better of two stays. Errors: kNotFound or kIoError (the file),
+// kCorruption (not a pack, cut short, or changed: nothing is imported), kUnsupported (a newer
+// format), and those of KernelStore::PutMany.
 Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
                                const AcceptRecord& accept = nullptr);
 

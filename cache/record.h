@@ -1,5 +1,5 @@
-// CacheRecord: everything about one kernel (or about there being none), stored and checked as one unit. The byte
-// format is in FORMAT.md.
+// CacheRecord: everything about one kernel (or about there being none), stored and checked as one
+// unit. The byte format is in FORMAT.md.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +19,26 @@ struct CacheRecord {
   enum class Kind { kWinner, kNegative };
 
   Kind kind = Kind::kWinner;
-  std::string key;        // OpSignature::Key()
-  std::string arch;       // DeviceArch::target
-  Json signature;         // OpSignature::ToJson()
-  Json candidate;         // Candidate::ToJson(); null when negative
-  std::string binary;     // cubin or shared object; empty when negative
-  Json verification;      // RegionChecker::Report and the cases passed
-  Json timing;            // aten_us, inductor_us, winner_us, speedup: [low, median, high]
-  Json provenance;        // author, parameters, candidates tried, created (seconds since 1970)
-  Json versions;          // cudaforge, torch, toolkit or compiler, verifier
+  std::string key;     // OpSignature::Key()
+  std::string arch;    // DeviceArch::target
+  Json signature;      // OpSignature::ToJson()
+  Json candidate;      // Candidate::ToJson(); null when negative
+  std::string binary;  // cubin or shared object; empty when negative
+  Json verification;   // RegionChecker::Report and the cases passed
+  Json timing;         // aten_us, inductor_us, winner_us, speedup: [low, median, high]
+  Json provenance;     // author, parameters, candidates tried, created (seconds since 1970)
+  Json versions;       // cudaforge, torch, toolkit or compiler, verifier
 
-  // Whether this may be stored: a key that is the signature's, a plausible arch, a candidate and a binary exactly
-  // when it is a winner. kInvalidArgument says what is wrong; a wrong key is kCorruption.
+  // Whether this may be stored: a key that is the signature's, a plausible arch, a candidate and a
+  // binary exactly when it is a winner. kInvalidArgument says what is wrong; a wrong key is
+  // kCorruption.
   Status Validate() const;
   // The lower bound of the speed-up; 0 where `timing` has none.
   double SpeedupLow() const;
 
   std::string Encode() const;
-  // kCorruption: wrong magic, length, checksum, or a key that is not the signature's; kUnsupported: a newer format.
-  // Safe for hostile bytes.
+  // kCorruption: wrong magic, length, checksum, or a key that is not the signature's; kUnsupported:
+  // a newer format. Safe for hostile bytes.
   static Result<CacheRecord> Decode(std::string_view bytes);
 };
 

@@ -1,0 +1,133 @@
+#include "cache/pack.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "tests/cpp/store/test_records.h"
+
+namespace cudaforge {
+namespace {
+
+class Pack : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(from_->Put(TestWinner(i)).ok());
+    ASSERT_TRUE(from_->Put(TestNegative(8)).ok());
+    CacheRecord other = TestWinner(9);
+    other.arch = "cuda:sm_90a";
+    ASSERT_TRUE(from_->Put(other).ok());
+  }
+  TempDir folder_ = TempDir::Create("cudaforge-pack").value();
+  std::string file_ = folder_.path() + "/winners.cfpack";
+  std::unique_ptr<KernelStore> from_ = MakeMemoryKernelStore();
+  std::unique_ptr<KernelStore> to_ = OpenStore(folder_.path() + "/cache");
+};
+
+TEST_F(Pack, CarriesWinnersToAnEmptyCache) {
+  EXPECT_EQ(ExportPack(*from_, file_, "")->exported, 5);
+  EXPECT_EQ(ExportPack(*from_, file_, kTestArch)->exported, 4);
+  auto summary = ImportPack(*to_, file_);
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  EXPECT_EQ(summary->imported, 4);
+  EXPECT_EQ(summary->rejected, 0);
+  for (int i = 0; i < 4; ++i) {
+    auto record = to_->Get(TestWinner(i).key, kTestArch);
+    ASSERT_TRUE(record.has_value());
+    EXPECT_EQ(record->Encode(), TestWinner(i).Encode());
+  }
+  EXPECT_FALSE(to_->Get(TestNegative(8).key, kTestArch).has_value());
+}
+
+TEST_F(Pack, TheBetterOneStays) {
+  ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
+  ASSERT_TRUE(to_->Put(TestWinner(0, 1.9)).ok());
+  ASSERT_TRUE(to_->Put(TestWinner(1, 1.1)).ok());
+  auto summary = ImportPack(*to_, file_);
+  ASSERT_TRUE(summary.ok());
+  EXPECT_EQ(summary->imported, 3);
+  EXPECT_EQ(summary->kept_existing, 1);
+  EXPECT_EQ(to_->Get(TestWinner(0).key, kTestArch)->SpeedupLow(), 1.9);
+  EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->SpeedupLow(), 1.5);
+}
+
+TEST_F(Pack, TheImporterDecidesOnEachRecord) {
+  ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
+  auto summary = ImportPack(*to_, file_, [](const CacheRecord& record) {
+    return record.key == TestWinner(2).key ? Status::InvalidArgument("wrong values here")
+                                           : Status::Ok();
+  });
+  ASSERT_TRUE(summary.ok());
+  EXPECT_EQ(summary->imported, 3);
+  EXPECT_EQ(summary->rejected, 1);
+  ASSERT_EQ(summary->problems.size(), 1u);
+  EXPECT_NE(summary->problems[0].find("wrong values here"), std::string::npos);
+  EXPECT_FALSE(to_->Get(TestWinner(2).key, kTestArch).has_value());
+}
+
+TEST_F(Pack, AChangedOrCutPackImportsNothing) {
+  ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
+  const std::string good = ReadFile(file_).value();
+  for (size_t at = 0; at < good.size(); at += 97) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 4);
+    ASSERT_TRUE(WriteFileAtomic(file_, bad).ok());
+    EXPECT_EQ(ImportPack(*to_, file_).status().code(), StatusCode::kCorruption) << at;
+  }
+  for (size_t n : {size_t{0}, size_t{3}, size_t{70}, good.size() / 2, good.size() - 1}) {
+    ASSERT_TRUE(WriteFileAtomic(file_, good.substr(0, n)).ok());
+    EXPECT_EQ(ImportPack(*to_, file_).status().code(), StatusCode::kCorruption) << n;
+  }
+  EXPECT_EQ(to_->Generation(), 0u);
+  EXPECT_EQ(ImportPack(*to_, folder_.path() + "/none").status().code(), StatusCode::kNotFound);
+}
+
+// A pack put together by someone else: its own checksum holds, its contents do not.
+std::string HandMade(const Json& records, const std::string& payload, char format = 1) {
+  const std::string manifest = Json{{"records", records}}.dump();
+  std::string bytes = "CFPK";
+  bytes += format;
+  bytes.append(3, '\0');
+  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(manifest.size() >> (8 * i));
+  bytes += manifest + payload;
+  return bytes + Sha256Hex(bytes);
+}
+
+TEST_F(Pack, BadRecordsAreLeftOutWithALineEach) {
+  const std::string good = TestWinner(1).Encode();
+  const std::string negative = TestNegative(2).Encode();
+  CacheRecord wrong_key = TestWinner(3);
+  wrong_key.key = TestWinner(4).key;
+  const std::string wrong = wrong_key.Encode();
+  auto entry = [](const std::string& bytes) {
+    return Json{{"bytes", bytes.size()}, {"sha256", Sha256Hex(bytes)}};
+  };
+  Json records = {entry(good), entry(negative), entry(wrong), {{"bytes", 4}, {"sha256", "x"}}};
+  records.push_back({{"bytes", int64_t{1} << 60}, {"sha256", ""}});
+  records.push_back({{"bytes", -1}, {"sha256", ""}});
+  records.push_back("not an object");
+  ASSERT_TRUE(WriteFileAtomic(file_, HandMade(records, good + negative + wrong + "junk")).ok());
+  auto summary = ImportPack(*to_, file_);
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  EXPECT_EQ(summary->imported, 1);
+  EXPECT_EQ(summary->rejected, 6);
+  EXPECT_EQ(summary->problems.size(), 6u);
+}
+
+TEST_F(Pack, HostileManifests) {
+  ASSERT_TRUE(WriteFileAtomic(file_, HandMade(Json::array(), "", 2)).ok());
+  EXPECT_EQ(ImportPack(*to_, file_).status().code(), StatusCode::kUnsupported);
+  ASSERT_TRUE(WriteFileAtomic(file_, HandMade("no list", "")).ok());
+  EXPECT_EQ(ImportPack(*to_, file_).status().code(), StatusCode::kCorruption);
+  std::string huge = HandMade(Json::array(), "");
+  huge.replace(8, 8, 8, '\xff');
+  huge.resize(huge.size() - 64);
+  ASSERT_TRUE(WriteFileAtomic(file_, huge + Sha256Hex(huge)).ok());
+  EXPECT_EQ(ImportPack(*to_, file_).status().code(), StatusCode::kCorruption);
+}
+
+TEST_F(Pack, AnUnwritableFile) {
+  EXPECT_FALSE(ExportPack(*from_, folder_.path() + "/no/such/folder/x", "").ok());
+}
+
+}  // namespace
+}  // namespace cudaforge

@@ -1,0 +1,105 @@
+// Several real processes on one cache. A child is this test binary again, told by its environment
+// what to write.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.h"
+#include "base/subprocess.h"
+#include "tests/cpp/store/test_records.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kEach = 200;
+
+std::vector<std::string> ChildCommand(const std::string& path, int first, int count) {
+  return {"/usr/bin/env",
+          "CF_TEST_CACHE=" + path,
+          "CF_TEST_FIRST=" + std::to_string(first),
+          "CF_TEST_COUNT=" + std::to_string(count),
+          std::filesystem::read_symlink("/proc/self/exe").string(),
+          "--gtest_filter=Processes.WritesOneByOne"};
+}
+
+int FromEnvironment(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+// The child's part; by itself a small test of the same.
+TEST(Processes, WritesOneByOne) {
+  TempDir folder = TempDir::Create("cudaforge-store").value();
+  const char* told = std::getenv("CF_TEST_CACHE");
+  auto store = OpenStore(told != nullptr ? told : folder.path() + "/cache");
+  const int first = FromEnvironment("CF_TEST_FIRST", 0);
+  const int end = first + FromEnvironment("CF_TEST_COUNT", 3);
+  for (int i = first; i < end; ++i) {
+    ASSERT_TRUE(store->Put(TestWinner(i, 1.5, 20'000)).ok()) << i;
+    // Said after the write returned: from here on the record may not be lost.
+    if (told != nullptr) {
+      ASSERT_TRUE(MakeDirs(std::string(told) + ".said/" + std::to_string(i)).ok());
+    }
+    ASSERT_TRUE(store->Get(TestWinner(i).key, kTestArch).has_value()) << i;
+  }
+}
+
+TEST(Processes, TwoWritersLoseNothing) {
+  TempDir folder = TempDir::Create("cudaforge-store").value();
+  const std::string path = folder.path() + "/cache";
+  std::vector<std::thread> threads;
+  std::vector<ProcessResult> results(2);
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      auto result = RunProcess(ChildCommand(path, i * kEach, kEach), 200'000);
+      if (result.ok()) results[static_cast<size_t>(i)] = *result;
+    });
+  }
+  // A reader beside them: whatever it is served must be right.
+  auto reader = OpenRocksKernelStore(path, false).value();
+  for (int round = 0; round < 50; ++round) {
+    for (int i : {round, kEach + round}) {
+      auto record = reader->Get(TestWinner(i).key, kTestArch);
+      if (record.has_value()) {
+        EXPECT_EQ(record->binary, TestWinner(i, 1.5, 20'000).binary);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const ProcessResult& result : results) EXPECT_EQ(result.exit_code, 0) << result.output;
+  auto store = OpenStore(path);
+  for (int i = 0; i < 2 * kEach; ++i) {
+    EXPECT_TRUE(store->Get(TestWinner(i).key, kTestArch).has_value()) << i;
+  }
+  EXPECT_EQ(store->counters().corrupt, 0);
+  EXPECT_EQ(reader->counters().corrupt, 0);
+}
+
+TEST(Processes, AKilledWriterLosesNothingItHadWritten) {
+  TempDir folder = TempDir::Create("cudaforge-store").value();
+  const std::string path = folder.path() + "/cache";
+  for (int round = 0; round < 6; ++round) {
+    auto child = ChildProcess::Start(ChildCommand(path, round * 1000, 900)).value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 37 * round));
+    (void)child.Kill();
+  }
+  auto store = OpenStore(path);
+  int said = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path + ".said")) {
+    const int i = std::atoi(entry.path().filename().c_str());
+    ++said;
+    EXPECT_TRUE(store->Get(TestWinner(i).key, kTestArch).has_value()) << i;
+  }
+  EXPECT_GT(said, 0);
+  EXPECT_EQ(store->counters().corrupt, 0);
+  EXPECT_TRUE(store->Put(TestWinner(100'000)).ok());
+  EXPECT_FALSE(PathExists(path + "/db.damaged-1"));
+}
+
+}  // namespace
+}  // namespace cudaforge

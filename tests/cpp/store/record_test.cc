@@ -1,0 +1,97 @@
+#include "cache/record.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/cpp/store/test_records.h"
+
+namespace cudaforge {
+namespace {
+
+TEST(Record, RoundTrip) {
+  for (const CacheRecord& record : {TestWinner(1), TestNegative(2)}) {
+    auto back = CacheRecord::Decode(record.Encode());
+    ASSERT_TRUE(back.ok()) << back.status().ToString();
+    EXPECT_EQ(back->kind, record.kind);
+    EXPECT_EQ(back->key, record.key);
+    EXPECT_EQ(back->arch, record.arch);
+    EXPECT_EQ(back->binary, record.binary);
+    EXPECT_EQ(back->signature, record.signature);
+    EXPECT_EQ(back->candidate, record.candidate);
+    EXPECT_EQ(back->timing, record.timing);
+    EXPECT_EQ(back->versions, record.versions);
+    EXPECT_EQ(back->Encode(), record.Encode());
+  }
+}
+
+TEST(Record, EveryBitFlipIsNoticed) {
+  const std::string good = TestWinner(1, 1.5, 100).Encode();
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
+    auto decoded = CacheRecord::Decode(bad);
+    ASSERT_FALSE(decoded.ok()) << "byte " << i;
+    EXPECT_EQ(decoded.status().code(), StatusCode::kCorruption);
+  }
+}
+
+TEST(Record, EveryTruncationIsNoticed) {
+  const std::string good = TestWinner(1, 1.5, 100).Encode();
+  for (size_t n = 0; n < good.size(); ++n) {
+    EXPECT_FALSE(CacheRecord::Decode(std::string_view(good).substr(0, n)).ok()) << n;
+  }
+  EXPECT_FALSE(CacheRecord::Decode(good + "x").ok());
+}
+
+TEST(Record, NewerFormatIsUnsupported) {
+  std::string bytes = TestWinner(1).Encode();
+  bytes[4] = 2;
+  EXPECT_EQ(CacheRecord::Decode(Sealed(bytes)).status().code(), StatusCode::kUnsupported);
+  bytes[4] = 0;
+  EXPECT_EQ(CacheRecord::Decode(Sealed(bytes)).status().code(), StatusCode::kCorruption);
+}
+
+TEST(Record, LengthsThatDoNotAddUp) {
+  for (size_t at : {8, 11, 12, 19}) {
+    std::string bytes = TestWinner(1).Encode();
+    bytes[at] = static_cast<char>(0xFF);
+    EXPECT_EQ(CacheRecord::Decode(Sealed(bytes)).status().code(), StatusCode::kCorruption) << at;
+  }
+}
+
+TEST(Record, KeyMustBeTheSignatures) {
+  CacheRecord record = TestWinner(1);
+  record.signature["number"] = 2;
+  EXPECT_EQ(record.Validate().code(), StatusCode::kCorruption);
+  EXPECT_EQ(CacheRecord::Decode(record.Encode()).status().code(), StatusCode::kCorruption);
+}
+
+TEST(Record, KindMustFit) {
+  CacheRecord empty = TestWinner(1);
+  empty.binary.clear();
+  EXPECT_FALSE(CacheRecord::Decode(empty.Encode()).ok());
+  CacheRecord full = TestNegative(1);
+  full.binary = "x";
+  EXPECT_FALSE(CacheRecord::Decode(full.Encode()).ok());
+  CacheRecord arch = TestWinner(1);
+  arch.arch = "cpu/../x";
+  EXPECT_FALSE(CacheRecord::Decode(arch.Encode()).ok());
+}
+
+TEST(Record, BytesThatAreNoUtf8AreReplaced) {
+  CacheRecord record = TestWinner(1);
+  record.verification = {{"log", "\xff\xfe bad"}};
+  EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
+}
+
+TEST(Record, SpeedupLow) {
+  EXPECT_EQ(TestWinner(1, 1.25).SpeedupLow(), 1.25);
+  CacheRecord record = TestWinner(1);
+  for (const Json& timing : {Json(), Json::object(), Json{{"speedup", Json::array()}},
+                             Json{{"speedup", {"fast"}}}, Json{{"speedup", 3}}}) {
+    record.timing = timing;
+    EXPECT_EQ(record.SpeedupLow(), 0) << timing.dump();
+  }
+}
+
+}  // namespace
+}  // namespace cudaforge

@@ -1,0 +1,227 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/subprocess.h"
+#include "cache/rocks_db.h"
+#include "tests/cpp/store/test_records.h"
+
+namespace cudaforge {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RocksStore : public testing::Test {
+ protected:
+  TempDir folder_ = TempDir::Create("cudaforge-store").value();
+  std::string path_ = folder_.path() + "/deep/cache";
+};
+
+// Runs `body` in a forked child; its exit status, or -1 when it did not end by itself within 20 s.
+int InForkedChild(const std::function<int()>& body) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(20);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(RocksStore, NothingIsMadeBeforeTheFirstWrite) {
+  auto store = OpenStore(path_);
+  EXPECT_FALSE(store->Get(TestWinner(1).key, kTestArch).has_value());
+  EXPECT_TRUE(store->ForEach("", [](const CacheRecord&) { return true; }).ok());
+  EXPECT_TRUE(store->Wanted("").empty());
+  EXPECT_TRUE(store->health().ok());
+  EXPECT_FALSE(PathExists(folder_.path() + "/deep"));
+  ASSERT_TRUE(store->Put(TestWinner(1)).ok());
+  for (const char* name : {"", "/db"}) {
+    struct stat info;
+    ASSERT_EQ(stat((path_ + name).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700u) << name;
+  }
+}
+
+TEST_F(RocksStore, StaysAfterTheProcessThatWrote) {
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  auto reader = OpenRocksKernelStore(path_, false).value();
+  ASSERT_TRUE(reader->Get(TestWinner(1).key, kTestArch).has_value());
+  EXPECT_EQ(reader->Put(TestWinner(2)).code(), StatusCode::kUnsupported);
+}
+
+TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
+  auto writer = OpenStore(path_);
+  auto reader = OpenRocksKernelStore(path_, false).value();
+  EXPECT_FALSE(reader->Get(TestWinner(1).key, kTestArch).has_value());
+  for (int i = 1; i < 30; ++i) {  // past a compaction
+    ASSERT_TRUE(writer->Put(TestWinner(i)).ok());
+    ASSERT_TRUE(reader->Get(TestWinner(i).key, kTestArch).has_value()) << i;
+  }
+  ASSERT_TRUE(writer->Put(TestNegative(50)).ok());
+  EXPECT_EQ(reader->Get(TestNegative(50).key, kTestArch)->kind, CacheRecord::Kind::kNegative);
+  ASSERT_TRUE(writer->Put(TestWinner(50)).ok());
+  EXPECT_EQ(reader->Get(TestNegative(50).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(path_ + "/db")) {
+    if (entry.path().extension() == ".sst") ++files;
+  }
+  EXPECT_LE(files, 30u) << "31 sessions without a compaction leave at least 61";
+}
+
+TEST_F(RocksStore, APlainFileInTheWayIsLeftUntouched) {
+  const std::string file = folder_.path() + "/file";
+  ASSERT_TRUE(WriteFileAtomic(file, "precious").ok());
+  for (const std::string& path : {file, file + "/cache"}) {
+    auto store = OpenRocksKernelStore(path, true);
+    ASSERT_FALSE(store.ok());
+    EXPECT_EQ(store.status().code(), StatusCode::kIoError);
+    EXPECT_NE(store.status().message().find(file), std::string::npos);
+  }
+  EXPECT_EQ(ReadFile(file).value(), "precious");
+  ASSERT_TRUE(MakeDirs(path_).ok());
+  ASSERT_TRUE(WriteFileAtomic(path_ + "/db", "precious").ok());
+  EXPECT_EQ(OpenRocksKernelStore(path_, true).status().code(), StatusCode::kIoError);
+  EXPECT_EQ(ReadFile(path_ + "/db").value(), "precious");
+}
+
+TEST_F(RocksStore, AnImpossibleFolderIsAnErrorOfTheWrite) {
+  auto store = OpenStore("/proc/no/such/cache");
+  EXPECT_FALSE(store->Get(TestWinner(1).key, kTestArch).has_value());
+  EXPECT_EQ(store->Put(TestWinner(1)).code(), StatusCode::kIoError);
+  EXPECT_EQ(store->counters().errors, 1);
+}
+
+TEST_F(RocksStore, ReadOnlyFolder) {
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  // Another user may look but not touch; root would not be stopped by modes.
+  fs::permissions(folder_.path(), fs::perms(0755));
+  fs::permissions(folder_.path() + "/deep", fs::perms(0755));
+  fs::permissions(path_, fs::perms(0555));
+  fs::permissions(path_ + "/db", fs::perms(0555));
+  const int code = InForkedChild([&] {
+    if (getuid() == 0 && setuid(65534) != 0) return 10;
+    auto store = OpenRocksKernelStore(path_, true);
+    if (!store.ok()) return 11;
+    if (!(*store)->Get(TestWinner(1).key, kTestArch).has_value()) return 12;
+    return (*store)->Put(TestWinner(2)).code() == StatusCode::kIoError ? 0 : 13;
+  });
+  EXPECT_EQ(code, 0);
+  fs::permissions(path_, fs::perms(0700));
+  fs::permissions(path_ + "/db", fs::perms(0700));
+  EXPECT_TRUE(OpenStore(path_)->Get(TestWinner(1).key, kTestArch).has_value());
+}
+
+TEST_F(RocksStore, ANewerFormatIsLeftUntouched) {
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  auto open = OpenStore(path_);
+  {
+    auto db = RocksDb::OpenWriter(path_ + "/db").value();
+    ASSERT_TRUE(db->Write({{Family::kMeta, "format", "2"}}).ok());
+  }
+  std::vector<std::pair<std::string, fs::file_time_type>> before, after;
+  auto list = [&](auto* files) {
+    for (const auto& entry : fs::directory_iterator(path_ + "/db")) {
+      files->emplace_back(entry.path(), entry.last_write_time());
+    }
+    std::sort(files->begin(), files->end());
+  };
+  list(&before);
+  EXPECT_EQ(OpenRocksKernelStore(path_, true).status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(open->Put(TestWinner(2)).code(), StatusCode::kUnsupported);
+  list(&after);
+  EXPECT_EQ(before, after);
+}
+
+TEST_F(RocksStore, ARecordUnderAnotherKeyIsNotServed) {
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  const std::string other = TestWinner(2).key;
+  {
+    auto db = RocksDb::OpenWriter(path_ + "/db").value();
+    ASSERT_TRUE(db->Write({{Family::kWinners, other + " " + kTestArch, TestWinner(1).Encode()},
+                           {Family::kWanted, other + " " + kTestArch, "no json"},
+                           {Family::kWinners, "short", "x"}})
+                    .ok());
+  }
+  auto store = OpenStore(path_);
+  EXPECT_FALSE(store->Get(other, kTestArch).has_value());
+  EXPECT_EQ(store->counters().corrupt, 1);
+  int visits = 0;
+  EXPECT_TRUE(store->ForEach(kTestArch, [&](const CacheRecord&) { return ++visits > 0; }).ok());
+  EXPECT_EQ(visits, 1);
+  EXPECT_TRUE(store->Wanted("").empty());
+  ASSERT_TRUE(store->Put(TestWinner(2)).ok());
+  EXPECT_TRUE(store->Get(other, kTestArch).has_value());
+}
+
+TEST_F(RocksStore, AForkedChildReadsAndDoesNotWrite) {
+  auto store = OpenStore(path_);
+  ASSERT_TRUE(store->Put(TestWinner(1)).ok());
+  ASSERT_TRUE(store->Put(TestWinner(2)).ok());
+  ASSERT_TRUE(store->Get(TestWinner(1).key, kTestArch).has_value());
+  const int code = InForkedChild([&] {
+    if (!store->Get(TestWinner(1).key, kTestArch).has_value()) return 1;
+    if (!store->Get(TestWinner(2).key, kTestArch).has_value()) return 2;
+    if (store->Put(TestWinner(3)).code() != StatusCode::kUnavailable) return 3;
+    store.reset();  // must not close the parent's handle
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
+  ASSERT_TRUE(store->Put(TestWinner(4)).ok());
+  EXPECT_TRUE(store->Get(TestWinner(4).key, kTestArch).has_value());
+  EXPECT_FALSE(store->Get(TestWinner(3).key, kTestArch).has_value());
+}
+
+TEST_F(RocksStore, AFullDiskLosesNothing) {
+  const std::string disk = folder_.path() + "/disk";
+  ASSERT_TRUE(MakeDirs(disk).ok());
+  auto mounted = RunProcess({"mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk}, 5000);
+  if (!mounted.ok() || mounted->exit_code != 0) GTEST_SKIP() << "cannot mount a small tmpfs";
+  {
+    auto store = OpenStore(disk + "/cache");
+    Status status;
+    int stored = 0;
+    for (; stored < 100 && status.ok(); ++stored) {
+      status = store->Put(TestWinner(stored, 1.5, 200'000));
+    }
+    --stored;
+    EXPECT_EQ(status.code(), StatusCode::kIoError) << status.ToString();
+    EXPECT_GT(stored, 0);
+    for (int i = 0; i < stored; ++i) {
+      EXPECT_TRUE(store->Get(TestWinner(i).key, kTestArch).has_value()) << i;
+    }
+    EXPECT_TRUE(store->TakeWarnings().empty());
+    auto grown = RunProcess({"mount", "-o", "remount,size=30m", disk}, 5000);
+    ASSERT_TRUE(grown.ok() && grown->exit_code == 0);
+    EXPECT_TRUE(store->Put(TestWinner(1000)).ok());
+    for (int i = 0; i < stored; ++i) {
+      EXPECT_TRUE(OpenStore(disk + "/cache")->Get(TestWinner(i).key, kTestArch).has_value()) << i;
+    }
+  }
+  (void)RunProcess({"umount", disk}, 5000);
+}
+
+TEST_F(RocksStore, AThousandWinners) {
+  std::vector<CacheRecord> records;
+  for (int i = 0; i < 1000; ++i) records.push_back(TestWinner(i, 1.5, 20'000));
+  ASSERT_TRUE(OpenStore(path_)->PutMany(records).ok());
+  const auto start = std::chrono::steady_clock::now();
+  auto store = OpenRocksKernelStore(path_, false).value();
+  int found = 0;
+  for (const CacheRecord& record : records) {
+    if (store->Get(record.key, kTestArch).has_value()) ++found;
+  }
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(found, 1000);
+  std::printf("opened and read 1,000 winners of 20 kB: %.1f ms\n", ms.count());
+}
+
+}  // namespace
+}  // namespace cudaforge

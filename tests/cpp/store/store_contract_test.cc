@@ -1,0 +1,147 @@
+// What every KernelStore promises, on each of them.
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "tests/cpp/store/test_records.h"
+
+namespace cudaforge {
+namespace {
+
+class StoreContract : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    folder_.emplace(TempDir::Create("cudaforge-store").value());
+    store_ = GetParam() == "memory" ? MakeMemoryKernelStore() : OpenStore(folder_->path() + "/c");
+  }
+  std::optional<CacheRecord> Get(int i) { return store_->Get(TestWinner(i).key, kTestArch); }
+
+  std::optional<TempDir> folder_;
+  std::unique_ptr<KernelStore> store_;
+};
+
+TEST_P(StoreContract, PutAndGet) {
+  EXPECT_FALSE(Get(1).has_value());
+  ASSERT_TRUE(store_->Put(TestWinner(1)).ok());
+  auto found = Get(1);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->binary, TestWinner(1).binary);
+  EXPECT_FALSE(store_->Get(TestWinner(1).key, "cuda:sm_90a").has_value());
+  EXPECT_FALSE(Get(2).has_value());
+  StoreCounters counters = store_->counters();
+  EXPECT_EQ(counters.reads, 4);
+  EXPECT_EQ(counters.hits, 1);
+  EXPECT_EQ(counters.writes, 1);
+  EXPECT_EQ(counters.corrupt, 0);
+  EXPECT_EQ(counters.errors, 0);
+}
+
+TEST_P(StoreContract, TheBetterWinnerStays) {
+  ASSERT_TRUE(store_->Put(TestWinner(1, 1.5)).ok());
+  std::vector<bool> stored;
+  std::vector<CacheRecord> slower = {TestWinner(1, 1.2)};
+  ASSERT_TRUE(store_->PutMany(slower, false, &stored).ok());
+  EXPECT_EQ(stored, std::vector<bool>{false});
+  EXPECT_EQ(Get(1)->SpeedupLow(), 1.5);
+  ASSERT_TRUE(store_->Put(TestWinner(1, 1.9)).ok());
+  EXPECT_EQ(Get(1)->SpeedupLow(), 1.9);
+  ASSERT_TRUE(store_->Put(TestWinner(1, 1.2), true).ok());
+  EXPECT_EQ(Get(1)->SpeedupLow(), 1.2);
+}
+
+TEST_P(StoreContract, WinnersAndNegatives) {
+  ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
+  ASSERT_TRUE(store_->Put(TestWinner(1)).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kWinner);
+  ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kWinner);
+  ASSERT_TRUE(store_->Put(TestNegative(1), true).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
+  ASSERT_TRUE(store_->Delete(TestWinner(1).key, kTestArch).ok());
+  EXPECT_FALSE(Get(1).has_value());
+}
+
+TEST_P(StoreContract, OneBatchKeepsTheBest) {
+  std::vector<CacheRecord> records = {TestWinner(1, 1.4), TestWinner(1, 1.8), TestWinner(1, 1.1),
+                                      TestWinner(2)};
+  std::vector<bool> stored;
+  ASSERT_TRUE(store_->PutMany(records, false, &stored).ok());
+  EXPECT_EQ(stored, (std::vector<bool>{true, true, false, true}));
+  EXPECT_EQ(Get(1)->SpeedupLow(), 1.8);
+}
+
+TEST_P(StoreContract, RefusesWhatWouldNotDecode) {
+  CacheRecord wrong = TestWinner(1);
+  wrong.key = TestWinner(2).key;
+  EXPECT_FALSE(store_->Put(wrong).ok());
+  EXPECT_FALSE(store_->Delete("short", kTestArch).ok());
+  EXPECT_FALSE(store_->AddWanted(std::string(64, 'G'), kTestArch, {}).ok());
+  EXPECT_FALSE(store_->AppendLineage(TestWinner(1).key, "a b", Json::object()).ok());
+  EXPECT_EQ(store_->Generation(), 0u);
+}
+
+TEST_P(StoreContract, ForEachInOrder) {
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(store_->Put(TestWinner(i)).ok());
+  CacheRecord other = TestWinner(9);
+  other.arch = "cuda:sm_90a";
+  ASSERT_TRUE(store_->Put(other).ok());
+  ASSERT_TRUE(store_->Put(TestNegative(7)).ok());
+  std::vector<std::string> keys;
+  auto collect = [&](const CacheRecord& record) {
+    keys.push_back(record.key);
+    EXPECT_TRUE(store_->Get(record.key, record.arch).has_value());  // may call back
+    return true;
+  };
+  ASSERT_TRUE(store_->ForEach(kTestArch, collect).ok());
+  ASSERT_EQ(keys.size(), 6u);
+  EXPECT_TRUE(std::is_sorted(keys.begin(), keys.end() - 1));
+  EXPECT_EQ(keys.back(), TestNegative(7).key);
+  keys.clear();
+  ASSERT_TRUE(store_->ForEach("", collect).ok());
+  EXPECT_EQ(keys.size(), 7u);
+  int visits = 0;
+  ASSERT_TRUE(store_->ForEach("", [&](const CacheRecord&) { return ++visits < 2; }).ok());
+  EXPECT_EQ(visits, 2);
+}
+
+TEST_P(StoreContract, Wanted) {
+  const CacheRecord record = TestWinner(1);
+  ASSERT_TRUE(store_->AddWanted(record.key, kTestArch, record.signature).ok());
+  ASSERT_TRUE(store_->AddWanted(record.key, kTestArch, record.signature).ok());
+  ASSERT_TRUE(store_->AddWanted(record.key, "cuda:sm_90a", record.signature).ok());
+  auto wanted = store_->Wanted(kTestArch);
+  ASSERT_EQ(wanted.size(), 1u);
+  EXPECT_EQ(wanted[0]["signature"], record.signature);
+  EXPECT_EQ(wanted[0]["count"], 2);
+  EXPECT_GT(wanted[0]["last_seen"], 1'600'000'000);
+  EXPECT_EQ(store_->Wanted("").size(), 2u);
+  ASSERT_TRUE(store_->RemoveWanted(record.key, kTestArch).ok());
+  EXPECT_TRUE(store_->Wanted(kTestArch).empty());
+}
+
+TEST_P(StoreContract, LineageKeepsItsOrder) {
+  const std::string key = TestWinner(1).key;
+  std::vector<Json> nodes;
+  for (int i = 0; i < 12; ++i) nodes.push_back({{"n", i}});
+  ASSERT_TRUE(store_->AppendLineage(key, kTestArch, nodes).ok());
+  ASSERT_TRUE(store_->AppendLineage(key, kTestArch, Json{{"n", 12}, {"log", "\xff"}}).ok());
+  ASSERT_TRUE(store_->AppendLineage(TestWinner(2).key, kTestArch, Json{{"n", 99}}).ok());
+  auto lineage = store_->Lineage(key, kTestArch);
+  ASSERT_EQ(lineage.size(), 13u);
+  for (int i = 0; i < 13; ++i) EXPECT_EQ(lineage[static_cast<size_t>(i)]["n"], i);
+  EXPECT_TRUE(store_->Lineage(key, "cuda:sm_90a").empty());
+}
+
+TEST_P(StoreContract, GenerationChangesWithEachWrite) {
+  const uint64_t before = store_->Generation();
+  ASSERT_TRUE(store_->Put(TestWinner(1)).ok());
+  const uint64_t after = store_->Generation();
+  EXPECT_NE(before, after);
+  EXPECT_EQ(store_->Generation(), after);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, StoreContract, testing::Values("memory", "rocks"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace cudaforge

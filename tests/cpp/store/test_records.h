@@ -1,0 +1,58 @@
+// Records for the tests of the store.
+#pragma once
+
+#include <sodium.h>
+
+#include <memory>
+#include <random>
+#include <string>
+
+#include "base/sha256.h"
+#include "cache/kernel_store.h"
+
+namespace cudaforge {
+
+inline constexpr char kTestArch[] = "cpu:x86-64-v4";
+
+// `bytes` with its last 32 replaced by a checksum that holds: reaches what is behind the checksum.
+inline std::string Sealed(std::string bytes) {
+  bytes.resize(bytes.size() - 32);
+  unsigned char sum[32];
+  crypto_generichash(sum, sizeof(sum), reinterpret_cast<const unsigned char*>(bytes.data()),
+                     bytes.size(), nullptr, 0);
+  return bytes.append(sum, sum + sizeof(sum));
+}
+
+// Winner number `i` with a lower bound of `speedup` and a binary of `bytes` half-random bytes.
+inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) {
+  CacheRecord record;
+  record.signature = {{"format", 1}, {"number", i}};
+  record.key = Sha256Hex(CanonicalJson(record.signature));
+  record.arch = kTestArch;
+  record.candidate = {{"source", "kernel " + std::to_string(i)}};
+  std::mt19937_64 random(static_cast<uint64_t>(i));
+  while (record.binary.size() < bytes) {
+    record.binary += static_cast<char>(random());
+    record.binary += static_cast<char>(i);
+  }
+  record.verification = {{"cases", {"normal", "uniform"}}};
+  record.timing = {{"winner_us", 3.25}, {"speedup", {speedup, speedup + 0.1, speedup + 0.2}}};
+  record.provenance = {{"author", "generator:test"}};
+  record.versions = {{"cudaforge", "0.1"}};
+  return record;
+}
+
+inline CacheRecord TestNegative(int i) {
+  CacheRecord record = TestWinner(i);
+  record.kind = CacheRecord::Kind::kNegative;
+  record.candidate = nullptr;
+  record.binary.clear();
+  return record;
+}
+
+// A writable store in `folder`.
+inline std::unique_ptr<KernelStore> OpenStore(const std::string& folder) {
+  return OpenRocksKernelStore(folder, true).value();
+}
+
+}  // namespace cudaforge
