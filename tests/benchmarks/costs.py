@@ -1,0 +1,204 @@
+"""What CudaForge costs where it must cost nothing: ratios and differences from one interleaved run.
+
+    python tests/benchmarks/costs.py [--device cpu|cuda] [--json FILE]
+
+region_call   one cudaforge::region call that hits, against the ATen operator that it replaces, microseconds
+import        `import torch, cudaforge_backend` against `import torch`, seconds
+open_cache    opening a cache of 1,000 winners of 20 KB and reading them all, milliseconds
+compile       compiling a graph that has an anchor but no winner, against plain Inductor, seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import cudaforge_backend
+from cudaforge_backend import _C
+
+SOFTMAX = {
+    "format": 1, "aliases": [], "numerics": {},
+    "nodes": [{"op": "aten::_softmax", "args": [{"in": 0}, -1, False], "kwargs": {}}],
+    "outputs": [{"node": 0, "out": 0}],
+}  # fmt: skip
+
+
+def softmax_signature(device: str, rows: int, columns: int) -> str:
+    """The canonical signature of a contiguous float32 softmax over the last dimension."""
+    spec = {"dtype": "float32", "sizes": [rows, columns], "strides": [columns, 1]}
+    node = {**SOFTMAX["nodes"][0], "outputs": [spec]}  # type: ignore[index, dict-item]
+    return _C.normalize(
+        json.dumps(
+            {**SOFTMAX, "device": device, "inputs": [{**spec, "alignment": 16}], "nodes": [node]}
+        )
+    )
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median and the middle half."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return {"low": low, "median": middle, "high": high}
+
+
+def region_call(device: str) -> dict[str, Any]:
+    """A hit on a tiny tensor, where the call itself is all there is; rounds of 2,000 calls, interleaved."""
+    signature = softmax_signature(device, 4, 16)
+    found = _C.search(signature, 0, 20.0, 1)
+    if found["candidate"] is None:
+        raise RuntimeError(found["reason"])
+    _C.install(signature, 0, found["candidate"], found["binary"])
+    region = torch.ops.cudaforge.region.default
+    aten = torch.ops.aten._softmax.default
+    number = _C.region_id(_C.signature_key(signature))
+    x = torch.randn(4, 16, device=device)
+    calls = {
+        "aten": lambda: aten(x, -1, False),
+        "region": lambda: region([x], number, signature),
+        "aten_again": lambda: aten(x, -1, False),
+    }
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    cudaforge_backend.reset_stats()
+    for _ in range(60):
+        for name, call in calls.items():
+            if device == "cuda":
+                torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(2000):
+                call()
+            times[name].append((time.perf_counter() - start) / 2000 * 1e6)
+    hits = cudaforge_backend.stats()["hits"]
+    over = [r - a for r, a in zip(times["region"], times["aten"], strict=True)]
+    control = [r - a for r, a in zip(times["aten_again"], times["aten"], strict=True)]
+    return {
+        "aten_us": spread(times["aten"]),
+        "region_us": spread(times["region"]),
+        "over_us": spread(over),
+        "control_us": spread(control),
+        "hits": hits,
+    }
+
+
+def import_seconds() -> dict[str, Any]:
+    """Seven pairs of fresh processes."""
+    pairs = []
+    for _ in range(7):
+        taken = []
+        for statement in ("import torch", "import torch, cudaforge_backend"):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", statement], check=True)
+            taken.append(time.perf_counter() - start)
+        pairs.append(taken)
+    return {
+        "torch_s": spread([p[0] for p in pairs]),
+        "over_s": spread([p[1] - p[0] for p in pairs]),
+    }
+
+
+def open_cache(count: int = 1000) -> dict[str, Any]:
+    """Writes `count` winners, then reads them all in a fresh store."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = _C.KernelStore.open(folder, True)
+        records = []
+        for rows in range(1, count + 1):
+            signature = softmax_signature("cpu", rows, 16)
+            record = {
+                "kind": "winner", "key": _C.signature_key(signature), "arch": "cpu:x86-64-v3",
+                "signature": json.loads(signature), "candidate": {"code": "x" * 4000},
+                "verification": {}, "timing": {"speedup": [1.1, 1.2, 1.3]}, "provenance": {}, "versions": {},
+            }  # fmt: skip
+            records.append((record, os.urandom(20_000)))
+        for record, binary in records:
+            writer.put(record, binary)
+        del writer
+        taken = []
+        for _ in range(5):
+            start = time.perf_counter()
+            store = _C.KernelStore.open(folder)
+            found = sum(
+                store.get(r["key"], r["arch"]) is not None
+                for r, _ in records  # type: ignore[arg-type]
+            )
+            taken.append((time.perf_counter() - start) * 1e3)
+            if found != count:
+                raise RuntimeError(f"{found} of {count} records came back")
+    return {"milliseconds": spread(taken), "records": count}
+
+
+COMPILE = """
+import os, sys, time, torch
+os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
+class M(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64),
+                                                                torch.nn.GELU()) for _ in range(4)))
+    def forward(self, x): return torch.softmax(self.layers(x), -1)
+m = M().to(sys.argv[2]); x = torch.randn(32, 64, device=sys.argv[2])
+torch.compile(torch.nn.Linear(4, 4).to(sys.argv[2]))(torch.randn(2, 4, device=sys.argv[2]))
+start = time.perf_counter()
+with torch.no_grad(): torch.compile(m, backend=sys.argv[1])(x)
+print(time.perf_counter() - start)
+"""
+
+
+def compile_seconds(device: str, backends: tuple[str, ...] = ("inductor", "cudaforge")) -> Any:
+    """Pairs of fresh processes with fresh caches; on_miss is the default, record."""
+    pairs = []
+    for _ in range(5):
+        taken = []
+        for backend in (*backends, backends[0]):
+            with tempfile.TemporaryDirectory() as folder:
+                env = {
+                    **os.environ,
+                    "TORCHINDUCTOR_CACHE_DIR": f"{folder}/i",
+                    "CUDAFORGE_CACHE_DIR": f"{folder}/c",
+                }
+                done = subprocess.run(
+                    [sys.executable, "-c", COMPILE, backend, device],
+                    env=env,
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                )
+                taken.append(float(done.stdout.split()[-1]))
+        pairs.append(taken)
+    return {
+        "inductor_s": spread([p[0] for p in pairs]),
+        "ratio": spread([p[1] / p[0] for p in pairs]),
+        "control": spread([p[2] / p[0] for p in pairs]),
+    }
+
+
+def main() -> None:
+    """Prints one line per cost."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--only", default="region_call,import,open_cache,compile")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    costs = {
+        "region_call": lambda: region_call(args.device),
+        "import": import_seconds,
+        "open_cache": open_cache,
+        "compile": lambda: compile_seconds(args.device),
+    }
+    results = {}
+    for name in args.only.split(","):
+        results[name] = costs[name]()
+        print(name, json.dumps(results[name]), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
