@@ -9,7 +9,8 @@
 namespace cudaforge::binding {
 
 // A Status on its way to Python. kInvalidArgument: ValueError, kNotFound: KeyError, kIoError:
-// OSError, kTimeout: TimeoutError, kUnsupported: NotImplementedError, everything else: RuntimeError.
+// OSError, kTimeout: TimeoutError, kUnsupported: NotImplementedError, everything else:
+// RuntimeError.
 class StatusError : public std::runtime_error {
  public:
   explicit StatusError(const Status& status)

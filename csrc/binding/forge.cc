@@ -17,33 +17,20 @@ namespace py = pybind11;
 
 constexpr const char* kVersion = "0.1.0";
 constexpr int kVerifierVersion = 1;
+constexpr uint64_t kInputSeed = 0x5eed;  // of the checker's input sets
 
 OpSignature Parse(const std::string& text) { return ValueOrThrow(OpSignature::Parse(text)); }
 
-py::dict OutcomeDict(const SearchOutcome& outcome) {
-  py::dict dict;
-  dict["candidate"] = py::none();
-  dict["binary"] = py::bytes();
-  dict["author"] = "";
-  dict["worker_ns"] = py::none();
-  if (outcome.best) {
-    dict["candidate"] = ToPython(outcome.best->candidate.ToJson());
-    dict["binary"] = py::bytes(outcome.best->binary);
-    dict["author"] = outcome.best->candidate.author;
-    dict["worker_ns"] = outcome.best->worker_ns;
-  }
-  py::list lineage;
-  for (const Json& node : outcome.lineage) lineage.append(ToPython(node));
-  dict["lineage"] = lineage;
-  dict["verification"] = ToPython(outcome.verification);
-  dict["reason"] = outcome.reason;
-  dict["seconds"] = outcome.seconds;
-  return dict;
+// What is found when the region cannot be judged at all: no candidate, and why.
+SearchOutcome NotJudged(const Status& status) {
+  SearchOutcome outcome;
+  outcome.reason = status.message();
+  return outcome;
 }
 
 // Runs without the GIL; `progress` is called with it.
-py::dict Search(const std::string& text, int device_index, double seconds, int candidates,
-                const py::object& progress) {
+SearchOutcome Search(const std::string& text, int device_index, double seconds, int candidates,
+                     const py::object& progress) {
   const OpSignature signature = Parse(text);
   Runtime& runtime = Runtime::Get();
   ForgeProgress tell;
@@ -53,21 +40,21 @@ py::dict Search(const std::string& text, int device_index, double seconds, int c
       progress(ToPython(event));
     };
   }
-  Result<SearchOutcome> outcome = Status::Internal("not run");
-  {
-    py::gil_scoped_release release;
-    const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
-    WorkerOptions options;
-    options.executable = runtime.worker();
-    options.device = signature.device;
-    options.device_index = device_index;
-    options.cxx = GlobalConfig().cxx;
-    options.cuda_search_paths = runtime.cuda_search_paths();
-    WorkerClient worker(options);
-    outcome = SearchRegion(signature, target->arch(), worker,
-                           {.seconds = seconds, .candidates = candidates}, tell);
-  }
-  return OutcomeDict(ValueOrThrow(std::move(outcome)));
+  py::gil_scoped_release release;
+  const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
+  WorkerOptions options;
+  options.executable = runtime.worker();
+  options.device = signature.device;
+  options.device_index = device_index;
+  options.cxx = GlobalConfig().cxx;
+  options.cuda_search_paths = runtime.cuda_search_paths();
+  WorkerClient worker(options);
+  Result<std::unique_ptr<RegionChecker>> checker =
+      RegionChecker::Create(signature, device_index, kInputSeed);
+  if (checker.status().code() == StatusCode::kUnsupported) return NotJudged(checker.status());
+  ThrowIfError(checker.status());
+  return ValueOrThrow(SearchRegion(signature, target->arch(), worker, **checker,
+                                   {.seconds = seconds, .candidates = candidates}, tell));
 }
 
 // A Python callable's exception as a Status. REQUIRES: the GIL.
@@ -103,24 +90,17 @@ SampleClock MakeClock(Target* target, const py::object& python_clock) {
   };
 }
 
-py::dict PromotionDict(const Promotion& promotion) {
-  py::dict dict;
-  dict["promoted"] = promotion.promoted;
-  dict["reason"] = promotion.reason;
-  dict["best_rival"] = promotion.best_rival;
-  dict["speedup"] = std::vector<double>{promotion.speedup.low, promotion.speedup.median,
-                                        promotion.speedup.high};
+py::dict MedianNs(const Promotion& promotion) {
   py::dict medians;
   for (size_t i = 0; i < promotion.times.names.size(); ++i) {
     medians[py::str(promotion.times.names[i])] = promotion.times.MedianNs(i);
   }
-  dict["median_ns"] = medians;
-  return dict;
+  return medians;
 }
 
-py::dict RaceCallables(const std::vector<std::string>& names,
-                       const std::vector<py::function>& calls, const std::string& device,
-                       int device_index, double budget_s, const py::object& clock) {
+Promotion RaceCallables(const std::vector<std::string>& names,
+                        const std::vector<py::function>& calls, const std::string& device,
+                        int device_index, double budget_s, const py::object& clock) {
   if (names.size() != calls.size()) {
     throw StatusError(Status::InvalidArgument("as many names as callables, please"));
   }
@@ -128,30 +108,24 @@ py::dict RaceCallables(const std::vector<std::string>& names,
   std::vector<Contestant> contestants;
   for (size_t i = 0; i < names.size(); ++i) {
     const py::function& call = calls[i];
-    contestants.push_back(
-        {names[i], [&call](int64_t sample) { return CallSample(call, sample); }});
+    contestants.push_back({names[i], [&call](int64_t sample) { return CallSample(call, sample); }});
   }
-  Result<Promotion> promotion = Status::Internal("not run");
-  {
-    py::gil_scoped_release release;
-    Target* target = ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
-    PairedOptions options;
-    options.budget_s = budget_s;
-    promotion = Race(contestants, MakeClock(target, clock), options);
-  }
-  return PromotionDict(ValueOrThrow(std::move(promotion)));
+  py::gil_scoped_release release;
+  Target* target = ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
+  PairedOptions options;
+  options.budget_s = budget_s;
+  return ValueOrThrow(Race(contestants, MakeClock(target, clock), options));
 }
 
-void Install(const std::string& text, int device_index, const py::dict& candidate,
-             const std::string& binary) {
+void Install(const std::string& text, int device_index, const SearchOutcome& outcome) {
+  if (!outcome.best) throw StatusError(Status::InvalidArgument("the search found no candidate"));
   const OpSignature signature = Parse(text);
-  const Json json = FromPython(candidate);
   py::gil_scoped_release release;
   const std::string key = signature.Key();
-  RegionEntry* entry =
-      ValueOrThrow(Resolver::Get().Resolve(RegionId(key), text, device_index));
-  Resolver::Get().Install(entry, ValueOrThrow(Runtime::Get().LoadWinner(signature, device_index,
-                                                                        json, binary, key)));
+  RegionEntry* entry = ValueOrThrow(Resolver::Get().Resolve(RegionId(key), text, device_index));
+  Resolver::Get().Install(entry, ValueOrThrow(Runtime::Get().LoadWinner(
+                                     signature, device_index, outcome.best->candidate.ToJson(),
+                                     outcome.best->binary, key)));
 }
 
 void Uninstall(const std::string& text, int device_index) {
@@ -160,12 +134,27 @@ void Uninstall(const std::string& text, int device_index) {
   if (entry != nullptr) Resolver::Get().Install(entry, nullptr);
 }
 
-py::dict Versions() {
-  py::dict dict;
-  dict["cudaforge"] = kVersion;
-  dict["torch"] = TORCH_VERSION;
-  dict["verifier"] = kVerifierVersion;
-  return dict;
+Json Versions() {
+  return {{"cudaforge", kVersion}, {"torch", TORCH_VERSION}, {"verifier", kVerifierVersion}};
+}
+
+// Stores what was found as a winner, or as a negative entry where it was not promoted.
+void Conclude(const std::string& text, int device_index, const SearchOutcome& outcome,
+              const Promotion* promotion) {
+  py::gil_scoped_release release;
+  const OpSignature signature = Parse(text);
+  Runtime& runtime = Runtime::Get();
+  const DeviceArch& arch = ValueOrThrow(runtime.TargetFor(signature.device, device_index))->arch();
+  const bool won = promotion != nullptr && promotion->promoted;
+  const CacheRecord record =
+      won ? MakeWinnerRecord(signature, arch, outcome, *promotion, Versions())
+          : MakeNegativeRecord(signature, arch, outcome, promotion, Versions());
+  const std::shared_ptr<KernelStore> store = runtime.store();
+  ThrowIfError(store->Put(record));
+  ThrowIfError(store->AppendLineage(record.key, record.arch, outcome.lineage));
+  ThrowIfError(store->RemoveWanted(record.key, record.arch));
+  RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
+  if (won && entry != nullptr) entry->saved_ns = SavedNs(record.timing);
 }
 
 // Warnings come from any thread; those after the interpreter's end have nobody to read them.
@@ -182,16 +171,32 @@ void WarnPython(const std::string& message) {
 }  // namespace
 
 void BindForge(py::module_& m) {
+  py::class_<SearchOutcome>(m, "SearchOutcome")
+      .def_property_readonly("found", [](const SearchOutcome& o) { return o.best.has_value(); })
+      .def_readonly("reason", &SearchOutcome::reason)
+      .def_readonly("seconds", &SearchOutcome::seconds)
+      .def_property_readonly("candidates", [](const SearchOutcome& o) { return o.lineage.size(); });
+  py::class_<Promotion>(m, "Promotion")
+      .def_readonly("promoted", &Promotion::promoted)
+      .def_readonly("reason", &Promotion::reason)
+      .def_readonly("best_rival", &Promotion::best_rival)
+      .def_property_readonly("speedup",
+                             [](const Promotion& p) {
+                               return py::make_tuple(p.speedup.low, p.speedup.median,
+                                                     p.speedup.high);
+                             })
+      .def_property_readonly("median_ns", &MedianNs);
   m.def("search", &Search, py::arg("signature"), py::arg("device_index"), py::arg("seconds"),
         py::arg("candidates"), py::arg("progress") = py::none());
   m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),
         py::arg("device_index"), py::arg("budget_s"), py::arg("clock") = py::none());
-  m.def("install", &Install, py::arg("signature"), py::arg("device_index"), py::arg("candidate"),
-        py::arg("binary"));
+  m.def("conclude", &Conclude, py::arg("signature"), py::arg("device_index"), py::arg("outcome"),
+        py::arg("promotion").none(true));
+  m.def("install", &Install, py::arg("signature"), py::arg("device_index"), py::arg("outcome"));
   m.def("uninstall", &Uninstall, py::arg("signature"), py::arg("device_index"));
   m.def("stats", [] { return ToPython(Resolver::Get().Stats()); });
   m.def("reset_stats", [] { Resolver::Get().ResetStats(); });
-  m.def("versions", &Versions);
+  m.def("versions", [] { return ToPython(Versions()); });
   Resolver::Get().SetWarningSink(&WarnPython);
 }
 

@@ -1,8 +1,20 @@
 #include "binding/runtime.h"
 
+#include <algorithm>
+
 #include "base/config.h"
 
 namespace cudaforge::binding {
+
+double SavedNs(const Json& timing) {
+  const auto number = [&timing](const char* field) {
+    const Result<double> value = JsonDouble(timing, field);
+    return value.ok() ? *value : 0.0;
+  };
+  const double aten = number("aten_us"), inductor = number("inductor_us");
+  const double rival = inductor > 0 ? std::min(aten, inductor) : aten;
+  return std::max(0.0, rival - number("winner_us")) * 1e3;
+}
 
 Runtime& Runtime::Get() {
   static Runtime* const runtime = new Runtime;
@@ -72,6 +84,9 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry, int
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, device_index));
   std::optional<CacheRecord> record = store()->Get(entry.key, target->arch().target);
   if (!record || record->kind != CacheRecord::Kind::kWinner) return std::unique_ptr<Winner>();
+  if (RegionEntry* found = Resolver::Get().Find(entry.id, device_index)) {
+    found->saved_ns = SavedNs(record->timing);
+  }
   return LoadWinner(entry.signature, device_index, record->candidate, record->binary, entry.key);
 }
 

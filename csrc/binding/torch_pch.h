@@ -1,4 +1,5 @@
-// The precompiled header of every file that includes libtorch: one parse of the large headers instead of many.
+// The precompiled header of every file that includes libtorch: one parse of the large headers
+// instead of many.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,18 +1,19 @@
-"""The C++ part (csrc/binding). Signatures are JSON text; csrc/signature/op_signature.h has the form.
+"""The C++ part (csrc/binding). Signatures are JSON text; csrc/signature/op_signature.h has the
+form.
 
-Errors: ValueError (malformed input), NotImplementedError (well formed, not handled), KeyError, OSError,
-TimeoutError, and RuntimeError for what is missing on this machine and for faults of our own."""
+Errors: ValueError (malformed input), NotImplementedError (well formed, not handled), KeyError,
+OSError, TimeoutError, and RuntimeError for what is missing on this machine and for faults of our
+own."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from torch import Tensor
 
-__doc__: Final[str]
-
 def configure(cuda_search_paths: list[str], worker: str) -> None: ...
 def config() -> dict[str, Any]:
-    """The environment's settings: disabled, on_miss, region_budget_s, cache_dir, cxx, log, warnings."""
+    """The environment's settings: disabled, on_miss, region_budget_s, cache_dir, cxx, log,
+    warnings."""
 
 def cuda_search_paths() -> list[str]: ...
 def worker_path() -> str: ...
@@ -86,7 +87,34 @@ def store() -> KernelStore:
     """The store that this process uses: in memory until use_cache has been called."""
 
 def use_cache(folder: str) -> str | None:
-    """Uses the cache in `folder` from now on; why it cannot be (the store is then in memory), or None."""
+    """Uses the cache in `folder` from now on; why it cannot be (the store is then in memory), or
+    None."""
+
+class SearchOutcome:
+    """What a search ended with; `reason` says why nothing was found, or why it ended."""
+
+    @property
+    def found(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def candidates(self) -> int: ...
+
+class Promotion:
+    """The result of a race: speedup is (low, median, high) over best_rival."""
+
+    @property
+    def promoted(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def best_rival(self) -> str: ...
+    @property
+    def speedup(self) -> tuple[float, float, float]: ...
+    @property
+    def median_ns(self) -> dict[str, float]: ...
 
 def search(
     signature: str,
@@ -94,9 +122,8 @@ def search(
     seconds: float,
     candidates: int,
     progress: Callable[[dict[str, Any]], None] | None = None,
-) -> dict[str, Any]:
-    """Tries candidates in the worker process: candidate (None: see reason), binary, author, worker_ns,
-    lineage, verification, reason, seconds. Runs without the GIL."""
+) -> SearchOutcome:
+    """Tries candidates in the worker process, without the GIL."""
 
 def race(
     names: list[str],
@@ -105,13 +132,19 @@ def race(
     device_index: int,
     budget_s: float,
     clock: Callable[[Callable[[], None]], float] | None = None,
-) -> dict[str, Any]:
-    """Interleaved timing of callables, the winner-to-be first: promoted, reason, best_rival, speedup
-    [low, median, high] over it, median_ns by name. A callable gets the sample's number. `clock` gives
-    the nanoseconds of one call of work with caches cold; None: the target's own clock."""
+) -> Promotion:
+    """Interleaved timing of callables, the winner-to-be first, rivals named "aten" and "inductor".
 
-def install(signature: str, device_index: int, candidate: dict[str, Any], binary: bytes) -> None:
-    """Has cudaforge::region serve this kernel for the region from now on, in this process."""
+    A callable gets the sample's number. `clock` gives the nanoseconds of one call of work with
+    caches cold; None: the target's own clock."""
+
+def conclude(
+    signature: str, device_index: int, outcome: SearchOutcome, promotion: Promotion | None
+) -> None:
+    """Stores the record: a winner where `promotion` says so, else a negative entry."""
+
+def install(signature: str, device_index: int, outcome: SearchOutcome) -> None:
+    """Has cudaforge::region serve the search's best from now on, in this process."""
 
 def uninstall(signature: str, device_index: int) -> None: ...
 def stats() -> dict[str, Any]:

@@ -9,16 +9,17 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch  # noqa: F401  _C needs libtorch in the process before it is loaded
+import torch
 
 if TYPE_CHECKING:
-    from . import _C
+    from . import _C as _C
 
 PACKAGE = Path(__file__).resolve().parent
 
 
 def cuda_search_paths() -> list[str]:
-    """Folders that may hold libnvrtc, libcupti and the CUDA headers: PyPI's first, then a toolkit."""
+    """Folders that may hold libnvrtc, libcupti and the CUDA headers: PyPI's first, then a
+    toolkit."""
     found = [Path(p) / "nvidia" / "cu13" for p in sys.path if p]
     found += [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     found.append(Path("/usr/local/cuda"))
@@ -39,9 +40,9 @@ def _load() -> Any:
         state = f"found {', '.join(there)} there" if there else "nothing like it is there"
         raise ImportError(
             f"cudaforge_backend cannot load its C++ part: looked for {PACKAGE / name} ({state}); "
-            f"Python {sys.version.split()[0]}, torch {torch.__version__}; the loader said: {error}. "
-            "Build it for this interpreter and this torch with `pip install --no-build-isolation .` "
-            "in the source folder."
+            f"Python {sys.version.split()[0]}, torch {torch.__version__}; "
+            f"the loader said: {error}. Build it for this interpreter and this torch with "
+            "`pip install --no-build-isolation .` in the source folder."
         ) from error
     module.configure(cuda_search_paths(), worker_path())
     return module

@@ -18,7 +18,8 @@ class ForgeError(CudaForgeError, RuntimeError):
 
 
 class CudaForgeWarning(UserWarning):
-    """Something did not work and PyTorch's own way was taken; each message appears once a process."""
+    """Something did not work and PyTorch's own way was taken; each message appears once a
+    process."""
 
 
 def unknown(kind: str, given: object, known: Iterable[str]) -> OptionError:

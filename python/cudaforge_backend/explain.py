@@ -45,9 +45,9 @@ _WHY = {
 def explain(model: Any, *inputs: Any, cache_dir: str | None = None, **kwargs: Any) -> Report:
     """What torch.compile(model, backend="cudaforge") finds for model(*inputs, **kwargs).
 
-    Runs the model once, eagerly below Dynamo's graphs; forges and compiles nothing. Gradients on and an
-    input or parameter that requires them: the backward's regions are listed too. `cache_dir` overrides
-    the environment's."""
+    Runs the model once, eagerly below Dynamo's graphs; forges and compiles nothing. Gradients on
+    and an input or parameter that requires them: the backward's regions are listed too. `cache_dir`
+    overrides the environment's."""
     from .integration.backend import open_cache
 
     open_cache(parse(None, {} if cache_dir is None else {"cache_dir": cache_dir}).cache_dir)
@@ -66,7 +66,8 @@ def explain(model: Any, *inputs: Any, cache_dir: str | None = None, **kwargs: An
 
     torch._dynamo.reset()
     try:
-        torch.compile(model, backend=inspect)(*inputs, **kwargs)
+        compiled: Any = torch.compile(model, backend=inspect)
+        compiled(*inputs, **kwargs)
     finally:
         torch._dynamo.reset()
     return Report(regions=regions, left=dict(left), graphs=graphs)

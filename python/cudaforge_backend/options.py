@@ -91,5 +91,7 @@ def _inductor_patches(value: object) -> dict[str, Any]:
         if name not in known:
             raise errors.unknown("option of 'inductor'", name, sorted(known))
         if name == "post_grad_custom_pre_pass":
-            raise errors.OptionError("'post_grad_custom_pre_pass' of Inductor is taken by cudaforge")
+            raise errors.OptionError(
+                "'post_grad_custom_pre_pass' of Inductor is taken by cudaforge"
+            )
     return patches

@@ -24,7 +24,7 @@ class RegionStats(TypedDict):
 
 
 class Stats(TypedDict):
-    """Counts since the process began (or since reset_stats); saved_ns is expected, from the records."""
+    """Counts since the process began or reset_stats(); saved_ns is expected, from the records."""
 
     hits: int
     misses: int

@@ -1,4 +1,5 @@
-"""What regions a Dynamo graph has: one AOT trace, as the real compilation will do it, compiling nothing."""
+"""What regions a Dynamo graph has: one AOT trace, as the real compilation will do it, compiling
+nothing."""
 
 from __future__ import annotations
 
@@ -19,10 +20,11 @@ from .rules import Rules
 # Parts of the names by which Dynamo's graph calls what may become an anchor. Cheap and generous: a
 # false alarm costs one trace, and what is not listed here is never looked at.
 _ANCHOR_WORDS = (
-    "softmax", "norm", "pool", "sum", "mean", "var", "std", "max", "min", "prod", "logsumexp", "loss",
-    "cum", "entropy", "any", "all", "mm", "matmul", "linear", "conv", "attention", "einsum", "trace",
-    "dot", "topk", "sort", "median", "scan", "interpolate", "embedding_bag", "outer", "kl_div", "dist",
-    "similarity", "bilinear", "lstm", "gru", "count", "wrap", "checkpoint", "vmap", "autograd",
+    "softmax", "norm", "pool", "sum", "mean", "var", "std", "max", "min", "prod", "logsumexp",
+    "loss", "cum", "entropy", "any", "all", "mm", "matmul", "linear", "conv", "attention", "einsum",
+    "trace", "dot", "topk", "sort", "median", "scan", "interpolate", "embedding_bag", "outer",
+    "kl_div", "dist", "similarity", "bilinear", "lstm", "gru", "count", "wrap", "checkpoint",
+    "vmap", "autograd",
 )  # fmt: skip
 
 
@@ -43,7 +45,9 @@ def _names(gm: fx.GraphModule) -> Iterator[str]:
         for node in module.graph.nodes:
             if node.op in ("call_function", "call_method"):
                 target = node.target
-                yield target if isinstance(target, str) else getattr(target, "__name__", str(target))
+                yield (
+                    target if isinstance(target, str) else getattr(target, "__name__", str(target))
+                )
 
 
 def may_have_anchor(gm: fx.GraphModule, training: bool) -> bool:
@@ -71,7 +75,8 @@ def graph_reason(example_inputs: Sequence[object]) -> str | None:
 
 
 def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:
-    """A graph module of its own over the same parameters: compile_fx takes ownership of what it gets."""
+    """A graph module of its own over the same parameters: compile_fx takes ownership of what it
+    gets."""
     made = fx.GraphModule(gm, copy.deepcopy(gm.graph))
     made.meta.update(gm.meta)
     return made
@@ -87,8 +92,8 @@ def analyse(
     rules: Rules,
     patches: Mapping[str, Any] | None = None,
 ) -> Analysis:
-    """Traces a copy of `gm` through AOTAutograd with Inductor's passes and the anchors kept whole, and
-    partitions the graphs that Inductor would get. Raises what tracing raises."""
+    """Traces a copy of `gm` through AOTAutograd with Inductor's passes and the anchors kept whole,
+    and partitions the graphs that Inductor would get. Raises what tracing raises."""
     import torch._functorch.config as functorch_config
     from torch._inductor.compile_fx import compile_fx
 
@@ -110,7 +115,9 @@ def analyse(
 
     try:
         with (
-            functorch_config.patch(enable_autograd_cache=False, force_non_lazy_backward_lowering=True),
+            functorch_config.patch(
+                enable_autograd_cache=False, force_non_lazy_backward_lowering=True
+            ),
             _quiet_counters(),
         ):
             compile_fx(
@@ -141,7 +148,8 @@ def _as_post_grad(gm: fx.GraphModule, is_inference: bool) -> None:
 
 
 class _quiet_counters:
-    """Keeps an analysis out of Dynamo's counters, which users and tests read as the compiler's own."""
+    """Keeps an analysis out of Dynamo's counters, which users and tests read as the compiler's
+    own."""
 
     def __enter__(self) -> None:
         from torch._dynamo.utils import counters

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
 
-from .. import errors
-from .._native import _C
-from ..options import Settings, disabled, parse
-from ..stats import count_fallback, count_graph, warn_once
+from cudaforge_backend import errors
+from cudaforge_backend._native import _C
+from cudaforge_backend.options import Settings, disabled, parse
+from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 Compiled = Callable[..., Any]
 
@@ -25,10 +25,11 @@ def cudaforge(
 ) -> Compiled:
     """Compiles one Dynamo graph with Inductor, its regions that have winners replaced.
 
-    mode: as for Inductor ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs").
-    options: on_miss ("fallback", "record", "background", "blocking"), region_budget_s (seconds for one
-    region), cache_dir, and inductor (a dict of Inductor's own options). Raises OptionError for anything
-    else; whatever else goes wrong on our side, the graph is Inductor's, with one warning."""
+    mode: as for Inductor ("default", "reduce-overhead", "max-autotune",
+    "max-autotune-no-cudagraphs"). options: on_miss ("fallback", "record", "background",
+    "blocking"), region_budget_s (seconds for one region), cache_dir, and inductor (a dict of
+    Inductor's own options). Raises OptionError for anything else; whatever else goes wrong on our
+    side, the graph is Inductor's, with one warning."""
     settings = parse(mode, options)
     if disabled():
         return plain(gm, example_inputs, settings)
@@ -48,8 +49,8 @@ def plain(gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings)
     from torch._inductor.compile_fx import compile_fx
 
     count_graph("plain")
-    compiled: Compiled = compile_fx(gm, list(example_inputs), config_patches=settings.inductor)
-    return compiled
+    compiled: Any = compile_fx(gm, list(example_inputs), config_patches=settings.inductor)
+    return cast(Compiled, compiled)
 
 
 def open_cache(cache_dir: str) -> None:
@@ -84,9 +85,7 @@ def _compile(
     if plan.misses() and settings.on_miss == "record":
         record_wanted(plan)
     if plan.misses() and settings.on_miss == "blocking":
-        plan = forge_misses(
-            plan, settings.region_budget_s, current_progress(), compile_lock=False
-        )
+        plan = forge_misses(plan, settings.region_budget_s, current_progress(), compile_lock=False)
     first = substituted(copy_graph(gm), example_inputs, settings, plan.winners())
     if not (plan.misses() and settings.on_miss == "background"):
         return first
@@ -106,7 +105,8 @@ def substituted(
     settings: Settings,
     winners: Mapping[str, str],
 ) -> Compiled | None:
-    """Inductor's compilation of `gm` (which it takes) with these regions replaced; None without any."""
+    """Inductor's compilation of `gm` (which it takes) with these regions replaced; None without
+    any."""
     from torch._inductor.compile_fx import compile_fx
 
     from .graph_pass import SubstitutePass, kept_table
@@ -115,7 +115,7 @@ def substituted(
     if not winners:
         return None
     rules = native_rules()
-    compiled: Compiled = compile_fx(
+    compiled: Any = compile_fx(
         gm,
         list(example_inputs),
         decompositions=kept_table(rules),
@@ -125,7 +125,7 @@ def substituted(
         },
     )
     count_graph("substituted")
-    return compiled
+    return cast(Compiled, compiled)
 
 
 def _swapped(
@@ -149,7 +149,7 @@ def _one_line(error: BaseException) -> str:
 
 def reset() -> None:
     """torch.compiler.reset()'s part: CUDA-graph trees of mode="reduce-overhead"."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         from torch._inductor.cudagraph_trees import reset_cudagraph_trees
 
         reset_cudagraph_trees()

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..stats import count_fallback, count_graph, warn_once
+from cudaforge_backend.stats import count_fallback, count_graph, warn_once
+
 from .plan import Plan, current_progress, forge_misses
 
 Compiled = Callable[..., Any]
@@ -14,7 +15,8 @@ Compiled = Callable[..., Any]
 
 class SwappingCallable:
     """Serves `plain`; once the forging thread has made a winner, one call compiles the substituted
-    graph with its own inputs and every later call runs that. Thread-safe; a failure keeps `plain`."""
+    graph with its own inputs and every later call runs that. Thread-safe; a failure keeps
+    `plain`."""
 
     def __init__(
         self,

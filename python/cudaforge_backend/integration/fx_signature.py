@@ -40,7 +40,7 @@ def op_name(node: fx.Node) -> str:
     target = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return ""
-    name = target.name()
+    name: str = target._name
     return "aten::_to_copy" if name == _CONVERT else name
 
 
@@ -78,7 +78,8 @@ def _spec(value: torch.Tensor) -> dict[str, Any]:
 
 
 def _alignment(value: torch.Tensor) -> int:
-    # Storage begins on at least 16 bytes; a graph input that does not is caught when the region runs.
+    # Storage begins on at least 16 bytes; a graph input that does not is caught when the region
+    # runs.
     offset = int(value.storage_offset()) * value.element_size()
     alignment = 16
     while offset % alignment:
@@ -90,16 +91,19 @@ def node_values(node: fx.Node) -> list[torch.Tensor]:
     """The fake outputs of a node. Raises Unsupported."""
     value = node.meta.get("val")
     values = list(value) if isinstance(value, tuple | list) else [value]
+    tensors = []
     for item in values:
         reason = tensor_reason(item)
-        if reason is not None:
+        if reason is not None or not isinstance(item, torch.Tensor):
             raise Unsupported("absent_output" if item is None else reason)
-    return values
+        tensors.append(item)
+    return tensors
 
 
 def numerics(ops: Sequence[str]) -> dict[str, Any]:
-    """The settings that may change what these ops compute. Those of matrix products and convolutions
-    are left out of regions without any, so that their winners serve under every setting."""
+    """The settings that may change what these ops compute. Those of matrix products and
+    convolutions are left out of regions without any, so that their winners serve under every
+    setting."""
     found: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled()}
     if any(word in op for op in ops for word in _MATRIX_OPS):
         matmul = torch.backends.cuda.matmul
@@ -174,10 +178,10 @@ def signature(
     `members` are in topological order, getitems among them; `outputs` are (node, output) pairs.
     Defaults are not filled in yet (Rules.normalize does that). Raises Unsupported."""
     writer = _Writer(members)
-    nodes = []
+    nodes: list[dict[str, Any]] = []
     for node in writer.index:
         args, kwargs = node.args, dict(node.kwargs)
-        if isinstance(node.target, torch._ops.OpOverload) and node.target.name() == _CONVERT:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._name == _CONVERT:
             args, kwargs = args[:1], {"dtype": args[1]}
         values = node_values(node)
         writer.devices.update(value.device for value in values)
@@ -199,7 +203,9 @@ def signature(
         {
             "format": 1,
             "device": device.type,
-            "inputs": [_spec(n.meta["val"]) | {"alignment": _alignment(n.meta["val"])} for n in inputs],
+            "inputs": [
+                _spec(n.meta["val"]) | {"alignment": _alignment(n.meta["val"])} for n in inputs
+            ],
             "aliases": _aliases(inputs),
             "nodes": nodes,
             "outputs": [{"node": writer.index[n], "out": k} for n, k in outputs],

@@ -12,7 +12,8 @@ import torch
 from torch import fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from .._native import _C
+from cudaforge_backend._native import _C
+
 from .partition import Region, find_regions
 from .rules import Rules, kept_overloads
 
@@ -28,14 +29,19 @@ def kept_table(rules: Rules) -> dict[Any, Callable[..., Any]]:
 
 
 class SubstitutePass(CustomGraphPass):
-    """Replaces the regions whose keys are in `winners` (key -> its record's checksum) and decomposes
-    the anchors that it leaves, which Inductor expects to be decomposed already."""
+    """Replaces the regions whose keys are in `winners` (key -> its record's checksum) and
+    decomposes the anchors that it leaves, which Inductor expects to be decomposed already."""
 
     def __init__(self, winners: Mapping[str, str], rules: Rules) -> None:
         self.winners = dict(winners)
         self.rules = rules
         self.substituted = 0  # regions replaced so far, over all graphs of this compilation
-        facts = [FORMAT, sorted(self.winners.items()), sorted(rules.anchors), sorted(rules.pointwise)]
+        facts = [
+            FORMAT,
+            sorted(self.winners.items()),
+            sorted(rules.anchors),
+            sorted(rules.pointwise),
+        ]
         self._uuid = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def uuid(self) -> str:
@@ -52,12 +58,12 @@ class SubstitutePass(CustomGraphPass):
                 self.substituted += 1
         decompose_anchors(graph, self.rules)
         stable_topological_sort(graph)
-        graph.lint()
+        graph.lint()  # type: ignore[no-untyped-call]
 
 
 def replace_region(graph: fx.Graph, region: Region) -> None:
-    """One call of cudaforge::region and its getitems in the place of the region's nodes. The graph's
-    order may need a topological sort afterwards."""
+    """One call of cudaforge::region and its getitems in the place of the region's nodes. The
+    graph's order may need a topological sort afterwards."""
     last = max(region.members)
     values = [_value(node, out) for node, out in region.outputs]
     with graph.inserting_after(last):
@@ -130,10 +136,11 @@ def _splice_decomposition(graph: fx.Graph, node: fx.Node, table: Mapping[Any, An
                 made[inner] = graph.node_copy(inner, made.__getitem__)
             elif inner.op == "get_attr":
                 raise RuntimeError(f"decomposing {node.target} needs a constant")
-    results = fx.map_arg(traced.graph.output_node().args[0], made.__getitem__)
+    results: Any = fx.map_arg(traced.graph.output_node().args[0], made.__getitem__)
     if isinstance(results, tuple | list):
         for user in list(node.users):
-            user.replace_all_uses_with(results[user.args[1]])
+            index: Any = user.args[1]
+            user.replace_all_uses_with(results[index])
             graph.erase_node(user)
     else:
         node.replace_all_uses_with(results)

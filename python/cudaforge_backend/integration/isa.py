@@ -1,7 +1,8 @@
 """Remembers Inductor's answers about this CPU's vector instructions.
 
 Each process that compiles for a CPU compiles and loads up to ten test programs, one Python process
-each: 10 to 16 s on two cores. The answer depends on the CPU, the compiler, torch and the program."""
+each: 10 to 16 s on two cores. The answer depends on the CPU, the compiler, torch and the
+program."""
 
 from __future__ import annotations
 
@@ -44,13 +45,14 @@ def _store(path: Path, key: str, answer: bool) -> None:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".vec_isa")
         with os.fdopen(handle, "w") as file:
             json.dump(known, file, indent=1, sort_keys=True)
-        os.replace(name, path)
+        Path(name).replace(path)
     except OSError:
         return  # the next process asks again
 
 
 def install(cache_dir: str) -> None:
-    """Has VecISA.check_build, through which all of Inductor's probes go, look in `cache_dir` first."""
+    """Has VecISA.check_build, through which all of Inductor's probes go, look in `cache_dir`
+    first."""
     from torch._inductor import cpu_vec_isa
 
     path = Path(cache_dir) / "vec_isa.json"

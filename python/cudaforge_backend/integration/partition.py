@@ -42,7 +42,9 @@ class _Partition:
         self.region_of: dict[fx.Node, int] = {}
         self.regions: list[Region] = []
         self.left: Counter[str] = Counter()
-        self.before: dict[fx.Node, int] = {}  # bit set of the nodes that a node depends on, itself included
+        self.before: dict[
+            fx.Node, int
+        ] = {}  # bit set of the nodes that a node depends on, itself included
         self._update_before()
 
     def run(self) -> tuple[list[Region], Counter[str]]:
@@ -122,10 +124,12 @@ class _Partition:
         return frozenset(grown)
 
     def _free_of(self, node: fx.Node, members: set[fx.Node]) -> bool:
-        """Whether no operand of `node` from outside depends on a member: it is there before the region."""
+        """Whether no operand of `node` from outside depends on a member: it is there before the
+        region."""
         mask = self._mask(members)
         return all(
-            operand in members or not self.before[operand] & mask for operand in node.all_input_nodes
+            operand in members or not self.before[operand] & mask
+            for operand in node.all_input_nodes
         )
 
     def _grow_before(self, members: frozenset[fx.Node], several: bool) -> frozenset[fx.Node]:
@@ -165,9 +169,7 @@ class _Partition:
             return "unsupported_op"
         if self.rules.refusal(canonical) is not None:
             return "no_kernel_generator"
-        return Region(
-            ordered, tuple(inputs), outputs, device, canonical, self.rules.key(canonical)
-        )
+        return Region(ordered, tuple(inputs), outputs, device, canonical, self.rules.key(canonical))
 
     def _outputs(self, members: frozenset[fx.Node]) -> tuple[tuple[fx.Node, int], ...]:
         found = []
@@ -185,7 +187,8 @@ class _Partition:
     def _ordered(
         self, members: frozenset[fx.Node], outputs: Iterable[tuple[fx.Node, int]]
     ) -> tuple[fx.Node, ...]:
-        """Members by depth first from the outputs: an order that the rest of the graph has no part in."""
+        """Members by depth first from the outputs: an order that the rest of the graph has no part
+        in."""
         ordered: dict[fx.Node, None] = {}
 
         def visit(node: fx.Node) -> None:

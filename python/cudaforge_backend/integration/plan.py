@@ -1,4 +1,5 @@
-"""What is to be done with a graph: its regions, what the cache knows of them, and what is missing."""
+"""What is to be done with a graph: its regions, what the cache knows of them, and what is
+missing."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ from typing import Any
 
 from torch import fx
 
-from .._native import _C
-from ..options import Settings
-from ..stats import count_fallback, count_graph, warn_once
+from cudaforge_backend._native import _C
+from cudaforge_backend.options import Settings
+from cudaforge_backend.stats import count_fallback, count_graph, warn_once
+
 from .analysis import Analysis, analyse, graph_reason, may_have_anchor
 from .forging import Progress, forge_region
 from .partition import Region
@@ -60,7 +62,11 @@ def look_up(region: Region) -> Known:
 
 
 def plan_graph(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings, rules: Rules, training: bool
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    settings: Settings,
+    rules: Rules,
+    training: bool,
 ) -> Plan | None:
     """The plan of a graph, or None where it has nothing for us (counted by reason)."""
     if not may_have_anchor(gm, training):
@@ -103,7 +109,8 @@ _progress: list[Callable[[Mapping[str, Any]], None]] = []
 
 
 def set_progress(callback: Progress | None) -> None:
-    """Who is told of forging in this process: {"event": "start" | "candidate" | "end", "key": ...}."""
+    """Who is told of forging in this process: {"event": "start" | "candidate" | "end", "key":
+    ...}."""
     _progress[:] = [callback] if callback is not None else []
 
 

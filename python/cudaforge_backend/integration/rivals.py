@@ -1,4 +1,5 @@
-"""The callables that race for one region: the winner-to-be through the operator, ATen, and Inductor."""
+"""The callables that race for one region: the winner-to-be through the operator, ATen, and
+Inductor."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from .._native import _C
+from cudaforge_backend._native import _C
+
 from .rules import overload
 
 Call = Callable[[Sequence[torch.Tensor]], Any]
@@ -29,7 +31,8 @@ def device_of(signature: str, index: int) -> torch.device:
 
 
 def make_inputs(signature: str, device: torch.device, seed: int) -> list[torch.Tensor]:
-    """Fresh inputs with the signature's dtypes, sizes and strides; normal values for floating types."""
+    """Fresh inputs with the signature's dtypes, sizes and strides; normal values for floating
+    types."""
     generator = torch.Generator(device=device).manual_seed(seed)
     made = []
     for spec in json.loads(signature)["inputs"]:
@@ -107,8 +110,8 @@ def region_graph(signature: str, device: torch.device) -> fx.GraphModule:
 
 
 def inductor_call(signature: str, device: torch.device) -> Call:
-    """Inductor's kernel for the region alone, with its full decompositions and without Dynamo's guards.
-    REQUIRES: a thread in which nothing is being traced."""
+    """Inductor's kernel for the region alone, with its full decompositions and without Dynamo's
+    guards. REQUIRES: a thread in which nothing is being traced."""
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.virtualized import V

@@ -1,4 +1,5 @@
-"""What the partition asks of the C++ part, behind one small object so that it can be tested alone."""
+"""What the partition asks of the C++ part, behind one small object so that it can be tested
+alone."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .._native import _C
+from cudaforge_backend._native import _C
 
 
 @dataclass(frozen=True)
