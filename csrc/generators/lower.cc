@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "generators/generator.h"
+#include "generators/lower_aten.h"
+#include "generators/lower_stages.h"
+#include "generators/row_program.h"
+
+namespace cudaforge {
+namespace rows {
+namespace {
+
+struct Entry {
+  LowerFunction lower;
+  bool anchor;
+};
+
+const std::unordered_map<std::string, Entry>& Overloads() {
+  static const auto kOverloads = [] {
+    std::unordered_map<std::string, Entry> all;
+    for (const LowerTable* table : {&PointwiseTable(), &ActivationTable()}) {
+      for (const auto& [name, lower] : *table) all.emplace(name, Entry{lower, false});
+    }
+    for (const LowerTable* table : {&ReductionTable(), &NormTable(), &PoolTable(), &LossTable()}) {
+      for (const auto& [name, lower] : *table) all.emplace(name, Entry{lower, true});
+    }
+    return all;
+  }();
+  return kOverloads;
+}
+
+std::vector<std::string> Names(bool anchor) {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : Overloads()) {
+    if (entry.anchor == anchor) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// "aten::sum.default" and "aten::sum" are one overload.
+std::string Overload(const std::string& op) {
+  constexpr std::string_view kDefault = ".default";
+  return op.ends_with(kDefault) ? op.substr(0, op.size() - kDefault.size()) : op;
+}
+
+Status CheckNotEmpty(const OpSignature& signature) {
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    if (signature.inputs[i].numel() == 0) {
+      return Status::Unsupported("input " + std::to_string(i) + " is empty");
+    }
+  }
+  for (size_t o = 0; o < signature.outputs.size(); ++o) {
+    if (signature.output_spec(o).numel() == 0) {
+      return Status::Unsupported("output " + std::to_string(o) + " is empty");
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<Program> Lower(const OpSignature& signature) {
+  CF_RETURN_IF_ERROR(CheckNotEmpty(signature));
+  Graph graph;
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const TensorSpec& spec = signature.inputs[i];
+    inputs.push_back({graph.Input(static_cast<int>(i), spec), spec.dtype, true});
+  }
+  std::vector<std::vector<Tensor>> results(signature.nodes.size());
+  bool anchored = false;
+  for (size_t n = 0; n < signature.nodes.size(); ++n) {
+    const Node& node = signature.nodes[n];
+    const auto found = Overloads().find(Overload(node.op));
+    if (found == Overloads().end()) return Status::Unsupported(node.op + " has no lowering");
+    anchored = anchored || found->second.anchor;
+    NodeReader reader(graph, signature, n, results, inputs);
+    found->second.lower(reader);
+    if (!graph.status().ok()) {
+      const std::string& message = graph.status().message();
+      return message.starts_with(node.op) ? graph.status()
+                                          : Status::Unsupported(node.op + ": " + message);
+    }
+  }
+  if (!anchored) return Status::Unsupported("the region has no reduction, scan, pooling or loss");
+  std::vector<GraphOutput> outputs;
+  for (size_t o = 0; o < signature.outputs.size(); ++o) {
+    const OutputRef& ref = signature.outputs[o];
+    const Tensor& tensor = results[static_cast<size_t>(ref.node)][static_cast<size_t>(ref.out)];
+    if (!tensor.defined()) {
+      return Status::Unsupported("output " + std::to_string(o) + " is not computed");
+    }
+    outputs.push_back({tensor.node, signature.output_spec(o)});
+  }
+  if (outputs.empty()) return Status::Unsupported("the region has no output");
+  CF_ASSIGN_OR_RETURN(Program program, BuildStages(graph, signature.inputs, outputs));
+  const Status valid = program.Validate(signature);
+  if (!valid.ok()) return Status::Internal("lowering made a bad program: " + valid.message());
+  return program;
+}
+
+}  // namespace rows
+
+Status CanGenerate(const OpSignature& signature) { return rows::Lower(signature).status(); }
+
+const std::vector<std::string>& AnchorOps() {
+  static const std::vector<std::string> kNames = rows::Names(true);
+  return kNames;
+}
+
+const std::vector<std::string>& PointwiseOps() {
+  static const std::vector<std::string> kNames = rows::Names(false);
+  return kNames;
+}
+
+}  // namespace cudaforge

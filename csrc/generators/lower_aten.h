@@ -1,0 +1,83 @@
+// ATen nodes read into the graph. One function per overload, in tables by family.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "generators/lower_graph.h"
+
+namespace cudaforge::rows {
+
+// A tensor of the region: its node and what ATen would hold it as. `exact`: the node's value is what ATen has; a half
+// value that ATen rounds and this graph does not is not exact.
+struct Tensor {
+  int node = -1;  // -1: undefined
+  DType dtype = DType::kFloat32;
+  bool exact = true;
+  bool defined() const { return node >= 0; }
+};
+
+// Reads one node's arguments and records its results. Errors go to the graph, with the node's name, and are sticky.
+class NodeReader {
+ public:
+  NodeReader(Graph& graph, const OpSignature& signature, size_t node,
+             std::vector<std::vector<Tensor>>& results, const std::vector<Tensor>& inputs);
+
+  Graph& g() { return graph_; }
+  const Node& node() const { return node_; }
+  const TensorSpec& spec(size_t out = 0) const;
+  Type type(size_t out = 0) const { return ComputeType(spec(out).dtype); }
+
+  // The argument at `position`, or by keyword when it is not there; null when absent.
+  const Json& Arg(size_t position, const char* name) const;
+  bool IsTensor(size_t position, const char* name) const;
+  Tensor TensorArg(size_t position, const char* name);      // an error when absent
+  Tensor OptionalTensor(size_t position, const char* name);  // undefined when null or absent
+  double Number(size_t position, const char* name, double absent);
+  int64_t Int(size_t position, const char* name, int64_t absent);
+  bool Flag(size_t position, const char* name, bool absent);
+  std::string Text(size_t position, const char* name, const char* absent);
+  std::vector<int64_t> Ints(size_t position, const char* name);  // empty when null or absent; an integer is a list of one
+
+  // `tensor` as a value of `type`; rounded as ATen holds it when the type is no float.
+  int As(const Tensor& tensor, Type type);
+  // The value exactly as ATen holds it: for comparisons, indices and other places where a bit matters.
+  int Exact(const Tensor& tensor);
+  int Rounded(int node, DType dtype);
+  // A tensor or scalar argument as a value of `type`.
+  int Operand(size_t position, const char* name, Type type);
+  // Dimensions from an int, a list, or nothing (all of them), wrapped to be non-negative.
+  std::vector<int> Dims(size_t position, const char* name, size_t rank);
+  int Dim(size_t position, const char* name, size_t rank);
+
+  // Result `out`; cast to its dtype, checked against its shape.
+  void Result(size_t out, int node, bool exact = false);
+  void Fail(const std::string& reason);
+  bool ok() const { return graph_.status().ok(); }
+
+ private:
+  Tensor Resolve(const Json& reference);
+  Graph& graph_;
+  const OpSignature& signature_;
+  const Node& node_;
+  std::vector<std::vector<Tensor>>& results_;
+  std::vector<Tensor>& mine_;
+  const std::vector<Tensor>& inputs_;
+};
+
+using LowerFunction = void (*)(NodeReader&);
+using LowerTable = std::vector<std::pair<std::string, LowerFunction>>;
+
+// Each family's overloads. The first holds no anchor, the others nothing else.
+const LowerTable& PointwiseTable();
+const LowerTable& ActivationTable();  // pointwise too
+const LowerTable& ReductionTable();
+const LowerTable& NormTable();
+const LowerTable& PoolTable();
+const LowerTable& LossTable();
+
+}  // namespace cudaforge::rows
