@@ -201,10 +201,26 @@ CF_INLINE double cf_ceil(double x) { return __builtin_ceil(x); }
 CF_INLINE double cf_round(double x) { return __builtin_rint(x); }
 CF_INLINE double cf_trunc(double x) { return __builtin_trunc(x); }
 
-// The same for every type. An integer is never NaN, and its comparisons fold away.
+// The same for every type. An integer is never NaN, and its comparisons fold away. The first NaN stays.
 template <typename T> CF_INLINE bool cf_isnan(T x) { return x != x; }
-template <typename T> CF_INLINE T cf_max(T x, T y) { return (y > x) | (y != y) ? y : x; }
-template <typename T> CF_INLINE T cf_min(T x, T y) { return (y < x) | (y != y) ? y : x; }
+template <typename T> CF_INLINE T cf_max(T x, T y) {
+  const T t = y <= x ? x : y;
+  return x != x ? x : t;
+}
+template <typename T> CF_INLINE T cf_min(T x, T y) {
+  const T t = y >= x ? x : y;
+  return x != x ? x : t;
+}
+// ok ? x : other without a branch, so that what gives x stays unconditional and its loop vectorises.
+template <typename B, typename T> CF_INLINE T cf_blend(bool ok, T x, T other) {
+  const B mask = B(0) - B(ok);
+  return __builtin_bit_cast(T, B((__builtin_bit_cast(B, x) & mask) | (__builtin_bit_cast(B, other) & ~mask)));
+}
+CF_INLINE float cf_select(bool ok, float x, float y) { return cf_blend<uint32_t>(ok, x, y); }
+CF_INLINE double cf_select(bool ok, double x, double y) { return cf_blend<uint64_t>(ok, x, y); }
+CF_INLINE int64_t cf_select(bool ok, int64_t x, int64_t y) { return cf_blend<uint64_t>(ok, x, y); }
+CF_INLINE int32_t cf_select(bool ok, int32_t x, int32_t y) { return cf_blend<uint32_t>(ok, x, y); }
+CF_INLINE bool cf_select(bool ok, bool x, bool y) { return ok ? x : y; }
 template <typename T> CF_INLINE T cf_sign(T x) { return x != x ? x : T((x > T(0)) - (x < T(0))); }
 template <typename T> CF_INLINE T cf_reciprocal(T x) { return T(1) / x; }
 CF_INLINE float cf_abs(float x) { return __builtin_fabsf(x); }

@@ -194,11 +194,13 @@ class ColumnWriter {
     const std::string s = "s" + std::to_string(c.v), n = "n" + std::to_string(c.v);
     const Value& value = stage_.value(c.v);
     if (c.arg) {
-      const std::string better = "better" + std::to_string(c.v);
-      return "const bool " + better + " = (" + x + (c.largest ? " > " : " < ") + s + ") | ((" + x +
-             " != " + x + ") & (" + s + " == " + s + "));\n        " + s + " = " + better + " ? " +
-             x + " : " + s + ";\n        " + n + " = " + better + " ? int32_t(" +
-             stage_.InnerFlat() + ") : " + n + ";\n";
+      // Two selects each: g++ vectorises them where it gives up on a conjunction.
+      const std::string kept = "(" + x + (c.largest ? " <= " : " >= ") + s + ")";
+      const std::string place = "place" + std::to_string(c.v);
+      return "const int32_t " + place + " = " + kept + " ? " + n + " : int32_t(" +
+             stage_.InnerFlat() + ");\n        " + n + " = " + s + " != " + s + " ? " + n + " : " +
+             place + ";\n        " + s + " = " + (c.largest ? "cf_max(" : "cf_min(") + s + ", " +
+             x + ");\n";
     }
     if (!c.scan && (value.reduce == ReduceOp::kAny || value.reduce == ReduceOp::kAll)) {
       return s + (value.reduce == ReduceOp::kAny ? " |= " : " &= ") + "uint8_t(" + x + " != 0);\n";

@@ -154,40 +154,8 @@ std::string CpuStage::IndexText(const Access& access) const {
                     names);
 }
 
-std::string CpuStage::LoadText(int v, const std::string& checked) const {
-  const Value& value = this->value(v);
-  const std::string pointer = "p" + std::to_string(BufferIndex(value.buffer));
-  std::string index, condition;
-  if (value.access.IsLinear()) {
-    index = IndexText(value.access);
-  } else {
-    std::vector<std::string> names = Numbered("o", stage_.outer.size());
-    for (const std::string& name : Numbered("i", stage_.inner.size())) names.push_back(name);
-    for (size_t d = 0; d < value.access.dims.size(); ++d) {
-      const DimIndex& dim = value.access.dims[d];
-      std::string position = "(" +
-                             LinearText(dim.offset,
-                                        Concat(dim.outer_coef, dim.inner_coef, stage_.outer.size(),
-                                               stage_.inner.size()),
-                                        names) +
-                             ")";
-      if (dim.bound >= 0) {
-        // One unsigned comparison is both bounds.
-        std::string test =
-            "(uint64_t" + position + " < " + std::to_string(dim.bound * dim.div) + "u)";
-        if (dim.div != 1) {
-          test += " & (" + position + " % " + std::to_string(dim.div) + " == 0)";
-          position = "(" + position + " / " + std::to_string(dim.div) + ")";
-        }
-        condition += (condition.empty() ? "" : " & ") + test;
-      }
-      if (value.access.strides[d] == 0) continue;
-      index +=
-          (index.empty() ? "" : " + ") + position + " * " + std::to_string(value.access.strides[d]);
-    }
-    if (index.empty()) index = "0";
-  }
-  std::string text = pointer + "[" + index + "]";
+std::string CpuStage::LoadText(const Value& value, const std::string& index) const {
+  std::string text = "p" + std::to_string(BufferIndex(value.buffer)) + "[" + index + "]";
   switch (value.storage) {
     case DType::kFloat16:
       text = "cf_from_f16(" + text + ")";
@@ -201,12 +169,41 @@ std::string CpuStage::LoadText(int v, const std::string& checked) const {
     default:
       break;
   }
-  if (StorageType(value.storage) != value.type) {
-    text = "static_cast<" + TypeText(value.type) + ">(" + text + ")";
+  if (StorageType(value.storage) == value.type) return text;
+  return "static_cast<" + TypeText(value.type) + ">(" + text + ")";
+}
+
+std::string CpuStage::BoundedLoadText(int v, const std::string& checked) const {
+  const Value& value = this->value(v);
+  std::vector<std::string> names = Numbered("o", stage_.outer.size());
+  for (const std::string& name : Numbered("i", stage_.inner.size())) names.push_back(name);
+  std::string index, condition;
+  for (size_t d = 0; d < value.access.dims.size(); ++d) {
+    const DimIndex& dim = value.access.dims[d];
+    std::string position =
+        "(" +
+        LinearText(dim.offset,
+                   Concat(dim.outer_coef, dim.inner_coef, stage_.outer.size(), stage_.inner.size()),
+                   names) +
+        ")";
+    if (dim.bound >= 0) {
+      // One unsigned comparison is both bounds.
+      condition += (condition.empty() ? "(uint64_t" : " & (uint64_t") + position + " < " +
+                   std::to_string(dim.bound * dim.div) + "u)";
+      if (dim.div != 1) {
+        condition += " & (" + position + " % " + std::to_string(dim.div) + " == 0)";
+        position = "(" + position + " / " + std::to_string(dim.div) + ")";
+      }
+    }
+    if (value.access.strides[d] == 0) continue;
+    index +=
+        (index.empty() ? "" : " + ") + position + " * " + std::to_string(value.access.strides[d]);
   }
-  if (condition.empty()) return text;
-  return "(!" + checked + " || bool(" + condition + ")) ? " + text + " : " +
-         Name(value.out_of_bounds);
+  const std::string n = std::to_string(v), type = TypeText(value.type);
+  return "const bool ok" + n + " = !" + checked + " || bool(" + condition + ");\n" +
+         "const int64_t at" + n + " = (" + (index.empty() ? "0" : index) + ") & -int64_t(ok" + n +
+         ");\n" + "const " + type + " " + Name(v) + " = cf_select(ok" + n + ", " +
+         LoadText(value, "at" + n) + ", " + Name(value.out_of_bounds) + ");\n";
 }
 
 std::string CpuStage::StoreText(const Store& store, const std::string& value) const {
@@ -229,7 +226,8 @@ std::string CpuStage::DefinitionText(int v, const std::string& checked,
   std::string text;
   switch (value.kind) {
     case Value::Kind::kLoad:
-      text = LoadText(v, checked);
+      if (!value.access.IsLinear()) return BoundedLoadText(v, checked);
+      text = LoadText(value, IndexText(value.access));
       break;
     case Value::Kind::kInnerIndex:
       text = value.dim < 0 ? InnerFlat() : "i" + std::to_string(value.dim);

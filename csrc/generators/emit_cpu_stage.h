@@ -44,14 +44,11 @@ class CpuStage {
   static std::string Name(int v) { return "v" + std::to_string(v); }
   std::string OuterFlat() const;
   std::string InnerFlat() const;
-  // "p0[...]" with the conversion to the value's type. Bounds are tested where `checked` (an
-  // expression) is true.
-  std::string LoadText(int v, const std::string& checked) const;
   // The index alone, for an unbounded access.
   std::string IndexText(const Access& access) const;
   std::string StoreText(const Store& store, const std::string& value) const;
-  // "const float v7 = ...;" for a load, index or pointwise value; names its operands through
-  // `name`.
+  // "const float v7 = ...;" (more lines for a load with bounds, which are tested where `checked` is
+  // true) for a load, index or pointwise value; names its operands through `name`.
   std::string DefinitionText(int v, const std::string& checked,
                              const std::function<std::string(int)>& name) const;
   // Declarations of the buffers and of the live constants.
@@ -65,6 +62,10 @@ class CpuStage {
   const std::string& kernel() const { return kernel_; }
 
  private:
+  // "p0[index]" with the conversion to the value's type.
+  std::string LoadText(const Value& value, const std::string& index) const;
+  std::string BoundedLoadText(int v, const std::string& checked) const;
+
   Stage stage_;
   std::string kernel_;
   int64_t rows_ = 1;
