@@ -70,7 +70,7 @@ CF_INLINE float cf_exp(float x) {
   return cf_scale(p, cf_bits(t) - 0x4b400000);
 }
 CF_INLINE float cf_expm1(float x) {
-  float y = x > 90.0f ? 90.0f : x;
+  float y = x > 88.8f ? 88.8f : x;  // 2^k stays below 2^129
   y = y < -20.0f ? -20.0f : y;
   const float t = cf_fma(y, 0x1.715476p+0f, 0x1.8p+23f);
   const float n = t - 0x1.8p+23f;

@@ -61,9 +61,9 @@ class RowWriter {
            "(void* const* buffers, const int64_t*, const double*, int64_t begin, int64_t end) {\n" +
            stage_.Prologue() + "  for (int64_t task = begin; task < end; ++task) {\n";
     if (parts_ == 1) {
-      text += "    const int64_t row = task;\n";
+      text += "    [[maybe_unused]] const int64_t row = task;\n";
     } else {
-      text += "    const int64_t row = task / " + std::to_string(parts_) + ";\n";
+      text += "    [[maybe_unused]] const int64_t row = task / " + std::to_string(parts_) + ";\n";
       text += "    const int64_t from = task % " + std::to_string(parts_) + " * " +
               std::to_string(kTaskElements) + ";\n";
       text += "    const int64_t to = from + " + std::to_string(kTaskElements) + " < " +
@@ -171,12 +171,12 @@ class RowWriter {
       text += "    " + AccumulatorText(stage_.stage(), stage_.value(v)) + " a" + std::to_string(v) +
               ";\n";
     }
+    text += "    {\n";
     for (int v : sweep.scans) {
       const char* scan = stage_.value(v).scan == ScanOp::kSum ? "CfScanSum<" : "CfScanProd<";
       text += std::string("    ") + scan + TypeText(stage_.value(v).type) + "> a" +
               std::to_string(v) + ";\n";
     }
-    text += "    {\n";
     std::set<int> tiles(sweep.scans.begin(), sweep.scans.end());
     for (int v : sweep.reduces) {
       if (DirectTile(sweep, v).empty()) tiles.insert(v);
