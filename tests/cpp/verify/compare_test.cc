@@ -230,7 +230,7 @@ TEST(Compare, LargeTensorsAreLookedAtToTheEnd) {
 TEST(Compare, DoubleIsJudgedBySensitivity) {
   const TensorSpec spec = Spec(DType::kFloat64, {64});
   const auto oracle = Random(64, 1);
-  const auto reference = Make(spec, oracle, oracle, 0x1p-53);
+  const auto reference = Make(spec, oracle, oracle, 0x1p-52);
   auto candidate = oracle;
   for (double& value : candidate) value *= 1 + 0x1p-52;
   EXPECT_TRUE(Accepts(reference, candidate));

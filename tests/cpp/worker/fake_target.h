@@ -1,0 +1,113 @@
+// A Target whose kernels are C++ functions of the test, and whose errors are made to order.
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "target/target.h"
+
+namespace cudaforge {
+
+using FakeKernel = std::function<Status(
+    std::span<void* const> inputs, std::span<void* const> outputs, std::span<void* const> scratch)>;
+
+class FakeExecutable : public Executable {
+ public:
+  FakeExecutable(FakeKernel kernel, std::vector<int64_t> scratch) : kernel_(std::move(kernel)) {
+    scratch_bytes_ = std::move(scratch);
+  }
+  Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
+                std::span<void* const> scratch, const LaunchContext&) const override {
+    return kernel_(inputs, outputs, scratch);
+  }
+
+ private:
+  FakeKernel kernel_;
+};
+
+class FakeTarget : public Target {
+ public:
+  FakeKernel kernel;
+  std::vector<int64_t> scratch;
+  Status on_synchronize;  // reported by the second call and later: after the launch
+  bool poisoned_now = false;
+
+  FakeTarget() { arch_.target = "cpu:fake"; }
+  const DeviceArch& arch() const override { return arch_; }
+  CompileResult Compile(const KernelSource& source, int) override {
+    return {source.code != "bad", "log of " + source.code, "BINARY", Json::object()};
+  }
+  Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate&,
+                                           const OpSignature&) override {
+    if (binary != "BINARY") return Status::Corruption("no binary");
+    return std::unique_ptr<Executable>(std::make_unique<FakeExecutable>(kernel, scratch));
+  }
+  Result<DeviceBuffer> Allocate(int64_t bytes) override {
+    void* data = std::aligned_alloc(256, static_cast<size_t>((bytes + 255) / 256 * 256 + 256));
+    return DeviceBuffer(data, bytes, [](void* p) { std::free(p); });
+  }
+  Status CopyIn(void* device, const void* host, int64_t bytes) override {
+    std::copy_n(static_cast<const char*>(host), bytes, static_cast<char*>(device));
+    return Status::Ok();
+  }
+  Status CopyOut(void* host, const void* device, int64_t bytes) override {
+    std::copy_n(static_cast<const char*>(device), bytes, static_cast<char*>(host));
+    return Status::Ok();
+  }
+  Status Synchronize() override { return calls_++ == 0 ? Status::Ok() : on_synchronize; }
+  LaunchContext launch_context() override { return {}; }
+  Result<double> TimeOnce(const std::function<Status()>& enqueue) override {
+    CF_RETURN_IF_ERROR(enqueue());
+    return static_cast<double>(++timed_ * 10);
+  }
+  bool poisoned() const override { return poisoned_now; }
+
+ private:
+  DeviceArch arch_;
+  int calls_ = 0;
+  int timed_ = 0;
+};
+
+// relu over float32[n], its candidate and signature.
+inline OpSignature ReluSignature(int64_t n) {
+  OpSignature signature;
+  TensorSpec spec{DType::kFloat32, {n}, {1}, 4};
+  signature.inputs = {spec};
+  signature.nodes.resize(1);
+  signature.nodes[0].op = "aten::relu";
+  signature.nodes[0].args = Json::array({{{"in", 0}}});
+  signature.nodes[0].outputs = {spec};
+  signature.nodes[0].outputs[0].alignment = 1;
+  signature.outputs = {{0, 0}};
+  return signature;
+}
+
+inline Candidate CpuCandidate(std::string code, int inputs, std::string range, int64_t row) {
+  Candidate candidate;
+  candidate.source = {Language::kCpu, std::move(code)};
+  Launch launch;
+  launch.kernel = "candidate";
+  for (int i = 0; i < inputs; ++i) {
+    LaunchArg arg;
+    arg.kind = LaunchArg::Kind::kInput;
+    arg.index = i;
+    launch.args.push_back(arg);
+  }
+  LaunchArg out;
+  out.kind = LaunchArg::Kind::kOutput;
+  launch.args.push_back(out);
+  LaunchArg length;
+  length.kind = LaunchArg::Kind::kInt;
+  length.expr = row;
+  launch.args.push_back(length);
+  launch.range = *IntExpr::Parse(range);
+  candidate.plan.launches = {launch};
+  candidate.author = "test";
+  return candidate;
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,116 @@
+#include "worker/guarded_run.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/cpp/worker/fake_target.h"
+
+namespace cudaforge {
+namespace {
+
+class GuardedRun : public ::testing::Test {
+ protected:
+  GuardedRunResult Run(FakeKernel kernel) {
+    target_.kernel = std::move(kernel);
+    const FakeExecutable executable(target_.kernel, target_.scratch);
+    const GuardedRunRequest request{&candidate_, &signature_, inputs_, shifts_, poison_, 42};
+    auto result = RunGuarded(target_, executable, request);
+    EXPECT_TRUE(result.ok());
+    return *std::move(result);
+  }
+
+  OpSignature signature_ = ReluSignature(64);
+  Candidate candidate_ = CpuCandidate("", 1, "64", 1);
+  std::vector<std::string> inputs_ = {std::string(256, 'i')};
+  std::vector<int64_t> shifts_ = {0};
+  uint8_t poison_ = 0x5a;
+  FakeTarget target_;
+};
+
+using Pointers = std::span<void* const>;
+
+TEST_F(GuardedRun, AcceptsAndReturnsOutputs) {
+  const auto result = Run([](Pointers in, Pointers out, Pointers) {
+    std::memcpy(out[0], in[0], 256);
+    return Status::Ok();
+  });
+  EXPECT_TRUE(result.verdict.accepted()) << result.verdict.message;
+  EXPECT_EQ(result.outputs, inputs_);
+}
+
+TEST_F(GuardedRun, OutputsAndScratchArePoisoned) {
+  target_.scratch = {100, 0};
+  const auto result = Run([](Pointers, Pointers, Pointers scratch) {
+    EXPECT_EQ(scratch.size(), 2u);
+    EXPECT_EQ(std::memcmp(scratch[0], std::string(100, '\x5a').data(), 100), 0);
+    return Status::Ok();
+  });
+  EXPECT_EQ(result.outputs[0], std::string(256, '\x5a'));
+}
+
+TEST_F(GuardedRun, WritesOutsideAreFoundOnBothSides) {
+  for (int64_t at : {int64_t{256}, int64_t{-1}, int64_t{256 + 65536}, int64_t{-65536}}) {
+    for (int which = 0; which < 3; ++which) {
+      target_.scratch = {256};
+      const auto result = Run([&](Pointers in, Pointers out, Pointers scratch) {
+        void* base = which == 0 ? in[0] : which == 1 ? out[0] : scratch[0];
+        static_cast<char*>(base)[at] ^= 1;
+        return Status::Ok();
+      });
+      EXPECT_EQ(result.verdict.kind, VerdictKind::kMemoryFault);
+      EXPECT_EQ(result.verdict.evidence["first_byte"], at);
+      EXPECT_EQ(result.verdict.evidence["guard_bytes_hit"], 1);
+      EXPECT_TRUE(result.outputs.empty());
+    }
+  }
+}
+
+TEST_F(GuardedRun, ChangedInput) {
+  const auto result = Run([](Pointers in, Pointers, Pointers) {
+    static_cast<char*>(in[0])[255] ^= 1;
+    return Status::Ok();
+  });
+  EXPECT_EQ(result.verdict.kind, VerdictKind::kModifiedInput);
+}
+
+TEST_F(GuardedRun, PlacementFollowsShiftAndConstraints) {
+  uintptr_t at = 0;
+  const auto note = [&](Pointers in, Pointers, Pointers) {
+    at = reinterpret_cast<uintptr_t>(in[0]);
+    return Status::Ok();
+  };
+  shifts_ = {4};
+  Run(note);
+  EXPECT_EQ(at % 256, 4u);
+  candidate_.constraints = {{Constraint::Kind::kAligned, 0, 16}};
+  Run(note);
+  EXPECT_EQ(at % 256, 16u);
+  candidate_.constraints = {{Constraint::Kind::kAligned, 0, 1024}};
+  Run(note);
+  EXPECT_EQ(at % 1024, 0u);
+}
+
+TEST_F(GuardedRun, LaunchError) {
+  const auto result =
+      Run([](Pointers, Pointers, Pointers) { return Status::Internal("too many threads"); });
+  EXPECT_EQ(result.verdict.kind, VerdictKind::kLaunchError);
+  EXPECT_TRUE(result.device_error);
+}
+
+TEST_F(GuardedRun, AsynchronousMemoryErrorIsAMemoryFault) {
+  target_.on_synchronize = Status::Internal("an illegal memory access was encountered");
+  const auto result = Run([](Pointers, Pointers, Pointers) { return Status::Ok(); });
+  EXPECT_EQ(result.verdict.kind, VerdictKind::kMemoryFault);
+  EXPECT_TRUE(result.device_error);
+}
+
+TEST_F(GuardedRun, MedianOfTimes) {
+  const FakeExecutable executable([](Pointers, Pointers, Pointers) { return Status::Ok(); }, {});
+  const GuardedRunRequest request{&candidate_, &signature_, inputs_, shifts_, 0, 0};
+  EXPECT_EQ(*TimeRuns(target_, executable, request, 5), 30);
+  EXPECT_FALSE(TimeRuns(target_, executable, request, 0).ok());
+}
+
+}  // namespace
+}  // namespace cudaforge

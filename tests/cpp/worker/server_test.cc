@@ -1,0 +1,142 @@
+#include "worker/server.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <thread>
+
+#include "tests/cpp/worker/fake_target.h"
+#include "worker/protocol.h"
+
+namespace cudaforge {
+namespace {
+
+using Pointers = std::span<void* const>;
+
+// A server in a thread, spoken to frame by frame.
+class Server : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    ours_ = UniqueFd(ends[0]);
+    theirs_ = UniqueFd(ends[1]);
+    thread_ = std::thread([this] {
+      end_ = ServeWorker(theirs_.get(), [this](const WorkerSetup& setup) {
+        setup_ = setup;
+        auto target = std::make_unique<FakeTarget>();
+        target->kernel = kernel_;
+        target->poisoned_now = poisoned_;
+        return Result<std::unique_ptr<Target>>(std::move(target));
+      });
+      theirs_.Reset();
+    });
+  }
+  void TearDown() override {
+    ours_.Reset();
+    thread_.join();
+  }
+  Json Ask(Json body, std::vector<UniqueFd> fds = {}) {
+    Frame frame{std::move(body), std::move(fds)};
+    EXPECT_TRUE(SendFrame(ours_.get(), frame, 1000).ok());
+    auto reply = ReceiveFrame(ours_.get(), 5000);
+    EXPECT_TRUE(reply.ok()) << reply.status().ToString();
+    return reply.ok() ? reply->body : Json();
+  }
+  Json Hello(int protocol = kWorkerProtocol) {
+    return Ask({{"command", "hello"},
+                {"protocol", protocol},
+                {"device", "cpu"},
+                {"device_index", 0},
+                {"cxx", "g++"},
+                {"cuda_search_paths", Json::array()}});
+  }
+  Json RunBody() {
+    const OpSignature signature = ReluSignature(4);
+    return {{"command", "run"},
+            {"candidate", CpuCandidate("x", 1, "4", 1).ToJson()},
+            {"signature", signature.ToJson()},
+            {"inputs", Json::array({{{"at", 0}, {"shift", 0}}})},
+            {"outputs", Json::array({{{"at", 0}}})},
+            {"poison", 255},
+            {"guard_seed", 1}};
+  }
+  std::vector<UniqueFd> RunFds(std::string_view binary = "BINARY", int64_t input_bytes = 16) {
+    std::vector<UniqueFd> fds;
+    fds.push_back(*MakeMemFile(binary));
+    fds.push_back(*MakeMemFile(input_bytes));
+    fds.push_back(*MakeMemFile(int64_t{16}));
+    return fds;
+  }
+
+  FakeKernel kernel_ = [](Pointers in, Pointers out, Pointers) {
+    std::memcpy(out[0], in[0], 16);
+    return Status::Ok();
+  };
+  bool poisoned_ = false;
+  UniqueFd ours_, theirs_;
+  std::thread thread_;
+  Status end_;
+  WorkerSetup setup_;
+};
+
+TEST_F(Server, HelloCompileRunTime) {
+  EXPECT_EQ(Hello()["arch"], "cpu:fake");
+  EXPECT_EQ(setup_.cxx, "g++");
+  const Json compiled = Ask({{"command", "compile"},
+                             {"source", {{"language", "cpu"}, {"code", "bad"}}},
+                             {"timeout_ms", 100}});
+  EXPECT_EQ(compiled["compiled"], false);
+  EXPECT_EQ(compiled["log"], "log of bad");
+  const Json ran = Ask(RunBody(), RunFds());
+  EXPECT_EQ(ran["verdict"]["verdict"], "accepted") << ran;
+  Json time = RunBody();
+  time["command"] = "time";
+  time["samples"] = 3;
+  EXPECT_EQ(Ask(time, RunFds())["nanoseconds"], 20.0);
+}
+
+TEST_F(Server, WrongVersionIsRefused) {
+  const Json reply = Hello(kWorkerProtocol + 1);
+  EXPECT_EQ(reply["ok"], false);
+  EXPECT_NE(reply["error"].get<std::string>().find("protocol"), std::string::npos);
+}
+
+TEST_F(Server, WrongRequestsGetAnErrorAndTheServiceGoesOn) {
+  EXPECT_EQ(Ask(RunBody(), RunFds())["ok"], false) << "before hello";
+  Hello();
+  EXPECT_EQ(Ask({{"command", "dance"}})["ok"], false);
+  EXPECT_EQ(Ask({{"nothing", 1}})["ok"], false);
+  EXPECT_EQ(Ask(RunBody())["ok"], false) << "no descriptors";
+  EXPECT_EQ(Ask(RunBody(), RunFds("BINARY", 8))["ok"], false) << "inputs too short";
+  Json body = RunBody();
+  body["inputs"][0]["at"] = -1;
+  EXPECT_EQ(Ask(body, RunFds())["ok"], false);
+  body = RunBody();
+  body["outputs"][0]["at"] = 8;
+  EXPECT_EQ(Ask(body, RunFds())["ok"], false);
+  body = RunBody();
+  body["signature"]["format"] = 99;
+  EXPECT_EQ(Ask(body, RunFds())["ok"], false);
+  EXPECT_EQ(Ask(RunBody(), RunFds("JUNK"))["verdict"]["verdict"], "launch_error");
+  EXPECT_EQ(Ask(RunBody(), RunFds())["verdict"]["verdict"], "accepted");
+}
+
+TEST_F(Server, DeviceErrorEndsTheServiceAfterTheReply) {
+  kernel_ = [](Pointers, Pointers, Pointers) { return Status::Internal("launch failed"); };
+  Hello();
+  const Json reply = Ask(RunBody(), RunFds());
+  EXPECT_EQ(reply["verdict"]["verdict"], "launch_error");
+  EXPECT_EQ(reply["fatal"], true);
+  EXPECT_EQ(ReceiveFrame(ours_.get(), 5000).status().code(), StatusCode::kIoError);
+}
+
+TEST_F(Server, PoisonedTargetIsGivenUp) {
+  poisoned_ = true;
+  Hello();
+  EXPECT_EQ(Ask(RunBody(), RunFds())["fatal"], true);
+}
+
+}  // namespace
+}  // namespace cudaforge

@@ -1,0 +1,152 @@
+#include "worker/worker_client.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <thread>
+
+#include "tests/cpp/worker/fake_target.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr char kPrologue[] =
+    "#include <cstdint>\n"
+    "extern \"C\" void candidate(void* const* b, const int64_t* n, const double*, int64_t begin,\n"
+    "                          int64_t end) {\n"
+    "  const float* x = static_cast<const float*>(b[0]);\n"
+    "  float* y = static_cast<float*>(b[1]);\n"
+    "  for (int64_t i = begin; i < end; ++i) ";
+
+WorkerOptions Options() {
+  WorkerOptions options;
+  options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
+  options.run_timeout_ms = 5000;
+  return options;
+}
+
+InputSet Inputs(int64_t n) {
+  InputSet set;
+  set.name = "test";
+  std::string bytes(static_cast<size_t>(n) * 4, '\0');
+  for (int64_t i = 0; i < n; ++i) {
+    const float value = static_cast<float>(i) - 3;
+    std::memcpy(bytes.data() + i * 4, &value, 4);
+  }
+  set.bytes = {bytes};
+  set.offsets = {4};
+  return set;
+}
+
+class Client : public ::testing::Test {
+ protected:
+  Candidate Make(const std::string& body, const std::string& before = "") {
+    return CpuCandidate(before + kPrologue + body + "\n}\n", 1, "8", 1);
+  }
+  Verdict RunBody(const std::string& body, const std::string& before = "") {
+    const Candidate candidate = Make(body, before);
+    const auto compiled = client_.Compile(candidate);
+    EXPECT_TRUE(compiled.ok()) << compiled.status().ToString();
+    EXPECT_TRUE(compiled->ok) << compiled->log;
+    auto run = client_.Run(compiled->binary, candidate, signature_, inputs_, 0xff);
+    EXPECT_TRUE(run.ok()) << run.status().ToString();
+    outputs_ = run->outputs;
+    return run->verdict;
+  }
+
+  OpSignature signature_ = ReluSignature(8);
+  InputSet inputs_ = Inputs(8);
+  std::vector<std::string> outputs_;
+  WorkerClient client_{Options()};
+};
+
+TEST_F(Client, CompileRunTime) {
+  const Verdict verdict = RunBody("y[i] = x[i] > 0 ? x[i] : 0;");
+  ASSERT_TRUE(verdict.accepted()) << verdict.message;
+  float values[8];
+  ASSERT_EQ(outputs_.at(0).size(), sizeof(values));
+  std::memcpy(values, outputs_[0].data(), sizeof(values));
+  EXPECT_EQ(values[0], 0);
+  EXPECT_EQ(values[7], 4);
+  const Candidate candidate = Make("y[i] = x[i];");
+  const auto time =
+      client_.Time(client_.Compile(candidate)->binary, candidate, signature_, inputs_, 3);
+  ASSERT_TRUE(time.ok()) << time.status().ToString();
+  EXPECT_GT(*time, 0);
+  EXPECT_EQ(client_.started(), 1);
+}
+
+TEST_F(Client, CompileErrorCarriesTheLog) {
+  const auto compiled = client_.Compile(Make("y[i] = undeclared_name;"));
+  ASSERT_TRUE(compiled.ok());
+  EXPECT_FALSE(compiled->ok);
+  EXPECT_NE(compiled->log.find("undeclared_name"), std::string::npos);
+}
+
+TEST_F(Client, CrashNamesTheSignalAndTheNextRunGetsAFreshWorker) {
+  const Verdict verdict = RunBody("*static_cast<volatile int*>(nullptr) = static_cast<int>(x[i]);");
+  EXPECT_EQ(verdict.kind, VerdictKind::kCrashed);
+  EXPECT_NE(verdict.message.find("signal 11"), std::string::npos) << verdict.message;
+  EXPECT_NE(client_.last_end().find("signal 11"), std::string::npos);
+  EXPECT_TRUE(RunBody("y[i] = x[i];").accepted());
+  EXPECT_EQ(client_.started(), 2);
+}
+
+TEST_F(Client, SecretsAreNotInTheWorker) {
+  ASSERT_EQ(setenv("CUDAFORGE_TEST_API_KEY", "secret", 1), 0);
+  WorkerClient fresh(Options());
+  const Candidate candidate = Make(
+      "{ if (i != 0) continue; int n = 0;"
+      "  for (char** v = __environ; *v; ++v) {"
+      "    bool same = true;"
+      "    for (int k = 0; k < 15 && same; ++k) same = (*v)[k] == \"CUDAFORGE_TEST_\"[k];"
+      "    n += same; }"
+      "  for (int k = 0; k < 8; ++k) y[k] = n + x[0] * 0; }",
+      "extern \"C\" char** __environ;\n");
+  const auto compiled = fresh.Compile(candidate);
+  unsetenv("CUDAFORGE_TEST_API_KEY");
+  ASSERT_TRUE(compiled.ok() && compiled->ok) << compiled->log;
+  const auto run = fresh.Run(compiled->binary, candidate, signature_, inputs_, 0xff);
+  ASSERT_TRUE(run.ok() && run->verdict.accepted()) << run->verdict.message;
+  EXPECT_EQ(run->outputs[0], std::string(32, '\0'));
+}
+
+TEST_F(Client, AWorkerThatDiedBetweenRequestsIsReplaced) {
+  // The worker dies with the thread that started it; the client outlives that thread.
+  std::thread([&] { EXPECT_TRUE(RunBody("y[i] = x[i];").accepted()); }).join();
+  for (int i = 0; i < 100 && client_.started() < 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_TRUE(RunBody("y[i] = x[i];").accepted());
+  }
+}
+
+TEST_F(Client, IllegalPlanIsRefusedBeforeItIsSent) {
+  Candidate candidate = Make("y[i] = x[i];");
+  candidate.plan.launches[0].args[0].index = 9;
+  const auto run = client_.Run("BINARY", candidate, signature_, inputs_, 0xff);
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->verdict.kind, VerdictKind::kRefused);
+  EXPECT_EQ(client_.started(), 0);
+}
+
+TEST_F(Client, JunkBinaryIsALaunchError) {
+  const auto run = client_.Run("junk", Make("y[i] = x[i];"), signature_, inputs_, 0xff);
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->verdict.kind, VerdictKind::kLaunchError);
+}
+
+TEST_F(Client, InputsOfAnotherSignature) {
+  EXPECT_FALSE(client_.Run("x", Make(""), signature_, Inputs(7), 0xff).ok());
+}
+
+TEST(ClientStart, NoExecutableOrAnotherProgram) {
+  WorkerOptions options = Options();
+  options.executable = "/nowhere/cudaforge-worker";
+  EXPECT_EQ(WorkerClient(options).Compile({}).status().code(), StatusCode::kUnavailable);
+  options.executable = "/bin/true";
+  EXPECT_EQ(WorkerClient(options).Compile({}).status().code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace cudaforge
