@@ -257,6 +257,53 @@ void CudaKernelWriter::OpenK() {
   AddCoordinates(&lines_, "i", "e", stage_.inner);
 }
 
+void CudaKernelWriter::Loads(const std::vector<int>& loads) {
+  if (loads.empty()) return;
+  bool any_scalar = false, any_vector = false;
+  for (int v : loads) {
+    if (!kept(v)) DeclareArray(v);
+    if (FromShared(v)) continue;
+    (vector_load(v) ? any_vector : any_scalar) = true;
+  }
+  OpenU(any_vector);
+  for (int v : loads) {
+    const Value& x = value(v);
+    const std::string target = Cat("l", v, "[u]");
+    if (FromShared(v)) {
+      lines_.Add(target, " = z", v, SharedIndex());
+      continue;
+    }
+    if (!vector_load(v)) continue;
+    const std::string pointer =
+        Cat(BufferText(x.buffer), " + (",
+            Offset(Cat("b", v), x.access, plan_.column ? "i" : "j", false), ")");
+    const std::string whole = Cat("cf_load_vector<", plan_.vector, ">(", pointer, ")");
+    if (plan_.full) {
+      lines_.Add(target, " = ", whole, ";");
+    } else if (plan_.column || WholeVectors()) {
+      lines_.Add(target, " = cf_zero<", plan_.vector, ", ", StorageText(x.storage), ">();");
+      lines_.Add("if (", plan_.column ? "ok" : Cat("e0 < ", plan_.length), ") ", target, " = ",
+                 whole, ";");
+    } else {
+      lines_.Add(target, " = cf_load_part<", plan_.vector, ">(", pointer, ", e0, (I)", plan_.length,
+                 ");");
+    }
+  }
+  if (any_scalar) {
+    OpenK();
+    for (int v : loads) {
+      if (!vector_load(v) && !FromShared(v)) ScalarLoad(v);
+    }
+    lines_.Add("}");
+  }
+  for (int v : loads) {
+    if (staged(v) && !FromShared(v)) {
+      lines_.Add("z", v, "[(c * ", plan_.unroll, " + u) * ", plan_.group, " + t] = l", v, "[u];");
+    }
+  }
+  lines_.Add("}");
+}
+
 std::string CudaKernelWriter::SharedIndex() const {
   return Cat("[(c * ", plan_.unroll, " + u) * ", plan_.group, " + t];");
 }

@@ -165,6 +165,9 @@ void CudaKernelWriter::ElementValue(int v, const std::set<int>& arrays) {
     case Kind::kInnerIndex:
       text = Cat("(", TypeText(x.type), ")", x.dim < 0 ? "e" : Cat("i", x.dim));
       break;
+    case Kind::kConst:  // the index of a dimension of size 1
+      text = ConstText(x);
+      break;
     case Kind::kPointwise:
       text = Expression(v, arrays);
       break;
