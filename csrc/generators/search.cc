@@ -1,0 +1,231 @@
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "generators/emit.h"
+#include "generators/generator.h"
+#include "generators/row_program.h"
+#include "generators/split.h"
+
+namespace cudaforge {
+namespace {
+
+using rows::Program;
+using rows::Schedule;
+using rows::Stage;
+
+constexpr int kMostCandidatesCpu = 24;
+constexpr int kMostCandidatesCuda = 60;
+
+// One way to write the region, with the schedules that each stage may have.
+struct Variant {
+  Program program;
+  std::vector<std::vector<Schedule>> schedules;  // by stage, best guess first
+  std::vector<size_t> order;                     // stages by work, largest first
+};
+
+// A point of the space: a variant and one schedule for each stage.
+struct Point {
+  size_t variant = 0;
+  std::vector<size_t> choice;
+  auto operator<=>(const Point&) const = default;
+};
+
+int64_t Work(const Stage& stage) { return stage.rows() * stage.row_length(); }
+
+// Stages whose rows are too few to occupy the device, and the chunk counts worth trying for them.
+std::vector<int64_t> ChunkCounts(const Stage& stage, bool cuda) {
+  constexpr int64_t kWorthSplitting = 32768;  // elements
+  constexpr int64_t kShortestPart = 64;
+  std::vector<int64_t> counts;
+  if (Work(stage) < kWorthSplitting) return counts;
+  const std::vector<int64_t> targets =
+      cuda ? std::vector<int64_t>{4096, 1024, 32768, 256} : std::vector<int64_t>{16, 64};
+  for (int64_t target : targets) {
+    const int64_t count = std::min(target / stage.rows(), stage.row_length() / kShortestPart);
+    const bool known = std::count(counts.begin(), counts.end(), count) > 0;
+    if (count >= 2 && !known) counts.push_back(count);
+  }
+  return counts;
+}
+
+// The program with every stage of few long rows split towards `target` index of its chunk counts.
+Program SplitAll(const Program& program, bool cuda, size_t which) {
+  Program result = program;
+  for (size_t s = 0; s < result.stages.size(); ++s) {
+    const std::vector<int64_t> counts = ChunkCounts(result.stages[s], cuda);
+    if (counts.empty()) continue;
+    Result<Program> split = rows::SplitStage(result, s, counts[std::min(which, counts.size() - 1)]);
+    if (!split.ok()) continue;
+    result = *std::move(split);
+    ++s;  // the stage that combines
+  }
+  return result;
+}
+
+Program SeparateAll(const Program& program, bool cuda) {
+  Program result = program;
+  for (size_t s = 0; s < result.stages.size(); ++s) {
+    if (ChunkCounts(result.stages[s], cuda).empty()) continue;
+    const size_t before = result.stages.size();
+    Result<Program> separate = rows::SeparateSweeps(result, s);
+    if (!separate.ok()) continue;
+    result = *std::move(separate);
+    s += result.stages.size() - before;
+  }
+  return result;
+}
+
+// The ways to write the program, best guess first: split where rows are few, then as lowered.
+std::vector<Program> Variants(const Program& program, bool cuda) {
+  std::vector<Program> variants;
+  std::set<std::string> texts;
+  auto add = [&](Program variant) {
+    if (texts.insert(variant.ToString()).second) variants.push_back(std::move(variant));
+  };
+  const Program separate = SeparateAll(program, cuda);
+  constexpr size_t kTargets = 4;
+  const bool lone = std::any_of(program.stages.begin(), program.stages.end(), [&](const Stage& s) {
+    return s.rows() <= (cuda ? 64 : 2) && !ChunkCounts(s, cuda).empty();
+  });
+  if (!lone) add(program);
+  for (size_t which = 0; which < kTargets; ++which) {
+    add(SplitAll(separate, cuda, which));
+    add(SplitAll(program, cuda, which));
+  }
+  add(program);
+  return variants;
+}
+
+class RowSearch : public CandidateSearch {
+ public:
+  static Result<std::unique_ptr<CandidateSearch>> Create(const OpSignature& signature,
+                                                         const DeviceArch& arch) {
+    CF_ASSIGN_OR_RETURN(const Program program, rows::Lower(signature));
+    auto search = std::unique_ptr<RowSearch>(new RowSearch(signature, arch.is_cuda()));
+    for (Program& variant : Variants(program, arch.is_cuda()))
+      search->AddVariant(std::move(variant), arch);
+    while (!search->pending_.empty() && !search->first_) {
+      search->first_ = search->Write(search->pending_.front());
+      if (!search->first_) search->pending_.pop_front();
+    }
+    if (!search->first_) return search->failure_;
+    return std::unique_ptr<CandidateSearch>(std::move(search));
+  }
+
+  std::optional<Candidate> Next() override {
+    while (given_ < most_) {
+      if (pending_.empty() && !Refill()) return std::nullopt;
+      if (pending_.empty()) continue;
+      last_ = pending_.front();
+      pending_.pop_front();
+      std::optional<Candidate> candidate =
+          first_ ? std::exchange(first_, std::nullopt) : Write(last_);
+      if (!candidate) continue;
+      ++given_;
+      return candidate;
+    }
+    return std::nullopt;
+  }
+
+  void Tell(const SearchFeedback& feedback) override {
+    if (!feedback.correct || !feedback.ns || *feedback.ns >= best_ns_) return;
+    best_ns_ = *feedback.ns;
+    if (best_ != last_) improved_ = true;
+    if (best_.variant != last_.variant) stage_ = 0;
+    best_ = last_;
+  }
+
+ private:
+  RowSearch(const OpSignature& signature, bool cuda)
+      : signature_(signature),
+        cuda_(cuda),
+        most_(cuda ? kMostCandidatesCuda : kMostCandidatesCpu) {}
+
+  void AddVariant(Program program, const DeviceArch& arch) {
+    Variant variant;
+    for (const Stage& stage : program.stages) {
+      variant.schedules.push_back(cuda_ ? rows::CudaSchedules(stage, arch)
+                                        : rows::CpuSchedules(stage, arch));
+      if (variant.schedules.back().empty()) {
+        failure_ = Status::Unsupported("a stage has no schedule");
+        return;
+      }
+    }
+    variant.order.resize(program.stages.size());
+    std::iota(variant.order.begin(), variant.order.end(), size_t{0});
+    std::stable_sort(variant.order.begin(), variant.order.end(), [&](size_t a, size_t b) {
+      return Work(program.stages[a]) > Work(program.stages[b]);
+    });
+    variant.program = std::move(program);
+    Point point{variants_.size(), std::vector<size_t>(variant.schedules.size(), 0)};
+    if (variants_.empty()) best_ = point;
+    variants_.push_back(std::move(variant));
+    seen_.insert(point);
+    pending_.push_back(std::move(point));
+  }
+
+  // The neighbours of the best point along its next stage; false when a whole round brought nothing
+  // better.
+  bool Refill() {
+    const Variant& variant = variants_[best_.variant];
+    if (stage_ == variant.order.size()) {
+      if (!improved_) return false;
+      improved_ = false;
+      stage_ = 0;
+    }
+    const size_t s = variant.order[stage_++];
+    for (size_t k = 0; k < variant.schedules[s].size(); ++k) {
+      Point point = best_;
+      point.choice[s] = k;
+      if (seen_.insert(point).second) pending_.push_back(std::move(point));
+    }
+    return true;
+  }
+
+  // The candidate of a point, or nothing when it cannot be written or was given before under
+  // another name.
+  std::optional<Candidate> Write(const Point& point) {
+    const Variant& variant = variants_[point.variant];
+    std::vector<Schedule> schedules;
+    for (size_t s = 0; s < point.choice.size(); ++s) {
+      schedules.push_back(variant.schedules[s][point.choice[s]]);
+    }
+    Result<Candidate> candidate = cuda_ ? rows::EmitCuda(variant.program, signature_, schedules)
+                                        : rows::EmitCpu(variant.program, signature_, schedules);
+    if (!candidate.ok()) {
+      failure_ = candidate.status();
+      return std::nullopt;
+    }
+    Json text = candidate->ToJson();
+    text.erase("params");
+    if (!texts_.insert(text.dump()).second) return std::nullopt;
+    return *std::move(candidate);
+  }
+
+  const OpSignature signature_;
+  const bool cuda_;
+  const int most_;
+  std::vector<Variant> variants_;
+  std::deque<Point> pending_;
+  std::set<Point> seen_;
+  std::set<std::string> texts_;
+  std::optional<Candidate> first_;  // of pending_.front(), written when the search was made
+  Status failure_ = Status::Unsupported("no candidate could be written");
+  Point last_, best_;
+  double best_ns_ = std::numeric_limits<double>::infinity();
+  bool improved_ = false;
+  size_t stage_ = 0;
+  int given_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CandidateSearch>> MakeSearch(const OpSignature& signature,
+                                                    const DeviceArch& arch) {
+  return RowSearch::Create(signature, arch);
+}
+
+}  // namespace cudaforge
