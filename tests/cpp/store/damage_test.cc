@@ -88,7 +88,7 @@ class Damage : public testing::Test {
     ASSERT_TRUE(WriteFileAtomic(file, bytes).ok());
   }
 
-  TempDir folder_ = TempDir::Create("cudaforge-damage").value();
+  TempDir folder_ = TestFolder();
   std::string good_ = folder_.path() + "/good";
   std::vector<std::string> names_;
   int unhealthy_ = 0, moved_ = 0;

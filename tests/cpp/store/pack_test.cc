@@ -17,7 +17,7 @@ class Pack : public testing::Test {
     other.arch = "cuda:sm_90a";
     ASSERT_TRUE(from_->Put(other).ok());
   }
-  TempDir folder_ = TempDir::Create("cudaforge-pack").value();
+  TempDir folder_ = TestFolder();
   std::string file_ = folder_.path() + "/winners.cfpack";
   std::unique_ptr<KernelStore> from_ = MakeMemoryKernelStore();
   std::unique_ptr<KernelStore> to_ = OpenStore(folder_.path() + "/cache");

@@ -33,7 +33,7 @@ int FromEnvironment(const char* name, int otherwise) {
 
 // The child's part; by itself a small test of the same.
 TEST(Processes, WritesOneByOne) {
-  TempDir folder = TempDir::Create("cudaforge-store").value();
+  TempDir folder = TestFolder();
   const char* told = std::getenv("CF_TEST_CACHE");
   auto store = OpenStore(told != nullptr ? told : folder.path() + "/cache");
   const int first = FromEnvironment("CF_TEST_FIRST", 0);
@@ -49,7 +49,7 @@ TEST(Processes, WritesOneByOne) {
 }
 
 TEST(Processes, TwoWritersLoseNothing) {
-  TempDir folder = TempDir::Create("cudaforge-store").value();
+  TempDir folder = TestFolder();
   const std::string path = folder.path() + "/cache";
   std::vector<std::thread> threads;
   std::vector<ProcessResult> results(2);
@@ -81,7 +81,7 @@ TEST(Processes, TwoWritersLoseNothing) {
 }
 
 TEST(Processes, AKilledWriterLosesNothingItHadWritten) {
-  TempDir folder = TempDir::Create("cudaforge-store").value();
+  TempDir folder = TestFolder();
   const std::string path = folder.path() + "/cache";
   for (int round = 0; round < 6; ++round) {
     auto child = ChildProcess::Start(ChildCommand(path, round * 1000, 900)).value();

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 class RocksStore : public testing::Test {
  protected:
-  TempDir folder_ = TempDir::Create("cudaforge-store").value();
+  TempDir folder_ = TestFolder();
   std::string path_ = folder_.path() + "/deep/cache";
 };
 

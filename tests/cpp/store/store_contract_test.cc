@@ -10,7 +10,7 @@ namespace {
 class StoreContract : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    folder_.emplace(TempDir::Create("cudaforge-store").value());
+    folder_.emplace(TestFolder());
     store_ = GetParam() == "memory" ? MakeMemoryKernelStore() : OpenStore(folder_->path() + "/c");
   }
   std::optional<CacheRecord> Get(int i) { return store_->Get(TestWinner(i).key, kTestArch); }

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <sodium.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 
+#include "base/file.h"
 #include "base/sha256.h"
 #include "cache/kernel_store.h"
 
@@ -48,6 +51,13 @@ inline CacheRecord TestNegative(int i) {
   record.candidate = nullptr;
   record.binary.clear();
   return record;
+}
+
+// A fresh folder; in memory where the system has such a place, because these tests sync thousands
+// of small files.
+inline TempDir TestFolder() {
+  if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
+  return TempDir::Create("cudaforge-store").value();
 }
 
 // A writable store in `folder`.
