@@ -1,0 +1,115 @@
+#include <gtest/gtest.h>
+
+#include "cache/kernel_store.h"
+#include "tests/cpp/forge/fakes.h"
+
+namespace cudaforge {
+namespace {
+
+// Contestants that take a fixed time, with a little noise that differs from sample to sample.
+class Track {
+ public:
+  Contestant Make(const std::string& name, double ns) {
+    return {name, [this, ns](int64_t sample) {
+              ns_ = ns * (1 + 0.001 * static_cast<double>((sample * 7 + ++calls_ * 5) % 11));
+              return Status::Ok();
+            }};
+  }
+  SampleClock clock() {
+    return [this](const std::function<Status()>& work) -> Result<double> {
+      CF_RETURN_IF_ERROR(work());
+      return ns_;
+    };
+  }
+
+ private:
+  double ns_ = 0;
+  int64_t calls_ = 0;
+};
+
+Promotion RaceOf(double winner, double aten, double inductor) {
+  Track track;
+  return Race({track.Make("forged", winner), track.Make("aten", aten),
+               track.Make("inductor", inductor)},
+              track.clock(), {})
+      .value();
+}
+
+SearchOutcome Found() {
+  SearchOutcome outcome;
+  Trial trial;
+  trial.candidate.source.code = "code";
+  trial.candidate.author = "generator:rows";
+  trial.candidate.params = {{"tile", 4}};
+  trial.binary = "\x7f binary";
+  outcome.best = trial;
+  outcome.lineage = {Json::object(), Json::object()};
+  outcome.verification = {{"cases", {"normal"}}};
+  return outcome;
+}
+
+TEST(RaceRule, ClearlyFasterThanTheFastestRival) {
+  Promotion promotion = RaceOf(1000, 3000, 1200);
+  EXPECT_TRUE(promotion.promoted) << promotion.reason;
+  EXPECT_EQ(promotion.best_rival, "inductor");
+  EXPECT_NEAR(promotion.speedup.median, 1.2, 0.02);
+  EXPECT_EQ(RaceOf(1000, 1200, 3000).best_rival, "aten");
+}
+
+TEST(RaceRule, BeatingOnlyOneRivalIsNotEnough) {
+  Promotion promotion = RaceOf(1000, 3000, 900);
+  EXPECT_FALSE(promotion.promoted);
+  EXPECT_LT(promotion.speedup.high, 1);
+}
+
+TEST(RaceRule, ALittleFasterIsNotEnough) {
+  EXPECT_FALSE(RaceOf(1000, 1020, 1020).promoted);
+  EXPECT_FALSE(RaceOf(1000, 1000, 1000).promoted);
+  EXPECT_TRUE(RaceOf(1000, 1060, 1060).promoted);
+}
+
+TEST(RaceRule, NeedsARival) {
+  Track track;
+  EXPECT_THROW((void)Race({track.Make("alone", 1)}, track.clock(), {}), CheckError);
+  Contestant broken = {"aten", [](int64_t) { return Status::Internal("refused"); }};
+  auto race = Race({track.Make("a", 1), broken}, track.clock(), {});
+  EXPECT_EQ(race.status().message(), "aten: refused");
+}
+
+TEST(Records, AWinnerCanBeStored) {
+  const OpSignature signature = ReluOfEight();
+  const Promotion promotion = RaceOf(1000, 3000, 1200);
+  CacheRecord record = MakeWinnerRecord(signature, {.target = "cpu:x86-64-v3"}, Found(), promotion,
+                                        {{"torch", "2.11.0"}});
+  EXPECT_EQ(record.key, signature.Key());
+  EXPECT_NEAR(record.timing["winner_us"].get<double>(), 1.0, 0.02);
+  EXPECT_NEAR(record.timing["aten_us"].get<double>(), 3.0, 0.05);
+  EXPECT_NEAR(record.timing["inductor_us"].get<double>(), 1.2, 0.02);
+  EXPECT_EQ(record.SpeedupLow(), promotion.speedup.low);
+  EXPECT_EQ(record.provenance["author"], "generator:rows");
+  EXPECT_EQ(record.provenance["candidates_tried"], 2);
+  auto store = MakeMemoryKernelStore();
+  EXPECT_TRUE(store->Put(record).ok());
+  EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
+  EXPECT_TRUE(Candidate::FromJson(record.candidate).ok());
+  EXPECT_TRUE(OpSignature::FromJson(record.signature).ok());
+}
+
+TEST(Records, ANegativeEntryCanBeStored) {
+  const Promotion promotion = RaceOf(1000, 1000, 1000);
+  const DeviceArch arch = {.target = "cuda:sm_90a"};
+  CacheRecord lost = MakeNegativeRecord(ReluOfEight(), arch, Found(), &promotion, Json::object());
+  EXPECT_EQ(lost.provenance["reason"], promotion.reason);
+  SearchOutcome nothing;
+  nothing.reason = "no candidate was right";
+  CacheRecord none = MakeNegativeRecord(ReluOfEight(), arch, nothing, nullptr, Json::object());
+  EXPECT_EQ(none.provenance["reason"], "no candidate was right");
+  for (const CacheRecord& record : {lost, none}) {
+    EXPECT_EQ(record.kind, CacheRecord::Kind::kNegative);
+    EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
+  }
+  EXPECT_THROW(MakeWinnerRecord(ReluOfEight(), arch, Found(), promotion, {}), CheckError);
+}
+
+}  // namespace
+}  // namespace cudaforge

@@ -1,0 +1,163 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/cpp/forge/fakes.h"
+
+namespace cudaforge {
+namespace {
+
+class Forge : public testing::Test {
+ protected:
+  SearchOutcome Run(std::vector<Row> rows) {
+    runner_.emplace(rows);
+    search_.emplace(rows.size());
+    auto outcome = SearchRegion(signature_, *search_, *runner_, checker_, budget_,
+                                [&](const Json& event) { events_.push_back(event); });
+    EXPECT_TRUE(outcome.ok()) << outcome.status().ToString();
+    return std::move(outcome).value();
+  }
+  static std::string VerdictOf(const SearchOutcome& outcome, size_t i) {
+    return outcome.lineage.at(i)["verdict"].dump();
+  }
+
+  OpSignature signature_ = ReluOfEight();
+  TableChecker checker_{4};
+  ForgeBudget budget_;
+  std::optional<TableRunner> runner_;
+  std::optional<TableSearch> search_;
+  std::vector<Json> events_;
+};
+
+TEST_F(Forge, TheFastestRightOneIsBest) {
+  auto outcome = Run({{.ns = 900},
+                      {.ns = 100, .wrong_case = 3},
+                      {.ns = 500},
+                      {.ns = 50, .wrong_case = 0},
+                      {.ns = 10, .compiles = false},
+                      {.ns = 700},
+                      {.ns = 5, .run = VerdictKind::kMemoryFault}});
+  ASSERT_TRUE(outcome.best.has_value());
+  EXPECT_EQ(outcome.best->candidate.source.code, "2");
+  EXPECT_EQ(outcome.best->binary, "binary 2");
+  EXPECT_EQ(outcome.best->worker_ns, 500);
+  ASSERT_EQ(outcome.lineage.size(), 7u);
+  EXPECT_NE(VerdictOf(outcome, 1).find("wrong_values"), std::string::npos);
+  EXPECT_NE(VerdictOf(outcome, 1).find("set3"), std::string::npos);
+  EXPECT_NE(VerdictOf(outcome, 4).find("compile_error"), std::string::npos);
+  EXPECT_NE(VerdictOf(outcome, 5).find("too_slow"), std::string::npos);
+  EXPECT_NE(VerdictOf(outcome, 6).find("memory_fault"), std::string::npos);
+  EXPECT_EQ(outcome.verification["cases"].size(), 4u);
+  EXPECT_EQ(outcome.verification["report"], (Json{{"checked", true}}));
+}
+
+TEST_F(Forge, TheSearchIsToldWhatBecameOfEach) {
+  Run({{.ns = 900}, {.ns = 100, .wrong_case = 3}, {.ns = 950}, {.compiles = false}});
+  ASSERT_EQ(search_->told.size(), 4u);
+  EXPECT_TRUE(search_->told[0].correct);
+  EXPECT_EQ(search_->told[0].ns, 900);
+  EXPECT_FALSE(search_->told[1].correct);
+  EXPECT_FALSE(search_->told[1].ns.has_value());
+  EXPECT_TRUE(search_->told[2].correct);
+  EXPECT_EQ(search_->told[2].ns, 950);
+  EXPECT_FALSE(search_->told[3].correct);
+}
+
+TEST_F(Forge, TwoPoisonsOnTheFirstSetAndEverySetForTheBest) {
+  Run({{.ns = 900}, {.ns = 950}});
+  EXPECT_EQ(runner_->runs, (std::vector<std::string>{"set0 255", "set0 43", "set1 43", "set2 255",
+                                                     "set3 43", "set0 255", "set0 43"}));
+}
+
+TEST_F(Forge, ProgressTellsOfEachCandidate) {
+  Run({{.ns = 900}, {.compiles = false}});
+  ASSERT_EQ(events_.size(), 2u);
+  EXPECT_EQ(events_[0]["event"], "candidate");
+  EXPECT_EQ(events_[0]["verdict"], "accepted");
+  EXPECT_EQ(events_[0]["ns"], 900.0);
+  EXPECT_EQ(events_[0]["best"], true);
+  EXPECT_EQ(events_[1]["verdict"], "compile_error");
+  EXPECT_FALSE(events_[1].contains("ns"));
+}
+
+TEST_F(Forge, NothingRightGivesAReason) {
+  auto outcome = Run({{.compiles = false}, {.wrong_case = 0}});
+  EXPECT_FALSE(outcome.best.has_value());
+  EXPECT_EQ(outcome.reason, "no candidate was right: tried every candidate");
+  EXPECT_EQ(outcome.lineage.size(), 2u);
+}
+
+TEST_F(Forge, BudgetOfCandidatesAndPatience) {
+  budget_.candidates = 5;
+  EXPECT_EQ(Run(std::vector<Row>(50)).lineage.size(), 5u);
+  budget_ = {.seconds = 30, .candidates = 64, .patience = 3};
+  auto outcome = Run({{.ns = 10}, {.ns = 9}, {.ns = 20}, {.ns = 20}, {.ns = 20}, {.ns = 1}});
+  EXPECT_EQ(outcome.lineage.size(), 5u);
+  EXPECT_EQ(outcome.best->worker_ns, 9);
+}
+
+TEST_F(Forge, NoTimeNoWork) {
+  budget_.seconds = 0;
+  auto outcome = Run({{.ns = 10}});
+  EXPECT_FALSE(outcome.best.has_value());
+  EXPECT_EQ(runner_->compiles, 0);
+  EXPECT_NE(outcome.reason.find("time"), std::string::npos);
+}
+
+// Sleeps in every compile: the time runs out while a candidate is under way.
+class SlowRunner : public TableRunner {
+ public:
+  using TableRunner::TableRunner;
+  Result<CompileResult> Compile(const Candidate& candidate) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    return TableRunner::Compile(candidate);
+  }
+};
+
+TEST_F(Forge, TimeRunsOutBetweenTwoSteps) {
+  SlowRunner runner(std::vector<Row>(100));
+  TableSearch search(100);
+  budget_.seconds = 0.1;
+  auto outcome = SearchRegion(signature_, search, runner, checker_, budget_, nullptr);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_LT(runner.compiles, 5);
+  EXPECT_NE(outcome->reason.find("time for this region is spent"), std::string::npos);
+}
+
+TEST_F(Forge, TheWorkersFault) {
+  TableRunner runner(std::vector<Row>(9));
+  runner.fault = Status::Unavailable("no worker");
+  TableSearch search(9);
+  EXPECT_EQ(SearchRegion(signature_, search, runner, checker_, budget_, nullptr).status().code(),
+            StatusCode::kUnavailable);
+  // With a best in hand the fault only ends the search.
+  TableRunner later(std::vector<Row>(9));
+  later.fail_timing_after = 1;
+  TableSearch again(9);
+  auto outcome = SearchRegion(signature_, again, later, checker_, budget_, nullptr);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_TRUE(outcome->best.has_value());
+  EXPECT_NE(outcome->reason.find("gone"), std::string::npos);
+}
+
+TEST_F(Forge, AnIllegalCandidateNeverReachesTheWorker) {
+  class Illegal : public TableSearch {
+   public:
+    using TableSearch::TableSearch;
+    std::optional<Candidate> Next() override {
+      auto candidate = TableSearch::Next();
+      if (candidate.has_value()) candidate->plan.launches[0].grain = 0;
+      return candidate;
+    }
+  };
+  TableRunner runner(std::vector<Row>(2));
+  Illegal search(2);
+  auto outcome = SearchRegion(signature_, search, runner, checker_, budget_, nullptr);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(runner.compiles, 0);
+  EXPECT_NE(VerdictOf(*outcome, 0).find("refused"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cudaforge
