@@ -55,11 +55,9 @@ CF_INLINE float cf_scale(float p, int32_t k) {
   return p * cf_float((half + 127) << 23) * cf_float((k - half + 127) << 23);
 }
 CF_INLINE float cf_exp(float x) {
-  float y = x > 90.0f ? 90.0f : x;
-  y = y < -105.0f ? -105.0f : y;
-  const float t = cf_fma(y, 0x1.715476p+0f, 0x1.8p+23f);
+  const float t = cf_fma(x, 0x1.715476p+0f, 0x1.8p+23f);
   const float n = t - 0x1.8p+23f;
-  float r = cf_fma(n, -0x1.62e400p-1f, y);
+  float r = cf_fma(n, -0x1.62e400p-1f, x);
   r = cf_fma(n, -0x1.7f7d1cp-20f, r);
   float q = 0x1.6dbc74p-10f;
   q = cf_fma(q, r, 0x1.124154p-7f);
@@ -67,7 +65,12 @@ CF_INLINE float cf_exp(float x) {
   q = cf_fma(q, r, 0x1.555486p-3f);
   q = cf_fma(q, r, 0.5f);
   const float p = cf_fma(q, r * r, r) + 1.0f;
-  return cf_scale(p, cf_bits(t) - 0x4b400000);
+  // 2^k in two factors, straight from the low bits of t; nonsense out of range, where it is not used.
+  const uint32_t b = uint32_t(cf_bits(t));
+  const uint32_t half = (b << 22) & 0xff800000u;
+  const float scaled = p * cf_float(int32_t(half + 0x3f800000u)) * cf_float(int32_t((b << 23) - half + 0x3f800000u));
+  const float high = x > 88.8f ? CF_INF_F32 : scaled;
+  return x < -104.5f ? 0.0f : high;
 }
 CF_INLINE float cf_expm1(float x) {
   float y = x > 88.8f ? 88.8f : x;  // 2^k stays below 2^129

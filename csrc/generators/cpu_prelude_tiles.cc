@@ -130,6 +130,49 @@ template <bool kLargest, typename T> CF_INLINE T cf_tile_extreme(const T* p, int
   }
   return t[0];
 }
+template <bool kLargest, typename T> inline T cf_tile_best(const T* p, int64_t n) {
+  return cf_tile_extreme<kLargest>(p, n);
+}
+// Floats: maxima that miss NaNs, beside a sum that does not; only a sum that is NaN (infinities make some too) is
+// looked into.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__AVX__)
+typedef float CfF32x8 __attribute__((vector_size(32)));
+typedef float CfF32x8u __attribute__((vector_size(32), aligned(4), may_alias));
+template <bool kLargest> CF_INLINE CfF32x8 cf_extreme(CfF32x8 x, CfF32x8 y) {
+  return kLargest ? __builtin_ia32_maxps256(x, y) : __builtin_ia32_minps256(x, y);
+}
+template <bool kLargest> CF_INLINE float cf_float_extreme(const float* p, int64_t n) {
+  if (n < 32) return cf_tile_extreme<kLargest>(p, n);
+  CfF32x8 m[4], s[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) m[i] = s[i] = *reinterpret_cast<const CfF32x8u*>(p + 8 * i);
+  for (int64_t j = 32; j + 32 <= n; j += 32) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const CfF32x8 x = *reinterpret_cast<const CfF32x8u*>(p + j + 8 * i);
+      m[i] = cf_extreme<kLargest>(x, m[i]);
+      s[i] += x;
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const CfF32x8 x = *reinterpret_cast<const CfF32x8u*>(p + n - 32 + 8 * i);
+    m[i] = cf_extreme<kLargest>(x, m[i]);
+    s[i] += x;
+  }
+  const CfF32x8 sum = (s[0] + s[1]) + (s[2] + s[3]);
+  const CfF32x8 best = cf_extreme<kLargest>(cf_extreme<kLargest>(m[0], m[1]), cf_extreme<kLargest>(m[2], m[3]));
+  float total = 0, result = best[0];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    total += sum[i];
+    result = cf_better<kLargest>(result, float(best[i]));
+  }
+  return total == total ? result : cf_tile_extreme<kLargest>(p, n);
+}
+template <> inline float cf_tile_best<true, float>(const float* p, int64_t n) { return cf_float_extreme<true>(p, n); }
+template <> inline float cf_tile_best<false, float>(const float* p, int64_t n) { return cf_float_extreme<false>(p, n); }
+#endif
 template <typename T> CF_INLINE T cf_lowest() {
   return T(-1) < T(0) ? T(uint64_t(1) << (8 * sizeof(T) - 1)) : T(0);
 }
@@ -144,7 +187,7 @@ template <> inline double cf_highest<double>() { return CF_INF_F64; }
 template <bool kLargest, typename T> struct CfExtreme {
   T best = kLargest ? cf_lowest<T>() : cf_highest<T>();
   CF_INLINE_MEMBER void Tile(const T* p, int64_t n, int64_t) {
-    if (n > 0) best = cf_better<kLargest>(best, cf_tile_extreme<kLargest>(p, n));
+    if (n > 0) best = cf_better<kLargest>(best, cf_tile_best<kLargest, T>(p, n));
   }
   CF_INLINE_MEMBER T Result() const { return best; }
 };
@@ -157,7 +200,7 @@ template <bool kLargest, typename T> struct CfArgExtreme {
   int64_t index = -1;
   CF_INLINE_MEMBER void Tile(const T* p, int64_t n, int64_t first) {
     if (n == 0 || best != best) return;
-    const T x = cf_tile_extreme<kLargest>(p, n);
+    const T x = cf_tile_best<kLargest, T>(p, n);
     if (index >= 0 && !(kLargest ? x > best : x < best) && x == x) return;
     best = x;
     int64_t found = n;
