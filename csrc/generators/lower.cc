@@ -2,7 +2,7 @@
 #include <unordered_map>
 
 #include "generators/generator.h"
-#include "generators/lower_aten.h"
+#include "generators/lower_node.h"
 #include "generators/lower_stages.h"
 #include "generators/row_program.h"
 

@@ -1,6 +1,6 @@
 // Negative log likelihood, forward and backward. The target's element is found by comparing indices
 // along the row, so that the loss joins the softmax that reads the row anyway.
-#include "generators/lower_aten.h"
+#include "generators/lower_node.h"
 
 namespace cudaforge::rows {
 namespace {

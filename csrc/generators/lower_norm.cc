@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "generators/lower_aten.h"
+#include "generators/lower_node.h"
 
 namespace cudaforge::rows {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "generators/lower_aten.h"
+#include "generators/lower_node.h"
 
 namespace cudaforge::rows {
 namespace {

@@ -1,4 +1,4 @@
-#include "generators/lower_aten.h"
+#include "generators/lower_node.h"
 
 #include <algorithm>
 #include <cmath>
