@@ -30,9 +30,8 @@ struct Shape {
       column_votes = 0;   // element accesses contiguous along the inner or the outer space
   int vector = 1;         // elements in 16 bytes of the smallest storage accessed
   int64_t registers = 1;  // 32-bit registers per element for all element loads
-  int64_t bytes = 0;      // per element, of loads
   int64_t last_outer = 1;
-  bool scans = false, reduces = false;
+  bool windows = false;  // loads with bounds
 };
 
 Shape Describe(const Stage& stage) {
@@ -40,9 +39,10 @@ Shape Describe(const Stage& stage) {
   shape.rows = stage.rows();
   shape.length = stage.row_length();
   shape.last_outer = stage.outer.empty() ? 1 : stage.outer.back();
-  int64_t smallest = 16;
+  int64_t smallest = 16, largest = 1;
   auto look = [&](const Access& access, DType storage) {
     smallest = std::min(smallest, DTypeSize(storage));
+    largest = std::max(largest, DTypeSize(storage));
     int64_t inner = 0, outer = 0;
     for (size_t d = 0; d < access.dims.size(); ++d) {
       const DimIndex& dim = access.dims[d];
@@ -62,19 +62,18 @@ Shape Describe(const Stage& stage) {
   shape.registers = 0;
   for (int v : LiveValues(stage)) {
     const Value& value = stage.values[static_cast<size_t>(v)];
-    shape.scans |= value.kind == Value::Kind::kScan;
-    shape.reduces |= value.kind == Value::Kind::kReduce;
     if (value.space != Space::kElement || value.kind != Value::Kind::kLoad) continue;
     look(value.access, value.storage);
+    shape.windows |= !value.access.IsLinear();
     shape.registers += DTypeSize(value.storage) > 4 ? 2 : 1;
-    shape.bytes += DTypeSize(value.storage);
   }
   for (const Store& store : stage.stores) {
     if (stage.values[static_cast<size_t>(store.value)].space == Space::kElement)
       look(store.access, store.storage);
   }
   shape.registers = std::max<int64_t>(1, shape.registers);
-  shape.vector = static_cast<int>(std::max<int64_t>(1, 16 / smallest));
+  // At most two 16-byte accesses a thread where storage types differ in size.
+  shape.vector = static_cast<int>(std::max<int64_t>(1, std::min(16 / smallest, 32 / largest)));
   return shape;
 }
 
@@ -95,18 +94,24 @@ class Chooser {
   }
 
   std::vector<Schedule> Choose() {
-    if (shape_.column_votes > shape_.row_votes && shape_.rows > 1) {
+    if (shape_.windows && shape_.length <= kMaxUnrolledLength) {
+      for (int vector : {2, 1, 4}) Thread(vector, 256);
+      Thread(1, 128);
+      Warps({1});
+    } else if (shape_.column_votes > shape_.row_votes && shape_.rows > 1) {
       Columns();
     } else if (shape_.length <= 4 || shape_.row_votes == 0) {
       Thread(1, 256);
       Thread(1, 128);
-      Warps();
-      Blocks();
+      Warps({1});
+      Blocks({1});
     } else {
+      if (shape_.length <= 8) Thread(1, 256);
       Rows();
-      if (shape_.length <= 16) Thread(1, 256);
+      if (shape_.length <= 32) Thread(1, 256);
     }
     // One that suits every stage, so that there is always a first guess.
+    if (result_.size() == kMaxSchedules) result_.pop_back();
     Add({"loop", 256, 1, 4, 1});
     return std::move(result_);
   }
@@ -133,45 +138,41 @@ class Chooser {
     Add({"thread", threads, vector, static_cast<int>(shape_.length), 1});
   }
 
+  // As many items as cover the row in registers; one more where shifted rows need it.
+  void AddCovering(const char* mapping, int threads, int group, int vector, int64_t most) {
+    const int rows = threads / group;
+    for (int more : {0, 1}) {
+      const int64_t items = CeilDiv(shape_.length, int64_t{group} * vector) + more;
+      if (items * vector > most) return;
+      const Schedule schedule{mapping, threads, vector, static_cast<int>(items), rows};
+      const Result<CudaPlan> plan = MakeCudaPlan(stage_, schedule);
+      if (!plan.ok() || plan->chunks != 1) continue;
+      Add(schedule);
+      return;
+    }
+  }
+
   // Groups of a warp or less: at least 8 threads, vectors that just cover the row.
-  void Warps() {
-    for (int vector : Vectors()) {
-      for (int threads : {256, 128}) {
-        int group = FloorPowerOfTwo(std::max<int64_t>(1, shape_.length / vector));
-        group = std::clamp(group, 8, 32);
-        const int64_t items = CeilDiv(shape_.length + vector - 1, int64_t{group} * vector);
-        const int64_t exact = CeilDiv(shape_.length, int64_t{group} * vector);
-        if (items * vector > Budget()) continue;
-        const int rows = threads / group;
-        Add({"warp", threads, vector, static_cast<int>(exact), rows});
-        if (items != exact) Add({"warp", threads, vector, static_cast<int>(items), rows});
-      }
+  void Warps(const std::vector<int>& vectors) {
+    for (int vector : vectors) {
+      const int group =
+          std::clamp(FloorPowerOfTwo(std::max<int64_t>(1, shape_.length / vector)), 8, 32);
+      for (int threads : {256, 128}) AddCovering("warp", threads, group, vector, Budget());
     }
   }
 
   // The row in one block's registers: small blocks when there are rows enough for every
   // multiprocessor.
-  void Blocks() {
+  void Blocks(const std::vector<int>& vectors) {
     const bool many = shape_.rows >= processors_ * 2;
-    std::vector<int> sizes =
+    const std::vector<int> sizes =
         many ? std::vector<int>{128, 256, 512, 1024} : std::vector<int>{1024, 512, 256};
-    for (int vector : Vectors()) {
+    for (int vector : vectors) {
       for (int threads : sizes) {
-        const int64_t exact = CeilDiv(shape_.length, int64_t{threads} * vector);
-        const int64_t items = CeilDiv(shape_.length + vector - 1, int64_t{threads} * vector);
-        const int64_t budget = threads == 1024  ? Budget() / 4
-                               : threads == 512 ? Budget() / 2
-                                                : Budget();
-        if (items * vector > budget || shape_.length * 2 <= int64_t{threads} * vector) continue;
-        if (items != exact) {
-          const Result<CudaPlan> plan =
-              MakeCudaPlan(stage_, {"block", threads, vector, static_cast<int>(exact), 1});
-          if (!plan.ok()) {
-            Add({"block", threads, vector, static_cast<int>(items), 1});
-            continue;
-          }
-        }
-        Add({"block", threads, vector, static_cast<int>(exact), 1});
+        if (shape_.length * 2 <= int64_t{threads} * vector) continue;
+        // Half of the budget, and no more than leaves room for every thread of the block.
+        AddCovering("block", threads, threads, vector,
+                    threads == 1024 ? Budget() / 4 : std::max<int64_t>(Budget() / 2, vector));
       }
     }
   }
@@ -187,16 +188,23 @@ class Chooser {
   }
 
   void Rows() {
-    const bool long_rows = shape_.length > 32 * Budget();
-    if (shape_.length <= 2048 && !(shape_.rows < processors_ && shape_.length >= 512)) Warps();
-    Blocks();
-    const bool several_sweeps = stage_passes() > 1;
-    if (several_sweeps && shape_.length > 2048) Sweeps("shared");
-    if (long_rows || result_.size() < 6) Sweeps("loop");
-    if (shape_.rows < processors_) Warps();
+    const std::vector<int> all = Vectors();
+    const std::vector<int> wide(all.begin(), all.begin() + std::min<ptrdiff_t>(2, std::ssize(all)));
+    const bool few = shape_.rows < processors_;
+    const bool warps = shape_.length <= 2048 && !(few && shape_.length >= 512);
+    const bool staged = Passes() > 1 && shape_.length > 2048;
+    if (warps) Warps({wide[0]});
+    Blocks({wide[0]});
+    if (staged) Sweeps("shared");
+    if (!warps && result_.size() < 4) Sweeps("loop");
+    if (warps) Warps(wide);
+    Blocks(wide);
+    Sweeps("loop");
+    if (warps) Warps({1});
+    Blocks({1});
   }
 
-  int stage_passes() const {
+  int Passes() const {
     const Result<CudaPlan> plan = MakeCudaPlan(stage_, {"loop", 256, 1, 1, 1});
     return plan.ok() ? plan->passes : 1;
   }
@@ -214,7 +222,8 @@ class Chooser {
     }
     const int64_t wanted = processors_ * 2048;  // threads that fill the device
     for (int vector : vectors) {
-      for (int across : {32, 16, 64}) {
+      const bool narrow = shape_.rows < processors_ * 32 * vector;
+      for (int across : narrow ? std::vector<int>{8, 16, 32} : std::vector<int>{32, 16, 64}) {
         if (across > 16 && int64_t{across} * vector > 2 * shape_.rows) continue;
         const int64_t columns = CeilDiv(shape_.rows, vector);
         int64_t parts =
