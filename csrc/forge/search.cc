@@ -94,7 +94,8 @@ Json Search::Node(const Trial& trial, double seconds) const {
                {"verdict", trial.verdict.ToJson()},
                {"seconds", seconds}};
   if (trial.worker_ns.has_value()) node["ns"] = FloatToJson(*trial.worker_ns);
-  return node;
+  // A log may hold bytes that are no UTF-8, and cutting it may have split a character.
+  return Json::parse(node.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& progress) {

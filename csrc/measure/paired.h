@@ -27,8 +27,8 @@ struct PairedOptions {
   uint64_t seed = 0;        // of the order within each round and of the bootstrap
 };
 
-// lower, median, upper of the ratio time(a)/time(b); the interval is the 95% bootstrap percentile interval of the
-// median of per-round log ratios (Efron, 1979).
+// lower, median, upper of the ratio time(a)/time(b); the interval is the 95% bootstrap percentile
+// interval of the median of per-round log ratios (Efron, 1979).
 struct RatioInterval {
   double low = 0, median = 0, high = 0;
 };
@@ -42,15 +42,16 @@ struct PairedTimes {
   // REQUIRES (all): the indices are in range and rounds() > 0.
   double MedianNs(size_t contestant) const;
   RatioInterval Speedup(size_t base, size_t contestant) const;  // time(base) / time(contestant)
-  Json ToJson() const;  // {"names", "median_ns", "rounds"}
+  Json ToJson() const;                                          // {"names", "median_ns", "rounds"}
 };
 
 // The middle value, or the mean of the two middle ones. REQUIRES: not empty.
 double Median(std::vector<double> values);
 
-// Runs rounds of one sample of every contestant, in an order drawn anew for each round, after two rounds that are not
-// counted. Errors: those of `run` and `clock`, with the contestant's name; kUnavailable for a clock that gives no time.
-// REQUIRES: at least one contestant; 1 <= min_samples <= max_samples.
+// Runs rounds of one sample of every contestant, in an order drawn anew for each round, after two
+// rounds that are not counted. Errors: those of `run` and `clock`, with the contestant's name;
+// kUnavailable for a clock that gives no time. REQUIRES: at least one contestant; 1 <= min_samples
+// <= max_samples.
 Result<PairedTimes> TimePaired(const std::vector<Contestant>& contestants, const SampleClock& clock,
                                const PairedOptions& options);
 

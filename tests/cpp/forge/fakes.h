@@ -2,11 +2,11 @@
 // long as row i says.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "forge/forge.h"
 

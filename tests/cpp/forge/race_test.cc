@@ -40,6 +40,9 @@ SearchOutcome Found() {
   Trial trial;
   trial.candidate.source.code = "code";
   trial.candidate.author = "generator:rows";
+  Launch launch;
+  launch.kernel = "k";
+  trial.candidate.plan.launches = {launch};
   trial.candidate.params = {{"tile", 4}};
   trial.binary = "\x7f binary";
   outcome.best = trial;
