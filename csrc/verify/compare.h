@@ -7,10 +7,11 @@
 //   - |c - r| <= k * yardstick + ulp(r). Elements are judged among their like: those whose oracle
 //   values share an octave
 //     [2^e, 2^(e+1)), so small rows and tails are held to their own scale. The yardstick is ATen's
-//     largest error in that octave, or, when larger, twice what moving the inputs by one rounding
-//     unit does to the oracle there (95th percentile): where ATen is exact by luck nobody has to
-//     be. k = 2 for float32 and float64, 3 for the half types. An octave of fewer than 32 elements
-//     takes its neighbours within three octaves as well.
+//     largest error in that octave, or, when larger, four times what moving the inputs by one
+//     rounding unit does to the oracle there (95th percentile): a backward error of a few
+//     roundings, so that nobody must be as exact as ATen is by luck. k = 2 for float32 and float64,
+//     3 for the half types. An octave of fewer than 32 elements takes its neighbours within three
+//     octaves as well.
 //   - The same in the root-mean-square norm, with half an ulp, for each octave of 32 elements or
 //   more.
 //   - float64: the oracle is ATen itself, so the yardstick is the sensitivity alone, times 16.

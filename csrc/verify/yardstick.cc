@@ -17,7 +17,7 @@ constexpr size_t kSamples = 512;   // sensitivities kept per octave
 
 double KFor(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 2 : 3; }
 
-double SensitivityFactor(DType dtype) { return dtype == DType::kFloat64 ? 16 : 2; }
+double SensitivityFactor(DType dtype) { return dtype == DType::kFloat64 ? 16 : 4; }
 
 }  // namespace
 

@@ -1,0 +1,213 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "binding/torch_pch.h"
+#include "signature/from_aten_region.h"
+#include "verify/checker.h"
+#include "verify/elements.h"
+
+namespace cudaforge {
+namespace {
+
+TensorSpec Spec(DType dtype, std::vector<int64_t> sizes, std::vector<int64_t> strides = {}) {
+  TensorSpec spec;
+  spec.dtype = dtype;
+  spec.strides = strides.empty() ? ContiguousStrides(sizes) : std::move(strides);
+  spec.sizes = std::move(sizes);
+  return spec;
+}
+
+TensorSpec F32(std::vector<int64_t> sizes, std::vector<int64_t> strides = {}) {
+  return Spec(DType::kFloat32, std::move(sizes), std::move(strides));
+}
+
+Json In(int i) { return {{"in", i}}; }
+
+OpSignature Region(std::vector<TensorSpec> inputs, const std::string& op, Json args,
+                   std::vector<TensorSpec> outputs, Json kwargs = Json::object()) {
+  OpSignature signature;
+  for (TensorSpec& spec : inputs) spec.alignment = DTypeSize(spec.dtype);
+  signature.inputs = std::move(inputs);
+  signature.nodes.push_back({op, std::move(args), std::move(kwargs), std::move(outputs)});
+  for (int o = 0; o < static_cast<int>(signature.nodes[0].outputs.size()); ++o) {
+    signature.outputs.push_back({0, o});
+  }
+  return signature;
+}
+
+std::unique_ptr<RegionChecker> Make(const OpSignature& signature) {
+  auto checker = RegionChecker::Create(signature, 0, 11);
+  EXPECT_TRUE(checker.ok()) << checker.status().ToString();
+  return checker.ok() ? std::move(*checker) : nullptr;
+}
+
+std::vector<at::Tensor> Tensors(const OpSignature& signature, const InputSet& set) {
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 0; i < set.bytes.size(); ++i) {
+    const TensorSpec& spec = signature.inputs[i];
+    tensors.push_back(at::from_blob(const_cast<char*>(set.bytes[i].data()), spec.sizes,
+                                    spec.strides, ToScalarType(spec.dtype)));
+  }
+  return tensors;
+}
+
+std::string BytesOf(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.contiguous();
+  return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
+}
+
+// The region's own program in ATen must be accepted in every case; returns the number of cases.
+size_t ExpectAtenPasses(const OpSignature& signature) {
+  const auto checker = Make(signature);
+  if (checker == nullptr) return 0;
+  const auto program = RegionProgram::Create(signature);
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  for (size_t i = 0; i < checker->case_count(); ++i) {
+    std::vector<std::string> outputs;
+    for (const at::Tensor& t : (*program)->RunStrided(Tensors(signature, checker->inputs(i)))) {
+      outputs.push_back(BytesOf(t));
+    }
+    const Verdict verdict = checker->Check(i, outputs);
+    EXPECT_TRUE(verdict.accepted()) << signature.Describe() << ": " << verdict.message;
+    outputs.pop_back();
+    EXPECT_EQ(checker->Check(i, outputs).kind, VerdictKind::kWrongShape);
+  }
+  return checker->case_count();
+}
+
+OpSignature LayerNorm() {
+  return Region({F32({12, 96}), F32({96}), F32({96})}, "aten::native_layer_norm",
+                {In(0), Json::array({96}), In(1), In(2), 1e-5},
+                {F32({12, 96}), F32({12, 1}), F32({12, 1})});
+}
+
+TEST(Checker, ManyRegionsAcceptAten) {
+  const Json yes3 = Json::array({true, true, true});
+  const std::vector<OpSignature> regions = {
+      LayerNorm(),
+      Region({F32({12, 96}), F32({12, 96}), F32({12, 1}), F32({12, 1}), F32({96}), F32({96})},
+             "aten::native_layer_norm_backward",
+             {In(0), In(1), Json::array({96}), In(2), In(3), In(4), In(5), yes3},
+             {F32({12, 96}), F32({96}), F32({96})}),
+      Region({F32({9, 130}, {260, 2})}, "aten::_log_softmax", {In(0), -1, false}, {F32({9, 130})}),
+      Region({F32({9, 40}), F32({9, 40})}, "aten::_softmax_backward_data",
+             {In(0), In(1), 1, {{"dtype", "float32"}}}, {F32({9, 40})}),
+      Region({F32({64, 10}), Spec(DType::kInt64, {64})}, "aten::nll_loss_forward",
+             {In(0), In(1), nullptr, 1, -100}, {F32({}), F32({})}),
+      Region({F32({}), F32({64, 10}), Spec(DType::kInt64, {64}), F32({})},
+             "aten::nll_loss_backward", {In(0), In(1), In(2), nullptr, 1, -100, In(3)},
+             {F32({64, 10})}),
+      Region({F32({2, 3, 8, 8})}, "aten::max_pool2d_with_indices",
+             {In(0), Json::array({2, 2}), Json::array({2, 2}), Json::array({0, 0}),
+              Json::array({1, 1}), false},
+             {F32({2, 3, 4, 4}), Spec(DType::kInt64, {2, 3, 4, 4})}),
+      Region({F32({2, 3, 4, 4}), F32({2, 3, 8, 8}), Spec(DType::kInt64, {2, 3, 4, 4})},
+             "aten::max_pool2d_with_indices_backward",
+             {In(0), In(1), Json::array({2, 2}), Json::array({2, 2}), Json::array({0, 0}),
+              Json::array({1, 1}), false, In(2)},
+             {F32({2, 3, 8, 8})}),
+      Region({Spec(DType::kInt32, {7, 33})}, "aten::sum.dim_IntList",
+             {In(0), Json::array({1}), false}, {Spec(DType::kInt64, {7})}, {{"dtype", nullptr}}),
+      Region({F32({8, 50})}, "aten::argmax", {In(0), 1, false}, {Spec(DType::kInt64, {8})}),
+      Region({Spec(DType::kBFloat16, {8, 50})}, "aten::cumsum", {In(0), 1},
+             {Spec(DType::kBFloat16, {8, 50})}, {{"dtype", nullptr}}),
+      Region({F32({8, 50}, {0, 1}), F32({8, 50})}, "aten::mul.Tensor", {In(0), In(1)},
+             {F32({8, 50})}),
+      Region({Spec(DType::kFloat64, {8, 50})}, "aten::_softmax", {In(0), 1, false},
+             {Spec(DType::kFloat64, {8, 50})}),
+      Region({F32({8, 50})}, "aten::relu", Json::array({In(0)}), {F32({8, 50})}),
+      Region({F32({1000})}, "aten::mean", Json::array({In(0)}), {F32({})}, {{"dtype", nullptr}})};
+  for (const OpSignature& region : regions)
+    EXPECT_GE(ExpectAtenPasses(region), 4u) << region.Describe();
+}
+
+TEST(Checker, SecondOutputIsJudged) {
+  const OpSignature signature = LayerNorm();
+  const auto checker = Make(signature);
+  ASSERT_NE(checker, nullptr);
+  const auto program = *RegionProgram::Create(signature);
+  std::vector<std::string> outputs;
+  for (const at::Tensor& t : program->RunStrided(Tensors(signature, checker->inputs(0)))) {
+    outputs.push_back(BytesOf(t));
+  }
+  outputs[2][3] ^= 1;  // an exponent bit of the first reciprocal deviation
+  EXPECT_EQ(checker->Check(0, outputs).kind, VerdictKind::kWrongValues);
+}
+
+float Tree(float (&parts)[16]) {
+  for (size_t half = 8; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) parts[i] += parts[i + half];
+  }
+  return parts[0];
+}
+
+TEST(Checker, AnotherCorrectAlgorithmPassesLayerNorm) {
+  // Float32 in sixteen lanes: the mean, the distances, the scale; a reciprocal instead of a
+  // division.
+  const OpSignature signature = LayerNorm();
+  const auto checker = Make(signature);
+  ASSERT_NE(checker, nullptr);
+  for (size_t i = 0; i < checker->case_count(); ++i) {
+    const auto in = Tensors(signature, checker->inputs(i));
+    std::vector<float> y(12 * 96), means(12), rstds(12);
+    const float* x = in[0].const_data_ptr<float>();
+    for (size_t row = 0; row < 12; ++row, x += 96) {
+      float parts[16] = {}, squares[16] = {};
+      for (size_t c = 0; c < 96; ++c) parts[c % 16] += x[c];
+      float mean = Tree(parts) * (1.0f / 96);
+      for (size_t c = 0; c < 96; ++c) squares[c % 16] += (x[c] - mean) * (x[c] - mean);
+      const float rstd = 1 / std::sqrt(Tree(squares) * (1.0f / 96) + 1e-5f);
+      if (std::isnan(rstd)) mean = NAN;  // Welford's mean of a row with an infinity is NaN
+      for (size_t c = 0; c < 96; ++c) {
+        y[row * 96 + c] = (x[c] - mean) * rstd * in[1].const_data_ptr<float>()[c] +
+                          in[2].const_data_ptr<float>()[c];
+      }
+      means[row] = mean;
+      rstds[row] = rstd;
+    }
+    std::vector<std::string> outputs;
+    for (const auto* values : {&y, &means, &rstds}) {
+      outputs.emplace_back(reinterpret_cast<const char*>(values->data()), values->size() * 4);
+    }
+    const Verdict verdict = checker->Check(i, outputs);
+    EXPECT_TRUE(verdict.accepted()) << verdict.message;
+  }
+}
+
+TEST(Checker, ReportNamesTheRules) {
+  const auto relu =
+      Make(Region({F32({8, 50})}, "aten::relu", Json::array({In(0)}), {F32({8, 50})}));
+  EXPECT_EQ(relu->Report()["cases"][0]["rule"], "equal");
+  const Json report = Make(LayerNorm())->Report();
+  EXPECT_EQ(report["cases"][0]["rule"], "tolerance");
+  EXPECT_EQ(report["aten_deterministic"], true);
+  EXPECT_GT(report["cases"][0]["aten_max_error"].get<double>(), 0);
+}
+
+TEST(Checker, RefusesWhatItCannotJudge) {
+  const auto code = [](const OpSignature& signature) {
+    return RegionChecker::Create(signature, 0, 1).status().code();
+  };
+  const auto unary = [](const char* op, TensorSpec in, TensorSpec out) {
+    return Region({std::move(in)}, op, Json::array({In(0)}), {std::move(out)});
+  };
+  EXPECT_EQ(code(unary("aten::relu", F32({0, 4}), F32({0, 4}))), StatusCode::kUnsupported);
+  EXPECT_EQ(code(Region({F32({4, 4})}, "aten::ge.Scalar", {In(0), {{"float", "nan"}}},
+                        {Spec(DType::kBool, {4, 4})})),
+            StatusCode::kUnsupported)
+      << "always false: zeros would pass";
+  EXPECT_EQ(code(unary("aten::no_such_op", F32({4}), F32({4}))), StatusCode::kUnsupported);
+}
+
+TEST(Checker, LeavesTheGeneratorAlone) {
+  at::manual_seed(5);
+  const at::Tensor expected = at::rand({4});
+  at::manual_seed(5);
+  Make(LayerNorm());
+  EXPECT_TRUE(at::equal(at::rand({4}), expected));
+}
+
+}  // namespace
+}  // namespace cudaforge
