@@ -65,7 +65,12 @@ Shape Describe(const Stage& stage) {
     if (value.space != Space::kElement || value.kind != Value::Kind::kLoad) continue;
     look(value.access, value.storage);
     shape.windows |= !value.access.IsLinear();
-    shape.registers += DTypeSize(value.storage) > 4 ? 2 : 1;
+    // Operands that every row shares stay in the caches; they are not kept.
+    bool varies = false;
+    for (const DimIndex& dim : value.access.dims) {
+      for (int64_t c : dim.outer_coef) varies |= c != 0;
+    }
+    if (varies) shape.registers += DTypeSize(value.storage) > 4 ? 2 : 1;
   }
   for (const Store& store : stage.stores) {
     if (stage.values[static_cast<size_t>(store.value)].space == Space::kElement)

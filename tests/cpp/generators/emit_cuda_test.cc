@@ -1,268 +1,15 @@
-#include <dlfcn.h>
-#include <sys/mman.h>
+#include <algorithm>
+#include <cstdio>
 
-#include <cmath>
-#include <cstring>
-#include <random>
-#include <sstream>
-
-#include "base/file.h"
-#include "base/subprocess.h"
-#include "generators/cuda_prelude.h"
 #include "target/cuda/nvrtc_compiler.h"
-#include "tests/cpp/generators/cuda_stages.h"
-#include "tests/cpp/generators/program_oracle.h"
+#include "tests/cpp/generators/cuda_host_runs.h"
 
 namespace cudaforge::rows {
 namespace {
 
-Result<Candidate> Emit(const StageCase& c, const Schedule& schedule) {
-  Program program;
-  program.stages = {c.stage};
-  return EmitCuda(program, SignatureOf(c), {schedule});
+DeviceArch Hopper() {
+  return {"cuda:sm_90a", {{"multiprocessors", 132}, {"shared_bytes_per_block_optin", 232448}}};
 }
-
-// Bytes that end at a page that may not be touched, so that reads past the end fault.
-class GuardedBuffer {
- public:
-  explicit GuardedBuffer(size_t bytes) : bytes_(bytes), mapped_((bytes + 15) / 4096 * 4096 + 8192) {
-    base_ = static_cast<char*>(
-        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    mprotect(base_ + mapped_ - 4096, 4096, PROT_NONE);
-    data_ = base_ + (mapped_ - 4096 - bytes) / 16 * 16;
-    memset(base_, 0x5a, mapped_ - 4096);
-  }
-  GuardedBuffer(GuardedBuffer&& o) noexcept
-      : bytes_(o.bytes_),
-        mapped_(o.mapped_),
-        base_(std::exchange(o.base_, nullptr)),
-        data_(o.data_) {}
-  GuardedBuffer(const GuardedBuffer&) = delete;
-  ~GuardedBuffer() {
-    if (base_ != nullptr) munmap(base_, mapped_);
-  }
-  char* data() const { return data_; }
-  bool Intact() const {
-    for (const char* p = base_; p < data_; ++p) {
-      if (*p != 0x5a) return false;
-    }
-    for (const char* p = data_ + bytes_; p < base_ + mapped_ - 4096; ++p) {
-      if (*p != 0x5a) return false;
-    }
-    return true;
-  }
-
- private:
-  size_t bytes_, mapped_;
-  char* base_;
-  char* data_;
-};
-
-uint32_t Bits(float f) {
-  uint32_t bits;
-  memcpy(&bits, &f, 4);
-  return bits;
-}
-
-void Put(char* p, DType t, OracleNumber x) {
-  const float f = static_cast<float>(x.f);
-  switch (t) {
-    case DType::kFloat32:
-      memcpy(p, &f, 4);
-      break;
-    case DType::kFloat64:
-      memcpy(p, &x.f, 8);
-      break;
-    case DType::kBFloat16: {
-      const uint16_t bits = static_cast<uint16_t>(Bits(f) >> 16);  // test values have few bits
-      memcpy(p, &bits, 2);
-      break;
-    }
-    case DType::kFloat16: {
-      const _Float16 h = static_cast<_Float16>(f);
-      memcpy(p, &h, 2);
-      break;
-    }
-    case DType::kInt64:
-      memcpy(p, &x.i, 8);
-      break;
-    case DType::kInt32: {
-      const int32_t i = static_cast<int32_t>(x.i);
-      memcpy(p, &i, 4);
-      break;
-    }
-    case DType::kBool:
-      *p = x.i != 0 ? 1 : 0;
-      break;
-  }
-}
-
-OracleNumber Get(const char* p, DType t) {
-  float f = 0;
-  double d = 0;
-  int64_t i = 0;
-  int32_t narrow = 0;
-  uint16_t half = 0;
-  switch (t) {
-    case DType::kFloat32:
-      memcpy(&f, p, 4);
-      return {f, 0};
-    case DType::kFloat64:
-      memcpy(&d, p, 8);
-      return {d, 0};
-    case DType::kBFloat16: {
-      memcpy(&half, p, 2);
-      const uint32_t bits = uint32_t{half} << 16;
-      memcpy(&f, &bits, 4);
-      return {f, 0};
-    }
-    case DType::kFloat16: {
-      _Float16 h;
-      memcpy(&h, p, 2);
-      return {static_cast<double>(h), 0};
-    }
-    case DType::kInt64:
-      memcpy(&i, p, 8);
-      return {0, i};
-    case DType::kInt32:
-      memcpy(&narrow, p, 4);
-      return {0, narrow};
-    case DType::kBool:
-      return {0, *p};
-  }
-  return {};
-}
-
-// Multiples of 1/16 in [-4, 4], exact in every type; ties are common. With NaNs now and then when
-// asked.
-std::vector<ProgramOracle::Buffer> MakeInputs(const StageCase& c, bool nans) {
-  std::mt19937 random(7);
-  std::vector<ProgramOracle::Buffer> inputs;
-  for (const BufferShape& shape : c.inputs) {
-    ProgramOracle::Buffer buffer(static_cast<size_t>(shape.count));
-    for (OracleNumber& x : buffer) {
-      const int n = static_cast<int>(random() % 129) - 64;
-      x = {n / 16.0, shape.dtype == DType::kBool ? n > 0 : n};
-      if (nans && random() % 50 == 0) x.f = NAN;
-    }
-    inputs.push_back(std::move(buffer));
-  }
-  return inputs;
-}
-
-double Tolerance(DType t) {
-  return t == DType::kBFloat16  ? 8e-3
-         : t == DType::kFloat16 ? 1e-3
-         : t == DType::kFloat64 ? 1e-12
-                                : 2e-5;
-}
-
-// Kernels of many cases in one library, run on the host by cuda_shim.h and compared with the
-// oracle.
-class HostRuns {
- public:
-  void Add(StageCase c, const Schedule& schedule, bool nans = false) {
-    Result<Candidate> candidate = Emit(c, schedule);
-    ASSERT_TRUE(candidate.ok()) << c.name << " " << schedule.ToJson().dump() << ": "
-                                << candidate.status().ToString();
-    ASSERT_TRUE(candidate->Validate(SignatureOf(c)).ok());
-    runs_.push_back({std::move(c), schedule, *std::move(candidate), nans});
-  }
-
-  void Go() {
-    std::ostringstream code;
-    code << "#include \"" CUDAFORGE_SOURCE_DIR "/tests/cpp/generators/cuda_shim.h\"\n"
-         << CudaPrelude();
-    for (size_t r = 0; r < runs_.size(); ++r) {
-      code << "#define rows_stage0 kernel" << r << "\n"
-           << runs_[r].candidate.source.code.substr(CudaPrelude().size()) << "#undef rows_stage0\n";
-    }
-    Result<TempDir> folder = TempDir::Create("emit_cuda");
-    ASSERT_TRUE(folder.ok());
-    const std::string source = folder->path() + "/k.cc", library = folder->path() + "/k.so";
-    ASSERT_TRUE(WriteFileAtomic(source, code.str()).ok());
-    const Result<ProcessResult> compiled =
-        RunProcess({"c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-ffp-contract=off", "-o",
-                    library, source},
-                   240'000);
-    ASSERT_TRUE(compiled.ok());
-    ASSERT_EQ(compiled->exit_code, 0) << compiled->output.substr(0, 4000);
-    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-    ASSERT_NE(handle, nullptr) << dlerror();
-    launch_ = reinterpret_cast<LaunchFn>(dlsym(handle, "ShimLaunch"));
-    ASSERT_NE(launch_, nullptr);
-    for (size_t r = 0; r < runs_.size(); ++r) {
-      SCOPED_TRACE(runs_[r].c.name + " " + runs_[r].schedule.ToJson().dump() + " rows " +
-                   std::to_string(runs_[r].c.stage.rows()) + " length " +
-                   std::to_string(runs_[r].c.stage.row_length()));
-      RunOne(runs_[r], dlsym(handle, ("kernel" + std::to_string(r)).c_str()));
-    }
-    dlclose(handle);
-  }
-
- private:
-  using LaunchFn = int (*)(void (*)(), void**, int, int64_t, int);
-  struct One {
-    StageCase c;
-    Schedule schedule;
-    Candidate candidate;
-    bool nans;
-  };
-
-  void RunOne(const One& run, void* kernel) {
-    ASSERT_NE(kernel, nullptr);
-    const StageCase& c = run.c;
-    const std::vector<ProgramOracle::Buffer> inputs = MakeInputs(c, run.nans);
-    std::vector<ProgramOracle::Buffer> expected;
-    std::vector<GuardedBuffer> in, out;
-    for (size_t i = 0; i < c.inputs.size(); ++i) {
-      const int64_t size = DTypeSize(c.inputs[i].dtype);
-      in.emplace_back(static_cast<size_t>(c.inputs[i].count * size));
-      for (size_t e = 0; e < inputs[i].size(); ++e) {
-        Put(in[i].data() + static_cast<int64_t>(e) * size, c.inputs[i].dtype, inputs[i][e]);
-      }
-    }
-    for (const BufferShape& b : c.outputs) {
-      out.emplace_back(static_cast<size_t>(b.count * DTypeSize(b.dtype)));
-      memset(out.back().data(), 0x7b, static_cast<size_t>(b.count * DTypeSize(b.dtype)));
-      expected.emplace_back(static_cast<size_t>(b.count));
-    }
-    const Launch& launch = run.candidate.plan.launches[0];
-    std::vector<void*> args;
-    for (const LaunchArg& arg : launch.args) {
-      const size_t i = static_cast<size_t>(arg.index);
-      args.push_back(arg.kind == LaunchArg::Kind::kInput ? in[i].data() : out[i].data());
-    }
-    const int64_t grid = launch.grid[0].Evaluate(SignatureOf(c)).value();
-    ASSERT_EQ(launch_(reinterpret_cast<void (*)()>(kernel), args.data(),
-                      static_cast<int>(args.size()), grid, run.schedule.threads),
-              0)
-        << "threads disagree on a barrier\n"
-        << run.candidate.source.code.substr(CudaPrelude().size());
-    ProgramOracle::Run(c.stage, inputs, expected);
-    for (size_t i = 0; i < c.outputs.size(); ++i) {
-      EXPECT_TRUE(out[i].Intact()) << "written outside output " << i;
-      const DType t = c.outputs[i].dtype;
-      for (size_t e = 0; e < expected[i].size(); ++e) {
-        const OracleNumber got = Get(out[i].data() + static_cast<int64_t>(e) * DTypeSize(t), t);
-        const OracleNumber want = expected[i][e];
-        const bool both_nan = std::isnan(got.f) && std::isnan(want.f);
-        const bool equal =
-            IsFloating(t) ? both_nan || got.f == want.f ||
-                                std::fabs(got.f - want.f) <= Tolerance(t) * (1 + std::fabs(want.f))
-                          : got.i == want.i;
-        ASSERT_TRUE(equal) << "output " << i << " element " << e << ": got " << got.f << "/"
-                           << got.i << ", want " << want.f << "/" << want.i << "\n"
-                           << run.candidate.source.code.substr(CudaPrelude().size());
-      }
-    }
-  }
-
-  std::vector<One> runs_;
-  LaunchFn launch_ = nullptr;
-};
-
-DeviceArch Hopper() { return {"cuda:sm_90a", {{"multiprocessors", 132}}}; }
 
 TEST(EmitCudaOnHost, RowMappings) {
   HostRuns runs;
@@ -340,6 +87,25 @@ TEST(EmitCudaOnHost, ScansColumnsAndWindows) {
   runs.Go();
 }
 
+// No inner space at all: what combines partial results, and what follows a reduce, may be like
+// that.
+TEST(EmitCudaOnHost, RowsWithoutInnerSpace) {
+  StageBuilder b({37, 4}, {});
+  const int x = b.Load(0, {4, 1}, {});
+  const int row = b.Op(ScalarOp::kCast, {x}, Type::kI64);
+  b.Store(0, b.Op(ScalarOp::kMul, {x, x}), {4, 1}, {});
+  b.Store(1, row, {1, 37}, {}, DType::kInt64);
+  const StageCase c{
+      "rows", b.stage(), {{DType::kFloat32, 148}}, {{DType::kFloat32, 148}, {DType::kInt64, 148}}};
+  HostRuns runs;
+  runs.Add(c, {"thread", 32, 4, 1, 1});
+  runs.Add(c, {"column", 64, 1, 1, 32});
+  runs.Add(c, {"warp", 64, 1, 1, 8});
+  runs.Add(c, {"loop", 64, 1, 1, 1});
+  for (const Schedule& schedule : CudaSchedules(c.stage, Hopper())) runs.Add(c, schedule);
+  runs.Go();
+}
+
 // The very schedules that a search begins with.
 TEST(EmitCudaOnHost, ChosenSchedules) {
   HostRuns runs;
@@ -366,7 +132,9 @@ std::vector<StageCase> RealSizes() {
           ScanCase(4096, 1024, true),
           MaxPoolCase(4096, 112, 112),
           AvgPoolBackwardCase(1 << 20, 56),
-          BatchCase(64, 128, 784)};
+          BatchCase(64, 128, 784),
+          SoftmaxCase(1 << 18, 1 << 13),  // 64-bit indices
+          SoftmaxCase(1 << 18, 1 << 13, true)};
 }
 
 TEST(EmitCudaNvrtc, FirstSchedulesCompileEverywhereWithoutSpills) {
@@ -404,6 +172,33 @@ TEST(EmitCudaNvrtc, EveryScheduleCompiles) {
                   schedule.ToJson().dump().c_str());
     }
   }
+}
+
+TEST(EmitCuda, EachStageIsALaunchAndScratchIsPassedOn) {
+  StageCase first = ReduceCase({ReduceOp::kSum}, 64, 1000, false);
+  StageCase second = ReduceCase({ReduceOp::kSum}, 8, 8, false);
+  first.stage.stores[0].buffer = {BufferKind::kScratch, 0};
+  second.stage.values[0].buffer = {BufferKind::kScratch, 0};
+  Program program;
+  program.scratch_bytes = {256};
+  program.stages = {first.stage, second.stage};
+  StageCase whole{"two stages", {}, first.inputs, second.outputs};
+  const OpSignature signature = SignatureOf(whole);
+  const Result<Candidate> candidate =
+      EmitCuda(program, signature, {{"block", 128, 4, 2, 1}, {"thread", 32, 1, 8, 1}});
+  ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
+  EXPECT_TRUE(candidate->Validate(signature).ok());
+  EXPECT_EQ(candidate->author, "generator:rows");
+  ASSERT_EQ(candidate->plan.launches.size(), 2u);
+  EXPECT_EQ(candidate->plan.launches[0].args[0].kind, LaunchArg::Kind::kScratch);
+  EXPECT_EQ(candidate->plan.launches[1].args[1].kind, LaunchArg::Kind::kScratch);
+  EXPECT_EQ(candidate->plan.launches[0].grid[0].text(), "64");
+  ASSERT_EQ(candidate->plan.scratch_bytes.size(), 1u);
+  EXPECT_EQ(candidate->params["stages"][1]["mapping"], "thread");
+  // The same program and schedules give the same text.
+  EXPECT_EQ(candidate->source.code,
+            EmitCuda(program, signature, {{"block", 128, 4, 2, 1}, {"thread", 32, 1, 8, 1}})
+                ->source.code);
 }
 
 TEST(EmitCuda, SchedulesOutOfRangeAreErrors) {
