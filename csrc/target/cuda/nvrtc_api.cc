@@ -1,7 +1,10 @@
 #include "target/cuda/nvrtc_api.h"
 
+#include <memory>
+#include <mutex>
 #include <utility>
 
+#include "base/dynamic_library.h"
 #include "target/cuda/search_paths.h"
 
 namespace cudaforge {
@@ -14,37 +17,47 @@ void Resolve(const DynamicLibrary& library, const char* name, Function& function
   if (function == nullptr && missing.empty()) missing = name;
 }
 
+// NVRTC keeps state of its own that does not survive unloading.
+const DynamicLibrary& Keep(DynamicLibrary library) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::unique_ptr<DynamicLibrary>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  kept->push_back(std::make_unique<DynamicLibrary>(std::move(library)));
+  return *kept->back();
+}
+
 }  // namespace
 
 Result<NvrtcApi> NvrtcApi::Open(const std::vector<std::string>& search_paths) {
-  Result<DynamicLibrary> library = DynamicLibrary::Open(
+  Result<DynamicLibrary> opened = DynamicLibrary::Open(
       CudaLibraryCandidates(search_paths, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}));
-  if (!library.ok()) {
+  if (!opened.ok()) {
     return Status::Unavailable(
         "NVRTC is not there: pip install nvidia-cuda-nvrtc (PyTorch's CUDA wheels bring it), or "
         "set CUDAFORGE_CUDA_PATH "
         "to the CUDA toolkit; " +
-        library.status().message());
+        opened.status().message());
   }
-  NvrtcApi api{.library = *std::move(library)};
+  const DynamicLibrary& library = Keep(*std::move(opened));
+  NvrtcApi api;
+  api.path = library.path();
   std::string missing;
-  Resolve(api.library, "nvrtcVersion", api.Version, missing);
-  Resolve(api.library, "nvrtcGetNumSupportedArchs", api.GetNumSupportedArchs, missing);
-  Resolve(api.library, "nvrtcGetSupportedArchs", api.GetSupportedArchs, missing);
-  Resolve(api.library, "nvrtcCreateProgram", api.CreateProgram, missing);
-  Resolve(api.library, "nvrtcDestroyProgram", api.DestroyProgram, missing);
-  Resolve(api.library, "nvrtcCompileProgram", api.CompileProgram, missing);
-  Resolve(api.library, "nvrtcGetProgramLogSize", api.GetProgramLogSize, missing);
-  Resolve(api.library, "nvrtcGetProgramLog", api.GetProgramLog, missing);
-  Resolve(api.library, "nvrtcGetCUBINSize", api.GetCubinSize, missing);
-  Resolve(api.library, "nvrtcGetCUBIN", api.GetCubin, missing);
-  Resolve(api.library, "nvrtcGetErrorString", api.GetErrorString, missing);
+  Resolve(library, "nvrtcVersion", api.Version, missing);
+  Resolve(library, "nvrtcGetNumSupportedArchs", api.GetNumSupportedArchs, missing);
+  Resolve(library, "nvrtcGetSupportedArchs", api.GetSupportedArchs, missing);
+  Resolve(library, "nvrtcCreateProgram", api.CreateProgram, missing);
+  Resolve(library, "nvrtcDestroyProgram", api.DestroyProgram, missing);
+  Resolve(library, "nvrtcCompileProgram", api.CompileProgram, missing);
+  Resolve(library, "nvrtcGetProgramLogSize", api.GetProgramLogSize, missing);
+  Resolve(library, "nvrtcGetProgramLog", api.GetProgramLog, missing);
+  Resolve(library, "nvrtcGetCUBINSize", api.GetCubinSize, missing);
+  Resolve(library, "nvrtcGetCUBIN", api.GetCubin, missing);
+  Resolve(library, "nvrtcGetErrorString", api.GetErrorString, missing);
   if (!missing.empty()) {
-    return Status::Unavailable(api.library.path() + " has no " + missing +
-                               ": NVRTC 12.0 or newer is needed");
+    return Status::Unavailable(api.path + " has no " + missing + ": NVRTC 12.0 or newer is needed");
   }
   std::string optional;
-  Resolve(api.library, "nvrtcSetFlowCallback", api.SetFlowCallback, optional);
+  Resolve(library, "nvrtcSetFlowCallback", api.SetFlowCallback, optional);
   return api;
 }
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "base/dynamic_library.h"
 #include "base/status.h"
 
 namespace cudaforge {
@@ -21,8 +20,7 @@ struct NvrtcApi {
   // cuda/search_paths.h.
   static Result<NvrtcApi> Open(const std::vector<std::string>& search_paths);
 
-  // Owns the loaded library; the pointers below live as long as it.
-  DynamicLibrary library;
+  std::string path;  // of the library, which is never unloaded
 
   NvrtcResult (*Version)(int* major, int* minor) = nullptr;
   NvrtcResult (*GetNumSupportedArchs)(int* count) = nullptr;

@@ -135,11 +135,11 @@ Result<NvrtcCompiler> NvrtcCompiler::Create(const std::vector<std::string>& sear
   int count = 0;
   if (api.Version(&version.first, &version.second) != 0 || api.GetNumSupportedArchs(&count) != 0 ||
       count < 1 || count > 1000) {
-    return Status::Unavailable(api.library.path() + " does not tell its version and architectures");
+    return Status::Unavailable(api.path + " does not tell its version and architectures");
   }
   std::vector<int> archs(static_cast<size_t>(count));
   if (api.GetSupportedArchs(archs.data()) != 0) {
-    return Status::Unavailable(api.library.path() + " does not list its architectures");
+    return Status::Unavailable(api.path + " does not list its architectures");
   }
   return NvrtcCompiler(std::move(api), version, std::move(archs), CudaIncludeDirs(search_paths));
 }

@@ -29,7 +29,7 @@ class NvrtcCompiler {
 
   // {13, 0}.
   std::pair<int, int> version() const { return version_; }
-  const std::string& path() const { return api_.library.path(); }
+  const std::string& path() const { return api_.path; }
   const std::vector<std::string>& include_dirs() const { return include_dirs_; }
 
  private:
