@@ -187,12 +187,16 @@ std::string CpuStage::BoundedLoadText(int v, const std::string& checked) const {
                    names) +
         ")";
     if (dim.bound >= 0) {
-      // One unsigned comparison is both bounds.
-      condition += (condition.empty() ? "(uint64_t" : " & (uint64_t") + position + " < " +
-                   std::to_string(dim.bound * dim.div) + "u)";
+      // One unsigned comparison is both bounds; 32 bits where they do, for g++ divides those in
+      // vectors.
+      const int64_t end = dim.bound * dim.div;
+      const std::string cast = end < (int64_t{1} << 30) ? "uint32_t" : "uint64_t";
+      condition +=
+          (condition.empty() ? "(" : " & (") + cast + position + " < " + std::to_string(end) + "u)";
       if (dim.div != 1) {
-        condition += " & (" + position + " % " + std::to_string(dim.div) + " == 0)";
-        position = "(" + position + " / " + std::to_string(dim.div) + ")";
+        const std::string by = std::to_string(dim.div) + "u";
+        condition += " & (" + cast + position + " % " + by + " == 0)";
+        position = "int64_t(" + cast + position + " / " + by + ")";
       }
     }
     if (value.access.strides[d] == 0) continue;
