@@ -174,6 +174,66 @@ TEST(EmitCudaNvrtc, EveryScheduleCompiles) {
   }
 }
 
+// The prelude has an overload for every operation on every type that may have it.
+TEST(EmitCudaNvrtc, EveryOperationCompiles) {
+  const Result<NvrtcCompiler> compiler = NvrtcCompiler::Create();
+  if (!compiler.ok()) GTEST_SKIP() << compiler.status().ToString();
+  const std::vector<std::pair<DType, Type>> types = {{DType::kFloat32, Type::kF32},
+                                                     {DType::kFloat64, Type::kF64},
+                                                     {DType::kInt64, Type::kI64},
+                                                     {DType::kInt32, Type::kI32},
+                                                     {DType::kBool, Type::kBool}};
+  StageCase c{"operations", {}, {}, {}};
+  for (const auto& [dtype, type] : types) {
+    c.inputs.push_back({dtype, 4096});
+    c.outputs.push_back({dtype, 4096 * 64});
+  }
+  StageBuilder b({4}, {1024});
+  std::vector<int> x;
+  for (size_t t = 0; t < types.size(); ++t)
+    x.push_back(b.Load(static_cast<int>(t), {1024}, {1}, types[t].first));
+  auto store = [&](int v, size_t t) {
+    b.Store(static_cast<int>(t), v, {1024 * 64}, {64}, types[t].first);
+  };
+  for (size_t t = 0; t < types.size(); ++t) {
+    const Type type = types[t].second;
+    const bool floating = t < 2, boolean = type == Type::kBool;
+    for (int i = 0; i <= static_cast<int>(ScalarOp::kRoundToBF16); ++i) {
+      const ScalarOp op = static_cast<ScalarOp>(i);
+      const bool transcendental = op >= ScalarOp::kExp && op <= ScalarOp::kTrunc;
+      const bool bitwise = op >= ScalarOp::kAnd && op <= ScalarOp::kXor;
+      const bool logical = op == ScalarOp::kLogicalNot || op == ScalarOp::kIsNan;
+      const bool compare = op >= ScalarOp::kEq && op <= ScalarOp::kGe;
+      if (op == ScalarOp::kCast) {
+        for (size_t to = 0; to < types.size(); ++to) store(b.Op(op, {x[t]}, types[to].second), to);
+      } else if (op == ScalarOp::kWhere) {
+        store(b.Op(op, {x[4], x[t], x[t]}, type), t);
+      } else if (compare) {
+        store(b.Op(op, {x[t], x[t]}, Type::kBool), 4);
+      } else if (logical) {
+        store(b.Op(op, {x[t]}, Type::kBool), 4);
+      } else if (op == ScalarOp::kRoundToHalf || op == ScalarOp::kRoundToBF16) {
+        if (type == Type::kF32) store(b.Op(op, {x[t]}, type), t);
+      } else if (op == ScalarOp::kBitwiseNot || bitwise) {
+        if (floating) continue;
+        store(b.Op(op, bitwise ? std::vector<int>{x[t], x[t]} : std::vector<int>{x[t]}, type), t);
+      } else if (!boolean && !(transcendental && !floating) &&
+                 !(op == ScalarOp::kAtan2 && !floating)) {
+        const bool unary = op < ScalarOp::kAdd;
+        store(b.Op(op, unary ? std::vector<int>{x[t]} : std::vector<int>{x[t], x[t]}, type), t);
+      }
+    }
+  }
+  c.stage = b.stage();
+  for (size_t s = 0; s < c.stage.stores.size(); ++s) {
+    c.stage.stores[s].access.dims[0].offset = static_cast<int64_t>(s % 64);
+  }
+  const Result<Candidate> candidate = Emit(c, {"loop", 128, 1, 1, 1});
+  ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
+  const CompileResult result = compiler->Compile(candidate->source.code, "sm_90a");
+  EXPECT_TRUE(result.ok) << result.log.substr(0, 3000);
+}
+
 TEST(EmitCuda, EachStageIsALaunchAndScratchIsPassedOn) {
   StageCase first = ReduceCase({ReduceOp::kSum}, 64, 1000, false);
   StageCase second = ReduceCase({ReduceOp::kSum}, 8, 8, false);
