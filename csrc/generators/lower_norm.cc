@@ -51,7 +51,10 @@ Norm Normalize(Graph& g, int x, const std::vector<int>& dims, double eps) {
   const int distance = g.Sub(x, mean);
   const int variance = MeanOver(g, g.Mul(distance, distance), dims);
   const int rstd = g.Unary(ScalarOp::kRsqrt, g.Add(variance, g.Like(x, eps)));
-  return {mean, rstd, g.Mul(distance, rstd)};
+  // As ATen's running update leaves it: a mean that saw an infinity is no number.
+  const int nan = g.Like(x, std::numeric_limits<double>::quiet_NaN());
+  const int seen = g.Where(g.Unary(ScalarOp::kIsNan, variance), nan, mean);
+  return {seen, rstd, g.Mul(distance, rstd)};
 }
 
 int Affine(Graph& g, int normal, int weight, int bias) {

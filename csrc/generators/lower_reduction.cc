@@ -108,7 +108,10 @@ Moments VarianceOf(NodeReader& r, int x, const std::vector<int>& dims, double co
   const int mean = g.Div(g.Reduce(ReduceOp::kSum, x, dims), g.Like(x, count));
   const int distance = g.Sub(x, mean);
   const int squares = g.Reduce(ReduceOp::kSum, g.Mul(distance, distance), dims);
-  return {mean, g.Div(squares, g.Like(x, std::max(count - correction, 0.0)))};
+  // As ATen's running update leaves it: a mean that saw an infinity is no number.
+  const int nan = g.Like(x, std::numeric_limits<double>::quiet_NaN());
+  const int seen = g.Where(g.Unary(ScalarOp::kIsNan, squares), nan, mean);
+  return {seen, g.Div(squares, g.Like(x, std::max(count - correction, 0.0)))};
 }
 
 enum class Spread { kVar, kStd, kVarMean };

@@ -99,7 +99,7 @@ class StageBuilder {
     for (size_t d = 0; d < rank; ++d) {
       if (!known[d]) missing.push_back(d);
     }
-    if (missing.empty()) return index;
+    if (missing.empty()) return WalksOnce(index) ? std::optional<Index>(index) : std::nullopt;
     size_t next = 0;
     for (size_t i = 0; i < loops_.inner.size(); ++i) {
       const bool walked = std::any_of(index.begin(), index.end(),
@@ -109,8 +109,20 @@ class StageBuilder {
         return std::nullopt;
       index[missing[next++]].inner_coef[i] = 1;
     }
-    if (next != missing.size()) return std::nullopt;
+    if (next != missing.size() || !WalksOnce(index)) return std::nullopt;
     return index;
+  }
+
+  // Whether no loop walks two dimensions: a diagonal is no place for a result.
+  bool WalksOnce(const Index& index) const {
+    for (size_t i = 0; i < loops_.outer.size() + loops_.inner.size(); ++i) {
+      const size_t outer = loops_.outer.size();
+      const auto walks = [&](const DimIndex& dim) {
+        return (i < outer ? dim.outer_coef[i] : dim.inner_coef[i - outer]) != 0;
+      };
+      if (std::count_if(index.begin(), index.end(), walks) > 1) return false;
+    }
+    return true;
   }
 
   // Whether reducing or scanning `node` over an operand read at `index` walks exactly this stage's
