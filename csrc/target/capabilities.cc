@@ -1,6 +1,8 @@
 #include "target/capabilities.h"
 
 #include <array>
+#include <deque>
+#include <mutex>
 #include <utility>
 
 #include "base/dynamic_library.h"
@@ -101,8 +103,12 @@ Capability NvrtcCapability(const std::vector<std::string>& cuda_search_paths) {
 }
 
 Capability CuptiCapability(const std::vector<std::string>& cuda_search_paths) {
-  const Result<DynamicLibrary> library = DynamicLibrary::Open(
-      CudaLibraryCandidates(cuda_search_paths, {"libcupti.so.13", "libcupti.so.12"}));
+  // Never unloaded: CUPTI keeps state of its own that does not survive that.
+  static std::mutex mutex;
+  static auto* const kept = new std::deque<Result<DynamicLibrary>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const Result<DynamicLibrary>& library = kept->emplace_back(DynamicLibrary::Open(
+      CudaLibraryCandidates(cuda_search_paths, {"libcupti.so.13", "libcupti.so.12"})));
   if (!library.ok()) {
     return Missing("cupti", library.status().message(),
                    "pip install nvidia-cuda-cupti; only hardware metrics need it");
