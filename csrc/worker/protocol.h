@@ -3,9 +3,11 @@
 // travel as memfds attached with SCM_RIGHTS to the frame's first byte; one memfd may hold several
 // tensors, each at an offset that the JSON names.
 //
+// A request may carry "id", a random integer, which its reply repeats.
 // Requests and their replies (a reply without "ok": true carries "error"; "fatal": true says that
 // the worker ends now):
-//   {"command":"hello","protocol":1,"device":"cpu"|"cuda","device_index":0,"cxx":"","cuda_search_paths":[]}
+//   {"command":"hello","protocol":1,"device":"cpu" or "cuda","device_index":0,"cxx":"",
+//    "cuda_search_paths":[]}
 //       -> {"ok":true,"protocol":1,"arch":"cpu:x86-64-v4"}
 //   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{}}, fds [binary] when compiled

@@ -197,6 +197,7 @@ Status ServeWorker(int socket, const TargetFactory& make_target) {
     }
     Reply reply = AnswerOrError(make_target, &target, *frame);
     if (reply.fatal) reply.frame.body["fatal"] = true;
+    if (frame->body.contains("id")) reply.frame.body["id"] = frame->body["id"];
     CF_RETURN_IF_ERROR(SendFrame(socket, reply.frame, kReplyTimeoutMs));
     if (reply.fatal) return Status::Ok();
   }

@@ -35,7 +35,7 @@ class WorkerClient::Impl {
   };
 
   // An error when no worker can be started. `timeout_ms` counts from the start of the request.
-  Result<Answer> Ask(const Frame& request, int timeout_ms) {
+  Result<Answer> Ask(Frame& request, int timeout_ms) {
     CF_RETURN_IF_ERROR(EnsureWorker());
     return Exchange(request, timeout_ms);
   }
@@ -91,12 +91,17 @@ class WorkerClient::Impl {
                                (error.ok() ? *error : std::string("another protocol")));
   }
 
-  Result<Answer> Exchange(const Frame& request, int timeout_ms) {
+  Result<Answer> Exchange(Frame& request, int timeout_ms) {
     Answer answer;
+    const auto id = static_cast<int64_t>(RandomSeed() >> 1);
+    request.body["id"] = id;
     const Status sent = SendFrame(child_->socket(), request, kSendTimeoutMs);
     if (sent.code() == StatusCode::kInvalidArgument) return sent;
     auto reply = sent.ok() ? ReceiveFrame(child_->socket(), timeout_ms) : Result<Frame>(sent);
-    if (reply.ok() && JsonBool(reply->body, "ok").ok()) {
+    // The echoed id keeps a reply that a candidate forged, or the real one after it, from being
+    // taken for another.
+    const auto echoed = reply.ok() ? JsonInt(reply->body, "id") : Result<int64_t>(reply.status());
+    if (echoed.ok() && *echoed == id && JsonBool(reply->body, "ok").ok()) {
       answer.frame = std::move(*reply);
       const auto fatal = JsonBool(answer.frame.body, "fatal");
       if (fatal.ok() && *fatal) End(kLastWordsMs);
