@@ -8,5 +8,7 @@
 namespace cudaforge::rows {
 
 std::string_view CudaPrelude();
+// Its last part: what groups of threads do together.
+std::string_view CudaGroupPrelude();
 
 }  // namespace cudaforge::rows
