@@ -154,7 +154,9 @@ void Conclude(const std::string& text, int device_index, const SearchOutcome& ou
   ThrowIfError(store->AppendLineage(record.key, record.arch, outcome.lineage));
   ThrowIfError(store->RemoveWanted(record.key, record.arch));
   RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
-  if (won && entry != nullptr) entry->saved_ns = SavedNs(record.timing);
+  if (entry == nullptr) return;
+  entry->hits = 0;  // the race's own calls saved nobody anything
+  if (won) entry->saved_ns = SavedNs(record.timing);
 }
 
 // Warnings come from any thread; those after the interpreter's end have nobody to read them.

@@ -90,4 +90,14 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry, int
   return LoadWinner(entry.signature, device_index, record->candidate, record->binary, entry.key);
 }
 
+WorkerOptions Runtime::Worker(DeviceType device, int device_index) const {
+  WorkerOptions options;
+  options.executable = worker_;
+  options.device = device;
+  options.device_index = device_index;
+  options.cxx = GlobalConfig().cxx;
+  options.cuda_search_paths = cuda_search_paths_;
+  return options;
+}
+
 }  // namespace cudaforge::binding

@@ -13,6 +13,7 @@
 #include "dispatch/resolver.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
+#include "worker/worker_client.h"
 
 namespace cudaforge::binding {
 
@@ -39,6 +40,9 @@ class Runtime {
   Result<std::unique_ptr<Winner>> LoadWinner(const OpSignature& signature, int device_index,
                                              const Json& candidate, const std::string& binary,
                                              const std::string& record_key);
+
+  // How to start a worker for a device.
+  WorkerOptions Worker(DeviceType device, int device_index) const;
 
   const std::vector<std::string>& cuda_search_paths() const { return cuda_search_paths_; }
   const std::string& worker() const { return worker_; }

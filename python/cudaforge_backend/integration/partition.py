@@ -31,7 +31,10 @@ def find_regions(graph: fx.Graph, rules: Rules) -> tuple[list[Region], Counter[s
     """The regions of `graph`, disjoint and free of cycles between them, and why anchors were left.
 
     Depends on the graph's structure alone: equal graphs give equal regions in every process."""
-    return _Partition(graph, rules).run()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():  # the C++ part makes real tensors of literals
+        return _Partition(graph, rules).run()
 
 
 class _Partition:

@@ -1,0 +1,76 @@
+#include <pybind11/stl.h>
+
+#include <random>
+
+#include "base/config.h"
+#include "binding/errors.h"
+#include "binding/json_py.h"
+#include "binding/module.h"
+#include "binding/runtime.h"
+#include "cache/pack.h"
+#include "forge/forge.h"
+
+namespace cudaforge::binding {
+namespace {
+
+namespace py = pybind11;
+
+constexpr double kSecondsPerKernel = 120;
+
+// Compiles a record's source for this machine and runs it on every input set; `record` gets the
+// binary built here.
+Status Prove(CacheRecord* record) {
+  CF_ASSIGN_OR_RETURN(const OpSignature signature, OpSignature::FromJson(record->signature));
+  CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(record->candidate));
+  Runtime& runtime = Runtime::Get();
+  Result<Target*> target = runtime.TargetFor(signature.device, 0);
+  if (!target.ok()) return target.status();
+  const std::string& here = (*target)->arch().target;
+  if (record->arch != here) {
+    return Status::Unsupported("made for " + record->arch + "; this machine is " + here);
+  }
+  CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionChecker> checker,
+                      RegionChecker::Create(signature, 0, std::random_device()()));
+  WorkerClient worker(runtime.Worker(signature.device, 0));
+  std::unique_ptr<CandidateSearch> search = MakeSingleSearch(std::move(candidate));
+  CF_ASSIGN_OR_RETURN(SearchOutcome outcome,
+                      SearchRegion(signature, *search, worker, *checker,
+                                   {.seconds = kSecondsPerKernel, .candidates = 1}, nullptr));
+  if (!outcome.best) {
+    const std::string why =
+        outcome.lineage.empty() ? outcome.reason : outcome.lineage[0]["verdict"].dump();
+    return Status::InvalidArgument("not proven on this machine: " + why.substr(0, 500));
+  }
+  record->binary = outcome.best->binary;
+  record->verification = outcome.verification;
+  return Status::Ok();
+}
+
+py::dict AdoptPack(const std::string& file, const py::object& tell) {
+  PackSummary summary;
+  {
+    py::gil_scoped_release release;
+    const AcceptRecord accept = [&tell](CacheRecord* record) {
+      const Status status = Prove(record);
+      py::gil_scoped_acquire acquire;
+      if (!tell.is_none()) tell(record->key, status.ok() ? "" : status.ToString());
+      return status;
+    };
+    summary = ValueOrThrow(ImportPack(*Runtime::Get().store(), file, accept));
+  }
+  py::dict dict;
+  dict["exported"] = summary.exported;
+  dict["imported"] = summary.imported;
+  dict["kept_existing"] = summary.kept_existing;
+  dict["rejected"] = summary.rejected;
+  dict["problems"] = summary.problems;
+  return dict;
+}
+
+}  // namespace
+
+void BindAdopt(py::module_& m) {
+  m.def("adopt_pack", &AdoptPack, py::arg("file"), py::arg("tell") = py::none());
+}
+
+}  // namespace cudaforge::binding

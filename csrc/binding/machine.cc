@@ -1,0 +1,84 @@
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include "base/config.h"
+#include "binding/errors.h"
+#include "binding/json_py.h"
+#include "binding/module.h"
+#include "binding/runtime.h"
+#include "measure/paired.h"
+#include "target/capabilities.h"
+
+namespace cudaforge::binding {
+namespace {
+
+namespace py = pybind11;
+
+py::list CapabilityDicts() {
+  std::vector<Capability> found;
+  {
+    py::gil_scoped_release release;
+    found = Capabilities(GlobalConfig().cxx, Runtime::Get().cuda_search_paths());
+  }
+  py::list list;
+  for (const Capability& capability : found) {
+    py::dict dict;
+    dict["name"] = capability.name;
+    dict["ok"] = capability.ok;
+    dict["detail"] = capability.detail;
+    dict["advice"] = capability.advice;
+    list.append(dict);
+  }
+  return list;
+}
+
+// The caller's thread keeps the GIL: contestants and clock are Python callables.
+PairedTimes TimeInterleaved(const std::vector<std::string>& names,
+                            const std::vector<std::function<double()>>& calls, double budget_s) {
+  if (names.size() != calls.size()) {
+    throw StatusError(Status::InvalidArgument("as many names as callables, please"));
+  }
+  double ns = 0;
+  std::vector<Contestant> contestants;
+  for (size_t i = 0; i < names.size(); ++i) {
+    contestants.push_back({names[i], [&ns, &call = calls[i]](int64_t) {
+                             ns = call();
+                             return Status::Ok();
+                           }});
+  }
+  const SampleClock clock = [&ns](const std::function<Status()>& work) -> Result<double> {
+    CF_RETURN_IF_ERROR(work());
+    return ns;
+  };
+  return ValueOrThrow(TimePaired(contestants, clock, {.min_samples = 20, .budget_s = budget_s}));
+}
+
+size_t IndexOf(const PairedTimes& times, const std::string& name) {
+  for (size_t i = 0; i < times.names.size(); ++i) {
+    if (times.names[i] == name) return i;
+  }
+  throw StatusError(Status::NotFound("no contestant " + name));
+}
+
+}  // namespace
+
+void BindMachine(py::module_& m) {
+  m.def("capabilities", &CapabilityDicts);
+  py::class_<PairedTimes>(m, "PairedTimes")
+      .def("median_ns",
+           [](const PairedTimes& times, const std::string& name) {
+             return times.MedianNs(IndexOf(times, name));
+           })
+      .def(
+          "speedup",
+          [](const PairedTimes& times, const std::string& base, const std::string& name) {
+            const RatioInterval r = times.Speedup(IndexOf(times, base), IndexOf(times, name));
+            return py::make_tuple(r.low, r.median, r.high);
+          },
+          py::arg("base"), py::arg("name"))
+      .def("rounds", &PairedTimes::rounds);
+  m.def("time_interleaved", &TimeInterleaved, py::arg("names"), py::arg("callables"),
+        py::arg("budget_s"));
+}
+
+}  // namespace cudaforge::binding

@@ -1,0 +1,75 @@
+"""One process, one Inductor cache and one kernel cache a session; fresh counters for each test."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_SESSION = Path(tempfile.mkdtemp(prefix="cudaforge-tests-"))
+if importlib.util.find_spec("cudaforge_backend") is None:  # not installed: the source folder's
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+# Read when torch and cudaforge_backend are imported, hence before them.
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_SESSION / "inductor")
+os.environ["CUDAFORGE_CACHE_DIR"] = str(_SESSION / "cache")
+os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # spares each compiling process ten seconds of probing
+for _name in ("CUDAFORGE_DISABLE", "CUDAFORGE_ON_MISS", "CUDAFORGE_REGION_BUDGET_S"):
+    os.environ.pop(_name, None)
+
+import cudaforge_backend  # noqa: E402
+import torch  # noqa: E402
+from cudaforge_backend.integration import plan as plan_module  # noqa: E402
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `gpu` are skipped where there is none."""
+    if not torch.cuda.is_available():
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    cudaforge_backend.reset_stats()
+    yield
+    cudaforge_backend.set_progress(None)
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def all_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every region counts as a hit; without a kernel its operator runs ATen. Tests the graph."""
+    real = plan_module.look_up
+    monkeypatch.setattr(
+        plan_module, "look_up", lambda region: replace(real(region), status="hit", checksum="test")
+    )
+
+
+RunPython = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run_python() -> RunPython:
+    """Runs a script in a fresh process with the session's environment."""
+
+    def run(code: str, check: bool = True, **environment: str) -> Any:
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300
+        )
+        assert not check or done.returncode == 0, done.stderr[-4000:]
+        return done
+
+    return run

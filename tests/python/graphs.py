@@ -1,0 +1,47 @@
+"""Small ATen graphs with fake values, and rules that need no C++."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from cudaforge_backend.integration.rules import Rules
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+ANCHORS = ("aten::_softmax", "aten::sum.dim_IntList", "aten::mean.dim", "aten::native_layer_norm")
+POINTWISE = (
+    "aten::mul.Tensor",
+    "aten::add.Tensor",
+    "aten::exp",
+    "aten::rsqrt",
+    "aten::relu",
+    "aten::_to_copy",
+)
+
+
+def trace(function: Callable[..., Any], *inputs: torch.Tensor) -> fx.Graph:
+    """The ATen graph of function(*inputs), values in node.meta["val"]."""
+    mode = FakeTensorMode()
+    fakes = [mode.from_tensor(x) for x in inputs]
+    return make_fx(function)(*fakes).graph
+
+
+def rules(refusal: Callable[[str], str | None] = lambda signature: None) -> Rules:
+    """Rules whose generator refuses what `refusal` gives a reason for."""
+    return Rules(
+        anchors=frozenset(ANCHORS),
+        pointwise=frozenset(POINTWISE),
+        refusal=refusal,
+        normalize=lambda text: json.dumps(json.loads(text), sort_keys=True),
+        key=lambda text: hashlib.sha256(text.encode()).hexdigest(),
+    )
+
+
+def ops(signature: str) -> list[str]:
+    """The op names in a signature, sorted, without "aten::"."""
+    return sorted(node["op"].removeprefix("aten::") for node in json.loads(signature)["nodes"])

@@ -1,0 +1,70 @@
+"""on_miss="background": plain first, swapped between two calls, plain for good after a failure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import cudaforge_backend
+import pytest
+import torch
+from cudaforge_backend.integration import background, plan
+
+_OPTIONS = {"on_miss": "background"}
+
+
+def function(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x * 5, -1).square()
+
+
+@pytest.fixture
+def forged(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Stands in for forging: once set, everything has been made."""
+    gate = threading.Event()
+
+    def forge(made: plan.Plan, *args: Any, **kwargs: Any) -> plan.Plan:
+        gate.wait(60)
+        return plan.Plan(tuple(replace(k, status="hit", checksum="t") for k in made.regions))
+
+    monkeypatch.setattr(background, "forge_misses", forge)
+    return gate
+
+
+def _finish(gate: threading.Event) -> None:
+    gate.set()
+    for thread in threading.enumerate():
+        if thread.name == "cudaforge-background":
+            thread.join(60)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_swaps_between_two_calls(forged: threading.Event, grad: bool) -> None:
+    x = torch.randn(8, 41, requires_grad=grad)
+    made = torch.compile(function, backend="cudaforge", options=_OPTIONS)
+    torch.testing.assert_close(made(x), function(x))
+    assert cudaforge_backend.stats()["graphs"] == {"plain": 1}
+    _finish(forged)
+    torch.testing.assert_close(made(x), function(x))
+    graphs = cudaforge_backend.stats()["graphs"]
+    assert (graphs["substituted"], graphs["swapped"]) == (1, 1)
+    if grad:
+        (mine,) = torch.autograd.grad(made(x).sum(), x)
+        (theirs,) = torch.autograd.grad(function(x).sum(), x)
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_failed_swap_stays_plain_with_one_warning() -> None:
+    known = plan.Plan(())
+
+    def fail(done: plan.Plan, inputs: Sequence[Any]) -> Any:
+        raise RuntimeError("cannot swap")
+
+    served = background.SwappingCallable(lambda x: x + 1, known, 1.0, fail)
+    served.thread.join(60)
+    served._ready = known
+    with pytest.warns(cudaforge_backend.CudaForgeWarning, match="cannot swap"):
+        assert served(1) == 2
+    assert served(2) == 3
+    assert cudaforge_backend.stats()["fallbacks"] == {"swap_failed": 1}

@@ -1,0 +1,35 @@
+"""Inductor's questions about vector instructions are asked once a machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cudaforge_backend.integration import isa
+from torch._inductor import cpu_vec_isa
+
+
+def test_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def check_build(self: cpu_vec_isa.VecISA, code: str) -> bool:
+        asked.append(code)
+        return code == "yes"
+
+    monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", check_build)
+    isa.install(str(tmp_path))
+    one = cpu_vec_isa.VecAVX2()
+    for _ in range(2):
+        assert one.check_build("yes") is True
+        assert one.check_build("no") is False
+    assert asked == ["yes", "no"]
+    (tmp_path / "vec_isa.json").write_text("damaged")
+    assert one.check_build("yes") is True
+    assert asked == ["yes", "no", "yes"]
+
+
+def test_an_unwritable_folder_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda self, code: True)
+    isa.install(str(tmp_path / "file"))
+    assert cpu_vec_isa.VecAVX2().check_build("x") is True

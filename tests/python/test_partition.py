@@ -1,0 +1,166 @@
+"""Which nodes make a region."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from cudaforge_backend.integration.partition import find_regions
+from graphs import ops, rules, trace
+from torch import Tensor
+
+X = torch.randn(4, 8)
+ROW = torch.randn(8)
+
+
+def test_chain_before_and_after_an_anchor() -> None:
+    graph = trace(lambda x, w: (torch.softmax(x * w, -1) + 1).exp(), X, ROW)
+    regions, left = find_regions(graph, rules())
+    assert [ops(r.signature) for r in regions] == [["_softmax", "add.Tensor", "exp", "mul.Tensor"]]
+    assert len(regions[0].inputs) == 2
+    assert not left
+
+
+def test_no_anchor_no_region() -> None:
+    regions, left = find_regions(trace(lambda x: (x * 2).exp() + x, X), rules())
+    assert regions == []
+    assert not left
+
+
+def test_a_value_with_another_user_stays_outside_before_and_becomes_an_output_after() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        before = x * 2
+        anchor = torch.softmax(before, -1)
+        return before, anchor, anchor + 1
+
+    regions, _ = find_regions(trace(function, X), rules())
+    assert [ops(r.signature) for r in regions] == [["_softmax", "add.Tensor"]]
+    assert len(regions[0].outputs) == 2
+
+
+def test_views_are_never_inside() -> None:
+    regions, _ = find_regions(
+        trace(lambda x: torch.softmax((x * 2).view(8, 4), -1).t() + 1, X), rules()
+    )
+    assert [ops(r.signature) for r in regions] == [["_softmax"]]
+
+
+def test_several_anchors_merge_when_a_generator_can() -> None:
+    def rms_norm(x: Tensor, w: Tensor) -> Tensor:
+        return torch.softmax(x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w, -1)
+
+    graph = trace(rms_norm, X, ROW)
+    merged, _ = find_regions(graph, rules())
+    assert [ops(r.signature) for r in merged] == [
+        ["_softmax", "add.Tensor", "mean.dim", "mul.Tensor", "mul.Tensor", "mul.Tensor", "rsqrt"]
+    ]
+
+    def one_anchor(signature: str) -> str | None:
+        anchors = {"_softmax", "mean.dim"} & set(ops(signature))
+        return "two" if len(anchors) > 1 else None
+
+    apart, _ = find_regions(graph, rules(one_anchor))
+    assert [len({"_softmax", "mean.dim"} & set(ops(r.signature))) for r in apart] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("refused", "expected"),
+    [("exp", ["_softmax", "mul.Tensor"]), ("mul.Tensor", ["_softmax", "exp"])],
+)
+def test_shrinks_to_what_can_be_generated(refused: str, expected: list[str]) -> None:
+    graph = trace(lambda x: torch.softmax(x * 2, -1).exp(), X)
+    refusal = lambda signature: "no" if refused in ops(signature) else None  # noqa: E731
+    regions, _ = find_regions(graph, rules(refusal))
+    assert [ops(r.signature) for r in regions] == [expected]
+
+
+def test_reason_when_nothing_can_be_generated() -> None:
+    regions, left = find_regions(trace(lambda x: torch.softmax(x, -1), X), rules(lambda s: "no"))
+    assert regions == []
+    assert left == {"no_kernel_generator": 1}
+
+
+def test_what_normalisation_refuses_is_counted() -> None:
+    base = rules()
+
+    def normalize(text: str) -> str:
+        raise NotImplementedError("views")
+
+    made = type(base)(base.anchors, base.pointwise, base.refusal, normalize, base.key)
+    _, left = find_regions(trace(lambda x: torch.softmax(x, -1), X), made)
+    assert left == {"unsupported_op": 1}
+
+
+def test_unsupported_dtype_is_counted() -> None:
+    _, left = find_regions(
+        trace(lambda x: x.sum(-1), torch.ones(3, 4, dtype=torch.complex64)), rules()
+    )
+    assert left == {"complex_dtype": 1}
+
+
+def test_no_cycle_between_a_region_and_what_is_outside() -> None:
+    def function(x: Tensor) -> Tensor:
+        anchor = torch.softmax(x, -1)
+        detour = (anchor @ anchor.t()).view(
+            4, 4
+        ).sum() + anchor  # depends on the anchor from outside
+        return anchor * detour
+
+    for region in find_regions(trace(function, X), rules())[0]:
+        members = set(region.members)
+        reached = {u for m in members for u in m.users if u not in members}
+        while reached:
+            assert not reached & set(region.inputs)
+            reached = {u for n in reached for u in n.users}
+
+
+def test_regions_do_not_depend_on_each_other_in_a_circle() -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = torch.softmax(x, -1), torch.softmax(y, 0)
+        return a + b.exp(), b * a.exp()
+
+    graph = trace(function, X, torch.randn(4, 8))
+    regions, _ = find_regions(graph, rules())
+    depends = {
+        i: {j for j, other in enumerate(regions) if set(other.members) & set(region.inputs)}
+        for i, region in enumerate(regions)
+    }
+    assert not any(i in depends[j] for i in depends for j in depends[i])
+
+
+def test_multiple_outputs_come_with_their_getitems() -> None:
+    def function(x: Tensor) -> Tensor:
+        y, mean, _ = torch.ops.aten.native_layer_norm(x, [8], None, None, 1e-5)
+        return y.relu() + mean
+
+    regions, _ = find_regions(trace(function, X), rules())
+    assert [ops(r.signature) for r in regions] == [["add.Tensor", "native_layer_norm", "relu"]]
+
+
+def test_equal_graphs_give_equal_keys_whatever_surrounds_them() -> None:
+    alone, _ = find_regions(trace(lambda x: torch.softmax(x * 2, -1), X), rules())
+    inside, _ = find_regions(
+        trace(lambda x: torch.softmax((x @ x.t() @ x) * 2, -1).t(), X), rules()
+    )
+    assert alone[0].key == inside[0].key
+
+
+def test_the_signature_tells_layouts_apart() -> None:
+    def signature(x: Tensor) -> dict[str, object]:
+        found: dict[str, object] = json.loads(
+            find_regions(trace(lambda x: torch.softmax(x, 1), x), rules())[0][0].signature
+        )["inputs"][0]
+        return found
+
+    assert signature(torch.randn(4, 8).t())["strides"] == [1, 8]
+    assert signature(torch.randn(1, 3, 2, 2).to(memory_format=torch.channels_last))["strides"] == [
+        12, 1, 6, 3,
+    ]  # fmt: skip
+    assert signature(X)["alignment"] == 16
+
+
+def test_alignment_follows_the_storage_offset() -> None:
+    graph = trace(lambda x: torch.softmax(x[1:], -1), torch.randn(5, 3))
+    regions, _ = find_regions(graph, rules())
+    assert json.loads(regions[0].signature)["inputs"][0]["alignment"] == 4

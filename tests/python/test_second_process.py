@@ -1,0 +1,68 @@
+"""A second process finds the kernels, the FX graphs and the AOTAutograd entries of the first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from conftest import RunPython
+
+_SCRIPT = """
+import json, sys, torch, cudaforge_backend
+from torch._dynamo.utils import counters
+
+torch.manual_seed(0)
+w = torch.randn(64, requires_grad=True)
+x = torch.randn(32, 64)
+def f(x, w):
+    return torch.log_softmax(x * w, -1).square().mean()
+options = {"on_miss": "blocking", "region_budget_s": 3, "cache_dir": sys.argv[1]}
+out = torch.compile(f, backend="cudaforge", options=options)(x, w)
+out.backward()
+s = cudaforge_backend.stats()
+print(json.dumps({
+    "out": out.item(), "grad": w.grad.sum().item(), "forged": s["forged"],
+    "negative": s["negative"],
+    "graphs": s["graphs"], "fallbacks": s["fallbacks"],
+    "fx": [counters["inductor"][f"fxgraph_cache_{k}"] for k in ("hit", "miss", "bypass")],
+    "aot": [counters["aot_autograd"][f"autograd_cache_{k}"] for k in ("hit", "miss")],
+}))
+"""
+
+
+def test_blocking_then_cached(run_python: RunPython, tmp_path: Path) -> None:
+    script = _SCRIPT.replace("sys.argv[1]", repr(str(tmp_path / "cache")))
+    first = json.loads(run_python(script).stdout.splitlines()[-1])
+    second = json.loads(run_python(script).stdout.splitlines()[-1])
+    assert first["forged"] + first["negative"] >= 2
+    assert "forge_failed" not in first["fallbacks"]
+    assert (second["forged"], second["negative"]) == (0, 0)
+    assert abs(second["out"] - first["out"]) < 1e-5
+    assert abs(second["grad"] - first["grad"]) < 1e-4
+    assert second["graphs"] == first["graphs"]
+
+
+_SUBSTITUTED = """
+import json, torch, cudaforge_backend
+from dataclasses import replace
+from torch._dynamo.utils import counters
+from cudaforge_backend.integration import plan
+real = plan.look_up
+plan.look_up = lambda region: replace(real(region), status="hit", checksum="test")
+x = torch.randn(32, 48, requires_grad=True)
+torch.compile(lambda x: torch.softmax(x * 3, -1).square(), backend="cudaforge")(x).sum().backward()
+print(json.dumps({
+    "graphs": cudaforge_backend.stats()["graphs"],
+    "fx": [counters["inductor"][f"fxgraph_cache_{k}"] for k in ("hit", "miss", "bypass")],
+    "aot": [counters["aot_autograd"][f"autograd_cache_{k}"] for k in ("hit", "miss")],
+}))
+"""
+
+
+def test_inductors_caches_hit(run_python: RunPython) -> None:
+    first = json.loads(run_python(_SUBSTITUTED).stdout.splitlines()[-1])
+    second = json.loads(run_python(_SUBSTITUTED).stdout.splitlines()[-1])
+    assert first["graphs"] == second["graphs"] == {"substituted": 1}
+    assert first["fx"] == [0, 2, 0]
+    assert second["fx"] == [2, 0, 0]
+    assert second["aot"] == [1, 0]
