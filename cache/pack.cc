@@ -100,7 +100,7 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
   for (size_t i = 0; i < entries->size(); ++i) {
     auto record = ReadRecord((*entries)[i], payload, &offset);
     Status status = record.status();
-    if (status.ok() && accept) status = accept(*record);
+    if (status.ok() && accept) status = accept(&*record);
     if (status.ok()) {
       accepted.push_back(std::move(record).value());
     } else {

@@ -21,8 +21,9 @@ struct PackSummary {
 // Writes every winner (of `arch`; empty: of all) to `file`, atomically.
 Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std::string_view arch);
 
-// Decides on each record before it is stored; its message becomes the record's line in `problems`.
-using AcceptRecord = std::function<Status(const CacheRecord&)>;
+// Decides on each record before it is stored, and may replace its binary by one that was built
+// here; its message becomes the record's line in `problems`.
+using AcceptRecord = std::function<Status(CacheRecord*)>;
 
 // Stores the pack's winners; the better of two stays. Errors: kNotFound or kIoError (the file),
 // kCorruption (not a pack, cut short, or changed: nothing is imported), kUnsupported (a newer

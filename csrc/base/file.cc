@@ -115,4 +115,8 @@ Result<FileLock> FileLock::Acquire(const std::string& path, int timeout_ms) {
   return FileLock(std::move(fd));
 }
 
+FileLock::~FileLock() {
+  if (fd_.valid()) flock(fd_.get(), LOCK_UN);
+}
+
 }  // namespace cudaforge

@@ -64,6 +64,12 @@ class FileLock {
  public:
   // Waits up to `timeout_ms` for the lock; kTimeout after that.
   static Result<FileLock> Acquire(const std::string& path, int timeout_ms);
+  FileLock(FileLock&&) = default;
+  FileLock& operator=(FileLock&&) = delete;
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  // Unlocks explicitly: a child forked meanwhile shares the open file and would keep the lock.
+  ~FileLock();
 
  private:
   explicit FileLock(UniqueFd fd) : fd_(std::move(fd)) {}

@@ -64,6 +64,10 @@ Result<SearchOutcome> SearchRegion(const OpSignature& signature, const DeviceArc
                                    CandidateRunner& runner, const RegionChecker& checker,
                                    const ForgeBudget& budget, const ForgeProgress& progress);
 
+// A search of one candidate: with SearchRegion it proves on this machine a kernel that was made on
+// another.
+std::unique_ptr<CandidateSearch> MakeSingleSearch(Candidate candidate);
+
 // The promotion rule of the design: contestants[0] is the winner-to-be, the others its rivals. It
 // wins when the lower bound of its speed-up over the fastest rival (by median) is above
 // kPromotionBound.

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <utility>
 
 #include "forge/forge.h"
 
@@ -156,7 +157,21 @@ Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& 
   return std::move(outcome_);
 }
 
+class SingleSearch : public CandidateSearch {
+ public:
+  explicit SingleSearch(Candidate candidate) : candidate_(std::move(candidate)) {}
+  std::optional<Candidate> Next() override { return std::exchange(candidate_, std::nullopt); }
+  void Tell(const SearchFeedback&) override {}
+
+ private:
+  std::optional<Candidate> candidate_;
+};
+
 }  // namespace
+
+std::unique_ptr<CandidateSearch> MakeSingleSearch(Candidate candidate) {
+  return std::make_unique<SingleSearch>(std::move(candidate));
+}
 
 Result<SearchOutcome> SearchRegion(const OpSignature& signature, CandidateSearch& search,
                                    CandidateRunner& runner, const RegionChecker& checker,

@@ -236,7 +236,8 @@ Status Candidate::Validate(const OpSignature& signature) const {
   }
   for (const Constraint& rule : constraints) {
     const bool power = rule.value > 0 && (rule.value & (rule.value - 1)) == 0;
-    if (rule.index >= static_cast<int>(signature.inputs.size()) || !power || rule.value > 4096) {
+    const bool exists = rule.index >= 0 && rule.index < static_cast<int>(signature.inputs.size());
+    if (!exists || !power || rule.value > 4096) {
       return Invalid("constraints", "an input that exists and a power of two up to 4096");
     }
   }

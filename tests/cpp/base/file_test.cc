@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <optional>
 #include <thread>
 
 namespace cudaforge {
@@ -59,6 +62,26 @@ TEST(FileLockTest, ExcludesUntilReleased) {
     EXPECT_EQ(FileLock::Acquire(path, 20).status().code(), StatusCode::kTimeout);
   }
   EXPECT_TRUE(FileLock::Acquire(path, 0).ok());
+}
+
+TEST(FileLockTest, AForkedChildDoesNotKeepIt) {
+  Result<TempDir> dir = TempDir::Create("file_test");
+  const std::string path = dir->path() + "/lock";
+  std::optional<FileLock> lock;
+  {
+    Result<FileLock> acquired = FileLock::Acquire(path, 0);
+    ASSERT_TRUE(acquired.ok());
+    lock.emplace(std::move(acquired).value());
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  lock.reset();
+  EXPECT_TRUE(FileLock::Acquire(path, 0).ok());
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 TEST(UniqueFdTest, MovesAndCloses) {

@@ -129,6 +129,7 @@ TEST(CandidateTest, ValidateChecksAgainstTheSignature) {
   refused([](Candidate& c) { c.plan.scratch_bytes[0] = int64_t{65} << 30; });
   refused([](Candidate& c) { c.constraints[0].value = 3; });
   refused([](Candidate& c) { c.constraints[0].index = 1; });
+  refused([](Candidate& c) { c.constraints[0].index = -1; });
 }
 
 }  // namespace
