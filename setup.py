@@ -40,7 +40,8 @@ class CMakeBuild(build_ext):
         if shutil.which("ninja"):
             configure += ["-G", "Ninja"]
         tests = os.environ.get("CUDAFORGE_BUILD_TESTS", "OFF")
-        configure.append(f"-DCUDAFORGE_BUILD_TESTS={tests}")
+        # A compiler newer than ours may warn of more: that breaks a test run, never a user's build.
+        configure += [f"-DCUDAFORGE_BUILD_TESTS={tests}", f"-DCUDAFORGE_WERROR={tests}"]
         targets = [] if tests == "ON" else ["--target", "_C", "cudaforge-worker"]
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
         subprocess.run(configure, check=True, env=environment)
