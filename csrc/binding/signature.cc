@@ -8,6 +8,7 @@
 #include "binding/runtime.h"
 #include "generators/generator.h"
 #include "signature/from_aten_region.h"
+#include "target/capabilities.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -43,6 +44,24 @@ Target* TargetNamed(const std::string& device, int device_index) {
   py::gil_scoped_release release;
   const DeviceType type = device == "cpu" ? DeviceType::kCpu : DeviceType::kCuda;
   return ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
+}
+
+py::list CapabilityList() {
+  std::vector<Capability> found;
+  {
+    py::gil_scoped_release release;
+    found = Capabilities(GlobalConfig().cxx, Runtime::Get().cuda_search_paths());
+  }
+  py::list list;
+  for (const Capability& one : found) {
+    py::dict dict;
+    dict["name"] = one.name;
+    dict["ok"] = one.ok;
+    dict["detail"] = one.detail;
+    dict["advice"] = one.advice;
+    list.append(dict);
+  }
+  return list;
 }
 
 void BindProgram(py::module_& m) {
@@ -87,6 +106,9 @@ void BindSignature(py::module_& m) {
       [](const std::string& text) { return ValueOrThrow(NormalizeAten(Parse(text))).Canonical(); },
       py::arg("signature"));
   m.def(
+      "canonical", [](const py::dict& json) { return CanonicalJson(FromPython(json)); },
+      py::arg("json"));
+  m.def(
       "signature_key", [](const std::string& text) { return Parse(text).Key(); },
       py::arg("signature"));
   m.def(
@@ -106,6 +128,7 @@ void BindSignature(py::module_& m) {
         return ToPython(TargetNamed(device, device_index)->arch().properties);
       },
       py::arg("device"), py::arg("device_index") = 0);
+  m.def("capabilities", &CapabilityList);
   BindProgram(m);
 }
 

@@ -29,6 +29,9 @@ def can_generate(signature: str) -> str | None:
 def normalize(signature: str) -> str:
     """The canonical form: defaults filled in, keyword-only arguments in "kwargs", keys sorted."""
 
+def canonical(json: Mapping[str, Any]) -> str:
+    """The one text of a JSON object: keys sorted, no white space."""
+
 def signature_key(signature: str) -> str:
     """SHA-256 of a canonical signature, 64 hexadecimal digits."""
 
@@ -42,6 +45,8 @@ def arch(device: str, device_index: int = 0) -> str:
     """ "cpu:x86-64-v4", "cuda:sm_90a". RuntimeError says what is missing on this machine."""
 
 def device_properties(device: str, device_index: int = 0) -> dict[str, Any]: ...
+def capabilities() -> list[dict[str, Any]]:
+    """What this machine has and lacks: dicts of name, ok, detail, advice."""
 
 class RegionProgram:
     """A signature made runnable by ATen, without the GIL."""
