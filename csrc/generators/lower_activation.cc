@@ -52,8 +52,8 @@ void GeluBackward(NodeReader& r) {
     const int cube = g.Mul(g.Mul(square, x), g.Like(x, kTanhCube));
     const int t = g.Unary(ScalarOp::kTanh, g.Mul(g.Like(x, kTanhScale), g.Add(x, cube)));
     const int left = g.Mul(half, g.Add(one, t));
-    const int inner = g.Mul(g.Like(x, kTanhScale),
-                            g.Add(one, g.Mul(g.Like(x, 3 * kTanhCube), square)));
+    const int inner =
+        g.Mul(g.Like(x, kTanhScale), g.Add(one, g.Mul(g.Like(x, 3 * kTanhCube), square)));
     const int right = g.Mul(g.Mul(g.Mul(half, x), g.Sub(one, g.Mul(t, t))), inner);
     slope = g.Add(left, right);
   } else {
@@ -119,7 +119,8 @@ void Hardtanh(NodeReader& r) {
   Graph& g = r.g();
   const int x = Self(r);
   if (r.type() == Type::kBool) return r.Fail("has no lowering for bool");
-  const int low = g.Like(x, r.Number(1, "min_val", -1)), high = g.Like(x, r.Number(2, "max_val", 1));
+  const int low = g.Like(x, r.Number(1, "min_val", -1)),
+            high = g.Like(x, r.Number(2, "max_val", 1));
   r.Result(0, g.Pointwise(ScalarOp::kMin, {g.Pointwise(ScalarOp::kMax, {x, low}), high}));
 }
 
@@ -140,7 +141,8 @@ void Softplus(NodeReader& r) {
   const double beta = r.Number(1, "beta", 1);
   const int x = Self(r);
   const int scaled = g.Mul(x, g.Like(x, beta));
-  const int soft = g.Div(g.Unary(ScalarOp::kLog1p, g.Unary(ScalarOp::kExp, scaled)), g.Like(x, beta));
+  const int soft =
+      g.Div(g.Unary(ScalarOp::kLog1p, g.Unary(ScalarOp::kExp, scaled)), g.Like(x, beta));
   const int linear = g.Pointwise(ScalarOp::kGt, {scaled, g.Like(x, r.Number(2, "threshold", 20))});
   r.Result(0, g.Where(linear, x, soft));
 }

@@ -35,8 +35,8 @@ std::optional<Index> OperandIndex(const GraphNode& view, const std::vector<int64
 // The index of a view where its operand is read at `index`, when that determines it.
 std::optional<Index> ViewIndex(const GraphNode& view, const Index& index, const Loops& loops);
 
-// Whether an index into a tensor of `sizes` meets every element exactly once as the outer (and, with_inner, inner) loops
-// run.
+// Whether an index into a tensor of `sizes` meets every element exactly once as the outer (and,
+// with_inner, inner) loops run.
 bool Covers(const Index& index, const std::vector<int64_t>& sizes, const Loops& loops,
             bool with_inner);
 bool UsesInner(const Index& index);

@@ -12,8 +12,8 @@
 
 namespace cudaforge::rows {
 
-// A tensor of the region: its node and what ATen would hold it as. `exact`: the node's value is what ATen has; a half
-// value that ATen rounds and this graph does not is not exact.
+// A tensor of the region: its node and what ATen would hold it as. `exact`: the node's value is
+// what ATen has; a half value that ATen rounds and this graph does not is not exact.
 struct Tensor {
   int node = -1;  // -1: undefined
   DType dtype = DType::kFloat32;
@@ -21,7 +21,8 @@ struct Tensor {
   bool defined() const { return node >= 0; }
 };
 
-// Reads one node's arguments and records its results. Errors go to the graph, with the node's name, and are sticky.
+// Reads one node's arguments and records its results. Errors go to the graph, with the node's name,
+// and are sticky.
 class NodeReader {
  public:
   NodeReader(Graph& graph, const OpSignature& signature, size_t node,
@@ -35,17 +36,19 @@ class NodeReader {
   // The argument at `position`, or by keyword when it is not there; null when absent.
   const Json& Arg(size_t position, const char* name) const;
   bool IsTensor(size_t position, const char* name) const;
-  Tensor TensorArg(size_t position, const char* name);      // an error when absent
+  Tensor TensorArg(size_t position, const char* name);       // an error when absent
   Tensor OptionalTensor(size_t position, const char* name);  // undefined when null or absent
   double Number(size_t position, const char* name, double absent);
   int64_t Int(size_t position, const char* name, int64_t absent);
   bool Flag(size_t position, const char* name, bool absent);
   std::string Text(size_t position, const char* name, const char* absent);
-  std::vector<int64_t> Ints(size_t position, const char* name);  // empty when null or absent; an integer is a list of one
+  std::vector<int64_t> Ints(
+      size_t position, const char* name);  // empty when null or absent; an integer is a list of one
 
   // `tensor` as a value of `type`; rounded as ATen holds it when the type is no float.
   int As(const Tensor& tensor, Type type);
-  // The value exactly as ATen holds it: for comparisons, indices and other places where a bit matters.
+  // The value exactly as ATen holds it: for comparisons, indices and other places where a bit
+  // matters.
   int Exact(const Tensor& tensor);
   int Rounded(int node, DType dtype);
   // A tensor or scalar argument as a value of `type`.

@@ -1,6 +1,4 @@
 // Arithmetic, comparison, logic and conversion.
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "generators/lower_node.h"
@@ -13,13 +11,20 @@ DType Promote(DType a, DType b) {
   if (a == b) return a;
   auto rank = [](DType dtype) {
     switch (dtype) {
-      case DType::kBool: return 0;
-      case DType::kInt32: return 1;
-      case DType::kInt64: return 2;
-      case DType::kFloat16: return 3;
-      case DType::kBFloat16: return 3;
-      case DType::kFloat32: return 4;
-      default: return 5;
+      case DType::kBool:
+        return 0;
+      case DType::kInt32:
+        return 1;
+      case DType::kInt64:
+        return 2;
+      case DType::kFloat16:
+        return 3;
+      case DType::kBFloat16:
+        return 3;
+      case DType::kFloat32:
+        return 4;
+      default:
+        return 5;
     }
   };
   if (rank(a) == 3 && rank(b) == 3) return DType::kFloat32;
@@ -75,7 +80,8 @@ void ExactUnary(NodeReader& r) {
   r.Result(0, r.g().Unary(op, r.As(r.TensorArg(0, "self"), r.type())), ExactArg(r, 0, "self"));
 }
 
-// Ops that jump: they see the operand as ATen holds it. Integers are left alone by those that round.
+// Ops that jump: they see the operand as ATen holds it. Integers are left alone by those that
+// round.
 template <ScalarOp op>
 void StepUnary(NodeReader& r) {
   const Tensor self = r.TensorArg(0, "self");
@@ -86,8 +92,9 @@ void StepUnary(NodeReader& r) {
 }
 
 int Scaled(NodeReader& r, int value, size_t position) {
-  const double alpha = r.Number(position, "alpha", 1);
-  return alpha == 1 ? value : r.g().Mul(value, r.Operand(position, "alpha", r.type()));
+  return r.Number(position, "alpha", 1) == 1
+             ? value
+             : r.g().Mul(value, r.Operand(position, "alpha", r.type()));
 }
 
 void Add(NodeReader& r) {
@@ -126,38 +133,35 @@ void DivMode(NodeReader& r) {
   if (mode.empty()) return Div(r);
   if (!IsFloatType(r.type())) return r.Fail("integer division has no lowering");
   Graph& g = r.g();
-  const DType common = CommonDType(r, {{0, "self"}, {1, "other"}});
-  const int a = r.Rounded(r.Operand(0, "self", r.type()), common);
-  const int b = r.Rounded(r.Operand(1, "other", r.type()), common);
+  const int a = r.Rounded(r.Operand(0, "self", r.type()), r.spec().dtype);
+  const int b = r.Rounded(r.Operand(1, "other", r.type()), r.spec().dtype);
   const int quotient = g.Div(a, b);
   if (mode == "trunc") return r.Result(0, g.Unary(ScalarOp::kTrunc, quotient));
   if (mode != "floor") return r.Fail("unknown rounding mode");
-  // As ATen: the exact remainder decides, so that rounding of the quotient cannot move it over an integer.
+  // As ATen: the exact remainder decides, so that rounding of the quotient cannot move it over an
+  // integer.
   const int zero = g.Like(a, 0), one = g.Like(a, 1);
   const int mod = g.Pointwise(ScalarOp::kFmod, {a, b});
   const int exact = g.Div(g.Sub(a, mod), b);
-  const int signs_differ =
-      g.Pointwise(ScalarOp::kNe, {g.Pointwise(ScalarOp::kLt, {b, zero}),
-                                  g.Pointwise(ScalarOp::kLt, {mod, zero})});
-  const int below = g.Pointwise(
-      ScalarOp::kAnd, {g.Pointwise(ScalarOp::kNe, {mod, zero}), signs_differ});
+  const int signs_differ = g.Pointwise(ScalarOp::kNe, {g.Pointwise(ScalarOp::kLt, {b, zero}),
+                                                       g.Pointwise(ScalarOp::kLt, {mod, zero})});
+  const int below =
+      g.Pointwise(ScalarOp::kAnd, {g.Pointwise(ScalarOp::kNe, {mod, zero}), signs_differ});
   const int lowered = g.Where(below, g.Sub(exact, one), exact);
   const int floor = g.Unary(ScalarOp::kFloor, lowered);
   const int up = g.Pointwise(ScalarOp::kGt, {g.Sub(lowered, floor), g.Like(a, 0.5)});
   const int nearest = g.Where(up, g.Add(floor, one), floor);
   const int signed_zero = g.Mul(zero, quotient);
-  const int result =
-      g.Where(g.Pointwise(ScalarOp::kNe, {lowered, zero}), nearest, signed_zero);
+  const int result = g.Where(g.Pointwise(ScalarOp::kNe, {lowered, zero}), nearest, signed_zero);
   r.Result(0, g.Where(g.Pointwise(ScalarOp::kEq, {b, zero}), quotient, result));
 }
 
 template <ScalarOp op>
 void Modulo(NodeReader& r) {
   if (!IsFloatType(r.type())) return r.Fail("integer division has no lowering");
-  const DType common = CommonDType(r, {{0, "self"}, {1, "other"}});
-  const int a = r.Rounded(r.Operand(0, "self", r.type()), common);
-  const int b = r.Rounded(r.Operand(1, "other", r.type()), common);
-  r.Result(0, r.g().Pointwise(op, {a, b}));
+  const DType half = r.spec().dtype;
+  const int a = r.Rounded(r.Operand(0, "self", r.type()), half);
+  r.Result(0, r.g().Pointwise(op, {a, r.Rounded(r.Operand(1, "other", r.type()), half)}));
 }
 
 template <ScalarOp op>
@@ -210,8 +214,7 @@ void Logical(NodeReader& r) {
 }
 
 void LogicalNot(NodeReader& r) {
-  const int a = r.As(r.TensorArg(0, "self"), Type::kBool);
-  r.Result(0, r.g().Unary(ScalarOp::kLogicalNot, a));
+  r.Result(0, r.g().Unary(ScalarOp::kLogicalNot, r.As(r.TensorArg(0, "self"), Type::kBool)));
 }
 
 template <ScalarOp op>
@@ -243,8 +246,8 @@ void IsInf(NodeReader& r) {
   const Tensor self = r.TensorArg(0, "self");
   if (!IsFloating(self.dtype)) return r.Fail("has no lowering for integers");
   const int size = r.g().Unary(ScalarOp::kAbs, r.Exact(self));
-  const int infinity = r.g().Like(size, std::numeric_limits<double>::infinity());
-  r.Result(0, r.g().Pointwise(ScalarOp::kEq, {size, infinity}));
+  const double infinity = std::numeric_limits<double>::infinity();
+  r.Result(0, r.g().Pointwise(ScalarOp::kEq, {size, r.g().Like(size, infinity)}));
 }
 
 void PowScalar(NodeReader& r) {
@@ -259,7 +262,6 @@ void PowScalar(NodeReader& r) {
   if (exponent == 0.5) return r.Result(0, g.Unary(ScalarOp::kSqrt, x));
   if (exponent == -0.5) return r.Result(0, g.Unary(ScalarOp::kRsqrt, x));
   if (exponent == -1) return r.Result(0, g.Unary(ScalarOp::kReciprocal, x));
-  if (exponent == -2) return r.Result(0, g.Unary(ScalarOp::kReciprocal, g.Mul(x, x)));
   r.Result(0, g.Pointwise(ScalarOp::kPow, {x, g.Like(x, exponent)}));
 }
 
@@ -276,13 +278,11 @@ void Square(NodeReader& r) {
 }
 
 void Exp2(NodeReader& r) {
-  if (!IsFloatType(r.type())) return r.Fail("the result is no float");
   const int x = r.As(r.TensorArg(0, "self"), r.type());
   r.Result(0, r.g().Pointwise(ScalarOp::kPow, {r.g().Like(x, 2), x}));
 }
 
 void Atan2(NodeReader& r) {
-  if (!IsFloatType(r.type())) return r.Fail("the result is no float");
   const int y = r.Operand(0, "self", r.type());
   r.Result(0, r.g().Pointwise(ScalarOp::kAtan2, {y, r.Operand(1, "other", r.type())}));
 }
