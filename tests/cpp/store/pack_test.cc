@@ -52,9 +52,10 @@ TEST_F(Pack, TheBetterOneStays) {
 
 TEST_F(Pack, TheImporterDecidesOnEachRecord) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
-  auto summary = ImportPack(*to_, file_, [](const CacheRecord& record) {
-    return record.key == TestWinner(2).key ? Status::InvalidArgument("wrong values here")
-                                           : Status::Ok();
+  auto summary = ImportPack(*to_, file_, [](CacheRecord* record) {
+    record->binary = "built here";
+    return record->key == TestWinner(2).key ? Status::InvalidArgument("wrong values here")
+                                            : Status::Ok();
   });
   ASSERT_TRUE(summary.ok());
   EXPECT_EQ(summary->imported, 3);
@@ -62,6 +63,7 @@ TEST_F(Pack, TheImporterDecidesOnEachRecord) {
   ASSERT_EQ(summary->problems.size(), 1u);
   EXPECT_NE(summary->problems[0].find("wrong values here"), std::string::npos);
   EXPECT_FALSE(to_->Get(TestWinner(2).key, kTestArch).has_value());
+  EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->binary, "built here");
 }
 
 TEST_F(Pack, AChangedOrCutPackImportsNothing) {
