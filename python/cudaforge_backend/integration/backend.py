@@ -59,6 +59,8 @@ def open_cache(cache_dir: str) -> None:
     problem = _C.use_cache(cache_dir)
     if problem is not None:
         warn_once(f"the cache {cache_dir!r} cannot be used, nothing will be kept: {problem}")
+    for warning in _C.store().take_warnings():
+        warn_once(warning)
 
 
 def _compile(
