@@ -79,7 +79,10 @@ def plan_graph(
     analysis: Analysis = analyse(gm, example_inputs, rules, settings.inductor)
     for left, n in analysis.left.items():
         count_fallback(left, n)
-    return Plan(tuple(look_up(region) for region in analysis.regions))
+    plan = Plan(tuple(look_up(region) for region in analysis.regions))
+    for known in plan.regions:
+        tell_region(known)
+    return plan
 
 
 def record_wanted(plan: Plan) -> None:
@@ -109,9 +112,18 @@ _progress: list[Callable[[Mapping[str, Any]], None]] = []
 
 
 def set_progress(callback: Progress | None) -> None:
-    """Who is told of forging in this process: {"event": "start" | "candidate" | "end", "key":
-    ...}."""
+    """Who is told of forging in this process; cudaforge_backend.set_progress has the events."""
     _progress[:] = [callback] if callback is not None else []
+
+
+def tell_region(known: Known) -> None:
+    """The event {"event": "region", "key", "arch", "ops", "status"}: a graph has this region."""
+    progress = current_progress()
+    if progress is not None:
+        key, ops = known.region.key, _C.describe(known.region.signature)
+        progress(
+            {"event": "region", "key": key, "arch": known.arch, "ops": ops, "status": known.status}
+        )
 
 
 def current_progress() -> Progress | None:
