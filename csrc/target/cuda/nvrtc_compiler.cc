@@ -185,6 +185,9 @@ CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string&
                                       "-v",
                                       "-Xptxas",
                                       "-warn-spills"};
+  // A cubin out of NVRTC's own cache would come without the log that the register counts are read
+  // from.
+  if (version_.first >= 13) options.emplace_back("-no-cache");
   for (const std::string& folder : include_dirs_) options.push_back("-I" + folder);
   std::vector<const char*> words;
   for (const std::string& option : options) words.push_back(option.c_str());
