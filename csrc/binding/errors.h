@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "binding/torch_pch.h"
+#include "signature/aten_pch.h"
 
 namespace cudaforge::binding {
 

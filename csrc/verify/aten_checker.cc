@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "binding/torch_pch.h"
+#include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
 #include "verify/aten_derive.h"
 #include "verify/checker.h"

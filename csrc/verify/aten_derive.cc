@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "binding/torch_pch.h"
+#include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
 #include "verify/roles.h"
 

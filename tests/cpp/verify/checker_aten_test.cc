@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "binding/torch_pch.h"
+#include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
 #include "verify/checker.h"
 #include "verify/elements.h"

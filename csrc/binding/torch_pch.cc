@@ -1,1 +1,0 @@
-#include "binding/torch_pch.h"
