@@ -1,4 +1,4 @@
-"""Builds the C++ core with CMake and packs it into the Python package; every other setting is in pyproject.toml."""
+"""Builds the C++ core with CMake and packs it into the package; the rest is in pyproject.toml."""
 
 import os
 import shutil
@@ -14,17 +14,17 @@ TORCH = "torch==2.11.0"
 
 
 def can_import(module: str) -> bool:
-    """Whether the interpreter that the package is built for has `module`, also from inside pip's isolated build."""
+    """Whether the interpreter that is built for has `module`, seen from pip's isolated build too."""
     probe = [sys.executable, "-I", "-c", f"import {module}"]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
 class CMakeBuild(build_ext):
-    """Configures and builds build/cmake, then copies `_C` and the worker next to the Python files."""
+    """Configures and builds build/cmake, then copies `_C` and the worker beside the Python."""
 
     def run(self) -> None:
         build = Path(os.environ.get("CUDAFORGE_BUILD_DIR", ROOT / "build" / "cmake"))
-        # Inside pip's isolated build torch may be an overlay: let the child see this process's path then.
+        # Inside pip's isolated build torch may be an overlay: the child then sees this path.
         interpreter = sys.executable
         environment = dict(os.environ)
         if can_import("torch"):
@@ -40,8 +40,9 @@ class CMakeBuild(build_ext):
         if shutil.which("ninja"):
             configure += ["-G", "Ninja"]
         tests = os.environ.get("CUDAFORGE_BUILD_TESTS", "OFF")
-        # A compiler newer than ours may warn of more: that breaks a test run, never a user's build.
-        configure += [f"-DCUDAFORGE_BUILD_TESTS={tests}", f"-DCUDAFORGE_WERROR={tests}"]
+        # A compiler newer than ours may warn of more: that never breaks a user's build.
+        warnings = os.environ.get("CUDAFORGE_WERROR", "OFF")
+        configure += [f"-DCUDAFORGE_BUILD_TESTS={tests}", f"-DCUDAFORGE_WERROR={warnings}"]
         targets = [] if tests == "ON" else ["--target", "_C", "cudaforge-worker"]
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
         subprocess.run(configure, check=True, env=environment)

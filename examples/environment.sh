@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by examples/quickstart.sh and tests/run.sh: installs what is missing, builds, and sets PYTHON.
 #
 #   CUDAFORGE_USE_CURRENT_ENV=1  use the current python3 and system as they are, install nothing. Libraries are then found
@@ -6,7 +7,9 @@
 
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+SCRIPT=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
 cd "$ROOT"
+mkdir -p build
 
 say() { printf '\033[1m== %s\033[0m\n' "$*"; }
 fail() {
@@ -14,25 +17,35 @@ fail() {
   exit 1
 }
 
+# One run in a checkout at a time: two would install into one .venv and build in one folder, and disturb each other's timings.
+# -o: children do not inherit the lock, so what a run leaves behind cannot hold it.
+if [ "${CUDAFORGE_LOCKED:-}" != "$ROOT" ]; then
+  flock -n build/.lock true || say "waiting for another run in $ROOT to end"
+  CUDAFORGE_LOCKED="$ROOT" exec flock -o build/.lock bash "$SCRIPT" "$@"
+fi
+
 # Debian and Ubuntu packages: the compiler, the build tools, and the libraries that the core links.
-PACKAGES="g++ cmake ninja-build ccache librocksdb-dev nlohmann-json3-dev libsodium-dev"
-[ "${CUDAFORGE_BUILD_TESTS:-OFF}" = ON ] && PACKAGES="$PACKAGES libgtest-dev clang-format-14 clang-tidy-14"
+PACKAGES=(g++ cmake ninja-build ccache librocksdb-dev nlohmann-json3-dev libsodium-dev)
+if [ "${CUDAFORGE_BUILD_TESTS:-OFF}" = ON ]; then PACKAGES+=(libgtest-dev); fi
 
 install_packages() {
-  local missing=() package sudo=""
+  local missing=() package sudo=()
   for package in "$@"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
   done
-  [ ${#missing[@]} -eq 0 ] && return
+  if [ ${#missing[@]} -eq 0 ]; then return; fi
+  command -v apt-get >/dev/null || fail "no apt-get here; install by hand what Debian calls: ${missing[*]}"
   say "installing system packages: ${missing[*]}"
-  command -v apt-get >/dev/null || fail "apt-get is not here; install by hand: ${missing[*]}"
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || fail "not root and no sudo; run as root: apt-get install ${missing[*]}"
-    sudo="sudo"
+    sudo=(sudo)
   fi
-  $sudo apt-get update -qq || fail "apt-get update failed; is the network there?"
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    "${missing[@]}" >/dev/null || fail "apt-get could not install: ${missing[*]}"
+  "${sudo[@]}" apt-get update -qq || fail "apt-get update failed; is the network there?"
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    "${missing[@]}" >build/apt.log 2>&1 || {
+    tail -20 build/apt.log >&2
+    fail "apt-get could not install: ${missing[*]}"
+  }
 }
 
 choose_python() {
@@ -47,36 +60,48 @@ choose_python() {
 }
 
 make_venv() {
-  local base
-  if [ ! -x .venv/bin/python ]; then
+  local base name
+  if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     base=$(choose_python)
     # Debian splits these two out of its own interpreter.
     if [ "$("$base" -c 'import sys; print(sys.prefix)')" = /usr ]; then
-      install_packages python3-venv python3-dev
+      name=$("$base" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+      install_packages "$name-venv" "$name-dev"
     fi
     say "creating .venv with $base"
-    "$base" -m venv .venv || fail "could not create .venv with $base"
+    "$base" -m venv --clear .venv || fail "could not create .venv with $base"
   fi
   PYTHON="$ROOT/.venv/bin/python"
-  if ! "$PYTHON" -c 'import torch, numpy; assert torch.__version__.startswith("2.11.0")' 2>/dev/null; then
+  if ! "$PYTHON" -c 'import torch, numpy, setuptools, wheel; assert torch.__version__.startswith("2.11.0")' 2>/dev/null; then
     say "installing torch 2.11.0 (about 4.7 GB, one to three minutes)"
     "$PYTHON" -m pip install -q "torch==2.11.0" numpy setuptools wheel ||
-      fail "pip could not install torch==2.11.0; is the package index reachable and 6 GB of disk free?"
+      fail "pip could not install torch==2.11.0 (its words are above); is the package index reachable and 10 GB of disk free?"
   fi
+}
+
+# build COMMAND...: runs it with its output in build/build.log.
+build() {
+  # A warning is an error with the compilers of Debian 12 and Ubuntu 24.04; another one's breaks nobody's build. The same for
+  # quickstart and tests, so that the second one finds everything compiled.
+  case "$("${CXX:-g++}" -dumpversion 2>/dev/null || true)" in
+    12 | 13) export CUDAFORGE_WERROR="${CUDAFORGE_WERROR:-ON}" ;;
+  esac
+  export CUDAFORGE_BUILD_TESTS="${CUDAFORGE_BUILD_TESTS:-OFF}"
+  say "building (first time: some minutes on 2 cores; later: seconds)"
+  "$@" >build/build.log 2>&1 || {
+    tail -40 build/build.log >&2
+    fail "the build failed; all of it is in build/build.log"
+  }
 }
 
 if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" = 1 ]; then
   PYTHON=$(command -v python3) || fail "CUDAFORGE_USE_CURRENT_ENV=1, but there is no python3 on PATH"
   "$PYTHON" -c 'import torch' || fail "CUDAFORGE_USE_CURRENT_ENV=1, but $PYTHON cannot import torch"
   say "using $PYTHON as it is"
-  export CUDAFORGE_BUILD_TESTS="${CUDAFORGE_BUILD_TESTS:-OFF}"
-  "$PYTHON" setup.py -q build_ext --inplace egg_info >build.log 2>&1 || { tail -40 build.log >&2; fail "the build failed; see build.log"; }
+  build "$PYTHON" setup.py -q build_ext --inplace egg_info
 else
-  # shellcheck disable=SC2086
-  install_packages $PACKAGES
+  install_packages "${PACKAGES[@]}"
   make_venv
-  export CUDAFORGE_BUILD_TESTS="${CUDAFORGE_BUILD_TESTS:-OFF}"
-  say "building (first time: some minutes on 2 cores; later: seconds)"
-  "$PYTHON" -m pip install -q --no-build-isolation --no-deps -e . >build.log 2>&1 || { tail -40 build.log >&2; fail "the build failed; see build.log"; }
+  build "$PYTHON" -m pip install -q --no-build-isolation --no-deps -e .
 fi
 export PYTHONPATH="$ROOT/python${PYTHONPATH:+:$PYTHONPATH}"

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Sets everything up and runs every test: C++, C++ under the sanitizers, Python, lint, examples.
+# Sets everything up and runs every test: C++, C++ under the sanitizers, Python, lint, examples. Arguments go to pytest.
 #
 #   CUDAFORGE_USE_CURRENT_ENV=1  use the current python3 and system, install nothing (see examples/environment.sh). Lint and
 #                                the sanitizer build run only where their tools are.
 #   CUDAFORGE_REQUIRE_GPU=1      fail when a GPU test was skipped.
-# Arguments go to pytest.
 export CUDAFORGE_BUILD_TESTS=ON
 source "$(dirname "${BASH_SOURCE[0]}")/../examples/environment.sh"
 BUILD="${CUDAFORGE_BUILD_DIR:-$ROOT/build/cmake}"
 JOBS=$(nproc)
+SANITIZE=1
 LINT=(tests/lint)
 if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" = 1 ]; then
+  SANITIZE=0
   if ! [ -x "$(dirname "$PYTHON")/clang-tidy" ]; then
     say "lint is left out: its tools (tests/requirements.txt) are not in this environment"
     LINT=()
   fi
 elif ! cmp -s tests/requirements.txt .venv/test-requirements.txt; then
   say "installing the test tools"
-  "$PYTHON" -m pip install -q -r tests/requirements.txt || fail "pip could not install tests/requirements.txt"
+  "$PYTHON" -m pip install -q -r tests/requirements.txt || fail "pip could not install tests/requirements.txt (its words are above)"
   cp tests/requirements.txt .venv/test-requirements.txt
 fi
 
@@ -25,25 +26,29 @@ fi
 CUDAFORGE_CUDA_PATH=$("$PYTHON" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1] / "nvidia" / "cu13")')
 export CUDAFORGE_CUDA_PATH
 LOGS="$BUILD/test-logs"
-mkdir -p "$LOGS"
+rm -rf "$LOGS"
+mkdir -p "$LOGS/pytest"
+
+# run_ctest NAME FOLDER: runs FOLDER's tests; each binary leaves $LOGS/NAME/BINARY.xml.
+run_ctest() {
+  (cd "$2" && GTEST_OUTPUT="xml:$LOGS/$1/" ctest --output-on-failure -j "$JOBS" 2>&1 | tee "$LOGS/$1.log") ||
+    fail "C++ tests failed; all they wrote is in $LOGS/$1.log"
+}
 
 say "C++ tests"
-(cd "$BUILD" && ctest --output-on-failure -j "$JOBS" 2>&1 | tee "$LOGS/ctest.log" | grep -vE '^ *[0-9]+/[0-9]+ Test.*Passed|^ +Start ') ||
-  fail "C++ tests failed; see $LOGS/ctest.log"
+run_ctest cpp "$BUILD"
 
-if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" != 1 ]; then
+if [ "$SANITIZE" = 1 ]; then
   say "C++ tests of the torch-free parts under AddressSanitizer and UndefinedBehaviorSanitizer"
-  cmake -S . -B build/sanitize -G Ninja -DCUDAFORGE_WITH_TORCH=OFF -DCUDAFORGE_SANITIZE=ON -DCUDAFORGE_WERROR=OFF >"$LOGS/sanitize.log" 2>&1 &&
-    cmake --build build/sanitize --parallel "$JOBS" >>"$LOGS/sanitize.log" 2>&1 || { tail -30 "$LOGS/sanitize.log"; fail "the sanitizer build failed"; }
-  (cd build/sanitize && ctest --output-on-failure -j "$JOBS" 2>&1 | tee "$LOGS/sanitize-ctest.log" | tail -8) ||
-    fail "tests failed under the sanitizers; see $LOGS/sanitize-ctest.log"
+  build cmake -S . -B build/sanitize -G Ninja -DCUDAFORGE_WITH_TORCH=OFF -DCUDAFORGE_SANITIZE=ON
+  build cmake --build build/sanitize --parallel "$JOBS"
+  run_ctest sanitize build/sanitize
 fi
 
 say "Python tests${LINT:+ and lint}"
-"$PYTHON" -m pytest tests/python "${LINT[@]}" "$@"
+STATUS=0
+"$PYTHON" -m pytest tests/python "${LINT[@]}" --junit-xml="$LOGS/pytest/python.xml" "$@" || STATUS=$?
 
-SKIPPED=$(grep -cE 'Gpu.*Skipped' "$LOGS/ctest.log" || true)
-say "C++ tests skipped for want of a GPU: $SKIPPED (Python: see pytest's line above)"
-if [ "${CUDAFORGE_REQUIRE_GPU:-0}" = 1 ] && [ "$SKIPPED" -ne 0 ]; then
-  fail "CUDAFORGE_REQUIRE_GPU=1 and GPU tests were skipped"
-fi
+say "summary (${SECONDS} s)"
+"$PYTHON" tests/summary.py "$LOGS" || STATUS=1
+exit "$STATUS"

@@ -19,12 +19,13 @@ LAYERS: dict[str, set[str]] = {
     "generators": {"base", "signature", "kernel"},
     "cache": {"base", "signature"},
     "forge": {
-        "base", "signature", "kernel", "target", "verify", "measure", "worker", "generators", "cache",
+        "base", "signature", "kernel", "target", "verify", "measure", "worker", "generators",
+        "cache",
     },
     "dispatch": {"base", "signature", "kernel", "target"},
     "binding": {
-        "base", "signature", "kernel", "target", "verify", "measure", "worker", "generators", "cache",
-        "forge", "dispatch",
+        "base", "signature", "kernel", "target", "verify", "measure", "worker", "generators",
+        "cache", "forge", "dispatch",
     },
 }  # fmt: skip
 

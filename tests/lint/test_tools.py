@@ -1,4 +1,7 @@
-"""clang-format, clang-tidy, ruff, mypy and shellcheck find nothing. Versions are pinned in tests/requirements.txt."""
+"""clang-format, clang-tidy, ruff, mypy and shellcheck find nothing.
+
+Their versions are pinned in tests/requirements.txt.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,11 @@ def test_mypy() -> None:
 
 
 def test_shellcheck() -> None:
-    run(TOOLS / "shellcheck", "-x", "-e", "SC1091", *files(".sh"))
+    run(TOOLS / "shellcheck", "-x", "-e", "SC1091", *files(".sh", ".ci/run"))
 
 
 def torch_free_sources() -> list[Path]:
-    """Sources that parse in a second or two; clang 14 takes most of a minute on one libtorch file."""
+    """Sources that parse in seconds; clang 14 takes most of a minute on one libtorch file."""
     rooms = ("dispatch", "binding")
     sources = [p for p in files(".cc") if p.relative_to(ROOT).parts[0] in ("csrc", "cache")]
     return [p for p in sources if "aten" not in p.name and p.parent.name not in rooms]

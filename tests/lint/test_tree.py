@@ -1,4 +1,4 @@
-"""The shape of the tree: file sizes, top level, tests that mirror sources, words that do not belong."""
+"""The shape of the tree: file sizes, top level, tests that mirror sources, unfinished work."""
 
 from __future__ import annotations
 
