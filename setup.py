@@ -14,7 +14,7 @@ TORCH = "torch==2.11.0"
 
 
 def can_import(module: str) -> bool:
-    """Whether the interpreter that is built for has `module`, seen from pip's isolated build too."""
+    """Whether the interpreter built for has `module`, seen from pip's isolated build too."""
     probe = [sys.executable, "-I", "-c", f"import {module}"]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
