@@ -298,7 +298,7 @@ std::set<int> BufferedValues(const CpuStage& stage) {
     }
     for (int root : roots) consider(root);
   }
-  if (bytes > 256 * 1024) result.clear();
+  if (bytes > int64_t{256} * 1024) result.clear();
   return result;
 }
 

@@ -10,8 +10,8 @@
 namespace cudaforge::rows {
 namespace {
 
-constexpr int64_t kMaxSharedBytes = 200 * 1024;
-constexpr int64_t kMaxStaticSharedBytes = 48 * 1024;
+constexpr int64_t kMaxSharedBytes = int64_t{200} * 1024;
+constexpr int64_t kMaxStaticSharedBytes = int64_t{48} * 1024;
 constexpr int64_t kNarrowLimit = int64_t{1} << 30;
 
 Status Bad(const std::string& message) { return Status::InvalidArgument("schedule: " + message); }
