@@ -22,6 +22,12 @@ struct StoreCounters {
   int64_t reads = 0, hits = 0, writes = 0, corrupt = 0, errors = 0;
 };
 
+// A region that was asked for and is not known.
+struct WantedRegion {
+  std::string key, arch;
+  Json signature;
+};
+
 class KernelStore {
  public:
   virtual ~KernelStore() = default;
@@ -47,8 +53,13 @@ class KernelStore {
   virtual Status ForEach(std::string_view arch,
                          const std::function<bool(const CacheRecord&)>& visit) = 0;
 
-  // Signatures that missed and were not forged: {"key", "arch", "signature", "count", "last_seen"}.
-  virtual Status AddWanted(std::string_view key, std::string_view arch, const Json& signature) = 0;
+  // Regions that missed and were not forged: {"key", "arch", "signature", "first_seen"}. Adding
+  // writes those that are not on the list yet, at once; it touches no file when all are.
+  virtual Status AddWanted(std::span<const WantedRegion> regions) = 0;
+  Status AddWanted(std::string_view key, std::string_view arch, const Json& signature) {
+    const WantedRegion region{std::string(key), std::string(arch), signature};
+    return AddWanted({&region, 1});
+  }
   virtual Status RemoveWanted(std::string_view key, std::string_view arch) = 0;
   virtual std::vector<Json> Wanted(std::string_view arch) = 0;
 
@@ -77,5 +88,7 @@ std::unique_ptr<KernelStore> MakeMemoryKernelStore();
 // Errors: kIoError (cannot be read; a plain file there is left untouched), kUnsupported (made by a
 // newer version). `writable` false: never writes.
 Result<std::unique_ptr<KernelStore>> OpenRocksKernelStore(const std::string& path, bool writable);
+// Of the library that is linked: "7.8.3".
+std::string RocksDbVersion();
 
 }  // namespace cudaforge

@@ -60,11 +60,14 @@ class MemoryKernelStore final : public KernelStore {
     return Status::Ok();
   }
 
-  Status AddWanted(std::string_view key, std::string_view arch, const Json& signature) override {
-    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+  Status AddWanted(std::span<const WantedRegion> regions) override {
+    for (const WantedRegion& region : regions) {
+      CF_RETURN_IF_ERROR(CheckStoreKey(region.key, region.arch));
+    }
     std::lock_guard lock(mutex_);
-    Json& entry = wanted_[StoreKey(key, arch)];
-    entry = WantedEntry(entry, key, arch, signature);
+    for (const WantedRegion& region : regions) {
+      wanted_.try_emplace(StoreKey(region.key, region.arch), WantedEntry(region));
+    }
     return Wrote();
   }
 

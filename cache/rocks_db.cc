@@ -4,6 +4,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/table.h>
+#include <rocksdb/version.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <charconv>
 
 #include "base/file.h"
+#include "cache/kernel_store.h"
 
 namespace cudaforge {
 namespace {
@@ -203,5 +205,7 @@ Status RocksDb::Write(const std::vector<DbWrite>& writes) {
   }
   return Status::Ok();
 }
+
+std::string RocksDbVersion() { return rocksdb::GetRocksVersionAsString(); }
 
 }  // namespace cudaforge

@@ -169,15 +169,25 @@ class RocksKernelStore final : public KernelStore {
     return worst;
   }
 
-  Status AddWanted(std::string_view key, std::string_view arch, const Json& signature) override {
-    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
-    const std::string db_key = StoreKey(key, arch);
-    return Write([&](const RocksDb& db) {
-      auto old = db.Get(Family::kWanted, db_key);
-      auto parsed = old.ok() ? ParseJson(*old) : Result<Json>(old.status());
-      const Json entry = WantedEntry(parsed.ok() ? *parsed : Json(), key, arch, signature);
-      return std::vector<DbWrite>{{Family::kWanted, db_key, LenientText(entry)}};
-    });
+  Status AddWanted(std::span<const WantedRegion> regions) override {
+    for (const WantedRegion& region : regions) {
+      CF_RETURN_IF_ERROR(CheckStoreKey(region.key, region.arch));
+    }
+    std::vector<DbWrite> writes;
+    {
+      // A write costs two openings of the database; most compilations see nothing new.
+      ProcessState* state = State();
+      std::lock_guard lock(state->mutex);
+      Refresh(state);
+      for (const WantedRegion& region : regions) {
+        const std::string db_key = StoreKey(region.key, region.arch);
+        const RocksDb* reader = state->reader.get();
+        if (reader != nullptr && reader->Get(Family::kWanted, db_key).ok()) continue;
+        writes.push_back({Family::kWanted, db_key, LenientText(WantedEntry(region))});
+      }
+    }
+    if (writes.empty()) return Status::Ok();
+    return Write([&](const RocksDb&) { return writes; });
   }
 
   Status RemoveWanted(std::string_view key, std::string_view arch) override {

@@ -25,14 +25,11 @@ bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool
          incoming.SpeedupLow() > existing->SpeedupLow();
 }
 
-Json WantedEntry(const Json& old, std::string_view key, std::string_view arch,
-                 const Json& signature) {
-  const int64_t seen = JsonInt(old, "count").ok() ? JsonInt(old, "count").value() : 0;
-  return {{"key", std::string(key)},
-          {"arch", std::string(arch)},
-          {"signature", signature},
-          {"count", std::clamp<int64_t>(seen, 0, int64_t{1} << 40) + 1},
-          {"last_seen", static_cast<int64_t>(std::time(nullptr))}};
+Json WantedEntry(const WantedRegion& region) {
+  return {{"key", region.key},
+          {"arch", region.arch},
+          {"signature", region.signature},
+          {"first_seen", static_cast<int64_t>(std::time(nullptr))}};
 }
 
 std::string LenientText(const Json& json) {

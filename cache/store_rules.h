@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "cache/kernel_store.h"
 #include "cache/record.h"
 
 namespace cudaforge {
@@ -20,9 +21,8 @@ Status CheckStoreKey(std::string_view key, std::string_view arch);
 // Whether `incoming` takes the place of `existing` (nullptr: there is none).
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace);
 
-// `old` (null when there is none) with one more sighting.
-Json WantedEntry(const Json& old, std::string_view key, std::string_view arch,
-                 const Json& signature);
+// What the wanted list holds of a region: {"key", "arch", "signature", "first_seen"}.
+Json WantedEntry(const WantedRegion& region);
 
 // Text of JSON that may hold strings from outside: what is no UTF-8 is replaced.
 std::string LenientText(const Json& json);
