@@ -1,4 +1,4 @@
-"""Three small models with random weights, in the styles that people deploy: what the quickstart compiles."""
+"""Three small models with random weights, in the styles that people deploy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Tokens [batch, time] (int64) to logits [batch, time, vocabulary]; with targets, the mean cross-entropy."""
+    """Tokens [batch, time] (int64) to logits [batch, time, vocabulary]; with targets, the loss."""
 
     def __init__(self, vocabulary: int, time: int, width: int, heads: int, layers: int) -> None:
         super().__init__()

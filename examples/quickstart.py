@@ -1,4 +1,4 @@
-"""Compiles three models with CudaForge, forges kernels for their regions, and runs them again from the cache in a second process.
+"""Compiles three models with CudaForge, then runs them again from the cache in a second process.
 
 bash examples/quickstart.sh --help
 """
@@ -29,8 +29,8 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="bash examples/quickstart.sh",
-        description="Compile three models with CudaForge in inference and in one training step, then run "
-        "them again from the cache in a second process.",
+        description="Compile three models with CudaForge in inference and in one training step, "
+        "then run them again from the cache in a second process.",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
@@ -63,7 +63,7 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
 def step(
     module: Any, inputs: tuple[torch.Tensor, ...], phase: str, parameters: list[torch.Tensor]
 ) -> torch.Tensor:
-    """One forward pass, or one forward and backward pass whose loss and gradients come back as one vector."""
+    """One forward pass, or a forward and backward pass: loss and gradients as one vector."""
     if phase == "inference":
         with torch.no_grad():
             return module(*inputs)
@@ -106,7 +106,10 @@ def cudaforge_results(args: argparse.Namespace, device: str) -> dict[str, torch.
 
 
 def measure(name: str, phase: str, device: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Times eager, Inductor, Inductor again (the A/A control) and CudaForge interleaved, and compares results with float64."""
+    """Times eager, Inductor, Inductor again (the A/A control) and CudaForge, interleaved.
+
+    Their results are compared with float64's.
+    """
     example = EXAMPLES[name](device)
     inputs = example.inference if phase == "inference" else example.training
     parameters = list(example.model.parameters())
@@ -142,8 +145,14 @@ def measure(name: str, phase: str, device: str, args: argparse.Namespace) -> dic
 def machine(device: str) -> dict[str, Any]:
     """Versions and device."""
     name = torch.cuda.get_device_name() if device == "cuda" else cudaforge_backend.arch("cpu", 0)
-    return {"python": sys.version.split()[0], "torch": torch.__version__, "device": device, "device_name": name,
-            "cudaforge": cudaforge_backend.__version__, "threads": torch.get_num_threads()}  # fmt: skip
+    return {
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "device": device,
+        "device_name": name,
+        "cudaforge": cudaforge_backend.__version__,
+        "threads": torch.get_num_threads(),
+    }
 
 
 def counters(first_result_s: float) -> dict[str, Any]:
@@ -158,7 +167,7 @@ def counters(first_result_s: float) -> dict[str, Any]:
 
 
 def second_process(args: argparse.Namespace, device: str) -> None:
-    """Runs every model from the cache and writes results and counters for the first process to read."""
+    """Runs every model from the cache; writes results and counters for the first process."""
     results = cudaforge_results(args, device)
     torch.save(
         {"results": results, "counters": counters(float(results.pop("first_result_s")))},
@@ -167,7 +176,7 @@ def second_process(args: argparse.Namespace, device: str) -> None:
 
 
 def main() -> int:
-    """Runs both processes and prints the tables; 1 when a result is wrong or the second process forged anything."""
+    """Runs both processes and prints the tables; 1 for a wrong result or a second forging."""
     args = arguments()
     device = (
         ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
@@ -178,15 +187,20 @@ def main() -> int:
     progress = Progress()
     cudaforge_backend.set_progress(progress)
     facts = machine(device)
-    print(f"CudaForge {facts['cudaforge']}, torch {facts['torch']}, {facts['device_name']}, "
-          f"{facts['threads']} threads, cache {args.cache_dir or cudaforge_backend.cache_dir()}", flush=True)  # fmt: skip
+    cache_dir = args.cache_dir or cudaforge_backend.cache_dir()
+    print(
+        f"CudaForge {facts['cudaforge']}, torch {facts['torch']}, {facts['device_name']}, "
+        f"{facts['threads']} threads, cache {cache_dir}",
+        flush=True,
+    )
 
     print("\nForging: one line for each region as it is decided", flush=True)
     results = cudaforge_results(args, device)
     first_result_s = float(results.pop("first_result_s"))
     regions = progress.regions(args.cache_dir)
     print(
-        "\nRegions (microseconds; the speed-up is over the faster of ATen and Inductor, with its 95% interval)"
+        "\nRegions (microseconds; the speed-up is over the faster of ATen and Inductor, "
+        "with its 95% interval)"
     )
     print_regions(regions)
 
@@ -221,7 +235,8 @@ def main() -> int:
     wrong = [m for m in models if not m["error"] <= m["error_limit"]]
     for model in wrong:
         print(
-            f"WRONG: {model['name']} {model['phase']}: error {model['error']:.3g} over {model['error_limit']:.3g}"
+            f"WRONG: {model['name']} {model['phase']}: "
+            f"error {model['error']:.3g} over {model['error_limit']:.3g}"
         )
     return int(bool(wrong) or second["counters"]["forged"] != 0)
 

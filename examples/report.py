@@ -15,7 +15,7 @@ def microseconds(value: float | None) -> str:
 
 
 class Progress:
-    """Told of every region as it is planned and forged; prints a line for each decision and a sign of life meanwhile."""
+    """Told of every region as it is planned and forged; prints a line for each decision."""
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[str, Any]] = {}
@@ -68,13 +68,15 @@ class Progress:
 def print_regions(regions: list[dict[str, Any]]) -> None:
     """One line per region."""
     print(
-        f"  {'ATen':>9} {'Inductor':>9} {'kernel':>9}  {'speed-up':<20} {'origin':<7} verdict, region"
+        f"  {'ATen':>9} {'Inductor':>9} {'kernel':>9}  "
+        f"{'speed-up':<20} {'origin':<7} verdict, region"
     )
     for r in regions:
         low, middle, high = r["speedup"] or (None, None, None)
         speedup = "-" if middle is None else f"{middle:.2f} [{low:.2f}, {high:.2f}]"
         print(
-            f"  {microseconds(r['aten_us']):>9} {microseconds(r['inductor_us']):>9} {microseconds(r['winner_us']):>9}  "
+            f"  {microseconds(r['aten_us']):>9} {microseconds(r['inductor_us']):>9} "
+            f"{microseconds(r['winner_us']):>9}  "
             f"{speedup:<20} {r['origin']:<7} {r['verdict']}: {r['ops']}"
         )
 
@@ -82,14 +84,16 @@ def print_regions(regions: list[dict[str, Any]]) -> None:
 def print_models(models: list[dict[str, Any]]) -> None:
     """One line per model and phase."""
     print(
-        f"  {'':<18} {'eager':>9} {'Inductor':>9} {'CudaForge':>9}  {'over Inductor':<20} {'A/A':<20} error (allowed)"
+        f"  {'':<18} {'eager':>9} {'Inductor':>9} {'CudaForge':>9}  "
+        f"{'over Inductor':<20} {'A/A':<20} error (allowed)"
     )
     for m in models:
         ratios = []
         for low, middle, high in (m["speedup_over_inductor"], m["control"]):
             ratios.append(f"{middle:.2f} [{low:.2f}, {high:.2f}]")
         print(
-            f"  {m['name'] + ' ' + m['phase']:<18} {m['eager_ms']:>9.3f} {m['inductor_ms']:>9.3f} {m['cudaforge_ms']:>9.3f}  "
+            f"  {m['name'] + ' ' + m['phase']:<18} {m['eager_ms']:>9.3f} "
+            f"{m['inductor_ms']:>9.3f} {m['cudaforge_ms']:>9.3f}  "
             f"{ratios[0]:<20} {ratios[1]:<20} {m['error']:.2e} ({m['error_limit']:.2e})"
         )
 
@@ -99,6 +103,7 @@ def print_processes(processes: Mapping[str, Mapping[str, Any]], same: bool) -> N
     print(f"  {'':<16} {'hits':>6} {'misses':>6} {'forged':>6} {'first result':>13}")
     for name, c in processes.items():
         print(
-            f"  {name.replace('_', ' '):<16} {c['hits']:>6} {c['misses']:>6} {c['forged']:>6} {c['first_result_s']:>11.1f} s"
+            f"  {name.replace('_', ' '):<16} {c['hits']:>6} {c['misses']:>6} "
+            f"{c['forged']:>6} {c['first_result_s']:>11.1f} s"
         )
     print("  same numbers: " + ("yes, bit for bit" if same else "no, not bit for bit"))

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/costs.py [--device cpu|cuda] [--json FILE]
 
-region_call   one cudaforge::region call that hits, against the ATen operator that it replaces, microseconds
+region_call   one cudaforge::region call that hits, against the ATen operator it replaces, in us
 import        `import torch, cudaforge_backend` against `import torch`, seconds
 open_cache    opening a cache of 1,000 winners of 20 KB and reading them all, milliseconds
 compile       compiling a graph that has an anchor but no winner, against plain Inductor, seconds
@@ -21,9 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import cudaforge_backend
+import torch
 from cudaforge_backend import _C
 
 SOFTMAX = {
@@ -51,7 +50,7 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 def region_call(device: str) -> dict[str, Any]:
-    """A hit on a tiny tensor, where the call itself is all there is; rounds of 2,000 calls, interleaved."""
+    """A hit on a tiny tensor: the call is all there is. Rounds of 2,000 calls, interleaved."""
     signature = softmax_signature(device, 4, 16)
     found = _C.search(signature, 0, 20.0, 1)
     if found["candidate"] is None:
@@ -114,7 +113,8 @@ def open_cache(count: int = 1000) -> dict[str, Any]:
             record = {
                 "kind": "winner", "key": _C.signature_key(signature), "arch": "cpu:x86-64-v3",
                 "signature": json.loads(signature), "candidate": {"code": "x" * 4000},
-                "verification": {}, "timing": {"speedup": [1.1, 1.2, 1.3]}, "provenance": {}, "versions": {},
+                "verification": {}, "timing": {"speedup": [1.1, 1.2, 1.3]},
+                "provenance": {}, "versions": {},
             }  # fmt: skip
             records.append((record, os.urandom(20_000)))
         for record, binary in records:
@@ -140,8 +140,8 @@ os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
 class M(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64),
-                                                                torch.nn.GELU()) for _ in range(4)))
+        block = lambda: [torch.nn.Linear(64, 64), torch.nn.LayerNorm(64), torch.nn.GELU()]
+        self.layers = torch.nn.Sequential(*(layer for _ in range(4) for layer in block()))
     def forward(self, x): return torch.softmax(self.layers(x), -1)
 m = M().to(sys.argv[2]); x = torch.randn(32, 64, device=sys.argv[2])
 torch.compile(torch.nn.Linear(4, 4).to(sys.argv[2]))(torch.randn(2, 4, device=sys.argv[2]))

@@ -1,4 +1,4 @@
-"""The `cudaforge` command: one module a verb, each with `add(subparsers)` and `run(args) -> exit code`."""
+"""The `cudaforge` command: one module a verb, with `add(subparsers)` and `run(args)`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ def parser() -> argparse.ArgumentParser:
 
     top = argparse.ArgumentParser(
         prog="cudaforge",
-        description="CudaForge makes PyTorch models faster with generated kernels that are proven equal to PyTorch's own. "
-        "A kernel is made once for an operation, its shapes and this device, and kept in a cache.",
+        description="CudaForge makes PyTorch models faster with generated kernels that are "
+        "proven equal to PyTorch's own. A kernel is made once for an operation, its shapes and "
+        "this device, and kept in a cache.",
         epilog='In a program: model = torch.compile(model, backend="cudaforge")',
     )
     verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
@@ -24,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command. 0: done; 1: it could not be done, said on standard error; 2: the command line is wrong."""
+    """Runs one command. 0: done; 1: could not be done (see standard error); 2: wrong usage."""
     args = parser().parse_args(argv)
     try:
         code: int = args.run(args)

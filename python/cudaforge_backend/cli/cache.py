@@ -11,7 +11,7 @@ from .output import add_cache_dir, add_json, cache_dir, show
 
 VERBS = {
     "ls": "list the records: one line for each region, winner or not",
-    "show": "everything about one region: signature, kernel source, verification, timing, what was tried",
+    "show": "everything about one region: signature, source, verification, timing, tries",
     "stats": "counts by architecture, and whether the files are sound",
     "export": "write the winners to one checksummed file",
     "import": "verify a file's kernels on this machine and store those that pass",
@@ -48,7 +48,7 @@ def _open(args: argparse.Namespace, writable: bool = False) -> Any:
 
 
 def summary(record: dict[str, Any]) -> dict[str, Any]:
-    """A record in one line: key, arch, kind, ops, times in microseconds and the speed-up with its interval."""
+    """A record in one line: key, arch, kind, ops, times in microseconds, speed-up interval."""
     timing = record["timing"] or {}
     provenance = record["provenance"] or {}
     return {
@@ -99,9 +99,8 @@ def run_show(args: argparse.Namespace) -> int:
             if row["reason"]:
                 print(f"why: {row['reason']}")
             if row["created"]:
-                print(
-                    f"made {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(row['created']))} by {row['author']}"
-                )
+                made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["created"]))
+                print(f"made {made} by {row['author']}")
             for name in ("aten_us", "inductor_us", "winner_us", "speedup"):
                 print(f"{name}: {row[name]}")
             print(f"tried: {len(record['lineage'])} candidates")
@@ -132,10 +131,12 @@ def run_stats(args: argparse.Namespace) -> int:
         print(data["location"])
         for arch, entry in archs.items():
             print(
-                f"{arch:<18} {entry['winners']} winners, {entry['negatives']} without, {entry['bytes']} bytes of binaries"
+                f"{arch:<18} {entry['winners']} winners, {entry['negatives']} without, "
+                f"{entry['bytes']} bytes of binaries"
             )
         print(
-            f"wanted: {data['wanted']} regions were seen and not forged; `cudaforge warmup` forges a model's"
+            f"wanted: {data['wanted']} regions were seen and not forged; "
+            "`cudaforge warmup` forges a model's"
         )
         print(f"damaged records: {store.counters()['corrupt']}")
 
@@ -163,8 +164,10 @@ def run_import(args: argparse.Namespace) -> int:
     )
 
     def text() -> None:
-        print(f"{result['imported']} verified and stored, {result['kept_existing']} kept what was there, "
-              f"{result['rejected']} rejected")  # fmt: skip
+        print(
+            f"{result['imported']} verified and stored, "
+            f"{result['kept_existing']} kept what was there, {result['rejected']} rejected"
+        )
         for problem in result["problems"]:
             print(f"  rejected: {problem}")
 

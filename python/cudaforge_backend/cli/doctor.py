@@ -50,7 +50,10 @@ def _print(checks: list[Check]) -> None:
 def _versions() -> Check:
     built = _C.versions()["torch"].split("+")[0]
     running = torch.__version__.split("+")[0]
-    detail = f"cudaforge {_C.versions()['cudaforge']}, torch {torch.__version__}, Python {platform.python_version()}"
+    detail = (
+        f"cudaforge {_C.versions()['cudaforge']}, torch {torch.__version__}, "
+        f"Python {platform.python_version()}"
+    )
     same = built == running
     advice = (
         "" if same else f"built for torch {built}: build cudaforge again, or install torch=={built}"
@@ -82,5 +85,9 @@ def _cache() -> Check:
     detail = f"RocksDB {_C.versions()['rocksdb']}, {folder}, {len(store.records())} records"
     if problem is None:
         return Check(name="cache", ok=True, detail=detail, advice="")
-    return Check(name="cache", ok=False, detail=f"{folder}: {problem}",
-                 advice="nothing is lost: the next kernel that is stored moves the damaged files aside")  # fmt: skip
+    return Check(
+        name="cache",
+        ok=False,
+        detail=f"{folder}: {problem}",
+        advice="nothing is lost: the next kernel that is stored moves the damaged files aside",
+    )

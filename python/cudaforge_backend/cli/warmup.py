@@ -21,9 +21,10 @@ def add(verbs: Any) -> None:
     command = verbs.add_parser(
         "warmup",
         help="forge what a model misses, before it is deployed",
-        description="Compiles a model with its example inputs, forging a kernel for every region that the cache does not know. "
-        "SCRIPT.py:FACTORY names a function without arguments that returns (model, inputs): a torch.nn.Module "
-        "and a tuple of tensors. The script is run: use only scripts that you trust.",
+        description="Compiles a model with its example inputs, forging a kernel for every region "
+        "that the cache does not know. SCRIPT.py:FACTORY names a function without arguments that "
+        "returns (model, inputs): a torch.nn.Module and a tuple of tensors. The script is run: "
+        "use only scripts that you trust.",
     )
     command.add_argument("factory", metavar="SCRIPT.py:FACTORY")
     command.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
@@ -65,7 +66,7 @@ def load_factory(reference: str) -> Any:
 
 
 def make_model(reference: str, device: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
-    """Calls the factory and moves what it returned to `device`. ValueError when it is not (model, inputs)."""
+    """What the factory returns, moved to `device`. ValueError: it is not (model, inputs)."""
     made = load_factory(reference)()
     if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module):
         raise ValueError(
@@ -115,8 +116,10 @@ def run(args: argparse.Namespace) -> int:
     }
 
     def text() -> None:
-        print(f"{data['forged']} kernels forged, {data['negative']} regions that nothing beats, {data['seconds']:.0f} s; "
-              f"cache {data['cache_dir']}")  # fmt: skip
+        print(
+            f"{data['forged']} kernels forged, {data['negative']} regions that nothing beats, "
+            f"{data['seconds']:.0f} s; cache {data['cache_dir']}"
+        )
         for reason, count in sorted(counts["fallbacks"].items()):
             print(f"  left to PyTorch: {reason} ({count})")
 
