@@ -4,7 +4,6 @@
 #include <pybind11/stl.h>
 #include <torch/version.h>
 
-#include "base/config.h"
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
@@ -42,13 +41,7 @@ SearchOutcome Search(const std::string& text, int device_index, double seconds, 
   }
   py::gil_scoped_release release;
   const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
-  WorkerOptions options;
-  options.executable = runtime.worker();
-  options.device = signature.device;
-  options.device_index = device_index;
-  options.cxx = GlobalConfig().cxx;
-  options.cuda_search_paths = runtime.cuda_search_paths();
-  WorkerClient worker(options);
+  WorkerClient worker(runtime.Worker(signature.device, device_index));
   Result<std::unique_ptr<RegionChecker>> checker =
       RegionChecker::Create(signature, device_index, kInputSeed);
   if (checker.status().code() == StatusCode::kUnsupported) return NotJudged(checker.status());
@@ -198,7 +191,11 @@ void BindForge(py::module_& m) {
   m.def("uninstall", &Uninstall, py::arg("signature"), py::arg("device_index"));
   m.def("stats", [] { return ToPython(Resolver::Get().Stats()); });
   m.def("reset_stats", [] { Resolver::Get().ResetStats(); });
-  m.def("versions", [] { return ToPython(Versions()); });
+  m.def("versions", [] {
+    Json versions = Versions();
+    versions["rocksdb"] = RocksDbVersion();
+    return ToPython(versions);
+  });
   Resolver::Get().SetWarningSink(&WarnPython);
 }
 

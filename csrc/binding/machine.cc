@@ -14,6 +14,16 @@ namespace {
 
 namespace py = pybind11;
 
+// Throws what is missing on this machine.
+Target* TargetNamed(const std::string& device, int device_index) {
+  if (device != "cpu" && device != "cuda") {
+    throw StatusError(Status::InvalidArgument("unknown device '" + device + "'; known: cpu, cuda"));
+  }
+  py::gil_scoped_release release;
+  const DeviceType type = device == "cpu" ? DeviceType::kCpu : DeviceType::kCuda;
+  return ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
+}
+
 py::list CapabilityDicts() {
   std::vector<Capability> found;
   {
@@ -34,7 +44,8 @@ py::list CapabilityDicts() {
 
 // The caller's thread keeps the GIL: contestants and clock are Python callables.
 PairedTimes TimeInterleaved(const std::vector<std::string>& names,
-                            const std::vector<std::function<double()>>& calls, double budget_s) {
+                            const std::vector<std::function<double()>>& calls, int min_rounds,
+                            double budget_s) {
   if (names.size() != calls.size()) {
     throw StatusError(Status::InvalidArgument("as many names as callables, please"));
   }
@@ -50,7 +61,8 @@ PairedTimes TimeInterleaved(const std::vector<std::string>& names,
     CF_RETURN_IF_ERROR(work());
     return ns;
   };
-  return ValueOrThrow(TimePaired(contestants, clock, {.min_samples = 20, .budget_s = budget_s}));
+  return ValueOrThrow(
+      TimePaired(contestants, clock, {.min_samples = min_rounds, .budget_s = budget_s}));
 }
 
 size_t IndexOf(const PairedTimes& times, const std::string& name) {
@@ -63,6 +75,18 @@ size_t IndexOf(const PairedTimes& times, const std::string& name) {
 }  // namespace
 
 void BindMachine(py::module_& m) {
+  m.def(
+      "arch",
+      [](const std::string& device, int device_index) {
+        return TargetNamed(device, device_index)->arch().target;
+      },
+      py::arg("device"), py::arg("device_index") = 0);
+  m.def(
+      "device_properties",
+      [](const std::string& device, int device_index) {
+        return ToPython(TargetNamed(device, device_index)->arch().properties);
+      },
+      py::arg("device"), py::arg("device_index") = 0);
   m.def("capabilities", &CapabilityDicts);
   py::class_<PairedTimes>(m, "PairedTimes")
       .def("median_ns",
@@ -78,7 +102,7 @@ void BindMachine(py::module_& m) {
           py::arg("base"), py::arg("name"))
       .def("rounds", &PairedTimes::rounds);
   m.def("time_interleaved", &TimeInterleaved, py::arg("names"), py::arg("callables"),
-        py::arg("budget_s"));
+        py::arg("min_rounds"), py::arg("budget_s"));
 }
 
 }  // namespace cudaforge::binding

@@ -6,9 +6,9 @@
 namespace cudaforge::binding {
 
 void BindSignature(pybind11::module_& m);  // configuration, op lists, signatures, RegionProgram
-void BindStore(pybind11::module_& m);      // KernelStore, packs, the store in use
+void BindStore(pybind11::module_& m);      // KernelStore, the store in use
 void BindForge(pybind11::module_& m);      // search, race, install, statistics
-void BindAdopt(pybind11::module_& m);      // packs from elsewhere, proven here
-void BindMachine(pybind11::module_& m);    // what this machine offers, interleaved timing
+void BindPacks(pybind11::module_& m);      // packs: written here, proven before they are stored
+void BindMachine(pybind11::module_& m);    // devices, what this machine offers, interleaved timing
 
 }  // namespace cudaforge::binding

@@ -8,7 +8,6 @@
 #include "binding/runtime.h"
 #include "generators/generator.h"
 #include "signature/from_aten_region.h"
-#include "target/capabilities.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -35,33 +34,6 @@ std::optional<std::string> Refusal(const std::string& text) {
   const Status status = CanGenerate(Parse(text));
   if (status.ok()) return std::nullopt;
   return status.message();
-}
-
-Target* TargetNamed(const std::string& device, int device_index) {
-  if (device != "cpu" && device != "cuda") {
-    throw StatusError(Status::InvalidArgument("unknown device '" + device + "'; known: cpu, cuda"));
-  }
-  py::gil_scoped_release release;
-  const DeviceType type = device == "cpu" ? DeviceType::kCpu : DeviceType::kCuda;
-  return ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
-}
-
-py::list CapabilityList() {
-  std::vector<Capability> found;
-  {
-    py::gil_scoped_release release;
-    found = Capabilities(GlobalConfig().cxx, Runtime::Get().cuda_search_paths());
-  }
-  py::list list;
-  for (const Capability& one : found) {
-    py::dict dict;
-    dict["name"] = one.name;
-    dict["ok"] = one.ok;
-    dict["detail"] = one.detail;
-    dict["advice"] = one.advice;
-    list.append(dict);
-  }
-  return list;
 }
 
 void BindProgram(py::module_& m) {
@@ -115,20 +87,6 @@ void BindSignature(py::module_& m) {
       "describe", [](const std::string& text) { return Parse(text).Describe(); },
       py::arg("signature"));
   m.def("region_id", &RegionId, py::arg("key"));
-
-  m.def(
-      "arch",
-      [](const std::string& device, int device_index) {
-        return TargetNamed(device, device_index)->arch().target;
-      },
-      py::arg("device"), py::arg("device_index") = 0);
-  m.def(
-      "device_properties",
-      [](const std::string& device, int device_index) {
-        return ToPython(TargetNamed(device, device_index)->arch().properties);
-      },
-      py::arg("device"), py::arg("device_index") = 0);
-  m.def("capabilities", &CapabilityList);
   BindProgram(m);
 }
 

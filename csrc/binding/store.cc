@@ -5,7 +5,6 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
-#include "cache/pack.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -122,16 +121,6 @@ std::optional<std::string> Health(const KernelStore& store) {
   return status.ToString();
 }
 
-py::dict SummaryDict(const PackSummary& summary) {
-  py::dict dict;
-  dict["exported"] = summary.exported;
-  dict["imported"] = summary.imported;
-  dict["kept_existing"] = summary.kept_existing;
-  dict["rejected"] = summary.rejected;
-  dict["problems"] = summary.problems;
-  return dict;
-}
-
 StorePtr OpenStore(const std::string& folder, bool writable) {
   py::gil_scoped_release release;
   return ValueOrThrow(OpenRocksKernelStore(folder, writable));
@@ -191,19 +180,7 @@ void BindStore(py::module_& m) {
       .def("counters", &Counters)
       .def("location", &KernelStore::location)
       .def("health", &Health)
-      .def("take_warnings", &KernelStore::TakeWarnings)
-      .def(
-          "export_pack",
-          [](KernelStore& store, const std::string& file, const std::string& arch) {
-            return SummaryDict(ValueOrThrow(ExportPack(store, file, arch)));
-          },
-          py::arg("file"), py::arg("arch") = "")
-      .def(
-          "import_pack",
-          [](KernelStore& store, const std::string& file) {
-            return SummaryDict(ValueOrThrow(ImportPack(store, file)));
-          },
-          py::arg("file"));
+      .def("take_warnings", &KernelStore::TakeWarnings);
   m.def("store", [] { return Runtime::Get().store(); });
   m.def("use_cache", &UseCache, py::arg("folder"));
 }

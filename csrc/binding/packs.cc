@@ -23,11 +23,11 @@ Status Prove(CacheRecord* record) {
   CF_ASSIGN_OR_RETURN(const OpSignature signature, OpSignature::FromJson(record->signature));
   CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(record->candidate));
   Runtime& runtime = Runtime::Get();
-  Result<Target*> target = runtime.TargetFor(signature.device, 0);
-  if (!target.ok()) return target.status();
-  const std::string& here = (*target)->arch().target;
-  if (record->arch != here) {
-    return Status::Unsupported("made for " + record->arch + "; this machine is " + here);
+  const Result<Target*> target = runtime.TargetFor(signature.device, 0);
+  const std::string here =
+      target.ok() ? "is " + (*target)->arch().target : "offers: " + target.status().message();
+  if (!target.ok() || record->arch != (*target)->arch().target) {
+    return Status::Unsupported("made for " + record->arch + "; this machine " + here);
   }
   CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionChecker> checker,
                       RegionChecker::Create(signature, 0, std::random_device()()));
@@ -46,18 +46,7 @@ Status Prove(CacheRecord* record) {
   return Status::Ok();
 }
 
-py::dict AdoptPack(const std::string& file, const py::object& tell) {
-  PackSummary summary;
-  {
-    py::gil_scoped_release release;
-    const AcceptRecord accept = [&tell](CacheRecord* record) {
-      const Status status = Prove(record);
-      py::gil_scoped_acquire acquire;
-      if (!tell.is_none()) tell(record->key, status.ok() ? "" : status.ToString());
-      return status;
-    };
-    summary = ValueOrThrow(ImportPack(*Runtime::Get().store(), file, accept));
-  }
+py::dict SummaryDict(const PackSummary& summary) {
   py::dict dict;
   dict["exported"] = summary.exported;
   dict["imported"] = summary.imported;
@@ -67,9 +56,35 @@ py::dict AdoptPack(const std::string& file, const py::object& tell) {
   return dict;
 }
 
+py::dict Export(KernelStore& store, const std::string& file, const std::string& arch) {
+  PackSummary summary;
+  {
+    py::gil_scoped_release release;
+    summary = ValueOrThrow(ExportPack(store, file, arch));
+  }
+  return SummaryDict(summary);
+}
+
+py::dict AdoptPack(const std::string& file, const py::object& tell) {
+  PackSummary summary;
+  {
+    py::gil_scoped_release release;
+    const AcceptRecord accept = [&tell](CacheRecord* record) {
+      const Status status = Prove(record);
+      py::gil_scoped_acquire acquire;
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      if (!tell.is_none()) tell(record->key, status.ok() ? "" : status.message());
+      return status;
+    };
+    summary = ValueOrThrow(ImportPack(*Runtime::Get().store(), file, accept));
+  }
+  return SummaryDict(summary);
+}
+
 }  // namespace
 
-void BindAdopt(py::module_& m) {
+void BindPacks(py::module_& m) {
+  m.def("export_pack", &Export, py::arg("store"), py::arg("file"), py::arg("arch") = "");
   m.def("adopt_pack", &AdoptPack, py::arg("file"), py::arg("tell") = py::none());
 }
 
