@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import torch
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     return int(any(not check["ok"] for check in checks if check["name"] in NEEDED))
 
 
-def _print(checks: list[Check]) -> None:
+def _print(checks: Sequence[Mapping[str, Any]]) -> None:
     for check in checks:
         print(f"{'ok     ' if check['ok'] else 'MISSING'} {check['name']:<14} {check['detail']}")
         if check["advice"]:

@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(
                 "--train needs a model whose (first) output is a tensor that requires grad"
             )
-        first.float().sum().backward()
+        torch.autograd.backward(first.float().sum())
     else:
         with torch.no_grad():
             compiled(*inputs)
