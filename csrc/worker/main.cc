@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "target/cpu/cpu_compiler.h"
+#include "target/cuda/nvrtc_compiler.h"
 #include "worker/server.h"
 
 extern char** environ;
@@ -63,15 +65,23 @@ void Isolate() {
   fcntl(kSocket, F_SETFD, FD_CLOEXEC);
 }
 
+// A worker that could compile nothing does not come up: a machine without a compiler must not make
+// every candidate look wrong.
 Result<std::unique_ptr<Target>> MakeTarget(const WorkerSetup& setup) {
   if (setup.device == DeviceType::kCpu) {
+    CF_RETURN_IF_ERROR(FindHostCompiler(setup.cxx).status());
     CpuTargetOptions options;
     options.cxx = setup.cxx;
     return MakeCpuTarget(options);
   }
+  CF_ASSIGN_OR_RETURN(const NvrtcCompiler compiler, NvrtcCompiler::Create(setup.cuda_search_paths));
   CudaTargetOptions options;
   options.search_paths = setup.cuda_search_paths;
-  return MakeCudaTarget(setup.device_index, options);
+  CF_ASSIGN_OR_RETURN(auto target, MakeCudaTarget(setup.device_index, options));
+  std::string_view arch = target->arch().target;
+  arch.remove_prefix(arch.find(':') + 1);  // "cuda:sm_90a"
+  CF_RETURN_IF_ERROR(compiler.CheckArch(std::string(arch)));
+  return target;
 }
 
 int Main(char** argv) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 from ._native import _C
 from .errors import CudaForgeWarning
@@ -21,10 +21,12 @@ class RegionStats(TypedDict):
     misses: int
     fallbacks: int
     saved_ns: float
+    quarantined: str | None  # why its kernel is not served any more
 
 
 class Stats(TypedDict):
-    """Counts since the process began or reset_stats(); saved_ns is expected, from the records."""
+    """Counts since the process began or reset_stats(); saved_ns is expected, from the records.
+    `cache` (reads, hits, writes, corrupt, errors) counts since the cache in use was opened."""
 
     hits: int
     misses: int
@@ -33,6 +35,7 @@ class Stats(TypedDict):
     negative: int
     graphs: dict[str, int]
     saved_ns: float
+    cache: dict[str, int]
     regions: list[RegionStats]
 
 
@@ -61,12 +64,13 @@ def count_forging(outcome: str) -> None:
         _forging[outcome] += 1
 
 
-def warn_once(message: str) -> None:
-    """A CudaForgeWarning, the first time this message appears in the process."""
+def warn_once(message: str, cause: str | None = None) -> None:
+    """A CudaForgeWarning, the first time that `cause` (or else this message) appears in the
+    process."""
     with _lock:
-        if message in _warned:
+        if (cause or message) in _warned:
             return
-        _warned.add(message)
+        _warned.add(cause or message)
     warnings.warn(message, CudaForgeWarning, stacklevel=2)
 
 
@@ -84,8 +88,22 @@ def stats() -> Stats:
             negative=_forging["negative"],
             graphs=dict(_graphs),
             saved_ns=float(served.get("saved_ns", 0.0)),
-            regions=cast("list[RegionStats]", served.get("regions", [])),
+            cache=_C.store().counters(),
+            regions=[_region(region) for region in served.get("regions", [])],
         )
+
+
+def _region(served: dict[str, Any]) -> RegionStats:
+    return RegionStats(
+        key=served["key"],
+        ops=served["describe"],
+        device=served["device"],
+        hits=served["hits"],
+        misses=served["misses"],
+        fallbacks=served["fallbacks"],
+        saved_ns=served["saved_ns"],
+        quarantined=served["quarantined"],
+    )
 
 
 def reset_stats() -> None:

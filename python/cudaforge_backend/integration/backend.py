@@ -59,6 +59,10 @@ def open_cache(cache_dir: str) -> None:
     problem = _C.use_cache(cache_dir)
     if problem is not None:
         warn_once(f"the cache {cache_dir!r} cannot be used, nothing will be kept: {problem}")
+    _pass_warnings_on()
+
+
+def _pass_warnings_on() -> None:
     for warning in _C.store().take_warnings():
         warn_once(warning)
 
@@ -88,6 +92,7 @@ def _compile(
         record_wanted(plan)
     if plan.misses() and settings.on_miss == "blocking":
         plan = forge_misses(plan, settings.region_budget_s, current_progress(), compile_lock=False)
+    _pass_warnings_on()
     first = substituted(copy_graph(gm), example_inputs, settings, plan.winners())
     if not (plan.misses() and settings.on_miss == "background"):
         return first

@@ -1,0 +1,241 @@
+"""Real kernels inside training graphs, under every grad mode that PyTorch has."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cudaforge_backend
+import pytest
+import torch
+from forged import compiled
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Head(nn.Module):
+    """A scale, a matrix product and a softmax: forward and backward have a region each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(24, 24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.softmax(self.linear(x) * 2, -1)
+
+
+def hits() -> int:
+    return cudaforge_backend.stats()["hits"]
+
+
+def expect_all_hits() -> None:
+    """Regions were called, and each call was served."""
+    stats = cudaforge_backend.stats()
+    assert stats["hits"] > 0
+    assert stats["misses"] == 0
+    assert not {"launch_error", "quarantined", "backend_failed", "forge_failed"} & set(
+        stats["fallbacks"]
+    )
+
+
+def gradients(model: nn.Module, output: Tensor, *inputs: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(output.square().sum(), [*inputs, *model.parameters()]))
+
+
+def test_forward_and_backward_are_served(forged: Path) -> None:
+    model, x = Head(), torch.randn(8, 24, requires_grad=True)
+    made = compiled(model, forged)
+    y = made(x)
+    forward_hits = hits()
+    assert forward_hits == 1
+    torch.testing.assert_close(y, model(x))
+    assert y.requires_grad
+    mine, theirs = gradients(model, y, x), gradients(model, model(x), x)
+    assert hits() > forward_hits
+    torch.testing.assert_close(mine, theirs)
+    expect_all_hits()
+
+
+def test_only_the_parameters_require_grad(forged: Path) -> None:
+    model, x = Head(), torch.randn(8, 24)
+    made = compiled(model, forged)
+    torch.testing.assert_close(gradients(model, made(x)), gradients(model, model(x)))
+    expect_all_hits()
+
+
+def test_several_steps_of_an_optimizer(forged: Path) -> None:
+    torch.manual_seed(1)
+    mine, theirs = Head(), Head()
+    theirs.load_state_dict(mine.state_dict())
+    x, target = torch.randn(8, 24), torch.randint(0, 24, (8,))
+    made = compiled(mine, forged)
+    for model, run in ((mine, made), (theirs, theirs)):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            F.nll_loss(torch.log(run(x) + 1e-6), target).backward()
+            optimizer.step()
+    torch.testing.assert_close(dict(mine.state_dict()), dict(theirs.state_dict()))
+    expect_all_hits()
+
+
+def test_detached_and_second_backward(forged: Path) -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.softmax(x * 2, -1)
+        return y, torch.softmax(y.detach() * 2, -1)
+
+    x = torch.randn(8, 24, requires_grad=True)
+    made = compiled(function, forged)
+    y, cut = made(x)
+    assert y.requires_grad
+    assert not cut.requires_grad
+    (first,) = torch.autograd.grad(y.square().sum(), x, retain_graph=True)
+    (second,) = torch.autograd.grad(y.square().sum(), x)
+    (expected,) = torch.autograd.grad(function(x)[0].square().sum(), x)
+    torch.testing.assert_close(first, expected)
+    torch.testing.assert_close(second, expected)
+    expect_all_hits()
+
+
+def softmax_chain(x: Tensor) -> Tensor:
+    return torch.softmax(x * 2, -1)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_grad_modes(forged: Path, mode: Callable[[], Any]) -> None:
+    made, x = compiled(softmax_chain, forged), torch.randn(8, 24, requires_grad=True)
+    expected = softmax_chain(x).detach()
+    with mode():
+        for _ in range(2):
+            y = made(x)
+            assert y.requires_grad == (mode is torch.enable_grad)
+            torch.testing.assert_close(y.detach(), expected)
+    assert hits() == 2
+    expect_all_hits()
+
+
+def test_one_compiled_model_under_changing_modes(forged: Path) -> None:
+    made, x = compiled(softmax_chain, forged), torch.randn(8, 24, requires_grad=True)
+    expected = softmax_chain(x).detach()
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode, torch.enable_grad):
+        with mode():
+            torch.testing.assert_close(made(x).detach(), expected)
+    plain = x.detach()
+    torch.testing.assert_close(made(plain), expected)
+    expect_all_hits()
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_autocast(forged: Path, train: bool) -> None:
+    model, x = Head(), torch.randn(8, 24, requires_grad=train)
+    made = compiled(model, forged)
+    with torch.set_grad_enabled(train), torch.autocast("cpu", dtype=torch.bfloat16):
+        mine, theirs = made(x), model(x)
+    torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-2)
+    if train:
+        for a, b in zip(gradients(model, mine, x), gradients(model, theirs, x), strict=True):
+            torch.testing.assert_close(a, b, rtol=5e-2, atol=5e-2)
+    expect_all_hits()
+
+
+def test_functional_call_with_another_state_dict(forged: Path) -> None:
+    model, other, x = Head(), Head(), torch.randn(8, 24)
+    made = compiled(lambda state, x: torch.func.functional_call(model, state, (x,)), forged)
+    for state in (dict(model.named_parameters()), dict(other.named_parameters())):
+        torch.testing.assert_close(made(state, x), torch.func.functional_call(model, state, (x,)))
+    expect_all_hits()
+
+
+def test_a_loaded_state_dict_is_seen(forged: Path) -> None:
+    model, other, x = Head(), Head(), torch.randn(8, 24)
+    made = compiled(model, forged)
+    made(x)
+    model.load_state_dict(other.state_dict())
+    torch.testing.assert_close(made(x), other(x))
+    expect_all_hits()
+
+
+def test_graph_breaks_in_training(forged: Path) -> None:
+    def function(x: Tensor) -> Tensor:
+        y = torch.softmax(x * 2, -1)
+        torch._dynamo.graph_break()
+        return torch.softmax(y * 2, -1)
+
+    made, x = compiled(function, forged), torch.randn(8, 24, requires_grad=True)
+    y = made(x)
+    torch.testing.assert_close(y, function(x))
+    (mine,) = torch.autograd.grad(y.square().sum(), x)
+    (theirs,) = torch.autograd.grad(function(x).square().sum(), x)
+    torch.testing.assert_close(mine, theirs)
+    assert hits() >= 4
+    expect_all_hits()
+
+
+def test_checkpointing(forged: Path) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    def function(x: Tensor) -> Any:
+        return checkpoint(softmax_chain, x, use_reentrant=False)
+
+    made, x = compiled(function, forged), torch.randn(8, 24, requires_grad=True)
+    (mine,) = torch.autograd.grad(made(x).square().sum(), x)
+    (theirs,) = torch.autograd.grad(softmax_chain(x).square().sum(), x)
+    torch.testing.assert_close(mine, theirs)
+
+
+def test_threads_share_one_compiled_model(forged: Path) -> None:
+    model = Head()
+    made = compiled(model, forged)
+    inputs = [torch.randn(8, 24, requires_grad=True) for _ in range(4)]
+    expected = [gradients(model, model(x), x) for x in inputs]
+    gradients(model, made(inputs[0]), inputs[0])
+    wrong: list[str] = []
+
+    def work(i: int) -> None:
+        for _ in range(10):
+            try:
+                got = gradients(model, made(inputs[i]), inputs[i])
+                torch.testing.assert_close(got, expected[i])
+            except Exception as error:
+                wrong.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[0]
+    expect_all_hits()
+
+
+def test_a_forked_child_is_served(forged: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # OpenMP's own threads do not survive a fork
+    try:
+        made, x = compiled(softmax_chain, forged), torch.randn(8, 24)
+        made(x)
+        before = hits()
+        child = os.fork()
+        if child == 0:
+            good = torch.allclose(made(x), softmax_chain(x)) and hits() == before + 1
+            os._exit(0 if good else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_second_batch_size(forged: Path) -> None:
+    made = compiled(softmax_chain, forged)
+    for rows in (8, 5, 3, 8):
+        x = torch.randn(rows, 24, requires_grad=True)
+        y = made(x)
+        torch.testing.assert_close(y, softmax_chain(x))
+        (mine,) = torch.autograd.grad(y.square().sum(), x)
+        (theirs,) = torch.autograd.grad(softmax_chain(x).square().sum(), x)
+        torch.testing.assert_close(mine, theirs)
+    assert cudaforge_backend.stats()["fallbacks"]["dynamic_shape"] >= 1  # and Inductor ran it
+    assert hits() >= 2  # the first size keeps its kernels
