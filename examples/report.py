@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
 
-import cudaforge_backend
+from cudaforge_backend.records import find
+
+NOT_FORGED: dict[str, Any] = {
+    "ops": "a region that could not be forged (see the warnings)", "shapes": [],
+    "verdict": "not forged", "aten_us": None, "inductor_us": None, "winner_us": None,
+    "speedup": None,
+}  # fmt: skip
 
 
 def microseconds(value: float | None) -> str:
@@ -18,9 +25,27 @@ class Progress:
     """Told of every region as it is planned and forged; prints a line for each decision."""
 
     def __init__(self) -> None:
+        self.known: dict[str, set[str]] = {"hit": set(), "negative": set(), "miss": set()}
         self._seen: dict[str, dict[str, Any]] = {}
         self._tried = 0
-        self._beat = time.monotonic()
+        self._doing = "starting"
+        self._since = self._spoke = time.monotonic()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def say(self, line: str, doing: str) -> None:
+        """Prints a line; `doing` is what will be said to go on while nothing else is printed."""
+        self._doing, self._since = doing, time.monotonic()
+        self._print(line)
+
+    def _print(self, line: str) -> None:
+        self._spoke = time.monotonic()
+        print(line, flush=True)
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(1)
+            if time.monotonic() - self._spoke > 8:
+                self._print(f"    {self._doing} ({time.monotonic() - self._since:.0f} s)")
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """See cudaforge_backend.set_progress for the events."""
@@ -28,45 +53,35 @@ class Progress:
         kind = event["event"]
         if kind == "region":
             self._seen.setdefault(key, {"arch": event["arch"], "origin": "cache"})
+            self.known[event["status"]].add(key)
         elif kind == "start":
-            self._seen[key] = {"arch": event["arch"], "origin": "forged"}
+            self._seen[key]["origin"] = "forged"
             self._tried = 0
-            print(f"  {event['ops']} ...", flush=True)
+            self.say(f"  {event['ops']} ...", "trying candidates")
         elif kind == "candidate":
             self._tried += 1
-            if time.monotonic() - self._beat > 2:
-                self._beat = time.monotonic()
-                print(f"    {self._tried} candidates tried", flush=True)
+            self._doing = f"racing ATen and Inductor; {self._tried} candidates tried"
         elif kind == "end":
-            print(
-                f"    {event['verdict']}, {self._tried} candidates, {event['seconds']:.1f} s",
-                flush=True,
-            )
+            verdict = event["kind"] if event["kind"] == "winner" else event["reason"]
+            line = f"    {verdict}; {self._tried} candidates, {event['seconds']:.1f} s"
+            self.say(line, "Inductor compiles the graph")
 
-    def regions(self, cache_dir: str | None) -> list[dict[str, Any]]:
+    def regions(self) -> list[dict[str, Any]]:
         """One entry for each region seen, with the times of its record."""
+        fields = ("ops", "shapes", "verdict", "aten_us", "inductor_us", "winner_us", "speedup")
         out = []
         for key, seen in self._seen.items():
-            record = cudaforge_backend.record(key, seen["arch"], cache_dir)
-            if record is None:
-                continue
-            timing = record["timing"] or {}
-            out.append({
-                "key": key,
-                "ops": record["ops"],
-                "shapes": [i["sizes"] for i in record["signature"]["inputs"]],
-                "verdict": record["verdict"],
-                "aten_us": timing.get("aten_us"),
-                "inductor_us": timing.get("inductor_us"),
-                "winner_us": timing.get("winner_us"),
-                "speedup": timing.get("speedup"),
-                "origin": seen["origin"],
-            })  # fmt: skip
+            record: Mapping[str, Any] = find(key, seen["arch"]) or NOT_FORGED
+            values = {name: record[name] for name in fields}
+            out.append({"key": key, **values, "origin": seen["origin"]})
         return out
 
 
 def print_regions(regions: list[dict[str, Any]]) -> None:
     """One line per region."""
+    if not regions:
+        print("  none")
+        return
     print(
         f"  {'ATen':>9} {'Inductor':>9} {'kernel':>9}  "
         f"{'speed-up':<20} {'origin':<7} verdict, region"
@@ -77,7 +92,7 @@ def print_regions(regions: list[dict[str, Any]]) -> None:
         print(
             f"  {microseconds(r['aten_us']):>9} {microseconds(r['inductor_us']):>9} "
             f"{microseconds(r['winner_us']):>9}  "
-            f"{speedup:<20} {r['origin']:<7} {r['verdict']}: {r['ops']}"
+            f"{speedup:<20} {r['origin']:<7} {r['verdict']}: {r['ops']} {' '.join(r['shapes'])}"
         )
 
 
@@ -95,15 +110,17 @@ def print_models(models: list[dict[str, Any]]) -> None:
             f"  {m['name'] + ' ' + m['phase']:<18} {m['eager_ms']:>9.3f} "
             f"{m['inductor_ms']:>9.3f} {m['cudaforge_ms']:>9.3f}  "
             f"{ratios[0]:<20} {ratios[1]:<20} {m['error']:.2e} ({m['error_limit']:.2e})"
+            + ("" if m["winners"] else "  no winner: Inductor's own")
         )
 
 
-def print_processes(processes: Mapping[str, Mapping[str, Any]], same: bool) -> None:
-    """The cold and the cached process side by side."""
+def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: float) -> None:
+    """The cold and the cached process side by side; the largest relative difference of results."""
     print(f"  {'':<16} {'hits':>6} {'misses':>6} {'forged':>6} {'first result':>13}")
     for name, c in processes.items():
         print(
             f"  {name.replace('_', ' '):<16} {c['hits']:>6} {c['misses']:>6} "
             f"{c['forged']:>6} {c['first_result_s']:>11.1f} s"
         )
-    print("  same numbers: " + ("yes, bit for bit" if same else "no, not bit for bit"))
+    same = "bit for bit" if difference == 0 else f"to {difference:.1e} of their size"
+    print(f"  both processes gave the same numbers {same}")

@@ -48,6 +48,20 @@ def device_properties(device: str, device_index: int = 0) -> dict[str, Any]: ...
 def capabilities() -> list[dict[str, Any]]:
     """What this machine has and lacks: dicts of name, ok, detail, advice."""
 
+class PairedTimes:
+    """Times of interleaved rounds, in nanoseconds. KeyError: no contestant has that name."""
+
+    def median_ns(self, name: str) -> float: ...
+    def speedup(self, base: str, name: str) -> tuple[float, float, float]:
+        """time(base) / time(name): low, median, high of the 95% interval."""
+
+    def rounds(self) -> int: ...
+
+def time_interleaved(
+    names: list[str], callables: Sequence[Callable[[], float]], min_rounds: int, budget_s: float
+) -> PairedTimes:
+    """Each callable does its work once and gives the nanoseconds that it took."""
+
 class RegionProgram:
     """A signature made runnable by ATen, without the GIL."""
 
@@ -84,9 +98,15 @@ class KernelStore:
         """None, or why every read is a miss at present."""
 
     def take_warnings(self) -> list[str]: ...
-    def export_pack(self, file: str, arch: str = "") -> dict[str, Any]: ...
-    def import_pack(self, file: str) -> dict[str, Any]:
-        """exported, imported, kept_existing, rejected, problems; the same for export_pack."""
+
+def export_pack(store: KernelStore, file: str, arch: str = "") -> dict[str, Any]:
+    """Writes the winners to one file: exported, imported, kept_existing, rejected, problems."""
+
+def adopt_pack(file: str, tell: Callable[[str, str], None] | None = None) -> dict[str, Any]:
+    """Compiles and proves each kernel of a pack here, then stores it; as export_pack.
+
+    `tell` gets each key and what is wrong with it ("": nothing). RuntimeError: not a pack, or a
+    damaged one."""
 
 def store() -> KernelStore:
     """The store that this process uses: in memory until use_cache has been called."""
@@ -157,4 +177,4 @@ def stats() -> dict[str, Any]:
 
 def reset_stats() -> None: ...
 def versions() -> dict[str, Any]:
-    """cudaforge, torch, verifier."""
+    """cudaforge, torch, verifier, rocksdb."""

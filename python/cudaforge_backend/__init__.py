@@ -37,8 +37,10 @@ __all__ = [
 def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     """Has `callback` told of every step of forging in this process; None ends that.
 
-    Events are dicts: {"event": "start", "key", "ops"}, {"event": "candidate", "key", "verdict",
-    "ns"}, {"event": "end", "key", "ops", "kind", "reason", "timing", "seconds"}."""
+    Events are dicts: {"event": "region", "key", "arch", "ops", "status"} for each region of a
+    graph, status "hit", "negative" or "miss"; then for each that is forged {"event": "start",
+    "key", "ops"}, {"event": "candidate", "key", "verdict", "ns"}, {"event": "end", "key", "ops",
+    "kind", "reason", "timing", "seconds"}."""
     from .integration.plan import set_progress as set_callback
 
     set_callback(callback)

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from .._native import _C
+from ..records import summary
 from .output import add_cache_dir, add_json, cache_dir, show
 
 VERBS = {
@@ -47,25 +48,6 @@ def _open(args: argparse.Namespace, writable: bool = False) -> Any:
     return store
 
 
-def summary(record: dict[str, Any]) -> dict[str, Any]:
-    """A record in one line: key, arch, kind, ops, times in microseconds, speed-up interval."""
-    timing = record["timing"] or {}
-    provenance = record["provenance"] or {}
-    return {
-        "key": record["key"],
-        "arch": record["arch"],
-        "kind": record["kind"],
-        "ops": _C.describe(_C.canonical(record["signature"])),
-        "aten_us": timing.get("aten_us"),
-        "inductor_us": timing.get("inductor_us"),
-        "winner_us": timing.get("winner_us"),
-        "speedup": timing.get("speedup"),
-        "author": provenance.get("author"),
-        "created": provenance.get("created"),
-        "reason": provenance.get("reason", ""),
-    }
-
-
 def run_ls(args: argparse.Namespace) -> int:
     """One line a record."""
     rows = [summary(r) for r in _open(args).records(args.arch)]
@@ -75,6 +57,8 @@ def run_ls(args: argparse.Namespace) -> int:
             speedup = row["speedup"]
             gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else "none"
             print(f"{row['key'][:12]}  {row['arch']:<16} {gain:>7}  {row['ops']}")
+            if row["kind"] != "winner":
+                print(f"{'':<40}{row['verdict']}")
         if not rows:
             print(f"the cache {cache_dir(args)} has no records")
 
@@ -146,30 +130,27 @@ def run_stats(args: argparse.Namespace) -> int:
 
 def run_export(args: argparse.Namespace) -> int:
     """Writes the pack."""
-    result = _open(args).export_pack(args.file, args.arch)
+    result = _C.export_pack(_open(args), args.file, args.arch)
     show(args, result, lambda: print(f"{args.file}: {result['exported']} kernels"))
     return 0
 
 
 def run_import(args: argparse.Namespace) -> int:
     """Verifies, then stores; 1 when a kernel was rejected."""
-    from ..integration.adopt import import_verified
-
     problem = _C.use_cache(cache_dir(args))
     if problem is not None:
         raise OSError(f"the cache cannot be used: {problem}")
-    quiet = args.json
-    result = import_verified(
-        args.file, None if quiet else lambda line: print(f"  {line}", flush=True)
-    )
+    result = _C.adopt_pack(args.file, None if args.json else _tell)
 
     def text() -> None:
         print(
             f"{result['imported']} verified and stored, "
             f"{result['kept_existing']} kept what was there, {result['rejected']} rejected"
         )
-        for problem in result["problems"]:
-            print(f"  rejected: {problem}")
 
     show(args, result, text)
     return int(result["rejected"] > 0)
+
+
+def _tell(key: str, problem: str) -> None:
+    print(f"  {key[:12]} {'rejected: ' + problem if problem else 'verified'}", flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import platform
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import torch
 
@@ -36,7 +36,8 @@ def add(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when everything that is needed is there; a missing GPU is no fault on a CPU machine."""
-    checks = [_versions(), _worker(), *_C.capabilities(), _cache()]
+    found = cast("list[Check]", _C.capabilities())
+    checks = [_versions(), _worker(), *found, _cache()]
     show(args, checks, lambda: _print(checks))
     return int(any(not check["ok"] for check in checks if check["name"] in NEEDED))
 
@@ -80,8 +81,8 @@ def _cache() -> Check:
     try:
         store = _C.KernelStore.open(folder)
     except (OSError, RuntimeError, NotImplementedError) as error:
-        return Check(name="cache", ok=False, detail=f"{folder}: {error}",
-                     advice="choose another folder with CUDAFORGE_CACHE_DIR")  # fmt: skip
+        advice = "choose another folder with CUDAFORGE_CACHE_DIR"
+        return Check(name="cache", ok=False, detail=f"{folder}: {error}", advice=advice)
     problem = store.health()
     detail = f"RocksDB {_C.versions()['rocksdb']}, {folder}, {len(store.records())} records"
     if problem is None:

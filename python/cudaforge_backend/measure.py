@@ -1,0 +1,61 @@
+"""Warm timing of whole callables, interleaved: what a user of a compiled model sees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ._native import _C
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Interleaved times of named callables; drift of the machine hits all alike."""
+
+    paired: _C.PairedTimes
+
+    def median_ms(self, name: str) -> float:
+        """Milliseconds of one call. KeyError: there is no such name."""
+        return self.paired.median_ns(name) / 1e6
+
+    def speedup(self, base: str, name: str) -> tuple[float, float, float]:
+        """time(base) / time(name): low, median, high of the 95% interval."""
+        return self.paired.speedup(base, name)
+
+
+def time_interleaved(
+    calls: Mapping[str, Call], device: str, min_rounds: int = 10, budget_s: float = 4.0
+) -> Times:
+    """Times calls with warm caches: CUDA events, synchronised, on "cuda"; a clock on "cpu".
+
+    Rounds of one call each, in random order, after two that do not count; stops once `min_rounds`
+    rounds were run and `budget_s` seconds are spent. What a callable raises is raised here."""
+    clock = _cuda_ns if torch.device(device).type == "cuda" else _cpu_ns
+    timed = [_timed(clock, call) for call in calls.values()]
+    return Times(_C.time_interleaved(list(calls), timed, min_rounds, budget_s))
+
+
+def _timed(clock: Callable[[Call], float], call: Call) -> Callable[[], float]:
+    return lambda: clock(call)
+
+
+def _cpu_ns(call: Call) -> float:
+    start = time.perf_counter_ns()
+    call()
+    return float(time.perf_counter_ns() - start)
+
+
+def _cuda_ns(call: Call) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    begin.record()
+    call()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) * 1e6

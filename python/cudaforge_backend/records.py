@@ -1,0 +1,66 @@
+"""What the cache holds, in the words of tables and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from ._native import _C
+
+_RIVALS = {"aten": "ATen", "inductor": "Inductor"}
+
+
+class RecordSummary(TypedDict):
+    """One record: times in microseconds of one call, None where nothing was timed; `speedup` is
+    (low, median, high) over the faster rival; `verdict` is "winner" or why there is none."""
+
+    key: str
+    arch: str
+    kind: str
+    ops: str
+    shapes: list[str]
+    verdict: str
+    reason: str
+    aten_us: float | None
+    inductor_us: float | None
+    winner_us: float | None
+    speedup: list[float] | None
+    author: str | None
+    created: int | None
+
+
+def summary(record: Mapping[str, Any]) -> RecordSummary:
+    """A record of KernelStore.get() or records(), without its source and signature."""
+    timing = record["timing"] or {}
+    provenance = record["provenance"] or {}
+    return RecordSummary(
+        key=record["key"],
+        arch=record["arch"],
+        kind=record["kind"],
+        ops=_C.describe(_C.canonical(record["signature"])),
+        shapes=[f"{i['dtype']}{i['sizes']}" for i in record["signature"]["inputs"]],
+        verdict=_verdict(record),
+        reason=str(provenance.get("reason", "")),
+        aten_us=timing.get("aten_us"),
+        inductor_us=timing.get("inductor_us"),
+        winner_us=timing.get("winner_us"),
+        speedup=timing.get("speedup"),
+        author=provenance.get("author"),
+        created=provenance.get("created"),
+    )
+
+
+def find(key: str, arch: str) -> RecordSummary | None:
+    """The record of the store that this process uses, or None."""
+    record = _C.store().get(key, arch)
+    return None if record is None else summary(record)
+
+
+def _verdict(record: Mapping[str, Any]) -> str:
+    if record["kind"] == "winner":
+        return "winner"
+    rival = (record["timing"] or {}).get("best_rival")
+    if rival is not None:
+        return f"nothing faster than {_RIVALS.get(rival, rival)}"
+    reason = str((record["provenance"] or {}).get("reason", ""))
+    return "no right candidate" if reason.startswith("no candidate was right") else reason
