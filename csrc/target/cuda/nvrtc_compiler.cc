@@ -176,15 +176,11 @@ CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string&
     return Failure(std::string("nvrtcCreateProgram: ") + api_.GetErrorString(error));
   }
   // modify-stack-limit would change a limit of the whole process. The architecture macros stay
-  // NVRTC's own.
-  std::vector<std::string> options = {"-arch=" + arch,
-                                      "--std=c++20",
-                                      "--modify-stack-limit=false",
-                                      "-no-source-include",
-                                      "-Xptxas",
-                                      "-v",
-                                      "-Xptxas",
-                                      "-warn-spills"};
+  // NVRTC's own. fmad: as for the CPU, kernels write fma() where they mean it.
+  std::vector<std::string> options = {
+      "-arch=" + arch,      "--std=c++20", "--fmad=false", "--modify-stack-limit=false",
+      "-no-source-include", "-Xptxas",     "-v",           "-Xptxas",
+      "-warn-spills"};
   // A cubin out of NVRTC's own cache would come without the log that the register counts are read
   // from.
   if (version_.first >= 13) options.emplace_back("-no-cache");
