@@ -29,7 +29,8 @@ class Block(nn.Module):
         q, k, v = (t.view(shape).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, dim=-1))
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, time, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        x = x + self.down(F.gelu(self.up(self.norm2(x))))
+        return x
 
 
 class GPT(nn.Module):
@@ -99,7 +100,7 @@ class Mixer(nn.Module):
             y = norm(x)
             weights = torch.softmax(gate(y), dim=-1)
             x = x + torch.cumsum(weights * value(y), dim=1)
-        scores = self.head(x)
+        scores: Tensor = self.head(x)
         if targets is None:
             return scores
         return F.cross_entropy(scores.flatten(0, 1), targets.flatten())

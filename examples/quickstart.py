@@ -20,7 +20,7 @@ START = time.time()  # of this process, as near as Python lets us; torch is impo
 
 import cudaforge_backend  # noqa: E402
 import torch  # noqa: E402
-from cudaforge_backend import _C  # noqa: E402
+from cudaforge_backend._native import _C  # noqa: E402
 from cudaforge_backend.measure import time_interleaved  # noqa: E402
 from cudaforge_backend.options import parse  # noqa: E402
 from models import EXAMPLES, Example  # noqa: E402
@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--models", type=names(EXAMPLES), default=list(EXAMPLES), metavar="A,B")
     parser.add_argument("--phases", type=names(PHASES), default=list(PHASES), metavar="A,B")
     parser.add_argument(
-        "--region-budget", type=float, default=8.0, metavar="SECONDS",
+        "--region-budget", type=float, default=5.0, metavar="SECONDS",
         help="longest search for one region's kernel (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
@@ -80,12 +80,14 @@ def step(
     """One forward pass, or a forward and backward pass: loss and gradients as one vector."""
     if phase == "inference":
         with torch.no_grad():
-            return module(*inputs)
+            output: torch.Tensor = module(*inputs)
+        return output
     for parameter in parameters:
         parameter.grad = None
     loss = module(*inputs)
     loss.backward()
-    return torch.cat([loss.detach().reshape(1), *(p.grad.reshape(-1) for p in parameters)])
+    gradients = [p.grad.reshape(-1) for p in parameters if p.grad is not None]
+    return torch.cat([loss.detach().reshape(1), *gradients])
 
 
 def relative_error(value: torch.Tensor, exact: torch.Tensor) -> float:

@@ -55,7 +55,7 @@ class Progress:
             self._seen.setdefault(key, {"arch": event["arch"], "origin": "cache"})
             self.known[event["status"]].add(key)
         elif kind == "start":
-            self._seen[key]["origin"] = "forged"
+            self._seen[key] = {"arch": event["arch"], "origin": "forged"}
             self._tried = 0
             self.say(f"  {event['ops']} ...", "trying candidates")
         elif kind == "candidate":

@@ -26,7 +26,9 @@ Status Prove(CacheRecord* record) {
   const Result<Target*> target = runtime.TargetFor(signature.device, 0);
   const std::string here =
       target.ok() ? "is " + (*target)->arch().target : "offers: " + target.status().message();
-  if (!target.ok() || record->arch != (*target)->arch().target) {
+  // C++ source is built again for this very processor; a GPU kernel is tuned to its architecture.
+  const bool cpu = signature.device == DeviceType::kCpu && record->arch.starts_with("cpu:");
+  if (!target.ok() || (!cpu && record->arch != (*target)->arch().target)) {
     return Status::Unsupported("made for " + record->arch + "; this machine " + here);
   }
   CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionChecker> checker,
@@ -37,10 +39,14 @@ Status Prove(CacheRecord* record) {
                       SearchRegion(signature, *search, worker, *checker,
                                    {.seconds = kSecondsPerKernel, .candidates = 1}, nullptr));
   if (!outcome.best) {
-    const std::string why =
-        outcome.lineage.empty() ? outcome.reason : outcome.lineage[0]["verdict"].dump();
+    std::string why = outcome.reason;
+    if (!outcome.lineage.empty()) {
+      const Json& verdict = outcome.lineage[0]["verdict"];
+      why = verdict.value("verdict", "") + ": " + verdict.value("message", "");
+    }
     return Status::InvalidArgument("not proven on this machine: " + why.substr(0, 500));
   }
+  record->arch = (*target)->arch().target;
   record->binary = outcome.best->binary;
   record->verification = outcome.verification;
   return Status::Ok();

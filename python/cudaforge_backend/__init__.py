@@ -39,8 +39,8 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
 
     Events are dicts: {"event": "region", "key", "arch", "ops", "status"} for each region of a
     graph, status "hit", "negative" or "miss"; then for each that is forged {"event": "start",
-    "key", "ops"}, {"event": "candidate", "key", "verdict", "ns"}, {"event": "end", "key", "ops",
-    "kind", "reason", "timing", "seconds"}."""
+    "key", "arch", "ops"}, {"event": "candidate", "key", "verdict", "ns"} and {"event": "end",
+    "key", "ops", "kind", "reason", "timing", "seconds"}."""
     from .integration.plan import set_progress as set_callback
 
     set_callback(callback)

@@ -18,12 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import cudaforge_backend
 import torch
-from cudaforge_backend import _C
+from cudaforge_backend._native import _C
 
 SOFTMAX = {
     "format": 1, "aliases": [], "numerics": {},
@@ -35,7 +36,7 @@ SOFTMAX = {
 def softmax_signature(device: str, rows: int, columns: int) -> str:
     """The canonical signature of a contiguous float32 softmax over the last dimension."""
     spec = {"dtype": "float32", "sizes": [rows, columns], "strides": [columns, 1]}
-    node = {**SOFTMAX["nodes"][0], "outputs": [spec]}  # type: ignore[index, dict-item]
+    node = {**SOFTMAX["nodes"][0], "outputs": [spec]}  # type: ignore[index]
     return _C.normalize(
         json.dumps(
             {**SOFTMAX, "device": device, "inputs": [{**spec, "alignment": 16}], "nodes": [node]}
@@ -53,14 +54,14 @@ def region_call(device: str) -> dict[str, Any]:
     """A hit on a tiny tensor: the call is all there is. Rounds of 2,000 calls, interleaved."""
     signature = softmax_signature(device, 4, 16)
     found = _C.search(signature, 0, 20.0, 1)
-    if found["candidate"] is None:
-        raise RuntimeError(found["reason"])
-    _C.install(signature, 0, found["candidate"], found["binary"])
+    if not found.found:
+        raise RuntimeError(found.reason)
+    _C.install(signature, 0, found)
     region = torch.ops.cudaforge.region.default
     aten = torch.ops.aten._softmax.default
     number = _C.region_id(_C.signature_key(signature))
     x = torch.randn(4, 16, device=device)
-    calls = {
+    calls: dict[str, Callable[[], Any]] = {
         "aten": lambda: aten(x, -1, False),
         "region": lambda: region([x], number, signature),
         "aten_again": lambda: aten(x, -1, False),
@@ -124,10 +125,7 @@ def open_cache(count: int = 1000) -> dict[str, Any]:
         for _ in range(5):
             start = time.perf_counter()
             store = _C.KernelStore.open(folder)
-            found = sum(
-                store.get(r["key"], r["arch"]) is not None
-                for r, _ in records  # type: ignore[arg-type]
-            )
+            found = sum(store.get(r["key"], r["arch"]) is not None for r, _ in records)
             taken.append((time.perf_counter() - start) * 1e3)
             if found != count:
                 raise RuntimeError(f"{found} of {count} records came back")
@@ -186,7 +184,7 @@ def main() -> None:
     parser.add_argument("--only", default="region_call,import,open_cache,compile")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    costs = {
+    costs: dict[str, Callable[[], Any]] = {
         "region_call": lambda: region_call(args.device),
         "import": import_seconds,
         "open_cache": open_cache,

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import sys
 import time
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 from .._native import _C
+from ..options import parse
 from .output import add_cache_dir, add_json, cache_dir, show
 
 
@@ -45,7 +47,7 @@ def add(verbs: Any) -> None:
 
 
 def load_factory(reference: str) -> Any:
-    """The function that SCRIPT.py:FACTORY names. ValueError says what is wrong with it."""
+    """The function that SCRIPT.py:FACTORY names; its script is run. ValueError: what is wrong."""
     path_text, _, name = reference.rpartition(":")
     path = Path(path_text)
     if not path_text or not name:
@@ -58,16 +60,30 @@ def load_factory(reference: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # dataclasses and pickle look their module up
     sys.path.insert(0, str(path.resolve().parent))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _failed(str(path), error) from error
     factory = getattr(module, name, None)
     if not callable(factory):
         raise ValueError(f"{path} has no function {name}")
     return factory
 
 
+def _failed(what: str, error: Exception) -> ValueError:
+    lines = str(error).strip().splitlines() or [""]
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return ValueError(f"{what} raised {type(error).__name__}: {lines[0]}{where}")
+
+
 def make_model(reference: str, device: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     """What the factory returns, moved to `device`. ValueError: it is not (model, inputs)."""
-    made = load_factory(reference)()
+    factory = load_factory(reference)
+    try:
+        made = factory()
+    except Exception as error:
+        raise _failed(reference, error) from error
     if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module):
         raise ValueError(
             f"{reference} must return (model, inputs): a torch.nn.Module and a tuple of tensors"
@@ -81,30 +97,28 @@ def make_model(reference: str, device: str) -> tuple[torch.nn.Module, tuple[Any,
 
 def run(args: argparse.Namespace) -> int:
     """0 when the model ran and every miss was decided."""
-    from .. import cudaforge, set_progress, stats
+    from .. import set_progress, stats
 
     device = (
         ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
     )
-    started = time.monotonic()
-    model, inputs = make_model(args.factory, device)
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda, but PyTorch finds no GPU; `cudaforge doctor` says why")
     options: dict[str, Any] = {"on_miss": "blocking", "cache_dir": cache_dir(args)}
     if args.region_budget is not None:
         options["region_budget_s"] = args.region_budget
+    settings = parse(None, options)
+    problem = _C.use_cache(settings.cache_dir)
+    if problem is not None:
+        raise OSError(f"the cache cannot be used: {problem}")
+    started = time.monotonic()
+    model, inputs = make_model(args.factory, device)
     if not args.json:
         set_progress(_print_event)
-    compiled = torch.compile(model, backend=cudaforge, options=options)
-    if args.train:
-        output = compiled(*inputs)
-        first = output[0] if isinstance(output, tuple | list) else output
-        if not isinstance(first, torch.Tensor) or not first.requires_grad:
-            raise ValueError(
-                "--train needs a model whose (first) output is a tensor that requires grad"
-            )
-        torch.autograd.backward(first.float().sum())
-    else:
-        with torch.no_grad():
-            compiled(*inputs)
+    try:
+        _run_once(model, inputs, options, args.train)
+    except Exception as error:
+        raise _failed(f"{args.factory}: the model with its inputs", error) from error
     counts = stats()
     data = {
         "hits": counts["hits"],
@@ -128,6 +142,23 @@ def run(args: argparse.Namespace) -> int:
         "backend_failed", 0
     )
     return int(failed > 0)
+
+
+def _run_once(
+    model: torch.nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], train: bool
+) -> None:
+    from .. import cudaforge
+
+    compiled = torch.compile(model, backend=cudaforge, options=options)
+    if not train:
+        with torch.no_grad():
+            compiled(*inputs)
+        return
+    output = compiled(*inputs)
+    first = output[0] if isinstance(output, tuple | list) else output
+    if not isinstance(first, torch.Tensor) or not first.requires_grad:
+        raise ValueError("--train needs a (first) output that is a tensor and requires grad")
+    torch.autograd.backward(first.float().sum())
 
 
 def _print_event(event: Mapping[str, Any]) -> None:

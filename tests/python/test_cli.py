@@ -1,0 +1,146 @@
+"""The `cudaforge` command: what it prints, as text and as JSON, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import RunPython
+from cudaforge_backend._native import _C
+from cudaforge_backend.cli import main
+
+Output = pytest.CaptureFixture[str]
+
+
+def as_json(output: Output, *argv: str) -> Any:
+    """What the command prints with --json."""
+    assert main([*argv, "--json"]) == 0
+    return json.loads(output.readouterr().out)
+
+
+def refusal(output: Output, *argv: str) -> str:
+    """The one line that a command which cannot do its work prints."""
+    assert main(argv) == 1
+    captured = output.readouterr()
+    assert captured.out == ""
+    line: str = captured.err
+    assert line.startswith("cudaforge: ")
+    assert line.count("\n") == 1
+    return line
+
+
+def test_doctor_names_every_part(capsys: Output) -> None:
+    checks = {check["name"]: check for check in as_json(capsys, "doctor")}
+    assert {"torch", "worker", "host compiler", "driver", "gpu", "nvrtc", "cupti", "cache"} == set(
+        checks
+    )
+    assert all(check["ok"] or check["advice"] for check in checks.values())
+    assert _C.versions()["rocksdb"] in checks["cache"]["detail"]
+
+
+def test_doctor_as_text(capsys: Output) -> None:
+    assert main(["doctor"]) == 0
+    assert "RocksDB" in capsys.readouterr().out
+
+
+def test_doctor_fails_without_a_worker(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_C, "worker_path", lambda: "/nowhere/cudaforge-worker")
+    assert main(["doctor"]) == 1
+    assert "MISSING worker" in capsys.readouterr().out
+
+
+def test_an_empty_cache(capsys: Output, tmp_path: Path) -> None:
+    folder = ("--cache-dir", str(tmp_path / "none"))
+    assert as_json(capsys, "cache", "ls", *folder) == []
+    assert as_json(capsys, "cache", "stats", *folder)["archs"] == {}
+    assert main(["cache", "ls", *folder]) == 0
+    assert "no records" in capsys.readouterr().out
+    assert "no record starts with 'abc'" in refusal(capsys, "cache", "show", "abc", *folder)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("verb", ["ls", "stats", "export", "import", "show"])
+def test_a_plain_file_is_no_cache_and_stays_as_it_is(
+    capsys: Output, tmp_path: Path, verb: str
+) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("mine")
+    argument = {"export": [str(tmp_path / "p")], "import": [str(tmp_path / "p")], "show": ["a"]}
+    line = refusal(capsys, "cache", verb, *argument.get(verb, []), "--cache-dir", str(plain))
+    assert str(plain) in line
+    assert plain.read_text() == "mine"
+
+
+SCRIPT = """
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x): return torch.softmax(x * 3, -1)
+def good(): return Net(), (torch.randn(64, 128),)
+def no_tensor(): return Net(), ("text",)
+def raising(): raise ZeroDivisionError("by nothing")
+def nonsense(): return 42
+number = 7
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """A script of factories, good and bad."""
+    path = tmp_path / "factories.py"
+    path.write_text(SCRIPT)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        ("good", "is not SCRIPT.py:FACTORY"),
+        ("/nowhere/script.py:good", "there is no script"),
+        ("{script}:missing", "has no function missing"),
+        ("{script}:number", "has no function number"),
+        ("{script}:raising", "raised ZeroDivisionError: by nothing"),
+        ("{script}:nonsense", "must return (model, inputs)"),
+        ("{script}:no_tensor", "the model with its inputs raised"),
+    ],
+)
+def test_warmup_says_what_is_wrong(
+    capsys: Output, tmp_path: Path, script: str, factory: str, said: str
+) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    assert said in refusal(capsys, "warmup", factory.format(script=script), *folder)
+
+
+def test_warmup_names_a_script_that_cannot_be_read(capsys: Output, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("def f(:\n")
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    assert "raised SyntaxError" in refusal(capsys, "warmup", f"{broken}:f", *folder)
+
+
+def test_warmup_refuses_a_budget_below_zero(capsys: Output, script: str) -> None:
+    line = refusal(capsys, "warmup", f"{script}:good", "--region-budget", "-1")
+    assert "region_budget_s" in line
+
+
+def test_warmup_into_a_plain_file(capsys: Output, tmp_path: Path, script: str) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("mine")
+    line = refusal(capsys, "warmup", f"{script}:good", "--cache-dir", str(plain))
+    assert "cannot be used" in line
+    assert plain.read_text() == "mine"
+
+
+def test_warmup_decides_every_region_once(run_python: RunPython, script: str) -> None:
+    code = f"""
+import sys
+from cudaforge_backend.cli import main
+sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2", "--json",
+               "--cache-dir", {script + ".cache"!r}]))
+"""
+    first = json.loads(run_python(code).stdout)
+    second = json.loads(run_python(code).stdout)
+    assert first["forged"] + first["negative"] >= 1
+    assert second["forged"] + second["negative"] == 0
+    assert second["hits"] == first["forged"]

@@ -1,0 +1,161 @@
+"""Winners carried from one cache to another: proven on arrival, refused when they are not sound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import RunPython
+from cudaforge_backend._native import _C
+from cudaforge_backend.cli import main
+from cudaforge_backend.integration import forging
+from forged import compiled, win_every_race
+
+Output = pytest.CaptureFixture[str]
+
+
+def tripled(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x * 3, -1)
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x * 2, -1)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache with the winners of two regions of equal shapes."""
+    folder = tmp_path_factory.mktemp("packs") / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forging, "MAX_CANDIDATES", forging.MAX_CANDIDATES)  # put back afterwards
+        patch.setattr(forging._Forge, "_race_all", forging._Forge._race_all)
+        win_every_race()
+        torch._dynamo.reset()
+        for function in (tripled, doubled):
+            compiled(function, folder)(torch.randn(32, 64))
+    assert len(winners(folder)) == 2
+    yield folder
+
+
+def winners(folder: Path) -> list[dict[str, Any]]:
+    """The winners in a cache folder."""
+    return [r for r in _C.KernelStore.open(str(folder)).records() if r["kind"] == "winner"]
+
+
+@pytest.fixture
+def pack(cache: Path, tmp_path: Path, capsys: Output) -> Path:
+    """Both winners in a file."""
+    file = tmp_path / "winners.pack"
+    assert main(["cache", "export", str(file), "--cache-dir", str(cache)]) == 0
+    assert "2 kernels" in capsys.readouterr().out
+    return file
+
+
+def adopt(output: Output, file: Path, folder: Path) -> tuple[int, dict[str, Any]]:
+    """Exit code and summary of `cudaforge cache import`."""
+    code = main(["cache", "import", str(file), "--cache-dir", str(folder), "--json"])
+    summary: dict[str, Any] = json.loads(output.readouterr().out)
+    return code, summary
+
+
+def test_ls_and_show(cache: Path, capsys: Output) -> None:
+    folder = ("--cache-dir", str(cache))
+    assert main(["cache", "ls", *folder, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["verdict"] for row in rows] == ["winner", "winner"]
+    key = rows[0]["key"]
+    assert main(["cache", "show", key[:16], *folder]) == 0
+    shown = capsys.readouterr().out
+    assert key in shown
+    assert "softmax" in shown
+    assert main(["cache", "show", "", *folder]) == 1
+    assert "give more digits" in capsys.readouterr().err
+    assert main(["cache", "ls", *folder, "--arch", "cuda:sm_90a", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_import_proves_and_stores(pack: Path, tmp_path: Path, capsys: Output) -> None:
+    code, summary = adopt(capsys, pack, tmp_path / "b")
+    assert (code, summary["imported"], summary["rejected"]) == (0, 2, 0)
+    code, summary = adopt(capsys, pack, tmp_path / "b")
+    assert (code, summary["imported"], summary["kept_existing"]) == (0, 0, 2)
+
+
+_SERVE = """
+import json, torch, cudaforge_backend
+options = {"on_miss": "blocking", "cache_dir": CACHE}
+torch.manual_seed(0)
+x = torch.randn(32, 64)
+f = torch.compile(lambda x: torch.softmax(x * 3, -1), backend="cudaforge", options=options)
+good = torch.allclose(f(x), torch.softmax(x * 3, -1), atol=1e-6)
+stats = cudaforge_backend.stats()
+print(json.dumps([good, stats["hits"], stats["misses"], stats["forged"], stats["negative"]]))
+"""
+
+
+def test_after_an_import_the_same_model_forges_nothing(
+    pack: Path, tmp_path: Path, capsys: Output, run_python: RunPython
+) -> None:
+    adopt(capsys, pack, tmp_path / "b")
+    done = run_python(_SERVE.replace("CACHE", repr(str(tmp_path / "b"))))
+    assert json.loads(done.stdout) == [True, 1, 0, 0, 0]
+
+
+def refused(output: Output, file: Path, folder: Path) -> str:
+    """What is said of a file that cannot be imported; nothing is stored."""
+    assert main(["cache", "import", str(file), "--cache-dir", str(folder)]) == 1
+    assert winners(folder) == []
+    said: str = output.readouterr().err
+    return said
+
+
+def test_files_that_are_no_packs(pack: Path, tmp_path: Path, capsys: Output) -> None:
+    folder = tmp_path / "b"
+    assert str(tmp_path / "none") in refused(capsys, tmp_path / "none", folder)
+    text = tmp_path / "text"
+    text.write_text("no pack\n" * 100)
+    assert "not a pack" in refused(capsys, text, folder)
+    half = tmp_path / "half"
+    half.write_bytes(pack.read_bytes()[: pack.stat().st_size // 2])
+    assert "cut short or changed" in refused(capsys, half, folder)
+    damaged = bytearray(pack.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    half.write_bytes(damaged)
+    assert "cut short or changed" in refused(capsys, half, folder)
+
+
+def packed(folder: Path, file: Path, **changes: Any) -> None:
+    """A pack of the first winner in `folder`, some of its fields replaced."""
+    record = winners(folder)[0]
+    binary = _C.KernelStore.open(str(folder)).binary(record["key"], record["arch"])
+    store = _C.KernelStore.in_memory()
+    store.put({**record, **changes}, binary)
+    _C.export_pack(store, str(file))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("arch", "made for cuda:sm_90a; this machine"),
+        ("other kernel", "wrong_values"),
+        ("no kernel", "compile_error"),
+    ],
+)
+def test_a_kernel_that_is_not_proven_here_is_rejected(
+    cache: Path, tmp_path: Path, capsys: Output, change: str, said: str
+) -> None:
+    first, other = winners(cache)
+    changes: dict[str, Any] = {
+        "arch": {"arch": "cuda:sm_90a"},
+        "other kernel": {"candidate": other["candidate"]},
+        "no kernel": {"candidate": {**first["candidate"], "code": "int nothing;"}},
+    }[change]
+    packed(cache, tmp_path / "pack", **changes)
+    code, summary = adopt(capsys, tmp_path / "pack", tmp_path / "b")
+    assert (code, summary["imported"], summary["rejected"]) == (1, 0, 1)
+    assert said in summary["problems"][0]
+    assert winners(tmp_path / "b") == []
