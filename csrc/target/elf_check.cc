@@ -24,7 +24,7 @@ bool ReadEntry(std::string_view image, uint64_t table, uint64_t index, Entry& en
 }  // namespace
 
 Status CheckElfBounds(std::string_view image) {
-  const Status bad = Status::Corruption("a kernel binary that is no complete ELF file");
+  Status bad = Status::Corruption("a kernel binary that is no complete ELF file");
   Elf64_Ehdr header;
   if (image.size() < sizeof(header)) return bad;
   std::memcpy(&header, image.data(), sizeof(header));
