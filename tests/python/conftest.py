@@ -76,10 +76,20 @@ RunPython = Callable[..., subprocess.CompletedProcess[str]]
 def run_python() -> RunPython:
     """Runs a script in a fresh process with the session's environment."""
 
-    def run(code: str, check: bool = True, **environment: str) -> Any:
+    def run(
+        code: str,
+        check: bool = True,
+        preexec_fn: Callable[[], None] | None = None,
+        **environment: str,
+    ) -> Any:
         env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
         done = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300
+            [sys.executable, "-c", code],
+            env=env,
+            preexec_fn=preexec_fn,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         assert not check or done.returncode == 0, done.stderr[-4000:]
         return done

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from cudaforge_backend import errors
 from cudaforge_backend._native import _C
@@ -14,6 +15,8 @@ from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 Compiled = Callable[..., Any]
+
+_PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
 def cudaforge(
@@ -80,6 +83,9 @@ def _compile(
         warn_once(warning)
     isa.install(settings.cache_dir)
     open_cache(settings.cache_dir)
+    if _takes_subclass(gm):
+        count_fallback("tensor_subclass")
+        return None
     rules = native_rules()
     training = torch.is_grad_enabled() and any(
         isinstance(v, torch.Tensor) and v.requires_grad for v in example_inputs
@@ -104,6 +110,17 @@ def _compile(
         settings.region_budget_s,
         lambda done, inputs: _swapped(untouched, inputs, settings, done.winners()),
     )
+
+
+def _takes_subclass(gm: fx.GraphModule) -> bool:
+    """Whether an input is of a class of its own, which its fake value does not show: AOTAutograd's
+    check of custom operators refuses it when the graph runs."""
+    for node in gm.graph.find_nodes(op="placeholder"):
+        value = getattr(node.meta.get("grapharg"), "example", None)
+        kind = type(value.data) if isinstance(value, torch.nn.Parameter) else type(value)
+        if isinstance(value, torch.Tensor) and kind not in _PLAIN_TENSORS:
+            return True
+    return False
 
 
 def substituted(

@@ -1,0 +1,258 @@
+"""The whole way on a GPU: forging, training, CUDA graphs, streams, threads, layouts."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cudaforge_backend
+import pytest
+import torch
+from forged import compiled
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+pytestmark = pytest.mark.gpu
+
+WIDTH = 256
+
+
+class Mixer(nn.Module):
+    """LayerNorm, a matrix product, a softmax and a cumsum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.gelu(self.linear(self.norm(x)))
+        return torch.cumsum(F.softmax(h * 2, -1), -1) + x
+
+
+def softmax_chain(x: Tensor) -> Tensor:
+    return torch.softmax(x * 2, -1)
+
+
+def tolerance(dtype: torch.dtype) -> dict[str, float]:
+    return {"rtol": 2e-2, "atol": 2e-2} if dtype.itemsize == 2 else {"rtol": 1e-4, "atol": 1e-4}
+
+
+def expect_all_hits() -> None:
+    stats = cudaforge_backend.stats()
+    assert stats["hits"] > 0
+    assert stats["misses"] == 0
+    failed = {"launch_error", "quarantined", "backend_failed", "forge_failed"}
+    assert not failed & set(stats["fallbacks"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_inference(forged: Path, dtype: torch.dtype) -> None:
+    model = Mixer().to("cuda", dtype)
+    made = compiled(model, forged)
+    with torch.no_grad():
+        for seed in range(3):
+            torch.manual_seed(seed)
+            x = torch.randn(64, WIDTH, device="cuda", dtype=dtype)
+            torch.testing.assert_close(made(x), model(x), **tolerance(dtype))
+    expect_all_hits()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_training_step(forged: Path, dtype: torch.dtype) -> None:
+    model = Mixer().to("cuda", dtype)
+    made = compiled(model, forged)
+    x = torch.randn(64, WIDTH, device="cuda", dtype=dtype, requires_grad=True)
+    wanted = torch.autograd.grad(model(x).float().mean(), [x, *model.parameters()])
+    got = torch.autograd.grad(made(x).float().mean(), [x, *model.parameters()])
+    torch.testing.assert_close(got, wanted, **tolerance(dtype))
+    expect_all_hits()
+
+
+def test_reduce_overhead_replays_with_new_inputs(forged: Path) -> None:
+    model = Mixer().cuda()
+    # torch.compile takes mode or options, not both: the mode's own patch through the options.
+    made = compiled(model, forged, inductor={"triton.cudagraphs": True})
+    with torch.no_grad():
+        for seed in range(6):  # warm-up, recording, replays
+            torch.manual_seed(seed)
+            x = torch.randn(64, WIDTH, device="cuda")
+            torch.compiler.cudagraph_mark_step_begin()
+            torch.testing.assert_close(made(x).clone(), model(x), **tolerance(torch.float32))
+    expect_all_hits()
+
+
+def test_mode_reduce_overhead(forged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mode= by its own name: what is forged before is found in the environment's cache."""
+    from cudaforge_backend.integration import backend
+
+    x = torch.randn(64, WIDTH, device="cuda")
+    compiled(softmax_chain, forged)(x)
+    torch._dynamo.reset()
+    cudaforge_backend.reset_stats()
+    monkeypatch.setattr(backend, "open_cache", lambda folder: None)  # stays with `forged`
+    made = torch.compile(softmax_chain, backend="cudaforge", mode="reduce-overhead")
+    for seed in range(5):
+        torch.manual_seed(seed)
+        x = torch.randn(64, WIDTH, device="cuda")
+        torch.compiler.cudagraph_mark_step_begin()
+        torch.testing.assert_close(made(x).clone(), softmax_chain(x))
+    expect_all_hits()
+
+
+def test_side_stream(forged: Path) -> None:
+    made = compiled(softmax_chain, forged)
+    x = torch.randn(64, WIDTH, device="cuda")
+    made(x)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        y = x
+        for _ in range(20):  # each call depends on the one before: any other stream would race
+            y = made(y * 3)
+    torch.cuda.current_stream().wait_stream(stream)
+    expected = x
+    for _ in range(20):
+        expected = softmax_chain(expected * 3)
+    torch.testing.assert_close(y, expected)
+    expect_all_hits()
+
+
+def _capture(work: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = work()
+    return graph, result
+
+
+def test_capture_by_hand_of_a_warm_region(forged: Path) -> None:
+    made, x = compiled(softmax_chain, forged), torch.randn(64, WIDTH, device="cuda")
+    made(x)
+    graph, y = _capture(lambda: made(x))
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        torch.testing.assert_close(y, softmax_chain(x))
+    expect_all_hits()
+
+
+def test_capture_by_hand_of_a_cold_region(forged: Path) -> None:
+    """A region that this process has not seen: ATen is recorded, nothing is loaded or compiled."""
+    from cudaforge_backend._native import _C
+
+    x = torch.randn(32, WIDTH, device="cuda")
+    report = cudaforge_backend.explain(softmax_chain, x, cache_dir=str(forged))
+    (region,) = report["regions"]
+    text, call = _C.canonical(region["signature"]), torch.ops.cudaforge.region.default
+    region_id = _C.region_id(region["key"])
+    torch.softmax(x, -1)  # cuda libraries are up
+    torch.cuda.synchronize()
+    graph, outputs = _capture(lambda: call([x], region_id, text))
+    for seed in range(2):
+        torch.manual_seed(seed)
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        torch.testing.assert_close(outputs[0], softmax_chain(x))
+    assert cudaforge_backend.stats()["misses"] == 1
+    assert cudaforge_backend.stats()["hits"] == 0
+
+
+def test_two_threads(forged: Path) -> None:
+    model = Mixer().cuda()
+    made = compiled(model, forged)
+    inputs = [torch.randn(64, WIDTH, device="cuda") for _ in range(2)]
+    wrong: list[str] = []
+    with torch.no_grad():
+        made(inputs[0])
+
+    def work(x: Tensor) -> None:
+        try:
+            with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+                for _ in range(20):
+                    torch.testing.assert_close(made(x), model(x), **tolerance(torch.float32))
+        except Exception as error:
+            wrong.append(str(error))
+
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=work, args=(x,)) for x in inputs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[0]
+    expect_all_hits()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.randn(WIDTH, 64, device="cuda").t(),
+        lambda: torch.randn(64, 2 * WIDTH, device="cuda")[:, ::2],
+        lambda: torch.randn(65, WIDTH + 1, device="cuda")[1:, 1:],
+        lambda: torch.randn(1, WIDTH, device="cuda").expand(64, WIDTH),
+        lambda: torch.randn(2, 8, 4, 8, device="cuda").to(memory_format=torch.channels_last),
+        lambda: torch.randn(0, WIDTH, device="cuda"),
+    ],
+    ids=["transposed", "every_second", "offset", "expanded", "channels_last", "empty"],
+)
+def test_layouts(forged: Path, make: Callable[[], Tensor]) -> None:
+    made, x = compiled(softmax_chain, forged), make()
+    got, expected = made(x), softmax_chain(x)
+    torch.testing.assert_close(got, expected)
+    assert got.stride() == expected.stride()
+
+
+def test_special_values(forged: Path) -> None:
+    nan, inf = float("nan"), float("inf")
+    x = torch.randn(64, WIDTH, device="cuda")
+    x[0, 3], x[1, 5], x[2, 5] = nan, inf, -inf
+    x[3], x[4], x[5] = -inf, 1e-40, 0.0
+    got, expected = compiled(softmax_chain, forged)(x), softmax_chain(x)
+    assert torch.equal(got.isnan(), expected.isnan())
+    torch.testing.assert_close(got, expected, equal_nan=True)
+    expect_all_hits()
+
+
+def test_two_devices(forged: Path) -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return softmax_chain(x), y.sum(-1)
+
+    x, y = torch.randn(64, WIDTH, device="cuda"), torch.randn(4, 8)
+    first, second = compiled(function, forged)(x, y)
+    torch.testing.assert_close(first, softmax_chain(x))
+    torch.testing.assert_close(second, y.sum(-1))
+    assert cudaforge_backend.stats()["fallbacks"] == {"mixed_devices": 1}
+
+
+def test_no_nvrtc(run_python: Any, tmp_path: Path) -> None:
+    """Without NVRTC nothing is forged, nothing is recorded as lost, and PyTorch's result comes."""
+    done = run_python(
+        "import json, os, warnings, torch\n"
+        "from cudaforge_backend import _native\n"
+        "_native._C.configure([os.environ['EMPTY']], _native.worker_path())\n"
+        "import cudaforge_backend\n"
+        "x = torch.randn(64, 256, device='cuda')\n"
+        "o = {'on_miss': 'blocking', 'cache_dir': os.environ['FOLDER']}\n"
+        "f = torch.compile(lambda x: torch.softmax(x, -1), backend='cudaforge', options=o)\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    torch.testing.assert_close(f(x), torch.softmax(x, -1))\n"
+        "ours = [str(w.message) for w in seen if 'CudaForge' in w.category.__name__]\n"
+        "s = cudaforge_backend.stats()\n"
+        "print(json.dumps([ours, s['fallbacks'], s['negative'], s['hits']]))",
+        EMPTY=str(tmp_path),
+        FOLDER=str(tmp_path / "cache"),
+        CUDA_HOME=str(tmp_path),
+        CUDA_PATH=str(tmp_path),
+    )
+    ours, fallbacks, negative, hits = json.loads(done.stdout.splitlines()[-1])
+    if not ours:
+        pytest.skip("the loader finds NVRTC by itself on this machine")
+    assert len(ours) == 1
+    assert "nvrtc" in ours[0].lower()
+    assert fallbacks == {"forge_failed": 1}
+    assert (negative, hits) == (0, 0)
