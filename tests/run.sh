@@ -25,30 +25,28 @@ fi
 # The core finds NVRTC and the CUDA headers in torch's own packages, then in a toolkit.
 CUDAFORGE_CUDA_PATH=$("$PYTHON" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1] / "nvidia" / "cu13")')
 export CUDAFORGE_CUDA_PATH
-LOGS="$BUILD/test-logs"
-rm -rf "$LOGS"
-mkdir -p "$LOGS/pytest"
 
-# run_ctest NAME FOLDER: runs FOLDER's tests; each binary leaves $LOGS/NAME/BINARY.xml.
+# run_ctest FOLDER: runs the tests of a build folder; reports go to FOLDER/test-reports (see CMakeLists.txt).
 run_ctest() {
-  (cd "$2" && GTEST_OUTPUT="xml:$LOGS/$1/" ctest --output-on-failure -j "$JOBS" 2>&1 | tee "$LOGS/$1.log") ||
-    fail "C++ tests failed; all they wrote is in $LOGS/$1.log"
+  rm -rf "$1/test-reports"
+  ctest --test-dir "$1" --output-on-failure -j "$JOBS" ||
+    fail "C++ tests failed; all they wrote is in $1/Testing/Temporary/LastTest.log"
 }
 
 say "C++ tests"
-run_ctest cpp "$BUILD"
+run_ctest "$BUILD"
 
 if [ "$SANITIZE" = 1 ]; then
   say "C++ tests of the torch-free parts under AddressSanitizer and UndefinedBehaviorSanitizer"
   build cmake -S . -B build/sanitize -G Ninja -DCUDAFORGE_WITH_TORCH=OFF -DCUDAFORGE_SANITIZE=ON
   build cmake --build build/sanitize --parallel "$JOBS"
-  run_ctest sanitize build/sanitize
+  run_ctest build/sanitize
 fi
 
 say "Python tests${LINT:+ and lint}"
 STATUS=0
-"$PYTHON" -m pytest tests/python "${LINT[@]}" --junit-xml="$LOGS/pytest/python.xml" "$@" || STATUS=$?
+"$PYTHON" -m pytest tests/python "${LINT[@]}" --junit-xml="$BUILD/test-reports/pytest.xml" "$@" || STATUS=$?
 
 say "summary (${SECONDS} s)"
-"$PYTHON" tests/summary.py "$LOGS" || STATUS=1
+"$PYTHON" tests/summary.py "$BUILD" || STATUS=1
 exit "$STATUS"

@@ -1,4 +1,4 @@
-"""Adds up the XML reports of a test run: `summary.py FOLDER`, one sub-folder a kind of test.
+"""Adds up the XML reports of a test run in a build folder: `summary.py FOLDER`.
 
 Exits with 1 where CUDAFORGE_REQUIRE_GPU=1 and a test was skipped for want of a GPU.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def count(folder: Path) -> tuple[int, int, int, int]:
-    """(passed, failed, skipped for want of a GPU, skipped otherwise) of the reports in `folder`."""
+def count(reports: Iterable[Path]) -> tuple[int, int, int, int]:
+    """(passed, failed, skipped for want of a GPU, skipped otherwise) of some reports."""
     passed = failed = no_gpu = skipped = 0
-    for report in folder.glob("*.xml"):
+    for report in reports:
         for case in ET.parse(report).iter("testcase"):
             reason = case.find("skipped")
             if case.find("failure") is not None or case.find("error") is not None:
@@ -29,14 +30,15 @@ def count(folder: Path) -> tuple[int, int, int, int]:
 
 
 def main() -> int:
-    """Prints one line a kind of test."""
+    """Prints one line for the C++ tests and one for pytest's."""
     gpu_skips = 0
-    for folder in sorted(p for p in Path(sys.argv[1]).iterdir() if p.is_dir()):
-        passed, failed, no_gpu, skipped = count(folder)
-        if folder.name != "sanitize":  # its GPU tests are the same ones again
-            gpu_skips += no_gpu
+    reports = set((Path(sys.argv[1]) / "test-reports").glob("*.xml"))
+    python = {report for report in reports if report.name == "pytest.xml"}
+    for name, some in (("C++", reports - python), ("Python", python)):
+        passed, failed, no_gpu, skipped = count(some)
+        gpu_skips += no_gpu
         print(
-            f"{folder.name:9} {passed:5} passed {failed:4} failed"
+            f"{name:7} {passed:5} passed {failed:4} failed"
             f" {no_gpu:4} skipped for want of a GPU {skipped:4} skipped for other reasons"
         )
     if gpu_skips and os.environ.get("CUDAFORGE_REQUIRE_GPU") == "1":
