@@ -142,7 +142,7 @@ def packed(folder: Path, file: Path, **changes: Any) -> None:
     [
         ("arch", "made for cuda:sm_90a; this machine"),
         ("other kernel", "wrong_values"),
-        ("no kernel", "compile_error"),
+        ("no kernel", "launch_error: the binary could not be loaded"),
     ],
 )
 def test_a_kernel_that_is_not_proven_here_is_rejected(
