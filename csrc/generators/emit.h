@@ -13,16 +13,18 @@
 
 namespace cudaforge::rows {
 
-// How one stage is mapped to the machine; what each field may be depends on the target. Emitters list them.
+// How one stage is mapped to the machine; what each field may be depends on the target. Emitters
+// list them.
 struct Schedule {
-  // cuda: "thread" (one thread a row), "warp", "block" (row in registers), "loop" (a block sweeps the row from
-  // memory), "column" (threads along the contiguous outer dimension, several inner parts per block).
-  // cpu: "row" (sweep from memory), "buffer" (row kept in a local array), "column" (vectors along the contiguous outer dimension).
+  // cuda: "thread" (one thread a row), "warp", "block" (row in registers), "loop" (a block sweeps
+  // the row from memory), "column" (threads along the contiguous outer dimension, several inner
+  // parts per block). cpu: "row" (sweep from memory), "buffer" (row kept in a local array),
+  // "column" (vectors along the contiguous outer dimension).
   std::string mapping;
-  int threads = 256;   // cuda: per block
-  int vector = 1;      // cuda: elements per load; cpu: columns or elements per tile
-  int items = 1;       // cuda: vectors per thread kept in registers
-  int rows = 1;        // rows per block (cuda) or per task (cpu)
+  int threads = 256;  // cuda: per block
+  int vector = 1;     // cuda: elements per load; cpu: columns or elements per tile
+  int items = 1;      // cuda: vectors per thread kept in registers
+  int rows = 1;       // rows per block (cuda) or per task (cpu)
   bool operator==(const Schedule&) const = default;
   Json ToJson() const;
 };

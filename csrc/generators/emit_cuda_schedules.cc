@@ -95,7 +95,8 @@ class Chooser {
                  : otherwise;
     };
     processors_ = read("multiprocessors", 108);
-    shared_ = std::min(int64_t{200} * 1024, read("shared_bytes_per_block_optin", int64_t{99} * 1024));
+    shared_ =
+        std::min(int64_t{200} * 1024, read("shared_bytes_per_block_optin", int64_t{99} * 1024));
   }
 
   std::vector<Schedule> Choose() {
