@@ -71,6 +71,11 @@ class KernelStore {
   }
   virtual std::vector<Json> Lineage(std::string_view key, std::string_view arch) = 0;
 
+  // Whether the winners of a whole graph pay in place: a JSON object. `graph` has the form of a key
+  // and names the graph; nullopt when it has not been timed, or the entry is damaged.
+  virtual Status PutGraph(std::string_view graph, std::string_view arch, const Json& verdict) = 0;
+  virtual std::optional<Json> GetGraph(std::string_view graph, std::string_view arch) = 0;
+
   // Changes whenever any process has written; cheap.
   virtual uint64_t Generation() = 0;
   virtual StoreCounters counters() const = 0;

@@ -78,6 +78,19 @@ class MemoryKernelStore final : public KernelStore {
     return Wrote();
   }
 
+  Status PutGraph(std::string_view graph, std::string_view arch, const Json& verdict) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(graph, arch));
+    std::lock_guard lock(mutex_);
+    graphs_[StoreKey(graph, arch)] = verdict;
+    return Wrote();
+  }
+
+  std::optional<Json> GetGraph(std::string_view graph, std::string_view arch) override {
+    std::lock_guard lock(mutex_);
+    auto it = graphs_.find(StoreKey(graph, arch));
+    return it == graphs_.end() ? std::nullopt : std::optional<Json>(it->second);
+  }
+
   std::vector<Json> Wanted(std::string_view arch) override {
     std::lock_guard lock(mutex_);
     std::vector<Json> entries;
@@ -124,6 +137,7 @@ class MemoryKernelStore final : public KernelStore {
   StoreCounters counters_;
   std::map<std::string, CacheRecord> records_;
   std::map<std::string, Json> wanted_;
+  std::map<std::string, Json> graphs_;
   std::map<std::string, std::vector<Json>> lineage_;
 };
 

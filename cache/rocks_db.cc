@@ -19,7 +19,7 @@ namespace cudaforge {
 namespace {
 
 constexpr std::array<const char*, kFamilies> kFamilyNames = {"winners", "negatives", "wanted",
-                                                             "lineage", "meta"};
+                                                             "lineage", "meta",      "graphs"};
 constexpr const char* kFormatKey = "format";
 // Sessions are too short for RocksDB's own compaction: each leaves one small file per family it
 // wrote.

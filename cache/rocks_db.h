@@ -14,8 +14,15 @@
 namespace cudaforge {
 
 // Column families; the names are in FORMAT.md. Do not renumber.
-enum class Family { kWinners = 0, kNegatives = 1, kWanted = 2, kLineage = 3, kMeta = 4 };
-inline constexpr int kFamilies = 5;
+enum class Family {
+  kWinners = 0,
+  kNegatives = 1,
+  kWanted = 2,
+  kLineage = 3,
+  kMeta = 4,
+  kGraphs = 5
+};
+inline constexpr int kFamilies = 6;
 
 // Of the database as a whole, stored as text under meta/"format".
 inline constexpr int kDatabaseFormat = 1;

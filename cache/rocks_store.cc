@@ -197,6 +197,26 @@ class RocksKernelStore final : public KernelStore {
     });
   }
 
+  Status PutGraph(std::string_view graph, std::string_view arch, const Json& verdict) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(graph, arch));
+    return Write([&](const RocksDb&) {
+      return std::vector<DbWrite>{{Family::kGraphs, StoreKey(graph, arch), LenientText(verdict)}};
+    });
+  }
+
+  std::optional<Json> GetGraph(std::string_view graph, std::string_view arch) override {
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    Refresh(state);
+    if (state->reader == nullptr) return std::nullopt;
+    auto text = state->reader->Get(Family::kGraphs, StoreKey(graph, arch));
+    if (text.status().code() == StatusCode::kNotFound) return std::nullopt;
+    auto verdict = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
+    if (verdict.ok() && verdict->is_object()) return std::move(verdict).value();
+    ++state->counters.corrupt;
+    return std::nullopt;
+  }
+
   std::vector<Json> Wanted(std::string_view arch) override {
     std::vector<Json> entries = ScanJson(Family::kWanted, "");
     if (!arch.empty()) {

@@ -4,6 +4,8 @@
 #include <pybind11/stl.h>
 #include <torch/version.h>
 
+#include <random>
+
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
@@ -16,7 +18,6 @@ namespace py = pybind11;
 
 constexpr const char* kVersion = "0.1.0";
 constexpr int kVerifierVersion = 1;
-constexpr uint64_t kInputSeed = 0x5eed;  // of the checker's input sets
 
 OpSignature Parse(const std::string& text) { return ValueOrThrow(OpSignature::Parse(text)); }
 
@@ -42,8 +43,9 @@ SearchOutcome Search(const std::string& text, int device_index, double seconds, 
   py::gil_scoped_release release;
   const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
   WorkerClient worker(runtime.Worker(signature.device, device_index));
+  // Inputs that no author of a candidate can know.
   Result<std::unique_ptr<RegionChecker>> checker =
-      RegionChecker::Create(signature, device_index, kInputSeed);
+      RegionChecker::Create(signature, device_index, std::random_device()());
   if (checker.status().code() == StatusCode::kUnsupported) return NotJudged(checker.status());
   ThrowIfError(checker.status());
   return ValueOrThrow(SearchRegion(signature, target->arch(), worker, **checker,

@@ -159,6 +159,22 @@ void BindStore(py::module_& m) {
           },
           py::arg("key"), py::arg("arch"), py::arg("signature"))
       .def(
+          "put_graph",
+          [](KernelStore& store, const std::string& graph, const std::string& arch,
+             const py::dict& verdict) {
+            const Json json = FromPython(verdict);
+            py::gil_scoped_release release;
+            ThrowIfError(store.PutGraph(graph, arch, json));
+          },
+          py::arg("graph"), py::arg("arch"), py::arg("verdict"))
+      .def(
+          "get_graph",
+          [](KernelStore& store, const std::string& graph, const std::string& arch) -> py::object {
+            const std::optional<Json> verdict = store.GetGraph(graph, arch);
+            return verdict ? ToPython(*verdict) : py::none();
+          },
+          py::arg("graph"), py::arg("arch"))
+      .def(
           "remove_wanted",
           [](KernelStore& store, const std::string& key, const std::string& arch) {
             py::gil_scoped_release release;

@@ -8,7 +8,8 @@
 namespace cudaforge {
 
 struct DeviceArch {
-  // The full target string, part of every cache key: "cuda:sm_90a", "cpu:x86-64-v4".
+  // The full target string, part of every cache key: "cuda:sm_90a", "cpu:x86-64-v4+1f0c93ab" (the
+  // digits stand for the processor's exact instruction set).
   std::string target;
   // Read from the device, never from a table: name, multiprocessors, clocks, L2, shared memory,
   // driver, toolkit; for a CPU: model name, cores, cache sizes, compiler. For people and for

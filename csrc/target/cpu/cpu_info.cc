@@ -107,7 +107,9 @@ int64_t LastLevelCacheBytes() {
 
 DeviceArch DescribeCpu() {
   DeviceArch arch;
-  arch.target = "cpu:" + Level();
+  // -march=native code may use anything that this processor has, so the exact set is part of the
+  // name: a binary from another processor of the same level could die of an illegal instruction.
+  arch.target = "cpu:" + Level() + "+" + Sha256Hex(ExactIsa()).substr(0, 8);
   arch.properties = Json{{"name", CpuInfo("model name")},
                          {"isa", ExactIsa()},
                          {"cores", PhysicalCores()},

@@ -104,6 +104,17 @@ TEST_P(StoreContract, ForEachInOrder) {
   EXPECT_EQ(visits, 2);
 }
 
+TEST_P(StoreContract, Graphs) {
+  const std::string graph(64, 'a');
+  EXPECT_FALSE(store_->GetGraph(graph, kTestArch).has_value());
+  ASSERT_TRUE(store_->PutGraph(graph, kTestArch, {{"pays", false}}).ok());
+  EXPECT_EQ(store_->GetGraph(graph, kTestArch), Json({{"pays", false}}));
+  EXPECT_FALSE(store_->GetGraph(graph, "cuda:sm_90a").has_value());
+  ASSERT_TRUE(store_->PutGraph(graph, kTestArch, {{"pays", true}}).ok());
+  EXPECT_EQ(store_->GetGraph(graph, kTestArch), Json({{"pays", true}}));
+  EXPECT_FALSE(store_->PutGraph("short", kTestArch, {}).ok());
+}
+
 TEST_P(StoreContract, Wanted) {
   const CacheRecord record = TestWinner(1);
   ASSERT_TRUE(store_->AddWanted(record.key, kTestArch, record.signature).ok());
