@@ -1,0 +1,247 @@
+"""Cache folders that cannot be used as they are, and damaged databases: results stay PyTorch's."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cudaforge_backend
+import pytest
+import torch
+from conftest import RunPython
+from cudaforge_backend._native import _C
+from forged import compiled
+from torch import Tensor
+
+
+def function(x: Tensor) -> Tensor:
+    return torch.softmax(x * 3, -1)
+
+
+# Compiles with the cache in $FOLDER, and tells what came of it.
+_SCRIPT = """
+import json, os, warnings, torch, cudaforge_backend
+from cudaforge_backend._native import _C
+folder = os.environ["FOLDER"]
+if os.environ.get("FORGE"):
+    from forged import win_every_race
+    win_every_race()
+options = {"on_miss": "blocking" if os.environ.get("FORGE") else "record", "cache_dir": folder}
+torch.manual_seed(0)
+x = torch.randn(8, 26)
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for scale in (3, 4):
+        f = lambda x: torch.softmax(x * scale, -1)
+        made = torch.compile(f, backend="cudaforge", options=options)
+        torch.testing.assert_close(made(x), f(x))
+        torch._dynamo.reset()
+s = cudaforge_backend.stats()
+print(json.dumps({
+    "warnings": [str(w.message) for w in seen if w.category is cudaforge_backend.CudaForgeWarning],
+    "hits": s["hits"], "forged": s["forged"], "fallbacks": s["fallbacks"], "cache": s["cache"],
+    "location": _C.store().location(), "graphs": s["graphs"],
+}))
+"""
+
+
+def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_missing_folder_is_made(run_python: RunPython, tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b" / "c"
+    result = told(run_python(_SCRIPT, FOLDER=str(folder)))
+    assert result["warnings"] == []
+    assert (folder / "db").is_dir()
+    assert len(_C.KernelStore.open(str(folder)).wanted()) == 2
+
+
+@pytest.mark.parametrize("folder", ["/proc/x", "/dev/null/x", "/proc/self/status"])
+def test_an_impossible_folder(run_python: RunPython, folder: str) -> None:
+    result = told(run_python(_SCRIPT, FOLDER=folder))
+    assert len(result["warnings"]) == 1
+    assert folder in result["warnings"][0]
+
+
+@pytest.mark.parametrize("forge", ["", "1"])
+def test_a_plain_file_is_left_untouched(run_python: RunPython, tmp_path: Path, forge: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    result = told(run_python(_SCRIPT, FOLDER=str(file), FORGE=forge))
+    assert len(result["warnings"]) == 1
+    assert str(file) in result["warnings"][0]
+    assert file.read_text() == "mine"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    if forge:  # kept in memory
+        assert (result["forged"], result["hits"]) == (2, 2)
+
+
+@pytest.fixture
+def winners(forged: Path, tmp_path: Path) -> Path:
+    """A folder of its own with the winner of function(8 x 24)."""
+    x = torch.randn(8, 24)
+    torch.testing.assert_close(compiled(function, forged)(x), function(x))
+    shutil.copytree(forged, tmp_path / "copy")
+    torch._dynamo.reset()
+    cudaforge_backend.reset_stats()
+    return tmp_path / "copy"
+
+
+def _drop_root_rights() -> None:
+    """In a child: root may no longer read and write what the file's mode forbids."""
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            if libc.prctl(24, capability, 0, 0, 0) != 0:  # PR_CAPBSET_DROP
+                os._exit(77)
+
+
+@pytest.mark.parametrize("forge", ["", "1"])
+def test_a_read_only_folder(run_python: Any, winners: Path, forge: str) -> None:
+    before = {p: p.read_bytes() for p in winners.rglob("*") if p.is_file()}
+    for path in [winners, *winners.rglob("*")]:
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    try:
+        done = run_python(
+            _SCRIPT, check=False, preexec_fn=_drop_root_rights, FOLDER=str(winners), FORGE=forge
+        )
+    finally:
+        for path in [winners, *winners.rglob("*")]:
+            path.chmod(0o700)
+    if done.returncode == 77:
+        pytest.skip("root cannot give up its rights here")
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = told(done)
+    assert len(result["warnings"]) == 1, result["warnings"]
+    assert "ermission denied" in result["warnings"][0]
+    assert "backend_failed" not in result["fallbacks"]
+    assert {p: p.read_bytes() for p in winners.rglob("*") if p.is_file()} == before
+    reason = "forge_failed" if forge else "not_recorded"
+    assert set(result["fallbacks"]) == {reason}
+
+
+def test_winners_of_a_read_only_folder_are_served(run_python: Any, winners: Path) -> None:
+    for path in [winners, *winners.rglob("*")]:
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    script = _SCRIPT.replace("torch.randn(8, 26)", "torch.randn(8, 24)").replace("(3, 4)", "(3,)")
+    try:
+        done = run_python(script, check=False, preexec_fn=_drop_root_rights, FOLDER=str(winners))
+    finally:
+        for path in [winners, *winners.rglob("*")]:
+            path.chmod(0o700)
+    if done.returncode == 77:
+        pytest.skip("root cannot give up its rights here")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert told(done)["hits"] == 1
+    assert told(done)["warnings"] == []
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def _flip(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes(b ^ 0xFF for b in data[middle : middle + 64]) + data[middle + 64 :]
+
+
+@pytest.mark.parametrize("damage", [_flip, lambda data: data[: len(data) // 2], lambda data: b""])
+def test_every_file_damaged_in_turn(winners: Path, tmp_path: Path, damage: Any) -> None:
+    """Never an exception and never a wrong record: the winner as it was, or a miss that counts."""
+    arch = _C.arch("cpu")
+    (known,) = (r for r in _C.KernelStore.open(str(winners)).records() if _is_ours(r))
+    for i, name in enumerate(_files(winners)):
+        copy = tmp_path / f"damaged-{i}"
+        shutil.copytree(winners, copy)
+        (copy / name).write_bytes(damage((copy / name).read_bytes()))
+        store = _C.KernelStore.open(str(copy), True)
+        found = store.get(known["key"], arch)
+        if found is None:
+            counters = store.counters()
+            assert counters["corrupt"] + counters["errors"] > 0, name
+        else:
+            assert found == known, name
+        binary = _C.KernelStore.open(str(winners)).binary(known["key"], arch)
+        store.put(known, binary, True)  # the cache heals
+        assert store.get(known["key"], arch) == known, name
+
+
+def _is_ours(record: dict[str, Any]) -> bool:
+    return bool(record["signature"]["inputs"][0]["sizes"] == [8, 24]) and 3 in (
+        argument
+        for node in record["signature"]["nodes"]
+        if node["op"] == "aten::mul.Tensor"
+        for argument in node["args"]
+    )
+
+
+@pytest.mark.parametrize("what", ["CURRENT", "MANIFEST", ".sst"])
+def test_a_model_on_a_damaged_database(winners: Path, what: str) -> None:
+    for path in (winners / "db").iterdir():
+        if what in path.name:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    x = torch.randn(8, 24)
+    with pytest.warns(cudaforge_backend.CudaForgeWarning) as seen:
+        made = compiled(function, winners)
+        torch.testing.assert_close(made(x), function(x))
+        torch.testing.assert_close(made(x), function(x))
+    ours = [w for w in seen if w.category is cudaforge_backend.CudaForgeWarning]
+    assert any(str(winners) in str(w.message) for w in ours)
+    assert len({str(w.message) for w in ours}) == len(ours)
+    stats = cudaforge_backend.stats()
+    assert stats["cache"]["corrupt"] + stats["cache"]["errors"] > 0
+    assert stats["forged"] == 1  # made again, and kept
+    assert stats["hits"] == 2
+    assert (winners / "db.damaged-1").is_dir()  # nothing is thrown away
+
+
+def test_a_newer_format_is_left_alone(run_python: RunPython, tmp_path: Path) -> None:
+    folder = tmp_path / "newer"
+    make = (
+        "import os, cudaforge_backend\n"
+        "from cudaforge_backend._native import _C\n"
+        "_C.KernelStore.open(os.environ['FOLDER'], True).add_wanted('0' * 64, 'cpu:x', '{}')"
+    )
+    run_python(make, FOLDER=str(folder))
+    if shutil.which("ldb") is None:
+        pytest.skip("needs ldb (rocksdb-tools) to write another format")
+    subprocess.run(
+        ["ldb", f"--db={folder}/db", "--column_family=meta", "put", "format", "999"], check=True
+    )
+    before = _files(folder)
+    result = told(run_python(_SCRIPT, FOLDER=str(folder)))
+    assert len(result["warnings"]) == 1
+    assert "newer" in result["warnings"][0]
+    assert _files(folder) == before
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "cudaforge-test", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("cannot mount a small file system here")
+    yield folder
+    _C.use_cache(os.environ["CUDAFORGE_CACHE_DIR"])
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("forge", ["", "1"])
+def test_a_full_disk(run_python: RunPython, small_disk: Path, forge: str) -> None:
+    (small_disk / "filler").write_bytes(bytes((1 << 20) - 8192))
+    result = told(run_python(_SCRIPT, FOLDER=str(small_disk), FORGE=forge))
+    assert 1 <= len(result["warnings"]) <= 2, result["warnings"]
+    assert set(result["fallbacks"]) <= {"forge_failed" if forge else "not_recorded"}
+    (small_disk / "filler").unlink()
+    result = told(run_python(_SCRIPT, FOLDER=str(small_disk), FORGE="1"))
+    assert result["hits"] == 2
