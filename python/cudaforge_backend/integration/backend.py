@@ -99,7 +99,7 @@ def _compile(
     if plan.misses() and settings.on_miss == "blocking":
         plan = forge_misses(plan, settings.region_budget_s, current_progress(), compile_lock=False)
     _pass_warnings_on()
-    first = substituted(copy_graph(gm), example_inputs, settings, plan.winners())
+    first = _gated(gm, example_inputs, settings, plan.winners())
     if not (plan.misses() and settings.on_miss == "background"):
         return first
     from .background import SwappingCallable
@@ -110,6 +110,38 @@ def _compile(
         settings.region_budget_s,
         lambda done, inputs: _swapped(untouched, inputs, settings, done.winners()),
     )
+
+
+def _gated(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    settings: Settings,
+    winners: Mapping[str, str],
+) -> Compiled | None:
+    """The substituted graph where it pays in place, else None. on_miss="blocking", which is there
+    to spend time, has a graph timed that has not been; the verdict holds for every later process."""
+    if not winners:
+        return None
+    from . import gate
+    from .analysis import copy_graph
+
+    inputs = gate.real_inputs(gm, example_inputs)
+    device = next(v.device for v in inputs if isinstance(v, torch.Tensor))
+    arch = _C.arch(device.type, device.index or 0)
+    name = gate.graph_name(gm, inputs, winners)
+    pays = gate.stored(name, arch)
+    if pays is False:
+        count_graph("does_not_pay_in_place")
+        return None
+    compiled = substituted(copy_graph(gm), example_inputs, settings, winners)
+    untimed = pays is None and settings.on_miss == "blocking"
+    if compiled is None or not (untimed and gate.can_time(inputs, settings.inductor)):
+        return compiled
+    without = plain(copy_graph(gm), example_inputs, settings)
+    if gate.decide(name, arch, winners, without, compiled, inputs):
+        return compiled
+    count_graph("does_not_pay_in_place")
+    return without
 
 
 def _takes_subclass(gm: fx.GraphModule) -> bool:
