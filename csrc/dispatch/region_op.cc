@@ -161,7 +161,7 @@ c10::List<at::Tensor> RunRegion(RegionEntry* entry, IValues inputs) {
 }
 
 void RegionKernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
-  c10::List<at::Tensor> outputs;
+  IValue outputs;
   {
     const auto args = torch::jit::last(*stack, 3);
     const IValues inputs = args[0].toListRef();

@@ -1,0 +1,91 @@
+// A hit allocates its outputs, the list that carries them, and nothing else. This file counts every
+// operator new of its binary.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "tests/cpp/dispatch/fake_region.h"
+
+namespace {
+
+std::atomic<int64_t> allocations{0};
+thread_local bool counting = false;
+
+void* Allocate(std::size_t bytes) {
+  if (counting) allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* data = std::malloc(bytes)) return data;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return Allocate(bytes); }
+void* operator new[](std::size_t bytes) { return Allocate(bytes); }
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete[](void* data) noexcept { std::free(data); }
+void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+void operator delete[](void* data, std::size_t) noexcept { std::free(data); }
+
+namespace cudaforge {
+namespace {
+
+using testing::LaunchLog;
+using testing::NegRegion;
+using testing::NegWinner;
+using testing::Region;
+
+template <typename Work>
+int64_t CountAllocations(const Work& work) {
+  allocations = 0;
+  counting = true;
+  work();
+  counting = false;
+  return allocations.load();
+}
+
+// The boxed call alone, as a compiled graph makes it: the stack is made outside the count.
+int64_t CountHit(const Region& region, const at::Tensor& x) {
+  static const c10::OperatorHandle op = RegionOperator();
+  torch::jit::Stack stack;
+  stack.reserve(8);
+  stack.emplace_back(c10::List<at::Tensor>(std::vector<at::Tensor>{x}));
+  stack.emplace_back(region.id);
+  stack.emplace_back(region.text);
+  return CountAllocations([&] { op.callBoxed(stack); });
+}
+
+// The least that any implementation needs: one output in a list.
+int64_t CountOutput(at::IntArrayRef sizes) {
+  return CountAllocations([&] {
+    c10::List<at::Tensor> outputs;
+    outputs.reserve(1);
+    outputs.push_back(at::empty(sizes));
+  });
+}
+
+class HitPathTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(HitPathTest, AllocatesOutputsAndScratchOnly) {
+  const bool scratch = GetParam();
+  const Region region = NegRegion({7, scratch ? 41 : 40});
+  Resolver& resolver = Resolver::Get();
+  resolver.SetLoader(nullptr);
+  RegionEntry* entry = resolver.Resolve(region.id, region.text, -1).value();
+  auto log = std::make_shared<LaunchLog>();
+  resolver.Install(entry,
+                   NegWinner(entry->signature.inputs[0].numel(), 1, log,
+                             scratch ? std::vector<int64_t>{64, 64} : std::vector<int64_t>{}));
+  const at::Tensor x = at::randn(entry->signature.inputs[0].sizes);
+  (void)CountHit(region, x);             // what is made once
+  EXPECT_GT(CountOutput(x.sizes()), 0);  // what libtorch allocates is seen
+  EXPECT_LE(CountHit(region, x), CountOutput(x.sizes()) + (scratch ? 1 : 0));
+  EXPECT_EQ(entry->hits.load(), 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Scratch, HitPathTest, ::testing::Bool());
+
+}  // namespace
+}  // namespace cudaforge
