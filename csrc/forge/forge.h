@@ -24,8 +24,9 @@
 namespace cudaforge {
 
 struct ForgeBudget {
-  double seconds =
-      30;  // checked before each step of the worker: a hard limit but for the step under way
+  // From the first candidate on (making the checker is not in it). Less what verifying one
+  // candidate is measured to take, it ends the search; the step under way is finished.
+  double seconds = 30;
   int candidates = 64;
   int patience = 24;  // gives up after so many candidates in a row that did not beat the best
 };
@@ -38,22 +39,27 @@ struct Trial {
 };
 
 // {"event":"candidate","index":0,"verdict":"accepted","ns":812.0,"params":{...},"best":true}; ns
-// only when it was timed. Called from the forging thread.
+// only when it was timed; "best" and "accepted" so far, on the first input set. Then for each that
+// is verified {"event":"verified","index":0,"verdict":"accepted","ns":812.0}. Called from the
+// forging thread.
 using ForgeProgress = std::function<void(const Json& event)>;
 
 struct SearchOutcome {
   std::optional<Trial> best;  // accepted by every input set, fastest in the worker
-  std::vector<Json>
-      lineage;         // one per candidate, in order: author, params, verdict, ns, seconds, log
+  // One per candidate, in order: author, params, verdict, ns, seconds. At most one is accepted.
+  std::vector<Json> lineage;
   Json verification;   // {"report": the checker's, "cases": [names], "poisons": [...]}; of the best
   std::string reason;  // why there is no best, or why the search ended
   double seconds = 0;
 };
 
-// Tries `search`'s candidates until the budget or the space is spent. Errors only for what is not a
-// candidate's fault, and only when there is no best to return. A candidate runs on the first input
-// set, with two poisons, and is timed; only one that is faster than the best goes on to the other
-// sets (else its verdict is too_slow).
+// Tries `search`'s candidates until the budget or the space is spent: each runs on the first input
+// set with one poison, and is timed when it is right there. Then the fastest is verified: the first
+// set with another poison, and every other set. When it fails, the next fastest is, four in all (a
+// second and later one only while there is time), each with its verdict in the lineage; those not
+// reached are too_slow. The first is verified even when the budget is spent, as an unverified best
+// is worth nothing. Errors only for what is not a candidate's fault, and only when there is no best
+// to return.
 Result<SearchOutcome> SearchRegion(const OpSignature& signature, CandidateSearch& search,
                                    CandidateRunner& runner, const RegionChecker& checker,
                                    const ForgeBudget& budget, const ForgeProgress& progress);

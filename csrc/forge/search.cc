@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "forge/forge.h"
@@ -9,8 +11,10 @@ namespace {
 // All bits set is NaN in every floating dtype and -1 in the integers; the other is a small ordinary
 // number.
 constexpr uint8_t kPoisons[] = {0xFF, 0x2B};
-constexpr int kTimingSamples = 15;
 constexpr size_t kMaxLogBytes = 4096;
+constexpr size_t kMaxVerified = 4;
+
+Verdict TooSlow() { return {VerdictKind::kTooSlow, "slower than the best", Json::object()}; }
 
 class Search {
  public:
@@ -21,19 +25,33 @@ class Search {
   Result<SearchOutcome> Run(CandidateSearch& search, const ForgeProgress& progress);
 
  private:
+  // A trial that was right on the first input set, and its place in the lineage.
+  struct Ranked {
+    Trial trial;
+    size_t index;
+  };
+
   double Seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
-  // True when the budget is spent: the trial under way is given up.
+  // True when the search must end. What verifying one candidate will cost is kept in reserve as
+  // soon as there is one to verify.
   bool Spent() {
-    if (Seconds() >= budget_.seconds) spent_ = true;
+    const double reserve =
+        ranked_.empty() ? 0 : slowest_case_ * static_cast<double>(checker_.case_count());
+    if (Seconds() + reserve >= budget_.seconds) spent_ = true;
     return spent_;
   }
 
+  // The search phase: until the space, the patience or the budget is spent, or the runner fails.
+  Status TryAll(CandidateSearch& search, const ForgeProgress& progress);
   // Fills the trial's verdict, time and binary. Errors are the runner's own.
   Status Try(Trial* trial);
   // One run on input set `i`, judged; a verdict that is not accepted stays in the trial.
   Status RunCase(size_t i, uint8_t poison, Trial* trial);
+  // The final phase: sets the best, and the verdict of every ranked trial.
+  Status VerifyFastest(const ForgeProgress& progress);
+  Status Verify(Trial* trial);
   Json Node(const Trial& trial, double seconds) const;
 
   const OpSignature& signature_;
@@ -42,14 +60,20 @@ class Search {
   const ForgeBudget budget_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   bool spent_ = false;
+  double slowest_case_ = 0;  // seconds
+  double best_ns_ = std::numeric_limits<double>::infinity();
+  std::vector<Ranked> ranked_;
   SearchOutcome outcome_;
 };
 
 Status Search::RunCase(size_t i, uint8_t poison, Trial* trial) {
+  const double began = Seconds();
   CF_ASSIGN_OR_RETURN(RunOutput run, runner_.Run(trial->binary, trial->candidate, signature_,
                                                  checker_.inputs(i), poison));
   trial->verdict = run.verdict.accepted() ? checker_.Check(i, run.outputs) : run.verdict;
   if (!trial->verdict.accepted()) trial->verdict.evidence["input_set"] = checker_.inputs(i).name;
+  // A crash or a hang says nothing of what a right candidate's run costs.
+  if (run.verdict.accepted()) slowest_case_ = std::max(slowest_case_, Seconds() - began);
   return Status::Ok();
 }
 
@@ -68,25 +92,58 @@ Status Search::Try(Trial* trial) {
     return Status::Ok();
   }
   trial->binary = std::move(compiled.binary);
-  for (uint8_t poison : kPoisons) {
-    if (Spent()) return Status::Ok();
-    CF_RETURN_IF_ERROR(RunCase(0, poison, trial));
-    if (!verdict.accepted()) return Status::Ok();
-  }
   if (Spent()) return Status::Ok();
+  CF_RETURN_IF_ERROR(RunCase(0, kPoisons[0], trial));
+  // With nothing in hand yet, the first right one is timed and kept whatever the clock says.
+  if (!verdict.accepted() || (!ranked_.empty() && Spent())) return Status::Ok();
+  TimingPlan plan;
+  plan.abandon_ns = 2 * best_ns_;
   CF_ASSIGN_OR_RETURN(trial->worker_ns, runner_.Time(trial->binary, trial->candidate, signature_,
-                                                     checker_.inputs(0), kTimingSamples));
-  if (outcome_.best.has_value() && *trial->worker_ns >= *outcome_.best->worker_ns) {
-    // Its other answers no longer matter, and the budget does.
-    verdict = {VerdictKind::kTooSlow, "slower than the best so far", Json::object()};
-    return Status::Ok();
-  }
-  for (size_t i = 1; i < checker_.case_count(); ++i) {
-    if (Spent()) return Status::Ok();
+                                                     checker_.inputs(0), plan));
+  if (*trial->worker_ns >= best_ns_) verdict = TooSlow();
+  return Status::Ok();
+}
+
+Status Search::Verify(Trial* trial) {
+  CF_RETURN_IF_ERROR(RunCase(0, kPoisons[1], trial));
+  for (size_t i = 1; i < checker_.case_count() && trial->verdict.accepted(); ++i) {
     CF_RETURN_IF_ERROR(RunCase(i, kPoisons[i % 2], trial));
-    if (!verdict.accepted()) return Status::Ok();
   }
   return Status::Ok();
+}
+
+Status Search::VerifyFastest(const ForgeProgress& progress) {
+  std::stable_sort(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) {
+    return *a.trial.worker_ns < *b.trial.worker_ns;
+  });
+  Status fault;
+  for (size_t k = 0; k < ranked_.size(); ++k) {
+    auto& [trial, index] = ranked_[k];
+    Json& node = outcome_.lineage[index];
+    const bool verify = !outcome_.best.has_value() && fault.ok() && k < kMaxVerified &&
+                        (k == 0 || Seconds() < budget_.seconds);
+    if (!verify) {
+      node["verdict"] = TooSlow().ToJson();
+      continue;
+    }
+    const double began = Seconds();
+    fault = Verify(&trial);
+    if (!fault.ok()) {
+      node["verdict"] =
+          Verdict{VerdictKind::kTooSlow, "not verified: the worker failed", Json::object()}
+              .ToJson();
+      continue;
+    }
+    node = Node(trial, node["seconds"].get<double>() + Seconds() - began);
+    if (progress) {
+      progress({{"event", "verified"},
+                {"index", index},
+                {"verdict", VerdictName(trial.verdict.kind)},
+                {"ns", FloatToJson(*trial.worker_ns)}});
+    }
+    if (trial.verdict.accepted()) outcome_.best = std::move(trial);
+  }
+  return fault;
 }
 
 Json Search::Node(const Trial& trial, double seconds) const {
@@ -99,51 +156,58 @@ Json Search::Node(const Trial& trial, double seconds) const {
   return Json::parse(node.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& progress) {
-  CF_CHECK(checker_.case_count() > 0);
-  Status fault;
+Status Search::TryAll(CandidateSearch& search, const ForgeProgress& progress) {
   int without_gain = 0;
-  outcome_.verification = Json::object();
   outcome_.reason = "tried every candidate";
   while (true) {
     if (static_cast<int>(outcome_.lineage.size()) >= budget_.candidates) {
       outcome_.reason = "tried as many candidates as the budget allows";
-      break;
+      return Status::Ok();
     }
     if (without_gain >= budget_.patience) {
       outcome_.reason = "no candidate was faster for a while";
-      break;
+      return Status::Ok();
     }
-    if (Spent()) break;
+    if (Spent()) return Status::Ok();
     std::optional<Candidate> next = search.Next();
-    if (!next.has_value()) break;
+    if (!next.has_value()) return Status::Ok();
     const double began = Seconds();
     Trial trial;
     trial.candidate = std::move(*next);
-    fault = Try(&trial);
-    if (!fault.ok() || spent_) break;
+    CF_RETURN_IF_ERROR(Try(&trial));
+    if (spent_) return Status::Ok();
 
-    const bool right = trial.verdict.accepted() || trial.verdict.kind == VerdictKind::kTooSlow;
+    const bool right = trial.worker_ns.has_value();
     const bool best = trial.verdict.accepted();
-    search.Tell({right, right ? trial.worker_ns : std::nullopt});
+    search.Tell({right, trial.worker_ns});
     outcome_.lineage.push_back(Node(trial, Seconds() - began));
+    const size_t index = outcome_.lineage.size() - 1;
     if (progress) {
       Json event = {{"event", "candidate"},
-                    {"index", outcome_.lineage.size() - 1},
+                    {"index", index},
                     {"verdict", VerdictName(trial.verdict.kind)},
                     {"params", trial.candidate.params},
                     {"best", best}};
-      if (trial.worker_ns.has_value()) event["ns"] = FloatToJson(*trial.worker_ns);
+      if (right) event["ns"] = FloatToJson(*trial.worker_ns);
       progress(event);
     }
     without_gain = best ? 0 : without_gain + 1;
-    if (best) outcome_.best = std::move(trial);
+    if (best) best_ns_ = *trial.worker_ns;
+    if (right) ranked_.push_back({std::move(trial), index});
   }
+}
+
+Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& progress) {
+  CF_CHECK(checker_.case_count() > 0);
+  outcome_.verification = Json::object();
+  Status fault = TryAll(search, progress);
+  if (spent_) outcome_.reason = "the time for this region is spent";
+  // A worker that failed once is started afresh for this.
+  const Status unverified = VerifyFastest(progress);
+  if (fault.ok()) fault = unverified;
   if (!fault.ok()) {
     if (!outcome_.best.has_value()) return fault;
     outcome_.reason = "the worker failed: " + fault.ToString();
-  } else if (spent_) {
-    outcome_.reason = "the time for this region is spent";
   }
   if (outcome_.best.has_value()) {
     Json cases = Json::array();

@@ -23,11 +23,15 @@ struct InputSet {
   // Where the worker places input i: its data pointer is this many bytes after a multiple of 256.
   // Empty means 0; never below the alignment that the signature promises.
   std::vector<int64_t> offsets;
+  // Not 0: unique in this process among sets of these bytes, which never change. Such a set may be
+  // kept ready for many runs.
+  uint64_t id = 0;
 };
 
 class RegionChecker {
  public:
-  // Makes the input sets from `seed` and computes ATen's and the fp64 answers on the signature's
+  // Makes the input sets from `seed` (four at most where inputs and outputs are over 32 MiB, three
+  // over 256 MiB) and computes ATen's and the fp64 answers on the signature's
   // device (device_index for cuda). kUnsupported: this region cannot be judged (nothing to tell a
   // right answer from a wrong one, or ATen refuses it).
   static Result<std::unique_ptr<RegionChecker>> Create(const OpSignature& signature,

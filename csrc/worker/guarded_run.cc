@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
+#include "base/parallel.h"
 #include "verify/random.h"
 
 namespace cudaforge {
 namespace {
 
 constexpr int64_t kGuardBytes = 128 << 10;
-constexpr int64_t kMaxGuardBytes = 16 << 20;
+constexpr int64_t kMaxGuardBytes = 1 << 20;
 constexpr int64_t kMaxAlignment = 4096;
+constexpr int64_t kBlockBytes = int64_t{32} << 20;  // of one copy to or from the device
 
 int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
@@ -21,70 +26,112 @@ int64_t GuardFor(const TensorSpec& spec) {
   return RoundUp(std::clamp(bytes, kGuardBytes, kMaxGuardBytes), 4096);
 }
 
-// A buffer between two guards. `image` is what the whole allocation should hold where the candidate
-// must not write.
+// Random bytes that guards are cut from. Each cut starts elsewhere: a candidate that runs past the
+// end of two buffers and copies one guard over the other must not leave it as it was.
+class Pattern {
+ public:
+  explicit Pattern(uint64_t seed) : random_(seed) {}
+
+  std::string_view Cut(int64_t bytes) {
+    const size_t begin = kStep * cuts_++;
+    const size_t end = begin + static_cast<size_t>(bytes);
+    CF_CHECK(end <= bytes_.capacity()) << "guards of one run move with their pattern";
+    while (bytes_.size() < end) {
+      const uint64_t bits = random_.Next();
+      bytes_.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
+    }
+    return std::string_view(bytes_).substr(begin, static_cast<size_t>(bytes));
+  }
+  // Room for `cuts` cuts of the largest size.
+  void Reserve(size_t cuts) {
+    bytes_.reserve(kStep * cuts + static_cast<size_t>(kMaxGuardBytes) + kSlack);
+  }
+
+ private:
+  static constexpr size_t kStep = 72;
+  static constexpr size_t kSlack = 1 << 20;  // alignment and shifts
+  SplitMix random_;
+  std::string bytes_;
+  size_t cuts_ = 0;
+};
+
+// A device buffer between two guards.
 class Guarded {
  public:
   // The data starts `shift` bytes after a multiple of `alignment`.
   static Result<Guarded> Make(Target& target, int64_t bytes, int64_t guard, int64_t alignment,
-                              int64_t shift, SplitMix& random) {
+                              int64_t shift, Pattern& pattern) {
     Guarded made;
     made.bytes_ = bytes;
     const int64_t total = RoundUp(guard + alignment + shift + bytes + guard, 8);
     CF_ASSIGN_OR_RETURN(made.buffer_, target.Allocate(total));
     const auto base = static_cast<int64_t>(reinterpret_cast<uintptr_t>(made.buffer_.data()));
     made.start_ = RoundUp(base + guard, alignment) + shift - base;
-    made.image_.resize(static_cast<size_t>(total));
-    for (size_t i = 0; i < made.image_.size(); i += 8) {
-      const uint64_t bits = random.Next();
-      std::memcpy(made.image_.data() + i, &bits, 8);
+    if (guard > 0) {
+      made.before_ = pattern.Cut(made.start_);
+      made.after_ = pattern.Cut(total - made.start_ - bytes);
     }
     return made;
   }
 
-  void* data() const { return static_cast<char*>(buffer_.data()) + start_; }
-  char* image_data() { return image_.data() + start_; }
+  char* data() const { return static_cast<char*>(buffer_.data()) + start_; }
   int64_t bytes() const { return bytes_; }
-  Status Upload(Target& target) {
-    return target.CopyIn(buffer_.data(), image_.data(), static_cast<int64_t>(image_.size()));
+
+  Status UploadGuards(Target& target) const {
+    CF_RETURN_IF_ERROR(target.CopyIn(buffer_.data(), before_.data(), Size(before_)));
+    return target.CopyIn(data() + bytes_, after_.data(), Size(after_));
   }
-  Result<std::string> Download(Target& target) const {
-    std::string now(image_.size(), '\0');
-    CF_RETURN_IF_ERROR(
-        target.CopyOut(now.data(), buffer_.data(), static_cast<int64_t>(now.size())));
-    return now;
+  // `block` over and over.
+  Status Fill(Target& target, std::string_view block) const {
+    for (int64_t at = 0; at < bytes_; at += Size(block)) {
+      CF_RETURN_IF_ERROR(
+          target.CopyIn(data() + at, block.data(), std::min(Size(block), bytes_ - at)));
+    }
+    return Status::Ok();
   }
-  std::string_view Data(const std::string& now) const {
-    return std::string_view(now).substr(static_cast<size_t>(start_), static_cast<size_t>(bytes_));
+  // Whether the data is still `contents`. `room`: kBlockBytes.
+  Result<bool> Holds(Target& target, std::string_view contents, char* room) const {
+    for (int64_t at = 0; at < bytes_; at += kBlockBytes) {
+      const int64_t bytes = std::min(kBlockBytes, bytes_ - at);
+      CF_RETURN_IF_ERROR(target.CopyOut(room, data() + at, bytes));
+      if (!ParallelEqual(room, contents.data() + at, static_cast<size_t>(bytes))) return false;
+    }
+    return true;
   }
-  bool SameData(const std::string& now) const { return Data(now) == Data(image_); }
   // The first guard byte that changed, relative to the data's first byte; 0 hit: none.
   struct Damage {
     int64_t hits = 0;
     int64_t first = 0;
   };
-  Damage GuardDamage(const std::string& now) const {
+  Result<Damage> GuardDamage(Target& target) const {
     Damage damage;
-    const auto scan = [&](size_t begin, size_t end) {
-      if (std::memcmp(now.data() + begin, image_.data() + begin, end - begin) == 0) return;
-      for (size_t i = begin; i < end; ++i) {
-        if (now[i] == image_[i]) continue;
-        if (damage.hits++ == 0) damage.first = static_cast<int64_t>(i) - start_;
+    const auto scan = [&](std::string_view guard, const char* device, int64_t offset) -> Status {
+      std::string now(guard.size(), '\0');
+      CF_RETURN_IF_ERROR(target.CopyOut(now.data(), device, Size(guard)));
+      if (now == guard) return Status::Ok();
+      for (size_t i = 0; i < now.size(); ++i) {
+        if (now[i] == guard[i]) continue;
+        if (damage.hits++ == 0) damage.first = offset + static_cast<int64_t>(i);
       }
+      return Status::Ok();
     };
-    scan(0, static_cast<size_t>(start_));
-    scan(static_cast<size_t>(start_ + bytes_), image_.size());
+    CF_RETURN_IF_ERROR(scan(before_, static_cast<const char*>(buffer_.data()), -start_));
+    CF_RETURN_IF_ERROR(scan(after_, data() + bytes_, bytes_));
     return damage;
   }
 
  private:
+  static int64_t Size(std::string_view bytes) { return static_cast<int64_t>(bytes.size()); }
+
   DeviceBuffer buffer_;
-  std::string image_;
+  std::string_view before_, after_;
   int64_t start_ = 0;
   int64_t bytes_ = 0;
 };
 
 struct Buffers {
+  explicit Buffers(uint64_t seed) : pattern(std::make_unique<Pattern>(seed)) {}
+  std::unique_ptr<Pattern> pattern;
   std::vector<Guarded> inputs, outputs, scratch;
   std::vector<void*> input_pointers, output_pointers, scratch_pointers;
 };
@@ -93,8 +140,9 @@ Result<Buffers> MakeBuffers(Target& target, const Executable& executable,
                             const GuardedRunRequest& request, bool guarded) {
   const OpSignature& signature = *request.signature;
   CF_CHECK(request.inputs.size() == signature.inputs.size()) << "one buffer per input";
-  SplitMix random(request.guard_seed);
-  Buffers made;
+  Buffers made(request.guard_seed);
+  made.pattern->Reserve(
+      2 * (signature.inputs.size() + signature.outputs.size() + executable.scratch_bytes().size()));
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const TensorSpec& spec = signature.inputs[i];
     int64_t alignment = 256;
@@ -110,18 +158,24 @@ Result<Buffers> MakeBuffers(Target& target, const Executable& executable,
       alignment = std::lcm(alignment, constraint.value);
       shift = RoundUp(shift, constraint.value);
     }
+    if (alignment > kMaxAlignment * 16) {
+      return Status::Unsupported("alignment constraints with too large a common multiple");
+    }
     shift = RoundUp(shift, spec.alignment);
     CF_ASSIGN_OR_RETURN(Guarded buffer,
                         Guarded::Make(target, spec.StorageBytes(), guarded ? GuardFor(spec) : 0,
-                                      alignment, shift, random));
+                                      alignment, shift, *made.pattern));
     CF_CHECK(static_cast<int64_t>(request.inputs[i].size()) == buffer.bytes()) << "input size";
-    std::copy(request.inputs[i].begin(), request.inputs[i].end(), buffer.image_data());
+    if (buffer.bytes() > 0) CF_RETURN_IF_ERROR(buffer.Fill(target, request.inputs[i]));
     made.inputs.push_back(std::move(buffer));
   }
+  std::string poison;
   const auto poisoned = [&](int64_t bytes, int64_t guard) -> Result<Guarded> {
     CF_ASSIGN_OR_RETURN(Guarded buffer,
-                        Guarded::Make(target, bytes, guarded ? guard : 0, 256, 0, random));
-    std::memset(buffer.image_data(), request.poison, static_cast<size_t>(bytes));
+                        Guarded::Make(target, bytes, guarded ? guard : 0, 256, 0, *made.pattern));
+    poison.resize(std::max(poison.size(), static_cast<size_t>(std::min(bytes, kBlockBytes))),
+                  static_cast<char>(request.poison));
+    CF_RETURN_IF_ERROR(buffer.Fill(target, poison));
     return buffer;
   };
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
@@ -135,7 +189,7 @@ Result<Buffers> MakeBuffers(Target& target, const Executable& executable,
   }
   const auto finish = [&](std::vector<Guarded>& group, std::vector<void*>& pointers) -> Status {
     for (Guarded& buffer : group) {
-      CF_RETURN_IF_ERROR(buffer.Upload(target));
+      if (guarded) CF_RETURN_IF_ERROR(buffer.UploadGuards(target));
       pointers.push_back(buffer.data());
     }
     return Status::Ok();
@@ -174,6 +228,7 @@ Verdict GuardHit(const std::string& name, const Guarded::Damage& damage, int64_t
 
 Result<GuardedRunResult> RunGuarded(Target& target, const Executable& executable,
                                     const GuardedRunRequest& request) {
+  CF_CHECK(request.outputs.size() == request.signature->outputs.size()) << "one place per output";
   CF_ASSIGN_OR_RETURN(Buffers buffers, MakeBuffers(target, executable, request, true));
   const Status launched = executable.Launch(buffers.input_pointers, buffers.output_pointers,
                                             buffers.scratch_pointers, target.launch_context());
@@ -182,42 +237,55 @@ Result<GuardedRunResult> RunGuarded(Target& target, const Executable& executable
   if (!finished.ok()) return DeviceFailure(VerdictKind::kCrashed, finished);
 
   GuardedRunResult result;
-  const auto inspect = [&](const std::vector<Guarded>& group, const char* what) -> Status {
-    for (size_t i = 0; i < group.size(); ++i) {
-      CF_ASSIGN_OR_RETURN(const std::string now, group[i].Download(target));
-      const std::string name = what + (" " + std::to_string(i));
-      const Guarded::Damage damage = group[i].GuardDamage(now);
-      if (damage.hits > 0 && result.verdict.kind != VerdictKind::kMemoryFault) {
-        result.verdict = GuardHit(name, damage, group[i].bytes());
-      }
-      if (&group == &buffers.inputs && !group[i].SameData(now) && result.verdict.accepted()) {
-        result.verdict = {VerdictKind::kModifiedInput, "wrote into " + name, {{"buffer", name}}};
-      }
-      if (&group == &buffers.outputs) result.outputs.emplace_back(group[i].Data(now));
+  const auto guards = [&](const std::vector<Guarded>& group, const char* what) -> Status {
+    for (size_t i = 0; i < group.size() && result.verdict.accepted(); ++i) {
+      CF_ASSIGN_OR_RETURN(const Guarded::Damage damage, group[i].GuardDamage(target));
+      if (damage.hits == 0) continue;
+      result.verdict = GuardHit(what + (" " + std::to_string(i)), damage, group[i].bytes());
     }
     return Status::Ok();
   };
-  Status copied = inspect(buffers.inputs, "input");
-  if (copied.ok()) copied = inspect(buffers.outputs, "output");
-  if (copied.ok()) copied = inspect(buffers.scratch, "scratch buffer");
+  const auto data = [&]() -> Status {
+    const auto room = std::make_unique_for_overwrite<char[]>(kBlockBytes);
+    for (size_t i = 0; i < buffers.inputs.size(); ++i) {
+      CF_ASSIGN_OR_RETURN(const bool same,
+                          buffers.inputs[i].Holds(target, request.inputs[i], room.get()));
+      if (same) continue;
+      const std::string name = "input " + std::to_string(i);
+      result.verdict = {VerdictKind::kModifiedInput, "wrote into " + name, {{"buffer", name}}};
+      return Status::Ok();
+    }
+    for (size_t o = 0; o < buffers.outputs.size(); ++o) {
+      const Guarded& output = buffers.outputs[o];
+      CF_RETURN_IF_ERROR(target.CopyOut(request.outputs[o], output.data(), output.bytes()));
+    }
+    return Status::Ok();
+  };
+  Status copied = guards(buffers.inputs, "input");
+  if (copied.ok()) copied = guards(buffers.outputs, "output");
+  if (copied.ok()) copied = guards(buffers.scratch, "scratch buffer");
+  if (copied.ok() && result.verdict.accepted()) copied = data();
   if (!copied.ok()) return DeviceFailure(VerdictKind::kCrashed, copied);
-  if (!result.verdict.accepted()) result.outputs.clear();
   return result;
 }
 
 Result<double> TimeRuns(Target& target, const Executable& executable,
-                        const GuardedRunRequest& request, int samples) {
+                        const GuardedRunRequest& request, const TimingPlan& plan) {
+  if (plan.samples < 1) return Status::InvalidArgument("no samples were asked for");
   CF_ASSIGN_OR_RETURN(Buffers buffers, MakeBuffers(target, executable, request, false));
   const auto enqueue = [&] {
     return executable.Launch(buffers.input_pointers, buffers.output_pointers,
                              buffers.scratch_pointers, target.launch_context());
   };
   std::vector<double> times;
-  for (int i = 0; i < samples; ++i) {
+  double total = 0;
+  for (int i = 0; i < plan.samples; ++i) {
     CF_ASSIGN_OR_RETURN(const double nanoseconds, target.TimeOnce(enqueue));
     times.push_back(nanoseconds);
+    total += nanoseconds;
+    if (i + 1 >= plan.least && total >= plan.total_ns) break;
+    if (i == 1 && std::min(times[0], times[1]) > plan.abandon_ns) break;
   }
-  if (times.empty()) return Status::InvalidArgument("no samples were asked for");
   auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
   return *middle;

@@ -12,6 +12,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <mutex>
+
+#include "base/parallel.h"
 
 namespace cudaforge {
 namespace {
@@ -19,6 +23,7 @@ namespace {
 constexpr char kMagic[4] = {'C', 'F', 'W', '1'};
 constexpr size_t kHeaderBytes = 12;
 constexpr int kMaxDepth = 32;
+constexpr int64_t kCopyGrain = 8 << 20;
 
 class Deadline {
  public:
@@ -136,6 +141,19 @@ Result<UniqueFd> NewMemFile(int64_t size) {
   return fd;
 }
 
+// Copies parts of [0, bytes) in several threads; the first error.
+Status InChunks(int64_t bytes, const std::function<Status(int64_t begin, int64_t end)>& copy) {
+  std::mutex mutex;
+  Status first;
+  ParallelChunks(bytes, kCopyGrain, [&](int64_t, int64_t begin, int64_t end) {
+    Status status = copy(begin, end);
+    if (status.ok()) return;
+    const std::lock_guard lock(mutex);
+    if (first.ok()) first = std::move(status);
+  });
+  return first;
+}
+
 Status Seal(int fd, int seals) {
   return fcntl(fd, F_ADD_SEALS, seals) == 0 ? Status::Ok() : ErrnoStatus("sealing", errno);
 }
@@ -228,30 +246,60 @@ Result<std::string> ReadMemFile(int fd, int64_t max_bytes) {
 }
 
 Status ReadMemFileAt(int fd, int64_t offset, void* data, int64_t bytes) {
-  char* to = static_cast<char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = pread(fd, to, static_cast<size_t>(bytes), offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoStatus("reading a memory file", errno);
-    if (n == 0) return Status::Corruption("a memory file is shorter than announced");
-    to += n;
-    offset += n;
-    bytes -= n;
-  }
-  return Status::Ok();
+  return InChunks(bytes, [&](int64_t begin, int64_t end) -> Status {
+    while (begin < end) {
+      const ssize_t n = pread(fd, static_cast<char*>(data) + begin,
+                              static_cast<size_t>(end - begin), offset + begin);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoStatus("reading a memory file", errno);
+      if (n == 0) return Status::Corruption("a memory file is shorter than announced");
+      begin += n;
+    }
+    return Status::Ok();
+  });
 }
 
 Status WriteMemFileAt(int fd, int64_t offset, const void* data, int64_t bytes) {
-  const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = pwrite(fd, from, static_cast<size_t>(bytes), offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return ErrnoStatus("writing a memory file", errno);
-    from += n;
-    offset += n;
-    bytes -= n;
+  return InChunks(bytes, [&](int64_t begin, int64_t end) -> Status {
+    while (begin < end) {
+      const ssize_t n = pwrite(fd, static_cast<const char*>(data) + begin,
+                               static_cast<size_t>(end - begin), offset + begin);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return ErrnoStatus("writing a memory file", errno);
+      begin += n;
+    }
+    return Status::Ok();
+  });
+}
+
+Result<UniqueFd> Duplicate(const UniqueFd& fd) {
+  UniqueFd copy(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) return ErrnoStatus("descriptor", errno);
+  return copy;
+}
+
+Result<MemFileMap> MemFileMap::Map(int fd, bool writable) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  struct stat facts {};
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &facts) != 0) {
+    return Status::Corruption("not a sealed memory file");
   }
-  return Status::Ok();
+  if (facts.st_size == 0) return MemFileMap(nullptr, 0);
+  void* data = mmap(nullptr, static_cast<size_t>(facts.st_size),
+                    writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return ErrnoStatus("mapping a memory file", errno);
+  return MemFileMap(static_cast<char*>(data), facts.st_size);
+}
+
+MemFileMap::~MemFileMap() {
+  if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
+}
+
+Result<char*> MemFileMap::At(int64_t offset, int64_t bytes) const {
+  if (offset < 0 || bytes < 0 || bytes > bytes_ || offset > bytes_ - bytes) {
+    return Status::Corruption("a memory file is shorter than announced");
+  }
+  return data_ + offset;
 }
 
 }  // namespace cudaforge

@@ -6,9 +6,9 @@
 // A request may carry "id", a random integer, which its reply repeats.
 // Requests and their replies (a reply without "ok": true carries "error"; "fatal": true says that
 // the worker ends now):
-//   {"command":"hello","protocol":1,"device":"cpu" or "cuda","device_index":0,"cxx":"",
+//   {"command":"hello","protocol":2,"device":"cpu" or "cuda","device_index":0,"cxx":"",
 //    "cuda_search_paths":[]}
-//       -> {"ok":true,"protocol":1,"arch":"cpu:x86-64-v4"}
+//       -> {"ok":true,"protocol":2,"arch":"cpu:x86-64-v4"}
 //   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{}}, fds [binary] when compiled
 //   {"command":"run","candidate":{},"signature":{},"poison":n,"guard_seed":n,
@@ -16,13 +16,15 @@
 //    256}],"outputs":[{"at":n}]}, fds [binary, inputs, outputs]: the worker writes the outputs into
 //    the third
 //       -> {"ok":true,"verdict":{"verdict":..,"message":..,"evidence":{}}}
-//   {"command":"time", as run, "samples":n}, fds [binary, inputs] -> {"ok":true,"nanoseconds":x}
+//   {"command":"time", as run, "samples":n,"least":n,"total_ns":x,"abandon_ns":x (see TimingPlan)},
+//    fds [binary, inputs] -> {"ok":true,"nanoseconds":x}
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -31,7 +33,7 @@
 
 namespace cudaforge {
 
-inline constexpr int kWorkerProtocol = 1;
+inline constexpr int kWorkerProtocol = 2;
 inline constexpr uint32_t kMaxFrameBytes = 16u << 20;
 inline constexpr uint32_t kMaxFrameFds = 16;
 inline constexpr int64_t kMaxBinaryBytes = int64_t{256} << 20;
@@ -52,11 +54,34 @@ Result<Frame> ReceiveFrame(int socket, int timeout_ms);
 Result<UniqueFd> MakeMemFile(std::span<const std::string_view> parts);
 Result<UniqueFd> MakeMemFile(std::string_view bytes);
 Result<UniqueFd> MakeMemFile(int64_t size);
+// Another descriptor of the same file.
+Result<UniqueFd> Duplicate(const UniqueFd& fd);
 // All of it. kCorruption for anything but a plain file, or one of more than max_bytes.
 Result<std::string> ReadMemFile(int fd, int64_t max_bytes);
 // Exactly `bytes` bytes from `offset` on, into or out of `data`. kCorruption when the file is
 // shorter.
 Status ReadMemFileAt(int fd, int64_t offset, void* data, int64_t bytes);
 Status WriteMemFileAt(int fd, int64_t offset, const void* data, int64_t bytes);
+
+// A memory file's bytes in this address space. Move-only.
+class MemFileMap {
+ public:
+  // kCorruption for a file that is not sealed against shrinking: reading it could then fault.
+  static Result<MemFileMap> Map(int fd, bool writable);
+  MemFileMap(MemFileMap&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  MemFileMap& operator=(MemFileMap&&) = delete;
+  MemFileMap(const MemFileMap&) = delete;
+  MemFileMap& operator=(const MemFileMap&) = delete;
+  ~MemFileMap();
+
+  // Where `bytes` bytes at `offset` are; kCorruption when the file ends before.
+  Result<char*> At(int64_t offset, int64_t bytes) const;
+
+ private:
+  MemFileMap(char* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  char* data_;
+  int64_t bytes_;
+};
 
 }  // namespace cudaforge

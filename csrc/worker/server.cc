@@ -75,11 +75,14 @@ Result<Reply> Compile(Target& target, const Json& body) {
 struct Work {
   Candidate candidate;
   OpSignature signature;
-  std::vector<std::string> inputs;
+  std::vector<MemFileMap> maps;
+  std::vector<std::string_view> inputs;  // in maps[0]
   std::vector<int64_t> shifts;
   std::string binary;
 
-  GuardedRunRequest Request() const { return {&candidate, &signature, inputs, shifts, 0xff, 0}; }
+  GuardedRunRequest Request() const {
+    return {&candidate, &signature, inputs, shifts, 0xff, 0, {}};
+  }
 };
 
 Result<Work> ParseWork(const Frame& frame) {
@@ -95,14 +98,15 @@ Result<Work> ParseWork(const Frame& frame) {
   if (!inputs.is_array() || inputs.size() != work.signature.inputs.size()) {
     return Status::InvalidArgument("inputs: one entry per input");
   }
+  CF_ASSIGN_OR_RETURN(MemFileMap map, MemFileMap::Map(frame.fds[1].get(), /*writable=*/false));
+  work.maps.push_back(std::move(map));
   for (size_t i = 0; i < inputs.size(); ++i) {
     CF_ASSIGN_OR_RETURN(const int64_t at, JsonInt(inputs[i], "at"));
     CF_ASSIGN_OR_RETURN(const int64_t shift, JsonInt(inputs[i], "shift"));
     if (at < 0 || shift < 0 || shift >= 256) return Status::InvalidArgument("inputs: out of range");
-    std::string bytes(static_cast<size_t>(work.signature.inputs[i].StorageBytes()), '\0');
-    CF_RETURN_IF_ERROR(
-        ReadMemFileAt(frame.fds[1].get(), at, bytes.data(), static_cast<int64_t>(bytes.size())));
-    work.inputs.push_back(std::move(bytes));
+    const int64_t bytes = work.signature.inputs[i].StorageBytes();
+    CF_ASSIGN_OR_RETURN(const char* data, work.maps[0].At(at, bytes));
+    work.inputs.emplace_back(data, static_cast<size_t>(bytes));
     work.shifts.push_back(shift);
   }
   return work;
@@ -123,6 +127,18 @@ Result<Reply> Run(Target& target, const Frame& frame) {
   CF_ASSIGN_OR_RETURN(const int64_t seed, JsonInt(frame.body, "guard_seed"));
   request.poison = static_cast<uint8_t>(poison);
   request.guard_seed = static_cast<uint64_t>(seed);
+  CF_ASSIGN_OR_RETURN(const Json outputs, JsonField(frame.body, "outputs"));
+  if (!outputs.is_array() || outputs.size() != work.signature.outputs.size()) {
+    return Status::InvalidArgument("outputs: one entry per output");
+  }
+  CF_ASSIGN_OR_RETURN(const MemFileMap map, MemFileMap::Map(frame.fds[2].get(), /*writable=*/true));
+  std::vector<char*> places;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    CF_ASSIGN_OR_RETURN(const int64_t at, JsonInt(outputs[o], "at"));
+    CF_ASSIGN_OR_RETURN(char* place, map.At(at, work.signature.output_spec(o).StorageBytes()));
+    places.push_back(place);
+  }
+  request.outputs = places;
   auto executable = target.Load(work.binary, work.candidate, work.signature);
   if (!executable.ok()) {
     return VerdictReply(
@@ -131,15 +147,6 @@ Result<Reply> Run(Target& target, const Frame& frame) {
         target.poisoned());
   }
   CF_ASSIGN_OR_RETURN(const GuardedRunResult result, RunGuarded(target, **executable, request));
-  CF_ASSIGN_OR_RETURN(const Json outputs, JsonField(frame.body, "outputs"));
-  if (!outputs.is_array() || outputs.size() != work.signature.outputs.size()) {
-    return Status::InvalidArgument("outputs: one entry per output");
-  }
-  for (size_t o = 0; o < result.outputs.size(); ++o) {
-    CF_ASSIGN_OR_RETURN(const int64_t at, JsonInt(outputs[o], "at"));
-    CF_RETURN_IF_ERROR(WriteMemFileAt(frame.fds[2].get(), at, result.outputs[o].data(),
-                                      static_cast<int64_t>(result.outputs[o].size())));
-  }
   return VerdictReply(result.verdict, result.device_error || target.poisoned());
 }
 
@@ -147,10 +154,15 @@ Result<Reply> Time(Target& target, const Frame& frame) {
   CF_ASSIGN_OR_RETURN(const Work work, ParseWork(frame));
   CF_ASSIGN_OR_RETURN(const int64_t samples, JsonInt(frame.body, "samples"));
   if (samples < 1 || samples > kMaxSamples) return Status::InvalidArgument("samples: 1 to 10000");
+  CF_ASSIGN_OR_RETURN(const int64_t least, JsonInt(frame.body, "least"));
+  if (least < 1 || least > samples) return Status::InvalidArgument("least: 1 to samples");
+  TimingPlan plan{static_cast<int>(samples), static_cast<int>(least)};
+  CF_ASSIGN_OR_RETURN(plan.total_ns, JsonDouble(frame.body, "total_ns"));
+  CF_ASSIGN_OR_RETURN(plan.abandon_ns, JsonDouble(frame.body, "abandon_ns"));
   CF_ASSIGN_OR_RETURN(const auto executable,
                       target.Load(work.binary, work.candidate, work.signature));
   CF_ASSIGN_OR_RETURN(const double nanoseconds,
-                      TimeRuns(target, *executable, work.Request(), static_cast<int>(samples)));
+                      TimeRuns(target, *executable, work.Request(), plan));
   Reply reply;
   reply.frame.body = {{"ok", true}, {"nanoseconds", nanoseconds}};
   return reply;

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <random>
@@ -16,6 +17,7 @@ constexpr int kHelloTimeoutMs = 120'000;  // a first CUDA context can take long
 constexpr int kCompileGraceMs = 5'000;    // the worker's own limit comes first
 constexpr int kLastWordsMs = 2'000;       // for a worker that hung up to be reaped
 constexpr int kSendTimeoutMs = 30'000;
+constexpr double kEndless = 1e18;  // JSON has no infinity
 
 Verdict MakeVerdict(VerdictKind kind, std::string message) {
   return {kind, std::move(message), Json::object()};
@@ -43,6 +45,18 @@ class WorkerClient::Impl {
   const WorkerOptions& options() const { return options_; }
   int started() const { return started_; }
   const std::string& last_end() const { return last_end_; }
+  // A memory file of the set's bytes, one input after the other. The last set with an id stays
+  // written: a search runs every candidate on one and the same.
+  Result<UniqueFd> InputFile(const InputSet& inputs) {
+    if (inputs.id != 0 && inputs.id == kept_id_) return Duplicate(kept_);
+    const std::vector<std::string_view> parts(inputs.bytes.begin(), inputs.bytes.end());
+    CF_ASSIGN_OR_RETURN(UniqueFd file, MakeMemFile(parts));
+    if (inputs.id == 0) return file;
+    CF_ASSIGN_OR_RETURN(UniqueFd copy, Duplicate(file));
+    kept_ = std::move(file);
+    kept_id_ = inputs.id;
+    return copy;
+  }
   uint64_t RandomSeed() { return (uint64_t{entropy_()} << 31) ^ entropy_(); }
 
  private:
@@ -130,23 +144,20 @@ class WorkerClient::Impl {
   std::random_device entropy_;
   int started_ = 0;
   std::string last_end_;
+  UniqueFd kept_;
+  uint64_t kept_id_ = 0;
 };
 
 namespace {
 
-struct Packed {
-  Frame frame;
-};
-
 // The request that "run" and "time" share: candidate, signature, inputs.
-Result<Packed> Pack(const char* command, const std::string& binary, const Candidate& candidate,
-                    const OpSignature& signature, const InputSet& inputs) {
+Result<Frame> Pack(const char* command, const std::string& binary, const Candidate& candidate,
+                   const OpSignature& signature, const InputSet& inputs, UniqueFd data) {
   if (inputs.bytes.size() != signature.inputs.size()) {
     return Status::InvalidArgument("an input set of another signature");
   }
-  Packed packed;
+  Frame packed;
   Json places = Json::array();
-  std::vector<std::string_view> parts;
   int64_t at = 0;
   for (size_t i = 0; i < inputs.bytes.size(); ++i) {
     const auto bytes = static_cast<int64_t>(inputs.bytes[i].size());
@@ -154,17 +165,15 @@ Result<Packed> Pack(const char* command, const std::string& binary, const Candid
       return Status::InvalidArgument("an input set of another signature");
     }
     places.push_back({{"at", at}, {"shift", i < inputs.offsets.size() ? inputs.offsets[i] : 0}});
-    parts.push_back(inputs.bytes[i]);
     at += bytes;
   }
-  packed.frame.body = {{"command", command},
-                       {"candidate", candidate.ToJson()},
-                       {"signature", signature.ToJson()},
-                       {"inputs", places}};
+  packed.body = {{"command", command},
+                 {"candidate", candidate.ToJson()},
+                 {"signature", signature.ToJson()},
+                 {"inputs", places}};
   CF_ASSIGN_OR_RETURN(UniqueFd code, MakeMemFile(std::string_view(binary)));
-  packed.frame.fds.push_back(std::move(code));
-  CF_ASSIGN_OR_RETURN(UniqueFd data, MakeMemFile(parts));
-  packed.frame.fds.push_back(std::move(data));
+  packed.fds.push_back(std::move(code));
+  packed.fds.push_back(std::move(data));
   return packed;
 }
 
@@ -219,22 +228,24 @@ Result<RunOutput> WorkerClient::Run(const std::string& binary, const Candidate& 
     out.verdict = MakeVerdict(VerdictKind::kRefused, legal.message());
     return out;
   }
-  CF_ASSIGN_OR_RETURN(Packed packed, Pack("run", binary, candidate, signature, inputs));
-  packed.frame.body["poison"] = poison;
-  packed.frame.body["guard_seed"] = static_cast<int64_t>(impl_->RandomSeed() >> 1);
+  CF_ASSIGN_OR_RETURN(UniqueFd data, impl_->InputFile(inputs));
+  CF_ASSIGN_OR_RETURN(Frame packed,
+                      Pack("run", binary, candidate, signature, inputs, std::move(data)));
+  packed.body["poison"] = poison;
+  packed.body["guard_seed"] = static_cast<int64_t>(impl_->RandomSeed() >> 1);
   Json places = Json::array();
   int64_t total = 0;
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
     places.push_back({{"at", total}});
     total += signature.output_spec(o).StorageBytes();
   }
-  packed.frame.body["outputs"] = places;
+  packed.body["outputs"] = places;
   CF_ASSIGN_OR_RETURN(UniqueFd results, MakeMemFile(total));
   const int results_fd = results.get();
-  packed.frame.fds.push_back(std::move(results));
+  packed.fds.push_back(std::move(results));
 
   const int timeout_ms = impl_->options().run_timeout_ms;
-  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->Ask(packed.frame, timeout_ms));
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->Ask(packed, timeout_ms));
   if (answer.kind == Impl::Answer::Kind::kTimedOut) {
     out.verdict = MakeVerdict(VerdictKind::kTimeout,
                               "did not finish within " + std::to_string(timeout_ms) + " ms");
@@ -268,12 +279,17 @@ Result<RunOutput> WorkerClient::Run(const std::string& binary, const Candidate& 
 
 Result<double> WorkerClient::Time(const std::string& binary, const Candidate& candidate,
                                   const OpSignature& signature, const InputSet& inputs,
-                                  int samples) {
+                                  const TimingPlan& plan) {
   CF_RETURN_IF_ERROR(candidate.Validate(signature));
-  CF_ASSIGN_OR_RETURN(Packed packed, Pack("time", binary, candidate, signature, inputs));
-  packed.frame.body["samples"] = samples;
+  CF_ASSIGN_OR_RETURN(UniqueFd data, impl_->InputFile(inputs));
+  CF_ASSIGN_OR_RETURN(Frame packed,
+                      Pack("time", binary, candidate, signature, inputs, std::move(data)));
+  packed.body["samples"] = plan.samples;
+  packed.body["least"] = std::min(plan.least, plan.samples);
+  packed.body["total_ns"] = std::min(plan.total_ns, kEndless);
+  packed.body["abandon_ns"] = std::min(plan.abandon_ns, kEndless);
   CF_ASSIGN_OR_RETURN(const Impl::Answer answer,
-                      impl_->Ask(packed.frame, impl_->options().run_timeout_ms));
+                      impl_->Ask(packed, impl_->options().run_timeout_ms));
   if (answer.kind == Impl::Answer::Kind::kTimedOut) return Status::Timeout("timing took too long");
   if (answer.kind == Impl::Answer::Kind::kEnded) {
     return Status::Unavailable("the process that timed it ended: " + answer.end);

@@ -15,6 +15,7 @@
 #include "target/target.h"
 #include "verify/checker.h"
 #include "verify/verdict.h"
+#include "worker/timing_plan.h"
 
 namespace cudaforge {
 
@@ -47,11 +48,10 @@ class CandidateRunner {
   virtual Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
                                 const OpSignature& signature, const InputSet& inputs,
                                 uint8_t poison) = 0;
-  // Median device nanoseconds over `samples` cold runs on those inputs; a rank for the search, not
-  // evidence.
+  // Median device nanoseconds of cold runs on those inputs; a rank for the search, not evidence.
   virtual Result<double> Time(const std::string& binary, const Candidate& candidate,
                               const OpSignature& signature, const InputSet& inputs,
-                              int samples) = 0;
+                              const TimingPlan& plan) = 0;
 };
 
 class WorkerClient : public CandidateRunner {
@@ -64,7 +64,8 @@ class WorkerClient : public CandidateRunner {
                         const OpSignature& signature, const InputSet& inputs,
                         uint8_t poison) override;
   Result<double> Time(const std::string& binary, const Candidate& candidate,
-                      const OpSignature& signature, const InputSet& inputs, int samples) override;
+                      const OpSignature& signature, const InputSet& inputs,
+                      const TimingPlan& plan) override;
   // Workers started so far, and how the last one ended.
   int started() const;
   std::string last_end() const;

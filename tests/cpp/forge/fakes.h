@@ -78,7 +78,8 @@ class TableRunner : public CandidateRunner {
     return output;
   }
   Result<double> Time(const std::string&, const Candidate& candidate, const OpSignature&,
-                      const InputSet&, int) override {
+                      const InputSet&, const TimingPlan& plan) override {
+    abandon_ns.push_back(plan.abandon_ns);
     ++timings;
     if (fail_timing_after >= 0 && timings > fail_timing_after) return Status::IoError("gone");
     return At(candidate).ns;
@@ -87,6 +88,7 @@ class TableRunner : public CandidateRunner {
   int fail_timing_after = -1;
   int compiles = 0, timings = 0;
   std::vector<std::string> runs;
+  std::vector<double> abandon_ns;  // of each timing
 
  private:
   const Row& At(const Candidate& candidate) const {

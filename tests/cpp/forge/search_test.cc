@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "tests/cpp/forge/fakes.h"
@@ -59,28 +60,60 @@ TEST_F(Forge, TheSearchIsToldWhatBecameOfEach) {
   ASSERT_EQ(search_->told.size(), 4u);
   EXPECT_TRUE(search_->told[0].correct);
   EXPECT_EQ(search_->told[0].ns, 900);
-  EXPECT_FALSE(search_->told[1].correct);
-  EXPECT_FALSE(search_->told[1].ns.has_value());
+  EXPECT_TRUE(search_->told[1].correct) << "so far: on the first set";
+  EXPECT_EQ(search_->told[1].ns, 100);
   EXPECT_TRUE(search_->told[2].correct);
   EXPECT_EQ(search_->told[2].ns, 950);
   EXPECT_FALSE(search_->told[3].correct);
 }
 
-TEST_F(Forge, TwoPoisonsOnTheFirstSetAndEverySetForTheBest) {
-  Run({{.ns = 900}, {.ns = 950}});
-  EXPECT_EQ(runner_->runs, (std::vector<std::string>{"set0 255", "set0 43", "set1 43", "set2 255",
-                                                     "set3 43", "set0 255", "set0 43"}));
+TEST_F(Forge, OneRunEachAndEverySetForTheFastest) {
+  Run({{.ns = 900}, {.ns = 800}, {.ns = 950}});
+  EXPECT_EQ(runner_->runs, (std::vector<std::string>{"set0 255", "set0 255", "set0 255", "set0 43",
+                                                     "set1 43", "set2 255", "set3 43"}));
+  EXPECT_EQ(runner_->abandon_ns, (std::vector<double>{INFINITY, 1800, 1600}));
+}
+
+TEST_F(Forge, WhenTheFastestIsWrongOnALaterSetTheNextFastestWins) {
+  auto outcome =
+      Run({{.ns = 100, .wrong_case = 2}, {.ns = 400}, {.ns = 200, .wrong_case = 1}, {.ns = 300}});
+  ASSERT_TRUE(outcome.best.has_value());
+  EXPECT_EQ(outcome.best->candidate.source.code, "3");
+  EXPECT_NE(VerdictOf(outcome, 0).find("set2"), std::string::npos);
+  EXPECT_NE(VerdictOf(outcome, 1).find("too_slow"), std::string::npos);
+  EXPECT_NE(VerdictOf(outcome, 2).find("set1"), std::string::npos);
+  EXPECT_NE(VerdictOf(outcome, 3).find("accepted"), std::string::npos);
+  ASSERT_EQ(events_.size(), 7u);
+  EXPECT_EQ(events_[4]["event"], "verified");
+  EXPECT_EQ(events_[4]["index"], 0);
+  EXPECT_EQ(events_[4]["verdict"], "wrong_values");
+  EXPECT_EQ(events_[6]["index"], 3);
+  EXPECT_EQ(events_[6]["verdict"], "accepted");
+}
+
+TEST_F(Forge, FourAreVerifiedAtMost) {
+  std::vector<Row> rows(6, Row{.ns = 100, .wrong_case = 3});
+  rows[5] = {.ns = 200};
+  auto outcome = Run(rows);
+  EXPECT_FALSE(outcome.best.has_value());
+  EXPECT_EQ(outcome.reason, "no candidate was right: tried every candidate");
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NE(VerdictOf(outcome, i).find("wrong_values"), std::string::npos);
+  }
+  EXPECT_NE(VerdictOf(outcome, 4).find("too_slow"), std::string::npos);
+  EXPECT_NE(VerdictOf(outcome, 5).find("too_slow"), std::string::npos);
 }
 
 TEST_F(Forge, ProgressTellsOfEachCandidate) {
   Run({{.ns = 900}, {.compiles = false}});
-  ASSERT_EQ(events_.size(), 2u);
+  ASSERT_EQ(events_.size(), 3u);
   EXPECT_EQ(events_[0]["event"], "candidate");
   EXPECT_EQ(events_[0]["verdict"], "accepted");
   EXPECT_EQ(events_[0]["ns"], 900.0);
   EXPECT_EQ(events_[0]["best"], true);
   EXPECT_EQ(events_[1]["verdict"], "compile_error");
   EXPECT_FALSE(events_[1].contains("ns"));
+  EXPECT_EQ(events_[2]["event"], "verified");
 }
 
 TEST_F(Forge, NothingRightGivesAReason) {
@@ -125,6 +158,42 @@ TEST_F(Forge, TimeRunsOutBetweenTwoSteps) {
   ASSERT_TRUE(outcome.ok());
   EXPECT_LT(runner.compiles, 5);
   EXPECT_NE(outcome->reason.find("time for this region is spent"), std::string::npos);
+}
+
+// Sleeps in every run: a verification takes four of them.
+class SlowRuns : public TableRunner {
+ public:
+  using TableRunner::TableRunner;
+  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
+                        const OpSignature& signature, const InputSet& inputs,
+                        uint8_t poison) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return TableRunner::Run(binary, candidate, signature, inputs, poison);
+  }
+};
+
+TEST_F(Forge, TimeToVerifyIsKeptInReserve) {
+  SlowRuns runner(std::vector<Row>(100));
+  TableSearch search(100);
+  budget_.seconds = 2;
+  budget_.patience = 100;
+  auto outcome = SearchRegion(signature_, search, runner, checker_, budget_, nullptr);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_TRUE(outcome->best.has_value());
+  EXPECT_NE(outcome->reason.find("time for this region is spent"), std::string::npos);
+  EXPECT_LT(outcome->lineage.size(), 38u) << "2 s hold 40 runs, 4 of them for the verification";
+}
+
+TEST_F(Forge, OneIsVerifiedWhateverItTakes) {
+  SlowRuns runner({{.ns = 10}, {.ns = 5}, {.ns = 1}});
+  TableSearch search(3);
+  budget_.seconds = 0.04;
+  auto outcome = SearchRegion(signature_, search, runner, checker_, budget_, nullptr);
+  ASSERT_TRUE(outcome.ok());
+  ASSERT_TRUE(outcome->best.has_value());
+  EXPECT_EQ(outcome->best->worker_ns, 10);
+  EXPECT_EQ(outcome->lineage.size(), 1u);
+  EXPECT_EQ(runner.runs.size(), 5u);
 }
 
 TEST_F(Forge, TheWorkersFault) {

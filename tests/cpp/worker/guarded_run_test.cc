@@ -14,7 +14,11 @@ class GuardedRun : public ::testing::Test {
   GuardedRunResult Run(FakeKernel kernel) {
     target_.kernel = std::move(kernel);
     const FakeExecutable executable(target_.kernel, target_.scratch);
-    const GuardedRunRequest request{&candidate_, &signature_, inputs_, shifts_, poison_, 42};
+    outputs_.assign(1, "");
+    outputs_[0].assign(256, kUntouched);
+    char* const places[] = {outputs_[0].data()};
+    const std::string_view views[] = {inputs_[0]};
+    const GuardedRunRequest request{&candidate_, &signature_, views, shifts_, poison_, 42, places};
     auto result = RunGuarded(target_, executable, request);
     EXPECT_TRUE(result.ok());
     return *std::move(result);
@@ -24,6 +28,8 @@ class GuardedRun : public ::testing::Test {
   Candidate candidate_ = CpuCandidate("", 1, "64", 1);
   std::vector<std::string> inputs_ = {std::string(256, 'i')};
   std::vector<int64_t> shifts_ = {0};
+  static constexpr char kUntouched = 'u';
+  std::vector<std::string> outputs_;
   uint8_t poison_ = 0x5a;
   FakeTarget target_;
 };
@@ -36,7 +42,7 @@ TEST_F(GuardedRun, AcceptsAndReturnsOutputs) {
     return Status::Ok();
   });
   EXPECT_TRUE(result.verdict.accepted()) << result.verdict.message;
-  EXPECT_EQ(result.outputs, inputs_);
+  EXPECT_EQ(outputs_, inputs_);
 }
 
 TEST_F(GuardedRun, OutputsAndScratchArePoisoned) {
@@ -46,7 +52,7 @@ TEST_F(GuardedRun, OutputsAndScratchArePoisoned) {
     EXPECT_EQ(std::memcmp(scratch[0], std::string(100, '\x5a').data(), 100), 0);
     return Status::Ok();
   });
-  EXPECT_EQ(result.outputs[0], std::string(256, '\x5a'));
+  EXPECT_EQ(outputs_[0], std::string(256, '\x5a'));
 }
 
 TEST_F(GuardedRun, WritesOutsideAreFoundOnBothSides) {
@@ -61,7 +67,7 @@ TEST_F(GuardedRun, WritesOutsideAreFoundOnBothSides) {
       EXPECT_EQ(result.verdict.kind, VerdictKind::kMemoryFault);
       EXPECT_EQ(result.verdict.evidence["first_byte"], at);
       EXPECT_EQ(result.verdict.evidence["guard_bytes_hit"], 1);
-      EXPECT_TRUE(result.outputs.empty());
+      EXPECT_EQ(outputs_[0], std::string(256, kUntouched));
     }
   }
 }
@@ -105,11 +111,40 @@ TEST_F(GuardedRun, AsynchronousMemoryErrorIsAMemoryFault) {
   EXPECT_TRUE(result.device_error);
 }
 
-TEST_F(GuardedRun, MedianOfTimes) {
-  const FakeExecutable executable([](Pointers, Pointers, Pointers) { return Status::Ok(); }, {});
-  const GuardedRunRequest request{&candidate_, &signature_, inputs_, shifts_, 0, 0};
-  EXPECT_EQ(*TimeRuns(target_, executable, request, 5), 30);
-  EXPECT_FALSE(TimeRuns(target_, executable, request, 0).ok());
+// A kernel that runs past both ends of its input and its output leaves no trace where the guards
+// are alike.
+TEST_F(GuardedRun, GuardsDiffer) {
+  const auto result = Run([](Pointers in, Pointers out, Pointers) {
+    std::memcpy(static_cast<char*>(out[0]) - 4096, static_cast<char*>(in[0]) - 4096, 8192 + 256);
+    return Status::Ok();
+  });
+  EXPECT_EQ(result.verdict.kind, VerdictKind::kMemoryFault);
+  EXPECT_GT(result.verdict.evidence["guard_bytes_hit"].get<int>(), 8000);
+}
+
+TEST_F(GuardedRun, Times) {
+  int launches = 0;
+  const FakeExecutable executable(
+      [&launches](Pointers, Pointers, Pointers) {
+        ++launches;
+        return Status::Ok();
+      },
+      {});
+  const std::string_view views[] = {inputs_[0]};
+  const GuardedRunRequest request{&candidate_, &signature_, views, shifts_, 0, 0, {}};
+  const auto launched = [&](const TimingPlan& plan) {
+    FakeTarget fresh;  // 10 ns, 20 ns, 30 ns, ...
+    launches = 0;
+    EXPECT_TRUE(TimeRuns(fresh, executable, request, plan).ok());
+    return launches;
+  };
+  EXPECT_EQ(*TimeRuns(target_, executable, request, {.samples = 5}), 30);
+  EXPECT_FALSE(TimeRuns(target_, executable, request, {.samples = 0}).ok());
+  EXPECT_EQ(launched({.samples = 9}), 9);
+  EXPECT_EQ(launched({.samples = 9, .least = 3, .total_ns = 50}), 3);
+  EXPECT_EQ(launched({.samples = 9, .least = 3, .total_ns = 100}), 4);
+  EXPECT_EQ(launched({.samples = 9, .abandon_ns = 9}), 2);
+  EXPECT_EQ(launched({.samples = 9, .abandon_ns = 10}), 9);
 }
 
 }  // namespace

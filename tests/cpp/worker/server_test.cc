@@ -1,7 +1,9 @@
 #include "worker/server.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <thread>
@@ -93,7 +95,7 @@ TEST_F(Server, HelloCompileRunTime) {
   EXPECT_EQ(ran["verdict"]["verdict"], "accepted") << ran;
   Json time = RunBody();
   time["command"] = "time";
-  time["samples"] = 3;
+  time.update({{"samples", 3}, {"least", 3}, {"total_ns", 1e9}, {"abandon_ns", 1e9}});
   EXPECT_EQ(Ask(time, RunFds())["nanoseconds"], 20.0);
 }
 
@@ -119,6 +121,10 @@ TEST_F(Server, WrongRequestsGetAnErrorAndTheServiceGoesOn) {
   body = RunBody();
   body["signature"]["format"] = 99;
   EXPECT_EQ(Ask(body, RunFds())["ok"], false);
+  std::vector<UniqueFd> unsealed = RunFds();
+  unsealed[1] = UniqueFd(memfd_create("unsealed", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(unsealed[1].get(), 16), 0);
+  EXPECT_EQ(Ask(RunBody(), std::move(unsealed))["ok"], false) << "could shrink under the reader";
   EXPECT_EQ(Ask(RunBody(), RunFds("JUNK"))["verdict"]["verdict"], "launch_error");
   EXPECT_EQ(Ask(RunBody(), RunFds())["verdict"]["verdict"], "accepted");
 }

@@ -70,11 +70,35 @@ TEST_F(Client, CompileRunTime) {
   EXPECT_EQ(values[0], 0);
   EXPECT_EQ(values[7], 4);
   const Candidate candidate = Make("y[i] = x[i];");
-  const auto time =
-      client_.Time(client_.Compile(candidate)->binary, candidate, signature_, inputs_, 3);
+  const auto time = client_.Time(client_.Compile(candidate)->binary, candidate, signature_, inputs_,
+                                 {.samples = 3});
   ASSERT_TRUE(time.ok()) << time.status().ToString();
   EXPECT_GT(*time, 0);
   EXPECT_EQ(client_.started(), 1);
+}
+
+TEST_F(Client, SetsWithAnIdAreToldApart) {
+  const auto first = [this](const InputSet& set) {
+    inputs_ = set;
+    EXPECT_TRUE(RunBody("y[i] = x[i];").accepted());
+    float value = 0;
+    std::memcpy(&value, outputs_.at(0).data(), sizeof(value));
+    return value;
+  };
+  InputSet a = Inputs(8);
+  a.id = 1;
+  InputSet b = Inputs(8);
+  b.id = 2;
+  b.bytes[0].replace(0, 4, b.bytes[0].substr(28, 4));
+  InputSet none = b;
+  none.id = 0;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(first(a), -3);
+    EXPECT_EQ(first(a), -3);
+    EXPECT_EQ(first(b), 4);
+    EXPECT_EQ(first(a), -3);
+    EXPECT_EQ(first(none), 4);
+  }
 }
 
 TEST_F(Client, CompileErrorCarriesTheLog) {
