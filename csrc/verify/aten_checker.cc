@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -14,9 +15,12 @@
 namespace cudaforge {
 namespace {
 
-// Beyond this many bytes of inputs and outputs only some of the sets are tried (each holds rows of
-// many kinds).
-constexpr int64_t kLargeBytes = int64_t{256} << 20;
+// Beyond these many bytes of inputs and outputs only four of the sets are tried, or three (each
+// holds rows of many kinds).
+constexpr int64_t kLargeBytes = int64_t{32} << 20;
+constexpr int64_t kHugeBytes = int64_t{256} << 20;
+// Random moves of the inputs by a rounding unit, for the conditioning of each element.
+constexpr uint64_t kMoves = 4;
 // Non-zero elements, over all sets, that must equal the oracle before ATen is called exact.
 constexpr int64_t kEnoughForExact = 64;
 
@@ -24,6 +28,11 @@ struct Case {
   InputSet inputs;
   std::vector<OutputReference> outputs;
 };
+
+uint64_t NextId() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
 // Runs one region on one set of inputs, for ATen's answers and the oracle's.
 class Reference {
@@ -123,14 +132,15 @@ class AtenChecker : public RegionChecker {
     const Reference reference(*program, device);
     std::vector<InputKind> kinds = InputKindsFor(signature);
     if (bytes > kLargeBytes) {
-      std::erase_if(kinds, [](InputKind kind) {
+      std::erase_if(kinds, [huge = bytes > kHugeBytes](InputKind kind) {
         return kind != InputKind::kNormal && kind != InputKind::kSpecialValues &&
-               kind != InputKind::kRowScales && kind != InputKind::kMixed;
+               (huge || kind != InputKind::kRowScales) && kind != InputKind::kMixed;
       });
     }
     for (const InputKind kind : kinds) {
       Case made;
       made.inputs = MakeInputs(signature, roles, kind, seed);
+      made.inputs.id = NextId();
       CF_RETURN_IF_ERROR(DeriveInputs(signature, &made.inputs));
       CF_RETURN_IF_ERROR(checker->AddCase(reference, std::move(made), seed));
     }
@@ -184,13 +194,18 @@ class AtenChecker : public RegionChecker {
 
   Status AddCase(const Reference& reference, Case made, uint64_t seed) {
     std::vector<std::string> first, second;
-    std::vector<std::vector<double>> oracle, perturbed;
+    std::vector<std::vector<double>> oracle;
+    std::vector<std::vector<std::vector<double>>> moves;  // by output, then by move
     try {
       const std::vector<at::Tensor> inputs = reference.Inputs(made.inputs);
       first = reference.Aten(inputs);
       second = reference.Aten(inputs);
       oracle = reference.Oracle(inputs);
-      perturbed = reference.Oracle(reference.PerturbedInputs(made.inputs, seed));
+      moves.resize(first.size());
+      for (uint64_t move = 0; move < kMoves; ++move) {
+        auto moved = reference.Oracle(reference.PerturbedInputs(made.inputs, seed + (move << 32)));
+        for (size_t o = 0; o < moved.size(); ++o) moves[o].push_back(std::move(moved[o]));
+      }
     } catch (const std::exception& error) {
       return Status::Unsupported("ATen refuses the inputs \"" + made.inputs.name +
                                  "\": " + error.what());
@@ -199,10 +214,11 @@ class AtenChecker : public RegionChecker {
       const TensorSpec& spec = signature_.output_spec(o);
       deterministic_ = deterministic_ && first[o] == second[o];
       std::optional<Yardstick> yardstick;
+      const bool same = first[o] == second[o];
       if (IsFloating(spec.dtype)) {
         const std::string* runs[] = {&first[o], &second[o]};
-        yardstick.emplace(spec, runs, oracle[o], perturbed[o]);
-      } else if (first[o] != second[o]) {
+        yardstick.emplace(spec, std::span(runs, same ? 1 : 2), oracle[o], moves[o]);
+      } else if (!same) {
         return Status::Unsupported("ATen gives different integers on the same inputs");
       }
       made.outputs.emplace_back(spec, std::move(first[o]), std::move(oracle[o]),

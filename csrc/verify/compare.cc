@@ -4,10 +4,13 @@
 #include <cstring>
 #include <limits>
 
+#include "base/parallel.h"
 #include "verify/elements.h"
 
 namespace cudaforge {
 namespace {
+
+constexpr int64_t kChunk = 1 << 19;  // elements that one thread compares at a time
 
 enum class Class { kFinite, kNan, kPlusInfinity, kMinusInfinity };
 
@@ -87,42 +90,64 @@ Verdict OutputReference::CheckTolerance(const std::string& candidate,
                                         std::string_view where) const {
   const auto size = static_cast<size_t>(DTypeSize(spec_.dtype));
   const Yardstick& yardstick = *yardstick_;
-  std::vector<double> squares(yardstick.octaves_.size(), 0);
-  std::vector<int64_t> counts(yardstick.octaves_.size(), 0);
-  struct {
+  struct Worst {
     double ratio = 0;
     int64_t index = 0;
     double candidate = 0, aten = 0, error = 0, limit = 0;
-  } worst;
-  int64_t wrong = 0;
-  for (ElementWalk walk(spec_); !walk.done(); walk.Next()) {
-    const size_t offset = static_cast<size_t>(walk.offset()) * size;
-    const double c = LoadElement(spec_.dtype, candidate.data() + offset);
-    const double a = LoadElement(spec_.dtype, aten_.data() + offset);
-    const double r = oracle_[static_cast<size_t>(walk.index())];
-    const double rounded = RoundTo(spec_.dtype, r);
-    double error = 0;
-    double limit = 0;
-    if (!std::isfinite(c)) {
-      const bool allowed = ClassOf(c) == ClassOf(a) || ClassOf(c) == ClassOf(rounded);
-      error = allowed ? 0 : std::numeric_limits<double>::infinity();
-    } else if (std::isfinite(rounded)) {
-      error = std::fabs(c - r);
-      limit = yardstick.MaxLimit(r);
-      const size_t octave = Yardstick::OctaveOf(r);
-      squares[octave] += error * error;
-      ++counts[octave];
-    } else if (std::isfinite(a)) {
-      // Just beyond the largest number in fp64 alone, or NaN in fp64 alone: ATen's value decides.
-      error = std::fabs(c - a);
-      limit = 2 * UlpOf(spec_.dtype, a);
-    } else {
-      error = std::numeric_limits<double>::infinity();
+  };
+  struct Part {
+    std::vector<double> squares;
+    std::vector<int64_t> counts;
+    Worst worst;
+    int64_t wrong = 0;
+  };
+  const size_t octaves = yardstick.octaves_.size();
+  std::vector<Part> parts(static_cast<size_t>(ChunkCount(spec_.numel(), kChunk)));
+  ParallelChunks(spec_.numel(), kChunk, [&](int64_t chunk, int64_t begin, int64_t end) {
+    Part& part = parts[static_cast<size_t>(chunk)];
+    part.squares.resize(octaves);
+    part.counts.resize(octaves);
+    for (ElementWalk walk(spec_, /*skip_repeats=*/false, begin, end); !walk.done(); walk.Next()) {
+      const size_t offset = static_cast<size_t>(walk.offset()) * size;
+      const double c = LoadElement(spec_.dtype, candidate.data() + offset);
+      const double a = LoadElement(spec_.dtype, aten_.data() + offset);
+      const double r = oracle_[static_cast<size_t>(walk.index())];
+      const double rounded = RoundTo(spec_.dtype, r);
+      double error = 0;
+      double limit = 0;
+      if (!std::isfinite(c)) {
+        const bool allowed = ClassOf(c) == ClassOf(a) || ClassOf(c) == ClassOf(rounded);
+        error = allowed ? 0 : std::numeric_limits<double>::infinity();
+      } else if (std::isfinite(rounded)) {
+        error = std::fabs(c - r);
+        limit = yardstick.MaxLimit(walk.index(), r);
+        const size_t octave = Yardstick::OctaveOf(r);
+        part.squares[octave] += error * error;
+        ++part.counts[octave];
+      } else if (std::isfinite(a)) {
+        // Just beyond the largest number in fp64 alone, or NaN in fp64 alone: ATen's value decides.
+        error = std::fabs(c - a);
+        limit = 2 * UlpOf(spec_.dtype, a);
+      } else {
+        error = std::numeric_limits<double>::infinity();
+      }
+      if (error <= limit) continue;
+      ++part.wrong;
+      const double ratio = limit > 0 ? error / limit : std::numeric_limits<double>::infinity();
+      if (ratio > part.worst.ratio) part.worst = {ratio, walk.index(), c, a, error, limit};
     }
-    if (error <= limit) continue;
-    ++wrong;
-    const double ratio = limit > 0 ? error / limit : std::numeric_limits<double>::infinity();
-    if (ratio > worst.ratio) worst = {ratio, walk.index(), c, a, error, limit};
+  });
+  std::vector<double> squares(octaves, 0);
+  std::vector<int64_t> counts(octaves, 0);
+  Worst worst;
+  int64_t wrong = 0;
+  for (const Part& part : parts) {
+    for (size_t o = 0; o < octaves; ++o) {
+      squares[o] += part.squares[o];
+      counts[o] += part.counts[o];
+    }
+    wrong += part.wrong;
+    if (part.worst.ratio > worst.ratio) worst = part.worst;
   }
   if (wrong > 0) {
     Json limit = FloatToJson(worst.limit);

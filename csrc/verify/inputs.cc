@@ -4,12 +4,14 @@
 #include <cmath>
 #include <limits>
 
+#include "base/parallel.h"
 #include "verify/elements.h"
 #include "verify/random.h"
 
 namespace cudaforge {
 namespace {
 
+constexpr int64_t kChunk = 1 << 16;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -139,24 +141,33 @@ double IntegerValue(SplitMix& random, const Part& part) {
   }
 }
 
+// Elements that one thread makes with one generator: whole rows where they are short.
+int64_t ChunkOf(const TensorSpec& spec) {
+  const int64_t row = spec.sizes.empty() ? 1 : std::max<int64_t>(spec.sizes.back(), 1);
+  return row >= kChunk ? kChunk : kChunk / row * row;
+}
+
 std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
   std::string bytes(static_cast<size_t>(spec.StorageBytes()), '\xff');
   const int64_t size = DTypeSize(spec.dtype);
-  SplitMix random(seed);
-  double last = 0;
-  for (ElementWalk walk(spec, /*skip_repeats=*/true); !walk.done(); walk.Next()) {
-    // A tensor of one dimension has one row: its elements then take the rows' kinds in blocks.
-    const int64_t row = spec.sizes.size() > 1 ? walk.row() : walk.index() / part.row_length;
-    double value;
-    if (IsFloating(spec.dtype)) {
-      value = FloatingValue(random, part, row, walk.column(), &last);
-    } else if (spec.dtype == DType::kBool) {
-      value = part.kind == InputKind::kAllEqual ? 1 : static_cast<double>(random.Below(2));
-    } else {
-      value = IntegerValue(random, part);
+  const int64_t elements = ElementWalk(spec, /*skip_repeats=*/true).left();
+  ParallelChunks(elements, ChunkOf(spec), [&](int64_t chunk, int64_t begin, int64_t end) {
+    SplitMix random(SplitMix(seed + static_cast<uint64_t>(chunk)).Next());
+    double last = 0;
+    for (ElementWalk walk(spec, /*skip_repeats=*/true, begin, end); !walk.done(); walk.Next()) {
+      // A tensor of one dimension has one row: its elements then take the rows' kinds in blocks.
+      const int64_t row = spec.sizes.size() > 1 ? walk.row() : walk.index() / part.row_length;
+      double value;
+      if (IsFloating(spec.dtype)) {
+        value = FloatingValue(random, part, row, walk.column(), &last);
+      } else if (spec.dtype == DType::kBool) {
+        value = part.kind == InputKind::kAllEqual ? 1 : static_cast<double>(random.Below(2));
+      } else {
+        value = IntegerValue(random, part);
+      }
+      StoreElement(spec.dtype, value, bytes.data() + walk.offset() * size);
     }
-    StoreElement(spec.dtype, value, bytes.data() + walk.offset() * size);
-  }
+  });
   return bytes;
 }
 
@@ -206,23 +217,24 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
 }
 
 std::vector<double> Perturbed(const TensorSpec& spec, const std::string& bytes, uint64_t seed) {
-  std::vector<double> values;
-  values.reserve(static_cast<size_t>(spec.numel()));
+  std::vector<double> values(static_cast<size_t>(spec.numel()));
   const int64_t size = DTypeSize(spec.dtype);
   const double unit = IsFloating(spec.dtype) ? ComputeRoundoff(spec.dtype) : 0;
-  for (ElementWalk walk(spec); !walk.done(); walk.Next()) {
-    double value = LoadElement(spec.dtype, bytes.data() + walk.offset() * size);
-    if (unit > 0 && std::isfinite(value)) {
-      // The move depends on the place in memory alone, so that expanded elements move together.
-      SplitMix random(seed ^ static_cast<uint64_t>(walk.offset()));
-      if (spec.dtype == DType::kFloat64) {
-        value = std::nextafter(value, value * static_cast<double>(random.Below(3)));
-      } else {
-        value *= 1 + unit * (2 * random.Uniform() - 1);
+  ParallelChunks(spec.numel(), kChunk, [&](int64_t, int64_t begin, int64_t end) {
+    for (ElementWalk walk(spec, /*skip_repeats=*/false, begin, end); !walk.done(); walk.Next()) {
+      double value = LoadElement(spec.dtype, bytes.data() + walk.offset() * size);
+      if (unit > 0 && std::isfinite(value)) {
+        // The move depends on the place in memory alone, so that expanded elements move together.
+        SplitMix random(seed ^ static_cast<uint64_t>(walk.offset()));
+        if (spec.dtype == DType::kFloat64) {
+          value = std::nextafter(value, value * static_cast<double>(random.Below(3)));
+        } else {
+          value *= random.Below(2) == 0 ? 1 + unit : 1 - unit;
+        }
       }
+      values[static_cast<size_t>(walk.index())] = value;
     }
-    values.push_back(value);
-  }
+  });
   return values;
 }
 

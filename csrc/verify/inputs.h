@@ -35,9 +35,9 @@ std::string_view InputKindName(InputKind kind);
 InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> roles, InputKind kind,
                     uint64_t seed);
 
-// The elements in row-major order, floating ones moved by at most one rounding unit of the dtype
-// they are computed in: what the oracle does with them measures how sensitive the region is. Zeros,
-// infinities and NaN stay.
+// The elements in row-major order, floating ones moved up or down by one rounding unit of the
+// dtype they are computed in (float64: at most one): what the oracle does with them measures how
+// sensitive the region is. Zeros, infinities and NaN stay.
 std::vector<double> Perturbed(const TensorSpec& spec, const std::string& bytes, uint64_t seed);
 
 }  // namespace cudaforge

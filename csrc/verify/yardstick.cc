@@ -17,7 +17,7 @@ constexpr size_t kSamples = 512;   // sensitivities kept per octave
 
 double KFor(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 2 : 3; }
 
-double SensitivityFactor(DType dtype) { return dtype == DType::kFloat64 ? 16 : 4; }
+double SensitivityFactor(DType dtype) { return dtype == DType::kFloat64 ? 16 : 3; }
 
 }  // namespace
 
@@ -29,13 +29,15 @@ size_t Yardstick::OctaveOf(double value) {
 }
 
 Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
-                     std::span<const double> oracle, std::span<const double> perturbed)
-    : dtype_(spec.dtype), octaves_(kOctaves) {
+                     std::span<const double> oracle, std::span<const std::vector<double>> perturbed)
+    : dtype_(spec.dtype), octaves_(kOctaves), moved_(oracle.size(), 0) {
   CF_CHECK(IsFloating(spec.dtype) && !aten.empty()) << "a yardstick is for floating outputs";
-  CF_CHECK(oracle.size() == static_cast<size_t>(spec.numel()) && perturbed.size() == oracle.size())
-      << "one oracle value per element";
+  CF_CHECK(oracle.size() == static_cast<size_t>(spec.numel())) << "one oracle value per element";
+  for (const std::vector<double>& move : perturbed) {
+    CF_CHECK(move.size() == oracle.size()) << "one value per element and move";
+  }
   const int64_t size = DTypeSize(spec.dtype);
-  std::vector<std::vector<float>> samples(kOctaves);
+  std::vector<std::vector<double>> samples(kOctaves);
   std::vector<int64_t> seen(kOctaves, 0);
   SplitMix random(oracle.size());
   int64_t finite = 0;
@@ -48,9 +50,12 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
     aten_is_exact_ = aten_is_exact_ && (first == r || (std::isnan(first) && std::isnan(r)));
     if (!std::isfinite(rounded)) continue;
     const size_t octave = OctaveOf(r);
-    if (std::isfinite(perturbed[i])) {
-      const auto moved = static_cast<float>(std::fabs(perturbed[i] - r));
-      std::vector<float>& kept = samples[octave];
+    for (const std::vector<double>& move : perturbed) {
+      if (!std::isfinite(move[i])) continue;
+      const double moved = std::fabs(move[i] - r);
+      moved_[i] = std::max(moved_[i], moved);
+      octaves_[octave].moved_squares += moved * moved / static_cast<double>(perturbed.size());
+      std::vector<double>& kept = samples[octave];
       const auto slot = static_cast<size_t>(random.Below(static_cast<uint64_t>(++seen[octave])));
       if (kept.size() < kSamples) {
         kept.push_back(moved);
@@ -58,6 +63,7 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
         kept[slot] = moved;
       }
     }
+    most_moved_ = std::max(most_moved_, moved_[i]);
     double error = -1;
     for (const std::string* run : aten) {
       const double a = LoadElement(dtype_, run->data() + walk.offset() * size);
@@ -75,7 +81,7 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
   }
   rms_error_ = finite == 0 ? 0 : std::sqrt(sum_squares / static_cast<double>(finite));
   for (size_t o = 0; o < kOctaves; ++o) {
-    std::vector<float>& kept = samples[o];
+    std::vector<double>& kept = samples[o];
     if (kept.empty()) continue;
     // Zeros that come from cancellation lie among zeros that nothing moves: the largest counts.
     const bool sparse = o == 0 || kept.size() < static_cast<size_t>(kEnough);
@@ -91,33 +97,38 @@ void Yardstick::SetLimits() {
   for (size_t o = 0; o < kOctaves; ++o) {
     Octave& octave = octaves_[o];
     const double floor = SensitivityFactor(dtype_) * octave.sensitivity;
-    double largest = octave.max_error;
+    double largest = std::max(octave.max_error, floor);
     int64_t count = octave.count;
     for (size_t step = 1; o > 0 && step <= kNeighbours && count < kEnough; ++step) {
       for (const size_t neighbour : {o - std::min(o - 1, step), std::min(o + step, kOctaves - 1)}) {
         if (neighbour == o) continue;
-        largest = std::max(largest, octaves_[neighbour].max_error);
+        const Octave& near = octaves_[neighbour];
+        largest = std::max({largest, near.max_error, SensitivityFactor(dtype_) * near.sensitivity});
         count += octaves_[neighbour].count;
       }
     }
-    octave.max_limit = k * std::max(largest, floor);
+    octave.max_limit = k * largest;
     octave.rms_limit = -1;
     if (octave.count >= kEnough) {
       const double rms = std::sqrt(octave.sum_squares / static_cast<double>(octave.count));
       const double value =
           o == 0 ? 0 : std::ldexp(1.0, std::min(static_cast<int>(o) + kLowestExponent, 1023));
-      octave.rms_limit = k * std::max(rms, floor / 2) + UlpOf(dtype_, value) / 2;
+      const double moved = std::sqrt(octave.moved_squares / static_cast<double>(octave.count));
+      octave.rms_limit =
+          k * std::max(rms, SensitivityFactor(dtype_) * moved) + UlpOf(dtype_, value) / 2;
     }
   }
 }
 
-double Yardstick::MaxLimit(double value) const {
-  return octaves_[OctaveOf(value)].max_limit + UlpOf(dtype_, value);
+double Yardstick::MaxLimit(int64_t index, double value) const {
+  const double moved = moved_[static_cast<size_t>(index)];
+  const double own = KFor(dtype_) * SensitivityFactor(dtype_) * moved;
+  return std::max(octaves_[OctaveOf(value)].max_limit, own) + UlpOf(dtype_, value);
 }
 
 Json Yardstick::ToJson() const {
   double rms_limit = 0;
-  double max_limit = 0;
+  double max_limit = KFor(dtype_) * SensitivityFactor(dtype_) * most_moved_;
   for (const Octave& octave : octaves_) {
     if (octave.count == 0) continue;
     max_limit = std::max(max_limit, octave.max_limit);

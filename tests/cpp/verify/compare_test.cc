@@ -42,7 +42,10 @@ OutputReference Make(const TensorSpec& spec, const std::vector<double>& oracle,
   const std::string bytes = Bytes(spec, aten);
   const std::string* runs[] = {&bytes};
   std::optional<Yardstick> yardstick;
-  if (IsFloating(spec.dtype)) yardstick.emplace(spec, runs, oracle, moved);
+  if (IsFloating(spec.dtype)) {
+    const std::vector<double> moves[] = {moved};
+    yardstick.emplace(spec, runs, oracle, moves);
+  }
   OutputReference reference(spec, bytes, oracle, std::move(yardstick));
   reference.set_match(match);
   return reference;
@@ -173,6 +176,25 @@ TEST(Compare, SensitivityExcusesWhereAtenIsExactByLuck) {
   for (double& value : candidate) value += 0x1p-21;
   EXPECT_FALSE(Accepts(Make(spec, oracle, oracle), candidate));
   EXPECT_TRUE(Accepts(Make(spec, oracle, oracle, 0x1p-22), candidate));
+}
+
+TEST(Compare, OnlyTheElementThatMovesMayErr) {
+  const TensorSpec spec = Spec(DType::kFloat32, {1000});
+  const std::vector<double> oracle(1000, 1.0);
+  const std::string bytes = Bytes(spec, oracle);
+  const std::string* runs[] = {&bytes};
+  std::vector<std::vector<double>> moves(2, oracle);
+  moves[0][7] += 0x1p-12;  // badly conditioned, once: among its like it is lost
+  OutputReference reference(spec, bytes, oracle, Yardstick(spec, runs, oracle, moves));
+  reference.set_match(Match::kTolerance);
+  auto candidate = oracle;
+  candidate[7] += 0x1p-11;
+  EXPECT_TRUE(Accepts(reference, candidate));
+  candidate[7] += 0x1p-8;
+  EXPECT_FALSE(Accepts(reference, candidate));
+  candidate = oracle;
+  candidate[8] += 0x1p-11;
+  EXPECT_FALSE(Accepts(reference, candidate));
 }
 
 TEST(Compare, OtherSizeIsWrongShape) {

@@ -174,7 +174,7 @@ TEST(Inputs, PerturbedByAtMostOneRoundingUnit) {
   const auto moved = Perturbed(spec, bytes, 5);
   int changed = 0;
   for (size_t i = 0; i < values.size(); ++i) {
-    EXPECT_LE(std::fabs(moved[i] - values[i]), std::fabs(values[i]) * 0x1p-24);
+    EXPECT_LE(std::fabs(moved[i] - values[i]), std::fabs(values[i]) * 0x1.0001p-24);
     changed += moved[i] != values[i];
   }
   EXPECT_GT(changed, 900);
