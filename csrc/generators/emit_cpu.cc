@@ -6,8 +6,8 @@
 namespace cudaforge::rows {
 namespace {
 
-// Loads and stores that are contiguous along the last outer (column) and the last inner (row)
-// dimension.
+// Loads and stores of elements that are contiguous along the last outer (column) and the last inner
+// (row) dimension.
 struct Contiguity {
   int outer = 0;
   int inner = 0;
@@ -29,7 +29,7 @@ Contiguity CountContiguity(const Stage& stage) {
     if (inner == 1) ++count.inner;
   };
   for (const Value& v : stage.values) {
-    if (v.kind == Value::Kind::kLoad) add(v.access);
+    if (v.kind == Value::Kind::kLoad && v.space == Space::kElement) add(v.access);
   }
   for (const Store& s : stage.stores) {
     if (stage.values[static_cast<size_t>(s.value)].space == Space::kElement) add(s.access);

@@ -58,6 +58,60 @@ Status CheckNotEmpty(const OpSignature& signature) {
   return Status::Ok();
 }
 
+// How far a node's own rounding may differ between two right kernels: 0 where nothing is rounded, 1
+// for one operation that IEEE 754 rounds correctly, 2 for what hangs on order or on a library.
+int RoundingOf(const GraphNode& node) {
+  if (!IsFloatType(node.type)) return 0;
+  switch (node.kind) {
+    case GraphNode::Kind::kScan:
+      return 2;
+    case GraphNode::Kind::kReduce:
+      return node.reduce == ReduceOp::kMax || node.reduce == ReduceOp::kMin ? 0 : 2;
+    case GraphNode::Kind::kPointwise:
+      break;
+    default:
+      return 0;
+  }
+  switch (node.op) {
+    case ScalarOp::kNeg:
+    case ScalarOp::kAbs:
+    case ScalarOp::kFloor:
+    case ScalarOp::kCeil:
+    case ScalarOp::kRound:
+    case ScalarOp::kTrunc:
+    case ScalarOp::kSign:
+    case ScalarOp::kMax:
+    case ScalarOp::kMin:
+    case ScalarOp::kWhere:
+    case ScalarOp::kCast:
+    case ScalarOp::kRoundToHalf:
+    case ScalarOp::kRoundToBF16:
+      return 0;
+    case ScalarOp::kAdd:
+    case ScalarOp::kSub:
+    case ScalarOp::kMul:
+    case ScalarOp::kDiv:
+      return 1;
+    default:
+      return 2;
+  }
+}
+
+// One flag a node: whether two right kernels may disagree on its bits. One operation on inputs is
+// the same everywhere; two may become a fused one. What is compared afterwards (the place of a
+// maximum, x > y) then comes out differently where values are close.
+std::vector<bool> HangsOnRounding(const Graph& graph) {
+  std::vector<int> rounding;
+  for (const GraphNode& node : graph.nodes()) {
+    int most = 0;
+    for (int operand : node.operands) most = std::max(most, rounding[static_cast<size_t>(operand)]);
+    rounding.push_back(std::min(most + RoundingOf(node), 2));
+  }
+  std::vector<bool> hangs;
+  for (int r : rounding) hangs.push_back(r == 2);
+  return hangs;
+}
+
 }  // namespace
 
 Result<Program> Lower(const OpSignature& signature) {
@@ -84,12 +138,17 @@ Result<Program> Lower(const OpSignature& signature) {
     }
   }
   if (!anchored) return Status::Unsupported("the region has no reduction, scan, pooling or loss");
+  const std::vector<bool> hangs = HangsOnRounding(graph);
   std::vector<GraphOutput> outputs;
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
     const OutputRef& ref = signature.outputs[o];
     const Tensor& tensor = results[static_cast<size_t>(ref.node)][static_cast<size_t>(ref.out)];
     if (!tensor.defined()) {
       return Status::Unsupported("output " + std::to_string(o) + " is not computed");
+    }
+    if (!IsFloatType(ComputeType(tensor.dtype)) && hangs[static_cast<size_t>(tensor.node)]) {
+      return Status::Unsupported("output " + std::to_string(o) +
+                                 " is exact and hangs on rounded values");
     }
     outputs.push_back({tensor.node, signature.output_spec(o)});
   }

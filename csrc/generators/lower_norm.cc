@@ -92,12 +92,15 @@ void RmsNorm(NodeReader& r) {
   r.Result(1, rstd);
 }
 
-// rstd * (gw - mean(gw) - normal * mean(gw * normal)); RMS norms have no mean(gw).
-int NormGradient(Graph& g, int gw, int normal, int rstd, const std::vector<int>& dims,
+// s - mean(s) - normal * mean(s * normal) with s = grad * rstd * weight; RMS norms have no mean(s).
+// The deviation goes in first: rows of denormals would lose their bits in grad * weight.
+int NormGradient(Graph& g, int grad, int weight, int normal, int rstd, const std::vector<int>& dims,
                  bool centred) {
-  const int along = MeanOver(g, g.Mul(gw, normal), dims);
-  const int inside = centred ? g.Sub(gw, MeanOver(g, gw, dims)) : gw;
-  return g.Mul(rstd, g.Sub(inside, g.Mul(normal, along)));
+  int scaled = g.Mul(grad, rstd);
+  if (weight >= 0) scaled = g.Mul(scaled, weight);
+  const int along = MeanOver(g, g.Mul(scaled, normal), dims);
+  const int inside = centred ? g.Sub(scaled, MeanOver(g, scaled, dims)) : scaled;
+  return g.Sub(inside, g.Mul(normal, along));
 }
 
 bool Wanted(NodeReader& r, size_t position, size_t which) {
@@ -125,9 +128,8 @@ void LayerNormBackward(NodeReader& r) {
   const int weight = Optional(r, 5, "weight", type);
   if (!r.ok()) return;
   const int normal = g.Mul(g.Sub(x, mean), rstd);
-  const int gw = weight >= 0 ? g.Mul(grad, weight) : grad;
   const size_t leading = g.sizes(x).size() - dims.size();
-  if (Wanted(r, 7, 0)) r.Result(0, NormGradient(g, gw, normal, rstd, dims, true));
+  if (Wanted(r, 7, 0)) r.Result(0, NormGradient(g, grad, weight, normal, rstd, dims, true));
   if (Wanted(r, 7, 1)) ResultOverRows(r, 1, g.Mul(grad, normal), leading);
   if (Wanted(r, 7, 2)) ResultOverRows(r, 2, grad, leading);
 }
@@ -142,9 +144,8 @@ void RmsNormBackward(NodeReader& r) {
   const int weight = Optional(r, 4, "weight", type);
   if (!r.ok()) return;
   const int normal = g.Mul(x, rstd);
-  const int gw = weight >= 0 ? g.Mul(grad, weight) : grad;
   const size_t leading = g.sizes(x).size() - dims.size();
-  if (Wanted(r, 5, 0)) r.Result(0, NormGradient(g, gw, normal, rstd, dims, false));
+  if (Wanted(r, 5, 0)) r.Result(0, NormGradient(g, grad, weight, normal, rstd, dims, false));
   if (Wanted(r, 5, 1)) ResultOverRows(r, 1, g.Mul(grad, normal), leading);
 }
 
@@ -208,9 +209,9 @@ void GroupNormBackward(NodeReader& r) {
   mean = PerGroup(g, mean, *groups);
   rstd = PerGroup(g, rstd, *groups);
   const int normal = g.Mul(g.Sub(x, mean), rstd);
-  const int gw = weight >= 0 ? g.Mul(grad, PerChannel(g, weight, *groups)) : grad;
+  const int channels = PerChannel(g, weight, *groups);
   if (Wanted(r, 9, 0)) {
-    r.Result(0, g.Merge(NormGradient(g, gw, normal, rstd, groups->dims, true), 1));
+    r.Result(0, g.Merge(NormGradient(g, grad, channels, normal, rstd, groups->dims, true), 1));
   }
   std::vector<int> rows = Range(3, groups->rank);
   rows.insert(rows.begin(), 0);

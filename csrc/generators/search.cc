@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <limits>
 #include <numeric>
@@ -16,7 +17,11 @@ using rows::Program;
 using rows::Schedule;
 using rows::Stage;
 
-constexpr int kMostCandidatesCpu = 24;
+constexpr int kMostCandidatesCpu = 16;
+// On the CPU a compilation takes half a second or more: after this many in a row without a gain
+// worth having, the walk ends.
+constexpr int kPatienceCpu = 5;
+constexpr double kGain = 0.98;
 constexpr int kMostCandidatesCuda = 60;
 
 // One way to write the region, with the schedules that each stage may have.
@@ -116,7 +121,7 @@ class RowSearch : public CandidateSearch {
   }
 
   std::optional<Candidate> Next() override {
-    while (given_ < most_) {
+    while (given_ < most_ && (cuda_ || std::isinf(best_ns_) || without_gain_ < kPatienceCpu)) {
       if (pending_.empty() && !Refill()) return std::nullopt;
       if (pending_.empty()) continue;
       last_ = pending_.front();
@@ -131,6 +136,8 @@ class RowSearch : public CandidateSearch {
   }
 
   void Tell(const SearchFeedback& feedback) override {
+    const bool gain = feedback.correct && feedback.ns && *feedback.ns < kGain * best_ns_;
+    without_gain_ = gain ? 0 : without_gain_ + 1;
     if (!feedback.correct || !feedback.ns || *feedback.ns >= best_ns_) return;
     best_ns_ = *feedback.ns;
     if (best_ != last_) improved_ = true;
@@ -219,6 +226,7 @@ class RowSearch : public CandidateSearch {
   bool improved_ = false;
   size_t stage_ = 0;
   int given_ = 0;
+  int without_gain_ = 0;
 };
 
 }  // namespace

@@ -358,5 +358,20 @@ TEST(Lower, RandomPointwiseChains) {
   }
 }
 
+TEST(Lower, PlacesOfRoundedValuesAreRefused) {
+  const TensorSpec spec = Spec({4, 8});
+  for (const bool places : {false, true}) {
+    for (const char* op : {"exp", "neg"}) {
+      Region region;
+      const int before = region.Call(op, {region.Input(spec)}, {spec});
+      const int best =
+          region.Call("max.dim", {Out(before), 1, false}, {Spec({4}), Spec({4}, DType::kInt64)});
+      region.Output(best, 0);
+      if (places) region.Output(best, 1);
+      EXPECT_EQ(Lower(region.Signature()).ok(), !places || std::string(op) == "neg") << op;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cudaforge::rows
