@@ -77,15 +77,15 @@ def _inspect(
     gm: fx.GraphModule, example_inputs: Sequence[Any]
 ) -> tuple[list[RegionReport], Counter[str]]:
     from .integration.analysis import analyse, graph_reason
-    from .integration.plan import look_up
+    from .integration.plan import plan_analysis
     from .integration.rules import native_rules
 
     reason = graph_reason(example_inputs)
     if reason is not None:
         return [], Counter({reason: 1})
-    analysis = analyse(gm, example_inputs, native_rules())
+    plan, left = plan_analysis(analyse(gm, example_inputs, native_rules()))
     reports = []
-    for known in map(look_up, analysis.regions):
+    for known in plan.regions:
         region = known.region
         signature = json.loads(region.signature)
         record = _C.store().get(region.key, known.arch)
@@ -101,4 +101,4 @@ def _inspect(
                 timing=record["timing"] if record else None,
             )
         )
-    return reports, analysis.left
+    return reports, left

@@ -11,6 +11,8 @@ import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend.integration import background, plan
+from cudaforge_backend.integration.analysis import Analysis
+from cudaforge_backend.integration.rules import native_rules
 
 _OPTIONS = {"on_miss": "background"}
 
@@ -26,7 +28,8 @@ def forged(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
     def forge(made: plan.Plan, *args: Any, **kwargs: Any) -> plan.Plan:
         gate.wait(60)
-        return plan.Plan(tuple(replace(k, status="hit", checksum="t") for k in made.regions))
+        won = tuple(replace(k, status="hit", checksum="t") for k in made.regions)
+        return replace(made, regions=won)
 
     monkeypatch.setattr(background, "forge_misses", forge)
     return gate
@@ -56,7 +59,7 @@ def test_swaps_between_two_calls(forged: threading.Event, grad: bool) -> None:
 
 
 def test_a_failed_swap_stays_plain_with_one_warning() -> None:
-    known = plan.Plan(())
+    known = plan.Plan((), Analysis([], native_rules()))
 
     def fail(done: plan.Plan, inputs: Sequence[Any]) -> Any:
         raise RuntimeError("cannot swap")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from cudaforge_backend.integration.partition import find_regions
+from cudaforge_backend.integration.partition import MAX_OFFERS, Region, find_regions
 from graphs import ops, rules, trace
 from torch import Tensor
 
@@ -164,3 +164,38 @@ def test_alignment_follows_the_storage_offset() -> None:
     graph = trace(lambda x: torch.softmax(x[1:], -1), torch.randn(5, 3))
     regions, _ = find_regions(graph, rules())
     assert json.loads(regions[0].signature)["inputs"][0]["alignment"] == 4
+
+
+def test_parts_are_offered_where_a_region_is_refused() -> None:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        return torch.softmax(torch.softmax(x * 2, -1) * w, -1).exp()
+
+    graph = trace(function, X, ROW)
+    offers: list[tuple[list[str], bool]] = []
+
+    def take(region: Region, within: Region | None) -> bool:
+        offers.append((ops(region.signature), within is not None))
+        return ops(region.signature).count("_softmax") == 1
+
+    regions, left = find_regions(graph, rules(), take)
+    whole = ["_softmax", "_softmax", "exp", "mul.Tensor", "mul.Tensor"]
+    assert offers[:2] == [(whole, False), (["_softmax", "mul.Tensor", "mul.Tensor"], True)]
+    assert [ops(r.signature) for r in regions] == [
+        ["_softmax", "mul.Tensor", "mul.Tensor"],
+        ["_softmax", "exp"],
+    ]
+    assert not left
+
+
+def test_refusals_are_bounded_and_end_in_no_region() -> None:
+    offers: list[str] = []
+
+    def take(region: Region, within: Region | None) -> bool:
+        offers.append(region.key)
+        return False
+
+    graph = trace(lambda x: (torch.softmax(x * 2, -1) + 1).exp(), X)
+    regions, left = find_regions(graph, rules(), take)
+    assert regions == []
+    assert not left
+    assert len(offers) == len(set(offers)) == MAX_OFFERS

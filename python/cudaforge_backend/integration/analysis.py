@@ -1,12 +1,12 @@
-"""What regions a Dynamo graph has: one AOT trace, as the real compilation will do it, compiling
-nothing."""
+"""The graphs that Inductor would get for a Dynamo graph: one AOT trace, as the real compilation
+will do it, compiling nothing."""
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch import fx
 
 from .fx_signature import tensor_reason
 from .graph_pass import kept_table
-from .partition import Region, find_regions
+from .partition import Region, Take, find_regions, take_all
 from .rules import Rules
 
 # Parts of the names by which Dynamo's graph calls what may become an anchor. Cheap and generous: a
@@ -30,11 +30,21 @@ _ANCHOR_WORDS = (
 
 @dataclass
 class Analysis:
-    """The regions of a graph's forward and backward, each key once, and why anchors were left."""
+    """The graphs of forward and backward that the custom pass will see."""
 
-    regions: list[Region] = field(default_factory=list)
-    left: Counter[str] = field(default_factory=Counter)
-    graphs: int = 0
+    modules: list[fx.GraphModule]
+    rules: Rules
+
+    def regions(self, take: Take = take_all) -> tuple[list[Region], Counter[str]]:
+        """Their regions, each key once, and why anchors were left; `take` is find_regions'."""
+        by_key: dict[str, Region] = {}
+        left: Counter[str] = Counter()
+        for module in self.modules:
+            found, reasons = find_regions(module.graph, self.rules, take)
+            left.update(reasons)
+            for region in found:
+                by_key.setdefault(region.key, region)
+        return list(by_key.values()), left
 
 
 def _names(gm: fx.GraphModule) -> Iterator[str]:
@@ -92,24 +102,17 @@ def analyse(
     rules: Rules,
     patches: Mapping[str, Any] | None = None,
 ) -> Analysis:
-    """Traces a copy of `gm` through AOTAutograd with Inductor's passes and the anchors kept whole,
-    and partitions the graphs that Inductor would get. Raises what tracing raises."""
+    """Traces a copy of `gm` through AOTAutograd with Inductor's passes and the anchors kept whole.
+    Raises what tracing raises."""
     import torch._functorch.config as functorch_config
     from torch._inductor.compile_fx import compile_fx
 
-    analysis = Analysis()
-    seen: set[str] = set()
+    analysis = Analysis([], rules)
 
     def capture(graph_module: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
-        analysis.graphs += 1
         _as_post_grad(graph_module, bool(kwargs.get("is_inference")))
-        regions, left = find_regions(graph_module.graph, rules)
-        analysis.left.update(left)
-        for region in regions:
-            if region.key not in seen:
-                seen.add(region.key)
-                analysis.regions.append(region)
-        if kwargs.get("is_inference") or analysis.graphs == 2:  # forward and backward
+        analysis.modules.append(graph_module)
+        if kwargs.get("is_inference") or len(analysis.modules) == 2:  # forward and backward
             raise _Captured
         return _unused
 

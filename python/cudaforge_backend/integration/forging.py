@@ -20,8 +20,9 @@ from . import rivals
 Progress = Callable[[Mapping[str, Any]], None]
 
 INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cache
-RACE_SECONDS = 4.0  # at most, of each race
+RACE_SECONDS = 1.0  # at most, of each race
 MAX_CANDIDATES = 64
+MORE_TIME = 3  # times the budget, once, where not even the first candidate came to its end
 _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when the timed work starts
 
 _locks_guard = threading.Lock()
@@ -45,13 +46,16 @@ def forge_region(
     budget_s: float,
     progress: Progress | None = None,
     compile_lock: bool = False,
+    within: str = "",
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
-    `signature` is canonical. One thread at a time forges a key; a second finds its record. With
-    `compile_lock`, Inductor runs under Dynamo's lock (a thread beside the program's own needs that;
-    a thread that a compilation waits for must not ask for it). Runs in a thread of its own, so that
-    no tracing state of the caller's is in force. Raises ForgeError's causes as they come."""
+    `signature` is canonical. `within` is the signature of a larger region that this one is a part
+    of: a part must win inside it too, where Inductor may fuse what the part leaves out. One thread
+    at a time forges a key; a second finds its record. With `compile_lock`, Inductor runs under
+    Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation waits
+    for must not ask for it). Runs in a thread of its own, so that no tracing state of the caller's
+    is in force. Raises ForgeError's causes as they come."""
     key = _C.signature_key(signature)
     arch = _C.arch(json.loads(signature)["device"], device_index)
     with _locks_guard:
@@ -62,7 +66,7 @@ def forge_region(
             return Forged(key, known["kind"], _reason(known), True, 0.0)
         return _in_clean_thread(
             lambda: _Forge(
-                signature, key, arch, device_index, budget_s, progress, compile_lock
+                signature, key, arch, device_index, budget_s, progress, compile_lock, within
             ).run()
         )
 
@@ -100,6 +104,7 @@ class _Forge:
         budget_s: float,
         progress: Progress | None,
         compile_lock: bool,
+        within: str,
     ) -> None:
         self.signature = signature
         self.key = key
@@ -109,14 +114,17 @@ class _Forge:
         self.budget_s = budget_s
         self.progress = progress or (lambda event: None)
         self.compile_lock = compile_lock
+        self.within = within
         self.region_id = _C.region_id(key)
         self.started = time.monotonic()
 
     def run(self) -> Forged:
-        self.progress({"event": "start", "key": self.key, "ops": _C.describe(self.signature)})
-        outcome = _C.search(
-            self.signature, self.device_index, self.budget_s, MAX_CANDIDATES, self._candidate_event
-        )
+        ops = _C.describe(self.signature)
+        self.progress({"event": "start", "key": self.key, "arch": self.arch, "ops": ops})
+        outcome = self._search(self.budget_s)
+        if outcome.candidates == 0 and outcome.seconds >= self.budget_s:
+            # A busy machine is no reason to say for ever that nothing beats PyTorch.
+            outcome = self._search(MORE_TIME * self.budget_s)
         promotion: _C.Promotion | None = None
         if outcome.found:
             _C.install(self.signature, self.device_index, outcome)
@@ -134,6 +142,11 @@ class _Forge:
         count_forging("forged" if won else "negative")
         return self._end(won, "" if won else (promotion or outcome).reason)
 
+    def _search(self, seconds: float) -> _C.SearchOutcome:
+        return _C.search(
+            self.signature, self.device_index, seconds, MAX_CANDIDATES, self._candidate_event
+        )
+
     def _candidate_event(self, event: Mapping[str, Any]) -> None:
         self.progress({"key": self.key, **event})
 
@@ -145,22 +158,38 @@ class _Forge:
         if not first.promoted:
             return first
         try:
-            inductor = self._compile_inductor()
+            inductor = self._compile(lambda: rivals.inductor_call(self.signature, self.device))
         except Exception as error:  # a region that Inductor cannot compile has one rival less
             warn_once(f"Inductor could not compile {_C.describe(self.signature)}: {error}")
             return first
-        return self._race([("winner", winner), ("aten", aten), ("inductor", inductor)])
+        alone = self._race([("winner", winner), ("aten", aten), ("inductor", inductor)])
+        if alone.promoted and self.within:
+            inside = self._race_within()
+            return alone if inside.promoted else inside
+        return alone
 
-    def _compile_inductor(self) -> rivals.Call:
+    def _race_within(self) -> _C.Promotion:
+        """Inductor's kernel for the larger region, with and without this part replaced."""
+        whole = self.within
+        winner = self._compile(lambda: rivals.inductor_call(whole, self.device, self.key))
+        inductor = self._compile(lambda: rivals.inductor_call(whole, self.device))
+        return self._race([("winner", winner), ("inductor", inductor)], whole)
+
+    def _compile(self, make: Callable[[], rivals.Call]) -> rivals.Call:
         if not self.compile_lock:
-            return rivals.inductor_call(self.signature, self.device)
+            return make()
         from torch._dynamo.convert_frame import compile_lock
 
         with compile_lock:
-            return rivals.inductor_call(self.signature, self.device)
+            return make()
 
-    def _race(self, contestants: Sequence[tuple[str, rivals.Call]]) -> _C.Promotion:
-        sets = [rivals.make_inputs(self.signature, self.device, seed) for seed in range(INPUT_SETS)]
+    def _race(
+        self, contestants: Sequence[tuple[str, rivals.Call]], signature: str = ""
+    ) -> _C.Promotion:
+        sets = [
+            rivals.make_inputs(signature or self.signature, self.device, seed)
+            for seed in range(INPUT_SETS)
+        ]
         for _, call in contestants:
             for inputs in sets:
                 call(inputs)

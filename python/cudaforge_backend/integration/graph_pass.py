@@ -17,7 +17,7 @@ from cudaforge_backend._native import _C
 from .partition import Region, find_regions
 from .rules import Rules, kept_overloads
 
-FORMAT = 1
+FORMAT = 2
 
 
 def kept_table(rules: Rules) -> dict[Any, Callable[..., Any]]:
@@ -51,25 +51,32 @@ class SubstitutePass(CustomGraphPass):
     def __call__(self, graph: fx.Graph) -> None:
         from torch._inductor.pattern_matcher import stable_topological_sort
 
-        regions, _ = find_regions(graph, self.rules)
+        regions, _ = find_regions(
+            graph, self.rules, lambda region, within: region.key in self.winners
+        )
+        renamed: dict[fx.Node, fx.Node] = {}
         for region in regions:
-            if region.key in self.winners:
-                replace_region(graph, region)
-                self.substituted += 1
+            replace_region(graph, region, renamed)
+            self.substituted += 1
         decompose_anchors(graph, self.rules)
         stable_topological_sort(graph)
         graph.lint()  # type: ignore[no-untyped-call]
 
 
-def replace_region(graph: fx.Graph, region: Region) -> None:
+def replace_region(graph: fx.Graph, region: Region, renamed: dict[fx.Node, fx.Node]) -> None:
     """One call of cudaforge::region and its getitems in the place of the region's nodes. The
-    graph's order may need a topological sort afterwards."""
+    graph's order may need a topological sort afterwards. `renamed`: what regions replaced before
+    left instead of their outputs, which this one may read; its own outputs are added."""
     last = max(region.members)
     values = [_value(node, out) for node, out in region.outputs]
     with graph.inserting_after(last):
         call = graph.call_function(
             torch.ops.cudaforge.region.default,
-            (list(region.inputs), _C.region_id(region.key), region.signature),
+            (
+                [renamed.get(n, n) for n in region.inputs],
+                _C.region_id(region.key),
+                region.signature,
+            ),
         )
     call.meta["val"] = values
     call.meta["stack_trace"] = last.meta.get("stack_trace")
@@ -82,6 +89,7 @@ def replace_region(graph: fx.Graph, region: Region) -> None:
         for old in _holders(node, out):
             new = position
             old.replace_all_uses_with(new, delete_user_cb=lambda user: user not in members)
+            renamed[old] = new
     for node in sorted(region.members, reverse=True):
         graph.erase_node(node)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from .fx_signature import Unsupported, is_getitem, node_values, op_name, signatu
 from .rules import Rules
 
 MAX_MEMBERS = 48  # the signature's limit is 64 nodes
+MAX_OFFERS = 3  # regions around one anchor that may be refused before it is left
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,33 @@ class Region:
     key: str
 
 
-def find_regions(graph: fx.Graph, rules: Rules) -> tuple[list[Region], Counter[str]]:
+# Whether a region is wanted; the second is the largest one around its anchor, refused before it.
+Take = Callable[[Region, Region | None], bool]
+
+
+def take_all(region: Region, within: Region | None) -> bool:
+    """Takes the largest region around every anchor."""
+    return True
+
+
+def find_regions(
+    graph: fx.Graph, rules: Rules, take: Take = take_all
+) -> tuple[list[Region], Counter[str]]:
     """The regions of `graph`, disjoint and free of cycles between them, and why anchors were left.
 
-    Depends on the graph's structure alone: equal graphs give equal regions in every process."""
+    Where `take` refuses a region, smaller ones around the same anchor are offered, MAX_OFFERS in
+    all. Depends on the graph's structure and on `take`'s answers alone: equal graphs give equal
+    regions in every process."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     with _disable_current_modes():  # the C++ part makes real tensors of literals
-        return _Partition(graph, rules).run()
+        return _Partition(graph, rules, take).run()
 
 
 class _Partition:
-    def __init__(self, graph: fx.Graph, rules: Rules) -> None:
+    def __init__(self, graph: fx.Graph, rules: Rules, take: Take) -> None:
         self.rules = rules
+        self.take = take
         self.order = {node: i for i, node in enumerate(graph.nodes)}
         self.nodes = list(self.order)
         self.region_of: dict[fx.Node, int] = {}
@@ -63,32 +78,52 @@ class _Partition:
             self.left[str(reason)] += 1
             return
         refusal = ""
-        tried: set[frozenset[fx.Node]] = set()
-        for members in self._candidates(anchor):
-            if members in tried:
-                continue
-            tried.add(members)
-            made = self._make(members)
-            if isinstance(made, Region):
-                number = len(self.regions)
-                self.regions.append(made)
-                self.region_of.update(dict.fromkeys(made.members, number))
-                self._update_before()
+        offered: set[frozenset[fx.Node]] = set()
+        largest: Region | None = None
+        for attempts in self._candidates(anchor):
+            for members in attempts:
+                if members in offered:
+                    break
+                made = self._make(members)
+                if not isinstance(made, Region):
+                    refusal = made or refusal
+                    continue
+                offered.add(members)
+                if self.take(made, largest):
+                    self._add(made)
+                    return
+                largest = largest or made
+                break
+            if len(offered) == MAX_OFFERS:
                 return
-            refusal = made or refusal
-        self.left[refusal or "no_kernel_generator"] += 1
+        if not offered:
+            self.left[refusal or "no_kernel_generator"] += 1
 
-    def _candidates(self, anchor: fx.Node) -> Iterator[frozenset[fx.Node]]:
-        """Largest first: with other anchors, alone, and then with one of the chains only."""
+    def _add(self, region: Region) -> None:
+        self.region_of.update(dict.fromkeys(region.members, len(self.regions)))
+        self.regions.append(region)
+        self._update_before()
+
+    def _candidates(self, anchor: fx.Node) -> Iterator[Iterator[frozenset[fx.Node]]]:
+        """What to offer, in order; of each the first that can be generated: the region with other
+        anchors, with this one only, the anchor alone, and with one of its chains."""
         alone = self._with_getitems({anchor})
-        for several in (True, False):
-            after = self._grow_after(alone, several)
-            yield self._grow_before(after, several)
-            yield after
+        yield self._largest(alone, several=True)
+        yield self._largest(alone, several=False)
+        yield iter((alone,))
+        yield iter((self._grow_before(alone, several=False),))
+        yield iter((self._grow_after(alone, several=False),))
+
+    def _largest(self, alone: frozenset[fx.Node], several: bool) -> Iterator[frozenset[fx.Node]]:
+        """Both chains, then only the one after, then parts of it, largest first."""
+        after = self._grow_after(alone, several)
+        yield self._grow_before(after, several)
+        yield after
+        if several:
+            return
         yield self._grow_before(alone, several=False)
-        chain = self._grow_after(alone, several=False)
         for limit in (4, 2, 1):  # part of a chain that was too much as a whole
-            part = sorted(chain - alone, key=self.order.__getitem__)[:limit]
+            part = sorted(after - alone, key=self.order.__getitem__)[:limit]
             yield self._grow_before(alone | set(part), several=False)
             yield alone | set(part)
         yield alone

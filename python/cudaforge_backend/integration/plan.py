@@ -3,8 +3,9 @@ missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import fx
@@ -28,6 +29,7 @@ class Known:
     status: str  # "hit", "negative", "miss"
     checksum: str  # of the record, "" for a miss
     reason: str  # of a negative entry
+    within: str = ""  # signature of the larger region that it is a part of and that did not win
 
     @property
     def device_index(self) -> int:
@@ -37,9 +39,11 @@ class Known:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every region of one graph, forward and backward."""
+    """The regions of one graph, forward and backward, by what the cache knows: of those that have a
+    negative entry the parts were looked at as well."""
 
     regions: tuple[Known, ...]
+    analysis: Analysis
 
     def winners(self) -> dict[str, str]:
         """Key to checksum, of the regions to be substituted."""
@@ -76,36 +80,68 @@ def plan_graph(
     if reason is not None:
         count_fallback(reason)
         return None
-    analysis: Analysis = analyse(gm, example_inputs, rules, settings.inductor)
-    for left, n in analysis.left.items():
-        count_fallback(left, n)
-    plan = Plan(tuple(look_up(region) for region in analysis.regions))
+    plan, left = plan_analysis(analyse(gm, example_inputs, rules, settings.inductor))
+    for reason, n in left.items():
+        count_fallback(reason, n)
     for known in plan.regions:
         tell_region(known)
     return plan
 
 
+def plan_analysis(
+    analysis: Analysis, given_up: Set[str] = frozenset()
+) -> tuple[Plan, Counter[str]]:
+    """The plan of traced graphs, and why anchors were left. `given_up`: keys of which no more is
+    expected than the cache has."""
+    asked: dict[str, Known] = {}
+
+    def take(region: Region, within: Region | None) -> bool:
+        known = asked.get(region.key)
+        if known is None:
+            known = replace(look_up(region), within=within.signature if within else "")
+            asked[region.key] = known
+        return known.status == "hit" or (known.status == "miss" and region.key not in given_up)
+
+    _, left = analysis.regions(take)
+    return Plan(tuple(asked.values()), analysis), left
+
+
 def record_wanted(plan: Plan) -> None:
-    """Puts the misses on the wanted list, for `cudaforge warmup` and people."""
+    """Puts the misses on the wanted list, for `cudaforge warmup` and people. A cache that takes no
+    writes is one warning."""
     for known in plan.misses():
-        _C.store().add_wanted(known.region.key, known.arch, known.region.signature)
+        try:
+            _C.store().add_wanted(known.region.key, known.arch, known.region.signature)
+        except Exception as error:
+            count_fallback("not_recorded")
+            warn_once(f"what is missing is not recorded: {error}")
+            return
 
 
 def forge_misses(
     plan: Plan, budget_s: float, progress: Progress | None, compile_lock: bool
 ) -> Plan:
-    """Forges what is missing, one region after the other, and looks the plan's regions up again."""
-    for known in plan.misses():
-        try:
-            forge_region(
-                known.region.signature, known.device_index, budget_s, progress, compile_lock
-            )
-        except Exception as error:
-            count_fallback("forge_failed")
-            warn_once(
-                f"forging {_C.describe(known.region.signature)} failed, PyTorch runs it: {error}"
-            )
-    return Plan(tuple(look_up(known.region) for known in plan.regions))
+    """Forges what is missing, one region after the other. Where a region ends without a winner its
+    parts are forged in the next round. Returns the plan as the cache then has it."""
+    tried: set[str] = set()
+    while misses := [known for known in plan.misses() if known.region.key not in tried]:
+        for known in misses:
+            tried.add(known.region.key)
+            _forge(known, budget_s, progress, compile_lock)
+        plan, _ = plan_analysis(plan.analysis, given_up=tried)
+    return plan
+
+
+def _forge(known: Known, budget_s: float, progress: Progress | None, compile_lock: bool) -> None:
+    signature = known.region.signature
+    try:
+        forge_region(signature, known.device_index, budget_s, progress, compile_lock, known.within)
+    except Exception as error:
+        count_fallback("forge_failed")
+        warn_once(
+            f"forging {_C.describe(signature)} failed, PyTorch runs it: {error}",
+            cause=f"forging: {error}",
+        )
 
 
 _progress: list[Callable[[Mapping[str, Any]], None]] = []

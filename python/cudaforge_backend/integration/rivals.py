@@ -13,7 +13,8 @@ from torch import fx
 
 from cudaforge_backend._native import _C
 
-from .rules import overload
+from .graph_pass import SubstitutePass, kept_table
+from .rules import native_rules, overload
 
 Call = Callable[[Sequence[torch.Tensor]], Any]
 
@@ -109,23 +110,33 @@ def region_graph(signature: str, device: torch.device) -> fx.GraphModule:
     return fx.GraphModule(torch.nn.Module(), graph)
 
 
-def inductor_call(signature: str, device: torch.device) -> Call:
+def inductor_call(signature: str, device: torch.device, replaced: str = "") -> Call:
     """Inductor's kernel for the region alone, with its full decompositions and without Dynamo's
-    guards. REQUIRES: a thread in which nothing is being traced."""
+    guards. `replaced`: key of a part that cudaforge::region is to compute. Raises RuntimeError when
+    the region has no such part. REQUIRES: a thread in which nothing is being traced."""
+    from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.virtualized import V
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
+    table: dict[Any, Any] = dict(select_decomp_table())
+    patches: dict[str, Any] = {}
+    substitute: SubstitutePass | None = None
+    if replaced:
+        rules = native_rules()
+        substitute = SubstitutePass({replaced: "racing"}, rules)
+        table = kept_table(rules)
+        patches = {"post_grad_custom_pre_pass": substitute, "force_disable_caches": True}
     mode = FakeTensorMode()
     with mode:
         fakes = [mode.from_tensor(x) for x in make_inputs(signature, device, seed=0)]
-        traced = make_fx(
-            region_graph(signature, device), decomposition_table=select_decomp_table()
-        )(*fakes)
-    with V.set_fake_mode(mode), torch.no_grad():
+        traced = make_fx(region_graph(signature, device), decomposition_table=table)(*fakes)
+    with V.set_fake_mode(mode), torch.no_grad(), config.patch(patches):
         compiled: Any = compile_fx_inner(traced, fakes, is_inference=True)
+    if substitute is not None and substitute.substituted == 0:
+        raise RuntimeError("the part is not found in its region")
 
     def call(inputs: Sequence[torch.Tensor]) -> Any:
         return compiled(list(inputs))
