@@ -169,11 +169,12 @@ class _Forge:
         return alone
 
     def _race_within(self) -> _C.Promotion:
-        """Inductor's kernel for the larger region, with and without this part replaced."""
+        """The larger region by Inductor with this part replaced, by ATen and by Inductor."""
         whole = self.within
         winner = self._compile(lambda: rivals.inductor_call(whole, self.device, self.key))
         inductor = self._compile(lambda: rivals.inductor_call(whole, self.device))
-        return self._race([("winner", winner), ("inductor", inductor)], whole)
+        aten = rivals.aten_call(whole)
+        return self._race([("winner", winner), ("aten", aten), ("inductor", inductor)], whole)
 
     def _compile(self, make: Callable[[], rivals.Call]) -> rivals.Call:
         if not self.compile_lock:
