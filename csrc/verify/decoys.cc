@@ -2,19 +2,24 @@
 
 #include <vector>
 
+#include "base/parallel.h"
 #include "verify/elements.h"
 
 namespace cudaforge {
 namespace {
 
-// The decoy made element by element: value(row, column, what ATen has there).
+constexpr int64_t kChunk = 1 << 19;  // elements that one thread makes at a time
+
+// The decoy made element by element, in several threads: value(place, what ATen has there).
 std::string Rewrite(const TensorSpec& spec, const std::string& aten, const auto& value) {
   std::string bytes = aten;
   const int64_t size = DTypeSize(spec.dtype);
-  for (ElementWalk walk(spec); !walk.done(); walk.Next()) {
-    char* place = bytes.data() + walk.offset() * size;
-    StoreElement(spec.dtype, value(walk, LoadElement(spec.dtype, place)), place);
-  }
+  ParallelChunks(spec.numel(), kChunk, [&](int64_t, int64_t begin, int64_t end) {
+    for (ElementWalk walk(spec, /*skip_repeats=*/false, begin, end); !walk.done(); walk.Next()) {
+      char* place = bytes.data() + walk.offset() * size;
+      StoreElement(spec.dtype, value(walk, LoadElement(spec.dtype, place)), place);
+    }
+  });
   return bytes;
 }
 
@@ -23,11 +28,14 @@ std::optional<std::string> CopyOfInput(const TensorSpec& spec, const std::string
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const TensorSpec& input = signature.inputs[i];
     if (input.dtype != spec.dtype || input.numel() != spec.numel()) continue;
-    std::vector<double> values;
-    for (ElementWalk walk(input); !walk.done(); walk.Next()) {
-      values.push_back(LoadElement(
-          input.dtype, inputs.bytes[i].data() + walk.offset() * DTypeSize(input.dtype)));
-    }
+    std::vector<double> values(static_cast<size_t>(input.numel()));
+    ParallelChunks(input.numel(), kChunk, [&](int64_t, int64_t begin, int64_t end) {
+      for (ElementWalk walk(input, /*skip_repeats=*/false, begin, end); !walk.done(); walk.Next()) {
+        const int64_t at = walk.offset() * DTypeSize(input.dtype);
+        values[static_cast<size_t>(walk.index())] =
+            LoadElement(input.dtype, inputs.bytes[i].data() + at);
+      }
+    });
     return Rewrite(spec, aten, [&](const ElementWalk& walk, double) {
       return values[static_cast<size_t>(walk.index())];
     });
@@ -70,10 +78,9 @@ std::optional<std::string> MakeDecoy(Decoy decoy, const TensorSpec& spec, const 
       return Rewrite(spec, aten, [](const ElementWalk&, double value) { return -value; });
     case Decoy::kRowConstant: {
       if (columns < 2) return std::nullopt;
-      double first = 0;
-      return Rewrite(spec, aten, [&first](const ElementWalk& walk, double value) {
-        if (walk.column() == 0) first = value;
-        return first;
+      return Rewrite(spec, aten, [&](const ElementWalk& walk, double) {
+        const int64_t first = walk.offset() - walk.column() * spec.strides.back();
+        return LoadElement(spec.dtype, aten.data() + first * DTypeSize(spec.dtype));
       });
     }
   }

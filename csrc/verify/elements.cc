@@ -172,6 +172,18 @@ ElementWalk::ElementWalk(const TensorSpec& spec, bool skip_repeats)
   }
 }
 
+ElementWalk::ElementWalk(const TensorSpec& spec, bool skip_repeats, int64_t begin, int64_t end)
+    : ElementWalk(spec, skip_repeats) {
+  CF_CHECK(0 <= begin && begin <= end && end <= left_) << "a part of the elements";
+  left_ = end - begin;
+  index_ = begin;
+  if (left_ == 0) return;
+  column_ = sizes_.empty() ? 0 : begin % sizes_.back();
+  row_ = sizes_.empty() ? 0 : begin / sizes_.back();
+  position_ = Unflatten(sizes_, begin);
+  for (size_t d = 0; d < sizes_.size(); ++d) offset_ += position_[d] * strides_[d];
+}
+
 void ElementWalk::Next() {
   --left_;
   ++index_;

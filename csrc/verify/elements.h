@@ -30,8 +30,11 @@ class ElementWalk {
  public:
   // REQUIRES: spec outlives the walk. `skip_repeats`: dimensions of stride zero are visited once.
   explicit ElementWalk(const TensorSpec& spec, bool skip_repeats = false);
+  // Elements [begin, end) of that order alone. REQUIRES: 0 <= begin <= end <= what is visited.
+  ElementWalk(const TensorSpec& spec, bool skip_repeats, int64_t begin, int64_t end);
 
   bool done() const { return left_ == 0; }
+  int64_t left() const { return left_; }
   int64_t index() const { return index_; }    // row-major, counted over the visited elements
   int64_t row() const { return row_; }        // all dimensions but the last, row-major
   int64_t column() const { return column_; }  // the last dimension

@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
+#include <vector>
 
+#include "base/parallel.h"
 #include "verify/compare.h"
 #include "verify/elements.h"
 #include "verify/random.h"
@@ -14,6 +17,24 @@ constexpr size_t kOctaves = 2112;  // [0] holds zero
 constexpr int64_t kEnough = 32;    // elements that make an octave's statistics worth having
 constexpr size_t kNeighbours = 3;  // octaves on either side that a sparse one may borrow from
 constexpr size_t kSamples = 512;   // sensitivities kept per octave
+
+constexpr int64_t kChunk = 1 << 19;  // elements that one thread looks at
+
+// The kSamples moves of the lowest ranks. With random ranks they are a fair sample, the same one
+// whatever the order they come in.
+struct Sample {
+  std::vector<std::pair<uint64_t, double>> kept;  // a heap, the highest rank first
+
+  void Add(uint64_t rank, double moved) {
+    if (kept.size() == kSamples) {
+      if (rank >= kept.front().first) return;
+      std::pop_heap(kept.begin(), kept.end());
+      kept.pop_back();
+    }
+    kept.emplace_back(rank, moved);
+    std::push_heap(kept.begin(), kept.end());
+  }
+};
 
 double KFor(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 2 : 3; }
 
@@ -37,51 +58,70 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
     CF_CHECK(move.size() == oracle.size()) << "one value per element and move";
   }
   const int64_t size = DTypeSize(spec.dtype);
-  std::vector<std::vector<double>> samples(kOctaves);
-  std::vector<int64_t> seen(kOctaves, 0);
-  SplitMix random(oracle.size());
+  struct Part {
+    std::vector<Octave> octaves = std::vector<Octave>(kOctaves);
+    std::vector<Sample> samples = std::vector<Sample>(kOctaves);
+    bool exact = true;
+    int64_t nonzero = 0;
+    double most_moved = 0;
+  };
+  std::vector<Part> parts(static_cast<size_t>(ChunkCount(spec.numel(), kChunk)));
+  ParallelChunks(spec.numel(), kChunk, [&](int64_t chunk, int64_t begin, int64_t end) {
+    Part part;
+    for (ElementWalk walk(spec, /*skip_repeats=*/false, begin, end); !walk.done(); walk.Next()) {
+      const auto i = static_cast<size_t>(walk.index());
+      const double r = oracle[i];
+      const double rounded = RoundTo(dtype_, r);
+      const double first = LoadElement(dtype_, aten[0]->data() + walk.offset() * size);
+      part.exact = part.exact && (first == r || (std::isnan(first) && std::isnan(r)));
+      if (!std::isfinite(rounded)) continue;
+      const size_t o = OctaveOf(r);
+      Octave& octave = part.octaves[o];
+      for (size_t m = 0; m < perturbed.size(); ++m) {
+        const double value = perturbed[m][i];
+        if (!std::isfinite(value)) continue;
+        const double moved = std::fabs(value - r);
+        moved_[i] = std::max(moved_[i], moved);
+        octave.moved_squares += moved * moved / static_cast<double>(perturbed.size());
+        part.samples[o].Add(SplitMix(i * perturbed.size() + m).Next(), moved);
+      }
+      part.most_moved = std::max(part.most_moved, moved_[i]);
+      double error = -1;
+      for (const std::string* run : aten) {
+        const double a = LoadElement(dtype_, run->data() + walk.offset() * size);
+        if (std::isfinite(a)) error = std::max(error, std::fabs(a - r));
+      }
+      if (error < 0) continue;
+      ++octave.count;
+      octave.max_error = std::max(octave.max_error, error);
+      octave.sum_squares += error * error;
+      if (first != 0) ++part.nonzero;
+    }
+    parts[static_cast<size_t>(chunk)] = std::move(part);
+  });
+  std::vector<Sample> samples(kOctaves);
   int64_t finite = 0;
   double sum_squares = 0;
-  for (ElementWalk walk(spec); !walk.done(); walk.Next()) {
-    const auto i = static_cast<size_t>(walk.index());
-    const double r = oracle[i];
-    const double rounded = RoundTo(dtype_, r);
-    const double first = LoadElement(dtype_, aten[0]->data() + walk.offset() * size);
-    aten_is_exact_ = aten_is_exact_ && (first == r || (std::isnan(first) && std::isnan(r)));
-    if (!std::isfinite(rounded)) continue;
-    const size_t octave = OctaveOf(r);
-    for (const std::vector<double>& move : perturbed) {
-      if (!std::isfinite(move[i])) continue;
-      const double moved = std::fabs(move[i] - r);
-      moved_[i] = std::max(moved_[i], moved);
-      octaves_[octave].moved_squares += moved * moved / static_cast<double>(perturbed.size());
-      std::vector<double>& kept = samples[octave];
-      const auto slot = static_cast<size_t>(random.Below(static_cast<uint64_t>(++seen[octave])));
-      if (kept.size() < kSamples) {
-        kept.push_back(moved);
-      } else if (slot < kSamples) {
-        kept[slot] = moved;
-      }
+  for (const Part& part : parts) {
+    aten_is_exact_ = aten_is_exact_ && part.exact;
+    nonzero_ += part.nonzero;
+    most_moved_ = std::max(most_moved_, part.most_moved);
+    for (size_t o = 0; o < kOctaves; ++o) {
+      const Octave& octave = part.octaves[o];
+      octaves_[o].count += octave.count;
+      octaves_[o].max_error = std::max(octaves_[o].max_error, octave.max_error);
+      octaves_[o].sum_squares += octave.sum_squares;
+      octaves_[o].moved_squares += octave.moved_squares;
+      for (const auto& [rank, moved] : part.samples[o].kept) samples[o].Add(rank, moved);
+      max_error_ = std::max(max_error_, octave.max_error);
+      sum_squares += octave.sum_squares;
+      finite += octave.count;
     }
-    most_moved_ = std::max(most_moved_, moved_[i]);
-    double error = -1;
-    for (const std::string* run : aten) {
-      const double a = LoadElement(dtype_, run->data() + walk.offset() * size);
-      if (std::isfinite(a)) error = std::max(error, std::fabs(a - r));
-    }
-    if (error < 0) continue;
-    Octave& entry = octaves_[octave];
-    ++entry.count;
-    entry.max_error = std::max(entry.max_error, error);
-    entry.sum_squares += error * error;
-    max_error_ = std::max(max_error_, error);
-    sum_squares += error * error;
-    ++finite;
-    if (first != 0) ++nonzero_;
   }
   rms_error_ = finite == 0 ? 0 : std::sqrt(sum_squares / static_cast<double>(finite));
   for (size_t o = 0; o < kOctaves; ++o) {
-    std::vector<double>& kept = samples[o];
+    std::vector<double> kept;
+    for (const auto& [rank, moved] : samples[o].kept) kept.push_back(moved);
     if (kept.empty()) continue;
     // Zeros that come from cancellation lie among zeros that nothing moves: the largest counts.
     const bool sparse = o == 0 || kept.size() < static_cast<size_t>(kEnough);
