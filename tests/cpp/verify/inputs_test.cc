@@ -1,6 +1,7 @@
 #include "verify/inputs.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cmath>
 #include <set>
@@ -69,6 +70,44 @@ TEST(Elements, RoundingAndSpacing) {
   EXPECT_EQ(UlpOf(DType::kFloat32, 0), 0x1p-149);
   EXPECT_EQ(UlpOf(DType::kFloat16, 1e-9), 0x1p-24);
   EXPECT_EQ(UlpOf(DType::kFloat64, 1.5), 0x1p-52);
+}
+
+TEST(Elements, PartsOfAWalkMakeTheWhole) {
+  TensorSpec spec = Spec(DType::kFloat32, {3, 1, 5, 2});
+  spec.strides = {0, 7, 4, 1};
+  for (bool skip_repeats : {false, true}) {
+    for (int64_t cut : {0, 1, 5, 10}) {
+      ElementWalk whole(spec, skip_repeats);
+      const int64_t n = whole.left();
+      for (auto [begin, end] : {std::pair{int64_t{0}, cut}, std::pair{cut, n}}) {
+        ElementWalk part(spec, skip_repeats, begin, end);
+        for (; !part.done(); part.Next(), whole.Next()) {
+          ASSERT_EQ(part.index(), whole.index());
+          ASSERT_EQ(part.offset(), whole.offset());
+          ASSERT_EQ(part.row(), whole.row());
+          ASSERT_EQ(part.column(), whole.column());
+        }
+      }
+      EXPECT_TRUE(whole.done());
+    }
+  }
+}
+
+TEST(Inputs, ThreadsDoNotChangeThem) {
+  const OpSignature signature = OneInput(Spec(DType::kBFloat16, {700, 300}));
+  const InputSet set = Make(signature, InputKind::kMixed);
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  CPU_ZERO(&one);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &all)) ++cpu;
+  CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  const InputSet alone = Make(signature, InputKind::kMixed);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
+  EXPECT_TRUE(alone.bytes == set.bytes);
+  EXPECT_NE(set.bytes[0].substr(0, 1000), set.bytes[0].substr(300 * 218 * 2, 1000))
+      << "chunks differ";
 }
 
 TEST(Inputs, DeterministicAndDifferentBySeed) {
