@@ -213,7 +213,9 @@ void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
 
 TORCH_LIBRARY(cudaforge, library) {
   library.def("region(Tensor[] inputs, int id, str signature) -> Tensor[]",
-              {at::Tag::pt2_compliant_tag});
+              // A winner is made for the strides of the traced graph; Inductor, left alone, may
+              // change them.
+              {at::Tag::pt2_compliant_tag, at::Tag::needs_exact_strides});
 }
 
 TORCH_LIBRARY_IMPL(cudaforge, CPU, library) {
