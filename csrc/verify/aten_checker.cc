@@ -10,7 +10,9 @@
 #include "verify/checker.h"
 #include "verify/compare.h"
 #include "verify/decoys.h"
+#include "verify/elements.h"
 #include "verify/inputs.h"
+#include "verify/random.h"
 
 namespace cudaforge {
 namespace {
@@ -91,11 +93,18 @@ class Reference {
     return values;
   }
 
-  std::vector<at::Tensor> PerturbedInputs(const InputSet& set, uint64_t seed) const {
-    std::vector<at::Tensor> tensors = Inputs(set);
+  // `inputs`: those of `set`.
+  std::vector<at::Tensor> PerturbedInputs(const InputSet& set,
+                                          const std::vector<at::Tensor>& inputs,
+                                          uint64_t seed) const {
+    std::vector<at::Tensor> tensors = inputs;
     const auto& specs = program_.signature().inputs;
     for (size_t i = 0; i < specs.size(); ++i) {
       if (!IsFloating(specs[i].dtype)) continue;
+      if (device_.is_cuda() && specs[i].dtype != DType::kFloat64) {
+        tensors[i] = Moved(tensors[i], specs[i], seed + i);
+        continue;
+      }
       std::vector<double> moved = Perturbed(specs[i], set.bytes[i], seed + i);
       tensors[i] = at::from_blob(moved.data(), specs[i].sizes, at::kDouble)
                        .to(device_, /*non_blocking=*/false, /*copy=*/true);
@@ -104,6 +113,23 @@ class Reference {
   }
 
  private:
+  // Perturbed() where the tensor is, by the same rule with other random signs: large inputs do not
+  // cross the bus once more for each move.
+  static at::Tensor Moved(const at::Tensor& tensor, const TensorSpec& spec, uint64_t seed) {
+    const int64_t elements = spec.StorageBytes() / DTypeSize(spec.dtype);
+    const at::Tensor flat = tensor.as_strided({elements}, {1}).to(at::kDouble);
+    const auto start = static_cast<int64_t>(SplitMix(seed).Next() >> 1);
+    at::Tensor bits = at::arange(elements, flat.options().dtype(at::kLong));
+    for (const int64_t factor : {int64_t{0x1e3779b97f4a7c15}, int64_t{0x3f58476d1ce4e5b9}}) {
+      bits.add_(start).mul_(factor);
+      bits.bitwise_xor_(bits.bitwise_right_shift(at::Scalar(int64_t{31})));
+    }
+    const at::Tensor signs =
+        bits.bitwise_and_(at::Scalar(int64_t{1})).to(at::kDouble).mul_(2).sub_(1);
+    return flat.mul(signs.mul_(ComputeRoundoff(spec.dtype)).add_(1))
+        .as_strided(tensor.sizes(), tensor.strides());
+  }
+
   const RegionProgram& program_;
   at::Device device_;
 };
@@ -203,7 +229,8 @@ class AtenChecker : public RegionChecker {
       oracle = reference.Oracle(inputs);
       moves.resize(first.size());
       for (uint64_t move = 0; move < kMoves; ++move) {
-        auto moved = reference.Oracle(reference.PerturbedInputs(made.inputs, seed + (move << 32)));
+        auto moved =
+            reference.Oracle(reference.PerturbedInputs(made.inputs, inputs, seed + (move << 32)));
         for (size_t o = 0; o < moved.size(); ++o) moves[o].push_back(std::move(moved[o]));
       }
     } catch (const std::exception& error) {
