@@ -120,7 +120,7 @@ def gpt(device: str) -> Example:
     """The transformer; larger on a GPU, where small sizes would only measure launches."""
     big = device == "cuda"
     vocabulary, time, width = (16384, 512, 1024) if big else (2048, 128, 256)
-    batch, heads, layers = (16, 16, 4) if big else (4, 4, 2)
+    batch, heads, layers = (8, 16, 4) if big else (4, 4, 2)
     torch.manual_seed(0)
     model = GPT(vocabulary, time, width, heads, layers).to(device)
     tokens = torch.randint(vocabulary, (batch, time), device=device)
@@ -131,7 +131,7 @@ def gpt(device: str) -> Example:
 def resnet(device: str) -> Example:
     """The convolutional network."""
     big = device == "cuda"
-    batch, size, channels = (64, 224, 64) if big else (8, 96, 32)
+    batch, size, channels = (32, 160, 64) if big else (8, 96, 32)
     torch.manual_seed(1)
     model = ResNet(channels, blocks=4 if big else 2, classes=1000 if big else 100).to(device)
     images = torch.randn(batch, 3, size, size, device=device)
@@ -142,7 +142,7 @@ def resnet(device: str) -> Example:
 def mixer(device: str) -> Example:
     """The sequence mixer."""
     big = device == "cuda"
-    batch, time, width = (16, 2048, 1024) if big else (4, 512, 256)
+    batch, time, width = (4, 2048, 1024) if big else (4, 512, 256)
     torch.manual_seed(2)
     model = Mixer(width, layers=2, classes=1000).to(device)
     x = torch.randn(batch, time, width, device=device)

@@ -51,6 +51,7 @@ struct SearchOutcome {
   Json verification;   // {"report": the checker's, "cases": [names], "poisons": [...]}; of the best
   std::string reason;  // why there is no best, or why the search ended
   double seconds = 0;
+  bool out_of_time = false;  // the budget ended it: more might have been found
 };
 
 // Tries `search`'s candidates until the budget or the space is spent: each runs on the first input

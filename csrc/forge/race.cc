@@ -35,6 +35,7 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
   record.provenance = {{"candidates_tried", outcome.lineage.size()},
                        {"forge_seconds", outcome.seconds},
                        {"created", static_cast<int64_t>(std::time(nullptr))}};
+  if (outcome.out_of_time) record.provenance["out_of_time"] = true;
   if (outcome.best.has_value()) {
     record.provenance["author"] = outcome.best->candidate.author;
     record.provenance["params"] = outcome.best->candidate.params;

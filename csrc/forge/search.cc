@@ -201,6 +201,7 @@ Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& 
   CF_CHECK(checker_.case_count() > 0);
   outcome_.verification = Json::object();
   Status fault = TryAll(search, progress);
+  outcome_.out_of_time = spent_;
   if (spent_) outcome_.reason = "the time for this region is spent";
   // A worker that failed once is started afresh for this.
   const Status unverified = VerifyFastest(progress);

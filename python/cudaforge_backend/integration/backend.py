@@ -119,7 +119,7 @@ def _gated(
     winners: Mapping[str, str],
 ) -> Compiled | None:
     """The substituted graph where it pays in place, else None. on_miss="blocking", which is there
-    to spend time, has a graph timed that has not been; the verdict holds for every later process."""
+    to spend time, has an untimed graph timed; the verdict holds for every later process."""
     if not winners:
         return None
     from . import gate

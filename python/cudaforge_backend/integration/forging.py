@@ -62,13 +62,21 @@ def forge_region(
         lock = _locks.setdefault((key, arch), threading.Lock())
     with lock:
         known = _C.store().get(key, arch)
-        if known is not None:
+        if known is not None and not worth_more_time(known, budget_s):
             return Forged(key, known["kind"], _reason(known), True, 0.0)
         return _in_clean_thread(
             lambda: _Forge(
                 signature, key, arch, device_index, budget_s, progress, compile_lock, within
             ).run()
         )
+
+
+def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
+    """Whether a negative entry came of too little time and there is now clearly more of it."""
+    provenance = record["provenance"] or {}
+    spent = provenance.get("forge_seconds", 0.0)
+    negative = record["kind"] == "negative"
+    return negative and bool(provenance.get("out_of_time")) and budget_s > 1.5 * spent
 
 
 def _reason(record: Mapping[str, Any]) -> str:

@@ -45,8 +45,8 @@ def stored(name: str, arch: str) -> bool | None:
 
 
 def real_inputs(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
-    """What the graph is called with; Dynamo shows backends fake tensors and keeps the real ones with
-    the placeholders while it compiles."""
+    """What the graph is called with; Dynamo shows backends fake tensors and keeps the real ones
+    with the placeholders while it compiles."""
     nodes = gm.graph.find_nodes(op="placeholder")
     args = [getattr(node.meta.get("grapharg"), "example", None) for node in nodes]
     return [v if a is None else a for a, v in zip(args, example_inputs, strict=True)]

@@ -15,7 +15,7 @@ from cudaforge_backend.options import Settings
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .analysis import Analysis, analyse, graph_reason, may_have_anchor
-from .forging import Progress, forge_region
+from .forging import Progress, forge_region, worth_more_time
 from .partition import Region
 from .rules import Rules
 
@@ -54,11 +54,12 @@ class Plan:
         return [k for k in self.regions if k.status == "miss"]
 
 
-def look_up(region: Region) -> Known:
-    """Asks the cache. Raises where the device cannot be described."""
+def look_up(region: Region, budget_s: float | None = None) -> Known:
+    """Asks the cache. A negative entry that came of too little time counts as a miss where
+    `budget_s` is clearly more. Raises where the device cannot be described."""
     arch = _C.arch(region.device.type, region.device.index or 0)
     record = _C.store().get(region.key, arch)
-    if record is None:
+    if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
         return Known(region, arch, "miss", "", "")
     reason = str((record["provenance"] or {}).get("reason", ""))
     status = "hit" if record["kind"] == "winner" else "negative"
@@ -80,7 +81,11 @@ def plan_graph(
     if reason is not None:
         count_fallback(reason)
         return None
-    plan, left = plan_analysis(analyse(gm, example_inputs, rules, settings.inductor))
+    forging = settings.on_miss in ("background", "blocking")
+    plan, left = plan_analysis(
+        analyse(gm, example_inputs, rules, settings.inductor),
+        budget_s=settings.region_budget_s if forging else None,
+    )
     for reason, n in left.items():
         count_fallback(reason, n)
     for known in plan.regions:
@@ -89,16 +94,17 @@ def plan_graph(
 
 
 def plan_analysis(
-    analysis: Analysis, given_up: Set[str] = frozenset()
+    analysis: Analysis, given_up: Set[str] = frozenset(), budget_s: float | None = None
 ) -> tuple[Plan, Counter[str]]:
     """The plan of traced graphs, and why anchors were left. `given_up`: keys of which no more is
-    expected than the cache has."""
+    expected than the cache has. `budget_s`: see look_up."""
     asked: dict[str, Known] = {}
 
     def take(region: Region, within: Region | None) -> bool:
         known = asked.get(region.key)
         if known is None:
-            known = replace(look_up(region), within=within.signature if within else "")
+            more = None if region.key in given_up else budget_s
+            known = replace(look_up(region, more), within=within.signature if within else "")
             asked[region.key] = known
         return known.status == "hit" or (known.status == "miss" and region.key not in given_up)
 
@@ -128,7 +134,7 @@ def forge_misses(
         for known in misses:
             tried.add(known.region.key)
             _forge(known, budget_s, progress, compile_lock)
-        plan, _ = plan_analysis(plan.analysis, given_up=tried)
+        plan, _ = plan_analysis(plan.analysis, given_up=tried, budget_s=budget_s)
     return plan
 
 

@@ -120,7 +120,9 @@ TEST_P(StoreContract, Wanted) {
   ASSERT_TRUE(store_->AddWanted(record.key, kTestArch, record.signature).ok());
   const uint64_t generation = store_->Generation();
   ASSERT_TRUE(store_->AddWanted(record.key, kTestArch, {{"other", 1}}).ok());
-  if (store_->location() != "memory") EXPECT_EQ(store_->Generation(), generation);
+  if (store_->location() != "memory") {
+    EXPECT_EQ(store_->Generation(), generation);
+  }
   ASSERT_TRUE(store_->AddWanted(record.key, "cuda:sm_90a", record.signature).ok());
   auto wanted = store_->Wanted(kTestArch);
   ASSERT_EQ(wanted.size(), 1u);
