@@ -55,7 +55,9 @@ def all_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every region counts as a hit; without a kernel its operator runs ATen. Tests the graph."""
     real = plan_module.look_up
     monkeypatch.setattr(
-        plan_module, "look_up", lambda region: replace(real(region), status="hit", checksum="test")
+        plan_module,
+        "look_up",
+        lambda region, budget_s=None: replace(real(region), status="hit", checksum="test"),
     )
 
 

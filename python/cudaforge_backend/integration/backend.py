@@ -125,23 +125,19 @@ def _gated(
     from . import gate
     from .analysis import copy_graph
 
-    inputs = gate.real_inputs(gm, example_inputs)
-    device = next(v.device for v in inputs if isinstance(v, torch.Tensor))
+    device = next(v.device for v in example_inputs if isinstance(v, torch.Tensor))
     arch = _C.arch(device.type, device.index or 0)
-    name = gate.graph_name(gm, inputs, winners)
+    name = gate.graph_name(gm, example_inputs, winners)
     pays = gate.stored(name, arch)
     if pays is False:
         count_graph("does_not_pay_in_place")
         return None
     compiled = substituted(copy_graph(gm), example_inputs, settings, winners)
     untimed = pays is None and settings.on_miss == "blocking"
-    if compiled is None or not (untimed and gate.can_time(inputs, settings.inductor)):
+    if compiled is None or not (untimed and gate.can_time(settings.inductor)):
         return compiled
     without = plain(copy_graph(gm), example_inputs, settings)
-    if gate.decide(name, arch, winners, without, compiled, inputs):
-        return compiled
-    count_graph("does_not_pay_in_place")
-    return without
+    return gate.GatedCallable(name, arch, list(winners), without, compiled)
 
 
 def _takes_subclass(gm: fx.GraphModule) -> bool:

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 
 from cudaforge_backend import measure
 from cudaforge_backend._native import _C
+from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 Compiled = Callable[..., Any]
 
@@ -44,50 +44,77 @@ def stored(name: str, arch: str) -> bool | None:
     return None if verdict is None else verdict.get("pays") is not False
 
 
-def real_inputs(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
-    """What the graph is called with; Dynamo shows backends fake tensors and keeps the real ones
-    with the placeholders while it compiles."""
-    nodes = gm.graph.find_nodes(op="placeholder")
-    args = [getattr(node.meta.get("grapharg"), "example", None) for node in nodes]
-    return [v if a is None else a for a, v in zip(args, example_inputs, strict=True)]
+def can_time(inductor: Mapping[str, Any]) -> bool:
+    """Whether two versions of a graph may take turns: CUDA-graph trees keep the addresses of their
+    inputs, so a graph that uses them is not timed."""
+    return not inductor.get("triton.cudagraphs", False)
 
 
-def can_time(inputs: Sequence[Any], inductor: Mapping[str, Any]) -> bool:
-    """Whether the graph can be run here and now. CUDA-graph trees belong to the thread that calls
-    the model, so a graph that uses them is not timed."""
-    real = all(not isinstance(v, FakeTensor) and not isinstance(v, torch.SymInt) for v in inputs)
-    return real and not inductor.get("triton.cudagraphs", False)
+class GatedCallable:
+    """At its first call times a graph with and without its winners, on clones of that call's
+    inputs; from then on it is the faster one. The verdict is stored. Thread-safe."""
 
+    def __init__(
+        self,
+        name: str,
+        arch: str,
+        regions: Sequence[str],
+        without: Compiled,
+        with_winners: Compiled,
+    ) -> None:
+        self._name = name
+        self._arch = arch
+        self._regions = sorted(regions)
+        self._rivals = (without, with_winners)
+        self._chosen: Compiled | None = None
+        self._lock = threading.Lock()
 
-def decide(
-    name: str,
-    arch: str,
-    winners: Mapping[str, str],
-    without: Compiled,
-    with_winners: Compiled,
-    inputs: Sequence[Any],
-) -> bool:
-    """Times both on clones of the inputs, forward and, where an output requires grad, backward;
-    stores and returns the verdict. Runs in a thread of its own, where nothing is being traced."""
-    device = next(v.device for v in inputs if isinstance(v, torch.Tensor))
-    grad = torch.is_grad_enabled()
-    speedup = _in_thread(lambda: _race(without, with_winners, inputs, device.type, grad))
-    pays = speedup[1] >= 1.0
-    verdict = {"pays": pays, "speedup": list(speedup), "regions": sorted(winners)}
-    _C.store().put_graph(name, arch, verdict)
-    return pays
+    def __call__(self, *inputs: Any) -> Any:
+        chosen = self._chosen
+        if chosen is None:
+            if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+                chosen = self._rivals[1]
+            else:
+                chosen = self._choose(inputs)
+        return chosen(*inputs)
+
+    def _choose(self, inputs: Sequence[Any]) -> Compiled:
+        with self._lock:
+            if self._chosen is None:
+                self._chosen = self._rivals[int(self._pays(inputs))]
+                self._rivals = (self._chosen, self._chosen)
+            return self._chosen
+
+    def _pays(self, inputs: Sequence[Any]) -> bool:
+        try:
+            speedup = _race(*self._rivals, inputs)
+        except Exception as error:
+            count_fallback("gate_failed")
+            warn_once(f"a graph with winners could not be timed in place and is served: {error}")
+            return True
+        pays = speedup[1] >= 1.0
+        verdict = {"pays": pays, "speedup": list(speedup), "regions": self._regions}
+        try:
+            _C.store().put_graph(self._name, self._arch, verdict)
+        except Exception as error:
+            count_fallback("not_recorded")
+            warn_once(f"whether a graph's winners pay in place is not recorded: {error}")
+        if not pays:
+            count_graph("does_not_pay_in_place")
+        return pays
 
 
 def _race(
-    without: Compiled, with_winners: Compiled, inputs: Sequence[Any], device: str, grad: bool
+    without: Compiled, with_winners: Compiled, inputs: Sequence[Any]
 ) -> tuple[float, float, float]:
+    device = next(v.device for v in inputs if isinstance(v, torch.Tensor))
     # Whatever the graph writes to (running statistics) is a clone; parameters are only read.
     mine = [v.clone() if isinstance(v, torch.Tensor) and not v.requires_grad else v for v in inputs]
-    devices = [torch.cuda.current_device()] if device == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.set_grad_enabled(grad):
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
         times = measure.time_interleaved(
             {"without": lambda: _step(without, mine), "with": lambda: _step(with_winners, mine)},
-            device,
+            device.type,
             min_rounds=_MIN_ROUNDS,
             budget_s=_SECONDS,
         )
@@ -102,21 +129,3 @@ def _step(compiled: Compiled, inputs: Sequence[Any]) -> None:
     if heads and leaves:
         ones = [torch.ones_like(o) for o in heads]
         torch.autograd.grad(heads, leaves, ones, allow_unused=True)
-
-
-def _in_thread(work: Callable[[], tuple[float, float, float]]) -> tuple[float, float, float]:
-    result: list[tuple[float, float, float]] = []
-    failure: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            result.append(work())
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=body, name="cudaforge-gate")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return result[0]
