@@ -119,8 +119,8 @@ class Example:
 def gpt(device: str) -> Example:
     """The transformer; larger on a GPU, where small sizes would only measure launches."""
     big = device == "cuda"
-    vocabulary, time, width = (16384, 512, 1024) if big else (2048, 128, 256)
-    batch, heads, layers = (8, 16, 4) if big else (4, 4, 2)
+    vocabulary, time, width = (8192, 512, 1024) if big else (2048, 128, 256)
+    batch, heads, layers = (4, 16, 4) if big else (4, 4, 2)
     torch.manual_seed(0)
     model = GPT(vocabulary, time, width, heads, layers).to(device)
     tokens = torch.randint(vocabulary, (batch, time), device=device)
