@@ -142,7 +142,7 @@ def resnet(device: str) -> Example:
 def mixer(device: str) -> Example:
     """The sequence mixer."""
     big = device == "cuda"
-    batch, time, width = (4, 2048, 1024) if big else (4, 512, 256)
+    batch, time, width = (16, 512, 1024) if big else (4, 512, 256)
     torch.manual_seed(2)
     model = Mixer(width, layers=2, classes=1000).to(device)
     x = torch.randn(batch, time, width, device=device)
