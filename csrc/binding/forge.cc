@@ -193,6 +193,15 @@ void BindForge(py::module_& m) {
   m.def("uninstall", &Uninstall, py::arg("signature"), py::arg("device_index"));
   m.def("stats", [] { return ToPython(Resolver::Get().Stats()); });
   m.def("reset_stats", [] { Resolver::Get().ResetStats(); });
+  m.def(
+      "uncounted",
+      [](const py::function& work) {
+        const std::vector<int64_t> counts = Resolver::Get().Counts();
+        py::object result = work();
+        Resolver::Get().SetCounts(counts);
+        return result;
+      },
+      py::arg("work"));
   m.def("versions", [] {
     Json versions = Versions();
     versions["rocksdb"] = RocksDbVersion();

@@ -276,14 +276,28 @@ Json Resolver::Stats() const {
           {"regions", std::move(regions)}};
 }
 
-void Resolver::ResetStats() {
+void Resolver::ResetStats() { SetCounts({}); }
+
+std::vector<int64_t> Resolver::Counts() const {
   std::lock_guard lock(impl_->mutex);
+  std::vector<int64_t> counts(impl_->fallbacks.begin(), impl_->fallbacks.end());
   for (const auto& entry : impl_->entries) {
-    entry->hits = 0;
-    entry->misses = 0;
-    entry->fallbacks = 0;
+    counts.insert(counts.end(), {entry->hits, entry->misses, entry->fallbacks});
   }
-  for (auto& count : impl_->fallbacks) count = 0;
+  return counts;
+}
+
+void Resolver::SetCounts(const std::vector<int64_t>& counts) {
+  std::lock_guard lock(impl_->mutex);
+  // Entries are only ever appended: those made since the counts were taken stood at zero.
+  size_t at = 0;
+  const auto next = [&] { return at < counts.size() ? counts[at++] : 0; };
+  for (auto& count : impl_->fallbacks) count = next();
+  for (const auto& entry : impl_->entries) {
+    entry->hits = next();
+    entry->misses = next();
+    entry->fallbacks = next();
+  }
 }
 
 void Resolver::SetWarningSink(std::function<void(const std::string&)> sink) {

@@ -89,6 +89,10 @@ class Resolver {
   // "quarantined"}]}, regions in order of first sight.
   Json Stats() const;
   void ResetStats();
+  // The counters as they stand, and back to where they stood: for calls that serve nobody, such as
+  // timing. What other threads count meanwhile is lost.
+  std::vector<int64_t> Counts() const;
+  void SetCounts(const std::vector<int64_t>& counts);
   // One warning per message and process, through this sink (the binding routes it to Python's
   // warnings); without a sink, PyTorch's own.
   void SetWarningSink(std::function<void(const std::string&)> sink);

@@ -1,5 +1,5 @@
-// Built-in kernel generators: the coder that needs no network. A generator turns a signature into a space of candidates
-// and walks it with the timings it is told.
+// Built-in kernel generators: the coder that needs no network. A generator turns a signature into a
+// space of candidates and walks it with the timings it is told.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,8 @@ struct SearchFeedback {
   std::optional<double> ns;
 };
 
-// A deterministic walk over one region's candidates: a first guess, then neighbours of the best so far.
+// A deterministic walk over one region's candidates: a first guess, then neighbours of the best so
+// far.
 class CandidateSearch {
  public:
   virtual ~CandidateSearch() = default;
@@ -30,14 +31,16 @@ class CandidateSearch {
   virtual void Tell(const SearchFeedback& feedback) = 0;
 };
 
-// The search of the first generator that can express `signature` for `arch`. kUnsupported says what cannot be
-// expressed ("aten::sort has no lowering").
-Result<std::unique_ptr<CandidateSearch>> MakeSearch(const OpSignature& signature, const DeviceArch& arch);
+// The search of the first generator that can express `signature` for `arch`. kUnsupported says what
+// cannot be expressed ("aten::sort has no lowering").
+Result<std::unique_ptr<CandidateSearch>> MakeSearch(const OpSignature& signature,
+                                                    const DeviceArch& arch);
 
 // Whether MakeSearch would succeed; cheap enough for graph partitioning.
 Status CanGenerate(const OpSignature& signature);
 
-// ATen overloads ("aten::_softmax") that generators know: heavy anchors, and pointwise ops that may join them.
+// ATen overloads ("aten::_softmax") that generators know: heavy anchors, and pointwise ops that may
+// join them.
 const std::vector<std::string>& AnchorOps();
 const std::vector<std::string>& PointwiseOps();
 

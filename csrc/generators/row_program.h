@@ -1,14 +1,17 @@
-// RowProgram: the form between ATen nodes and kernel text. Reductions, softmax, norms, scans, pooling and losses are all
-// loops over `outer` positions (rows), each with an `inner` space that is reduced, scanned or swept several times.
+// RowProgram: the form between ATen nodes and kernel text. Reductions, softmax, norms, scans,
+// pooling and losses are all loops over `outer` positions (rows), each with an `inner` space that
+// is reduced, scanned or swept several times.
 //
-// A program is a list of stages; each becomes one launch. A stage is straight-line SSA over three spaces:
+// A program is a list of stages; each becomes one launch. A stage is straight-line SSA over three
+// spaces:
 //   kConst    the same everywhere
 //   kRow      one value per outer position
 //   kElement  one value per (outer, inner) position
-// A reduce turns an element value into a row value (over the whole inner space, in row-major inner order); a scan turns an
-// element value into an element value (inclusive, along the flattened inner space). Pointwise values live in the largest
-// space of their operands. Values that depend on a reduce are computed in a later sweep over the inner space; an emitter
-// may recompute element values in each sweep or keep them in registers or shared memory.
+// A reduce turns an element value into a row value (over the whole inner space, in row-major inner
+// order); a scan turns an element value into an element value (inclusive, along the flattened inner
+// space). Pointwise values live in the largest space of their operands. Values that depend on a
+// reduce are computed in a later sweep over the inner space; an emitter may recompute element
+// values in each sweep or keep them in registers or shared memory.
 #pragma once
 
 #include <array>
@@ -25,8 +28,9 @@ enum class Type { kF32, kF64, kI64, kI32, kBool };  // half types load to and st
 
 enum class Space { kConst, kRow, kElement };
 
-// One tensor dimension's index: (offset + sum coef * loop index) / div. The access is in bounds only when the
-// numerator is a multiple of div and 0 <= index < bound; bound < 0: always in bounds, div == 1.
+// One tensor dimension's index: (offset + sum coef * loop index) / div. The access is in bounds
+// only when the numerator is a multiple of div and 0 <= index < bound; bound < 0: always in bounds,
+// div == 1.
 struct DimIndex {
   int64_t offset = 0;
   std::vector<int64_t> outer_coef;  // one per outer dimension
@@ -35,8 +39,9 @@ struct DimIndex {
   int64_t bound = -1;
 };
 
-// Where a load reads or a store writes: tensor dimension d contributes dims[d] * strides[d] elements. Accesses without
-// bounds (the common case) are held as one DimIndex with stride 1 whose coefficients are element strides.
+// Where a load reads or a store writes: tensor dimension d contributes dims[d] * strides[d]
+// elements. Accesses without bounds (the common case) are held as one DimIndex with stride 1 whose
+// coefficients are element strides.
 struct Access {
   std::vector<DimIndex> dims;
   std::vector<int64_t> strides;
@@ -53,11 +58,49 @@ struct BufferRef {
 
 enum class ScalarOp {
   // unary
-  kNeg, kAbs, kExp, kExpm1, kLog, kLog1p, kLog2, kSqrt, kRsqrt, kReciprocal, kSin, kCos, kTanh, kErf, kSigmoid,
-  kFloor, kCeil, kRound, kTrunc, kSign, kIsNan, kLogicalNot, kBitwiseNot,
+  kNeg,
+  kAbs,
+  kExp,
+  kExpm1,
+  kLog,
+  kLog1p,
+  kLog2,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kSin,
+  kCos,
+  kTanh,
+  kErf,
+  kSigmoid,
+  kFloor,
+  kCeil,
+  kRound,
+  kTrunc,
+  kSign,
+  kIsNan,
+  kLogicalNot,
+  kBitwiseNot,
   // binary; max and min propagate NaN
-  kAdd, kSub, kMul, kDiv, kMax, kMin, kPow, kRemainder, kFmod, kAtan2,
-  kEq, kNe, kLt, kLe, kGt, kGe, kAnd, kOr, kXor,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMax,
+  kMin,
+  kPow,
+  kRemainder,
+  kFmod,
+  kAtan2,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kAnd,
+  kOr,
+  kXor,
   // ternary: condition, then, else
   kWhere,
   kCast,         // to `type`, C rules; to kBool: != 0
@@ -66,8 +109,9 @@ enum class ScalarOp {
 };
 
 enum class ReduceOp { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kAny, kAll };
-// kMax and kMin propagate NaN; kArgMax and kArgMin give the flattened inner index (kI64) of the first largest or smallest,
-// NaN counting as both. Sums of kF32 are kept accurate (several partial sums, tree order), never one running sum over a long row.
+// kMax and kMin propagate NaN; kArgMax and kArgMin give the flattened inner index (kI64) of the
+// first largest or smallest, NaN counting as both. Sums of kF32 are kept accurate (several partial
+// sums, tree order), never one running sum over a long row.
 enum class ScanOp { kSum, kProd };
 
 struct Value {
@@ -76,17 +120,18 @@ struct Value {
   Type type = Type::kF32;
   Space space = Space::kConst;
 
-  double number = 0;           // kConst, floating
-  int64_t integer = 0;         // kConst, integral and boolean
-  BufferRef buffer;            // kLoad
+  double number = 0;                // kConst, floating
+  int64_t integer = 0;              // kConst, integral and boolean
+  BufferRef buffer;                 // kLoad
   DType storage = DType::kFloat32;  // kLoad: type in memory
-  Access access;               // kLoad
-  int out_of_bounds = -1;      // kLoad with bounds: the value (a kConst) read outside
-  int dim = -1;                // kInnerIndex: inner dimension, or -1 for the flattened index; kOuterIndex: outer dimension, or -1
+  Access access;                    // kLoad
+  int out_of_bounds = -1;           // kLoad with bounds: the value (a kConst) read outside
+  int dim = -1;  // kInnerIndex: inner dimension, or -1 for the flattened index; kOuterIndex: outer
+                 // dimension, or -1
   ScalarOp op = ScalarOp::kAdd;      // kPointwise
   ReduceOp reduce = ReduceOp::kSum;  // kReduce
   ScanOp scan = ScanOp::kSum;        // kScan
-  std::vector<int> operands;   // earlier values of the same stage
+  std::vector<int> operands;         // earlier values of the same stage
 };
 
 struct Store {
@@ -104,7 +149,8 @@ struct Stage {
 
   int64_t rows() const;
   int64_t row_length() const;
-  // Sweep in which value v is first known: 0 before any reduce, then one more than its deepest reduce or scan operand.
+  // Sweep in which value v is first known: 0 before any reduce, then one more than its deepest
+  // reduce or scan operand.
   std::vector<int> SweepOfValues() const;
 };
 
@@ -120,8 +166,9 @@ struct Program {
 // ATen nodes to a program. kUnsupported names the node or layout without a lowering.
 Result<Program> Lower(const OpSignature& signature);
 
-// Splits the reduces of stage `s` over `chunks` parts of its inner space: a stage of partial results into scratch, and one
-// that combines them. For few long rows. kUnsupported when the stage has element stores or more than one sweep.
+// Splits the reduces of stage `s` over `chunks` parts of its inner space: a stage of partial
+// results into scratch, and one that combines them. For few long rows. kUnsupported when the stage
+// has element stores or more than one sweep.
 Result<Program> SplitStage(const Program& program, size_t s, int64_t chunks);
 
 }  // namespace cudaforge::rows

@@ -180,5 +180,8 @@ def stats() -> dict[str, Any]:
     """hits, misses, fallbacks by reason, saved_ns, regions."""
 
 def reset_stats() -> None: ...
+def uncounted(work: Callable[[], Any]) -> Any:
+    """Calls `work` and puts the counters back to where they stood."""
+
 def versions() -> dict[str, Any]:
     """cudaforge, torch, verifier, rocksdb."""

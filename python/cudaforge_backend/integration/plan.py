@@ -128,26 +128,31 @@ def forge_misses(
     plan: Plan, budget_s: float, progress: Progress | None, compile_lock: bool
 ) -> Plan:
     """Forges what is missing, one region after the other. Where a region ends without a winner its
-    parts are forged in the next round. Returns the plan as the cache then has it."""
-    tried: set[str] = set()
-    while misses := [known for known in plan.misses() if known.region.key not in tried]:
+    parts are forged in the next round; where forging itself failed they would fail as well. Returns
+    the plan as the cache then has it."""
+    ended: set[str] = set()
+    failed: set[str] = set()
+    while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
         for known in misses:
-            tried.add(known.region.key)
-            _forge(known, budget_s, progress, compile_lock)
-        plan, _ = plan_analysis(plan.analysis, given_up=tried, budget_s=budget_s)
+            done = _forge(known, budget_s, progress, compile_lock)
+            (ended if done else failed).add(known.region.key)
+        plan, _ = plan_analysis(plan.analysis, given_up=ended, budget_s=budget_s)
     return plan
 
 
-def _forge(known: Known, budget_s: float, progress: Progress | None, compile_lock: bool) -> None:
+def _forge(known: Known, budget_s: float, progress: Progress | None, compile_lock: bool) -> bool:
+    """Whether the region was decided."""
     signature = known.region.signature
     try:
         forge_region(signature, known.device_index, budget_s, progress, compile_lock, known.within)
+        return True
     except Exception as error:
         count_fallback("forge_failed")
         warn_once(
             f"forging {_C.describe(signature)} failed, PyTorch runs it: {error}",
             cause=f"forging: {error}",
         )
+        return False
 
 
 _progress: list[Callable[[Mapping[str, Any]], None]] = []
