@@ -87,7 +87,7 @@ class GatedCallable:
 
     def _pays(self, inputs: Sequence[Any]) -> bool:
         try:
-            speedup = _C.uncounted(lambda: _race(*self._rivals, inputs))
+            speedup: tuple[float, float, float] = _C.uncounted(lambda: _race(*self._rivals, inputs))
         except Exception as error:
             count_fallback("gate_failed")
             warn_once(f"a graph with winners could not be timed in place and is served: {error}")
