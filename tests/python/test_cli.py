@@ -136,6 +136,8 @@ def test_warmup_decides_every_region_once(run_python: RunPython, script: str) ->
     code = f"""
 import sys
 from cudaforge_backend.cli import main
+from cudaforge_backend.integration import gate
+gate.can_time = lambda inductor: False  # serves the kernel, whether or not so small a graph gains
 sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2", "--json",
                "--cache-dir", {script + ".cache"!r}]))
 """
@@ -143,5 +145,4 @@ sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budg
     second = json.loads(run_python(code).stdout)
     assert first["forged"] + first["negative"] >= 1
     assert second["forged"] + second["negative"] == 0
-    # Served from the cache, unless the graph as a whole did not gain by it.
-    assert second["hits"] in (first["forged"], 0)
+    assert second["hits"] == first["forged"]
