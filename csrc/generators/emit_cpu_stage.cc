@@ -26,21 +26,6 @@ const char* StorageText(DType storage) {
   return "float";
 }
 
-Type StorageType(DType storage) {
-  switch (storage) {
-    case DType::kFloat64:
-      return Type::kF64;
-    case DType::kInt64:
-      return Type::kI64;
-    case DType::kInt32:
-      return Type::kI32;
-    case DType::kBool:
-      return Type::kBool;
-    default:
-      return Type::kF32;
-  }
-}
-
 std::vector<std::string> Numbered(const char* prefix, size_t count) {
   std::vector<std::string> names;
   for (size_t d = 0; d < count; ++d) names.push_back(prefix + std::to_string(d));
@@ -169,7 +154,7 @@ std::string CpuStage::LoadText(const Value& value, const std::string& index) con
     default:
       break;
   }
-  if (StorageType(value.storage) == value.type) return text;
+  if (ComputeType(value.storage) == value.type) return text;
   return "static_cast<" + TypeText(value.type) + ">(" + text + ")";
 }
 

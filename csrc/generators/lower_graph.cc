@@ -45,21 +45,6 @@ constexpr size_t kMaxNodes = 4096;
 
 }  // namespace
 
-Type ComputeType(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return Type::kF64;
-    case DType::kInt64:
-      return Type::kI64;
-    case DType::kInt32:
-      return Type::kI32;
-    case DType::kBool:
-      return Type::kBool;
-    default:
-      return Type::kF32;
-  }
-}
-
 DType StorageOf(Type type) {
   switch (type) {
     case Type::kF64:

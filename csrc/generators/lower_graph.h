@@ -42,8 +42,7 @@ struct GraphNode {
   bool IsAnchor() const { return kind == Kind::kReduce || kind == Kind::kScan; }
 };
 
-Type ComputeType(DType dtype);  // half types compute in kF32
-DType StorageOf(Type type);     // the dtype that holds a value exactly in scratch
+DType StorageOf(Type type);  // the dtype that holds a value exactly in scratch
 bool IsFloatType(Type type);
 int64_t NumElements(const std::vector<int64_t>& sizes);
 

@@ -39,21 +39,6 @@ Space SpaceOfAccess(const Access& access) {
   return space;
 }
 
-Type TypeOfStorage(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return Type::kF64;
-    case DType::kInt64:
-      return Type::kI64;
-    case DType::kInt32:
-      return Type::kI32;
-    case DType::kBool:
-      return Type::kBool;
-    default:
-      return Type::kF32;
-  }
-}
-
 bool IsUnary(ScalarOp op) { return op <= ScalarOp::kBitwiseNot || op >= ScalarOp::kCast; }
 bool IsComparison(ScalarOp op) { return op >= ScalarOp::kEq && op <= ScalarOp::kGe; }
 bool IsFloat(Type type) { return type == Type::kF32 || type == Type::kF64; }
@@ -161,7 +146,7 @@ class StageChecker {
       if (store.buffer.kind == BufferKind::kInput) return Error(name + ": writes an input");
       CF_RETURN_IF_ERROR(CheckAccess(store.buffer, store.access, name));
       const Value& value = stage_.values[static_cast<size_t>(store.value)];
-      if (value.type != TypeOfStorage(store.storage)) return Error(name + ": type mismatch");
+      if (value.type != ComputeType(store.storage)) return Error(name + ": type mismatch");
       const bool element = SpaceOfAccess(store.access) == Space::kElement;
       if (element != (value.space == Space::kElement) && stage_.row_length() > 1) {
         return Error(name + ": the value's space is not the access's");
@@ -207,7 +192,7 @@ class StageChecker {
         break;
       case Value::Kind::kLoad: {
         CF_RETURN_IF_ERROR(CheckAccess(value.buffer, value.access, name));
-        if (value.type != TypeOfStorage(value.storage)) return Error(name + ": type mismatch");
+        if (value.type != ComputeType(value.storage)) return Error(name + ": type mismatch");
         if (value.out_of_bounds >= 0) {
           if (static_cast<size_t>(value.out_of_bounds) >= v)
             return Error(name + ": not in SSA order");
@@ -278,6 +263,21 @@ class StageChecker {
 };
 
 }  // namespace
+
+Type ComputeType(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return Type::kF64;
+    case DType::kInt64:
+      return Type::kI64;
+    case DType::kInt32:
+      return Type::kI32;
+    case DType::kBool:
+      return Type::kBool;
+    default:
+      return Type::kF32;
+  }
+}
 
 bool Access::IsLinear() const {
   return std::all_of(dims.begin(), dims.end(), [](const DimIndex& dim) { return dim.bound < 0; });

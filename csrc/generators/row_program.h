@@ -25,6 +25,7 @@
 namespace cudaforge::rows {
 
 enum class Type { kF32, kF64, kI64, kI32, kBool };  // half types load to and store from kF32
+Type ComputeType(DType dtype);
 
 enum class Space { kConst, kRow, kElement };
 

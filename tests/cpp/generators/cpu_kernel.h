@@ -37,7 +37,7 @@ class StageBuilder {
     Value v;
     v.kind = Value::Kind::kLoad;
     v.storage = storage;
-    v.type = TypeOf(storage);
+    v.type = ComputeType(storage);
     v.buffer = {kind, input};
     v.space = std::any_of(inner.begin(), inner.end(), [](int64_t c) { return c != 0; })
                   ? Space::kElement
@@ -104,20 +104,6 @@ class StageBuilder {
   const Stage& stage() const { return stage_; }
 
  private:
-  static Type TypeOf(DType storage) {
-    switch (storage) {
-      case DType::kFloat64:
-        return Type::kF64;
-      case DType::kInt64:
-        return Type::kI64;
-      case DType::kInt32:
-        return Type::kI32;
-      case DType::kBool:
-        return Type::kBool;
-      default:
-        return Type::kF32;
-    }
-  }
   Access Linear(std::vector<int64_t> outer, std::vector<int64_t> inner, int64_t offset) const {
     outer.resize(stage_.outer.size());
     inner.resize(stage_.inner.size());
