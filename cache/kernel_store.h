@@ -32,9 +32,9 @@ class KernelStore {
  public:
   virtual ~KernelStore() = default;
 
-  // The record for (key, arch), winner or negative; nullopt on a miss, also when the stored bytes
-  // are damaged.
-  virtual std::optional<CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
+  // The record for (key, arch), winner or negative; null on a miss, also when the stored bytes are
+  // damaged.
+  virtual std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
   // Stores durably, all or nothing. A winner replaces a negative entry; between two winners the one
   // with the larger lower bound of the speed-up stays; a negative entry replaces a negative entry,
   // and a winner only if `replace`. `stored`, when given, tells for each record whether it is now

@@ -9,11 +9,11 @@ namespace {
 
 class MemoryKernelStore final : public KernelStore {
  public:
-  std::optional<CacheRecord> Get(std::string_view key, std::string_view arch) override {
+  std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) override {
     std::lock_guard lock(mutex_);
     ++counters_.reads;
     auto found = records_.find(StoreKey(key, arch));
-    if (found == records_.end()) return std::nullopt;
+    if (found == records_.end()) return nullptr;
     ++counters_.hits;
     return found->second;
   }
@@ -27,8 +27,12 @@ class MemoryKernelStore final : public KernelStore {
       const std::string key = StoreKey(record.key, record.arch);
       auto found = records_.find(key);
       const bool take =
-          TakesPlaceOf(record, found == records_.end() ? nullptr : &found->second, replace);
-      if (take) records_[key] = record;
+          TakesPlaceOf(record, found == records_.end() ? nullptr : found->second.get(), replace);
+      // By way of the stored form: what comes back is what a database would give.
+      if (take) {
+        CF_ASSIGN_OR_RETURN(CacheRecord copy, CacheRecord::Decode(record.Encode()));
+        records_[key] = std::make_shared<const CacheRecord>(std::move(copy));
+      }
       if (stored != nullptr) stored->push_back(take);
     }
     return Wrote();
@@ -43,19 +47,19 @@ class MemoryKernelStore final : public KernelStore {
 
   Status ForEach(std::string_view arch,
                  const std::function<bool(const CacheRecord&)>& visit) override {
-    std::vector<CacheRecord> copies;  // `visit` may call back into this store
+    std::vector<std::shared_ptr<const CacheRecord>> found;  // `visit` may call back into this store
     {
       std::lock_guard lock(mutex_);
       for (auto kind : {CacheRecord::Kind::kWinner, CacheRecord::Kind::kNegative}) {
         for (const auto& [key, record] : records_) {
-          if (record.kind == kind && (arch.empty() || record.arch == arch)) {
-            copies.push_back(record);
+          if (record->kind == kind && (arch.empty() || record->arch == arch)) {
+            found.push_back(record);
           }
         }
       }
     }
-    for (const CacheRecord& record : copies) {
-      if (!visit(record)) break;
+    for (const auto& record : found) {
+      if (!visit(*record)) break;
     }
     return Status::Ok();
   }
@@ -135,7 +139,7 @@ class MemoryKernelStore final : public KernelStore {
 
   mutable std::mutex mutex_;
   StoreCounters counters_;
-  std::map<std::string, CacheRecord> records_;
+  std::map<std::string, std::shared_ptr<const CacheRecord>> records_;
   std::map<std::string, Json> wanted_;
   std::map<std::string, Json> graphs_;
   std::map<std::string, std::vector<Json>> lineage_;

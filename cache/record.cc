@@ -1,6 +1,7 @@
 #include "cache/record.h"
 
-#include <sodium.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -14,31 +15,22 @@ namespace cudaforge {
 namespace {
 
 constexpr std::string_view kMagic = "CFRC";
-constexpr size_t kHeaderBytes = 20;    // magic, format, JSON length, binary length
-constexpr size_t kChecksumBytes = 32;  // BLAKE2b-256, at the very end
+constexpr size_t kHeaderBytes = 24;    // magic, format, lengths of JSON, candidate and binary
+constexpr size_t kChecksumBytes = 16;  // XXH3-128, at the very end
 constexpr size_t kMaxJsonBytes = size_t{32} << 20;
 
 constexpr std::pair<const char*, Json CacheRecord::*> kJsonFields[] = {
-    {"signature", &CacheRecord::signature},       {"candidate", &CacheRecord::candidate},
-    {"verification", &CacheRecord::verification}, {"timing", &CacheRecord::timing},
-    {"provenance", &CacheRecord::provenance},     {"versions", &CacheRecord::versions},
+    {"signature", &CacheRecord::signature}, {"verification", &CacheRecord::verification},
+    {"timing", &CacheRecord::timing},       {"provenance", &CacheRecord::provenance},
+    {"versions", &CacheRecord::versions},
 };
-
-// BLAKE2b rather than SHA-256: three times as fast, and a process checks every record that it
-// reads.
-std::string Checksum(std::string_view bytes) {
-  std::array<unsigned char, kChecksumBytes> digest;
-  crypto_generichash(digest.data(), digest.size(),
-                     reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), nullptr,
-                     0);
-  return {digest.begin(), digest.end()};
-}
 
 Status Corrupt(std::string_view what) {
   return Status::Corruption("cache record: " + std::string(what));
 }
 
-Result<CacheRecord> FromParts(const Json& json, std::string_view binary) {
+Result<CacheRecord> FromParts(const Json& json, std::string_view candidate,
+                              std::string_view binary) {
   CacheRecord record;
   auto kind = JsonString(json, "kind");
   auto key = JsonString(json, "key");
@@ -53,6 +45,7 @@ Result<CacheRecord> FromParts(const Json& json, std::string_view binary) {
     if (field == json.end()) return Corrupt(std::string(name) + " is missing");
     record.*member = *field;
   }
+  record.candidate = candidate;
   record.binary = binary;
   Status valid = record.Validate();
   if (!valid.ok()) return Corrupt(valid.message());
@@ -60,6 +53,13 @@ Result<CacheRecord> FromParts(const Json& json, std::string_view binary) {
 }
 
 }  // namespace
+
+// Against damage, not against malice: whoever can write to a cache can write a good checksum.
+std::string RecordChecksum(std::string_view bytes) {
+  XXH128_canonical_t digest;
+  XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes.data(), bytes.size()));
+  return {reinterpret_cast<const char*>(digest.digest), sizeof(digest.digest)};
+}
 
 bool IsArchName(std::string_view arch) {
   return !arch.empty() && arch.size() <= 64 && std::all_of(arch.begin(), arch.end(), [](char c) {
@@ -72,7 +72,7 @@ Status CacheRecord::Validate() const {
   if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
   if (!signature.is_object()) return Status::InvalidArgument("the signature is no object");
   const bool winner = kind == Kind::kWinner;
-  if (candidate.is_object() != winner || binary.empty() == winner) {
+  if (candidate.empty() == winner || binary.empty() == winner) {
     return Status::InvalidArgument(winner ? "a winner needs a candidate and a binary"
                                           : "a negative entry has no candidate and no binary");
   }
@@ -96,14 +96,16 @@ std::string CacheRecord::Encode() const {
   // Messages of compilers may hold bytes that are no UTF-8: replaced, not refused.
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string bytes;
-  bytes.reserve(kHeaderBytes + text.size() + binary.size() + kChecksumBytes);
+  bytes.reserve(kHeaderBytes + text.size() + candidate.size() + binary.size() + kChecksumBytes);
   bytes += kMagic;
   AppendLittleEndian(&bytes, uint32_t{kFormat});
   AppendLittleEndian(&bytes, static_cast<uint32_t>(text.size()));
+  AppendLittleEndian(&bytes, static_cast<uint32_t>(candidate.size()));
   AppendLittleEndian(&bytes, static_cast<uint64_t>(binary.size()));
   bytes += text;
+  bytes += candidate;
   bytes += binary;
-  bytes += Checksum(bytes);
+  bytes += RecordChecksum(bytes);
   return bytes;
 }
 
@@ -114,7 +116,7 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
   if (!bytes.starts_with(kMagic)) return Corrupt("wrong magic");
   const std::string_view body = bytes.substr(0, bytes.size() - kChecksumBytes);
   // Checked before the format: magic, format and checksum keep their places in every version.
-  if (bytes.substr(body.size()) != Checksum(body)) return Corrupt("the checksum differs");
+  if (bytes.substr(body.size()) != RecordChecksum(body)) return Corrupt("the checksum differs");
   const uint32_t format = LittleEndianAt<uint32_t>(bytes, 4);
   if (format > kFormat) {
     return Status::Unsupported("cache record: format " + std::to_string(format) +
@@ -122,14 +124,20 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
   }
   if (format != kFormat) return Corrupt("unknown format");
   const size_t json_bytes = LittleEndianAt<uint32_t>(bytes, 8);
-  const uint64_t binary_bytes = LittleEndianAt<uint64_t>(bytes, 12);
+  const size_t candidate_bytes = LittleEndianAt<uint32_t>(bytes, 12);
+  const uint64_t binary_bytes = LittleEndianAt<uint64_t>(bytes, 16);
   const size_t payload = body.size() - kHeaderBytes;
-  if (json_bytes > payload || binary_bytes != payload - json_bytes) {
+  if (json_bytes + candidate_bytes > payload ||
+      binary_bytes != payload - json_bytes - candidate_bytes) {
     return Corrupt("the lengths do not add up");
   }
-  auto json = ParseJson(body.substr(kHeaderBytes, json_bytes), {.max_bytes = kMaxJsonBytes});
+  const std::string_view text = body.substr(kHeaderBytes);
+  auto json = ParseJson(text.substr(0, json_bytes), {.max_bytes = kMaxJsonBytes});
   if (!json.ok()) return Corrupt(json.status().message());
-  return FromParts(*json, body.substr(kHeaderBytes + json_bytes));
+  CF_ASSIGN_OR_RETURN(CacheRecord record, FromParts(*json, text.substr(json_bytes, candidate_bytes),
+                                                    text.substr(json_bytes + candidate_bytes)));
+  record.checksum = Hex(bytes.substr(body.size()));
+  return record;
 }
 
 }  // namespace cudaforge

@@ -22,12 +22,14 @@ struct CacheRecord {
   std::string key;     // OpSignature::Key()
   std::string arch;    // DeviceArch::target
   Json signature;      // OpSignature::ToJson()
-  Json candidate;      // Candidate::ToJson(); null when negative
+  // The JSON text of Candidate::ToJson(), parsed when the kernel is loaded; empty when negative.
+  std::string candidate;
   std::string binary;  // cubin or shared object; empty when negative
   Json verification;   // RegionChecker::Report and the cases passed
   Json timing;         // aten_us, inductor_us, winner_us, speedup: [low, median, high]
   Json provenance;     // author, parameters, candidates tried, created (seconds since 1970)
   Json versions;       // cudaforge, torch, toolkit or compiler, verifier
+  std::string checksum;  // 32 digits, of the stored bytes; empty in a record that was not decoded
 
   // Whether this may be stored: a key that is the signature's, a plausible arch, a candidate and a
   // binary exactly when it is a winner. kInvalidArgument says what is wrong; a wrong key is
@@ -41,6 +43,9 @@ struct CacheRecord {
   // a newer format. Safe for hostile bytes.
   static Result<CacheRecord> Decode(std::string_view bytes);
 };
+
+// What a record ends with: the XXH3-128 of all bytes before, 16 bytes.
+std::string RecordChecksum(std::string_view bytes);
 
 // "cuda:sm_90a": 1 to 64 characters out of letters, digits and "_-.:+".
 bool IsArchName(std::string_view arch);

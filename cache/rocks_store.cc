@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <unordered_map>
 
@@ -14,6 +15,9 @@
 
 namespace cudaforge {
 namespace {
+
+// Another process's write is seen this much later at most: a thousand reads in a row look once.
+constexpr std::chrono::milliseconds kLookAgain{1};
 
 // What one process knows. A forked child gets a fresh one: the parent's may be locked by a thread
 // that the child does not have, and its RocksDB handle must be neither used nor closed.
@@ -25,14 +29,16 @@ struct ProcessState {
   std::unique_ptr<RocksDb> reader;  // null: nothing there, or not readable
   bool looked = false;              // whether opening it was tried, at generation `opened_at`
   uint64_t opened_at = 0;
+  std::chrono::steady_clock::time_point looked_at;
   Status health;
-  std::unordered_map<std::string, CacheRecord> winners;  // by StoreKey; good for the process's life
+  // By StoreKey; good for the process's life.
+  std::unordered_map<std::string, std::shared_ptr<const CacheRecord>> winners;
   StoreCounters counters;
   std::vector<std::string> warnings;
 };
 
 // The record under `db_key`; what is damaged is counted in `corrupt` and `errors`.
-std::optional<CacheRecord> ReadRecord(const RocksDb& db, const std::string& db_key,
+std::shared_ptr<const CacheRecord> ReadRecord(const RocksDb& db, const std::string& db_key,
                                       StoreCounters* counters) {
   for (Family family : {Family::kWinners, Family::kNegatives}) {
     auto bytes = db.Get(family, db_key);
@@ -43,11 +49,11 @@ std::optional<CacheRecord> ReadRecord(const RocksDb& db, const std::string& db_k
     }
     auto record = CacheRecord::Decode(*bytes);
     if (record.ok() && StoreKey(record->key, record->arch) == db_key) {
-      return std::move(record).value();
+      return std::make_shared<const CacheRecord>(std::move(record).value());
     }
     ++counters->corrupt;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
 class RocksKernelStore final : public KernelStore {
@@ -73,7 +79,7 @@ class RocksKernelStore final : public KernelStore {
     return code == StatusCode::kCorruption ? Status::Ok() : state->health;
   }
 
-  std::optional<CacheRecord> Get(std::string_view key, std::string_view arch) override {
+  std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) override {
     ProcessState* state = State();
     std::lock_guard lock(state->mutex);
     ++state->counters.reads;
@@ -83,11 +89,11 @@ class RocksKernelStore final : public KernelStore {
       return seen->second;
     }
     Refresh(state);
-    if (state->reader == nullptr) return std::nullopt;
+    if (state->reader == nullptr) return nullptr;
     auto found = ReadRecord(*state->reader, db_key, &state->counters);
-    if (!found.has_value()) return std::nullopt;
+    if (found == nullptr) return nullptr;
     ++state->counters.hits;
-    if (found->kind == CacheRecord::Kind::kWinner) state->winners.emplace(db_key, *found);
+    if (found->kind == CacheRecord::Kind::kWinner) state->winners.emplace(db_key, found);
     return found;
   }
 
@@ -104,11 +110,9 @@ class RocksKernelStore final : public KernelStore {
       for (const CacheRecord& record : records) {
         const std::string db_key = StoreKey(record.key, record.arch);
         auto earlier = batch.find(db_key);
-        std::optional<CacheRecord> existing;
+        std::shared_ptr<const CacheRecord> existing;
         if (earlier == batch.end()) existing = ReadRecord(db, db_key, &counters);
-        const CacheRecord* rival = earlier != batch.end() ? earlier->second
-                                   : existing.has_value() ? &*existing
-                                                          : nullptr;
+        const CacheRecord* rival = earlier != batch.end() ? earlier->second : existing.get();
         taken.push_back(TakesPlaceOf(record, rival, replace));
         if (!taken.back()) continue;
         batch[db_key] = &record;
@@ -292,6 +296,9 @@ class RocksKernelStore final : public KernelStore {
 
   // Opens the reader again if somebody has written since. REQUIRES: state->mutex is held.
   void Refresh(ProcessState* state) {
+    const auto now = std::chrono::steady_clock::now();
+    if (state->looked && now - state->looked_at < kLookAgain) return;
+    state->looked_at = now;
     const uint64_t generation = folder_.Generation();
     if (state->looked && state->opened_at == generation) return;
     state->looked = true;

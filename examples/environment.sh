@@ -25,7 +25,7 @@ if [ "${CUDAFORGE_LOCKED:-}" != "$ROOT" ]; then
 fi
 
 # Debian and Ubuntu packages: the compiler, the build tools, and the libraries that the core links.
-PACKAGES=(g++ cmake ninja-build ccache librocksdb-dev nlohmann-json3-dev libsodium-dev)
+PACKAGES=(g++ cmake ninja-build ccache librocksdb-dev nlohmann-json3-dev libsodium-dev libxxhash-dev)
 if [ "${CUDAFORGE_BUILD_TESTS:-OFF}" = ON ]; then PACKAGES+=(libgtest-dev); fi
 
 install_packages() {

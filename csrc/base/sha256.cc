@@ -6,18 +6,23 @@
 
 namespace cudaforge {
 
-std::string Sha256Hex(std::string_view bytes) {
-  std::array<unsigned char, crypto_hash_sha256_BYTES> digest;
-  crypto_hash_sha256(digest.data(), reinterpret_cast<const unsigned char*>(bytes.data()),
-                     bytes.size());
+std::string Hex(std::string_view bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
-  hex.reserve(2 * digest.size());
-  for (unsigned char byte : digest) {
+  hex.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
     hex += kDigits[byte >> 4];
     hex += kDigits[byte & 15];
   }
   return hex;
+}
+
+std::string Sha256Hex(std::string_view bytes) {
+  std::array<unsigned char, crypto_hash_sha256_BYTES> digest;
+  crypto_hash_sha256(digest.data(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                     bytes.size());
+  return Hex({reinterpret_cast<const char*>(digest.data()), digest.size()});
 }
 
 }  // namespace cudaforge

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), computed by libsodium.
+// SHA-256 (FIPS 180-4), computed by libsodium, and digests as text. Thread-safe.
 #pragma once
 
 #include <string>
@@ -6,7 +6,9 @@
 
 namespace cudaforge {
 
-// 64 lower-case hexadecimal digits. Thread-safe.
+// Two lower-case hexadecimal digits a byte.
+std::string Hex(std::string_view bytes);
+// 64 digits.
 std::string Sha256Hex(std::string_view bytes);
 
 }  // namespace cudaforge

@@ -21,7 +21,8 @@ constexpr double kSecondsPerKernel = 120;
 // binary built here.
 Status Prove(CacheRecord* record) {
   CF_ASSIGN_OR_RETURN(const OpSignature signature, OpSignature::FromJson(record->signature));
-  CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(record->candidate));
+  CF_ASSIGN_OR_RETURN(const Json candidate_json, ParseJson(record->candidate));
+  CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(candidate_json));
   Runtime& runtime = Runtime::Get();
   const Result<Target*> target = runtime.TargetFor(signature.device, 0);
   const std::string here =

@@ -82,12 +82,13 @@ Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature
 
 Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry, int device_index) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, device_index));
-  std::optional<CacheRecord> record = store()->Get(entry.key, target->arch().target);
+  const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
   if (!record || record->kind != CacheRecord::Kind::kWinner) return std::unique_ptr<Winner>();
   if (RegionEntry* found = Resolver::Get().Find(entry.id, device_index)) {
     found->saved_ns = SavedNs(record->timing);
   }
-  return LoadWinner(entry.signature, device_index, record->candidate, record->binary, entry.key);
+  CF_ASSIGN_OR_RETURN(const Json candidate, ParseJson(record->candidate));
+  return LoadWinner(entry.signature, device_index, candidate, record->binary, entry.key);
 }
 
 WorkerOptions Runtime::Worker(DeviceType device, int device_index) const {

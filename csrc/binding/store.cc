@@ -1,6 +1,5 @@
 #include <pybind11/stl.h>
 
-#include "base/sha256.h"
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
@@ -12,24 +11,24 @@ namespace {
 namespace py = pybind11;
 using StorePtr = std::shared_ptr<KernelStore>;
 
-// Everything but the binary, which Python asks for by itself.
+// Everything but candidate and binary, which Python asks for by themselves.
 py::dict RecordDict(const CacheRecord& record) {
   py::dict dict;
   dict["kind"] = record.kind == CacheRecord::Kind::kWinner ? "winner" : "negative";
   dict["key"] = record.key;
   dict["arch"] = record.arch;
   dict["signature"] = ToPython(record.signature);
-  dict["candidate"] = ToPython(record.candidate);
   dict["verification"] = ToPython(record.verification);
   dict["timing"] = ToPython(record.timing);
   dict["provenance"] = ToPython(record.provenance);
   dict["versions"] = ToPython(record.versions);
   dict["binary_bytes"] = record.binary.size();
-  dict["checksum"] = Sha256Hex(record.Encode());
+  dict["checksum"] = record.checksum;
   return dict;
 }
 
-CacheRecord RecordFrom(const py::dict& dict, const std::string& binary) {
+CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
+                       const std::string& binary) {
   const Json json = FromPython(dict);
   CacheRecord record;
   const std::string kind = ValueOrThrow(JsonString(json, "kind"));
@@ -40,7 +39,7 @@ CacheRecord RecordFrom(const py::dict& dict, const std::string& binary) {
   record.key = ValueOrThrow(JsonString(json, "key"));
   record.arch = ValueOrThrow(JsonString(json, "arch"));
   record.signature = ValueOrThrow(JsonField(json, "signature"));
-  record.candidate = ValueOrThrow(JsonField(json, "candidate"));
+  if (!candidate.is_none()) record.candidate = CanonicalJson(FromPython(candidate));
   record.verification = ValueOrThrow(JsonField(json, "verification"));
   record.timing = ValueOrThrow(JsonField(json, "timing"));
   record.provenance = ValueOrThrow(JsonField(json, "provenance"));
@@ -56,7 +55,7 @@ py::list ToList(const std::vector<Json>& values) {
 }
 
 py::object Get(KernelStore& store, const std::string& key, const std::string& arch) {
-  std::optional<CacheRecord> record;
+  std::shared_ptr<const CacheRecord> record;
   {
     py::gil_scoped_release release;
     record = store.Get(key, arch);
@@ -65,8 +64,34 @@ py::object Get(KernelStore& store, const std::string& key, const std::string& ar
   return RecordDict(*record);
 }
 
+// What planning a graph asks of every region: no more is turned into Python objects.
+py::object Verdict(KernelStore& store, const std::string& key, const std::string& arch) {
+  std::shared_ptr<const CacheRecord> record;
+  {
+    py::gil_scoped_release release;
+    record = store.Get(key, arch);
+  }
+  if (!record) return py::none();
+  py::dict dict;
+  dict["kind"] = record->kind == CacheRecord::Kind::kWinner ? "winner" : "negative";
+  dict["provenance"] = ToPython(record->provenance);
+  dict["checksum"] = record->checksum;
+  return dict;
+}
+
+py::object CandidateOf(KernelStore& store, const std::string& key, const std::string& arch) {
+  std::shared_ptr<const CacheRecord> record;
+  {
+    py::gil_scoped_release release;
+    record = store.Get(key, arch);
+  }
+  if (!record) throw StatusError(Status::NotFound("no record for " + key + " on " + arch));
+  if (record->candidate.empty()) return py::none();
+  return ToPython(ValueOrThrow(ParseJson(record->candidate)));
+}
+
 py::bytes Binary(KernelStore& store, const std::string& key, const std::string& arch) {
-  std::optional<CacheRecord> record;
+  std::shared_ptr<const CacheRecord> record;
   {
     py::gil_scoped_release release;
     record = store.Get(key, arch);
@@ -75,8 +100,9 @@ py::bytes Binary(KernelStore& store, const std::string& key, const std::string& 
   return py::bytes(record->binary);
 }
 
-void Put(KernelStore& store, const py::dict& dict, const std::string& binary, bool replace) {
-  const CacheRecord record = RecordFrom(dict, binary);
+void Put(KernelStore& store, const py::dict& dict, const py::object& candidate,
+         const std::string& binary, bool replace) {
+  const CacheRecord record = RecordFrom(dict, candidate, binary);
   py::gil_scoped_release release;
   ThrowIfError(store.Put(record, replace));
 }
@@ -140,8 +166,11 @@ void BindStore(py::module_& m) {
       .def_static("open", &OpenStore, py::arg("folder"), py::arg("writable") = false)
       .def_static("in_memory", [] { return StorePtr(MakeMemoryKernelStore()); })
       .def("get", &Get, py::arg("key"), py::arg("arch"))
+      .def("verdict", &Verdict, py::arg("key"), py::arg("arch"))
+      .def("candidate", &CandidateOf, py::arg("key"), py::arg("arch"))
       .def("binary", &Binary, py::arg("key"), py::arg("arch"))
-      .def("put", &Put, py::arg("record"), py::arg("binary"), py::arg("replace") = false)
+      .def("put", &Put, py::arg("record"), py::arg("candidate").none(true), py::arg("binary"),
+           py::arg("replace") = false)
       .def(
           "delete",
           [](KernelStore& store, const std::string& key, const std::string& arch) {
@@ -152,12 +181,16 @@ void BindStore(py::module_& m) {
       .def("records", &Records, py::arg("arch") = "")
       .def(
           "add_wanted",
-          [](KernelStore& store, const std::string& key, const std::string& arch,
-             const std::string& signature) {
+          [](KernelStore& store,
+             const std::vector<std::tuple<std::string, std::string, std::string>>& regions) {
             py::gil_scoped_release release;
-            ThrowIfError(store.AddWanted(key, arch, ValueOrThrow(ParseJson(signature))));
+            std::vector<WantedRegion> wanted;
+            for (const auto& [key, arch, signature] : regions) {
+              wanted.push_back({key, arch, ValueOrThrow(ParseJson(signature))});
+            }
+            ThrowIfError(store.AddWanted(wanted));
           },
-          py::arg("key"), py::arg("arch"), py::arg("signature"))
+          py::arg("regions"))
       .def(
           "put_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch,

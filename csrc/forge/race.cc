@@ -70,7 +70,7 @@ CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arc
   CF_CHECK(outcome.best.has_value() && promotion.promoted) << "only what won makes a winner";
   CacheRecord record =
       MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion, versions);
-  record.candidate = outcome.best->candidate.ToJson();
+  record.candidate = CanonicalJson(outcome.best->candidate.ToJson());
   record.binary = outcome.best->binary;
   return record;
 }

@@ -77,14 +77,28 @@ class KernelStore:
     @staticmethod
     def in_memory() -> KernelStore: ...
     def get(self, key: str, arch: str) -> dict[str, Any] | None:
-        """kind ("winner", "negative"), key, arch, signature, candidate, verification, timing,
-        provenance, versions, binary_bytes, checksum; None on a miss."""
+        """kind ("winner", "negative"), key, arch, signature, verification, timing, provenance,
+        versions, binary_bytes, checksum; None on a miss."""
+
+    def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
+        """kind, provenance and checksum of what `get` gives; cheap."""
+
+    def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
+        """Source, plan and constraints of a winner; None of a negative entry."""
 
     def binary(self, key: str, arch: str) -> bytes: ...
-    def put(self, record: Mapping[str, Any], binary: bytes, replace: bool = False) -> None: ...
+    def put(
+        self,
+        record: Mapping[str, Any],
+        candidate: Mapping[str, Any] | None,
+        binary: bytes,
+        replace: bool = False,
+    ) -> None: ...
     def delete(self, key: str, arch: str) -> None: ...
     def records(self, arch: str = "") -> list[dict[str, Any]]: ...
-    def add_wanted(self, key: str, arch: str, signature: str) -> None: ...
+    def add_wanted(self, regions: Sequence[tuple[str, str, str]]) -> None:
+        """Key, arch and signature of each; one write at most."""
+
     def put_graph(self, graph: str, arch: str, verdict: Mapping[str, Any]) -> None: ...
     def get_graph(self, graph: str, arch: str) -> dict[str, Any] | None:
         """Whether a graph's winners pay in place: pays, speedup, regions. `graph` is a SHA-256."""

@@ -169,8 +169,9 @@ def test_every_file_damaged_in_turn(winners: Path, tmp_path: Path, damage: Any) 
             assert counters["corrupt"] + counters["errors"] > 0, name
         else:
             assert found == known, name
-        binary = _C.KernelStore.open(str(winners)).binary(known["key"], arch)
-        store.put(known, binary, True)  # the cache heals
+        whole = _C.KernelStore.open(str(winners))
+        place = (known["key"], arch)
+        store.put(known, whole.candidate(*place), whole.binary(*place), True)  # the cache heals
         assert store.get(known["key"], arch) == known, name
 
 
@@ -208,7 +209,7 @@ def test_a_newer_format_is_left_alone(run_python: RunPython, tmp_path: Path) -> 
     make = (
         "import os, cudaforge_backend\n"
         "from cudaforge_backend._native import _C\n"
-        "_C.KernelStore.open(os.environ['FOLDER'], True).add_wanted('0' * 64, 'cpu:x', '{}')"
+        "_C.KernelStore.open(os.environ['FOLDER'], True).add_wanted([('0' * 64, 'cpu:x', '{}')])"
     )
     run_python(make, FOLDER=str(folder))
     if shutil.which("ldb") is None:

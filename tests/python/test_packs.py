@@ -132,10 +132,12 @@ def test_files_that_are_no_packs(pack: Path, tmp_path: Path, capsys: Output) -> 
 
 def packed(folder: Path, file: Path, **changes: Any) -> None:
     """A pack of the first winner in `folder`, some of its fields replaced."""
+    source = _C.KernelStore.open(str(folder))
     record = winners(folder)[0]
-    binary = _C.KernelStore.open(str(folder)).binary(record["key"], record["arch"])
+    place = (record["key"], record["arch"])
+    candidate = changes.pop("candidate", source.candidate(*place))
     store = _C.KernelStore.in_memory()
-    store.put({**record, **changes}, binary)
+    store.put({**record, **changes}, candidate, source.binary(*place))
     _C.export_pack(store, str(file))
 
 
@@ -150,11 +152,13 @@ def packed(folder: Path, file: Path, **changes: Any) -> None:
 def test_a_kernel_that_is_not_proven_here_is_rejected(
     cache: Path, tmp_path: Path, capsys: Output, change: str, said: str
 ) -> None:
-    first, other = winners(cache)
+    store = _C.KernelStore.open(str(cache))
+    first, other = (store.candidate(r["key"], r["arch"]) for r in winners(cache))
+    assert first is not None
     changes: dict[str, Any] = {
         "arch": {"arch": "cuda:sm_90a"},
-        "other kernel": {"candidate": other["candidate"]},
-        "no kernel": {"candidate": {**first["candidate"], "code": "int nothing;"}},
+        "other kernel": {"candidate": other},
+        "no kernel": {"candidate": {**first, "code": "int nothing;"}},
     }[change]
     packed(cache, tmp_path / "pack", **changes)
     code, summary = adopt(capsys, tmp_path / "pack", tmp_path / "b")

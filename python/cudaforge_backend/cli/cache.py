@@ -74,7 +74,14 @@ def run_show(args: argparse.Namespace) -> int:
         raise KeyError(f"no record starts with {args.key!r}; `cudaforge cache ls` lists them")
     if len({r["key"] for r in found}) > 1:
         raise KeyError(f"{args.key!r} is the start of {len(found)} keys; give more digits")
-    data = [{**r, "lineage": store.lineage(r["key"], r["arch"])} for r in found]
+    data = [
+        {
+            **r,
+            "candidate": store.candidate(r["key"], r["arch"]),
+            "lineage": store.lineage(r["key"], r["arch"]),
+        }
+        for r in found
+    ]
 
     def text() -> None:
         for record in data:

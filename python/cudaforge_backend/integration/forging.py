@@ -61,7 +61,7 @@ def forge_region(
     with _locks_guard:
         lock = _locks.setdefault((key, arch), threading.Lock())
     with lock:
-        known = _C.store().get(key, arch)
+        known = _C.store().verdict(key, arch)
         if known is not None and not worth_more_time(known, budget_s):
             return Forged(key, known["kind"], _reason(known), True, 0.0)
         return _in_clean_thread(

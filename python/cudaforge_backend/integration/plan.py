@@ -58,7 +58,7 @@ def look_up(region: Region, budget_s: float | None = None) -> Known:
     """Asks the cache. A negative entry that came of too little time counts as a miss where
     `budget_s` is clearly more. Raises where the device cannot be described."""
     arch = _C.arch(region.device.type, region.device.index or 0)
-    record = _C.store().get(region.key, arch)
+    record = _C.store().verdict(region.key, arch)
     if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
         return Known(region, arch, "miss", "", "")
     reason = str((record["provenance"] or {}).get("reason", ""))
@@ -115,13 +115,12 @@ def plan_analysis(
 def record_wanted(plan: Plan) -> None:
     """Puts the misses on the wanted list, for `cudaforge warmup` and people. A cache that takes no
     writes is one warning."""
-    for known in plan.misses():
-        try:
-            _C.store().add_wanted(known.region.key, known.arch, known.region.signature)
-        except Exception as error:
-            count_fallback("not_recorded")
-            warn_once(f"what is missing is not recorded: {error}")
-            return
+    wanted = [(k.region.key, k.arch, k.region.signature) for k in plan.misses()]
+    try:
+        _C.store().add_wanted(wanted)
+    except Exception as error:
+        count_fallback("not_recorded")
+        warn_once(f"what is missing is not recorded: {error}")
 
 
 def forge_misses(

@@ -94,7 +94,7 @@ TEST(Records, AWinnerCanBeStored) {
   auto store = MakeMemoryKernelStore();
   EXPECT_TRUE(store->Put(record).ok());
   EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
-  EXPECT_TRUE(Candidate::FromJson(record.candidate).ok());
+  EXPECT_TRUE(Candidate::FromJson(ParseJson(record.candidate).value()).ok());
   EXPECT_TRUE(OpSignature::FromJson(record.signature).ok());
 }
 

@@ -105,9 +105,9 @@ TEST(WorkerSearch, ForgesASoftmaxOnTheCpu) {
       store->Put(MakeWinnerRecord(signature, arch, *outcome, promotion, Json::object())).ok());
   auto again = OpenRocksKernelStore(folder.path() + "/cache", false).value();
   auto found = again->Get(signature.Key(), arch.target);
-  ASSERT_TRUE(found.has_value());
+  ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->kind, CacheRecord::Kind::kWinner);
-  auto candidate = Candidate::FromJson(found->candidate);
+  auto candidate = Candidate::FromJson(ParseJson(found->candidate).value());
   ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
   auto run = worker.Run(found->binary, *candidate, signature, checker.inputs(1), 0xFF);
   ASSERT_TRUE(run.ok());

@@ -19,6 +19,7 @@ TEST(Record, RoundTrip) {
     EXPECT_EQ(back->candidate, record.candidate);
     EXPECT_EQ(back->timing, record.timing);
     EXPECT_EQ(back->versions, record.versions);
+    EXPECT_EQ(back->checksum, Hex(std::string_view(record.Encode()).substr(record.Encode().size() - 16)));
     EXPECT_EQ(back->Encode(), record.Encode());
   }
 }
@@ -51,7 +52,7 @@ TEST(Record, NewerFormatIsUnsupported) {
 }
 
 TEST(Record, LengthsThatDoNotAddUp) {
-  for (size_t at : {8, 11, 12, 19}) {
+  for (size_t at : {8, 11, 12, 15, 16, 23}) {
     std::string bytes = TestWinner(1).Encode();
     bytes[at] = static_cast<char>(0xFF);
     EXPECT_EQ(CacheRecord::Decode(Sealed(bytes)).status().code(), StatusCode::kCorruption) << at;

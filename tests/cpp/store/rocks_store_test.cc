@@ -37,7 +37,7 @@ int InForkedChild(const std::function<int()>& body) {
 
 TEST_F(RocksStore, NothingIsMadeBeforeTheFirstWrite) {
   auto store = OpenStore(path_);
-  EXPECT_FALSE(store->Get(TestWinner(1).key, kTestArch).has_value());
+  EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
   EXPECT_TRUE(store->ForEach("", [](const CacheRecord&) { return true; }).ok());
   EXPECT_TRUE(store->Wanted("").empty());
   EXPECT_TRUE(store->health().ok());
@@ -53,17 +53,17 @@ TEST_F(RocksStore, NothingIsMadeBeforeTheFirstWrite) {
 TEST_F(RocksStore, StaysAfterTheProcessThatWrote) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   auto reader = OpenRocksKernelStore(path_, false).value();
-  ASSERT_TRUE(reader->Get(TestWinner(1).key, kTestArch).has_value());
+  ASSERT_NE(reader->Get(TestWinner(1).key, kTestArch), nullptr);
   EXPECT_EQ(reader->Put(TestWinner(2)).code(), StatusCode::kUnsupported);
 }
 
 TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
   auto writer = OpenStore(path_);
   auto reader = OpenRocksKernelStore(path_, false).value();
-  EXPECT_FALSE(reader->Get(TestWinner(1).key, kTestArch).has_value());
+  EXPECT_EQ(reader->Get(TestWinner(1).key, kTestArch), nullptr);
   for (int i = 1; i < 30; ++i) {  // past a compaction
     ASSERT_TRUE(writer->Put(TestWinner(i)).ok());
-    ASSERT_TRUE(reader->Get(TestWinner(i).key, kTestArch).has_value()) << i;
+    ASSERT_NE(reader->Get(TestWinner(i).key, kTestArch), nullptr) << i;
   }
   ASSERT_TRUE(writer->Put(TestNegative(50)).ok());
   EXPECT_EQ(reader->Get(TestNegative(50).key, kTestArch)->kind, CacheRecord::Kind::kNegative);
@@ -94,7 +94,7 @@ TEST_F(RocksStore, APlainFileInTheWayIsLeftUntouched) {
 
 TEST_F(RocksStore, AnImpossibleFolderIsAnErrorOfTheWrite) {
   auto store = OpenStore("/proc/no/such/cache");
-  EXPECT_FALSE(store->Get(TestWinner(1).key, kTestArch).has_value());
+  EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
   EXPECT_EQ(store->Put(TestWinner(1)).code(), StatusCode::kIoError);
   EXPECT_EQ(store->counters().errors, 1);
 }
@@ -110,13 +110,13 @@ TEST_F(RocksStore, ReadOnlyFolder) {
     if (getuid() == 0 && setuid(65534) != 0) return 10;
     auto store = OpenRocksKernelStore(path_, true);
     if (!store.ok()) return 11;
-    if (!(*store)->Get(TestWinner(1).key, kTestArch).has_value()) return 12;
+    if ((*store)->Get(TestWinner(1).key, kTestArch) == nullptr) return 12;
     return (*store)->Put(TestWinner(2)).code() == StatusCode::kIoError ? 0 : 13;
   });
   EXPECT_EQ(code, 0);
   fs::permissions(path_, fs::perms(0700));
   fs::permissions(path_ + "/db", fs::perms(0700));
-  EXPECT_TRUE(OpenStore(path_)->Get(TestWinner(1).key, kTestArch).has_value());
+  EXPECT_NE(OpenStore(path_)->Get(TestWinner(1).key, kTestArch), nullptr);
 }
 
 TEST_F(RocksStore, ANewerFormatIsLeftUntouched) {
@@ -151,32 +151,32 @@ TEST_F(RocksStore, ARecordUnderAnotherKeyIsNotServed) {
                     .ok());
   }
   auto store = OpenStore(path_);
-  EXPECT_FALSE(store->Get(other, kTestArch).has_value());
+  EXPECT_EQ(store->Get(other, kTestArch), nullptr);
   EXPECT_EQ(store->counters().corrupt, 1);
   int visits = 0;
   EXPECT_TRUE(store->ForEach(kTestArch, [&](const CacheRecord&) { return ++visits > 0; }).ok());
   EXPECT_EQ(visits, 1);
   EXPECT_TRUE(store->Wanted("").empty());
   ASSERT_TRUE(store->Put(TestWinner(2)).ok());
-  EXPECT_TRUE(store->Get(other, kTestArch).has_value());
+  EXPECT_NE(store->Get(other, kTestArch), nullptr);
 }
 
 TEST_F(RocksStore, AForkedChildReadsAndDoesNotWrite) {
   auto store = OpenStore(path_);
   ASSERT_TRUE(store->Put(TestWinner(1)).ok());
   ASSERT_TRUE(store->Put(TestWinner(2)).ok());
-  ASSERT_TRUE(store->Get(TestWinner(1).key, kTestArch).has_value());
+  ASSERT_NE(store->Get(TestWinner(1).key, kTestArch), nullptr);
   const int code = InForkedChild([&] {
-    if (!store->Get(TestWinner(1).key, kTestArch).has_value()) return 1;
-    if (!store->Get(TestWinner(2).key, kTestArch).has_value()) return 2;
+    if (store->Get(TestWinner(1).key, kTestArch) == nullptr) return 1;
+    if (store->Get(TestWinner(2).key, kTestArch) == nullptr) return 2;
     if (store->Put(TestWinner(3)).code() != StatusCode::kUnavailable) return 3;
     store.reset();  // must not close the parent's handle
     return 0;
   });
   EXPECT_EQ(code, 0);
   ASSERT_TRUE(store->Put(TestWinner(4)).ok());
-  EXPECT_TRUE(store->Get(TestWinner(4).key, kTestArch).has_value());
-  EXPECT_FALSE(store->Get(TestWinner(3).key, kTestArch).has_value());
+  EXPECT_NE(store->Get(TestWinner(4).key, kTestArch), nullptr);
+  EXPECT_EQ(store->Get(TestWinner(3).key, kTestArch), nullptr);
 }
 
 TEST_F(RocksStore, AFullDiskLosesNothing) {
@@ -195,14 +195,14 @@ TEST_F(RocksStore, AFullDiskLosesNothing) {
     EXPECT_EQ(status.code(), StatusCode::kIoError) << status.ToString();
     EXPECT_GT(stored, 0);
     for (int i = 0; i < stored; ++i) {
-      EXPECT_TRUE(store->Get(TestWinner(i).key, kTestArch).has_value()) << i;
+      EXPECT_NE(store->Get(TestWinner(i).key, kTestArch), nullptr) << i;
     }
     EXPECT_TRUE(store->TakeWarnings().empty());
     auto grown = RunProcess({"mount", "-o", "remount,size=30m", disk}, 5000);
     ASSERT_TRUE(grown.ok() && grown->exit_code == 0);
     EXPECT_TRUE(store->Put(TestWinner(1000)).ok());
     for (int i = 0; i < stored; ++i) {
-      EXPECT_TRUE(OpenStore(disk + "/cache")->Get(TestWinner(i).key, kTestArch).has_value()) << i;
+      EXPECT_NE(OpenStore(disk + "/cache")->Get(TestWinner(i).key, kTestArch), nullptr) << i;
     }
   }
   (void)RunProcess({"umount", disk}, 5000);
@@ -216,7 +216,7 @@ TEST_F(RocksStore, AThousandWinners) {
   auto store = OpenRocksKernelStore(path_, false).value();
   int found = 0;
   for (const CacheRecord& record : records) {
-    if (store->Get(record.key, kTestArch).has_value()) ++found;
+    if (store->Get(record.key, kTestArch) != nullptr) ++found;
   }
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(found, 1000);

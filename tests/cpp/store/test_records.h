@@ -1,7 +1,6 @@
 // Records for the tests of the store.
 #pragma once
 
-#include <sodium.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -17,13 +16,10 @@ namespace cudaforge {
 
 inline constexpr char kTestArch[] = "cpu:x86-64-v4";
 
-// `bytes` with its last 32 replaced by a checksum that holds: reaches what is behind the checksum.
+// `bytes` with its last 16 replaced by a checksum that holds: reaches what is behind the checksum.
 inline std::string Sealed(std::string bytes) {
-  bytes.resize(bytes.size() - 32);
-  unsigned char sum[32];
-  crypto_generichash(sum, sizeof(sum), reinterpret_cast<const unsigned char*>(bytes.data()),
-                     bytes.size(), nullptr, 0);
-  return bytes.append(sum, sum + sizeof(sum));
+  bytes.resize(bytes.size() - 16);
+  return bytes + RecordChecksum(bytes);
 }
 
 // Winner number `i` with a lower bound of `speedup` and a binary of `bytes` half-random bytes.
@@ -32,7 +28,7 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
   record.signature = {{"format", 1}, {"number", i}};
   record.key = Sha256Hex(CanonicalJson(record.signature));
   record.arch = kTestArch;
-  record.candidate = {{"source", "kernel " + std::to_string(i)}};
+  record.candidate = R"({"source":"kernel )" + std::to_string(i) + "\"}";
   std::mt19937_64 random(static_cast<uint64_t>(i));
   while (record.binary.size() < bytes) {
     record.binary += static_cast<char>(random());
@@ -48,7 +44,7 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
 inline CacheRecord TestNegative(int i) {
   CacheRecord record = TestWinner(i);
   record.kind = CacheRecord::Kind::kNegative;
-  record.candidate = nullptr;
+  record.candidate.clear();
   record.binary.clear();
   return record;
 }
