@@ -92,7 +92,7 @@ def print_regions(regions: list[dict[str, Any]]) -> None:
         print(
             f"  {microseconds(r['aten_us']):>9} {microseconds(r['inductor_us']):>9} "
             f"{microseconds(r['winner_us']):>9}  "
-            f"{speedup:<20} {r['origin']:<7} {r['verdict']}: {r['ops']} {' '.join(r['shapes'])}"
+            f"{speedup:<20} {r['origin']:<7} {r['verdict']}: {r['ops']}"
         )
 
 

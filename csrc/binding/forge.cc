@@ -183,6 +183,7 @@ void BindForge(py::module_& m) {
                                                      p.speedup.high);
                              })
       .def_property_readonly("median_ns", &MedianNs);
+  m.attr("PROMOTION_BOUND") = kPromotionBound;
   m.def("search", &Search, py::arg("signature"), py::arg("device_index"), py::arg("seconds"),
         py::arg("candidates"), py::arg("progress") = py::none());
   m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),

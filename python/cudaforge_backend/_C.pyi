@@ -145,6 +145,8 @@ class SearchOutcome:
     @property
     def candidates(self) -> int: ...
 
+PROMOTION_BOUND: float  # a winner's lower bound of the speed-up is above it
+
 class Promotion:
     """The result of a race: speedup is (low, median, high) over best_rival."""
 

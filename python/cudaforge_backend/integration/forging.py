@@ -21,6 +21,7 @@ Progress = Callable[[Mapping[str, Any]], None]
 
 INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cache
 RACE_SECONDS = 1.0  # at most, of each race
+SCREEN_SECONDS = 0.3  # at most, of the race that decides whether Inductor is worth compiling
 MAX_CANDIDATES = 64
 MORE_TIME = 3  # times the budget, once, where not even the first candidate came to its end
 _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when the timed work starts
@@ -162,14 +163,14 @@ class _Forge:
         """Against ATen first: Inductor is compiled only for a candidate that beats ATen."""
         winner = rivals.operator_call(self.signature, self.region_id)
         aten = rivals.aten_call(self.signature)
-        first = self._race([("winner", winner), ("aten", aten)])
-        if not first.promoted:
+        first = self._race([("winner", winner), ("aten", aten)], seconds=SCREEN_SECONDS)
+        if first.speedup[1] <= _C.PROMOTION_BOUND:
             return first
         try:
             inductor = self._compile(lambda: rivals.inductor_call(self.signature, self.device))
         except Exception as error:  # a region that Inductor cannot compile has one rival less
             warn_once(f"Inductor could not compile {_C.describe(self.signature)}: {error}")
-            return first
+            return self._race([("winner", winner), ("aten", aten)])
         alone = self._race([("winner", winner), ("aten", aten), ("inductor", inductor)])
         if alone.promoted and self.within:
             inside = self._race_within()
@@ -193,7 +194,10 @@ class _Forge:
             return make()
 
     def _race(
-        self, contestants: Sequence[tuple[str, rivals.Call]], signature: str = ""
+        self,
+        contestants: Sequence[tuple[str, rivals.Call]],
+        signature: str = "",
+        seconds: float = RACE_SECONDS,
     ) -> _C.Promotion:
         sets = [
             rivals.make_inputs(signature or self.signature, self.device, seed)
@@ -214,7 +218,7 @@ class _Forge:
             [sampled(call) for _, call in contestants],
             self.device.type,
             self.device_index,
-            min(RACE_SECONDS, self.budget_s),
+            min(seconds, self.budget_s),
             cuda_clock(self.device) if self.device.type == "cuda" else None,
         )
 
