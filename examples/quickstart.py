@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--models", type=names(EXAMPLES), default=list(EXAMPLES), metavar="A,B")
     parser.add_argument("--phases", type=names(PHASES), default=list(PHASES), metavar="A,B")
     parser.add_argument(
-        "--region-budget", type=float, default=5.0, metavar="SECONDS",
+        "--region-budget", type=float, default=3.0, metavar="SECONDS",
         help="longest search for one region's kernel (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
