@@ -110,7 +110,7 @@ def print_models(models: list[dict[str, Any]]) -> None:
             f"  {m['name'] + ' ' + m['phase']:<18} {m['eager_ms']:>9.3f} "
             f"{m['inductor_ms']:>9.3f} {m['cudaforge_ms']:>9.3f}  "
             f"{ratios[0]:<20} {ratios[1]:<20} {m['error']:.2e} ({m['error_limit']:.2e})"
-            + ("" if m["winners"] else "  no winner: Inductor's own")
+            + ("" if m["winners"] else "  no gain by winners: Inductor's own")
         )
 
 

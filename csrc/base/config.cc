@@ -80,12 +80,11 @@ Config ReadConfig(const char* (*getenv)(const char*)) {
     for (size_t start = 0, comma; (comma = topics.find(',', start)) != std::string::npos;
          start = comma + 1) {
       const std::string topic = topics.substr(start, comma - start);
-      if (topic == "all" || topic == "forge" || topic == "dispatch" || topic == "cache" ||
-          topic == "worker") {
+      if (topic == "all" || topic == "forge" || topic == "graph" || topic == "cache") {
         config.log.push_back(topic);
       } else if (!topic.empty()) {
         Warn(&config, "CUDAFORGE_LOG", topic.c_str(),
-             "expected topics out of all, forge, dispatch, cache, worker");
+             "expected topics out of all, forge, graph, cache");
       }
     }
   }

@@ -15,6 +15,7 @@ from ._native import _C
 from .errors import CudaForgeError, CudaForgeWarning, ForgeError, OptionError
 from .explain import Report, explain
 from .integration.backend import cudaforge
+from .log import install as _install_log
 from .stats import Stats, reset_stats, stats
 
 __version__: str = _C.versions()["cudaforge"]
@@ -59,3 +60,4 @@ def _register() -> None:
 
 
 _register()
+_install_log()

@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from typing import Any, TypedDict
 
+from . import log
 from ._native import _C
 from .errors import CudaForgeWarning
 
@@ -48,14 +49,17 @@ _warned: set[str] = set()
 
 def count_fallback(reason: str, n: int = 1) -> None:
     """Counts `n` regions or graphs that PyTorch runs, by reason."""
+    log.graph.debug("left to PyTorch: %s (%d)", reason, n)
     with _lock:
         _fallbacks[reason] += n
 
 
-def count_graph(how: str) -> None:
-    """Counts one graph: "plain", "substituted", "no_anchor", "swapped"."""
+def count_graph(how: str, n: int = 1) -> None:
+    """Counts `n` graphs: "plain", "substituted" (served with winners), "no_anchor", "swapped",
+    "does_not_pay_in_place". Below zero takes back what was counted."""
+    log.graph.debug("a graph: %s (%+d)", how, n)
     with _lock:
-        _graphs[how] += 1
+        _graphs[how] += n
 
 
 def count_forging(outcome: str) -> None:
@@ -86,7 +90,7 @@ def stats() -> Stats:
             fallbacks=dict(fallbacks),
             forged=_forging["forged"],
             negative=_forging["negative"],
-            graphs=dict(_graphs),
+            graphs={how: n for how, n in _graphs.items() if n > 0},
             saved_ns=float(served.get("saved_ns", 0.0)),
             cache=_C.store().counters(),
             regions=[_region(region) for region in served.get("regions", [])],

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from cudaforge_backend import errors
+from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
@@ -60,6 +60,7 @@ def open_cache(cache_dir: str) -> None:
     """Has the process use the cache in `cache_dir`. One that cannot be used is replaced, with one
     warning, by one in memory."""
     problem = _C.use_cache(cache_dir)
+    log.cache.debug("%s: %s", cache_dir, problem or "open")
     if problem is not None:
         warn_once(f"the cache {cache_dir!r} cannot be used, nothing will be kept: {problem}")
     _pass_warnings_on()

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.stats import count_forging, warn_once
 
@@ -121,7 +122,7 @@ class _Forge:
         self.device = rivals.device_of(signature, device_index)
         self.device_index = device_index
         self.budget_s = budget_s
-        self.progress = progress or (lambda event: None)
+        self.listener = progress or (lambda event: None)
         self.compile_lock = compile_lock
         self.within = within
         self.region_id = _C.region_id(key)
@@ -150,6 +151,10 @@ class _Forge:
         won = promotion is not None and promotion.promoted
         count_forging("forged" if won else "negative")
         return self._end(won, "" if won else (promotion or outcome).reason)
+
+    def progress(self, event: Mapping[str, Any]) -> None:
+        log.forge.debug("%s %s", self.key[:12], {k: v for k, v in event.items() if k != "key"})
+        self.listener(event)
 
     def _search(self, seconds: float) -> _C.SearchOutcome:
         return _C.search(

@@ -103,6 +103,7 @@ class GatedCallable:
             warn_once(f"whether a graph's winners pay in place is not recorded: {error}")
         if not pays:
             count_graph("does_not_pay_in_place")
+            count_graph("substituted", -1)  # it was, to be timed
         return pays
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import fx
 
+from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
@@ -118,6 +119,7 @@ def record_wanted(plan: Plan) -> None:
     wanted = [(k.region.key, k.arch, k.region.signature) for k in plan.misses()]
     try:
         _C.store().add_wanted(wanted)
+        log.cache.debug("%d regions are on the wanted list", len(wanted))
     except Exception as error:
         count_fallback("not_recorded")
         warn_once(f"what is missing is not recorded: {error}")
@@ -164,6 +166,9 @@ def set_progress(callback: Progress | None) -> None:
 
 def tell_region(known: Known) -> None:
     """The event {"event": "region", "key", "arch", "ops", "status"}: a graph has this region."""
+    log.graph.debug(
+        "%s %s: %s", known.status, known.region.key[:12], _C.describe(known.region.signature)
+    )
     progress = current_progress()
     if progress is not None:
         key, ops = known.region.key, _C.describe(known.region.signature)

@@ -1,0 +1,26 @@
+"""What CudaForge does, line by line: CUDAFORGE_LOG=forge,graph,cache writes to stderr, and Python's
+own logging can be told to listen to the loggers "cudaforge.forge" and so on."""
+
+from __future__ import annotations
+
+import logging
+
+from ._native import _C
+
+TOPICS = ("forge", "graph", "cache")
+
+forge, graph, cache = (logging.getLogger(f"cudaforge.{topic}") for topic in TOPICS)
+
+
+def install() -> None:
+    """Has the topics of CUDAFORGE_LOG written to stderr. Called once, when the package loads."""
+    asked = set(_C.config()["log"])
+    for topic in TOPICS:
+        if not asked & {topic, "all"}:
+            continue
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+        logger = logging.getLogger(f"cudaforge.{topic}")
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False  # one line each, whatever the program does with the root logger

@@ -1,0 +1,59 @@
+"""The quickstart, on one small model: it ends well, and its JSON has what it promises."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MODEL_FIELDS = {"name", "phase", "eager_ms", "inductor_ms", "cudaforge_ms", "error", "error_limit"}
+REGION_FIELDS = {"key", "ops", "shapes", "verdict", "aten_us", "inductor_us", "winner_us"}
+PROCESS_FIELDS = {"hits", "misses", "forged", "first_result_s"}
+
+
+def quickstart(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "quickstart.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+
+
+def test_quickstart(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    done = quickstart(
+        *("--device", "cpu", "--models", "mixer", "--phases", "inference"),
+        *("--region-budget", "1", "--cache-dir", str(tmp_path / "cache"), "--json", str(out)),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = json.loads(out.read_text())
+    (model,) = data["models"]
+    assert set(model) >= MODEL_FIELDS and (model["name"], model["phase"]) == ("mixer", "inference")
+    assert 0 < model["error"] <= model["error_limit"]
+    assert min(model[f"{name}_ms"] for name in ("eager", "inductor", "cudaforge")) > 0
+    assert data["machine"]["device"] == "cpu" and data["machine"]["torch"].startswith("2.11.0")
+    assert len(data["regions"]) >= 2
+    for region in data["regions"]:
+        assert set(region) >= REGION_FIELDS | {"speedup", "origin"}
+        assert region["origin"] == "forged"
+        if region["verdict"] == "winner":
+            low, median, high = region["speedup"]
+            assert 1.03 < low <= median <= high
+    first, second = data["first_process"], data["second_process"]
+    assert set(first) >= PROCESS_FIELDS and set(second) >= PROCESS_FIELDS
+    assert (second["misses"], second["forged"]) == (0, 0)
+    assert second["regions_with_winner"] == sum(
+        region["verdict"] == "winner" for region in data["regions"]
+    )
+    for line in ("Regions (", "Models (", "A second process", "first process", "second process"):
+        assert line in done.stdout
+
+
+def test_bad_arguments_are_named() -> None:
+    done = quickstart("--models", "gpt,bert")
+    assert done.returncode == 2
+    assert "no 'bert'; known: gpt, resnet, mixer" in done.stderr

@@ -1,0 +1,36 @@
+"""CUDAFORGE_LOG: its topics say on stderr what happens; without it nothing is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import RunPython
+
+_SCRIPT = """
+import torch
+x = torch.randn(64, 48)
+options = {"on_miss": "blocking", "region_budget_s": 2}
+torch.compile(lambda x: torch.softmax(x * 3, -1), backend="cudaforge", options=options)(x)
+"""
+
+
+def _lines(stderr: str, topic: str) -> list[str]:
+    return [line for line in stderr.splitlines() if f" cudaforge.{topic}: " in line]
+
+
+def test_all_topics(run_python: RunPython, tmp_path: Path) -> None:
+    done = run_python(_SCRIPT, CUDAFORGE_LOG="all", CUDAFORGE_CACHE_DIR=str(tmp_path / "cache"))
+    assert any("miss" in line and "_softmax" in line for line in _lines(done.stderr, "graph"))
+    forging = _lines(done.stderr, "forge")
+    for event in ("'start'", "'candidate'", "'end'"):
+        assert any(event in line for line in forging), event
+    assert any(str(tmp_path / "cache") in line for line in _lines(done.stderr, "cache"))
+
+
+def test_one_topic_and_none(run_python: RunPython, tmp_path: Path) -> None:
+    folder = str(tmp_path / "cache")
+    script = _SCRIPT.replace("blocking", "record")
+    done = run_python(script, CUDAFORGE_LOG="cache", CUDAFORGE_CACHE_DIR=folder)
+    assert any("1 regions are on the wanted list" in line for line in _lines(done.stderr, "cache"))
+    assert _lines(done.stderr, "graph") == _lines(done.stderr, "forge") == []
+    assert "cudaforge." not in run_python(script, CUDAFORGE_CACHE_DIR=folder).stderr
