@@ -26,7 +26,7 @@ fi
 
 # Debian and Ubuntu packages: the compiler, the build tools, and the libraries that the core links.
 PACKAGES=(g++ cmake ninja-build ccache librocksdb-dev nlohmann-json3-dev libsodium-dev libxxhash-dev)
-if [ "${CUDAFORGE_BUILD_TESTS:-OFF}" = ON ]; then PACKAGES+=(libgtest-dev); fi
+if [ "${CUDAFORGE_BUILD_TESTS:-OFF}" = ON ]; then PACKAGES+=(libgtest-dev rocksdb-tools); fi
 
 install_packages() {
   local missing=() package sudo=()

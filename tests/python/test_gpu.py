@@ -229,7 +229,7 @@ def test_two_devices(forged: Path) -> None:
 
 
 def test_no_nvrtc(run_python: Any, tmp_path: Path) -> None:
-    """Without NVRTC nothing is forged, nothing is recorded as lost, and PyTorch's result comes."""
+    """Without NVRTC in any folder that we know, PyTorch's result comes, with one warning."""
     done = run_python(
         "import json, os, warnings, torch\n"
         "from cudaforge_backend import _native\n"
@@ -243,16 +243,17 @@ def test_no_nvrtc(run_python: Any, tmp_path: Path) -> None:
         "    torch.testing.assert_close(f(x), torch.softmax(x, -1))\n"
         "ours = [str(w.message) for w in seen if 'CudaForge' in w.category.__name__]\n"
         "s = cudaforge_backend.stats()\n"
-        "print(json.dumps([ours, s['fallbacks'], s['negative'], s['hits']]))",
+        "print(json.dumps([ours, s['fallbacks'], s['negative'], s['forged']]))",
         EMPTY=str(tmp_path),
         FOLDER=str(tmp_path / "cache"),
         CUDA_HOME=str(tmp_path),
         CUDA_PATH=str(tmp_path),
     )
-    ours, fallbacks, negative, hits = json.loads(done.stdout.splitlines()[-1])
-    if not ours:
-        pytest.skip("the loader finds NVRTC by itself on this machine")
+    ours, fallbacks, negative, forged = json.loads(done.stdout.splitlines()[-1])
+    if not ours:  # the system's loader knows NVRTC: then nothing is missing
+        assert (fallbacks, negative + forged) == ({}, 1)
+        return
     assert len(ours) == 1
     assert "nvrtc" in ours[0].lower()
     assert fallbacks == {"forge_failed": 1}
-    assert (negative, hits) == (0, 0)
+    assert (negative, forged) == (0, 0)
