@@ -20,17 +20,21 @@ class MemoryKernelStore final : public KernelStore {
 
   Status PutMany(std::span<const CacheRecord> records, bool replace,
                  std::vector<bool>* stored) override {
-    for (const CacheRecord& record : records) CF_RETURN_IF_ERROR(record.Validate());
+    std::vector<std::string> bytes;  // what comes back is what a database would give
+    for (const CacheRecord& record : records) {
+      CF_ASSIGN_OR_RETURN(std::string encoded, StorableBytes(record));
+      bytes.push_back(std::move(encoded));
+    }
     std::lock_guard lock(mutex_);
     if (stored != nullptr) stored->clear();
-    for (const CacheRecord& record : records) {
+    for (size_t i = 0; i < records.size(); ++i) {
+      const CacheRecord& record = records[i];
       const std::string key = StoreKey(record.key, record.arch);
       auto found = records_.find(key);
       const bool take =
           TakesPlaceOf(record, found == records_.end() ? nullptr : found->second.get(), replace);
-      // By way of the stored form: what comes back is what a database would give.
       if (take) {
-        CF_ASSIGN_OR_RETURN(CacheRecord copy, CacheRecord::Decode(record.Encode()));
+        CF_ASSIGN_OR_RETURN(CacheRecord copy, CacheRecord::Decode(bytes[i]));
         records_[key] = std::make_shared<const CacheRecord>(std::move(copy));
       }
       if (stored != nullptr) stored->push_back(take);

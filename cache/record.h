@@ -19,16 +19,16 @@ struct CacheRecord {
   enum class Kind { kWinner, kNegative };
 
   Kind kind = Kind::kWinner;
-  std::string key;     // OpSignature::Key()
-  std::string arch;    // DeviceArch::target
-  Json signature;      // OpSignature::ToJson()
+  std::string key;   // OpSignature::Key()
+  std::string arch;  // DeviceArch::target
+  Json signature;    // OpSignature::ToJson()
   // The JSON text of Candidate::ToJson(), parsed when the kernel is loaded; empty when negative.
   std::string candidate;
-  std::string binary;  // cubin or shared object; empty when negative
-  Json verification;   // RegionChecker::Report and the cases passed
-  Json timing;         // aten_us, inductor_us, winner_us, speedup: [low, median, high]
-  Json provenance;     // author, parameters, candidates tried, created (seconds since 1970)
-  Json versions;       // cudaforge, torch, toolkit or compiler, verifier
+  std::string binary;    // cubin or shared object; empty when negative
+  Json verification;     // RegionChecker::Report and the cases passed
+  Json timing;           // aten_us, inductor_us, winner_us, speedup: [low, median, high]
+  Json provenance;       // author, parameters, candidates tried, created (seconds since 1970)
+  Json versions;         // cudaforge, torch, verifier
   std::string checksum;  // 32 digits, of the stored bytes; empty in a record that was not decoded
 
   // Whether this may be stored: a key that is the signature's, a plausible arch, a candidate and a

@@ -39,7 +39,7 @@ struct ProcessState {
 
 // The record under `db_key`; what is damaged is counted in `corrupt` and `errors`.
 std::shared_ptr<const CacheRecord> ReadRecord(const RocksDb& db, const std::string& db_key,
-                                      StoreCounters* counters) {
+                                              StoreCounters* counters) {
   for (Family family : {Family::kWinners, Family::kNegatives}) {
     auto bytes = db.Get(family, db_key);
     if (!bytes.ok()) {
@@ -99,7 +99,11 @@ class RocksKernelStore final : public KernelStore {
 
   Status PutMany(std::span<const CacheRecord> records, bool replace,
                  std::vector<bool>* stored) override {
-    for (const CacheRecord& record : records) CF_RETURN_IF_ERROR(record.Validate());
+    std::vector<std::string> bytes;
+    for (const CacheRecord& record : records) {
+      CF_ASSIGN_OR_RETURN(std::string encoded, StorableBytes(record));
+      bytes.push_back(std::move(encoded));
+    }
     std::vector<bool> taken;
     StoreCounters counters;
     CF_RETURN_IF_ERROR(Write([&](const RocksDb& db) {
@@ -107,7 +111,8 @@ class RocksKernelStore final : public KernelStore {
       std::unordered_map<std::string, const CacheRecord*>
           batch;  // two records of one key: the better
       std::vector<DbWrite> writes;
-      for (const CacheRecord& record : records) {
+      for (size_t i = 0; i < records.size(); ++i) {
+        const CacheRecord& record = records[i];
         const std::string db_key = StoreKey(record.key, record.arch);
         auto earlier = batch.find(db_key);
         std::shared_ptr<const CacheRecord> existing;
@@ -117,7 +122,7 @@ class RocksKernelStore final : public KernelStore {
         if (!taken.back()) continue;
         batch[db_key] = &record;
         const bool winner = record.kind == CacheRecord::Kind::kWinner;
-        writes.push_back({winner ? Family::kWinners : Family::kNegatives, db_key, record.Encode()});
+        writes.push_back({winner ? Family::kWinners : Family::kNegatives, db_key, bytes[i]});
         writes.push_back({winner ? Family::kNegatives : Family::kWinners, db_key, std::nullopt});
       }
       return writes;

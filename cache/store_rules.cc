@@ -18,6 +18,16 @@ Status CheckStoreKey(std::string_view key, std::string_view arch) {
   return Status::Ok();
 }
 
+Result<std::string> StorableBytes(const CacheRecord& record) {
+  CF_RETURN_IF_ERROR(record.Validate());
+  std::string bytes = record.Encode();
+  const auto decoded = CacheRecord::Decode(bytes);
+  if (!decoded.ok()) {
+    return Status::InvalidArgument("a record that cannot be stored: " + decoded.status().message());
+  }
+  return bytes;
+}
+
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {
   if (existing == nullptr || replace) return true;
   if (existing->kind == CacheRecord::Kind::kNegative) return true;

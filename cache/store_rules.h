@@ -11,12 +11,15 @@
 
 namespace cudaforge {
 
-// KEY (64 characters), a space, ARCH: sorts by key, and no (key, arch) is a prefix of another
-// one's.
+// KEY (64 characters), a space, ARCH: sorts by key.
 std::string StoreKey(std::string_view key, std::string_view arch);
 
 // kInvalidArgument unless `key` is 64 lower-case hexadecimal digits and `arch` the name of one.
 Status CheckStoreKey(std::string_view key, std::string_view arch);
+
+// The record's bytes, once it is certain that they can be read again. Errors: Validate's, and
+// kInvalidArgument for what is larger than the format allows.
+Result<std::string> StorableBytes(const CacheRecord& record);
 
 // Whether `incoming` takes the place of `existing` (nullptr: there is none).
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace);

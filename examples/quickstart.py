@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,52 +20,14 @@ START = time.time()  # of this process, as near as Python lets us; torch is impo
 
 import cudaforge_backend  # noqa: E402
 import torch  # noqa: E402
+from arguments import arguments  # noqa: E402
 from cudaforge_backend._native import _C  # noqa: E402
 from cudaforge_backend.measure import time_interleaved  # noqa: E402
 from cudaforge_backend.options import parse  # noqa: E402
 from models import EXAMPLES, Example  # noqa: E402
 from report import Progress, print_models, print_processes, print_regions  # noqa: E402
 
-PHASES = ("inference", "train")
 SAME = 1e-5  # sums over threads and atomics may round differently from one run to the next
-
-
-def names(known: Iterable[str]) -> Callable[[str], list[str]]:
-    """A comma-separated list of known names, for argparse."""
-
-    def parse_names(text: str) -> list[str]:
-        given = text.split(",")
-        for name in given:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"no {name!r}; known: {', '.join(known)}")
-        return given
-
-    return parse_names
-
-
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="bash examples/quickstart.sh",
-        description="Compile three models with CudaForge in inference and in one training step, "
-        "then run them again from the cache in a second process.",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--models", type=names(EXAMPLES), default=list(EXAMPLES), metavar="A,B")
-    parser.add_argument("--phases", type=names(PHASES), default=list(PHASES), metavar="A,B")
-    parser.add_argument(
-        "--region-budget", type=float, default=3.0, metavar="SECONDS",
-        help="longest search for one region's kernel (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--cache-dir",
-        type=str,
-        metavar="DIR",
-        help="kernel cache (default: $CUDAFORGE_CACHE_DIR or ~/.cache/cudaforge)",
-    )
-    parser.add_argument("--second", type=Path, metavar="FILE", help=argparse.SUPPRESS)
-    return parser.parse_args()
 
 
 def options(args: argparse.Namespace) -> dict[str, Any]:
@@ -208,7 +170,7 @@ def counters(first_result_s: float, progress: Progress) -> dict[str, Any]:
     stats = cudaforge_backend.stats()
     return {
         "hits": stats["hits"],
-        "misses": stats["misses"] + len(progress.known["miss"]),
+        "misses": stats["misses"] + len(progress.missed()),
         "forged": stats["forged"],
         "negative": stats["negative"],
         "regions_with_winner": len(progress.known["hit"]),
@@ -251,10 +213,12 @@ def main() -> int:
         flush=True,
     )
     first = run_all(args, device, progress)
-    regions = progress.regions()
+    served = {r["key"] for r in cudaforge_backend.stats()["regions"] if r["hits"]}
+    regions = progress.regions(served)
     print(
         "\nRegions (microseconds; the speed-up is over the faster of ATen and Inductor, "
-        "with its 95% interval)"
+        "with its 95% interval;\n- under Inductor: ATen alone was faster; "
+        "served: no where the graph as a whole does not gain by its winners)"
     )
     print_regions(regions)
 

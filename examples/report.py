@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from cudaforge_backend.records import find
@@ -63,17 +63,26 @@ class Progress:
             self._doing = f"racing ATen and Inductor; {self._tried} candidates tried"
         elif kind == "end":
             verdict = event["kind"] if event["kind"] == "winner" else event["reason"]
-            line = f"    {verdict}; {self._tried} candidates, {event['seconds']:.1f} s"
+            if event["kind"] == "winner" and event["timing"]:
+                verdict += f", {event['timing']['speedup'][1]:.2f}x"
+            tried = f"{self._tried} candidate{'' if self._tried == 1 else 's'}"
+            line = f"    {verdict}; {tried}, {event['seconds']:.1f} s"
             self.say(line, "Inductor compiles the graph")
 
-    def regions(self) -> list[dict[str, Any]]:
-        """One entry for each region seen, with the times of its record."""
+    def missed(self) -> set[str]:
+        """Keys that the cache did not know when a graph was planned, or that were forged since."""
+        forged = {key for key, seen in self._seen.items() if seen["origin"] == "forged"}
+        return self.known["miss"] | forged
+
+    def regions(self, served: Container[str]) -> list[dict[str, Any]]:
+        """One entry for each region seen, with the times of its record; `served`: keys that were
+        called."""
         fields = ("ops", "shapes", "verdict", "aten_us", "inductor_us", "winner_us", "speedup")
         out = []
         for key, seen in self._seen.items():
             record: Mapping[str, Any] = find(key, seen["arch"]) or NOT_FORGED
             values = {name: record[name] for name in fields}
-            out.append({"key": key, **values, "origin": seen["origin"]})
+            out.append({"key": key, **values, "origin": seen["origin"], "served": key in served})
         return out
 
 
@@ -84,15 +93,16 @@ def print_regions(regions: list[dict[str, Any]]) -> None:
         return
     print(
         f"  {'ATen':>9} {'Inductor':>9} {'kernel':>9}  "
-        f"{'speed-up':<20} {'origin':<7} verdict, region"
+        f"{'speed-up':<20} {'origin':<7} {'served':<6} verdict, region"
     )
     for r in regions:
         low, middle, high = r["speedup"] or (None, None, None)
+        served = "-" if r["verdict"] != "winner" else "yes" if r["served"] else "no"
         speedup = "-" if middle is None else f"{middle:.2f} [{low:.2f}, {high:.2f}]"
         print(
             f"  {microseconds(r['aten_us']):>9} {microseconds(r['inductor_us']):>9} "
             f"{microseconds(r['winner_us']):>9}  "
-            f"{speedup:<20} {r['origin']:<7} {r['verdict']}: {r['ops']}"
+            f"{speedup:<20} {r['origin']:<7} {served:<6} {r['verdict']}: {r['ops']}"
         )
 
 
@@ -116,7 +126,9 @@ def print_models(models: list[dict[str, Any]]) -> None:
 
 def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: float) -> None:
     """The cold and the cached process side by side; the largest relative difference of results."""
-    print(f"  {'':<16} {'hits':>6} {'misses':>6} {'forged':>6} {'first result':>13}")
+    print(
+        f"  {'':<16} {'hits':>6} {'misses':>6} {'forged':>6} {'first result':>13} (of the first model)"
+    )
     for name, c in processes.items():
         print(
             f"  {name.replace('_', ' '):<16} {c['hits']:>6} {c['misses']:>6} "

@@ -16,8 +16,7 @@ struct Config {
   std::string
       cache_dir;    // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
   std::string cxx;  // CUDAFORGE_CXX; empty: g++, else c++, else clang++
-  std::vector<std::string>
-      log;  // CUDAFORGE_LOG: comma-separated topics (forge, graph, cache, all)
+  std::vector<std::string> log;  // CUDAFORGE_LOG: comma-separated topics (forge, graph, cache, all)
   std::vector<std::string> warnings;  // one line for each value that could not be used
 };
 

@@ -1,5 +1,7 @@
 // Negative log likelihood, forward and backward. The target's element is found by comparing indices
 // along the row, so that the loss joins the softmax that reads the row anyway.
+#include <limits>
+
 #include "generators/lower_node.h"
 
 namespace cudaforge::rows {
@@ -8,9 +10,12 @@ namespace {
 enum Reduction { kNone = 0, kMean = 1, kSum = 2 };
 
 struct Target {
-  int hit;    // [N, C]: this class is the target, and the target is not ignored
-  int valid;  // [N, 1]
+  int hit;      // [N, C]: this class is the target, and the target is not ignored
+  int valid;    // [N, 1]
+  int unknown;  // [N, 1]: no such class, where eager raises; gives NaN rather than a number
 };
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Checks x: [N, C] and target: [N].
 bool ReadTarget(NodeReader& r, int x, size_t position, size_t ignore_position, Target& result) {
@@ -27,6 +32,10 @@ bool ReadTarget(NodeReader& r, int x, size_t position, size_t ignore_position, T
   result.valid = g.Pointwise(ScalarOp::kNe, {label, g.Integer(ignore)});
   const int same = g.Pointwise(ScalarOp::kEq, {label, g.Iota(2, 1, g.sizes(x)[1])});
   result.hit = g.Pointwise(ScalarOp::kAnd, {same, result.valid});
+  const int outside =
+      g.Pointwise(ScalarOp::kOr, {g.Pointwise(ScalarOp::kLt, {label, g.Integer(0)}),
+                                  g.Pointwise(ScalarOp::kGe, {label, g.Integer(g.sizes(x)[1])})});
+  result.unknown = g.Pointwise(ScalarOp::kAnd, {outside, result.valid});
   return true;
 }
 
@@ -40,7 +49,8 @@ void NllLossForward(NodeReader& r) {
   const Tensor weights = r.OptionalTensor(2, "weight");
   const int64_t reduction = r.Int(3, "reduction", kMean);
   const int zero = g.Like(x, 0);
-  const int picked = g.Reduce(ReduceOp::kSum, g.Where(target.hit, x, zero), {1});
+  const int found = g.Reduce(ReduceOp::kSum, g.Where(target.hit, x, zero), {1});
+  const int picked = g.Where(target.unknown, g.Like(x, kNan), found);
   int weight;  // [N, 1]
   if (weights.defined()) {
     weight = g.Reduce(ReduceOp::kSum, g.Where(target.hit, r.As(weights, type), zero), {1});
@@ -75,7 +85,8 @@ void NllLossBackward(NodeReader& r) {
     grad = g.Div(grad, r.As(r.TensorArg(6, "total_weight"), type));
   }
   if (weights.defined()) grad = g.Mul(grad, r.As(weights, type));
-  r.Result(0, g.Where(target.hit, g.Unary(ScalarOp::kNeg, grad), g.Like(grad, 0)));
+  const int rest = g.Where(target.unknown, g.Like(grad, kNan), g.Like(grad, 0));
+  r.Result(0, g.Where(target.hit, g.Unary(ScalarOp::kNeg, grad), rest));
 }
 
 }  // namespace

@@ -8,8 +8,11 @@ graphs call) and the backend; nothing of Inductor is imported before a graph is 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import torch
 
 from ._native import _C
 from .errors import CudaForgeError, CudaForgeWarning, ForgeError, OptionError
@@ -40,8 +43,9 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
 
     Events are dicts: {"event": "region", "key", "arch", "ops", "status"} for each region of a
     graph, status "hit", "negative" or "miss"; then for each that is forged {"event": "start",
-    "key", "arch", "ops"}, {"event": "candidate", "key", "verdict", "ns"} and {"event": "end",
-    "key", "ops", "kind", "reason", "timing", "seconds"}."""
+    "key", "arch", "ops"}, {"event": "candidate", "key", "index", "verdict", "params", "best",
+    "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key", "ops",
+    "kind", "reason", "timing", "seconds"}."""
     from .integration.plan import set_progress as set_callback
 
     set_callback(callback)
@@ -59,5 +63,26 @@ def _register() -> None:
         registry.register_backend(cudaforge, name="cudaforge")
 
 
+def _keep_device_guard() -> None:
+    """Without a GPU, entering FakeTensorMode has torch 2.11 install a CUDA device guard that lives
+    as long as the first thread to do so, and crash in the next thread. This one lives on."""
+    if torch.cuda.device_count() > 0:
+        return
+    ensure = torch._C._ensureCUDADeviceGuardSet
+    if threading.current_thread() is threading.main_thread():
+        ensure()
+        return
+    done = threading.Event()
+
+    def park() -> None:
+        ensure()
+        done.set()
+        threading.Event().wait()
+
+    threading.Thread(target=park, name="cudaforge-device-guard", daemon=True).start()
+    done.wait()
+
+
 _register()
 _install_log()
+_keep_device_guard()

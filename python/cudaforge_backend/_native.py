@@ -18,9 +18,10 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def cuda_search_paths() -> list[str]:
-    """Folders that may hold libnvrtc, libcupti and the CUDA headers: PyPI's first, then a
-    toolkit."""
-    found = [Path(p) / "nvidia" / "cu13" for p in sys.path if p]
+    """Folders that may hold libnvrtc, libcupti and the CUDA headers: CUDAFORGE_CUDA_PATH's, then
+    PyPI's, then a toolkit."""
+    found = [Path(p) for p in os.environ.get("CUDAFORGE_CUDA_PATH", "").split(":") if p]
+    found += [Path(p) / "nvidia" / "cu13" for p in sys.path if p]
     found += [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     found.append(Path("/usr/local/cuda"))
     return list(dict.fromkeys(str(p) for p in found if p.is_dir()))

@@ -26,7 +26,6 @@ for _name in ("CUDAFORGE_DISABLE", "CUDAFORGE_ON_MISS", "CUDAFORGE_REGION_BUDGET
 
 import cudaforge_backend  # noqa: E402
 import torch  # noqa: E402
-from cudaforge_backend.integration import forging  # noqa: E402
 from cudaforge_backend.integration import plan as plan_module  # noqa: E402
 from forged import win_every_race  # noqa: E402
 
@@ -65,9 +64,7 @@ def all_win(monkeypatch: pytest.MonkeyPatch) -> None:
 def forged(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a cache in which every region gets a real kernel; one for the session, so that
     each region is made once. Use it with forged.compiled."""
-    monkeypatch.setattr(forging, "MAX_CANDIDATES", 0)  # both put back after the test
-    monkeypatch.setattr(forging._Forge, "_race_all", None)
-    win_every_race()
+    win_every_race(monkeypatch)
     return _SESSION / "forged"
 
 

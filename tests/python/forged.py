@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import forging, gate
@@ -13,9 +14,9 @@ from cudaforge_backend.integration import forging, gate
 CANDIDATES = 2
 
 
-def win_every_race() -> None:
+def win_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
     """Has on_miss="blocking" promote the best kernel that was found, however fast it is, and serve
-    it without timing whole graphs."""
+    it without timing whole graphs. Without `patch`, for the rest of the process."""
 
     def host_ns(work: Any) -> float:
         start = time.perf_counter_ns()
@@ -27,9 +28,10 @@ def win_every_race() -> None:
         kind, index = self.device.type, self.device_index
         return _C.race(["winner", "aten"], calls, kind, index, 0.3, host_ns)
 
-    gate.can_time = lambda inductor: False
-    forging.MAX_CANDIDATES = CANDIDATES
-    forging._Forge._race_all = race_all  # type: ignore[method-assign]
+    patch = patch or pytest.MonkeyPatch()
+    patch.setattr(gate, "obstacle", lambda analysis, inductor: "a test")
+    patch.setattr(forging, "MAX_CANDIDATES", CANDIDATES)
+    patch.setattr(forging._Forge, "_race_all", race_all)
 
 
 def compiled(function: Any, cache: Path | str, **options: Any) -> Any:

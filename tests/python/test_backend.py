@@ -12,6 +12,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
+from conftest import RunPython
 from cudaforge_backend.integration import backend, plan
 from torch import Tensor, nn
 from torch._inductor.utils import run_and_get_code
@@ -248,3 +249,20 @@ def test_disabled_touches_no_file(run_python: Any, tmp_path: Any) -> None:
         CUDAFORGE_CACHE_DIR=str(tmp_path / "cache"),
     )
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_first_calls_in_several_threads(run_python: RunPython, together: bool) -> None:
+    start = "[t.start() for t in threads]; [t.join() for t in threads]"
+    if not together:
+        start = "[(t.start(), t.join()) for t in threads]"
+    done = run_python(
+        "import threading, torch\n"
+        "x = torch.randn(64, 48)\n"
+        "def call():\n"
+        "    f = torch.compile(lambda x: torch.softmax(x * 3, -1), backend='cudaforge')\n"
+        "    torch.testing.assert_close(f(x), torch.softmax(x * 3, -1))\n"
+        "    print('right')\n"
+        f"threads = [threading.Thread(target=call) for _ in range(3)]\n{start}\n"
+    )
+    assert done.stdout.count("right") == 3

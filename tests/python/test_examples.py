@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,12 +41,14 @@ def test_quickstart(tmp_path: Path) -> None:
     assert data["machine"]["device"] == "cpu" and data["machine"]["torch"].startswith("2.11.0")
     assert len(data["regions"]) >= 2
     for region in data["regions"]:
-        assert set(region) >= REGION_FIELDS | {"speedup", "origin"}
+        assert set(region) >= REGION_FIELDS | {"speedup", "origin", "served"}
         assert region["origin"] == "forged"
         if region["verdict"] == "winner":
             low, median, high = region["speedup"]
             assert 1.03 < low <= median <= high
     first, second = data["first_process"], data["second_process"]
+    assert first["misses"] == first["forged"] + first["negative"] == len(data["regions"])
+    assert (second["hits"] > 0) == any(region["served"] for region in data["regions"])
     assert set(first) >= PROCESS_FIELDS and set(second) >= PROCESS_FIELDS
     assert (second["misses"], second["forged"]) == (0, 0)
     assert second["regions_with_winner"] == sum(
@@ -51,6 +56,18 @@ def test_quickstart(tmp_path: Path) -> None:
     )
     for line in ("Regions (", "Models (", "A second process", "first process", "second process"):
         assert line in done.stdout
+
+
+def test_help_needs_nothing() -> None:
+    script = ROOT / "examples" / "quickstart.sh"
+    done = subprocess.run(["bash", str(script), "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "--region-budget" in done.stdout
+
+
+def test_the_named_models_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    arguments, models = (importlib.import_module(name) for name in ("arguments", "models"))
+    assert tuple(models.EXAMPLES) == arguments.MODELS
 
 
 def test_bad_arguments_are_named() -> None:

@@ -11,7 +11,8 @@ import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend import _C
-from cudaforge_backend.integration import gate
+from cudaforge_backend.integration import analysis, gate
+from cudaforge_backend.integration.rules import native_rules
 from torch import fx, nn
 
 ARCH = "cpu:x86-64-v4"
@@ -105,16 +106,95 @@ def test_one_thread_decides(store: Any) -> None:
     assert calls[-4:] == ["without"] * 4
 
 
-def test_a_graph_that_cannot_be_timed_is_served(store: Any) -> None:
+def test_a_graph_that_cannot_be_timed_runs_without(store: Any) -> None:
     def fails(x: torch.Tensor) -> Any:
         raise RuntimeError("no")
 
-    gated = gate.GatedCallable(NAME, ARCH, [], fails, lambda x: (x + 1,))
+    gated = gate.GatedCallable(NAME, ARCH, [], lambda x: (x + 1,), fails)
     before = cudaforge_backend.stats()["fallbacks"].get("gate_failed", 0)
     with pytest.warns(UserWarning, match="could not be timed"):
         assert gated(torch.zeros(1))[0].item() == 1
     assert cudaforge_backend.stats()["fallbacks"]["gate_failed"] == before + 1
     assert store.get_graph(NAME, ARCH) is None
+
+
+@pytest.mark.parametrize(
+    ("speedup", "pays"),
+    [
+        ((0.95, 0.99, 1.02), False),
+        ((0.99, 1.005, 1.02), False),
+        ((0.98, 1.02, 1.05), True),
+        ((1.001, 1.002, 1.003), True),
+    ],
+)
+def test_what_counts_as_a_gain(speedup: tuple[float, float, float], pays: bool) -> None:
+    assert gate.gains(speedup) is pays
+
+
+def test_copies_keep_strides_offsets_and_sharing() -> None:
+    base = torch.arange(60.0).reshape(6, 10)
+    weight = nn.Parameter(torch.ones(3))
+    given = [base[:, 2:5], base.t(), torch.ones(4, 1).expand(4, 3), weight, 7]
+    made = gate.copies(given)
+    for old, new in zip(given[:4], made[:4], strict=True):
+        assert torch.equal(old, new) and old.stride() == new.stride()
+        assert old.storage_offset() == new.storage_offset()
+    made[0].zero_()
+    assert made[1][2, 0] == 0 and base[0, 2] == 2  # shared among the copies, not with the caller
+    assert made[3].requires_grad and made[3].data_ptr() == weight.data_ptr() and made[4] == 7
+
+
+def analysed(function: Callable[..., Any], *inputs: torch.Tensor) -> Any:
+    """The analysis of the one graph that Dynamo makes of `function`."""
+    found: list[Any] = []
+
+    def inspect(gm: fx.GraphModule, example_inputs: Any) -> Any:
+        found.append(analysis.analyse(gm, example_inputs, native_rules()))
+        return gm.forward
+
+    torch.compile(function, backend=inspect)(*inputs)
+    (one,) = found
+    return one
+
+
+def test_graphs_that_may_be_run_again() -> None:
+    @torch.library.custom_op("cudaforge_test::noisy", mutates_args=())
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    noisy.register_fake(torch.empty_like)
+    weight = nn.Parameter(torch.ones(8, 16))
+
+    def writes(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            weight.mul_(0.5)
+        return torch.softmax(x * weight, -1)
+
+    x = torch.randn(8, 16)
+    pure = analysed(lambda x: torch.softmax(x * weight, -1), x)
+    assert gate.obstacle(pure, {}) == ""
+    assert "CUDA graphs" in gate.obstacle(pure, {"triton.cudagraphs": True})
+    assert "noisy" in gate.obstacle(analysed(lambda x: torch.softmax(noisy(x), -1), x), {})
+    assert "writes" in gate.obstacle(analysed(writes, x), {})
+    with torch.no_grad():
+        assert "writes" in gate.obstacle(analysed(writes, x), {})
+
+
+def test_parameters_that_a_graph_writes_to_are_written_to_once(tmp_path: Any) -> None:
+    class Halving(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(64, 256))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                self.weight.mul_(0.5)
+            return torch.softmax(x * self.weight, -1)
+
+    model = Halving()
+    options = {"on_miss": "blocking", "region_budget_s": 2, "cache_dir": str(tmp_path / "cache")}
+    torch.compile(model, backend="cudaforge", options=options)(torch.randn(64, 256))
+    assert torch.equal(model.weight, torch.full_like(model.weight, 0.5))
 
 
 def test_names_tell_graphs_shapes_and_winners_apart() -> None:

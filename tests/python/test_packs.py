@@ -12,7 +12,6 @@ import torch
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
-from cudaforge_backend.integration import forging
 from forged import compiled, win_every_race
 
 Output = pytest.CaptureFixture[str]
@@ -31,9 +30,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cache with the winners of two regions of equal shapes."""
     folder = tmp_path_factory.mktemp("packs") / "cache"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forging, "MAX_CANDIDATES", forging.MAX_CANDIDATES)  # put back afterwards
-        patch.setattr(forging._Forge, "_race_all", forging._Forge._race_all)
-        win_every_race()
+        win_every_race(patch)
         torch._dynamo.reset()
         for function in (tripled, doubled):
             compiled(function, folder)(torch.randn(32, 64))

@@ -72,8 +72,9 @@ def run_show(args: argparse.Namespace) -> int:
     found = [r for r in store.records() if r["key"].startswith(args.key)]
     if not found:
         raise KeyError(f"no record starts with {args.key!r}; `cudaforge cache ls` lists them")
-    if len({r["key"] for r in found}) > 1:
-        raise KeyError(f"{args.key!r} is the start of {len(found)} keys; give more digits")
+    keys = {r["key"] for r in found}
+    if len(keys) > 1:
+        raise KeyError(f"{args.key!r} is the start of {len(keys)} keys; give more digits")
     data = [
         {
             **r,

@@ -125,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         "forged": counts["forged"],
         "negative": counts["negative"],
         "fallbacks": counts["fallbacks"],
+        "graphs_without_gain": counts["graphs"].get("does_not_pay_in_place", 0),
         "seconds": time.monotonic() - started,
         "cache_dir": _C.store().location(),
     }
@@ -134,6 +135,10 @@ def run(args: argparse.Namespace) -> int:
             f"{data['forged']} kernels forged, {data['negative']} regions that nothing beats, "
             f"{data['seconds']:.0f} s; cache {data['cache_dir']}"
         )
+        if without := data["graphs_without_gain"]:
+            print(
+                f"  {without} of the graphs are no faster with their winners and run without them"
+            )
         for reason, count in sorted(counts["fallbacks"].items()):
             print(f"  left to PyTorch: {reason} ({count})")
 

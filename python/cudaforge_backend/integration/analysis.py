@@ -34,6 +34,7 @@ class Analysis:
 
     modules: list[fx.GraphModule]
     rules: Rules
+    writes_to_leaf: bool = True  # whether an input that requires grad is written to; True: unknown
 
     def regions(self, take: Take = take_all) -> tuple[list[Region], Counter[str]]:
         """Their regions, each key once, and why anchors were left; `take` is find_regions'."""
@@ -111,6 +112,7 @@ def analyse(
 
     def capture(graph_module: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
         _as_post_grad(graph_module, bool(kwargs.get("is_inference")))
+        analysis.writes_to_leaf = _writes_to_leaf()
         analysis.modules.append(graph_module)
         if kwargs.get("is_inference") or len(analysis.modules) == 2:  # forward and backward
             raise _Captured
@@ -133,6 +135,14 @@ def analyse(
     except _Captured:
         pass
     return analysis
+
+
+def _writes_to_leaf() -> bool:
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None:
+        return True
+    return any(info.mutates_data and info.requires_grad for info in metadata.input_info)
 
 
 def _unused(*_: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx
@@ -13,6 +13,9 @@ from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 Compiled = Callable[..., Any]
 
@@ -100,7 +103,7 @@ def _compile(
     if plan.misses() and settings.on_miss == "blocking":
         plan = forge_misses(plan, settings.region_budget_s, current_progress(), compile_lock=False)
     _pass_warnings_on()
-    first = _gated(gm, example_inputs, settings, plan.winners())
+    first = _gated(gm, example_inputs, settings, plan)
     if not (plan.misses() and settings.on_miss == "background"):
         return first
     from .background import SwappingCallable
@@ -117,10 +120,11 @@ def _gated(
     gm: fx.GraphModule,
     example_inputs: Sequence[Any],
     settings: Settings,
-    winners: Mapping[str, str],
+    plan: Plan,
 ) -> Compiled | None:
     """The substituted graph where it pays in place, else None. on_miss="blocking", which is there
     to spend time, has an untimed graph timed; the verdict holds for every later process."""
+    winners = plan.winners()
     if not winners:
         return None
     from . import gate
@@ -134,8 +138,10 @@ def _gated(
         count_graph("does_not_pay_in_place")
         return None
     compiled = substituted(copy_graph(gm), example_inputs, settings, winners)
-    untimed = pays is None and settings.on_miss == "blocking"
-    if compiled is None or not (untimed and gate.can_time(settings.inductor)):
+    if compiled is None or pays is not None or settings.on_miss != "blocking":
+        return compiled
+    if why := gate.obstacle(plan.analysis, settings.inductor):
+        log.graph.debug("a graph with winners is not timed: %s", why)
         return compiled
     without = plain(copy_graph(gm), example_inputs, settings)
     return gate.GatedCallable(name, arch, list(winners), without, compiled)

@@ -18,10 +18,13 @@ from cudaforge_backend import measure
 from cudaforge_backend._native import _C
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
+from .analysis import Analysis
+
 Compiled = Callable[..., Any]
 
 _SECONDS = 3.0  # of timing, at most
 _MIN_ROUNDS = 10
+_PURE = ("aten", "prims")  # operators that do nothing but give results
 _MIN_GAIN = 1.01  # where it is not sure that there is any
 
 
@@ -45,10 +48,30 @@ def stored(name: str, arch: str) -> bool | None:
     return None if verdict is None else verdict.get("pays") is not False
 
 
-def can_time(inductor: Mapping[str, Any]) -> bool:
-    """Whether two versions of a graph may take turns: CUDA-graph trees keep the addresses of their
-    inputs, so a graph that uses them is not timed."""
-    return not inductor.get("triton.cudagraphs", False)
+def obstacle(analysis: Analysis, inductor: Mapping[str, Any]) -> str:
+    """Why a graph cannot be run some more times to be timed, "" where it can.
+
+    CUDA-graph trees keep the addresses of their inputs; parameters are not copied, so a graph that
+    writes to them would do so in every round; custom operators, collectives and the like may do
+    what shows outside."""
+    if inductor.get("triton.cudagraphs", False):
+        return "CUDA graphs"
+    if analysis.writes_to_leaf:
+        return "it writes to an input that requires grad"
+    for node in (n for m in analysis.modules for n in m.graph.nodes if n.op == "call_function"):
+        target = node.target
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return f"it calls {target}"
+        if isinstance(target, torch._ops.OpOverload) and target.namespace not in _PURE:
+            return f"it calls {target}"
+    return ""
+
+
+def gains(speedup: tuple[float, float, float]) -> bool:
+    """Whether low, median and high of a speed-up show that the winners pay: surely a little, or
+    probably a hundredth."""
+    low, median, _ = speedup
+    return low > 1.0 or median >= _MIN_GAIN
 
 
 class GatedCallable:
@@ -91,10 +114,9 @@ class GatedCallable:
             speedup: tuple[float, float, float] = _C.uncounted(lambda: _race(*self._rivals, inputs))
         except Exception as error:
             count_fallback("gate_failed")
-            warn_once(f"a graph with winners could not be timed in place and is served: {error}")
-            return True
-        low, median, _ = speedup
-        pays = low > 1.0 or median >= _MIN_GAIN
+            warn_once(f"a graph could not be timed with its winners and runs without: {error}")
+            return False
+        pays = gains(speedup)
         verdict = {"pays": pays, "speedup": list(speedup), "regions": self._regions}
         try:
             _C.store().put_graph(self._name, self._arch, verdict)
@@ -111,8 +133,7 @@ def _race(
     without: Compiled, with_winners: Compiled, inputs: Sequence[Any]
 ) -> tuple[float, float, float]:
     device = next(v.device for v in inputs if isinstance(v, torch.Tensor))
-    # Whatever the graph writes to (running statistics) is a clone; parameters are only read.
-    mine = [v.clone() if isinstance(v, torch.Tensor) and not v.requires_grad else v for v in inputs]
+    mine = copies(inputs)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         times = measure.time_interleaved(
@@ -122,6 +143,24 @@ def _race(
             budget_s=_SECONDS,
         )
     return times.speedup("without", "with")
+
+
+def copies(inputs: Sequence[Any]) -> list[Any]:
+    """What a graph may be called with in place of `inputs`: of the same sizes, strides, offsets and
+    sharing of storage. Tensors that require grad share the caller's memory, without its hooks."""
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def copy(value: torch.Tensor) -> torch.Tensor:
+        if value.requires_grad:
+            return value.detach().requires_grad_()
+        old = value.untyped_storage()
+        if old.data_ptr() not in storages:
+            storages[old.data_ptr()] = old.clone()
+        empty = torch.empty(0, dtype=value.dtype, device=value.device)
+        new = storages[old.data_ptr()]
+        return empty.set_(new, value.storage_offset(), value.size(), value.stride())
+
+    return [copy(v) if isinstance(v, torch.Tensor) else v for v in inputs]
 
 
 def _step(compiled: Compiled, inputs: Sequence[Any]) -> None:

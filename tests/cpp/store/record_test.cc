@@ -19,7 +19,8 @@ TEST(Record, RoundTrip) {
     EXPECT_EQ(back->candidate, record.candidate);
     EXPECT_EQ(back->timing, record.timing);
     EXPECT_EQ(back->versions, record.versions);
-    EXPECT_EQ(back->checksum, Hex(std::string_view(record.Encode()).substr(record.Encode().size() - 16)));
+    EXPECT_EQ(back->checksum,
+              Hex(std::string_view(record.Encode()).substr(record.Encode().size() - 16)));
     EXPECT_EQ(back->Encode(), record.Encode());
   }
 }

@@ -13,11 +13,21 @@ class StoreContract : public testing::TestWithParam<std::string> {
     folder_.emplace(TestFolder());
     store_ = GetParam() == "memory" ? MakeMemoryKernelStore() : OpenStore(folder_->path() + "/c");
   }
-  std::shared_ptr<const CacheRecord> Get(int i) { return store_->Get(TestWinner(i).key, kTestArch); }
+  std::shared_ptr<const CacheRecord> Get(int i) {
+    return store_->Get(TestWinner(i).key, kTestArch);
+  }
 
   std::optional<TempDir> folder_;
   std::unique_ptr<KernelStore> store_;
 };
+
+TEST_P(StoreContract, WhatCouldNotBeReadAgainIsNotStored) {
+  CacheRecord huge = TestWinner(1);
+  huge.verification = {{"log", std::string(size_t{33} << 20, 'x')}};
+  EXPECT_EQ(store_->Put(huge).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Get(1), nullptr);
+  EXPECT_EQ(store_->counters().corrupt, 0);
+}
 
 TEST_P(StoreContract, PutAndGet) {
   EXPECT_EQ(Get(1), nullptr);
