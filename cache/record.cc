@@ -1,6 +1,5 @@
 #include "cache/record.h"
 
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <algorithm>

@@ -127,7 +127,8 @@ def print_models(models: list[dict[str, Any]]) -> None:
 def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: float) -> None:
     """The cold and the cached process side by side; the largest relative difference of results."""
     print(
-        f"  {'':<16} {'hits':>6} {'misses':>6} {'forged':>6} {'first result':>13} (of the first model)"
+        f"  {'':<16} {'hits':>6} {'misses':>6} {'forged':>6} {'first result':>13} "
+        "(of the first model)"
     )
     for name, c in processes.items():
         print(

@@ -136,9 +136,7 @@ def run(args: argparse.Namespace) -> int:
             f"{data['seconds']:.0f} s; cache {data['cache_dir']}"
         )
         if without := data["graphs_without_gain"]:
-            print(
-                f"  {without} of the graphs are no faster with their winners and run without them"
-            )
+            print(f"  {without} graphs are no faster with their winners and run without them")
         for reason, count in sorted(counts["fallbacks"].items()):
             print(f"  left to PyTorch: {reason} ({count})")
 

@@ -155,7 +155,7 @@ def copies(inputs: Sequence[Any]) -> list[Any]:
             return value.detach().requires_grad_()
         old = value.untyped_storage()
         if old.data_ptr() not in storages:
-            storages[old.data_ptr()] = old.clone()
+            storages[old.data_ptr()] = old.clone()  # type: ignore[no-untyped-call]
         empty = torch.empty(0, dtype=value.dtype, device=value.device)
         new = storages[old.data_ptr()]
         return empty.set_(new, value.storage_offset(), value.size(), value.stride())
