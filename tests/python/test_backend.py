@@ -257,10 +257,10 @@ def test_first_calls_in_several_threads(run_python: RunPython, together: bool) -
     if not together:
         start = "[(t.start(), t.join()) for t in threads]"
     done = run_python(
-        "import threading, torch\n"
+        "import threading, cudaforge_backend, torch\n"
         "x = torch.randn(64, 48)\n"
+        "f = torch.compile(lambda x: torch.softmax(x * 3, -1), backend='cudaforge')\n"
         "def call():\n"
-        "    f = torch.compile(lambda x: torch.softmax(x * 3, -1), backend='cudaforge')\n"
         "    torch.testing.assert_close(f(x), torch.softmax(x * 3, -1))\n"
         "    print('right')\n"
         f"threads = [threading.Thread(target=call) for _ in range(3)]\n{start}\n"
