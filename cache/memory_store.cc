@@ -20,11 +20,7 @@ class MemoryKernelStore final : public KernelStore {
 
   Status PutMany(std::span<const CacheRecord> records, bool replace,
                  std::vector<bool>* stored) override {
-    std::vector<std::string> bytes;  // what comes back is what a database would give
-    for (const CacheRecord& record : records) {
-      CF_ASSIGN_OR_RETURN(std::string encoded, StorableBytes(record));
-      bytes.push_back(std::move(encoded));
-    }
+    CF_ASSIGN_OR_RETURN(const std::vector<std::string> bytes, StorableBytes(records));
     std::lock_guard lock(mutex_);
     if (stored != nullptr) stored->clear();
     for (size_t i = 0; i < records.size(); ++i) {
@@ -33,7 +29,7 @@ class MemoryKernelStore final : public KernelStore {
       auto found = records_.find(key);
       const bool take =
           TakesPlaceOf(record, found == records_.end() ? nullptr : found->second.get(), replace);
-      if (take) {
+      if (take) {  // what comes back is what a database would give
         CF_ASSIGN_OR_RETURN(CacheRecord copy, CacheRecord::Decode(bytes[i]));
         records_[key] = std::make_shared<const CacheRecord>(std::move(copy));
       }

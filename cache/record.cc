@@ -3,7 +3,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <utility>
 

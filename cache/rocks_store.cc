@@ -99,11 +99,7 @@ class RocksKernelStore final : public KernelStore {
 
   Status PutMany(std::span<const CacheRecord> records, bool replace,
                  std::vector<bool>* stored) override {
-    std::vector<std::string> bytes;
-    for (const CacheRecord& record : records) {
-      CF_ASSIGN_OR_RETURN(std::string encoded, StorableBytes(record));
-      bytes.push_back(std::move(encoded));
-    }
+    CF_ASSIGN_OR_RETURN(const std::vector<std::string> bytes, StorableBytes(records));
     std::vector<bool> taken;
     StoreCounters counters;
     CF_RETURN_IF_ERROR(Write([&](const RocksDb& db) {

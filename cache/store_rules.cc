@@ -18,14 +18,18 @@ Status CheckStoreKey(std::string_view key, std::string_view arch) {
   return Status::Ok();
 }
 
-Result<std::string> StorableBytes(const CacheRecord& record) {
-  CF_RETURN_IF_ERROR(record.Validate());
-  std::string bytes = record.Encode();
-  const auto decoded = CacheRecord::Decode(bytes);
-  if (!decoded.ok()) {
-    return Status::InvalidArgument("a record that cannot be stored: " + decoded.status().message());
+Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> records) {
+  std::vector<std::string> all;
+  for (const CacheRecord& record : records) {
+    CF_RETURN_IF_ERROR(record.Validate());
+    all.push_back(record.Encode());
+    const auto decoded = CacheRecord::Decode(all.back());
+    if (!decoded.ok()) {
+      return Status::InvalidArgument("a record that cannot be stored: " +
+                                     decoded.status().message());
+    }
   }
-  return bytes;
+  return all;
 }
 
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {

@@ -54,23 +54,28 @@ py::list ToList(const std::vector<Json>& values) {
   return list;
 }
 
+std::shared_ptr<const CacheRecord> Find(KernelStore& store, const std::string& key,
+                                        const std::string& arch) {
+  py::gil_scoped_release release;
+  return store.Get(key, arch);
+}
+
+std::shared_ptr<const CacheRecord> MustFind(KernelStore& store, const std::string& key,
+                                            const std::string& arch) {
+  std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
+  if (!record) throw StatusError(Status::NotFound("no record for " + key + " on " + arch));
+  return record;
+}
+
 py::object Get(KernelStore& store, const std::string& key, const std::string& arch) {
-  std::shared_ptr<const CacheRecord> record;
-  {
-    py::gil_scoped_release release;
-    record = store.Get(key, arch);
-  }
+  const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
   if (!record) return py::none();
   return RecordDict(*record);
 }
 
 // What planning a graph asks of every region: no more is turned into Python objects.
 py::object Verdict(KernelStore& store, const std::string& key, const std::string& arch) {
-  std::shared_ptr<const CacheRecord> record;
-  {
-    py::gil_scoped_release release;
-    record = store.Get(key, arch);
-  }
+  const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
   if (!record) return py::none();
   py::dict dict;
   dict["kind"] = record->kind == CacheRecord::Kind::kWinner ? "winner" : "negative";
@@ -80,23 +85,13 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
 }
 
 py::object CandidateOf(KernelStore& store, const std::string& key, const std::string& arch) {
-  std::shared_ptr<const CacheRecord> record;
-  {
-    py::gil_scoped_release release;
-    record = store.Get(key, arch);
-  }
-  if (!record) throw StatusError(Status::NotFound("no record for " + key + " on " + arch));
+  const std::shared_ptr<const CacheRecord> record = MustFind(store, key, arch);
   if (record->candidate.empty()) return py::none();
   return ToPython(ValueOrThrow(ParseJson(record->candidate)));
 }
 
 py::bytes Binary(KernelStore& store, const std::string& key, const std::string& arch) {
-  std::shared_ptr<const CacheRecord> record;
-  {
-    py::gil_scoped_release release;
-    record = store.Get(key, arch);
-  }
-  if (!record) throw StatusError(Status::NotFound("no record for " + key + " on " + arch));
+  const std::shared_ptr<const CacheRecord> record = MustFind(store, key, arch);
   return py::bytes(record->binary);
 }
 
