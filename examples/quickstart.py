@@ -218,7 +218,7 @@ def main() -> int:
     regions = progress.regions(served)
     print(
         "\nRegions (microseconds; the speed-up is over the faster of ATen and Inductor, "
-        "with its 95% interval;\n- under Inductor: ATen alone was faster; "
+        "with its 95% interval;\n"
         "served: no where the graph as a whole does not gain by its winners)"
     )
     print_regions(regions)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Container, Mapping
 from typing import Any
 
-from cudaforge_backend.records import find
+from cudaforge_backend.records import find, label
 
 NOT_FORGED: dict[str, Any] = {
     "ops": "a region that could not be forged (see the warnings)", "shapes": [],
@@ -99,10 +99,11 @@ def print_regions(regions: list[dict[str, Any]]) -> None:
         low, middle, high = r["speedup"] or (None, None, None)
         served = "-" if r["verdict"] != "winner" else "yes" if r["served"] else "no"
         speedup = "-" if middle is None else f"{middle:.2f} [{low:.2f}, {high:.2f}]"
+        region = label(r["ops"], r["shapes"])
         print(
             f"  {microseconds(r['aten_us']):>9} {microseconds(r['inductor_us']):>9} "
             f"{microseconds(r['winner_us']):>9}  "
-            f"{speedup:<20} {r['origin']:<7} {served:<6} {r['verdict']}: {r['ops']}"
+            f"{speedup:<20} {r['origin']:<7} {served:<6} {r['verdict']}: {region}"
         )
 
 

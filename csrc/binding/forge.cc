@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 #include <torch/version.h>
 
+#include <chrono>
 #include <random>
 
 #include "binding/errors.h"
@@ -28,9 +29,10 @@ SearchOutcome NotJudged(const Status& status) {
   return outcome;
 }
 
-// Runs without the GIL; `progress` is called with it.
+// `seconds` count from here on. Runs without the GIL; `progress` is called with it.
 SearchOutcome Search(const std::string& text, int device_index, double seconds, int candidates,
                      const py::object& progress) {
+  const auto start = std::chrono::steady_clock::now();
   const OpSignature signature = Parse(text);
   Runtime& runtime = Runtime::Get();
   ForgeProgress tell;
@@ -48,8 +50,9 @@ SearchOutcome Search(const std::string& text, int device_index, double seconds, 
       RegionChecker::Create(signature, device_index, std::random_device()());
   if (checker.status().code() == StatusCode::kUnsupported) return NotJudged(checker.status());
   ThrowIfError(checker.status());
-  return ValueOrThrow(SearchRegion(signature, target->arch(), worker, **checker,
-                                   {.seconds = seconds, .candidates = candidates}, tell));
+  const std::chrono::duration<double> prepared = std::chrono::steady_clock::now() - start;
+  const ForgeBudget budget = {.seconds = seconds - prepared.count(), .candidates = candidates};
+  return ValueOrThrow(SearchRegion(signature, target->arch(), worker, **checker, budget, tell));
 }
 
 // A Python callable's exception as a Status. REQUIRES: the GIL.
@@ -135,15 +138,16 @@ Json Versions() {
 
 // Stores what was found as a winner, or as a negative entry where it was not promoted.
 void Conclude(const std::string& text, int device_index, const SearchOutcome& outcome,
-              const Promotion* promotion) {
+              const Promotion* promotion, double budget_s, double spent_s) {
   py::gil_scoped_release release;
   const OpSignature signature = Parse(text);
   Runtime& runtime = Runtime::Get();
   const DeviceArch& arch = ValueOrThrow(runtime.TargetFor(signature.device, device_index))->arch();
   const bool won = promotion != nullptr && promotion->promoted;
+  const RegionTime time = {budget_s, spent_s};
   const CacheRecord record =
-      won ? MakeWinnerRecord(signature, arch, outcome, *promotion, Versions())
-          : MakeNegativeRecord(signature, arch, outcome, promotion, Versions());
+      won ? MakeWinnerRecord(signature, arch, outcome, *promotion, time, Versions())
+          : MakeNegativeRecord(signature, arch, outcome, promotion, time, Versions());
   const std::shared_ptr<KernelStore> store = runtime.store();
   ThrowIfError(store->Put(record));
   ThrowIfError(store->AppendLineage(record.key, record.arch, outcome.lineage));
@@ -189,7 +193,7 @@ void BindForge(py::module_& m) {
   m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),
         py::arg("device_index"), py::arg("budget_s"), py::arg("clock") = py::none());
   m.def("conclude", &Conclude, py::arg("signature"), py::arg("device_index"), py::arg("outcome"),
-        py::arg("promotion").none(true));
+        py::arg("promotion").none(true), py::arg("budget_s"), py::arg("spent_s"));
   m.def("install", &Install, py::arg("signature"), py::arg("device_index"), py::arg("outcome"));
   m.def("uninstall", &Uninstall, py::arg("signature"), py::arg("device_index"));
   m.def("stats", [] { return ToPython(Resolver::Get().Stats()); });

@@ -24,8 +24,8 @@
 namespace cudaforge {
 
 struct ForgeBudget {
-  // From the first candidate on (making the checker is not in it). Less what verifying one
-  // candidate is measured to take, it ends the search; the step under way is finished.
+  // Less what verifying one candidate is measured to take, it ends the search; the step under way
+  // is finished. One candidate is always tried, timed and verified, even with no time at all.
   double seconds = 30;
   int candidates = 64;
   int patience = 24;  // gives up after so many candidates in a row that did not beat the best
@@ -90,15 +90,23 @@ inline constexpr double kPromotionBound = 1.03;
 Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
                        const PairedOptions& options);
 
+// Of a whole region, from the making of the checker to the end of the last race: what was allowed
+// and what was spent.
+struct RegionTime {
+  double budget_s = 0;
+  double spent_s = 0;
+};
+
 // The record of what was found. `versions`: see CacheRecord. The race's contestants become NAME_us
 // in `timing`, the first one winner_us: rivals are named "aten" and "inductor". REQUIRES (winner):
 // outcome.best and promotion.promoted.
 CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
                              const SearchOutcome& outcome, const Promotion& promotion,
-                             const Json& versions);
-// `promotion`: nullptr when it never came to a race. provenance.reason says why there is no winner.
+                             const RegionTime& time, const Json& versions);
+// `promotion`: nullptr when it never came to a race: nothing was found, or the time was spent
+// before what was found could be raced. provenance.reason says why there is no winner.
 CacheRecord MakeNegativeRecord(const OpSignature& signature, const DeviceArch& arch,
                                const SearchOutcome& outcome, const Promotion* promotion,
-                               const Json& versions);
+                               const RegionTime& time, const Json& versions);
 
 }  // namespace cudaforge

@@ -14,7 +14,7 @@ std::string Times(double factor) {
 
 CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, const DeviceArch& arch,
                        const SearchOutcome& outcome, const Promotion* promotion,
-                       const Json& versions) {
+                       const RegionTime& time, const Json& versions) {
   CacheRecord record;
   record.kind = kind;
   record.key = signature.Key();
@@ -33,9 +33,11 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
                                 promotion->speedup.high};
   }
   record.provenance = {{"candidates_tried", outcome.lineage.size()},
-                       {"forge_seconds", outcome.seconds},
+                       {"forge_seconds", time.spent_s},
+                       {"budget_s", time.budget_s},
                        {"created", static_cast<int64_t>(std::time(nullptr))}};
-  if (outcome.out_of_time) record.provenance["out_of_time"] = true;
+  const bool raced = !outcome.best.has_value() || promotion != nullptr;
+  if (outcome.out_of_time || !raced) record.provenance["out_of_time"] = true;
   if (outcome.best.has_value()) {
     record.provenance["author"] = outcome.best->candidate.author;
     record.provenance["params"] = outcome.best->candidate.params;
@@ -66,10 +68,10 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
 
 CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
                              const SearchOutcome& outcome, const Promotion& promotion,
-                             const Json& versions) {
+                             const RegionTime& time, const Json& versions) {
   CF_CHECK(outcome.best.has_value() && promotion.promoted) << "only what won makes a winner";
   CacheRecord record =
-      MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion, versions);
+      MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion, time, versions);
   record.candidate = CanonicalJson(outcome.best->candidate.ToJson());
   record.binary = outcome.best->binary;
   return record;
@@ -77,10 +79,16 @@ CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arc
 
 CacheRecord MakeNegativeRecord(const OpSignature& signature, const DeviceArch& arch,
                                const SearchOutcome& outcome, const Promotion* promotion,
-                               const Json& versions) {
+                               const RegionTime& time, const Json& versions) {
   CacheRecord record =
-      MakeRecord(CacheRecord::Kind::kNegative, signature, arch, outcome, promotion, versions);
-  record.provenance["reason"] = promotion != nullptr ? promotion->reason : outcome.reason;
+      MakeRecord(CacheRecord::Kind::kNegative, signature, arch, outcome, promotion, time, versions);
+  if (promotion != nullptr) {
+    record.provenance["reason"] = promotion->reason;
+  } else if (outcome.best.has_value()) {
+    record.provenance["reason"] = "the time for this region was spent before its kernel was raced";
+  } else {
+    record.provenance["reason"] = outcome.reason;
+  }
   return record;
 }
 

@@ -34,9 +34,10 @@ class Search {
   double Seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
-  // True when the search must end. What verifying one candidate will cost is kept in reserve as
-  // soon as there is one to verify.
+  // True when the search must end: not before one candidate has been tried. What verifying one will
+  // cost is kept in reserve as soon as there is one to verify.
   bool Spent() {
+    if (outcome_.lineage.empty()) return false;
     const double reserve =
         ranked_.empty() ? 0 : slowest_case_ * static_cast<double>(checker_.case_count());
     if (Seconds() + reserve >= budget_.seconds) spent_ = true;

@@ -168,7 +168,8 @@ def search(
     candidates: int,
     progress: Callable[[dict[str, Any]], None] | None = None,
 ) -> SearchOutcome:
-    """Tries candidates in the worker process, without the GIL."""
+    """Tries candidates in the worker process, without the GIL, for `seconds` from the call on; one
+    candidate is always tried."""
 
 def race(
     names: list[str],
@@ -184,9 +185,15 @@ def race(
     caches cold; None: the target's own clock."""
 
 def conclude(
-    signature: str, device_index: int, outcome: SearchOutcome, promotion: Promotion | None
+    signature: str,
+    device_index: int,
+    outcome: SearchOutcome,
+    promotion: Promotion | None,
+    budget_s: float,
+    spent_s: float,
 ) -> None:
-    """Stores the record: a winner where `promotion` says so, else a negative entry."""
+    """Stores the record: a winner where `promotion` says so, else a negative entry. The times are
+    those of the whole region, allowed and spent."""
 
 def install(signature: str, device_index: int, outcome: SearchOutcome) -> None:
     """Has cudaforge::region serve the search's best from now on, in this process."""

@@ -12,6 +12,7 @@ from torch import fx
 
 from ._native import _C
 from .options import parse
+from .records import input_shapes, op_names
 
 
 class RegionReport(TypedDict):
@@ -91,8 +92,8 @@ def _inspect(
         record = _C.store().get(region.key, known.arch)
         reports.append(
             RegionReport(
-                ops=_C.describe(region.signature),
-                shapes=[f"{i['dtype']}{i['sizes']}" for i in signature["inputs"]],
+                ops=op_names(signature),
+                shapes=input_shapes(signature),
                 signature=signature,
                 key=region.key,
                 arch=known.arch,

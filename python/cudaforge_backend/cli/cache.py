@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from .._native import _C
-from ..records import summary
+from ..records import label, summary
 from .output import add_cache_dir, add_json, cache_dir, show
 
 VERBS = {
@@ -56,7 +56,8 @@ def run_ls(args: argparse.Namespace) -> int:
         for row in rows:
             speedup = row["speedup"]
             gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else "none"
-            print(f"{row['key'][:12]}  {row['arch']:<16} {gain:>7}  {row['ops']}")
+            region = label(row["ops"], row["shapes"])
+            print(f"{row['key'][:12]}  {row['arch']:<16} {gain:>7}  {region}")
             if row["kind"] != "winner":
                 print(f"{'':<40}{row['verdict']}")
         if not rows:
@@ -87,7 +88,8 @@ def run_show(args: argparse.Namespace) -> int:
     def text() -> None:
         for record in data:
             row = summary(record)
-            print(f"{row['ops']}\nkey {row['key']} on {row['arch']}: {row['kind']}")
+            print(label(row["ops"], row["shapes"]))
+            print(f"key {row['key']} on {row['arch']}: {row['kind']}")
             if row["reason"]:
                 print(f"why: {row['reason']}")
             if row["created"]:

@@ -39,7 +39,7 @@ def add(verbs: Any) -> None:
         "--region-budget",
         type=float,
         metavar="SECONDS",
-        help="longest search for one region (default: CUDAFORGE_REGION_BUDGET_S or 30)",
+        help="longest time for one region (default: CUDAFORGE_REGION_BUDGET_S or 30)",
     )
     add_cache_dir(command)
     add_json(command)

@@ -22,9 +22,9 @@ Progress = Callable[[Mapping[str, Any]], None]
 
 INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cache
 RACE_SECONDS = 1.0  # at most, of each race
-SCREEN_SECONDS = 0.3  # at most, of the race that decides whether Inductor is worth compiling
+RACING_SECONDS = 7.0  # of a region's budget, left for Inductor's compilation and the races ...
+RACING_SHARE = 0.7  # ... but no more than this part of it
 MAX_CANDIDATES = 64
-MORE_TIME = 3  # times the budget, once, where not even the first candidate came to its end
 _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when the timed work starts
 
 _locks_guard = threading.Lock()
@@ -52,9 +52,11 @@ def forge_region(
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
-    `signature` is canonical. `within` is the signature of a larger region that this one is a part
-    of: a part must win inside it too, where Inductor may fuse what the part leaves out. One thread
-    at a time forges a key; a second finds its record. With `compile_lock`, Inductor runs under
+    `signature` is canonical. `budget_s` bounds the whole: search, Inductor's compilation and races.
+    No step begins after it, the one under way is finished, and one candidate is always tried.
+    `within` is the signature of a larger region that this one is a part of: a part must win inside
+    it too, where Inductor may fuse what the part leaves out. One thread at a time forges a key; a
+    second finds its record. With `compile_lock`, Inductor runs under
     Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation waits
     for must not ask for it). Runs in a thread of its own, so that no tracing state of the caller's
     is in force. Raises ForgeError's causes as they come."""
@@ -76,9 +78,9 @@ def forge_region(
 def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
     """Whether a negative entry came of too little time and there is now clearly more of it."""
     provenance = record["provenance"] or {}
-    spent = provenance.get("forge_seconds", 0.0)
+    given = provenance.get("budget_s", 0.0)
     negative = record["kind"] == "negative"
-    return negative and bool(provenance.get("out_of_time")) and budget_s > 1.5 * spent
+    return negative and bool(provenance.get("out_of_time")) and budget_s > 1.5 * given
 
 
 def _reason(record: Mapping[str, Any]) -> str:
@@ -131,56 +133,66 @@ class _Forge:
     def run(self) -> Forged:
         ops = _C.describe(self.signature)
         self.progress({"event": "start", "key": self.key, "arch": self.arch, "ops": ops})
-        outcome = self._search(self.budget_s)
-        if outcome.candidates == 0 and outcome.seconds >= self.budget_s:
-            # A busy machine is no reason to say for ever that nothing beats PyTorch.
-            outcome = self._search(MORE_TIME * self.budget_s)
-        promotion: _C.Promotion | None = None
+        outcome = _C.search(
+            self.signature,
+            self.device_index,
+            self.budget_s - min(RACING_SECONDS, RACING_SHARE * self.budget_s),
+            MAX_CANDIDATES,
+            self._candidate_event,
+        )
+        won = False
         if outcome.found:
             _C.install(self.signature, self.device_index, outcome)
             try:
-                promotion = self._race_all()
-                _C.conclude(self.signature, self.device_index, outcome, promotion)
-            except BaseException:
-                _C.uninstall(self.signature, self.device_index)
-                raise
-            if not promotion.promoted:
-                _C.uninstall(self.signature, self.device_index)
+                won = self._conclude(outcome, self._race_all())
+            finally:
+                if not won:
+                    _C.uninstall(self.signature, self.device_index)
         else:
-            _C.conclude(self.signature, self.device_index, outcome, None)
-        won = promotion is not None and promotion.promoted
+            self._conclude(outcome, None)
         count_forging("forged" if won else "negative")
-        return self._end(won, "" if won else (promotion or outcome).reason)
+        return self._end(won)
+
+    def _conclude(self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None) -> bool:
+        """Stores the record; whether it is a winner."""
+        spent = self._seconds()
+        _C.conclude(self.signature, self.device_index, outcome, promotion, self.budget_s, spent)
+        return promotion is not None and promotion.promoted
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def _spent(self) -> bool:
+        return self._seconds() >= self.budget_s
 
     def progress(self, event: Mapping[str, Any]) -> None:
         log.forge.debug("%s %s", self.key[:12], {k: v for k, v in event.items() if k != "key"})
         self.listener(event)
 
-    def _search(self, seconds: float) -> _C.SearchOutcome:
-        return _C.search(
-            self.signature, self.device_index, seconds, MAX_CANDIDATES, self._candidate_event
-        )
-
     def _candidate_event(self, event: Mapping[str, Any]) -> None:
         self.progress({"key": self.key, **event})
 
-    def _race_all(self) -> _C.Promotion:
-        """Against ATen first: Inductor is compiled only for a candidate that beats ATen."""
-        winner = rivals.operator_call(self.signature, self.region_id)
-        aten = rivals.aten_call(self.signature)
-        first = self._race([("winner", winner), ("aten", aten)], seconds=SCREEN_SECONDS)
-        if first.speedup[1] <= _C.PROMOTION_BOUND:
-            return first
+    def _race_all(self) -> _C.Promotion | None:
+        """The race against ATen and Inductor, and, for a part that wins it, the one inside the
+        larger region. None where the budget ends before the last of them can begin."""
+        if self._spent():
+            return None
+        contestants = [
+            ("winner", rivals.operator_call(self.signature, self.region_id)),
+            ("aten", rivals.aten_call(self.signature)),
+        ]
         try:
             inductor = self._compile(lambda: rivals.inductor_call(self.signature, self.device))
+            contestants.append(("inductor", inductor))
         except Exception as error:  # a region that Inductor cannot compile has one rival less
             warn_once(f"Inductor could not compile {_C.describe(self.signature)}: {error}")
-            return self._race([("winner", winner), ("aten", aten)])
-        alone = self._race([("winner", winner), ("aten", aten), ("inductor", inductor)])
-        if alone.promoted and self.within:
-            inside = self._race_within()
-            return alone if inside.promoted else inside
-        return alone
+        alone = self._race(contestants)
+        if not (alone.promoted and self.within):
+            return alone
+        if self._spent():
+            return None
+        inside = self._race_within()
+        return alone if inside.promoted else inside
 
     def _race_within(self) -> _C.Promotion:
         """The larger region by Inductor with this part replaced, by ATen and by Inductor."""
@@ -202,7 +214,6 @@ class _Forge:
         self,
         contestants: Sequence[tuple[str, rivals.Call]],
         signature: str = "",
-        seconds: float = RACE_SECONDS,
     ) -> _C.Promotion:
         sets = [
             rivals.make_inputs(signature or self.signature, self.device, seed)
@@ -223,14 +234,15 @@ class _Forge:
             [sampled(call) for _, call in contestants],
             self.device.type,
             self.device_index,
-            min(seconds, self.budget_s),
+            min(RACE_SECONDS, max(self.budget_s - self._seconds(), 0.0)),
             cuda_clock(self.device) if self.device.type == "cuda" else None,
         )
 
-    def _end(self, won: bool, reason: str) -> Forged:
-        seconds = time.monotonic() - self.started
+    def _end(self, won: bool) -> Forged:
+        seconds = self._seconds()
         kind = "winner" if won else "negative"
         record = _C.store().get(self.key, self.arch)
+        reason = _reason(record) if record else ""
         event: dict[str, Any] = {
             "event": "end",
             "key": self.key,

@@ -83,7 +83,7 @@ TEST(Records, AWinnerCanBeStored) {
   const OpSignature signature = ReluOfEight();
   const Promotion promotion = RaceOf(1000, 3000, 1200);
   CacheRecord record = MakeWinnerRecord(signature, {.target = "cpu:x86-64-v3"}, Found(), promotion,
-                                        {{"torch", "2.11.0"}});
+                                        {30, 4.5}, {{"torch", "2.11.0"}});
   EXPECT_EQ(record.key, signature.Key());
   EXPECT_NEAR(record.timing["winner_us"].get<double>(), 1.0, 0.02);
   EXPECT_NEAR(record.timing["aten_us"].get<double>(), 3.0, 0.05);
@@ -91,6 +91,9 @@ TEST(Records, AWinnerCanBeStored) {
   EXPECT_EQ(record.SpeedupLow(), promotion.speedup.low);
   EXPECT_EQ(record.provenance["author"], "generator:rows");
   EXPECT_EQ(record.provenance["candidates_tried"], 2);
+  EXPECT_EQ(record.provenance["budget_s"], 30);
+  EXPECT_EQ(record.provenance["forge_seconds"], 4.5);
+  EXPECT_FALSE(record.provenance.contains("out_of_time"));
   auto store = MakeMemoryKernelStore();
   EXPECT_TRUE(store->Put(record).ok());
   EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
@@ -101,17 +104,22 @@ TEST(Records, AWinnerCanBeStored) {
 TEST(Records, ANegativeEntryCanBeStored) {
   const Promotion promotion = RaceOf(1000, 1000, 1000);
   const DeviceArch arch = {.target = "cuda:sm_90a"};
-  CacheRecord lost = MakeNegativeRecord(ReluOfEight(), arch, Found(), &promotion, Json::object());
+  CacheRecord lost =
+      MakeNegativeRecord(ReluOfEight(), arch, Found(), &promotion, {}, Json::object());
   EXPECT_EQ(lost.provenance["reason"], promotion.reason);
   SearchOutcome nothing;
   nothing.reason = "no candidate was right";
-  CacheRecord none = MakeNegativeRecord(ReluOfEight(), arch, nothing, nullptr, Json::object());
+  CacheRecord none = MakeNegativeRecord(ReluOfEight(), arch, nothing, nullptr, {}, Json::object());
   EXPECT_EQ(none.provenance["reason"], "no candidate was right");
-  for (const CacheRecord& record : {lost, none}) {
+  EXPECT_FALSE(none.provenance.contains("out_of_time"));
+  CacheRecord unraced =
+      MakeNegativeRecord(ReluOfEight(), arch, Found(), nullptr, {}, Json::object());
+  EXPECT_EQ(unraced.provenance["out_of_time"], true);
+  for (const CacheRecord& record : {lost, none, unraced}) {
     EXPECT_EQ(record.kind, CacheRecord::Kind::kNegative);
     EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
   }
-  EXPECT_THROW(MakeWinnerRecord(ReluOfEight(), arch, Found(), promotion, {}), CheckError);
+  EXPECT_THROW(MakeWinnerRecord(ReluOfEight(), arch, Found(), promotion, {}, {}), CheckError);
 }
 
 }  // namespace

@@ -132,12 +132,19 @@ TEST_F(Forge, BudgetOfCandidatesAndPatience) {
   EXPECT_EQ(outcome.best->worker_ns, 9);
 }
 
-TEST_F(Forge, NoTimeNoWork) {
+TEST_F(Forge, OneIsTriedHoweverLittleTimeThereIs) {
   budget_.seconds = 0;
-  auto outcome = Run({{.ns = 10}});
-  EXPECT_FALSE(outcome.best.has_value());
-  EXPECT_EQ(runner_->compiles, 0);
+  auto outcome = Run({{.ns = 10}, {.ns = 5}});
+  ASSERT_TRUE(outcome.best.has_value());
+  EXPECT_EQ(outcome.best->worker_ns, 10);
+  EXPECT_EQ(runner_->compiles, 1);
+  EXPECT_TRUE(outcome.out_of_time);
   EXPECT_NE(outcome.reason.find("time"), std::string::npos);
+
+  auto wrong = Run({{.wrong_case = 0}, {.ns = 5}});
+  EXPECT_FALSE(wrong.best.has_value());
+  EXPECT_EQ(wrong.lineage.size(), 1u);
+  EXPECT_TRUE(wrong.out_of_time);
 }
 
 // Sleeps in every compile: the time runs out while a candidate is under way.

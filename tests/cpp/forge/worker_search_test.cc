@@ -95,14 +95,14 @@ TEST(WorkerSearch, ForgesASoftmaxOnTheCpu) {
 
   // Stored and read by another store, the record holds the kernel that won.
   TempDir folder = TempDir::Create("cudaforge-forge").value();
-  CacheRecord record = MakeNegativeRecord(signature, arch, *outcome, nullptr, Json::object());
+  CacheRecord record = MakeNegativeRecord(signature, arch, *outcome, nullptr, {}, Json::object());
   auto store = OpenRocksKernelStore(folder.path() + "/cache", true).value();
   ASSERT_TRUE(store->Put(record).ok());
   Promotion promotion;
   promotion.promoted = true;
   promotion.speedup = {1.1, 1.2, 1.3};
   ASSERT_TRUE(
-      store->Put(MakeWinnerRecord(signature, arch, *outcome, promotion, Json::object())).ok());
+      store->Put(MakeWinnerRecord(signature, arch, *outcome, promotion, {}, Json::object())).ok());
   auto again = OpenRocksKernelStore(folder.path() + "/cache", false).value();
   auto found = again->Get(signature.Key(), arch.target);
   ASSERT_NE(found, nullptr);
