@@ -1,5 +1,10 @@
 #!/usr/bin/env bash
-# Sets everything up and runs every test: C++, C++ under the sanitizers, Python, lint, examples. Arguments go to pytest.
+# Sets everything up and runs every test: C++, C++ under the sanitizers, Python, lint, examples.
+#
+#   bash tests/run.sh [--all] [PYTEST ARGUMENTS]
+#
+# A stage that passed is not run again while all that it depends on is the same (see tests/stage.py); --all runs it again.
+# With arguments for pytest, pytest always runs.
 #
 #   CUDAFORGE_USE_CURRENT_ENV=1  use the current python3 and system, install nothing (see examples/environment.sh). Lint and
 #                                the sanitizer build run only where their tools are.
@@ -8,6 +13,12 @@ export CUDAFORGE_BUILD_TESTS=ON
 source "$(dirname "${BASH_SOURCE[0]}")/../examples/environment.sh"
 BUILD="${CUDAFORGE_BUILD_DIR:-$ROOT/build/cmake}"
 JOBS=$(nproc)
+START=$(date +%s)
+ALL=()
+if [ "${1:-}" = --all ]; then
+  ALL=(--all)
+  shift
+fi
 SANITIZE=1
 LINT=(tests/lint)
 if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" = 1 ]; then
@@ -26,27 +37,36 @@ fi
 CUDAFORGE_CUDA_PATH=$("$PYTHON" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1] / "nvidia" / "cu13")')
 export CUDAFORGE_CUDA_PATH
 
-# run_ctest FOLDER: runs the tests of a build folder; reports go to FOLDER/test-reports (see CMakeLists.txt).
+# run_ctest NAME FOLDER: runs the tests of a build folder; reports go to FOLDER/test-reports (see CMakeLists.txt).
 run_ctest() {
-  rm -rf "$1/test-reports"
-  ctest --test-dir "$1" --output-on-failure -j "$JOBS" ||
-    fail "C++ tests failed; all they wrote is in $1/Testing/Temporary/LastTest.log"
+  "$PYTHON" tests/stage.py "${ALL[@]}" "$1" "$2/passed/ctest" "$2/test-reports/*_test_*.xml" \
+    "$2"/*_test "$2/cudaforge-worker" "$2/CTestTestfile.cmake" \
+    tests/adversarial/cpu/* tests/cpp/generators/cuda_shim.h -- \
+    ctest --test-dir "$2" --output-on-failure -j "$JOBS" ||
+    fail "C++ tests failed; all they wrote is in $2/Testing/Temporary/LastTest.log"
 }
 
 say "C++ tests"
-run_ctest "$BUILD"
+run_ctest "C++ tests" "$BUILD"
 
 if [ "$SANITIZE" = 1 ]; then
   say "C++ tests of the torch-free parts under AddressSanitizer and UndefinedBehaviorSanitizer"
   build cmake -S . -B build/sanitize -G Ninja -DCUDAFORGE_WITH_TORCH=OFF -DCUDAFORGE_SANITIZE=ON
   build cmake --build build/sanitize --parallel "$JOBS"
-  run_ctest build/sanitize
+  run_ctest "C++ tests under sanitizers" build/sanitize
 fi
 
 say "Python tests${LINT:+ and lint}"
 STATUS=0
-"$PYTHON" -m pytest tests/python "${LINT[@]}" --junit-xml="$BUILD/test-reports/pytest.xml" "$@" || STATUS=$?
+PYTEST=("$PYTHON" -m pytest tests/python "${LINT[@]}" --junit-xml="$BUILD/test-reports/pytest.xml")
+if [ $# -gt 0 ]; then
+  "${PYTEST[@]}" "$@" || STATUS=$?
+else
+  "$PYTHON" tests/stage.py "${ALL[@]}" "Python tests${LINT:+ and lint}" "$BUILD/passed/pytest" "$BUILD/test-reports/pytest.xml" \
+    . python/cudaforge_backend/_C*.so python/cudaforge_backend/bin/cudaforge-worker "$BUILD/compile_commands.json" -- \
+    "${PYTEST[@]}" || STATUS=$?
+fi
 
 say "summary (${SECONDS} s)"
-"$PYTHON" tests/summary.py "$BUILD" || STATUS=1
+"$PYTHON" tests/summary.py "$BUILD" "$START" || STATUS=1
 exit "$STATUS"

@@ -1,6 +1,7 @@
-"""Adds up the XML reports of a test run in a build folder: `summary.py FOLDER`.
+"""Adds up the XML reports of a test run in a build folder: `summary.py FOLDER START`.
 
-Exits with 1 where CUDAFORGE_REQUIRE_GPU=1 and a test was skipped for want of a GPU.
+START is when the run began, in seconds since 1970: reports from before are earlier results, and
+marked. Exits with 1 where CUDAFORGE_REQUIRE_GPU=1 and a test was skipped for want of a GPU.
 """
 
 from __future__ import annotations
@@ -32,14 +33,17 @@ def count(reports: Iterable[Path]) -> tuple[int, int, int, int]:
 def main() -> int:
     """Prints one line for the C++ tests and one for pytest's."""
     gpu_skips = 0
+    start = float(sys.argv[2])
     reports = set((Path(sys.argv[1]) / "test-reports").glob("*.xml"))
     python = {report for report in reports if report.name == "pytest.xml"}
     for name, some in (("C++", reports - python), ("Python", python)):
         passed, failed, no_gpu, skipped = count(some)
         gpu_skips += no_gpu
+        earlier = any(report.stat().st_mtime < start for report in some)
         print(
             f"{name:7} {passed:5} passed {failed:4} failed"
             f" {no_gpu:4} skipped for want of a GPU {skipped:4} skipped for other reasons"
+            f"{', earlier results' if earlier else ''}"
         )
     if gpu_skips and os.environ.get("CUDAFORGE_REQUIRE_GPU") == "1":
         print("CUDAFORGE_REQUIRE_GPU=1 and GPU tests were skipped", file=sys.stderr)
