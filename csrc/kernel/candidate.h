@@ -2,11 +2,10 @@
 // is untrusted data: parsed with limits here, compiled and first run only in the worker process.
 //
 // `cuda`: CUDA C++ for NVRTC; each launch names an extern "C" __global__ function whose parameters
-// are
-//   the launch's arguments in order (pointers, int64_t, double).
+//   are the launch's arguments in order (pointers, int64_t, double).
 // `cpu`: C++20; each launch names a function
-//     extern "C" void NAME(void* const* buffers, const int64_t* ints, const double* floats, int64_t
-//     begin, int64_t end);
+//     extern "C" void NAME(void* const* buffers, const int64_t* ints, const double* floats,
+//                          int64_t begin, int64_t end);
 //   buffers, ints and floats hold the launch's arguments of each kind in their order; the launcher
 //   calls it from several threads with disjoint ranges [begin, end) that cover [0, range).
 #pragma once

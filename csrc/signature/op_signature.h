@@ -13,10 +13,9 @@
 //    "outputs":[{"node":0,"out":0}]}
 // Arguments are positional, in schema order, defaults filled in, kwarg-only arguments in "kwargs":
 //   {"in":i} input i | {"node":n,"out":k} output k of an earlier node | null | bool | integer |
-//   number |
-//   {"float":"inf"|"-inf"|"nan"} | {"str":s} | {"dtype":name} | {"device":"target"} |
-//   {"layout":"strided"} |
-//   {"memory_format":"contiguous"|"preserve"|"channels_last"} | an array of these.
+//   number | {"float":"inf"|"-inf"|"nan"} | {"str":s} | {"dtype":name} | {"device":"target"} |
+//   {"layout":"strided"} | {"memory_format":"contiguous"|"preserve"|"channels_last"} | an array of
+//   these.
 // A node output that the schema declares but nothing uses is still listed; an absent (undefined)
 // tensor is null.
 #pragma once

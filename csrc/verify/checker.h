@@ -31,9 +31,9 @@ struct InputSet {
 class RegionChecker {
  public:
   // Makes the input sets from `seed` (four at most where inputs and outputs are over 32 MiB, three
-  // over 256 MiB) and computes ATen's and the fp64 answers on the signature's
-  // device (device_index for cuda). kUnsupported: this region cannot be judged (nothing to tell a
-  // right answer from a wrong one, or ATen refuses it).
+  // over 256 MiB) and computes ATen's and the fp64 answers on the signature's device (device_index
+  // for cuda). kUnsupported: this region cannot be judged (nothing to tell a right answer from a
+  // wrong one, or ATen refuses it).
   static Result<std::unique_ptr<RegionChecker>> Create(const OpSignature& signature,
                                                        int device_index, uint64_t seed);
   virtual ~RegionChecker() = default;

@@ -2,24 +2,23 @@
 //
 // Floating outputs, per element e with oracle value r (all errors are distances from r):
 //   - NaN, +inf and -inf stand exactly where ATen has them. Where ATen and the oracle (rounded to
-//   the dtype) differ in
-//     this, because an intermediate overflowed in one of them, either answer will do.
+//     the dtype) differ in this, because an intermediate overflowed in one of them, either answer
+//     will do.
 //   - |c - r| <= k * yardstick + ulp(r). Elements are judged among their like: those whose oracle
-//   values share an octave
-//     [2^e, 2^(e+1)), so small rows and tails are held to their own scale. The yardstick is ATen's
-//     largest error in that octave, or, when larger, three times what moving every input up or down
-//     by a rounding unit, at random, does to the oracle: to this very element (the largest of four
-//     moves), or in its octave (95th percentile). k = 2 for float32 and float64, 3 for the half
-//     types. An octave of fewer than 32 elements takes its neighbours within three octaves as well.
-//     Why the moves: a right kernel that rounds each of its few intermediate results once errs by
-//     one or two such moves, wherever it adds. ATen's error alone is no measure where few elements
-//     are alike (cancellation leaves a handful near zero, ATen's error there is luck) nor where an
-//     octave mixes elements of different conditioning (a small sum times a large factor). Three
-//     times, because four moves find 1.5 standard deviations on average and sometimes half of one,
-//     and the worst of 10^5 right elements is at 4.5: at twice, LayerNorm's backward with sums in
-//     double across lanes still fails for one element in 10^5.
+//     values share an octave [2^e, 2^(e+1)), so small rows and tails are held to their own scale.
+//     The yardstick is ATen's largest error in that octave, or, when larger, three times what
+//     moving every input up or down by a rounding unit, at random, does to the oracle: to this very
+//     element (the largest of four moves), or in its octave (95th percentile). k = 2 for float32
+//     and float64, 3 for the half types. An octave of fewer than 32 elements takes its neighbours
+//     within three octaves as well. Why the moves: a right kernel that rounds each of its few
+//     intermediate results once errs by one or two such moves, wherever it adds. ATen's error alone
+//     is no measure where few elements are alike (cancellation leaves a handful near zero, ATen's
+//     error there is luck) nor where an octave mixes elements of different conditioning (a small
+//     sum times a large factor). Three times, because four moves find 1.5 standard deviations on
+//     average and sometimes half of one, and the worst of 10^5 right elements is at 4.5: at twice,
+//     LayerNorm's backward with sums in double across lanes still fails for one element in 10^5.
 //   - The same in the root-mean-square norm of errors and of moves, with half an ulp, for each
-//   octave of 32 elements or more.
+//     octave of 32 elements or more.
 //   - float64: the oracle is ATen itself, so the yardstick is the sensitivity alone, times 16.
 // Match::kEqual: every element equals ATen's as a number; -0.0 equals 0.0, any NaN any NaN. For
 // regions in which ATen is exact (relu, max). Match::kBitwise: the bytes are ATen's, the sign of

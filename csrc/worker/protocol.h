@@ -12,9 +12,9 @@
 //   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{}}, fds [binary] when compiled
 //   {"command":"run","candidate":{},"signature":{},"poison":n,"guard_seed":n,
-//    "inputs":[{"at":byte offset in the memfd,"shift":bytes after a multiple of
-//    256}],"outputs":[{"at":n}]}, fds [binary, inputs, outputs]: the worker writes the outputs into
-//    the third
+//    "inputs":[{"at":byte offset in the memfd,"shift":bytes after a multiple of 256}],
+//    "outputs":[{"at":n}]}, fds [binary, inputs, outputs]: the worker writes the outputs into the
+//    third
 //       -> {"ok":true,"verdict":{"verdict":..,"message":..,"evidence":{}}}
 //   {"command":"time", as run, "samples":n,"least":n,"total_ns":x,"abandon_ns":x (see TimingPlan)},
 //    fds [binary, inputs] -> {"ok":true,"nanoseconds":x}

@@ -2,7 +2,9 @@
 //   1. folders given by the caller (a toolkit's root, or PyPI's site-packages/nvidia/cu13; Python
 //      puts those of $CUDAFORGE_CUDA_PATH first),
 //   2. $CUDAFORGE_CUDA_PATH (colon-separated folders of the same kind),
-//   3. $CUDA_HOME, $CUDA_PATH, 4. /usr/local/cuda, 5. for libraries, the loader's own path.
+//   3. $CUDA_HOME, $CUDA_PATH,
+//   4. /usr/local/cuda,
+//   5. for libraries, the loader's own path.
 #pragma once
 
 #include <string>
