@@ -71,9 +71,14 @@ class KernelStore {
   }
   virtual std::vector<Json> Lineage(std::string_view key, std::string_view arch) = 0;
 
-  // Whether the winners of a whole graph pay in place: a JSON object. `graph` has the form of a key
-  // and names the graph; nullopt when it has not been timed, or the entry is damaged.
-  virtual Status PutGraph(std::string_view graph, std::string_view arch, const Json& verdict) = 0;
+  // What is known of a whole graph: a JSON object. `graph` has the form of a key and names the
+  // graph and the kind of knowledge; GetGraph gives nullopt when there is none, or it is damaged.
+  // `wanted` is added to the wanted list in the same write.
+  virtual Status PutGraph(std::string_view graph, std::string_view arch, const Json& facts,
+                          std::span<const WantedRegion> wanted) = 0;
+  Status PutGraph(std::string_view graph, std::string_view arch, const Json& facts) {
+    return PutGraph(graph, arch, facts, {});
+  }
   virtual std::optional<Json> GetGraph(std::string_view graph, std::string_view arch) = 0;
 
   // Changes whenever any process has written; cheap.

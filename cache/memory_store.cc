@@ -82,10 +82,13 @@ class MemoryKernelStore final : public KernelStore {
     return Wrote();
   }
 
-  Status PutGraph(std::string_view graph, std::string_view arch, const Json& verdict) override {
+  using KernelStore::PutGraph;
+  Status PutGraph(std::string_view graph, std::string_view arch, const Json& facts,
+                  std::span<const WantedRegion> wanted) override {
     CF_RETURN_IF_ERROR(CheckStoreKey(graph, arch));
+    CF_RETURN_IF_ERROR(AddWanted(wanted));
     std::lock_guard lock(mutex_);
-    graphs_[StoreKey(graph, arch)] = verdict;
+    graphs_[StoreKey(graph, arch)] = facts;
     return Wrote();
   }
 

@@ -175,22 +175,7 @@ class RocksKernelStore final : public KernelStore {
   }
 
   Status AddWanted(std::span<const WantedRegion> regions) override {
-    for (const WantedRegion& region : regions) {
-      CF_RETURN_IF_ERROR(CheckStoreKey(region.key, region.arch));
-    }
-    std::vector<DbWrite> writes;
-    {
-      // A write costs two openings of the database; most compilations see nothing new.
-      ProcessState* state = State();
-      std::lock_guard lock(state->mutex);
-      Refresh(state);
-      for (const WantedRegion& region : regions) {
-        const std::string db_key = StoreKey(region.key, region.arch);
-        const RocksDb* reader = state->reader.get();
-        if (reader != nullptr && reader->Get(Family::kWanted, db_key).ok()) continue;
-        writes.push_back({Family::kWanted, db_key, LenientText(WantedEntry(region))});
-      }
-    }
+    CF_ASSIGN_OR_RETURN(const std::vector<DbWrite> writes, WantedWrites(regions));
     if (writes.empty()) return Status::Ok();
     return Write([&](const RocksDb&) { return writes; });
   }
@@ -202,11 +187,13 @@ class RocksKernelStore final : public KernelStore {
     });
   }
 
-  Status PutGraph(std::string_view graph, std::string_view arch, const Json& verdict) override {
+  using KernelStore::PutGraph;
+  Status PutGraph(std::string_view graph, std::string_view arch, const Json& facts,
+                  std::span<const WantedRegion> wanted) override {
     CF_RETURN_IF_ERROR(CheckStoreKey(graph, arch));
-    return Write([&](const RocksDb&) {
-      return std::vector<DbWrite>{{Family::kGraphs, StoreKey(graph, arch), LenientText(verdict)}};
-    });
+    CF_ASSIGN_OR_RETURN(std::vector<DbWrite> writes, WantedWrites(wanted));
+    writes.push_back({Family::kGraphs, StoreKey(graph, arch), LenientText(facts)});
+    return Write([&](const RocksDb&) { return writes; });
   }
 
   std::optional<Json> GetGraph(std::string_view graph, std::string_view arch) override {
@@ -216,8 +203,8 @@ class RocksKernelStore final : public KernelStore {
     if (state->reader == nullptr) return std::nullopt;
     auto text = state->reader->Get(Family::kGraphs, StoreKey(graph, arch));
     if (text.status().code() == StatusCode::kNotFound) return std::nullopt;
-    auto verdict = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
-    if (verdict.ok() && verdict->is_object()) return std::move(verdict).value();
+    auto facts = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
+    if (facts.ok() && facts->is_object()) return std::move(facts).value();
     ++state->counters.corrupt;
     return std::nullopt;
   }
@@ -293,6 +280,23 @@ class RocksKernelStore final : public KernelStore {
     ProcessState* state = State();
     std::lock_guard lock(state->mutex);
     ++state->counters.corrupt;
+  }
+
+  // What puts `regions` on the wanted list, less those that are on it: a write costs two openings
+  // of the database, and most compilations see nothing new.
+  Result<std::vector<DbWrite>> WantedWrites(std::span<const WantedRegion> regions) {
+    std::vector<DbWrite> writes;
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    Refresh(state);
+    for (const WantedRegion& region : regions) {
+      CF_RETURN_IF_ERROR(CheckStoreKey(region.key, region.arch));
+      const std::string db_key = StoreKey(region.key, region.arch);
+      const RocksDb* reader = state->reader.get();
+      if (reader != nullptr && reader->Get(Family::kWanted, db_key).ok()) continue;
+      writes.push_back({Family::kWanted, db_key, LenientText(WantedEntry(region))});
+    }
+    return writes;
   }
 
   // Opens the reader again if somebody has written since. REQUIRES: state->mutex is held.

@@ -125,6 +125,16 @@ void AppendLineage(KernelStore& store, const std::string& key, const std::string
   ThrowIfError(store.AppendLineage(key, arch, values));
 }
 
+using WantedTuple = std::tuple<std::string, std::string, std::string>;  // key, arch, signature
+
+std::vector<WantedRegion> WantedRegions(const std::vector<WantedTuple>& regions) {
+  std::vector<WantedRegion> wanted;
+  for (const auto& [key, arch, signature] : regions) {
+    wanted.push_back({key, arch, ValueOrThrow(ParseJson(signature))});
+  }
+  return wanted;
+}
+
 py::dict Counters(const KernelStore& store) {
   const StoreCounters counters = store.counters();
   py::dict dict;
@@ -176,30 +186,26 @@ void BindStore(py::module_& m) {
       .def("records", &Records, py::arg("arch") = "")
       .def(
           "add_wanted",
-          [](KernelStore& store,
-             const std::vector<std::tuple<std::string, std::string, std::string>>& regions) {
+          [](KernelStore& store, const std::vector<WantedTuple>& regions) {
             py::gil_scoped_release release;
-            std::vector<WantedRegion> wanted;
-            for (const auto& [key, arch, signature] : regions) {
-              wanted.push_back({key, arch, ValueOrThrow(ParseJson(signature))});
-            }
-            ThrowIfError(store.AddWanted(wanted));
+            ThrowIfError(store.AddWanted(WantedRegions(regions)));
           },
           py::arg("regions"))
       .def(
           "put_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch,
-             const py::dict& verdict) {
-            const Json json = FromPython(verdict);
+             const py::dict& facts, const std::vector<WantedTuple>& wanted) {
+            const Json json = FromPython(facts);
             py::gil_scoped_release release;
-            ThrowIfError(store.PutGraph(graph, arch, json));
+            ThrowIfError(store.PutGraph(graph, arch, json, WantedRegions(wanted)));
           },
-          py::arg("graph"), py::arg("arch"), py::arg("verdict"))
+          py::arg("graph"), py::arg("arch"), py::arg("facts"),
+          py::arg("wanted") = std::vector<WantedTuple>())
       .def(
           "get_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch) -> py::object {
-            const std::optional<Json> verdict = store.GetGraph(graph, arch);
-            return verdict ? ToPython(*verdict) : py::none();
+            const std::optional<Json> facts = store.GetGraph(graph, arch);
+            return facts ? ToPython(*facts) : py::none();
           },
           py::arg("graph"), py::arg("arch"))
       .def(

@@ -99,10 +99,17 @@ class KernelStore:
     def add_wanted(self, regions: Sequence[tuple[str, str, str]]) -> None:
         """Key, arch and signature of each; one write at most."""
 
-    def put_graph(self, graph: str, arch: str, verdict: Mapping[str, Any]) -> None: ...
-    def get_graph(self, graph: str, arch: str) -> dict[str, Any] | None:
-        """Whether a graph's winners pay in place: pays, speedup, regions. `graph` is a SHA-256."""
+    def put_graph(
+        self,
+        graph: str,
+        arch: str,
+        facts: Mapping[str, Any],
+        wanted: Sequence[tuple[str, str, str]] = ...,
+    ) -> None:
+        """Stores what is known of a whole graph; `graph` is a SHA-256. One write, in which `wanted`
+        is put on the wanted list as well."""
 
+    def get_graph(self, graph: str, arch: str) -> dict[str, Any] | None: ...
     def remove_wanted(self, key: str, arch: str) -> None: ...
     def wanted(self, arch: str = "") -> list[dict[str, Any]]: ...
     def append_lineage(self, key: str, arch: str, nodes: list[dict[str, Any]]) -> None: ...

@@ -84,7 +84,7 @@ def _inspect(
     reason = graph_reason(example_inputs)
     if reason is not None:
         return [], Counter({reason: 1})
-    plan, left = plan_analysis(analyse(gm, example_inputs, native_rules()))
+    plan = plan_analysis(analyse(gm, example_inputs, native_rules()))
     reports = []
     for known in plan.regions:
         region = known.region
@@ -102,4 +102,4 @@ def _inspect(
                 timing=record["timing"] if record else None,
             )
         )
-    return reports, left
+    return reports, Counter(plan.left)

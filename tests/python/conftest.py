@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ for _name in ("CUDAFORGE_DISABLE", "CUDAFORGE_ON_MISS", "CUDAFORGE_REGION_BUDGET
 
 import cudaforge_backend  # noqa: E402
 import torch  # noqa: E402
-from cudaforge_backend.integration import plan as plan_module  # noqa: E402
+from cudaforge_backend.integration import known_graphs, plan  # noqa: E402
 from forged import win_every_race  # noqa: E402
 
 
@@ -52,12 +51,8 @@ def _fresh() -> Iterator[None]:
 @pytest.fixture
 def all_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every region counts as a hit; without a kernel its operator runs ATen. Tests the graph."""
-    real = plan_module.look_up
-    monkeypatch.setattr(
-        plan_module,
-        "look_up",
-        lambda region, budget_s=None: replace(real(region), status="hit", checksum="test"),
-    )
+    for module in (plan, known_graphs):
+        monkeypatch.setattr(module, "verdict_of", lambda key, arch, budget_s: ("hit", "test", ""))
 
 
 @pytest.fixture

@@ -195,16 +195,3 @@ def test_parameters_that_a_graph_writes_to_are_written_to_once(tmp_path: Any) ->
     options = {"on_miss": "blocking", "region_budget_s": 2, "cache_dir": str(tmp_path / "cache")}
     torch.compile(model, backend="cudaforge", options=options)(torch.randn(64, 256))
     assert torch.equal(model.weight, torch.full_like(model.weight, 0.5))
-
-
-def test_names_tell_graphs_shapes_and_winners_apart() -> None:
-    def traced(function: Callable[..., Any]) -> fx.GraphModule:
-        return fx.symbolic_trace(function)
-
-    x = torch.zeros(2, 3)
-    name = gate.graph_name(traced(lambda x: x + 1), [x], {"k": "c"})
-    assert name == gate.graph_name(traced(lambda x: x + 1), [x], {"k": "c"})
-    assert name != gate.graph_name(traced(lambda x: x + 2), [x], {"k": "c"})
-    assert name != gate.graph_name(traced(lambda x: x + 1), [x.t()], {"k": "c"})
-    assert name != gate.graph_name(traced(lambda x: x + 1), [x], {"k": "d"})
-    assert len(name) == 64

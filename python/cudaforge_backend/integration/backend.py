@@ -15,7 +15,7 @@ from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .analysis import Analysis
 
 Compiled = Callable[..., Any]
 
@@ -79,8 +79,8 @@ def _compile(
 ) -> Compiled | None:
     """The substituted graph, or None where plain Inductor is as good."""
     from . import isa
-    from .analysis import copy_graph
-    from .plan import current_progress, forge_misses, plan_graph, record_wanted
+    from .known_graphs import arch_of, plan_name, recall, remember
+    from .plan import current_progress, forge_misses, may_have_regions, plan_graph
     from .rules import native_rules
 
     for warning in _C.config()["warnings"]:
@@ -90,24 +90,32 @@ def _compile(
     if _takes_subclass(gm):
         count_fallback("tensor_subclass")
         return None
-    rules = native_rules()
     training = torch.is_grad_enabled() and any(
         isinstance(v, torch.Tensor) and v.requires_grad for v in example_inputs
     )
-    plan = plan_graph(gm, example_inputs, settings, rules, training)
-    if plan is None:
+    arch = arch_of(example_inputs)
+    if arch is None or not may_have_regions(gm, example_inputs, training):
         return None
-    untouched = copy_graph(gm)
-    if plan.misses() and settings.on_miss == "record":
-        record_wanted(plan)
+    rules = native_rules()
+    forging = settings.on_miss in ("background", "blocking")
+    budget_s = settings.region_budget_s if forging else None
+    name = plan_name(gm, example_inputs, settings, rules, training)
+    recalled = recall(name, arch, budget_s)
+    if recalled is not None and not (forging and recalled.misses):
+        return _gated(gm, example_inputs, settings, arch, recalled.winners, None)
+    plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
     if plan.misses() and settings.on_miss == "blocking":
         plan = forge_misses(plan, settings.region_budget_s, current_progress(), compile_lock=False)
+    if settings.on_miss == "record" or (forging and not plan.misses()):
+        remember(name, arch, plan, wanted=settings.on_miss == "record")
     _pass_warnings_on()
-    first = _gated(gm, example_inputs, settings, plan)
     if not (plan.misses() and settings.on_miss == "background"):
-        return first
+        return _gated(gm, example_inputs, settings, arch, plan.winners(), plan.analysis)
+    from .analysis import copy_graph
     from .background import SwappingCallable
 
+    untouched = copy_graph(gm)
+    first = _gated(gm, example_inputs, settings, arch, plan.winners(), plan.analysis)
     return SwappingCallable(
         first or plain(gm, example_inputs, settings),
         plan,
@@ -120,31 +128,36 @@ def _gated(
     gm: fx.GraphModule,
     example_inputs: Sequence[Any],
     settings: Settings,
-    plan: Plan,
+    arch: str,
+    winners: Mapping[str, str],
+    analysis: Analysis | None,
 ) -> Compiled | None:
     """The substituted graph where it pays in place, else None. on_miss="blocking", which is there
-    to spend time, has an untimed graph timed; the verdict holds for every later process."""
-    winners = plan.winners()
+    to spend time, has an untimed graph timed; the verdict holds for every later process.
+    `analysis`: of the graph, where there is one already."""
     if not winners:
         return None
     from . import gate
-    from .analysis import copy_graph
+    from .analysis import analyse, copy_graph
+    from .known_graphs import graph_name
+    from .rules import native_rules
 
-    device = next(v.device for v in example_inputs if isinstance(v, torch.Tensor))
-    arch = _C.arch(device.type, device.index or 0)
-    name = gate.graph_name(gm, example_inputs, winners)
+    name = graph_name(gm, example_inputs, sorted(winners.items()))
     pays = gate.stored(name, arch)
     if pays is False:
         count_graph("does_not_pay_in_place")
         return None
-    compiled = substituted(copy_graph(gm), example_inputs, settings, winners)
-    if compiled is None or pays is not None or settings.on_miss != "blocking":
-        return compiled
-    if why := gate.obstacle(plan.analysis, settings.inductor):
-        log.graph.debug("a graph with winners is not timed: %s", why)
-        return compiled
+    to_time = pays is None and settings.on_miss == "blocking"
+    if to_time:
+        traced = analysis or analyse(gm, example_inputs, native_rules(), settings.inductor)
+        if why := gate.obstacle(traced, settings.inductor):
+            log.graph.debug("a graph with winners is not timed: %s", why)
+            to_time = False
+    with_winners = substituted(copy_graph(gm), example_inputs, settings, winners)
+    if with_winners is None or not to_time:
+        return with_winners
     without = plain(copy_graph(gm), example_inputs, settings)
-    return gate.GatedCallable(name, arch, list(winners), without, compiled)
+    return gate.GatedCallable(name, arch, list(winners), without, with_winners)
 
 
 def _takes_subclass(gm: fx.GraphModule) -> bool:

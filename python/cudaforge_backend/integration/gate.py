@@ -6,13 +6,11 @@ process."""
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import fx
 
 from cudaforge_backend import measure
 from cudaforge_backend._native import _C
@@ -26,20 +24,6 @@ _SECONDS = 3.0  # of timing, at most
 _MIN_ROUNDS = 10
 _PURE = ("aten", "prims")  # operators that do nothing but give results
 _MIN_GAIN = 1.01  # where it is not sure that there is any
-
-
-def graph_name(gm: fx.GraphModule, inputs: Sequence[Any], winners: Mapping[str, str]) -> str:
-    """A SHA-256 that is the same in every process: the graph's code, its inputs' metadata, and the
-    winners' keys and checksums."""
-    digest = hashlib.sha256(gm.code.encode())
-    for value in inputs:
-        if isinstance(value, torch.Tensor):
-            spec = (value.dtype, tuple(value.shape), value.stride(), value.requires_grad)
-            digest.update(repr((str(value.device), *spec)).encode())
-        else:
-            digest.update(repr(type(value)).encode())
-    digest.update(repr(sorted(winners.items())).encode())
-    return digest.hexdigest()
 
 
 def stored(name: str, arch: str) -> bool | None:

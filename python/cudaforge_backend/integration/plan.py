@@ -3,9 +3,8 @@ missing."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import fx
@@ -37,14 +36,19 @@ class Known:
         """Index of the region's device among its kind."""
         return self.region.device.index or 0
 
+    def ops(self) -> str:
+        """The region in one line, for people."""
+        return _C.describe(self.region.signature)
+
 
 @dataclass(frozen=True)
 class Plan:
     """The regions of one graph, forward and backward, by what the cache knows: of those that have a
-    negative entry the parts were looked at as well."""
+    negative entry the parts were looked at as well. `left`: why anchors were left, how many."""
 
     regions: tuple[Known, ...]
     analysis: Analysis
+    left: Mapping[str, int] = field(default_factory=dict)
 
     def winners(self) -> dict[str, str]:
         """Key to checksum, of the regions to be substituted."""
@@ -55,16 +59,31 @@ class Plan:
         return [k for k in self.regions if k.status == "miss"]
 
 
-def look_up(region: Region, budget_s: float | None = None) -> Known:
-    """Asks the cache. A negative entry that came of too little time counts as a miss where
-    `budget_s` is clearly more. Raises where the device cannot be described."""
-    arch = _C.arch(region.device.type, region.device.index or 0)
-    record = _C.store().verdict(region.key, arch)
+def verdict_of(key: str, arch: str, budget_s: float | None) -> tuple[str, str, str]:
+    """What the cache says of a region: status, checksum and reason, as in Known. A negative entry
+    that came of too little time counts as a miss where `budget_s` is clearly more."""
+    record = _C.store().verdict(key, arch)
     if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
-        return Known(region, arch, "miss", "", "")
+        return "miss", "", ""
     reason = str((record["provenance"] or {}).get("reason", ""))
-    status = "hit" if record["kind"] == "winner" else "negative"
-    return Known(region, arch, status, record["checksum"], reason)
+    return "hit" if record["kind"] == "winner" else "negative", record["checksum"], reason
+
+
+def look_up(region: Region, budget_s: float | None = None) -> Known:
+    """Asks the cache; see verdict_of. Raises where the device cannot be described."""
+    arch = _C.arch(region.device.type, region.device.index or 0)
+    return Known(region, arch, *verdict_of(region.key, arch, budget_s))
+
+
+def may_have_regions(gm: fx.GraphModule, example_inputs: Sequence[Any], training: bool) -> bool:
+    """Whether it is worth tracing a graph; if not, that is counted by reason."""
+    if not may_have_anchor(gm, training):
+        count_graph("no_anchor")
+        return False
+    reason = graph_reason(example_inputs)
+    if reason is not None:
+        count_fallback(reason)
+    return reason is None
 
 
 def plan_graph(
@@ -72,33 +91,22 @@ def plan_graph(
     example_inputs: Sequence[Any],
     settings: Settings,
     rules: Rules,
-    training: bool,
-) -> Plan | None:
-    """The plan of a graph, or None where it has nothing for us (counted by reason)."""
-    if not may_have_anchor(gm, training):
-        count_graph("no_anchor")
-        return None
-    reason = graph_reason(example_inputs)
-    if reason is not None:
-        count_fallback(reason)
-        return None
-    forging = settings.on_miss in ("background", "blocking")
-    plan, left = plan_analysis(
-        analyse(gm, example_inputs, rules, settings.inductor),
-        budget_s=settings.region_budget_s if forging else None,
-    )
-    for reason, n in left.items():
+    budget_s: float | None,
+) -> Plan:
+    """The plan of a graph. `budget_s`: see verdict_of."""
+    plan = plan_analysis(analyse(gm, example_inputs, rules, settings.inductor), budget_s=budget_s)
+    for reason, n in plan.left.items():
         count_fallback(reason, n)
     for known in plan.regions:
-        tell_region(known)
+        tell_region(known.region.key, known.arch, known.ops(), known.status)
     return plan
 
 
 def plan_analysis(
     analysis: Analysis, given_up: Set[str] = frozenset(), budget_s: float | None = None
-) -> tuple[Plan, Counter[str]]:
-    """The plan of traced graphs, and why anchors were left. `given_up`: keys of which no more is
-    expected than the cache has. `budget_s`: see look_up."""
+) -> Plan:
+    """The plan of traced graphs. `given_up`: keys of which no more is expected than the cache has.
+    `budget_s`: see verdict_of."""
     asked: dict[str, Known] = {}
 
     def take(region: Region, within: Region | None) -> bool:
@@ -110,19 +118,7 @@ def plan_analysis(
         return known.status == "hit" or (known.status == "miss" and region.key not in given_up)
 
     _, left = analysis.regions(take)
-    return Plan(tuple(asked.values()), analysis), left
-
-
-def record_wanted(plan: Plan) -> None:
-    """Puts the misses on the wanted list, for `cudaforge warmup` and people. A cache that takes no
-    writes is one warning."""
-    wanted = [(k.region.key, k.arch, k.region.signature) for k in plan.misses()]
-    try:
-        _C.store().add_wanted(wanted)
-        log.cache.debug("%d regions are on the wanted list", len(wanted))
-    except Exception as error:
-        count_fallback("not_recorded")
-        warn_once(f"what is missing is not recorded: {error}")
+    return Plan(tuple(asked.values()), analysis, left)
 
 
 def forge_misses(
@@ -137,7 +133,7 @@ def forge_misses(
         for known in misses:
             done = _forge(known, budget_s, progress, compile_lock)
             (ended if done else failed).add(known.region.key)
-        plan, _ = plan_analysis(plan.analysis, given_up=ended, budget_s=budget_s)
+        plan = plan_analysis(plan.analysis, given_up=ended, budget_s=budget_s)
     return plan
 
 
@@ -150,7 +146,7 @@ def _forge(known: Known, budget_s: float, progress: Progress | None, compile_loc
     except Exception as error:
         count_fallback("forge_failed")
         warn_once(
-            f"forging {_C.describe(signature)} failed, PyTorch runs it: {error}",
+            f"forging {known.ops()} failed, PyTorch runs it: {error}",
             cause=f"forging: {error}",
         )
         return False
@@ -164,17 +160,12 @@ def set_progress(callback: Progress | None) -> None:
     _progress[:] = [callback] if callback is not None else []
 
 
-def tell_region(known: Known) -> None:
+def tell_region(key: str, arch: str, ops: str, status: str) -> None:
     """The event {"event": "region", "key", "arch", "ops", "status"}: a graph has this region."""
-    log.graph.debug(
-        "%s %s: %s", known.status, known.region.key[:12], _C.describe(known.region.signature)
-    )
+    log.graph.debug("%s %s: %s", status, key[:12], ops)
     progress = current_progress()
     if progress is not None:
-        key, ops = known.region.key, _C.describe(known.region.signature)
-        progress(
-            {"event": "region", "key": key, "arch": known.arch, "ops": ops, "status": known.status}
-        )
+        progress({"event": "region", "key": key, "arch": arch, "ops": ops, "status": status})
 
 
 def current_progress() -> Progress | None:

@@ -1,0 +1,120 @@
+"""Graphs that were planned before: which regions they have and what the cache said of them.
+
+As long as it says the same, the trace that finds the regions is spared. A memory that is wrong
+costs speed only: what is substituted is decided by the regions' keys, when Inductor compiles."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from cudaforge_backend import log
+from cudaforge_backend._native import _C
+from cudaforge_backend.options import Settings
+from cudaforge_backend.stats import count_fallback, warn_once
+
+from .plan import Plan, tell_region, verdict_of
+from .rules import Rules
+
+
+def graph_name(gm: fx.GraphModule, inputs: Sequence[Any], facts: object) -> str:
+    """A SHA-256 that is the same in every process: the graph's code, its inputs' metadata and
+    `facts`, whose repr must be the same as well."""
+    digest = hashlib.sha256(gm.code.encode())
+    for value in inputs:
+        if isinstance(value, torch.Tensor):
+            spec = (value.dtype, tuple(value.shape), value.stride(), value.requires_grad)
+            digest.update(repr((str(value.device), *spec)).encode())
+        else:
+            digest.update(repr(type(value)).encode())
+    digest.update(repr(facts).encode())
+    return digest.hexdigest()
+
+
+def arch_of(inputs: Sequence[Any]) -> str | None:
+    """The architecture of the first tensor; None without any."""
+    device = next((v.device for v in inputs if isinstance(v, torch.Tensor)), None)
+    return None if device is None else _C.arch(device.type, device.index or 0)
+
+
+def plan_name(
+    gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, rules: Rules, training: bool
+) -> str:
+    """Of a graph and of all that decides which regions it has."""
+    kinds = {v.device.type for v in inputs if isinstance(v, torch.Tensor)}
+    facts = (
+        "plan",
+        training,
+        sorted(settings.inductor.items()),
+        sorted(rules.anchors),
+        sorted(rules.pointwise),
+        sorted(_C.versions().items()),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        [(k, torch.get_autocast_dtype(k)) for k in sorted(kinds) if torch.is_autocast_enabled(k)],
+    )
+    return graph_name(gm, inputs, facts)
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """What a plan came to; `winners`: key to checksum."""
+
+    winners: dict[str, str]
+    misses: bool
+
+
+def recall(name: str, arch: str, budget_s: float | None) -> Recalled | None:
+    """What planning the graph would come to, told and counted as if it had been planned; None where
+    it was never planned or the cache has other words now. `budget_s`: see plan.look_up."""
+    memory = _C.store().get_graph(name, arch)
+    try:
+        regions = [] if memory is None else [_Memory(*entry) for entry in memory["plan"]]
+        left = Counter({str(k): int(n) for k, n in (memory or {"left": {}})["left"].items()})
+        if memory is None or any(region.changed(budget_s) for region in regions):
+            return None
+    except (KeyError, TypeError, ValueError, AttributeError):  # not as remember() writes it
+        return None
+    for region in regions:
+        tell_region(region.key, region.arch, region.ops, region.status)
+    for reason, n in left.items():
+        count_fallback(reason, n)
+    winners = {r.key: r.checksum for r in regions if r.status == "hit"}
+    return Recalled(winners, any(r.status == "miss" for r in regions))
+
+
+@dataclass(frozen=True)
+class _Memory:
+    key: str
+    arch: str
+    ops: str
+    status: str
+    checksum: str
+
+    def changed(self, budget_s: float | None) -> bool:
+        status, checksum, _ = verdict_of(self.key, self.arch, budget_s)
+        return (status, checksum) != (self.status, self.checksum)
+
+
+def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
+    """Stores what a plan came to, and, if `wanted`, puts its misses on the list that `cudaforge
+    cache stats` counts. A cache that takes no writes is one warning where something is missing."""
+    entries = [[k.region.key, k.arch, k.ops(), k.status, k.checksum] for k in plan.regions]
+    misses = [(k.region.key, k.arch, k.region.signature) for k in plan.misses()] if wanted else []
+    try:
+        facts = {"plan": entries, "left": dict(plan.left)}
+        _C.store().put_graph(name, arch, facts, misses)
+        log.cache.debug("a graph is known from now on; %d of its regions are wanted", len(misses))
+    except Exception as error:
+        log.cache.debug("a graph is not recorded: %s", error)
+        if misses:
+            count_fallback("not_recorded")
+            warn_once(f"what is missing is not recorded: {error}")

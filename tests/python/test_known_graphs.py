@@ -1,0 +1,145 @@
+"""Graphs that were planned before: the trace is spared as long as the cache says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import cudaforge_backend
+import pytest
+import torch
+from cudaforge_backend import _C
+from cudaforge_backend.integration import known_graphs, plan
+from cudaforge_backend.integration.known_graphs import plan_name
+from cudaforge_backend.integration.rules import native_rules
+from cudaforge_backend.options import Settings, parse
+from forged import compiled
+from torch import fx
+
+
+def function(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x * 3, -1).square()
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One entry for each graph that was traced."""
+    made: list[str] = []
+    real = plan.analyse
+
+    def analyse(gm: fx.GraphModule, *args: Any) -> Any:
+        made.append(gm.code)
+        return real(gm, *args)
+
+    monkeypatch.setattr(plan, "analyse", analyse)
+    return made
+
+
+def run(cache: Path, x: torch.Tensor, **options: Any) -> torch.Tensor:
+    """The result of a compilation that knows no earlier one but through the cache."""
+    torch._dynamo.reset()
+    given = {"cache_dir": str(cache), **options}
+    result: torch.Tensor = torch.compile(function, backend="cudaforge", options=given)(x)
+    return result
+
+
+def test_a_graph_without_winners_is_traced_once(tmp_path: Path, traces: list[str]) -> None:
+    x = torch.randn(8, 43)
+    events: list[dict[str, Any]] = []
+    cudaforge_backend.set_progress(lambda event: events.append(dict(event)))
+    for _ in range(3):
+        torch.testing.assert_close(run(tmp_path, x), function(x))
+    assert len(traces) == 1
+    assert len(events) == 3 and events[0] == events[1] == events[2]
+    assert (events[0]["event"], events[0]["status"]) == ("region", "miss")
+    assert len(_C.store().wanted()) == 1
+    assert cudaforge_backend.stats()["graphs"] == {"plain": 3}
+    run(tmp_path, torch.randn(8, 44))
+    assert len(traces) == 2
+
+
+def test_forging_traces_again_and_its_winners_are_remembered(
+    forged: Path, tmp_path: Path, traces: list[str]
+) -> None:
+    x = torch.randn(8, 45)
+    run(tmp_path, x)
+    run(tmp_path, x, on_miss="blocking")
+    assert len(traces) == 2
+    cudaforge_backend.reset_stats()
+    torch.testing.assert_close(run(tmp_path, x), function(x))
+    assert len(traces) == 2
+    stats = cudaforge_backend.stats()
+    assert stats["graphs"] == {"substituted": 1} and stats["hits"] == 1
+
+
+def test_a_graph_is_traced_again_when_the_cache_has_changed(
+    forged: Path, tmp_path: Path, traces: list[str]
+) -> None:
+    x = torch.randn(8, 46)
+    compiled(function, tmp_path)(x)
+    (record,) = _C.store().records()
+    _C.store().delete(record["key"], record["arch"])
+    run(tmp_path, x)
+    assert len(traces) == 2
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"plan": 3, "left": {}},
+        {"plan": [["k"]], "left": {}},
+        {"plan": [[1, 2, 3, 4, 5]], "left": {}},
+        {"plan": [], "left": {"a": "b"}},
+        {"plan": []},
+    ],
+)
+def test_a_memory_of_another_form_is_none(facts: dict[str, Any], tmp_path: Path) -> None:
+    assert _C.use_cache(str(tmp_path)) is None
+    name, arch = "a" * 64, _C.arch("cpu")
+    _C.store().put_graph(name, arch, facts)
+    assert known_graphs.recall(name, arch, None) is None
+    assert cudaforge_backend.stats()["fallbacks"] == {}
+
+
+def test_fallback_writes_nothing(tmp_path: Path, traces: list[str]) -> None:
+    x = torch.randn(8, 47)
+    for _ in range(2):
+        run(tmp_path / "cache", x, on_miss="fallback")
+    assert len(traces) == 2 and not (tmp_path / "cache").exists()
+
+
+def test_what_decides_the_regions_is_in_the_name() -> None:
+    def capture(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        graphs.append((gm, inputs))
+        return gm.forward
+
+    graphs: list[tuple[fx.GraphModule, Sequence[Any]]] = []
+    torch.compile(function, backend=capture)(torch.randn(4, 8))
+    ((gm, inputs),) = graphs
+    rules = native_rules()
+
+    def name(settings: Settings = Settings(), training: bool = False) -> str:  # noqa: B008
+        return plan_name(gm, inputs, settings, rules, training)
+
+    names = [name(), name(training=True), name(parse("max-autotune", None))]
+    with torch.autocast("cpu", torch.bfloat16):
+        names.append(name())
+    with torch.no_grad():
+        names.append(name())
+    assert len(set(names)) == len(names)
+    assert name() == names[0] == name(parse(None, {"on_miss": "blocking"}))
+
+
+def test_names_tell_graphs_shapes_and_facts_apart() -> None:
+    def traced(function: Callable[..., Any]) -> fx.GraphModule:
+        return fx.symbolic_trace(function)
+
+    x = torch.zeros(2, 3)
+    name = known_graphs.graph_name(traced(lambda x: x + 1), [x], "c")
+    assert name == known_graphs.graph_name(traced(lambda x: x + 1), [x], "c")
+    assert name != known_graphs.graph_name(traced(lambda x: x + 2), [x], "c")
+    assert name != known_graphs.graph_name(traced(lambda x: x + 1), [x.t()], "c")
+    assert name != known_graphs.graph_name(traced(lambda x: x + 1), [x], "d")
+    assert len(name) == 64
