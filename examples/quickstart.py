@@ -171,7 +171,7 @@ def counters(first_result_s: float, progress: Progress) -> dict[str, Any]:
     stats = cudaforge_backend.stats()
     return {
         "hits": stats["hits"],
-        "misses": stats["misses"] + len(progress.missed()),
+        "misses": stats["misses"],
         "forged": stats["forged"],
         "negative": stats["negative"],
         "regions_with_winner": len(progress.known["hit"]),

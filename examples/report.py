@@ -69,11 +69,6 @@ class Progress:
             line = f"    {verdict}; {tried}, {event['seconds']:.1f} s"
             self.say(line, "Inductor compiles the graph")
 
-    def missed(self) -> set[str]:
-        """Keys that the cache did not know when a graph was planned, or that were forged since."""
-        forged = {key for key, seen in self._seen.items() if seen["origin"] == "forged"}
-        return self.known["miss"] | forged
-
     def regions(self, served: Container[str]) -> list[dict[str, Any]]:
         """One entry for each region seen, with the times of its record; `served`: keys that were
         called."""

@@ -44,7 +44,7 @@ def _load() -> Any:
             f"Python {sys.version.split()[0]}, torch {torch.__version__}; "
             f"the loader said: {error}. Build it for this interpreter and this torch with "
             "`pip install --no-build-isolation .` in the source folder."
-        ) from error
+        ) from None
     module.configure(cuda_search_paths(), worker_path())
     return module
 

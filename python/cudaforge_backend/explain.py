@@ -4,36 +4,66 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import fx
 
 from ._native import _C
 from .options import parse
-from .records import input_shapes, op_names
+from .records import RIVALS, input_shapes, label, op_names
 
 
-class RegionReport(TypedDict):
-    """One region. `status` is "hit", "negative" or "miss"; `why` says it in words."""
+@dataclass(frozen=True)
+class RegionReport:
+    """One region: `ops` as "mul -> cumsum", `shapes` of its inputs as "float32[8, 128]". `status`
+    is "hit", "negative" or "miss"; `why` says it in words. `timing` is the record's (its fields are
+    in cache/FORMAT.md), None where nothing was timed."""
 
     ops: str
-    shapes: list[str]
-    signature: dict[str, Any]
+    shapes: tuple[str, ...]
+    signature: Mapping[str, Any]
     key: str
     arch: str
     status: str
     why: str
-    timing: dict[str, Any] | None
+    timing: Mapping[str, Any] | None
 
 
-class Report(TypedDict):
-    """All regions of a model for these inputs, and what was left to Inductor, by reason."""
+@dataclass(frozen=True)
+class Report:
+    """All regions of a model for these inputs, and what was left to Inductor, by reason. str() is a
+    table for people."""
 
-    regions: list[RegionReport]
-    left: dict[str, int]
+    regions: tuple[RegionReport, ...]
+    left: Mapping[str, int]
     graphs: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same, JSON-serialisable."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = [f"graphs: {self.graphs}, regions: {len(self.regions)}"]
+        for region in self.regions:
+            rows.append(
+                f"  {region.status:<8} {region.key[:12]}  {label(region.ops, region.shapes)}"
+            )
+            rows.append(f"           {region.why}{_speedup(region)}")
+        for reason, n in sorted(self.left.items()):
+            rows.append(f"  left to Inductor: {reason} ({n})")
+        return "\n".join(rows)
+
+
+def _speedup(region: RegionReport) -> str:
+    timing = region.timing or {}
+    if region.status != "hit" or "speedup" not in timing:
+        return ""
+    low, median, high = timing["speedup"]
+    rival = RIVALS.get(timing["best_rival"], timing["best_rival"])
+    return f": {median:.2f} times as fast as {rival} [{low:.2f}, {high:.2f}]"
 
 
 _WHY = {
@@ -60,8 +90,8 @@ def explain(model: Any, *inputs: Any, cache_dir: str | None = None, **kwargs: An
         nonlocal graphs
         graphs += 1
         found, reasons = _inspect(gm, example_inputs)
-        known = {region["key"] for region in regions}
-        regions.extend(region for region in found if region["key"] not in known)
+        known = {region.key for region in regions}
+        regions.extend(region for region in found if region.key not in known)
         left.update(reasons)
         return gm.forward
 
@@ -71,7 +101,7 @@ def explain(model: Any, *inputs: Any, cache_dir: str | None = None, **kwargs: An
         compiled(*inputs, **kwargs)
     finally:
         torch._dynamo.reset()
-    return Report(regions=regions, left=dict(left), graphs=graphs)
+    return Report(tuple(regions), dict(left), graphs)
 
 
 def _inspect(
@@ -93,7 +123,7 @@ def _inspect(
         reports.append(
             RegionReport(
                 ops=op_names(signature),
-                shapes=input_shapes(signature),
+                shapes=tuple(input_shapes(signature)),
                 signature=signature,
                 key=region.key,
                 arch=known.arch,

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from ._native import _C
 
-_RIVALS = {"aten": "ATen", "inductor": "Inductor"}
+RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 
 
 class RecordSummary(TypedDict):
@@ -79,6 +79,6 @@ def _verdict(record: Mapping[str, Any]) -> str:
         return "winner"
     rival = (record["timing"] or {}).get("best_rival")
     if rival is not None:
-        return f"nothing faster than {_RIVALS.get(rival, rival)}"
+        return f"nothing faster than {RIVALS.get(rival, rival)}"
     reason = str((record["provenance"] or {}).get("reason", ""))
     return "no right candidate" if reason.startswith("no candidate was right") else reason

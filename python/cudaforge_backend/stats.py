@@ -26,8 +26,10 @@ class RegionStats(TypedDict):
 
 
 class Stats(TypedDict):
-    """Counts since the process began or reset_stats(); saved_ns is expected, from the records.
-    `cache` (reads, hits, writes, corrupt, errors) counts since the cache in use was opened."""
+    """Counts since the process began or reset_stats(). `misses`: regions that the cache did not
+    know when a graph was compiled, and calls that came to no kernel. saved_ns is expected, from the
+    records. `cache` (reads, hits, writes, corrupt, errors) counts since the cache in use was
+    opened."""
 
     hits: int
     misses: int
@@ -44,6 +46,7 @@ _lock = threading.Lock()
 _fallbacks: Counter[str] = Counter()
 _graphs: Counter[str] = Counter()
 _forging: Counter[str] = Counter()
+_unknown: set[str] = set()
 _warned: set[str] = set()
 
 
@@ -60,6 +63,12 @@ def count_graph(how: str, n: int = 1) -> None:
     log.graph.debug("a graph: %s (%+d)", how, n)
     with _lock:
         _graphs[how] += n
+
+
+def count_miss(key: str) -> None:
+    """Counts a region that the cache does not know, once."""
+    with _lock:
+        _unknown.add(key)
 
 
 def count_forging(outcome: str) -> None:
@@ -86,7 +95,7 @@ def stats() -> Stats:
         fallbacks.update(_fallbacks)
         return Stats(
             hits=int(served.get("hits", 0)),
-            misses=int(served.get("misses", 0)),
+            misses=int(served.get("misses", 0)) + len(_unknown),
             fallbacks=dict(fallbacks),
             forged=_forging["forged"],
             negative=_forging["negative"],
@@ -116,4 +125,5 @@ def reset_stats() -> None:
         _fallbacks.clear()
         _graphs.clear()
         _forging.clear()
+        _unknown.clear()
     _C.reset_stats()

@@ -38,7 +38,7 @@ def test_unsupported_ops_stay_beside_a_served_region(forged: Path) -> None:
 
     x = torch.randn(6, 24)
     torch.testing.assert_close(quiet(compiled(function, forged), x), function(x))
-    assert cudaforge_backend.stats()["misses"] == 0
+    assert sum(region["misses"] for region in cudaforge_backend.stats()["regions"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
+from forged import compiled
 
 Output = pytest.CaptureFixture[str]
 
@@ -71,6 +73,38 @@ def test_a_plain_file_is_no_cache_and_stays_as_it_is(
     line = refusal(capsys, "cache", verb, *argument.get(verb, []), "--cache-dir", str(plain))
     assert str(plain) in line
     assert plain.read_text() == "mine"
+
+
+def model(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x * 3, -1)
+
+
+def test_wanted_lists_what_was_asked_for(capsys: Output, tmp_path: Path) -> None:
+    folder = ["--cache-dir", str(tmp_path)]
+    for columns in (18, 19):
+        options = {"on_miss": "record", "cache_dir": str(tmp_path)}
+        torch._dynamo.reset()
+        torch.compile(model, backend="cudaforge", options=options)(torch.randn(4, columns))
+    rows = as_json(capsys, "cache", "wanted", *folder)
+    assert [row["signature"]["inputs"][0]["sizes"] for row in rows] == [[4, 18], [4, 19]]
+    assert main(["cache", "wanted", *folder]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(rows[0]["key"][:12]) and first.endswith("softmax(float32[4, 18])")
+    assert second.startswith(rows[1]["key"][:12])
+    assert as_json(capsys, "cache", "wanted", "--arch", "cuda:sm_90a", *folder) == []
+
+
+def test_show_names_every_time_and_the_source(capsys: Output, forged: Path) -> None:
+    compiled(model, forged)(torch.randn(4, 20))
+    folder = ["--cache-dir", str(forged)]
+    keys = {row["key"]: row["shapes"] for row in as_json(capsys, "cache", "ls", *folder)}
+    key = next(key for key, shapes in keys.items() if shapes == ["float32[4, 20]"])
+    assert main(["cache", "show", key, *folder]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("mul -> _softmax(float32[4, 20])\n" + f"key {key} on cpu:")
+    for line in ("ATen: ", "Inductor: not timed", "kernel: ", "speed-up over the faster of"):
+        assert f"\n{line}" in text
+    assert "candidates tried: " in text and "extern" in text
 
 
 SCRIPT = """

@@ -1,4 +1,4 @@
-"""explain(): JSON-serialisable reports for inference and training."""
+"""explain(): reports for inference and training, as data and as text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import cudaforge_backend
 import torch
+from forged import compiled
 
 
 def model(x: torch.Tensor) -> torch.Tensor:
@@ -15,20 +16,31 @@ def model(x: torch.Tensor) -> torch.Tensor:
 
 def test_inference(tmp_path: Path) -> None:
     report = cudaforge_backend.explain(model, torch.randn(4, 9), cache_dir=str(tmp_path))
-    assert json.loads(json.dumps(report)) == report
-    assert report["graphs"] == 1
-    (region,) = report["regions"]
-    assert region["status"] == "miss"
-    assert "not forged" in region["why"]
-    assert region["shapes"] == ["float32[4, 9]"]
-    assert len(region["key"]) == 64
-    assert region["signature"]["nodes"][0]["op"] == "aten::mul.Tensor"
+    data = json.loads(json.dumps(report.to_dict()))
+    assert data["graphs"] == report.graphs == 1
+    (region,) = report.regions
+    assert data["regions"][0]["key"] == region.key and len(region.key) == 64
+    assert region.status == "miss"
+    assert "not forged" in region.why
+    assert region.ops == "mul -> _softmax -> add"
+    assert region.shapes == ("float32[4, 9]",)
+    assert region.signature["nodes"][0]["op"] == "aten::mul.Tensor"
+
+
+def test_as_text(forged: Path) -> None:
+    x = torch.randn(16, 77)
+    compiled(model, forged)(x)
+    text = str(cudaforge_backend.explain(model, x, cache_dir=str(forged)))
+    first, second, third = text.splitlines()
+    assert first == "graphs: 1, regions: 1"
+    assert second.split()[0] == "hit" and "mul -> _softmax -> add(float32[16, 77])" in second
+    assert "a winner is in the cache: " in third and " times as fast as ATen [" in third
 
 
 def test_training_has_the_backward_too(tmp_path: Path) -> None:
     x = torch.randn(4, 9, requires_grad=True)
     report = cudaforge_backend.explain(model, x, cache_dir=str(tmp_path))
-    ops = [n["op"] for r in report["regions"] for n in r["signature"]["nodes"]]
+    ops = [n["op"] for r in report.regions for n in r.signature["nodes"]]
     assert {"aten::_softmax", "aten::_softmax_backward_data"} <= set(ops)
 
 
@@ -36,5 +48,6 @@ def test_reasons_for_what_is_left(tmp_path: Path) -> None:
     report = cudaforge_backend.explain(
         lambda x: x.sum(-1), torch.randn(4, 9, dtype=torch.complex64), cache_dir=str(tmp_path)
     )
-    assert report["regions"] == []
-    assert report["left"]
+    assert report.regions == ()
+    assert report.left
+    assert all(f"left to Inductor: {reason}" in str(report) for reason in report.left)

@@ -7,12 +7,13 @@ import time
 from typing import Any
 
 from .._native import _C
-from ..records import label, summary
+from ..records import input_shapes, label, op_names, summary
 from .output import add_cache_dir, add_json, cache_dir, show
 
 VERBS = {
     "ls": "list the records: one line for each region, winner or not",
     "show": "everything about one region: signature, source, verification, timing, tries",
+    "wanted": "list the regions that programs asked for and that are not forged yet",
     "stats": "counts by architecture, and whether the files are sound",
     "export": "write the winners to one checksummed file",
     "import": "verify a file's kernels on this machine and store those that pass",
@@ -28,7 +29,7 @@ def add(verbs: Any) -> None:
         add_cache_dir(verb)
         add_json(verb)
         verb.set_defaults(run=globals()[f"run_{name}"])
-        if name in ("ls", "export"):
+        if name in ("ls", "wanted", "export"):
             verb.add_argument(
                 "--arch", default="", help='one architecture, such as "cuda:sm_90a" (default: all)'
             )
@@ -95,14 +96,39 @@ def run_show(args: argparse.Namespace) -> int:
             if row["created"]:
                 made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["created"]))
                 print(f"made {made} by {row['author']}")
-            for name in ("aten_us", "inductor_us", "winner_us", "speedup"):
-                print(f"{name}: {row[name]}")
-            print(f"tried: {len(record['lineage'])} candidates")
+            for rival, us in (
+                ("ATen", row["aten_us"]),
+                ("Inductor", row["inductor_us"]),
+                ("kernel", row["winner_us"]),
+            ):
+                print(f"{rival}: {'not timed' if us is None else f'{us:.1f} microseconds'}")
+            if row["speedup"]:
+                low, median, high = row["speedup"]
+                print(
+                    f"speed-up over the faster of ATen and Inductor: {median:.2f} "
+                    f"(95% interval {low:.2f} to {high:.2f})"
+                )
+            print(f"candidates tried: {len(record['lineage'])}")
             print(f"signature: {_C.canonical(record['signature'])}")
             if record["candidate"]:
                 print(f"\n{record['candidate']['code']}")
 
     show(args, data, text)
+    return 0
+
+
+def run_wanted(args: argparse.Namespace) -> int:
+    """One line a region, the one that was asked for first on top."""
+    rows = sorted(_open(args).wanted(args.arch), key=lambda row: row["first_seen"])
+
+    def text() -> None:
+        for row in rows:
+            region = label(op_names(row["signature"]), input_shapes(row["signature"]))
+            print(f"{row['key'][:12]}  {row['arch']:<16}  {region}")
+        if not rows:
+            print(f"the cache {cache_dir(args)} has no wanted regions")
+
+    show(args, rows, text)
     return 0
 
 
@@ -129,8 +155,8 @@ def run_stats(args: argparse.Namespace) -> int:
                 f"{entry['bytes']} bytes of binaries"
             )
         print(
-            f"wanted: {data['wanted']} regions were seen and not forged; "
-            "`cudaforge warmup` forges a model's"
+            f"wanted: {data['wanted']} (`cudaforge cache wanted` lists them, "
+            "`cudaforge warmup` forges a model's)"
         )
         print(f"damaged records: {store.counters()['corrupt']}")
 

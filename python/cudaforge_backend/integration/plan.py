@@ -12,7 +12,7 @@ from torch import fx
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
-from cudaforge_backend.stats import count_fallback, count_graph, warn_once
+from cudaforge_backend.stats import count_fallback, count_graph, count_miss, warn_once
 
 from .analysis import Analysis, analyse, graph_reason, may_have_anchor
 from .forging import Progress, forge_region, worth_more_time
@@ -139,6 +139,7 @@ def forge_misses(
 
 def _forge(known: Known, budget_s: float, progress: Progress | None, compile_lock: bool) -> bool:
     """Whether the region was decided."""
+    count_miss(known.region.key)
     signature = known.region.signature
     try:
         forge_region(signature, known.device_index, budget_s, progress, compile_lock, known.within)
@@ -161,8 +162,11 @@ def set_progress(callback: Progress | None) -> None:
 
 
 def tell_region(key: str, arch: str, ops: str, status: str) -> None:
-    """The event {"event": "region", "key", "arch", "ops", "status"}: a graph has this region."""
+    """Counts a miss, and gives the event {"event": "region", "key", "arch", "ops", "status"}: a
+    graph has this region."""
     log.graph.debug("%s %s: %s", status, key[:12], ops)
+    if status == "miss":
+        count_miss(key)
     progress = current_progress()
     if progress is not None:
         progress({"event": "region", "key": key, "arch": arch, "ops": ops, "status": status})
