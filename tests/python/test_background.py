@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import cudaforge_backend
@@ -13,6 +14,7 @@ import torch
 from cudaforge_backend.integration import background, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
+from forged import compiled, win_every_race
 
 _OPTIONS = {"on_miss": "background"}
 
@@ -71,3 +73,47 @@ def test_a_failed_swap_stays_plain_with_one_warning() -> None:
         assert served(1) == 2
     assert served(2) == 3
     assert cudaforge_backend.stats()["fallbacks"] == {"swap_failed": 1}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_forging_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad: bool) -> None:
+    """The worker forges while two threads call the model: every result is right, the winners come
+    in between two calls, and from then on they are served."""
+    win_every_race(monkeypatch)
+    x = torch.randn(8, 43, requires_grad=grad)
+    made = compiled(function, tmp_path / "cache", on_miss="background")
+    expected = function(x)
+    torch.testing.assert_close(made(x), expected)
+    (forging,) = (t for t in threading.enumerate() if t.name == "cudaforge-background")
+    wrong: list[str] = []
+
+    def call() -> None:
+        try:
+            torch.testing.assert_close(made(x), expected)
+        except Exception as error:
+            wrong.append(str(error))
+
+    def call_on() -> None:
+        while forging.is_alive():
+            call()
+            forging.join(0.01)
+
+    beside = threading.Thread(target=call_on)
+    beside.start()
+    call_on()
+    beside.join()
+    call()  # swaps at the latest
+    stats = cudaforge_backend.stats()
+    assert wrong == []
+    assert stats["graphs"] == {"plain": 1, "substituted": 1, "swapped": 1}
+    assert stats["fallbacks"] == {}
+    assert (stats["forged"], stats["negative"]) == (2 if grad else 1, 0)
+    before = stats["hits"]
+    y = made(x)
+    torch.testing.assert_close(y, expected)
+    assert cudaforge_backend.stats()["hits"] == before + 1
+    if grad:
+        (mine,), (theirs,) = (torch.autograd.grad(z.sum(), x) for z in (y, function(x)))
+        torch.testing.assert_close(mine, theirs)
+        assert cudaforge_backend.stats()["hits"] == before + 2
+    assert cudaforge_backend.stats()["misses"] == 0

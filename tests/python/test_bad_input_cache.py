@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import shutil
 import subprocess
@@ -18,47 +17,16 @@ from conftest import RunPython
 from cudaforge_backend._native import _C
 from forged import compiled
 from torch import Tensor
+from two_regions import run_regions, told
 
 
 def function(x: Tensor) -> Tensor:
     return torch.softmax(x * 3, -1)
 
 
-# Compiles with the cache in $FOLDER, and tells what came of it.
-_SCRIPT = """
-import json, os, warnings, torch, cudaforge_backend
-from cudaforge_backend._native import _C
-folder = os.environ["FOLDER"]
-if os.environ.get("FORGE"):
-    from forged import win_every_race
-    win_every_race()
-options = {"on_miss": "blocking" if os.environ.get("FORGE") else "record", "cache_dir": folder}
-torch.manual_seed(0)
-x = torch.randn(8, 26)
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    for scale in (3, 4):
-        f = lambda x: torch.softmax(x * scale, -1)
-        made = torch.compile(f, backend="cudaforge", options=options)
-        torch.testing.assert_close(made(x), f(x))
-        torch._dynamo.reset()
-s = cudaforge_backend.stats()
-print(json.dumps({
-    "warnings": [str(w.message) for w in seen if w.category is cudaforge_backend.CudaForgeWarning],
-    "hits": s["hits"], "forged": s["forged"], "fallbacks": s["fallbacks"], "cache": s["cache"],
-    "location": _C.store().location(), "graphs": s["graphs"],
-}))
-"""
-
-
-def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def test_a_missing_folder_is_made(run_python: RunPython, tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b" / "c"
-    result = told(run_python(_SCRIPT, FOLDER=str(folder)))
+    result = told(run_regions(run_python, folder))
     assert result["warnings"] == []
     assert (folder / "db").is_dir()
     assert len(_C.KernelStore.open(str(folder)).wanted()) == 2
@@ -66,16 +34,16 @@ def test_a_missing_folder_is_made(run_python: RunPython, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("folder", ["/proc/x", "/dev/null/x", "/proc/self/status"])
 def test_an_impossible_folder(run_python: RunPython, folder: str) -> None:
-    result = told(run_python(_SCRIPT, FOLDER=folder))
+    result = told(run_regions(run_python, folder))
     assert len(result["warnings"]) == 1
     assert folder in result["warnings"][0]
 
 
-@pytest.mark.parametrize("forge", ["", "1"])
-def test_a_plain_file_is_left_untouched(run_python: RunPython, tmp_path: Path, forge: str) -> None:
+@pytest.mark.parametrize("forge", [False, True])
+def test_a_plain_file_is_left_untouched(run_python: RunPython, tmp_path: Path, forge: bool) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
-    result = told(run_python(_SCRIPT, FOLDER=str(file), FORGE=forge))
+    result = told(run_regions(run_python, file, forge))
     assert len(result["warnings"]) == 1
     assert str(file) in result["warnings"][0]
     assert file.read_text() == "mine"
@@ -104,15 +72,13 @@ def _drop_root_rights() -> None:
                 os._exit(77)
 
 
-@pytest.mark.parametrize("forge", ["", "1"])
-def test_a_read_only_folder(run_python: Any, winners: Path, forge: str) -> None:
+@pytest.mark.parametrize("forge", [False, True])
+def test_a_read_only_folder(run_python: Any, winners: Path, forge: bool) -> None:
     before = {p: p.read_bytes() for p in winners.rglob("*") if p.is_file()}
     for path in [winners, *winners.rglob("*")]:
         path.chmod(0o500 if path.is_dir() else 0o400)
     try:
-        done = run_python(
-            _SCRIPT, check=False, preexec_fn=_drop_root_rights, FOLDER=str(winners), FORGE=forge
-        )
+        done = run_regions(run_python, winners, forge, check=False, preexec_fn=_drop_root_rights)
     finally:
         for path in [winners, *winners.rglob("*")]:
             path.chmod(0o700)
@@ -131,9 +97,9 @@ def test_a_read_only_folder(run_python: Any, winners: Path, forge: str) -> None:
 def test_winners_of_a_read_only_folder_are_served(run_python: Any, winners: Path) -> None:
     for path in [winners, *winners.rglob("*")]:
         path.chmod(0o500 if path.is_dir() else 0o400)
-    script = _SCRIPT.replace("torch.randn(8, 26)", "torch.randn(8, 24)").replace("(3, 4)", "(3,)")
+    rights = {"check": False, "preexec_fn": _drop_root_rights}
     try:
-        done = run_python(script, check=False, preexec_fn=_drop_root_rights, FOLDER=str(winners))
+        done = run_regions(run_python, winners, columns=24, scales=(3,), **rights)
     finally:
         for path in [winners, *winners.rglob("*")]:
             path.chmod(0o700)
@@ -218,7 +184,7 @@ def test_a_newer_format_is_left_alone(run_python: RunPython, tmp_path: Path) -> 
         ["ldb", f"--db={folder}/db", "--column_family=meta", "put", "format", "999"], check=True
     )
     before = _files(folder)
-    result = told(run_python(_SCRIPT, FOLDER=str(folder)))
+    result = told(run_regions(run_python, folder))
     assert len(result["warnings"]) == 1
     assert "newer" in result["warnings"][0]
     assert _files(folder) == before
@@ -237,12 +203,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("forge", ["", "1"])
-def test_a_full_disk(run_python: RunPython, small_disk: Path, forge: str) -> None:
+@pytest.mark.parametrize("forge", [False, True])
+def test_a_full_disk(run_python: RunPython, small_disk: Path, forge: bool) -> None:
     (small_disk / "filler").write_bytes(bytes((1 << 20) - 8192))
-    result = told(run_python(_SCRIPT, FOLDER=str(small_disk), FORGE=forge))
+    result = told(run_regions(run_python, small_disk, forge))
     assert 1 <= len(result["warnings"]) <= 2, result["warnings"]
     assert set(result["fallbacks"]) <= {"forge_failed" if forge else "not_recorded"}
     (small_disk / "filler").unlink()
-    result = told(run_python(_SCRIPT, FOLDER=str(small_disk), FORGE="1"))
+    result = told(run_regions(run_python, small_disk, forge=True))
     assert result["hits"] == 2

@@ -5,38 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import Any
+from pathlib import Path
 
 import pytest
 from conftest import RunPython
-
-_SCRIPT = """
-import json, os, threading, time, warnings, torch, cudaforge_backend
-from cudaforge_backend._native import _C
-from forged import win_every_race
-win_every_race()
-exec(os.environ.get("FIRST", ""))
-x = torch.randn(8, 27)
-options = {"on_miss": "blocking", "cache_dir": os.environ["FOLDER"], "region_budget_s": 120}
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    for scale in (3, 4):
-        f = lambda x: torch.softmax(x * scale, -1)
-        made = torch.compile(f, backend="cudaforge", options=options)
-        torch.testing.assert_close(made(x), f(x))
-        torch._dynamo.reset()
-s = cudaforge_backend.stats()
-print(json.dumps({
-    "warnings": [str(w.message) for w in seen if w.category is cudaforge_backend.CudaForgeWarning],
-    "hits": s["hits"], "forged": s["forged"], "negative": s["negative"],
-    "fallbacks": s["fallbacks"], "records": len(_C.store().records()),
-}))
-"""
-
-
-def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+from two_regions import run_regions, told
 
 
 @pytest.mark.parametrize(
@@ -50,57 +23,64 @@ def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     ids=["no_compiler", "no_worker", "worker_ends", "worker_of_another_kind"],
 )
 def test_nothing_can_be_made(
-    run_python: RunPython, tmp_path: Any, environment: dict[str, str], named: str
+    run_python: RunPython, tmp_path: Path, environment: dict[str, str], named: str
 ) -> None:
-    result = told(run_python(_SCRIPT, FOLDER=str(tmp_path / "cache"), **environment))
+    result = told(run_regions(run_python, tmp_path / "cache", forge=True, **environment))
     assert len(result["warnings"]) == 1, result["warnings"]
     assert named in result["warnings"][0]
     assert result["fallbacks"] == {"forge_failed": 2}
     # The machine's fault is nobody's verdict: the next process, with a compiler, starts anew.
-    assert (result["negative"], result["records"]) == (0, 0)
-    after = told(run_python(_SCRIPT, FOLDER=str(tmp_path / "cache")))
+    assert (result["negative"], result["records"]) == (0, [])
+    after = told(run_regions(run_python, tmp_path / "cache", forge=True))
     assert after["forged"] == after["hits"] > 0
 
 
-# Kills every worker of this process for as long as the file exists.
-_KILLER = """
-import pathlib, signal
-def kill():
-    me = os.getpid()
-    while os.path.exists(os.environ["KILL"]):
-        for task in os.listdir("/proc/self/task"):
-            try:
-                children = pathlib.Path(f"/proc/self/task/{task}/children").read_text().split()
-                for child in children:
-                    if "cudaforge-worker" in pathlib.Path(f"/proc/{child}/cmdline").read_text():
-                        os.kill(int(child), signal.SIGKILL)
-            except OSError:
-                pass
-        time.sleep(0.05)
-threading.Thread(target=kill, daemon=True).start()
+# A compiler that ends the worker which called it: each of the first LIMIT times.
+_KILLER = """#!/bin/sh
+if grep -q cudaforge-worker /proc/$PPID/cmdline && [ "$(cat {log} | wc -l)" -lt {limit} ]; then
+  echo killed >>{log}
+  kill -9 $PPID
+  exit 1
+fi
+exec g++ "$@"
+"""
+# Writes the verdict on every candidate to a file.
+_LISTEN = """
+def listen(event):
+    if event["event"] == "candidate":
+        with open({path!r}, "a") as file:
+            print(event["verdict"], file=file)
+cudaforge_backend.set_progress(listen)
 """
 
 
-def test_workers_that_are_killed(run_python: RunPython, tmp_path: Any) -> None:
-    (tmp_path / "kill").touch()
-    result = told(
-        run_python(
-            _SCRIPT,
-            FOLDER=str(tmp_path / "cache"),
-            FIRST=_KILLER,
-            KILL=str(tmp_path / "kill"),
-        )
-    )
-    # Regions and, where one ended without a winner, its parts.
-    assert result["forged"] + result["negative"] + result["fallbacks"].get("forge_failed", 0) >= 2
-    assert result["hits"] == result["forged"]
-    assert len(result["warnings"]) <= 2
+@pytest.mark.parametrize("limit", [1, 1000], ids=["once", "always"])
+def test_workers_that_are_killed(run_python: RunPython, tmp_path: Path, limit: int) -> None:
+    """A killed worker costs its candidate; the next candidate gets a fresh worker."""
+    log, verdicts, cxx = tmp_path / "log", tmp_path / "verdicts", tmp_path / "g++"
+    log.touch()
+    cxx.write_text(_KILLER.format(log=log, limit=limit))
+    cxx.chmod(0o755)
+    first = _LISTEN.format(path=str(verdicts))
+    environment = {"CUDAFORGE_CXX": str(cxx)}
+    done = run_regions(run_python, tmp_path / "cache", True, first=first, **environment)
+    result, judged = told(done), verdicts.read_text().split()
+    assert (result["warnings"], result["fallbacks"]) == ([], {})
+    counts = (result["forged"], result["hits"], result["negative"])
+    if limit == 1:
+        assert judged[0] == "compile_error" and len(judged) == 4
+        assert set(judged[1:]) <= {"accepted", "too_slow"}
+        assert counts == (2, 2, 0)
+    else:  # two regions, and the softmax that is a part of both; two candidates each
+        assert judged == ["compile_error"] * 6
+        assert counts == (0, 0, 3)
+    assert len(log.read_text().split()) == judged.count("compile_error")
 
 
-def test_an_exception_in_our_progress_callback(run_python: RunPython, tmp_path: Any) -> None:
+def test_an_exception_in_our_progress_callback(run_python: RunPython, tmp_path: Path) -> None:
     first = "def fail(event):\n    raise ValueError('from the callback')\n"
     first += "cudaforge_backend.set_progress(fail)"
-    result = told(run_python(_SCRIPT, FOLDER=str(tmp_path / "cache"), FIRST=first))
+    result = told(run_regions(run_python, tmp_path / "cache", forge=True, first=first))
     assert len(result["warnings"]) == 1, result["warnings"]
     assert "from the callback" in result["warnings"][0]
 
@@ -113,7 +93,7 @@ def test_the_worker_alone_says_what_it_is() -> None:
     assert "is started by CudaForge" in done.stderr
 
 
-def test_capabilities_say_what_is_missing(run_python: RunPython, tmp_path: Any) -> None:
+def test_capabilities_say_what_is_missing(run_python: RunPython, tmp_path: Path) -> None:
     done = run_python(
         "import json\nfrom cudaforge_backend._native import _C\n"
         "print(json.dumps(_C.capabilities()))",
