@@ -1,11 +1,15 @@
-"""A second process finds the kernels, the FX graphs and the AOTAutograd entries of the first."""
+"""A second process finds the kernels, the FX graphs and the AOTAutograd entries of the first; two
+at once forge into one cache."""
 
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from conftest import RunPython
+from cudaforge_backend._native import _C
+from two_regions import run_regions, told
 
 _SCRIPT = """
 import json, sys, torch, cudaforge_backend
@@ -67,3 +71,33 @@ def test_inductors_caches_hit(run_python: RunPython) -> None:
     assert first["fx"] == [0, 2, 0]
     assert second["fx"] == [2, 0, 0]
     assert second["aot"] == [1, 0]
+
+
+def test_two_processes_forge_at_once(run_python: RunPython, tmp_path: Path) -> None:
+    """One region of each is the other's too. Nothing is lost, and nothing is made again."""
+    folder = tmp_path / "cache"
+    meet = f"""
+import pathlib
+pathlib.Path({str(tmp_path)!r}, "ready-" + str(os.getpid())).touch()
+while len(list(pathlib.Path({str(tmp_path)!r}).glob("ready-*"))) < 2:
+    time.sleep(0.01)
+"""
+
+    def forge(scales: tuple[int, int]) -> dict[str, object]:
+        return told(run_regions(run_python, folder, True, scales=scales, first=meet))
+
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(forge, [(2, 3), (3, 4)]))
+    for result in results:
+        assert (result["warnings"], result["fallbacks"], result["hits"]) == ([], {}, 2)
+    after = told(run_regions(run_python, folder, True, scales=(2, 3, 4)))
+    assert (after["forged"], after["negative"], after["hits"]) == (0, 0, 3)
+    store = _C.KernelStore.open(str(folder))
+    records = store.records()
+    assert [record["kind"] for record in records] == ["winner"] * 3
+    for record in records:
+        place = (record["key"], record["arch"])
+        assert len(store.binary(*place)) == record["binary_bytes"] > 0
+        assert store.candidate(*place) is not None and store.lineage(*place)
+    counters = store.counters()
+    assert (counters["corrupt"], counters["errors"]) == (0, 0)
