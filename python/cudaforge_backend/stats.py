@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections import Counter
@@ -48,6 +49,15 @@ _graphs: Counter[str] = Counter()
 _forging: Counter[str] = Counter()
 _unknown: set[str] = set()
 _warned: set[str] = set()
+
+
+def _new_lock() -> None:
+    """In a forked child: a thread that held the parent's lock is not there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
 
 
 def count_fallback(reason: str, n: int = 1) -> None:

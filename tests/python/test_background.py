@@ -11,6 +11,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
+from conftest import RunPython
 from cudaforge_backend.integration import background, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
@@ -117,3 +118,54 @@ def test_forging_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad:
         torch.testing.assert_close(mine, theirs)
         assert cudaforge_backend.stats()["hits"] == before + 2
     assert cudaforge_backend.stats()["misses"] == 0
+
+
+_FIRST_CALL = """
+import os, signal, sys, threading, torch, cudaforge_backend
+from forged import compiled, win_every_race
+win_every_race()
+torch.set_num_threads(1)
+reached, go = threading.Event(), threading.Event()
+def listen(event):
+    if event["event"] == WHEN:
+        reached.set()
+        go.wait(200 if STOP else 0)
+cudaforge_backend.set_progress(listen)
+f = lambda x: torch.softmax(x * 5, -1)
+x = torch.randn(8, 47)
+torch.testing.assert_close(compiled(f, FOLDER, on_miss="background")(x), f(x))
+assert reached.wait(200)
+"""
+
+
+def _first_call(folder: Path, when: str, stop: bool) -> str:
+    """Calls a model, and waits until its forging has come to an event; `stop`s it there."""
+    return f"FOLDER, WHEN, STOP = {str(folder)!r}, {when!r}, {stop}\n" + _FIRST_CALL
+
+
+@pytest.mark.parametrize("when", ["start", "candidate", "verified"])
+def test_a_program_may_end_while_forging(run_python: RunPython, tmp_path: Path, when: str) -> None:
+    done = run_python(_first_call(tmp_path / "cache", when, stop=False) + "print('the end')")
+    assert done.stdout.endswith("the end\n")
+    assert "terminate" not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_fork_while_forging(run_python: RunPython, tmp_path: Path) -> None:
+    """The child compiles the region that its parent's thread is at: no lock stays taken."""
+    fork = """
+child = os.fork()
+if child == 0:
+    signal.alarm(100)
+    status = 1
+    try:
+        cudaforge_backend.set_progress(None)
+        torch._dynamo.reset()
+        torch.testing.assert_close(compiled(f, FOLDER)(x), f(x))
+        status = 0
+    finally:
+        os._exit(status)
+ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+go.set()
+sys.exit(ended)
+"""
+    run_python(_first_call(tmp_path / "cache", "start", stop=True) + fork)

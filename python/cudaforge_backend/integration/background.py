@@ -30,8 +30,8 @@ class SwappingCallable:
         self._compile = compile_substituted
         self._swap_lock = threading.Lock()
         self.thread = threading.Thread(
-            target=self._forge, args=(plan, budget_s), name="cudaforge-background", daemon=True
-        )
+            target=self._forge, args=(plan, budget_s), name="cudaforge-background", daemon=False
+        )  # a program that ends waits for the step under way: see forging.py
         self.thread.start()
 
     def __call__(self, *args: Any) -> Any:

@@ -4,6 +4,7 @@ record."""
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,16 @@ _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when th
 
 _locks_guard = threading.Lock()
 _locks: dict[tuple[str, str], threading.Lock] = {}
+
+
+def _forget_locks() -> None:
+    """In a forked child: the threads that hold the parent's locks are not there."""
+    global _locks_guard
+    _locks_guard = threading.Lock()
+    _locks.clear()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,8 @@ def _in_clean_thread(work: Callable[[], Forged]) -> Forged:
         except BaseException as error:
             failure.append(error)
 
-    thread = threading.Thread(target=body, name="cudaforge-forge", daemon=True)
+    # Not a daemon: the interpreter would end while it is in C++, and that aborts the process.
+    thread = threading.Thread(target=body, name="cudaforge-forge", daemon=False)
     thread.start()
     thread.join()
     if failure:
@@ -166,6 +178,8 @@ class _Forge:
         return self._seconds() >= self.budget_s
 
     def progress(self, event: Mapping[str, Any]) -> None:
+        if not threading.main_thread().is_alive():
+            raise SystemExit  # the program has ended and waits for this thread
         log.forge.debug("%s %s", self.key[:12], {k: v for k, v in event.items() if k != "key"})
         self.listener(event)
 
