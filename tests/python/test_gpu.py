@@ -121,6 +121,53 @@ def test_side_stream(forged: Path) -> None:
     expect_all_hits()
 
 
+_LONG = 2_000_000_000  # GPU cycles: about a second
+
+
+def _never_waits(work: Callable[[], Any]) -> Any:
+    """work(), warmed up, while the GPU is busy for long: it may not wait for it."""
+    for _ in range(3):
+        work()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")  # any synchronisation by PyTorch raises
+    try:
+        torch.cuda._sleep(_LONG)
+        busy = torch.cuda.Event()
+        busy.record()
+        result = work()
+        waited = busy.query()  # one by our own calls of the driver is seen here
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert not waited
+    return result
+
+
+def test_a_hit_does_not_synchronise(forged: Path) -> None:
+    from cudaforge_backend._native import _C
+
+    made, x = compiled(softmax_chain, forged), torch.randn(64, WIDTH, device="cuda")
+    made(x)
+    torch.testing.assert_close(_never_waits(lambda: made(x)), softmax_chain(x))
+    (region,) = cudaforge_backend.explain(softmax_chain, x, cache_dir=str(forged))["regions"]
+    text, call = _C.canonical(region["signature"]), torch.ops.cudaforge.region.default
+    region_id = _C.region_id(region["key"])
+    (alone,) = _never_waits(lambda: call([x], region_id, text))
+    torch.testing.assert_close(alone, softmax_chain(x))
+    assert cudaforge_backend.stats()["hits"] >= 9
+    expect_all_hits()
+
+
+def test_a_training_step_of_hits_does_not_synchronise(forged: Path) -> None:
+    model = Mixer().cuda()
+    made = compiled(model, forged)
+    x = torch.randn(64, WIDTH, device="cuda", requires_grad=True)
+    leaves = [x, *model.parameters()]
+    got = _never_waits(lambda: torch.autograd.grad(made(x).mean(), leaves))
+    wanted = torch.autograd.grad(model(x).mean(), leaves)
+    torch.testing.assert_close(got, wanted, **tolerance(torch.float32))
+    expect_all_hits()
+
+
 def _capture(work: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
