@@ -1,5 +1,7 @@
 #include "binding/runtime.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 
 #include "base/config.h"
@@ -17,7 +19,13 @@ double SavedNs(const Json& timing) {
 }
 
 Runtime& Runtime::Get() {
-  static Runtime* const runtime = new Runtime;
+  static Runtime* const runtime = [] {
+    static auto* made = new Runtime;
+    // A fork while another thread holds the mutex would leave it locked in the child.
+    pthread_atfork([] { made->mutex_.lock(); }, [] { made->mutex_.unlock(); },
+                   [] { made->mutex_.unlock(); });
+    return made;
+  }();
   return *runtime;
 }
 

@@ -52,7 +52,7 @@ class Runtime {
   // The Resolver's loader: the winner that the store has, or null.
   Result<std::unique_ptr<Winner>> FromStore(const RegionEntry& entry, int device_index);
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards what follows; its holder never waits for the GIL
   std::map<std::pair<DeviceType, int>, std::unique_ptr<Target>> targets_;
   std::shared_ptr<KernelStore> store_;
   std::string folder_;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <random>
 #include <thread>
 
 #include "base/file.h"
@@ -83,21 +84,34 @@ TEST(Processes, TwoWritersLoseNothing) {
 TEST(Processes, AKilledWriterLosesNothingItHadWritten) {
   TempDir folder = TestFolder();
   const std::string path = folder.path() + "/cache";
+  std::mt19937 random(std::random_device{}());
+  int said = 0;
   for (int round = 0; round < 6; ++round) {
     auto child = ChildProcess::Start(ChildCommand(path, round * 1000, 900)).value();
-    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 37 * round));
+    // At any moment of its writing.
+    const std::string first = path + ".said/" + std::to_string(round * 1000);
+    for (int i = 0; i < 6000 && !PathExists(first); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ASSERT_TRUE(PathExists(first));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 200'000));
     (void)child.Kill();
+    auto store = OpenStore(path);
+    said = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(path + ".said")) {
+      const int i = std::atoi(entry.path().filename().c_str());
+      ++said;
+      auto record = store->Get(TestWinner(i).key, kTestArch);
+      ASSERT_NE(record, nullptr) << i;
+      EXPECT_EQ(record->binary, TestWinner(i, 1.5, 20'000).binary) << i;
+    }
+    EXPECT_TRUE(store->ForEach(kTestArch, [](const CacheRecord&) { return true; }).ok());
+    EXPECT_EQ(store->counters().corrupt, 0);
+    EXPECT_EQ(store->counters().errors, 0);
+    EXPECT_TRUE(store->health().ok());
+    ASSERT_TRUE(store->Put(TestWinner(100'000 + round)).ok());
   }
-  auto store = OpenStore(path);
-  int said = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(path + ".said")) {
-    const int i = std::atoi(entry.path().filename().c_str());
-    ++said;
-    EXPECT_NE(store->Get(TestWinner(i).key, kTestArch), nullptr) << i;
-  }
-  EXPECT_GT(said, 0);
-  EXPECT_EQ(store->counters().corrupt, 0);
-  EXPECT_TRUE(store->Put(TestWinner(100'000)).ok());
+  EXPECT_GE(said, 6);
   EXPECT_FALSE(PathExists(path + "/db.damaged-1"));
 }
 

@@ -1,0 +1,110 @@
+// Hostile CUDA kernels in a real worker: each gets its verdict, and the next candidate its answer.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "target/cuda/driver_api.h"
+#include "target/cuda/search_paths.h"
+#include "tests/cpp/worker/fake_target.h"
+#include "worker/worker_client.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kElements = 1000;
+
+// y[i] = max(x[i], 0) in one block of 256, with something else in thread 0.
+Candidate Kernel(const std::string& thread_zero) {
+  Candidate candidate = CpuCandidate(
+      "extern \"C\" __global__ void candidate(const float* x, float* y, long long n) {\n"
+      "  for (long long i = threadIdx.x; i < n; i += 256) y[i] = x[i] > 0 ? x[i] : 0;\n"
+      "  if (threadIdx.x == 0) {\n" +
+          thread_zero + "\n  }\n}\n",
+      1, "1", kElements);
+  candidate.source.language = Language::kCuda;
+  candidate.plan.launches[0].block[0] = 256;
+  return candidate;
+}
+
+class GpuWorker : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cu::DriverApi::Get().ok()) GTEST_SKIP() << "needs a GPU";
+    signature_.device = DeviceType::kCuda;
+    std::string bytes(kElements * sizeof(float), '\0');
+    std::string wanted = bytes;
+    for (int i = 0; i < kElements; ++i) {
+      const float x = static_cast<float>(i) - 500, y = x > 0 ? x : 0;
+      std::memcpy(bytes.data() + i * sizeof(float), &x, sizeof(float));
+      std::memcpy(wanted.data() + i * sizeof(float), &y, sizeof(float));
+    }
+    inputs_.name = "test";
+    inputs_.bytes = {bytes};
+    wanted_ = wanted;
+  }
+
+  RunOutput Run(const Candidate& candidate) {
+    const auto compiled = client_.Compile(candidate);
+    EXPECT_TRUE(compiled.ok()) << compiled.status().ToString();
+    if (!compiled.ok() || !compiled->ok) {
+      ADD_FAILURE() << (compiled.ok() ? compiled->log : "");
+      return {};
+    }
+    auto run = client_.Run(compiled->binary, candidate, signature_, inputs_, 0xff);
+    EXPECT_TRUE(run.ok()) << run.status().ToString();
+    return run.ok() ? *std::move(run) : RunOutput{};
+  }
+
+  // A hostile kernel's verdict; then a right one is answered, by worker number `workers`.
+  void Expect(VerdictKind kind, const std::string& thread_zero, int workers) {
+    const Verdict verdict = Run(Kernel(thread_zero)).verdict;
+    EXPECT_EQ(VerdictName(verdict.kind), VerdictName(kind)) << verdict.message;
+    const RunOutput next = Run(Kernel(""));
+    EXPECT_TRUE(next.verdict.accepted()) << next.verdict.message;
+    ASSERT_EQ(next.outputs.size(), 1u);
+    EXPECT_EQ(next.outputs[0], wanted_);
+    EXPECT_EQ(client_.started(), workers);
+  }
+
+  static WorkerOptions Options() {
+    WorkerOptions options;
+    options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
+    options.device = DeviceType::kCuda;
+    options.run_timeout_ms = 10'000;
+    options.cuda_search_paths = CudaRoots({});
+    return options;
+  }
+
+  OpSignature signature_ = ReluSignature(kElements);
+  InputSet inputs_;
+  std::string wanted_;
+  WorkerClient client_{Options()};
+};
+
+TEST_F(GpuWorker, RunsARightKernel) {
+  const RunOutput run = Run(Kernel(""));
+  EXPECT_TRUE(run.verdict.accepted()) << run.verdict.message;
+  ASSERT_EQ(run.outputs.size(), 1u);
+  EXPECT_EQ(run.outputs[0], wanted_);
+}
+
+TEST_F(GpuWorker, AWriteBehindTheOutput) { Expect(VerdictKind::kMemoryFault, "y[n] = 1;", 1); }
+
+TEST_F(GpuWorker, AWriteBeforeTheOutput) { Expect(VerdictKind::kMemoryFault, "y[-1] = 1;", 1); }
+
+TEST_F(GpuWorker, AnIllegalAddress) {
+  Expect(VerdictKind::kMemoryFault, "*reinterpret_cast<volatile float*>(16) = 1;", 2);
+}
+
+TEST_F(GpuWorker, AChangedInput) {
+  Expect(VerdictKind::kModifiedInput, "const_cast<float*>(x)[n - 1] = 7;", 1);
+}
+
+TEST_F(GpuWorker, AKernelThatNeverEnds) {
+  Expect(VerdictKind::kTimeout,
+         "volatile float* forever = y; while (forever[0] != -1) forever[1] = 2;", 2);
+}
+
+}  // namespace
+}  // namespace cudaforge
