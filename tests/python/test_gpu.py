@@ -148,9 +148,9 @@ def test_a_hit_does_not_synchronise(forged: Path) -> None:
     made, x = compiled(softmax_chain, forged), torch.randn(64, WIDTH, device="cuda")
     made(x)
     torch.testing.assert_close(_never_waits(lambda: made(x)), softmax_chain(x))
-    (region,) = cudaforge_backend.explain(softmax_chain, x, cache_dir=str(forged))["regions"]
-    text, call = _C.canonical(region["signature"]), torch.ops.cudaforge.region.default
-    region_id = _C.region_id(region["key"])
+    (region,) = cudaforge_backend.explain(softmax_chain, x, cache_dir=str(forged)).regions
+    text, call = _C.canonical(region.signature), torch.ops.cudaforge.region.default
+    region_id = _C.region_id(region.key)
     (alone,) = _never_waits(lambda: call([x], region_id, text))
     torch.testing.assert_close(alone, softmax_chain(x))
     assert cudaforge_backend.stats()["hits"] >= 9
