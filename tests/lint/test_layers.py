@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
 from tree import ROOT, files
 
-# What each folder may include, beside itself.
-LAYERS: dict[str, set[str]] = {
-    "base": set(),
-    "signature": {"base"},
-    "kernel": {"base", "signature"},
-    "target": {"base", "signature", "kernel"},
-    "verify": {"base", "signature", "kernel", "target"},
-    "measure": {"base", "signature", "kernel", "target"},
-    "worker": {"base", "signature", "kernel", "target", "verify", "measure"},
-    "generators": {"base", "signature", "kernel"},
-    "cache": {"base", "signature"},
-    "forge": {
-        "base", "signature", "kernel", "target", "verify", "measure", "worker", "generators",
-        "cache",
-    },
-    "dispatch": {"base", "signature", "kernel", "target"},
-    "binding": {
-        "base", "signature", "kernel", "target", "verify", "measure", "worker", "generators",
-        "cache", "forge", "dispatch",
-    },
-}  # fmt: skip
 
+def closure(below: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Everything that each name stands on, directly or not."""
+
+    def reach(name: str) -> set[str]:
+        return below[name].union(*(reach(other) for other in below[name]))
+
+    return {name: reach(name) for name in below}
+
+
+def picture(text: str) -> dict[str, set[str]]:
+    """What each folder may include, beside itself, by chains like "base <- {a, b} <- c", one a
+    line or with four spaces between them."""
+    below: dict[str, set[str]] = {}
+    for chain in re.split(r" {4,}|\n", text):
+        links = [set(re.findall(r"\w+", link)) for link in chain.split(" <- ")]
+        if len(links) == 1:
+            continue
+        for lower, upper in itertools.pairwise([set(), *links]):
+            for name in upper:
+                below.setdefault(name, set()).update(lower)
+    return closure(below)
+
+
+LAYERS = picture((ROOT / "README.md").read_text())
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SOURCES = [p for p in files(".h", ".cc") if p.relative_to(ROOT).parts[0] in ("csrc", "cache")]
 
@@ -75,6 +79,23 @@ def test_includes_point_down(path) -> None:  # noqa: ANN001
 def test_rocksdb_is_included_by_one_source_file() -> None:
     users = [p.name for p in SOURCES if p.suffix == ".cc" and "<rocksdb/" in p.read_text()]
     assert len(users) == 1, users
+
+
+def test_cmake_links_as_the_picture_shows() -> None:
+    text = (ROOT / "CMakeLists.txt").read_text()
+    modules = re.findall(r"^cudaforge_module\((\w+) ([\w/]+)(.*)\)", text, re.MULTILINE)
+    folder = {target: path.rsplit("/", 1)[-1] for target, path, _ in modules}
+    links = {folder[name]: {folder[n] for n in names.split()} for name, _, names in modules}
+    assert closure(links) == {name: LAYERS[name] for name in links}
+
+
+def test_the_picture_is_read() -> None:
+    assert picture("base <- {a, b} <- c    a <- d <- e") == {
+        "base": set(), "a": {"base"}, "b": {"base"}, "c": {"base", "a", "b"},
+        "d": {"base", "a"}, "e": {"base", "a", "d"},
+    }  # fmt: skip
+    folders = {p.relative_to(ROOT).parts[0:2] for p in SOURCES}
+    assert set(LAYERS) == {"cache" if f[0] == "cache" else f[1] for f in folders}
 
 
 def test_the_rule_sees_faults() -> None:
