@@ -2,9 +2,9 @@
 
 #include <ctime>
 
+#include "base/bytes.h"
 #include "base/file.h"
 #include "base/sha256.h"
-#include "cache/bytes.h"
 #include "cache/store_rules.h"
 
 namespace cudaforge {

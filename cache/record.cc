@@ -6,8 +6,8 @@
 #include <cctype>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/sha256.h"
-#include "cache/bytes.h"
 
 namespace cudaforge {
 namespace {
@@ -92,7 +92,7 @@ std::string CacheRecord::Encode() const {
       {"kind", kind == Kind::kWinner ? "winner" : "negative"}, {"key", key}, {"arch", arch}};
   for (const auto& [name, member] : kJsonFields) json[name] = this->*member;
   // Messages of compilers may hold bytes that are no UTF-8: replaced, not refused.
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = LenientText(json);
   std::string bytes;
   bytes.reserve(kHeaderBytes + text.size() + candidate.size() + binary.size() + kChecksumBytes);
   bytes += kMagic;

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <thread>
 
+#include "base/bytes.h"
 #include "base/file.h"
-#include "cache/bytes.h"
 
 namespace cudaforge {
 namespace {

@@ -46,8 +46,4 @@ Json WantedEntry(const WantedRegion& region) {
           {"first_seen", static_cast<int64_t>(std::time(nullptr))}};
 }
 
-std::string LenientText(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 }  // namespace cudaforge

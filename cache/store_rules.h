@@ -29,7 +29,4 @@ bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool
 // What the wanted list holds of a region: {"key", "arch", "signature", "first_seen"}.
 Json WantedEntry(const WantedRegion& region);
 
-// Text of JSON that may hold strings from outside: what is no UTF-8 is replaced.
-std::string LenientText(const Json& json);
-
 }  // namespace cudaforge

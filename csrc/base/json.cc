@@ -109,6 +109,10 @@ std::string CanonicalJson(const Json& value) {
   return {};
 }
 
+std::string LenientText(const Json& value, bool ascii) {
+  return value.dump(-1, ' ', ascii, Json::error_handler_t::replace);
+}
+
 Json FloatToJson(double value) {
   if (std::isfinite(value)) return value;
   if (std::isnan(value)) return {{"float", "nan"}};

@@ -27,6 +27,10 @@ Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 // REQUIRES: every string is valid UTF-8 (CF_CHECK) and every float finite (see FloatToJson).
 std::string CanonicalJson(const Json& value);
 
+// Compact text of JSON that may hold strings from outside: what is no UTF-8 is replaced. `ascii`:
+// what is not ASCII is written as escapes, so that the text may be cut anywhere.
+std::string LenientText(const Json& value, bool ascii = false);
+
 // A double as JSON: a number when finite, else {"float": "inf" | "-inf" | "nan"}.
 Json FloatToJson(double value);
 

@@ -154,7 +154,7 @@ Json Search::Node(const Trial& trial, double seconds) const {
                {"seconds", seconds}};
   if (trial.worker_ns.has_value()) node["ns"] = FloatToJson(*trial.worker_ns);
   // A log may hold bytes that are no UTF-8, and cutting it may have split a character.
-  return Json::parse(node.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return Json::parse(LenientText(node));
 }
 
 Status Search::TryAll(CandidateSearch& search, const ForgeProgress& progress) {

@@ -30,7 +30,7 @@ c10::TypePtr ElementType(const c10::TypePtr& list) {
 }
 
 Status Misfit(const Json& json, const c10::Argument& schema) {
-  std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = LenientText(json, /*ascii=*/true);
   if (text.size() > 200) text = text.substr(0, 200) + "...";
   return Status::InvalidArgument("argument '" + schema.name() + "' of type " +
                                  schema.real_type()->str() + " cannot be " + text);

@@ -15,12 +15,13 @@
 #include <functional>
 #include <mutex>
 
+#include "base/bytes.h"
 #include "base/parallel.h"
 
 namespace cudaforge {
 namespace {
 
-constexpr char kMagic[4] = {'C', 'F', 'W', '1'};
+constexpr std::string_view kMagic = "CFW1";
 constexpr size_t kHeaderBytes = 12;
 constexpr int kMaxDepth = 32;
 constexpr int64_t kCopyGrain = 8 << 20;
@@ -52,17 +53,6 @@ class Deadline {
   bool limited_;
   std::chrono::steady_clock::time_point end_;
 };
-
-void PutU32(uint32_t value, char* to) {
-  for (int i = 0; i < 4; ++i) to[i] = static_cast<char>((value >> (8 * i)) & 0xff);
-}
-
-uint32_t GetU32(const char* from) {
-  uint32_t value = 0;
-  for (int i = 0; i < 4; ++i)
-    value |= static_cast<uint32_t>(static_cast<uint8_t>(from[i])) << (8 * i);
-  return value;
-}
 
 using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * kMaxFrameFds)>;
 
@@ -162,15 +152,16 @@ Status Seal(int fd, int seals) {
 
 Status SendFrame(int socket, const Frame& frame, int timeout_ms) {
   // Text from compilers may be no UTF-8: bad bytes are replaced, not refused.
-  const std::string text = frame.body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = LenientText(frame.body);
   if (text.size() > kMaxFrameBytes || frame.fds.size() > kMaxFrameFds) {
     return Status::InvalidArgument("a frame over the limits: " + std::to_string(text.size()) +
                                    " bytes, " + std::to_string(frame.fds.size()) + " descriptors");
   }
-  std::string bytes(kHeaderBytes, '\0');
-  std::memcpy(bytes.data(), kMagic, sizeof(kMagic));
-  PutU32(static_cast<uint32_t>(text.size()), bytes.data() + 4);
-  PutU32(static_cast<uint32_t>(frame.fds.size()), bytes.data() + 8);
+  std::string bytes;
+  bytes.reserve(kHeaderBytes + text.size());
+  bytes += kMagic;
+  AppendLittleEndian(&bytes, static_cast<uint32_t>(text.size()));
+  AppendLittleEndian(&bytes, static_cast<uint32_t>(frame.fds.size()));
   bytes += text;
   const Deadline deadline(timeout_ms);
   static const std::vector<UniqueFd> kNone;
@@ -186,13 +177,13 @@ Status SendFrame(int socket, const Frame& frame, int timeout_ms) {
 Result<Frame> ReceiveFrame(int socket, int timeout_ms) {
   const Deadline deadline(timeout_ms);
   Frame frame;
-  char header[kHeaderBytes];
-  CF_RETURN_IF_ERROR(ReceiveExactly(socket, header, sizeof(header), &frame.fds, deadline));
-  if (std::memcmp(header, kMagic, sizeof(kMagic)) != 0) {
+  std::string header(kHeaderBytes, '\0');
+  CF_RETURN_IF_ERROR(ReceiveExactly(socket, header.data(), header.size(), &frame.fds, deadline));
+  if (!header.starts_with(kMagic)) {
     return Status::Corruption("not a frame of the worker protocol");
   }
-  const uint32_t size = GetU32(header + 4);
-  const uint32_t fds = GetU32(header + 8);
+  const auto size = LittleEndianAt<uint32_t>(header, 4);
+  const auto fds = LittleEndianAt<uint32_t>(header, 8);
   if (size > kMaxFrameBytes)
     return Status::Corruption("a frame of " + std::to_string(size) + " bytes");
   if (fds > kMaxFrameFds)

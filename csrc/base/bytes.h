@@ -1,4 +1,4 @@
-// Little-endian integers in byte strings, bounded on the way in. Private to cache/.
+// Little-endian integers in byte strings.
 #pragma once
 
 #include <cstddef>
