@@ -1,5 +1,4 @@
-// The few calls that the region operator makes to the CUDA driver, found in libcuda.so.1 at run
-// time.
+// What the region operator asks of the CUDA driver.
 #pragma once
 
 #include "base/status.h"
@@ -11,7 +10,7 @@ namespace cudaforge {
 bool IsCapturing(void* stream);
 
 // Makes the device's primary context current in this thread when no context is. PyTorch leaves a
-// fresh thread without one until its first runtime call.
+// fresh thread without one until its first runtime call. kUnavailable without a driver.
 Status BindPrimaryContext(int device_index);
 
 }  // namespace cudaforge

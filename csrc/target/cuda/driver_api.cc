@@ -40,6 +40,7 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   load.Required(api.DeviceTotalMem, "cuDeviceTotalMem_v2");
   load.Required(api.PrimaryContextRetain, "cuDevicePrimaryCtxRetain");
   load.Required(api.PrimaryContextRelease, "cuDevicePrimaryCtxRelease_v2");
+  load.Required(api.ContextGetCurrent, "cuCtxGetCurrent");
   load.Required(api.ContextSetCurrent, "cuCtxSetCurrent");
   load.Required(api.ContextSynchronize, "cuCtxSynchronize");
   load.Required(api.ModuleLoadData, "cuModuleLoadData");
@@ -59,6 +60,7 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   load.Required(api.StreamCreate, "cuStreamCreate");
   load.Required(api.StreamDestroy, "cuStreamDestroy_v2");
   load.Required(api.StreamSynchronize, "cuStreamSynchronize");
+  load.Required(api.StreamIsCapturing, "cuStreamIsCapturing");
   load.Required(api.EventCreate, "cuEventCreate");
   load.Required(api.EventDestroy, "cuEventDestroy_v2");
   load.Required(api.EventRecord, "cuEventRecord");
@@ -99,7 +101,7 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
 
 }  // namespace
 
-::cudaforge::Result<const DriverApi*> DriverApi::Get() {
+const ::cudaforge::Result<const DriverApi*>& DriverApi::Get() {
   static const ::cudaforge::Result<const DriverApi*>* const api =
       new ::cudaforge::Result<const DriverApi*>(Open());
   return *api;

@@ -47,7 +47,6 @@ enum Attribute : int {
 enum FunctionAttribute : int {
   kFunctionMaxThreads = 0,
   kFunctionSharedBytes = 1,
-  kFunctionLocalBytes = 3,
   kFunctionRegisters = 4,
   kFunctionMaxDynamicShared = 8,
   kFunctionNonPortableCluster = 14,
@@ -81,7 +80,7 @@ static_assert(sizeof(LaunchConfig) == 56);
 struct DriverApi {
   // The driver, opened and initialised on first use and never closed. kUnavailable when libcuda,
   // one of its functions or a device is missing, with advice. Thread-safe.
-  static ::cudaforge::Result<const DriverApi*> Get();
+  static const ::cudaforge::Result<const DriverApi*>& Get();
 
   // Ok for 0; else `code` with "what: CUDA_ERROR_NAME (description)".
   Status Check(Result result, const char* what, StatusCode code = StatusCode::kInternal) const;
@@ -101,6 +100,7 @@ struct DriverApi {
   Result (*DeviceTotalMem)(size_t* bytes, Device device) = nullptr;
   Result (*PrimaryContextRetain)(Context* context, Device device) = nullptr;
   Result (*PrimaryContextRelease)(Device device) = nullptr;
+  Result (*ContextGetCurrent)(Context* context) = nullptr;
   Result (*ContextSetCurrent)(Context context) = nullptr;
   Result (*ContextSynchronize)() = nullptr;
   Result (*ModuleLoadData)(Module* module, const void* image) = nullptr;
@@ -121,6 +121,7 @@ struct DriverApi {
   Result (*StreamCreate)(Stream* stream, unsigned flags) = nullptr;
   Result (*StreamDestroy)(Stream stream) = nullptr;
   Result (*StreamSynchronize)(Stream stream) = nullptr;
+  Result (*StreamIsCapturing)(Stream stream, int* status) = nullptr;  // 0: it is not
   Result (*EventCreate)(Event* event, unsigned flags) = nullptr;
   Result (*EventDestroy)(Event event) = nullptr;
   Result (*EventRecord)(Event event, Stream stream) = nullptr;
