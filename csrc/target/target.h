@@ -18,10 +18,22 @@ namespace cudaforge {
 
 // A compile failure is a value that carries its log.
 struct CompileResult {
+  static constexpr size_t kMaxLog = 64u << 10;
+
   bool ok = false;
-  std::string log;                  // the compiler's own words, cut at 64 KiB
+  std::string log;                  // the compiler's own words, cut at kMaxLog
   std::string binary;               // cubin or shared object, when ok
   Json resources = Json::object();  // per kernel: registers, spill_bytes, shared_bytes (cuda)
+
+  static CompileResult Failure(std::string log) {
+    CompileResult result;
+    if (log.size() > kMaxLog) {
+      log.resize(kMaxLog);
+      log += "\n[cut]";
+    }
+    result.log = std::move(log);
+    return result;
+  }
 };
 
 // Runs body(begin, end) over disjoint parts of [0, n), possibly in several threads; returns when

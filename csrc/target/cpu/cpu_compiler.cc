@@ -14,7 +14,6 @@
 namespace cudaforge {
 namespace {
 
-constexpr size_t kMaxLog = 64u << 10;
 constexpr size_t kMaxBinary = 64u << 20;
 
 constexpr std::string_view kIncludes[] = {"cmath",       "cstdint",    "cstddef", "cstring",
@@ -87,16 +86,6 @@ bool OnPath(const std::string& name) {
   return false;
 }
 
-CompileResult Failure(std::string log) {
-  CompileResult result;
-  if (log.size() > kMaxLog) {
-    log.resize(kMaxLog);
-    log += "\n[cut]";
-  }
-  result.log = std::move(log);
-  return result;
-}
-
 // The folder's name is random: without it the same source gives the same log.
 std::string WithoutFolder(std::string log, const std::string& folder) {
   const std::string prefix = folder + "/";
@@ -133,15 +122,15 @@ Status CheckCpuSource(const std::string& code) {
 
 CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx, int timeout_ms) {
   if (const Status status = CheckCpuSource(code); !status.ok())
-    return Failure("refused: " + status.message());
+    return CompileResult::Failure("refused: " + status.message());
   const Result<std::string> cxx = FindHostCompiler(wanted_cxx);
-  if (!cxx.ok()) return Failure(cxx.status().message());
+  if (!cxx.ok()) return CompileResult::Failure(cxx.status().message());
   const Result<TempDir> folder = TempDir::Create("cudaforge-cpu-");
-  if (!folder.ok()) return Failure(folder.status().ToString());
+  if (!folder.ok()) return CompileResult::Failure(folder.status().ToString());
   const std::string source = folder->path() + "/kernel.cc";
   const std::string object = folder->path() + "/kernel.so";
   if (const Status status = WriteFileAtomic(source, code); !status.ok())
-    return Failure(status.ToString());
+    return CompileResult::Failure(status.ToString());
 
   // No reassociation, no finite-only maths, and no contraction: fused, x * 3 - max(x * 3) is not 0
   // at the maximum, and the exponential of what is left overflows for large x. Symbols stay
@@ -169,21 +158,24 @@ CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx,
                                          object,
                                          source};
   const Result<ProcessResult> run = RunProcess(argv, timeout_ms);
-  if (!run.ok()) return Failure(run.status().message());
+  if (!run.ok()) return CompileResult::Failure(run.status().message());
   std::string log = WithoutFolder(run->output, folder->path());
   if (run->timed_out) {
-    return Failure("the compiler was stopped after " + std::to_string(timeout_ms) + " ms\n" + log);
+    return CompileResult::Failure("the compiler was stopped after " + std::to_string(timeout_ms) +
+                                  " ms\n" + log);
   }
   if (run->term_signal != 0) {
-    return Failure("the compiler ended by signal " + std::to_string(run->term_signal) + "\n" + log);
+    return CompileResult::Failure("the compiler ended by signal " +
+                                  std::to_string(run->term_signal) + "\n" + log);
   }
   if (run->exit_code != 0) {
-    return Failure(log.empty() ? "the compiler gave exit code " + std::to_string(run->exit_code)
-                               : log);
+    return CompileResult::Failure(
+        log.empty() ? "the compiler gave exit code " + std::to_string(run->exit_code) : log);
   }
   Result<std::string> binary = ReadFile(object, kMaxBinary);
-  if (!binary.ok()) return Failure("the compiler wrote no library: " + binary.status().message());
-  CompileResult result = Failure(std::move(log));
+  if (!binary.ok())
+    return CompileResult::Failure("the compiler wrote no library: " + binary.status().message());
+  CompileResult result = CompileResult::Failure(std::move(log));
   result.ok = true;
   result.binary = *std::move(binary);
   return result;

@@ -29,9 +29,7 @@ class CpuTarget : public Target {
 
   CompileResult Compile(const KernelSource& source, int timeout_ms) override {
     if (source.language != Language::kCpu) {
-      CompileResult result;
-      result.log = "a cpu target compiles language \"cpu\" only";
-      return result;
+      return CompileResult::Failure("a cpu target compiles language \"cpu\" only");
     }
     return CompileCpu(source.code, cxx_, timeout_ms);
   }

@@ -36,16 +36,11 @@ class CudaTarget : public Target {
   const DeviceArch& arch() const override { return arch_; }
 
   CompileResult Compile(const KernelSource& source, int timeout_ms) override {
-    CompileResult failed;
     if (source.language != Language::kCuda) {
-      failed.log = "a cuda target compiles language \"cuda\" only";
-      return failed;
+      return CompileResult::Failure("a cuda target compiles language \"cuda\" only");
     }
     if (!compiler_.has_value()) compiler_.emplace(NvrtcCompiler::Create(search_paths_));
-    if (!compiler_->ok()) {
-      failed.log = compiler_->status().message();
-      return failed;
-    }
+    if (!compiler_->ok()) return CompileResult::Failure(compiler_->status().message());
     return compiler_->value().Compile(
         source.code, arch_.target.substr(std::string_view("cuda:").size()), timeout_ms);
   }

@@ -14,7 +14,6 @@
 namespace cudaforge {
 namespace {
 
-constexpr size_t kMaxLog = 64u << 10;
 constexpr size_t kMaxRawLog = 16u << 20;
 constexpr size_t kMaxCubin = 64u << 20;
 
@@ -99,16 +98,6 @@ int CancelAfter(void* deadline, void*) {
   return Clock::now() > *static_cast<const Clock::time_point*>(deadline) ? 1 : 0;
 }
 
-CompileResult Failure(std::string log) {
-  CompileResult result;
-  if (log.size() > kMaxLog) {
-    log.resize(kMaxLog);
-    log += "\n[cut]";
-  }
-  result.log = std::move(log);
-  return result;
-}
-
 std::string VersionText(std::pair<int, int> version) {
   return std::to_string(version.first) + "." + std::to_string(version.second);
 }
@@ -165,15 +154,16 @@ Status NvrtcCompiler::CheckArch(const std::string& arch) const {
 
 CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string& arch,
                                      int timeout_ms) const {
-  if (const Status status = CheckArch(arch); !status.ok()) return Failure(status.message());
+  if (const Status status = CheckArch(arch); !status.ok())
+    return CompileResult::Failure(status.message());
   if (const Status status = CheckCudaSource(code); !status.ok())
-    return Failure("refused: " + status.message());
+    return CompileResult::Failure("refused: " + status.message());
   Program program(api_);
   if (const NvrtcResult error =
           api_.CreateProgram(program.out(), code.c_str(), "kernel.cu",
                              static_cast<int>(std::size(kHeaders)), kHeaders, kHeaderNames);
       error != 0) {
-    return Failure(std::string("nvrtcCreateProgram: ") + api_.GetErrorString(error));
+    return CompileResult::Failure(std::string("nvrtcCreateProgram: ") + api_.GetErrorString(error));
   }
   // modify-stack-limit would change a limit of the whole process. The architecture macros stay
   // NVRTC's own. fmad: as for the CPU, kernels write fma() where they mean it.
@@ -194,18 +184,21 @@ CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string&
       api_.CompileProgram(program.get(), static_cast<int>(words.size()), words.data());
   const std::string log = program.Log();
   if (error == kNvrtcCancelled)
-    return Failure("NVRTC was stopped after " + std::to_string(timeout_ms) + " ms\n" + log);
-  if (error == kNvrtcCompilationError && !log.empty()) return Failure(WithoutPtxasNotes(log));
-  if (error != 0) return Failure(std::string(api_.GetErrorString(error)) + "\n" + log);
+    return CompileResult::Failure("NVRTC was stopped after " + std::to_string(timeout_ms) +
+                                  " ms\n" + log);
+  if (error == kNvrtcCompilationError && !log.empty())
+    return CompileResult::Failure(WithoutPtxasNotes(log));
+  if (error != 0)
+    return CompileResult::Failure(std::string(api_.GetErrorString(error)) + "\n" + log);
 
   size_t bytes = 0;
   if (api_.GetCubinSize(program.get(), &bytes) != 0 || bytes == 0 || bytes > kMaxCubin) {
-    return Failure("NVRTC gave no cubin for " + arch + "\n" + log);
+    return CompileResult::Failure("NVRTC gave no cubin for " + arch + "\n" + log);
   }
-  CompileResult result = Failure(WithoutPtxasNotes(log));
+  CompileResult result = CompileResult::Failure(WithoutPtxasNotes(log));
   result.binary.resize(bytes);
   if (api_.GetCubin(program.get(), result.binary.data()) != 0)
-    return Failure("NVRTC gave no cubin for " + arch);
+    return CompileResult::Failure("NVRTC gave no cubin for " + arch);
   result.ok = true;
   result.resources = ParsePtxasLog(log);
   return result;
