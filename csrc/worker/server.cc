@@ -60,10 +60,7 @@ Result<Reply> Compile(Target& target, const Json& body) {
   CF_ASSIGN_OR_RETURN(const int64_t timeout_ms, JsonInt(body, "timeout_ms"));
   const CompileResult compiled = target.Compile(kernel, static_cast<int>(timeout_ms));
   Reply reply;
-  reply.frame.body = {{"ok", true},
-                      {"compiled", compiled.ok},
-                      {"log", compiled.log},
-                      {"resources", compiled.resources}};
+  reply.frame.body = {{"ok", true}, {"compiled", compiled.ok}, {"log", compiled.log}};
   if (compiled.ok) {
     CF_ASSIGN_OR_RETURN(UniqueFd binary, MakeMemFile(std::string_view(compiled.binary)));
     reply.frame.fds.push_back(std::move(binary));
@@ -186,6 +183,23 @@ Result<Reply> Answer(const TargetFactory& make_target, std::unique_ptr<Target>* 
   return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");
 }
 
+// An exception may be the candidate's doing (a kernel that allocates without end): it gets what a
+// crash would have got it.
+Reply ExceptionReply(const Frame& frame, const std::string& what) {
+  const auto command = JsonString(frame.body, "command");
+  const std::string message = "an exception in the worker: " + what;
+  if (command.ok() && *command == "run") {
+    return VerdictReply({VerdictKind::kCrashed, message, Json::object()}, true);
+  }
+  if (command.ok() && *command == "compile") {
+    Reply reply;
+    reply.fatal = true;
+    reply.frame.body = {{"ok", true}, {"compiled", false}, {"log", message}};
+    return reply;
+  }
+  return ErrorReply(Status::Internal(message), true);
+}
+
 Reply AnswerOrError(const TargetFactory& make_target, std::unique_ptr<Target>* target,
                     const Frame& frame) {
   const auto poisoned = [&] { return *target != nullptr && (*target)->poisoned(); };
@@ -194,7 +208,9 @@ Reply AnswerOrError(const TargetFactory& make_target, std::unique_ptr<Target>* t
     if (reply.ok()) return std::move(*reply);
     return ErrorReply(reply.status(), poisoned());
   } catch (const std::exception& error) {
-    return ErrorReply(Status::Internal(error.what()), true);
+    return ExceptionReply(frame, error.what());
+  } catch (...) {
+    return ExceptionReply(frame, "of an unknown type");
   }
 }
 

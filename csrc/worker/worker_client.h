@@ -41,7 +41,7 @@ class CandidateRunner {
   virtual ~CandidateRunner() = default;
 
   // Compiles in the worker. A crash or hang of the compiler is a failed CompileResult with that
-  // log.
+  // log. Resources stay empty.
   virtual Result<CompileResult> Compile(const Candidate& candidate) = 0;
   // Loads `binary` and runs it once on `inputs`: each buffer between guard bytes, outputs and
   // scratch poisoned with `poison`, inputs compared afterwards.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,7 @@ class FakeTarget : public Target {
   FakeTarget() { arch_.target = "cpu:fake"; }
   const DeviceArch& arch() const override { return arch_; }
   CompileResult Compile(const KernelSource& source, int) override {
+    if (source.code == "throw") throw std::bad_alloc();
     return {source.code != "bad", "log of " + source.code, "BINARY", Json::object()};
   }
   Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate&,

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 
 #include "tests/cpp/worker/fake_target.h"
@@ -136,6 +137,44 @@ TEST_F(Server, DeviceErrorEndsTheServiceAfterTheReply) {
   EXPECT_EQ(reply["verdict"]["verdict"], "launch_error");
   EXPECT_EQ(reply["fatal"], true);
   EXPECT_EQ(ReceiveFrame(ours_.get(), 5000).status().code(), StatusCode::kIoError);
+}
+
+TEST_F(Server, ExceptionOfARunIsACrash) {
+  kernel_ = [](Pointers, Pointers, Pointers) -> Status { throw std::runtime_error("no room"); };
+  Hello();
+  const Json reply = Ask(RunBody(), RunFds());
+  EXPECT_EQ(reply["verdict"]["verdict"], "crashed") << reply;
+  EXPECT_NE(reply["verdict"]["message"].get<std::string>().find("no room"), std::string::npos);
+  EXPECT_EQ(reply["fatal"], true);
+  EXPECT_EQ(ReceiveFrame(ours_.get(), 5000).status().code(), StatusCode::kIoError);
+}
+
+TEST_F(Server, ExceptionOfUnknownTypeIsACrash) {
+  kernel_ = [](Pointers, Pointers, Pointers) -> Status { throw 1; };
+  Hello();
+  EXPECT_EQ(Ask(RunBody(), RunFds())["verdict"]["verdict"], "crashed");
+}
+
+TEST_F(Server, ExceptionOfACompilationIsAFailedOne) {
+  Hello();
+  const Json reply = Ask({{"command", "compile"},
+                          {"source", {{"language", "cpu"}, {"code", "throw"}}},
+                          {"timeout_ms", 100}});
+  EXPECT_EQ(reply["compiled"], false) << reply;
+  EXPECT_NE(reply["log"].get<std::string>().find("bad_alloc"), std::string::npos);
+  EXPECT_EQ(reply["fatal"], true);
+}
+
+TEST_F(Server, ExceptionOfATimingIsAnError) {
+  kernel_ = [](Pointers, Pointers, Pointers) -> Status { throw std::runtime_error("no room"); };
+  Hello();
+  Json time = RunBody();
+  time["command"] = "time";
+  time.update({{"samples", 3}, {"least", 3}, {"total_ns", 1e9}, {"abandon_ns", 1e9}});
+  const Json reply = Ask(time, RunFds());
+  EXPECT_EQ(reply["ok"], false);
+  EXPECT_NE(reply["error"].get<std::string>().find("no room"), std::string::npos) << reply;
+  EXPECT_EQ(reply["fatal"], true);
 }
 
 TEST_F(Server, PoisonedTargetIsGivenUp) {

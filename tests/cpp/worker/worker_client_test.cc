@@ -122,6 +122,21 @@ TEST_F(Client, CrashNamesTheSignalAndTheNextRunGetsAFreshWorker) {
   EXPECT_EQ(client_.started(), 2);
 }
 
+TEST_F(Client, ExceptionIsACrashAndTheNextRunGetsAFreshWorker) {
+  Candidate candidate = Make("y[i] = (new float[int64_t{1} << 45])[i] + x[i];");
+  candidate.plan.launches[0].range = 1;  // by the thread that answers, which catches it
+  const auto compiled = client_.Compile(candidate);
+  ASSERT_TRUE(compiled.ok() && compiled->ok) << compiled->log;
+  const auto run = client_.Run(compiled->binary, candidate, signature_, inputs_, 0xff);
+  ASSERT_TRUE(run.ok()) << run.status().ToString();
+  EXPECT_EQ(run->verdict.kind, VerdictKind::kCrashed);
+#ifndef __SANITIZE_ADDRESS__  // it ends the process instead
+  EXPECT_NE(run->verdict.message.find("bad_alloc"), std::string::npos) << run->verdict.message;
+#endif
+  EXPECT_TRUE(RunBody("y[i] = x[i];").accepted());
+  EXPECT_EQ(client_.started(), 2);
+}
+
 TEST_F(Client, SecretsAreNotInTheWorker) {
   ASSERT_EQ(setenv("CUDAFORGE_TEST_API_KEY", "secret", 1), 0);
   WorkerClient fresh(Options());
