@@ -245,17 +245,6 @@ int64_t TensorSpec::StorageBytes() const {
   return (last + 1) * DTypeSize(dtype);
 }
 
-bool TensorSpec::IsContiguous() const {
-  if (numel() == 0) return true;
-  int64_t expected = 1;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    if (sizes[d] == 1) continue;
-    if (strides[d] != expected) return false;
-    expected *= sizes[d];
-  }
-  return true;
-}
-
 std::vector<int64_t> ContiguousStrides(const std::vector<int64_t>& sizes) {
   std::vector<int64_t> strides(sizes.size());
   int64_t stride = 1;

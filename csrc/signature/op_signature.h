@@ -51,7 +51,6 @@ struct TensorSpec {
   int64_t numel() const;
   // Bytes from the first element to one past the last one that the strides reach; 0 when empty.
   int64_t StorageBytes() const;
-  bool IsContiguous() const;  // row-major; dimensions of size 1 do not count; empty tensors are
   bool operator==(const TensorSpec&) const = default;
 };
 
