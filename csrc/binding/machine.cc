@@ -3,7 +3,6 @@
 
 #include "base/config.h"
 #include "binding/errors.h"
-#include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
 #include "measure/paired.h"
@@ -79,12 +78,6 @@ void BindMachine(py::module_& m) {
       "arch",
       [](const std::string& device, int device_index) {
         return TargetNamed(device, device_index)->arch().target;
-      },
-      py::arg("device"), py::arg("device_index") = 0);
-  m.def(
-      "device_properties",
-      [](const std::string& device, int device_index) {
-        return ToPython(TargetNamed(device, device_index)->arch().properties);
       },
       py::arg("device"), py::arg("device_index") = 0);
   m.def("capabilities", &CapabilityDicts);

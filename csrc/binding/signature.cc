@@ -47,12 +47,6 @@ void BindProgram(py::module_& m) {
           [](const RegionProgram& program, const std::vector<at::Tensor>& inputs) {
             return program.Run(inputs);
           },
-          py::arg("inputs"), py::call_guard<py::gil_scoped_release>())
-      .def(
-          "run_fp64",
-          [](const RegionProgram& program, const std::vector<at::Tensor>& inputs) {
-            return program.RunFp64(inputs);
-          },
           py::arg("inputs"), py::call_guard<py::gil_scoped_release>());
 }
 

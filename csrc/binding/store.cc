@@ -117,14 +117,6 @@ py::list Records(KernelStore& store, const std::string& arch) {
   return list;
 }
 
-void AppendLineage(KernelStore& store, const std::string& key, const std::string& arch,
-                   const py::list& nodes) {
-  std::vector<Json> values;
-  for (py::handle node : nodes) values.push_back(FromPython(node));
-  py::gil_scoped_release release;
-  ThrowIfError(store.AppendLineage(key, arch, values));
-}
-
 using WantedTuple = std::tuple<std::string, std::string, std::string>;  // key, arch, signature
 
 std::vector<WantedRegion> WantedRegions(const std::vector<WantedTuple>& regions) {
@@ -209,24 +201,15 @@ void BindStore(py::module_& m) {
           },
           py::arg("graph"), py::arg("arch"))
       .def(
-          "remove_wanted",
-          [](KernelStore& store, const std::string& key, const std::string& arch) {
-            py::gil_scoped_release release;
-            ThrowIfError(store.RemoveWanted(key, arch));
-          },
-          py::arg("key"), py::arg("arch"))
-      .def(
           "wanted",
           [](KernelStore& store, const std::string& arch) { return ToList(store.Wanted(arch)); },
           py::arg("arch") = "")
-      .def("append_lineage", &AppendLineage, py::arg("key"), py::arg("arch"), py::arg("nodes"))
       .def(
           "lineage",
           [](KernelStore& store, const std::string& key, const std::string& arch) {
             return ToList(store.Lineage(key, arch));
           },
           py::arg("key"), py::arg("arch"))
-      .def("generation", &KernelStore::Generation)
       .def("counters", &Counters)
       .def("location", &KernelStore::location)
       .def("health", &Health)
