@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <string_view>
 
 #include "base/check.h"
 
@@ -220,6 +221,21 @@ class Side {
 };
 
 }  // namespace
+
+std::string Lines::Text() const {
+  std::string text;
+  size_t depth = 0;
+  for (size_t at = 0; at < text_.size();) {
+    const size_t end = text_.find('\n', at);
+    const std::string_view line = std::string_view(text_).substr(at, end - at);
+    if (line.starts_with("}")) --depth;
+    if (!line.starts_with("#")) text.append(2 * depth, ' ');
+    text.append(line) += '\n';
+    if (line.ends_with("{")) ++depth;
+    at = end + 1;
+  }
+  return text;
+}
 
 std::string TypeText(Type type) {
   switch (type) {

@@ -6,12 +6,36 @@
 
 #include <cstdint>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "generators/row_program.h"
 
 namespace cudaforge::rows {
+
+template <typename... Args>
+std::string Cat(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return out.str();
+}
+
+// Lines of kernel text, indented by the braces that they open and close.
+class Lines {
+ public:
+  // One line, put together from its parts.
+  template <typename... Args>
+  void Add(const Args&... args) {
+    text_ += Cat(args..., "\n");
+  }
+  void Append(const Lines& other) { text_ += other.text_; }
+  bool empty() const { return text_.empty(); }
+  std::string Text() const;
+
+ private:
+  std::string text_;  // not indented yet
+};
 
 // "float", "double", "int64_t", "int32_t", "bool": the type that a value is computed in.
 std::string TypeText(Type type);

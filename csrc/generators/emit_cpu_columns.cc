@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t kMaxUnrolled = 16;  // longest inner space that is unrolled whole
 constexpr int64_t kFloatSteps = 16;   // float additions before a partial sum moves to a double
+constexpr const char* kPlaceType = "int32_t";  // of an argmax's running place
 
 class ColumnWriter {
  public:
@@ -23,31 +24,34 @@ class ColumnWriter {
   }
 
   CpuKernel Write() {
-    CpuKernel kernel;
     const size_t rest = stage_.stage().outer.empty() ? 0 : stage_.stage().outer.size() - 1;
-    column_ = "o" + std::to_string(rest);
-    std::string& text = kernel.text;
-    text = "extern \"C\" void " + stage_.kernel() +
-           "(void* const* buffers, const int64_t*, const double*, int64_t begin, int64_t end) {\n" +
-           stage_.Prologue() + "  for (int64_t task = begin; task < end; ++task) {\n" +
-           "    [[maybe_unused]] const int64_t rest = task / " + std::to_string(tiles_) + ";\n" +
-           stage_.DecodeOuter("rest", rest) + "    const int64_t from = task % " +
-           std::to_string(tiles_) + " * " + std::to_string(tile_) + ";\n";
+    column_ = Cat("o", rest);
+    Lines lines;
+    lines.Add(
+        "extern \"C\" void ", stage_.kernel(),
+        "(void* const* buffers, const int64_t*, const double*, int64_t begin, int64_t end) {");
+    stage_.AddPrologue(&lines);
+    lines.Add("for (int64_t task = begin; task < end; ++task) {");
+    lines.Add("[[maybe_unused]] const int64_t rest = task / ", tiles_, ";");
+    stage_.AddOuterIndices(&lines, "rest", rest);
+    lines.Add("const int64_t from = task % ", tiles_, " * ", tile_, ";");
     if (columns_ % tile_ == 0) {
-      text += "    constexpr int64_t width = " + std::to_string(tile_) + ";\n";
+      lines.Add("constexpr int64_t width = ", tile_, ";");
     } else {
-      text += "    const int64_t width = " + std::to_string(columns_) + " - from < " +
-              std::to_string(tile_) + " ? " + std::to_string(columns_) +
-              " - from : " + std::to_string(tile_) + ";\n";
+      lines.Add("const int64_t width = ", columns_, " - from < ", tile_, " ? ", columns_,
+                " - from : ", tile_, ";");
     }
-    text +=
-        "    auto columns = [&](auto checked, const int64_t c, const int64_t m) "
-        "__attribute__((always_inline)) {\n"
-        "      [[maybe_unused]] constexpr bool kChecked = decltype(checked)::value;\n";
-    WriteStage(text);
-    text += "    };\n";
-    WriteCalls(text);
-    text += "  }\n}\n";
+    lines.Add(
+        "auto columns = [&](auto checked, const int64_t c, const int64_t m) "
+        "__attribute__((always_inline)) {");
+    lines.Add("[[maybe_unused]] constexpr bool kChecked = decltype(checked)::value;");
+    AddStage(&lines);
+    lines.Add("};");
+    AddCalls(&lines);
+    lines.Add("}");
+    lines.Add("}");
+    CpuKernel kernel;
+    kernel.text = lines.Text();
     kernel.launch = stage_.MakeLaunch();
     kernel.launch.range = columns_ == 0 ? 0 : stage_.rows() / columns_ * tiles_;
     kernel.launch.grain = std::max<int64_t>(1, kCpuGrainOps / (RowCost(stage_.stage()) * tile_));
@@ -61,20 +65,22 @@ class ColumnWriter {
     return "r" + std::to_string(v) + "[j]";
   }
 
-  std::string ColumnLoop(const std::string& body) const {
-    return "#pragma omp simd\n      for (int64_t j = 0; j < m; ++j) {\n        [[maybe_unused]] "
-           "const int64_t " +
-           column_ + " = c + j;\n" + body + "      }\n";
+  void AddColumnLoop(Lines* lines, const Lines& body) const {
+    lines->Add("#pragma omp simd");
+    lines->Add("for (int64_t j = 0; j < m; ++j) {");
+    lines->Add("[[maybe_unused]] const int64_t ", column_, " = c + j;");
+    lines->Append(body);
+    lines->Add("}");
   }
 
-  std::string Array(const std::string& type, int v, const char* prefix) const {
-    return "      alignas(64) " + type + " " + prefix + std::to_string(v) + "[" +
-           std::to_string(tile_) + "];\n";
+  void AddArray(Lines* lines, const std::string& type, const std::string& name) const {
+    lines->Add("alignas(64) ", type, " ", name, "[", tile_, "];");
   }
 
   // Calls for the columns whose windows lie inside every bound, and for the others.
-  void WriteCalls(std::string& text) const {
-    std::string limits, fits = "true";
+  void AddCalls(Lines* lines) const {
+    Lines limits;
+    std::string fits = "true";
     bool bounded = false;
     const size_t rest = stage_.stage().outer.empty() ? 0 : stage_.stage().outer.size() - 1;
     std::vector<std::string> names;
@@ -98,53 +104,52 @@ class ColumnWriter {
           const int64_t reach = dim.inner_coef[d] * (stage_.stage().inner[d] - 1);
           (reach < 0 ? low : high) += reach;
         }
-        const std::string first = "(" + LinearText(low, fixed, names) + ")";
+        const std::string first = Cat("(", LinearText(low, fixed, names), ")");
         const std::string beyond =
-            "(" + std::to_string(dim.bound - 1) + " - (" + LinearText(high, fixed, names) + "))";
+            Cat("(", dim.bound - 1, " - (", LinearText(high, fixed, names), "))");
         if (step == 0) {
-          fits += " && " + first + " >= 0 && " + beyond + " >= 0";
+          fits += Cat(" && ", first, " >= 0 && ", beyond, " >= 0");
         } else {
-          const std::string by = std::to_string(step);
-          limits += "    lo = cf_max(lo, -cf_floor_div(" + first + ", " + by + "));\n";
-          limits += "    hi = cf_min(hi, cf_floor_div(" + beyond + ", " + by + ") + 1);\n";
+          limits.Add("lo = cf_max(lo, -cf_floor_div(", first, ", ", step, "));");
+          limits.Add("hi = cf_min(hi, cf_floor_div(", beyond, ", ", step, ") + 1);");
         }
       }
     }
     if (!bounded) {
-      text += "    columns(std::false_type{}, from, width);\n";
+      lines->Add("columns(std::false_type{}, from, width);");
       return;
     }
-    text += "    int64_t lo = from, hi = from + width;\n" + limits;
-    text += "    if (!(" + fits + ") || lo >= hi) lo = hi = from + width;\n";
-    text += "    if (hi > lo) columns(std::false_type{}, lo, hi - lo);\n";
-    text += "    const int64_t edges[2][2] = {{from, lo - from}, {hi, from + width - hi}};\n";
-    text += "    for (const auto& edge : edges) {\n";
-    text += "      if (edge[1] > 0) columns(std::true_type{}, edge[0], edge[1]);\n    }\n";
+    lines->Add("int64_t lo = from, hi = from + width;");
+    lines->Append(limits);
+    lines->Add("if (!(", fits, ") || lo >= hi) lo = hi = from + width;");
+    lines->Add("if (hi > lo) columns(std::false_type{}, lo, hi - lo);");
+    lines->Add("const int64_t edges[2][2] = {{from, lo - from}, {hi, from + width - hi}};");
+    lines->Add("for (const auto& edge : edges) {");
+    lines->Add("if (edge[1] > 0) columns(std::true_type{}, edge[0], edge[1]);");
+    lines->Add("}");
   }
 
-  void WriteStage(std::string& text) const {
+  void AddStage(Lines* lines) const {
     for (size_t v = 0; v < stage_.stage().values.size(); ++v) {
       const int i = static_cast<int>(v);
       if (!stage_.IsLive(i) || stage_.IsElement(i) || stage_.value(i).kind == Value::Kind::kConst)
         continue;
-      text += Array(TypeText(stage_.value(i).type), i, "r");
+      AddArray(lines, TypeText(stage_.value(i).type), Cat("r", i));
     }
     for (int s = 0; s <= stage_.sweep_count(); ++s) {
-      std::string body;
+      Lines body;
       for (int v : stage_.RowValuesOf(s)) {
-        body +=
-            "        " + stage_.DefinitionText(v, "kChecked", [&](int u) { return RowName(u); });
-        body += "        " + RowName(v) + " = " + CpuStage::Name(v) + ";\n";
+        body.Add(stage_.DefinitionText(v, "kChecked", [&](int u) { return RowName(u); }));
+        body.Add(RowName(v), " = ", CpuStage::Name(v), ";");
       }
-      if (!body.empty()) text += ColumnLoop(body);
-      if (s < stage_.sweep_count()) WriteSweep(text, s);
+      if (!body.empty()) AddColumnLoop(lines, body);
+      if (s < stage_.sweep_count()) AddSweep(lines, s);
     }
-    std::string body;
+    Lines body;
     for (const Store& store : stage_.stage().stores) {
-      if (!stage_.IsElement(store.value))
-        body += "        " + stage_.StoreText(store, RowName(store.value));
+      if (!stage_.IsElement(store.value)) body.Add(stage_.StoreText(store, RowName(store.value)));
     }
-    if (!body.empty()) text += ColumnLoop(body);
+    if (!body.empty()) AddColumnLoop(lines, body);
   }
 
   // How a reduce or scan is kept from one inner position to the next: arrays over the columns, a
@@ -188,30 +193,29 @@ class ColumnWriter {
     return carried;
   }
 
-  static const char* PlaceType() { return "int32_t"; }
-
-  std::string Update(const Carried& c, const std::string& x) const {
-    const std::string s = "s" + std::to_string(c.v), n = "n" + std::to_string(c.v);
+  void AddUpdate(Lines* lines, const Carried& c, const std::string& x) const {
+    const std::string s = Cat("s", c.v), n = Cat("n", c.v);
     const Value& value = stage_.value(c.v);
     if (c.arg) {
       // Two selects each: g++ vectorises them where it gives up on a conjunction.
-      const std::string kept = "(" + x + (c.largest ? " <= " : " >= ") + s + ")";
-      const std::string place = "place" + std::to_string(c.v);
-      return "const int32_t " + place + " = " + kept + " ? " + n + " : int32_t(" +
-             stage_.InnerFlat() + ");\n        " + n + " = " + s + " != " + s + " ? " + n + " : " +
-             place + ";\n        " + s + " = " + (c.largest ? "cf_max(" : "cf_min(") + s + ", " +
-             x + ");\n";
-    }
-    if (!c.scan && (value.reduce == ReduceOp::kAny || value.reduce == ReduceOp::kAll)) {
-      return s + (value.reduce == ReduceOp::kAny ? " |= " : " &= ") + "uint8_t(" + x + " != 0);\n";
+      const std::string place = Cat("place", c.v);
+      lines->Add("const int32_t ", place, " = (", x, c.largest ? " <= " : " >= ", s, ") ? ", n,
+                 " : int32_t(", stage_.InnerFlat(), ");");
+      lines->Add(n, " = ", s, " != ", s, " ? ", n, " : ", place, ";");
+    } else if (!c.scan && (value.reduce == ReduceOp::kAny || value.reduce == ReduceOp::kAll)) {
+      lines->Add(s, value.reduce == ReduceOp::kAny ? " |= " : " &= ", "uint8_t(", x, " != 0);");
+      return;
     }
     const bool sum = c.scan ? value.scan == ScanOp::kSum : value.reduce == ReduceOp::kSum;
     const bool prod = c.scan ? value.scan == ScanOp::kProd : value.reduce == ReduceOp::kProd;
-    if (sum || prod) return s + (sum ? " += " : " *= ") + c.type + "(" + x + ");\n";
-    return s + " = " + (c.largest ? "cf_max(" : "cf_min(") + s + ", " + x + ");\n";
+    if (sum || prod) {
+      lines->Add(s, sum ? " += " : " *= ", c.type, "(", x, ");");
+    } else {
+      lines->Add(s, " = ", c.largest ? "cf_max(" : "cf_min(", s, ", ", x, ");");
+    }
   }
 
-  void WriteSweep(std::string& text, int s) const {
+  void AddSweep(Lines* lines, int s) const {
     std::vector<int> roots, reduces = stage_.ReducesOf(s);
     const std::vector<size_t> stores = stage_.ElementStoresOf(s);
     for (int v : reduces) roots.push_back(stage_.value(v).operands[0]);
@@ -223,132 +227,126 @@ class ColumnWriter {
     for (int v : values) {
       if (stage_.IsScan(v)) carried.push_back(Carry(v));
     }
-    text += "      {\n";
-    std::string start, load, keep, fold, finish;
+    lines->Add("{");
+    Lines start, load, keep, fold, finish;
     for (const Carried& c : carried) {
-      const std::string n = std::to_string(c.v);
+      const int n = c.v;
       if (!whole_) {
-        text += Array(c.type, c.v, "a");
-        start += "        a" + n + "[j] = " + c.identity + ";\n";
-        if (c.arg) text += Array(PlaceType(), c.v, "x");
-        if (c.arg) start += "        x" + n + "[j] = 0;\n";
+        AddArray(lines, c.type, Cat("a", n));
+        start.Add("a", n, "[j] = ", c.identity, ";");
+        if (c.arg) AddArray(lines, kPlaceType, Cat("x", n));
+        if (c.arg) start.Add("x", n, "[j] = 0;");
       }
-      load +=
-          "        " + c.type + " s" + n + " = " + (whole_ ? c.identity : "a" + n + "[j]") + ";\n";
-      if (c.arg)
-        load += std::string("        ") + PlaceType() + " n" + n + " = " +
-                (whole_ ? "0" : "x" + n + "[j]") + ";\n";
-      const std::string result = c.arg ? "n" + n : "s" + n;
+      load.Add(c.type, " s", n, " = ", whole_ ? c.identity : Cat("a", n, "[j]"), ";");
+      if (c.arg) load.Add(kPlaceType, " n", n, " = ", whole_ ? "0" : Cat("x", n, "[j]"), ";");
       const std::string store =
-          "        r" + n + "[j] = static_cast<" + TypeText(stage_.value(c.v).type) + ">(";
+          Cat("r", n, "[j] = static_cast<", TypeText(stage_.value(n).type), ">(");
       if (whole_) {
-        if (!c.scan) keep += store + result + ");\n";
+        if (!c.scan) keep.Add(store, c.arg ? "n" : "s", n, ");");
         continue;
       }
-      keep += "        a" + n + "[j] = s" + n + ";\n";
-      if (c.arg) keep += "        x" + n + "[j] = n" + n + ";\n";
-      if (c.folds) WriteFold(c, text, start, fold, finish);
-      if (!c.scan && !c.folds) finish += store + (c.arg ? "x" : "a") + n + "[j]);\n";
+      keep.Add("a", n, "[j] = s", n, ";");
+      if (c.arg) keep.Add("x", n, "[j] = n", n, ";");
+      if (c.folds) AddFold(c, lines, &start, &fold, &finish);
+      if (!c.scan && !c.folds) finish.Add(store, c.arg ? "x" : "a", n, "[j]);");
     }
-    if (!start.empty()) text += ColumnLoop(start);
-    WriteLoops(text, values, carried, reduces, stores, load, keep, fold);
-    if (!fold.empty()) text += ColumnLoop(fold);
-    if (!finish.empty()) text += ColumnLoop(finish);
-    text += "      }\n";
+    if (!start.empty()) AddColumnLoop(lines, start);
+    AddLoops(lines, values, carried, reduces, stores, load, keep, fold);
+    if (!fold.empty()) AddColumnLoop(lines, fold);
+    if (!finish.empty()) AddColumnLoop(lines, finish);
+    lines->Add("}");
   }
 
   // Sums in float go to double; sums in double keep their rounding errors aside.
-  void WriteFold(const Carried& c, std::string& text, std::string& start, std::string& fold,
-                 std::string& finish) const {
-    const std::string n = std::to_string(c.v);
-    text += Array("double", c.v, "d");
-    start += "        d" + n + "[j] = 0;\n";
+  void AddFold(const Carried& c, Lines* lines, Lines* start, Lines* fold, Lines* finish) const {
+    const int n = c.v;
+    AddArray(lines, "double", Cat("d", n));
+    start->Add("d", n, "[j] = 0;");
     if (c.operand == Type::kF32) {
-      fold += "        d" + n + "[j] += a" + n + "[j];\n";
-      finish += "        r" + n + "[j] = float(d" + n + "[j]);\n";
+      fold->Add("d", n, "[j] += a", n, "[j];");
+      finish->Add("r", n, "[j] = float(d", n, "[j]);");
     } else {
-      text += Array("double", c.v, "e");
-      start += "        e" + n + "[j] = 0;\n";
-      fold += "        cf_two_sum(d" + n + "[j], e" + n + "[j], a" + n + "[j]);\n";
-      finish += "        r" + n + "[j] = d" + n + "[j] + e" + n + "[j];\n";
+      AddArray(lines, "double", Cat("e", n));
+      start->Add("e", n, "[j] = 0;");
+      fold->Add("cf_two_sum(d", n, "[j], e", n, "[j], a", n, "[j]);");
+      finish->Add("r", n, "[j] = d", n, "[j] + e", n, "[j];");
     }
-    fold += "        a" + n + "[j] = 0;\n";
+    fold->Add("a", n, "[j] = 0;");
   }
 
-  void WriteLoops(std::string& text, const std::vector<int>& values,
-                  const std::vector<Carried>& carried, const std::vector<int>& reduces,
-                  const std::vector<size_t>& stores, const std::string& load,
-                  const std::string& keep, const std::string& fold) const {
+  void AddLoops(Lines* lines, const std::vector<int>& values, const std::vector<Carried>& carried,
+                const std::vector<int>& reduces, const std::vector<size_t>& stores,
+                const Lines& load, const Lines& keep, const Lines& fold) const {
     const std::vector<int64_t>& inner = stage_.stage().inner;
-    std::string step;  // one inner position
+    Lines step;  // one inner position
     for (int v : values) {
       if (!stage_.IsScan(v)) {
-        step +=
-            "        " + stage_.DefinitionText(v, "kChecked", [&](int u) { return RowName(u); });
+        step.Add(stage_.DefinitionText(v, "kChecked", [&](int u) { return RowName(u); }));
         continue;
       }
       const auto c =
           std::find_if(carried.begin(), carried.end(), [&](const Carried& x) { return x.v == v; });
-      step += "        " + Update(*c, RowName(stage_.value(v).operands[0]));
-      step += "        const " + TypeText(stage_.value(v).type) + " " + CpuStage::Name(v) +
-              " = static_cast<" + TypeText(stage_.value(v).type) + ">(s" + std::to_string(v) +
-              ");\n";
+      AddUpdate(&step, *c, RowName(stage_.value(v).operands[0]));
+      const std::string type = TypeText(stage_.value(v).type);
+      step.Add("const ", type, " ", CpuStage::Name(v), " = static_cast<", type, ">(s", v, ");");
     }
     for (const Carried& c : carried) {
-      if (!c.scan) step += "        " + Update(c, RowName(stage_.value(c.v).operands[0]));
+      if (!c.scan) AddUpdate(&step, c, RowName(stage_.value(c.v).operands[0]));
     }
     for (size_t i : stores) {
       const Store& store = stage_.stage().stores[i];
-      step += "        " + stage_.StoreText(store, RowName(store.value));
+      step.Add(stage_.StoreText(store, RowName(store.value)));
     }
     if (whole_) {
-      std::string body = load;
+      Lines body = load;
       for (int64_t flat = 0; flat < stage_.row_length(); ++flat) {
-        body += "        {\n" + Position(flat) + step + "        }\n";
+        body.Add("{");
+        AddPosition(&body, flat);
+        body.Append(step);
+        body.Add("}");
       }
-      text += ColumnLoop(body + keep);
+      body.Append(keep);
+      AddColumnLoop(lines, body);
       return;
     }
-    if (!fold.empty()) text += "      int steps = 0;\n";
+    if (!fold.empty()) lines->Add("int steps = 0;");
     for (size_t d = 0; d + 1 < inner.size(); ++d) {
-      const std::string i = "i" + std::to_string(d);
-      text += "      for (int64_t " + i + " = 0; " + i + " < " + std::to_string(inner[d]) + "; ++" +
-              i + ") {\n";
+      lines->Add("for (int64_t i", d, " = 0; i", d, " < ", inner[d], "; ++i", d, ") {");
     }
-    const std::string last = "i" + std::to_string(inner.size() - 1);
+    const std::string last = Cat("i", inner.size() - 1);
     const int64_t main = inner.back() / unroll_ * unroll_;
     auto block = [&](int64_t first, int64_t limit, int64_t unroll) {
       if (first >= limit) return;
-      text += "      for (int64_t at = " + std::to_string(first) + "; at < " +
-              std::to_string(limit) + "; at += " + std::to_string(unroll) + ") {\n";
-      std::string body = load;
+      lines->Add("for (int64_t at = ", first, "; at < ", limit, "; at += ", unroll, ") {");
+      Lines body = load;
       for (int64_t u = 0; u < unroll; ++u) {
-        body += "        {\n        [[maybe_unused]] const int64_t " + last + " = at + " +
-                std::to_string(u) + ";\n" + step + "        }\n";
+        body.Add("{");
+        body.Add("[[maybe_unused]] const int64_t ", last, " = at + ", u, ";");
+        body.Append(step);
+        body.Add("}");
       }
-      text += ColumnLoop(body + keep);
+      body.Append(keep);
+      AddColumnLoop(lines, body);
       if (!fold.empty()) {
-        text += "      if ((steps += " + std::to_string(unroll) + ") > " +
-                std::to_string(kFloatSteps - unroll_) + ") {\n      steps = 0;\n" +
-                ColumnLoop(fold) + "      }\n";
+        lines->Add("if ((steps += ", unroll, ") > ", kFloatSteps - unroll_, ") {");
+        lines->Add("steps = 0;");
+        AddColumnLoop(lines, fold);
+        lines->Add("}");
       }
-      text += "      }\n";
+      lines->Add("}");
     };
     block(0, main, unroll_);
     block(main, inner.back(), 1);
-    for (size_t d = 0; d + 1 < inner.size(); ++d) text += "      }\n";
+    for (size_t d = 0; d + 1 < inner.size(); ++d) lines->Add("}");
   }
 
   // The inner indices of flattened position `flat`, as constants.
-  std::string Position(int64_t flat) const {
-    std::string text;
+  void AddPosition(Lines* lines, int64_t flat) const {
     const std::vector<int64_t>& inner = stage_.stage().inner;
     for (size_t d = inner.size(); d-- > 0;) {
-      text += "        [[maybe_unused]] constexpr int64_t i" + std::to_string(d) + " = " +
-              std::to_string(flat % inner[d]) + ";\n";
+      lines->Add("[[maybe_unused]] constexpr int64_t i", d, " = ", flat % inner[d], ";");
       flat /= inner[d];
     }
-    return text;
   }
 
   const CpuStage& stage_;

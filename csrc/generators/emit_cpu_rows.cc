@@ -55,37 +55,39 @@ class RowWriter {
   }
 
   CpuKernel Write() {
-    CpuKernel kernel;
-    std::string& text = kernel.text;
-    text = "extern \"C\" void " + stage_.kernel() +
-           "(void* const* buffers, const int64_t*, const double*, int64_t begin, int64_t end) {\n" +
-           stage_.Prologue() + "  for (int64_t task = begin; task < end; ++task) {\n";
+    Lines lines;
+    lines.Add(
+        "extern \"C\" void ", stage_.kernel(),
+        "(void* const* buffers, const int64_t*, const double*, int64_t begin, int64_t end) {");
+    stage_.AddPrologue(&lines);
+    lines.Add("for (int64_t task = begin; task < end; ++task) {");
     if (parts_ == 1) {
-      text += "    [[maybe_unused]] const int64_t row = task;\n";
+      lines.Add("[[maybe_unused]] const int64_t row = task;");
     } else {
-      text += "    [[maybe_unused]] const int64_t row = task / " + std::to_string(parts_) + ";\n";
-      text += "    const int64_t from = task % " + std::to_string(parts_) + " * " +
-              std::to_string(kTaskElements) + ";\n";
-      text += "    const int64_t to = from + " + std::to_string(kTaskElements) + " < " +
-              std::to_string(last_) + " ? from + " + std::to_string(kTaskElements) + " : " +
-              std::to_string(last_) + ";\n";
+      lines.Add("[[maybe_unused]] const int64_t row = task / ", parts_, ";");
+      lines.Add("const int64_t from = task % ", parts_, " * ", kTaskElements, ";");
+      lines.Add("const int64_t to = from + ", kTaskElements, " < ", last_, " ? from + ",
+                kTaskElements, " : ", last_, ";");
     }
-    text += stage_.DecodeOuter("row", stage_.stage().outer.size());
+    stage_.AddOuterIndices(&lines, "row", stage_.stage().outer.size());
     for (int v : buffered_) {
-      text += "    alignas(64) " + TypeText(stage_.value(v).type) + " b" + std::to_string(v) + "[" +
-              std::to_string(std::max<int64_t>(1, stage_.row_length())) + "];\n";
+      lines.Add("alignas(64) ", TypeText(stage_.value(v).type), " b", v, "[",
+                std::max<int64_t>(1, stage_.row_length()), "];");
     }
     for (int s = 0; s <= stage_.sweep_count(); ++s) {
       for (int v : stage_.RowValuesOf(s)) {
-        text += "    " + stage_.DefinitionText(v, "true", CpuStage::Name);
+        lines.Add(stage_.DefinitionText(v, "true", CpuStage::Name));
       }
-      if (s < stage_.sweep_count()) WriteSweep(text, s);
+      if (s < stage_.sweep_count()) AddSweep(&lines, s);
     }
     for (const Store& store : stage_.stage().stores) {
       if (stage_.IsElement(store.value)) continue;
-      text += "    " + stage_.StoreText(store, CpuStage::Name(store.value));
+      lines.Add(stage_.StoreText(store, CpuStage::Name(store.value)));
     }
-    text += "  }\n}\n";
+    lines.Add("}");
+    lines.Add("}");
+    CpuKernel kernel;
+    kernel.text = lines.Text();
     kernel.launch = stage_.MakeLaunch();
     kernel.launch.range = stage_.rows() * parts_;
     kernel.launch.grain = std::max<int64_t>(1, kCpuGrainOps * parts_ / RowCost(stage_.stage()));
@@ -163,112 +165,105 @@ class RowWriter {
     return CpuStage::Name(v);
   }
 
-  void WriteSweep(std::string& text, int s) {
+  void AddSweep(Lines* lines, int s) {
     const Sweep sweep = Plan(s);
     if (sweep.reduces.empty() && sweep.stores.empty() && sweep.kept.empty()) return;
     const std::vector<int64_t>& inner = stage_.stage().inner;
     for (int v : sweep.reduces) {
-      text += "    " + AccumulatorText(stage_.stage(), stage_.value(v)) + " a" + std::to_string(v) +
-              ";\n";
+      lines->Add(AccumulatorText(stage_.stage(), stage_.value(v)), " a", v, ";");
     }
-    text += "    {\n";
+    lines->Add("{");
     for (int v : sweep.scans) {
       const char* scan = stage_.value(v).scan == ScanOp::kSum ? "CfScanSum<" : "CfScanProd<";
-      text += std::string("    ") + scan + TypeText(stage_.value(v).type) + "> a" +
-              std::to_string(v) + ";\n";
+      lines->Add(scan, TypeText(stage_.value(v).type), "> a", v, ";");
     }
     std::set<int> tiles(sweep.scans.begin(), sweep.scans.end());
     for (int v : sweep.reduces) {
       if (DirectTile(sweep, v).empty()) tiles.insert(v);
     }
     for (int v : tiles) {
-      text += "    alignas(64) " + TypeText(TileType(stage_.stage(), stage_.value(v))) + " t" +
-              std::to_string(v) + "[" + std::to_string(kTile) + "];\n";
+      lines->Add("alignas(64) ", TypeText(TileType(stage_.stage(), stage_.value(v))), " t", v, "[",
+                 kTile, "];");
     }
-    if (sweep.grouped) text += "    int64_t fill = 0, first = 0;\n";
+    if (sweep.grouped) lines->Add("int64_t fill = 0, first = 0;");
     const std::string from = parts_ == 1 ? "0" : "from",
                       to = parts_ == 1 ? std::to_string(last_) : "to";
     for (size_t d = 0; d + 1 < inner.size(); ++d) {
-      const std::string i = "i" + std::to_string(d);
-      text += "    for (int64_t " + i + " = 0; " + i + " < " + std::to_string(inner[d]) + "; ++" +
-              i + ")\n";
+      lines->Add("for (int64_t i", d, " = 0; i", d, " < ", inner[d], "; ++i", d, ")");
     }
-    const std::string last = "i" + std::to_string(inner.size() - 1);
+    const std::string last = Cat("i", inner.size() - 1);
     // Inner loops name the index of the innermost dimension anew; here it is the tile's first.
-    text += "    for (int64_t " + last + "_ = " + from + "; " + last + "_ < " + to + "; " + last +
-            "_ += " + std::to_string(kTile) + ") {\n";
-    text += "      const int64_t m = " + to + " - " + last + "_ < " + std::to_string(kTile) +
-            " ? " + to + " - " + last + "_ : " + std::to_string(kTile) + ";\n";
-    text += "      const int64_t " + last + " = " + last + "_;\n";
-    text += "      [[maybe_unused]] const int64_t flat = " + stage_.InnerFlat() + ";\n";
+    const std::string tile = last + "_";
+    lines->Add("for (int64_t ", tile, " = ", from, "; ", tile, " < ", to, "; ", tile, " += ", kTile,
+               ") {");
+    lines->Add("const int64_t m = ", to, " - ", tile, " < ", kTile, " ? ", to, " - ", tile, " : ",
+               kTile, ";");
+    lines->Add("const int64_t ", last, " = ", tile, ";");
+    lines->Add("[[maybe_unused]] const int64_t flat = ", stage_.InnerFlat(), ";");
     if (sweep.grouped) {
-      text += "      if (fill + m > " + std::to_string(kTile) + ") {\n" + Flush(sweep) +
-              "      first += fill;\n      fill = 0;\n      }\n";
+      lines->Add("if (fill + m > ", kTile, ") {");
+      AddFlush(lines, sweep);
+      lines->Add("first += fill;");
+      lines->Add("fill = 0;");
+      lines->Add("}");
     }
-    for (int phase = 0; phase < sweep.phases; ++phase) WritePhase(text, sweep, phase, last, tiles);
-    if (sweep.grouped) text += "      fill += m;\n";
-    text += "    }\n";
-    if (sweep.grouped) text += Flush(sweep);
-    text += "    }\n";
+    for (int phase = 0; phase < sweep.phases; ++phase) AddPhase(lines, sweep, phase, last, tiles);
+    if (sweep.grouped) lines->Add("fill += m;");
+    lines->Add("}");
+    if (sweep.grouped) AddFlush(lines, sweep);
+    lines->Add("}");
     for (int v : sweep.reduces) {
-      text += "    const " + TypeText(stage_.value(v).type) + " " + CpuStage::Name(v) +
-              " = static_cast<" + TypeText(stage_.value(v).type) + ">(a" + std::to_string(v) +
-              ".Result());\n";
+      const std::string type = TypeText(stage_.value(v).type);
+      lines->Add("const ", type, " ", CpuStage::Name(v), " = static_cast<", type, ">(a", v,
+                 ".Result());");
     }
   }
 
-  std::string Flush(const Sweep& sweep) const {
-    std::string text;
-    for (int v : sweep.reduces) {
-      const std::string n = std::to_string(v);
-      text += "      a" + n + ".Tile(t" + n + ", fill, first);\n";
-    }
-    return text;
+  void AddFlush(Lines* lines, const Sweep& sweep) const {
+    for (int v : sweep.reduces) lines->Add("a", v, ".Tile(t", v, ", fill, first);");
   }
 
-  void WritePhase(std::string& text, const Sweep& sweep, int phase, const std::string& last,
-                  const std::set<int>& tiles) const {
+  void AddPhase(Lines* lines, const Sweep& sweep, int phase, const std::string& last,
+                const std::set<int>& tiles) const {
     std::vector<int> roots;
-    std::string writes;
+    Lines writes;
     const std::string at = sweep.grouped ? "[fill + j]" : "[j]";
     auto put = [&](int v, const std::string& place, Type type) {
       if (UsePhase(sweep, v) != phase) return;
       roots.push_back(v);
-      writes += "        " + place + " = static_cast<" + TypeText(type) + ">(" +
-                ElementName(sweep, v) + ");\n";
+      writes.Add(place, " = static_cast<", TypeText(type), ">(", ElementName(sweep, v), ");");
     };
-    for (int v : sweep.kept) put(v, "b" + std::to_string(v) + "[flat + j]", stage_.value(v).type);
+    for (int v : sweep.kept) put(v, Cat("b", v, "[flat + j]"), stage_.value(v).type);
     for (int v : tiles) {
-      put(stage_.value(v).operands[0], "t" + std::to_string(v) + at,
-          TileType(stage_.stage(), stage_.value(v)));
+      put(stage_.value(v).operands[0], Cat("t", v, at), TileType(stage_.stage(), stage_.value(v)));
     }
     for (size_t i : sweep.stores) {
       const Store& store = stage_.stage().stores[i];
       if (UsePhase(sweep, store.value) != phase) continue;
       roots.push_back(store.value);
-      writes += "        " + stage_.StoreText(store, ElementName(sweep, store.value));
+      writes.Add(stage_.StoreText(store, ElementName(sweep, store.value)));
     }
     if (!writes.empty()) {
       std::set<int> known = sweep.known;
       known.insert(sweep.scans.begin(), sweep.scans.end());
-      text += "#pragma omp simd\n      for (int64_t j = 0; j < m; ++j) {\n";
-      text += "        [[maybe_unused]] const int64_t " + last + " = " + last + "_ + j;\n";
+      lines->Add("#pragma omp simd");
+      lines->Add("for (int64_t j = 0; j < m; ++j) {");
+      lines->Add("[[maybe_unused]] const int64_t ", last, " = ", last, "_ + j;");
       for (int v : Closure(stage_.stage(), roots, known)) {
-        text += "        " +
-                stage_.DefinitionText(v, "true", [&](int u) { return ElementName(sweep, u); });
+        lines->Add(stage_.DefinitionText(v, "true", [&](int u) { return ElementName(sweep, u); }));
       }
-      text += writes + "      }\n";
+      lines->Append(writes);
+      lines->Add("}");
     }
     for (int v : sweep.scans) {
       if (sweep.phase[static_cast<size_t>(v)] != phase) continue;
-      const std::string n = std::to_string(v);
-      text += "      a" + n + ".Tile(t" + n + ", m);\n";
+      lines->Add("a", v, ".Tile(t", v, ", m);");
     }
     if (sweep.grouped) return;
     for (int v : sweep.reduces) {
       if (UsePhase(sweep, stage_.value(v).operands[0]) != phase) continue;
-      const std::string n = std::to_string(v), direct = DirectTile(sweep, v);
-      text += "      a" + n + ".Tile(" + (direct.empty() ? "t" + n : direct) + ", m, flat);\n";
+      const std::string direct = DirectTile(sweep, v);
+      lines->Add("a", v, ".Tile(", direct.empty() ? Cat("t", v) : direct, ", m, flat);");
     }
   }
 

@@ -192,7 +192,7 @@ std::string CpuStage::BoundedLoadText(int v, const std::string& checked) const {
   return "const bool ok" + n + " = !" + checked + " || bool(" + condition + ");\n" +
          "const int64_t at" + n + " = (" + (index.empty() ? "0" : index) + ") & -int64_t(ok" + n +
          ");\n" + "const " + type + " " + Name(v) + " = cf_select(ok" + n + ", " +
-         LoadText(value, "at" + n) + ", " + Name(value.out_of_bounds) + ");\n";
+         LoadText(value, "at" + n) + ", " + Name(value.out_of_bounds) + ");";
 }
 
 std::string CpuStage::StoreText(const Store& store, const std::string& value) const {
@@ -200,13 +200,13 @@ std::string CpuStage::StoreText(const Store& store, const std::string& value) co
       "p" + std::to_string(BufferIndex(store.buffer)) + "[" + IndexText(store.access) + "]";
   switch (store.storage) {
     case DType::kFloat16:
-      return place + " = cf_to_f16(" + value + ");\n";
+      return place + " = cf_to_f16(" + value + ");";
     case DType::kBFloat16:
-      return place + " = cf_to_bf16(" + value + ");\n";
+      return place + " = cf_to_bf16(" + value + ");";
     default:
       break;
   }
-  return place + " = static_cast<" + StorageText(store.storage) + ">(" + value + ");\n";
+  return place + " = static_cast<" + StorageText(store.storage) + ">(" + value + ");";
 }
 
 std::string CpuStage::DefinitionText(int v, const std::string& checked,
@@ -233,39 +233,32 @@ std::string CpuStage::DefinitionText(int v, const std::string& checked,
     default:
       CF_CHECK(false) << "value " << v << " is not defined in place";
   }
-  return "const " + TypeText(value.type) + " " + Name(v) + " = " + text + ";\n";
+  return "const " + TypeText(value.type) + " " + Name(v) + " = " + text + ";";
 }
 
-std::string CpuStage::Prologue() const {
-  std::string text;
+void CpuStage::AddPrologue(Lines* lines) const {
   for (size_t i = 0; i < buffers_.size(); ++i) {
-    const std::string type = (written_[i] ? "" : "const ") +
-                             std::string(StorageText(storages_[i])) + "* " +
-                             (written_[i] && read_[i] ? "" : "__restrict ");
-    text += "  " + type + "const p" + std::to_string(i) + " = static_cast<" +
-            (written_[i] ? "" : "const ") + StorageText(storages_[i]) + "*>(buffers[" +
-            std::to_string(i) + "]);\n";
+    const std::string type = Cat(written_[i] ? "" : "const ", StorageText(storages_[i]), "*");
+    lines->Add(type, written_[i] && read_[i] ? " " : " __restrict ", "const p", i,
+               " = static_cast<", type, ">(buffers[", i, "]);");
   }
   for (size_t v = 0; v < stage_.values.size(); ++v) {
     const Value& value = stage_.values[v];
     if (!live_[v] || value.kind != Value::Kind::kConst) continue;
-    text += "  constexpr " + TypeText(value.type) + " " + Name(static_cast<int>(v)) + " = " +
-            ConstText(value) + ";\n";
+    lines->Add("constexpr ", TypeText(value.type), " ", Name(static_cast<int>(v)), " = ",
+               ConstText(value), ";");
   }
-  return text;
 }
 
-std::string CpuStage::DecodeOuter(const std::string& flat, size_t count) const {
-  std::string text;
+void CpuStage::AddOuterIndices(Lines* lines, const std::string& flat, size_t count) const {
   int64_t stride = 1;
   for (size_t d = count; d-- > 0;) {
     const int64_t size = std::max<int64_t>(1, stage_.outer[d]);
-    std::string index = stride == 1 ? flat : flat + " / " + std::to_string(stride);
-    if (d > 0) index = "(" + index + ") % " + std::to_string(size);
-    text += "    const int64_t o" + std::to_string(d) + " = " + index + ";\n";
+    std::string index = stride == 1 ? flat : Cat(flat, " / ", stride);
+    if (d > 0) index = Cat("(", index, ") % ", size);
+    lines->Add("const int64_t o", d, " = ", index, ";");
     stride *= size;
   }
-  return text;
 }
 
 size_t CpuStage::BufferIndex(const BufferRef& buffer) const {

@@ -52,10 +52,10 @@ class CpuStage {
   std::string DefinitionText(int v, const std::string& checked,
                              const std::function<std::string(int)>& name) const;
   // Declarations of the buffers and of the live constants.
-  std::string Prologue() const;
+  void AddPrologue(Lines* lines) const;
   // Statements that set o0, o1, ... (the first `count` outer dimensions) from the flat index
   // `flat`.
-  std::string DecodeOuter(const std::string& flat, size_t count) const;
+  void AddOuterIndices(Lines* lines, const std::string& flat, size_t count) const;
 
   size_t BufferIndex(const BufferRef& buffer) const;
   Launch MakeLaunch() const;  // kernel and arguments; range and grain are the mapping's

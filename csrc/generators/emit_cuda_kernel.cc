@@ -25,7 +25,7 @@ CudaKernelText CudaKernelWriter::Write() {
   RowValues(plan_.passes);
   RowStores();
   lines_.Add("}");
-  result_.text = lines_.text();
+  result_.text = lines_.Text();
   return std::move(result_);
 }
 

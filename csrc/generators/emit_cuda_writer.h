@@ -2,7 +2,6 @@
 #pragma once
 
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,33 +11,12 @@
 
 namespace cudaforge::rows {
 
-template <typename... Args>
-std::string Cat(const Args&... args) {
-  std::ostringstream out;
-  (out << ... << args);
-  return out.str();
-}
-
-// Lines, indented by the braces they open and close.
-class CudaLines {
+class CudaLines : public Lines {
  public:
-  template <typename... Args>
-  void Add(const Args&... args) {
-    const std::string line = Cat(args...);
-    if (line.starts_with("}")) --depth_;
-    if (!line.starts_with("#")) text_.append(static_cast<size_t>(depth_) * 2, ' ');
-    text_ += line + "\n";
-    if (line.ends_with("{")) ++depth_;
-  }
   void Unroll(const std::string& variable, int64_t count) {
     Add("#pragma unroll");
     Add("for (int ", variable, " = 0; ", variable, " < ", count, "; ++", variable, ") {");
   }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-  int depth_ = 0;
 };
 
 std::string StorageText(DType dtype);
