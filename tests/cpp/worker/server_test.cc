@@ -142,7 +142,7 @@ TEST_F(Server, DeviceErrorEndsTheServiceAfterTheReply) {
 TEST_F(Server, ExceptionOfARunIsACrash) {
   kernel_ = [](Pointers, Pointers, Pointers) -> Status { throw std::runtime_error("no room"); };
   Hello();
-  const Json reply = Ask(RunBody(), RunFds());
+  Json reply = Ask(RunBody(), RunFds());
   EXPECT_EQ(reply["verdict"]["verdict"], "crashed") << reply;
   EXPECT_NE(reply["verdict"]["message"].get<std::string>().find("no room"), std::string::npos);
   EXPECT_EQ(reply["fatal"], true);
@@ -157,9 +157,9 @@ TEST_F(Server, ExceptionOfUnknownTypeIsACrash) {
 
 TEST_F(Server, ExceptionOfACompilationIsAFailedOne) {
   Hello();
-  const Json reply = Ask({{"command", "compile"},
-                          {"source", {{"language", "cpu"}, {"code", "throw"}}},
-                          {"timeout_ms", 100}});
+  Json reply = Ask({{"command", "compile"},
+                    {"source", {{"language", "cpu"}, {"code", "throw"}}},
+                    {"timeout_ms", 100}});
   EXPECT_EQ(reply["compiled"], false) << reply;
   EXPECT_NE(reply["log"].get<std::string>().find("bad_alloc"), std::string::npos);
   EXPECT_EQ(reply["fatal"], true);
@@ -171,7 +171,7 @@ TEST_F(Server, ExceptionOfATimingIsAnError) {
   Json time = RunBody();
   time["command"] = "time";
   time.update({{"samples", 3}, {"least", 3}, {"total_ns", 1e9}, {"abandon_ns", 1e9}});
-  const Json reply = Ask(time, RunFds());
+  Json reply = Ask(time, RunFds());
   EXPECT_EQ(reply["ok"], false);
   EXPECT_NE(reply["error"].get<std::string>().find("no room"), std::string::npos) << reply;
   EXPECT_EQ(reply["fatal"], true);
