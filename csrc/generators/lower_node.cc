@@ -190,7 +190,7 @@ int NodeReader::Dim(size_t position, const char* name, size_t rank) {
 }
 
 void NodeReader::Result(size_t out, int node, bool exact) {
-  if (!graph_.status().ok() || out >= mine_.size()) return;
+  if (!graph_.status().ok() || out >= mine_.size() || node_.outputs[out].absent) return;
   const TensorSpec& spec = node_.outputs[out];
   if (graph_.node(node).type != ComputeType(spec.dtype)) {
     node = graph_.Cast(node, ComputeType(spec.dtype));

@@ -57,7 +57,7 @@ class NodeReader {
   std::vector<int> Dims(size_t position, const char* name, size_t rank);
   int Dim(size_t position, const char* name, size_t rank);
 
-  // Result `out`; cast to its dtype, checked against its shape.
+  // Result `out`; cast to its dtype, checked against its shape. Nothing when it is absent.
   void Result(size_t out, int node, bool exact = false);
   void Fail(const std::string& reason);
   bool ok() const { return graph_.status().ok(); }

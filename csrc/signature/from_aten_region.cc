@@ -43,7 +43,7 @@ Status CheckRef(const OpSignature& signature, size_t node, const ValueRef& ref) 
     return Status::InvalidArgument("a node refers to itself or to a later one");
   }
   const Node& producer = signature.nodes[static_cast<size_t>(ref.node)];
-  if (static_cast<size_t>(ref.index) < producer.outputs.size()) return Status::Ok();
+  if (producer.HasOutput(ref.index)) return Status::Ok();
   return Status::InvalidArgument(producer.op + " has no output " + std::to_string(ref.index));
 }
 

@@ -36,6 +36,7 @@ Status Invalid(const std::string& where, const std::string& what) {
 }
 
 Json SpecToJson(const TensorSpec& spec, bool is_input) {
+  if (spec.absent) return nullptr;
   Json json = {{"dtype", DTypeName(spec.dtype)}, {"sizes", spec.sizes}, {"strides", spec.strides}};
   if (is_input) json["alignment"] = spec.alignment;
   return json;
@@ -106,6 +107,12 @@ Status CheckOneOf(const Json& json, const char* field, const std::string& where,
   return Status::Ok();
 }
 
+Result<int> OutReference(const Json& json, const Node& node, const std::string& where) {
+  CF_ASSIGN_OR_RETURN(const int out, Reference(json, "out", node.outputs.size(), where));
+  if (!node.HasOutput(out)) return Invalid(where, "output " + std::to_string(out) + " is absent");
+  return out;
+}
+
 // `earlier`: the nodes that an argument may refer to.
 Status CheckArgument(const Json& argument, size_t inputs, const std::vector<Node>& earlier,
                      const std::string& where, int depth) {
@@ -126,8 +133,7 @@ Status CheckArgument(const Json& argument, size_t inputs, const std::vector<Node
   if (argument.contains("node")) {
     CF_RETURN_IF_ERROR(CheckFields(argument, where, {"node", "out"}));
     CF_ASSIGN_OR_RETURN(const int node, Reference(argument, "node", earlier.size(), where));
-    const size_t outputs = earlier[static_cast<size_t>(node)].outputs.size();
-    return Reference(argument, "out", outputs, where).status();
+    return OutReference(argument, earlier[static_cast<size_t>(node)], where).status();
   }
   if (argument.size() != 1) return Invalid(where, "not an argument");
   const std::string kind = argument.begin().key();
@@ -184,6 +190,10 @@ Result<Node> NodeFromJson(const Json& json, size_t inputs, const std::vector<Nod
     return Invalid(where, "outputs must be an array of 1 to 16");
   }
   for (const Json& output : outputs) {
+    if (output.is_null()) {
+      node.outputs.emplace_back().absent = true;
+      continue;
+    }
     CF_ASSIGN_OR_RETURN(TensorSpec spec, SpecFromJson(output, where + ".outputs", false));
     node.outputs.push_back(std::move(spec));
   }
@@ -341,7 +351,7 @@ Result<OpSignature> OpSignature::FromJson(const Json& json) {
     OutputRef output;
     CF_ASSIGN_OR_RETURN(output.node, Reference(item, "node", signature.nodes.size(), "outputs"));
     const Node& node = signature.nodes[static_cast<size_t>(output.node)];
-    CF_ASSIGN_OR_RETURN(output.out, Reference(item, "out", node.outputs.size(), "outputs"));
+    CF_ASSIGN_OR_RETURN(output.out, OutReference(item, node, "outputs"));
     signature.outputs.push_back(output);
   }
   return signature;

@@ -16,8 +16,9 @@
 //   number | {"float":"inf"|"-inf"|"nan"} | {"str":s} | {"dtype":name} | {"device":"target"} |
 //   {"layout":"strided"} | {"memory_format":"contiguous"|"preserve"|"channels_last"} | an array of
 //   these.
-// A node output that the schema declares but nothing uses is still listed; an absent (undefined)
-// tensor is null.
+// A node output that the schema declares but nothing uses is still listed. An absent (undefined)
+// tensor is null, as an argument and as a node's output (a gradient that output_mask leaves out);
+// nothing refers to an absent output.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,7 @@ struct TensorSpec {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
   int64_t alignment = 1;  // meaningful for inputs only
+  bool absent = false;    // a node's output that is undefined; the other fields are as made
 
   int64_t numel() const;
   // Bytes from the first element to one past the last one that the strides reach; 0 when empty.
@@ -62,6 +64,12 @@ struct Node {
   Json args = Json::array();
   Json kwargs = Json::object();
   std::vector<TensorSpec> outputs;  // one per tensor the schema returns
+
+  // Whether `out` is one of the outputs, and not an absent one.
+  bool HasOutput(int64_t out) const {
+    return out >= 0 && out < static_cast<int64_t>(outputs.size()) &&
+           !outputs[static_cast<size_t>(out)].absent;
+  }
 };
 
 struct OutputRef {

@@ -13,7 +13,13 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-ANCHORS = ("aten::_softmax", "aten::sum.dim_IntList", "aten::mean.dim", "aten::native_layer_norm")
+ANCHORS = (
+    "aten::_softmax",
+    "aten::sum.dim_IntList",
+    "aten::mean.dim",
+    "aten::native_layer_norm",
+    "aten::native_layer_norm_backward",
+)
 POINTWISE = (
     "aten::mul.Tensor",
     "aten::add.Tensor",

@@ -99,6 +99,38 @@ def test_unsupported_dtype_is_counted() -> None:
     assert left == {"complex_dtype": 1}
 
 
+def _layer_norm_backward(mask: list[bool]) -> torch.fx.Graph:
+    def function(grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, w: Tensor) -> list[Tensor]:
+        found = torch.ops.aten.native_layer_norm_backward(grad, x, [8], mean, rstd, w, None, mask)
+        return [value.exp() for value in found if value is not None]
+
+    return trace(function, X, X, torch.randn(4, 1), torch.rand(4, 1), ROW)
+
+
+@pytest.mark.parametrize("mask", [[True, False, False], [False, True, False], [True, True, False]])
+def test_outputs_that_are_absent_are_left_out(mask: list[bool]) -> None:
+    regions, left = find_regions(_layer_norm_backward(mask), rules())
+    assert not left
+    region = json.loads(regions[0].signature)
+    assert [output is not None for output in region["nodes"][0]["outputs"]] == mask
+    assert len(region["outputs"]) == sum(mask)
+
+
+def test_an_op_without_outputs_is_counted() -> None:
+    graph = _layer_norm_backward([True, False, False])
+    anchor = next(n for n in graph.nodes if "layer_norm" in n.name)
+    anchor.meta["val"] = (None, None, None)
+    assert find_regions(graph, rules()) == ([], {"absent_output": 1})
+
+
+def test_an_absent_output_that_is_read_is_counted() -> None:
+    graph = _layer_norm_backward([True, False, False])
+    anchor = next(n for n in graph.nodes if "layer_norm" in n.name)
+    getitem = next(iter(anchor.users))
+    getitem.args = (anchor, 1)
+    assert find_regions(graph, rules()) == ([], {"absent_output": 1})
+
+
 def test_no_cycle_between_a_region_and_what_is_outside() -> None:
     def function(x: Tensor) -> Tensor:
         anchor = torch.softmax(x, -1)

@@ -87,17 +87,24 @@ def _alignment(value: torch.Tensor) -> int:
     return alignment
 
 
-def node_values(node: fx.Node) -> list[torch.Tensor]:
-    """The fake outputs of a node. Raises Unsupported."""
+def node_values(node: fx.Node) -> list[torch.Tensor | None]:
+    """The fake outputs of a node; None stands for one that is absent, such as a gradient that
+    output_mask leaves out. Raises Unsupported."""
     value = node.meta.get("val")
     values = list(value) if isinstance(value, tuple | list) else [value]
-    tensors = []
     for item in values:
-        reason = tensor_reason(item)
-        if reason is not None or not isinstance(item, torch.Tensor):
-            raise Unsupported("absent_output" if item is None else reason)
-        tensors.append(item)
-    return tensors
+        if item is not None and (reason := tensor_reason(item)) is not None:
+            raise Unsupported(reason)
+    if all(item is None for item in values):
+        raise Unsupported("absent_output")
+    return values
+
+
+def _node_value(node: fx.Node, out: int) -> torch.Tensor:
+    value = node_values(node)[out]
+    if value is None:
+        raise Unsupported("absent_output")
+    return value
 
 
 def numerics(ops: Sequence[str]) -> dict[str, Any]:
@@ -134,6 +141,7 @@ class _Writer:
             source, out = node.args
             if source in self.index:
                 assert isinstance(source, fx.Node) and isinstance(out, int)
+                _node_value(source, out)
                 return {"node": self.index[source], "out": out}
         if node in self.index:
             return {"node": self.index[node], "out": 0}
@@ -184,15 +192,17 @@ def signature(
         if isinstance(node.target, torch._ops.OpOverload) and node.target._name == _CONVERT:
             args, kwargs = args[:1], {"dtype": args[1]}
         values = node_values(node)
-        writer.devices.update(value.device for value in values)
+        writer.devices.update(value.device for value in values if value is not None)
         nodes.append(
             {
                 "op": op_name(node),
                 "args": [writer.argument(a) for a in args],
                 "kwargs": {k: writer.argument(v) for k, v in kwargs.items()},
-                "outputs": [_spec(v) for v in values],
+                "outputs": [None if v is None else _spec(v) for v in values],
             }
         )
+    for node, out in outputs:
+        _node_value(node, out)
     if len(writer.devices) != 1:
         raise Unsupported("mixed_devices")
     device = next(iter(writer.devices))

@@ -83,6 +83,39 @@ TEST(Lower, SpecialRows) {
   ExpectEqual(got[3], {0, 1, 1, 1});
 }
 
+TEST(Lower, AbsentGradientsAreLeftOut) {
+  const auto backward = [](std::vector<bool> mask) {
+    Region region;
+    const Json grad = region.Input(Spec({2, 4, 3})), x = region.Input(Spec({2, 4, 3}));
+    const Json mean = region.Input(Spec({2, 2})), rstd = region.Input(Spec({2, 2}));
+    std::vector<TensorSpec> outputs = {Spec({2, 4, 3}), Spec({4}), Spec({4})};
+    for (size_t k = 0; k < 3; ++k) {
+      outputs[k].absent = !mask[k];
+    }
+    const int back = region.Call("native_group_norm_backward",
+                                 {grad, x, mean, rstd, nullptr, 2, 4, 3, 2, mask}, outputs);
+    for (int k = 0; k < 3; ++k) {
+      if (mask[static_cast<size_t>(k)]) region.Output(back, k);
+    }
+    return region.Signature();
+  };
+  const OpSignature all = backward({true, true, true});
+  const std::vector<Memory> in = RandomInputs(all);
+  const std::vector<Memory> expected = LowerAndRun(all, in);
+  for (const std::vector<bool>& mask :
+       {std::vector<bool>{true, false, false}, {false, true, false}, {false, true, true}}) {
+    const std::vector<Memory> got = LowerAndRun(backward(mask), in);
+    size_t next = 0;
+    for (size_t k = 0; k < 3; ++k) {
+      if (!mask[k]) continue;
+      ASSERT_LT(next, got.size());
+      for (size_t i = 0; i < got[next].size(); ++i) EXPECT_EQ(got[next][i].f, expected[k][i].f);
+      ++next;
+    }
+    EXPECT_EQ(next, got.size());
+  }
+}
+
 TEST(Lower, LayerNormForwardAndBackward) {
   Region region;
   const Json x = region.Input(Spec({4, 6})), w = region.Input(Spec({6})),

@@ -91,6 +91,18 @@ TEST(OpSignatureTest, RefusesWhatBreaksTheRules) {
   Refused([](Json& j) { j["numerics"] = {{"x", {1}}}; }, "numerics");
 }
 
+TEST(OpSignatureTest, AbsentOutputsStayAbsentAndUnused) {
+  OpSignature signature = Softmax();
+  signature.nodes[0].outputs.emplace_back().absent = true;
+  EXPECT_NE(signature.Key(), Softmax().Key());
+  const Result<OpSignature> parsed = OpSignature::Parse(signature.Canonical());
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+  EXPECT_EQ(parsed->Key(), signature.Key());
+  EXPECT_TRUE(parsed->nodes[0].HasOutput(0));
+  EXPECT_FALSE(parsed->nodes[0].HasOutput(1));
+  Refused([](Json& j) { j["nodes"][0]["outputs"][0] = nullptr; }, "absent");
+}
+
 TEST(TensorSpecTest, StorageAndRowMajorStrides) {
   const TensorSpec expanded{DType::kFloat32, {4, 3}, {0, 1}};
   EXPECT_EQ(expanded.StorageBytes(), 12);
