@@ -43,6 +43,19 @@ std::optional<std::string> CopyOfInput(const TensorSpec& spec, const std::string
   return std::nullopt;
 }
 
+// -1 when every element is zero.
+int64_t LastRowWithValues(const TensorSpec& spec, const std::string& aten, int64_t columns,
+                          int64_t rows) {
+  const int64_t size = DTypeSize(spec.dtype);
+  for (int64_t row = rows - 1; row >= 0; --row) {
+    ElementWalk walk(spec, /*skip_repeats=*/false, row * columns, (row + 1) * columns);
+    for (; !walk.done(); walk.Next()) {
+      if (LoadElement(spec.dtype, aten.data() + walk.offset() * size) != 0) return row;
+    }
+  }
+  return -1;
+}
+
 }  // namespace
 
 std::string_view DecoyName(Decoy decoy) {
@@ -66,11 +79,13 @@ std::optional<std::string> MakeDecoy(Decoy decoy, const TensorSpec& spec, const 
       return Rewrite(spec, aten, [](const ElementWalk&, double) { return 1.0; });
     case Decoy::kInputCopy:
       return CopyOfInput(spec, aten, signature, inputs);
-    case Decoy::kLastRowZeroed:
+    case Decoy::kLastRowZeroed: {
       if (rows < 2) return std::nullopt;
-      return Rewrite(spec, aten, [rows](const ElementWalk& walk, double value) {
-        return walk.row() == rows - 1 ? 0.0 : value;
+      const int64_t last = LastRowWithValues(spec, aten, columns, rows);
+      return Rewrite(spec, aten, [last](const ElementWalk& walk, double value) {
+        return walk.row() == last ? 0.0 : value;
       });
+    }
     case Decoy::kSignFlipped:
       if (spec.dtype == DType::kBool) {
         return Rewrite(spec, aten, [](const ElementWalk&, double value) { return 1.0 - value; });

@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/parallel.h"
 #include "verify/elements.h"
+#include "verify/groups.h"
 #include "verify/random.h"
 
 namespace cudaforge {
 namespace {
 
 constexpr int64_t kChunk = 1 << 16;
+constexpr int64_t kMostTurns = 8;  // sets of kOneUnlike
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -24,6 +27,8 @@ struct Part {
       false;  // as many elements as the largest input: rows get kinds and scales of their own
   int64_t row_shift = 0;  // spreads special rows of different inputs over different rows
   int64_t row_length = 1;
+  const TruthGroups* truths = nullptr;  // kOneUnlike: of the input that decides
+  int turn = 0;
 };
 
 int RowExponent(DType dtype, int64_t row) {
@@ -161,7 +166,9 @@ std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
       // A tensor of one dimension has one row: its elements then take the rows' kinds in blocks.
       const int64_t row = spec.sizes.size() > 1 ? walk.row() : walk.index() / part.row_length;
       double value;
-      if (IsFloating(spec.dtype)) {
+      if (part.truths != nullptr) {
+        value = part.truths->Value(walk.position(), part.turn, seed);
+      } else if (IsFloating(spec.dtype)) {
         value = FloatingValue(random, part, row, walk.column(), &last);
       } else if (spec.dtype == DType::kBool) {
         value = part.kind == InputKind::kAllEqual ? 1 : static_cast<double>(random.Below(2));
@@ -179,23 +186,31 @@ std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
 std::vector<InputKind> InputKindsFor(const OpSignature& signature) {
   const bool floating = std::any_of(signature.inputs.begin(), signature.inputs.end(),
                                     [](const TensorSpec& spec) { return IsFloating(spec.dtype); });
-  if (!floating) {
-    return {InputKind::kNormal, InputKind::kUniform, InputKind::kRowScales, InputKind::kAllEqual};
+  std::vector<InputKind> kinds = {InputKind::kNormal, InputKind::kUniform, InputKind::kRowScales};
+  if (floating) {
+    kinds.insert(kinds.end(), {InputKind::kSpecialValues, InputKind::kZerosDenormals});
   }
-  return {InputKind::kNormal,        InputKind::kUniform,        InputKind::kRowScales,
-          InputKind::kSpecialValues, InputKind::kZerosDenormals, InputKind::kAllEqual,
-          InputKind::kMixed,         InputKind::kSmallIntegers};
+  kinds.push_back(InputKind::kAllEqual);
+  if (floating) kinds.insert(kinds.end(), {InputKind::kMixed, InputKind::kSmallIntegers});
+  if (!signature.inputs.empty() && HasTruths(signature)) {
+    const int64_t groups =
+        std::max<int64_t>(TruthGroups(signature, TruthInput(signature)).count(), 1);
+    const int64_t turns = (TruthGroups::kPatterns + groups - 1) / groups;
+    kinds.insert(kinds.end(), static_cast<size_t>(std::min(turns, kMostTurns)),
+                 InputKind::kOneUnlike);
+  }
+  return kinds;
 }
 
 std::string_view InputKindName(InputKind kind) {
   static constexpr std::string_view kNames[] = {"normal",         "uniform",         "row_scales",
                                                 "special_values", "zeros_denormals", "all_equal",
-                                                "mixed",          "small_integers"};
+                                                "mixed",          "small_integers",  "one_unlike"};
   return kNames[static_cast<size_t>(kind)];
 }
 
 InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> roles, InputKind kind,
-                    uint64_t seed) {
+                    uint64_t seed, int turn) {
   CF_CHECK(roles.size() == signature.inputs.size()) << "one role per input";
   InputSet set;
   set.name = InputKindName(kind);
@@ -204,6 +219,12 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
     if (IsFloating(spec.dtype)) largest = std::max(largest, spec.numel());
   }
   const bool misalign = static_cast<int>(kind) % 2 == 1;
+  std::optional<TruthGroups> truths;
+  size_t deciding = 0;
+  if (kind == InputKind::kOneUnlike && !signature.inputs.empty()) {
+    deciding = TruthInput(signature);
+    truths.emplace(signature, deciding);
+  }
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const TensorSpec& spec = signature.inputs[i];
     Part part{spec.dtype,
@@ -212,7 +233,12 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
               spec.numel() == largest,
               static_cast<int64_t>(3 * i),
               std::max<int64_t>(spec.numel() / 16, 1)};
-    SplitMix mix(seed ^ (static_cast<uint64_t>(kind) << 32) ^ (i << 40));
+    if (truths.has_value() && i == deciding && roles[i].kind == InputRole::Kind::kValue) {
+      part.truths = &*truths;
+      part.turn = turn;
+    }
+    SplitMix mix(seed ^ (static_cast<uint64_t>(kind) << 32) ^ (i << 40) ^
+                 (static_cast<uint64_t>(turn) << 48));
     set.bytes.push_back(Fill(spec, part, mix.Next()));
     set.offsets.push_back(misalign ? spec.alignment : 0);
   }

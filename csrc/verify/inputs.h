@@ -22,18 +22,23 @@ enum class InputKind {
   kAllEqual,        // one number everywhere (3.75: sums of it are exact)
   kMixed,  // rows of different kinds in one tensor: far from zero, cancelling, sparse, tiny, normal
   kSmallIntegers,  // integers in [-3, 3]: many answers are exact
+  kOneUnlike,  // for any() and all(): each group that is looked at as one holds a single number,
+               // in most groups but for one element: the last, the first, or one inside
 };
 
 // The sets that tell something about this signature: only those of an integer kind when no input is
-// floating.
+// floating. A region with any(), all() or an output of booleans gets kOneUnlike too, up to eight
+// times where there are few groups, each a turn of its own: on ordinary numbers such answers are
+// the same everywhere.
 std::vector<InputKind> InputKindsFor(const OpSignature& signature);
 std::string_view InputKindName(InputKind kind);
 
-// Deterministic in (signature, kind, seed). Bytes between strided elements hold 0xff (NaN in every
-// floating dtype). Inputs that an op reads as indices are legal; odd kinds ask for the least
+// Deterministic in (signature, kind, seed, turn). Bytes between strided elements hold 0xff (NaN in
+// every floating dtype). Inputs that an op reads as indices are legal; odd kinds ask for the least
 // alignment that the specs promise.
+// `turn`: of kOneUnlike, the patterns that the groups begin with.
 InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> roles, InputKind kind,
-                    uint64_t seed);
+                    uint64_t seed, int turn = 0);
 
 // The elements in row-major order, floating ones moved up or down by one rounding unit of the
 // dtype they are computed in (float64: at most one): what the oracle does with them measures how

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace {
 constexpr int kLowestExponent = -1080;
 constexpr size_t kOctaves = 2112;  // [0] holds zero
 constexpr int64_t kEnough = 32;    // elements that make an octave's statistics worth having
+constexpr int64_t kRounds = 16;    // draws of which ATen's largest error counts
 constexpr size_t kNeighbours = 3;  // octaves on either side that a sparse one may borrow from
 constexpr size_t kSamples = 512;   // sensitivities kept per octave
 
@@ -50,7 +52,8 @@ size_t Yardstick::OctaveOf(double value) {
 }
 
 Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
-                     std::span<const double> oracle, std::span<const std::vector<double>> perturbed)
+                     std::span<const double> oracle, std::span<const std::vector<double>> perturbed,
+                     std::span<const OutputDraw> draws)
     : dtype_(spec.dtype), octaves_(kOctaves), moved_(oracle.size(), 0) {
   CF_CHECK(IsFloating(spec.dtype) && !aten.empty()) << "a yardstick is for floating outputs";
   CF_CHECK(oracle.size() == static_cast<size_t>(spec.numel())) << "one oracle value per element";
@@ -92,7 +95,7 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
         if (std::isfinite(a)) error = std::max(error, std::fabs(a - r));
       }
       if (error < 0) continue;
-      ++octave.count;
+      ++octave.own;
       octave.max_error = std::max(octave.max_error, error);
       octave.sum_squares += error * error;
       if (first != 0) ++part.nonzero;
@@ -108,14 +111,15 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
     most_moved_ = std::max(most_moved_, part.most_moved);
     for (size_t o = 0; o < kOctaves; ++o) {
       const Octave& octave = part.octaves[o];
-      octaves_[o].count += octave.count;
+      octaves_[o].own += octave.own;
+      octaves_[o].count += octave.own;
       octaves_[o].max_error = std::max(octaves_[o].max_error, octave.max_error);
       octaves_[o].sum_squares += octave.sum_squares;
       octaves_[o].moved_squares += octave.moved_squares;
       for (const auto& [rank, moved] : part.samples[o].kept) samples[o].Add(rank, moved);
       max_error_ = std::max(max_error_, octave.max_error);
       sum_squares += octave.sum_squares;
-      finite += octave.count;
+      finite += octave.own;
     }
   }
   rms_error_ = finite == 0 ? 0 : std::sqrt(sum_squares / static_cast<double>(finite));
@@ -129,31 +133,59 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
     std::nth_element(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(rank), kept.end());
     octaves_[o].sensitivity = kept[rank];
   }
+  for (const OutputDraw& draw : draws) AddDraw(spec, draw);
   SetLimits();
+}
+
+void Yardstick::AddDraw(const TensorSpec& spec, const OutputDraw& draw) {
+  CF_CHECK(draw.oracle.size() == static_cast<size_t>(spec.numel())) << "one value per element";
+  const int64_t size = DTypeSize(spec.dtype);
+  for (ElementWalk walk(spec); !walk.done(); walk.Next()) {
+    const double r = draw.oracle[static_cast<size_t>(walk.index())];
+    const double a = LoadElement(dtype_, draw.aten.data() + walk.offset() * size);
+    aten_is_exact_ = aten_is_exact_ && (a == r || (std::isnan(a) && std::isnan(r)));
+    if (!std::isfinite(RoundTo(dtype_, r)) || !std::isfinite(a)) continue;
+    Octave& octave = octaves_[OctaveOf(r)];
+    octave.drawn.push_back(std::fabs(a - r));
+    octave.sum_squares += octave.drawn.back() * octave.drawn.back();
+    ++octave.count;
+  }
 }
 
 void Yardstick::SetLimits() {
   const double k = KFor(dtype_);
+  for (Octave& octave : octaves_) {
+    if (octave.drawn.empty()) continue;
+    const size_t rank =
+        octave.drawn.size() / (static_cast<size_t>(kRounds) * std::max<size_t>(moved_.size(), 1));
+    const auto at = octave.drawn.begin() + static_cast<std::ptrdiff_t>(rank);
+    std::nth_element(octave.drawn.begin(), at, octave.drawn.end(), std::greater<>());
+    octave.max_error = std::max(octave.max_error, *at);
+  }
   for (size_t o = 0; o < kOctaves; ++o) {
     Octave& octave = octaves_[o];
     const double floor = SensitivityFactor(dtype_) * octave.sensitivity;
     double largest = std::max(octave.max_error, floor);
-    int64_t count = octave.count;
+    int64_t count = octave.own;
     for (size_t step = 1; o > 0 && step <= kNeighbours && count < kEnough; ++step) {
       for (const size_t neighbour : {o - std::min(o - 1, step), std::min(o + step, kOctaves - 1)}) {
         if (neighbour == o) continue;
         const Octave& near = octaves_[neighbour];
         largest = std::max({largest, near.max_error, SensitivityFactor(dtype_) * near.sensitivity});
-        count += octaves_[neighbour].count;
+        count += octaves_[neighbour].own;
       }
     }
     octave.max_limit = k * largest;
     octave.rms_limit = -1;
-    if (octave.count >= kEnough) {
-      const double rms = std::sqrt(octave.sum_squares / static_cast<double>(octave.count));
+    if (octave.own >= kEnough) {
+      double drawn = 0;
+      for (const double error : octave.drawn) drawn += error * error;
+      const auto own = static_cast<double>(octave.own);
+      const double rms = std::sqrt(std::max(octave.sum_squares / static_cast<double>(octave.count),
+                                            std::max(octave.sum_squares - drawn, 0.0) / own));
       const double value =
           o == 0 ? 0 : std::ldexp(1.0, std::min(static_cast<int>(o) + kLowestExponent, 1023));
-      const double moved = std::sqrt(octave.moved_squares / static_cast<double>(octave.count));
+      const double moved = std::sqrt(octave.moved_squares / own);
       octave.rms_limit =
           k * std::max(rms, SensitivityFactor(dtype_) * moved) + UlpOf(dtype_, value) / 2;
     }
@@ -170,7 +202,7 @@ Json Yardstick::ToJson() const {
   double rms_limit = 0;
   double max_limit = KFor(dtype_) * SensitivityFactor(dtype_) * most_moved_;
   for (const Octave& octave : octaves_) {
-    if (octave.count == 0) continue;
+    if (octave.own == 0) continue;
     max_limit = std::max(max_limit, octave.max_limit);
     rms_limit = std::max(rms_limit, octave.rms_limit);
   }

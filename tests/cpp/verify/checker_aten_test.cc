@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -32,9 +33,27 @@ OpSignature Region(std::vector<TensorSpec> inputs, const std::string& op, Json a
   signature.inputs = std::move(inputs);
   signature.nodes.push_back({op, std::move(args), std::move(kwargs), std::move(outputs)});
   for (int o = 0; o < static_cast<int>(signature.nodes[0].outputs.size()); ++o) {
-    signature.outputs.push_back({0, o});
+    if (signature.nodes[0].HasOutput(o)) signature.outputs.push_back({0, o});
   }
   return signature;
+}
+
+TensorSpec Absent() {
+  TensorSpec spec;
+  spec.absent = true;
+  return spec;
+}
+
+OpSignature AvgPoolBackward(int64_t in, int64_t kernel) {
+  const Json square = Json::array({kernel, kernel});
+  const int64_t out = in / kernel;
+  return Region({F32({1, 1, out, out}), F32({1, 1, in, in})}, "aten::avg_pool2d_backward",
+                {In(0), In(1), square, square, Json::array({0, 0}), false, true, nullptr},
+                {F32({1, 1, in, in})});
+}
+
+OpSignature Truth(const std::string& op, DType dtype, Json args, std::vector<int64_t> out) {
+  return Region({Spec(dtype, {5, 6, 40})}, op, std::move(args), {Spec(DType::kBool, out)});
 }
 
 std::unique_ptr<RegionChecker> Make(const OpSignature& signature) {
@@ -91,6 +110,18 @@ TEST(Checker, ManyRegionsAcceptAten) {
              "aten::native_layer_norm_backward",
              {In(0), In(1), Json::array({96}), In(2), In(3), In(4), In(5), yes3},
              {F32({12, 96}), F32({96}), F32({96})}),
+      Region({F32({12, 96}), F32({12, 96}), F32({12, 1}), F32({12, 1}), F32({96}), F32({96})},
+             "aten::native_layer_norm_backward",
+             {In(0), In(1), Json::array({96}), In(2), In(3), In(4), In(5),
+              Json::array({false, true, false})},
+             {Absent(), F32({96}), Absent()}),
+      Region({F32({3, 8, 20}), F32({3, 8, 20}), F32({3, 4}), F32({3, 4}), F32({8})},
+             "aten::native_group_norm_backward",
+             {In(0), In(1), In(2), In(3), In(4), 3, 8, 20, 4, Json::array({true, false, false})},
+             {F32({3, 8, 20}), Absent(), Absent()}),
+      AvgPoolBackward(4, 2),
+      AvgPoolBackward(4, 4),  // every row is one value
+      AvgPoolBackward(5, 2),  // the last row gets no gradient
       Region({F32({9, 130}, {260, 2})}, "aten::_log_softmax", {In(0), -1, false}, {F32({9, 130})}),
       Region({F32({9, 40}), F32({9, 40})}, "aten::_softmax_backward_data",
              {In(0), In(1), 1, {{"dtype", "float32"}}}, {F32({9, 40})}),
@@ -121,6 +152,108 @@ TEST(Checker, ManyRegionsAcceptAten) {
       Region({F32({1000})}, "aten::mean", Json::array({In(0)}), {F32({})}, {{"dtype", nullptr}})};
   for (const OpSignature& region : regions)
     EXPECT_GE(ExpectAtenPasses(region), 4u) << region.Describe();
+}
+
+// What any() or all() of a set's input gives; with the last or the first element of each group left
+// out, what a loop that misses it gives.
+std::string Truths(const OpSignature& signature, const InputSet& set,
+                   const std::vector<int64_t>& dims, bool all, bool without_last,
+                   bool without_first) {
+  at::Tensor x = Tensors(signature, set)[0].to(at::kDouble).ne(0);
+  std::vector<int64_t> order;
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
+  }
+  const auto kept = static_cast<int64_t>(order.size());
+  order.insert(order.end(), dims.begin(), dims.end());
+  x = x.permute(order).flatten(kept);
+  x = x.slice(-1, without_first ? 1 : 0, x.size(-1) - (without_last ? 1 : 0));
+  return BytesOf(all ? x.all(-1) : x.any(-1));
+}
+
+TEST(Checker, AnyAndAllAreToldFromConstantsAndFromLoopsThatMissAnEnd) {
+  struct OneCase {
+    std::string op;
+    Json args;
+    std::vector<int64_t> dims, out;
+  };
+  const std::vector<OneCase> cases = {
+      {"any.dim", {In(0), 2, false}, {2}, {5, 6}},
+      {"any.dim", {In(0), 0, false}, {0}, {6, 40}},
+      {"any.dims", {In(0), Json::array({0, 2}), false}, {0, 2}, {6}},
+      {"any", Json::array({In(0)}), {0, 1, 2}, {}},
+      {"all.dim", {In(0), -1, false}, {2}, {5, 6}},
+      {"all", Json::array({In(0)}), {0, 1, 2}, {}}};
+  for (const OneCase& one : cases) {
+    const bool all = one.op.starts_with("all");
+    for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt64, DType::kBool}) {
+      SCOPED_TRACE(one.op + " " + std::string(DTypeName(dtype)));
+      const OpSignature signature = Truth("aten::" + one.op, dtype, one.args, one.out);
+      const auto checker = Make(signature);
+      ASSERT_NE(checker, nullptr);
+      int passed[4] = {};  // right, always the same, without the last element, without the first
+      for (size_t i = 0; i < checker->case_count(); ++i) {
+        const InputSet& set = checker->inputs(i);
+        const std::string tries[] = {
+            Truths(signature, set, one.dims, all, false, false),
+            std::string(static_cast<size_t>(signature.output_spec(0).numel()), all ? '\0' : '\1'),
+            Truths(signature, set, one.dims, all, true, false),
+            Truths(signature, set, one.dims, all, false, true)};
+        for (size_t t = 0; t < 4; ++t) {
+          passed[t] += checker->Check(i, std::span(&tries[t], 1)).accepted() ? 1 : 0;
+        }
+      }
+      const auto every = static_cast<int>(checker->case_count());
+      EXPECT_EQ(passed[0], every);
+      for (size_t t = 1; t < 4; ++t) EXPECT_LT(passed[t], every) << "wrong kernel " << t;
+    }
+  }
+}
+
+TEST(Checker, GradientOfAWholePlanesAverageIsHeldToItsValue) {
+  const OpSignature signature = AvgPoolBackward(4, 4);
+  const auto checker = Make(signature);
+  ASSERT_NE(checker, nullptr);
+  for (size_t i = 0; i < checker->case_count(); ++i) {
+    const at::Tensor grad = Tensors(signature, checker->inputs(i))[0];
+    const std::string right = BytesOf((grad / 16).expand({1, 1, 4, 4}));
+    EXPECT_TRUE(checker->Check(i, std::span(&right, 1)).accepted());
+    at::Tensor one_wrong = (grad / 16).expand({1, 1, 4, 4}).clone();
+    one_wrong[0][0][3][3] = one_wrong[0][0][3][3] * 1.001;
+    const float value = grad.item<float>();
+    if (!std::isfinite(value) || std::fabs(value) < 1e-3f) continue;
+    for (const at::Tensor& wrong : {(grad / 15).expand({1, 1, 4, 4}), one_wrong}) {
+      const std::string bytes = BytesOf(wrong);
+      EXPECT_FALSE(checker->Check(i, std::span(&bytes, 1)).accepted());
+    }
+  }
+}
+
+// Wrong only in precision, or in one element: the sum of rows, few of them.
+TEST(Checker, FewOutputsAreJudgedByMoreOfAtensErrors) {
+  for (int64_t rows : {1, 8}) {
+    const OpSignature signature =
+        Region({F32({rows, 2048})}, "aten::sum.dim_IntList", {In(0), Json::array({1}), false},
+               {F32({rows})}, {{"dtype", nullptr}});
+    const auto checker = Make(signature);
+    ASSERT_NE(checker, nullptr);
+    int passed[4] = {};  // in lanes, in bfloat16, without the last element, one element off
+    for (size_t i = 0; i < checker->case_count(); ++i) {
+      const at::Tensor x = Tensors(signature, checker->inputs(i))[0];
+      const at::Tensor right = x.view({rows, 32, 64}).sum(1).sum(1);
+      at::Tensor off = right.clone();
+      off[rows - 1] *= 1.0001;
+      const at::Tensor tries[] = {right, x.to(at::kBFloat16).to(at::kFloat).sum(1),
+                                  x.slice(1, 0, 2047).sum(1), off};
+      for (size_t t = 0; t < 4; ++t) {
+        const std::string bytes = BytesOf(tries[t]);
+        passed[t] += checker->Check(i, std::span(&bytes, 1)).accepted() ? 1 : 0;
+      }
+    }
+    const auto every = static_cast<int>(checker->case_count());
+    EXPECT_EQ(passed[0], every);
+    for (size_t t = 1; t < 4; ++t) EXPECT_LT(passed[t], every) << "wrong kernel " << t;
+  }
 }
 
 TEST(Checker, SecondOutputIsJudged) {

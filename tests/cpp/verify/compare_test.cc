@@ -197,6 +197,33 @@ TEST(Compare, OnlyTheElementThatMovesMayErr) {
   EXPECT_FALSE(Accepts(reference, candidate));
 }
 
+TEST(Compare, DrawsSayHowFarFewElementsMayErr) {
+  // One element, exact in ATen by luck; on other draws ATen errs by 2^-18 or so.
+  const TensorSpec spec = Spec(DType::kFloat32, {1});
+  const std::vector<double> oracle = {1.5};
+  const std::string bytes = Bytes(spec, oracle);
+  const std::string* runs[] = {&bytes};
+  const std::vector<std::vector<double>> moves = {oracle};
+  std::vector<OutputDraw> draws;
+  SplitMix random(2);
+  for (int d = 0; d < 255; ++d) {
+    const double right = 1 + random.Uniform() * 0.9;
+    draws.push_back({Bytes(spec, {right + random.Normal() * 0x1p-18}), {right}});
+  }
+  const auto make = [&](size_t count) {
+    OutputReference reference(spec, bytes, oracle,
+                              Yardstick(spec, runs, oracle, moves, std::span(draws).first(count)));
+    reference.set_match(Match::kTolerance);
+    return reference;
+  };
+  EXPECT_FALSE(Accepts(make(0), {1.5 + 0x1p-18}));
+  EXPECT_TRUE(Accepts(make(255), {1.5 + 0x1p-18}));
+  EXPECT_TRUE(Accepts(make(255), {1.5 - 3 * 0x1p-18}));
+  // Twice what 16 draws reach, although the largest of 255 is more.
+  EXPECT_FALSE(Accepts(make(255), {1.5 + 5 * 0x1p-18}));
+  EXPECT_FALSE(Accepts(make(255), {1.5 + 0x1p-14}));
+}
+
 TEST(Compare, OtherSizeIsWrongShape) {
   const std::vector<double> values(8, 1);
   const auto reference = Make(Spec(DType::kFloat32, {8}), values, values);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -167,6 +168,56 @@ TEST(Inputs, RowsOfVeryDifferentScale) {
   }
   EXPECT_LT(smallest, 0x1p-25);
   EXPECT_GT(largest, 0x1p28);
+}
+
+TEST(Inputs, OneElementOfAGroupIsUnlike) {
+  OpSignature signature = OneInput(Spec(DType::kFloat32, {4, 32, 7}));
+  signature.nodes[0] = {"aten::any.dims",
+                        {{{"in", 0}}, Json::array({0, -1}), false},
+                        Json::object(),
+                        {Spec(DType::kBool, {32})}};
+  const std::vector<InputKind> kinds = InputKindsFor(signature);
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), InputKind::kOneUnlike), 1) << "32 groups";
+  const TensorSpec& spec = signature.inputs[0];
+  const std::vector<double> values = Values(spec, Make(signature, InputKind::kOneUnlike).bytes[0]);
+  std::set<int64_t> places;
+  std::set<double> backgrounds;
+  for (int64_t group = 0; group < 32; ++group) {
+    std::vector<double> members;
+    for (int64_t n = 0; n < 4; ++n) {
+      for (int64_t c = 0; c < 7; ++c) {
+        members.push_back(values[static_cast<size_t>((n * 32 + group) * 7 + c)]);
+      }
+    }
+    const double common = members[1] == members[2] ? members[1] : members[3];
+    int64_t unlike = 0;
+    for (int64_t i = 0; i < 28; ++i) {
+      if (members[static_cast<size_t>(i)] == common) continue;
+      ++unlike;
+      places.insert(i);
+    }
+    EXPECT_LE(unlike, 1);
+    backgrounds.insert(common);
+  }
+  EXPECT_TRUE(places.contains(0) && places.contains(27));
+  EXPECT_GT(places.size(), 2u);
+  EXPECT_EQ(backgrounds, (std::set<double>{-64, 0, 64}));
+}
+
+TEST(Inputs, FewGroupsTakeTurns) {
+  OpSignature signature = OneInput(Spec(DType::kBool, {9, 5}));
+  signature.nodes[0] = {
+      "aten::all", Json::array({{{"in", 0}}}), Json::object(), {Spec(DType::kBool, {})}};
+  const std::vector<InputKind> kinds = InputKindsFor(signature);
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), InputKind::kOneUnlike), 8);
+  const std::vector<InputRole> roles = *FindRoles(signature);
+  std::set<std::string> sets;
+  for (int turn = 0; turn < 8; ++turn) {
+    sets.insert(MakeInputs(signature, roles, InputKind::kOneUnlike, 7, turn).bytes[0]);
+  }
+  EXPECT_GE(sets.size(), 5u);
+  EXPECT_TRUE(sets.contains(std::string(45, '\0')));
+  EXPECT_TRUE(sets.contains(std::string(44, '\1') + '\0'));
 }
 
 TEST(Inputs, StridesLeaveNanBetween) {
