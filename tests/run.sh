@@ -9,6 +9,12 @@
 #   CUDAFORGE_USE_CURRENT_ENV=1  use the current python3 and system, install nothing (see examples/environment.sh). Lint and
 #                                the sanitizer build run only where their tools are.
 #   CUDAFORGE_REQUIRE_GPU=1      fail when a GPU test was skipped.
+case " $* " in
+*" -h "* | *" --help "*) # said without setting anything up
+  sed -n '2,/^#   CUDAFORGE_REQUIRE_GPU/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+  exit 0
+  ;;
+esac
 export CUDAFORGE_BUILD_TESTS=ON
 source "$(dirname "${BASH_SOURCE[0]}")/../examples/environment.sh"
 BUILD="${CUDAFORGE_BUILD_DIR:-$ROOT/build/cmake}"

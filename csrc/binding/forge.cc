@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 
@@ -19,6 +20,9 @@ namespace py = pybind11;
 
 constexpr const char* kVersion = "0.1.0";
 constexpr int kVerifierVersion = 1;
+// A compiler that hangs may overrun a region's time by this much, and a slow one still comes to its
+// end.
+constexpr int kLeastCompileMs = 15'000;
 
 OpSignature Parse(const std::string& text) { return ValueOrThrow(OpSignature::Parse(text)); }
 
@@ -44,7 +48,10 @@ SearchOutcome Search(const std::string& text, int device_index, double seconds, 
   }
   py::gil_scoped_release release;
   const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
-  WorkerClient worker(runtime.Worker(signature.device, device_index));
+  WorkerOptions options = runtime.Worker(signature.device, device_index);
+  options.compile_timeout_ms =
+      std::clamp(static_cast<int>(seconds * 1e3), kLeastCompileMs, options.compile_timeout_ms);
+  WorkerClient worker(options);
   // Inputs that no author of a candidate can know.
   Result<std::unique_ptr<RegionChecker>> checker =
       RegionChecker::Create(signature, device_index, std::random_device()());

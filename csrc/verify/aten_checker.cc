@@ -28,9 +28,9 @@ constexpr uint64_t kMoves = 4;
 // Outputs of fewer elements than this get ATen's errors on more draws of each set, until they are
 // that many; kMostDraws at most, and no more than have kDrawnElements input elements, but
 // kFewestDraws in any case: they cost about half of what the set itself does.
-constexpr int64_t kPool = 1024;
+constexpr int64_t kPool = 4096;
 constexpr int64_t kMostDraws = 127;
-constexpr int64_t kFewestDraws = 3;
+constexpr int64_t kFewestDraws = 2;
 constexpr int64_t kDrawnElements = int64_t{1} << 22;
 // Outputs of so few elements are tried on two draws of each set, where the inputs are small.
 constexpr int64_t kTwice = 8;

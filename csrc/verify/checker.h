@@ -33,7 +33,7 @@ class RegionChecker {
   // Makes the input sets from `seed` and computes ATen's and the fp64 answers on the signature's
   // device (device_index for cuda). Where inputs and outputs are over 32 MiB there are four sets at
   // most, three over 256 MiB, and as many as four or two more for any() and all(). For outputs of
-  // few elements, ATen and fp64 also run on further draws of each set: 2^22 input elements or three
+  // few elements, ATen and fp64 also run on further draws of each set: 2^22 input elements or two
   // draws at most. kUnsupported: this region cannot be judged (nothing to tell a right answer from a
   // wrong one, or ATen refuses it).
   static Result<std::unique_ptr<RegionChecker>> Create(const OpSignature& signature,

@@ -15,6 +15,7 @@ import torch
 from conftest import RunPython
 from cudaforge_backend.integration import backend, plan
 from torch import Tensor, nn
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.utils import run_and_get_code
 from torch.nn import functional as F
 
@@ -190,6 +191,25 @@ def test_our_own_failure_is_one_warning_and_inductors_result(
         torch.testing.assert_close(compiled(softmax_chain)(x), softmax_chain(x))
     assert fallbacks() == {"backend_failed": 1}
     assert graphs("plain") == 1
+
+
+def test_a_pass_of_the_users_is_kept(all_win: None) -> None:
+    from torch._inductor import config
+
+    class Seen(CustomGraphPass):
+        graphs = 0
+
+        def __call__(self, graph: torch.fx.Graph) -> None:
+            self.graphs += 1
+
+        def uuid(self) -> str:
+            return "seen"
+
+    seen, x = Seen(), torch.randn(8, 62)
+    with config.patch(post_grad_custom_pre_pass=seen):
+        torch.testing.assert_close(compiled(softmax_chain)(x), softmax_chain(x))
+    assert seen.graphs == 1
+    assert fallbacks() == {"custom_graph_pass": 1}
 
 
 def test_threads(all_win: None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import forging, rivals
 
@@ -78,3 +79,25 @@ def test_a_part_is_not_promoted_without_its_race_in_place(monkeypatch: pytest.Mo
     monkeypatch.setattr(part, "_seconds", lambda: next(clock))
     assert part._race_all() is None
     assert raced == ["inductor"]
+
+
+_INTERRUPTED = """
+import signal, threading, torch, cudaforge_backend
+starts = []
+def tell(event):
+    if event["event"] == "start": starts.append(event["key"])
+    if event["event"] == "candidate": signal.raise_signal(signal.SIGINT)
+cudaforge_backend.set_progress(tell)
+made = torch.compile(lambda x: torch.softmax(x * 3, -1), backend="cudaforge",
+                     options={"on_miss": "blocking", "region_budget_s": 20})
+try:
+    made(torch.randn(8, 40))
+except KeyboardInterrupt:
+    alive = [t.name for t in threading.enumerate() if t.name.startswith("cudaforge-forge")]
+    print("interrupted", len(starts), alive)
+"""
+
+
+def test_an_interrupt_ends_the_forging(run_python: RunPython, tmp_path: Path) -> None:
+    done = run_python(_INTERRUPTED, CUDAFORGE_CACHE_DIR=str(tmp_path))
+    assert done.stdout.strip() == "interrupted 1 []"

@@ -9,6 +9,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
+import torch.utils.checkpoint
 from cudaforge_backend import _C
 from cudaforge_backend.integration import known_graphs, plan
 from cudaforge_backend.integration.known_graphs import plan_name
@@ -64,7 +65,8 @@ def test_forging_traces_again_and_its_winners_are_remembered(
 ) -> None:
     x = torch.randn(8, 45)
     run(tmp_path, x)
-    run(tmp_path, x, on_miss="blocking")
+    run(tmp_path, x, on_miss="blocking", region_budget_s=7)
+    assert [r["provenance"]["budget_s"] for r in _C.store().records()] == [7]
     assert len(traces) == 2
     cudaforge_backend.reset_stats()
     torch.testing.assert_close(run(tmp_path, x), function(x))
@@ -91,6 +93,8 @@ def test_a_graph_is_traced_again_when_the_cache_has_changed(
         {"plan": 3, "left": {}},
         {"plan": [["k"]], "left": {}},
         {"plan": [[1, 2, 3, 4, 5]], "left": {}},
+        {"plan": [["k", "cpu", "softmax", "miss", ""]], "left": {}},
+        {"plan": [["a" * 64, "cpu", "softmax", "maybe", ""]], "left": {}},
         {"plan": [], "left": {"a": "b"}},
         {"plan": []},
     ],
@@ -110,14 +114,47 @@ def test_fallback_writes_nothing(tmp_path: Path, traces: list[str]) -> None:
     assert len(traces) == 2 and not (tmp_path / "cache").exists()
 
 
-def test_what_decides_the_regions_is_in_the_name() -> None:
+def captured(function: Any, *inputs: torch.Tensor) -> tuple[fx.GraphModule, Sequence[Any]]:
+    """Dynamo's graph of function(*inputs) and its inputs."""
+    graphs: list[tuple[fx.GraphModule, Sequence[Any]]] = []
+
     def capture(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
         graphs.append((gm, inputs))
         return gm.forward
 
-    graphs: list[tuple[fx.GraphModule, Sequence[Any]]] = []
-    torch.compile(function, backend=capture)(torch.randn(4, 8))
-    ((gm, inputs),) = graphs
+    torch._dynamo.reset()
+    torch.compile(function, backend=capture)(*inputs)
+    (graph,) = graphs
+    return graph
+
+
+def test_inputs_that_share_memory_or_begin_elsewhere_make_another_name() -> None:
+    def name(*inputs: torch.Tensor) -> str:
+        gm, _ = captured(lambda a, b: torch.softmax(a + b, -1), *inputs)
+        return plan_name(gm, inputs, Settings(), native_rules(), False)
+
+    whole = torch.randn(65)
+    first, second, later = whole[:32].view(4, 8), whole[32:64].view(4, 8), whole[33:].view(4, 8)
+    apart = torch.randn(4, 8)
+    assert len({name(first, apart), name(first, second), name(first, later)}) == 3
+    assert name(first, apart) == name(torch.randn(4, 8), apart)
+
+
+def test_the_graphs_inside_a_graph_are_in_the_name() -> None:
+    def checkpointed(function: Any) -> Any:
+        return lambda x: torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)
+
+    x = torch.randn(4, 8, requires_grad=True)
+    inside = (lambda x: torch.softmax(x, -1).square(), lambda x: torch.cumsum(x, -1).square())
+    names = set()
+    for function in inside:
+        gm, inputs = captured(checkpointed(function), x)
+        names.add(plan_name(gm, inputs, Settings(), native_rules(), True))
+    assert len(names) == 2
+
+
+def test_what_decides_the_regions_is_in_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    gm, inputs = captured(function, torch.randn(4, 8))
     rules = native_rules()
 
     def name(settings: Settings = Settings(), training: bool = False) -> str:  # noqa: B008
@@ -128,6 +165,9 @@ def test_what_decides_the_regions_is_in_the_name() -> None:
         names.append(name())
     with torch.no_grad():
         names.append(name())
+    monkeypatch.setattr(torch, "get_default_dtype", lambda: torch.float64)
+    names.append(name())
+    monkeypatch.undo()
     assert len(set(names)) == len(names)
     assert name() == names[0] == name(parse(None, {"on_miss": "blocking"}))
 

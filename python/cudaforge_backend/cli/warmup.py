@@ -24,9 +24,10 @@ def add(verbs: Any) -> None:
         "warmup",
         help="forge what a model misses, before it is deployed",
         description="Compiles a model with its example inputs, forging a kernel for every region "
-        "that the cache does not know. SCRIPT.py:FACTORY names a function without arguments that "
-        "returns (model, inputs): a torch.nn.Module and a tuple of tensors. The script is run: "
-        "use only scripts that you trust.",
+        "that the cache does not know: those of the graph without gradients, or with --train those "
+        "of the forward and backward graphs of training. SCRIPT.py:FACTORY names a function "
+        "without arguments that returns (model, inputs): a torch.nn.Module and a tuple of "
+        "tensors. The script is run: use only scripts that you trust.",
     )
     command.add_argument("factory", metavar="SCRIPT.py:FACTORY")
     command.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")

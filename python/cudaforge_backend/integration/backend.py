@@ -90,6 +90,9 @@ def _compile(
     if _takes_subclass(gm):
         count_fallback("tensor_subclass")
         return None
+    if _pass_of_the_users():
+        count_fallback("custom_graph_pass")
+        return None
     training = torch.is_grad_enabled() and any(
         isinstance(v, torch.Tensor) and v.requires_grad for v in example_inputs
     )
@@ -160,6 +163,13 @@ def _gated(
     return gate.GatedCallable(name, arch, list(winners), without, with_winners)
 
 
+def _pass_of_the_users() -> bool:
+    """Whether Inductor's only place for a pass before its own is taken by somebody else's."""
+    from torch._inductor import config
+
+    return config.post_grad_custom_pre_pass is not None
+
+
 def _takes_subclass(gm: fx.GraphModule) -> bool:
     """Whether an input is of a class of its own, which its fake value does not show: AOTAutograd's
     check of custom operators refuses it when the graph runs."""
@@ -187,14 +197,12 @@ def substituted(
     if not winners:
         return None
     rules = native_rules()
+    substitute = SubstitutePass(winners, rules)
     compiled: Any = compile_fx(
         gm,
         list(example_inputs),
         decompositions=kept_table(rules),
-        config_patches={
-            **settings.inductor,
-            "post_grad_custom_pre_pass": SubstitutePass(winners, rules),
-        },
+        config_patches={**settings.inductor, "post_grad_custom_pre_pass": substitute},
     )
     count_graph("substituted")
     return cast(Compiled, compiled)

@@ -79,11 +79,8 @@ def forge_region(
         known = _C.store().verdict(key, arch)
         if known is not None and not worth_more_time(known, budget_s):
             return Forged(key, known["kind"], _reason(known), True, 0.0)
-        return _in_clean_thread(
-            lambda: _Forge(
-                signature, key, arch, device_index, budget_s, progress, compile_lock, within
-            ).run()
-        )
+        forge = _Forge(signature, key, arch, device_index, budget_s, progress, compile_lock, within)
+        return _in_clean_thread(forge)
 
 
 def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
@@ -98,20 +95,29 @@ def _reason(record: Mapping[str, Any]) -> str:
     return str((record.get("provenance") or {}).get("reason", ""))
 
 
-def _in_clean_thread(work: Callable[[], Forged]) -> Forged:
+def _in_clean_thread(forge: _Forge) -> Forged:
     result: list[Forged] = []
     failure: list[BaseException] = []
+    ended = threading.Event()
 
     def body() -> None:
         try:
             with torch.no_grad():
-                result.append(work())
+                result.append(forge.run())
         except BaseException as error:
             failure.append(error)
+        finally:
+            ended.set()
 
     # Not a daemon: the interpreter would end while it is in C++, and that aborts the process.
     thread = threading.Thread(target=body, name="cudaforge-forge", daemon=False)
     thread.start()
+    try:
+        ended.wait()
+    except BaseException:  # Ctrl-C: the key is not given up while the thread works on it
+        forge.stop = True
+        ended.wait()
+        raise
     thread.join()
     if failure:
         raise failure[0]
@@ -141,6 +147,7 @@ class _Forge:
         self.within = within
         self.region_id = _C.region_id(key)
         self.started = time.monotonic()
+        self.stop = False  # set by another thread: the forging ends at its next step
 
     def run(self) -> Forged:
         ops = _C.describe(self.signature)
@@ -178,10 +185,13 @@ class _Forge:
         return self._seconds() >= self.budget_s
 
     def progress(self, event: Mapping[str, Any]) -> None:
-        if not threading.main_thread().is_alive():
-            raise SystemExit  # the program has ended and waits for this thread
+        self._end_if_asked()
         log.forge.debug("%s %s", self.key[:12], {k: v for k, v in event.items() if k != "key"})
         self.listener(event)
+
+    def _end_if_asked(self) -> None:
+        if self.stop or not threading.main_thread().is_alive():
+            raise SystemExit  # the program was interrupted, or has ended and waits for this thread
 
     def _candidate_event(self, event: Mapping[str, Any]) -> None:
         self.progress({"key": self.key, **event})
@@ -189,6 +199,7 @@ class _Forge:
     def _race_all(self) -> _C.Promotion | None:
         """The race against ATen and Inductor, and, for a part that wins it, the one inside the
         larger region. None where the budget ends before the last of them can begin."""
+        self._end_if_asked()
         if self._spent():
             return None
         contestants = [

@@ -6,6 +6,7 @@ costs speed only: what is substituted is decided by the regions' keys, when Indu
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,17 +25,29 @@ from .rules import Rules
 
 
 def graph_name(gm: fx.GraphModule, inputs: Sequence[Any], facts: object) -> str:
-    """A SHA-256 that is the same in every process: the graph's code, its inputs' metadata and
-    `facts`, whose repr must be the same as well."""
-    digest = hashlib.sha256(gm.code.encode())
-    for value in inputs:
-        if isinstance(value, torch.Tensor):
-            spec = (value.dtype, tuple(value.shape), value.stride(), value.requires_grad)
-            digest.update(repr((str(value.device), *spec)).encode())
-        else:
-            digest.update(repr(type(value)).encode())
+    """A SHA-256 that is the same in every process: the code of the graph and of the graphs that its
+    higher-order operators call, the metadata of its inputs (which share memory among it) and of the
+    tensors that it holds, and `facts`, whose repr must be the same as well."""
+    digest = hashlib.sha256()
+    for name, module in gm.named_modules():
+        if isinstance(module, fx.GraphModule):
+            digest.update(f"{name}\n{module.code}\n".encode())
+    storages: dict[int, int] = {}
+    held = [*gm.named_parameters(), *gm.named_buffers()]
+    for name, value in [*(("", v) for v in inputs), *held]:
+        digest.update(f"{name} {_metadata(value, storages)}\n".encode())
     digest.update(repr(facts).encode())
     return digest.hexdigest()
+
+
+def _metadata(value: Any, storages: dict[int, int]) -> str:
+    """Of one tensor; `storages` numbers those seen so far."""
+    if not isinstance(value, torch.Tensor):
+        return repr(type(value))
+    layout = (value.dtype, tuple(value.shape), value.stride(), value.storage_offset())
+    identity = value.untyped_storage()._cdata
+    storage = storages.setdefault(identity, len(storages))
+    return repr((str(value.device), *layout, value.requires_grad, storage))
 
 
 def arch_of(inputs: Sequence[Any]) -> str | None:
@@ -55,6 +68,7 @@ def plan_name(
         sorted(rules.anchors),
         sorted(rules.pointwise),
         sorted(_C.versions().items()),
+        torch.get_default_dtype(),
         torch.get_float32_matmul_precision(),
         torch.are_deterministic_algorithms_enabled(),
         torch.is_grad_enabled(),
@@ -62,6 +76,10 @@ def plan_name(
         [(k, torch.get_autocast_dtype(k)) for k in sorted(kinds) if torch.is_autocast_enabled(k)],
     )
     return graph_name(gm, inputs, facts)
+
+
+_KEY = re.compile("[0-9a-f]{64}")
+_MOST = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -77,9 +95,13 @@ def recall(name: str, arch: str, budget_s: float | None) -> Recalled | None:
     it was never planned or the cache has other words now. `budget_s`: see plan.look_up."""
     memory = _C.store().get_graph(name, arch)
     try:
-        regions = [] if memory is None else [_Memory(*entry) for entry in memory["plan"]]
-        left = Counter({str(k): int(n) for k, n in (memory or {"left": {}})["left"].items()})
-        if memory is None or any(region.changed(budget_s) for region in regions):
+        if memory is None:
+            return None
+        regions = [_Memory(*entry) for entry in memory["plan"]]
+        left = Counter({str(k): int(n) for k, n in memory["left"].items() if 0 < n < _MOST})
+        if not all(region.is_sound() for region in regions):
+            return None
+        if any(region.changed(budget_s) for region in regions):
             return None
     except (KeyError, TypeError, ValueError, AttributeError):  # not as remember() writes it
         return None
@@ -98,6 +120,12 @@ class _Memory:
     ops: str
     status: str
     checksum: str
+
+    def is_sound(self) -> bool:
+        texts = (self.key, self.arch, self.ops, self.status, self.checksum)
+        if not all(isinstance(text, str) for text in texts):
+            return False
+        return bool(_KEY.fullmatch(self.key)) and self.status in ("hit", "negative", "miss")
 
     def changed(self, budget_s: float | None) -> bool:
         status, checksum, _ = verdict_of(self.key, self.arch, budget_s)
