@@ -151,7 +151,8 @@ def test_a_program_may_end_while_forging(run_python: RunPython, tmp_path: Path, 
 
 
 def test_a_fork_while_forging(run_python: RunPython, tmp_path: Path) -> None:
-    """The child compiles the region that its parent's thread is at: no lock stays taken."""
+    """The child compiles the region that its parent's thread is at: no lock stays taken. Without a
+    GPU: Inductor cannot compile in the child of a process that uses CUDA."""
     fork = """
 child = os.fork()
 if child == 0:
@@ -168,4 +169,5 @@ ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 go.set()
 sys.exit(ended)
 """
-    run_python(_first_call(tmp_path / "cache", "start", stop=True) + fork)
+    script = _first_call(tmp_path / "cache", "start", stop=True) + fork
+    run_python(script, CUDA_VISIBLE_DEVICES="")
