@@ -19,8 +19,8 @@ from .records import RIVALS, input_shapes, label, op_names
 @dataclass(frozen=True)
 class RegionReport:
     """One region: `ops` as "mul -> cumsum", `shapes` of its inputs as "float32[8, 128]". `status`
-    is "hit", "negative" or "miss"; `why` says it in words. `timing` is the record's (its fields are
-    in cache/FORMAT.md), None where nothing was timed."""
+    is "hit", "unused", "negative" or "miss"; `why` says it in words. `timing` is the
+    record's (its fields are in cache/FORMAT.md), None where nothing was timed."""
 
     ops: str
     shapes: tuple[str, ...]
@@ -68,6 +68,7 @@ def _speedup(region: RegionReport) -> str:
 
 _WHY = {
     "hit": "a winner is in the cache",
+    "unused": "a winner is in the cache, but the graph is no faster with it: Inductor runs it",
     "negative": "nothing beat PyTorch",
     "miss": "not forged yet: use on_miss='blocking' or 'background', or cudaforge warmup",
 }
@@ -107,7 +108,9 @@ def explain(model: Any, *inputs: Any, cache_dir: str | None = None, **kwargs: An
 def _inspect(
     gm: fx.GraphModule, example_inputs: Sequence[Any]
 ) -> tuple[list[RegionReport], Counter[str]]:
+    from .integration import gate
     from .integration.analysis import analyse, graph_reason
+    from .integration.known_graphs import arch_of, graph_name
     from .integration.plan import plan_analysis
     from .integration.rules import native_rules
 
@@ -115,8 +118,12 @@ def _inspect(
     if reason is not None:
         return [], Counter({reason: 1})
     plan = plan_analysis(analyse(gm, example_inputs, native_rules()))
+    name = graph_name(gm, example_inputs, sorted(plan.winners().items()))
+    arch = arch_of(example_inputs)
+    pays = arch is None or gate.stored(name, arch) is not False
     reports = []
     for known in plan.regions:
+        status = "unused" if known.status == "hit" and not pays else known.status
         region = known.region
         signature = json.loads(region.signature)
         record = _C.store().get(region.key, known.arch)
@@ -127,8 +134,8 @@ def _inspect(
                 signature=signature,
                 key=region.key,
                 arch=known.arch,
-                status=known.status,
-                why=known.reason or _WHY[known.status],
+                status=status,
+                why=known.reason or _WHY[status],
                 timing=record["timing"] if record else None,
             )
         )

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import cudaforge_backend
+import pytest
 import torch
+from cudaforge_backend.integration import gate
 from forged import compiled
 
 
@@ -35,6 +37,24 @@ def test_as_text(forged: Path) -> None:
     assert first == "graphs: 1, regions: 1"
     assert second.split()[0] == "hit" and "mul -> _softmax -> add(float32[16, 77])" in second
     assert "a winner is in the cache: " in third and " times as fast as ATen [" in third
+
+
+def test_winners_that_do_not_pay_in_place_are_unused(
+    forged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.randn(16, 78)
+    compiled(model, forged)(x)
+    asked: list[str] = []
+    monkeypatch.setattr(gate, "stored", lambda name, arch: asked.append(name))
+    torch._dynamo.reset()
+    compiled(model, forged)(x)
+    (region,) = cudaforge_backend.explain(model, x, cache_dir=str(forged)).regions
+    assert region.status == "hit"
+    assert len(asked) == 2 and asked[0] == asked[1]  # the graph that the backend asks about
+    monkeypatch.setattr(gate, "stored", lambda name, arch: False)
+    report = cudaforge_backend.explain(model, x, cache_dir=str(forged))
+    assert report.regions[0].status == "unused"
+    assert "no faster with it" in str(report) and "times as fast" not in str(report)
 
 
 def test_training_has_the_backward_too(tmp_path: Path) -> None:
