@@ -35,7 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--models", type=names(MODELS), default=list(MODELS), metavar="A,B")
     parser.add_argument("--phases", type=names(PHASES), default=list(PHASES), metavar="A,B")
     parser.add_argument(
-        "--region-budget", type=float, default=12.0, metavar="SECONDS",
+        "--region-budget", type=float, default=10.0, metavar="SECONDS",
         help="longest time for one region: search, Inductor's compilation, races "
         "(default: %(default)s)",
     )  # fmt: skip
