@@ -110,7 +110,7 @@ def test_gradients_of_norms_by_mask(norm: str, wanted: tuple[bool, ...], forged:
     function(*leaves).backward(grad)
     for got, leaf in zip(found, leaves, strict=True):
         torch.testing.assert_close(got, leaf.grad)
-    # A group_norm's weight gradient of so few elements may be refused: on denormal inputs it differs
-    # from ATen's in the last bits of a denormal number.
+    # A group_norm's weight gradient of so few elements may be refused: on denormal inputs it
+    # differs from ATen's in the last bits of a denormal number.
     if norm == "layer_norm" or not (wanted[0] and wanted[1]):
         assert hits_of(f"native_{norm}_backward") >= 1
