@@ -134,7 +134,7 @@ class _Memory:
 
 def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
     """Stores what a plan came to, and, if `wanted`, puts its misses on the list that `cudaforge
-    cache stats` counts. A cache that takes no writes is one warning where something is missing."""
+    cache wanted` shows. A cache that takes no writes is one warning where something is missing."""
     entries = [[k.region.key, k.arch, k.ops(), k.status, k.checksum] for k in plan.regions]
     misses = [(k.region.key, k.arch, k.region.signature) for k in plan.misses()] if wanted else []
     try:
