@@ -81,8 +81,6 @@ class KernelStore {
   }
   virtual std::optional<Json> GetGraph(std::string_view graph, std::string_view arch) = 0;
 
-  // Changes whenever any process has written; cheap.
-  virtual uint64_t Generation() = 0;
   virtual StoreCounters counters() const = 0;
   virtual std::string location() const = 0;
   // Ok, or why every read is a miss at present ("the database is damaged: ...").

@@ -122,10 +122,6 @@ class MemoryKernelStore final : public KernelStore {
     return found == lineage_.end() ? std::vector<Json>() : found->second;
   }
 
-  uint64_t Generation() override {
-    std::lock_guard lock(mutex_);
-    return static_cast<uint64_t>(counters_.writes);
-  }
   StoreCounters counters() const override {
     std::lock_guard lock(mutex_);
     return counters_;

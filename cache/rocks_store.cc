@@ -175,7 +175,7 @@ class RocksKernelStore final : public KernelStore {
   }
 
   Status AddWanted(std::span<const WantedRegion> regions) override {
-    CF_ASSIGN_OR_RETURN(const std::vector<DbWrite> writes, WantedWrites(regions));
+    CF_ASSIGN_OR_RETURN(std::vector<DbWrite> writes, WantedWrites(regions));
     if (writes.empty()) return Status::Ok();
     return Write([&](const RocksDb&) { return writes; });
   }
@@ -244,7 +244,6 @@ class RocksKernelStore final : public KernelStore {
     return ScanJson(Family::kLineage, StoreKey(key, arch) + " ");
   }
 
-  uint64_t Generation() override { return folder_.Generation(); }
   StoreCounters counters() const override {
     ProcessState* state = State();
     std::lock_guard lock(state->mutex);

@@ -57,7 +57,7 @@ class Progress:
         elif kind == "start":
             self._seen[key] = {"arch": event["arch"], "origin": "forged"}
             self._tried = 0
-            self.say(f"  {event['ops']} ...", "trying candidates")
+            self.say(f"  {event['region']} ...", "trying candidates")
         elif kind == "candidate":
             self._tried += 1
             self._doing = f"racing ATen and Inductor; {self._tried} candidates tried"

@@ -6,8 +6,8 @@
 # A stage that passed is not run again while all that it depends on is the same (see tests/stage.py); --all runs it again.
 # With arguments for pytest, pytest always runs.
 #
-#   CUDAFORGE_USE_CURRENT_ENV=1  use the current python3 and system, install nothing (see examples/environment.sh). Lint and
-#                                the sanitizer build run only where their tools are.
+#   CUDAFORGE_USE_CURRENT_ENV=1  use the current python3 and system, install nothing (see examples/environment.sh). The
+#                                sanitizer build is left out, and so are the lint tools that are not there.
 #   CUDAFORGE_REQUIRE_GPU=1      fail when a GPU test was skipped.
 case " $* " in
 *" -h "* | *" --help "*) # said without setting anything up
@@ -30,8 +30,8 @@ LINT=(tests/lint)
 if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" = 1 ]; then
   SANITIZE=0
   if ! [ -x "$(dirname "$PYTHON")/clang-tidy" ]; then
-    say "lint is left out: its tools (tests/requirements.txt) are not in this environment"
-    LINT=()
+    say "of lint, clang-tidy, ruff and mypy are left out: they (tests/requirements.txt) are not in this environment"
+    LINT=(tests/lint --ignore=tests/lint/test_tools.py)
   fi
 elif ! cmp -s tests/requirements.txt .venv/test-requirements.txt; then
   say "installing the test tools"

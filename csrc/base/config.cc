@@ -1,22 +1,58 @@
 #include "base/config.h"
 
-#include <cstdlib>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
 
 namespace cudaforge {
 namespace {
 
-std::string DefaultCacheDir(const char* (*getenv)(const char*)) {
-  if (const char* xdg = getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg == '/') {
+using Environment = std::map<std::string, std::string>;
+
+// What README.md lists.
+constexpr const char* kSettings[] = {
+    "CUDAFORGE_CACHE_DIR",       "CUDAFORGE_CUDA_PATH", "CUDAFORGE_CXX",
+    "CUDAFORGE_DISABLE",         "CUDAFORGE_LOG",       "CUDAFORGE_ON_MISS",
+    "CUDAFORGE_REGION_BUDGET_S", "CUDAFORGE_WORKER"};
+// What the scripts that build and test read.
+constexpr const char* kOfScripts[] = {"CUDAFORGE_BUILD_DIR", "CUDAFORGE_BUILD_TESTS",
+                                      "CUDAFORGE_REQUIRE_GPU", "CUDAFORGE_USE_CURRENT_ENV",
+                                      "CUDAFORGE_WERROR"};
+
+// The value, nullptr where there is none or it is empty.
+const char* Find(const Environment& environment, const char* name) {
+  const auto it = environment.find(name);
+  return it == environment.end() || it->second.empty() ? nullptr : it->second.c_str();
+}
+
+std::string DefaultCacheDir(const Environment& environment) {
+  if (const char* xdg = Find(environment, "XDG_CACHE_HOME"); xdg != nullptr && *xdg == '/') {
     return std::string(xdg) + "/cudaforge";
   }
-  const char* home = getenv("HOME");
-  return std::string(home != nullptr && *home != '\0' ? home : "/tmp") + "/.cache/cudaforge";
+  const char* home = Find(environment, "HOME");
+  return std::string(home != nullptr ? home : "/tmp") + "/.cache/cudaforge";
 }
 
 void Warn(Config* config, const char* name, const char* value, const std::string& advice) {
   config->warnings.push_back(std::string(name) + "=" + std::string(value).substr(0, 80) +
                              " is not used: " + advice);
+}
+
+void WarnOfUnknownNames(Config* config, const Environment& environment) {
+  const std::string prefix = "CUDAFORGE_";
+  for (auto it = environment.lower_bound(prefix); it != environment.end(); ++it) {
+    const std::string& name = it->first;
+    if (name.compare(0, prefix.size(), prefix) != 0) return;
+    auto is_name = [&name](const char* known) { return name == known; };
+    if (std::any_of(std::begin(kSettings), std::end(kSettings), is_name) ||
+        std::any_of(std::begin(kOfScripts), std::end(kOfScripts), is_name)) {
+      continue;
+    }
+    std::string advice = "no such setting; known:";
+    for (const char* known : kSettings) advice += std::string(" ") + known;
+    Warn(config, name.substr(0, 80).c_str(), it->second.c_str(), advice);
+  }
 }
 
 }  // namespace
@@ -35,13 +71,10 @@ const char* OnMissName(OnMiss on_miss) {
   return "record";
 }
 
-Config ReadConfig(const char* (*getenv)(const char*)) {
+Config ReadConfig(const std::map<std::string, std::string>& environment) {
   Config config;
-  config.cache_dir = DefaultCacheDir(getenv);
-  auto get = [&](const char* name) -> const char* {
-    const char* value = getenv(name);
-    return value != nullptr && *value != '\0' ? value : nullptr;
-  };
+  config.cache_dir = DefaultCacheDir(environment);
+  auto get = [&](const char* name) { return Find(environment, name); };
   if (const char* value = get("CUDAFORGE_DISABLE")) {
     if (std::strcmp(value, "1") == 0) {
       config.disabled = true;
@@ -88,12 +121,21 @@ Config ReadConfig(const char* (*getenv)(const char*)) {
       }
     }
   }
+  WarnOfUnknownNames(&config, environment);
   return config;
 }
 
 const Config& GlobalConfig() {
-  static const Config* config =
-      new Config(ReadConfig([](const char* name) -> const char* { return std::getenv(name); }));
+  static const Config* config = [] {
+    Environment environment;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+      const std::string text = *entry;
+      const size_t equals = text.find('=');
+      if (equals != std::string::npos)
+        environment[text.substr(0, equals)] = text.substr(equals + 1);
+    }
+    return new Config(ReadConfig(environment));
+  }();
   return *config;
 }
 

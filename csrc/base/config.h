@@ -1,7 +1,7 @@
 // Settings read once from the environment. Options given in code win over these.
 #pragma once
 
-#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,12 +17,12 @@ struct Config {
       cache_dir;    // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
   std::string cxx;  // CUDAFORGE_CXX; empty: g++, else c++, else clang++
   std::vector<std::string> log;  // CUDAFORGE_LOG: comma-separated topics (forge, graph, cache, all)
-  std::vector<std::string> warnings;  // one line for each value that could not be used
+  std::vector<std::string> warnings;  // one line for each value or name that could not be used
 };
 
-// Reads the given environment; never fails: a bad value gives its default and a warning that names
-// it.
-Config ReadConfig(const char* (*getenv)(const char*));
+// Reads an environment, name to value; never fails: a bad value gives its default and a warning
+// that names it, an unknown name that begins with CUDAFORGE_ a warning that lists the known ones.
+Config ReadConfig(const std::map<std::string, std::string>& environment);
 
 // The process's settings, read on first use. Thread-safe.
 const Config& GlobalConfig();

@@ -18,7 +18,6 @@ namespace {
 
 namespace py = pybind11;
 
-constexpr const char* kVersion = "0.1.0";
 constexpr int kVerifierVersion = 1;
 // A compiler that hangs may overrun a region's time by this much, and a slow one still comes to its
 // end.
@@ -109,7 +108,7 @@ Promotion RaceCallables(const std::vector<std::string>& names,
   if (names.size() != calls.size()) {
     throw StatusError(Status::InvalidArgument("as many names as callables, please"));
   }
-  const DeviceType type = device == "cpu" ? DeviceType::kCpu : DeviceType::kCuda;
+  const DeviceType type = ValueOrThrow(ParseDeviceType(device));
   std::vector<Contestant> contestants;
   for (size_t i = 0; i < names.size(); ++i) {
     const py::function& call = calls[i];
@@ -140,7 +139,8 @@ void Uninstall(const std::string& text, int device_index) {
 }
 
 Json Versions() {
-  return {{"cudaforge", kVersion}, {"torch", TORCH_VERSION}, {"verifier", kVerifierVersion}};
+  return {
+      {"cudaforge", CUDAFORGE_VERSION}, {"torch", TORCH_VERSION}, {"verifier", kVerifierVersion}};
 }
 
 // Stores what was found as a winner, or as a negative entry where it was not promoted.
@@ -181,9 +181,7 @@ void WarnPython(const std::string& message) {
 void BindForge(py::module_& m) {
   py::class_<SearchOutcome>(m, "SearchOutcome")
       .def_property_readonly("found", [](const SearchOutcome& o) { return o.best.has_value(); })
-      .def_readonly("reason", &SearchOutcome::reason)
-      .def_readonly("seconds", &SearchOutcome::seconds)
-      .def_property_readonly("candidates", [](const SearchOutcome& o) { return o.lineage.size(); });
+      .def_readonly("reason", &SearchOutcome::reason);
   py::class_<Promotion>(m, "Promotion")
       .def_readonly("promoted", &Promotion::promoted)
       .def_readonly("reason", &Promotion::reason)

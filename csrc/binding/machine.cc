@@ -15,11 +15,8 @@ namespace py = pybind11;
 
 // Throws what is missing on this machine.
 Target* TargetNamed(const std::string& device, int device_index) {
-  if (device != "cpu" && device != "cuda") {
-    throw StatusError(Status::InvalidArgument("unknown device '" + device + "'; known: cpu, cuda"));
-  }
   py::gil_scoped_release release;
-  const DeviceType type = device == "cpu" ? DeviceType::kCpu : DeviceType::kCuda;
+  const DeviceType type = ValueOrThrow(ParseDeviceType(device));
   return ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
 }
 

@@ -50,7 +50,6 @@ struct SearchOutcome {
   std::vector<Json> lineage;
   Json verification;   // {"report": the checker's, "cases": [names], "poisons": [...]}; of the best
   std::string reason;  // why there is no best, or why the search ended
-  double seconds = 0;
   bool out_of_time = false;  // the budget ended it: more might have been found
 };
 

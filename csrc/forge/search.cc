@@ -219,7 +219,6 @@ Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& 
   } else {
     outcome_.reason = "no candidate was right: " + outcome_.reason;
   }
-  outcome_.seconds = Seconds();
   return std::move(outcome_);
 }
 

@@ -19,12 +19,13 @@ struct Schedule {
   // cuda: "thread" (one thread a row), "warp", "block" (row in registers), "loop" (a block sweeps
   // the row from memory), "column" (threads along the contiguous outer dimension, several inner
   // parts per block). cpu: "row" (sweep from memory), "buffer" (row kept in a local array),
-  // "column" (vectors along the contiguous outer dimension).
+  // "column" (vectors along the contiguous outer dimension). The
+  // cpu's "row" and "buffer" use no other field.
   std::string mapping;
   int threads = 256;  // cuda: per block
-  int vector = 1;     // cuda: elements per load; cpu: columns or elements per tile
-  int items = 1;      // cuda: vectors per thread kept in registers
-  int rows = 1;       // rows per block (cuda) or per task (cpu)
+  int vector = 1;     // cuda: elements per load; cpu, "column": columns per tile
+  int items = 1;  // cuda: vectors per thread kept in registers; cpu, "column": inner steps unrolled
+  int rows = 1;   // cuda: rows per block
   bool operator==(const Schedule&) const = default;
   Json ToJson() const;
 };

@@ -242,6 +242,14 @@ std::string_view DeviceTypeName(DeviceType type) {
   return type == DeviceType::kCuda ? "cuda" : "cpu";
 }
 
+Result<DeviceType> ParseDeviceType(std::string_view name) {
+  for (DeviceType type : {DeviceType::kCpu, DeviceType::kCuda}) {
+    if (name == DeviceTypeName(type)) return type;
+  }
+  return Status::InvalidArgument("unknown device '" + std::string(name.substr(0, 80)) +
+                                 "'; known: cpu, cuda");
+}
+
 int64_t TensorSpec::numel() const {
   int64_t count = 1;
   for (int64_t size : sizes) count *= size;
@@ -314,8 +322,8 @@ Result<OpSignature> OpSignature::FromJson(const Json& json) {
                                "; this version reads " + std::to_string(kFormat));
   }
   OpSignature signature;
-  CF_RETURN_IF_ERROR(CheckOneOf(json, "device", "device", {"cpu", "cuda"}));
-  signature.device = json["device"] == "cuda" ? DeviceType::kCuda : DeviceType::kCpu;
+  CF_ASSIGN_OR_RETURN(const std::string device, JsonString(json, "device"));
+  CF_ASSIGN_OR_RETURN(signature.device, ParseDeviceType(device));
   CF_ASSIGN_OR_RETURN(signature.numerics, JsonField(json, "numerics"));
   if (!signature.numerics.is_object()) return Invalid("numerics", "expected an object");
   for (const auto& [name, value] : signature.numerics.items()) {

@@ -39,7 +39,8 @@ int64_t DTypeSize(DType dtype);                   // bytes
 bool IsFloating(DType dtype);
 
 enum class DeviceType { kCpu, kCuda };
-std::string_view DeviceTypeName(DeviceType type);  // "cpu", "cuda"
+std::string_view DeviceTypeName(DeviceType type);           // "cpu", "cuda"
+Result<DeviceType> ParseDeviceType(std::string_view name);  // kInvalidArgument for any other
 
 // Strides are in elements and may be zero (expanded) but not negative. `alignment` is what the data
 // pointer is known to be a multiple of, in bytes: a power of two from the element size to 64.

@@ -34,8 +34,7 @@ Result<WorkerSetup> ParseSetup(const Json& body) {
                                ", asked for " + std::to_string(protocol));
   }
   CF_ASSIGN_OR_RETURN(const std::string device, JsonString(body, "device"));
-  if (device != "cpu" && device != "cuda") return Status::InvalidArgument("device: cpu or cuda");
-  setup.device = device == "cuda" ? DeviceType::kCuda : DeviceType::kCpu;
+  CF_ASSIGN_OR_RETURN(setup.device, ParseDeviceType(device));
   CF_ASSIGN_OR_RETURN(const int64_t index, JsonInt(body, "device_index"));
   if (index < 0 || index > 1024) return Status::InvalidArgument("device_index: out of range");
   setup.device_index = static_cast<int>(index);

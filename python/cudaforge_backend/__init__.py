@@ -41,11 +41,12 @@ __all__ = [
 def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     """Has `callback` told of every step of forging in this process; None ends that.
 
-    Events are dicts: {"event": "region", "key", "arch", "ops", "status"} for each region of a
+    Events are dicts: {"event": "region", "key", "arch", "region", "status"} for each region of a
     graph, status "hit", "negative" or "miss"; then for each that is forged {"event": "start",
-    "key", "arch", "ops"}, {"event": "candidate", "key", "index", "verdict", "params", "best",
-    "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key", "ops",
-    "kind", "reason", "timing", "seconds"}."""
+    "key", "arch", "region"}, {"event": "candidate", "key", "index", "verdict", "params", "best",
+    "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key",
+    "region", "kind", "reason", "timing", "seconds"}. "region" is a line for people:
+    "mul -> cumsum(float32[8, 128])"."""
     from .integration.plan import set_progress as set_callback
 
     set_callback(callback)

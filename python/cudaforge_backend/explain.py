@@ -111,7 +111,7 @@ def _inspect(
     from .integration import gate
     from .integration.analysis import analyse, graph_reason
     from .integration.known_graphs import arch_of, graph_name
-    from .integration.plan import plan_analysis
+    from .integration.plan import failure, plan_analysis
     from .integration.rules import native_rules
 
     reason = graph_reason(example_inputs)
@@ -127,6 +127,9 @@ def _inspect(
         region = known.region
         signature = json.loads(region.signature)
         record = _C.store().get(region.key, known.arch)
+        why = known.reason or _WHY[status]
+        if status == "miss" and (failed := failure(region.key)) is not None:
+            why = f"forging it failed in this process: {failed}"
         reports.append(
             RegionReport(
                 ops=op_names(signature),
@@ -135,7 +138,7 @@ def _inspect(
                 key=region.key,
                 arch=known.arch,
                 status=status,
-                why=known.reason or _WHY[status],
+                why=why,
                 timing=record["timing"] if record else None,
             )
         )

@@ -14,10 +14,10 @@ from .errors import CudaForgeWarning
 
 
 class RegionStats(TypedDict):
-    """One region that was called in this process."""
+    """One region that was called in this process; `region` is a line for people."""
 
     key: str
-    ops: str
+    region: str
     device: str
     hits: int
     misses: int
@@ -119,7 +119,7 @@ def stats() -> Stats:
 def _region(served: dict[str, Any]) -> RegionStats:
     return RegionStats(
         key=served["key"],
-        ops=served["describe"],
+        region=served["describe"],
         device=served["device"],
         hits=served["hits"],
         misses=served["misses"],

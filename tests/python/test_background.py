@@ -12,6 +12,7 @@ import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
+from cudaforge_backend._native import _C
 from cudaforge_backend.integration import background, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
@@ -82,7 +83,7 @@ def test_forging_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad:
     in between two calls, and from then on they are served."""
     win_every_race(monkeypatch)
     x = torch.randn(8, 43, requires_grad=grad)
-    made = compiled(function, tmp_path / "cache", on_miss="background")
+    made = compiled(function, tmp_path / "cache", on_miss="background", region_budget_s=25)
     expected = function(x)
     torch.testing.assert_close(made(x), expected)
     (forging,) = (t for t in threading.enumerate() if t.name == "cudaforge-background")
@@ -109,6 +110,7 @@ def test_forging_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad:
     assert stats["graphs"] == {"plain": 1, "substituted": 1, "swapped": 1}
     assert stats["fallbacks"] == {}
     assert (stats["forged"], stats["negative"]) == (2 if grad else 1, 0)
+    assert {r["provenance"]["budget_s"] for r in _C.store().records()} == {25.0}
     before = stats["hits"]
     y = made(x)
     torch.testing.assert_close(y, expected)

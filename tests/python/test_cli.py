@@ -11,7 +11,7 @@ import torch
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
-from forged import compiled
+from forged import compiled, win_every_race
 
 Output = pytest.CaptureFixture[str]
 
@@ -107,11 +107,32 @@ def test_show_names_every_time_and_the_source(capsys: Output, forged: Path) -> N
     assert "candidates tried: " in text and "extern" in text
 
 
+def test_rm_forgets_one_region(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    win_every_race(monkeypatch)
+    for columns in (21, 22):
+        torch._dynamo.reset()
+        compiled(model, tmp_path)(torch.randn(4, columns))
+    folder = ["--cache-dir", str(tmp_path)]
+    first, second = as_json(capsys, "cache", "ls", *folder)
+    assert "the start of 2 keys" in refusal(capsys, "cache", "rm", "", *folder)
+    assert "no record on cpu:other" in refusal(
+        capsys, "cache", "rm", first["key"], "--arch", "cpu:other", *folder
+    )
+    assert main(["cache", "rm", first["key"][:16], *folder]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"removed: winner {first['key'][:12]} on cpu:") and "softmax" in text
+    assert as_json(capsys, "cache", "ls", *folder) == [second]
+    assert "no record starts with" in refusal(capsys, "cache", "rm", first["key"], *folder)
+
+
 SCRIPT = """
 import torch
 class Net(torch.nn.Module):
     def forward(self, x): return torch.softmax(x * 3, -1)
 def good(): return Net(), (torch.randn(64, 128),)
+def no_region(): return torch.nn.ReLU(), (torch.randn(4),)
 def no_tensor(): return Net(), ("text",)
 def raising(): raise ZeroDivisionError("by nothing")
 def nonsense(): return 42
@@ -166,6 +187,14 @@ def test_warmup_into_a_plain_file(capsys: Output, tmp_path: Path, script: str) -
     assert plain.read_text() == "mine"
 
 
+def test_warmup_of_a_model_without_regions_says_so(
+    capsys: Output, tmp_path: Path, script: str
+) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    assert main(["warmup", f"{script}:no_region", "--device", "cpu", *folder]) == 0
+    assert capsys.readouterr().out.startswith("no region was found")
+
+
 def test_warmup_decides_every_region_once(run_python: RunPython, script: str) -> None:
     code = f"""
 import sys
@@ -177,6 +206,7 @@ sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budg
 """
     first = json.loads(run_python(code).stdout)
     second = json.loads(run_python(code).stdout)
-    assert first["forged"] + first["negative"] >= 1
+    assert first["forged"] + first["negative"] >= first["regions"] - first["known"] >= 1
     assert second["forged"] + second["negative"] == 0
+    assert second["regions"] == second["known"] >= 1
     assert second["hits"] == first["forged"]

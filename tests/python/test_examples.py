@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import RunPython
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,6 +57,38 @@ def test_quickstart(tmp_path: Path) -> None:
     )
     for line in ("Regions (", "Models (", "A second process", "first process", "second process"):
         assert line in done.stdout
+
+
+_EVERY_RACE_WON = """
+import runpy, sys
+from cudaforge_backend.integration import gate
+from forged import win_every_race
+obstacle = gate.obstacle
+win_every_race()
+gate.obstacle, gate.gains = obstacle, lambda speedup: True
+sys.argv = ["quickstart.py", *ARGUMENTS]
+sys.path.insert(0, SCRIPT.rpartition("/")[0])
+runpy.run_path(SCRIPT, run_name="__main__")
+"""
+
+
+def test_quickstart_serves_the_winners_of_the_first_process(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.json"
+    arguments = ["--device", "cpu", "--models", "mixer", "--phases", "inference"]
+    arguments += ["--region-budget", "1", "--cache-dir", str(tmp_path / "cache")]
+    arguments += ["--json", str(out)]
+    script = str(ROOT / "examples" / "quickstart.py")
+    run_python(f"SCRIPT = {script!r}\nARGUMENTS = {arguments!r}\n{_EVERY_RACE_WON}")
+    data = json.loads(out.read_text())
+    assert all(region["verdict"] == "winner" and region["served"] for region in data["regions"])
+    first, second = data["first_process"], data["second_process"]
+    assert first["forged"] == second["regions_with_winner"] == len(data["regions"]) >= 2
+    assert second["hits"] >= len(data["regions"])
+    assert (second["misses"], second["forged"]) == (0, 0)
+    (model,) = data["models"]
+    assert 0 < model["error"] <= model["error_limit"]
 
 
 def test_help_needs_nothing() -> None:

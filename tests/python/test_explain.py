@@ -8,7 +8,7 @@ from pathlib import Path
 import cudaforge_backend
 import pytest
 import torch
-from cudaforge_backend.integration import gate
+from cudaforge_backend.integration import gate, plan
 from forged import compiled
 
 
@@ -71,3 +71,22 @@ def test_reasons_for_what_is_left(tmp_path: Path) -> None:
     assert report.regions == ()
     assert report.left
     assert all(f"left to Inductor: {reason}" in str(report) for reason in report.left)
+
+
+def test_a_miss_whose_forging_failed_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("there is no compiler")
+
+    monkeypatch.setattr(plan, "forge_region", fail)
+    x = torch.randn(16, 79)
+    torch._dynamo.reset()
+    options = {"on_miss": "blocking", "cache_dir": str(tmp_path)}
+    with pytest.warns(cudaforge_backend.CudaForgeWarning, match="there is no compiler"):
+        torch.compile(model, backend="cudaforge", options=options)(x)
+    (region,) = cudaforge_backend.explain(model, x, cache_dir=str(tmp_path)).regions
+    assert (region.status, region.why) == (
+        "miss",
+        "forging it failed in this process: there is no compiler",
+    )

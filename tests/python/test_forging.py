@@ -66,6 +66,22 @@ def test_a_short_budget_tries_one_candidate_and_races_none() -> None:
     assert _C.stats()["hits"] == before
 
 
+@pytest.mark.parametrize(("budget", "searching"), [(30.0, 23.0), (2.0, 0.6)])
+def test_time_is_left_for_the_races(
+    monkeypatch: pytest.MonkeyPatch, budget: float, searching: float
+) -> None:
+    given: list[float] = []
+
+    def search(signature: str, device: int, seconds: float, *args: Any) -> Any:
+        given.append(seconds)
+        raise RuntimeError("stopped")
+
+    monkeypatch.setattr(_C, "search", search)
+    with pytest.raises(RuntimeError, match="stopped"):
+        forging.forge_region(softmax(20), 0, budget)
+    assert given == pytest.approx([searching])
+
+
 def test_a_part_is_not_promoted_without_its_race_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     class Won:
         promoted = True
@@ -86,7 +102,8 @@ import signal, threading, torch, cudaforge_backend
 starts = []
 def tell(event):
     if event["event"] == "start": starts.append(event["key"])
-    if event["event"] == "candidate": signal.raise_signal(signal.SIGINT)
+    if event["event"] == "candidate":
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 cudaforge_backend.set_progress(tell)
 made = torch.compile(lambda x: torch.softmax(x * 3, -1), backend="cudaforge",
                      options={"on_miss": "blocking", "region_budget_s": 20})
@@ -95,6 +112,8 @@ try:
 except KeyboardInterrupt:
     alive = [t.name for t in threading.enumerate() if t.name.startswith("cudaforge-forge")]
     print("interrupted", len(starts), alive)
+else:
+    print("not interrupted", starts, cudaforge_backend.stats())
 """
 
 

@@ -71,7 +71,7 @@ GRADIENTS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
 def hits_of(op: str) -> int:
     """Calls that kernels of regions with this op have served."""
     regions = cudaforge_backend.stats()["regions"]
-    return sum(region["hits"] for region in regions if op in region["ops"])
+    return sum(region["hits"] for region in regions if op in region["region"])
 
 
 @pytest.mark.parametrize("name", GRADIENTS)

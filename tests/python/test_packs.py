@@ -75,6 +75,19 @@ def test_ls_and_show(cache: Path, capsys: Output) -> None:
     assert json.loads(capsys.readouterr().out) == []
 
 
+def test_as_json(cache: Path, tmp_path: Path, capsys: Output) -> None:
+    folder = ("--cache-dir", str(cache), "--json")
+    key = winners(cache)[0]["key"]
+    assert main(["cache", "show", key, *folder]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert shown["key"] == key and "extern" in shown["candidate"]["code"]
+    assert any(tried["verdict"]["verdict"] == "accepted" for tried in shown["lineage"])
+    for arch, exported in (("cpu:other", 0), (shown["arch"], 2)):
+        file = str(tmp_path / f"{exported}.pack")
+        assert main(["cache", "export", file, "--arch", arch, *folder]) == 0
+        assert json.loads(capsys.readouterr().out)["exported"] == exported
+
+
 def test_import_proves_and_stores(pack: Path, tmp_path: Path, capsys: Output) -> None:
     code, summary = adopt(capsys, pack, tmp_path / "b")
     assert (code, summary["imported"], summary["rejected"]) == (0, 2, 0)

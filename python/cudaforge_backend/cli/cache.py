@@ -13,6 +13,7 @@ from .output import add_cache_dir, add_json, cache_dir, show
 VERBS = {
     "ls": "list the records: one line for each region, winner or not",
     "show": "everything about one region: signature, source, verification, timing, tries",
+    "rm": "forget one region, winner or not: the next program that forges makes it anew",
     "wanted": "list the regions that programs asked for and that are not forged yet",
     "stats": "counts by architecture, and whether the files are sound",
     "export": "write the winners to one checksummed file",
@@ -29,11 +30,11 @@ def add(verbs: Any) -> None:
         add_cache_dir(verb)
         add_json(verb)
         verb.set_defaults(run=globals()[f"run_{name}"])
-        if name in ("ls", "wanted", "export"):
+        if name in ("ls", "rm", "wanted", "export"):
             verb.add_argument(
                 "--arch", default="", help='one architecture, such as "cuda:sm_90a" (default: all)'
             )
-        if name == "show":
+        if name in ("show", "rm"):
             verb.add_argument("key", help="the key, or its first digits")
         if name in ("export", "import"):
             verb.add_argument(
@@ -68,15 +69,38 @@ def run_ls(args: argparse.Namespace) -> int:
     return 0
 
 
+def _of_key(store: Any, start: str, arch: str = "") -> list[dict[str, Any]]:
+    """The records of the one key that begins with `start`, one for each architecture."""
+    found: list[dict[str, Any]] = [r for r in store.records(arch) if r["key"].startswith(start)]
+    if not found:
+        on = f" on {arch}" if arch else ""
+        raise KeyError(f"no record{on} starts with {start!r}; `cudaforge cache ls` lists them")
+    keys = {r["key"] for r in found}
+    if len(keys) > 1 or not start:
+        raise KeyError(f"{start!r} is the start of {len(keys)} keys; give more digits")
+    return found
+
+
+def run_rm(args: argparse.Namespace) -> int:
+    """Deletes the records of one key, on every architecture or on one."""
+    store = _open(args, writable=True)
+    rows = [summary(record) for record in _of_key(store, args.key, args.arch)]
+    for row in rows:
+        store.delete(row["key"], row["arch"])
+
+    def text() -> None:
+        for row in rows:
+            region = label(row["ops"], row["shapes"])
+            print(f"removed: {row['kind']} {row['key'][:12]} on {row['arch']}, {region}")
+
+    show(args, rows, text)
+    return 0
+
+
 def run_show(args: argparse.Namespace) -> int:
     """One region in full; the key may be cut short as long as it is unique."""
     store = _open(args)
-    found = [r for r in store.records() if r["key"].startswith(args.key)]
-    if not found:
-        raise KeyError(f"no record starts with {args.key!r}; `cudaforge cache ls` lists them")
-    keys = {r["key"] for r in found}
-    if len(keys) > 1:
-        raise KeyError(f"{args.key!r} is the start of {len(keys)} keys; give more digits")
+    found = _of_key(store, args.key)
     data = [
         {
             **r,

@@ -114,14 +114,23 @@ def run(args: argparse.Namespace) -> int:
         raise OSError(f"the cache cannot be used: {problem}")
     started = time.monotonic()
     model, inputs = make_model(args.factory, device)
-    if not args.json:
-        set_progress(_print_event)
+    found: dict[str, str] = {}
+
+    def told(event: Mapping[str, Any]) -> None:
+        if event["event"] == "region":
+            found.setdefault(event["key"], event["status"])
+        elif not args.json:
+            _print_event(event)
+
+    set_progress(told)
     try:
         _run_once(model, inputs, options, args.train)
     except Exception as error:
         raise _failed(f"{args.factory}: the model with its inputs", error) from error
     counts = stats()
     data = {
+        "regions": len(found),
+        "known": sum(status != "miss" for status in found.values()),
         "hits": counts["hits"],
         "forged": counts["forged"],
         "negative": counts["negative"],
@@ -132,9 +141,14 @@ def run(args: argparse.Namespace) -> int:
     }
 
     def text() -> None:
+        if not found:
+            print(
+                "no region was found: nothing in this model is worth a kernel of its own, or see "
+                "what is left to PyTorch below"
+            )
         print(
             f"{data['forged']} kernels forged, {data['negative']} regions that nothing beats, "
-            f"{data['seconds']:.0f} s; cache {data['cache_dir']}"
+            f"{data['known']} known before, {data['seconds']:.0f} s; cache {data['cache_dir']}"
         )
         if without := data["graphs_without_gain"]:
             print(f"  {without} graphs are no faster with their winners and run without them")
@@ -167,7 +181,7 @@ def _run_once(
 
 def _print_event(event: Mapping[str, Any]) -> None:
     if event["event"] == "start":
-        print(f"forging {event['ops']} ...", flush=True)
+        print(f"forging {event['region']} ...", flush=True)
     elif event["event"] == "end":
         timing = event.get("timing") or {}
         speedup = timing.get("speedup")

@@ -137,6 +137,7 @@ class _Forge:
         within: str,
     ) -> None:
         self.signature = signature
+        self.text = _C.describe(signature)
         self.key = key
         self.arch = arch
         self.device = rivals.device_of(signature, device_index)
@@ -150,8 +151,7 @@ class _Forge:
         self.stop = False  # set by another thread: the forging ends at its next step
 
     def run(self) -> Forged:
-        ops = _C.describe(self.signature)
-        self.progress({"event": "start", "key": self.key, "arch": self.arch, "ops": ops})
+        self.progress({"event": "start", "key": self.key, "arch": self.arch, "region": self.text})
         outcome = _C.search(
             self.signature,
             self.device_index,
@@ -210,7 +210,7 @@ class _Forge:
             inductor = self._compile(lambda: rivals.inductor_call(self.signature, self.device))
             contestants.append(("inductor", inductor))
         except Exception as error:  # a region that Inductor cannot compile has one rival less
-            warn_once(f"Inductor could not compile {_C.describe(self.signature)}: {error}")
+            warn_once(f"Inductor could not compile {self.text}: {error}")
         alone = self._race(contestants)
         if not (alone.promoted and self.within):
             return alone
@@ -271,7 +271,7 @@ class _Forge:
         event: dict[str, Any] = {
             "event": "end",
             "key": self.key,
-            "ops": _C.describe(self.signature),
+            "region": self.text,
             "kind": kind,
         }
         event |= {"reason": reason, "seconds": seconds, "timing": record and record["timing"]}

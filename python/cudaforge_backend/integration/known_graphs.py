@@ -106,7 +106,7 @@ def recall(name: str, arch: str, budget_s: float | None) -> Recalled | None:
     except (KeyError, TypeError, ValueError, AttributeError):  # not as remember() writes it
         return None
     for region in regions:
-        tell_region(region.key, region.arch, region.ops, region.status)
+        tell_region(region.key, region.arch, region.text, region.status)
     for reason, n in left.items():
         count_fallback(reason, n)
     winners = {r.key: r.checksum for r in regions if r.status == "hit"}
@@ -117,12 +117,12 @@ def recall(name: str, arch: str, budget_s: float | None) -> Recalled | None:
 class _Memory:
     key: str
     arch: str
-    ops: str
+    text: str
     status: str
     checksum: str
 
     def is_sound(self) -> bool:
-        texts = (self.key, self.arch, self.ops, self.status, self.checksum)
+        texts = (self.key, self.arch, self.text, self.status, self.checksum)
         if not all(isinstance(text, str) for text in texts):
             return False
         return bool(_KEY.fullmatch(self.key)) and self.status in ("hit", "negative", "miss")
@@ -135,7 +135,7 @@ class _Memory:
 def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
     """Stores what a plan came to, and, if `wanted`, puts its misses on the list that `cudaforge
     cache wanted` shows. A cache that takes no writes is one warning where something is missing."""
-    entries = [[k.region.key, k.arch, k.ops(), k.status, k.checksum] for k in plan.regions]
+    entries = [[k.region.key, k.arch, k.text(), k.status, k.checksum] for k in plan.regions]
     misses = [(k.region.key, k.arch, k.region.signature) for k in plan.misses()] if wanted else []
     try:
         facts = {"plan": entries, "left": dict(plan.left)}

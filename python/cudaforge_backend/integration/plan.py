@@ -36,7 +36,7 @@ class Known:
         """Index of the region's device among its kind."""
         return self.region.device.index or 0
 
-    def ops(self) -> str:
+    def text(self) -> str:
         """The region in one line, for people."""
         return _C.describe(self.region.signature)
 
@@ -98,7 +98,7 @@ def plan_graph(
     for reason, n in plan.left.items():
         count_fallback(reason, n)
     for known in plan.regions:
-        tell_region(known.region.key, known.arch, known.ops(), known.status)
+        tell_region(known.region.key, known.arch, known.text(), known.status)
     return plan
 
 
@@ -143,14 +143,24 @@ def _forge(known: Known, budget_s: float, progress: Progress | None, compile_loc
     signature = known.region.signature
     try:
         forge_region(signature, known.device_index, budget_s, progress, compile_lock, known.within)
+        _failures.pop(known.region.key, None)
         return True
     except Exception as error:
+        _failures[known.region.key] = str(error)
         count_fallback("forge_failed")
         warn_once(
-            f"forging {known.ops()} failed, PyTorch runs it: {error}",
+            f"forging {known.text()} failed, PyTorch runs it: {error}",
             cause=f"forging: {error}",
         )
         return False
+
+
+_failures: dict[str, str] = {}
+
+
+def failure(key: str) -> str | None:
+    """Why forging the region failed when this process last tried, None where it did not."""
+    return _failures.get(key)
 
 
 _progress: list[Callable[[Mapping[str, Any]], None]] = []
@@ -161,15 +171,15 @@ def set_progress(callback: Progress | None) -> None:
     _progress[:] = [callback] if callback is not None else []
 
 
-def tell_region(key: str, arch: str, ops: str, status: str) -> None:
-    """Counts a miss, and gives the event {"event": "region", "key", "arch", "ops", "status"}: a
+def tell_region(key: str, arch: str, text: str, status: str) -> None:
+    """Counts a miss, and gives the event {"event": "region", "key", "arch", "region", "status"}: a
     graph has this region."""
-    log.graph.debug("%s %s: %s", status, key[:12], ops)
+    log.graph.debug("%s %s: %s", status, key[:12], text)
     if status == "miss":
         count_miss(key)
     progress = current_progress()
     if progress is not None:
-        progress({"event": "region", "key": key, "arch": arch, "ops": ops, "status": status})
+        progress({"event": "region", "key": key, "arch": arch, "region": text, "status": status})
 
 
 def current_progress() -> Progress | None:

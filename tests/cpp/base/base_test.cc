@@ -58,18 +58,8 @@ TEST(DynamicLibraryTest, OpensTheFirstThatWorks) {
   EXPECT_NE(missing.message().find("/no/b.so"), std::string::npos);
 }
 
-std::map<std::string, std::string>* environment = nullptr;
-const char* FakeGetenv(const char* name) {
-  auto it = environment->find(name);
-  return it == environment->end() ? nullptr : it->second.c_str();
-}
-Config Read(std::map<std::string, std::string> variables) {
-  environment = &variables;
-  return ReadConfig(FakeGetenv);
-}
-
 TEST(ConfigTest, Defaults) {
-  const Config config = Read({{"HOME", "/home/u"}});
+  const Config config = ReadConfig({{"HOME", "/home/u"}});
   EXPECT_FALSE(config.disabled);
   EXPECT_EQ(config.on_miss, OnMiss::kRecord);
   EXPECT_EQ(config.region_budget_s, 30);
@@ -78,12 +68,12 @@ TEST(ConfigTest, Defaults) {
 }
 
 TEST(ConfigTest, ValuesAreRead) {
-  const Config config = Read({{"CUDAFORGE_DISABLE", "1"},
-                              {"CUDAFORGE_ON_MISS", "blocking"},
-                              {"CUDAFORGE_REGION_BUDGET_S", "2.5"},
-                              {"XDG_CACHE_HOME", "/xdg"},
-                              {"CUDAFORGE_CXX", "clang++"},
-                              {"CUDAFORGE_LOG", "forge,cache"}});
+  const Config config = ReadConfig({{"CUDAFORGE_DISABLE", "1"},
+                                    {"CUDAFORGE_ON_MISS", "blocking"},
+                                    {"CUDAFORGE_REGION_BUDGET_S", "2.5"},
+                                    {"XDG_CACHE_HOME", "/xdg"},
+                                    {"CUDAFORGE_CXX", "clang++"},
+                                    {"CUDAFORGE_LOG", "forge,cache"}});
   EXPECT_TRUE(config.disabled);
   EXPECT_EQ(config.on_miss, OnMiss::kBlocking);
   EXPECT_EQ(config.region_budget_s, 2.5);
@@ -98,7 +88,7 @@ TEST(ConfigTest, BadValuesGiveOneWarningEachAndTheDefault) {
                                           {"CUDAFORGE_ON_MISS", "sometimes"},
                                           {"CUDAFORGE_REGION_BUDGET_S", "-1"},
                                           {"CUDAFORGE_LOG", "nonsense"}}) {
-    const Config config = Read({{name, value}});
+    const Config config = ReadConfig({{name, value}});
     ASSERT_EQ(config.warnings.size(), 1u) << name;
     EXPECT_NE(config.warnings[0].find(name), std::string::npos);
     EXPECT_NE(config.warnings[0].find(value), std::string::npos);
@@ -107,6 +97,16 @@ TEST(ConfigTest, BadValuesGiveOneWarningEachAndTheDefault) {
     EXPECT_EQ(config.region_budget_s, 30);
     EXPECT_TRUE(config.log.empty());
   }
+}
+
+TEST(ConfigTest, AnUnknownNameGivesAWarningThatListsTheKnownOnes) {
+  const Config config = ReadConfig({{"CUDAFORGE_ONMISS", "blocking"},
+                                    {"CUDAFORGE_USE_CURRENT_ENV", "1"},
+                                    {"CUDAFORGES", "x"},
+                                    {"CUDAFORGE_WORKER", "/w"}});
+  ASSERT_EQ(config.warnings.size(), 1u);
+  EXPECT_NE(config.warnings[0].find("CUDAFORGE_ONMISS=blocking"), std::string::npos);
+  EXPECT_NE(config.warnings[0].find("CUDAFORGE_ON_MISS"), std::string::npos);
 }
 
 }  // namespace
