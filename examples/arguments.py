@@ -32,8 +32,14 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--models", type=names(MODELS), default=list(MODELS), metavar="A,B")
-    parser.add_argument("--phases", type=names(PHASES), default=list(PHASES), metavar="A,B")
+    for option, known in (("--models", MODELS), ("--phases", PHASES)):
+        parser.add_argument(
+            option,
+            type=names(known),
+            default=list(known),
+            metavar="A,B",
+            help=f"some of {','.join(known)} (default: all)",
+        )
     parser.add_argument(
         "--region-budget", type=float, default=10.0, metavar="SECONDS",
         help="longest time for one region: search, Inductor's compilation, races "

@@ -23,6 +23,7 @@ if [ "${CUDAFORGE_LOCKED:-}" != "$ROOT" ]; then
   flock -n build/.lock true || say "waiting for another run in $ROOT to end"
   CUDAFORGE_LOCKED="$ROOT" exec flock -o build/.lock bash "$SCRIPT" "$@"
 fi
+unset CUDAFORGE_LOCKED # meant for this script alone
 
 # Debian and Ubuntu packages: the compiler, the build tools, and the libraries that the core links.
 PACKAGES=(g++ cmake ninja-build ccache librocksdb-dev nlohmann-json3-dev libsodium-dev libxxhash-dev)

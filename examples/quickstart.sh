@@ -6,5 +6,6 @@ case " $* " in
   exec python3 "$(dirname "${BASH_SOURCE[0]}")/arguments.py" --help
   ;;
 esac
+python3 "$(dirname "${BASH_SOURCE[0]}")/arguments.py" "$@" || exit # a wrong option is named before anything is installed
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 exec "$PYTHON" examples/quickstart.py "$@"

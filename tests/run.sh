@@ -65,6 +65,9 @@ fi
 say "Python tests${LINT:+ and lint}"
 STATUS=0
 PYTEST=("$PYTHON" -m pytest tests/python "${LINT[@]}" --junit-xml="$BUILD/test-reports/pytest.xml")
+if "$PYTHON" -c 'import xdist' 2>/dev/null; then # the files of tests shared out among processes
+  PYTEST+=(--dist loadfile -n "$((JOBS < 8 ? JOBS : 8))")
+fi
 if [ $# -gt 0 ]; then
   "${PYTEST[@]}" "$@" || STATUS=$?
 else

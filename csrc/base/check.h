@@ -1,5 +1,5 @@
 // CF_CHECK(cond) << "message": a caller's mistake; throws CheckError, which the binding turns into
-// a Python exception. CF_DCHECK: our own invariants; compiled out when NDEBUG is defined.
+// a Python exception.
 #pragma once
 
 #include <sstream>
@@ -41,11 +41,5 @@ struct Voidify {
   (cond) ? (void)0                            \
          : ::cudaforge::internal::Voidify() & \
                ::cudaforge::internal::CheckFailure(__FILE__, __LINE__, #cond).stream()
-
-#ifdef NDEBUG
-#define CF_DCHECK(cond) CF_CHECK(true || (cond))
-#else
-#define CF_DCHECK(cond) CF_CHECK(cond)
-#endif
 
 }  // namespace cudaforge

@@ -106,7 +106,7 @@ Promotion RaceCallables(const std::vector<std::string>& names,
                         const std::vector<py::function>& calls, const std::string& device,
                         int device_index, double budget_s, const py::object& clock) {
   if (names.size() != calls.size()) {
-    throw StatusError(Status::InvalidArgument("as many names as callables, please"));
+    throw StatusError(Status::InvalidArgument("there are not as many names as callables"));
   }
   const DeviceType type = ValueOrThrow(ParseDeviceType(device));
   std::vector<Contestant> contestants;

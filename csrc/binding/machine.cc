@@ -20,6 +20,19 @@ Target* TargetNamed(const std::string& device, int device_index) {
   return ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
 }
 
+py::dict ConfigDict() {
+  const Config& config = GlobalConfig();
+  py::dict dict;
+  dict["disabled"] = config.disabled;
+  dict["on_miss"] = OnMissName(config.on_miss);
+  dict["region_budget_s"] = config.region_budget_s;
+  dict["cache_dir"] = config.cache_dir;
+  dict["cxx"] = config.cxx;
+  dict["log"] = config.log;
+  dict["warnings"] = config.warnings;
+  return dict;
+}
+
 py::list CapabilityDicts() {
   std::vector<Capability> found;
   {
@@ -43,7 +56,7 @@ PairedTimes TimeInterleaved(const std::vector<std::string>& names,
                             const std::vector<std::function<double()>>& calls, int min_rounds,
                             double budget_s) {
   if (names.size() != calls.size()) {
-    throw StatusError(Status::InvalidArgument("as many names as callables, please"));
+    throw StatusError(Status::InvalidArgument("there are not as many names as callables"));
   }
   double ns = 0;
   std::vector<Contestant> contestants;
@@ -71,6 +84,16 @@ size_t IndexOf(const PairedTimes& times, const std::string& name) {
 }  // namespace
 
 void BindMachine(py::module_& m) {
+  m.def(
+      "configure",
+      [](std::vector<std::string> cuda_search_paths, std::string worker) {
+        Runtime::Get().Configure(std::move(cuda_search_paths), std::move(worker));
+      },
+      py::arg("cuda_search_paths"), py::arg("worker"));
+  m.def("config", &ConfigDict);
+  m.def("cuda_search_paths", [] { return Runtime::Get().cuda_search_paths(); });
+  m.def("worker_path", [] { return Runtime::Get().worker(); });
+
   m.def(
       "arch",
       [](const std::string& device, int device_index) {

@@ -5,10 +5,10 @@
 
 namespace cudaforge::binding {
 
-void BindSignature(pybind11::module_& m);  // configuration, op lists, signatures, RegionProgram
+void BindSignature(pybind11::module_& m);  // op lists, signatures, RegionProgram
 void BindStore(pybind11::module_& m);      // KernelStore, the store in use
 void BindForge(pybind11::module_& m);      // search, race, install, statistics
 void BindPacks(pybind11::module_& m);      // packs: written here, proven before they are stored
-void BindMachine(pybind11::module_& m);    // devices, what this machine offers, interleaved timing
+void BindMachine(pybind11::module_& m);  // configuration, devices, capabilities, interleaved timing
 
 }  // namespace cudaforge::binding

@@ -1,7 +1,6 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "base/config.h"
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
@@ -13,19 +12,6 @@ namespace cudaforge::binding {
 namespace {
 
 namespace py = pybind11;
-
-py::dict ConfigDict() {
-  const Config& config = GlobalConfig();
-  py::dict dict;
-  dict["disabled"] = config.disabled;
-  dict["on_miss"] = OnMissName(config.on_miss);
-  dict["region_budget_s"] = config.region_budget_s;
-  dict["cache_dir"] = config.cache_dir;
-  dict["cxx"] = config.cxx;
-  dict["log"] = config.log;
-  dict["warnings"] = config.warnings;
-  return dict;
-}
 
 OpSignature Parse(const std::string& text) { return ValueOrThrow(OpSignature::Parse(text)); }
 
@@ -53,16 +39,6 @@ void BindProgram(py::module_& m) {
 }  // namespace
 
 void BindSignature(py::module_& m) {
-  m.def(
-      "configure",
-      [](std::vector<std::string> cuda_search_paths, std::string worker) {
-        Runtime::Get().Configure(std::move(cuda_search_paths), std::move(worker));
-      },
-      py::arg("cuda_search_paths"), py::arg("worker"));
-  m.def("config", &ConfigDict);
-  m.def("cuda_search_paths", [] { return Runtime::Get().cuda_search_paths(); });
-  m.def("worker_path", [] { return Runtime::Get().worker(); });
-
   m.def("anchor_ops", &AnchorOps);
   m.def("pointwise_ops", &PointwiseOps);
   m.def("can_generate", &Refusal, py::arg("signature"));

@@ -1,5 +1,5 @@
-// Resolver: from a region id to what runs it here. One per process. Hits take no lock and allocate
-// nothing.
+// Resolver: from a region id to what runs it here. One per process. Finding
+// it takes no lock and allocates nothing.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ struct Winner {
   int64_t scratch_bytes = 0;
 };
 
-// Why a call that has a winner ran PyTorch's way.
+// Why a call of a region that was forged ran PyTorch's way.
 enum class Fallback { kDevice, kStrides, kAlignment, kLaunchError, kQuarantined };
 inline constexpr int kFallbackReasons = 5;
 std::string_view FallbackName(Fallback reason);

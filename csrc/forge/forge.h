@@ -46,7 +46,8 @@ using ForgeProgress = std::function<void(const Json& event)>;
 
 struct SearchOutcome {
   std::optional<Trial> best;  // accepted by every input set, fastest in the worker
-  // One per candidate, in order: author, params, verdict, ns, seconds. At most one is accepted.
+  // One per candidate, in order: author, params, verdict, ns, seconds. At most one is accepted. A
+  // candidate that the budget cut off is left out.
   std::vector<Json> lineage;
   Json verification;   // {"report": the checker's, "cases": [names], "poisons": [...]}; of the best
   std::string reason;  // why there is no best, or why the search ended
@@ -74,7 +75,7 @@ Result<SearchOutcome> SearchRegion(const OpSignature& signature, const DeviceArc
 // another.
 std::unique_ptr<CandidateSearch> MakeSingleSearch(Candidate candidate);
 
-// The promotion rule of the design: contestants[0] is the winner-to-be, the others its rivals. It
+// The promotion rule: contestants[0] is the winner-to-be, the others its rivals. It
 // wins when the lower bound of its speed-up over the fastest rival (by median) is above
 // kPromotionBound.
 struct Promotion {

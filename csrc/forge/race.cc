@@ -85,7 +85,8 @@ CacheRecord MakeNegativeRecord(const OpSignature& signature, const DeviceArch& a
   if (promotion != nullptr) {
     record.provenance["reason"] = promotion->reason;
   } else if (outcome.best.has_value()) {
-    record.provenance["reason"] = "the time for this region was spent before its kernel was raced";
+    record.provenance["reason"] =
+        "not raced: region_budget_s was spent first; a larger one tries again";
   } else {
     record.provenance["reason"] = outcome.reason;
   }

@@ -65,10 +65,10 @@ std::vector<Schedule> CpuSchedules(const Stage& stage, const DeviceArch&) {
                                                  (cpu.row_length() <= 16 && cpu.rows() >= 64));
   std::vector<Schedule> result;
   if (column_first) {
-    result = columns;
+    result = std::move(columns);
     result.insert(result.end(), rows.begin(), rows.end());
   } else {
-    result = rows;
+    result = std::move(rows);
     // Columns that are not contiguous lose to rows except for the shortest rows.
     if (contiguity.outer > 0 || cpu.row_length() <= 64) {
       result.insert(result.end(), columns.begin(), columns.end());

@@ -45,7 +45,8 @@ void AddCoordinates(CudaLines* lines, const std::string& prefix, const std::stri
 // Writes one kernel. Names in the text: v5 is value 5 (an array over k when it is a row value of
 // the column engine), l5 its loaded vectors, x5 an array [u][k] of an element value, b5 and d5
 // where a load's and a store's row starts, p5, a5 and s5 the partial, accumulated and shared states
-// of a reduce, z5 a load's place in dynamic shared memory, w5 a store's vector.
+// of a reduce, z5 a load's place in dynamic shared memory, w5 a store's vector;
+// Op5 is the type of reduce or scan 5, carry5 what a scan carries from tile to tile.
 class CudaKernelWriter {
  public:
   CudaKernelWriter(const CudaPlan& plan, std::string name);

@@ -1,4 +1,4 @@
-// Built-in kernel generators: the coder that needs no network. A generator turns a signature into a
+// Built-in kernel generators. A generator turns a signature into a
 // space of candidates and walks it with the timings it is told.
 #pragma once
 

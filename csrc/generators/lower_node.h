@@ -75,9 +75,9 @@ class NodeReader {
 using LowerFunction = void (*)(NodeReader&);
 using LowerTable = std::vector<std::pair<std::string, LowerFunction>>;
 
-// Each family's overloads. The first holds no anchor, the others nothing else.
+// Each family's overloads. The first two hold no anchor, the others nothing else.
 const LowerTable& PointwiseTable();
-const LowerTable& ActivationTable();  // pointwise too
+const LowerTable& ActivationTable();
 const LowerTable& ReductionTable();
 const LowerTable& NormTable();
 const LowerTable& PoolTable();

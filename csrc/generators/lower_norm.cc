@@ -186,7 +186,7 @@ void GroupNorm(NodeReader& r) {
   const int weight = Optional(r, 1, "weight", r.type()), bias = Optional(r, 2, "bias", r.type());
   const auto groups = ReadGroups(r, x, 6);
   const double eps = r.Number(7, "eps", 1e-5);
-  if (!r.ok()) return;
+  if (!r.ok() || !groups) return;
   const Norm norm = Normalize(g, g.Split(x, 1, groups->channels_per_group), groups->dims, eps);
   const int y =
       Affine(g, norm.normal, PerChannel(g, weight, *groups), PerChannel(g, bias, *groups));
@@ -203,7 +203,7 @@ void GroupNormBackward(NodeReader& r) {
   int mean = r.As(r.TensorArg(2, "mean"), type), rstd = r.As(r.TensorArg(3, "rstd"), type);
   const int weight = Optional(r, 4, "weight", type);
   const auto groups = ReadGroups(r, x, 8);
-  if (!r.ok()) return;
+  if (!r.ok() || !groups) return;
   grad = g.Split(grad, 1, groups->channels_per_group);
   x = g.Split(x, 1, groups->channels_per_group);
   mean = PerGroup(g, mean, *groups);

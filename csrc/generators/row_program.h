@@ -167,9 +167,4 @@ struct Program {
 // ATen nodes to a program. kUnsupported names the node or layout without a lowering.
 Result<Program> Lower(const OpSignature& signature);
 
-// Splits the reduces of stage `s` over `chunks` parts of its inner space: a stage of partial
-// results into scratch, and one that combines them. For few long rows. kUnsupported when the stage
-// has element stores or more than one sweep.
-Result<Program> SplitStage(const Program& program, size_t s, int64_t chunks);
-
 }  // namespace cudaforge::rows

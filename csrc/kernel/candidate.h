@@ -70,7 +70,7 @@ struct Candidate {
   KernelSource source;
   LaunchPlan plan;
   std::vector<Constraint> constraints;
-  std::string author;            // "generator:rows", later "llm:..."
+  std::string author;            // who wrote it: "generator:rows"
   Json params = Json::object();  // what the author chose: tile sizes and the like; for people
 
   Json ToJson() const;

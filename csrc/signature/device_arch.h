@@ -12,8 +12,7 @@ struct DeviceArch {
   // digits stand for the processor's exact instruction set).
   std::string target;
   // Read from the device, never from a table: name, multiprocessors, clocks, L2, shared memory,
-  // driver, toolkit; for a CPU: model name, cores, cache sizes, compiler. For people and for
-  // prompts.
+  // driver, toolkit; for a CPU: model name, cores, cache sizes, compiler. For people.
   Json properties = Json::object();
 
   bool is_cuda() const { return target.starts_with("cuda:"); }

@@ -30,7 +30,7 @@ std::string Version(int encoded) {
 
 // "sm_90a" of device 0; empty when there is none.
 std::string DeviceZeroArch(std::string* name = nullptr) {
-  const Result<const cu::DriverApi*> driver = cu::DriverApi::Get();
+  const Result<const cu::DriverApi*>& driver = cu::DriverApi::Get();
   if (!driver.ok()) return "";
   const cu::DriverApi& api = **driver;
   cu::Device device = 0;
@@ -63,7 +63,7 @@ Capability HostCompilerCapability(const std::string& wanted_cxx) {
 }
 
 Capability DriverCapability() {
-  const Result<const cu::DriverApi*> driver = cu::DriverApi::Get();
+  const Result<const cu::DriverApi*>& driver = cu::DriverApi::Get();
   if (!driver.ok()) return Missing("driver", driver.status().message(), kDriverAdvice);
   int version = 0;
   if ((*driver)->DriverGetVersion(&version) != 0)
@@ -72,7 +72,7 @@ Capability DriverCapability() {
 }
 
 Capability GpuCapability() {
-  const Result<const cu::DriverApi*> driver = cu::DriverApi::Get();
+  const Result<const cu::DriverApi*>& driver = cu::DriverApi::Get();
   if (!driver.ok()) return Missing("gpu", driver.status().message(), kDriverAdvice);
   std::string name;
   const std::string arch = DeviceZeroArch(&name);

@@ -1,5 +1,5 @@
 // A static look at candidate source before any compiler sees it: what it may include and which
-// words it may not use. A lint that gives the coder a clear refusal and keeps file contents out of
+// words it may not use. A lint that gives the author a clear refusal and keeps file contents out of
 // compiler logs; the isolation of the worker process is what actually contains a candidate.
 #pragma once
 

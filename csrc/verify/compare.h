@@ -3,12 +3,13 @@
 // Floating outputs, per element e with oracle value r (all errors are distances from r):
 //   - NaN, +inf and -inf stand exactly where ATen has them. Where ATen and the oracle (rounded to
 //     the dtype) differ in this, because an intermediate overflowed in one of them, either answer
-//     will do.
+//     will do, and a finite one is held to two ulps of ATen's.
 //   - |c - r| <= k * yardstick + ulp(r). Elements are judged among their like: those whose oracle
 //     values share an octave [2^e, 2^(e+1)), so small rows and tails are held to their own scale.
 //     The yardstick is ATen's largest error in that octave, or, when larger, three times what
 //     moving every input up or down by a rounding unit, at random, does to the oracle: to this very
-//     element (the largest of four moves), or in its octave (95th percentile). k = 2 for float32
+//     element (the largest of four moves), or in its octave (95th percentile; the largest of all among
+//     zeros and where there are few). k = 2 for float32
 //     and float64, 3 for the half types. An octave of fewer than 32 elements takes its neighbours
 //     within three octaves as well. Why the moves: a right kernel that rounds each of its few
 //     intermediate results once errs by one or two such moves, wherever it adds. ATen's error alone
@@ -19,6 +20,13 @@
 //     LayerNorm's backward with sums in double across lanes still fails for one element in 10^5.
 //   - The same in the root-mean-square norm of errors and of moves, with half an ulp, for each
 //     octave of 32 elements or more.
+//   - Products below the smallest normal number lose up to half the spacing of the denormals each,
+//     which no relative move of an input shows (the weight gradient of a norm, where ATen multiplies
+//     sums and a kernel may sum products). So the yardstick is no smaller than 1.5 sqrt(m) times
+//     that, and in the root-mean-square a third of it, m being the input elements that there are for
+//     one output element. A sum of m such roundings has the standard deviation 0.58 sqrt(m). In
+//     float32 that is 1e-45 sqrt(m): above the denormals it is nothing, and a kernel that takes
+//     denormals for zeros still fails.
 //   - Few elements: one draw of a few inputs says little of ATen's error. Of one element, a kernel
 //     as precise as ATen errs more than twice as much in three draws of ten, by chance alone. So
 //     outputs of fewer than 4,096 elements get ATen's errors on further draws of the same kind of
@@ -26,17 +34,8 @@
 //     of 16 draws (of more draws the quantile that 16 reach on average: a maximum would grow with
 //     their number alone); its root-mean-square is over all draws, when larger. k stays, and no
 //     limit is below what this set alone gives. Where the output has eight elements or fewer,
-//     candidates are tried on two draws of each set.
-//     Rejected over sums of n rows of 2,048 in float32 (40 to 400 seeds; the constants were chosen
-//     on them), before and after, by how many times ATen's root-mean-square error on normal numbers
-//     the kernel's is:
-//       1.1 (64 lanes)  n = 1: 1.8%, 0    n = 8: 2%, 0      n = 32: 0, 0
-//       1.4 (32 lanes)         8%, 0.5%          9.5%, 0            5%, 2.5%
-//       1.9 (16 lanes)         18%, 6%           34%, 7%            37%, 12.5%
-//       3.7 (4 lanes)          72%, 74%          99%, 97%           100%, 95%
-//     So a kernel that is right but twice as imprecise as is allowed may pass, seldom. Sums of inputs
-//     in bfloat16 or cut to TF32, sums in bfloat16, rows without their last element and one element
-//     off by 1e-5 of itself were rejected always (n = 1, 8).
+//     candidates are tried on two draws of each set. What is rejected so, and what is not, was
+//     measured: see kPool in aten_checker.cc.
 //   - float64: the oracle is ATen itself, so the yardstick is the sensitivity alone, times 16.
 // Match::kEqual: every element equals ATen's as a number; -0.0 equals 0.0, any NaN any NaN. For
 // regions in which ATen is exact (relu, max). Match::kBitwise: the bytes are ATen's, the sign of
@@ -75,15 +74,15 @@ class Yardstick {
   // `aten`: ATen's output bytes, from one run or more (the first is the one that masks are compared
   // with). `oracle`, `perturbed`: row-major; the fp64 answers for the inputs, and for the inputs
   // after each of some random moves by a rounding unit. `draws`: more of ATen's errors, where the
-  // output has few elements. REQUIRES: a floating spec.
+  // output has few elements. `terms`: input elements for one output element. REQUIRES: a floating
+  // spec.
   Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
             std::span<const double> oracle, std::span<const std::vector<double>> perturbed,
-            std::span<const OutputDraw> draws = {});
+            std::span<const OutputDraw> draws = {}, int64_t terms = 1);
 
   // The largest error allowed for element `index` (row-major), whose oracle value is `value`.
   double MaxLimit(int64_t index, double value) const;
-  // True when ATen's finite values all equal the oracle's, and at least `enough` of them are not
-  // zero.
+  // Whether ATen's values all equal the oracle's, and how many of them are finite and not zero.
   bool aten_is_exact() const { return aten_is_exact_; }
   int64_t nonzero() const { return nonzero_; }
   Json ToJson() const;
@@ -106,6 +105,7 @@ class Yardstick {
   void SetLimits();
 
   DType dtype_;
+  double underflow_;  // 1.5 sqrt(terms) roundings of denormals
   std::vector<Octave> octaves_;
   std::vector<double> moved_;  // by element, the largest of its moves
   bool aten_is_exact_ = true;

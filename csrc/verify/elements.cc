@@ -126,6 +126,7 @@ double UlpOf(DType dtype, double value) {
 }
 
 double ComputeRoundoff(DType dtype) { return dtype == DType::kFloat64 ? 0x1p-53 : 0x1p-24; }
+double ComputeUnderflow(DType dtype) { return dtype == DType::kFloat64 ? 0 : 0x1p-150; }
 
 double LargestFinite(DType dtype) {
   const Format format = FormatOf(dtype);

@@ -21,6 +21,9 @@ double UlpOf(DType dtype, double value);
 // Half the relative spacing just above 1: the rounding unit that the dtype is computed with (the
 // half types are computed in float32). REQUIRES: a floating dtype.
 double ComputeRoundoff(DType dtype);
+// Half the smallest number above 0 that it is computed with: what rounding errs by at most where
+// results are denormal. 0 for float64, whose oracle could not tell. REQUIRES: a floating dtype.
+double ComputeUnderflow(DType dtype);
 // `value` as the dtype would hold it: an infinity where it is too large.
 double RoundTo(DType dtype, double value);
 double LargestFinite(DType dtype);

@@ -248,17 +248,19 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
 std::vector<double> Perturbed(const TensorSpec& spec, const std::string& bytes, uint64_t seed) {
   std::vector<double> values(static_cast<size_t>(spec.numel()));
   const int64_t size = DTypeSize(spec.dtype);
-  const double unit = IsFloating(spec.dtype) ? ComputeRoundoff(spec.dtype) : 0;
+  const bool floating = IsFloating(spec.dtype);
   ParallelChunks(spec.numel(), kChunk, [&](int64_t, int64_t begin, int64_t end) {
     for (ElementWalk walk(spec, /*skip_repeats=*/false, begin, end); !walk.done(); walk.Next()) {
       double value = LoadElement(spec.dtype, bytes.data() + walk.offset() * size);
-      if (unit > 0 && std::isfinite(value)) {
+      if (floating && std::isfinite(value) && value != 0) {
         // The move depends on the place in memory alone, so that expanded elements move together.
         SplitMix random(seed ^ static_cast<uint64_t>(walk.offset()));
         if (spec.dtype == DType::kFloat64) {
           value = std::nextafter(value, value * static_cast<double>(random.Below(3)));
         } else {
-          value *= random.Below(2) == 0 ? 1 + unit : 1 - unit;
+          const double unit =
+              std::fabs(value) * ComputeRoundoff(spec.dtype) + ComputeUnderflow(spec.dtype);
+          value += random.Below(2) == 0 ? unit : -unit;
         }
       }
       values[static_cast<size_t>(walk.index())] = value;

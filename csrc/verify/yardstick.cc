@@ -53,8 +53,12 @@ size_t Yardstick::OctaveOf(double value) {
 
 Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
                      std::span<const double> oracle, std::span<const std::vector<double>> perturbed,
-                     std::span<const OutputDraw> draws)
-    : dtype_(spec.dtype), octaves_(kOctaves), moved_(oracle.size(), 0) {
+                     std::span<const OutputDraw> draws, int64_t terms)
+    : dtype_(spec.dtype),
+      underflow_(1.5 * ComputeUnderflow(dtype_) *
+                 std::sqrt(static_cast<double>(std::max<int64_t>(terms, 1)))),
+      octaves_(kOctaves),
+      moved_(oracle.size(), 0) {
   CF_CHECK(IsFloating(spec.dtype) && !aten.empty()) << "a yardstick is for floating outputs";
   CF_CHECK(oracle.size() == static_cast<size_t>(spec.numel())) << "one oracle value per element";
   for (const std::vector<double>& move : perturbed) {
@@ -165,7 +169,7 @@ void Yardstick::SetLimits() {
   for (size_t o = 0; o < kOctaves; ++o) {
     Octave& octave = octaves_[o];
     const double floor = SensitivityFactor(dtype_) * octave.sensitivity;
-    double largest = std::max(octave.max_error, floor);
+    double largest = std::max({octave.max_error, floor, underflow_});
     int64_t count = octave.own;
     for (size_t step = 1; o > 0 && step <= kNeighbours && count < kEnough; ++step) {
       for (const size_t neighbour : {o - std::min(o - 1, step), std::min(o + step, kOctaves - 1)}) {
@@ -186,8 +190,8 @@ void Yardstick::SetLimits() {
       const double value =
           o == 0 ? 0 : std::ldexp(1.0, std::min(static_cast<int>(o) + kLowestExponent, 1023));
       const double moved = std::sqrt(octave.moved_squares / own);
-      octave.rms_limit =
-          k * std::max(rms, SensitivityFactor(dtype_) * moved) + UlpOf(dtype_, value) / 2;
+      octave.rms_limit = k * std::max({rms, SensitivityFactor(dtype_) * moved, underflow_ / 3}) +
+                         UlpOf(dtype_, value) / 2;
     }
   }
 }

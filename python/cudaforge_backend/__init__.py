@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ._native import _C
-from .errors import CudaForgeError, CudaForgeWarning, ForgeError, OptionError
+from .errors import CudaForgeError, CudaForgeWarning, OptionError
 from .explain import Report, explain
 from .integration.backend import cudaforge
 from .log import install as _install_log
@@ -26,7 +26,6 @@ __version__: str = _C.versions()["cudaforge"]
 __all__ = [
     "CudaForgeError",
     "CudaForgeWarning",
-    "ForgeError",
     "OptionError",
     "Report",
     "Stats",

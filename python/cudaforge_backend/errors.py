@@ -13,10 +13,6 @@ class OptionError(CudaForgeError, ValueError):
     """An option, a value or a mode that is not known; the message lists the known ones."""
 
 
-class ForgeError(CudaForgeError, RuntimeError):
-    """A region could not be forged for a reason that is not the candidate's fault."""
-
-
 class CudaForgeWarning(UserWarning):
     """Something did not work and PyTorch's own way was taken; each message appears once a
     process."""

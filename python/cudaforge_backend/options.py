@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
     given = dict(options or {})
     for name in given:
         if name not in OPTIONS:
-            raise errors.unknown("option", name, OPTIONS)
+            raise _unknown_option(str(name))
     environment = _C.config()
     return Settings(
         on_miss=_on_miss(given.get("on_miss", environment["on_miss"])),
@@ -43,6 +44,16 @@ def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
         cache_dir=_folder(given.get("cache_dir", environment["cache_dir"])),
         inductor={**_mode_patches(mode), **_inductor_patches(given.get("inductor"))},
     )
+
+
+def _unknown_option(name: str) -> errors.OptionError:
+    from torch._inductor import config
+
+    if name.replace("-", "_") in config.get_config_copy():
+        return errors.OptionError(
+            f"{name!r} is an option of Inductor's: options={{'inductor': {{{name!r}: ...}}}}"
+        )
+    return errors.unknown("option", name, OPTIONS)
 
 
 def _on_miss(value: object) -> str:
@@ -55,7 +66,7 @@ def _seconds(value: object) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type, operator]
         raise errors.OptionError(
-            f"option 'region_budget_s' is {value!r}; it takes a number of seconds above 0"
+            f"option 'region_budget_s' is {value!r}; it takes a finite number of seconds above 0"
         )
     return float(value)  # type: ignore[arg-type]
 
@@ -89,7 +100,12 @@ def _inductor_patches(value: object) -> dict[str, Any]:
     patches = {str(name).replace("-", "_"): item for name, item in value.items()}
     for name in patches:
         if name not in known:
-            raise errors.unknown("option of 'inductor'", name, sorted(known))
+            near = difflib.get_close_matches(name, known)
+            raise errors.OptionError(
+                f"unknown option of 'inductor' {name!r}"
+                + (f"; did you mean {', '.join(near)}?" if near else "")
+                + " torch._inductor.list_options() has them all"
+            )
         if name == "post_grad_custom_pre_pass":
             raise errors.OptionError(
                 "'post_grad_custom_pre_pass' of Inductor is taken by cudaforge"

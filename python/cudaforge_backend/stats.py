@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import warnings
 from collections import Counter
 from typing import Any, TypedDict
@@ -11,6 +9,7 @@ from typing import Any, TypedDict
 from . import log
 from ._native import _C
 from .errors import CudaForgeWarning
+from .locks import ForkSafeLock
 
 
 class RegionStats(TypedDict):
@@ -43,21 +42,12 @@ class Stats(TypedDict):
     regions: list[RegionStats]
 
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _fallbacks: Counter[str] = Counter()
 _graphs: Counter[str] = Counter()
 _forging: Counter[str] = Counter()
 _unknown: set[str] = set()
 _warned: set[str] = set()
-
-
-def _new_lock() -> None:
-    """In a forked child: a thread that held the parent's lock is not there."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_new_lock)
 
 
 def count_fallback(reason: str, n: int = 1) -> None:

@@ -47,7 +47,7 @@ def test_shellcheck() -> None:
 
 
 def torch_free_sources() -> list[Path]:
-    """Sources that parse in seconds; clang 14 takes most of a minute on one libtorch file."""
+    """Sources that parse in seconds; one libtorch file takes most of a minute."""
     rooms = ("dispatch", "binding")
     sources = [p for p in files(".cc") if p.relative_to(ROOT).parts[0] in ("csrc", "cache")]
     return [p for p in sources if "aten" not in p.name and p.parent.name not in rooms]

@@ -25,7 +25,7 @@ def oversized(lengths: Mapping[str, int]) -> list[str]:
 
 
 def strangers(names: Iterable[str]) -> set[str]:
-    """Visible top-level names that the design does not know."""
+    """Visible top-level names that are not in TOP_LEVEL."""
     tops = {name.split("/")[0] for name in names}
     return {top for top in tops if not top.startswith(".")} - TOP_LEVEL
 

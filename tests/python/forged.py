@@ -29,7 +29,7 @@ def win_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
         return _C.race(["winner", "aten"], calls, kind, index, 0.3, host_ns)
 
     patch = patch or pytest.MonkeyPatch()
-    patch.setattr(gate, "obstacle", lambda analysis, inductor: "a test")
+    patch.setattr(gate, "obstacle", lambda gm, analysis, inductor: "a test")
     patch.setattr(forging, "MAX_CANDIDATES", CANDIDATES)
     patch.setattr(forging._Forge, "_race_all", race_all)
 

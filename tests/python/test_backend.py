@@ -14,6 +14,7 @@ import pytest
 import torch
 from conftest import RunPython
 from cudaforge_backend.integration import backend, plan
+from cudaforge_backend.options import MODES
 from torch import Tensor, nn
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.utils import run_and_get_code
@@ -286,3 +287,26 @@ def test_first_calls_in_several_threads(run_python: RunPython, together: bool) -
         f"threads = [threading.Thread(target=call) for _ in range(3)]\n{start}\n"
     )
     assert done.stdout.count("right") == 3
+
+
+def test_settings_under_which_nothing_is_served() -> None:
+    x = torch.randn(8, 63)
+    options = {"inductor": {"cpp_wrapper": True}}
+    made = torch.compile(softmax_chain, backend="cudaforge", options=options)
+    torch.testing.assert_close(made(x), softmax_chain(x))
+    assert fallbacks() == {"cpp_wrapper": 1}
+    torch._dynamo.reset()
+    torch.set_default_dtype(torch.float64)
+    try:
+        torch.testing.assert_close(compiled(softmax_chain)(x), softmax_chain(x))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert fallbacks() == {"cpp_wrapper": 1, "default_dtype": 1}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_runs(mode: str) -> None:
+    x = torch.randn(8, 64)
+    made = torch.compile(softmax_chain, backend="cudaforge", mode=mode)
+    torch.testing.assert_close(made(x), softmax_chain(x))
+    assert fallbacks() == {}

@@ -77,6 +77,21 @@ def test_a_failed_swap_stays_plain_with_one_warning() -> None:
     assert cudaforge_backend.stats()["fallbacks"] == {"swap_failed": 1}
 
 
+def test_calls_under_hooks_stay_plain() -> None:
+    """What a checkpointed forward saved is what its backward must compute again."""
+    known = plan.Plan((), Analysis([], native_rules()))
+    served = background.SwappingCallable(
+        lambda x: "plain", known, 1.0, lambda done, inputs: lambda x: "swapped"
+    )
+    served.thread.join(60)
+    served._ready = known
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        assert served(1) == "plain"
+    assert served(1) == "swapped"
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        assert served(1) == "plain"
+
+
 @pytest.mark.parametrize("grad", [False, True])
 def test_forging_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad: bool) -> None:
     """The worker forges while two threads call the model: every result is right, the winners come

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cudaforge_backend
 import pytest
 import torch
+from conftest import RunPython
 from cudaforge_backend import _C
 from cudaforge_backend.integration import analysis, gate
 from cudaforge_backend.integration.rules import native_rules
@@ -141,6 +144,10 @@ def test_copies_keep_strides_offsets_and_sharing() -> None:
         assert old.storage_offset() == new.storage_offset()
     made[0].zero_()
     assert made[1][2, 0] == 0 and base[0, 2] == 2  # shared among the copies, not with the caller
+    assert made[0].untyped_storage().nbytes() == 60 * 4
+    far = torch.zeros(1 << 20)[1 << 19 :][:7]
+    (near,) = gate.copies([far])
+    assert near.untyped_storage().nbytes() < 4096 and near.data_ptr() % 64 == far.data_ptr() % 64
     assert made[3].requires_grad and made[3].data_ptr() == weight.data_ptr() and made[4] == 7
 
 
@@ -172,12 +179,16 @@ def test_graphs_that_may_be_run_again() -> None:
 
     x = torch.randn(8, 16)
     pure = analysed(lambda x: torch.softmax(x * weight, -1), x)
-    assert gate.obstacle(pure, {}) == ""
-    assert "CUDA graphs" in gate.obstacle(pure, {"triton.cudagraphs": True})
-    assert "noisy" in gate.obstacle(analysed(lambda x: torch.softmax(noisy(x), -1), x), {})
-    assert "writes" in gate.obstacle(analysed(writes, x), {})
+    obstacle = functools.partial(gate.obstacle, fx.symbolic_trace(nn.ReLU()))
+    assert obstacle(pure, {}) == ""
+    assert "CUDA graphs" in obstacle(pure, {"triton.cudagraphs": True})
+    assert "noisy" in obstacle(analysed(lambda x: torch.softmax(noisy(x), -1), x), {})
+    assert "writes" in obstacle(analysed(writes, x), {})
     with torch.no_grad():
-        assert "writes" in gate.obstacle(analysed(writes, x), {})
+        assert "writes" in obstacle(analysed(writes, x), {})
+    held = fx.symbolic_trace(nn.ReLU())
+    held.register_buffer("mean", torch.zeros(3))
+    assert "of its own" in gate.obstacle(held, pure, {})
 
 
 def test_parameters_that_a_graph_writes_to_are_written_to_once(tmp_path: Any) -> None:
@@ -195,3 +206,36 @@ def test_parameters_that_a_graph_writes_to_are_written_to_once(tmp_path: Any) ->
     options = {"on_miss": "blocking", "region_budget_s": 2, "cache_dir": str(tmp_path / "cache")}
     torch.compile(model, backend="cudaforge", options=options)(torch.randn(64, 256))
     assert torch.equal(model.weight, torch.full_like(model.weight, 0.5))
+
+
+_CHECKPOINTED = """
+import torch
+from torch.utils.checkpoint import checkpoint
+from cudaforge_backend.integration import gate
+from forged import compiled, win_every_race
+obstacle = gate.obstacle
+win_every_race()
+gate.obstacle = obstacle
+packed = []
+def f(x): return torch.softmax(x * 2, -1).cumsum(-1)
+made = compiled(f, CACHE)
+x = torch.randn(16, 40, requires_grad=True)
+checkpoint(made, x, use_reentrant=False).sum().backward()
+mine, x.grad = x.grad, None
+f(x).sum().backward()
+torch.testing.assert_close(mine, x.grad)
+torch._dynamo.reset()
+def g(x): return torch.softmax(x * 3, -1).cumsum(-1)
+made = compiled(g, CACHE)
+with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(1) or t, lambda t: t):
+    made(x)
+    first = len(packed)
+    made(x)
+assert 0 < first == len(packed) - first, packed
+"""
+
+
+def test_timing_is_not_seen_by_checkpointing_or_hooks(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    run_python(f"CACHE = {str(tmp_path)!r}\n{_CHECKPOINTED}")

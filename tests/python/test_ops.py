@@ -96,10 +96,10 @@ def test_gradients_of_norms_by_mask(norm: str, wanted: tuple[bool, ...], forged:
     def function(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         if norm == "group_norm":
             return F.group_norm(x, 4, weight, bias)
-        return F.layer_norm(x, (64,), weight, bias)
+        return F.layer_norm(x, (128,), weight, bias)
 
-    x = torch.randn((6, 8, 64) if norm == "group_norm" else (48, 64))
-    size = 8 if norm == "group_norm" else 64
+    x = torch.randn((6, 8, 64) if norm == "group_norm" else (24, 128))
+    size = 8 if norm == "group_norm" else 128
     tensors = (x, torch.rand(size) + 0.5, torch.randn(size))
     leaves = [t.requires_grad_(w) for t, w in zip(tensors, wanted, strict=True)]
     grad = torch.randn_like(x)
@@ -110,7 +110,4 @@ def test_gradients_of_norms_by_mask(norm: str, wanted: tuple[bool, ...], forged:
     function(*leaves).backward(grad)
     for got, leaf in zip(found, leaves, strict=True):
         torch.testing.assert_close(got, leaf.grad)
-    # A group_norm's weight gradient of so few elements may be refused: on denormal inputs it
-    # differs from ATen's in the last bits of a denormal number.
-    if norm == "layer_norm" or not (wanted[0] and wanted[1]):
-        assert hits_of(f"native_{norm}_backward") >= 1
+    assert hits_of(f"native_{norm}_backward") >= 1

@@ -46,7 +46,8 @@ def test_options_are_taken() -> None:
         (None, {"region_budget_s": True}, "True", "seconds"),
         (None, {"cache_dir": ""}, "cache_dir", "folder"),
         (None, {"inductor": 3}, "inductor", "dict"),
-        (None, {"inductor": {"no_such": 1}}, "no_such", "max_autotune"),
+        (None, {"inductor": {"max_autotun": 1}}, "max_autotun", "did you mean max_autotune"),
+        (None, {"max_autotune": True}, "max_autotune", "option of Inductor"),
         (
             None,
             {"inductor": {"post_grad_custom_pre_pass": 1}},

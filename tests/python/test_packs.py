@@ -98,7 +98,7 @@ def test_import_proves_and_stores(pack: Path, tmp_path: Path, capsys: Output) ->
 _SERVE = """
 import json, torch, cudaforge_backend
 from cudaforge_backend.integration import gate
-gate.obstacle = lambda analysis, inductor: "a test"  # serves it in any case
+gate.obstacle = lambda gm, analysis, inductor: "a test"  # serves it in any case
 options = {"on_miss": "blocking", "cache_dir": CACHE}
 torch.manual_seed(0)
 x = torch.randn(32, 64)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <utility>
 #include <vector>
@@ -42,8 +43,7 @@ void RunRange(void* context, int64_t begin, int64_t end) {
 
 class CpuExecutable : public Executable {
  public:
-  CpuExecutable(UniqueFd file, DynamicLibrary library)
-      : file_(std::move(file)), library_(std::move(library)) {}
+  explicit CpuExecutable(DynamicLibrary library) : library_(std::move(library)) {}
 
   Status Prepare(const LaunchPlan& plan, const OpSignature& signature) {
     CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
@@ -92,9 +92,6 @@ class CpuExecutable : public Executable {
   }
 
  private:
-  // The loader knows a library by its path, here /proc/self/fd/N: N must stay taken as long as the
-  // library is loaded.
-  UniqueFd file_;
   DynamicLibrary library_;
   BufferNeeds needs_;
   std::vector<CpuLaunch> launches_;
@@ -112,18 +109,27 @@ Result<UniqueFd> MemoryFile(const std::string& bytes) {
   return file;
 }
 
+// A path of an open file that no other call gives. The loader takes two paths that are spelled alike
+// for the same library, and the number of a descriptor that was closed comes back: so a counter is
+// spelled out in slashes and dots, which mean nothing in a path.
+std::string UniquePath(int descriptor) {
+  static std::atomic<uint64_t> last{0};
+  std::string path = "/proc/self";
+  for (uint64_t count = ++last; count != 0; count >>= 1) path += count % 2 == 0 ? "/" : "/.";
+  return path + "/fd/" + std::to_string(descriptor);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Executable>> LoadCpu(const std::string& binary, const Candidate& candidate,
                                             const OpSignature& signature) {
   CF_RETURN_IF_ERROR(CheckElfBounds(binary));
-  CF_ASSIGN_OR_RETURN(UniqueFd file, MemoryFile(binary));
-  Result<DynamicLibrary> library =
-      DynamicLibrary::Open({"/proc/self/fd/" + std::to_string(file.get())});
+  CF_ASSIGN_OR_RETURN(const UniqueFd file, MemoryFile(binary));
+  Result<DynamicLibrary> library = DynamicLibrary::Open({UniquePath(file.get())});
   if (!library.ok())
     return Status::Corruption("the loader refuses the kernel library: " +
                               library.status().message());
-  auto executable = std::make_unique<CpuExecutable>(std::move(file), *std::move(library));
+  auto executable = std::make_unique<CpuExecutable>(*std::move(library));
   CF_RETURN_IF_ERROR(executable->Prepare(candidate.plan, signature));
   return std::unique_ptr<Executable>(std::move(executable));
 }

@@ -11,7 +11,7 @@ namespace cudaforge {
 // that the log does not name are left out; text that is no assembler output is skipped.
 Json ParsePtxasLog(std::string_view log);
 
-// The log without the assembler's notes: what a person or a coder should read.
+// The log without the assembler's notes: what the author of a candidate should read.
 std::string WithoutPtxasNotes(std::string_view log);
 
 }  // namespace cudaforge

@@ -4,42 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from .._native import _C
 from ..records import input_shapes, label, op_names, summary
 from .output import add_cache_dir, add_json, cache_dir, show
 
-VERBS = {
-    "ls": "list the records: one line for each region, winner or not",
-    "show": "everything about one region: signature, source, verification, timing, tries",
-    "rm": "forget one region, winner or not: the next program that forges makes it anew",
-    "wanted": "list the regions that programs asked for and that are not forged yet",
-    "stats": "counts by architecture, and whether the files are sound",
-    "export": "write the winners to one checksummed file",
-    "import": "verify a file's kernels on this machine and store those that pass",
-}
-
-
-def add(verbs: Any) -> None:
-    """Registers the command and its verbs."""
-    command = verbs.add_parser("cache", help="list, show, export and import stored kernels")
-    inner = command.add_subparsers(dest="cache_verb", required=True, metavar="VERB")
-    for name, text in VERBS.items():
-        verb = inner.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        add_cache_dir(verb)
-        add_json(verb)
-        verb.set_defaults(run=globals()[f"run_{name}"])
-        if name in ("ls", "rm", "wanted", "export"):
-            verb.add_argument(
-                "--arch", default="", help='one architecture, such as "cuda:sm_90a" (default: all)'
-            )
-        if name in ("show", "rm"):
-            verb.add_argument("key", help="the key, or its first digits")
-        if name in ("export", "import"):
-            verb.add_argument(
-                "file", help="the file to write" if name == "export" else "the file to read"
-            )
+Run = Callable[[argparse.Namespace], int]
+Arguments = Callable[[argparse.ArgumentParser], None]
 
 
 def _open(args: argparse.Namespace, writable: bool = False) -> Any:
@@ -48,6 +22,17 @@ def _open(args: argparse.Namespace, writable: bool = False) -> Any:
     if problem is not None:
         raise OSError(f"the cache cannot be read: {problem}")
     return store
+
+
+def _nothing(args: argparse.Namespace, what: str) -> str:
+    """That a listing is empty, and what would not be."""
+    folder = cache_dir(args)
+    if not Path(folder).exists():
+        return f"there is no cache in {folder}"
+    others = sorted({record["arch"] for record in _open(args).records()})
+    if args.arch and others:
+        return f"the cache {folder} has no {what} for {args.arch}; it has {', '.join(others)}"
+    return f"the cache {folder} has no {what}"
 
 
 def run_ls(args: argparse.Namespace) -> int:
@@ -63,7 +48,7 @@ def run_ls(args: argparse.Namespace) -> int:
             if row["kind"] != "winner":
                 print(f"{'':<40}{row['verdict']}")
         if not rows:
-            print(f"the cache {cache_dir(args)} has no records")
+            print(_nothing(args, "records"))
 
     show(args, rows, text)
     return 0
@@ -150,7 +135,7 @@ def run_wanted(args: argparse.Namespace) -> int:
             region = label(op_names(row["signature"]), input_shapes(row["signature"]))
             print(f"{row['key'][:12]}  {row['arch']:<16}  {region}")
         if not rows:
-            print(f"the cache {cache_dir(args)} has no wanted regions")
+            print(_nothing(args, "wanted regions"))
 
     show(args, rows, text)
     return 0
@@ -190,8 +175,17 @@ def run_stats(args: argparse.Namespace) -> int:
 
 def run_export(args: argparse.Namespace) -> int:
     """Writes the pack."""
+    folder = Path(args.file).absolute().parent
+    if not folder.is_dir():
+        raise OSError(f"cannot write {args.file}: there is no folder {folder}")
     result = _C.export_pack(_open(args), args.file, args.arch)
-    show(args, result, lambda: print(f"{args.file}: {result['exported']} kernels"))
+
+    def text() -> None:
+        print(f"{args.file}: {result['exported']} kernels")
+        if not result["exported"]:
+            print(_nothing(args, "winners"))
+
+    show(args, result, text)
     return 0
 
 
@@ -214,3 +208,62 @@ def run_import(args: argparse.Namespace) -> int:
 
 def _tell(key: str, problem: str) -> None:
     print(f"  {key[:12]} {'rejected: ' + problem if problem else 'verified'}", flush=True)
+
+
+def _arch(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--arch", default="", help='one architecture, such as "cuda:sm_90a" (default: all)'
+    )
+
+
+def _key(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("key", help="the key, or its first digits")
+
+
+def _file(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("file", help="the file to write or read")
+
+
+# Name, what it does, the function, its own arguments.
+VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
+    ("ls", "list the records: one line for each region, winner or not", run_ls, (_arch,)),
+    (
+        "show",
+        "everything about one region: signature, source, verification, timing, tries",
+        run_show,
+        (_key,),
+    ),
+    (
+        "rm",
+        "forget one region, winner or not: the next program that forges makes it anew",
+        run_rm,
+        (_key, _arch),
+    ),
+    (
+        "wanted",
+        "list the regions that programs asked for and that are not forged yet",
+        run_wanted,
+        (_arch,),
+    ),
+    ("stats", "counts by architecture, and whether the files are sound", run_stats, ()),
+    ("export", "write the winners to one checksummed file", run_export, (_file, _arch)),
+    (
+        "import",
+        "verify a file's kernels on this machine and store those that pass",
+        run_import,
+        (_file,),
+    ),
+)
+
+
+def add(verbs: Any) -> None:
+    """Registers the command and its verbs."""
+    command = verbs.add_parser("cache", help="list, show, export and import stored kernels")
+    inner = command.add_subparsers(dest="cache_verb", required=True, metavar="VERB")
+    for name, text, run, arguments in VERBS:
+        verb = inner.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        add_cache_dir(verb)
+        add_json(verb)
+        for argument in arguments:
+            argument(verb)
+        verb.set_defaults(run=run)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypedDict, cast
 
 import torch
 
 from .._native import _C
-from .output import add_json, show
+from .output import add_cache_dir, add_json, cache_dir, show
 
 # Without these nothing works; the others only narrow what can be forged.
 NEEDED = frozenset({"torch", "worker", "cache", "host compiler"})
@@ -30,6 +32,7 @@ def add(verbs: Any) -> None:
     command = verbs.add_parser(
         "doctor", help="check versions, GPU, compilers and the cache, and say what to do"
     )
+    add_cache_dir(command)
     add_json(command)
     command.set_defaults(run=run)
 
@@ -37,7 +40,7 @@ def add(verbs: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 when everything that is needed is there; a missing GPU is no fault on a CPU machine."""
     found = cast("list[Check]", _C.capabilities())
-    checks = [_versions(), _worker(), *found, _cache()]
+    checks = [_versions(), _environment(), _worker(), *found, _cache(cache_dir(args))]
     show(args, checks, lambda: _print(checks))
     return int(any(not check["ok"] for check in checks if check["name"] in NEEDED))
 
@@ -64,8 +67,6 @@ def _versions() -> Check:
 
 
 def _worker() -> Check:
-    from pathlib import Path
-
     path = Path(_C.worker_path())
     there = path.is_file()
     advice = (
@@ -76,14 +77,36 @@ def _worker() -> Check:
     return Check(name="worker", ok=there, detail=str(path), advice=advice)
 
 
-def _cache() -> Check:
-    folder = str(_C.config()["cache_dir"])
+def _environment() -> Check:
+    wrong = _C.config()["warnings"]
+    detail = "; ".join(wrong) or "every CUDAFORGE_ variable is known and used"
+    return Check(
+        name="environment",
+        ok=not wrong,
+        detail=detail,
+        advice="see README.md, Environment" if wrong else "",
+    )
+
+
+def _cannot_write(folder: Path) -> str:
+    """Why nothing can be stored in `folder`, "" where it can (the folder need not exist)."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        return f"{there} is no folder"
+    return "" if os.access(there, os.W_OK | os.X_OK) else f"{there} takes no writes"
+
+
+def _cache(folder: str) -> Check:
     try:
         store = _C.KernelStore.open(folder)
     except (OSError, RuntimeError, NotImplementedError) as error:
         advice = "choose another folder with CUDAFORGE_CACHE_DIR"
         return Check(name="cache", ok=False, detail=f"{folder}: {error}", advice=advice)
     problem = store.health()
+    if why := _cannot_write(Path(folder).absolute()):
+        detail = f"{folder}: {why}; kernels are neither kept nor listed"
+        advice = "choose a folder that you can write to with CUDAFORGE_CACHE_DIR"
+        return Check(name="cache", ok=False, detail=detail, advice=advice)
     detail = f"RocksDB {_C.versions()['rocksdb']}, {folder}, {len(store.records())} records"
     if problem is None:
         return Check(name="cache", ok=True, detail=detail, advice="")

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def load_factory(reference: str) -> Any:
     path_text, _, name = reference.rpartition(":")
     path = Path(path_text)
     if not path_text or not name:
-        raise ValueError(f"{reference!r} is not SCRIPT.py:FACTORY")
+        raise ValueError(f"{reference!r} is not SCRIPT.py:FACTORY, such as train.py:make_model")
     if not path.is_file():
         raise ValueError(f"there is no script {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -115,11 +116,16 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     model, inputs = make_model(args.factory, device)
     found: dict[str, str] = {}
+    reasons: Counter[str] = Counter()
 
     def told(event: Mapping[str, Any]) -> None:
         if event["event"] == "region":
             found.setdefault(event["key"], event["status"])
-        elif not args.json:
+            return
+        if event["event"] == "end" and event["kind"] == "negative":
+            lost = (event["timing"] or {}).get("best_rival") is not None
+            reasons["nothing beats PyTorch" if lost else event["reason"]] += 1
+        if not args.json:
             _print_event(event)
 
     set_progress(told)
@@ -134,6 +140,7 @@ def run(args: argparse.Namespace) -> int:
         "hits": counts["hits"],
         "forged": counts["forged"],
         "negative": counts["negative"],
+        "reasons": dict(reasons),
         "fallbacks": counts["fallbacks"],
         "graphs_without_gain": counts["graphs"].get("does_not_pay_in_place", 0),
         "seconds": time.monotonic() - started,
@@ -147,9 +154,11 @@ def run(args: argparse.Namespace) -> int:
                 "what is left to PyTorch below"
             )
         print(
-            f"{data['forged']} kernels forged, {data['negative']} regions that nothing beats, "
+            f"{data['forged']} kernels forged, {data['negative']} regions without, "
             f"{data['known']} known before, {data['seconds']:.0f} s; cache {data['cache_dir']}"
         )
+        for reason, count in sorted(reasons.items()):
+            print(f"  no kernel: {reason} ({count})")
         if without := data["graphs_without_gain"]:
             print(f"  {without} graphs are no faster with their winners and run without them")
         for reason, count in sorted(counts["fallbacks"].items()):

@@ -65,7 +65,10 @@ def open_cache(cache_dir: str) -> None:
     problem = _C.use_cache(cache_dir)
     log.cache.debug("%s: %s", cache_dir, problem or "open")
     if problem is not None:
-        warn_once(f"the cache {cache_dir!r} cannot be used, nothing will be kept: {problem}")
+        warn_once(
+            f"the cache {cache_dir!r} cannot be used, nothing will be kept: {problem}; choose "
+            "another folder (CUDAFORGE_CACHE_DIR or the option cache_dir)"
+        )
     _pass_warnings_on()
 
 
@@ -90,8 +93,8 @@ def _compile(
     if _takes_subclass(gm):
         count_fallback("tensor_subclass")
         return None
-    if _pass_of_the_users():
-        count_fallback("custom_graph_pass")
+    if why := _unlike_ours(settings):
+        count_fallback(why)
         return None
     training = torch.is_grad_enabled() and any(
         isinstance(v, torch.Tensor) and v.requires_grad for v in example_inputs
@@ -109,8 +112,9 @@ def _compile(
     plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
     if plan.misses() and settings.on_miss == "blocking":
         plan = forge_misses(plan, settings.region_budget_s, current_progress(), compile_lock=False)
-    if settings.on_miss == "record" or (forging and not plan.misses()):
-        remember(name, arch, plan, wanted=settings.on_miss == "record")
+    wanted = settings.on_miss in ("record", "background")  # a program may end before it has forged
+    if wanted or (forging and not plan.misses()):
+        remember(name, arch, plan, wanted)
     _pass_warnings_on()
     if not (plan.misses() and settings.on_miss == "background"):
         return _gated(gm, example_inputs, settings, arch, plan.winners(), plan.analysis)
@@ -153,7 +157,7 @@ def _gated(
     to_time = pays is None and settings.on_miss == "blocking"
     if to_time:
         traced = analysis or analyse(gm, example_inputs, native_rules(), settings.inductor)
-        if why := gate.obstacle(traced, settings.inductor):
+        if why := gate.obstacle(gm, traced, settings.inductor):
             log.graph.debug("a graph with winners is not timed: %s", why)
             to_time = False
     with_winners = substituted(copy_graph(gm), example_inputs, settings, winners)
@@ -163,11 +167,18 @@ def _gated(
     return gate.GatedCallable(name, arch, list(winners), without, with_winners)
 
 
-def _pass_of_the_users() -> bool:
-    """Whether Inductor's only place for a pass before its own is taken by somebody else's."""
+def _unlike_ours(settings: Settings) -> str:
+    """A setting of torch under which regions cannot be served, as a reason; "" where there is
+    none."""
     from torch._inductor import config
 
-    return config.post_grad_custom_pre_pass is not None
+    if config.post_grad_custom_pre_pass is not None:  # Inductor's only place for one before its own
+        return "custom_graph_pass"
+    if settings.inductor.get("cpp_wrapper", config.cpp_wrapper):
+        return "cpp_wrapper"  # it writes the operator's string argument into C++ as it is
+    if torch.get_default_dtype() != torch.float32:
+        return "default_dtype"  # what a Python float becomes beside an integer tensor
+    return ""
 
 
 def _takes_subclass(gm: fx.GraphModule) -> bool:
@@ -218,7 +229,7 @@ def _swapped(
     with compile_lock:
         compiled = substituted(copy_graph(gm), inputs, settings, winners)
     if compiled is None:
-        raise errors.ForgeError("there is no winner to swap in")
+        raise RuntimeError("there is no winner to swap in")
     return compiled
 
 

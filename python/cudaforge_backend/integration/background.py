@@ -6,6 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
+from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .plan import Plan, current_progress, forge_misses
@@ -15,8 +18,9 @@ Compiled = Callable[..., Any]
 
 class SwappingCallable:
     """Serves `plain`; once the forging thread has made a winner, one call compiles the substituted
-    graph with its own inputs and every later call runs that. Thread-safe; a failure keeps
-    `plain`."""
+    graph with its own inputs and every later call runs that. Calls under saved-tensor hooks are
+    `plain`'s for good: activation checkpointing runs a graph again in the backward, and what it
+    saves then must be what it saved before. Thread-safe; a failure keeps `plain`."""
 
     def __init__(
         self,
@@ -25,16 +29,18 @@ class SwappingCallable:
         budget_s: float,
         compile_substituted: Callable[[Plan, Sequence[Any]], Compiled],
     ) -> None:
-        self._current = plain
+        self._plain = self._current = plain
         self._ready: Plan | None = None
         self._compile = compile_substituted
-        self._swap_lock = threading.Lock()
+        self._swap_lock = ForkSafeLock()
         self.thread = threading.Thread(
             target=self._forge, args=(plan, budget_s), name="cudaforge-background", daemon=False
         )  # a program that ends waits for the step under way: see forging.py
         self.thread.start()
 
     def __call__(self, *args: Any) -> Any:
+        if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+            return self._plain(*args)
         if self._ready is not None and self._swap_lock.acquire(blocking=False):
             try:
                 self._swap(args)

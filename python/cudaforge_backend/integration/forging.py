@@ -4,7 +4,6 @@ record."""
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ import torch
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
+from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.stats import count_forging, warn_once
 
 from . import rivals
@@ -28,18 +28,8 @@ RACING_SHARE = 0.7  # ... but no more than this part of it
 MAX_CANDIDATES = 64
 _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when the timed work starts
 
-_locks_guard = threading.Lock()
-_locks: dict[tuple[str, str], threading.Lock] = {}
-
-
-def _forget_locks() -> None:
-    """In a forked child: the threads that hold the parent's locks are not there."""
-    global _locks_guard
-    _locks_guard = threading.Lock()
-    _locks.clear()
-
-
-os.register_at_fork(after_in_child=_forget_locks)
+_locks_guard = ForkSafeLock()
+_locks: dict[tuple[str, str], ForkSafeLock] = {}
 
 
 @dataclass(frozen=True)
@@ -49,7 +39,6 @@ class Forged:
     key: str
     kind: str  # "winner" or "negative"
     reason: str  # why there is no winner, "" where there is one
-    from_cache: bool
     seconds: float
 
 
@@ -70,15 +59,15 @@ def forge_region(
     second finds its record. With `compile_lock`, Inductor runs under
     Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation waits
     for must not ask for it). Runs in a thread of its own, so that no tracing state of the caller's
-    is in force. Raises ForgeError's causes as they come."""
+    is in force. Raises what forging raises: RuntimeError for what this machine lacks."""
     key = _C.signature_key(signature)
     arch = _C.arch(json.loads(signature)["device"], device_index)
     with _locks_guard:
-        lock = _locks.setdefault((key, arch), threading.Lock())
+        lock = _locks.setdefault((key, arch), ForkSafeLock())
     with lock:
         known = _C.store().verdict(key, arch)
         if known is not None and not worth_more_time(known, budget_s):
-            return Forged(key, known["kind"], _reason(known), True, 0.0)
+            return Forged(key, known["kind"], _reason(known), 0.0)
         forge = _Forge(signature, key, arch, device_index, budget_s, progress, compile_lock, within)
         return _in_clean_thread(forge)
 
@@ -276,7 +265,7 @@ class _Forge:
         }
         event |= {"reason": reason, "seconds": seconds, "timing": record and record["timing"]}
         self.progress(event)
-        return Forged(self.key, kind, reason, False, seconds)
+        return Forged(self.key, kind, reason, seconds)
 
 
 def cuda_clock(device: torch.device) -> Callable[[Callable[[], None]], float]:

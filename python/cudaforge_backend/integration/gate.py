@@ -6,14 +6,15 @@ process."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
 from cudaforge_backend import measure
 from cudaforge_backend._native import _C
+from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .analysis import Analysis
@@ -32,14 +33,16 @@ def stored(name: str, arch: str) -> bool | None:
     return None if verdict is None else verdict.get("pays") is not False
 
 
-def obstacle(analysis: Analysis, inductor: Mapping[str, Any]) -> str:
+def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]) -> str:
     """Why a graph cannot be run some more times to be timed, "" where it can.
 
-    CUDA-graph trees keep the addresses of their inputs; parameters are not copied, so a graph that
-    writes to them would do so in every round; custom operators, collectives and the like may do
-    what shows outside."""
+    CUDA-graph trees keep the addresses of their inputs; parameters and tensors that the graph holds
+    are not copied, so a graph that writes to them would do so in every round; custom operators,
+    collectives and the like may do what shows outside."""
     if inductor.get("triton.cudagraphs", False):
         return "CUDA graphs"
+    if any(True for _ in gm.parameters()) or any(True for _ in gm.buffers()):
+        return "it holds tensors of its own"
     if analysis.writes_to_leaf:
         return "it writes to an input that requires grad"
     for node in (n for m in analysis.modules for n in m.graph.nodes if n.op == "call_function"):
@@ -75,7 +78,7 @@ class GatedCallable:
         self._regions = sorted(regions)
         self._rivals = (without, with_winners)
         self._chosen: Compiled | None = None
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def __call__(self, *inputs: Any) -> Any:
         chosen = self._chosen
@@ -119,7 +122,9 @@ def _race(
     device = next(v.device for v in inputs if isinstance(v, torch.Tensor))
     mine = copies(inputs)
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
+    # The caller's saved-tensor hooks (activation checkpointing, offloading) must not see this.
+    unseen = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    with torch.random.fork_rng(devices=devices), unseen:
         times = measure.time_interleaved(
             {"without": lambda: _step(without, mine), "with": lambda: _step(with_winners, mine)},
             device.type,
@@ -132,19 +137,39 @@ def _race(
 def copies(inputs: Sequence[Any]) -> list[Any]:
     """What a graph may be called with in place of `inputs`: of the same sizes, strides, offsets and
     sharing of storage. Tensors that require grad share the caller's memory, without its hooks."""
+    ranges: dict[int, tuple[int, int]] = {}  # by storage: the bytes that inputs reach
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and not value.requires_grad:
+            begin, end = _byte_range(value)
+            low, high = ranges.get(value.untyped_storage().data_ptr(), (begin, end))
+            ranges[value.untyped_storage().data_ptr()] = (min(begin, low), max(end, high))
     storages: dict[int, torch.UntypedStorage] = {}
 
     def copy(value: torch.Tensor) -> torch.Tensor:
         if value.requires_grad:
             return value.detach().requires_grad_()
         old = value.untyped_storage()
+        begin, end = ranges[old.data_ptr()]
         if old.data_ptr() not in storages:
-            storages[old.data_ptr()] = old.clone()  # type: ignore[no-untyped-call]
+            held = torch.empty(0, dtype=torch.uint8, device=value.device)
+            copied = held.set_(old, begin, (end - begin,), (1,)).clone()
+            storages[old.data_ptr()] = copied.untyped_storage()
         empty = torch.empty(0, dtype=value.dtype, device=value.device)
-        new = storages[old.data_ptr()]
-        return empty.set_(new, value.storage_offset(), value.size(), value.stride())
+        offset = value.storage_offset() - begin // value.element_size()
+        return empty.set_(storages[old.data_ptr()], offset, value.size(), value.stride())
 
     return [copy(v) if isinstance(v, torch.Tensor) else v for v in inputs]
+
+
+_ALIGNMENT = 512  # bytes: of what the allocators of CPU and GPU give; copies keep inputs' own
+
+
+def _byte_range(value: torch.Tensor) -> tuple[int, int]:
+    """Where in its storage a tensor's elements lie; the begin is rounded down."""
+    extent = sum((int(n) - 1) * s for n, s in zip(value.shape, value.stride(), strict=True)) + 1
+    begin = int(value.storage_offset()) * value.element_size()
+    end = begin + (extent * value.element_size() if value.numel() else 0)
+    return begin // _ALIGNMENT * _ALIGNMENT, end
 
 
 def _step(compiled: Compiled, inputs: Sequence[Any]) -> None:

@@ -92,7 +92,7 @@ class Recalled:
 
 def recall(name: str, arch: str, budget_s: float | None) -> Recalled | None:
     """What planning the graph would come to, told and counted as if it had been planned; None where
-    it was never planned or the cache has other words now. `budget_s`: see plan.look_up."""
+    it was never planned or the cache has other words now. `budget_s`: see plan.verdict_of."""
     memory = _C.store().get_graph(name, arch)
     try:
         if memory is None:
@@ -145,4 +145,7 @@ def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
         log.cache.debug("a graph is not recorded: %s", error)
         if misses:
             count_fallback("not_recorded")
-            warn_once(f"what is missing is not recorded: {error}")
+            warn_once(
+                f"the cache takes no writes, what is missing is not recorded: {error}; choose a "
+                "folder that you can write to (CUDAFORGE_CACHE_DIR or the option cache_dir)"
+            )

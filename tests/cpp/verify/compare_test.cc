@@ -169,6 +169,31 @@ TEST(Compare, FlushedDenormalsFail) {
   EXPECT_FALSE(Accepts(reference, std::vector<double>(256, 0)));
 }
 
+// Sums of 256 denormals times 0.05, as a kernel makes them that rounds each product.
+TEST(Compare, SumsOfDenormalProductsMayErrByTheirRoundings) {
+  const TensorSpec spec = Spec(DType::kFloat32, {512});
+  const double spacing = UlpOf(DType::kFloat32, 0);
+  std::vector<double> oracle(512), rounded(512), zeros(512);
+  for (size_t i = 0; i < oracle.size(); ++i) {
+    for (const double value : Random(256, 40, i)) {
+      const double product = std::round(value) * 0.05;
+      oracle[i] += product * spacing;
+      rounded[i] += std::nearbyint(product) * spacing;
+    }
+  }
+  const std::string aten = Bytes(spec, oracle);
+  const std::string* runs[] = {&aten};
+  const std::vector<double> moves[] = {oracle};
+  auto judge = [&](const std::vector<double>& candidate, int64_t terms) {
+    OutputReference reference(spec, aten, oracle, Yardstick(spec, runs, oracle, moves, {}, terms));
+    reference.set_match(Match::kTolerance);
+    return reference.Check(Bytes(spec, candidate), "").accepted();
+  };
+  EXPECT_TRUE(judge(rounded, 256));
+  EXPECT_FALSE(judge(rounded, 1));
+  EXPECT_FALSE(judge(zeros, 256));
+}
+
 TEST(Compare, SensitivityExcusesWhereAtenIsExactByLuck) {
   const TensorSpec spec = Spec(DType::kFloat32, {64});
   const std::vector<double> oracle(64, 1.0);

@@ -270,6 +270,18 @@ TEST(Inputs, PerturbedByAtMostOneRoundingUnit) {
   EXPECT_GT(changed, 900);
 }
 
+TEST(Inputs, PerturbedDenormalsMoveByHalfTheirSpacing) {
+  const TensorSpec spec = Spec(DType::kFloat32, {4});
+  const float values[] = {0x1p-149F, -0x1p-140F, 0.0F, -0.0F};
+  const std::string bytes(reinterpret_cast<const char*>(values), sizeof(values));
+  const auto moved = Perturbed(spec, bytes, 5);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(std::fabs(moved[i] - values[i]), 0x1p-150, 0x1p-160) << i;
+  }
+  EXPECT_EQ(moved[2], 0);
+  EXPECT_EQ(moved[3], 0);
+}
+
 TEST(Roles, TargetsOfNllLoss) {
   OpSignature signature;
   signature.inputs = {Spec(DType::kFloat32, {512, 10}), Spec(DType::kInt64, {512})};
