@@ -48,6 +48,8 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     "mul -> cumsum(float32[8, 128])"."""
     from .integration.plan import set_progress as set_callback
 
+    if callback is not None and not callable(callback):
+        raise TypeError(f"set_progress takes a function of one event, or None; got {callback!r}")
     set_callback(callback)
 
 

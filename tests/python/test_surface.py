@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import cudaforge_backend
+import pytest
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration.analysis import _ANCHOR_WORDS
@@ -36,6 +37,11 @@ def test_the_stub_names_what_the_module_has() -> None:
         if isinstance(found, type):
             attributes = {n for n in public(dir(found)) if callable(getattr(found, n))}
             assert methods >= attributes, name
+
+
+def test_progress_must_be_a_function() -> None:
+    with pytest.raises(TypeError, match="a function of one event"):
+        cudaforge_backend.set_progress(3)  # type: ignore[arg-type]
 
 
 def test_every_environment_variable_is_in_the_readme() -> None:

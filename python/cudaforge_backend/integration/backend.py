@@ -111,6 +111,13 @@ def _compile(
         return _gated(gm, example_inputs, settings, arch, recalled.winners, None)
     plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
     if plan.misses() and settings.on_miss == "blocking":
+        if current_progress() is None:  # logging's last resort writes this to stderr
+            log.forge.warning(
+                "cudaforge: forging kernels (regions: %d, seconds allowed for each: %g); "
+                "CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each step",
+                len(plan.misses()),
+                settings.region_budget_s,
+            )
         plan = forge_misses(plan, settings.region_budget_s, current_progress(), compile_lock=False)
     wanted = settings.on_miss in ("record", "background")  # a program may end before it has forged
     if wanted or (forging and not plan.misses()):
