@@ -2,20 +2,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "generators/lower_moments.h"
 #include "generators/lower_node.h"
 
 namespace cudaforge::rows {
 namespace {
-
-double Count(Graph& g, int x, const std::vector<int>& dims) {
-  double count = 1;
-  for (int dim : dims) count *= static_cast<double>(g.sizes(x)[static_cast<size_t>(dim)]);
-  return count;
-}
-
-int MeanOver(Graph& g, int x, const std::vector<int>& dims) {
-  return g.Div(g.Reduce(ReduceOp::kSum, x, dims), g.Like(x, Count(g, x, dims)));
-}
 
 std::vector<int> Range(size_t begin, size_t end) {
   std::vector<int> dims;
@@ -47,14 +38,9 @@ struct Norm {
 };
 
 Norm Normalize(Graph& g, int x, const std::vector<int>& dims, double eps) {
-  const int mean = MeanOver(g, x, dims);
-  const int distance = g.Sub(x, mean);
-  const int variance = MeanOver(g, g.Mul(distance, distance), dims);
-  const int rstd = g.Unary(ScalarOp::kRsqrt, g.Add(variance, g.Like(x, eps)));
-  // As ATen's running update leaves it: a mean that saw an infinity is no number.
-  const int nan = g.Like(x, std::numeric_limits<double>::quiet_NaN());
-  const int seen = g.Where(g.Unary(ScalarOp::kIsNan, variance), nan, mean);
-  return {seen, rstd, g.Mul(distance, rstd)};
+  const Moments moments = MomentsOver(g, x, dims, 0);
+  const int rstd = g.Unary(ScalarOp::kRsqrt, g.Add(moments.variance, g.Like(x, eps)));
+  return {moments.mean, rstd, g.Mul(moments.distance, rstd)};
 }
 
 int Affine(Graph& g, int normal, int weight, int bias) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "generators/lower_moments.h"
 #include "generators/lower_node.h"
 
 namespace cudaforge::rows {
@@ -11,12 +12,6 @@ namespace {
 void Reduced(NodeReader& r, size_t out, int reduced, const std::vector<int>& dims, bool keepdim,
              bool exact = false) {
   r.Result(out, keepdim ? reduced : r.g().Squeeze(reduced, dims), exact);
-}
-
-int64_t Count(NodeReader& r, int x, const std::vector<int>& dims) {
-  int64_t count = 1;
-  for (int dim : dims) count *= r.g().sizes(x)[static_cast<size_t>(dim)];
-  return count;
 }
 
 // The dimensions of a reduction: `full` overloads have no dim argument.
@@ -46,9 +41,7 @@ void Mean(NodeReader& r) {
   const int x = r.As(self, r.type());
   const std::vector<int> dims = ReducedDims(r, self, full);
   if (!r.ok()) return;
-  const int sum = r.g().Reduce(ReduceOp::kSum, x, dims);
-  const int mean = r.g().Div(sum, r.g().Like(x, static_cast<double>(Count(r, x, dims))));
-  Reduced(r, 0, mean, dims, !full && r.Flag(2, "keepdim", false));
+  Reduced(r, 0, MeanOver(r.g(), x, dims), dims, !full && r.Flag(2, "keepdim", false));
 }
 
 // amax, amin and the first result of max and min.
@@ -96,24 +89,6 @@ void Quantifier(NodeReader& r) {
   Reduced(r, 0, any, dims, !full && r.Flag(2, "keepdim", false));
 }
 
-// Two sweeps, the accurate way: the mean, then squared distances from it.
-struct Moments {
-  int mean;
-  int variance;
-};
-
-Moments VarianceOf(NodeReader& r, int x, const std::vector<int>& dims, double correction) {
-  Graph& g = r.g();
-  const double count = static_cast<double>(Count(r, x, dims));
-  const int mean = g.Div(g.Reduce(ReduceOp::kSum, x, dims), g.Like(x, count));
-  const int distance = g.Sub(x, mean);
-  const int squares = g.Reduce(ReduceOp::kSum, g.Mul(distance, distance), dims);
-  // As ATen's running update leaves it: a mean that saw an infinity is no number.
-  const int nan = g.Like(x, std::numeric_limits<double>::quiet_NaN());
-  const int seen = g.Where(g.Unary(ScalarOp::kIsNan, squares), nan, mean);
-  return {seen, g.Div(squares, g.Like(x, std::max(count - correction, 0.0)))};
-}
-
 enum class Spread { kVar, kStd, kVarMean };
 
 template <Spread kind, bool by_correction>
@@ -132,7 +107,7 @@ void Variance(NodeReader& r) {
     keepdim = r.Flag(3, "keepdim", false);
   }
   if (!r.ok()) return;
-  const Moments moments = VarianceOf(r, x, dims, correction);
+  const Moments moments = MomentsOver(r.g(), x, dims, correction);
   const int spread =
       kind == Spread::kStd ? r.g().Unary(ScalarOp::kSqrt, moments.variance) : moments.variance;
   Reduced(r, 0, spread, dims, keepdim);

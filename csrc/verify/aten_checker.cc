@@ -341,6 +341,8 @@ class AtenChecker : public RegionChecker {
     } catch (const std::exception& error) {
       return Refused(made.inputs, error);
     }
+    int64_t largest = 0;  // elements of an input: an output's element may be a sum of its share
+    for (const TensorSpec& input : signature_.inputs) largest = std::max(largest, input.numel());
     for (size_t o = 0; o < first.size(); ++o) {
       const TensorSpec& spec = signature_.output_spec(o);
       deterministic_ = deterministic_ && first[o] == second[o];
@@ -348,12 +350,8 @@ class AtenChecker : public RegionChecker {
       const bool same = first[o] == second[o];
       if (IsFloating(spec.dtype)) {
         const std::string* runs[] = {&first[o], &second[o]};
-        int64_t elements = 0;
-        for (const TensorSpec& input : signature_.inputs) {
-          elements = std::max(elements, input.numel());
-        }
         yardstick.emplace(spec, std::span(runs, same ? 1 : 2), oracle[o], moves[o], drawn[o],
-                          elements / std::max<int64_t>(spec.numel(), 1));
+                          largest / std::max<int64_t>(spec.numel(), 1));
       } else if (!same) {
         return Status::Unsupported("ATen gives different integers on the same inputs");
       }

@@ -114,9 +114,8 @@ def _inspect(
     from .integration.plan import failure, plan_analysis
     from .integration.rules import native_rules
 
-    reason = graph_reason(example_inputs)
-    if reason is not None:
-        return [], Counter({reason: 1})
+    if why := graph_reason(gm, example_inputs, {}):
+        return [], Counter({why: 1})
     plan = plan_analysis(analyse(gm, example_inputs, native_rules()))
     name = graph_name(gm, example_inputs, sorted(plan.winners().items()))
     arch = arch_of(example_inputs)

@@ -78,7 +78,7 @@ def test_clang_tidy() -> None:
         if done.returncode == 0:
             stamp.touch()
             return ""
-        return done.stdout
+        return done.stdout or f"{path}: clang-tidy failed ({done.returncode}): {done.stderr}"
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         findings = [text for text in pool.map(check, torch_free_sources()) if text]

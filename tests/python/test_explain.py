@@ -73,6 +73,15 @@ def test_reasons_for_what_is_left(tmp_path: Path) -> None:
     assert all(f"left to Inductor: {reason}" in str(report) for reason in report.left)
 
 
+def test_what_torch_is_set_to_is_a_reason(tmp_path: Path) -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        report = cudaforge_backend.explain(model, torch.randn(4, 9), cache_dir=str(tmp_path))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert report.regions == () and report.left == {"default_dtype": 1}
+
+
 def test_a_miss_whose_forging_failed_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

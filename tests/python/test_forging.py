@@ -99,6 +99,7 @@ def test_a_part_is_not_promoted_without_its_race_in_place(monkeypatch: pytest.Mo
 
 _INTERRUPTED = """
 import signal, threading, torch, cudaforge_backend
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 starts = []
 def tell(event):
     if event["event"] == "start": starts.append(event["key"])

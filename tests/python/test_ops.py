@@ -38,6 +38,24 @@ def test_forward(name: str, forged: Path) -> None:
     assert cudaforge_backend.stats()["hits"] >= 1
 
 
+CENTRED: dict[str, Callable[[Tensor], Tensor]] = {
+    "layer_norm": lambda x: F.layer_norm(x, (200,)),
+    "group_norm": lambda x: F.group_norm(x.view(6, 8, 200), 4),
+    "var": lambda x: x.var(-1),
+}
+
+
+@pytest.mark.parametrize("name", CENTRED)
+def test_large_rows_of_one_value_are_centred(name: str, forged: Path) -> None:
+    served = compiled(CENTRED[name], forged)
+    served(torch.randn(48, 200))
+    rows = torch.tensor([1e6 / 3, -1e7 / 7, 3.3e5]).repeat_interleave(16)
+    hits = hits_of("")
+    result = served(rows[:, None].repeat(1, 200))
+    assert hits_of("") > hits
+    assert result.abs().max() < 1e-3  # of rows whose rounded mean is off by up to a unit
+
+
 WEIGHT, BIAS = torch.rand(8) + 0.5, torch.randn(8)
 
 # The op that the backward graph is to call, and a function whose gradient it gives.

@@ -11,11 +11,14 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from .fx_signature import tensor_reason
 from .graph_pass import kept_table
 from .partition import Region, Take, find_regions, take_all
 from .rules import Rules
+
+_PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 # Parts of the names by which Dynamo's graph calls what may become an anchor. Cheap and generous: a
 # false alarm costs one trace, and what is not listed here is never looked at.
@@ -70,8 +73,13 @@ def may_have_anchor(gm: fx.GraphModule, training: bool) -> bool:
     return any(word in name for name in names for word in _ANCHOR_WORDS)
 
 
-def graph_reason(example_inputs: Sequence[object]) -> str | None:
-    """Why no region of a graph with these inputs can be taken; None when some may."""
+def graph_reason(
+    gm: fx.GraphModule, example_inputs: Sequence[object], inductor: Mapping[str, Any]
+) -> str:
+    """Why no region of a graph with these inputs, compiled with these options of Inductor's, can be
+    taken; "" when some may."""
+    if _takes_subclass(gm):
+        return "tensor_subclass"
     for value in example_inputs:
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             return "dynamic_shape"
@@ -82,7 +90,31 @@ def graph_reason(example_inputs: Sequence[object]) -> str | None:
             if reason in ("tensor_subclass", "sparse_layout"):
                 return reason
     devices = {v.device for v in example_inputs if isinstance(v, torch.Tensor) and v.dim()}
-    return "mixed_devices" if len(devices) > 1 else None
+    return "mixed_devices" if len(devices) > 1 else _settings_reason(inductor)
+
+
+def _takes_subclass(gm: fx.GraphModule) -> bool:
+    """Whether an input is of a class of its own, which its fake value does not show: AOTAutograd's
+    check of custom operators refuses it when the graph runs."""
+    for node in gm.graph.find_nodes(op="placeholder"):
+        value = getattr(node.meta.get("grapharg"), "example", None)
+        kind = type(value.data) if isinstance(value, torch.nn.Parameter) else type(value)
+        if isinstance(value, torch.Tensor) and kind not in _PLAIN_TENSORS:
+            return True
+    return False
+
+
+def _settings_reason(inductor: Mapping[str, Any]) -> str:
+    """A setting of torch under which regions cannot be served; "" where there is none."""
+    from torch._inductor import config
+
+    if config.post_grad_custom_pre_pass is not None:  # Inductor's only place for one before its own
+        return "custom_graph_pass"
+    if inductor.get("cpp_wrapper", config.cpp_wrapper):
+        return "cpp_wrapper"  # it writes the operator's string argument into C++ as it is
+    if torch.get_default_dtype() != torch.float32:
+        return "default_dtype"  # what a Python float becomes beside an integer tensor
+    return ""
 
 
 def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from .analysis import Analysis
 
 Compiled = Callable[..., Any]
-
-_PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
 def cudaforge(
@@ -82,25 +79,24 @@ def _compile(
 ) -> Compiled | None:
     """The substituted graph, or None where plain Inductor is as good."""
     from . import isa
+    from .analysis import graph_reason, may_have_anchor
     from .known_graphs import arch_of, plan_name, recall, remember
-    from .plan import current_progress, forge_misses, may_have_regions, plan_graph
+    from .plan import current_progress, forge_misses, plan_graph
     from .rules import native_rules
 
     for warning in _C.config()["warnings"]:
         warn_once(warning)
     isa.install(settings.cache_dir)
     open_cache(settings.cache_dir)
-    if _takes_subclass(gm):
-        count_fallback("tensor_subclass")
-        return None
-    if why := _unlike_ours(settings):
-        count_fallback(why)
-        return None
     training = torch.is_grad_enabled() and any(
         isinstance(v, torch.Tensor) and v.requires_grad for v in example_inputs
     )
     arch = arch_of(example_inputs)
-    if arch is None or not may_have_regions(gm, example_inputs, training):
+    if arch is None or not may_have_anchor(gm, training):
+        count_graph("no_anchor")
+        return None
+    if why := graph_reason(gm, example_inputs, settings.inductor):
+        count_fallback(why)
         return None
     rules = native_rules()
     forging = settings.on_miss in ("background", "blocking")
@@ -172,31 +168,6 @@ def _gated(
         return with_winners
     without = plain(copy_graph(gm), example_inputs, settings)
     return gate.GatedCallable(name, arch, list(winners), without, with_winners)
-
-
-def _unlike_ours(settings: Settings) -> str:
-    """A setting of torch under which regions cannot be served, as a reason; "" where there is
-    none."""
-    from torch._inductor import config
-
-    if config.post_grad_custom_pre_pass is not None:  # Inductor's only place for one before its own
-        return "custom_graph_pass"
-    if settings.inductor.get("cpp_wrapper", config.cpp_wrapper):
-        return "cpp_wrapper"  # it writes the operator's string argument into C++ as it is
-    if torch.get_default_dtype() != torch.float32:
-        return "default_dtype"  # what a Python float becomes beside an integer tensor
-    return ""
-
-
-def _takes_subclass(gm: fx.GraphModule) -> bool:
-    """Whether an input is of a class of its own, which its fake value does not show: AOTAutograd's
-    check of custom operators refuses it when the graph runs."""
-    for node in gm.graph.find_nodes(op="placeholder"):
-        value = getattr(node.meta.get("grapharg"), "example", None)
-        kind = type(value.data) if isinstance(value, torch.nn.Parameter) else type(value)
-        if isinstance(value, torch.Tensor) and kind not in _PLAIN_TENSORS:
-            return True
-    return False
 
 
 def substituted(

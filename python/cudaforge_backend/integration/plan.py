@@ -12,9 +12,9 @@ from torch import fx
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
-from cudaforge_backend.stats import count_fallback, count_graph, count_miss, warn_once
+from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 
-from .analysis import Analysis, analyse, graph_reason, may_have_anchor
+from .analysis import Analysis, analyse
 from .forging import Progress, forge_region, worth_more_time
 from .partition import Region
 from .rules import Rules
@@ -73,17 +73,6 @@ def look_up(region: Region, budget_s: float | None = None) -> Known:
     """Asks the cache; see verdict_of. Raises where the device cannot be described."""
     arch = _C.arch(region.device.type, region.device.index or 0)
     return Known(region, arch, *verdict_of(region.key, arch, budget_s))
-
-
-def may_have_regions(gm: fx.GraphModule, example_inputs: Sequence[Any], training: bool) -> bool:
-    """Whether it is worth tracing a graph; if not, that is counted by reason."""
-    if not may_have_anchor(gm, training):
-        count_graph("no_anchor")
-        return False
-    reason = graph_reason(example_inputs)
-    if reason is not None:
-        count_fallback(reason)
-    return reason is None
 
 
 def plan_graph(

@@ -1,0 +1,28 @@
+// Mean and variance, as norms and the var, std and var_mean family take them.
+#pragma once
+
+#include <vector>
+
+#include "generators/lower_graph.h"
+
+namespace cudaforge::rows {
+
+// The number of elements of `x` along `dims`.
+double CountOver(Graph& g, int x, const std::vector<int>& dims);
+
+// Sum over `dims` (kept as dimensions of size 1) over their count.
+int MeanOver(Graph& g, int x, const std::vector<int>& dims);
+
+struct Moments {
+  int mean;      // NaN where an element is infinite, as ATen's running update leaves it
+  int variance;  // the squared distances' sum over max(count - correction, 0)
+  int distance;  // of each element from the mean
+};
+
+// By the corrected two-pass algorithm (Chan, Golub, LeVeque: Algorithms for computing the sample
+// variance, 1983): the second sweep also sums the plain distances, which the rounded mean leaves
+// off zero, and takes them out. So a row of one value, however large, has distances and variance
+// of zero, or of its rounding.
+Moments MomentsOver(Graph& g, int x, const std::vector<int>& dims, double correction);
+
+}  // namespace cudaforge::rows
