@@ -32,9 +32,23 @@ Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> reco
   return all;
 }
 
+namespace {
+
+// Whether the same torch and verifier judged both.
+bool JudgedAlike(const CacheRecord& a, const CacheRecord& b) {
+  const auto version = [](const CacheRecord& record, const char* of) {
+    return record.versions.is_object() ? record.versions.value(of, Json()) : Json();
+  };
+  return version(a, "torch") == version(b, "torch") &&
+         version(a, "verifier") == version(b, "verifier");
+}
+
+}  // namespace
+
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {
   if (existing == nullptr || replace) return true;
   if (existing->kind == CacheRecord::Kind::kNegative) return true;
+  if (!JudgedAlike(incoming, *existing)) return true;
   return incoming.kind == CacheRecord::Kind::kWinner &&
          incoming.SpeedupLow() > existing->SpeedupLow();
 }

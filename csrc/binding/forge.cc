@@ -1,8 +1,6 @@
 #include "forge/forge.h"
 
-#include <ATen/Version.h>
 #include <pybind11/stl.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,13 +10,13 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "binding/versions.h"
 
 namespace cudaforge::binding {
 namespace {
 
 namespace py = pybind11;
 
-constexpr int kVerifierVersion = 1;
 // A compiler that hangs may overrun a region's time by this much, and a slow one still comes to its
 // end.
 constexpr int kLeastCompileMs = 15'000;
@@ -138,11 +136,6 @@ void Uninstall(const std::string& text, int device_index) {
   if (entry != nullptr) Resolver::Get().Install(entry, nullptr);
 }
 
-Json Versions() {
-  return {
-      {"cudaforge", CUDAFORGE_VERSION}, {"torch", TORCH_VERSION}, {"verifier", kVerifierVersion}};
-}
-
 // Stores what was found as a winner, or as a negative entry where it was not promoted.
 void Conclude(const std::string& text, int device_index, const SearchOutcome& outcome,
               const Promotion* promotion, double budget_s, double spent_s) {
@@ -206,10 +199,11 @@ void BindForge(py::module_& m) {
   m.def(
       "uncounted",
       [](const py::function& work) {
-        const std::vector<int64_t> counts = Resolver::Get().Counts();
-        py::object result = work();
-        Resolver::Get().SetCounts(counts);
-        return result;
+        struct Restore {
+          std::vector<int64_t> counts = Resolver::Get().Counts();
+          ~Restore() { Resolver::Get().SetCounts(counts); }
+        } restore;  // also when `work` throws
+        return py::object(work());
       },
       py::arg("work"));
   m.def("versions", [] {

@@ -7,6 +7,7 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "binding/versions.h"
 #include "cache/pack.h"
 #include "forge/forge.h"
 
@@ -50,6 +51,7 @@ Status Prove(CacheRecord* record) {
   record->arch = (*target)->arch().target;
   record->binary = outcome.best->binary;
   record->verification = outcome.verification;
+  record->versions = Versions();
   return Status::Ok();
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/config.h"
+#include "binding/versions.h"
 
 namespace cudaforge::binding {
 
@@ -91,7 +92,9 @@ Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature
 Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry, int device_index) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, device_index));
   const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
-  if (!record || record->kind != CacheRecord::Kind::kWinner) return std::unique_ptr<Winner>();
+  if (!record || record->kind != CacheRecord::Kind::kWinner || !JudgedByThisBuild(*record)) {
+    return std::unique_ptr<Winner>();
+  }
   if (RegionEntry* found = Resolver::Get().Find(entry.id, device_index)) {
     found->saved_ns = SavedNs(record->timing);
   }

@@ -4,6 +4,7 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "binding/versions.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -73,10 +74,11 @@ py::object Get(KernelStore& store, const std::string& key, const std::string& ar
   return RecordDict(*record);
 }
 
-// What planning a graph asks of every region: no more is turned into Python objects.
+// What planning a graph asks of every region: no more is turned into Python objects. None also for
+// what another torch or verifier judged.
 py::object Verdict(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
-  if (!record) return py::none();
+  if (!record || !JudgedByThisBuild(*record)) return py::none();
   py::dict dict;
   dict["kind"] = record->kind == CacheRecord::Kind::kWinner ? "winner" : "negative";
   dict["provenance"] = ToPython(record->provenance);

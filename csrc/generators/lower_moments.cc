@@ -15,24 +15,29 @@ int MeanOver(Graph& g, int x, const std::vector<int>& dims) {
   return g.Div(g.Reduce(ReduceOp::kSum, x, dims), g.Like(x, CountOver(g, x, dims)));
 }
 
-Moments MomentsOver(Graph& g, int x, const std::vector<int>& dims, double correction) {
+Moments MomentsOver(Graph& g, int x, const std::vector<int>& dims, double ddof) {
   const double count = CountOver(g, x, dims);
-  const int rounded = MeanOver(g, x, dims);
-  const int off = g.Sub(x, rounded);
+  const int first_mean = MeanOver(g, x, dims);
+  const int off = g.Sub(x, first_mean);
   const int sum = g.Reduce(ReduceOp::kSum, off, dims);
   const int squares = g.Reduce(ReduceOp::kSum, g.Mul(off, off), dims);
   const int rest = g.Div(sum, g.Like(x, count));
   const int zero = g.Like(x, 0.0);
-  const int inside = g.Pointwise(ScalarOp::kMax, {g.Sub(squares, g.Mul(rest, sum)), zero});
+  const int without_rest = g.Pointwise(ScalarOp::kMax, {g.Sub(squares, g.Mul(rest, sum)), zero});
+  const int infinite =
+      g.Pointwise(ScalarOp::kEq, {squares, g.Like(x, std::numeric_limits<double>::infinity())});
+  const int scatter = g.Where(infinite, squares, without_rest);  // not infinity less infinity
   // What the distances' own rounding adds up to is no error of the mean: it stays below a rounding
   // unit of the spread.
   const double unit = g.node(x).type == Type::kF64 ? std::numeric_limits<double>::epsilon()
                                                    : std::numeric_limits<float>::epsilon();
-  const int noise = g.Mul(inside, g.Like(x, unit * unit / count));
-  const int known = g.Where(g.Pointwise(ScalarOp::kGt, {g.Mul(rest, rest), noise}), rest, zero);
+  const int noise = g.Mul(scatter, g.Like(x, unit * unit / count));
+  const int correction =
+      g.Where(g.Pointwise(ScalarOp::kGt, {g.Mul(rest, rest), noise}), rest, zero);
   const int nan = g.Like(x, std::numeric_limits<double>::quiet_NaN());
-  const int mean = g.Where(g.Unary(ScalarOp::kIsNan, squares), nan, g.Add(rounded, known));
-  return {mean, g.Div(inside, g.Like(x, std::max(count - correction, 0.0))), g.Sub(off, known)};
+  const int mean =  // ATen's running update makes a mean that saw an infinity no number
+      g.Where(g.Unary(ScalarOp::kIsNan, squares), nan, g.Add(first_mean, correction));
+  return {mean, g.Div(scatter, g.Like(x, std::max(count - ddof, 0.0))), g.Sub(off, correction)};
 }
 
 }  // namespace cudaforge::rows

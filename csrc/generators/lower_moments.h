@@ -14,15 +14,15 @@ double CountOver(Graph& g, int x, const std::vector<int>& dims);
 int MeanOver(Graph& g, int x, const std::vector<int>& dims);
 
 struct Moments {
-  int mean;      // NaN where an element is infinite, as ATen's running update leaves it
-  int variance;  // the squared distances' sum over max(count - correction, 0)
+  int mean;      // NaN where an element is infinite
+  int variance;  // the sum of the squared distances over max(count - ddof, 0)
   int distance;  // of each element from the mean
 };
 
 // By the corrected two-pass algorithm (Chan, Golub, LeVeque: Algorithms for computing the sample
 // variance, 1983): the second sweep also sums the plain distances, which the rounded mean leaves
-// off zero, and takes them out. So a row of one value, however large, has distances and variance
-// of zero, or of its rounding.
-Moments MomentsOver(Graph& g, int x, const std::vector<int>& dims, double correction);
+// off zero, and takes them out. So a row of one value has distances and a variance of zero, or of
+// its rounding's rounding. A sum of squares that overflows gives an infinite variance.
+Moments MomentsOver(Graph& g, int x, const std::vector<int>& dims, double ddof);
 
 }  // namespace cudaforge::rows

@@ -1,5 +1,4 @@
 // Reductions, softmax and scans.
-#include <algorithm>
 #include <limits>
 
 #include "generators/lower_moments.h"

@@ -109,11 +109,13 @@ def _inspect(
     gm: fx.GraphModule, example_inputs: Sequence[Any]
 ) -> tuple[list[RegionReport], Counter[str]]:
     from .integration import gate
-    from .integration.analysis import analyse, graph_reason
+    from .integration.analysis import analyse, graph_reason, is_training, may_have_anchor
     from .integration.known_graphs import arch_of, graph_name
     from .integration.plan import failure, plan_analysis
     from .integration.rules import native_rules
 
+    if not may_have_anchor(gm, is_training(example_inputs)):
+        return [], Counter({"no_anchor": 1})
     if why := graph_reason(gm, example_inputs, {}):
         return [], Counter({why: 1})
     plan = plan_analysis(analyse(gm, example_inputs, native_rules()))

@@ -183,3 +183,30 @@ def test_names_tell_graphs_shapes_and_facts_apart() -> None:
     assert name != known_graphs.graph_name(traced(lambda x: x + 1), [x.t()], "c")
     assert name != known_graphs.graph_name(traced(lambda x: x + 1), [x], "d")
     assert len(name) == 64
+
+
+@pytest.mark.parametrize("other", [{"verifier": 1}, {"torch": "2.10.0"}])
+def test_what_others_judged_is_a_miss(other: dict[str, Any], forged: Path) -> None:
+    x = torch.randn(8, 45)
+    compiled(function, forged)(x)
+    store = _C.store()
+    (record,) = store.records()
+    place = record["key"], record["arch"]
+    old = {**record, "versions": {**record["versions"], **other}}
+    store.put(old, store.candidate(*place), store.binary(*place), True)
+    cudaforge_backend.reset_stats()
+    torch.testing.assert_close(run(forged, x, on_miss="fallback"), function(x))
+    assert cudaforge_backend.stats()["misses"] == 1
+    assert cudaforge_backend.explain(function, x, cache_dir=str(forged)).regions[0].status == "miss"
+    torch._dynamo.reset()
+    compiled(function, forged)(x)
+    (record,) = store.records()
+    assert record["versions"] == {k: v for k, v in _C.versions().items() if k != "rocksdb"}
+
+
+def test_a_number_of_the_cpu_beside_tensors_of_another_device() -> None:
+    number = torch.tensor(2.0)
+    far = torch.empty(2, device="meta")
+    assert known_graphs.device_of([3, number, far]) == far.device
+    assert known_graphs.device_of([number]) == number.device
+    assert known_graphs.device_of([3]) is None

@@ -56,6 +56,16 @@ def test_large_rows_of_one_value_are_centred(name: str, forged: Path) -> None:
     assert result.abs().max() < 1e-3  # of rows whose rounded mean is off by up to a unit
 
 
+def test_rows_whose_squares_overflow_have_no_finite_variance(forged: Path) -> None:
+    served = compiled(CENTRED["var"], forged)
+    served(torch.randn(48, 200))
+    rows = 1e30 * torch.randn(48, 200)
+    torch.testing.assert_close(served(rows), torch.full((48,), torch.inf))
+    norm = compiled(CENTRED["layer_norm"], forged)
+    norm(torch.randn(48, 200))
+    assert (norm(rows) == 0).all()  # as ATen has it on a GPU; its CPU kernel gives NaN
+
+
 WEIGHT, BIAS = torch.rand(8) + 0.5, torch.randn(8)
 
 # The op that the backward graph is to call, and a function whose gradient it gives.

@@ -64,6 +64,13 @@ def _names(gm: fx.GraphModule) -> Iterator[str]:
                 )
 
 
+def is_training(example_inputs: Sequence[object]) -> bool:
+    """Whether a graph with these inputs will have a backward."""
+    return torch.is_grad_enabled() and any(
+        isinstance(v, torch.Tensor) and v.requires_grad for v in example_inputs
+    )
+
+
 def may_have_anchor(gm: fx.GraphModule, training: bool) -> bool:
     """False only when no op of the graph can become an anchor. In training, the gradient of any
     broadcast is a sum, so that every graph with a call may have one."""

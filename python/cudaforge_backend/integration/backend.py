@@ -79,7 +79,7 @@ def _compile(
 ) -> Compiled | None:
     """The substituted graph, or None where plain Inductor is as good."""
     from . import isa
-    from .analysis import graph_reason, may_have_anchor
+    from .analysis import graph_reason, is_training, may_have_anchor
     from .known_graphs import arch_of, plan_name, recall, remember
     from .plan import current_progress, forge_misses, plan_graph
     from .rules import native_rules
@@ -88,9 +88,7 @@ def _compile(
         warn_once(warning)
     isa.install(settings.cache_dir)
     open_cache(settings.cache_dir)
-    training = torch.is_grad_enabled() and any(
-        isinstance(v, torch.Tensor) and v.requires_grad for v in example_inputs
-    )
+    training = is_training(example_inputs)
     arch = arch_of(example_inputs)
     if arch is None or not may_have_anchor(gm, training):
         count_graph("no_anchor")

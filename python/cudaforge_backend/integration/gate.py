@@ -18,6 +18,7 @@ from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .analysis import Analysis
+from .known_graphs import device_of
 
 Compiled = Callable[..., Any]
 
@@ -119,7 +120,7 @@ class GatedCallable:
 def _race(
     without: Compiled, with_winners: Compiled, inputs: Sequence[Any]
 ) -> tuple[float, float, float]:
-    device = next(v.device for v in inputs if isinstance(v, torch.Tensor))
+    device = device_of(inputs) or torch.device("cpu")
     mine = copies(inputs)
     devices = [device] if device.type == "cuda" else []
     # The caller's saved-tensor hooks (activation checkpointing, offloading) must not see this.

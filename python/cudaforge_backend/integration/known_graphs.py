@@ -50,9 +50,16 @@ def _metadata(value: Any, storages: dict[int, int]) -> str:
     return repr((str(value.device), *layout, value.requires_grad, storage))
 
 
+def device_of(inputs: Sequence[Any]) -> torch.device | None:
+    """Where a graph with these inputs runs: 0-d tensors of the CPU may stand beside those of a GPU.
+    None without tensors."""
+    tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
+    return next((v.device for v in sorted(tensors, key=lambda v: v.dim() == 0)), None)
+
+
 def arch_of(inputs: Sequence[Any]) -> str | None:
-    """The architecture of the first tensor; None without any."""
-    device = next((v.device for v in inputs if isinstance(v, torch.Tensor)), None)
+    """The architecture of their device; None without tensors."""
+    device = device_of(inputs)
     return None if device is None else _C.arch(device.type, device.index or 0)
 
 

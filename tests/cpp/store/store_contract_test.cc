@@ -45,6 +45,22 @@ TEST_P(StoreContract, PutAndGet) {
   EXPECT_EQ(counters.errors, 0);
 }
 
+TEST_P(StoreContract, WhatAnotherVerifierJudgedIsReplaced) {
+  CacheRecord older = TestWinner(1, 1.9);
+  older.versions = {{"torch", "2.11.0"}, {"verifier", 1}};
+  CacheRecord newer = TestWinner(1, 1.2);
+  newer.versions = {{"torch", "2.11.0"}, {"verifier", 2}};
+  ASSERT_TRUE(store_->Put(older).ok());
+  ASSERT_TRUE(store_->Put(newer).ok());
+  EXPECT_EQ(Get(1)->SpeedupLow(), 1.2);
+  newer.versions["torch"] = "2.12.0";
+  newer.kind = CacheRecord::Kind::kNegative;
+  newer.candidate.clear();
+  newer.binary.clear();
+  ASSERT_TRUE(store_->Put(newer).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
+}
+
 TEST_P(StoreContract, TheBetterWinnerStays) {
   ASSERT_TRUE(store_->Put(TestWinner(1, 1.5)).ok());
   std::vector<bool> stored;

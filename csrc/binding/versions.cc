@@ -1,0 +1,26 @@
+#include "binding/versions.h"
+
+#include <torch/version.h>
+
+namespace cudaforge::binding {
+namespace {
+
+// To be raised with every change after which the verifier may refuse what it accepted, or after
+// which kernels that generators made before should be made anew.
+constexpr int kVerifierVersion = 2;
+
+}  // namespace
+
+Json Versions() {
+  return {
+      {"cudaforge", CUDAFORGE_VERSION}, {"torch", TORCH_VERSION}, {"verifier", kVerifierVersion}};
+}
+
+bool JudgedByThisBuild(const CacheRecord& record) {
+  const Json mine = Versions();
+  return record.versions.is_object() && record.versions.contains("torch") &&
+         record.versions.contains("verifier") && record.versions["torch"] == mine["torch"] &&
+         record.versions["verifier"] == mine["verifier"];
+}
+
+}  // namespace cudaforge::binding
