@@ -233,10 +233,11 @@ def main() -> int:
 
     progress.say("\nA second process, from the cache", "the second process runs")
     second = start_second(args)
-    difference = max(
-        relative_error(value, first.results[key].double())
+    differences = {
+        key: relative_error(value, first.results[key].double())
         for key, value in second["results"].items()
-    )
+    }
+    difference = max(differences.values())
     processes = {"first_process": first.counters, "second_process": second["counters"]}
     print_processes(processes, difference)
 
@@ -256,10 +257,14 @@ def main() -> int:
             f"WRONG: {model['name']} {model['phase']}: "
             f"error {model['error']:.3g} over {model['error_limit']:.3g}"
         )
-    if difference > SAME:
-        print(f"WRONG: the two processes differ by {difference:.3g}")
+    # cuDNN may take another algorithm in another process, which makes a difference of the size of
+    # the model's own error: in TF32, more than a thousandth.
+    limits = {f"{m['name']}/{m['phase']}": max(SAME, m["error_limit"]) for m in models}
+    apart = {key: value for key, value in differences.items() if not value <= limits[key]}
+    for key, value in apart.items():
+        print(f"WRONG: the two processes differ by {value:.3g} in {key}, over {limits[key]:.3g}")
     made = second["counters"]["forged"] + second["counters"]["misses"]
-    return int(bool(wrong) or difference > SAME or made > 0)
+    return int(bool(wrong) or bool(apart) or made > 0)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def open_cache(count: int = 1000) -> dict[str, Any]:
                 "kind": "winner", "key": _C.signature_key(signature), "arch": "cpu:x86-64-v3",
                 "signature": json.loads(signature),
                 "verification": {}, "timing": {"speedup": [1.1, 1.2, 1.3]},
-                "provenance": {}, "versions": {},
+                "provenance": {}, "versions": _C.versions(),
             }  # fmt: skip
             records.append((record, os.urandom(20_000)))
         for record, binary in records:

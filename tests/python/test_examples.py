@@ -107,3 +107,17 @@ def test_bad_arguments_are_named() -> None:
     done = quickstart("--models", "gpt,bert")
     assert done.returncode == 2
     assert "no 'bert'; known: gpt, resnet, mixer" in done.stderr
+
+
+def test_costs(tmp_path: Path) -> None:
+    """The benchmark of CudaForge's own costs works; what it measures is no test's business."""
+    out = tmp_path / "costs.json"
+    benchmark = ROOT / "tests" / "benchmarks" / "costs.py"
+    arguments = ["--device", "cpu", "--only", "region_call,open_cache", "--json", str(out)]
+    done = subprocess.run(
+        [sys.executable, str(benchmark), *arguments], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = json.loads(out.read_text())
+    assert data["open_cache"]["records"] == 1000
+    assert data["region_call"]["hits"] > 0
