@@ -174,7 +174,7 @@ def run_stats(args: argparse.Namespace) -> int:
 
 
 def run_export(args: argparse.Namespace) -> int:
-    """Writes the pack."""
+    """Writes the pack; 1 when there was nothing to write."""
     folder = Path(args.file).absolute().parent
     if not folder.is_dir():
         raise OSError(f"cannot write {args.file}: there is no folder {folder}")
@@ -186,7 +186,7 @@ def run_export(args: argparse.Namespace) -> int:
             print(_nothing(args, "winners"))
 
     show(args, result, text)
-    return 0
+    return int(not result["exported"])
 
 
 def run_import(args: argparse.Namespace) -> int:
