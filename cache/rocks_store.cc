@@ -127,9 +127,10 @@ class RocksKernelStore final : public KernelStore {
     std::lock_guard lock(state->mutex);
     state->counters.corrupt += counters.corrupt;
     state->counters.errors += counters.errors;
-    for (size_t i = 0; i < records.size(); ++i) {
-      // Read again when asked for: only what the disk holds is served.
-      if (taken[i]) state->winners.erase(StoreKey(records[i].key, records[i].arch));
+    for (const CacheRecord& record : records) {
+      // Read again when asked for: only what the disk holds is served, and another process may have
+      // stored what this one lost to.
+      state->winners.erase(StoreKey(record.key, record.arch));
     }
     if (stored != nullptr) *stored = std::move(taken);
     return Status::Ok();

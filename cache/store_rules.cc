@@ -48,7 +48,12 @@ bool JudgedAlike(const CacheRecord& a, const CacheRecord& b) {
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {
   if (existing == nullptr || replace) return true;
   if (existing->kind == CacheRecord::Kind::kNegative) return true;
-  if (!JudgedAlike(incoming, *existing)) return true;
+  if (!JudgedAlike(incoming, *existing)) {
+    const bool out_of_time = incoming.kind == CacheRecord::Kind::kNegative &&
+                             incoming.provenance.is_object() &&
+                             incoming.provenance.value("out_of_time", Json()) == Json(true);
+    return !out_of_time;  // which says nothing of the region
+  }
   return incoming.kind == CacheRecord::Kind::kWinner &&
          incoming.SpeedupLow() > existing->SpeedupLow();
 }

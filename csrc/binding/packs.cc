@@ -21,6 +21,10 @@ constexpr double kSecondsPerKernel = 120;
 // Compiles a record's source for this machine and runs it on every input set; `record` gets the
 // binary built here.
 Status Prove(CacheRecord* record) {
+  if (!JudgedByThisBuild(*record)) {
+    return Status::Unsupported("judged by other versions (" + record->versions.dump() +
+                               ") than these (" + Versions().dump() + "): forge it anew here");
+  }
   CF_ASSIGN_OR_RETURN(const OpSignature signature, OpSignature::FromJson(record->signature));
   CF_ASSIGN_OR_RETURN(const Json candidate_json, ParseJson(record->candidate));
   CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(candidate_json));
@@ -51,7 +55,6 @@ Status Prove(CacheRecord* record) {
   record->arch = (*target)->arch().target;
   record->binary = outcome.best->binary;
   record->verification = outcome.verification;
-  record->versions = Versions();
   return Status::Ok();
 }
 

@@ -121,7 +121,7 @@ def _inspect(
     plan = plan_analysis(analyse(gm, example_inputs, native_rules()))
     name = graph_name(gm, example_inputs, sorted(plan.winners().items()))
     arch = arch_of(example_inputs)
-    pays = arch is None or gate.stored(name, arch) is not False
+    pays = gate.stored(name, arch) is not False
     reports = []
     for known in plan.regions:
         status = "unused" if known.status == "hit" and not pays else known.status
@@ -140,7 +140,7 @@ def _inspect(
                 arch=known.arch,
                 status=status,
                 why=why,
-                timing=record["timing"] if record else None,
+                timing=record["timing"] if record and status != "miss" else None,
             )
         )
     return reports, Counter(plan.left)

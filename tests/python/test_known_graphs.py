@@ -217,4 +217,3 @@ def test_a_number_of_the_cpu_beside_tensors_of_another_device() -> None:
     far = torch.empty(2, device="meta")
     assert known_graphs.device_of([3, number, far]) == far.device
     assert known_graphs.device_of([number]) == number.device
-    assert known_graphs.device_of([3]) is None

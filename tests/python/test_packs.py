@@ -155,6 +155,7 @@ def packed(folder: Path, file: Path, **changes: Any) -> None:
     ("change", "said"),
     [
         ("arch", "made for cuda:sm_90a; this machine"),
+        ("versions", "judged by other versions"),
         ("other kernel", "wrong_values"),
         ("no kernel", "launch_error: the binary could not be loaded"),
     ],
@@ -167,6 +168,7 @@ def test_a_kernel_that_is_not_proven_here_is_rejected(
     assert first is not None
     changes: dict[str, Any] = {
         "arch": {"arch": "cuda:sm_90a"},
+        "versions": {"versions": {"torch": "2.10.0", "verifier": 1}},
         "other kernel": {"candidate": other},
         "no kernel": {"candidate": {**first, "code": "int nothing;"}},
     }[change]

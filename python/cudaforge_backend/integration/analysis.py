@@ -96,8 +96,14 @@ def graph_reason(
             reason = tensor_reason(value)
             if reason in ("tensor_subclass", "sparse_layout"):
                 return reason
-    devices = {v.device for v in example_inputs if isinstance(v, torch.Tensor) and v.dim()}
-    return "mixed_devices" if len(devices) > 1 else _settings_reason(inductor)
+    tensors = [v for v in example_inputs if isinstance(v, torch.Tensor)]
+    if not tensors:
+        return "no_tensor_inputs"
+    if len({v.device for v in tensors if v.dim()}) > 1:
+        return "mixed_devices"
+    if any(v.device.type not in ("cpu", "cuda") for v in tensors):
+        return "device"
+    return _settings_reason(inductor)
 
 
 def _takes_subclass(gm: fx.GraphModule) -> bool:

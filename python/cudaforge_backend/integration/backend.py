@@ -89,13 +89,13 @@ def _compile(
     isa.install(settings.cache_dir)
     open_cache(settings.cache_dir)
     training = is_training(example_inputs)
-    arch = arch_of(example_inputs)
-    if arch is None or not may_have_anchor(gm, training):
+    if not may_have_anchor(gm, training):
         count_graph("no_anchor")
         return None
     if why := graph_reason(gm, example_inputs, settings.inductor):
         count_fallback(why)
         return None
+    arch = arch_of(example_inputs)
     rules = native_rules()
     forging = settings.on_miss in ("background", "blocking")
     budget_s = settings.region_budget_s if forging else None

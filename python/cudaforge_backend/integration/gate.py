@@ -120,7 +120,7 @@ class GatedCallable:
 def _race(
     without: Compiled, with_winners: Compiled, inputs: Sequence[Any]
 ) -> tuple[float, float, float]:
-    device = device_of(inputs) or torch.device("cpu")
+    device = device_of(inputs)
     mine = copies(inputs)
     devices = [device] if device.type == "cuda" else []
     # The caller's saved-tensor hooks (activation checkpointing, offloading) must not see this.

@@ -50,17 +50,17 @@ def _metadata(value: Any, storages: dict[int, int]) -> str:
     return repr((str(value.device), *layout, value.requires_grad, storage))
 
 
-def device_of(inputs: Sequence[Any]) -> torch.device | None:
+def device_of(inputs: Sequence[Any]) -> torch.device:
     """Where a graph with these inputs runs: 0-d tensors of the CPU may stand beside those of a GPU.
-    None without tensors."""
+    REQUIRES: a tensor among them."""
     tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
-    return next((v.device for v in sorted(tensors, key=lambda v: v.dim() == 0)), None)
+    return next((v for v in tensors if v.dim()), tensors[0]).device
 
 
-def arch_of(inputs: Sequence[Any]) -> str | None:
-    """The architecture of their device; None without tensors."""
+def arch_of(inputs: Sequence[Any]) -> str:
+    """The architecture of their device."""
     device = device_of(inputs)
-    return None if device is None else _C.arch(device.type, device.index or 0)
+    return str(_C.arch(device.type, device.index or 0))
 
 
 def plan_name(
