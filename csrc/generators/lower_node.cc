@@ -14,7 +14,6 @@ const Json kNull;
 NodeReader::NodeReader(Graph& graph, const OpSignature& signature, size_t node,
                        std::vector<std::vector<Tensor>>& results, const std::vector<Tensor>& inputs)
     : graph_(graph),
-      signature_(signature),
       node_(signature.nodes[node]),
       results_(results),
       mine_(results[node]),

@@ -65,7 +65,6 @@ class NodeReader {
  private:
   Tensor Resolve(const Json& reference);
   Graph& graph_;
-  const OpSignature& signature_;
   const Node& node_;
   std::vector<std::vector<Tensor>>& results_;
   std::vector<Tensor>& mine_;
