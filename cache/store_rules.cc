@@ -32,23 +32,18 @@ Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> reco
   return all;
 }
 
-namespace {
-
-// Whether the same torch and verifier judged both.
-bool JudgedAlike(const CacheRecord& a, const CacheRecord& b) {
-  const auto version = [](const CacheRecord& record, const char* of) {
-    return record.versions.is_object() ? record.versions.value(of, Json()) : Json();
+bool JudgedAlike(const Json& versions, const Json& others) {
+  const auto version = [](const Json& all, const char* of) {
+    return all.is_object() ? all.value(of, Json()) : Json();
   };
-  return version(a, "torch") == version(b, "torch") &&
-         version(a, "verifier") == version(b, "verifier");
+  return version(versions, "torch") == version(others, "torch") &&
+         version(versions, "verifier") == version(others, "verifier");
 }
-
-}  // namespace
 
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {
   if (existing == nullptr || replace) return true;
   if (existing->kind == CacheRecord::Kind::kNegative) return true;
-  if (!JudgedAlike(incoming, *existing)) {
+  if (!JudgedAlike(incoming.versions, existing->versions)) {
     const bool out_of_time = incoming.kind == CacheRecord::Kind::kNegative &&
                              incoming.provenance.is_object() &&
                              incoming.provenance.value("out_of_time", Json()) == Json(true);

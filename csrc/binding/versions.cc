@@ -2,6 +2,8 @@
 
 #include <torch/version.h>
 
+#include "cache/store_rules.h"
+
 namespace cudaforge::binding {
 namespace {
 
@@ -17,10 +19,7 @@ Json Versions() {
 }
 
 bool JudgedByThisBuild(const CacheRecord& record) {
-  const Json mine = Versions();
-  return record.versions.is_object() && record.versions.contains("torch") &&
-         record.versions.contains("verifier") && record.versions["torch"] == mine["torch"] &&
-         record.versions["verifier"] == mine["verifier"];
+  return JudgedAlike(record.versions, Versions());
 }
 
 }  // namespace cudaforge::binding
