@@ -10,10 +10,10 @@
 namespace cudaforge {
 namespace {
 
-constexpr std::string_view kMagic = "CFPK";
+constexpr std::string_view kPackMagic = "CFPK";
 constexpr uint32_t kPackFormat = 1;
-constexpr size_t kHeaderBytes = 16;  // magic, format, manifest length
-constexpr size_t kChecksumBytes = 64;
+constexpr size_t kPackHeaderBytes = 16;  // magic, format, manifest length
+constexpr size_t kPackChecksumBytes = 64;
 constexpr size_t kMaxPackBytes = size_t{4} << 30;
 constexpr size_t kMaxManifestBytes = size_t{64} << 20;
 
@@ -60,7 +60,7 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
   }
   const std::string manifest =
       LenientText({{"created", static_cast<int64_t>(std::time(nullptr))}, {"records", entries}});
-  std::string bytes(kMagic);
+  std::string bytes(kPackMagic);
   AppendLittleEndian(&bytes, kPackFormat);
   AppendLittleEndian(&bytes, static_cast<uint64_t>(manifest.size()));
   bytes += manifest;
@@ -73,10 +73,11 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
 Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
                                const AcceptRecord& accept) {
   CF_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMaxPackBytes));
-  if (bytes.size() < kHeaderBytes + kChecksumBytes || !bytes.starts_with(kMagic)) {
+  if (bytes.size() < kPackHeaderBytes + kPackChecksumBytes || !bytes.starts_with(kPackMagic)) {
     return Corrupt(file, "not a pack");
   }
-  const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - kChecksumBytes);
+  const std::string_view body =
+      std::string_view(bytes).substr(0, bytes.size() - kPackChecksumBytes);
   if (std::string_view(bytes).substr(body.size()) != Sha256Hex(body)) {
     return Corrupt(file, "the checksum differs: cut short or changed on the way");
   }
@@ -86,8 +87,8 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
                                " is newer than this version reads");
   }
   const uint64_t manifest_bytes = LittleEndianAt<uint64_t>(body, 8);
-  if (manifest_bytes > body.size() - kHeaderBytes) return Corrupt(file, "the manifest is cut");
-  auto manifest = ParseJson(body.substr(kHeaderBytes, manifest_bytes),
+  if (manifest_bytes > body.size() - kPackHeaderBytes) return Corrupt(file, "the manifest is cut");
+  auto manifest = ParseJson(body.substr(kPackHeaderBytes, manifest_bytes),
                             {.max_bytes = kMaxManifestBytes, .max_depth = 8});
   if (!manifest.ok()) return Corrupt(file, manifest.status().message());
   auto entries = JsonField(*manifest, "records");
@@ -95,7 +96,7 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
 
   PackSummary summary;
   std::vector<CacheRecord> accepted;
-  const std::string_view payload = body.substr(kHeaderBytes + manifest_bytes);
+  const std::string_view payload = body.substr(kPackHeaderBytes + manifest_bytes);
   size_t offset = 0;
   for (size_t i = 0; i < entries->size(); ++i) {
     auto record = ReadRecord((*entries)[i], payload, &offset);

@@ -21,8 +21,6 @@ namespace py = pybind11;
 // end.
 constexpr int kLeastCompileMs = 15'000;
 
-OpSignature Parse(const std::string& text) { return ValueOrThrow(OpSignature::Parse(text)); }
-
 // What is found when the region cannot be judged at all: no candidate, and why.
 SearchOutcome NotJudged(const Status& status) {
   SearchOutcome outcome;
@@ -34,7 +32,7 @@ SearchOutcome NotJudged(const Status& status) {
 SearchOutcome Search(const std::string& text, int device_index, double seconds, int candidates,
                      const py::object& progress) {
   const auto start = std::chrono::steady_clock::now();
-  const OpSignature signature = Parse(text);
+  const OpSignature signature = ParseSignature(text);
   Runtime& runtime = Runtime::Get();
   ForgeProgress tell;
   if (!progress.is_none()) {
@@ -121,7 +119,7 @@ Promotion RaceCallables(const std::vector<std::string>& names,
 
 void Install(const std::string& text, int device_index, const SearchOutcome& outcome) {
   if (!outcome.best) throw StatusError(Status::InvalidArgument("the search found no candidate"));
-  const OpSignature signature = Parse(text);
+  const OpSignature signature = ParseSignature(text);
   py::gil_scoped_release release;
   const std::string key = signature.Key();
   RegionEntry* entry = ValueOrThrow(Resolver::Get().Resolve(RegionId(key), text, device_index));
@@ -132,7 +130,7 @@ void Install(const std::string& text, int device_index, const SearchOutcome& out
 
 void Uninstall(const std::string& text, int device_index) {
   py::gil_scoped_release release;
-  RegionEntry* entry = Resolver::Get().Find(RegionId(Parse(text).Key()), device_index);
+  RegionEntry* entry = Resolver::Get().Find(RegionId(ParseSignature(text).Key()), device_index);
   if (entry != nullptr) Resolver::Get().Install(entry, nullptr);
 }
 
@@ -140,7 +138,7 @@ void Uninstall(const std::string& text, int device_index) {
 void Conclude(const std::string& text, int device_index, const SearchOutcome& outcome,
               const Promotion* promotion, double budget_s, double spent_s) {
   py::gil_scoped_release release;
-  const OpSignature signature = Parse(text);
+  const OpSignature signature = ParseSignature(text);
   Runtime& runtime = Runtime::Get();
   const DeviceArch& arch = ValueOrThrow(runtime.TargetFor(signature.device, device_index))->arch();
   const bool won = promotion != nullptr && promotion->promoted;

@@ -3,7 +3,17 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+
+#include "binding/errors.h"
+#include "signature/op_signature.h"
+
 namespace cudaforge::binding {
+
+// A signature from its canonical text. Throws ValueError.
+inline OpSignature ParseSignature(const std::string& text) {
+  return ValueOrThrow(OpSignature::Parse(text));
+}
 
 void BindSignature(pybind11::module_& m);  // op lists, signatures, RegionProgram
 void BindStore(pybind11::module_& m);      // KernelStore, the store in use

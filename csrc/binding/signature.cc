@@ -13,11 +13,9 @@ namespace {
 
 namespace py = pybind11;
 
-OpSignature Parse(const std::string& text) { return ValueOrThrow(OpSignature::Parse(text)); }
-
 std::optional<std::string> Refusal(const std::string& text) {
   py::gil_scoped_release release;
-  const Status status = CanGenerate(Parse(text));
+  const Status status = CanGenerate(ParseSignature(text));
   if (status.ok()) return std::nullopt;
   return status.message();
 }
@@ -25,7 +23,7 @@ std::optional<std::string> Refusal(const std::string& text) {
 void BindProgram(py::module_& m) {
   py::class_<RegionProgram>(m, "RegionProgram")
       .def(py::init([](const std::string& signature) {
-             return ValueOrThrow(RegionProgram::Create(Parse(signature)));
+             return ValueOrThrow(RegionProgram::Create(ParseSignature(signature)));
            }),
            py::arg("signature"))
       .def(
@@ -45,16 +43,18 @@ void BindSignature(py::module_& m) {
 
   m.def(
       "normalize",
-      [](const std::string& text) { return ValueOrThrow(NormalizeAten(Parse(text))).Canonical(); },
+      [](const std::string& text) {
+        return ValueOrThrow(NormalizeAten(ParseSignature(text))).Canonical();
+      },
       py::arg("signature"));
   m.def(
       "canonical", [](const py::dict& json) { return CanonicalJson(FromPython(json)); },
       py::arg("json"));
   m.def(
-      "signature_key", [](const std::string& text) { return Parse(text).Key(); },
+      "signature_key", [](const std::string& text) { return ParseSignature(text).Key(); },
       py::arg("signature"));
   m.def(
-      "describe", [](const std::string& text) { return Parse(text).Describe(); },
+      "describe", [](const std::string& text) { return ParseSignature(text).Describe(); },
       py::arg("signature"));
   m.def("region_id", &RegionId, py::arg("key"));
   BindProgram(m);

@@ -23,8 +23,6 @@ using c10::IValue;
 using IValues = c10::ArrayRef<IValue>;
 using Fit = InputContract::Fit;
 
-constexpr uintptr_t kScratchAlignment = 256;
-
 void CheckNotDifferentiable(IValues inputs) {
   if (!c10::GradMode::is_enabled()) return;
   for (const IValue& input : inputs) {
@@ -52,7 +50,7 @@ class Scratch {
       const auto bytes = static_cast<size_t>(winner.scratch_bytes) + kScratchAlignment;
       host_ = c10::GetCPUAllocator()->allocate(bytes);
       base = reinterpret_cast<uintptr_t>(host_.get());
-      base = (base + kScratchAlignment - 1) & ~(kScratchAlignment - 1);
+      base = (base + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
     } else {
       // The caching allocator's blocks are 512-byte aligned.
       device_ = at::empty({winner.scratch_bytes}, at::TensorOptions(at::kByte).device(device));

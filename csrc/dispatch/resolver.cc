@@ -15,38 +15,7 @@ namespace cudaforge {
 namespace {
 
 constexpr size_t kFirstSlots = 256;
-constexpr int64_t kScratchAlignment = 256;
 constexpr int kUnasked = 0, kAsking = 1, kAsked = 2;
-
-// Open addressing, at most half full. Slots are only ever filled; a reader that sees an older table
-// misses nothing but entries newer than it.
-struct Table {
-  explicit Table(size_t slots)
-      : mask(slots - 1), slots(std::make_unique<std::atomic<RegionEntry*>[]>(slots)) {}
-
-  static size_t Hash(int64_t id, int device_index) {
-    // Ids are bits of a SHA-256: well mixed already.
-    return static_cast<size_t>(id) + static_cast<size_t>(device_index) * 0x9E3779B97F4A7C15u;
-  }
-
-  RegionEntry* Find(int64_t id, int device_index) const {
-    for (size_t i = Hash(id, device_index);; ++i) {
-      RegionEntry* entry = slots[i & mask].load(std::memory_order_acquire);
-      if (entry == nullptr || (entry->id == id && entry->device_index == device_index)) {
-        return entry;
-      }
-    }
-  }
-
-  void Insert(RegionEntry* entry) {
-    size_t i = Hash(entry->id, entry->device_index);
-    while (slots[i & mask].load(std::memory_order_relaxed) != nullptr) ++i;
-    slots[i & mask].store(entry, std::memory_order_release);
-  }
-
-  const size_t mask;
-  const std::unique_ptr<std::atomic<RegionEntry*>[]> slots;
-};
 
 Result<std::unique_ptr<RegionEntry>> MakeEntry(int64_t id, std::string_view text,
                                                int device_index) {
@@ -109,6 +78,36 @@ std::string_view FallbackName(Fallback reason) {
   }
   return "unknown";
 }
+
+// Open addressing, at most half full. Slots are only ever filled; a reader that sees an older table
+// misses nothing but entries newer than it.
+struct Resolver::Table {
+  explicit Table(size_t slots)
+      : mask(slots - 1), slots(std::make_unique<std::atomic<RegionEntry*>[]>(slots)) {}
+
+  static size_t Hash(int64_t id, int device_index) {
+    // Ids are bits of a SHA-256: well mixed already.
+    return static_cast<size_t>(id) + static_cast<size_t>(device_index) * 0x9E3779B97F4A7C15u;
+  }
+
+  RegionEntry* Find(int64_t id, int device_index) const {
+    for (size_t i = Hash(id, device_index);; ++i) {
+      RegionEntry* entry = slots[i & mask].load(std::memory_order_acquire);
+      if (entry == nullptr || (entry->id == id && entry->device_index == device_index)) {
+        return entry;
+      }
+    }
+  }
+
+  void Insert(RegionEntry* entry) {
+    size_t i = Hash(entry->id, entry->device_index);
+    while (slots[i & mask].load(std::memory_order_relaxed) != nullptr) ++i;
+    slots[i & mask].store(entry, std::memory_order_release);
+  }
+
+  const size_t mask;
+  const std::unique_ptr<std::atomic<RegionEntry*>[]> slots;
+};
 
 struct Resolver::Impl {
   std::atomic<const Table*> table{nullptr};

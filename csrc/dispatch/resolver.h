@@ -19,6 +19,8 @@
 
 namespace cudaforge {
 
+constexpr int64_t kScratchAlignment = 256;  // bytes, of every scratch buffer
+
 // A kernel that may be served: loaded, with its constraints as compares.
 struct Winner {
   std::unique_ptr<Executable> executable;
@@ -101,6 +103,7 @@ class Resolver {
  private:
   Resolver();
   void AskLoader(RegionEntry* entry);
+  struct Table;
   struct Impl;
   Impl* impl_;  // never destroyed: calls may come during interpreter shutdown
 };

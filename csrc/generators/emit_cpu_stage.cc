@@ -7,7 +7,7 @@
 namespace cudaforge::rows {
 namespace {
 
-const char* StorageText(DType storage) {
+const char* CpuStorageText(DType storage) {
   switch (storage) {
     case DType::kFloat32:
       return "float";
@@ -206,7 +206,7 @@ std::string CpuStage::StoreText(const Store& store, const std::string& value) co
     default:
       break;
   }
-  return place + " = static_cast<" + StorageText(store.storage) + ">(" + value + ");";
+  return place + " = static_cast<" + CpuStorageText(store.storage) + ">(" + value + ");";
 }
 
 std::string CpuStage::DefinitionText(int v, const std::string& checked,
@@ -238,7 +238,7 @@ std::string CpuStage::DefinitionText(int v, const std::string& checked,
 
 void CpuStage::AddPrologue(Lines* lines) const {
   for (size_t i = 0; i < buffers_.size(); ++i) {
-    const std::string type = Cat(written_[i] ? "" : "const ", StorageText(storages_[i]), "*");
+    const std::string type = Cat(written_[i] ? "" : "const ", CpuStorageText(storages_[i]), "*");
     lines->Add(type, written_[i] && read_[i] ? " " : " __restrict ", "const p", i,
                " = static_cast<", type, ">(buffers[", i, "]);");
   }

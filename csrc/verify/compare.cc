@@ -10,8 +10,6 @@
 namespace cudaforge {
 namespace {
 
-constexpr int64_t kChunk = 1 << 19;  // elements that one thread compares at a time
-
 enum class Class { kFinite, kNan, kPlusInfinity, kMinusInfinity };
 
 Class ClassOf(double value) {

@@ -8,8 +8,6 @@
 namespace cudaforge {
 namespace {
 
-constexpr int64_t kChunk = 1 << 19;  // elements that one thread makes at a time
-
 // The decoy made element by element, in several threads: value(place, what ATen has there).
 std::string Rewrite(const TensorSpec& spec, const std::string& aten, const auto& value) {
   std::string bytes = aten;

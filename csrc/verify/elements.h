@@ -9,6 +9,9 @@
 
 namespace cudaforge {
 
+// Elements that one thread takes at a time (see ParallelChunks).
+constexpr int64_t kChunk = 1 << 19;
+
 // One element as a double: exact for every dtype but int64 beyond 2^53. A bool is 0 or 1 (any
 // non-zero byte is 1).
 double LoadElement(DType dtype, const char* from);

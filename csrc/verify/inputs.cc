@@ -13,7 +13,7 @@
 namespace cudaforge {
 namespace {
 
-constexpr int64_t kChunk = 1 << 16;
+constexpr int64_t kFillChunk = 1 << 16;
 constexpr int64_t kMostTurns = 8;  // sets of kOneUnlike
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -152,7 +152,7 @@ double IntegerValue(SplitMix& random, const Part& part) {
 // Elements that one thread makes with one generator: whole rows where they are short.
 int64_t ChunkOf(const TensorSpec& spec) {
   const int64_t row = spec.sizes.empty() ? 1 : std::max<int64_t>(spec.sizes.back(), 1);
-  return row >= kChunk ? kChunk : kChunk / row * row;
+  return row >= kFillChunk ? kFillChunk : kFillChunk / row * row;
 }
 
 std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
@@ -249,7 +249,7 @@ std::vector<double> Perturbed(const TensorSpec& spec, const std::string& bytes, 
   std::vector<double> values(static_cast<size_t>(spec.numel()));
   const int64_t size = DTypeSize(spec.dtype);
   const bool floating = IsFloating(spec.dtype);
-  ParallelChunks(spec.numel(), kChunk, [&](int64_t, int64_t begin, int64_t end) {
+  ParallelChunks(spec.numel(), kFillChunk, [&](int64_t, int64_t begin, int64_t end) {
     for (ElementWalk walk(spec, /*skip_repeats=*/false, begin, end); !walk.done(); walk.Next()) {
       double value = LoadElement(spec.dtype, bytes.data() + walk.offset() * size);
       if (floating && std::isfinite(value) && value != 0) {

@@ -20,8 +20,6 @@ constexpr int64_t kRounds = 16;    // draws of which ATen's largest error counts
 constexpr size_t kNeighbours = 3;  // octaves on either side that a sparse one may borrow from
 constexpr size_t kSamples = 512;   // sensitivities kept per octave
 
-constexpr int64_t kChunk = 1 << 19;  // elements that one thread looks at
-
 // The kSamples moves of the lowest ranks. With random ranks they are a fair sample, the same one
 // whatever the order they come in.
 struct Sample {

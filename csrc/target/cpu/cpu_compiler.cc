@@ -72,15 +72,15 @@ constexpr std::string_view kBanned[] = {"asm",
                                         "_exit",
                                         "environ"};
 
-bool Executable(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
+bool IsExecutable(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
 
 bool OnPath(const std::string& name) {
-  if (name.find('/') != std::string::npos) return Executable(name);
+  if (name.find('/') != std::string::npos) return IsExecutable(name);
   const char* variable = std::getenv("PATH");
   std::string_view rest = variable == nullptr ? "" : variable;
   while (!rest.empty()) {
     const size_t end = std::min(rest.find(':'), rest.size());
-    if (Executable(std::string(rest.substr(0, end)) + "/" + name)) return true;
+    if (IsExecutable(std::string(rest.substr(0, end)) + "/" + name)) return true;
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return false;

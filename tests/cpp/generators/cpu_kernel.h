@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "generators/emit.h"
+#include "tests/cpp/generators/special_values.h"
 
 namespace cudaforge::rows {
 

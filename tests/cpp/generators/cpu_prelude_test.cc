@@ -9,8 +9,6 @@ namespace cudaforge::rows {
 namespace {
 
 using S = ScalarOp;
-constexpr float kInf = std::numeric_limits<float>::infinity();
-const float kNan = std::nanf("");
 
 Schedule Rows() { return {.mapping = "row"}; }
 

@@ -9,8 +9,6 @@ namespace {
 
 using S = ScalarOp;
 using R = ReduceOp;
-constexpr float kInf = std::numeric_limits<float>::infinity();
-const float kNan = std::nanf("");
 
 std::vector<float> Normal(int64_t n, unsigned seed = 1) {
   std::mt19937 generator(seed);

@@ -9,6 +9,7 @@
 
 #include "generators/row_program.h"
 #include "run_program.h"
+#include "tests/cpp/generators/special_values.h"
 
 namespace cudaforge::rows {
 

@@ -13,7 +13,7 @@
 namespace cudaforge {
 namespace {
 
-constexpr char kSource[] = R"(
+constexpr char kCpuSource[] = R"(
 #include <cmath>
 #include <cstdint>
 extern "C" void scale(void* const* buffers, const int64_t* ints, const double* floats, int64_t begin, int64_t end) {
@@ -32,7 +32,7 @@ extern "C" void add_one(void* const* buffers, const int64_t* ints, const double*
 }
 )";
 
-OpSignature Signature() {
+OpSignature CpuSignature() {
   OpSignature signature;
   const TensorSpec spec{DType::kFloat32, {64, 100}, {100, 1}, 16};
   signature.inputs = {spec};
@@ -48,7 +48,7 @@ OpSignature Signature() {
 // y = scale(x, 3) into scratch, then + 1 into the output.
 Candidate TwoLaunches() {
   Candidate candidate;
-  candidate.source = {Language::kCpu, kSource};
+  candidate.source = {Language::kCpu, kCpuSource};
   candidate.plan.scratch_bytes = {IntExpr::Parse("in0.size0 * in0.size1 * 4").value()};
   Launch first;
   first.kernel = "scale";
@@ -89,9 +89,9 @@ TEST_F(CpuTargetTest, DescribesTheProcessor) {
 }
 
 TEST_F(CpuTargetTest, RunsAPlanOfTwoLaunches) {
-  const CompileResult compiled = Compile(kSource);
+  const CompileResult compiled = Compile(kCpuSource);
   ASSERT_TRUE(compiled.ok) << compiled.log;
-  const OpSignature signature = Signature();
+  const OpSignature signature = CpuSignature();
   const Candidate candidate = TwoLaunches();
   ASSERT_TRUE(candidate.Validate(signature).ok());
   const auto executable = target_->Load(compiled.binary, candidate, signature);
@@ -127,11 +127,11 @@ TEST_F(CpuTargetTest, RunsAPlanOfTwoLaunches) {
 
 TEST_F(CpuTargetTest, SeveralLibrariesStayApart) {
   // The same name in two loaded libraries: each executable must keep calling its own.
-  const OpSignature signature = Signature();
+  const OpSignature signature = CpuSignature();
   Candidate candidate = TwoLaunches();
   candidate.plan.launches.pop_back();
   candidate.plan.launches[0].args[2] = {LaunchArg::Kind::kOutput, 0, {}, 0};
-  const std::string code = kSource;
+  const std::string code = kCpuSource;
   std::string doubled = code;
   doubled.replace(doubled.find("floats[0])"), 10, "floats[0] * 2)");
   const CompileResult one = Compile(code);
@@ -185,7 +185,7 @@ TEST_F(CpuTargetTest, UndefinedSymbolsFailAtCompileTime) {
 }
 
 TEST_F(CpuTargetTest, BadBinariesAreErrors) {
-  const OpSignature signature = Signature();
+  const OpSignature signature = CpuSignature();
   EXPECT_EQ(target_->Load("no library", TwoLaunches(), signature).status().code(),
             StatusCode::kCorruption);
   EXPECT_EQ(target_->Load("", TwoLaunches(), signature).status().code(), StatusCode::kCorruption);

@@ -15,7 +15,7 @@ constexpr int64_t kRows = 64;
 constexpr int64_t kColumns = 1000;
 constexpr int64_t kBytes = kRows * kColumns * 4;
 
-constexpr char kSource[] = R"(
+constexpr char kCudaSource[] = R"(
 extern "C" __global__ void scale(const float* x, float* y, long long columns, double factor) {
   for (long long c = threadIdx.x; c < columns; c += blockDim.x) {
     y[blockIdx.x * columns + c] = x[blockIdx.x * columns + c] * static_cast<float>(factor);
@@ -31,7 +31,7 @@ extern "C" __global__ void stray(const float*, float*, long long, double) { *(vo
 extern "C" __global__ void narrow(const float*, float*, int, double) {}
 )";
 
-OpSignature Signature() {
+OpSignature CudaSignature() {
   OpSignature signature;
   signature.device = DeviceType::kCuda;
   const TensorSpec spec{DType::kFloat32, {kRows, kColumns}, {kColumns, 1}, 16};
@@ -47,7 +47,7 @@ OpSignature Signature() {
 
 Candidate OneLaunch(const std::string& kernel) {
   Candidate candidate;
-  candidate.source = {Language::kCuda, kSource};
+  candidate.source = {Language::kCuda, kCudaSource};
   Launch launch;
   launch.kernel = kernel;
   launch.args = {{LaunchArg::Kind::kInput, 0, {}, 0},
@@ -67,7 +67,7 @@ class GpuCudaTarget : public testing::Test {
     Result<std::unique_ptr<Target>> target = MakeCudaTarget(0);
     ASSERT_TRUE(target.ok()) << target.status().ToString();
     target_ = *std::move(target);
-    CompileResult compiled = target_->Compile({Language::kCuda, kSource}, 60'000);
+    CompileResult compiled = target_->Compile({Language::kCuda, kCudaSource}, 60'000);
     ASSERT_TRUE(compiled.ok) << compiled.log;
     binary_ = std::move(compiled.binary);
     in_ = target_->Allocate(kBytes).value();
@@ -78,7 +78,7 @@ class GpuCudaTarget : public testing::Test {
   }
 
   Result<std::unique_ptr<Executable>> Load(const Candidate& candidate) {
-    return target_->Load(binary_, candidate, Signature());
+    return target_->Load(binary_, candidate, CudaSignature());
   }
 
   Status Launch(const Executable& executable) {
@@ -127,7 +127,7 @@ TEST_F(GpuCudaTarget, RunsOnTheDefaultStream) {
   const auto other = MakeCudaTarget(0, options);
   ASSERT_TRUE(other.ok()) << other.status().ToString();
   EXPECT_EQ((*other)->launch_context().stream, nullptr);
-  const auto executable = (*other)->Load(binary_, OneLaunch("scale"), Signature());
+  const auto executable = (*other)->Load(binary_, OneLaunch("scale"), CudaSignature());
   ASSERT_TRUE(executable.ok());
   void* const inputs[] = {in_.data()};
   void* const outputs[] = {out_.data()};
@@ -169,10 +169,11 @@ TEST_F(GpuCudaTarget, RefusesWhatTheDeviceCannotRun) {
     EXPECT_NE(executable.status().message().find(candidate.plan.launches[0].kernel),
               std::string::npos);
   }
-  EXPECT_EQ(target_->Load(binary_.substr(0, binary_.size() / 2), OneLaunch("scale"), Signature())
-                .status()
-                .code(),
-            StatusCode::kCorruption);
+  EXPECT_EQ(
+      target_->Load(binary_.substr(0, binary_.size() / 2), OneLaunch("scale"), CudaSignature())
+          .status()
+          .code(),
+      StatusCode::kCorruption);
   EXPECT_FALSE(target_->poisoned());
 }
 

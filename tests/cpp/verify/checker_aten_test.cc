@@ -6,19 +6,12 @@
 
 #include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
+#include "tests/cpp/verify/spec.h"
 #include "verify/checker.h"
 #include "verify/elements.h"
 
 namespace cudaforge {
 namespace {
-
-TensorSpec Spec(DType dtype, std::vector<int64_t> sizes, std::vector<int64_t> strides = {}) {
-  TensorSpec spec;
-  spec.dtype = dtype;
-  spec.strides = strides.empty() ? ContiguousStrides(sizes) : std::move(strides);
-  spec.sizes = std::move(sizes);
-  return spec;
-}
 
 TensorSpec F32(std::vector<int64_t> sizes, std::vector<int64_t> strides = {}) {
   return Spec(DType::kFloat32, std::move(sizes), std::move(strides));

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "tests/cpp/verify/spec.h"
 #include "verify/elements.h"
 #include "verify/random.h"
 
@@ -15,14 +16,6 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-TensorSpec Spec(DType dtype, std::vector<int64_t> sizes) {
-  TensorSpec spec;
-  spec.dtype = dtype;
-  spec.sizes = std::move(sizes);
-  spec.strides = ContiguousStrides(spec.sizes);
-  return spec;
-}
 
 std::string Bytes(const TensorSpec& spec, const std::vector<double>& values) {
   std::string bytes(static_cast<size_t>(spec.StorageBytes()), '\0');

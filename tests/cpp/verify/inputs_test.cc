@@ -7,20 +7,12 @@
 #include <cmath>
 #include <set>
 
+#include "tests/cpp/verify/spec.h"
 #include "verify/elements.h"
 #include "verify/roles.h"
 
 namespace cudaforge {
 namespace {
-
-TensorSpec Spec(DType dtype, std::vector<int64_t> sizes) {
-  TensorSpec spec;
-  spec.dtype = dtype;
-  spec.sizes = std::move(sizes);
-  spec.strides = ContiguousStrides(spec.sizes);
-  spec.alignment = DTypeSize(dtype);
-  return spec;
-}
 
 OpSignature OneInput(TensorSpec spec) {
   OpSignature signature;
