@@ -23,6 +23,7 @@ py::dict RecordDict(const CacheRecord& record) {
   dict["timing"] = ToPython(record.timing);
   dict["provenance"] = ToPython(record.provenance);
   dict["versions"] = ToPython(record.versions);
+  dict["current"] = JudgedByThisBuild(record);
   dict["binary_bytes"] = record.binary.size();
   dict["checksum"] = record.checksum;
   return dict;

@@ -76,7 +76,8 @@ class KernelStore:
     def in_memory() -> KernelStore: ...
     def get(self, key: str, arch: str) -> dict[str, Any] | None:
         """kind ("winner", "negative"), key, arch, signature, verification, timing, provenance,
-        versions, binary_bytes, checksum; None on a miss."""
+        versions, current (whether this build's torch and verifier judged it: what others judged
+        is a miss), binary_bytes, checksum; None on a miss."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
         """kind, provenance and checksum of what `get` gives; cheap."""

@@ -13,7 +13,9 @@ RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 class RecordSummary(TypedDict):
     """One record: `ops` as "mul -> cumsum", `shapes` of the inputs as "float32[8, 128]"; times in
     microseconds of one call, None where nothing was timed; `speedup` is (low, median, high) over
-    the faster rival; `verdict` is "winner" or why there is none."""
+    the faster rival; `verdict` is "winner" or why there is none; `current` is False where another
+    torch or verifier judged it: such a record is not served, and is replaced when its region is
+    forged again."""
 
     key: str
     arch: str
@@ -28,6 +30,7 @@ class RecordSummary(TypedDict):
     speedup: list[float] | None
     author: str | None
     created: int | None
+    current: bool
 
 
 def summary(record: Mapping[str, Any]) -> RecordSummary:
@@ -48,6 +51,7 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
         speedup=timing.get("speedup"),
         author=provenance.get("author"),
         created=provenance.get("created"),
+        current=record["current"],
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.utils.checkpoint
 from cudaforge_backend import _C
+from cudaforge_backend.cli import main
 from cudaforge_backend.integration import known_graphs, plan
 from cudaforge_backend.integration.known_graphs import plan_name
 from cudaforge_backend.integration.rules import native_rules
@@ -186,7 +187,9 @@ def test_names_tell_graphs_shapes_and_facts_apart() -> None:
 
 
 @pytest.mark.parametrize("other", [{"verifier": 1}, {"torch": "2.10.0"}])
-def test_what_others_judged_is_a_miss(other: dict[str, Any], forged: Path) -> None:
+def test_what_others_judged_is_a_miss(
+    other: dict[str, Any], forged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     x = torch.randn(8, 45)
     compiled(function, forged)(x)
     store = _C.store()
@@ -203,12 +206,17 @@ def test_what_others_judged_is_a_miss(other: dict[str, Any], forged: Path) -> No
     place = record["key"], record["arch"]
     old = {**record, "versions": {**record["versions"], **other}}
     store.put(old, store.candidate(*place), store.binary(*place), True)
+    assert record["current"] and not stored()["current"]
+    for verb in ("ls", "stats"):
+        assert main(["cache", verb, "--cache-dir", str(forged)]) == 0
+        assert "judged by another torch or verifier" in capsys.readouterr().out
     cudaforge_backend.reset_stats()
     torch.testing.assert_close(run(forged, x, on_miss="fallback"), function(x))
     assert cudaforge_backend.stats()["misses"] == 1
     assert cudaforge_backend.explain(function, x, cache_dir=str(forged)).regions[0].status == "miss"
     torch._dynamo.reset()
     compiled(function, forged)(x)
+    assert stored()["current"]
     assert stored()["versions"] == {k: v for k, v in _C.versions().items() if k != "rocksdb"}
 
 

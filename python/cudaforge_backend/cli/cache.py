@@ -15,6 +15,8 @@ from .output import add_cache_dir, add_json, cache_dir, show
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
 
+_NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
+
 
 def _open(args: argparse.Namespace, writable: bool = False) -> Any:
     store = _C.KernelStore.open(cache_dir(args), writable)
@@ -47,6 +49,8 @@ def run_ls(args: argparse.Namespace) -> int:
             print(f"{row['key'][:12]}  {row['arch']:<16} {gain:>7}  {region}")
             if row["kind"] != "winner":
                 print(f"{'':<40}{row['verdict']}")
+            if not row["current"]:
+                print(f"{'':<40}{_NOT_CURRENT}")
         if not rows:
             print(_nothing(args, "records"))
 
@@ -100,6 +104,8 @@ def run_show(args: argparse.Namespace) -> int:
             row = summary(record)
             print(label(row["ops"], row["shapes"]))
             print(f"key {row['key']} on {row['arch']}: {row['kind']}")
+            if not row["current"]:
+                print(_NOT_CURRENT)
             if row["reason"]:
                 print(f"why: {row['reason']}")
             if row["created"]:
@@ -146,9 +152,11 @@ def run_stats(args: argparse.Namespace) -> int:
     store = _open(args)
     archs: dict[str, dict[str, int]] = {}
     for record in store.records():
-        entry = archs.setdefault(record["arch"], {"winners": 0, "negatives": 0, "bytes": 0})
+        zeros = {"winners": 0, "negatives": 0, "bytes": 0, "not_current": 0}
+        entry = archs.setdefault(record["arch"], zeros)
         entry["winners" if record["kind"] == "winner" else "negatives"] += 1
         entry["bytes"] += record["binary_bytes"]
+        entry["not_current"] += not record["current"]
     data = {
         "location": store.location(),
         "archs": archs,
@@ -163,6 +171,8 @@ def run_stats(args: argparse.Namespace) -> int:
                 f"{arch:<18} {entry['winners']} winners, {entry['negatives']} without, "
                 f"{entry['bytes']} bytes of binaries"
             )
+            if entry["not_current"]:
+                print(f"{'':<18} {entry['not_current']} of them {_NOT_CURRENT}")
         print(
             f"wanted: {data['wanted']} (`cudaforge cache wanted` lists them, "
             "`cudaforge warmup` forges a model's)"
