@@ -20,6 +20,8 @@ constexpr int kEach = 200;
 
 std::vector<std::string> ChildCommand(const std::string& path, int first, int count) {
   return {"/usr/bin/env",
+          "-u",
+          "GTEST_TOTAL_SHARDS",  // the child runs this very test
           "CF_TEST_CACHE=" + path,
           "CF_TEST_FIRST=" + std::to_string(first),
           "CF_TEST_COUNT=" + std::to_string(count),
