@@ -20,8 +20,8 @@ constexpr int kEach = 200;
 
 std::vector<std::string> ChildCommand(const std::string& path, int first, int count) {
   return {"/usr/bin/env",
-          "-u",
-          "GTEST_TOTAL_SHARDS",  // the child runs this very test
+          "--unset=GTEST_TOTAL_SHARDS",  // the child's one test is not shared out
+          "--unset=GTEST_SHARD_INDEX",
           "CF_TEST_CACHE=" + path,
           "CF_TEST_FIRST=" + std::to_string(first),
           "CF_TEST_COUNT=" + std::to_string(count),
