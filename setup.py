@@ -4,13 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
-TORCH = "torch==2.11.0"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TORCH = next(name for name in PROJECT["dependencies"] if name.startswith("torch=="))
 
 
 def can_import(module: str) -> bool:

@@ -34,14 +34,14 @@ Result<CacheRecord> FromParts(const Json& json, std::string_view candidate,
   auto key = JsonString(json, "key");
   auto arch = JsonString(json, "arch");
   if (!kind.ok() || !key.ok() || !arch.ok()) return Corrupt("kind, key or arch is missing");
-  if (*kind != "winner" && *kind != "negative") return Corrupt("unknown kind");
-  record.kind = *kind == "winner" ? CacheRecord::Kind::kWinner : CacheRecord::Kind::kNegative;
+  const auto known = CacheRecord::ParseKind(*kind);
+  if (!known.ok()) return Corrupt(known.status().message());
+  record.kind = *known;
   record.key = std::move(key).value();
   record.arch = std::move(arch).value();
   for (const auto& [name, member] : kJsonFields) {
     auto field = json.find(name);
-    if (field == json.end()) return Corrupt(std::string(name) + " is missing");
-    record.*member = *field;
+    if (field != json.end()) record.*member = *field;
   }
   record.candidate = candidate;
   record.binary = binary;
@@ -66,6 +66,31 @@ bool IsArchName(std::string_view arch) {
   });
 }
 
+std::string_view CacheRecord::KindName(Kind kind) {
+  switch (kind) {
+    case Kind::kWinner:
+      return "winner";
+    case Kind::kNegative:
+      return "negative";
+  }
+  return "";
+}
+
+Result<CacheRecord::Kind> CacheRecord::ParseKind(std::string_view name) {
+  for (const Kind kind : {Kind::kWinner, Kind::kNegative}) {
+    if (name == KindName(kind)) return kind;
+  }
+  return Status::InvalidArgument("kind is neither 'winner' nor 'negative'");
+}
+
+bool JudgedAlike(const Json& versions, const Json& others) {
+  const auto version = [](const Json& all, const char* of) {
+    return all.is_object() ? all.value(of, Json()) : Json();
+  };
+  return version(versions, "torch") == version(others, "torch") &&
+         version(versions, "verifier") == version(others, "verifier");
+}
+
 Status CacheRecord::Validate() const {
   if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
   if (!signature.is_object()) return Status::InvalidArgument("the signature is no object");
@@ -88,8 +113,7 @@ double CacheRecord::SpeedupLow() const {
 }
 
 std::string CacheRecord::Encode() const {
-  Json json = {
-      {"kind", kind == Kind::kWinner ? "winner" : "negative"}, {"key", key}, {"arch", arch}};
+  Json json = {{"kind", KindName(kind)}, {"key", key}, {"arch", arch}};
   for (const auto& [name, member] : kJsonFields) json[name] = this->*member;
   // Messages of compilers may hold bytes that are no UTF-8: replaced, not refused.
   const std::string text = LenientText(json);

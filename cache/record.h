@@ -17,6 +17,10 @@ inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 struct CacheRecord {
   static constexpr int kFormat = 1;
   enum class Kind { kWinner, kNegative };
+  // "winner" or "negative".
+  static std::string_view KindName(Kind kind);
+  // kInvalidArgument: another name.
+  static Result<Kind> ParseKind(std::string_view name);
 
   Kind kind = Kind::kWinner;
   std::string key;   // OpSignature::Key()
@@ -43,6 +47,9 @@ struct CacheRecord {
   // a newer format. Safe for hostile bytes.
   static Result<CacheRecord> Decode(std::string_view bytes);
 };
+
+// Whether the same torch and verifier stand in both (CacheRecord::versions).
+bool JudgedAlike(const Json& versions, const Json& others);
 
 // What a record ends with: the XXH3-128 of all bytes before, 16 bytes.
 std::string RecordChecksum(std::string_view bytes);

@@ -32,23 +32,10 @@ Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> reco
   return all;
 }
 
-bool JudgedAlike(const Json& versions, const Json& others) {
-  const auto version = [](const Json& all, const char* of) {
-    return all.is_object() ? all.value(of, Json()) : Json();
-  };
-  return version(versions, "torch") == version(others, "torch") &&
-         version(versions, "verifier") == version(others, "verifier");
-}
-
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {
   if (existing == nullptr || replace) return true;
   if (existing->kind == CacheRecord::Kind::kNegative) return true;
-  if (!JudgedAlike(incoming.versions, existing->versions)) {
-    const bool out_of_time = incoming.kind == CacheRecord::Kind::kNegative &&
-                             incoming.provenance.is_object() &&
-                             incoming.provenance.value("out_of_time", Json()) == Json(true);
-    return !out_of_time;  // which says nothing of the region
-  }
+  if (!JudgedAlike(incoming.versions, existing->versions)) return true;
   return incoming.kind == CacheRecord::Kind::kWinner &&
          incoming.SpeedupLow() > existing->SpeedupLow();
 }

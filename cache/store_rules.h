@@ -23,9 +23,6 @@ Status CheckStoreKey(std::string_view key, std::string_view arch);
 // kInvalidArgument for what is larger than the format allows.
 Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> records);
 
-// Whether the same torch and verifier stand in both (CacheRecord::versions).
-bool JudgedAlike(const Json& versions, const Json& others);
-
 // Whether `incoming` takes the place of `existing` (nullptr: there is none).
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace);
 

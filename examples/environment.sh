@@ -73,10 +73,12 @@ make_venv() {
     "$base" -m venv --clear .venv || fail "could not create .venv with $base"
   fi
   PYTHON="$ROOT/.venv/bin/python"
-  if ! "$PYTHON" -c 'import torch, numpy, setuptools, wheel; assert torch.__version__.startswith("2.11.0")' 2>/dev/null; then
-    say "installing torch 2.11.0 (about 4.7 GB, one to three minutes)"
-    "$PYTHON" -m pip install -q "torch==2.11.0" numpy setuptools wheel ||
-      fail "pip could not install torch==2.11.0 (its words are above); is the package index reachable and 10 GB of disk free?"
+  local torch # the version that pyproject.toml asks for
+  torch=$(sed -n 's/.*"torch==\([0-9.]*\)".*/\1/p' pyproject.toml)
+  if ! "$PYTHON" -c "import torch, numpy, setuptools, wheel; assert torch.__version__.split('+')[0] == '$torch'" 2>/dev/null; then
+    say "installing torch $torch (about 4.7 GB, one to three minutes)"
+    "$PYTHON" -m pip install -q "torch==$torch" numpy setuptools wheel ||
+      fail "pip could not install torch==$torch (its words are above); is the package index reachable and 10 GB of disk free?"
   fi
 }
 

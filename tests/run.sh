@@ -40,8 +40,10 @@ elif ! cmp -s tests/requirements.txt .venv/test-requirements.txt; then
 fi
 
 # The core finds NVRTC and the CUDA headers in torch's own packages, then in a toolkit.
-CUDAFORGE_CUDA_PATH=$("$PYTHON" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1] / "nvidia" / "cu13")')
-export CUDAFORGE_CUDA_PATH
+if [ -z "${CUDAFORGE_CUDA_PATH:-}" ]; then
+  CUDAFORGE_CUDA_PATH=$("$PYTHON" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1] / "nvidia" / "cu13")')
+  export CUDAFORGE_CUDA_PATH
+fi
 
 # run_ctest NAME FOLDER: runs the tests of a build folder; reports go to FOLDER/test-reports (see CMakeLists.txt).
 run_ctest() {
@@ -62,7 +64,7 @@ if [ "$SANITIZE" = 1 ]; then
   run_ctest "C++ tests under sanitizers" build/sanitize
 fi
 
-say "Python tests${LINT:+ and lint}"
+say "Python tests and lint"
 STATUS=0
 PYTEST=("$PYTHON" -m pytest tests/python "${LINT[@]}" --junit-xml="$BUILD/test-reports/pytest.xml")
 if "$PYTHON" -c 'import xdist' 2>/dev/null; then # the files of tests shared out among processes
@@ -71,7 +73,7 @@ fi
 if [ $# -gt 0 ]; then
   "${PYTEST[@]}" "$@" || STATUS=$?
 else
-  "$PYTHON" tests/stage.py "${ALL[@]}" "Python tests${LINT:+ and lint}" "$BUILD/passed/pytest" "$BUILD/test-reports/pytest.xml" \
+  "$PYTHON" tests/stage.py "${ALL[@]}" "Python tests and lint" "$BUILD/passed/pytest" "$BUILD/test-reports/pytest.xml" \
     . python/cudaforge_backend/_C*.so python/cudaforge_backend/bin/cudaforge-worker "$BUILD/compile_commands.json" -- \
     "${PYTEST[@]}" || STATUS=$?
 fi

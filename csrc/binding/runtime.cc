@@ -64,15 +64,12 @@ std::shared_ptr<KernelStore> Runtime::store() {
 
 Status Runtime::UseCache(const std::string& folder) {
   std::lock_guard lock(mutex_);
-  if (store_ != nullptr && folder == folder_) return Status::Ok();
+  if (store_ != nullptr && folder == folder_) return opened_;
   Result<std::unique_ptr<KernelStore>> opened = OpenRocksKernelStore(folder, /*writable=*/true);
   folder_ = folder;
-  if (!opened.ok()) {
-    store_ = MakeMemoryKernelStore();
-    return opened.status();
-  }
-  store_ = std::move(opened).value();
-  return Status::Ok();
+  opened_ = opened.status();
+  store_ = opened.ok() ? std::move(opened).value() : MakeMemoryKernelStore();
+  return opened_;
 }
 
 Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature, int device_index,

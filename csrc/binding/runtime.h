@@ -56,6 +56,7 @@ class Runtime {
   std::map<std::pair<DeviceType, int>, std::unique_ptr<Target>> targets_;
   std::shared_ptr<KernelStore> store_;
   std::string folder_;
+  Status opened_;  // what came of opening it
   std::vector<std::string> cuda_search_paths_;
   std::string worker_;
 };

@@ -15,7 +15,7 @@ using StorePtr = std::shared_ptr<KernelStore>;
 // Everything but candidate and binary, which Python asks for by themselves.
 py::dict RecordDict(const CacheRecord& record) {
   py::dict dict;
-  dict["kind"] = record.kind == CacheRecord::Kind::kWinner ? "winner" : "negative";
+  dict["kind"] = CacheRecord::KindName(record.kind);
   dict["key"] = record.key;
   dict["arch"] = record.arch;
   dict["signature"] = ToPython(record.signature);
@@ -33,11 +33,7 @@ CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
                        const std::string& binary) {
   const Json json = FromPython(dict);
   CacheRecord record;
-  const std::string kind = ValueOrThrow(JsonString(json, "kind"));
-  if (kind != "winner" && kind != "negative") {
-    throw StatusError(Status::InvalidArgument("kind is neither 'winner' nor 'negative': " + kind));
-  }
-  record.kind = kind == "winner" ? CacheRecord::Kind::kWinner : CacheRecord::Kind::kNegative;
+  record.kind = ValueOrThrow(CacheRecord::ParseKind(ValueOrThrow(JsonString(json, "kind"))));
   record.key = ValueOrThrow(JsonString(json, "key"));
   record.arch = ValueOrThrow(JsonString(json, "arch"));
   record.signature = ValueOrThrow(JsonField(json, "signature"));
@@ -81,7 +77,7 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
   if (!record || !JudgedByThisBuild(*record)) return py::none();
   py::dict dict;
-  dict["kind"] = record->kind == CacheRecord::Kind::kWinner ? "winner" : "negative";
+  dict["kind"] = CacheRecord::KindName(record->kind);
   dict["provenance"] = ToPython(record->provenance);
   dict["checksum"] = record->checksum;
   return dict;

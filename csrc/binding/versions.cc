@@ -2,16 +2,9 @@
 
 #include <torch/version.h>
 
-#include "cache/store_rules.h"
+#include "verify/checker.h"
 
 namespace cudaforge::binding {
-namespace {
-
-// To be raised with every change after which the verifier may refuse what it accepted, or after
-// which kernels that generators made before should be made anew.
-constexpr int kVerifierVersion = 2;
-
-}  // namespace
 
 Json Versions() {
   return {

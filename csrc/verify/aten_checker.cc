@@ -9,41 +9,19 @@
 #include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
 #include "verify/aten_derive.h"
+#include "verify/aten_reference.h"
 #include "verify/checker.h"
 #include "verify/compare.h"
 #include "verify/decoys.h"
-#include "verify/elements.h"
+#include "verify/input_plan.h"
 #include "verify/inputs.h"
 #include "verify/random.h"
 
 namespace cudaforge {
 namespace {
 
-// Beyond these many bytes of inputs and outputs only four of the sets are tried, or three (each
-// holds rows of many kinds).
-constexpr int64_t kLargeBytes = int64_t{32} << 20;
-constexpr int64_t kHugeBytes = int64_t{256} << 20;
 // Random moves of the inputs by a rounding unit, for the conditioning of each element.
 constexpr uint64_t kMoves = 4;
-// Sums of n rows of 2,048 in float32 that were rejected (40 to 400 seeds each), without further draws
-// and with them, by how many times ATen's root-mean-square error on normal numbers
-// the kernel's is:
-//   1.1 (64 lanes)  n = 1: 1.8%, 0    n = 8: 2%, 0      n = 32: 0, 0
-//   1.4 (32 lanes)         8%, 0.5%          9.5%, 0            5%, 2.5%
-//   1.9 (16 lanes)         18%, 6%           34%, 7%            37%, 12.5%
-//   3.7 (4 lanes)          72%, 74%          99%, 97%           100%, 95%
-// So a kernel that is right but twice as imprecise as is allowed may pass, seldom. Sums of inputs
-// in bfloat16 or cut to TF32, sums in bfloat16, rows without their last element and one element
-// off by 1e-5 of itself were rejected always (n = 1, 8).
-// Outputs of fewer elements than this get ATen's errors on more draws of each set, until they are
-// that many; kMostDraws at most, and no more than have kDrawnElements input elements, but
-// kFewestDraws in any case: they cost about half of what the set itself does.
-constexpr int64_t kPool = 4096;
-constexpr int64_t kMostDraws = 127;
-constexpr int64_t kFewestDraws = 2;
-constexpr int64_t kDrawnElements = int64_t{1} << 22;
-// Outputs of so few elements are tried on two draws of each set, where the inputs are small.
-constexpr int64_t kTwice = 8;
 // Values that show an output to hang on the inputs, although each of its rows is of one value.
 constexpr size_t kRowValues = 3;
 // Non-zero elements, over all sets, that must equal the oracle before ATen is called exact.
@@ -59,146 +37,6 @@ uint64_t NextId() {
   return ++last;
 }
 
-// float64 has no use for ATen's errors.
-bool IsPooled(const TensorSpec& spec) {
-  return IsFloating(spec.dtype) && spec.dtype != DType::kFloat64 && spec.numel() > 0 &&
-         spec.numel() < kPool;
-}
-
-// Runs one region on one set of inputs, for ATen's answers and the oracle's.
-class Reference {
- public:
-  Reference(const RegionProgram& program, at::Device device) : program_(program), device_(device) {}
-
-  std::vector<at::Tensor> Inputs(const InputSet& set) const {
-    std::vector<at::Tensor> tensors;
-    const auto& specs = program_.signature().inputs;
-    for (size_t i = 0; i < specs.size(); ++i) {
-      const auto options = at::TensorOptions().dtype(ToScalarType(specs[i].dtype));
-      const at::Tensor host = at::from_blob(const_cast<char*>(set.bytes[i].data()), specs[i].sizes,
-                                            specs[i].strides, options);
-      // Copied as raw storage, so that strides (expanded ones too) arrive as they are.
-      const int64_t elements = specs[i].StorageBytes() / DTypeSize(specs[i].dtype);
-      const at::Tensor flat =
-          at::from_blob(const_cast<char*>(set.bytes[i].data()), {elements}, options);
-      tensors.push_back(flat.to(device_, /*non_blocking=*/false, /*copy=*/true)
-                            .as_strided(host.sizes(), host.strides()));
-    }
-    return tensors;
-  }
-
-  // The outputs' storage bytes, in the signature's strides.
-  std::vector<std::string> Aten(const std::vector<at::Tensor>& inputs) const {
-    std::vector<std::string> bytes;
-    const std::vector<at::Tensor> outputs = program_.RunStrided(inputs);
-    for (size_t o = 0; o < outputs.size(); ++o) {
-      const TensorSpec& spec = program_.signature().output_spec(o);
-      std::string storage(static_cast<size_t>(spec.StorageBytes()), '\0');
-      const auto options = at::TensorOptions().dtype(outputs[o].scalar_type());
-      if (outputs[o].scalar_type() != ToScalarType(spec.dtype) ||
-          outputs[o].sizes() != at::IntArrayRef(spec.sizes)) {
-        throw std::runtime_error("ATen's output " + std::to_string(o) +
-                                 " has another dtype or shape than the signature says");
-      }
-      if (!storage.empty()) {
-        at::from_blob(storage.data(), spec.sizes, spec.strides, options).copy_(outputs[o]);
-      }
-      bytes.push_back(std::move(storage));
-    }
-    return bytes;
-  }
-
-  // Row-major doubles of the floating outputs; empty vectors for the others.
-  std::vector<std::vector<double>> Oracle(const std::vector<at::Tensor>& inputs) const {
-    std::vector<std::vector<double>> values;
-    for (const at::Tensor& output : program_.RunFp64(inputs)) {
-      const size_t o = values.size();
-      values.emplace_back();
-      if (!IsFloating(program_.signature().output_spec(o).dtype)) continue;
-      const at::Tensor host = output.to(at::kCPU, at::kDouble).contiguous();
-      const auto* data = host.const_data_ptr<double>();
-      values.back().assign(data, data + host.numel());
-    }
-    return values;
-  }
-
-  // `inputs`: those of `set`.
-  std::vector<at::Tensor> PerturbedInputs(const InputSet& set,
-                                          const std::vector<at::Tensor>& inputs,
-                                          uint64_t seed) const {
-    std::vector<at::Tensor> tensors = inputs;
-    const auto& specs = program_.signature().inputs;
-    for (size_t i = 0; i < specs.size(); ++i) {
-      if (!IsFloating(specs[i].dtype)) continue;
-      if (device_.is_cuda() && specs[i].dtype != DType::kFloat64) {
-        tensors[i] = Moved(tensors[i], specs[i], seed + i);
-        continue;
-      }
-      std::vector<double> moved = Perturbed(specs[i], set.bytes[i], seed + i);
-      tensors[i] = at::from_blob(moved.data(), specs[i].sizes, at::kDouble)
-                       .to(device_, /*non_blocking=*/false, /*copy=*/true);
-    }
-    return tensors;
-  }
-
- private:
-  // Perturbed() where the tensor is, by the same rule with other random signs: large inputs do not
-  // cross the bus once more for each move.
-  static at::Tensor Moved(const at::Tensor& tensor, const TensorSpec& spec, uint64_t seed) {
-    const int64_t elements = spec.StorageBytes() / DTypeSize(spec.dtype);
-    const at::Tensor flat = tensor.as_strided({elements}, {1}).to(at::kDouble);
-    const auto start = static_cast<int64_t>(SplitMix(seed).Next() >> 1);
-    at::Tensor bits = at::arange(elements, flat.options().dtype(at::kLong));
-    for (const int64_t factor : {int64_t{0x1e3779b97f4a7c15}, int64_t{0x3f58476d1ce4e5b9}}) {
-      bits.add_(start).mul_(factor);
-      bits.bitwise_xor_(bits.bitwise_right_shift(at::Scalar(int64_t{31})));
-    }
-    const at::Tensor signs =
-        bits.bitwise_and_(at::Scalar(int64_t{1})).to(at::kDouble).mul_(2).sub_(1);
-    const at::Tensor underflow = flat.ne(0).to(at::kDouble).mul_(ComputeUnderflow(spec.dtype));
-    return flat.mul(signs.mul(ComputeRoundoff(spec.dtype)).add_(1))
-        .add_(signs.mul(underflow))
-        .as_strided(tensor.sizes(), tensor.strides());
-  }
-
-  const RegionProgram& program_;
-  at::Device device_;
-};
-
-// What small outputs need beside the sets.
-struct More {
-  int64_t draws = 0;   // of each set, for the yardstick
-  bool twice = false;  // whether candidates are tried on two draws of each set
-};
-
-More MoreFor(const OpSignature& signature) {
-  if (MatchForOps(signature) != Match::kTolerance) return {};
-  int64_t smallest = kPool;
-  for (size_t o = 0; o < signature.outputs.size(); ++o) {
-    const TensorSpec& spec = signature.output_spec(o);
-    if (IsPooled(spec)) smallest = std::min(smallest, spec.numel());
-  }
-  int64_t elements = 1;
-  for (const TensorSpec& spec : signature.inputs) elements += spec.numel();
-  const int64_t affordable = std::clamp(kDrawnElements / elements, kFewestDraws, kMostDraws);
-  return {std::min((kPool - 1) / smallest, affordable),
-          smallest <= kTwice && elements <= kDrawnElements / 4};
-}
-
-std::vector<InputKind> KindsForLarge(const std::vector<InputKind>& kinds, bool huge) {
-  std::vector<InputKind> kept;
-  int turns = 0;
-  for (const InputKind kind : kinds) {
-    const bool keep = kind == InputKind::kOneUnlike
-                          ? ++turns <= (huge ? 2 : 4)
-                          : kind == InputKind::kNormal || kind == InputKind::kSpecialValues ||
-                                (!huge && kind == InputKind::kRowScales) ||
-                                kind == InputKind::kMixed;
-    if (keep) kept.push_back(kind);
-  }
-  return kept;
-}
-
 class AtenChecker : public RegionChecker {
  public:
   static Result<std::unique_ptr<RegionChecker>> Make(const OpSignature& signature, int device_index,
@@ -206,11 +44,8 @@ class AtenChecker : public RegionChecker {
     const at::NoGradGuard no_grad;
     CF_ASSIGN_OR_RETURN(const auto program, RegionProgram::Create(signature));
     CF_ASSIGN_OR_RETURN(const auto roles, FindRoles(signature));
-    int64_t bytes = 0;
     int64_t elements = 0;
-    for (const TensorSpec& spec : signature.inputs) bytes += spec.StorageBytes();
     for (size_t o = 0; o < signature.outputs.size(); ++o) {
-      bytes += signature.output_spec(o).StorageBytes();
       elements += signature.output_spec(o).numel();
     }
     if (elements == 0) return Status::Unsupported("no output elements: nothing to judge");
@@ -220,14 +55,10 @@ class AtenChecker : public RegionChecker {
         signature.device == DeviceType::kCuda
             ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device_index))
             : at::Device(at::kCPU);
-    const Reference reference(*program, device);
-    std::vector<InputKind> kinds = InputKindsFor(signature);
-    if (bytes > kLargeBytes) {
-      kinds = KindsForLarge(kinds, bytes > kHugeBytes);
-    }
-    const More more = MoreFor(signature);
+    const AtenReference reference(*program, device);
+    const InputPlan plan = PlanInputs(signature);
     int turn = 0;
-    for (const InputKind kind : kinds) {
+    for (const InputKind kind : plan.kinds) {
       auto make = [&](uint64_t from) -> Result<InputSet> {
         InputSet set = MakeInputs(signature, roles, kind, from, turn);
         CF_RETURN_IF_ERROR(DeriveInputs(signature, &set));
@@ -238,13 +69,13 @@ class AtenChecker : public RegionChecker {
       made.inputs.id = NextId();
       std::vector<std::vector<OutputDraw>> drawn(signature.outputs.size());
       const bool varies = kind != InputKind::kAllEqual && kind != InputKind::kOneUnlike;
-      for (int64_t d = 0; varies && d < more.draws; ++d) {
+      for (int64_t d = 0; varies && d < plan.draws; ++d) {
         CF_ASSIGN_OR_RETURN(const InputSet set,
                             make(SplitMix(seed + ~static_cast<uint64_t>(d)).Next()));
         CF_RETURN_IF_ERROR(checker->AddDraw(reference, set, &drawn));
       }
       CF_RETURN_IF_ERROR(checker->AddCase(reference, std::move(made), drawn, seed));
-      if (more.twice && varies) {
+      if (plan.twice && varies) {
         Case again;
         CF_ASSIGN_OR_RETURN(again.inputs, make(~seed));
         again.inputs.id = NextId();
@@ -302,14 +133,14 @@ class AtenChecker : public RegionChecker {
   }
 
   // ATen's answers and the oracle's on `set`, one more draw for each small output.
-  Status AddDraw(const Reference& reference, const InputSet& set,
+  Status AddDraw(const AtenReference& reference, const InputSet& set,
                  std::vector<std::vector<OutputDraw>>* drawn) const {
     try {
       const std::vector<at::Tensor> inputs = reference.Inputs(set);
       std::vector<std::string> aten = reference.Aten(inputs);
       std::vector<std::vector<double>> oracle = reference.Oracle(inputs);
       for (size_t o = 0; o < aten.size(); ++o) {
-        if (!IsPooled(signature_.output_spec(o))) continue;
+        if (!NeedsMoreDraws(signature_.output_spec(o))) continue;
         (*drawn)[o].push_back({std::move(aten[o]), std::move(oracle[o])});
       }
     } catch (const std::exception& error) {
@@ -322,7 +153,7 @@ class AtenChecker : public RegionChecker {
     return Status::Unsupported("ATen refuses the inputs \"" + set.name + "\": " + error.what());
   }
 
-  Status AddCase(const Reference& reference, Case made,
+  Status AddCase(const AtenReference& reference, Case made,
                  const std::vector<std::vector<OutputDraw>>& drawn, uint64_t seed) {
     std::vector<std::string> first, second;
     std::vector<std::vector<double>> oracle;

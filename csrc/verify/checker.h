@@ -15,6 +15,10 @@
 
 namespace cudaforge {
 
+// To be raised with every change after which the verifier may refuse what it accepted, or after
+// which kernels that generators made before should be made anew.
+inline constexpr int kVerifierVersion = 2;
+
 // One set of inputs. bytes[i] is input i's storage: signature.inputs[i].StorageBytes() bytes, laid
 // out by its strides.
 struct InputSet {
@@ -30,12 +34,9 @@ struct InputSet {
 
 class RegionChecker {
  public:
-  // Makes the input sets from `seed` and computes ATen's and the fp64 answers on the signature's
-  // device (device_index for cuda). Where inputs and outputs are over 32 MiB there are four sets at
-  // most, three over 256 MiB, and as many as four or two more for any() and all(). For outputs of
-  // few elements, ATen and fp64 also run on further draws of each set: 2^22 input elements or two
-  // draws at most. kUnsupported: this region cannot be judged (nothing to tell a right answer from a
-  // wrong one, or ATen refuses it).
+  // Makes the input sets from `seed`, as many as PlanInputs (input_plan.h) says, and computes ATen's
+  // and the fp64 answers on the signature's device (device_index for cuda). kUnsupported: this
+  // region cannot be judged (nothing to tell a right answer from a wrong one, or ATen refuses it).
   static Result<std::unique_ptr<RegionChecker>> Create(const OpSignature& signature,
                                                        int device_index, uint64_t seed);
   virtual ~RegionChecker() = default;

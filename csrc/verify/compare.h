@@ -35,7 +35,7 @@
 //     their number alone); its root-mean-square is over all draws, when larger. k stays, and no
 //     limit is below what this set alone gives. Where the output has eight elements or fewer,
 //     candidates are tried on two draws of each set. What is rejected so, and what is not, was
-//     measured: see kPool in aten_checker.cc.
+//     measured: see kPool in input_plan.cc.
 //   - float64: the oracle is ATen itself, so the yardstick is the sensitivity alone, times 16.
 // Match::kEqual: every element equals ATen's as a number; -0.0 equals 0.0, any NaN any NaN. For
 // regions in which ATen is exact (relu, max). Match::kBitwise: the bytes are ATen's, the sign of

@@ -209,6 +209,11 @@ std::string_view InputKindName(InputKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+bool IsLeastAligned(InputKind kind) {
+  return kind == InputKind::kUniform || kind == InputKind::kSpecialValues ||
+         kind == InputKind::kAllEqual || kind == InputKind::kSmallIntegers;
+}
+
 InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> roles, InputKind kind,
                     uint64_t seed, int turn) {
   CF_CHECK(roles.size() == signature.inputs.size()) << "one role per input";
@@ -218,7 +223,7 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
   for (const TensorSpec& spec : signature.inputs) {
     if (IsFloating(spec.dtype)) largest = std::max(largest, spec.numel());
   }
-  const bool misalign = static_cast<int>(kind) % 2 == 1;
+  const bool misalign = IsLeastAligned(kind);
   std::optional<TruthGroups> truths;
   size_t deciding = 0;
   if (kind == InputKind::kOneUnlike && !signature.inputs.empty()) {

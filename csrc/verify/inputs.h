@@ -32,10 +32,11 @@ enum class InputKind {
 // the same everywhere.
 std::vector<InputKind> InputKindsFor(const OpSignature& signature);
 std::string_view InputKindName(InputKind kind);
+// Whether sets of this kind ask for no more alignment than the specs promise.
+bool IsLeastAligned(InputKind kind);
 
 // Deterministic in (signature, kind, seed, turn). Bytes between strided elements hold 0xff (NaN in
-// every floating dtype). Inputs that an op reads as indices are legal; odd kinds ask for the least
-// alignment that the specs promise.
+// every floating dtype). Inputs that an op reads as indices are legal.
 // `turn`: of kOneUnlike, the patterns that the groups begin with.
 InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> roles, InputKind kind,
                     uint64_t seed, int turn = 0);

@@ -44,7 +44,7 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
         ops=op_names(record["signature"]),
         shapes=input_shapes(record["signature"]),
         verdict=_verdict(record),
-        reason=str(provenance.get("reason", "")),
+        reason=reason_of(record),
         aten_us=timing.get("aten_us"),
         inductor_us=timing.get("inductor_us"),
         winner_us=timing.get("winner_us"),
@@ -53,6 +53,11 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
         created=provenance.get("created"),
         current=record["current"],
     )
+
+
+def reason_of(record: Mapping[str, Any]) -> str:
+    """Why a record is no winner; "" of a winner. Of KernelStore.verdict() too."""
+    return str((record["provenance"] or {}).get("reason", ""))
 
 
 def op_names(signature: Mapping[str, Any]) -> str:
@@ -84,5 +89,5 @@ def _verdict(record: Mapping[str, Any]) -> str:
     rival = (record["timing"] or {}).get("best_rival")
     if rival is not None:
         return f"nothing faster than {RIVALS.get(rival, rival)}"
-    reason = str((record["provenance"] or {}).get("reason", ""))
+    reason = reason_of(record)
     return "no right candidate" if reason.startswith("no candidate was right") else reason

@@ -56,9 +56,9 @@ def plain(gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings)
     return cast(Compiled, compiled)
 
 
-def open_cache(cache_dir: str) -> None:
-    """Has the process use the cache in `cache_dir`. One that cannot be used is replaced, with one
-    warning, by one in memory."""
+def open_cache(cache_dir: str) -> bool:
+    """Has the process use the cache in `cache_dir`; whether that can be used. One that cannot is
+    replaced, with one warning, by one in memory."""
     problem = _C.use_cache(cache_dir)
     log.cache.debug("%s: %s", cache_dir, problem or "open")
     if problem is not None:
@@ -67,6 +67,7 @@ def open_cache(cache_dir: str) -> None:
             "another folder (CUDAFORGE_CACHE_DIR or the option cache_dir)"
         )
     _pass_warnings_on()
+    return problem is None
 
 
 def _pass_warnings_on() -> None:
@@ -86,8 +87,8 @@ def _compile(
 
     for warning in _C.config()["warnings"]:
         warn_once(warning)
-    isa.install(settings.cache_dir)
-    open_cache(settings.cache_dir)
+    if open_cache(settings.cache_dir):  # a folder that cannot be used is left as it is
+        isa.install(settings.cache_dir)
     training = is_training(example_inputs)
     if not may_have_anchor(gm, training):
         count_graph("no_anchor")

@@ -15,6 +15,7 @@ import torch
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.records import reason_of
 from cudaforge_backend.stats import count_forging, warn_once
 
 from . import rivals
@@ -67,7 +68,7 @@ def forge_region(
     with lock:
         known = _C.store().verdict(key, arch)
         if known is not None and not worth_more_time(known, budget_s):
-            return Forged(key, known["kind"], _reason(known), 0.0)
+            return Forged(key, known["kind"], reason_of(known), 0.0)
         forge = _Forge(signature, key, arch, device_index, budget_s, progress, compile_lock, within)
         return _in_clean_thread(forge)
 
@@ -78,10 +79,6 @@ def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
     given = provenance.get("budget_s", 0.0)
     negative = record["kind"] == "negative"
     return negative and bool(provenance.get("out_of_time")) and budget_s > 1.5 * given
-
-
-def _reason(record: Mapping[str, Any]) -> str:
-    return str((record.get("provenance") or {}).get("reason", ""))
 
 
 def _in_clean_thread(forge: _Forge) -> Forged:
@@ -256,7 +253,7 @@ class _Forge:
         seconds = self._seconds()
         kind = "winner" if won else "negative"
         record = _C.store().get(self.key, self.arch)
-        reason = _reason(record) if record else ""
+        reason = reason_of(record) if record else ""
         event: dict[str, Any] = {
             "event": "end",
             "key": self.key,

@@ -23,7 +23,7 @@ _DTYPES = {
     torch.int32: "int32",
     torch.bool: "bool",
 }
-_MEMORY_FORMATS = {
+MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
     torch.preserve_format: "preserve",
     torch.channels_last: "channels_last",
@@ -171,8 +171,8 @@ class _Writer:
             case torch.device():
                 self.device_types.add(value.type)
                 return {"device": "target"}
-            case torch.memory_format() if value in _MEMORY_FORMATS:
-                return {"memory_format": _MEMORY_FORMATS[value]}
+            case torch.memory_format() if value in MEMORY_FORMATS:
+                return {"memory_format": MEMORY_FORMATS[value]}
             case torch.layout() if value is torch.strided:
                 return {"layout": "strided"}
         raise Unsupported("unsupported_argument")

@@ -12,6 +12,7 @@ from torch import fx
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
+from cudaforge_backend.records import reason_of
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 
 from .analysis import Analysis, analyse
@@ -65,8 +66,8 @@ def verdict_of(key: str, arch: str, budget_s: float | None) -> tuple[str, str, s
     record = _C.store().verdict(key, arch)
     if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
         return "miss", "", ""
-    reason = str((record["provenance"] or {}).get("reason", ""))
-    return "hit" if record["kind"] == "winner" else "negative", record["checksum"], reason
+    status = "hit" if record["kind"] == "winner" else "negative"
+    return status, record["checksum"], reason_of(record)
 
 
 def look_up(region: Region, budget_s: float | None = None) -> Known:

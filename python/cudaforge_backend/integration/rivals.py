@@ -13,16 +13,13 @@ from torch import fx
 
 from cudaforge_backend._native import _C
 
+from .fx_signature import MEMORY_FORMATS
 from .graph_pass import SubstitutePass, kept_table
 from .rules import native_rules, overload
 
 Call = Callable[[Sequence[torch.Tensor]], Any]
 
-_MEMORY_FORMATS = {
-    "contiguous": torch.contiguous_format,
-    "preserve": torch.preserve_format,
-    "channels_last": torch.channels_last,
-}
+_MEMORY_FORMATS = {name: value for value, name in MEMORY_FORMATS.items()}
 
 
 def device_of(signature: str, index: int) -> torch.device:

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "forge/forge.h"
 #include "tests/cpp/worker/fake_target.h"
 #include "verify/checker.h"
 #include "worker/worker_client.h"
@@ -91,41 +92,30 @@ std::string Header(const std::string& text, const std::string& field) {
   return text.substr(at + key.size(), text.find('\n', at) - at - key.size());
 }
 
-Verdict Judge(const Region& region, const std::string& code) {
+// What the forge says of the candidate, alone and with all the time it needs.
+Json Judge(const Region& region, const std::string& code) {
   WorkerOptions options;
   options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
   options.run_timeout_ms = 3000;
   WorkerClient client(options);
-  const Candidate candidate = CpuCandidate(code, static_cast<int>(region.signature.inputs.size()),
-                                           std::to_string(region.rows), region.columns);
-  const auto compiled = client.Compile(candidate);
-  CF_CHECK(compiled.ok()) << compiled.status().ToString();
-  if (!compiled->ok) return {VerdictKind::kCompileError, compiled->log, Json::object()};
-  for (size_t i = 0; i < region.checker->case_count(); ++i) {
-    std::vector<std::string> first;
-    for (const uint8_t poison : {0xff, 0x5a}) {
-      auto run = client.Run(compiled->binary, candidate, region.signature,
-                            region.checker->inputs(i), poison);
-      CF_CHECK(run.ok()) << run.status().ToString();
-      if (!run->verdict.accepted()) return run->verdict;
-      if (first.empty()) {
-        first = std::move(run->outputs);
-      } else if (first != run->outputs) {
-        return {VerdictKind::kNondeterministic, "two runs differ", Json::object()};
-      }
-    }
-    Verdict verdict = region.checker->Check(i, first);
-    if (!verdict.accepted()) return verdict;
-  }
-  return {};
+  const auto search =
+      MakeSingleSearch(CpuCandidate(code, static_cast<int>(region.signature.inputs.size()),
+                                    std::to_string(region.rows), region.columns));
+  auto outcome = SearchRegion(region.signature, *search, client, *region.checker,
+                              {.seconds = 1e6, .candidates = 1}, nullptr);
+  CF_CHECK(outcome.ok()) << outcome.status().ToString();
+  CF_CHECK(outcome->lineage.size() == 1);
+  const Json verdict = outcome->lineage[0]["verdict"];
+  EXPECT_EQ(outcome->best.has_value(), verdict["verdict"] == "accepted");
+  return verdict;
 }
 
 class Adversarial : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Adversarial, GetsItsVerdict) {
   const std::string code = *ReadFile(GetParam());
-  const Verdict verdict = Judge(RegionOf(Header(code, "region")), code);
-  EXPECT_EQ(VerdictName(verdict.kind), Header(code, "verdict")) << verdict.message;
+  const Json verdict = Judge(RegionOf(Header(code, "region")), code);
+  EXPECT_EQ(verdict["verdict"], Header(code, "verdict")) << verdict.dump();
 }
 
 std::vector<std::string> Files() {

@@ -1,0 +1,26 @@
+// How much a region is tried: which sets of inputs, and how many draws of each.
+#pragma once
+
+#include <vector>
+
+#include "signature/op_signature.h"
+#include "verify/inputs.h"
+
+namespace cudaforge {
+
+struct InputPlan {
+  // All that tell something of the region; over 32 MiB of inputs and outputs four at most, over
+  // 256 MiB three, and as many as four or two more for any() and all().
+  std::vector<InputKind> kinds;
+  int64_t draws = 0;   // further ones of each set, on which ATen and the oracle run for
+                       // the yardstick of small outputs (NeedsMoreDraws)
+  bool twice = false;  // whether candidates are tried on two draws of each set
+};
+
+InputPlan PlanInputs(const OpSignature& signature);
+
+// Whether ATen's errors on an output of this spec need further draws to be worth comparing with: it
+// is of few elements, and floating but not float64, which has no use for them.
+bool NeedsMoreDraws(const TensorSpec& spec);
+
+}  // namespace cudaforge

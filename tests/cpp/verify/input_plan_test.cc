@@ -1,0 +1,70 @@
+#include "verify/input_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/cpp/verify/spec.h"
+
+namespace cudaforge {
+namespace {
+
+// The sum of a vector of so many bytes into one element.
+OpSignature SumOf(DType dtype, int64_t bytes) {
+  OpSignature signature;
+  signature.inputs = {Spec(dtype, {bytes / DTypeSize(dtype)})};
+  Node node;
+  node.op = "aten::sum";
+  node.args = Json::array({Json{{"in", 0}}});
+  node.outputs = {Spec(dtype, {})};
+  signature.nodes = {node};
+  signature.outputs = {{0, 0}};
+  return signature;
+}
+
+bool Has(const InputPlan& plan, InputKind kind) {
+  return std::find(plan.kinds.begin(), plan.kinds.end(), kind) != plan.kinds.end();
+}
+
+bool SomeAreLeastAligned(const InputPlan& plan) {
+  return std::any_of(plan.kinds.begin(), plan.kinds.end(), IsLeastAligned);
+}
+
+TEST(PlanInputs, SmallRegionsGetEverySet) {
+  const OpSignature signature = SumOf(DType::kFloat32, 1 << 20);
+  EXPECT_EQ(PlanInputs(signature).kinds, InputKindsFor(signature));
+}
+
+TEST(PlanInputs, LargeFloatingRegions) {
+  const InputPlan large = PlanInputs(SumOf(DType::kFloat32, int64_t{33} << 20));
+  EXPECT_EQ(large.kinds.size(), 4u);
+  const InputPlan huge = PlanInputs(SumOf(DType::kFloat32, int64_t{257} << 20));
+  EXPECT_EQ(huge.kinds.size(), 3u);
+  for (const InputPlan& plan : {large, huge}) {
+    EXPECT_TRUE(Has(plan, InputKind::kSpecialValues) && Has(plan, InputKind::kMixed));
+    EXPECT_TRUE(SomeAreLeastAligned(plan));
+  }
+}
+
+// The large numbers of kRowScales overflow an accumulator that is too narrow.
+TEST(PlanInputs, LargeIntegerRegions) {
+  for (const int64_t mebibytes : {33, 257}) {
+    const InputPlan plan = PlanInputs(SumOf(DType::kInt64, mebibytes << 20));
+    EXPECT_GE(plan.kinds.size(), 3u) << mebibytes;
+    EXPECT_TRUE(Has(plan, InputKind::kRowScales)) << mebibytes;
+    EXPECT_TRUE(SomeAreLeastAligned(plan)) << mebibytes;
+  }
+}
+
+TEST(PlanInputs, SmallOutputsGetMoreDraws) {
+  const InputPlan one = PlanInputs(SumOf(DType::kFloat32, 4096));
+  EXPECT_GT(one.draws, 2);
+  EXPECT_TRUE(one.twice);
+  const InputPlan large = PlanInputs(SumOf(DType::kFloat32, int64_t{257} << 20));
+  EXPECT_GE(large.draws, 2);
+  EXPECT_FALSE(large.twice);
+  EXPECT_EQ(PlanInputs(SumOf(DType::kInt64, 4096)).draws, 0);
+}
+
+}  // namespace
+}  // namespace cudaforge
