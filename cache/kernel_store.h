@@ -57,19 +57,12 @@ class KernelStore {
   // Regions that missed and were not forged: {"key", "arch", "signature", "first_seen"}. Adding
   // writes those that are not on the list yet, at once; it touches no file when all are.
   virtual Status AddWanted(std::span<const WantedRegion> regions) = 0;
-  Status AddWanted(std::string_view key, std::string_view arch, const Json& signature) {
-    const WantedRegion region{std::string(key), std::string(arch), signature};
-    return AddWanted({&region, 1});
-  }
   virtual Status RemoveWanted(std::string_view key, std::string_view arch) = 0;
   virtual std::vector<Json> Wanted(std::string_view arch) = 0;
 
   // What was tried for (key, arch), oldest first: one JSON object a candidate.
   virtual Status AppendLineage(std::string_view key, std::string_view arch,
                                const std::vector<Json>& nodes) = 0;
-  Status AppendLineage(std::string_view key, std::string_view arch, const Json& node) {
-    return AppendLineage(key, arch, std::vector<Json>(1, node));
-  }
   virtual std::vector<Json> Lineage(std::string_view key, std::string_view arch) = 0;
 
   // What is known of a whole graph: a JSON object. `graph` has the form of a key and names the
@@ -77,9 +70,6 @@ class KernelStore {
   // `wanted` is added to the wanted list in the same write.
   virtual Status PutGraph(std::string_view graph, std::string_view arch, const Json& facts,
                           std::span<const WantedRegion> wanted) = 0;
-  Status PutGraph(std::string_view graph, std::string_view arch, const Json& facts) {
-    return PutGraph(graph, arch, facts, {});
-  }
   virtual std::optional<Json> GetGraph(std::string_view graph, std::string_view arch) = 0;
 
   virtual StoreCounters counters() const = 0;

@@ -82,7 +82,6 @@ class MemoryKernelStore final : public KernelStore {
     return Wrote();
   }
 
-  using KernelStore::PutGraph;
   Status PutGraph(std::string_view graph, std::string_view arch, const Json& facts,
                   std::span<const WantedRegion> wanted) override {
     CF_RETURN_IF_ERROR(CheckStoreKey(graph, arch));

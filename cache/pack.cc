@@ -5,7 +5,6 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/sha256.h"
-#include "cache/store_rules.h"
 
 namespace cudaforge {
 namespace {

@@ -133,7 +133,7 @@ def resnet(device: str) -> Example:
     big = device == "cuda"
     batch, size, channels = (32, 160, 64) if big else (8, 96, 32)
     torch.manual_seed(1)
-    model = ResNet(channels, blocks=4 if big else 2, classes=1000 if big else 100).to(device)
+    model = ResNet(channels, blocks=4 if big else 1, classes=1000 if big else 100).to(device)
     images = torch.randn(batch, 3, size, size, device=device)
     targets = torch.randint(100, (batch,), device=device)
     return Example("resnet", model, (images,), (images, targets))

@@ -1,7 +1,6 @@
 #include "base/json.h"
 
 #include <cmath>
-#include <set>
 
 namespace cudaforge {
 namespace {

@@ -2,9 +2,7 @@
 
 #include <random>
 
-#include "base/config.h"
 #include "binding/errors.h"
-#include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
 #include "binding/versions.h"

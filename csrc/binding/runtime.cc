@@ -36,9 +36,7 @@ void Runtime::Configure(std::vector<std::string> cuda_search_paths, std::string 
     cuda_search_paths_ = std::move(cuda_search_paths);
     worker_ = std::move(worker);
   }
-  Resolver::Get().SetLoader([this](const RegionEntry& entry, int device_index) {
-    return FromStore(entry, device_index);
-  });
+  Resolver::Get().SetLoader([this](const RegionEntry& entry) { return FromStore(entry); });
 }
 
 Result<Target*> Runtime::TargetFor(DeviceType device, int device_index) {
@@ -86,17 +84,17 @@ Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature
   return winner;
 }
 
-Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry, int device_index) {
-  CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, device_index));
+Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
+  CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, entry.device_index));
   const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
   if (!record || record->kind != CacheRecord::Kind::kWinner || !JudgedByThisBuild(*record)) {
     return std::unique_ptr<Winner>();
   }
-  if (RegionEntry* found = Resolver::Get().Find(entry.id, device_index)) {
-    found->saved_ns = SavedNs(record->timing);
-  }
   CF_ASSIGN_OR_RETURN(const Json candidate, ParseJson(record->candidate));
-  return LoadWinner(entry.signature, device_index, candidate, record->binary, entry.key);
+  CF_ASSIGN_OR_RETURN(auto winner, LoadWinner(entry.signature, entry.device_index, candidate,
+                                              record->binary, entry.key));
+  winner->saved_ns = SavedNs(record->timing);
+  return winner;
 }
 
 WorkerOptions Runtime::Worker(DeviceType device, int device_index) const {

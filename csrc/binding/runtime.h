@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,7 +49,7 @@ class Runtime {
  private:
   Runtime() = default;
   // The Resolver's loader: the winner that the store has, or null.
-  Result<std::unique_ptr<Winner>> FromStore(const RegionEntry& entry, int device_index);
+  Result<std::unique_ptr<Winner>> FromStore(const RegionEntry& entry);
 
   std::mutex mutex_;  // guards what follows; its holder never waits for the GIL
   std::map<std::pair<DeviceType, int>, std::unique_ptr<Target>> targets_;

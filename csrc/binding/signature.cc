@@ -4,7 +4,6 @@
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
-#include "binding/runtime.h"
 #include "generators/generator.h"
 #include "signature/from_aten_region.h"
 

@@ -1,7 +1,6 @@
 #include "dispatch/contract.h"
 
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 
 #include "signature/from_aten_region.h"

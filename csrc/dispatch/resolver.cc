@@ -15,7 +15,6 @@ namespace cudaforge {
 namespace {
 
 constexpr size_t kFirstSlots = 256;
-constexpr int kUnasked = 0, kAsking = 1, kAsked = 2;
 
 Result<std::unique_ptr<RegionEntry>> MakeEntry(int64_t id, std::string_view text,
                                                int device_index) {
@@ -154,7 +153,7 @@ RegionEntry* Resolver::Find(int64_t id, int device_index) const {
 }
 
 bool Resolver::WantsWinner(const RegionEntry& entry) const {
-  return entry.load_state.load(std::memory_order_acquire) == kUnasked &&
+  return entry.loader.load(std::memory_order_acquire) == RegionEntry::Loader::kUnasked &&
          impl_->has_loader.load(std::memory_order_acquire);
 }
 
@@ -187,8 +186,8 @@ Result<RegionEntry*> Resolver::Resolve(int64_t id, std::string_view canonical_si
 }
 
 void Resolver::AskLoader(RegionEntry* entry) {
-  int expected = kUnasked;
-  if (!entry->load_state.compare_exchange_strong(expected, kAsking)) return;
+  auto expected = RegionEntry::Loader::kUnasked;
+  if (!entry->loader.compare_exchange_strong(expected, RegionEntry::Loader::kBeingAsked)) return;
   LoadWinner load;
   {
     std::lock_guard lock(impl_->mutex);
@@ -197,8 +196,8 @@ void Resolver::AskLoader(RegionEntry* entry) {
   const std::string what =
       "cudaforge: no kernel could be loaded for " + entry->signature.Describe() + ": ";
   try {
-    auto winner = load != nullptr ? load(*entry, entry->device_index)
-                                  : Result<std::unique_ptr<Winner>>(std::unique_ptr<Winner>());
+    auto winner =
+        load != nullptr ? load(*entry) : Result<std::unique_ptr<Winner>>(std::unique_ptr<Winner>());
     if (!winner.ok()) {
       WarnOnce(what + winner.status().ToString());
     } else if (*winner != nullptr) {
@@ -207,7 +206,7 @@ void Resolver::AskLoader(RegionEntry* entry) {
   } catch (const std::exception& error) {
     WarnOnce(what + error.what());
   }
-  entry->load_state.store(kAsked, std::memory_order_release);
+  entry->loader.store(RegionEntry::Loader::kAsked, std::memory_order_release);
 }
 
 void Resolver::Install(RegionEntry* entry, std::unique_ptr<Winner> winner) {
@@ -217,6 +216,7 @@ void Resolver::Install(RegionEntry* entry, std::unique_ptr<Winner> winner) {
   }
   std::lock_guard lock(impl_->mutex);
   if (entry->quarantined.load(std::memory_order_relaxed)) return;
+  if (winner != nullptr) entry->saved_ns = winner->saved_ns;
   entry->winner.store(winner.get(), std::memory_order_release);
   if (winner != nullptr) impl_->winners.push_back(std::move(winner));
 }

@@ -26,6 +26,7 @@ struct Winner {
   std::unique_ptr<Executable> executable;
   std::vector<Constraint> constraints;
   std::string record_key;
+  double saved_ns = 0;  // expected of one hit (from the record), for statistics
 
   // Filled in by Resolver::Install.
   std::vector<uintptr_t> alignment_masks;  // per input: bits of the data pointer that must be zero
@@ -47,16 +48,15 @@ struct RegionEntry {
   std::unique_ptr<RegionProgram> program;
   InputContract contract;
   std::vector<at::ScalarType> output_dtypes;
-  std::atomic<const Winner*> winner{
-      nullptr};  // swapped in between two calls; old ones are kept alive
+  // Swapped in between two calls; old ones are kept alive.
+  std::atomic<const Winner*> winner{nullptr};
   std::atomic<bool> quarantined{false};
   // A miss: a call when there was no winner. A fallback: a call that did not use the winner there
   // is.
   std::atomic<int64_t> hits{0}, misses{0}, fallbacks{0};
-  // Expected nanoseconds saved by one hit (from the record), for statistics.
-  std::atomic<double> saved_ns{0};
-  // Whether the loader has been asked: 0 no, 1 being asked, 2 yes.
-  std::atomic<int> load_state{0};
+  std::atomic<double> saved_ns{0};  // the last winner's
+  enum class Loader { kUnasked, kBeingAsked, kAsked };
+  std::atomic<Loader> loader{Loader::kUnasked};
 };
 
 class Resolver {
@@ -69,8 +69,7 @@ class Resolver {
   // false: an unseen entry stays unasked (stream capture). kInvalidArgument: a malformed signature,
   // an id that is not RegionId of its key, or an id whose stored key differs (a collision).
   // kUnsupported: as RegionProgram.
-  using LoadWinner =
-      std::function<Result<std::unique_ptr<Winner>>(const RegionEntry&, int device_index)>;
+  using LoadWinner = std::function<Result<std::unique_ptr<Winner>>(const RegionEntry&)>;
   void SetLoader(LoadWinner load);
   Result<RegionEntry*> Resolve(int64_t id, std::string_view canonical_signature, int device_index,
                                bool may_load = true);

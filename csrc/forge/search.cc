@@ -16,6 +16,10 @@ constexpr size_t kMaxVerified = 4;
 
 Verdict TooSlow() { return {VerdictKind::kTooSlow, "slower than the best", Json::object()}; }
 
+Verdict NotVerified(const std::string& why) {
+  return {VerdictKind::kTooSlow, "not verified: " + why, Json::object()};
+}
+
 class Search {
  public:
   Search(const OpSignature& signature, CandidateRunner& runner, const RegionChecker& checker,
@@ -124,15 +128,16 @@ Status Search::VerifyFastest(const ForgeProgress& progress) {
     const bool verify = !outcome_.best.has_value() && fault.ok() && k < kMaxVerified &&
                         (k == 0 || Seconds() < budget_.seconds);
     if (!verify) {
-      node["verdict"] = TooSlow().ToJson();
+      node["verdict"] =
+          (outcome_.best.has_value() ? TooSlow()
+                                     : NotVerified("faster ones failed, or no time was left"))
+              .ToJson();
       continue;
     }
     const double began = Seconds();
     fault = Verify(&trial);
     if (!fault.ok()) {
-      node["verdict"] =
-          Verdict{VerdictKind::kTooSlow, "not verified: the worker failed", Json::object()}
-              .ToJson();
+      node["verdict"] = NotVerified("the worker failed").ToJson();
       continue;
     }
     node = Node(trial, node["seconds"].get<double>() + Seconds() - began);

@@ -17,10 +17,10 @@ namespace cudaforge::rows {
 // list them.
 struct Schedule {
   // cuda: "thread" (one thread a row), "warp", "block" (row in registers), "loop" (a block sweeps
-  // the row from memory), "shared" (the same with the row in shared memory), "column" (threads along the contiguous outer
-  // dimension, several inner parts per block). cpu: "row" (sweep from memory), "buffer" (row kept in a local array),
-  // "column" (vectors along the contiguous outer dimension). The
-  // cpu's "row" and "buffer" use no other field.
+  // the row from memory), "shared" (the same with the row in shared memory), "column" (threads
+  // along the contiguous outer dimension, several inner parts per block). cpu: "row" (sweep from
+  // memory), "buffer" (row kept in a local array), "column" (vectors along the contiguous outer
+  // dimension). The cpu's "row" and "buffer" use no other field.
   std::string mapping;
   int threads = 256;  // cuda: per block
   int vector = 1;     // cuda: elements per load; cpu, "column": columns per tile

@@ -153,7 +153,20 @@ Status ValidateCudaShape(const Launch& launch, const OpSignature& signature) {
 }  // namespace
 
 std::string_view LanguageName(Language language) {
-  return language == Language::kCuda ? "cuda" : "cpu";
+  switch (language) {
+    case Language::kCuda:
+      return "cuda";
+    case Language::kCpu:
+      return "cpu";
+  }
+  return "";
+}
+
+Result<Language> ParseLanguage(std::string_view name) {
+  for (const Language language : {Language::kCuda, Language::kCpu}) {
+    if (name == LanguageName(language)) return language;
+  }
+  return Invalid("language", "cuda or cpu");
 }
 
 Json Candidate::ToJson() const {
@@ -189,8 +202,7 @@ Json Candidate::ToJson() const {
 Result<Candidate> Candidate::FromJson(const Json& json) {
   Candidate out;
   CF_ASSIGN_OR_RETURN(const std::string language, JsonString(json, "language"));
-  if (language != "cuda" && language != "cpu") return Invalid("language", "cuda or cpu");
-  out.source.language = language == "cuda" ? Language::kCuda : Language::kCpu;
+  CF_ASSIGN_OR_RETURN(out.source.language, ParseLanguage(language));
   CF_ASSIGN_OR_RETURN(out.source.code, JsonString(json, "code"));
   if (out.source.code.size() > kMaxSource) return Invalid("code", "over 1 MiB");
   CF_ASSIGN_OR_RETURN(out.author, JsonString(json, "author"));

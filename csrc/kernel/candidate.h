@@ -23,6 +23,8 @@ namespace cudaforge {
 
 enum class Language { kCuda, kCpu };
 std::string_view LanguageName(Language language);
+// kInvalidArgument: no language of candidates.
+Result<Language> ParseLanguage(std::string_view name);
 
 struct KernelSource {
   Language language = Language::kCpu;

@@ -239,7 +239,13 @@ bool IsFloating(DType dtype) {
 }
 
 std::string_view DeviceTypeName(DeviceType type) {
-  return type == DeviceType::kCuda ? "cuda" : "cpu";
+  switch (type) {
+    case DeviceType::kCuda:
+      return "cuda";
+    case DeviceType::kCpu:
+      return "cpu";
+  }
+  return "";
 }
 
 Result<DeviceType> ParseDeviceType(std::string_view name) {

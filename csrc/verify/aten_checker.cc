@@ -15,6 +15,7 @@
 #include "verify/decoys.h"
 #include "verify/input_plan.h"
 #include "verify/inputs.h"
+#include "verify/match.h"
 #include "verify/random.h"
 
 namespace cudaforge {

@@ -8,7 +8,6 @@
 
 #include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
-#include "verify/roles.h"
 
 namespace cudaforge {
 namespace {

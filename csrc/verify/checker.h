@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "signature/op_signature.h"
+#include "verify/input_set.h"
 #include "verify/verdict.h"
 
 namespace cudaforge {
@@ -19,24 +20,12 @@ namespace cudaforge {
 // which kernels that generators made before should be made anew.
 inline constexpr int kVerifierVersion = 2;
 
-// One set of inputs. bytes[i] is input i's storage: signature.inputs[i].StorageBytes() bytes, laid
-// out by its strides.
-struct InputSet {
-  std::string name;  // "normal", "uniform", "row_scales", "special_values", "all_equal", ...
-  std::vector<std::string> bytes;
-  // Where the worker places input i: its data pointer is this many bytes after a multiple of 256.
-  // Empty means 0; never below the alignment that the signature promises.
-  std::vector<int64_t> offsets;
-  // Not 0: unique in this process among sets of these bytes, which never change. Such a set may be
-  // kept ready for many runs.
-  uint64_t id = 0;
-};
-
 class RegionChecker {
  public:
-  // Makes the input sets from `seed`, as many as PlanInputs (input_plan.h) says, and computes ATen's
-  // and the fp64 answers on the signature's device (device_index for cuda). kUnsupported: this
-  // region cannot be judged (nothing to tell a right answer from a wrong one, or ATen refuses it).
+  // Makes the input sets from `seed`, as many as PlanInputs (input_plan.h) says, and computes
+  // ATen's and the fp64 answers on the signature's device (device_index for cuda). kUnsupported:
+  // this region cannot be judged (nothing to tell a right answer from a wrong one, or ATen refuses
+  // it).
   static Result<std::unique_ptr<RegionChecker>> Create(const OpSignature& signature,
                                                        int device_index, uint64_t seed);
   virtual ~RegionChecker() = default;

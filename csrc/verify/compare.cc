@@ -99,7 +99,7 @@ Verdict OutputReference::CheckTolerance(const std::string& candidate,
     Worst worst;
     int64_t wrong = 0;
   };
-  const size_t octaves = yardstick.octaves_.size();
+  const size_t octaves = yardstick.octave_count();
   std::vector<Part> parts(static_cast<size_t>(ChunkCount(spec_.numel(), kChunk)));
   ParallelChunks(spec_.numel(), kChunk, [&](int64_t chunk, int64_t begin, int64_t end) {
     Part& part = parts[static_cast<size_t>(chunk)];
@@ -157,7 +157,7 @@ Verdict OutputReference::CheckTolerance(const std::string& candidate,
     return verdict;
   }
   for (size_t o = 0; o < squares.size(); ++o) {
-    const double limit = yardstick.octaves_[o].rms_limit;
+    const double limit = yardstick.RmsLimit(o);
     if (limit < 0 || counts[o] == 0) continue;
     const double rms = std::sqrt(squares[o] / static_cast<double>(counts[o]));
     if (rms <= limit) continue;

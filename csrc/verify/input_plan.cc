@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "verify/compare.h"
+#include "verify/match.h"
 
 namespace cudaforge {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "signature/op_signature.h"
-#include "verify/checker.h"
+#include "verify/input_set.h"
 #include "verify/roles.h"
 
 namespace cudaforge {

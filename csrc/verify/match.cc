@@ -1,7 +1,7 @@
+#include "verify/match.h"
+
 #include <algorithm>
 #include <string_view>
-
-#include "verify/compare.h"
 
 namespace cudaforge {
 namespace {

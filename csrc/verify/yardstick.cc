@@ -1,3 +1,5 @@
+#include "verify/yardstick.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -6,12 +8,46 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "verify/compare.h"
 #include "verify/elements.h"
 #include "verify/random.h"
 
 namespace cudaforge {
 namespace {
+
+// How the limits are made. c is the candidate's value of an element, r the oracle's.
+// - |c - r| <= k * yardstick + ulp(r). Elements are judged among their like: those whose oracle
+//   values share an octave [2^e, 2^(e+1)), so small rows and tails are held to their own scale.
+//   The yardstick is ATen's largest error in that octave, or, when larger, three times what
+//   moving every input up or down by a rounding unit, at random, does to the oracle: to this very
+//   element (the largest of four moves), or in its octave (95th percentile; the largest of all
+//   among zeros and where there are few). k = 2 for float32 and float64, 3 for the half types. An
+//   octave of fewer than 32 elements takes its neighbours within three octaves as well. Why the
+//   moves: a right kernel that rounds each of its few intermediate results once errs by one or
+//   two such moves, wherever it adds. ATen's error alone is no measure where few elements are
+//   alike (cancellation leaves a handful near zero, ATen's error there is luck) nor where an
+//   octave mixes elements of different conditioning (a small sum times a large factor). Three
+//   times, because four moves find 1.5 standard deviations on average and sometimes half of one,
+//   and the worst of 10^5 right elements is at 4.5: at twice, LayerNorm's backward with sums in
+//   double across lanes still fails for one element in 10^5.
+// - The same in the root-mean-square norm of errors and of moves, with half an ulp, for each
+//   octave of 32 elements or more.
+// - Products below the smallest normal number lose up to half the spacing of the denormals each,
+//   which no relative move of an input shows (the weight gradient of a norm, where ATen
+//   multiplies sums and a kernel may sum products). So the yardstick is no smaller than 1.5
+//   sqrt(m) times that, and in the root-mean-square a third of it, m being the input elements
+//   that there are for one output element. A sum of m such roundings has the standard deviation
+//   0.58 sqrt(m). In float32 that is 1e-45 sqrt(m): above the denormals it is nothing, and a
+//   kernel that takes denormals for zeros still fails.
+// - Few elements: one draw of a few inputs says little of ATen's error. Of one element, a kernel
+//   as precise as ATen errs more than twice as much in three draws of ten, by chance alone. So
+//   outputs of fewer than 4,096 elements get ATen's errors on further draws of the same kind of
+//   set, in the same octaves. Its largest error is then, when larger than on this very set, that
+//   of 16 draws (of more draws the quantile that 16 reach on average: a maximum would grow with
+//   their number alone); its root-mean-square is over all draws, when larger. k stays, and no
+//   limit is below what this set alone gives. Where the output has eight elements or fewer,
+//   candidates are tried on two draws of each set. What is rejected so, and what is not, was
+//   measured: see kPool in input_plan.cc.
+// - float64: the oracle is ATen itself, so the yardstick is the sensitivity alone, times 16.
 
 constexpr int kLowestExponent = -1080;
 constexpr size_t kOctaves = 2112;  // [0] holds zero

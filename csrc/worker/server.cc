@@ -51,10 +51,8 @@ Result<WorkerSetup> ParseSetup(const Json& body) {
 Result<Reply> Compile(Target& target, const Json& body) {
   CF_ASSIGN_OR_RETURN(const Json source, JsonField(body, "source"));
   CF_ASSIGN_OR_RETURN(const std::string language, JsonString(source, "language"));
-  if (language != "cuda" && language != "cpu")
-    return Status::InvalidArgument("language: cuda or cpu");
   KernelSource kernel;
-  kernel.language = language == "cuda" ? Language::kCuda : Language::kCpu;
+  CF_ASSIGN_OR_RETURN(kernel.language, ParseLanguage(language));
   CF_ASSIGN_OR_RETURN(kernel.code, JsonString(source, "code"));
   CF_ASSIGN_OR_RETURN(const int64_t timeout_ms, JsonInt(body, "timeout_ms"));
   const CompileResult compiled = target.Compile(kernel, static_cast<int>(timeout_ms));

@@ -13,7 +13,7 @@
 #include "kernel/candidate.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
-#include "verify/checker.h"
+#include "verify/input_set.h"
 #include "verify/verdict.h"
 #include "worker/timing_plan.h"
 

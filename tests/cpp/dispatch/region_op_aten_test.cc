@@ -72,7 +72,7 @@ TEST_F(RegionOpTest, MissRunsAten) {
 
 TEST_F(RegionOpTest, FirstCallAsksTheLoader) {
   const Region region = NegRegion({4, 7});
-  resolver_.SetLoader([&](const RegionEntry&, int) -> Result<std::unique_ptr<Winner>> {
+  resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
     return NegWinner(28, 1, log_);
   });
   const at::Tensor x = at::randn({4, 7});

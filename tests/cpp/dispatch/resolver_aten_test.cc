@@ -67,10 +67,10 @@ TEST_F(ResolverTest, RefusesCollidingAndMalformedCalls) {
 TEST_F(ResolverTest, AsksTheLoaderOnce) {
   const Region region = NegRegion({3, 4});
   int asked = 0;
-  resolver_.SetLoader([&](const RegionEntry& entry, int device) -> Result<std::unique_ptr<Winner>> {
+  resolver_.SetLoader([&](const RegionEntry& entry) -> Result<std::unique_ptr<Winner>> {
     ++asked;
     EXPECT_EQ(entry.key, region.signature.Key());
-    EXPECT_EQ(device, 0);
+    EXPECT_EQ(entry.device_index, 0);
     return NegWinner(12, 0, log_);
   });
   // During stream capture an entry is made, but nothing is loaded.
@@ -86,7 +86,7 @@ TEST_F(ResolverTest, AsksTheLoaderOnce) {
 TEST_F(ResolverTest, LoaderFailuresAreWarnedOfOnce) {
   const Region refused = NegRegion({3, 5});
   const Region thrown = NegRegion({3, 6});
-  resolver_.SetLoader([&](const RegionEntry& entry, int) -> Result<std::unique_ptr<Winner>> {
+  resolver_.SetLoader([&](const RegionEntry& entry) -> Result<std::unique_ptr<Winner>> {
     if (entry.id == thrown.id) throw std::runtime_error("no store");
     return Status::Corruption("bad record");
   });
@@ -140,7 +140,7 @@ TEST_F(ResolverTest, ConcurrentResolveInstallAndFind) {
   for (int i = 0; i < kRegions; ++i) regions.push_back(NegRegion({7, 100 + i}));
   std::atomic<int> loads{0};
   std::atomic<int> wrong{0};
-  resolver_.SetLoader([&](const RegionEntry&, int) -> Result<std::unique_ptr<Winner>> {
+  resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
     loads.fetch_add(1);
     return std::unique_ptr<Winner>();
   });

@@ -102,8 +102,8 @@ TEST_P(StoreContract, RefusesWhatWouldNotDecode) {
   wrong.key = TestWinner(2).key;
   EXPECT_FALSE(store_->Put(wrong).ok());
   EXPECT_FALSE(store_->Delete("short", kTestArch).ok());
-  EXPECT_FALSE(store_->AddWanted(std::string(64, 'G'), kTestArch, {}).ok());
-  EXPECT_FALSE(store_->AppendLineage(TestWinner(1).key, "a b", Json::object()).ok());
+  EXPECT_FALSE(Want(*store_, std::string(64, 'G'), kTestArch, {}).ok());
+  EXPECT_FALSE(AppendNode(*store_, TestWinner(1).key, "a b", Json::object()).ok());
   EXPECT_EQ(store_->counters().writes, 0);
 }
 
@@ -134,23 +134,23 @@ TEST_P(StoreContract, ForEachInOrder) {
 TEST_P(StoreContract, Graphs) {
   const std::string graph(64, 'a');
   EXPECT_FALSE(store_->GetGraph(graph, kTestArch).has_value());
-  ASSERT_TRUE(store_->PutGraph(graph, kTestArch, {{"pays", false}}).ok());
+  ASSERT_TRUE(store_->PutGraph(graph, kTestArch, {{"pays", false}}, {}).ok());
   EXPECT_EQ(store_->GetGraph(graph, kTestArch), Json({{"pays", false}}));
   EXPECT_FALSE(store_->GetGraph(graph, "cuda:sm_90a").has_value());
-  ASSERT_TRUE(store_->PutGraph(graph, kTestArch, {{"pays", true}}).ok());
+  ASSERT_TRUE(store_->PutGraph(graph, kTestArch, {{"pays", true}}, {}).ok());
   EXPECT_EQ(store_->GetGraph(graph, kTestArch), Json({{"pays", true}}));
-  EXPECT_FALSE(store_->PutGraph("short", kTestArch, {}).ok());
+  EXPECT_FALSE(store_->PutGraph("short", kTestArch, {}, {}).ok());
 }
 
 TEST_P(StoreContract, Wanted) {
   const CacheRecord record = TestWinner(1);
-  ASSERT_TRUE(store_->AddWanted(record.key, kTestArch, record.signature).ok());
+  ASSERT_TRUE(Want(*store_, record.key, kTestArch, record.signature).ok());
   const int64_t writes = store_->counters().writes;
-  ASSERT_TRUE(store_->AddWanted(record.key, kTestArch, {{"other", 1}}).ok());
+  ASSERT_TRUE(Want(*store_, record.key, kTestArch, {{"other", 1}}).ok());
   if (store_->location() != "memory") {
     EXPECT_EQ(store_->counters().writes, writes);
   }
-  ASSERT_TRUE(store_->AddWanted(record.key, "cuda:sm_90a", record.signature).ok());
+  ASSERT_TRUE(Want(*store_, record.key, "cuda:sm_90a", record.signature).ok());
   auto wanted = store_->Wanted(kTestArch);
   ASSERT_EQ(wanted.size(), 1u);
   EXPECT_EQ(wanted[0]["signature"], record.signature);
@@ -165,8 +165,8 @@ TEST_P(StoreContract, LineageKeepsItsOrder) {
   std::vector<Json> nodes;
   for (int i = 0; i < 12; ++i) nodes.push_back({{"n", i}});
   ASSERT_TRUE(store_->AppendLineage(key, kTestArch, nodes).ok());
-  ASSERT_TRUE(store_->AppendLineage(key, kTestArch, Json{{"n", 12}, {"log", "\xff"}}).ok());
-  ASSERT_TRUE(store_->AppendLineage(TestWinner(2).key, kTestArch, Json{{"n", 99}}).ok());
+  ASSERT_TRUE(AppendNode(*store_, key, kTestArch, {{"n", 12}, {"log", "\xff"}}).ok());
+  ASSERT_TRUE(AppendNode(*store_, TestWinner(2).key, kTestArch, {{"n", 99}}).ok());
   auto lineage = store_->Lineage(key, kTestArch);
   ASSERT_EQ(lineage.size(), 13u);
   for (int i = 0; i < 13; ++i) EXPECT_EQ(lineage[static_cast<size_t>(i)]["n"], i);

@@ -56,6 +56,18 @@ inline TempDir TestFolder() {
   return TempDir::Create("cudaforge-store").value();
 }
 
+// Adds one region to the wanted list.
+inline Status Want(KernelStore& store, std::string key, std::string arch, Json signature) {
+  const WantedRegion region{std::move(key), std::move(arch), std::move(signature)};
+  return store.AddWanted({&region, 1});
+}
+
+// Appends one node.
+inline Status AppendNode(KernelStore& store, const std::string& key, const std::string& arch,
+                         Json node) {
+  return store.AppendLineage(key, arch, std::vector<Json>(1, std::move(node)));
+}
+
 // A writable store in `folder`.
 inline std::unique_ptr<KernelStore> OpenStore(const std::string& folder) {
   return OpenRocksKernelStore(folder, true).value();

@@ -1,0 +1,77 @@
+// How far a floating output may be from the fp64 oracle: the numerics contract.
+//
+// An element's error, |c - r|, may be at most k times a yardstick plus an ulp of the oracle's value
+// r: k = 2 for float32 and float64, 3 for the half types. The yardstick is ATen's own error among
+// elements of like size, or, when larger, three times what moving every input by a rounding unit
+// does to the oracle. The same holds for the root-mean-square error of like elements, with half an
+// ulp. yardstick.cc says why, and what is done where there are few elements.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "signature/op_signature.h"
+
+namespace cudaforge {
+
+// An output on other inputs of the same kind: ATen's bytes and the fp64 answer, row-major.
+struct OutputDraw {
+  std::string aten;
+  std::vector<double> oracle;
+};
+
+// The limits for one output on one input set.
+class Yardstick {
+ public:
+  // `aten`: ATen's output bytes, from one run or more (the first is the one that masks are compared
+  // with). `oracle`, `perturbed`: row-major; the fp64 answers for the inputs, and for the inputs
+  // after each of some random moves by a rounding unit. `draws`: more of ATen's errors, where the
+  // output has few elements. `terms`: input elements for one output element. REQUIRES: a floating
+  // spec.
+  Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
+            std::span<const double> oracle, std::span<const std::vector<double>> perturbed,
+            std::span<const OutputDraw> draws = {}, int64_t terms = 1);
+
+  // The largest error allowed for element `index` (row-major), whose oracle value is `value`.
+  double MaxLimit(int64_t index, double value) const;
+  // Elements whose oracle values share an octave [2^e, 2^(e+1)) are judged together.
+  static size_t OctaveOf(double value);
+  size_t octave_count() const { return octaves_.size(); }
+  // The root-mean-square error allowed over the elements of an octave; negative where they are too
+  // few to judge.
+  double RmsLimit(size_t octave) const { return octaves_[octave].rms_limit; }
+  // Whether ATen's values all equal the oracle's, and how many of them are finite and not zero.
+  bool aten_is_exact() const { return aten_is_exact_; }
+  int64_t nonzero() const { return nonzero_; }
+  Json ToJson() const;
+
+ private:
+  struct Octave {
+    int64_t count = 0;     // elements where both ATen and the oracle are finite, of all draws
+    int64_t own = 0;       // those of the set itself
+    double max_error = 0;  // ATen's
+    double sum_squares = 0;
+    double sensitivity = 0;     // 95th percentile of the moves
+    double moved_squares = 0;   // mean over the moves, summed over the set's own elements
+    std::vector<double> drawn;  // ATen's errors on further draws
+    double max_limit = 0;       // without the ulp
+    double rms_limit = 0;       // see RmsLimit
+  };
+  void AddDraw(const TensorSpec& spec, const OutputDraw& draw);
+  void SetLimits();
+
+  DType dtype_;
+  double underflow_;  // 1.5 sqrt(terms) roundings of denormals
+  std::vector<Octave> octaves_;
+  std::vector<double> moved_;  // by element, the largest of its moves
+  bool aten_is_exact_ = true;
+  int64_t nonzero_ = 0;
+  double max_error_ = 0;
+  double rms_error_ = 0;
+  double most_moved_ = 0;
+};
+
+}  // namespace cudaforge
