@@ -27,6 +27,7 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="bash examples/quickstart.sh",
+        allow_abbrev=False,
         description="Compile three models with CudaForge in inference and in one training step, "
         "then run them again from the cache in a second process.",
     )

@@ -102,7 +102,7 @@ void ThresholdBackward(NodeReader& r) {
   const Tensor self = r.TensorArg(1, "self"), gradient = r.TensorArg(0, "grad_output");
   const int grad = r.As(gradient, r.type());
   const int x = r.Exact(self);
-  const int threshold = r.Rounded(g.Like(x, r.Number(2, "threshold", 0)), self.dtype);
+  const int threshold = r.Rounded(r.Operand(2, "threshold", g.node(x).type), self.dtype);
   const int below = g.Pointwise(ScalarOp::kLe, {x, threshold});
   r.Result(0, g.Where(below, g.Like(grad, 0), grad), gradient.exact);
 }
@@ -119,8 +119,11 @@ void Hardtanh(NodeReader& r) {
   Graph& g = r.g();
   const int x = Self(r);
   if (r.type() == Type::kBool) return r.Fail("has no lowering for bool");
-  const int low = g.Like(x, r.Number(1, "min_val", -1)),
-            high = g.Like(x, r.Number(2, "max_val", 1));
+  const auto bound = [&](size_t position, const char* name, double absent) {
+    return r.Arg(position, name).is_null() ? g.Like(x, absent)
+                                           : r.Operand(position, name, g.node(x).type);
+  };
+  const int low = bound(1, "min_val", -1), high = bound(2, "max_val", 1);
   r.Result(0, g.Pointwise(ScalarOp::kMin, {g.Pointwise(ScalarOp::kMax, {x, low}), high}));
 }
 

@@ -293,15 +293,14 @@ void Convert(NodeReader& r) {
 }
 
 // A constant with the output's shape.
-void Fill(NodeReader& r, double value) {
-  const int constant = r.g().Number(r.type(), value);
+void Fill(NodeReader& r, int constant) {
   r.Result(0, r.g().View(constant, r.spec().sizes, {}, -1));
 }
 
-void ZerosLike(NodeReader& r) { Fill(r, 0); }
-void OnesLike(NodeReader& r) { Fill(r, 1); }
-void FullLike(NodeReader& r) { Fill(r, r.Number(1, "fill_value", 0)); }
-void ScalarTensor(NodeReader& r) { Fill(r, r.Number(0, "s", 0)); }
+void ZerosLike(NodeReader& r) { Fill(r, r.g().Number(r.type(), 0)); }
+void OnesLike(NodeReader& r) { Fill(r, r.g().Number(r.type(), 1)); }
+void FullLike(NodeReader& r) { Fill(r, r.Operand(1, "fill_value", r.type())); }
+void ScalarTensor(NodeReader& r) { Fill(r, r.Operand(0, "s", r.type())); }
 
 }  // namespace
 

@@ -29,6 +29,8 @@ struct Part {
   int64_t row_length = 1;
   const TruthGroups* truths = nullptr;  // kOneUnlike: of the input that decides
   int turn = 0;
+  // Where set, kRowScales takes integers of every magnitude, and these.
+  const std::vector<double>* constants = nullptr;
 };
 
 int RowExponent(DType dtype, int64_t row) {
@@ -129,6 +131,19 @@ double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t co
   }
 }
 
+// Of every magnitude up to a quarter of the range: 32-bit arithmetic, a detour through a floating
+// type or a constant that was rounded shows. Not the least integer, whose quotient by -1 traps.
+double AnyInteger(SplitMix& random, const Part& part) {
+  const int bits = part.dtype == DType::kInt32 ? 30 : 62;
+  if (!part.constants->empty() && random.Below(8) == 0) {
+    const double near = (*part.constants)[random.Below(part.constants->size())] +
+                        static_cast<double>(random.Below(3)) - 1;
+    if (std::fabs(near) < std::ldexp(1.0, bits)) return near;
+  }
+  const uint64_t magnitude = random.Next() >> (64 - bits) >> random.Below(static_cast<uint64_t>(bits));
+  return random.Below(2) == 0 ? static_cast<double>(magnitude) : -static_cast<double>(magnitude);
+}
+
 double IntegerValue(SplitMix& random, const Part& part) {
   if (part.role.kind == InputRole::Kind::kTarget && random.Below(8) == 0) {
     return static_cast<double>(part.role.ignore_index);
@@ -142,6 +157,8 @@ double IntegerValue(SplitMix& random, const Part& part) {
     case InputKind::kUniform:
       return static_cast<double>(random.Below(2));
     case InputKind::kRowScales:
+      if (part.constants != nullptr) return AnyInteger(random, part);
+      [[fallthrough]];
     case InputKind::kMixed:
       return static_cast<double>(random.Below(1 << 20)) - (1 << 19);
     default:
@@ -179,6 +196,22 @@ std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
     }
   });
   return bytes;
+}
+
+// Whether numbers are integers and booleans from end to end.
+bool IsIntegral(const OpSignature& signature) {
+  const auto floating = [](const TensorSpec& spec) { return IsFloating(spec.dtype); };
+  for (size_t o = 0; o < signature.outputs.size(); ++o) {
+    if (floating(signature.output_spec(o))) return false;
+  }
+  return std::none_of(signature.inputs.begin(), signature.inputs.end(), floating);
+}
+
+// The integers among the arguments of all nodes (sizes and dimensions are of no harm).
+void AddIntegers(const Json& args, std::vector<double>* integers) {
+  if (args.is_number_integer()) integers->push_back(args.get<double>());
+  if (!args.is_structured()) return;
+  for (const Json& arg : args) AddIntegers(arg, integers);
 }
 
 }  // namespace
@@ -230,6 +263,12 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
     deciding = TruthInput(signature);
     truths.emplace(signature, deciding);
   }
+  std::vector<double> constants;
+  for (const Node& node : signature.nodes) {
+    AddIntegers(node.args, &constants);
+    AddIntegers(node.kwargs, &constants);
+  }
+  const bool integral = IsIntegral(signature);
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const TensorSpec& spec = signature.inputs[i];
     Part part{spec.dtype,
@@ -238,6 +277,7 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
               spec.numel() == largest,
               static_cast<int64_t>(3 * i),
               std::max<int64_t>(spec.numel() / 16, 1)};
+    if (integral) part.constants = &constants;
     if (truths.has_value() && i == deciding && roles[i].kind == InputRole::Kind::kValue) {
       part.truths = &*truths;
       part.turn = turn;

@@ -16,7 +16,8 @@ namespace cudaforge {
 enum class InputKind {
   kNormal,          // standard normal numbers
   kUniform,         // [0, 1): biased sums, no cancellation
-  kRowScales,       // each row times its own power of two, 2^-30 to 2^30 (float16: 2^-8 to 2^8)
+  kRowScales,       // each row times its own power of two, 2^-30 to 2^30 (float16: 2^-8 to 2^8);
+                    // where all is integers: of every magnitude up to 2^62 (int32: 2^30)
   kSpecialValues,   // some rows with NaN, some with infinities; the rest normal
   kZerosDenormals,  // some rows with both zeros and denormals; the rest normal
   kAllEqual,        // one number everywhere (3.75: sums of it are exact)

@@ -74,6 +74,7 @@ def test_forging_traces_again_and_its_winners_are_remembered(
     assert len(traces) == 2
     stats = cudaforge_backend.stats()
     assert stats["graphs"] == {"substituted": 1} and stats["hits"] == 1
+    assert stats["saved_ns"] == sum(region["saved_ns"] for region in stats["regions"]) > 0
 
 
 def test_a_graph_is_traced_again_when_the_cache_has_changed(
@@ -166,9 +167,17 @@ def test_what_decides_the_regions_is_in_the_name(monkeypatch: pytest.MonkeyPatch
         names.append(name())
     with torch.no_grad():
         names.append(name())
-    monkeypatch.setattr(torch, "get_default_dtype", lambda: torch.float64)
-    names.append(name())
-    monkeypatch.undo()
+    with torch.inference_mode():
+        names.append(name())
+    for owner, question, answer in (
+        (torch, "get_default_dtype", torch.float64),
+        (torch, "get_float32_matmul_precision", "medium"),
+        (torch, "are_deterministic_algorithms_enabled", True),
+        (_C, "versions", {**_C.versions(), "verifier": 0}),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, question, lambda answer=answer: answer)
+            names.append(name())
     assert len(set(names)) == len(names)
     assert name() == names[0] == name(parse(None, {"on_miss": "blocking"}))
 

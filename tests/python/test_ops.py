@@ -38,6 +38,26 @@ def test_forward(name: str, forged: Path) -> None:
     assert cudaforge_backend.stats()["hits"] >= 1
 
 
+INTEGERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "fill": lambda x: x.masked_fill(x > 2**53, 2**53 + 1).sum(-1),
+    "add": lambda x: (x + (2**53 + 1)).amax(-1),
+    "clamp": lambda x: x.clamp(-(2**53) - 1, 2**53 + 1).cumsum(-1),
+    "hardtanh": lambda x: F.hardtanh(x, -(2**53) - 1, 2**53 + 1).sum(-1),
+    "product": lambda x: (x * x + x).sum(0),
+    "compare": lambda x: (x == 2**53 + 1).sum(-1),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_of_any_size_are_exact(name: str, forged: Path) -> None:
+    near = (
+        torch.randint(-3, 4, (48, 64)) + torch.tensor([2**53, -(2**53), 2**31]).repeat(16)[:, None]
+    )
+    served = compiled(INTEGERS[name], forged)
+    assert torch.equal(served(near), INTEGERS[name](near))
+    assert cudaforge_backend.stats()["hits"] >= 1
+
+
 CENTRED: dict[str, Callable[[Tensor], Tensor]] = {
     "layer_norm": lambda x: F.layer_norm(x, (200,)),
     "group_norm": lambda x: F.group_norm(x.view(6, 8, 200), 4),

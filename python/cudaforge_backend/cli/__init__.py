@@ -12,6 +12,7 @@ def parser() -> argparse.ArgumentParser:
     from . import cache, doctor, warmup
 
     top = argparse.ArgumentParser(
+        allow_abbrev=False,
         prog="cudaforge",
         description="CudaForge makes PyTorch models faster with generated kernels that are "
         "proven equal to PyTorch's own. A kernel is made once for an operation, its shapes and "

@@ -61,6 +61,10 @@ OpSignature SignatureOf(const std::string& name) {
     return OneNode({in(f32, {64, 512}), in(f32, {64, 512})}, "aten::add.Tensor",
                    Json::array({x, {{"in", 1}}}), {{"alpha", 1}}, out(f32, {64, 512}));
   }
+  if (name == "add_integers") {
+    return OneNode({in(DType::kInt64, {64, 512}), in(DType::kInt64, {64, 512})}, "aten::add.Tensor",
+                   Json::array({x, {{"in", 1}}}), {{"alpha", 1}}, out(DType::kInt64, {64, 512}));
+  }
   if (name == "var") {
     return OneNode({in(f32, {64, 512})}, "aten::var.correction", Json::array({x, Json::array({1})}),
                    {{"correction", 0}, {"keepdim", false}}, out(f32, {64}));

@@ -162,6 +162,30 @@ TEST(Inputs, RowsOfVeryDifferentScale) {
   EXPECT_GT(largest, 0x1p28);
 }
 
+TEST(Inputs, IntegersOfEveryMagnitude) {
+  for (const DType dtype : {DType::kInt64, DType::kInt32}) {
+    OpSignature signature = OneInput(Spec(dtype, {64, 64}));
+    signature.nodes[0].args = Json::array({{{"in", 0}}, 12345678});
+    signature.nodes[0].outputs = {Spec(dtype, {64, 64})};
+    signature.outputs = {{0, 0}};
+    const auto values =
+        Values(signature.inputs[0], Make(signature, InputKind::kRowScales).bytes[0]);
+    const double top = dtype == DType::kInt64 ? 0x1p62 : 0x1p30;
+    const auto count = [&](double low, double high) {
+      return std::count_if(values.begin(), values.end(),
+                           [&](double v) { return std::fabs(v) >= low && std::fabs(v) < high; });
+    };
+    EXPECT_GT(count(0, 0x1p10), 100);
+    EXPECT_GT(count(top / 16, top), 100);
+    EXPECT_EQ(count(top, INFINITY), 0);
+    EXPECT_GT(count(12345677, 12345680), 100);  // the constant and its neighbours
+    // Where a number is floating, sums of these would tell nothing.
+    signature.nodes[0].outputs[0].dtype = DType::kFloat32;
+    const auto small = Values(signature.inputs[0], Make(signature, InputKind::kRowScales).bytes[0]);
+    EXPECT_LE(*std::max_element(small.begin(), small.end()), 0x1p19);
+  }
+}
+
 TEST(Inputs, OneElementOfAGroupIsUnlike) {
   OpSignature signature = OneInput(Spec(DType::kFloat32, {4, 32, 7}));
   signature.nodes[0] = {"aten::any.dims",
