@@ -140,7 +140,8 @@ double AnyInteger(SplitMix& random, const Part& part) {
                         static_cast<double>(random.Below(3)) - 1;
     if (std::fabs(near) < std::ldexp(1.0, bits)) return near;
   }
-  const uint64_t magnitude = random.Next() >> (64 - bits) >> random.Below(static_cast<uint64_t>(bits));
+  const uint64_t magnitude =
+      random.Next() >> (64 - bits) >> random.Below(static_cast<uint64_t>(bits));
   return random.Below(2) == 0 ? static_cast<double>(magnitude) : -static_cast<double>(magnitude);
 }
 
