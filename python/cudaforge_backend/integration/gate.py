@@ -55,7 +55,7 @@ def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]
 
 
 def gains(speedup: tuple[float, float, float]) -> bool:
-    """Whether low, median and high (95% interval) of a speed-up show that the winners surely pay."""
+    """Whether low, median and high (95% interval) of a speed-up show that winners surely pay."""
     return speedup[0] > 1.0
 
 
