@@ -30,11 +30,6 @@ constexpr int64_t kDrawnElements = int64_t{1} << 22;
 // Outputs of so few elements are tried on two draws of each set, where the inputs are small.
 constexpr int64_t kTwice = 8;
 
-bool HasFloatingInput(const OpSignature& signature) {
-  return std::any_of(signature.inputs.begin(), signature.inputs.end(),
-                     [](const TensorSpec& spec) { return IsFloating(spec.dtype); });
-}
-
 // Whether a large region is tried on this set: on those whose rows are of many kinds, and on one
 // with the least alignment that the signature promises (see MakeInputs).
 bool KeptWhenLarge(InputKind kind, bool floating, bool huge) {

@@ -201,11 +201,10 @@ std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
 
 // Whether numbers are integers and booleans from end to end.
 bool IsIntegral(const OpSignature& signature) {
-  const auto floating = [](const TensorSpec& spec) { return IsFloating(spec.dtype); };
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
-    if (floating(signature.output_spec(o))) return false;
+    if (IsFloating(signature.output_spec(o).dtype)) return false;
   }
-  return std::none_of(signature.inputs.begin(), signature.inputs.end(), floating);
+  return !HasFloatingInput(signature);
 }
 
 // The integers among the arguments of all nodes (sizes and dimensions are of no harm).
@@ -217,9 +216,13 @@ void AddIntegers(const Json& args, std::vector<double>* integers) {
 
 }  // namespace
 
+bool HasFloatingInput(const OpSignature& signature) {
+  return std::any_of(signature.inputs.begin(), signature.inputs.end(),
+                     [](const TensorSpec& spec) { return IsFloating(spec.dtype); });
+}
+
 std::vector<InputKind> InputKindsFor(const OpSignature& signature) {
-  const bool floating = std::any_of(signature.inputs.begin(), signature.inputs.end(),
-                                    [](const TensorSpec& spec) { return IsFloating(spec.dtype); });
+  const bool floating = HasFloatingInput(signature);
   std::vector<InputKind> kinds = {InputKind::kNormal, InputKind::kUniform, InputKind::kRowScales};
   if (floating) {
     kinds.insert(kinds.end(), {InputKind::kSpecialValues, InputKind::kZerosDenormals});
@@ -264,12 +267,14 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
     deciding = TruthInput(signature);
     truths.emplace(signature, deciding);
   }
-  std::vector<double> constants;
-  for (const Node& node : signature.nodes) {
-    AddIntegers(node.args, &constants);
-    AddIntegers(node.kwargs, &constants);
-  }
   const bool integral = IsIntegral(signature);
+  std::vector<double> constants;
+  if (integral) {
+    for (const Node& node : signature.nodes) {
+      AddIntegers(node.args, &constants);
+      AddIntegers(node.kwargs, &constants);
+    }
+  }
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const TensorSpec& spec = signature.inputs[i];
     Part part{spec.dtype,

@@ -33,6 +33,8 @@ enum class InputKind {
 // the same everywhere.
 std::vector<InputKind> InputKindsFor(const OpSignature& signature);
 std::string_view InputKindName(InputKind kind);
+// Whether an input holds floating-point numbers.
+bool HasFloatingInput(const OpSignature& signature);
 // Whether sets of this kind ask for no more alignment than the specs promise.
 bool IsLeastAligned(InputKind kind);
 

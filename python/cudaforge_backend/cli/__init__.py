@@ -5,14 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes whole option names alone. Commands and their verbs are made of the same class."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
 
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     from . import cache, doctor, warmup
 
-    top = argparse.ArgumentParser(
-        allow_abbrev=False,
+    top = Parser(
         prog="cudaforge",
         description="CudaForge makes PyTorch models faster with generated kernels that are "
         "proven equal to PyTorch's own. A kernel is made once for an operation, its shapes and "

@@ -268,13 +268,10 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
 
 def add(verbs: Any) -> None:
     """Registers the command and its verbs."""
-    command = verbs.add_parser(
-        "cache", help="list, show, export and import stored kernels", allow_abbrev=False
-    )
+    command = verbs.add_parser("cache", help="list, show, export and import stored kernels")
     inner = command.add_subparsers(dest="cache_verb", required=True, metavar="VERB")
     for name, text, run, arguments in VERBS:
-        description = text[0].upper() + text[1:] + "."
-        verb = inner.add_parser(name, help=text, description=description, allow_abbrev=False)
+        verb = inner.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         add_cache_dir(verb)
         add_json(verb)
         for argument in arguments:

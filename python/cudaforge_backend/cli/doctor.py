@@ -30,9 +30,7 @@ class Check(TypedDict):
 def add(verbs: Any) -> None:
     """Registers the command."""
     command = verbs.add_parser(
-        "doctor",
-        help="check versions, GPU, compilers and the cache, and say what to do",
-        allow_abbrev=False,
+        "doctor", help="check versions, GPU, compilers and the cache, and say what to do"
     )
     add_cache_dir(command)
     add_json(command)

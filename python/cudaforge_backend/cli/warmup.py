@@ -29,7 +29,6 @@ def add(verbs: Any) -> None:
         "of the forward and backward graphs of training. SCRIPT.py:FACTORY names a function "
         "without arguments that returns (model, inputs): a torch.nn.Module and a tuple of "
         "tensors. The script is run: use only scripts that you trust.",
-        allow_abbrev=False,
     )
     command.add_argument("factory", metavar="SCRIPT.py:FACTORY")
     command.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
