@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace cudaforge {
@@ -57,20 +58,6 @@ void WarnOfUnknownNames(Config* config, const Environment& environment) {
 
 }  // namespace
 
-const char* OnMissName(OnMiss on_miss) {
-  switch (on_miss) {
-    case OnMiss::kFallback:
-      return "fallback";
-    case OnMiss::kRecord:
-      return "record";
-    case OnMiss::kBackground:
-      return "background";
-    case OnMiss::kBlocking:
-      return "blocking";
-  }
-  return "record";
-}
-
 Config ReadConfig(const std::map<std::string, std::string>& environment) {
   Config config;
   config.cache_dir = DefaultCacheDir(environment);
@@ -83,17 +70,14 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
     }
   }
   if (const char* value = get("CUDAFORGE_ON_MISS")) {
-    bool known = false;
-    for (OnMiss choice :
-         {OnMiss::kFallback, OnMiss::kRecord, OnMiss::kBackground, OnMiss::kBlocking}) {
-      if (std::strcmp(value, OnMissName(choice)) == 0) {
-        config.on_miss = choice;
-        known = true;
-      }
+    std::string known;
+    for (const char* choice : kOnMiss) {
+      if (std::strcmp(value, choice) == 0) config.on_miss = choice;
+      known += std::string(choice) + ", ";
     }
-    if (!known) {
+    if (config.on_miss != value) {
       Warn(&config, "CUDAFORGE_ON_MISS", value,
-           "expected fallback, record, background or blocking; using record");
+           "expected one of " + known + "using " + config.on_miss);
     }
   }
   if (const char* value = get("CUDAFORGE_REGION_BUDGET_S")) {
@@ -103,7 +87,8 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
       config.region_budget_s = seconds;
     } else {
       Warn(&config, "CUDAFORGE_REGION_BUDGET_S", value,
-           "expected a number of seconds above 0; using 30");
+           "expected a number of seconds above 0; using " +
+               std::to_string(std::lround(config.region_budget_s)));
     }
   }
   if (const char* value = get("CUDAFORGE_CACHE_DIR")) config.cache_dir = value;

@@ -7,12 +7,13 @@
 
 namespace cudaforge {
 
-enum class OnMiss { kFallback, kRecord, kBackground, kBlocking };
+// What can be done about a region that the cache does not know (README.md, Options).
+inline constexpr const char* kOnMiss[] = {"fallback", "record", "background", "blocking"};
 
 struct Config {
-  bool disabled = false;             // CUDAFORGE_DISABLE=1
-  OnMiss on_miss = OnMiss::kRecord;  // CUDAFORGE_ON_MISS
-  double region_budget_s = 30;       // CUDAFORGE_REGION_BUDGET_S, > 0
+  bool disabled = false;           // CUDAFORGE_DISABLE=1
+  std::string on_miss = "record";  // CUDAFORGE_ON_MISS, one of kOnMiss
+  double region_budget_s = 30;     // CUDAFORGE_REGION_BUDGET_S, > 0
   std::string
       cache_dir;    // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
   std::string cxx;  // CUDAFORGE_CXX; empty: g++, else c++, else clang++
@@ -26,7 +27,5 @@ Config ReadConfig(const std::map<std::string, std::string>& environment);
 
 // The process's settings, read on first use. Thread-safe.
 const Config& GlobalConfig();
-
-const char* OnMissName(OnMiss on_miss);
 
 }  // namespace cudaforge

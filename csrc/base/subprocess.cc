@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 extern char** environ;
@@ -47,15 +48,33 @@ struct SpawnSettings {
   }
 };
 
-Result<pid_t> Spawn(const std::vector<std::string>& argv, SpawnSettings& settings) {
+// The null-terminated array that exec takes; it points into `texts`.
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// This process's environment with `changes` made to it, as lines NAME=VALUE.
+std::vector<std::string> ChangedEnvironment(const std::map<std::string, std::string>& changes) {
+  std::vector<std::string> lines;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view line = *entry;
+    if (!changes.contains(std::string(line.substr(0, line.find('='))))) lines.emplace_back(line);
+  }
+  for (const auto& [name, value] : changes) lines.push_back(name + "=" + value);
+  return lines;
+}
+
+Result<pid_t> Spawn(const std::vector<std::string>& argv, SpawnSettings& settings,
+                    const std::map<std::string, std::string>& changes = {}) {
   if (argv.empty()) return Status::InvalidArgument("no program to run");
-  std::vector<char*> arguments;
-  arguments.reserve(argv.size() + 1);
-  for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<std::string> environment = ChangedEnvironment(changes);
   pid_t pid = -1;
-  const int error = posix_spawnp(&pid, arguments[0], &settings.actions, &settings.attributes,
-                                 arguments.data(), environ);
+  const int error = posix_spawnp(&pid, argv[0].c_str(), &settings.actions, &settings.attributes,
+                                 Pointers(argv).data(), Pointers(environment).data());
   if (error != 0) {
     return Status::Unavailable("cannot start " + argv[0] + ": " + std::strerror(error));
   }
@@ -128,7 +147,8 @@ Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, int timeo
   return result;
 }
 
-Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv) {
+Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv,
+                                         const std::map<std::string, std::string>& environment) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return ErrnoStatus("socketpair", errno);
@@ -142,7 +162,7 @@ Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv) {
     theirs = UniqueFd(fcntl(theirs.get(), F_DUPFD_CLOEXEC, 10));
   }
   posix_spawn_file_actions_adddup2(&settings.actions, theirs.get(), 3);
-  CF_ASSIGN_OR_RETURN(const pid_t pid, Spawn(argv, settings));
+  CF_ASSIGN_OR_RETURN(const pid_t pid, Spawn(argv, settings, environment));
   return ChildProcess(pid, std::move(ours));
 }
 

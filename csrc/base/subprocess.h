@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,9 @@ Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, int timeo
 class ChildProcess {
  public:
   // Starts argv[0] with one end of a SOCK_STREAM Unix socket pair as its file descriptor 3.
-  static Result<ChildProcess> Start(const std::vector<std::string>& argv);
+  // `environment`: name to value, over what it inherits.
+  static Result<ChildProcess> Start(const std::vector<std::string>& argv,
+                                    const std::map<std::string, std::string>& environment = {});
   ChildProcess(ChildProcess&& other) noexcept
       : pid_(std::exchange(other.pid_, -1)), socket_(std::move(other.socket_)) {}
   ChildProcess& operator=(ChildProcess&&) = delete;

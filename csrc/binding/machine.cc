@@ -24,7 +24,7 @@ py::dict ConfigDict() {
   const Config& config = GlobalConfig();
   py::dict dict;
   dict["disabled"] = config.disabled;
-  dict["on_miss"] = OnMissName(config.on_miss);
+  dict["on_miss"] = config.on_miss;
   dict["region_budget_s"] = config.region_budget_s;
   dict["cache_dir"] = config.cache_dir;
   dict["cxx"] = config.cxx;
@@ -100,6 +100,8 @@ void BindMachine(py::module_& m) {
         return TargetNamed(device, device_index)->arch().target;
       },
       py::arg("device"), py::arg("device_index") = 0);
+  m.attr("ON_MISS") =
+      py::tuple(py::cast(std::vector<std::string>(std::begin(kOnMiss), std::end(kOnMiss))));
   m.def("capabilities", &CapabilityDicts);
   py::class_<PairedTimes>(m, "PairedTimes")
       .def("median_ns",

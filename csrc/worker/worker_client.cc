@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <random>
 
+#include "base/file.h"
 #include "base/subprocess.h"
 #include "worker/protocol.h"
 
@@ -71,12 +73,20 @@ class WorkerClient::Impl {
   void End(int wait_ms) {
     last_end_ = child_->WaitOrKill(wait_ms);
     child_.reset();
+    scratch_.reset();
   }
 
   Status EnsureWorker() {
     if (Alive()) return Status::Ok();
     if (child_.has_value()) End(0);
-    auto child = ChildProcess::Start({options_.executable});
+    // What the worker and its compilers leave behind when they are killed goes with this folder.
+    // Without one (no space, no right) the compiler says what is wrong; NVRTC needs none.
+    std::map<std::string, std::string> environment;
+    if (Result<TempDir> scratch = TempDir::Create("cudaforge-worker-"); scratch.ok()) {
+      scratch_.emplace(*std::move(scratch));
+      environment["TMPDIR"] = scratch_->path();
+    }
+    auto child = ChildProcess::Start({options_.executable}, environment);
     if (!child.ok()) return child.status();
     child_.emplace(std::move(*child));
     ++started_;
@@ -140,6 +150,7 @@ class WorkerClient::Impl {
   }
 
   WorkerOptions options_;
+  std::optional<TempDir> scratch_;  // outlives the child
   std::optional<ChildProcess> child_;
   std::random_device entropy_;
   int started_ = 0;

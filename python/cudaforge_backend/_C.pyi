@@ -10,6 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
+ON_MISS: tuple[str, ...]
+
 def configure(cuda_search_paths: list[str], worker: str) -> None: ...
 def config() -> dict[str, Any]:
     """The environment's settings: disabled, on_miss, region_budget_s, cache_dir, cxx, log,

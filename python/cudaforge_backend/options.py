@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from . import errors
 from ._native import _C
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-ON_MISS = ("fallback", "record", "background", "blocking")
+ON_MISS = _C.ON_MISS
 OPTIONS = ("on_miss", "region_budget_s", "cache_dir", "inductor")
 
 
@@ -20,10 +20,10 @@ OPTIONS = ("on_miss", "region_budget_s", "cache_dir", "inductor")
 class Settings:
     """What one compilation is asked to do."""
 
-    on_miss: str = "record"
-    region_budget_s: float = 30.0  # seconds for one region
-    cache_dir: str = ""
-    inductor: dict[str, Any] = field(default_factory=dict)  # Inductor's config patches
+    on_miss: str  # one of ON_MISS
+    region_budget_s: float  # seconds for one region
+    cache_dir: str
+    inductor: dict[str, Any]  # Inductor's config patches
 
 
 def disabled() -> bool:

@@ -72,6 +72,43 @@ def input_shapes(signature: Mapping[str, Any]) -> list[str]:
     return [f"{spec['dtype']}{spec['sizes']}" for spec in signature["inputs"]]
 
 
+def program(signature: Mapping[str, Any]) -> list[str]:
+    """A signature as one line for each input and node: "%1 = aten::exp(%0) -> float32[8]"."""
+    lines: list[str] = []
+    made_by: list[int] = []  # outputs of each node
+
+    def spec(tensor: Mapping[str, Any]) -> str:
+        return f"{tensor['dtype']}{tensor['sizes']}"
+
+    def text(value: Any) -> str:
+        if isinstance(value, Mapping):
+            if "in" in value:
+                return f"in{value['in']}"
+            if "node" in value:
+                output = f".{value['out']}" if made_by[value["node"]] > 1 else ""
+                return f"%{value['node']}{output}"
+            return str(next(iter(value.values())))  # a dtype, an infinity: by its name
+        if isinstance(value, list):
+            return f"[{', '.join(text(item) for item in value)}]"
+        return "None" if value is None else str(value)
+
+    for index, tensor in enumerate(signature["inputs"]):
+        lines.append(f"in{index}: {spec(tensor)} of strides {tensor['strides']}")
+    for index, node in enumerate(signature["nodes"]):
+        given = [text(value) for value in node["args"]]
+        given += [f"{name}={text(value)}" for name, value in node["kwargs"].items()]
+        made = ", ".join(spec(tensor) for tensor in node["outputs"])
+        lines.append(f"%{index} = {node['op']}({', '.join(given)}) -> {made}")
+        made_by.append(len(node["outputs"]))
+    lines.append(f"returns {', '.join(text(value) for value in signature['outputs'])}")
+    return lines
+
+
+def counted(number: int, what: str) -> str:
+    """ "1 kernel", "2 kernels"."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def label(ops: str, shapes: Sequence[str]) -> str:
     """A region in one line: "mul -> cumsum(float32[8, 128], float32[128])"."""
     return f"{ops}({', '.join(shapes)})"

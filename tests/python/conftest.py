@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-_SESSION = Path(tempfile.mkdtemp(prefix="cudaforge-tests-"))
+_FOLDER = tempfile.TemporaryDirectory(prefix="cudaforge-tests-", ignore_cleanup_errors=True)
+_SESSION = Path(_FOLDER.name)
 if importlib.util.find_spec("cudaforge_backend") is None:  # not installed: the source folder's
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 # Read when torch and cudaforge_backend are imported, hence before them.

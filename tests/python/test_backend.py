@@ -67,6 +67,27 @@ def test_without_winners_the_code_is_inductors(function: Callable[..., Any]) -> 
     assert graphs("plain") == 1
 
 
+def test_without_winners_the_code_is_inductors_in_training() -> None:
+    block, x = Block(), torch.randn(8, 32, requires_grad=True)
+    parameters = [x, *block.parameters()]
+
+    def code(backend_name: str) -> list[str]:
+        step = torch.compile(block, backend=backend_name)
+
+        def train() -> tuple[Tensor, ...]:
+            return torch.autograd.grad(step(x).square().sum(), parameters)
+
+        torch._dynamo.reset()
+        with torch._inductor.config.patch(force_disable_caches=True):
+            _, made = run_and_get_code(train)
+        return [re.sub(r"AOT ID: .*", "", text) for text in made if "def call" in text]
+
+    ours = code("cudaforge")
+    assert len(ours) == 2  # the forward and the backward graph
+    assert ours == code("inductor")
+    assert graphs("plain") == 1
+
+
 def test_a_graph_without_an_anchor_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "analyse", None)
     x = torch.randn(8)

@@ -93,6 +93,28 @@ def test_doctor_names_a_folder_that_cannot_be_used(capsys: Output) -> None:
     )
 
 
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")
+def test_doctor_tries_to_write(capsys: Output) -> None:
+    checks = as_json(capsys, "doctor", "--cache-dir", "/proc/cudaforge", code=1)
+    (cache,) = (check for check in checks if check["name"] == "cache")
+    assert not cache["ok"] and "/proc takes no writes" in cache["detail"]
+
+
+def test_a_misspelt_variable_is_named(run_python: RunPython, tmp_path: Path) -> None:
+    done = run_python(
+        "import sys; from cudaforge_backend.cli import main;"
+        f" sys.exit(main(['cache', 'ls', '--cache-dir', {str(tmp_path / 'none')!r}]))",
+        CUDAFORGE_CACHE_DIRS="/x",
+    )
+    assert "CUDAFORGE_CACHE_DIRS" in done.stderr and "there is no cache in" in done.stdout
+
+
+def test_an_export_of_nothing_says_why(capsys: Output, tmp_path: Path) -> None:
+    folder = ("--cache-dir", str(tmp_path / "none"))
+    data = as_json(capsys, "cache", "export", str(tmp_path / "p"), *folder, code=1)
+    assert data["exported"] == 0 and "there is no cache in" in data["reason"]
+
+
 def test_export_into_no_folder(capsys: Output, tmp_path: Path) -> None:
     file = str(tmp_path / "none" / "x.pack")
     line = refusal(capsys, "cache", "export", file, "--cache-dir", str(tmp_path / "cache"))
@@ -128,7 +150,13 @@ def test_show_names_every_time_and_the_source(capsys: Output, forged: Path) -> N
     assert text.startswith("mul -> _softmax(float32[4, 20])\n" + f"key {key} on cpu:")
     for line in ("ATen: ", "Inductor: not timed", "kernel: ", "speed-up over the faster of"):
         assert f"\n{line}" in text
-    assert "candidates tried: " in text and "extern" in text
+    assert "candidates tried: " in text and "verified against ATen and float64 on " in text
+    assert "\n  in0: float32[4, 20] of strides [20, 1]\n" in text
+    assert "\n  %0 = aten::mul.Tensor(in0, 3) -> float32[4, 20]\n" in text
+    assert "\n  returns %1\n" in text
+    assert "lines of cpu; --source prints them" in text and "extern" not in text
+    assert main(["cache", "show", key, "--source", *folder]) == 0
+    assert 'extern "C"' in capsys.readouterr().out
 
 
 def test_rm_forgets_one_region(
@@ -228,7 +256,9 @@ win_every_race()
 sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2", "--json",
                "--cache-dir", {script + ".cache"!r}]))
 """
-    first = json.loads(run_python(code).stdout)
+    done = run_python(code)
+    assert "forging mul -> _softmax(float32[64, 128]) ...\n  winner, " in done.stderr
+    first = json.loads(done.stdout)
     second = json.loads(run_python(code).stdout)
     assert first["forged"] == first["regions"] - first["known"] == 1
     assert second["forged"] + second["negative"] == 0

@@ -103,6 +103,47 @@ def test_the_named_models_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tuple(models.EXAMPLES) == arguments.MODELS
 
 
+GOOD = {"name": "gpt", "phase": "train", "error": 1e-6, "error_limit": 2e-6}
+SERVED = {"misses": 0, "forged": 0}
+
+
+@pytest.mark.parametrize(
+    ("model", "difference", "second", "said"),
+    [
+        ({}, 0.0, {}, None),
+        ({}, 9e-6, {}, None),
+        ({"error": 2.1e-6}, 0.0, {}, "gpt train: error 2.1e-06 over 2e-06"),
+        ({"error": float("nan")}, 0.0, {}, "gpt train: error nan over 2e-06"),
+        ({}, 1.1e-5, {}, "the two processes differ by 1.1e-05 in gpt/train, over 1e-05"),
+        ({}, float("nan"), {}, "the two processes differ by nan in gpt/train, over 1e-05"),
+        ({}, 0.0, {"misses": 2}, "the second process missed 2 regions and forged 0"),
+        ({}, 0.0, {"forged": 1}, "the second process missed 0 regions and forged 1"),
+    ],
+)
+def test_what_fails_the_quickstart(
+    monkeypatch: pytest.MonkeyPatch,
+    model: dict[str, float],
+    difference: float,
+    second: dict[str, int],
+    said: str | None,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    quickstart = importlib.import_module("quickstart")
+    lines = quickstart.failures([GOOD | model], {"gpt/train": difference}, SERVED | second)
+    assert lines == ([] if said is None else [said])
+
+
+def test_regions_tell_forged_from_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    progress = importlib.import_module("report").Progress()
+    for key, status in (("a", "hit"), ("b", "miss")):
+        progress({"event": "region", "key": key, "arch": "cpu:none", "status": status})
+    progress({"event": "start", "key": "b", "arch": "cpu:none", "region": "sum(float32[8])"})
+    progress({"event": "region", "key": "b", "arch": "cpu:none", "status": "hit"})
+    origins = {region["key"]: region["origin"] for region in progress.regions({"a"})}
+    assert origins == {"a": "cache", "b": "forged"}
+
+
 def test_bad_arguments_are_named() -> None:
     done = quickstart("--models", "gpt,bert")
     assert done.returncode == 2

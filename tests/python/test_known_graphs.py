@@ -133,7 +133,7 @@ def captured(function: Any, *inputs: torch.Tensor) -> tuple[fx.GraphModule, Sequ
 def test_inputs_that_share_memory_or_begin_elsewhere_make_another_name() -> None:
     def name(*inputs: torch.Tensor) -> str:
         gm, _ = captured(lambda a, b: torch.softmax(a + b, -1), *inputs)
-        return plan_name(gm, inputs, Settings(), native_rules(), False)
+        return plan_name(gm, inputs, parse(None, None), native_rules(), False)
 
     whole = torch.randn(65)
     first, second, later = whole[:32].view(4, 8), whole[32:64].view(4, 8), whole[33:].view(4, 8)
@@ -151,7 +151,7 @@ def test_the_graphs_inside_a_graph_are_in_the_name() -> None:
     names = set()
     for function in inside:
         gm, inputs = captured(checkpointed(function), x)
-        names.add(plan_name(gm, inputs, Settings(), native_rules(), True))
+        names.add(plan_name(gm, inputs, parse(None, None), native_rules(), True))
     assert len(names) == 2
 
 
@@ -159,7 +159,9 @@ def test_what_decides_the_regions_is_in_the_name(monkeypatch: pytest.MonkeyPatch
     gm, inputs = captured(function, torch.randn(4, 8))
     rules = native_rules()
 
-    def name(settings: Settings = Settings(), training: bool = False) -> str:  # noqa: B008
+    defaults = parse(None, None)
+
+    def name(settings: Settings = defaults, training: bool = False) -> str:
         return plan_name(gm, inputs, settings, rules, training)
 
     names = [name(), name(training=True), name(parse("max-autotune", None))]

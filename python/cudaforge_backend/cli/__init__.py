@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from .._native import _C
+
 
 class Parser(argparse.ArgumentParser):
     """Takes whole option names alone. Commands and their verbs are made of the same class."""
@@ -35,6 +37,9 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. 0: done; 1: could not be done (see standard error); 2: wrong usage."""
     args = parser().parse_args(argv)
+    if args.verb == "cache":  # the others say so themselves
+        for warning in _C.config()["warnings"]:
+            print(f"cudaforge: {warning}", file=sys.stderr)
     try:
         code: int = args.run(args)
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._native import _C
-from ..records import input_shapes, label, op_names, summary
+from ..records import counted, input_shapes, label, op_names, program, summary
 from .output import add_cache_dir, add_json, cache_dir, show
 
 Run = Callable[[argparse.Namespace], int]
@@ -101,35 +101,47 @@ def run_show(args: argparse.Namespace) -> int:
 
     def text() -> None:
         for record in data:
-            row = summary(record)
-            print(label(row["ops"], row["shapes"]))
-            print(f"key {row['key']} on {row['arch']}: {row['kind']}")
-            if not row["current"]:
-                print(_NOT_CURRENT)
-            if row["reason"]:
-                print(f"why: {row['reason']}")
-            if row["created"]:
-                made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["created"]))
-                print(f"made {made} by {row['author']}")
-            for rival, us in (
-                ("ATen", row["aten_us"]),
-                ("Inductor", row["inductor_us"]),
-                ("kernel", row["winner_us"]),
-            ):
-                print(f"{rival}: {'not timed' if us is None else f'{us:.1f} microseconds'}")
-            if row["speedup"]:
-                low, median, high = row["speedup"]
-                print(
-                    f"speed-up over the faster of ATen and Inductor: {median:.2f} "
-                    f"(95% interval {low:.2f} to {high:.2f})"
-                )
-            print(f"candidates tried: {len(record['lineage'])}")
-            print(f"signature: {_C.canonical(record['signature'])}")
-            if record["candidate"]:
-                print(f"\n{record['candidate']['code']}")
+            _print_record(record, args.source)
 
     show(args, data, text)
     return 0
+
+
+def _print_record(record: dict[str, Any], with_source: bool) -> None:
+    row = summary(record)
+    print(label(row["ops"], row["shapes"]))
+    print(f"key {row['key']} on {row['arch']}: {row['kind']}")
+    if not row["current"]:
+        print(_NOT_CURRENT)
+    if row["reason"]:
+        print(f"why: {row['reason']}")
+    if row["created"]:
+        made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["created"]))
+        print(f"made {made} by {row['author']}; candidates tried: {len(record['lineage'])}")
+    print("computes:")
+    for line in program(record["signature"]):
+        print(f"  {line}")
+    for rival, us in (
+        ("ATen", row["aten_us"]),
+        ("Inductor", row["inductor_us"]),
+        ("kernel", row["winner_us"]),
+    ):
+        print(f"{rival}: {'not timed' if us is None else f'{us:.1f} microseconds'}")
+    if row["speedup"]:
+        low, median, high = row["speedup"]
+        print(
+            f"speed-up over the faster of ATen and Inductor: {median:.2f} "
+            f"(95% interval {low:.2f} to {high:.2f})"
+        )
+    if cases := (record["verification"] or {}).get("cases"):
+        print(f"verified against ATen and float64 on {len(cases)} input sets: {', '.join(cases)}")
+    if candidate := record["candidate"]:
+        code = candidate["code"]
+        if with_source:
+            print(f"\n{code}")
+        else:
+            lines = len(code.splitlines())
+            print(f"source: {lines} lines of {candidate['language']}; --source prints them")
 
 
 def run_wanted(args: argparse.Namespace) -> int:
@@ -168,7 +180,7 @@ def run_stats(args: argparse.Namespace) -> int:
         print(data["location"])
         for arch, entry in archs.items():
             print(
-                f"{arch:<18} {entry['winners']} winners, {entry['negatives']} without, "
+                f"{arch:<18} {counted(entry['winners'], 'winner')}, {entry['negatives']} without, "
                 f"{entry['bytes']} bytes of binaries"
             )
             if entry["not_current"]:
@@ -189,13 +201,12 @@ def run_export(args: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise OSError(f"cannot write {args.file}: there is no folder {folder}")
     result = _C.export_pack(_open(args), args.file, args.arch)
+    why = "" if result["exported"] else _nothing(args, "winners")
 
     def text() -> None:
-        print(f"{args.file}: {result['exported']} kernels")
-        if not result["exported"]:
-            print(_nothing(args, "winners"))
+        print(f"{args.file}: {why or counted(result['exported'], 'kernel')}")
 
-    show(args, result, text)
+    show(args, {**result, "reason": why}, text)
     return int(not result["exported"])
 
 
@@ -230,6 +241,10 @@ def _key(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("key", help="the key, or its first digits")
 
 
+def _source(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--source", action="store_true", help="print the kernel's source too")
+
+
 def _file(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("file", help="the file to write or read")
 
@@ -241,7 +256,7 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
         "show",
         "everything about one region: signature, source, verification, timing, tries",
         run_show,
-        (_key,),
+        (_key, _source),
     ),
     (
         "rm",

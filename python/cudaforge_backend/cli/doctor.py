@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, cast
@@ -93,7 +93,11 @@ def _cannot_write(folder: Path) -> str:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
         return f"{there} is no folder"
-    return "" if os.access(there, os.W_OK | os.X_OK) else f"{there} takes no writes"
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return ""
+    except OSError as error:
+        return f"{there} takes no writes ({error.strerror})"
 
 
 def _cache(folder: str) -> Check:

@@ -10,12 +10,13 @@ import traceback
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 
 from .._native import _C
 from ..options import parse
+from ..records import counted
 from .output import add_cache_dir, add_json, cache_dir, show
 
 
@@ -125,8 +126,7 @@ def run(args: argparse.Namespace) -> int:
         if event["event"] == "end" and event["kind"] == "negative":
             lost = (event["timing"] or {}).get("best_rival") is not None
             reasons["nothing beats PyTorch" if lost else event["reason"]] += 1
-        if not args.json:
-            _print_event(event)
+        _print_event(event, sys.stderr if args.json else sys.stdout)
 
     set_progress(told)
     try:
@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     except Exception as error:
         raise _failed(f"{args.factory}: the model with its inputs", error) from error
     counts = stats()
-    data = {
+    data: dict[str, Any] = {
         "regions": len(found),
         "known": sum(status != "miss" for status in found.values()),
         "hits": counts["hits"],
@@ -154,13 +154,14 @@ def run(args: argparse.Namespace) -> int:
                 "what is left to PyTorch below"
             )
         print(
-            f"{data['forged']} kernels forged, {data['negative']} regions without, "
+            f"{counted(data['forged'], 'kernel')} forged, "
+            f"{counted(data['negative'], 'region')} without, "
             f"{data['known']} known before, {data['seconds']:.0f} s; cache {data['cache_dir']}"
         )
         for reason, count in sorted(reasons.items()):
             print(f"  no kernel: {reason} ({count})")
         if without := data["graphs_without_gain"]:
-            print(f"  {without} graphs are no faster with their winners and run without them")
+            print(f"  {counted(without, 'graph')} no faster with winners: run without them")
         for reason, count in sorted(counts["fallbacks"].items()):
             print(f"  left to PyTorch: {reason} ({count})")
 
@@ -188,12 +189,13 @@ def _run_once(
     torch.autograd.backward(first.float().sum())
 
 
-def _print_event(event: Mapping[str, Any]) -> None:
+def _print_event(event: Mapping[str, Any], stream: TextIO) -> None:
     if event["event"] == "start":
-        print(f"forging {event['region']} ...", flush=True)
+        print(f"forging {event['region']} ...", file=stream, flush=True)
     elif event["event"] == "end":
         timing = event.get("timing") or {}
         speedup = timing.get("speedup")
         gain = f", {speedup[1]:.2f}x" if event["kind"] == "winner" and speedup else ""
         reason = f" ({event['reason']})" if event.get("reason") else ""
-        print(f"  {event['kind']}{gain}{reason}, {event['seconds']:.1f} s", flush=True)
+        line = f"  {event['kind']}{gain}{reason}, {event['seconds']:.1f} s"
+        print(line, file=stream, flush=True)

@@ -61,7 +61,7 @@ TEST(DynamicLibraryTest, OpensTheFirstThatWorks) {
 TEST(ConfigTest, Defaults) {
   const Config config = ReadConfig({{"HOME", "/home/u"}});
   EXPECT_FALSE(config.disabled);
-  EXPECT_EQ(config.on_miss, OnMiss::kRecord);
+  EXPECT_EQ(config.on_miss, "record");
   EXPECT_EQ(config.region_budget_s, 30);
   EXPECT_EQ(config.cache_dir, "/home/u/.cache/cudaforge");
   EXPECT_TRUE(config.warnings.empty());
@@ -75,7 +75,7 @@ TEST(ConfigTest, ValuesAreRead) {
                                     {"CUDAFORGE_CXX", "clang++"},
                                     {"CUDAFORGE_LOG", "forge,cache"}});
   EXPECT_TRUE(config.disabled);
-  EXPECT_EQ(config.on_miss, OnMiss::kBlocking);
+  EXPECT_EQ(config.on_miss, "blocking");
   EXPECT_EQ(config.region_budget_s, 2.5);
   EXPECT_EQ(config.cache_dir, "/xdg/cudaforge");
   EXPECT_EQ(config.cxx, "clang++");
@@ -93,7 +93,7 @@ TEST(ConfigTest, BadValuesGiveOneWarningEachAndTheDefault) {
     EXPECT_NE(config.warnings[0].find(name), std::string::npos);
     EXPECT_NE(config.warnings[0].find(value), std::string::npos);
     EXPECT_FALSE(config.disabled);
-    EXPECT_EQ(config.on_miss, OnMiss::kRecord);
+    EXPECT_EQ(config.on_miss, "record");
     EXPECT_EQ(config.region_budget_s, 30);
     EXPECT_TRUE(config.log.empty());
   }

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
+#include "base/file.h"
 #include "tests/cpp/worker/fake_target.h"
 
 namespace cudaforge {
@@ -163,6 +165,30 @@ TEST_F(Client, AWorkerThatDiedBetweenRequestsIsReplaced) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_TRUE(RunBody("y[i] = x[i];").accepted());
   }
+}
+
+TEST_F(Client, AWorkerThatEndsLeavesNoFiles) {
+  const TempDir folder = TempDir::Create("cudaforge-client-test-").value();
+  const char* const set = getenv("TMPDIR");
+  const std::string before = set != nullptr ? set : "/tmp";
+  ASSERT_EQ(setenv("TMPDIR", folder.path().c_str(), 1), 0);
+  const auto leave_a_file = [&] {  // where the worker and its compilers put theirs
+    for (const auto& scratch : std::filesystem::directory_iterator(folder.path())) {
+      EXPECT_TRUE(WriteFileAtomic(scratch.path().string() + "/left", "behind").ok());
+    }
+    return !std::filesystem::is_empty(folder.path());
+  };
+  EXPECT_TRUE(RunBody("y[i] = x[i];").accepted());
+  EXPECT_TRUE(leave_a_file());
+  RunBody("*static_cast<volatile int*>(nullptr) = static_cast<int>(x[i]);");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  {
+    WorkerClient other(Options());
+    EXPECT_TRUE(other.Compile(Make("y[i] = x[i];"))->ok);
+    EXPECT_TRUE(leave_a_file());
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  ASSERT_EQ(setenv("TMPDIR", before.c_str(), 1), 0);
 }
 
 TEST_F(Client, IllegalPlanIsRefusedBeforeItIsSent) {
