@@ -31,7 +31,7 @@ struct ProcessState {
   uint64_t opened_at = 0;
   std::chrono::steady_clock::time_point looked_at;
   Status health;
-  // By StoreKey; good for the process's life.
+  // By StoreKey, as `reader` has them: the decoded records that were asked for.
   std::unordered_map<std::string, std::shared_ptr<const CacheRecord>> winners;
   StoreCounters counters;
   std::vector<std::string> warnings;
@@ -84,11 +84,11 @@ class RocksKernelStore final : public KernelStore {
     std::lock_guard lock(state->mutex);
     ++state->counters.reads;
     const std::string db_key = StoreKey(key, arch);
+    Refresh(state);
     if (auto seen = state->winners.find(db_key); seen != state->winners.end()) {
       ++state->counters.hits;
       return seen->second;
     }
-    Refresh(state);
     if (state->reader == nullptr) return nullptr;
     auto found = ReadRecord(*state->reader, db_key, &state->counters);
     if (found == nullptr) return nullptr;
@@ -309,6 +309,7 @@ class RocksKernelStore final : public KernelStore {
     state->opened_at = generation;
     state->health = Status::Ok();
     state->reader.reset();
+    state->winners.clear();
     auto reader = folder_.OpenReader();
     if (reader.ok()) {
       state->reader = std::move(reader).value();
