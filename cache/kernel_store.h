@@ -39,7 +39,7 @@ class KernelStore {
   // with the larger lower bound of the speed-up stays; a negative entry replaces a negative entry,
   // and a winner only if `replace`. What another torch or verifier judged (CacheRecord::versions)
   // is always replaced. `stored`, when given, tells for each record whether it is now the one that
-  // is stored. Errors: kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a full
+  // is stored. A region that has a record leaves the wanted list in the same write. Errors: kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a full
   // disk, a read-only folder: nothing changed), kTimeout (the lock), kUnsupported (opened
   // read-only, or made by a newer version), kUnavailable (in a forked child).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
@@ -47,6 +47,10 @@ class KernelStore {
   Status Put(const CacheRecord& record, bool replace = false) {
     return PutMany({&record, 1}, replace, nullptr);
   }
+  // As Put, with what was tried for that region, oldest first, in the same write: one JSON object a
+  // candidate, added to what earlier forgings tried.
+  virtual Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage) = 0;
+  // Forgets the record and its lineage.
   virtual Status Delete(std::string_view key, std::string_view arch) = 0;
   // Every intact record, in key order, winners before negative entries; stops when `visit` returns
   // false. `arch` empty: all. kCorruption after the visit when the database could not be walked to
@@ -57,12 +61,9 @@ class KernelStore {
   // Regions that missed and were not forged: {"key", "arch", "signature", "first_seen"}. Adding
   // writes those that are not on the list yet, at once; it touches no file when all are.
   virtual Status AddWanted(std::span<const WantedRegion> regions) = 0;
-  virtual Status RemoveWanted(std::string_view key, std::string_view arch) = 0;
   virtual std::vector<Json> Wanted(std::string_view arch) = 0;
 
-  // What was tried for (key, arch), oldest first: one JSON object a candidate.
-  virtual Status AppendLineage(std::string_view key, std::string_view arch,
-                               const std::vector<Json>& nodes) = 0;
+  // What was tried for (key, arch), oldest first.
   virtual std::vector<Json> Lineage(std::string_view key, std::string_view arch) = 0;
 
   // What is known of a whole graph: a JSON object. `graph` has the form of a key and names the

@@ -34,14 +34,24 @@ class MemoryKernelStore final : public KernelStore {
         records_[key] = std::make_shared<const CacheRecord>(std::move(copy));
       }
       if (stored != nullptr) stored->push_back(take);
+      wanted_.erase(key);
     }
     return Wrote();
+  }
+
+  Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage) override {
+    CF_RETURN_IF_ERROR(Put(record));
+    std::lock_guard lock(mutex_);
+    std::vector<Json>& tried = lineage_[StoreKey(record.key, record.arch)];
+    tried.insert(tried.end(), lineage.begin(), lineage.end());
+    return Status::Ok();
   }
 
   Status Delete(std::string_view key, std::string_view arch) override {
     CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
     std::lock_guard lock(mutex_);
     records_.erase(StoreKey(key, arch));
+    lineage_.erase(StoreKey(key, arch));
     return Wrote();
   }
 
@@ -75,13 +85,6 @@ class MemoryKernelStore final : public KernelStore {
     return Wrote();
   }
 
-  Status RemoveWanted(std::string_view key, std::string_view arch) override {
-    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
-    std::lock_guard lock(mutex_);
-    wanted_.erase(StoreKey(key, arch));
-    return Wrote();
-  }
-
   Status PutGraph(std::string_view graph, std::string_view arch, const Json& facts,
                   std::span<const WantedRegion> wanted) override {
     CF_RETURN_IF_ERROR(CheckStoreKey(graph, arch));
@@ -104,15 +107,6 @@ class MemoryKernelStore final : public KernelStore {
       if (arch.empty() || entry["arch"] == arch) entries.push_back(entry);
     }
     return entries;
-  }
-
-  Status AppendLineage(std::string_view key, std::string_view arch,
-                       const std::vector<Json>& nodes) override {
-    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
-    std::lock_guard lock(mutex_);
-    std::vector<Json>& lineage = lineage_[StoreKey(key, arch)];
-    lineage.insert(lineage.end(), nodes.begin(), nodes.end());
-    return Wrote();
   }
 
   std::vector<Json> Lineage(std::string_view key, std::string_view arch) override {

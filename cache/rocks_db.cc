@@ -75,10 +75,16 @@ Status FromRocks(const rocksdb::Status& status) {
   return Status::IoError(text);
 }
 
-std::vector<rocksdb::ColumnFamilyDescriptor> Descriptors() {
+// Our families, in the order of Family, then RocksDB's own.
+std::vector<std::string> OurFamilies() {
+  std::vector<std::string> names(kFamilyNames.begin(), kFamilyNames.end());
+  names.push_back(rocksdb::kDefaultColumnFamilyName);
+  return names;
+}
+
+std::vector<rocksdb::ColumnFamilyDescriptor> Descriptors(const std::vector<std::string>& names) {
   std::vector<rocksdb::ColumnFamilyDescriptor> families;
-  for (const char* name : kFamilyNames) families.emplace_back(name, FamilyOptions());
-  families.emplace_back(rocksdb::kDefaultColumnFamilyName, FamilyOptions());
+  for (const std::string& name : names) families.emplace_back(name, FamilyOptions());
   return families;
 }
 
@@ -86,13 +92,21 @@ std::vector<rocksdb::ColumnFamilyDescriptor> Descriptors() {
 
 struct RocksDb::Impl {
   std::unique_ptr<rocksdb::DB> db;
-  std::vector<rocksdb::ColumnFamilyHandle*> handles;  // by Family, then the default family
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  std::array<rocksdb::ColumnFamilyHandle*, kFamilies> by_family = {};  // null: not there
 
   ~Impl() {
     for (auto* handle : handles) (void)db->DestroyColumnFamilyHandle(handle);
   }
   rocksdb::ColumnFamilyHandle* handle(Family family) const {
-    return handles[static_cast<size_t>(family)];
+    return by_family[static_cast<size_t>(family)];
+  }
+  void NameHandles() {
+    for (size_t i = 0; i < by_family.size(); ++i) {
+      for (auto* handle : handles) {
+        if (handle->GetName() == kFamilyNames[i]) by_family[i] = handle;
+      }
+    }
   }
 };
 
@@ -106,9 +120,10 @@ Status RocksDb::Create(const std::string& folder) {
   options.create_missing_column_families = true;
   Impl impl;
   rocksdb::DB* db = nullptr;
-  auto status = rocksdb::DB::Open(options, folder, Descriptors(), &impl.handles, &db);
+  auto status = rocksdb::DB::Open(options, folder, Descriptors(OurFamilies()), &impl.handles, &db);
   if (!status.ok()) return Status::IoError(status.ToString());
   impl.db.reset(db);
+  impl.NameHandles();
   rocksdb::WriteOptions durable;
   durable.sync = true;
   status =
@@ -120,10 +135,21 @@ Status RocksDb::Create(const std::string& folder) {
 Result<std::unique_ptr<RocksDb>> RocksDb::Open(const std::string& folder, bool writer) {
   auto impl = std::make_unique<Impl>();
   rocksdb::DB* db = nullptr;
+  rocksdb::DBOptions options = DatabaseOptions();
+  // A version may add families: a reader takes those that are there, a writer makes those that are
+  // not, and must open those that it does not know too.
+  std::vector<std::string> names;
+  if (!rocksdb::DB::ListColumnFamilies(options, folder, &names).ok()) names = OurFamilies();
+  if (writer) {
+    options.create_missing_column_families = true;
+    for (const std::string& name : OurFamilies()) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  const auto families = Descriptors(names);
   const auto status =
-      writer ? rocksdb::DB::Open(DatabaseOptions(), folder, Descriptors(), &impl->handles, &db)
-             : rocksdb::DB::OpenForReadOnly(DatabaseOptions(), folder, Descriptors(),
-                                            &impl->handles, &db);
+      writer ? rocksdb::DB::Open(options, folder, families, &impl->handles, &db)
+             : rocksdb::DB::OpenForReadOnly(options, folder, families, &impl->handles, &db);
   if (!status.ok()) {
     Status mapped = FromRocks(status);
     // Nothing is expected to be missing in a folder that exists.
@@ -131,6 +157,7 @@ Result<std::unique_ptr<RocksDb>> RocksDb::Open(const std::string& folder, bool w
     return mapped;
   }
   impl->db.reset(db);
+  impl->NameHandles();
   std::unique_ptr<RocksDb> open(new RocksDb(std::move(impl)));
   auto format = open->Get(Family::kMeta, kFormatKey);
   int number = 0;
@@ -155,6 +182,7 @@ Result<std::unique_ptr<RocksDb>> RocksDb::OpenWriter(const std::string& folder) 
 }
 
 Result<std::string> RocksDb::Get(Family family, const std::string& key) const {
+  if (impl_->handle(family) == nullptr) return Status::NotFound(key);
   std::string value;
   CF_RETURN_IF_ERROR(FromRocks(impl_->db->Get({}, impl_->handle(family), key, &value)));
   return value;
@@ -163,6 +191,7 @@ Result<std::string> RocksDb::Get(Family family, const std::string& key) const {
 Status RocksDb::Scan(
     Family family, const std::string& prefix,
     const std::function<bool(std::string_view key, std::string_view value)>& visit) const {
+  if (impl_->handle(family) == nullptr) return Status::Ok();
   rocksdb::ReadOptions options;
   options.fill_cache = false;
   std::unique_ptr<rocksdb::Iterator> it(impl_->db->NewIterator(options, impl_->handle(family)));
@@ -189,7 +218,7 @@ Status RocksDb::Write(const std::vector<DbWrite>& writes) {
   // A log left behind is replayed by every later open, so each session empties it.
   std::vector<rocksdb::ColumnFamilyHandle*> flushed;
   for (size_t i = 0; i < touched.size(); ++i) {
-    if (touched[i]) flushed.push_back(impl_->handles[i]);
+    if (touched[i]) flushed.push_back(impl_->by_family[i]);
   }
   CF_RETURN_IF_ERROR(FromRocks(impl_->db->Flush({}, flushed)));
   for (auto* handle : flushed) {

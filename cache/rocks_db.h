@@ -13,7 +13,8 @@
 
 namespace cudaforge {
 
-// Column families; the names are in FORMAT.md. Do not renumber.
+// Column families; the names are in FORMAT.md. Do not renumber. One that an older version did not
+// have is empty for a reader and made by the next writer.
 enum class Family {
   kWinners = 0,
   kNegatives = 1,

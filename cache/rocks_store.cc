@@ -99,54 +99,25 @@ class RocksKernelStore final : public KernelStore {
 
   Status PutMany(std::span<const CacheRecord> records, bool replace,
                  std::vector<bool>* stored) override {
-    CF_ASSIGN_OR_RETURN(const std::vector<std::string> bytes, StorableBytes(records));
-    std::vector<bool> taken;
-    StoreCounters counters;
-    CF_RETURN_IF_ERROR(Write([&](const RocksDb& db) {
-      taken.clear();
-      std::unordered_map<std::string, const CacheRecord*>
-          batch;  // two records of one key: the better
-      std::vector<DbWrite> writes;
-      for (size_t i = 0; i < records.size(); ++i) {
-        const CacheRecord& record = records[i];
-        const std::string db_key = StoreKey(record.key, record.arch);
-        auto earlier = batch.find(db_key);
-        std::shared_ptr<const CacheRecord> existing;
-        if (earlier == batch.end()) existing = ReadRecord(db, db_key, &counters);
-        const CacheRecord* rival = earlier != batch.end() ? earlier->second : existing.get();
-        taken.push_back(TakesPlaceOf(record, rival, replace));
-        if (!taken.back()) continue;
-        batch[db_key] = &record;
-        const bool winner = record.kind == CacheRecord::Kind::kWinner;
-        writes.push_back({winner ? Family::kWinners : Family::kNegatives, db_key, bytes[i]});
-        writes.push_back({winner ? Family::kNegatives : Family::kWinners, db_key, std::nullopt});
-      }
-      return writes;
-    }));
-    ProcessState* state = State();
-    std::lock_guard lock(state->mutex);
-    state->counters.corrupt += counters.corrupt;
-    state->counters.errors += counters.errors;
-    for (const CacheRecord& record : records) {
-      // Read again when asked for: only what the disk holds is served, and another process may have
-      // stored what this one lost to.
-      state->winners.erase(StoreKey(record.key, record.arch));
-    }
-    if (stored != nullptr) *stored = std::move(taken);
-    return Status::Ok();
+    return Store(records, {}, replace, stored);
+  }
+
+  Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage) override {
+    return Store({&record, 1}, lineage, false, nullptr);
   }
 
   Status Delete(std::string_view key, std::string_view arch) override {
     CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
     const std::string db_key = StoreKey(key, arch);
-    CF_RETURN_IF_ERROR(Write([&](const RocksDb&) {
-      return std::vector<DbWrite>{{Family::kWinners, db_key, std::nullopt},
+    return Write([&](const RocksDb& db) {
+      std::vector<DbWrite> writes{{Family::kWinners, db_key, std::nullopt},
                                   {Family::kNegatives, db_key, std::nullopt}};
-    }));
-    ProcessState* state = State();
-    std::lock_guard lock(state->mutex);
-    state->winners.erase(db_key);
-    return Status::Ok();
+      (void)db.Scan(Family::kLineage, db_key + " ", [&](std::string_view node, std::string_view) {
+        writes.push_back({Family::kLineage, std::string(node), std::nullopt});
+        return true;
+      });
+      return writes;
+    });
   }
 
   Status ForEach(std::string_view arch,
@@ -181,13 +152,6 @@ class RocksKernelStore final : public KernelStore {
     return Write([&](const RocksDb&) { return writes; });
   }
 
-  Status RemoveWanted(std::string_view key, std::string_view arch) override {
-    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
-    return Write([&](const RocksDb&) {
-      return std::vector<DbWrite>{{Family::kWanted, StoreKey(key, arch), std::nullopt}};
-    });
-  }
-
   Status PutGraph(std::string_view graph, std::string_view arch, const Json& facts,
                   std::span<const WantedRegion> wanted) override {
     CF_RETURN_IF_ERROR(CheckStoreKey(graph, arch));
@@ -220,26 +184,6 @@ class RocksKernelStore final : public KernelStore {
     return entries;
   }
 
-  Status AppendLineage(std::string_view key, std::string_view arch,
-                       const std::vector<Json>& nodes) override {
-    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
-    const std::string prefix = StoreKey(key, arch) + " ";
-    return Write([&](const RocksDb& db) {
-      uint64_t next = 0;
-      (void)db.Scan(Family::kLineage, prefix, [&](std::string_view db_key, std::string_view) {
-        next = std::strtoull(std::string(db_key.substr(prefix.size())).c_str(), nullptr, 10) + 1;
-        return true;
-      });
-      std::vector<DbWrite> writes;
-      for (const Json& node : nodes) {
-        char number[24];
-        std::snprintf(number, sizeof(number), "%010llu", static_cast<unsigned long long>(next++));
-        writes.push_back({Family::kLineage, prefix + number, LenientText(node)});
-      }
-      return writes;
-    });
-  }
-
   std::vector<Json> Lineage(std::string_view key, std::string_view arch) override {
     return ScanJson(Family::kLineage, StoreKey(key, arch) + " ");
   }
@@ -263,6 +207,60 @@ class RocksKernelStore final : public KernelStore {
 
  private:
   using MakeWrites = std::function<std::vector<DbWrite>(const RocksDb&)>;
+
+  // PutMany and Conclude; `lineage` is that of the one record of `records`.
+  Status Store(std::span<const CacheRecord> records, const std::vector<Json>& lineage, bool replace,
+               std::vector<bool>* stored) {
+    CF_ASSIGN_OR_RETURN(const std::vector<std::string> bytes, StorableBytes(records));
+    std::vector<bool> taken;
+    StoreCounters counters;
+    CF_RETURN_IF_ERROR(Write([&](const RocksDb& db) {
+      taken.clear();
+      std::unordered_map<std::string, const CacheRecord*>
+          batch;  // two records of one key: the better
+      std::vector<DbWrite> writes;
+      for (size_t i = 0; i < records.size(); ++i) {
+        const CacheRecord& record = records[i];
+        const std::string db_key = StoreKey(record.key, record.arch);
+        if (db.Get(Family::kWanted, db_key).ok()) {
+          writes.push_back({Family::kWanted, db_key, std::nullopt});
+        }
+        if (!lineage.empty()) AddLineage(db, db_key + " ", lineage, &writes);
+        auto earlier = batch.find(db_key);
+        std::shared_ptr<const CacheRecord> existing;
+        if (earlier == batch.end()) existing = ReadRecord(db, db_key, &counters);
+        const CacheRecord* rival = earlier != batch.end() ? earlier->second : existing.get();
+        taken.push_back(TakesPlaceOf(record, rival, replace));
+        if (!taken.back()) continue;
+        batch[db_key] = &record;
+        const bool winner = record.kind == CacheRecord::Kind::kWinner;
+        writes.push_back({winner ? Family::kWinners : Family::kNegatives, db_key, bytes[i]});
+        writes.push_back({winner ? Family::kNegatives : Family::kWinners, db_key, std::nullopt});
+      }
+      return writes;
+    }));
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    state->counters.corrupt += counters.corrupt;
+    state->counters.errors += counters.errors;
+    if (stored != nullptr) *stored = std::move(taken);
+    return Status::Ok();
+  }
+
+  // Numbers `nodes` on from those that are there under `prefix`.
+  static void AddLineage(const RocksDb& db, const std::string& prefix,
+                         const std::vector<Json>& nodes, std::vector<DbWrite>* writes) {
+    uint64_t next = 0;
+    (void)db.Scan(Family::kLineage, prefix, [&](std::string_view db_key, std::string_view) {
+      next = std::strtoull(std::string(db_key.substr(prefix.size())).c_str(), nullptr, 10) + 1;
+      return true;
+    });
+    for (const Json& node : nodes) {
+      char number[24];
+      std::snprintf(number, sizeof(number), "%010llu", static_cast<unsigned long long>(next++));
+      writes->push_back({Family::kLineage, prefix + number, LenientText(node)});
+    }
+  }
 
   // This process's state. The parent's, in a forked child, is left behind as it is.
   ProcessState* State() const {

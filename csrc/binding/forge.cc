@@ -90,14 +90,6 @@ SampleClock MakeClock(Target* target, const py::object& python_clock) {
   };
 }
 
-py::dict MedianNs(const Promotion& promotion) {
-  py::dict medians;
-  for (size_t i = 0; i < promotion.times.names.size(); ++i) {
-    medians[py::str(promotion.times.names[i])] = promotion.times.MedianNs(i);
-  }
-  return medians;
-}
-
 Promotion RaceCallables(const std::vector<std::string>& names,
                         const std::vector<py::function>& calls, const std::string& device,
                         int device_index, double budget_s, const py::object& clock) {
@@ -146,10 +138,7 @@ void Conclude(const std::string& text, int device_index, const SearchOutcome& ou
   const CacheRecord record =
       won ? MakeWinnerRecord(signature, arch, outcome, *promotion, time, Versions())
           : MakeNegativeRecord(signature, arch, outcome, promotion, time, Versions());
-  const std::shared_ptr<KernelStore> store = runtime.store();
-  ThrowIfError(store->Put(record));
-  ThrowIfError(store->AppendLineage(record.key, record.arch, outcome.lineage));
-  ThrowIfError(store->RemoveWanted(record.key, record.arch));
+  ThrowIfError(runtime.store()->Conclude(record, outcome.lineage));
   RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
   if (entry == nullptr) return;
   entry->hits = 0;  // the race's own calls saved nobody anything
@@ -175,14 +164,7 @@ void BindForge(py::module_& m) {
       .def_readonly("reason", &SearchOutcome::reason);
   py::class_<Promotion>(m, "Promotion")
       .def_readonly("promoted", &Promotion::promoted)
-      .def_readonly("reason", &Promotion::reason)
-      .def_readonly("best_rival", &Promotion::best_rival)
-      .def_property_readonly("speedup",
-                             [](const Promotion& p) {
-                               return py::make_tuple(p.speedup.low, p.speedup.median,
-                                                     p.speedup.high);
-                             })
-      .def_property_readonly("median_ns", &MedianNs);
+      .def("placed_in", &PlacedIn, py::arg("key"), py::arg("inside"));
   m.attr("PROMOTION_BOUND") = kPromotionBound;
   m.def("search", &Search, py::arg("signature"), py::arg("device_index"), py::arg("seconds"),
         py::arg("candidates"), py::arg("progress") = py::none());

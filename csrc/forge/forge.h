@@ -84,11 +84,16 @@ struct Promotion {
   std::string best_rival;
   RatioInterval speedup;  // over best_rival
   PairedTimes times;
+  Json within;  // of a part: {"key": the larger region's, and the times of the race inside it}
 };
 inline constexpr double kPromotionBound = 1.03;
 // REQUIRES: at least two contestants.
 Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
                        const PairedOptions& options);
+
+// The verdict on a part of the region `key` that was raced alone and, with the rest of that region
+// by Inductor, inside it: it must win both.
+Promotion PlacedIn(Promotion alone, const std::string& key, const Promotion& inside);
 
 // Of a whole region, from the making of the checker to the end of the last race: what was allowed
 // and what was spent.

@@ -12,6 +12,19 @@ std::string Times(double factor) {
   return text;
 }
 
+// {"winner_us", one NAME_us for each rival, "rounds", "best_rival", "speedup"}
+Json TimingOf(const Promotion& promotion) {
+  Json timing = Json::object();
+  for (size_t i = 0; i < promotion.times.names.size(); ++i) {
+    const std::string name = i == 0 ? "winner" : promotion.times.names[i];
+    timing[name + "_us"] = FloatToJson(promotion.times.MedianNs(i) / 1e3);
+  }
+  timing["rounds"] = promotion.times.rounds();
+  timing["best_rival"] = promotion.best_rival;
+  timing["speedup"] = {promotion.speedup.low, promotion.speedup.median, promotion.speedup.high};
+  return timing;
+}
+
 CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, const DeviceArch& arch,
                        const SearchOutcome& outcome, const Promotion* promotion,
                        const RegionTime& time, const Json& versions) {
@@ -23,14 +36,8 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
   record.verification = outcome.verification;
   record.timing = Json::object();
   if (promotion != nullptr) {
-    for (size_t i = 0; i < promotion->times.names.size(); ++i) {
-      const std::string name = i == 0 ? "winner" : promotion->times.names[i];
-      record.timing[name + "_us"] = FloatToJson(promotion->times.MedianNs(i) / 1e3);
-    }
-    record.timing["rounds"] = promotion->times.rounds();
-    record.timing["best_rival"] = promotion->best_rival;
-    record.timing["speedup"] = {promotion->speedup.low, promotion->speedup.median,
-                                promotion->speedup.high};
+    record.timing = TimingOf(*promotion);
+    if (!promotion->within.is_null()) record.timing["within"] = promotion->within;
   }
   record.provenance = {{"candidates_tried", outcome.lineage.size()},
                        {"forge_seconds", time.spent_s},
@@ -64,6 +71,17 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
                      ", lower bound " + Times(promotion.speedup.low) +
                      (promotion.promoted ? " > " : ", not above ") + Times(kPromotionBound);
   return promotion;
+}
+
+Promotion PlacedIn(Promotion alone, const std::string& key, const Promotion& inside) {
+  alone.within = TimingOf(inside);
+  alone.within["key"] = key;
+  if (alone.promoted && !inside.promoted) {
+    alone.promoted = false;
+    alone.reason = "faster alone (" + alone.reason + "), but not inside the region " +
+                   key.substr(0, 12) + " (" + inside.reason + ")";
+  }
+  return alone;
 }
 
 CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,

@@ -149,18 +149,12 @@ class SearchOutcome:
 PROMOTION_BOUND: float  # a winner's lower bound of the speed-up is above it
 
 class Promotion:
-    """The result of a race: speedup is (low, median, high) over best_rival."""
+    """The result of a race."""
 
     @property
     def promoted(self) -> bool: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def best_rival(self) -> str: ...
-    @property
-    def speedup(self) -> tuple[float, float, float]: ...
-    @property
-    def median_ns(self) -> dict[str, float]: ...
+    def placed_in(self, key: str, inside: Promotion) -> Promotion:
+        """The verdict on a part of the region `key`, which must win alone and inside it."""
 
 def search(
     signature: str,

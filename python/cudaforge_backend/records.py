@@ -123,7 +123,10 @@ def find(key: str, arch: str) -> RecordSummary | None:
 def _verdict(record: Mapping[str, Any]) -> str:
     if record["kind"] == "winner":
         return "winner"
-    rival = (record["timing"] or {}).get("best_rival")
+    timing = record["timing"] or {}
+    if "within" in timing:  # of a part: it won alone, or it would not have been raced there
+        return f"faster alone, not within region {timing['within']['key'][:12]}"
+    rival = timing.get("best_rival")
     if rival is not None:
         return f"nothing faster than {RIVALS.get(rival, rival)}"
     reason = reason_of(record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import torch
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import forging, rivals
+from cudaforge_backend.records import summary
+from forged import host_ns
 
 
 def softmax(columns: int) -> str:
@@ -18,8 +21,9 @@ def softmax(columns: int) -> str:
     spec = {"dtype": "float32", "sizes": [4, columns], "strides": [columns, 1]}
     node = {"op": "aten::_softmax", "args": [{"in": 0}, -1, False], "kwargs": {}, "outputs": [spec]}
     region = {
-        "format": 1, "aliases": [], "numerics": {}, "device": "cpu", "nodes": [node],
-        "inputs": [{**spec, "alignment": 16}], "outputs": [{"node": 0, "out": 0}],
+        "format": 1, "aliases": [], "numerics": {"deterministic": False}, "device": "cpu",
+        "nodes": [node], "inputs": [{**spec, "alignment": 16}],
+        "outputs": [{"node": 0, "out": 0}],
     }  # fmt: skip
     return _C.normalize(json.dumps(region))
 
@@ -90,11 +94,74 @@ def test_a_part_is_not_promoted_without_its_race_in_place(monkeypatch: pytest.Mo
     raced: list[str] = []
     part = forging._Forge(softmax(18), "0" * 64, "cpu", 0, 10.0, None, False, softmax(19))
     monkeypatch.setattr(rivals, "inductor_call", lambda *args: raced.append("inductor"))
-    monkeypatch.setattr(part, "_race", lambda contestants, signature="": Won())
+    monkeypatch.setattr(part, "_race", lambda contestants, signature: Won())
     clock = iter([0.0, 11.0])
     monkeypatch.setattr(part, "_seconds", lambda: next(clock))
     assert part._race_all() is None
     assert raced == ["inductor"]
+
+
+def softmax_times_two(columns: int) -> str:
+    """The signature of softmax(columns) and a product with 2."""
+    region = json.loads(softmax(columns))
+    spec = region["nodes"][0]["outputs"][0]
+    args = [{"node": 0, "out": 0}, 2]
+    region["nodes"].append(
+        {"op": "aten::mul.Tensor", "args": args, "kwargs": {}, "outputs": [spec]}
+    )
+    region["outputs"] = [{"node": 1, "out": 0}]
+    return _C.normalize(json.dumps(region))
+
+
+@pytest.mark.parametrize("wins_inside", [True, False])
+def test_a_part_is_raced_alone_and_inside_its_region(
+    monkeypatch: pytest.MonkeyPatch, wins_inside: bool
+) -> None:
+    part, whole = softmax(24), softmax_times_two(24)
+    races: list[tuple[str, list[str]]] = []
+
+    def race(self: Any, contestants: Any, signature: str) -> Any:
+        inputs = rivals.make_inputs(signature, self.device, 0)
+        results = [call(inputs)[0] for _, call in contestants]
+        for result in results:
+            torch.testing.assert_close(result, results[0])
+        names = [name for name, _ in contestants]
+        races.append((signature, names))
+        wins = signature == part or wins_inside
+        calls = [lambda s, n=n: time.sleep(0.0 if (n == "winner") == wins else 2e-4) for n in names]
+        return _C.race(names, calls, "cpu", 0, 0.3, host_ns)
+
+    monkeypatch.setattr(forging._Forge, "_race", race)
+    done = forging.forge_region(part, 0, 30.0, within=whole)
+    everyone = ["winner", "aten", "inductor"]
+    assert races == [(part, everyone), (whole, everyone)]
+    record = record_of(done)
+    timing = record["timing"]
+    assert done.kind == ("winner" if wins_inside else "negative")
+    assert timing["speedup"][0] > 1.03 and timing["winner_us"] < timing["inductor_us"]  # alone
+    assert timing["within"]["key"] == _C.signature_key(whole)
+    assert (timing["within"]["speedup"][0] > 1.03) == wins_inside
+    said = summary(record)["verdict"]
+    if wins_inside:
+        assert said == "winner"
+    else:
+        assert said == f"faster alone, not within region {_C.signature_key(whole)[:12]}"
+        assert (
+            done.reason.startswith("faster alone (") and "but not inside the region" in done.reason
+        )
+
+
+def test_a_region_that_inductor_cannot_compile_has_one_rival_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*args: Any) -> Any:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(rivals, "inductor_call", refuse)
+    with pytest.warns(UserWarning, match=r"Inductor could not compile .*: no such kernel"):
+        done = forging.forge_region(softmax(25), 0, 30.0)
+    timing = record_of(done)["timing"]
+    assert timing["best_rival"] == "aten" and "inductor_us" not in timing
 
 
 _INTERRUPTED = """

@@ -192,26 +192,29 @@ class _Forge:
             ("winner", rivals.operator_call(self.signature, self.region_id)),
             ("aten", rivals.aten_call(self.signature)),
         ]
-        try:
-            inductor = self._compile(lambda: rivals.inductor_call(self.signature, self.device))
-            contestants.append(("inductor", inductor))
-        except Exception as error:  # a region that Inductor cannot compile has one rival less
-            warn_once(f"Inductor could not compile {self.text}: {error}")
-        alone = self._race(contestants)
+        alone = self._race(contestants + self._inductor(self.signature), self.signature)
         if not (alone.promoted and self.within):
             return alone
         if self._spent():
             return None
-        inside = self._race_within()
-        return alone if inside.promoted else inside
+        return alone.placed_in(_C.signature_key(self.within), self._race_within())
 
     def _race_within(self) -> _C.Promotion:
         """The larger region by Inductor with this part replaced, by ATen and by Inductor."""
         whole = self.within
         winner = self._compile(lambda: rivals.inductor_call(whole, self.device, self.key))
-        inductor = self._compile(lambda: rivals.inductor_call(whole, self.device))
         aten = rivals.aten_call(whole)
-        return self._race([("winner", winner), ("aten", aten), ("inductor", inductor)], whole)
+        return self._race([("winner", winner), ("aten", aten), *self._inductor(whole)], whole)
+
+    def _inductor(self, signature: str) -> list[tuple[str, rivals.Call]]:
+        """Inductor's kernel for a region as a contestant; none where it cannot compile the region,
+        which then has one rival less."""
+        try:
+            call = self._compile(lambda: rivals.inductor_call(signature, self.device))
+        except Exception as error:
+            warn_once(f"Inductor could not compile {_C.describe(signature)}: {error}")
+            return []
+        return [("inductor", call)]
 
     def _compile(self, make: Callable[[], rivals.Call]) -> rivals.Call:
         if not self.compile_lock:
@@ -224,12 +227,9 @@ class _Forge:
     def _race(
         self,
         contestants: Sequence[tuple[str, rivals.Call]],
-        signature: str = "",
+        signature: str,
     ) -> _C.Promotion:
-        sets = [
-            rivals.make_inputs(signature or self.signature, self.device, seed)
-            for seed in range(INPUT_SETS)
-        ]
+        sets = [rivals.make_inputs(signature, self.device, seed) for seed in range(INPUT_SETS)]
         for _, call in contestants:
             for inputs in sets:
                 call(inputs)

@@ -101,6 +101,23 @@ TEST(Records, AWinnerCanBeStored) {
   EXPECT_TRUE(OpSignature::FromJson(record.signature).ok());
 }
 
+TEST(RaceRule, APartMustWinAloneAndInPlace) {
+  const Promotion won = RaceOf(1000, 3000, 1200), lost = RaceOf(1000, 1000, 1000);
+  const Promotion both = PlacedIn(won, std::string(64, 'a'), won);
+  EXPECT_TRUE(both.promoted);
+  EXPECT_EQ(both.within["key"], std::string(64, 'a'));
+  const Promotion alone = PlacedIn(won, std::string(64, 'b'), lost);
+  EXPECT_FALSE(alone.promoted);
+  EXPECT_EQ(alone.reason, "faster alone (" + won.reason +
+                              "), but not inside the region bbbbbbbbbbbb (" + lost.reason + ")");
+  EXPECT_FALSE(PlacedIn(lost, std::string(64, 'c'), won).promoted);
+  const CacheRecord record = MakeNegativeRecord(ReluOfEight(), {.target = "cpu:x86-64-v3"}, Found(),
+                                                &alone, {}, Json::object());
+  EXPECT_NEAR(record.timing["inductor_us"].get<double>(), 1.2, 0.02);
+  EXPECT_NEAR(record.timing["within"]["inductor_us"].get<double>(), 1.0, 0.02);
+  EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
+}
+
 TEST(Records, ANegativeEntryCanBeStored) {
   const Promotion promotion = RaceOf(1000, 1000, 1000);
   const DeviceArch arch = {.target = "cuda:sm_90a"};

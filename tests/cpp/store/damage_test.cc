@@ -23,7 +23,7 @@ class Damage : public testing::Test {
     for (int i = 0; i < kRecords; ++i) {
       ASSERT_TRUE(store->Put(i % 3 == 2 ? TestNegative(i) : TestWinner(i)).ok());
     }
-    ASSERT_TRUE(AppendNode(*store, TestWinner(0).key, kTestArch, {{"n", 1}}).ok());
+    ASSERT_TRUE(store->Conclude(TestWinner(0), {{{"n", 1}}}).ok());
     ASSERT_TRUE(Want(*store, TestWinner(7).key, kTestArch, TestWinner(7).signature).ok());
     for (const auto& entry : fs::directory_iterator(good_ + "/db")) {
       names_.push_back(entry.path().filename());

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
+#include <rocksdb/db.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -142,6 +144,45 @@ TEST_F(RocksStore, ANewerFormatIsLeftUntouched) {
   EXPECT_EQ(open->Put(TestWinner(2)).code(), StatusCode::kUnsupported);
   list(&after);
   EXPECT_EQ(before, after);
+}
+
+TEST_F(RocksStore, FamiliesOfOtherVersions) {
+  const CacheRecord record = TestWinner(1);
+  {
+    auto store = OpenStore(path_);
+    ASSERT_TRUE(store->Put(record).ok());
+    ASSERT_TRUE(store->PutGraph(record.key, kTestArch, {{"n", 1}}, {}).ok());
+  }
+  {  // as an older version made it, and a newer one that knows a family of its own has opened it
+    rocksdb::DBOptions options;
+    std::vector<std::string> names;
+    ASSERT_TRUE(rocksdb::DB::ListColumnFamilies(options, path_ + "/db", &names).ok());
+    std::vector<rocksdb::ColumnFamilyDescriptor> families;
+    for (const std::string& name : names)
+      families.emplace_back(name, rocksdb::ColumnFamilyOptions());
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    rocksdb::DB* db = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open(options, path_ + "/db", families, &handles, &db).ok());
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i] != "graphs") continue;
+      ASSERT_TRUE(db->DropColumnFamily(handles[i]).ok());
+    }
+    handles.push_back(nullptr);
+    ASSERT_TRUE(db->CreateColumnFamily({}, "of-tomorrow", &handles.back()).ok());
+    ASSERT_TRUE(db->Put({}, handles.back(), "key", "value").ok());
+    for (auto* handle : handles) ASSERT_TRUE(db->DestroyColumnFamilyHandle(handle).ok());
+    delete db;
+  }
+  auto store = OpenStore(path_);
+  EXPECT_NE(store->Get(record.key, kTestArch), nullptr);
+  EXPECT_FALSE(store->GetGraph(record.key, kTestArch).has_value());
+  ASSERT_TRUE(store->PutGraph(record.key, kTestArch, {{"n", 2}}, {}).ok());
+  EXPECT_EQ(store->GetGraph(record.key, kTestArch)->at("n"), 2);
+  EXPECT_NE(store->Get(record.key, kTestArch), nullptr);
+  EXPECT_TRUE(store->TakeWarnings().empty());
+  std::vector<std::string> names;
+  ASSERT_TRUE(rocksdb::DB::ListColumnFamilies({}, path_ + "/db", &names).ok());
+  EXPECT_EQ(std::count(names.begin(), names.end(), "of-tomorrow"), 1);
 }
 
 TEST_F(RocksStore, ARecordUnderAnotherKeyIsNotServed) {

@@ -103,7 +103,7 @@ TEST_P(StoreContract, RefusesWhatWouldNotDecode) {
   EXPECT_FALSE(store_->Put(wrong).ok());
   EXPECT_FALSE(store_->Delete("short", kTestArch).ok());
   EXPECT_FALSE(Want(*store_, std::string(64, 'G'), kTestArch, {}).ok());
-  EXPECT_FALSE(AppendNode(*store_, TestWinner(1).key, "a b", Json::object()).ok());
+  EXPECT_FALSE(store_->Conclude(wrong, {}).ok());
   EXPECT_EQ(store_->counters().writes, 0);
 }
 
@@ -156,21 +156,26 @@ TEST_P(StoreContract, Wanted) {
   EXPECT_EQ(wanted[0]["signature"], record.signature);
   EXPECT_GT(wanted[0]["first_seen"], 1'600'000'000);
   EXPECT_EQ(store_->Wanted("").size(), 2u);
-  ASSERT_TRUE(store_->RemoveWanted(record.key, kTestArch).ok());
+  ASSERT_TRUE(store_->Put(record).ok());  // known now
   EXPECT_TRUE(store_->Wanted(kTestArch).empty());
+  EXPECT_EQ(store_->Wanted("").size(), 1u);
 }
 
 TEST_P(StoreContract, LineageKeepsItsOrder) {
-  const std::string key = TestWinner(1).key;
+  const CacheRecord record = TestWinner(1);
   std::vector<Json> nodes;
   for (int i = 0; i < 12; ++i) nodes.push_back({{"n", i}});
-  ASSERT_TRUE(store_->AppendLineage(key, kTestArch, nodes).ok());
-  ASSERT_TRUE(AppendNode(*store_, key, kTestArch, {{"n", 12}, {"log", "\xff"}}).ok());
-  ASSERT_TRUE(AppendNode(*store_, TestWinner(2).key, kTestArch, {{"n", 99}}).ok());
-  auto lineage = store_->Lineage(key, kTestArch);
+  ASSERT_TRUE(store_->Conclude(record, nodes).ok());
+  ASSERT_TRUE(store_->Conclude(record, {{{"n", 12}, {"log", "\xff"}}}).ok());
+  ASSERT_TRUE(store_->Conclude(TestNegative(2), {{{"n", 99}}}).ok());
+  auto lineage = store_->Lineage(record.key, kTestArch);
   ASSERT_EQ(lineage.size(), 13u);
   for (int i = 0; i < 13; ++i) EXPECT_EQ(lineage[static_cast<size_t>(i)]["n"], i);
-  EXPECT_TRUE(store_->Lineage(key, "cuda:sm_90a").empty());
+  EXPECT_TRUE(store_->Lineage(record.key, "cuda:sm_90a").empty());
+  EXPECT_EQ(store_->Get(TestNegative(2).key, kTestArch)->kind, CacheRecord::Kind::kNegative);
+  ASSERT_TRUE(store_->Delete(record.key, kTestArch).ok());
+  EXPECT_TRUE(store_->Lineage(record.key, kTestArch).empty());
+  EXPECT_EQ(store_->Lineage(TestNegative(2).key, kTestArch).size(), 1u);
 }
 
 TEST_P(StoreContract, CountsWrites) {

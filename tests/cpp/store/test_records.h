@@ -62,12 +62,6 @@ inline Status Want(KernelStore& store, std::string key, std::string arch, Json s
   return store.AddWanted({&region, 1});
 }
 
-// Appends one node.
-inline Status AppendNode(KernelStore& store, const std::string& key, const std::string& arch,
-                         Json node) {
-  return store.AppendLineage(key, arch, std::vector<Json>(1, std::move(node)));
-}
-
 // A writable store in `folder`.
 inline std::unique_ptr<KernelStore> OpenStore(const std::string& folder) {
   return OpenRocksKernelStore(folder, true).value();
