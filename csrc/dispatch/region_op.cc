@@ -212,7 +212,7 @@ void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
 TORCH_LIBRARY(cudaforge, library) {
   library.def("region(Tensor[] inputs, int id, str signature) -> Tensor[]",
               // A winner is made for the strides of the traced graph; Inductor, left alone, may
-              // change them.
+              // change them. It reads them from what the graph pass notes beside each call.
               {at::Tag::pt2_compliant_tag, at::Tag::needs_exact_strides});
 }
 

@@ -224,7 +224,7 @@ CF_INLINE double cf_select(bool ok, double x, double y) { return cf_blend<uint64
 CF_INLINE int64_t cf_select(bool ok, int64_t x, int64_t y) { return cf_blend<uint64_t>(ok, x, y); }
 CF_INLINE int32_t cf_select(bool ok, int32_t x, int32_t y) { return cf_blend<uint32_t>(ok, x, y); }
 CF_INLINE bool cf_select(bool ok, bool x, bool y) { return ok ? x : y; }
-template <typename T> CF_INLINE T cf_sign(T x) { return x != x ? x : T((x > T(0)) - (x < T(0))); }
+template <typename T> CF_INLINE T cf_sign(T x) { return T((x > T(0)) - (x < T(0))); }
 template <typename T> CF_INLINE T cf_reciprocal(T x) { return T(1) / x; }
 CF_INLINE float cf_abs(float x) { return __builtin_fabsf(x); }
 CF_INLINE double cf_abs(double x) { return __builtin_fabs(x); }

@@ -38,9 +38,12 @@ bool KeptWhenLarge(InputKind kind, bool floating, bool huge) {
     case InputKind::kSpecialValues:
     case InputKind::kMixed:
     case InputKind::kOneUnlike:
+    case InputKind::kNanOperands:
       return true;
     case InputKind::kRowScales:
       return !floating || !huge;
+    case InputKind::kInfiniteOperands:
+      return !huge;
     case InputKind::kUniform:
       return !floating;
     case InputKind::kAllEqual:

@@ -27,6 +27,7 @@ struct Part {
       false;  // as many elements as the largest input: rows get kinds and scales of their own
   int64_t row_shift = 0;  // spreads special rows of different inputs over different rows
   int64_t row_length = 1;
+  int64_t elements = 1;
   const TruthGroups* truths = nullptr;  // kOneUnlike: of the input that decides
   int turn = 0;
   // Where set, kRowScales takes integers of every magnitude, and these.
@@ -75,6 +76,17 @@ double ZeroOrDenormal(SplitMix& random, DType dtype, int64_t row) {
   }
 }
 
+// Four of them, spread over the input: of many, each ruins a row or a column of the answer, and an
+// infinity times a number whose sign hangs on rounding proves nothing.
+double SpecialOperand(SplitMix& random, const Part& part, int64_t index) {
+  const double value = random.Normal();
+  const int64_t period = std::max<int64_t>(part.elements / 4, 1);
+  if (index % period != part.row_shift % period) return value;
+  if (part.kind == InputKind::kNanOperands) return kNan;
+  if (part.role.kind == InputRole::Kind::kNotInfinite) return value;
+  return index / period % 2 == 0 ? kInfinity : -kInfinity;
+}
+
 // Rows of different nature side by side, so that no look at a few rows tells what the others hold.
 double MixedValue(SplitMix& random, const Part& part, int64_t row, int64_t column, double* last) {
   const double value = random.Normal();
@@ -96,7 +108,7 @@ double MixedValue(SplitMix& random, const Part& part, int64_t row, int64_t colum
   }
 }
 
-double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t column,
+double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t column, int64_t index,
                      double* last) {
   switch (part.role.kind) {
     case InputRole::Kind::kPositive:
@@ -119,13 +131,16 @@ double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t co
     case InputKind::kSpecialValues:
       return part.large ? SpecialValue(random, row + part.row_shift) : random.Normal();
     case InputKind::kZerosDenormals:
-      return part.large ? ZeroOrDenormal(random, part.dtype, row) : random.Normal();
+      return ZeroOrDenormal(random, part.dtype, part.large ? row : 1 + index % 2 * 2);
     case InputKind::kAllEqual:
       return 3.75;
     case InputKind::kMixed:
       return part.large ? MixedValue(random, part, row, column, last) : random.Normal();
     case InputKind::kSmallIntegers:
       return static_cast<double>(random.Below(7)) - 3;
+    case InputKind::kNanOperands:
+    case InputKind::kInfiniteOperands:
+      return part.large ? random.Normal() : SpecialOperand(random, part, index);
     default:
       return random.Normal();
   }
@@ -187,7 +202,7 @@ std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
       if (part.truths != nullptr) {
         value = part.truths->Value(walk.position(), part.turn, seed);
       } else if (IsFloating(spec.dtype)) {
-        value = FloatingValue(random, part, row, walk.column(), &last);
+        value = FloatingValue(random, part, row, walk.column(), walk.index(), &last);
       } else if (spec.dtype == DType::kBool) {
         value = part.kind == InputKind::kAllEqual ? 1 : static_cast<double>(random.Below(2));
       } else {
@@ -205,6 +220,15 @@ bool IsIntegral(const OpSignature& signature) {
     if (IsFloating(signature.output_spec(o).dtype)) return false;
   }
   return !HasFloatingInput(signature);
+}
+
+// Elements of the largest floating input.
+int64_t LargestFloating(const OpSignature& signature) {
+  int64_t largest = 0;
+  for (const TensorSpec& spec : signature.inputs) {
+    if (IsFloating(spec.dtype)) largest = std::max(largest, spec.numel());
+  }
+  return largest;
 }
 
 // The integers among the arguments of all nodes (sizes and dimensions are of no harm).
@@ -229,6 +253,12 @@ std::vector<InputKind> InputKindsFor(const OpSignature& signature) {
   }
   kinds.push_back(InputKind::kAllEqual);
   if (floating) kinds.insert(kinds.end(), {InputKind::kMixed, InputKind::kSmallIntegers});
+  const int64_t largest = LargestFloating(signature);
+  if (std::any_of(signature.inputs.begin(), signature.inputs.end(), [&](const TensorSpec& spec) {
+        return IsFloating(spec.dtype) && 0 < spec.numel() && spec.numel() < largest;
+      })) {
+    kinds.insert(kinds.end(), {InputKind::kNanOperands, InputKind::kInfiniteOperands});
+  }
   if (!signature.inputs.empty() && HasTruths(signature)) {
     const int64_t groups =
         std::max<int64_t>(TruthGroups(signature, TruthInput(signature)).count(), 1);
@@ -240,9 +270,9 @@ std::vector<InputKind> InputKindsFor(const OpSignature& signature) {
 }
 
 std::string_view InputKindName(InputKind kind) {
-  static constexpr std::string_view kNames[] = {"normal",         "uniform",         "row_scales",
-                                                "special_values", "zeros_denormals", "all_equal",
-                                                "mixed",          "small_integers",  "one_unlike"};
+  static constexpr std::string_view kNames[] = {
+      "normal", "uniform",        "row_scales", "special_values", "zeros_denormals",  "all_equal",
+      "mixed",  "small_integers", "one_unlike", "nan_operands",   "infinite_operands"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -256,10 +286,7 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
   CF_CHECK(roles.size() == signature.inputs.size()) << "one role per input";
   InputSet set;
   set.name = InputKindName(kind);
-  int64_t largest = 0;
-  for (const TensorSpec& spec : signature.inputs) {
-    if (IsFloating(spec.dtype)) largest = std::max(largest, spec.numel());
-  }
+  const int64_t largest = LargestFloating(signature);
   const bool misalign = IsLeastAligned(kind);
   std::optional<TruthGroups> truths;
   size_t deciding = 0;
@@ -282,7 +309,8 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
               kind,
               spec.numel() == largest,
               static_cast<int64_t>(3 * i),
-              std::max<int64_t>(spec.numel() / 16, 1)};
+              std::max<int64_t>(spec.numel() / 16, 1),
+              spec.numel()};
     if (integral) part.constants = &constants;
     if (truths.has_value() && i == deciding && roles[i].kind == InputRole::Kind::kValue) {
       part.truths = &*truths;

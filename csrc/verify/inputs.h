@@ -19,16 +19,21 @@ enum class InputKind {
   kRowScales,       // each row times its own power of two, 2^-30 to 2^30 (float16: 2^-8 to 2^8);
                     // where all is integers: of every magnitude up to 2^62 (int32: 2^30)
   kSpecialValues,   // some rows with NaN, some with infinities; the rest normal
-  kZerosDenormals,  // some rows with both zeros and denormals; the rest normal
+  kZerosDenormals,  // some rows with both zeros and denormals; the rest normal. Smaller inputs
+                    // (weights, scales, masks) have such elements all over
   kAllEqual,        // one number everywhere (3.75: sums of it are exact)
   kMixed,  // rows of different kinds in one tensor: far from zero, cancelling, sparse, tiny, normal
   kSmallIntegers,  // integers in [-3, 3]: many answers are exact
-  kOneUnlike,  // for any() and all(): each group that is looked at as one holds a single number,
-               // in most groups but for one element: the last, the first, or one inside
+  kOneUnlike,    // for any() and all(): each group that is looked at as one holds a single number,
+                 // in most groups but for one element: the last, the first, or one inside
+  kNanOperands,  // a few NaN in each input that is smaller than the largest; the rest normal.
+                 // The largest ones, which other sets try, are normal here, as NaN would hide
+                 // what becomes of the small ones'
+  kInfiniteOperands,  // the same with infinities of both signs
 };
 
 // The sets that tell something about this signature: only those of an integer kind when no input is
-// floating. A region with any(), all() or an output of booleans gets kOneUnlike too, up to eight
+// floating, those of small operands when a floating input is smaller than the largest. A region with any(), all() or an output of booleans gets kOneUnlike too, up to eight
 // times where there are few groups, each a turn of its own: on ordinary numbers such answers are
 // the same everywhere.
 std::vector<InputKind> InputKindsFor(const OpSignature& signature);

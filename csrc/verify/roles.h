@@ -19,6 +19,8 @@ struct InputRole {
     kProbability,     // in (0, 1)
     kLogProbability,  // below 0
     kTanh,            // in (-1, 1)
+    kNotInfinite,     // a mean or a weight of an op that computes with it in an order of its own:
+                      // of infinities, one order makes a NaN where another makes an infinity
   };
   Kind kind = Kind::kValue;
   int64_t limit = 0;

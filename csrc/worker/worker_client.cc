@@ -188,6 +188,10 @@ Result<Frame> Pack(const char* command, const std::string& binary, const Candida
   return packed;
 }
 
+// Whether a worker ended by SIGKILL: when memory runs out, the system does that to a worker that
+// did nothing wrong.
+bool Killed(const std::string& end) { return end.starts_with("signal 9 "); }
+
 std::string ErrorOf(const Frame& frame) {
   const auto error = JsonString(frame.body, "error");
   return error.ok() ? *error : "the worker gave no reason";
@@ -210,13 +214,22 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
        {{"language", LanguageName(candidate.source.language)}, {"code", candidate.source.code}}},
       {"timeout_ms", timeout_ms}};
   CF_ASSIGN_OR_RETURN(Impl::Answer answer, impl_->Ask(request, timeout_ms + kCompileGraceMs));
+  if (answer.kind == Impl::Answer::Kind::kEnded) {  // perhaps by somebody's hand: see Killed
+    CF_ASSIGN_OR_RETURN(answer, impl_->Ask(request, timeout_ms + kCompileGraceMs));
+  }
   CompileResult result;
   if (answer.kind == Impl::Answer::Kind::kTimedOut) {
     result.log = "the compiler did not finish within " + std::to_string(timeout_ms) + " ms";
     return result;
   }
   if (answer.kind == Impl::Answer::Kind::kEnded) {
-    result.log = "the compiling process ended: " + answer.end;
+    const std::string words = "the compiling process ended twice: " + answer.end;
+    // NVRTC works inside the worker and may crash on a source; a host compiler is a process of its
+    // own.
+    if (candidate.source.language == Language::kCpu || Killed(answer.end)) {
+      return Status::Unavailable(words);
+    }
+    result.log = words;
     return result;
   }
   if (answer.frame.body["ok"] != true) return Status::Unavailable(ErrorOf(answer.frame));
@@ -232,6 +245,14 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
 Result<RunOutput> WorkerClient::Run(const std::string& binary, const Candidate& candidate,
                                     const OpSignature& signature, const InputSet& inputs,
                                     uint8_t poison) {
+  auto out = RunOnce(binary, candidate, signature, inputs, poison);
+  if (!out.ok() || out->verdict.kind != VerdictKind::kCrashed || !Killed(last_end())) return out;
+  return RunOnce(binary, candidate, signature, inputs, poison);
+}
+
+Result<RunOutput> WorkerClient::RunOnce(const std::string& binary, const Candidate& candidate,
+                                        const OpSignature& signature, const InputSet& inputs,
+                                        uint8_t poison) {
   RunOutput out;
   const Status legal = candidate.Validate(signature);
   if (!legal.ok()) {

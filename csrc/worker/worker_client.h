@@ -41,10 +41,12 @@ class CandidateRunner {
   virtual ~CandidateRunner() = default;
 
   // Compiles in the worker. A crash or hang of the compiler is a failed CompileResult with that
-  // log. Resources stay empty.
+  // log; a worker that ended is tried again once. kUnavailable: it ended twice, and not by the
+  // source's doing. Resources stay empty.
   virtual Result<CompileResult> Compile(const Candidate& candidate) = 0;
   // Loads `binary` and runs it once on `inputs`: each buffer between guard bytes, outputs and
-  // scratch poisoned with `poison`, inputs compared afterwards.
+  // scratch poisoned with `poison`, inputs compared afterwards. Tried again once where the worker
+  // was killed (SIGKILL).
   virtual Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
                                 const OpSignature& signature, const InputSet& inputs,
                                 uint8_t poison) = 0;
@@ -71,6 +73,8 @@ class WorkerClient : public CandidateRunner {
   std::string last_end() const;
 
  private:
+  Result<RunOutput> RunOnce(const std::string& binary, const Candidate& candidate,
+                            const OpSignature& signature, const InputSet& inputs, uint8_t poison);
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

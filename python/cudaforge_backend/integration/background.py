@@ -12,6 +12,7 @@ from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .plan import Plan, current_progress, forge_misses
+from .tracing import beside_running_programs
 
 Compiled = Callable[..., Any]
 
@@ -63,7 +64,8 @@ class SwappingCallable:
         if plan is None:
             return
         try:
-            self._current = self._compile(plan, args)
+            with beside_running_programs():
+                self._current = self._compile(plan, args)
             count_graph("swapped")
         except Exception as error:
             count_fallback("swap_failed")

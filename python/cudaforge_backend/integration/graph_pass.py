@@ -17,7 +17,7 @@ from cudaforge_backend._native import _C
 from .partition import Region, find_regions
 from .rules import Rules, kept_overloads
 
-FORMAT = 2
+FORMAT = 3  # of what this pass does to a graph: Inductor's caches keep its results by it
 
 
 def kept_table(rules: Rules) -> dict[Any, Callable[..., Any]]:
@@ -69,16 +69,14 @@ def replace_region(graph: fx.Graph, region: Region, renamed: dict[fx.Node, fx.No
     left instead of their outputs, which this one may read; its own outputs are added."""
     last = max(region.members)
     values = [_value(node, out) for node, out in region.outputs]
+    inputs = [renamed.get(n, n) for n in region.inputs]
+    named = (_C.region_id(region.key), region.signature)
     with graph.inserting_after(last):
-        call = graph.call_function(
-            torch.ops.cudaforge.region.default,
-            (
-                [renamed.get(n, n) for n in region.inputs],
-                _C.region_id(region.key),
-                region.signature,
-            ),
-        )
+        call = graph.call_function(torch.ops.cudaforge.region.default, (inputs, *named))
     call.meta["val"] = values
+    # Inductor keeps the strides of an operator's inputs only where it is told what they were: after
+    # a convolution it would change them, and the winner could never be called.
+    call.meta["eager_input_vals"] = (([n.meta["val"] for n in inputs], *named), {})
     call.meta["stack_trace"] = last.meta.get("stack_trace")
     members = set(region.members)
     position = call

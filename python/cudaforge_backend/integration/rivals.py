@@ -16,6 +16,7 @@ from cudaforge_backend._native import _C
 from .fx_signature import MEMORY_FORMATS
 from .graph_pass import SubstitutePass, kept_table
 from .rules import native_rules, overload
+from .tracing import beside_running_programs
 
 Call = Callable[[Sequence[torch.Tensor]], Any]
 
@@ -111,6 +112,11 @@ def inductor_call(signature: str, device: torch.device, replaced: str = "") -> C
     """Inductor's kernel for the region alone, with its full decompositions and without Dynamo's
     guards. `replaced`: key of a part that cudaforge::region is to compute. Raises RuntimeError when
     the region has no such part. REQUIRES: a thread in which nothing is being traced."""
+    with beside_running_programs():
+        return _inductor_call(signature, device, replaced)
+
+
+def _inductor_call(signature: str, device: torch.device, replaced: str) -> Call:
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table

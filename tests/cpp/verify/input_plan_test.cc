@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/cpp/verify/spec.h"
 
@@ -43,6 +44,17 @@ TEST(PlanInputs, LargeFloatingRegions) {
   for (const InputPlan& plan : {large, huge}) {
     EXPECT_TRUE(Has(plan, InputKind::kSpecialValues) && Has(plan, InputKind::kMixed));
     EXPECT_TRUE(SomeAreLeastAligned(plan));
+  }
+}
+
+TEST(PlanInputs, LargeRegionsWithASmallOperand) {
+  for (const auto& [mebibytes, sets] : {std::pair{33, 6u}, {257, 4u}}) {
+    OpSignature signature = SumOf(DType::kFloat32, int64_t{mebibytes} << 20);
+    signature.inputs.push_back(Spec(DType::kFloat32, {8}));
+    const InputPlan plan = PlanInputs(signature);
+    EXPECT_EQ(plan.kinds.size(), sets);
+    EXPECT_TRUE(Has(plan, InputKind::kNanOperands));
+    EXPECT_EQ(Has(plan, InputKind::kInfiniteOperands), mebibytes == 33);
   }
 }
 

@@ -114,6 +114,52 @@ TEST(Inputs, DeterministicAndDifferentBySeed) {
   EXPECT_GE(InputKindsFor(signature).size(), 6u);
 }
 
+// x + w, with w smaller than x.
+OpSignature WithOperand(TensorSpec x, TensorSpec w) {
+  OpSignature signature = OneInput(std::move(x));
+  signature.inputs.push_back(std::move(w));
+  signature.nodes[0].op = "aten::add.Tensor";
+  signature.nodes[0].args = Json::array({{{"in", 0}}, {{"in", 1}}});
+  return signature;
+}
+
+TEST(Inputs, SmallOperandsGetSpecialValuesOfTheirOwn) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{64}, {3}, {}}) {
+    const TensorSpec small = Spec(DType::kFloat32, sizes);
+    const OpSignature signature = WithOperand(Spec(DType::kFloat32, {16, 64}), small);
+    const std::vector<InputKind> kinds = InputKindsFor(signature);
+    for (InputKind kind : {InputKind::kNanOperands, InputKind::kInfiniteOperands}) {
+      EXPECT_EQ(std::count(kinds.begin(), kinds.end(), kind), 1);
+      const InputSet set = Make(signature, kind);
+      int special = 0, ordinary = 0;
+      for (double value : Values(small, set.bytes[1])) {
+        const bool is_nan = std::isnan(value);
+        (kind == InputKind::kNanOperands ? is_nan : std::isinf(value)) ? ++special : ++ordinary;
+      }
+      EXPECT_EQ(special, std::min<int64_t>(small.numel(), 4));
+      EXPECT_EQ(special + ordinary, small.numel());
+      for (double value : Values(signature.inputs[0], set.bytes[0])) {
+        EXPECT_TRUE(std::isfinite(value));
+      }
+    }
+    int zeros = 0, denormals = 0;
+    for (uint64_t seed = 0; seed < 32; ++seed) {
+      const InputSet set = Make(signature, InputKind::kZerosDenormals, seed);
+      for (double value : Values(small, set.bytes[1])) {
+        zeros += value == 0;
+        denormals += value != 0 && std::fabs(value) < 1e-38;
+      }
+    }
+    EXPECT_GT(zeros, 0);
+    if (small.numel() > 1) {
+      EXPECT_GT(denormals, 0);
+    }
+  }
+  const TensorSpec same = Spec(DType::kFloat32, {16, 64});
+  const std::vector<InputKind> kinds = InputKindsFor(WithOperand(same, same));
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), InputKind::kNanOperands), 0);
+}
+
 TEST(Inputs, SpecialRowsAreFewAndTheOthersClean) {
   for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
     const TensorSpec spec = Spec(dtype, {16, 64});

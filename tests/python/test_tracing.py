@@ -1,0 +1,60 @@
+"""Other threads call compiled functions while a region's rival is traced."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from cudaforge_backend.integration import rivals
+from cudaforge_backend.integration.tracing import beside_running_programs
+from test_forging import softmax
+from torch import nn
+
+
+def test_a_compiled_module_is_called_in_the_middle_of_a_trace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model: Any = torch.compile(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), backend="eager")
+    x = torch.randn(4, 8)
+    expected = model(x)
+    graph_of, seen = rivals.region_graph, []
+
+    def call() -> None:
+        try:
+            seen.append(model(x))
+        except Exception as error:
+            seen.append(error)
+
+    def region_graph(signature: str, device: torch.device) -> Any:
+        graph = graph_of(signature, device)
+
+        def traced(*inputs: torch.Tensor) -> Any:
+            other = threading.Thread(target=call)
+            other.start()
+            other.join()
+            return graph(*inputs)
+
+        return traced
+
+    monkeypatch.setattr(rivals, "region_graph", region_graph)
+    signature = softmax(28)
+    device = torch.device("cpu")
+    inputs = rivals.make_inputs(signature, device, 0)
+    made = rivals.inductor_call(signature, device)
+    torch.testing.assert_close(made(inputs)[0], torch.softmax(inputs[0], -1))
+    (result,) = seen
+    torch.testing.assert_close(result, expected)
+
+
+def test_the_setting_is_put_back_by_the_last_one() -> None:
+    config = torch._dynamo.config
+    assert config.error_on_nested_fx_trace
+    first, second = beside_running_programs(), beside_running_programs()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not config.error_on_nested_fx_trace
+    second.__exit__(None, None, None)
+    assert config.error_on_nested_fx_trace
