@@ -20,6 +20,8 @@ std::string_view StatusCodeName(StatusCode code) {
       return "unsupported";
     case StatusCode::kTimeout:
       return "timeout";
+    case StatusCode::kCancelled:
+      return "cancelled";
     case StatusCode::kInternal:
       return "internal error";
   }

@@ -21,6 +21,7 @@ enum class StatusCode {
   kUnavailable,      // a library, compiler or device that is needed is not there
   kUnsupported,      // well formed, but this build does not handle it
   kTimeout,          // a limit of time or size was reached
+  kCancelled,        // the caller asked for an end
   kInternal,         // our own fault
 };
 
@@ -42,6 +43,7 @@ class [[nodiscard]] Status {
   static Status Unavailable(std::string m) { return {StatusCode::kUnavailable, std::move(m)}; }
   static Status Unsupported(std::string m) { return {StatusCode::kUnsupported, std::move(m)}; }
   static Status Timeout(std::string m) { return {StatusCode::kTimeout, std::move(m)}; }
+  static Status Cancelled(std::string m) { return {StatusCode::kCancelled, std::move(m)}; }
   static Status Internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
 
   bool ok() const { return code_ == StatusCode::kOk; }

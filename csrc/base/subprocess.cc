@@ -15,6 +15,8 @@
 #include <string_view>
 #include <thread>
 
+#include "base/sigpipe.h"
+
 extern char** environ;
 
 namespace cudaforge {
@@ -98,6 +100,82 @@ bool WaitUntil(pid_t pid, Clock::time_point deadline, int* status) {
   }
 }
 
+template <typename Ended>
+void SetEnd(int status, Ended* result) {
+  if (WIFSIGNALED(status)) {
+    result->term_signal = WTERMSIG(status);
+  } else if (WIFEXITED(status)) {
+    result->exit_code = WEXITSTATUS(status);
+  }
+}
+
+// Makes a pipe with both ends close-on-exec; the end that is ours does not block.
+Status MakePipe(UniqueFd* reader, UniqueFd* writer, bool we_read) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus("pipe", errno);
+  *reader = UniqueFd(ends[0]);
+  *writer = UniqueFd(ends[1]);
+  if (fcntl(we_read ? ends[0] : ends[1], F_SETFL, O_NONBLOCK) != 0) {
+    return ErrnoStatus("fcntl", errno);
+  }
+  return Status::Ok();
+}
+
+// The parent's ends of a filter's three pipes, each closed when its work is done.
+class FilterPipes {
+ public:
+  FilterPipes(UniqueFd in, UniqueFd out, UniqueFd err, std::string_view input)
+      : in_(std::move(in)), out_(std::move(out)), err_(std::move(err)), input_(input) {
+    if (input_.empty()) in_.Reset();
+  }
+  bool open() const { return out_.valid() || err_.valid(); }
+  // Waits until something can be read or written, at most `timeout_ms`.
+  void Wait(int timeout_ms) const {
+    // poll passes over negative descriptors.
+    pollfd fds[3] = {{in_.get(), POLLOUT, 0}, {out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}};
+    poll(fds, 3, timeout_ms);
+  }
+  // Moves what can be moved without waiting: at most one chunk a pipe, so that limits are looked at
+  // in between. True when something was read.
+  bool Move(const FilterOptions& options, FilterResult* result) {
+    Write();
+    char chunk[1 << 14];
+    const ssize_t out = Read(out_, chunk, sizeof(chunk));
+    if (out > 0) {
+      const size_t room = options.max_output - result->output.size();
+      result->output.append(chunk, std::min(room, static_cast<size_t>(out)));
+      result->too_large = result->too_large || static_cast<size_t>(out) > room;
+    }
+    const ssize_t err = Read(err_, chunk, sizeof(chunk));
+    if (err > 0) {
+      std::string& errors = result->errors;
+      errors.append(chunk, static_cast<size_t>(err));
+      if (errors.size() > options.keep_errors) errors.erase(0, errors.size() - options.keep_errors);
+    }
+    return out > 0 || err > 0;
+  }
+
+ private:
+  void Write() {
+    if (!in_.valid()) return;
+    const SigpipeBlock block;
+    const ssize_t n = write(in_.get(), input_.data(), input_.size());
+    if (n > 0) input_.remove_prefix(static_cast<size_t>(n));
+    if (input_.empty() || (n < 0 && errno != EAGAIN && errno != EINTR)) in_.Reset();
+  }
+  static ssize_t Read(UniqueFd& fd, char* chunk, size_t size) {
+    if (!fd.valid()) return 0;
+    const ssize_t n = read(fd.get(), chunk, size);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) fd.Reset();
+    return n;
+  }
+
+  UniqueFd in_, out_, err_;
+  std::string_view input_;
+};
+
+constexpr int kLookMs = 20;  // how often a filter's end, its deadline and its cancellation are seen
+
 }  // namespace
 
 Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, int timeout_ms,
@@ -139,11 +217,49 @@ Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, int timeo
   } else {
     kill(-pid, SIGKILL);  // whatever it left running
   }
-  if (WIFSIGNALED(status)) {
-    result.term_signal = WTERMSIG(status);
-  } else if (WIFEXITED(status)) {
-    result.exit_code = WEXITSTATUS(status);
+  SetEnd(status, &result);
+  return result;
+}
+
+Result<FilterResult> RunFilter(const std::vector<std::string>& argv, std::string_view input,
+                               const FilterOptions& options) {
+  UniqueFd child_in, in, out, child_out, err, child_err;
+  CF_RETURN_IF_ERROR(MakePipe(&child_in, &in, /*we_read=*/false));
+  CF_RETURN_IF_ERROR(MakePipe(&out, &child_out, /*we_read=*/true));
+  CF_RETURN_IF_ERROR(MakePipe(&err, &child_err, /*we_read=*/true));
+  SpawnSettings settings;
+  posix_spawn_file_actions_adddup2(&settings.actions, child_in.get(), 0);
+  posix_spawn_file_actions_adddup2(&settings.actions, child_out.get(), 1);
+  posix_spawn_file_actions_adddup2(&settings.actions, child_err.get(), 2);
+  CF_ASSIGN_OR_RETURN(const pid_t pid, Spawn(argv, settings));
+  child_in.Reset();
+  child_out.Reset();
+  child_err.Reset();
+
+  const auto deadline = Clock::now() + std::chrono::milliseconds(options.timeout_ms);
+  FilterPipes pipes(std::move(in), std::move(out), std::move(err), input);
+  FilterResult result;
+  int status = 0;
+  bool ended = false;
+  while (!ended && !result.too_large) {
+    result.cancelled = options.cancel != nullptr && options.cancel->IsSet();
+    result.timed_out = !result.cancelled && Clock::now() >= deadline;
+    if (result.cancelled || result.timed_out) break;
+    pipes.Wait(std::min(kLookMs, MillisecondsUntil(deadline)));
+    pipes.Move(options, &result);
+    const pid_t got = waitpid(pid, &status, WNOHANG);
+    ended = got == pid || (got < 0 && errno != EINTR);
+    // Nothing to wait on any more but its end.
+    if (!ended && !pipes.open()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  kill(-pid, SIGKILL);
+  while (!ended && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  // What it wrote before its end; a process that left its group could write on for ever.
+  while (pipes.open() && !result.too_large && Clock::now() < deadline) {
+    if (!pipes.Move(options, &result)) break;
+  }
+  SetEnd(status, &result);
   return result;
 }
 

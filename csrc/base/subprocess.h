@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/cancel.h"
 #include "base/file.h"
 #include "base/status.h"
 
@@ -24,6 +26,29 @@ struct ProcessResult {
 // time-out the whole group gets SIGKILL. Errors: kUnavailable when it cannot be started.
 Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, int timeout_ms,
                                  size_t max_output = size_t{1} << 20);
+
+struct FilterOptions {
+  int timeout_ms = 60'000;
+  size_t max_output = size_t{1} << 20;  // bytes on standard output; one more and it is killed
+  size_t keep_errors = 4096;            // how much of standard error's end is kept, in bytes
+  const Cancel* cancel = nullptr;       // not owned; set: killed within 0.1 s
+};
+
+struct FilterResult {
+  int exit_code = -1;      // valid when term_signal == 0
+  int term_signal = 0;     // the signal that ended it, else 0
+  bool timed_out = false;  // these three: killed by us, and why
+  bool cancelled = false;
+  bool too_large = false;
+  std::string output;  // standard output, at most max_output bytes
+  std::string errors;  // the last bytes of standard error
+};
+
+// Runs argv[0] (looked up on PATH) as a filter: `input` on its standard input, which it may leave
+// unread. Its own process group, killed with SIGKILL at any limit, and when it has ended, with
+// whatever it left running. Errors: kUnavailable when it cannot be started.
+Result<FilterResult> RunFilter(const std::vector<std::string>& argv, std::string_view input,
+                               const FilterOptions& options = {});
 
 // A child that is spoken to over one socket, killed (SIGKILL, whole process group) by the
 // destructor.

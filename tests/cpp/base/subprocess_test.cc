@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <thread>
 
 namespace cudaforge {
 namespace {
@@ -43,6 +44,72 @@ TEST(RunProcessTest, CutsOutput) {
 
 TEST(RunProcessTest, MissingProgram) {
   EXPECT_EQ(RunProcess({"/no/such/program"}, 1000).status().code(), StatusCode::kUnavailable);
+}
+
+TEST(RunFilterTest, GivesInputAndKeepsTheStreamsApart) {
+  const std::string input(300'000, 'x');  // more than a pipe holds
+  const Result<FilterResult> run = RunFilter({"sh", "-c", "cat; echo err >&2; exit 4"}, input);
+  ASSERT_TRUE(run.ok()) << run.status().ToString();
+  EXPECT_EQ(run->output, input);
+  EXPECT_EQ(run->errors, "err\n");
+  EXPECT_EQ(run->exit_code, 4);
+  EXPECT_FALSE(run->timed_out || run->cancelled || run->too_large);
+  EXPECT_EQ(RunFilter({"/no/such/program"}, "").status().code(), StatusCode::kUnavailable);
+}
+
+TEST(RunFilterTest, InputMayStayUnread) {
+  const Result<FilterResult> run = RunFilter({"true"}, std::string(300'000, 'x'));
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->exit_code, 0);  // and no SIGPIPE here
+  const Result<FilterResult> none = RunFilter({"cat"}, "");
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(none->output, "");
+}
+
+TEST(RunFilterTest, KillsAtTheTimeout) {
+  FilterOptions options;
+  options.timeout_ms = 100;
+  const auto start = std::chrono::steady_clock::now();
+  const Result<FilterResult> run = RunFilter({"sh", "-c", "sleep 100 & sleep 100"}, "", options);
+  ASSERT_TRUE(run.ok());
+  EXPECT_TRUE(run->timed_out);
+  EXPECT_EQ(run->term_signal, SIGKILL);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(50));
+}
+
+TEST(RunFilterTest, KillsWhenCancelled) {
+  Cancel cancel;
+  FilterOptions options;
+  options.cancel = &cancel;
+  std::thread other([&cancel] { cancel.Set(); });
+  const Result<FilterResult> run = RunFilter({"sleep", "100"}, "", options);
+  other.join();
+  ASSERT_TRUE(run.ok());
+  EXPECT_TRUE(run->cancelled);
+  EXPECT_FALSE(run->timed_out);
+}
+
+TEST(RunFilterTest, KillsAtTheLimitOfOutputAndKeepsTheEndOfErrors) {
+  FilterOptions options;
+  options.max_output = 1000;
+  const Result<FilterResult> run = RunFilter({"yes"}, "", options);
+  ASSERT_TRUE(run.ok());
+  EXPECT_TRUE(run->too_large);
+  EXPECT_EQ(run->output.size(), 1000u);
+  options.keep_errors = 10;
+  const Result<FilterResult> errors =
+      RunFilter({"sh", "-c", "seq 100000 >&2; echo the end >&2"}, "", options);
+  ASSERT_TRUE(errors.ok());
+  EXPECT_EQ(errors->errors, "0\nthe end\n");
+}
+
+TEST(RunFilterTest, DoesNotWaitForWhatTheChildLeftBehind) {
+  const auto start = std::chrono::steady_clock::now();
+  const Result<FilterResult> run = RunFilter({"sh", "-c", "sleep 100 & echo done"}, "");
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->output, "done\n");
+  EXPECT_EQ(run->exit_code, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(50));
 }
 
 TEST(ChildProcessTest, SpeaksOverDescriptorThree) {
