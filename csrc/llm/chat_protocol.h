@@ -1,0 +1,79 @@
+// What differs between the chat services that are reached over HTTP: the form of the request and of
+// the answer.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "llm/message.h"
+#include "llm/provider.h"
+#include "llm/sse.h"
+#include "llm/text.h"
+
+namespace cudaforge {
+
+// Puts a reply together from an answer's pieces, within the limits and without the key.
+class ReplyBuilder {
+ public:
+  ReplyBuilder(const ReplyLimits& limits, std::string key, const TextSink& on_text)
+      : limits_(limits), key_(key), filter_(std::move(key)), on_text_(on_text) {}
+
+  // More of the reply's text. kTimeout over limits.max_reply_bytes.
+  Status Append(std::string_view text);
+  // The service reports a fault in the middle of its answer. Returns kUnavailable.
+  Status Fault(const Json& error);
+  void SetModel(const Json& object, const char* field);
+  // No more will come. kCorruption when the service did not say that the reply is whole.
+  Result<Reply> Finish();
+
+  Usage usage;
+  std::string finish_reason;
+  bool done = false;  // the service said that the reply is whole
+
+  // True when the fault may go away by itself and nothing was passed on yet.
+  bool worth_retry() const { return transient_ && bytes_ == 0; }
+
+ private:
+  Status PassOn(const std::string& text);
+
+  const ReplyLimits& limits_;
+  std::string key_;
+  KeyFilter filter_;
+  const TextSink& on_text_;
+  Reply reply_;
+  size_t bytes_ = 0;  // of text appended, before the filter
+  bool transient_ = false;
+};
+
+// Stateless and thread-safe.
+class ChatProtocol {
+ public:
+  ChatProtocol() = default;
+  ChatProtocol(const ChatProtocol&) = delete;
+  ChatProtocol& operator=(const ChatProtocol&) = delete;
+  virtual ~ChatProtocol() = default;
+
+  virtual std::string name() const = 0;  // "openai:gpt-5"
+  virtual std::string path() const = 0;  // after the base URL
+  virtual std::vector<std::string> Headers(const std::string& key) const = 0;
+  virtual Json Body(const LlmRequest& request, bool stream) const = 0;
+  // One event of a streamed answer; a whole one that was not streamed. kCorruption when malformed.
+  virtual Status OnEvent(const SseEvent& event, ReplyBuilder* reply) const = 0;
+  virtual Status OnDocument(const Json& document, ReplyBuilder* reply) const = 0;
+};
+
+// Chat completions. `own_service`: OpenAI itself, which names one field otherwise than the servers
+// that imitate it.
+std::unique_ptr<ChatProtocol> MakeOpenAiProtocol(std::string model, bool own_service);
+// Anthropic messages. `versioned_url`: the base URL ends in /v1.
+std::unique_ptr<ChatProtocol> MakeAnthropicProtocol(std::string model, bool versioned_url);
+
+// The most that a service says of an error: {"error": {"message"}}, {"error": text}, {"message"}, or
+// the text itself; at most 500 printable characters, without the key.
+std::string ErrorText(std::string_view body, std::string_view key);
+
+}  // namespace cudaforge

@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <chrono>
+
+#include "base/json.h"
+#include "base/subprocess.h"
+#include "llm/local_provider.h"
+#include "llm/text.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr size_t kMaxLastWords = 500;  // of a program's standard error, from its end
+
+// The last lines that fit: what a program says at its end is why it ended.
+std::string LastWords(std::string_view errors) {
+  while (!errors.empty() && (errors.back() == '\n' || errors.back() == '\r')) {
+    errors.remove_suffix(1);
+  }
+  if (errors.size() > kMaxLastWords) {
+    errors.remove_prefix(errors.size() - kMaxLastWords);
+    const size_t line = errors.find('\n');
+    if (line != std::string_view::npos) errors.remove_prefix(line + 1);
+  }
+  return errors.empty() ? "" : ": " + Printable(errors, kMaxLastWords);
+}
+
+class CommandProvider : public Provider {
+ public:
+  explicit CommandProvider(std::vector<std::string> argv) : argv_(std::move(argv)) {}
+
+  std::string name() const override { return "command:" + argv_[0]; }
+
+  Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
+                         const TextSink& on_text) override {
+    const auto start = std::chrono::steady_clock::now();
+    FilterOptions options;
+    options.timeout_ms =
+        static_cast<int>(std::clamp(request.limits.total_s * 1000, 1.0, 2'000'000'000.0));
+    // The text as JSON, and some for the fields around it.
+    options.max_output = 6 * request.limits.max_reply_bytes + (size_t{64} << 10);
+    options.cancel = &cancel;
+    const Result<FilterResult> run =
+        RunFilter(argv_, CanonicalJson(ToJson(request)) + "\n", options);
+    if (!run.ok()) return run.status();
+    if (run->cancelled) return Status::Cancelled(name() + ": cancelled");
+    const std::string words = LastWords(run->errors);
+    if (run->timed_out) return Status::Timeout(name() + " did not answer in time" + words);
+    if (run->too_large) {
+      return Status::Timeout(name() + ": its answer is over the limit of " +
+                             std::to_string(options.max_output) + " bytes");
+    }
+    if (run->term_signal != 0 || run->exit_code != 0) {
+      const bool signal = run->term_signal != 0;
+      return Status::Unavailable(
+          name() + (signal ? " ended by signal " : " ended with exit code ") +
+          std::to_string(signal ? run->term_signal : run->exit_code) + words);
+    }
+    const Result<Json> json = ParseJson(run->output);
+    if (!json.ok()) {
+      return Status::Corruption(name() + ": its answer is not one JSON object: " +
+                                Printable(json.status().message(), kMaxLastWords) + words);
+    }
+    Result<Reply> reply = ReplyFromJson(*json);
+    if (!reply.ok()) return Status::Corruption(name() + ": " + reply.status().message());
+    if (reply->content.size() > request.limits.max_reply_bytes) {
+      return Status::Timeout(name() + ": its reply is over the limit of " +
+                             std::to_string(request.limits.max_reply_bytes) + " bytes");
+    }
+    reply->attempts = 1;
+    reply->seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (on_text) on_text(reply->content);
+    return reply;
+  }
+
+ private:
+  const std::vector<std::string> argv_;
+};
+
+}  // namespace
+
+std::unique_ptr<Provider> MakeCommandProvider(std::vector<std::string> argv) {
+  CF_CHECK(!argv.empty()) << "a command needs a program";
+  return std::make_unique<CommandProvider>(std::move(argv));
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,166 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "llm/local_provider.h"
+#include "llm/numbered_files.h"
+#include "llm/text.h"
+
+namespace cudaforge {
+namespace {
+
+using MailClock = std::chrono::steady_clock;
+
+constexpr auto kPollTime = std::chrono::milliseconds(50);
+constexpr auto kSettleTime = std::chrono::milliseconds(300);
+
+bool SameFile(const struct stat& a, const struct stat& b) {
+  return a.st_ino == b.st_ino && a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
+         a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+// Watches for one file that someone else writes.
+class Letter {
+ public:
+  Letter(std::string path, size_t max_bytes) : path_(std::move(path)), max_bytes_(max_bytes) {}
+
+  const std::string& path() const { return path_; }
+
+  // Its bytes once it is there and at rest, nullopt before. Errors: kCorruption when it is no plain
+  // file, kTimeout when it is too large.
+  Result<std::optional<std::string>> Look() {
+    struct stat now;
+    if (lstat(path_.c_str(), &now) != 0) {
+      since_.reset();
+      if (errno == ENOENT) return std::optional<std::string>();
+      return ErrnoStatus(path_, errno);
+    }
+    CF_RETURN_IF_ERROR(Check(now));
+    if (!since_.has_value() || !SameFile(now, seen_)) {
+      since_ = MailClock::now();
+      seen_ = now;
+    }
+    if (now.st_size == 0 || MailClock::now() - *since_ < kSettleTime) {
+      return std::optional<std::string>();
+    }
+    CF_ASSIGN_OR_RETURN(std::string bytes, Read());
+    return std::optional(std::move(bytes));
+  }
+
+ private:
+  Status Check(const struct stat& info) const {
+    if (!S_ISREG(info.st_mode)) return Status::Corruption(path_ + " is not a plain file");
+    if (info.st_size > static_cast<off_t>(max_bytes_)) return TooLarge();
+    return Status::Ok();
+  }
+  Status TooLarge() const {
+    return Status::Timeout(path_ + " is over the limit of " + std::to_string(max_bytes_) +
+                           " bytes");
+  }
+  // Looks again at what was opened: the name may have come to mean something else.
+  Result<std::string> Read() const {
+    const UniqueFd fd(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat info;
+    if (!fd.valid() || fstat(fd.get(), &info) != 0) return ErrnoStatus(path_, errno);
+    CF_RETURN_IF_ERROR(Check(info));
+    std::string bytes(max_bytes_ + 1, '\0');
+    size_t size = 0;
+    while (size < bytes.size()) {
+      const ssize_t n = read(fd.get(), bytes.data() + size, bytes.size() - size);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoStatus(path_, errno);
+      if (n == 0) break;
+      size += static_cast<size_t>(n);
+    }
+    if (size > max_bytes_) return TooLarge();
+    bytes.resize(size);
+    return bytes;
+  }
+
+  std::string path_;
+  size_t max_bytes_;
+  std::optional<MailClock::time_point> since_;  // when it was first seen as it is
+  struct stat seen_ = {};
+};
+
+class MailboxProvider : public Provider {
+ public:
+  explicit MailboxProvider(std::string folder) : folder_(std::move(folder)) {}
+
+  std::string name() const override { return "mailbox:" + folder_; }
+
+  Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
+                         const TextSink& on_text) override {
+    const auto start = MailClock::now();
+    const std::chrono::duration<double> total(std::min(request.limits.total_s, 1e8));
+    const std::string role = "-" + std::string(AgentRoleName(request.role));
+    CF_ASSIGN_OR_RETURN(
+        const std::string number,
+        WriteNumbered(folder_, role + ".request.json", ToJson(request).dump(1) + "\n", cancel));
+    const std::string stem = folder_ + "/" + number + role + ".reply.";
+    const size_t max_text = request.limits.max_reply_bytes;
+    Letter json(stem + "json", 6 * max_text + (size_t{64} << 10));
+    Letter text(stem + "txt", max_text);
+    Result<Reply> reply = Status::Internal("no reply");
+    while (true) {
+      CF_ASSIGN_OR_RETURN(const std::optional<std::string> object, json.Look());
+      if (object.has_value()) {
+        reply = ReadObject(*object, json.path(), max_text);
+        break;
+      }
+      CF_ASSIGN_OR_RETURN(const std::optional<std::string> plain, text.Look());
+      if (plain.has_value()) {
+        reply = ReadText(*plain, text.path());
+        break;
+      }
+      if (cancel.IsSet()) return Status::Cancelled(name() + ": cancelled");
+      if (MailClock::now() - start >= total) {
+        return Status::Timeout(name() + ": no reply in time to " + number + role + ".request.json");
+      }
+      std::this_thread::sleep_for(kPollTime);
+    }
+    CF_RETURN_IF_ERROR(reply.status());
+    reply->attempts = 1;
+    reply->seconds = std::chrono::duration<double>(MailClock::now() - start).count();
+    if (on_text) on_text(reply->content);
+    return reply;
+  }
+
+ private:
+  static Result<Reply> ReadObject(const std::string& bytes, const std::string& path, size_t max) {
+    const Result<Json> json = ParseJson(bytes);
+    if (!json.ok()) {
+      return Status::Corruption(path + ": " + Printable(json.status().message(), 500));
+    }
+    Result<Reply> reply = ReplyFromJson(*json);
+    if (!reply.ok()) return Status::Corruption(path + ": " + reply.status().message());
+    if (reply->content.size() <= max) return reply;
+    return Status::Timeout(path + ": the reply is over the limit of " + std::to_string(max) +
+                           " bytes");
+  }
+  static Result<Reply> ReadText(const std::string& bytes, const std::string& path) {
+    if (!IsUtf8(bytes)) return Status::Corruption(path + ": is not UTF-8");
+    Reply reply;
+    reply.content = bytes;
+    return reply;
+  }
+
+  const std::string folder_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Provider>> MakeMailboxProvider(const std::string& folder) {
+  CF_RETURN_IF_ERROR(MakeDirs(folder));
+  return std::unique_ptr<Provider>(std::make_unique<MailboxProvider>(folder));
+}
+
+}  // namespace cudaforge

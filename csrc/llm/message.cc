@@ -1,0 +1,117 @@
+#include "llm/message.h"
+
+namespace cudaforge {
+namespace {
+
+// `text` with U+FFFD for what is no UTF-8.
+std::string AsUtf8(const std::string& text) {
+  return Json::parse(LenientText(Json(text))).get<std::string>();
+}
+
+void PutCount(Json* json, const char* field, const std::optional<int64_t>& count) {
+  if (count.has_value()) (*json)[field] = *count;
+}
+
+Status BadField(const std::string& what) { return Status::Corruption("reply: " + what); }
+
+}  // namespace
+
+std::string_view AgentRoleName(AgentRole role) {
+  return role == AgentRole::kCoder ? "coder" : "judge";
+}
+
+std::string_view AuthorName(Author author) {
+  switch (author) {
+    case Author::kSystem:
+      return "system";
+    case Author::kUser:
+      return "user";
+    case Author::kAssistant:
+      return "assistant";
+  }
+  return "user";
+}
+
+bool IsTruncated(const Reply& reply) {
+  return reply.finish_reason == "length" || reply.finish_reason == "max_tokens";
+}
+
+Json ToJson(const std::vector<Message>& messages) {
+  Json list = Json::array();
+  for (const Message& message : messages) {
+    list.push_back({{"role", AuthorName(message.author)}, {"content", AsUtf8(message.content)}});
+  }
+  return list;
+}
+
+Json ToJson(const ReplyLimits& limits) {
+  return {{"max_output_tokens", limits.max_output_tokens},
+          {"max_reply_bytes", limits.max_reply_bytes},
+          {"total_seconds", limits.total_s}};
+}
+
+Json ToJson(const LlmRequest& request) {
+  return {{"role", AgentRoleName(request.role)},
+          {"messages", ToJson(request.messages)},
+          {"limits", ToJson(request.limits)}};
+}
+
+Json ToJson(const Usage& usage) {
+  Json json = Json::object();
+  PutCount(&json, "input_tokens", usage.input_tokens);
+  PutCount(&json, "cached_input_tokens", usage.cached_input_tokens);
+  PutCount(&json, "output_tokens", usage.output_tokens);
+  return json;
+}
+
+Json ToJson(const Reply& reply) {
+  return {{"content", AsUtf8(reply.content)}, {"usage", ToJson(reply.usage)},
+          {"model", AsUtf8(reply.model)},     {"finish_reason", AsUtf8(reply.finish_reason)},
+          {"attempts", reply.attempts},       {"seconds", reply.seconds}};
+}
+
+const Json& MemberOrNull(const Json& object, const char* field) {
+  static const Json* const null = new Json;
+  if (!object.is_object()) return *null;
+  const auto it = object.find(field);
+  return it == object.end() ? *null : *it;
+}
+
+std::optional<int64_t> TokenCount(const Json& object, const char* field) {
+  if (!object.is_object()) return std::nullopt;
+  const auto it = object.find(field);
+  if (it == object.end() || !it->is_number_integer()) return std::nullopt;
+  if (it->is_number_unsigned() && it->get<uint64_t>() > INT64_MAX) return std::nullopt;
+  const auto count = it->get<int64_t>();
+  return count < 0 ? std::nullopt : std::optional(count);
+}
+
+Result<Reply> ReplyFromJson(const Json& json) {
+  if (!json.is_object()) return BadField("expected an object with the field content");
+  Reply reply;
+  const auto content = json.find("content");
+  if (content == json.end()) return BadField("content: missing");
+  if (!content->is_string()) return BadField("content: expected a string");
+  reply.content = content->get<std::string>();
+  for (const auto& [field, text] :
+       {std::pair("model", &reply.model), std::pair("finish_reason", &reply.finish_reason)}) {
+    const auto it = json.find(field);
+    if (it == json.end() || it->is_null()) continue;
+    if (!it->is_string()) return BadField(std::string(field) + ": expected a string");
+    *text = it->get<std::string>();
+  }
+  if (const auto usage = json.find("usage"); usage != json.end() && !usage->is_null()) {
+    if (!usage->is_object()) return BadField("usage: expected an object");
+    reply.usage = {TokenCount(*usage, "input_tokens"), TokenCount(*usage, "cached_input_tokens"),
+                   TokenCount(*usage, "output_tokens")};
+  }
+  if (const auto n = TokenCount(json, "attempts"); n.has_value() && *n >= 1 && *n <= 1000) {
+    reply.attempts = static_cast<int>(*n);
+  }
+  if (const auto it = json.find("seconds"); it != json.end() && it->is_number()) {
+    reply.seconds = it->get<double>();
+  }
+  return reply;
+}
+
+}  // namespace cudaforge

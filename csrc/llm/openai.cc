@@ -1,0 +1,98 @@
+// Chat completions, as OpenAI defines them and many servers speak them.
+#include "llm/chat_protocol.h"
+
+namespace cudaforge {
+namespace {
+
+class OpenAiProtocol : public ChatProtocol {
+ public:
+  OpenAiProtocol(std::string model, bool own_service)
+      : model_(std::move(model)), own_service_(own_service) {}
+
+  std::string name() const override { return "openai:" + model_; }
+  std::string path() const override { return "/chat/completions"; }
+
+  std::vector<std::string> Headers(const std::string& key) const override {
+    if (key.empty()) return {};
+    return {"Authorization: Bearer " + key};
+  }
+
+  Json Body(const LlmRequest& request, bool stream) const override {
+    Json body = {{"model", model_}, {"messages", ToJson(request.messages)}};
+    // OpenAI's newer models refuse max_tokens; other servers know nothing else.
+    body[own_service_ ? "max_completion_tokens" : "max_tokens"] = request.limits.max_output_tokens;
+    if (stream) {
+      body["stream"] = true;
+      body["stream_options"] = {{"include_usage", true}};
+    }
+    return body;
+  }
+
+  Status OnEvent(const SseEvent& event, ReplyBuilder* reply) const override {
+    if (event.data == "[DONE]") {
+      reply->done = true;
+      return Status::Ok();
+    }
+    const Result<Json> chunk = ParseJson(event.data);
+    if (!chunk.ok())
+      return Status::Corruption("a piece of the answer: " + chunk.status().message());
+    return Read(*chunk, "delta", reply);
+  }
+
+  Status OnDocument(const Json& document, ReplyBuilder* reply) const override {
+    CF_RETURN_IF_ERROR(Read(document, "message", reply));
+    if (!MemberOrNull(document, "choices").is_array()) {
+      return Status::Corruption("the answer has no field choices");
+    }
+    reply->done = true;
+    return Status::Ok();
+  }
+
+ private:
+  // One chunk of a stream, or the whole: `text_field` is where a choice has its text.
+  static Status Read(const Json& chunk, const char* text_field, ReplyBuilder* reply) {
+    if (!chunk.is_object()) return Status::Corruption("a piece of the answer is no object");
+    if (const Json& error = MemberOrNull(chunk, "error"); !error.is_null()) {
+      return reply->Fault(error);
+    }
+    reply->SetModel(chunk, "model");
+    if (const Json& usage = MemberOrNull(chunk, "usage"); usage.is_object())
+      ReadUsage(usage, reply);
+    const Json& choices = MemberOrNull(chunk, "choices");
+    if (choices.is_null() || (choices.is_array() && choices.empty())) return Status::Ok();
+    if (!choices.is_array()) return Status::Corruption("choices: expected an array");
+    const Json& choice = choices[0];
+    const Json& content = MemberOrNull(MemberOrNull(choice, text_field), "content");
+    if (content.is_string()) {
+      CF_RETURN_IF_ERROR(reply->Append(content.get_ref<const std::string&>()));
+    } else if (!content.is_null()) {
+      return Status::Corruption(std::string(text_field) + ".content: expected a string");
+    }
+    if (const Json& reason = MemberOrNull(choice, "finish_reason"); reason.is_string()) {
+      reply->finish_reason = reason.get<std::string>();
+      reply->done = true;  // the usage may follow, and not every server sends [DONE]
+    }
+    return Status::Ok();
+  }
+
+  static void ReadUsage(const Json& usage, ReplyBuilder* reply) {
+    reply->usage.input_tokens = TokenCount(usage, "prompt_tokens");
+    reply->usage.output_tokens = TokenCount(usage, "completion_tokens");
+    reply->usage.cached_input_tokens =
+        TokenCount(MemberOrNull(usage, "prompt_tokens_details"), "cached_tokens");
+    if (!reply->usage.cached_input_tokens.has_value()) {  // DeepSeek's name for it
+      reply->usage.cached_input_tokens = TokenCount(usage, "prompt_cache_hit_tokens");
+    }
+  }
+
+  std::string model_;
+  bool own_service_;
+};
+
+}  // namespace
+
+std::unique_ptr<ChatProtocol> MakeOpenAiProtocol(std::string model, bool own_service) {
+  return std::make_unique<OpenAiProtocol>(std::move(model), own_service);
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,47 @@
+// What tokens cost, from a file that the user keeps: services change their prices, programs do not
+// notice.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "llm/message.h"
+
+namespace cudaforge {
+
+// US dollars for a million tokens.
+struct Price {
+  std::string pattern;  // a model's name; "*" stands for any characters
+  double input = 0;
+  double cached_input = 0;
+  double output = 0;
+};
+
+// An immutable list; thread-safe.
+class Prices {
+ public:
+  Prices() = default;  // knows no model
+
+  // {"models": {"gpt-5*": {"input": 1.25, "cached_input": 0.125, "output": 10}, ...}}; cached_input
+  // may be left out and is then what input is. Errors: kInvalidArgument with the model and the
+  // field, for anything else in it, and for numbers that are negative or not finite.
+  static Result<Prices> Parse(std::string_view text);
+  // Parse of a file's text; also kNotFound and kIoError.
+  static Result<Prices> Load(const std::string& path);
+
+  // The price whose pattern fits, the one with the most characters that are no "*" where several
+  // do; nullptr for a model that none fits. Valid while this object is.
+  const Price* Find(std::string_view model) const;
+
+  // What `usage` cost; nullopt when the model is unknown, or the input or output tokens are absent.
+  // Without a count of cached tokens, all input costs what input costs.
+  std::optional<double> Dollars(std::string_view model, const Usage& usage) const;
+
+ private:
+  std::vector<Price> prices_;  // the most particular first
+};
+
+}  // namespace cudaforge

@@ -1,0 +1,190 @@
+#include "llm/transcript.h"
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "llm/numbered_files.h"
+#include "llm/text.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr std::string_view kExchangeSuffix = "-exchange.json";
+
+constexpr StatusCode kRecordedCodes[] = {
+    StatusCode::kInvalidArgument, StatusCode::kNotFound,    StatusCode::kCorruption,
+    StatusCode::kIoError,         StatusCode::kUnavailable, StatusCode::kUnsupported,
+    StatusCode::kTimeout,         StatusCode::kCancelled,   StatusCode::kInternal};
+
+class RecordingProvider : public Provider {
+ public:
+  RecordingProvider(std::string folder, std::unique_ptr<Provider> inner)
+      : folder_(std::move(folder)), inner_(std::move(inner)) {}
+
+  std::string name() const override { return inner_->name(); }
+
+  Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
+                         const TextSink& on_text) override {
+    Result<Reply> reply = inner_->Complete(request, cancel, on_text);
+    Json exchange = {{"provider", inner_->name()}, {"request", ToJson(request)}};
+    if (reply.ok()) {
+      exchange["reply"] = ToJson(*reply);
+    } else {
+      exchange["error"] = {{"code", StatusCodeName(reply.status().code())},
+                           {"message", reply.status().message()}};
+    }
+    const std::string text = exchange.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const Cancel never;  // a cancelled exchange is saved too
+    const auto saved = WriteNumbered(folder_, kExchangeSuffix, text, never);
+    if (!saved.ok()) return Status::IoError("recording: " + saved.status().message());
+    return reply;
+  }
+
+ private:
+  const std::string folder_;
+  const std::unique_ptr<Provider> inner_;
+};
+
+struct Exchange {
+  std::string file;
+  Json request;
+  Result<Reply> reply = Status::Internal("no reply");
+  bool given = false;
+};
+
+// The parts of a request that a recorded one must share.
+Json Essence(const Json& request) {
+  return {
+      {"role", MemberOrNull(request, "role")},
+      {"messages", MemberOrNull(request, "messages")},
+      {"max_output_tokens", MemberOrNull(MemberOrNull(request, "limits"), "max_output_tokens")}};
+}
+
+// What surrounds byte `at` of `text`, for a message.
+std::string Excerpt(const std::string& text, size_t at) {
+  return "\"" + Printable(std::string_view(text).substr(std::min(at, text.size()), 60), 40) + "\"";
+}
+
+// "messages[2].content, byte 17: recorded "a...", now "b..."" for two values that differ.
+std::string FirstDifference(const std::string& field, const Json& recorded, const Json& now) {
+  if (recorded.type() == now.type() && recorded.is_object()) {
+    for (const auto& [name, value] : recorded.items()) {
+      const std::string inner = field.empty() ? name : field + "." + name;
+      if (!now.contains(name)) return inner + ": recorded, but not there now";
+      if (value != now[name]) return FirstDifference(inner, value, now[name]);
+    }
+  }
+  if (recorded.type() == now.type() && recorded.is_array()) {
+    for (size_t i = 0; i < std::min(recorded.size(), now.size()); ++i) {
+      if (recorded[i] == now[i]) continue;
+      return FirstDifference(field + "[" + std::to_string(i) + "]", recorded[i], now[i]);
+    }
+    return field + ": " + std::to_string(recorded.size()) + " recorded, " +
+           std::to_string(now.size()) + " now";
+  }
+  const bool strings = recorded.is_string() && now.is_string();
+  const std::string a = strings ? recorded.get<std::string>() : LenientText(recorded);
+  const std::string b = strings ? now.get<std::string>() : LenientText(now);
+  const size_t at =
+      static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  return field + ", byte " + std::to_string(at) + ": recorded " + Excerpt(a, at) + ", now " +
+         Excerpt(b, at);
+}
+
+Result<Reply> RecordedError(const Json& error) {
+  CF_ASSIGN_OR_RETURN(const std::string code, JsonString(error, "code"));
+  CF_ASSIGN_OR_RETURN(const std::string message, JsonString(error, "message"));
+  for (const StatusCode known : kRecordedCodes) {
+    if (StatusCodeName(known) == code) return Status(known, message);
+  }
+  return Status::Corruption("code: unknown");
+}
+
+Result<Exchange> ReadExchange(const std::string& path) {
+  CF_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, size_t{256} << 20));
+  const Result<Json> json = ParseJson(text, {.max_bytes = size_t{256} << 20, .max_depth = 64});
+  if (!json.ok()) return Status::Corruption(path + ": " + json.status().message());
+  if (!MemberOrNull(*json, "request").is_object()) {
+    return Status::Corruption(path + ": request: missing");
+  }
+  Exchange exchange;
+  exchange.file = path;
+  exchange.request = Essence((*json)["request"]);
+  const Json& error = MemberOrNull(*json, "error");
+  if (error.is_null()) {
+    exchange.reply = ReplyFromJson(MemberOrNull(*json, "reply"));
+    if (!exchange.reply.ok()) {
+      return Status::Corruption(path + ": " + exchange.reply.status().message());
+    }
+    return exchange;
+  }
+  if (!JsonString(error, "code").ok() || !JsonString(error, "message").ok()) {
+    return Status::Corruption(path + ": error: expected a code and a message");
+  }
+  exchange.reply = RecordedError(error);
+  return exchange;
+}
+
+class ReplayProvider : public Provider {
+ public:
+  ReplayProvider(std::string folder, std::vector<Exchange> exchanges)
+      : folder_(std::move(folder)), exchanges_(std::move(exchanges)) {}
+
+  std::string name() const override { return "replay:" + folder_; }
+
+  Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
+                         const TextSink& on_text) override {
+    if (cancel.IsSet()) return Status::Cancelled(name() + ": cancelled");
+    Result<Reply> reply = Find(Essence(ToJson(request)));
+    if (reply.ok() && on_text) on_text(reply->content);
+    return reply;
+  }
+
+ private:
+  Result<Reply> Find(const Json& request) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const Exchange* next = nullptr;
+    for (Exchange& exchange : exchanges_) {
+      if (exchange.given) continue;
+      if (exchange.request == request) {
+        exchange.given = true;
+        return exchange.reply;
+      }
+      if (next == nullptr) next = &exchange;
+    }
+    if (next == nullptr) {
+      return Status::NotFound(name() + ": all " + std::to_string(exchanges_.size()) +
+                              " recorded exchanges were given back already");
+    }
+    return Status::NotFound(name() + ": the request differs from the next recorded one (" +
+                            next->file + ") in " + FirstDifference("", next->request, request));
+  }
+
+  const std::string folder_;
+  std::mutex mutex_;
+  std::vector<Exchange> exchanges_;  // guarded by mutex_
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Provider>> MakeRecordingProvider(const std::string& folder,
+                                                        std::unique_ptr<Provider> inner) {
+  CF_RETURN_IF_ERROR(MakeDirs(folder));
+  return std::unique_ptr<Provider>(std::make_unique<RecordingProvider>(folder, std::move(inner)));
+}
+
+Result<std::unique_ptr<Provider>> MakeReplayProvider(const std::string& folder) {
+  CF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNumbered(folder, kExchangeSuffix));
+  if (names.empty()) return Status::NotFound(folder + ": no exchange is recorded there");
+  std::vector<Exchange> exchanges;
+  for (const std::string& name : names) {
+    CF_ASSIGN_OR_RETURN(Exchange exchange, ReadExchange(folder + "/" + name));
+    exchanges.push_back(std::move(exchange));
+  }
+  return std::unique_ptr<Provider>(std::make_unique<ReplayProvider>(folder, std::move(exchanges)));
+}
+
+}  // namespace cudaforge

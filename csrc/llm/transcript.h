@@ -1,0 +1,27 @@
+// Recordings: every exchange with a provider in a file of its own, and a provider that gives them
+// back.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "llm/provider.h"
+
+namespace cudaforge {
+
+// Passes requests on to `inner` and saves each exchange in `folder`, which it makes, as
+// NNNN-exchange.json: {"provider", "request", "reply"} or {"provider", "request", "error": {"code",
+// "message"}}. Numbers go on from those that are there, in the order in which exchanges end. No key
+// is in any of the fields. Complete fails with kIoError when the exchange cannot be saved.
+Result<std::unique_ptr<Provider>> MakeRecordingProvider(const std::string& folder,
+                                                        std::unique_ptr<Provider> inner);
+
+// Gives back what was recorded in `folder`, reply or error, byte for byte and at once. A request is
+// answered by the first recorded exchange not yet given back that has the same role, messages and
+// max_output_tokens; other limits do not matter. Where there is none, kNotFound says in which field
+// the request differs from the next recorded one, and where. Errors: kNotFound when nothing is
+// recorded there; kCorruption names the file that cannot be read.
+Result<std::unique_ptr<Provider>> MakeReplayProvider(const std::string& folder);
+
+}  // namespace cudaforge

@@ -1,0 +1,3 @@
+#include "llm/text.h"
+
+#include <gtest/gtest.h>
