@@ -1,0 +1,89 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/file.h"
+#include "http_server.h"
+#include "llm/local_provider.h"
+
+namespace cudaforge {
+namespace {
+
+// A provider that runs a shell script.
+Result<Reply> AskScript(const std::string& script, const LlmRequest& request = Ask("?"),
+                        const Cancel& cancel = Cancel(), const TextSink& on_text = {}) {
+  const auto start = std::chrono::steady_clock::now();
+  Result<Reply> reply =
+      MakeCommandProvider({"sh", "-c", script})->Complete(request, cancel, on_text);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  return reply;
+}
+
+TEST(CommandProviderTest, OneObjectInOneObjectOut) {
+  std::string told;
+  const Result<Reply> reply = AskScript(
+      "grep -q '\"role\":\"coder\"' && echo "
+      "'{\"content\": \"int x;\", \"usage\": {\"input_tokens\": 3, \"output_tokens\": 4}}'",
+      Ask("?"), Cancel(), [&told](std::string_view text) { told.append(text); });
+  ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+  EXPECT_EQ(reply->content, "int x;");
+  EXPECT_EQ(told, "int x;");
+  EXPECT_EQ(reply->usage.input_tokens, 3);
+  EXPECT_EQ(reply->usage.cached_input_tokens, std::nullopt);
+  EXPECT_EQ(reply->usage.output_tokens, 4);
+}
+
+TEST(CommandProviderTest, TheWholeRequestArrives) {
+  const Result<TempDir> dir = TempDir::Create("command_test");
+  ASSERT_TRUE(dir.ok());
+  const LlmRequest request = Ask("a line\nand \"quotes\"" + std::string(200'000, 'x'));
+  ASSERT_TRUE(AskScript("cat > " + dir->path() + "/in; echo '{\"content\": \"\"}'", request).ok());
+  const Result<Json> received = ParseJson(*ReadFile(dir->path() + "/in"));
+  ASSERT_TRUE(received.ok());
+  EXPECT_EQ(*received, ToJson(request));
+}
+
+TEST(CommandProviderTest, FailuresBringTheLastWords) {
+  const Result<Reply> exit = AskScript("seq 1000 >&2; echo 'no model \x1b[31mloaded' >&2; exit 3");
+  EXPECT_EQ(exit.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(exit.status().message().find("exit code 3"), std::string::npos);
+  EXPECT_NE(exit.status().message().find("no model ?[31mloaded"), std::string::npos)
+      << exit.status().message();
+  EXPECT_LT(exit.status().message().size(), 700u);
+  EXPECT_NE(AskScript("kill -9 $$").status().message().find("signal 9"), std::string::npos);
+  EXPECT_EQ(
+      MakeCommandProvider({"/no/such/program"})->Complete(Ask("?"), Cancel(), {}).status().code(),
+      StatusCode::kUnavailable);
+}
+
+TEST(CommandProviderTest, AnswersThatAreNone) {
+  for (const char* answer : {"", "hello", "[]", "{}", "{\"content\": 1}", "{\"content\": \"a\"} x",
+                             "{\"content\": \"a\", \"content\": \"b\"}", "\\377"}) {
+    EXPECT_EQ(AskScript("printf '" + std::string(answer) + "'").status().code(),
+              StatusCode::kCorruption)
+        << answer;
+  }
+}
+
+TEST(CommandProviderTest, BoundsTimeAndBytes) {
+  EXPECT_EQ(AskScript("sleep 100 & sleep 100", Ask("?", 0.2)).status().code(),
+            StatusCode::kTimeout);
+  EXPECT_EQ(AskScript("exec yes").status().code(), StatusCode::kTimeout);
+  LlmRequest request = Ask("?");
+  request.limits.max_reply_bytes = 10;
+  EXPECT_EQ(AskScript("echo '{\"content\": \"01234567890\"}'", request).status().code(),
+            StatusCode::kTimeout);
+  EXPECT_TRUE(AskScript("echo '{\"content\": \"0123456789\"}'", request).ok());
+}
+
+TEST(CommandProviderTest, IsCancelled) {
+  Cancel cancel;
+  std::thread other([&cancel] { cancel.Set(); });
+  EXPECT_EQ(AskScript("sleep 100", Ask("?"), cancel).status().code(), StatusCode::kCancelled);
+  other.join();
+}
+
+}  // namespace
+}  // namespace cudaforge

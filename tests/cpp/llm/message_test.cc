@@ -1,0 +1,51 @@
+#include "llm/message.h"
+
+#include <gtest/gtest.h>
+
+namespace cudaforge {
+namespace {
+
+TEST(MessageTest, RequestsAsJson) {
+  LlmRequest request;
+  request.role = AgentRole::kJudge;
+  request.messages = {{Author::kSystem, "a"}, {Author::kAssistant, "b \xff"}};
+  request.limits.max_output_tokens = 5;
+  const Json json = ToJson(request);
+  EXPECT_EQ(json["role"], "judge");
+  EXPECT_EQ(json["messages"][0], (Json{{"role", "system"}, {"content", "a"}}));
+  EXPECT_EQ(json["messages"][1]["content"], "b \xef\xbf\xbd");
+  EXPECT_EQ(json["limits"]["max_output_tokens"], 5);
+}
+
+TEST(MessageTest, RepliesThereAndBack) {
+  Reply reply;
+  reply.content = "text";
+  reply.usage = {10, std::nullopt, 3};
+  reply.model = "m";
+  reply.finish_reason = "stop";
+  reply.attempts = 2;
+  reply.seconds = 0.1;
+  const Json json = ToJson(reply);
+  EXPECT_FALSE(json["usage"].contains("cached_input_tokens"));
+  const Result<Reply> back = ReplyFromJson(json);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(ToJson(*back), json);
+  EXPECT_EQ(back->usage.cached_input_tokens, std::nullopt);
+}
+
+TEST(MessageTest, RepliesOfWrongTypes) {
+  for (const char* bad : {"[]", "\"text\"", "{}", R"({"content": 1})", R"({"content": null})",
+                          R"({"content": "x", "usage": 3})", R"({"content": "x", "model": 3})"}) {
+    EXPECT_EQ(ReplyFromJson(Json::parse(bad)).status().code(), StatusCode::kCorruption) << bad;
+  }
+  const Result<Reply> odd = ReplyFromJson(Json::parse(
+      R"({"content": "", "usage": {"input_tokens": 1.5, "output_tokens": 18446744073709551615},
+          "attempts": -4, "other": [1]})"));
+  ASSERT_TRUE(odd.ok());
+  EXPECT_EQ(odd->usage.input_tokens, std::nullopt);
+  EXPECT_EQ(odd->usage.output_tokens, std::nullopt);
+  EXPECT_EQ(odd->attempts, 1);
+}
+
+}  // namespace
+}  // namespace cudaforge

@@ -1,0 +1,144 @@
+#include "llm/transcript.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "chat_events.h"
+#include "http_server.h"
+#include "llm/numbered_files.h"
+
+namespace cudaforge {
+namespace {
+
+class TranscriptTest : public testing::Test {
+ protected:
+  TranscriptTest() : dir_(*TempDir::Create("transcript_test")), path_(dir_.path() + "/tape") {}
+
+  // Records the replies that a server gives to `questions`; the last answer is a refusal.
+  std::vector<Result<Reply>> Record(const std::vector<std::string>& questions) {
+    std::vector<ScriptedServer::Script> scripts;
+    for (size_t i = 0; i + 1 < questions.size(); ++i) {
+      const std::string text = "reply " + std::to_string(i) + " \xc3\xa9 " + std::string(kTestKey);
+      scripts.push_back(Says(std::string(kStreamHead) + OpenAiStream({text})));
+    }
+    scripts.push_back(Says(HttpText("401 Unauthorized", "bad key " + std::string(kTestKey))));
+    ScriptedServer server(std::move(scripts));
+    auto provider = MakeProvider("record:" + path_ + ":openai:m", LocalSettings(server.url()));
+    EXPECT_TRUE(provider.ok()) << provider.status().ToString();
+    EXPECT_EQ((*provider)->name(), "openai:m");
+    std::vector<Result<Reply>> replies;
+    for (const std::string& question : questions) {
+      replies.push_back((*provider)->Complete(Ask(question), Cancel(), {}));
+    }
+    return replies;
+  }
+  Result<Reply> Replay(Provider& provider, const std::string& question) {
+    return provider.Complete(Ask(question, /*total_s=*/1), Cancel(), {});
+  }
+
+  TempDir dir_;
+  std::string path_;
+};
+
+TEST_F(TranscriptTest, GivesBackWhatWasRecorded) {
+  const auto recorded = Record({"one", "two", "three"});
+  const auto provider = MakeProvider("replay:" + path_, {});
+  ASSERT_TRUE(provider.ok()) << provider.status().ToString();
+  for (size_t i = 0; i < 3; ++i) {
+    const Result<Reply> again = Replay(**provider, std::vector{"one", "two", "three"}[i]);
+    ASSERT_EQ(again.ok(), recorded[i].ok());
+    if (again.ok()) {
+      EXPECT_EQ(ToJson(*again), ToJson(*recorded[i]));
+    }
+    EXPECT_EQ(again.status().ToString(), recorded[i].status().ToString());
+  }
+  EXPECT_FALSE(recorded[2].ok());
+  const Result<Reply> more = Replay(**provider, "one");
+  EXPECT_EQ(more.status().code(), StatusCode::kNotFound);
+  EXPECT_NE(more.status().message().find("all 3"), std::string::npos);
+}
+
+TEST_F(TranscriptTest, NoKeyIsRecorded) {
+  Record({"one", "two"});
+  const auto names = ListNumbered(path_, "-exchange.json");
+  ASSERT_TRUE(names.ok());
+  ASSERT_EQ(names->size(), 2u);
+  for (const std::string& name : *names) {
+    const std::string text = *ReadFile(path_ + "/" + name);
+    EXPECT_EQ(text.find(kTestKey), std::string::npos);
+    EXPECT_NE(text.find("[key]"), std::string::npos);
+  }
+}
+
+TEST_F(TranscriptTest, SaysWhereARequestDiffers) {
+  Record({"a question about x", "two"});
+  const auto provider = MakeProvider("replay:" + path_, {});
+  ASSERT_TRUE(provider.ok());
+  const Status text = Replay(**provider, "a question about y").status();
+  EXPECT_EQ(text.code(), StatusCode::kNotFound);
+  EXPECT_NE(text.message().find("messages[1].content, byte 17: recorded \"x\", now \"y\""),
+            std::string::npos)
+      << text.message();
+  EXPECT_NE(text.message().find("0001-exchange.json"), std::string::npos);
+  LlmRequest request = Ask("a question about x");
+  request.role = AgentRole::kJudge;
+  EXPECT_NE((*provider)->Complete(request, Cancel(), {}).status().message().find("in role, byte 0"),
+            std::string::npos);
+  request = Ask("a question about x");
+  request.messages.pop_back();
+  EXPECT_NE((*provider)
+                ->Complete(request, Cancel(), {})
+                .status()
+                .message()
+                .find("messages: 2 recorded, 1 now"),
+            std::string::npos);
+  request = Ask("a question about x");
+  request.limits.max_output_tokens = 1;
+  EXPECT_NE(
+      (*provider)->Complete(request, Cancel(), {}).status().message().find("max_output_tokens"),
+      std::string::npos);
+  EXPECT_TRUE(Replay(**provider, "a question about x").ok());  // none of these used it up
+}
+
+TEST_F(TranscriptTest, RequestsThatOverlapMayComeInAnyOrder) {
+  Record({"one", "two", "three"});
+  const auto provider = MakeProvider("replay:" + path_, {});
+  ASSERT_TRUE(provider.ok());
+  EXPECT_EQ(Replay(**provider, "two")->content, "reply 1 \xc3\xa9 [key]");
+  EXPECT_EQ(Replay(**provider, "one")->content, "reply 0 \xc3\xa9 [key]");
+}
+
+TEST_F(TranscriptTest, GoesOnInAFolderThatHasSome) {
+  Record({"one", "two"});
+  Record({"three", "four"});
+  const auto provider = MakeProvider("replay:" + path_, {});
+  ASSERT_TRUE(provider.ok());
+  EXPECT_TRUE(Replay(**provider, "one").ok());
+  EXPECT_TRUE(Replay(**provider, "three").ok());
+}
+
+TEST_F(TranscriptTest, DamagedRecordings) {
+  EXPECT_EQ(MakeReplayProvider(path_).status().code(), StatusCode::kNotFound);
+  ASSERT_TRUE(MakeDirs(path_).ok());
+  EXPECT_EQ(MakeReplayProvider(path_).status().code(), StatusCode::kNotFound);
+  const std::string file = path_ + "/0001-exchange.json";
+  for (const char* bad :
+       {"", "{", "[]", "{}", R"({"request": {}})", R"({"request": {}, "reply": {"content": 1}})",
+        R"({"request": {}, "error": 1})",
+        R"({"request": {}, "error": {"code": 1, "message": ""}})"}) {
+    ASSERT_TRUE(WriteFileAtomic(file, bad).ok());
+    const auto provider = MakeReplayProvider(path_);
+    EXPECT_EQ(provider.status().code(), StatusCode::kCorruption) << bad;
+    EXPECT_NE(provider.status().message().find(file), std::string::npos);
+  }
+}
+
+TEST_F(TranscriptTest, WhatCannotBeSavedIsAnError) {
+  auto provider = MakeProvider("record:" + path_ + ":command:true", {});
+  ASSERT_TRUE(provider.ok());
+  ASSERT_EQ(system(("rm -r " + path_).c_str()), 0);
+  EXPECT_EQ((*provider)->Complete(Ask("?"), Cancel(), {}).status().code(), StatusCode::kIoError);
+}
+
+}  // namespace
+}  // namespace cudaforge
