@@ -25,8 +25,8 @@ if [ "${CUDAFORGE_LOCKED:-}" != "$ROOT" ]; then
 fi
 unset CUDAFORGE_LOCKED # meant for this script alone
 
-# Debian and Ubuntu packages: the compiler, the build tools, and the libraries that the core links.
-PACKAGES=(g++ cmake ninja-build ccache librocksdb-dev nlohmann-json3-dev libsodium-dev libxxhash-dev)
+# Debian and Ubuntu packages: the compiler, the build tools, and the libraries that the core links or opens.
+PACKAGES=(g++ cmake ninja-build ccache libcurl4-openssl-dev librocksdb-dev nlohmann-json3-dev libsodium-dev libxxhash-dev)
 if [ "${CUDAFORGE_BUILD_TESTS:-OFF}" = ON ]; then PACKAGES+=(libgtest-dev rocksdb-tools); fi
 
 install_packages() {
