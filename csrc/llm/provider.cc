@@ -83,7 +83,12 @@ Result<std::unique_ptr<Provider>> MakeProvider(std::string_view spec,
   const size_t second = rest.find(':');
   if (second == std::string::npos || second == 0) return BadSpec("provider \"record\": no folder");
   CF_ASSIGN_OR_RETURN(auto inner, MakeProvider(rest.substr(second + 1), settings));
-  return MakeRecordingProvider(rest.substr(0, second), std::move(inner));
+  // Programs inherit the environment and may repeat what is in it.
+  std::vector<std::string> secrets = {settings.api_key};
+  for (const char* variable : {"OPENAI_API_KEY", "ANTHROPIC_API_KEY"}) {
+    secrets.push_back(SettingOr("", settings, variable));
+  }
+  return MakeRecordingProvider(rest.substr(0, second), std::move(inner), std::move(secrets));
 }
 
 }  // namespace cudaforge

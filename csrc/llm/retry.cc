@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <ctime>
 #include <random>
 #include <thread>
@@ -16,24 +15,38 @@ double SteadySeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// "Sun, 06 Nov 1994 08:49:37 GMT" as seconds since 1970.
+// The number that the `count` digits of `text` at `at` make; nullopt unless all are digits.
+std::optional<int> DigitsAt(std::string_view text, size_t at, size_t count) {
+  int number = 0;
+  for (const char c : text.substr(at, count)) {
+    if (c < '0' || c > '9') return std::nullopt;
+    number = number * 10 + (c - '0');
+  }
+  return number;
+}
+
+// "Sun, 06 Nov 1994 08:49:37 GMT" as seconds since 1970; every field has its place.
 std::optional<double> ParseHttpDate(std::string_view value) {
+  constexpr std::string_view kForm = "ddd, 00 mmm 0000 00:00:00 GMT";
   constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                         "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-  std::tm date = {};
-  char month[4] = {};
-  int end = 0;
-  const std::string text(value);
-  // NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion): every field has a width
-  const int fields =
-      std::sscanf(text.c_str(), "%*3[A-Za-z], %2d %3[A-Za-z] %4d %2d:%2d:%2d GMT%n", &date.tm_mday,
-                  month, &date.tm_year, &date.tm_hour, &date.tm_min, &date.tm_sec, &end);
-  const auto* const found = std::find(kMonths.begin(), kMonths.end(), month);
-  if (fields != 6 || end != static_cast<int>(text.size()) || found == kMonths.end()) {
-    return std::nullopt;
+  if (value.size() != kForm.size()) return std::nullopt;
+  for (size_t i = 0; i < kForm.size(); ++i) {
+    const bool fixed = kForm[i] != '0' && kForm[i] != 'd' && kForm[i] != 'm';
+    if (fixed && value[i] != kForm[i]) return std::nullopt;
   }
-  date.tm_mon = static_cast<int>(found - kMonths.begin());
-  date.tm_year -= 1900;
+  const auto* const month = std::find(kMonths.begin(), kMonths.end(), value.substr(8, 3));
+  const auto day = DigitsAt(value, 5, 2), year = DigitsAt(value, 12, 4);
+  const auto hour = DigitsAt(value, 17, 2), minute = DigitsAt(value, 20, 2);
+  const auto second = DigitsAt(value, 23, 2);
+  if (month == kMonths.end() || !day || !year || !hour || !minute || !second) return std::nullopt;
+  std::tm date = {};
+  date.tm_year = *year - 1900;
+  date.tm_mon = static_cast<int>(month - kMonths.begin());
+  date.tm_mday = *day;
+  date.tm_hour = *hour;
+  date.tm_min = *minute;
+  date.tm_sec = *second;
   return static_cast<double>(timegm(&date));
 }
 

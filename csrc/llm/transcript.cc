@@ -21,8 +21,9 @@ constexpr StatusCode kRecordedCodes[] = {
 
 class RecordingProvider : public Provider {
  public:
-  RecordingProvider(std::string folder, std::unique_ptr<Provider> inner)
-      : folder_(std::move(folder)), inner_(std::move(inner)) {}
+  RecordingProvider(std::string folder, std::unique_ptr<Provider> inner,
+                    std::vector<std::string> secrets)
+      : folder_(std::move(folder)), inner_(std::move(inner)), secrets_(std::move(secrets)) {}
 
   std::string name() const override { return inner_->name(); }
 
@@ -36,7 +37,8 @@ class RecordingProvider : public Provider {
       exchange["error"] = {{"code", StatusCodeName(reply.status().code())},
                            {"message", reply.status().message()}};
     }
-    const std::string text = exchange.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    std::string text = exchange.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    for (const std::string& secret : secrets_) text = WithoutKey(text, secret);
     const Cancel never;  // a cancelled exchange is saved too
     const auto saved = WriteNumbered(folder_, kExchangeSuffix, text, never);
     if (!saved.ok()) return Status::IoError("recording: " + saved.status().message());
@@ -46,6 +48,7 @@ class RecordingProvider : public Provider {
  private:
   const std::string folder_;
   const std::unique_ptr<Provider> inner_;
+  const std::vector<std::string> secrets_;
 };
 
 struct Exchange {
@@ -171,9 +174,11 @@ class ReplayProvider : public Provider {
 }  // namespace
 
 Result<std::unique_ptr<Provider>> MakeRecordingProvider(const std::string& folder,
-                                                        std::unique_ptr<Provider> inner) {
+                                                        std::unique_ptr<Provider> inner,
+                                                        std::vector<std::string> secrets) {
   CF_RETURN_IF_ERROR(MakeDirs(folder));
-  return std::unique_ptr<Provider>(std::make_unique<RecordingProvider>(folder, std::move(inner)));
+  return std::unique_ptr<Provider>(
+      std::make_unique<RecordingProvider>(folder, std::move(inner), std::move(secrets)));
 }
 
 Result<std::unique_ptr<Provider>> MakeReplayProvider(const std::string& folder) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "llm/provider.h"
@@ -12,10 +13,11 @@ namespace cudaforge {
 
 // Passes requests on to `inner` and saves each exchange in `folder`, which it makes, as
 // NNNN-exchange.json: {"provider", "request", "reply"} or {"provider", "request", "error": {"code",
-// "message"}}. Numbers go on from those that are there, in the order in which exchanges end. No key
-// is in any of the fields. Complete fails with kIoError when the exchange cannot be saved.
+// "message"}}. Numbers go on from those that are there, in the order in which exchanges end. Where
+// one of `secrets` occurs, "[key]" is written. Complete fails with kIoError when the exchange cannot be saved.
 Result<std::unique_ptr<Provider>> MakeRecordingProvider(const std::string& folder,
-                                                        std::unique_ptr<Provider> inner);
+                                                        std::unique_ptr<Provider> inner,
+                                                        std::vector<std::string> secrets);
 
 // Gives back what was recorded in `folder`, reply or error, byte for byte and at once. A request is
 // answered by the first recorded exchange not yet given back that has the same role, messages and

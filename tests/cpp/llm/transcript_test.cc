@@ -70,6 +70,19 @@ TEST_F(TranscriptTest, NoKeyIsRecorded) {
   }
 }
 
+TEST_F(TranscriptTest, KeysThatAProgramRepeatsAreNotRecorded) {
+  ProviderSettings settings;
+  settings.environment["OPENAI_API_KEY"] = kTestKey;
+  const auto provider = MakeProvider(
+      "record:" + path_ + ":command:printf {\"content\":\"" + std::string(kTestKey) + "\"}",
+      settings);
+  ASSERT_TRUE(provider.ok());
+  EXPECT_TRUE((*provider)->Complete(Ask("?"), Cancel(), {}).ok());
+  const std::string text = *ReadFile(path_ + "/0001-exchange.json");
+  EXPECT_EQ(text.find(kTestKey), std::string::npos);
+  EXPECT_NE(text.find("\"content\": \"[key]\""), std::string::npos) << text;
+}
+
 TEST_F(TranscriptTest, SaysWhereARequestDiffers) {
   Record({"a question about x", "two"});
   const auto provider = MakeProvider("replay:" + path_, {});
