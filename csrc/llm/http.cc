@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <memory>
+#include <exception>
 
 #include "base/sigpipe.h"
 #include "llm/curl_api.h"
@@ -79,6 +79,11 @@ class Transfer {
         return Status::Internal("curl_multi_poll");
       }
     }
+  }
+
+  // Throws what `on_body` threw, if it did.
+  void Rethrow() const {
+    if (exception_ != nullptr) std::rethrow_exception(exception_);
   }
 
  private:
@@ -223,13 +228,6 @@ class Transfer {
     return transfer->status_.ok() ? size * count : 0;
   }
 
- public:
-  // Throws what `on_body` threw, if it did.
-  void Rethrow() const {
-    if (exception_ != nullptr) std::rethrow_exception(exception_);
-  }
-
- private:
   const CurlApi& api_;
   const HttpRequest& request_;
   const HttpLimits& limits_;
