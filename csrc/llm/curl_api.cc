@@ -1,7 +1,5 @@
 #include "llm/curl_api.h"
 
-#include "base/dynamic_library.h"
-
 namespace cudaforge {
 namespace {
 
@@ -30,9 +28,9 @@ Result<CurlApi> CurlApi::Open(const std::vector<std::string>& names) {
         "libcurl4t64), or use a provider that needs no HTTP; " +
         opened.status().message());
   }
-  // Its TLS library keeps state that does not survive unloading.
-  const auto& library = *new DynamicLibrary(*std::move(opened));
   CurlApi api;
+  api.library = std::make_shared<const DynamicLibrary>(*std::move(opened));
+  const DynamicLibrary& library = *api.library;
   std::string missing;
   ResolveCurl(library, "curl_global_init", api.GlobalInit, missing);
   ResolveCurl(library, "curl_easy_init", api.EasyInit, missing);
@@ -57,6 +55,7 @@ Result<CurlApi> CurlApi::Open(const std::vector<std::string>& names) {
 }
 
 const Result<CurlApi>& CurlApi::Get() {
+  // Its TLS library keeps state that does not survive unloading.
   static const auto* const api = new Result<CurlApi>(OpenAndInitialise());
   return *api;
 }

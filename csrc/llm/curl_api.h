@@ -5,19 +5,23 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/dynamic_library.h"
 #include "base/status.h"
 
 namespace cudaforge {
 
 struct CurlApi {
-  // kUnavailable when none of the libraries opens or a function is missing, with advice. What was
-  // opened is never unloaded.
+  // kUnavailable when none of the libraries opens or a function is missing, with advice.
   static Result<CurlApi> Open(const std::vector<std::string>& names);
-  // The system's libcurl.so.4, opened and initialised on first use. Thread-safe.
+  // The system's libcurl.so.4, opened and initialised on first use and never unloaded.
+  // Thread-safe.
   static const Result<CurlApi>& Get();
+
+  std::shared_ptr<const DynamicLibrary> library;  // stays open while a copy of the table is there
 
   decltype(&curl_global_init) GlobalInit = nullptr;
   decltype(&curl_easy_init) EasyInit = nullptr;
