@@ -116,19 +116,20 @@ def print_models(models: list[dict[str, Any]]) -> None:
             f"  {m['name'] + ' ' + m['phase']:<18} {m['eager_ms']:>9.3f} "
             f"{m['inductor_ms']:>9.3f} {m['cudaforge_ms']:>9.3f}  "
             f"{ratios[0]:<20} {ratios[1]:<20} {m['error']:.2e} ({m['error_limit']:.2e})"
-            + ("" if m["winners"] else "  no gain by winners: Inductor's own")
+            + ("" if m["winners"] else "  without winners: Inductor's own code")
         )
 
 
 def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: float) -> None:
     """The cold and the cached process side by side; the largest relative difference of results."""
     print(
-        f"  {'':<16} {'hits':>6} {'misses':>6} {'forged':>6} {'first result':>13} "
-        "(of the first model)"
+        f"  {'':<16} {'hits':>6} {'known':>6} {'misses':>6} {'forged':>6} {'first result':>13} "
+        "(of the first model; known: regions that the cache knew, with a kernel or without)"
     )
     for name, c in processes.items():
         print(
-            f"  {name.replace('_', ' '):<16} {c['hits']:>6} {c['misses']:>6} "
+            f"  {name.replace('_', ' '):<16} {c['hits']:>6} "
+            f"{c['regions_with_winner'] + c['regions_known_without']:>6} {c['misses']:>6} "
             f"{c['forged']:>6} {c['first_result_s']:>11.1f} s"
         )
     same = "bit for bit" if difference == 0 else f"to {difference:.1e} of their size"

@@ -73,11 +73,11 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
     std::string known;
     for (const char* choice : kOnMiss) {
       if (std::strcmp(value, choice) == 0) config.on_miss = choice;
-      known += std::string(choice) + ", ";
+      known += (known.empty() ? "" : ", ") + std::string(choice);
     }
     if (config.on_miss != value) {
       Warn(&config, "CUDAFORGE_ON_MISS", value,
-           "expected one of " + known + "using " + config.on_miss);
+           "expected one of " + known + "; using " + config.on_miss);
     }
   }
   if (const char* value = get("CUDAFORGE_REGION_BUDGET_S")) {

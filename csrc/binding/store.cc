@@ -195,18 +195,29 @@ void BindStore(py::module_& m) {
       .def(
           "get_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch) -> py::object {
-            const std::optional<Json> facts = store.GetGraph(graph, arch);
+            const std::optional<Json> facts = [&] {
+              py::gil_scoped_release release;
+              return store.GetGraph(graph, arch);
+            }();
             return facts ? ToPython(*facts) : py::none();
           },
           py::arg("graph"), py::arg("arch"))
       .def(
           "wanted",
-          [](KernelStore& store, const std::string& arch) { return ToList(store.Wanted(arch)); },
+          [](KernelStore& store, const std::string& arch) {
+            return ToList([&] {
+              py::gil_scoped_release release;
+              return store.Wanted(arch);
+            }());
+          },
           py::arg("arch") = "")
       .def(
           "lineage",
           [](KernelStore& store, const std::string& key, const std::string& arch) {
-            return ToList(store.Lineage(key, arch));
+            return ToList([&] {
+              py::gil_scoped_release release;
+              return store.Lineage(key, arch);
+            }());
           },
           py::arg("key"), py::arg("arch"))
       .def("counters", &Counters)

@@ -34,12 +34,13 @@ class RegionReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All regions of a model for these inputs, and what was left to Inductor, by reason. str() is a
-    table for people."""
+    """All regions of a model for these inputs, and what was left to Inductor, by reason; `training`
+    says whether the graphs are those of training. str() is a table for people."""
 
     regions: tuple[RegionReport, ...]
     left: Mapping[str, int]
     graphs: int
+    training: bool
 
     def to_dict(self) -> dict[str, Any]:
         """The same, JSON-serialisable."""
@@ -47,6 +48,10 @@ class Report:
 
     def __str__(self) -> str:
         rows = [f"graphs: {self.graphs}, regions: {len(self.regions)}"]
+        if self.training:
+            rows.append(
+                "gradients are on: these are training's regions; inference under no_grad has others"
+            )
         for region in self.regions:
             rows.append(
                 f"  {region.status:<8} {region.key[:12]}  {label(region.ops, region.shapes)}"
@@ -78,18 +83,22 @@ def explain(model: Any, *inputs: Any, cache_dir: str | None = None, **kwargs: An
     """What torch.compile(model, backend="cudaforge") finds for model(*inputs, **kwargs).
 
     Runs the model once, eagerly below Dynamo's graphs; forges and compiles nothing. Gradients on
-    and an input or parameter that requires them: the backward's regions are listed too. `cache_dir`
-    overrides the environment's."""
+    and an input or parameter that requires them: training's regions are listed, the backward's too.
+    `cache_dir` overrides the environment's; as with torch.compile's option, it is the process's
+    cache from then on. Resets Dynamo: compiled functions compile again at their next call."""
+    from .integration.analysis import is_training
     from .integration.backend import open_cache
 
     open_cache(parse(None, {} if cache_dir is None else {"cache_dir": cache_dir}).cache_dir)
     regions: list[RegionReport] = []
     left: Counter[str] = Counter()
     graphs = 0
+    training = False
 
     def inspect(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
-        nonlocal graphs
+        nonlocal graphs, training
         graphs += 1
+        training = training or is_training(example_inputs)
         found, reasons = _inspect(gm, example_inputs)
         known = {region.key for region in regions}
         regions.extend(region for region in found if region.key not in known)
@@ -102,7 +111,7 @@ def explain(model: Any, *inputs: Any, cache_dir: str | None = None, **kwargs: An
         compiled(*inputs, **kwargs)
     finally:
         torch._dynamo.reset()
-    return Report(tuple(regions), dict(left), graphs)
+    return Report(tuple(regions), dict(left), graphs, training)
 
 
 def _inspect(

@@ -100,6 +100,12 @@ def test_doctor_tries_to_write(capsys: Output) -> None:
     assert not cache["ok"] and "/proc takes no writes" in cache["detail"]
 
 
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")
+def test_warmup_does_not_begin_where_nothing_can_be_kept(capsys: Output, script: str) -> None:
+    line = refusal(capsys, "warmup", f"{script}:good", "--cache-dir", "/proc/cudaforge")
+    assert "/proc takes no writes" in line and "--cache-dir" in line
+
+
 def test_a_misspelt_variable_is_named(run_python: RunPython, tmp_path: Path) -> None:
     done = run_python(
         "import sys; from cudaforge_backend.cli import main;"

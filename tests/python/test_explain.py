@@ -73,6 +73,15 @@ def test_reasons_for_what_is_left(tmp_path: Path) -> None:
     assert all(f"left to Inductor: {reason}" in str(report) for reason in report.left)
 
 
+def test_it_says_whose_regions_they_are(tmp_path: Path) -> None:
+    layer, x = torch.nn.LayerNorm(16), torch.randn(4, 16)
+    report = cudaforge_backend.explain(layer, x, cache_dir=str(tmp_path))
+    assert report.training and "gradients are on" in str(report)
+    with torch.no_grad():
+        report = cudaforge_backend.explain(layer, x, cache_dir=str(tmp_path))
+    assert not report.training and "gradients are on" not in str(report)
+
+
 def test_what_torch_is_set_to_is_a_reason(tmp_path: Path) -> None:
     torch.set_default_dtype(torch.float64)
     try:

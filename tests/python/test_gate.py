@@ -182,6 +182,8 @@ def test_graphs_that_may_be_run_again() -> None:
     obstacle = functools.partial(gate.obstacle, fx.symbolic_trace(nn.ReLU()))
     assert obstacle(pure, {}) == ""
     assert "CUDA graphs" in obstacle(pure, {"triton.cudagraphs": True})
+    with torch._inductor.config.patch({"triton.cudagraphs": True}):
+        assert "CUDA graphs" in obstacle(pure, {})
     assert "noisy" in obstacle(analysed(lambda x: torch.softmax(noisy(x), -1), x), {})
     assert "writes" in obstacle(analysed(writes, x), {})
     with torch.no_grad():

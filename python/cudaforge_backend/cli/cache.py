@@ -117,7 +117,8 @@ def _print_record(record: dict[str, Any], with_source: bool) -> None:
         print(f"why: {row['reason']}")
     if row["created"]:
         made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["created"]))
-        print(f"made {made} by {row['author']}; candidates tried: {len(record['lineage'])}")
+        tried = (record["provenance"] or {}).get("candidates_tried", 0)
+        print(f"made {made} by {row['author'] or 'nobody'}; candidates tried: {tried}")
     print("computes:")
     for line in program(record["signature"]):
         print(f"  {line}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import platform
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, cast
@@ -12,7 +11,7 @@ from typing import Any, TypedDict, cast
 import torch
 
 from .._native import _C
-from .output import add_cache_dir, add_json, cache_dir, show
+from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
 
 # Without these nothing works; the others only narrow what can be forged.
 NEEDED = frozenset({"torch", "worker", "cache", "host compiler"})
@@ -88,18 +87,6 @@ def _environment() -> Check:
     )
 
 
-def _cannot_write(folder: Path) -> str:
-    """Why nothing can be stored in `folder`, "" where it can (the folder need not exist)."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not there.is_dir():
-        return f"{there} is no folder"
-    try:
-        with tempfile.TemporaryFile(dir=there):
-            return ""
-    except OSError as error:
-        return f"{there} takes no writes ({error.strerror})"
-
-
 def _cache(folder: str) -> Check:
     try:
         store = _C.KernelStore.open(folder)
@@ -107,7 +94,7 @@ def _cache(folder: str) -> Check:
         advice = "choose another folder with CUDAFORGE_CACHE_DIR"
         return Check(name="cache", ok=False, detail=f"{folder}: {error}", advice=advice)
     problem = store.health()
-    if why := _cannot_write(Path(folder).absolute()):
+    if why := cannot_write(Path(folder).absolute()):
         detail = f"{folder}: {why}; kernels are neither kept nor listed"
         advice = "choose a folder that you can write to with CUDAFORGE_CACHE_DIR"
         return Check(name="cache", ok=False, detail=detail, advice=advice)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from .._native import _C
@@ -27,6 +29,18 @@ def add_cache_dir(command: argparse.ArgumentParser) -> None:
 def cache_dir(args: argparse.Namespace) -> str:
     """The folder that the command works on."""
     return str(args.cache_dir or _C.config()["cache_dir"])
+
+
+def cannot_write(folder: Path) -> str:
+    """Why nothing can be stored in `folder`, "" where it can (the folder need not exist)."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        return f"{there} is no folder"
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return ""
+    except OSError as error:
+        return f"{there} takes no writes ({error.strerror})"
 
 
 def show(args: argparse.Namespace, data: Any, text: Callable[[], None]) -> None:

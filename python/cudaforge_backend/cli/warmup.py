@@ -17,7 +17,7 @@ import torch
 from .._native import _C
 from ..options import parse
 from ..records import counted
-from .output import add_cache_dir, add_json, cache_dir, show
+from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
 
 
 def add(verbs: Any) -> None:
@@ -111,9 +111,12 @@ def run(args: argparse.Namespace) -> int:
     if args.region_budget is not None:
         options["region_budget_s"] = args.region_budget
     settings = parse(None, options)
-    problem = _C.use_cache(settings.cache_dir)
-    if problem is not None:
-        raise OSError(f"the cache cannot be used: {problem}")
+    folder = Path(settings.cache_dir).absolute()
+    problem = _C.use_cache(settings.cache_dir) or cannot_write(folder)
+    if problem:
+        raise OSError(
+            f"the cache {folder} cannot be used: {problem}; choose another folder with --cache-dir"
+        )
     started = time.monotonic()
     model, inputs = make_model(args.factory, device)
     found: dict[str, str] = {}
@@ -150,8 +153,8 @@ def run(args: argparse.Namespace) -> int:
     def text() -> None:
         if not found:
             print(
-                "no region was found: nothing in this model is worth a kernel of its own, or see "
-                "what is left to PyTorch below"
+                "no region was found: this model has no softmax, normalisation, reduction, scan, "
+                "pooling or loss that a kernel can be made for"
             )
         print(
             f"{counted(data['forged'], 'kernel')} forged, "

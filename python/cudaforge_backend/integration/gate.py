@@ -39,7 +39,9 @@ def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]
     CUDA-graph trees keep the addresses of their inputs; parameters and tensors that the graph holds
     are not copied, so a graph that writes to them would do so in every round; custom operators,
     collectives and the like may do what shows outside."""
-    if inductor.get("triton.cudagraphs", False):
+    from torch._inductor import config
+
+    if inductor.get("triton.cudagraphs", config.triton.cudagraphs):
         return "CUDA graphs"
     if any(True for _ in gm.parameters()) or any(True for _ in gm.buffers()):
         return "it holds tensors of its own"
