@@ -30,7 +30,12 @@ class Progress:
         self._tried = 0
         self._doing = "starting"
         self._since = self._spoke = time.monotonic()
+        self._ended = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
+
+    def end(self) -> None:
+        """Says no more by itself."""
+        self._ended.set()
 
     def say(self, line: str, doing: str) -> None:
         """Prints a line; `doing` is what will be said to go on while nothing else is printed."""
@@ -42,8 +47,7 @@ class Progress:
         print(line, flush=True)
 
     def _watch(self) -> None:
-        while True:
-            time.sleep(1)
+        while not self._ended.wait(1):
             if time.monotonic() - self._spoke > 8:
                 self._print(f"    {self._doing} ({time.monotonic() - self._since:.0f} s)")
 

@@ -83,7 +83,7 @@ double SpecialOperand(SplitMix& random, const Part& part, int64_t index) {
   const int64_t period = std::max<int64_t>(part.elements / 4, 1);
   if (index % period != part.row_shift % period) return value;
   if (part.kind == InputKind::kNanOperands) return kNan;
-  if (part.role.kind == InputRole::Kind::kNotInfinite) return value;
+  if (part.role.kind == InputRole::Kind::kWeight) return value;
   return index / period % 2 == 0 ? kInfinity : -kInfinity;
 }
 
@@ -131,7 +131,10 @@ double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t co
     case InputKind::kSpecialValues:
       return part.large ? SpecialValue(random, row + part.row_shift) : random.Normal();
     case InputKind::kZerosDenormals:
-      return ZeroOrDenormal(random, part.dtype, part.large ? row : 1 + index % 2 * 2);
+      if (part.large) return ZeroOrDenormal(random, part.dtype, row);
+      // Every second one: zeros among ordinary numbers, then denormals among them.
+      if (part.role.kind == InputRole::Kind::kWeight) return ZeroOrDenormal(random, part.dtype, 1);
+      return ZeroOrDenormal(random, part.dtype, 1 + index % 2 * 2);
     case InputKind::kAllEqual:
       return 3.75;
     case InputKind::kMixed:

@@ -19,8 +19,9 @@ struct InputRole {
     kProbability,     // in (0, 1)
     kLogProbability,  // below 0
     kTanh,            // in (-1, 1)
-    kNotInfinite,     // a mean or a weight of an op that computes with it in an order of its own:
-                      // of infinities, one order makes a NaN where another makes an infinity
+    kWeight,          // a weight or a mean of an op that computes with it in an order of its own:
+                      // one order makes a NaN of infinities where another makes an infinity, and
+                      // rounds products of denormals where another rounds their sum
   };
   Kind kind = Kind::kValue;
   int64_t limit = 0;

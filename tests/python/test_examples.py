@@ -140,6 +140,7 @@ def test_regions_tell_forged_from_cached(monkeypatch: pytest.MonkeyPatch) -> Non
         progress({"event": "region", "key": key, "arch": "cpu:none", "status": status})
     progress({"event": "start", "key": "b", "arch": "cpu:none", "region": "sum(float32[8])"})
     progress({"event": "region", "key": "b", "arch": "cpu:none", "status": "hit"})
+    progress.end()
     origins = {region["key"]: region["origin"] for region in progress.regions({"a"})}
     assert origins == {"a": "cache", "b": "forged"}
 
