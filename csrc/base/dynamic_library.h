@@ -32,4 +32,21 @@ class DynamicLibrary {
   std::string path_;
 };
 
+// Fills a table of function pointers from a library, one name at a time.
+struct SymbolLoader {
+  const DynamicLibrary& library;
+  std::string missing;  // the first required name that the library does not have
+
+  // Both set `pointer` to null where there is no such symbol.
+  template <typename Pointer>
+  void Optional(Pointer& pointer, const char* name) {
+    pointer = reinterpret_cast<Pointer>(library.Symbol(name));
+  }
+  template <typename Pointer>
+  void Required(Pointer& pointer, const char* name) {
+    Optional(pointer, name);
+    if (pointer == nullptr && missing.empty()) missing = name;
+  }
+};
+
 }  // namespace cudaforge

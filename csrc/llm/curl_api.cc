@@ -3,13 +3,6 @@
 namespace cudaforge {
 namespace {
 
-template <typename Function>
-void ResolveCurl(const DynamicLibrary& library, const char* name, Function& function,
-                 std::string& missing) {
-  function = reinterpret_cast<Function>(library.Symbol(name));
-  if (function == nullptr && missing.empty()) missing = name;
-}
-
 Result<CurlApi> OpenAndInitialise() {
   CF_ASSIGN_OR_RETURN(CurlApi api, CurlApi::Open({"libcurl.so.4"}));
   if (api.GlobalInit(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
@@ -31,24 +24,24 @@ Result<CurlApi> CurlApi::Open(const std::vector<std::string>& names) {
   CurlApi api;
   api.library = std::make_shared<const DynamicLibrary>(*std::move(opened));
   const DynamicLibrary& library = *api.library;
-  std::string missing;
-  ResolveCurl(library, "curl_global_init", api.GlobalInit, missing);
-  ResolveCurl(library, "curl_easy_init", api.EasyInit, missing);
-  ResolveCurl(library, "curl_easy_cleanup", api.EasyCleanup, missing);
-  ResolveCurl(library, "curl_easy_setopt", api.EasySetopt, missing);
-  ResolveCurl(library, "curl_easy_getinfo", api.EasyGetinfo, missing);
-  ResolveCurl(library, "curl_easy_strerror", api.EasyStrerror, missing);
-  ResolveCurl(library, "curl_slist_append", api.SlistAppend, missing);
-  ResolveCurl(library, "curl_slist_free_all", api.SlistFreeAll, missing);
-  ResolveCurl(library, "curl_multi_init", api.MultiInit, missing);
-  ResolveCurl(library, "curl_multi_cleanup", api.MultiCleanup, missing);
-  ResolveCurl(library, "curl_multi_add_handle", api.MultiAddHandle, missing);
-  ResolveCurl(library, "curl_multi_remove_handle", api.MultiRemoveHandle, missing);
-  ResolveCurl(library, "curl_multi_perform", api.MultiPerform, missing);
-  ResolveCurl(library, "curl_multi_poll", api.MultiPoll, missing);
-  ResolveCurl(library, "curl_multi_info_read", api.MultiInfoRead, missing);
-  if (!missing.empty()) {
-    return Status::Unavailable(library.path() + " has no " + missing +
+  SymbolLoader load{library, {}};
+  load.Required(api.GlobalInit, "curl_global_init");
+  load.Required(api.EasyInit, "curl_easy_init");
+  load.Required(api.EasyCleanup, "curl_easy_cleanup");
+  load.Required(api.EasySetopt, "curl_easy_setopt");
+  load.Required(api.EasyGetinfo, "curl_easy_getinfo");
+  load.Required(api.EasyStrerror, "curl_easy_strerror");
+  load.Required(api.SlistAppend, "curl_slist_append");
+  load.Required(api.SlistFreeAll, "curl_slist_free_all");
+  load.Required(api.MultiInit, "curl_multi_init");
+  load.Required(api.MultiCleanup, "curl_multi_cleanup");
+  load.Required(api.MultiAddHandle, "curl_multi_add_handle");
+  load.Required(api.MultiRemoveHandle, "curl_multi_remove_handle");
+  load.Required(api.MultiPerform, "curl_multi_perform");
+  load.Required(api.MultiPoll, "curl_multi_poll");
+  load.Required(api.MultiInfoRead, "curl_multi_info_read");
+  if (!load.missing.empty()) {
+    return Status::Unavailable(library.path() + " has no " + load.missing +
                                ": libcurl 7.85 or newer is needed");
   }
   return api;

@@ -54,9 +54,13 @@ def graphs(kind: str) -> int:
 
 
 def code_of(function: Callable[..., Any], backend_name: str, *inputs: Tensor) -> list[str]:
+    return code_made_by(torch.compile(function, backend=backend_name), *inputs)
+
+
+def code_made_by(run: Callable[..., Any], *inputs: Tensor) -> list[str]:
     torch._dynamo.reset()
     with torch._inductor.config.patch(force_disable_caches=True):
-        _, code = run_and_get_code(torch.compile(function, backend=backend_name), *inputs)
+        _, code = run_and_get_code(run, *inputs)
     return [re.sub(r"AOT ID: .*", "", text) for text in code if "def call" in text]
 
 
@@ -77,10 +81,7 @@ def test_without_winners_the_code_is_inductors_in_training() -> None:
         def train() -> tuple[Tensor, ...]:
             return torch.autograd.grad(step(x).square().sum(), parameters)
 
-        torch._dynamo.reset()
-        with torch._inductor.config.patch(force_disable_caches=True):
-            _, made = run_and_get_code(train)
-        return [re.sub(r"AOT ID: .*", "", text) for text in made if "def call" in text]
+        return code_made_by(train)
 
     ours = code("cudaforge")
     assert len(ours) == 2  # the forward and the backward graph

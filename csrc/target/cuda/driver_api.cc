@@ -11,24 +11,9 @@ namespace {
 
 constexpr Result kNoDevice = 100;
 
-struct Loader {
-  const DynamicLibrary& library;
-  std::string missing;
-
-  template <typename Pointer>
-  void Optional(Pointer& pointer, const char* name) {
-    pointer = reinterpret_cast<Pointer>(library.Symbol(name));
-  }
-  template <typename Pointer>
-  void Required(Pointer& pointer, const char* name) {
-    Optional(pointer, name);
-    if (pointer == nullptr && missing.empty()) missing = name;
-  }
-};
-
 // The "_v2" names are the ones that cuda.h's plain names stand for.
 std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
-  Loader load{library, {}};
+  SymbolLoader load{library, {}};
   load.Required(api.Init, "cuInit");
   load.Required(api.DriverGetVersion, "cuDriverGetVersion");
   load.Required(api.GetErrorName, "cuGetErrorName");

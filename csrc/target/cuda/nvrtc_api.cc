@@ -10,13 +10,6 @@
 namespace cudaforge {
 namespace {
 
-template <typename Function>
-void Resolve(const DynamicLibrary& library, const char* name, Function& function,
-             std::string& missing) {
-  function = reinterpret_cast<Function>(library.Symbol(name));
-  if (function == nullptr && missing.empty()) missing = name;
-}
-
 // NVRTC keeps state of its own that does not survive unloading.
 const DynamicLibrary& Keep(DynamicLibrary library) {
   static std::mutex mutex;
@@ -41,23 +34,23 @@ Result<NvrtcApi> NvrtcApi::Open(const std::vector<std::string>& search_paths) {
   const DynamicLibrary& library = Keep(*std::move(opened));
   NvrtcApi api;
   api.path = library.path();
-  std::string missing;
-  Resolve(library, "nvrtcVersion", api.Version, missing);
-  Resolve(library, "nvrtcGetNumSupportedArchs", api.GetNumSupportedArchs, missing);
-  Resolve(library, "nvrtcGetSupportedArchs", api.GetSupportedArchs, missing);
-  Resolve(library, "nvrtcCreateProgram", api.CreateProgram, missing);
-  Resolve(library, "nvrtcDestroyProgram", api.DestroyProgram, missing);
-  Resolve(library, "nvrtcCompileProgram", api.CompileProgram, missing);
-  Resolve(library, "nvrtcGetProgramLogSize", api.GetProgramLogSize, missing);
-  Resolve(library, "nvrtcGetProgramLog", api.GetProgramLog, missing);
-  Resolve(library, "nvrtcGetCUBINSize", api.GetCubinSize, missing);
-  Resolve(library, "nvrtcGetCUBIN", api.GetCubin, missing);
-  Resolve(library, "nvrtcGetErrorString", api.GetErrorString, missing);
-  if (!missing.empty()) {
-    return Status::Unavailable(api.path + " has no " + missing + ": NVRTC 12.0 or newer is needed");
+  SymbolLoader load{library, {}};
+  load.Required(api.Version, "nvrtcVersion");
+  load.Required(api.GetNumSupportedArchs, "nvrtcGetNumSupportedArchs");
+  load.Required(api.GetSupportedArchs, "nvrtcGetSupportedArchs");
+  load.Required(api.CreateProgram, "nvrtcCreateProgram");
+  load.Required(api.DestroyProgram, "nvrtcDestroyProgram");
+  load.Required(api.CompileProgram, "nvrtcCompileProgram");
+  load.Required(api.GetProgramLogSize, "nvrtcGetProgramLogSize");
+  load.Required(api.GetProgramLog, "nvrtcGetProgramLog");
+  load.Required(api.GetCubinSize, "nvrtcGetCUBINSize");
+  load.Required(api.GetCubin, "nvrtcGetCUBIN");
+  load.Required(api.GetErrorString, "nvrtcGetErrorString");
+  if (!load.missing.empty()) {
+    return Status::Unavailable(api.path + " has no " + load.missing +
+                               ": NVRTC 12.0 or newer is needed");
   }
-  std::string optional;
-  Resolve(library, "nvrtcSetFlowCallback", api.SetFlowCallback, optional);
+  load.Optional(api.SetFlowCallback, "nvrtcSetFlowCallback");
   return api;
 }
 
