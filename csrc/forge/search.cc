@@ -58,6 +58,9 @@ class Search {
   Status VerifyFastest(const ForgeProgress& progress);
   Status Verify(Trial* trial);
   Json Node(const Trial& trial, double seconds) const;
+  // What the fastest of the candidates that passed the first input set, or else the first tried,
+  // failed at. Empty where none was tried.
+  std::string WhyNoneRight() const;
 
   const OpSignature& signature_;
   CandidateRunner& runner_;
@@ -162,6 +165,19 @@ Json Search::Node(const Trial& trial, double seconds) const {
   return Json::parse(LenientText(node));
 }
 
+std::string Search::WhyNoneRight() const {
+  if (outcome_.lineage.empty()) return "";
+  const Json& verdict =
+      outcome_.lineage[ranked_.empty() ? 0 : ranked_.front().index].at("verdict");
+  const Json& evidence = verdict.at("evidence");
+  std::string why = std::string("; the ") + (ranked_.empty() ? "first" : "fastest") + ": " +
+                    verdict.at("message").get<std::string>();
+  if (evidence.contains("input_set")) {
+    why += " (input set " + evidence.at("input_set").get<std::string>() + ")";
+  }
+  return why;
+}
+
 Status Search::TryAll(CandidateSearch& search, const ForgeProgress& progress) {
   int without_gain = 0;
   outcome_.reason = "tried every candidate";
@@ -222,7 +238,7 @@ Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& 
     outcome_.verification = {
         {"report", checker_.Report()}, {"cases", cases}, {"poisons", kPoisons}};
   } else {
-    outcome_.reason = "no candidate was right: " + outcome_.reason;
+    outcome_.reason = "no candidate was right: " + outcome_.reason + WhyNoneRight();
   }
   return std::move(outcome_);
 }

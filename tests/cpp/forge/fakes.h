@@ -106,7 +106,7 @@ class TableChecker : public RegionChecker {
   const InputSet& inputs(size_t i) const override { return sets_[i]; }
   Verdict Check(size_t, std::span<const std::string> outputs) const override {
     Verdict verdict;
-    if (outputs[0] != "right") verdict.kind = VerdictKind::kWrongValues;
+    if (outputs[0] != "right") verdict = {VerdictKind::kWrongValues, "output 0 is wrong", {}};
     return verdict;
   }
   Json Report() const override { return {{"checked", true}}; }
