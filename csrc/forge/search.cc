@@ -167,8 +167,7 @@ Json Search::Node(const Trial& trial, double seconds) const {
 
 std::string Search::WhyNoneRight() const {
   if (outcome_.lineage.empty()) return "";
-  const Json& verdict =
-      outcome_.lineage[ranked_.empty() ? 0 : ranked_.front().index].at("verdict");
+  const Json& verdict = outcome_.lineage[ranked_.empty() ? 0 : ranked_.front().index].at("verdict");
   const Json& evidence = verdict.at("evidence");
   std::string why = std::string("; the ") + (ranked_.empty() ? "first" : "fastest") + ": " +
                     verdict.at("message").get<std::string>();

@@ -57,7 +57,7 @@ class AtenChecker : public RegionChecker {
             ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device_index))
             : at::Device(at::kCPU);
     const AtenReference reference(*program, device);
-    const InputPlan plan = PlanInputs(signature);
+    const InputPlan plan = PlanInputs(signature, roles);
     int turn = 0;
     for (const InputKind kind : plan.kinds) {
       auto make = [&](uint64_t from) -> Result<InputSet> {

@@ -73,9 +73,9 @@ bool NeedsMoreDraws(const TensorSpec& spec) {
          spec.numel() < kPool;
 }
 
-InputPlan PlanInputs(const OpSignature& signature) {
+InputPlan PlanInputs(const OpSignature& signature, std::span<const InputRole> roles) {
   InputPlan plan;
-  plan.kinds = InputKindsFor(signature);
+  plan.kinds = InputKindsFor(signature, roles);
   int64_t bytes = 0;
   int64_t elements = 1;
   int64_t smallest = kPool;

@@ -17,7 +17,7 @@ struct InputPlan {
   bool twice = false;  // whether candidates are tried on two draws of each set
 };
 
-InputPlan PlanInputs(const OpSignature& signature);
+InputPlan PlanInputs(const OpSignature& signature, std::span<const InputRole> roles);
 
 // Whether ATen's errors on an output of this spec need further draws to be worth comparing with: it
 // is of few elements, and floating but not float64, which has no use for them.

@@ -76,14 +76,21 @@ double ZeroOrDenormal(SplitMix& random, DType dtype, int64_t row) {
   }
 }
 
+// Whether an input of this role, smaller than the largest, gets NaN or infinities in the sets of
+// special operands.
+bool TakesSpecials(InputRole::Kind role, InputKind kind) {
+  return role == InputRole::Kind::kValue ||
+         (role == InputRole::Kind::kWeight && kind == InputKind::kNanOperands);
+}
+
 // Four of them, spread over the input: of many, each ruins a row or a column of the answer, and an
 // infinity times a number whose sign hangs on rounding proves nothing.
 double SpecialOperand(SplitMix& random, const Part& part, int64_t index) {
   const double value = random.Normal();
   const int64_t period = std::max<int64_t>(part.elements / 4, 1);
   if (index % period != part.row_shift % period) return value;
+  if (!TakesSpecials(part.role.kind, part.kind)) return value;
   if (part.kind == InputKind::kNanOperands) return kNan;
-  if (part.role.kind == InputRole::Kind::kWeight) return value;
   return index / period % 2 == 0 ? kInfinity : -kInfinity;
 }
 
@@ -248,7 +255,9 @@ bool HasFloatingInput(const OpSignature& signature) {
                      [](const TensorSpec& spec) { return IsFloating(spec.dtype); });
 }
 
-std::vector<InputKind> InputKindsFor(const OpSignature& signature) {
+std::vector<InputKind> InputKindsFor(const OpSignature& signature,
+                                     std::span<const InputRole> roles) {
+  CF_CHECK(roles.size() == signature.inputs.size()) << "one role per input";
   const bool floating = HasFloatingInput(signature);
   std::vector<InputKind> kinds = {InputKind::kNormal, InputKind::kUniform, InputKind::kRowScales};
   if (floating) {
@@ -257,10 +266,14 @@ std::vector<InputKind> InputKindsFor(const OpSignature& signature) {
   kinds.push_back(InputKind::kAllEqual);
   if (floating) kinds.insert(kinds.end(), {InputKind::kMixed, InputKind::kSmallIntegers});
   const int64_t largest = LargestFloating(signature);
-  if (std::any_of(signature.inputs.begin(), signature.inputs.end(), [&](const TensorSpec& spec) {
-        return IsFloating(spec.dtype) && 0 < spec.numel() && spec.numel() < largest;
-      })) {
-    kinds.insert(kinds.end(), {InputKind::kNanOperands, InputKind::kInfiniteOperands});
+  for (const InputKind kind : {InputKind::kNanOperands, InputKind::kInfiniteOperands}) {
+    for (size_t i = 0; i < roles.size(); ++i) {
+      const TensorSpec& spec = signature.inputs[i];
+      if (!IsFloating(spec.dtype) || spec.numel() == 0 || spec.numel() == largest) continue;
+      if (!TakesSpecials(roles[i].kind, kind)) continue;
+      kinds.push_back(kind);
+      break;
+    }
   }
   if (!signature.inputs.empty() && HasTruths(signature)) {
     const int64_t groups =

@@ -33,10 +33,12 @@ enum class InputKind {
 };
 
 // The sets that tell something about this signature: only those of an integer kind when no input is
-// floating, those of small operands when a floating input is smaller than the largest. A region with any(), all() or an output of booleans gets kOneUnlike too, up to eight
-// times where there are few groups, each a turn of its own: on ordinary numbers such answers are
-// the same everywhere.
-std::vector<InputKind> InputKindsFor(const OpSignature& signature);
+// floating, those of small operands when a floating input is smaller than the largest and its role
+// takes such values. A region with any(), all() or an output of booleans gets kOneUnlike too, up to
+// eight times where there are few groups, each a turn of its own: on ordinary numbers such answers
+// are the same everywhere.
+std::vector<InputKind> InputKindsFor(const OpSignature& signature,
+                                     std::span<const InputRole> roles);
 std::string_view InputKindName(InputKind kind);
 // Whether an input holds floating-point numbers.
 bool HasFloatingInput(const OpSignature& signature);

@@ -21,7 +21,8 @@ namespace {
 //   moving every input up or down by a rounding unit, at random, does to the oracle: to this very
 //   element (the largest of four moves), or in its octave (95th percentile; the largest of all
 //   among zeros and where there are few). k = 2 for float32 and float64, 3 for the half types. An
-//   octave of fewer than 32 elements takes its neighbours within three octaves as well. Why the
+//   octave of fewer than 256 elements (32 where further draws were made, see below) takes its
+//   neighbours within three octaves as well: a largest error of few says little. Why the
 //   moves: a right kernel that rounds each of its few intermediate results once errs by one or
 //   two such moves, wherever it adds. ATen's error alone is no measure where few elements are
 //   alike (cancellation leaves a handful near zero, ATen's error there is luck) nor where an
@@ -30,7 +31,7 @@ namespace {
 //   and the worst of 10^5 right elements is at 4.5: at twice, LayerNorm's backward with sums in
 //   double across lanes still fails for one element in 10^5.
 // - The same in the root-mean-square norm of errors and of moves, with half an ulp, for each
-//   octave of 32 elements or more.
+//   octave of as many elements or more.
 // - Products below the smallest normal number lose up to half the spacing of the denormals each,
 //   which no relative move of an input shows (the weight gradient of a norm, where ATen
 //   multiplies sums and a kernel may sum products). So the yardstick is no smaller than 1.5
@@ -50,11 +51,12 @@ namespace {
 // - float64: the oracle is ATen itself, so the yardstick is the sensitivity alone, times 16.
 
 constexpr int kLowestExponent = -1080;
-constexpr size_t kOctaves = 2112;  // [0] holds zero
-constexpr int64_t kEnough = 32;    // elements that make an octave's statistics worth having
-constexpr int64_t kRounds = 16;    // draws of which ATen's largest error counts
-constexpr size_t kNeighbours = 3;  // octaves on either side that a sparse one may borrow from
-constexpr size_t kSamples = 512;   // sensitivities kept per octave
+constexpr size_t kOctaves = 2112;      // [0] holds zero
+constexpr int64_t kEnough = 32;        // elements that make an octave's statistics worth having
+constexpr int64_t kEnoughAlone = 256;  // the same of ATen's errors where there are no more draws
+constexpr int64_t kRounds = 16;        // draws of which ATen's largest error counts
+constexpr size_t kNeighbours = 3;      // octaves on either side that a sparse one may borrow from
+constexpr size_t kSamples = 512;       // sensitivities kept per octave
 
 // The kSamples moves of the lowest ranks. With random ranks they are a fair sample, the same one
 // whatever the order they come in.
@@ -192,8 +194,10 @@ void Yardstick::AddDraw(const TensorSpec& spec, const OutputDraw& draw) {
 
 void Yardstick::SetLimits() {
   const double k = KFor(dtype_);
+  int64_t enough = kEnoughAlone;
   for (Octave& octave : octaves_) {
     if (octave.drawn.empty()) continue;
+    enough = kEnough;
     const size_t rank =
         octave.drawn.size() / (static_cast<size_t>(kRounds) * std::max<size_t>(moved_.size(), 1));
     const auto at = octave.drawn.begin() + static_cast<std::ptrdiff_t>(rank);
@@ -205,7 +209,7 @@ void Yardstick::SetLimits() {
     const double floor = SensitivityFactor(dtype_) * octave.sensitivity;
     double largest = std::max({octave.max_error, floor, underflow_});
     int64_t count = octave.own;
-    for (size_t step = 1; o > 0 && step <= kNeighbours && count < kEnough; ++step) {
+    for (size_t step = 1; o > 0 && step <= kNeighbours && count < enough; ++step) {
       for (const size_t neighbour : {o - std::min(o - 1, step), std::min(o + step, kOctaves - 1)}) {
         if (neighbour == o) continue;
         const Octave& near = octaves_[neighbour];
@@ -215,7 +219,7 @@ void Yardstick::SetLimits() {
     }
     octave.max_limit = k * largest;
     octave.rms_limit = -1;
-    if (octave.own >= kEnough) {
+    if (octave.own >= enough) {
       double drawn = 0;
       for (const double error : octave.drawn) drawn += error * error;
       const auto own = static_cast<double>(octave.own);

@@ -215,6 +215,21 @@ TEST(Compare, OnlyTheElementThatMovesMayErr) {
   EXPECT_FALSE(Accepts(reference, candidate));
 }
 
+TEST(Compare, TheLargestErrorOfFewIsTakenFromTheirNeighboursToo) {
+  // In [1, 2) ATen has no error, in [2, 4) one of 2^-18.
+  const auto accepts = [](size_t alike) {
+    std::vector<double> oracle(6000, 3.0);
+    std::fill_n(oracle.begin(), alike, 1.5);
+    std::vector<double> aten = oracle;
+    for (size_t i = alike; i < aten.size(); ++i) aten[i] += 0x1p-18;
+    std::vector<double> candidate = aten;
+    candidate[7] += 0x1p-18;
+    return Accepts(Make(Spec(DType::kFloat32, {6000}), oracle, aten), candidate);
+  };
+  EXPECT_TRUE(accepts(100));
+  EXPECT_FALSE(accepts(1000));
+}
+
 TEST(Compare, DrawsSayHowFarFewElementsMayErr) {
   // One element, exact in ATen by luck; on other draws ATen errs by 2^-18 or so.
   const TensorSpec spec = Spec(DType::kFloat32, {1});

@@ -23,6 +23,10 @@ OpSignature SumOf(DType dtype, int64_t bytes) {
   return signature;
 }
 
+InputPlan PlanFor(const OpSignature& signature) {
+  return PlanInputs(signature, *FindRoles(signature));
+}
+
 bool Has(const InputPlan& plan, InputKind kind) {
   return std::find(plan.kinds.begin(), plan.kinds.end(), kind) != plan.kinds.end();
 }
@@ -33,13 +37,13 @@ bool SomeAreLeastAligned(const InputPlan& plan) {
 
 TEST(PlanInputs, SmallRegionsGetEverySet) {
   const OpSignature signature = SumOf(DType::kFloat32, 1 << 20);
-  EXPECT_EQ(PlanInputs(signature).kinds, InputKindsFor(signature));
+  EXPECT_EQ(PlanFor(signature).kinds, InputKindsFor(signature, *FindRoles(signature)));
 }
 
 TEST(PlanInputs, LargeFloatingRegions) {
-  const InputPlan large = PlanInputs(SumOf(DType::kFloat32, int64_t{33} << 20));
+  const InputPlan large = PlanFor(SumOf(DType::kFloat32, int64_t{33} << 20));
   EXPECT_EQ(large.kinds.size(), 4u);
-  const InputPlan huge = PlanInputs(SumOf(DType::kFloat32, int64_t{257} << 20));
+  const InputPlan huge = PlanFor(SumOf(DType::kFloat32, int64_t{257} << 20));
   EXPECT_EQ(huge.kinds.size(), 3u);
   for (const InputPlan& plan : {large, huge}) {
     EXPECT_TRUE(Has(plan, InputKind::kSpecialValues) && Has(plan, InputKind::kMixed));
@@ -51,7 +55,7 @@ TEST(PlanInputs, LargeRegionsWithASmallOperand) {
   for (const auto& [mebibytes, sets] : {std::pair{33, 6u}, {257, 4u}}) {
     OpSignature signature = SumOf(DType::kFloat32, int64_t{mebibytes} << 20);
     signature.inputs.push_back(Spec(DType::kFloat32, {8}));
-    const InputPlan plan = PlanInputs(signature);
+    const InputPlan plan = PlanFor(signature);
     EXPECT_EQ(plan.kinds.size(), sets);
     EXPECT_TRUE(Has(plan, InputKind::kNanOperands));
     EXPECT_EQ(Has(plan, InputKind::kInfiniteOperands), mebibytes == 33);
@@ -61,7 +65,7 @@ TEST(PlanInputs, LargeRegionsWithASmallOperand) {
 // The large numbers of kRowScales overflow an accumulator that is too narrow.
 TEST(PlanInputs, LargeIntegerRegions) {
   for (const int64_t mebibytes : {33, 257}) {
-    const InputPlan plan = PlanInputs(SumOf(DType::kInt64, mebibytes << 20));
+    const InputPlan plan = PlanFor(SumOf(DType::kInt64, mebibytes << 20));
     EXPECT_GE(plan.kinds.size(), 3u) << mebibytes;
     EXPECT_TRUE(Has(plan, InputKind::kRowScales)) << mebibytes;
     EXPECT_TRUE(SomeAreLeastAligned(plan)) << mebibytes;
@@ -69,13 +73,13 @@ TEST(PlanInputs, LargeIntegerRegions) {
 }
 
 TEST(PlanInputs, SmallOutputsGetMoreDraws) {
-  const InputPlan one = PlanInputs(SumOf(DType::kFloat32, 4096));
+  const InputPlan one = PlanFor(SumOf(DType::kFloat32, 4096));
   EXPECT_GT(one.draws, 2);
   EXPECT_TRUE(one.twice);
-  const InputPlan large = PlanInputs(SumOf(DType::kFloat32, int64_t{257} << 20));
+  const InputPlan large = PlanFor(SumOf(DType::kFloat32, int64_t{257} << 20));
   EXPECT_GE(large.draws, 2);
   EXPECT_FALSE(large.twice);
-  EXPECT_EQ(PlanInputs(SumOf(DType::kInt64, 4096)).draws, 0);
+  EXPECT_EQ(PlanFor(SumOf(DType::kInt64, 4096)).draws, 0);
 }
 
 }  // namespace

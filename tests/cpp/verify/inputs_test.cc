@@ -38,6 +38,10 @@ InputSet Make(const OpSignature& signature, InputKind kind, uint64_t seed = 7) {
   return MakeInputs(signature, roles, kind, seed);
 }
 
+std::vector<InputKind> KindsFor(const OpSignature& signature) {
+  return InputKindsFor(signature, *FindRoles(signature));
+}
+
 TEST(Elements, RoundTripOfEveryHalf) {
   for (DType dtype : {DType::kFloat16, DType::kBFloat16}) {
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {
@@ -105,13 +109,13 @@ TEST(Inputs, ThreadsDoNotChangeThem) {
 
 TEST(Inputs, DeterministicAndDifferentBySeed) {
   const OpSignature signature = OneInput(Spec(DType::kFloat32, {8, 32}));
-  for (InputKind kind : InputKindsFor(signature)) {
+  for (InputKind kind : KindsFor(signature)) {
     EXPECT_EQ(Make(signature, kind).bytes, Make(signature, kind).bytes);
     if (kind != InputKind::kAllEqual) {
       EXPECT_NE(Make(signature, kind, 1).bytes, Make(signature, kind, 2).bytes);
     }
   }
-  EXPECT_GE(InputKindsFor(signature).size(), 6u);
+  EXPECT_GE(KindsFor(signature).size(), 6u);
 }
 
 // x + w, with w smaller than x.
@@ -127,7 +131,7 @@ TEST(Inputs, SmallOperandsGetSpecialValuesOfTheirOwn) {
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{64}, {3}, {}}) {
     const TensorSpec small = Spec(DType::kFloat32, sizes);
     const OpSignature signature = WithOperand(Spec(DType::kFloat32, {16, 64}), small);
-    const std::vector<InputKind> kinds = InputKindsFor(signature);
+    const std::vector<InputKind> kinds = KindsFor(signature);
     for (InputKind kind : {InputKind::kNanOperands, InputKind::kInfiniteOperands}) {
       EXPECT_EQ(std::count(kinds.begin(), kinds.end(), kind), 1);
       const InputSet set = Make(signature, kind);
@@ -156,8 +160,31 @@ TEST(Inputs, SmallOperandsGetSpecialValuesOfTheirOwn) {
     }
   }
   const TensorSpec same = Spec(DType::kFloat32, {16, 64});
-  const std::vector<InputKind> kinds = InputKindsFor(WithOperand(same, same));
+  const std::vector<InputKind> kinds = KindsFor(WithOperand(same, same));
   EXPECT_EQ(std::count(kinds.begin(), kinds.end(), InputKind::kNanOperands), 0);
+}
+
+// A set whose small operands are all of a role that takes no such values would be another normal one.
+TEST(Inputs, SetsOfSmallOperandsAreForOperandsThatTakeTheirValues) {
+  OpSignature signature;
+  const TensorSpec rows = Spec(DType::kFloat32, {16, 64});
+  const TensorSpec weight = Spec(DType::kFloat32, {64});
+  signature.inputs = {rows, weight};
+  signature.nodes.resize(1);
+  signature.nodes[0] = {"aten::native_group_norm",
+                        {{{"in", 0}}, {{"in", 1}}, nullptr, 16, 64, 1, 8, 1e-5},
+                        Json::object(),
+                        {rows, Spec(DType::kFloat32, {16, 8}), Spec(DType::kFloat32, {16, 8})}};
+  signature.outputs = {{0, 0}};
+  ASSERT_EQ(FindRoles(signature)->at(1).kind, InputRole::Kind::kWeight);
+  auto count = [](const OpSignature& of, InputKind kind) {
+    const std::vector<InputKind> kinds = KindsFor(of);
+    return std::count(kinds.begin(), kinds.end(), kind);
+  };
+  EXPECT_EQ(count(signature, InputKind::kNanOperands), 1);
+  EXPECT_EQ(count(signature, InputKind::kInfiniteOperands), 0);
+  signature.inputs.push_back(weight);  // an ordinary operand beside the weight
+  EXPECT_EQ(count(signature, InputKind::kInfiniteOperands), 1);
 }
 
 TEST(Inputs, SpecialRowsAreFewAndTheOthersClean) {
@@ -238,7 +265,7 @@ TEST(Inputs, OneElementOfAGroupIsUnlike) {
                         {{{"in", 0}}, Json::array({0, -1}), false},
                         Json::object(),
                         {Spec(DType::kBool, {32})}};
-  const std::vector<InputKind> kinds = InputKindsFor(signature);
+  const std::vector<InputKind> kinds = KindsFor(signature);
   EXPECT_EQ(std::count(kinds.begin(), kinds.end(), InputKind::kOneUnlike), 1) << "32 groups";
   const TensorSpec& spec = signature.inputs[0];
   const std::vector<double> values = Values(spec, Make(signature, InputKind::kOneUnlike).bytes[0]);
@@ -270,7 +297,7 @@ TEST(Inputs, FewGroupsTakeTurns) {
   OpSignature signature = OneInput(Spec(DType::kBool, {9, 5}));
   signature.nodes[0] = {
       "aten::all", Json::array({{{"in", 0}}}), Json::object(), {Spec(DType::kBool, {})}};
-  const std::vector<InputKind> kinds = InputKindsFor(signature);
+  const std::vector<InputKind> kinds = KindsFor(signature);
   EXPECT_EQ(std::count(kinds.begin(), kinds.end(), InputKind::kOneUnlike), 8);
   const std::vector<InputRole> roles = *FindRoles(signature);
   std::set<std::string> sets;
@@ -311,7 +338,7 @@ TEST(Inputs, MisalignedNoFurtherThanPromised) {
   spec.alignment = 16;
   const OpSignature signature = OneInput(spec);
   std::set<int64_t> seen;
-  for (InputKind kind : InputKindsFor(signature)) {
+  for (InputKind kind : KindsFor(signature)) {
     const int64_t offset = Make(signature, kind).offsets[0];
     EXPECT_EQ(offset % 16, 0);
     seen.insert(offset);
@@ -353,7 +380,7 @@ TEST(Roles, TargetsOfNllLoss) {
   signature.nodes[0].outputs = {Spec(DType::kFloat32, {}), Spec(DType::kFloat32, {})};
   signature.outputs = {{0, 0}};
   std::set<double> seen;
-  for (InputKind kind : InputKindsFor(signature)) {
+  for (InputKind kind : KindsFor(signature)) {
     for (double v : Values(signature.inputs[1], Make(signature, kind).bytes[1])) {
       EXPECT_TRUE((v >= 0 && v < 10) || v == -7) << v;
       seen.insert(v);
