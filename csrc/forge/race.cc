@@ -58,8 +58,16 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
 Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
                        const PairedOptions& options) {
   CF_CHECK(contestants.size() >= 2) << "a race needs a rival";
+  // What is surely slower than a rival cannot be promoted, however long the race goes on.
+  PairedOptions until_lost = options;
+  until_lost.decided = [](const PairedTimes& times) {
+    for (size_t rival = 1; rival < times.names.size(); ++rival) {
+      if (times.Speedup(rival, 0).high < 1) return true;
+    }
+    return false;
+  };
   Promotion promotion;
-  CF_ASSIGN_OR_RETURN(promotion.times, TimePaired(contestants, clock, options));
+  CF_ASSIGN_OR_RETURN(promotion.times, TimePaired(contestants, clock, until_lost));
   size_t rival = 1;
   for (size_t i = 2; i < contestants.size(); ++i) {
     if (promotion.times.MedianNs(i) < promotion.times.MedianNs(rival)) rival = i;

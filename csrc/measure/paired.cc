@@ -100,10 +100,12 @@ Result<PairedTimes> TimePaired(const std::vector<Contestant>& contestants, const
       if (round >= 0) times.ns[i].push_back(ns);
     }
     const int done = round + 1;
+    const bool check = done > 0 && done % kRoundsBetweenChecks == 0;
+    if (check && options.decided && options.decided(times)) break;
     if (done < options.min_samples) continue;
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     if (spent.count() >= options.budget_s) break;
-    if (done % kRoundsBetweenChecks == 0 && PreciseEnough(times, options.precision)) break;
+    if (check && PreciseEnough(times, options.precision)) break;
   }
   return times;
 }

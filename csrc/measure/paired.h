@@ -19,14 +19,6 @@ struct Contestant {
 // The clock of a device: nanoseconds that one call of `work` takes there, caches evicted before.
 using SampleClock = std::function<Result<double>(const std::function<Status()>& work)>;
 
-struct PairedOptions {
-  int min_samples = 30;
-  int max_samples = 300;
-  double budget_s = 2;      // stops after min_samples once this is spent
-  double precision = 0.01;  // ... or once every interval's half-width is below this
-  uint64_t seed = 0;        // of the order within each round and of the bootstrap
-};
-
 // lower, median, upper of the ratio time(a)/time(b); the interval is the 95% bootstrap percentile
 // interval of the median of per-round log ratios (Efron, 1979).
 struct RatioInterval {
@@ -47,6 +39,16 @@ struct PairedTimes {
 
 // The middle value, or the mean of the two middle ones. REQUIRES: not empty.
 double Median(std::vector<double> values);
+
+struct PairedOptions {
+  int min_samples = 30;
+  int max_samples = 300;
+  double budget_s = 2;      // stops after min_samples once this is spent
+  double precision = 0.01;  // ... or once every interval's half-width is below this
+  // ... or, before min_samples too, once this is true: asked every ten rounds. Empty: never.
+  std::function<bool(const PairedTimes&)> decided = nullptr;
+  uint64_t seed = 0;  // of the order within each round and of the bootstrap
+};
 
 // Runs rounds of one sample of every contestant, in an order drawn anew for each round, after two
 // rounds that are not counted. Errors: those of `run` and `clock`, with the contestant's name;

@@ -35,6 +35,13 @@ Promotion RaceOf(double winner, double aten, double inductor) {
       .value();
 }
 
+TEST(RaceRule, EndsWhereTheFirstHasSurelyLost) {
+  EXPECT_EQ(RaceOf(3000, 4000, 1200).times.rounds(), 10u);
+  EXPECT_FALSE(RaceOf(3000, 4000, 1200).promoted);
+  EXPECT_GE(RaceOf(1000, 4000, 1200).times.rounds(), 30u) << "what may win is timed in full";
+  EXPECT_GE(RaceOf(1000, 4000, 1001).times.rounds(), 30u) << "and so is what is as fast";
+}
+
 SearchOutcome Found() {
   SearchOutcome outcome;
   Trial trial;
