@@ -190,7 +190,7 @@ class HostRuns {
     const Result<ProcessResult> compiled =
         RunProcess({"c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-ffp-contract=off", "-o",
                     library, source},
-                   240'000);
+                   {.timeout_ms = 240'000, .join_errors = true});
     ASSERT_TRUE(compiled.ok());
     ASSERT_EQ(compiled->exit_code, 0) << compiled->output.substr(0, 4000);
     void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
