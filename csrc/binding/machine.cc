@@ -104,10 +104,12 @@ void BindMachine(py::module_& m) {
       py::tuple(py::cast(std::vector<std::string>(std::begin(kOnMiss), std::end(kOnMiss))));
   m.def("capabilities", &CapabilityDicts);
   py::class_<PairedTimes>(m, "PairedTimes")
-      .def("median_ns",
-           [](const PairedTimes& times, const std::string& name) {
-             return times.MedianNs(IndexOf(times, name));
-           })
+      .def(
+          "median_ns",
+          [](const PairedTimes& times, const std::string& name) {
+            return times.MedianNs(IndexOf(times, name));
+          },
+          py::arg("name"))
       .def(
           "speedup",
           [](const PairedTimes& times, const std::string& base, const std::string& name) {
