@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 namespace cudaforge {
 namespace {
@@ -25,6 +27,19 @@ constexpr const char* kOfScripts[] = {"CUDAFORGE_BUILD_DIR", "CUDAFORGE_BUILD_TE
 const char* Find(const Environment& environment, const char* name) {
   const auto it = environment.find(name);
   return it == environment.end() || it->second.empty() ? nullptr : it->second.c_str();
+}
+
+// The folders in lists separated by colons.
+std::vector<std::string> Folders(const Environment& environment,
+                                 std::initializer_list<const char*> names) {
+  std::vector<std::string> folders;
+  for (const char* name : names) {
+    std::istringstream list(Find(environment, name) != nullptr ? Find(environment, name) : "");
+    for (std::string folder; std::getline(list, folder, ':');) {
+      if (!folder.empty()) folders.push_back(folder);
+    }
+  }
+  return folders;
 }
 
 std::string DefaultCacheDir(const Environment& environment) {
@@ -93,6 +108,12 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
   }
   if (const char* value = get("CUDAFORGE_CACHE_DIR")) config.cache_dir = value;
   if (const char* value = get("CUDAFORGE_CXX")) config.cxx = value;
+  if (const char* value = get("CUDAFORGE_WORKER")) config.worker = value;
+  config.cuda_path = Folders(environment, {"CUDAFORGE_CUDA_PATH"});
+  config.cuda_home = Folders(environment, {"CUDA_HOME", "CUDA_PATH"});
+  if (const char* value = get("OMP_NUM_THREADS")) {
+    config.threads = static_cast<int>(std::clamp(std::strtol(value, nullptr, 10), 0L, 1L << 30));
+  }
   if (const char* value = get("CUDAFORGE_LOG")) {
     std::string topics = std::string(value) + ",";
     for (size_t start = 0, comma; (comma = topics.find(',', start)) != std::string::npos;

@@ -17,6 +17,10 @@ struct Config {
   std::string
       cache_dir;    // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
   std::string cxx;  // CUDAFORGE_CXX; empty: g++, else c++, else clang++
+  // Folders with `lib` and `include` of CUDA: CUDAFORGE_CUDA_PATH; CUDA_HOME, then CUDA_PATH.
+  std::vector<std::string> cuda_path, cuda_home;
+  std::string worker;            // CUDAFORGE_WORKER; empty: the one in the package
+  int threads = 0;               // OMP_NUM_THREADS, which ATen obeys; 0: not given
   std::vector<std::string> log;  // CUDAFORGE_LOG: comma-separated topics (forge, graph, cache, all)
   std::vector<std::string> warnings;  // one line for each value or name that could not be used
 };

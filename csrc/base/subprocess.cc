@@ -100,15 +100,6 @@ bool WaitUntil(pid_t pid, Clock::time_point deadline, int* status) {
   }
 }
 
-template <typename Ended>
-void SetEnd(int status, Ended* result) {
-  if (WIFSIGNALED(status)) {
-    result->term_signal = WTERMSIG(status);
-  } else if (WIFEXITED(status)) {
-    result->exit_code = WEXITSTATUS(status);
-  }
-}
-
 // Makes a pipe with both ends close-on-exec; the end that is ours does not block.
 Status MakePipe(UniqueFd* reader, UniqueFd* writer, bool we_read) {
   int ends[2];
@@ -121,10 +112,10 @@ Status MakePipe(UniqueFd* reader, UniqueFd* writer, bool we_read) {
   return Status::Ok();
 }
 
-// The parent's ends of a filter's three pipes, each closed when its work is done.
-class FilterPipes {
+// The parent's ends of a child's three pipes, each closed when its work is done.
+class ChildPipes {
  public:
-  FilterPipes(UniqueFd in, UniqueFd out, UniqueFd err, std::string_view input)
+  ChildPipes(UniqueFd in, UniqueFd out, UniqueFd err, std::string_view input)
       : in_(std::move(in)), out_(std::move(out)), err_(std::move(err)), input_(input) {
     if (input_.empty()) in_.Reset();
   }
@@ -137,7 +128,7 @@ class FilterPipes {
   }
   // Moves what can be moved without waiting: at most one chunk a pipe, so that limits are looked at
   // in between. True when something was read.
-  bool Move(const FilterOptions& options, FilterResult* result) {
+  bool Move(const ProcessOptions& options, ProcessResult* result) {
     Write();
     char chunk[1 << 14];
     const ssize_t out = Read(out_, chunk, sizeof(chunk));
@@ -174,55 +165,12 @@ class FilterPipes {
   std::string_view input_;
 };
 
-constexpr int kLookMs = 20;  // how often a filter's end, its deadline and its cancellation are seen
+constexpr int kLookMs = 20;  // how often a child's end, its deadline and its cancellation are seen
 
 }  // namespace
 
-Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, int timeout_ms,
-                                 size_t max_output) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus("pipe", errno);
-  UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
-  SpawnSettings settings;
-  posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&settings.actions, writer.get(), 1);
-  posix_spawn_file_actions_adddup2(&settings.actions, writer.get(), 2);
-  CF_ASSIGN_OR_RETURN(const pid_t pid, Spawn(argv, settings));
-  writer.Reset();
-
-  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
-  ProcessResult result;
-  bool open = true;
-  while (open) {
-    pollfd poll_fd{reader.get(), POLLIN, 0};
-    const int ready = poll(&poll_fd, 1, MillisecondsUntil(deadline));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) break;
-    char chunk[1 << 14];
-    const ssize_t n = read(reader.get(), chunk, sizeof(chunk));
-    if (n < 0 && errno == EINTR) continue;
-    open = n > 0;
-    if (n > 0) {
-      const size_t room = max_output - std::min(max_output, result.output.size());
-      result.output.append(chunk, std::min(room, static_cast<size_t>(n)));
-    }
-  }
-  int status = 0;
-  if (!WaitUntil(pid, deadline, &status)) {
-    result.timed_out = true;
-    kill(-pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-  } else {
-    kill(-pid, SIGKILL);  // whatever it left running
-  }
-  SetEnd(status, &result);
-  return result;
-}
-
-Result<FilterResult> RunFilter(const std::vector<std::string>& argv, std::string_view input,
-                               const FilterOptions& options) {
+Result<ProcessResult> RunProcess(const std::vector<std::string>& argv,
+                                 const ProcessOptions& options) {
   UniqueFd child_in, in, out, child_out, err, child_err;
   CF_RETURN_IF_ERROR(MakePipe(&child_in, &in, /*we_read=*/false));
   CF_RETURN_IF_ERROR(MakePipe(&out, &child_out, /*we_read=*/true));
@@ -230,15 +178,16 @@ Result<FilterResult> RunFilter(const std::vector<std::string>& argv, std::string
   SpawnSettings settings;
   posix_spawn_file_actions_adddup2(&settings.actions, child_in.get(), 0);
   posix_spawn_file_actions_adddup2(&settings.actions, child_out.get(), 1);
-  posix_spawn_file_actions_adddup2(&settings.actions, child_err.get(), 2);
+  posix_spawn_file_actions_adddup2(&settings.actions,
+                                   (options.join_errors ? child_out : child_err).get(), 2);
   CF_ASSIGN_OR_RETURN(const pid_t pid, Spawn(argv, settings));
   child_in.Reset();
   child_out.Reset();
   child_err.Reset();
 
   const auto deadline = Clock::now() + std::chrono::milliseconds(options.timeout_ms);
-  FilterPipes pipes(std::move(in), std::move(out), std::move(err), input);
-  FilterResult result;
+  ChildPipes pipes(std::move(in), std::move(out), std::move(err), options.input);
+  ProcessResult result;
   int status = 0;
   bool ended = false;
   while (!ended && !result.too_large) {
@@ -259,7 +208,11 @@ Result<FilterResult> RunFilter(const std::vector<std::string>& argv, std::string
   while (pipes.open() && !result.too_large && Clock::now() < deadline) {
     if (!pipes.Move(options, &result)) break;
   }
-  SetEnd(status, &result);
+  if (WIFSIGNALED(status)) {
+    result.term_signal = WTERMSIG(status);
+  } else if (WIFEXITED(status)) {
+    result.exit_code = WEXITSTATUS(status);
+  }
   return result;
 }
 

@@ -15,26 +15,16 @@
 
 namespace cudaforge {
 
-struct ProcessResult {
-  int exit_code = -1;      // valid when term_signal == 0
-  int term_signal = 0;     // the signal that ended it, else 0
-  bool timed_out = false;  // killed by us after timeout_ms
-  std::string output;      // stdout and stderr together, cut at max_output bytes
-};
-
-// Runs argv[0] (looked up on PATH) to its end, its own process group, standard input empty. On
-// time-out the whole group gets SIGKILL. Errors: kUnavailable when it cannot be started.
-Result<ProcessResult> RunProcess(const std::vector<std::string>& argv, int timeout_ms,
-                                 size_t max_output = size_t{1} << 20);
-
-struct FilterOptions {
+struct ProcessOptions {
+  std::string_view input = {};  // its standard input, which it may leave unread
   int timeout_ms = 60'000;
-  size_t max_output = size_t{1} << 20;  // bytes on standard output; one more and it is killed
+  bool join_errors = false;             // standard error goes to `output` as well
+  size_t max_output = size_t{1} << 20;  // bytes of output; one more and it is killed
   size_t keep_errors = 4096;            // how much of standard error's end is kept, in bytes
   const Cancel* cancel = nullptr;       // not owned; set: killed within 0.1 s
 };
 
-struct FilterResult {
+struct ProcessResult {
   int exit_code = -1;      // valid when term_signal == 0
   int term_signal = 0;     // the signal that ended it, else 0
   bool timed_out = false;  // these three: killed by us, and why
@@ -44,11 +34,11 @@ struct FilterResult {
   std::string errors;  // the last bytes of standard error
 };
 
-// Runs argv[0] (looked up on PATH) as a filter: `input` on its standard input, which it may leave
-// unread. Its own process group, killed with SIGKILL at any limit, and when it has ended, with
-// whatever it left running. Errors: kUnavailable when it cannot be started.
-Result<FilterResult> RunFilter(const std::vector<std::string>& argv, std::string_view input,
-                               const FilterOptions& options = {});
+// Runs argv[0] (looked up on PATH) to its end. Its own process group, killed with SIGKILL at any
+// limit, and when it has ended, with whatever it left running. Errors: kUnavailable when it cannot
+// be started.
+Result<ProcessResult> RunProcess(const std::vector<std::string>& argv,
+                                 const ProcessOptions& options = {});
 
 // A child that is spoken to over one socket, killed (SIGKILL, whole process group) by the
 // destructor.

@@ -86,10 +86,10 @@ size_t IndexOf(const PairedTimes& times, const std::string& name) {
 void BindMachine(py::module_& m) {
   m.def(
       "configure",
-      [](std::vector<std::string> cuda_search_paths, std::string worker) {
-        Runtime::Get().Configure(std::move(cuda_search_paths), std::move(worker));
+      [](const std::vector<std::string>& cuda_folders, const std::string& worker) {
+        Runtime::Get().Configure(cuda_folders, worker);
       },
-      py::arg("cuda_search_paths"), py::arg("worker"));
+      py::arg("cuda_folders"), py::arg("worker"));
   m.def("config", &ConfigDict);
   m.def("cuda_search_paths", [] { return Runtime::Get().cuda_search_paths(); });
   m.def("worker_path", [] { return Runtime::Get().worker(); });
@@ -104,10 +104,12 @@ void BindMachine(py::module_& m) {
       py::tuple(py::cast(std::vector<std::string>(std::begin(kOnMiss), std::end(kOnMiss))));
   m.def("capabilities", &CapabilityDicts);
   py::class_<PairedTimes>(m, "PairedTimes")
-      .def("median_ns",
-           [](const PairedTimes& times, const std::string& name) {
-             return times.MedianNs(IndexOf(times, name));
-           })
+      .def(
+          "median_ns",
+          [](const PairedTimes& times, const std::string& name) {
+            return times.MedianNs(IndexOf(times, name));
+          },
+          py::arg("name"))
       .def(
           "speedup",
           [](const PairedTimes& times, const std::string& base, const std::string& name) {

@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "binding/versions.h"
+#include "target/cuda/search_paths.h"
 
 namespace cudaforge::binding {
 
@@ -30,11 +31,11 @@ Runtime& Runtime::Get() {
   return *runtime;
 }
 
-void Runtime::Configure(std::vector<std::string> cuda_search_paths, std::string worker) {
+void Runtime::Configure(const std::vector<std::string>& cuda_folders, const std::string& worker) {
   {
     std::lock_guard lock(mutex_);
-    cuda_search_paths_ = std::move(cuda_search_paths);
-    worker_ = std::move(worker);
+    cuda_search_paths_ = CudaRoots(cuda_folders);
+    worker_ = GlobalConfig().worker.empty() ? worker : GlobalConfig().worker;
   }
   Resolver::Get().SetLoader([this](const RegionEntry& entry) { return FromStore(entry); });
 }

@@ -23,8 +23,9 @@ class Runtime {
  public:
   static Runtime& Get();  // never destroyed: calls may come during interpreter shutdown
 
-  // Folders that may hold CUDA's libraries and headers, and the worker executable. Once, at import.
-  void Configure(std::vector<std::string> cuda_search_paths, std::string worker);
+  // Folders that may hold CUDA's libraries and headers, and the worker executable; the environment
+  // wins. Once, at import.
+  void Configure(const std::vector<std::string>& cuda_folders, const std::string& worker);
 
   // The target of a device, made on first use and kept. Thread-safe.
   Result<Target*> TargetFor(DeviceType device, int device_index);
@@ -43,6 +44,7 @@ class Runtime {
   // How to start a worker for a device.
   WorkerOptions Worker(DeviceType device, int device_index) const;
 
+  // Every folder that may hold CUDA's libraries and headers, the first to try first.
   const std::vector<std::string>& cuda_search_paths() const { return cuda_search_paths_; }
   const std::string& worker() const { return worker_; }
 

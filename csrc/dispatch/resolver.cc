@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -62,22 +63,6 @@ void Prepare(const OpSignature& signature, Winner* winner) {
 
 }  // namespace
 
-std::string_view FallbackName(Fallback reason) {
-  switch (reason) {
-    case Fallback::kDevice:
-      return "device";
-    case Fallback::kStrides:
-      return "strides";
-    case Fallback::kAlignment:
-      return "alignment";
-    case Fallback::kLaunchError:
-      return "launch_error";
-    case Fallback::kQuarantined:
-      return "quarantined";
-  }
-  return "unknown";
-}
-
 // Open addressing, at most half full. Slots are only ever filled; a reader that sees an older table
 // misses nothing but entries newer than it.
 struct Resolver::Table {
@@ -111,7 +96,7 @@ struct Resolver::Table {
 struct Resolver::Impl {
   std::atomic<const Table*> table{nullptr};
   std::atomic<bool> has_loader{false};
-  std::array<std::atomic<int64_t>, kFallbackReasons> fallbacks{};
+  std::array<std::atomic<int64_t>, std::size(kFallbackNames)> fallbacks{};
 
   // Guards everything below; never held while foreign code runs, so a fork finds it free (see
   // pthread_atfork).
@@ -264,9 +249,9 @@ Json Resolver::Stats() const {
     saved_ns += saved;
   }
   Json fallbacks = Json::object();
-  for (int reason = 0; reason < kFallbackReasons; ++reason) {
-    const int64_t count = impl_->fallbacks[static_cast<size_t>(reason)].load();
-    if (count > 0) fallbacks[std::string(FallbackName(static_cast<Fallback>(reason)))] = count;
+  for (size_t reason = 0; reason < std::size(kFallbackNames); ++reason) {
+    const int64_t count = impl_->fallbacks[reason].load();
+    if (count > 0) fallbacks[kFallbackNames[reason]] = count;
   }
   return {{"hits", hits},
           {"misses", misses},

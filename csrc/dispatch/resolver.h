@@ -34,10 +34,10 @@ struct Winner {
   int64_t scratch_bytes = 0;
 };
 
-// Why a call of a region that was forged ran PyTorch's way.
+// Why a call of a region that was forged ran PyTorch's way, and the names of that in Stats.
 enum class Fallback { kDevice, kStrides, kAlignment, kLaunchError, kQuarantined };
-inline constexpr int kFallbackReasons = 5;
-std::string_view FallbackName(Fallback reason);
+inline constexpr const char* kFallbackNames[] = {"device", "strides", "alignment", "launch_error",
+                                                 "quarantined"};
 
 // One region on one device. Lives as long as the process.
 struct RegionEntry {

@@ -36,6 +36,7 @@ struct Trial {
   Verdict verdict;
   std::optional<double> worker_ns;
   std::string binary;
+  Json resources = Json::object();  // as CompileResult has them
 };
 
 // {"event":"candidate","index":0,"verdict":"accepted","ns":812.0,"params":{...},"best":true}; ns
@@ -46,8 +47,8 @@ using ForgeProgress = std::function<void(const Json& event)>;
 
 struct SearchOutcome {
   std::optional<Trial> best;  // accepted by every input set, fastest in the worker
-  // One per candidate, in order: author, params, verdict, ns, seconds. At most one is accepted. A
-  // candidate that the budget cut off is left out.
+  // One per candidate, in order: author, params, verdict, ns, seconds, resources. At most one is
+  // accepted. A candidate that the budget cut off is left out.
   std::vector<Json> lineage;
   Json verification;   // {"report": the checker's, "cases": [names], "poisons": [...]}; of the best
   std::string reason;  // why there is no best, or why the search ended

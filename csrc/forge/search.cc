@@ -100,6 +100,7 @@ Status Search::Try(Trial* trial) {
     return Status::Ok();
   }
   trial->binary = std::move(compiled.binary);
+  trial->resources = std::move(compiled.resources);
   if (Spent()) return Status::Ok();
   CF_RETURN_IF_ERROR(RunCase(0, kPoisons[0], trial));
   // With nothing in hand yet, the first right one is timed and kept whatever the clock says.
@@ -161,6 +162,7 @@ Json Search::Node(const Trial& trial, double seconds) const {
                {"verdict", trial.verdict.ToJson()},
                {"seconds", seconds}};
   if (trial.worker_ns.has_value()) node["ns"] = FloatToJson(*trial.worker_ns);
+  if (!trial.resources.empty()) node["resources"] = trial.resources;
   // A log may hold bytes that are no UTF-8, and cutting it may have split a character.
   return Json::parse(LenientText(node));
 }

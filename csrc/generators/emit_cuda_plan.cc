@@ -240,12 +240,13 @@ bool Expensive(const Value& value) {
     case ScalarOp::kMin:
     case ScalarOp::kWhere:
     case ScalarOp::kCast:
-    case ScalarOp::kIsNan:
-    case ScalarOp::kLogicalNot:
     case ScalarOp::kBitwiseNot:
+    case ScalarOp::kAnd:
+    case ScalarOp::kOr:
+    case ScalarOp::kXor:
       return false;
     default:
-      return value.op < ScalarOp::kEq || value.op > ScalarOp::kXor;
+      return !GivesBool(value.op);
   }
 }
 

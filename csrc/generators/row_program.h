@@ -108,6 +108,10 @@ enum class ScalarOp {
   kRoundToHalf,  // kF32 rounded to float16 and back
   kRoundToBF16,  // kF32 rounded to bfloat16 and back
 };
+inline constexpr int kScalarOps = static_cast<int>(ScalarOp::kRoundToBF16) + 1;
+size_t OperandsOf(ScalarOp op);
+// Comparisons, and what asks about one number; the others give their operands' type, or the cast's.
+bool GivesBool(ScalarOp op);
 
 enum class ReduceOp { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kAny, kAll };
 // kMax and kMin propagate NaN; kArgMax and kArgMin give the flattened inner index (kI64) of the

@@ -33,14 +33,15 @@ class CommandProvider : public Provider {
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {
     const auto start = std::chrono::steady_clock::now();
-    FilterOptions options;
+    const std::string input = CanonicalJson(ToJson(request)) + "\n";
+    ProcessOptions options;
+    options.input = input;
     options.timeout_ms =
         static_cast<int>(std::clamp(request.limits.total_s * 1000, 1.0, 2'000'000'000.0));
     // The text as JSON, and some for the fields around it.
     options.max_output = 6 * request.limits.max_reply_bytes + (size_t{64} << 10);
     options.cancel = &cancel;
-    const Result<FilterResult> run =
-        RunFilter(argv_, CanonicalJson(ToJson(request)) + "\n", options);
+    const Result<ProcessResult> run = RunProcess(argv_, options);
     if (!run.ok()) return run.status();
     if (run->cancelled) return Status::Cancelled(name() + ": cancelled");
     const std::string words = LastWords(run->errors);

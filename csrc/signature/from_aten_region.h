@@ -19,9 +19,7 @@ namespace cudaforge {
 // random numbers, or takes arguments that the format cannot hold.
 Result<OpSignature> NormalizeAten(const OpSignature& signature);
 
-// nullopt-like kUnsupported for dtypes, layouts (sparse, quantised), negative strides, conjugate or
-// negative bits.
-Result<TensorSpec> SpecFromTensor(const at::Tensor& tensor);
+// kUnsupported for the dtypes that no region has.
 Result<DType> DTypeFromScalarType(at::ScalarType type);
 at::ScalarType ToScalarType(DType dtype);
 

@@ -54,7 +54,8 @@ Capability HostCompilerCapability(const std::string& wanted_cxx) {
       "install g++ (apt-get install g++), or set CUDAFORGE_CXX to a C++20 compiler";
   const Result<std::string> cxx = FindHostCompiler(wanted_cxx);
   if (!cxx.ok()) return Missing("host compiler", cxx.status().message(), advice);
-  const Result<ProcessResult> run = RunProcess({*cxx, "--version"}, kVersionTimeoutMs);
+  const Result<ProcessResult> run =
+      RunProcess({*cxx, "--version"}, {.timeout_ms = kVersionTimeoutMs});
   if (!run.ok()) return Missing("host compiler", run.status().message(), advice);
   if (run->timed_out || run->term_signal != 0 || run->exit_code != 0) {
     return Missing("host compiler", *cxx + " --version fails", advice);

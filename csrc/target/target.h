@@ -23,7 +23,7 @@ struct CompileResult {
   bool ok = false;
   std::string log;                  // the compiler's own words, cut at kMaxLog
   std::string binary;               // cubin or shared object, when ok
-  Json resources = Json::object();  // per kernel: registers, spill_bytes, shared_bytes (cuda)
+  Json resources = Json::object();  // cuda, by kernel: see ParsePtxasLog
 
   static CompileResult Failure(std::string log) {
     CompileResult result;

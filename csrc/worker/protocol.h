@@ -6,11 +6,12 @@
 // A request may carry "id", a random integer, which its reply repeats.
 // Requests and their replies (a reply without "ok": true carries "error"; "fatal": true says that
 // the worker ends now):
-//   {"command":"hello","protocol":3,"device":"cpu" or "cuda","device_index":0,"cxx":"",
+//   {"command":"hello","protocol":4,"device":"cpu" or "cuda","device_index":0,"cxx":"",
 //    "cuda_search_paths":[]}
-//       -> {"ok":true,"protocol":3,"arch":"cpu:x86-64-v4"}
+//       -> {"ok":true,"protocol":4,"arch":"cpu:x86-64-v4"}
 //   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
-//       -> {"ok":true,"compiled":b,"log":s}, fds [binary] when compiled
+//       -> {"ok":true,"compiled":b,"log":s,"resources":{} (see CompileResult)}, fds [binary] when
+//       compiled
 //   {"command":"run","candidate":{},"signature":{},"poison":n,"guard_seed":n,
 //    "inputs":[{"at":byte offset in the memfd,"shift":bytes after a multiple of 256}],
 //    "outputs":[{"at":n}]}, fds [binary, inputs, outputs]: the worker writes the outputs into the
@@ -33,7 +34,7 @@
 
 namespace cudaforge {
 
-inline constexpr int kWorkerProtocol = 3;
+inline constexpr int kWorkerProtocol = 4;
 inline constexpr uint32_t kMaxFrameBytes = 16u << 20;
 inline constexpr uint32_t kMaxFrameFds = 16;
 inline constexpr int64_t kMaxBinaryBytes = int64_t{256} << 20;

@@ -57,7 +57,10 @@ Result<Reply> Compile(Target& target, const Json& body) {
   CF_ASSIGN_OR_RETURN(const int64_t timeout_ms, JsonInt(body, "timeout_ms"));
   const CompileResult compiled = target.Compile(kernel, static_cast<int>(timeout_ms));
   Reply reply;
-  reply.frame.body = {{"ok", true}, {"compiled", compiled.ok}, {"log", compiled.log}};
+  reply.frame.body = {{"ok", true},
+                      {"compiled", compiled.ok},
+                      {"log", compiled.log},
+                      {"resources", compiled.resources}};
   if (compiled.ok) {
     CF_ASSIGN_OR_RETURN(UniqueFd binary, MakeMemFile(std::string_view(compiled.binary)));
     reply.frame.fds.push_back(std::move(binary));

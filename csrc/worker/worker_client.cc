@@ -235,6 +235,7 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
   if (answer.frame.body["ok"] != true) return Status::Unavailable(ErrorOf(answer.frame));
   CF_ASSIGN_OR_RETURN(result.ok, JsonBool(answer.frame.body, "compiled"));
   CF_ASSIGN_OR_RETURN(result.log, JsonString(answer.frame.body, "log"));
+  CF_ASSIGN_OR_RETURN(result.resources, JsonField(answer.frame.body, "resources"));
   if (result.ok) {
     if (answer.frame.fds.size() != 1) return Status::Corruption("the worker sent no binary");
     CF_ASSIGN_OR_RETURN(result.binary, ReadMemFile(answer.frame.fds[0].get(), kMaxBinaryBytes));

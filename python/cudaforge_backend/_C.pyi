@@ -12,12 +12,16 @@ from torch import Tensor
 
 ON_MISS: tuple[str, ...]
 
-def configure(cuda_search_paths: list[str], worker: str) -> None: ...
+def configure(cuda_folders: list[str], worker: str) -> None:
+    """Where CUDA's libraries and headers may be, and the worker; the environment wins."""
+
 def config() -> dict[str, Any]:
     """The environment's settings: disabled, on_miss, region_budget_s, cache_dir, cxx, log,
     warnings."""
 
-def cuda_search_paths() -> list[str]: ...
+def cuda_search_paths() -> list[str]:
+    """Folders that may hold libnvrtc, libcupti and the CUDA headers, the first to try first."""
+
 def worker_path() -> str: ...
 def anchor_ops() -> list[str]:
     """Overloads that may be a region's heavy part: "aten::_softmax"."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -17,19 +16,10 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parent
 
 
-def cuda_search_paths() -> list[str]:
-    """Folders that may hold libnvrtc, libcupti and the CUDA headers: CUDAFORGE_CUDA_PATH's, then
-    PyPI's, then a toolkit."""
-    found = [Path(p) for p in os.environ.get("CUDAFORGE_CUDA_PATH", "").split(":") if p]
-    found += [Path(p) / "nvidia" / "cu13" for p in sys.path if p]
-    found += [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    found.append(Path("/usr/local/cuda"))
-    return list(dict.fromkeys(str(p) for p in found if p.is_dir()))
-
-
-def worker_path() -> str:
-    """The worker executable: CUDAFORGE_WORKER, else the one beside this package."""
-    return os.environ.get("CUDAFORGE_WORKER") or str(PACKAGE / "bin" / "cudaforge-worker")
+def _cuda_folders() -> list[str]:
+    """PyPI's packages of CUDA."""
+    folders = [Path(p) / "nvidia" / "cu13" for p in sys.path if p]
+    return [str(p) for p in folders if p.is_dir()]
 
 
 def _load() -> Any:
@@ -45,7 +35,7 @@ def _load() -> Any:
             f"the loader said: {error}. Build it for this interpreter and this torch with "
             "`pip install --no-build-isolation .` in the source folder."
         ) from None
-    module.configure(cuda_search_paths(), worker_path())
+    module.configure(_cuda_folders(), str(PACKAGE / "bin" / "cudaforge-worker"))
     return module
 
 

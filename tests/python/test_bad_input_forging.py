@@ -88,9 +88,9 @@ def test_an_exception_in_our_progress_callback(run_python: RunPython, tmp_path: 
 
 
 def test_the_worker_alone_says_what_it_is() -> None:
-    from cudaforge_backend._native import worker_path
+    from cudaforge_backend._native import _C
 
-    done = subprocess.run([worker_path()], capture_output=True, text=True, env=dict(os.environ))
+    done = subprocess.run([_C.worker_path()], capture_output=True, text=True, env=dict(os.environ))
     assert done.returncode == 2
     assert "is started by CudaForge" in done.stderr
 

@@ -280,7 +280,7 @@ def test_no_nvrtc(run_python: Any, tmp_path: Path) -> None:
     done = run_python(
         "import json, os, warnings, torch\n"
         "from cudaforge_backend import _native\n"
-        "_native._C.configure([os.environ['EMPTY']], _native.worker_path())\n"
+        "_native._C.configure([os.environ['EMPTY']], _native._C.worker_path())\n"
         "import cudaforge_backend\n"
         "x = torch.randn(64, 256, device='cuda')\n"
         "o = {'on_miss': 'blocking', 'cache_dir': os.environ['FOLDER']}\n"
@@ -293,6 +293,7 @@ def test_no_nvrtc(run_python: Any, tmp_path: Path) -> None:
         "print(json.dumps([ours, s['fallbacks'], s['negative'], s['forged']]))",
         EMPTY=str(tmp_path),
         FOLDER=str(tmp_path / "cache"),
+        CUDAFORGE_CUDA_PATH=str(tmp_path),
         CUDA_HOME=str(tmp_path),
         CUDA_PATH=str(tmp_path),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import cudaforge_backend
 import pytest
@@ -21,22 +22,40 @@ def public(names: list[str]) -> set[str]:
     return {name for name in names if not name.startswith("_")}
 
 
+def parameters(function: ast.FunctionDef) -> list[str]:
+    """Their names; those that may be left out end in "="."""
+    names = [argument.arg for argument in function.args.args]
+    needed = len(names) - len(function.args.defaults)
+    return names[:needed] + [f"{name}=" for name in names[needed:]]
+
+
+def native_parameters(function: Any) -> list[str]:
+    """As pybind11 tells them in the first line of the docstring."""
+    (made,) = ast.parse(f"def {function.__doc__.splitlines()[0]}: ...").body
+    assert isinstance(made, ast.FunctionDef)
+    return parameters(made)
+
+
 def test_the_stub_names_what_the_module_has() -> None:
-    tree = ast.parse((PACKAGE / "_C.pyi").read_text())
-    stub: dict[str, set[str]] = {}
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            stub[node.name] = public([m.name for m in node.body if isinstance(m, ast.FunctionDef)])
-        elif isinstance(node, ast.FunctionDef):
-            stub[node.name] = set()
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            stub[node.target.id] = set()
-    assert set(stub) == public(dir(_C))
-    for name, methods in stub.items():
-        found = getattr(_C, name)
-        if isinstance(found, type):
-            attributes = {n for n in public(dir(found)) if callable(getattr(found, n))}
-            assert methods >= attributes, name
+    body = ast.parse((PACKAGE / "_C.pyi").read_text()).body
+    constants = {
+        node.target.id
+        for node in body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    classes = [node for node in body if isinstance(node, ast.ClassDef)]
+    functions = [node for node in body if isinstance(node, ast.FunctionDef)]
+    assert public(dir(_C)) == constants | {node.name for node in (*classes, *functions)}
+    for function in functions:
+        assert native_parameters(getattr(_C, function.name)) == parameters(function), function.name
+    for node in classes:
+        found = getattr(_C, node.name)
+        methods = [m for m in node.body if isinstance(m, ast.FunctionDef)]
+        assert public(dir(found)) == public([m.name for m in methods]), node.name
+        for method in methods:
+            attribute = getattr(found, method.name)
+            if not isinstance(attribute, property):
+                assert native_parameters(attribute) == parameters(method), (node.name, method.name)
 
 
 def test_progress_must_be_a_function() -> None:

@@ -157,13 +157,15 @@ CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx,
                                          "-o",
                                          object,
                                          source};
-  const Result<ProcessResult> run = RunProcess(argv, timeout_ms);
+  const Result<ProcessResult> run =
+      RunProcess(argv, {.timeout_ms = timeout_ms, .join_errors = true});
   if (!run.ok()) return CompileResult::Failure(run.status().message());
   std::string log = WithoutFolder(run->output, folder->path());
   if (run->timed_out) {
     return CompileResult::Failure("the compiler was stopped after " + std::to_string(timeout_ms) +
                                   " ms\n" + log);
   }
+  if (run->too_large) return CompileResult::Failure("the compiler wrote without end\n" + log);
   if (run->term_signal != 0) {
     return CompileResult::Failure("the compiler ended by signal " +
                                   std::to_string(run->term_signal) + "\n" + log);

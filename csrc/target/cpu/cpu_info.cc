@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/config.h"
 #include "base/sha256.h"
 
 namespace cudaforge {
@@ -83,10 +83,8 @@ int64_t CacheBytes(int name) { return std::max<int64_t>(sysconf(name), 0); }
 }  // namespace
 
 int PhysicalCores() {
-  if (const char* text = std::getenv("OMP_NUM_THREADS"); text != nullptr) {
-    const int64_t wanted = std::strtol(text, nullptr, 10);
-    if (wanted >= 1 && wanted <= CPU_SETSIZE) return static_cast<int>(wanted);
-  }
+  const int wanted = GlobalConfig().threads;
+  if (wanted >= 1 && wanted <= CPU_SETSIZE) return wanted;
   std::set<std::pair<std::string, std::string>> cores;
   const std::vector<int> cpus = AllowedCpus();
   for (const int cpu : cpus) {

@@ -1,9 +1,8 @@
 #include "target/cuda/search_paths.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
+#include "base/config.h"
 #include "base/file.h"
 
 namespace cudaforge {
@@ -11,19 +10,12 @@ namespace cudaforge {
 std::vector<std::string> CudaRoots(const std::vector<std::string>& given) {
   std::vector<std::string> roots;
   const auto add = [&](const std::string& root) {
-    if (root.empty() || !PathExists(root)) return;
+    if (!PathExists(root)) return;
     if (std::find(roots.begin(), roots.end(), root) == roots.end()) roots.push_back(root);
   };
+  for (const std::string& root : GlobalConfig().cuda_path) add(root);
   for (const std::string& root : given) add(root);
-  for (const char* variable : {"CUDAFORGE_CUDA_PATH", "CUDA_HOME", "CUDA_PATH"}) {
-    const char* value = std::getenv(variable);
-    std::string_view rest = value == nullptr ? "" : value;
-    while (!rest.empty()) {
-      const size_t end = std::min(rest.find(':'), rest.size());
-      add(std::string(rest.substr(0, end)));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-  }
+  for (const std::string& root : GlobalConfig().cuda_home) add(root);
   add("/usr/local/cuda");
   return roots;
 }

@@ -1,7 +1,7 @@
 // Where the CUDA libraries and headers may be, in the order tried:
-//   1. folders given by the caller (a toolkit's root, or PyPI's site-packages/nvidia/cu13; Python
-//      puts those of $CUDAFORGE_CUDA_PATH first),
-//   2. $CUDAFORGE_CUDA_PATH (colon-separated folders of the same kind),
+//   1. $CUDAFORGE_CUDA_PATH (colon-separated folders: a toolkit's root, or PyPI's
+//      site-packages/nvidia/cu13),
+//   2. folders of the same kind given by the caller,
 //   3. $CUDA_HOME, $CUDA_PATH,
 //   4. /usr/local/cuda,
 //   5. for libraries, the loader's own path.

@@ -73,12 +73,21 @@ TEST(ConfigTest, ValuesAreRead) {
                                     {"CUDAFORGE_REGION_BUDGET_S", "2.5"},
                                     {"XDG_CACHE_HOME", "/xdg"},
                                     {"CUDAFORGE_CXX", "clang++"},
+                                    {"CUDAFORGE_CUDA_PATH", "/a::/b"},
+                                    {"CUDA_PATH", "/d"},
+                                    {"CUDA_HOME", "/c"},
+                                    {"CUDAFORGE_WORKER", "/w"},
+                                    {"OMP_NUM_THREADS", "3,2"},
                                     {"CUDAFORGE_LOG", "forge,cache"}});
   EXPECT_TRUE(config.disabled);
   EXPECT_EQ(config.on_miss, "blocking");
   EXPECT_EQ(config.region_budget_s, 2.5);
   EXPECT_EQ(config.cache_dir, "/xdg/cudaforge");
   EXPECT_EQ(config.cxx, "clang++");
+  EXPECT_EQ(config.cuda_path, (std::vector<std::string>{"/a", "/b"}));
+  EXPECT_EQ(config.cuda_home, (std::vector<std::string>{"/c", "/d"}));
+  EXPECT_EQ(config.worker, "/w");
+  EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.log, (std::vector<std::string>{"forge", "cache"}));
 }
 

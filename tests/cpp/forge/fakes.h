@@ -63,6 +63,7 @@ class TableRunner : public CandidateRunner {
     CompileResult result;
     result.ok = At(candidate).compiles;
     result.binary = "binary " + candidate.source.code;
+    result.resources = {{"k", {{"registers", 8}}}};
     if (!result.ok) result.log = std::string("error: \xff expected ';'") + std::string(9000, 'x');
     return result;
   }

@@ -51,6 +51,8 @@ TEST_F(Forge, TheFastestRightOneIsBest) {
   EXPECT_LT(VerdictOf(outcome, 4).size(), 5000u);
   EXPECT_NE(VerdictOf(outcome, 5).find("too_slow"), std::string::npos);
   EXPECT_NE(VerdictOf(outcome, 6).find("memory_fault"), std::string::npos);
+  EXPECT_EQ(outcome.lineage[2]["resources"], (Json{{"k", {{"registers", 8}}}}));
+  EXPECT_FALSE(outcome.lineage[4].contains("resources"));
   EXPECT_EQ(outcome.verification["cases"].size(), 4u);
   EXPECT_EQ(outcome.verification["report"], (Json{{"checked", true}}));
 }

@@ -1,5 +1,5 @@
 // Emitted CUDA kernels run on the host (cuda_shim.h) between guard pages and compared with
-// program_oracle.h.
+// run_program.h.
 #pragma once
 
 #include <dlfcn.h>
@@ -18,7 +18,7 @@
 #include "base/subprocess.h"
 #include "generators/cuda_prelude.h"
 #include "tests/cpp/generators/cuda_stages.h"
-#include "tests/cpp/generators/program_oracle.h"
+#include "tests/cpp/generators/run_program.h"
 
 namespace cudaforge::rows {
 
@@ -70,7 +70,7 @@ inline uint32_t Bits(float f) {
   return bits;
 }
 
-inline void Put(char* p, DType t, OracleNumber x) {
+inline void Put(char* p, DType t, Num x) {
   const float f = static_cast<float>(x.f);
   switch (t) {
     case DType::kFloat32:
@@ -103,7 +103,7 @@ inline void Put(char* p, DType t, OracleNumber x) {
   }
 }
 
-inline OracleNumber Get(const char* p, DType t) {
+inline Num Get(const char* p, DType t) {
   float f = 0;
   double d = 0;
   int64_t i = 0;
@@ -141,12 +141,12 @@ inline OracleNumber Get(const char* p, DType t) {
 
 // Multiples of 1/16 in [-4, 4], exact in every type; ties are common. With NaNs now and then when
 // asked.
-inline std::vector<ProgramOracle::Buffer> MakeInputs(const StageCase& c, bool nans) {
+inline std::vector<Memory> MakeInputs(const StageCase& c, bool nans) {
   std::mt19937 random(7);
-  std::vector<ProgramOracle::Buffer> inputs;
+  std::vector<Memory> inputs;
   for (const BufferShape& shape : c.inputs) {
-    ProgramOracle::Buffer buffer(static_cast<size_t>(shape.count));
-    for (OracleNumber& x : buffer) {
+    Memory buffer(static_cast<size_t>(shape.count));
+    for (Num& x : buffer) {
       const int n = static_cast<int>(random() % 129) - 64;
       x = {n / 16.0, shape.dtype == DType::kBool ? n > 0 : n};
       if (nans && random() % 50 == 0) x.f = NAN;
@@ -190,7 +190,7 @@ class HostRuns {
     const Result<ProcessResult> compiled =
         RunProcess({"c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-ffp-contract=off", "-o",
                     library, source},
-                   240'000);
+                   {.timeout_ms = 240'000, .join_errors = true});
     ASSERT_TRUE(compiled.ok());
     ASSERT_EQ(compiled->exit_code, 0) << compiled->output.substr(0, 4000);
     void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -218,8 +218,7 @@ class HostRuns {
   void RunOne(const One& run, void* kernel) {
     ASSERT_NE(kernel, nullptr);
     const StageCase& c = run.c;
-    const std::vector<ProgramOracle::Buffer> inputs = MakeInputs(c, run.nans);
-    std::vector<ProgramOracle::Buffer> expected;
+    const std::vector<Memory> inputs = MakeInputs(c, run.nans);
     std::vector<GuardedBuffer> in, out;
     for (size_t i = 0; i < c.inputs.size(); ++i) {
       const int64_t size = DTypeSize(c.inputs[i].dtype);
@@ -231,7 +230,6 @@ class HostRuns {
     for (const BufferShape& b : c.outputs) {
       out.emplace_back(static_cast<size_t>(b.count * DTypeSize(b.dtype)));
       memset(out.back().data(), 0x7b, static_cast<size_t>(b.count * DTypeSize(b.dtype)));
-      expected.emplace_back(static_cast<size_t>(b.count));
     }
     const Launch& launch = run.candidate.plan.launches[0];
     std::vector<void*> args;
@@ -245,13 +243,14 @@ class HostRuns {
               0)
         << "threads disagree on a barrier\n"
         << run.candidate.source.code.substr(CudaPrelude().size());
-    ProgramOracle::Run(c.stage, inputs, expected);
+    const std::vector<Memory> expected =
+        ProgramRunner::Run({{}, {c.stage}}, SignatureOf(c), inputs);
     for (size_t i = 0; i < c.outputs.size(); ++i) {
       EXPECT_TRUE(out[i].Intact()) << "written outside output " << i;
       const DType t = c.outputs[i].dtype;
       for (size_t e = 0; e < expected[i].size(); ++e) {
-        const OracleNumber got = Get(out[i].data() + static_cast<int64_t>(e) * DTypeSize(t), t);
-        const OracleNumber want = expected[i][e];
+        const Num got = Get(out[i].data() + static_cast<int64_t>(e) * DTypeSize(t), t);
+        const Num want = expected[i][e];
         const bool both_nan = std::isnan(got.f) && std::isnan(want.f);
         const bool equal =
             IsFloating(t) ? both_nan || got.f == want.f ||

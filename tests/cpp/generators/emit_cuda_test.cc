@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <span>
 
 #include "target/cuda/nvrtc_compiler.h"
 #include "tests/cpp/generators/cuda_host_runs.h"
@@ -174,6 +175,18 @@ TEST(EmitCudaNvrtc, EveryScheduleCompiles) {
   }
 }
 
+// What has no form on integers, and what has none on floats.
+constexpr ScalarOp kOnFloats[] = {
+    ScalarOp::kExp,   ScalarOp::kExpm1, ScalarOp::kLog,        ScalarOp::kLog1p, ScalarOp::kLog2,
+    ScalarOp::kSqrt,  ScalarOp::kRsqrt, ScalarOp::kReciprocal, ScalarOp::kSin,   ScalarOp::kCos,
+    ScalarOp::kTanh,  ScalarOp::kErf,   ScalarOp::kSigmoid,    ScalarOp::kFloor, ScalarOp::kCeil,
+    ScalarOp::kRound, ScalarOp::kTrunc, ScalarOp::kAtan2};
+constexpr ScalarOp kOnBits[] = {ScalarOp::kBitwiseNot, ScalarOp::kAnd, ScalarOp::kOr,
+                                ScalarOp::kXor};
+bool Contains(std::span<const ScalarOp> ops, ScalarOp op) {
+  return std::find(ops.begin(), ops.end(), op) != ops.end();
+}
+
 // The prelude has an overload for every operation on every type that may have it.
 TEST(EmitCudaNvrtc, EveryOperationCompiles) {
   const Result<NvrtcCompiler> compiler = NvrtcCompiler::Create();
@@ -198,29 +211,21 @@ TEST(EmitCudaNvrtc, EveryOperationCompiles) {
   for (size_t t = 0; t < types.size(); ++t) {
     const Type type = types[t].second;
     const bool floating = t < 2, boolean = type == Type::kBool;
-    for (int i = 0; i <= static_cast<int>(ScalarOp::kRoundToBF16); ++i) {
+    for (int i = 0; i < kScalarOps; ++i) {
       const ScalarOp op = static_cast<ScalarOp>(i);
-      const bool transcendental = op >= ScalarOp::kExp && op <= ScalarOp::kTrunc;
-      const bool bitwise = op >= ScalarOp::kAnd && op <= ScalarOp::kXor;
-      const bool logical = op == ScalarOp::kLogicalNot || op == ScalarOp::kIsNan;
-      const bool compare = op >= ScalarOp::kEq && op <= ScalarOp::kGe;
+      const std::vector<int> operands(OperandsOf(op), x[t]);
       if (op == ScalarOp::kCast) {
-        for (size_t to = 0; to < types.size(); ++to) store(b.Op(op, {x[t]}, types[to].second), to);
+        for (size_t to = 0; to < types.size(); ++to)
+          store(b.Op(op, operands, types[to].second), to);
       } else if (op == ScalarOp::kWhere) {
         store(b.Op(op, {x[4], x[t], x[t]}, type), t);
-      } else if (compare) {
-        store(b.Op(op, {x[t], x[t]}, Type::kBool), 4);
-      } else if (logical) {
-        store(b.Op(op, {x[t]}, Type::kBool), 4);
+      } else if (GivesBool(op)) {
+        store(b.Op(op, operands, Type::kBool), 4);
       } else if (op == ScalarOp::kRoundToHalf || op == ScalarOp::kRoundToBF16) {
-        if (type == Type::kF32) store(b.Op(op, {x[t]}, type), t);
-      } else if (op == ScalarOp::kBitwiseNot || bitwise) {
-        if (floating) continue;
-        store(b.Op(op, bitwise ? std::vector<int>{x[t], x[t]} : std::vector<int>{x[t]}, type), t);
-      } else if (!boolean && !(transcendental && !floating) &&
-                 !(op == ScalarOp::kAtan2 && !floating)) {
-        const bool unary = op < ScalarOp::kAdd;
-        store(b.Op(op, unary ? std::vector<int>{x[t]} : std::vector<int>{x[t], x[t]}, type), t);
+        if (type == Type::kF32) store(b.Op(op, operands, type), t);
+      } else if (Contains(kOnBits, op) ? !floating
+                                       : !boolean && (floating || !Contains(kOnFloats, op))) {
+        store(b.Op(op, operands, type), t);
       }
     }
   }

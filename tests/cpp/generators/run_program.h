@@ -1,8 +1,9 @@
 // Runs a whole row program, every stage and scratch buffer, by plain loops in double and 64-bit
-// integers: what lowered programs are checked with. Slow and simple on purpose; knows every
-// operation.
+// integers: what lowered programs and emitted kernels are checked with. Slow and simple on purpose;
+// knows every operation.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>

@@ -58,7 +58,7 @@ TEST(Processes, TwoWritersLoseNothing) {
   std::vector<ProcessResult> results(2);
   for (int i = 0; i < 2; ++i) {
     threads.emplace_back([&, i] {
-      auto result = RunProcess(ChildCommand(path, i * kEach, kEach), 200'000);
+      auto result = RunProcess(ChildCommand(path, i * kEach, kEach), {.timeout_ms = 200'000});
       if (result.ok()) results[static_cast<size_t>(i)] = *result;
     });
   }

@@ -227,7 +227,7 @@ TEST_F(RocksStore, AForkedChildReadsAndDoesNotWrite) {
 TEST_F(RocksStore, AFullDiskLosesNothing) {
   const std::string disk = folder_.path() + "/disk";
   ASSERT_TRUE(MakeDirs(disk).ok());
-  auto mounted = RunProcess({"mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk}, 5000);
+  auto mounted = RunProcess({"mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk});
   if (!mounted.ok() || mounted->exit_code != 0) GTEST_SKIP() << "cannot mount a small tmpfs";
   {
     auto store = OpenStore(disk + "/cache");
@@ -243,14 +243,14 @@ TEST_F(RocksStore, AFullDiskLosesNothing) {
       EXPECT_NE(store->Get(TestWinner(i).key, kTestArch), nullptr) << i;
     }
     EXPECT_TRUE(store->TakeWarnings().empty());
-    auto grown = RunProcess({"mount", "-o", "remount,size=30m", disk}, 5000);
+    auto grown = RunProcess({"mount", "-o", "remount,size=30m", disk});
     ASSERT_TRUE(grown.ok() && grown->exit_code == 0);
     EXPECT_TRUE(store->Put(TestWinner(1000)).ok());
     for (int i = 0; i < stored; ++i) {
       EXPECT_NE(OpenStore(disk + "/cache")->Get(TestWinner(i).key, kTestArch), nullptr) << i;
     }
   }
-  (void)RunProcess({"umount", disk}, 5000);
+  (void)RunProcess({"umount", disk});
 }
 
 TEST_F(RocksStore, AThousandWinners) {

@@ -41,7 +41,7 @@ class FakeTarget : public Target {
   const DeviceArch& arch() const override { return arch_; }
   CompileResult Compile(const KernelSource& source, int) override {
     if (source.code == "throw") throw std::bad_alloc();
-    return {source.code != "bad", "log of " + source.code, "BINARY", Json::object()};
+    return {source.code != "bad", "log of " + source.code, "BINARY", {{"f", {{"registers", 8}}}}};
   }
   Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate&,
                                            const OpSignature&) override {

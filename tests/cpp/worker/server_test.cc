@@ -92,6 +92,7 @@ TEST_F(Server, HelloCompileRunTime) {
                              {"timeout_ms", 100}});
   EXPECT_EQ(compiled["compiled"], false);
   EXPECT_EQ(compiled["log"], "log of bad");
+  EXPECT_EQ(compiled["resources"], Json({{"f", {{"registers", 8}}}}));
   const Json ran = Ask(RunBody(), RunFds());
   EXPECT_EQ(ran["verdict"]["verdict"], "accepted") << ran;
   Json time = RunBody();
