@@ -46,19 +46,71 @@ def test_doctor_names_every_part(capsys: Output) -> None:
         "cupti",
         "cache",
     } == set(checks)
-    assert all(check["ok"] or check["advice"] for check in checks.values())
+    for check in checks.values():
+        assert check["ok"] == (check["state"] == "ok")
+        assert bool(check["advice"]) == (check["state"] in ("missing", "broken")), check
     assert _C.versions()["rocksdb"] in checks["cache"]["detail"]
 
 
 def test_doctor_as_text(capsys: Output) -> None:
     assert main(["doctor"]) == 0
-    assert "RocksDB" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "RocksDB" in printed.out and "looking at compilers" in printed.err
 
 
 def test_doctor_fails_without_a_worker(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_C, "worker_path", lambda: "/nowhere/cudaforge-worker")
     assert main(["doctor"]) == 1
-    assert "MISSING worker" in capsys.readouterr().out
+    assert "missing   worker " in capsys.readouterr().out
+
+
+def test_doctor_tells_broken_from_missing(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "worker").write_text("no program")
+    monkeypatch.setattr(_C, "worker_path", lambda: str(tmp_path / "worker"))
+    assert main(["doctor", "--cache-dir", "/dev/null/x"]) == 1
+    text = capsys.readouterr().out
+    assert "broken    worker " in text and "broken    cache " in text
+
+
+def native(name: str, detail: str) -> dict[str, Any]:
+    return {"name": name, "ok": not detail, "detail": detail, "advice": detail and "install it"}
+
+
+NO_DRIVER = "no NVIDIA driver (libcuda.so.1: No such file or directory); install the driver"
+
+
+@pytest.mark.parametrize(
+    ("driver", "nvrtc", "compiler", "states"),
+    [
+        ("", "", "", ["ok", "ok", "ok", "ok"]),
+        (NO_DRIVER, "", "", ["ok", "missing", "missing", "ok"]),
+        (NO_DRIVER, "libnvrtc.so: No such file or directory", "",
+         ["ok", "missing", "missing", "not used"]),
+        ("", "libnvrtc.so: No such file or directory", "", ["ok", "ok", "ok", "missing"]),
+        ("", "13.0: it does not know sm_999", "", ["ok", "ok", "ok", "broken"]),
+        ("", "", "g++ --version fails", ["broken", "ok", "ok", "ok"]),
+        ("", "", "no host C++ compiler (looked for g++); install g++ or ...",
+         ["missing", "ok", "ok", "ok"]),
+    ],
+)  # fmt: skip
+def test_states_of_what_the_machine_offers(
+    capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: str,
+    nvrtc: str,
+    compiler: str,
+    states: list[str],
+) -> None:
+    found = [native("host compiler", compiler), native("driver", driver)]
+    found += [native("gpu", driver), native("nvrtc", nvrtc)]
+    monkeypatch.setattr(_C, "capabilities", lambda: found)
+    checks = {c["name"]: c for c in as_json(capsys, "doctor", code=int(bool(compiler)))}
+    assert [checks[one["name"]]["state"] for one in found] == states
+    advice = [c["advice"] for c in checks.values() if c["advice"]]
+    assert len(set(advice)) == len(advice)
+    assert not any("; install" in check["detail"] for check in checks.values())
 
 
 def test_an_empty_cache(capsys: Output, tmp_path: Path) -> None:
