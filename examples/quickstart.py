@@ -201,6 +201,8 @@ def main() -> int:
     device = (
         ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
     )
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit("--device cuda, but PyTorch finds no GPU; `cudaforge doctor` says why")
     progress = Progress()
     cudaforge_backend.set_progress(progress)
     if args.second:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import RunPython
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,10 +146,43 @@ def test_regions_tell_forged_from_cached(monkeypatch: pytest.MonkeyPatch) -> Non
     assert origins == {"a": "cache", "b": "forged"}
 
 
-def test_bad_arguments_are_named() -> None:
-    done = quickstart("--models", "gpt,bert")
-    assert done.returncode == 2
-    assert "no 'bert'; known: gpt, resnet, mixer" in done.stderr
+NO_GPU = "--device cuda, but the NVIDIA driver is not there or finds no GPU"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--models", "gpt,bert"), "no 'bert'; known: gpt, resnet, mixer"),
+        (("--models", ""), "no ''; known: gpt, resnet, mixer"),
+        (("--region-budget", "0"), "'0'; it takes a number of seconds above 0"),
+        (("--region-budget", "-1"), "'-1'; it takes a number of seconds above 0"),
+        (("--region-budget", "nan"), "'nan'; it takes a number of seconds above 0"),
+        (("--region-budget", "long"), "'long'; it takes a number of seconds above 0"),
+        (("--device", "tpu"), "invalid choice: 'tpu'"),
+        pytest.param(
+            ("--device", "cuda"),
+            NO_GPU,
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+        (("--json", "nowhere/x.json"), "there is no folder "),
+        (("--json", "/"), "'/' is a folder"),
+        (("--cache-dir", "/dev/null"), "'/dev/null' is no folder"),
+        (("--region-budgets", "1"), "unrecognized arguments: --region-budgets"),
+    ],
+)
+def test_bad_arguments_are_named_before_the_set_up(
+    tmp_path: Path, given: tuple[str, ...], said: str
+) -> None:
+    script = str(ROOT / "examples" / "quickstart.sh")
+    done = subprocess.run(
+        ["bash", script, *given], capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
+    assert done.returncode == 2 and said in done.stderr and done.stdout == ""
+
+
+def test_the_script_itself_names_bad_arguments() -> None:
+    done = quickstart("--region-budget", "0")
+    assert done.returncode == 2 and "it takes a number of seconds above 0" in done.stderr
 
 
 def test_costs(tmp_path: Path) -> None:
