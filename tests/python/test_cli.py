@@ -244,6 +244,25 @@ class Net(torch.nn.Module):
 def good(): return Net(), (torch.randn(64, 128),)
 def no_region(): return torch.nn.ReLU(), (torch.randn(4),)
 def no_tensor(): return Net(), ("text",)
+class Detached(Net):
+    def forward(self, x): return x.detach() * 2
+class InADict(Net):
+    def forward(self, x): return {"logits": x * 2}
+class Refuses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * 2
+    @staticmethod
+    def backward(ctx, grad): raise ZeroDivisionError("in the backward")
+class NoBackward(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+    def forward(self, x):
+        torch._dynamo.graph_break()
+        return Refuses.apply(self.weight)
+def detached(): return Detached(), (torch.randn(4, requires_grad=True),)
+def in_a_dict(): return InADict(), (torch.randn(4, requires_grad=True),)
+def no_backward(): return NoBackward(), (torch.randn(4),)
 def raising(): raise ZeroDivisionError("by nothing")
 def nonsense(): return 42
 number = 7
@@ -275,6 +294,24 @@ def test_warmup_says_what_is_wrong(
 ) -> None:
     folder = ("--cache-dir", str(tmp_path / "cache"))
     assert said in refusal(capsys, "warmup", factory.format(script=script), *folder)
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        ("detached", "--train needs a (first) output that requires grad"),
+        ("in_a_dict", "--train needs a tensor as its (first) output, and that is of type dict"),
+        ("no_backward", "differentiated) raised ZeroDivisionError: in the backward"),
+        ("no_tensor", "the model with its inputs raised"),
+    ],
+)
+def test_warmup_tells_the_training_step_from_the_model(
+    capsys: Output, tmp_path: Path, script: str, factory: str, said: str
+) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"), "--device", "cpu")
+    line = refusal(capsys, "warmup", f"{script}:{factory}", "--train", *folder)
+    assert said in line
+    assert ("the model runs, but the training step" in line) == (factory != "no_tensor")
 
 
 def test_warmup_names_a_script_that_cannot_be_read(capsys: Output, tmp_path: Path) -> None:

@@ -132,10 +132,7 @@ def run(args: argparse.Namespace) -> int:
         _print_event(event, sys.stderr if args.json else sys.stdout)
 
     set_progress(told)
-    try:
-        _run_once(model, inputs, options, args.train)
-    except Exception as error:
-        raise _failed(f"{args.factory}: the model with its inputs", error) from error
+    _run_once(args.factory, model, inputs, options, args.train)
     counts = stats()
     data: dict[str, Any] = {
         "regions": len(found),
@@ -176,20 +173,39 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_once(
-    model: torch.nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], train: bool
+    factory: str,
+    model: torch.nn.Module,
+    inputs: tuple[Any, ...],
+    options: dict[str, Any],
+    train: bool,
 ) -> None:
+    """The model compiled and run. ValueError: what is wrong with it, or with its training step."""
     from .. import cudaforge
 
     compiled = torch.compile(model, backend=cudaforge, options=options)
+    try:
+        with torch.set_grad_enabled(train):
+            output = compiled(*inputs)
+    except Exception as error:
+        raise _failed(f"{factory}: the model with its inputs", error) from error
     if not train:
-        with torch.no_grad():
-            compiled(*inputs)
         return
-    output = compiled(*inputs)
-    first = output[0] if isinstance(output, tuple | list) else output
-    if not isinstance(first, torch.Tensor) or not first.requires_grad:
-        raise ValueError("--train needs a (first) output that is a tensor and requires grad")
-    torch.autograd.backward(first.float().sum())
+    first = output[0] if isinstance(output, tuple | list) and output else output
+    step = f"{factory}: the model runs, but the training step of --train"
+    if not isinstance(first, torch.Tensor):
+        raise ValueError(
+            f"{step} needs a tensor as its (first) output, and that is of type "
+            f"{type(first).__name__}"
+        )
+    if not first.requires_grad:
+        raise ValueError(
+            f"{step} needs a (first) output that requires grad, and neither a parameter that it "
+            "depends on nor an input does"
+        )
+    try:
+        torch.autograd.backward(first.float().sum())
+    except Exception as error:
+        raise _failed(f"{step} (the output is summed and differentiated)", error) from error
 
 
 def _print_event(event: Mapping[str, Any], stream: TextIO) -> None:
