@@ -104,6 +104,34 @@ def program(signature: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _facts(signature: Mapping[str, Any]) -> list[str]:
+    """All that tells a signature from others: its program, and what those lines leave out."""
+    lines = program(signature)
+    for index, node in enumerate(signature["nodes"]):
+        strides = ", ".join(str(tensor["strides"]) for tensor in node["outputs"])
+        lines.append(f"%{index} of strides {strides}")
+    for index, tensor in enumerate(signature["inputs"]):
+        lines.append(f"in{index} aligned to {tensor['alignment']} bytes")
+    for group in signature["aliases"]:
+        lines.append(f"{', '.join(f'in{index}' for index in group)} share memory")
+    lines += [f"{name}: {value}" for name, value in signature["numerics"].items()]
+    return lines
+
+
+def differences(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
+    """Of each row of a table, (what it shows of a region, the region's signature): what tells it
+    from the rows that show the same, [] where none does."""
+    facts = [_facts(signature) for _, signature in rows]
+    alike: dict[str, list[list[str]]] = {}
+    for (shown, _), lines in zip(rows, facts, strict=True):
+        alike.setdefault(shown, []).append(lines)
+    shared = {shown: set.intersection(*map(set, group)) for shown, group in alike.items()}
+    return [
+        [line for line in lines if line not in shared[shown]]
+        for (shown, _), lines in zip(rows, facts, strict=True)
+    ]
+
+
 def counted(number: int, what: str) -> str:
     """ "1 kernel", "2 kernels"."""
     return f"{number} {what}{'' if number == 1 else 's'}"

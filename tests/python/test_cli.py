@@ -215,6 +215,33 @@ def test_show_names_every_time_and_the_source(capsys: Output, forged: Path) -> N
     assert "lines of cpu; --source prints them" in text and "extern" not in text
     assert main(["cache", "show", key, "--source", *folder]) == 0
     assert 'extern "C"' in capsys.readouterr().out
+    (without,) = as_json(capsys, "cache", "show", key, *folder)
+    (full,) = as_json(capsys, "cache", "show", key, "--source", *folder)
+    code = full["candidate"].pop("code")
+    assert 'extern "C"' in code and len(code.splitlines()) == full["candidate"]["code_lines"]
+    assert without == full
+
+
+def test_records_that_read_the_same_are_told_apart(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    win_every_race(monkeypatch)
+    inputs = [torch.randn(6, 10), torch.randn(10, 6).t(), torch.randn(6, 11)]
+    for policy in ("blocking", "record"):
+        for x in inputs:
+            torch._dynamo.reset()
+            function = model if policy == "blocking" else lambda x: torch.softmax(x * 5, -1)
+            compiled(function, tmp_path, on_miss=policy)(x)
+    folder = ["--cache-dir", str(tmp_path)]
+    differs = {row["differs"] for row in as_json(capsys, "cache", "ls", *folder)}
+    assert "" in differs and len(differs) == 3
+    assert any("in0: float32[6, 10] of strides [1, 6]" in text for text in differs)
+    for verb in ("ls", "wanted"):
+        assert main(["cache", verb, *folder]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 5
+        assert sum(" of strides [1, 6]" in line for line in lines) == 1
+        assert sum(" of strides [10, 1]" in line for line in lines) == 1
 
 
 def test_rm_forgets_one_region(

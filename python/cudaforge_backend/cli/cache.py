@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._native import _C
-from ..records import counted, input_shapes, label, op_names, program, summary
+from ..records import counted, differences, input_shapes, label, op_names, program, summary
 from .output import add_cache_dir, add_json, cache_dir, show
 
 Run = Callable[[argparse.Namespace], int]
@@ -38,15 +38,19 @@ def _nothing(args: argparse.Namespace, what: str) -> str:
 
 
 def run_ls(args: argparse.Namespace) -> int:
-    """One line a record."""
-    rows = [summary(r) for r in _open(args).records(args.arch)]
+    """One line a record, and what tells it from others that look the same."""
+    records = _open(args).records(args.arch)
+    rows = [summary(r) for r in records]
+    apart = _apart(records)
 
     def text() -> None:
-        for row in rows:
+        for row, differs in zip(rows, apart, strict=True):
             speedup = row["speedup"]
             gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else "none"
             region = label(row["ops"], row["shapes"])
             print(f"{row['key'][:12]}  {row['arch']:<16} {gain:>7}  {region}")
+            if differs:
+                print(f"{'':<40}{differs}")
             if row["kind"] != "winner":
                 print(f"{'':<40}{row['verdict']}")
             if not row["current"]:
@@ -54,8 +58,20 @@ def run_ls(args: argparse.Namespace) -> int:
         if not rows:
             print(_nothing(args, "records"))
 
-    show(args, rows, text)
+    listed = [{**row, "differs": differs} for row, differs in zip(rows, apart, strict=True)]
+    show(args, listed, text)
     return 0
+
+
+def _apart(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What tells each record from those on its architecture whose ops and inputs read the same, ""
+    where there are none."""
+    shown = [(f"{r['arch']} {_region(r['signature'])}", r["signature"]) for r in records]
+    return ["; ".join(lines) for lines in differences(shown)]
+
+
+def _region(signature: Mapping[str, Any]) -> str:
+    return label(op_names(signature), input_shapes(signature))
 
 
 def _of_key(store: Any, start: str, arch: str = "") -> list[dict[str, Any]]:
@@ -93,7 +109,7 @@ def run_show(args: argparse.Namespace) -> int:
     data = [
         {
             **r,
-            "candidate": store.candidate(r["key"], r["arch"]),
+            "candidate": _candidate(store.candidate(r["key"], r["arch"]), args.source),
             "lineage": store.lineage(r["key"], r["arch"]),
         }
         for r in found
@@ -101,13 +117,21 @@ def run_show(args: argparse.Namespace) -> int:
 
     def text() -> None:
         for record in data:
-            _print_record(record, args.source)
+            _print_record(record)
 
     show(args, data, text)
     return 0
 
 
-def _print_record(record: dict[str, Any], with_source: bool) -> None:
+def _candidate(stored: Mapping[str, Any] | None, with_source: bool) -> dict[str, Any] | None:
+    """A winner's candidate with the number of its source's lines; its `code` only if asked for."""
+    if stored is None:
+        return None
+    kept = {name: value for name, value in stored.items() if with_source or name != "code"}
+    return kept | {"code_lines": len(stored["code"].splitlines())}
+
+
+def _print_record(record: dict[str, Any]) -> None:
     row = summary(record)
     print(label(row["ops"], row["shapes"]))
     print(f"key {row['key']} on {row['arch']}: {row['kind']}")
@@ -137,11 +161,10 @@ def _print_record(record: dict[str, Any], with_source: bool) -> None:
     if cases := (record["verification"] or {}).get("cases"):
         print(f"verified against ATen and float64 on {len(cases)} input sets: {', '.join(cases)}")
     if candidate := record["candidate"]:
-        code = candidate["code"]
-        if with_source:
-            print(f"\n{code}")
+        if "code" in candidate:
+            print(f"\n{candidate['code']}")
         else:
-            lines = len(code.splitlines())
+            lines = candidate["code_lines"]
             print(f"source: {lines} lines of {candidate['language']}; --source prints them")
 
 
@@ -150,9 +173,10 @@ def run_wanted(args: argparse.Namespace) -> int:
     rows = sorted(_open(args).wanted(args.arch), key=lambda row: row["first_seen"])
 
     def text() -> None:
-        for row in rows:
-            region = label(op_names(row["signature"]), input_shapes(row["signature"]))
-            print(f"{row['key'][:12]}  {row['arch']:<16}  {region}")
+        for row, differs in zip(rows, _apart(rows), strict=True):
+            print(f"{row['key'][:12]}  {row['arch']:<16}  {_region(row['signature'])}")
+            if differs:
+                print(f"{'':<32}{differs}")
         if not rows:
             print(_nothing(args, "wanted regions"))
 
@@ -243,7 +267,7 @@ def _key(verb: argparse.ArgumentParser) -> None:
 
 
 def _source(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--source", action="store_true", help="print the kernel's source too")
+    verb.add_argument("--source", action="store_true", help="the kernel's source too")
 
 
 def _file(verb: argparse.ArgumentParser) -> None:
@@ -255,7 +279,7 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
     ("ls", "list the records: one line for each region, winner or not", run_ls, (_arch,)),
     (
         "show",
-        "everything about one region: signature, source, verification, timing, tries",
+        "everything about one region: signature, verification, timing, tries; source if asked",
         run_show,
         (_key, _source),
     ),
