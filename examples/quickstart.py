@@ -172,6 +172,7 @@ def counters(first_result_s: float, progress: Progress) -> dict[str, Any]:
     return {
         "hits": stats["hits"],
         "misses": stats["misses"],
+        "unserved": stats["unserved"],
         "forged": stats["forged"],
         "negative": stats["negative"],
         "regions_with_winner": len(progress.known["hit"]),
@@ -285,6 +286,8 @@ def failures(
         lines.append(
             f"the second process missed {second['misses']} regions and forged {second['forged']}"
         )
+    if second["unserved"]:
+        lines.append(f"the second process found no kernel in {second['unserved']} calls")
     return lines
 
 

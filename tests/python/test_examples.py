@@ -105,7 +105,7 @@ def test_the_named_models_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 GOOD = {"name": "gpt", "phase": "train", "error": 1e-6, "error_limit": 2e-6}
-SERVED = {"misses": 0, "forged": 0}
+SERVED = {"misses": 0, "forged": 0, "unserved": 0}
 
 
 @pytest.mark.parametrize(
@@ -118,6 +118,7 @@ SERVED = {"misses": 0, "forged": 0}
         ({}, 1.1e-5, {}, "the two processes differ by 1.1e-05 in gpt/train, over 1e-05"),
         ({}, float("nan"), {}, "the two processes differ by nan in gpt/train, over 1e-05"),
         ({}, 0.0, {"misses": 2}, "the second process missed 2 regions and forged 0"),
+        ({}, 0.0, {"unserved": 3}, "the second process found no kernel in 3 calls"),
         ({}, 0.0, {"forged": 1}, "the second process missed 0 regions and forged 1"),
     ],
 )
