@@ -66,7 +66,7 @@ class Progress:
             self._tried += 1
             self._doing = f"racing ATen and Inductor; {self._tried} candidates tried"
         elif kind == "end":
-            verdict = event["kind"] if event["kind"] == "winner" else event["reason"]
+            verdict = "winner" if event["kind"] == "winner" else f"no winner: {event['verdict']}"
             if event["kind"] == "winner" and event["timing"]:
                 verdict += f", {event['timing']['speedup'][1]:.2f}x"
             tried = f"{self._tried} candidate{'' if self._tried == 1 else 's'}"
@@ -128,7 +128,7 @@ def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: floa
     """The cold and the cached process side by side; the largest relative difference of results."""
     print(
         f"  {'':<16} {'hits':>6} {'known':>6} {'misses':>6} {'forged':>6} {'first result':>13} "
-        "(of the first model; known: regions that the cache knew, with a kernel or without)"
+        "(of the first model; known: regions with a record, winner or not)"
     )
     for name, c in processes.items():
         print(

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
-from forged import compiled, win_every_race
+from forged import compiled, lose_for_want_of_time, win_every_race
 
 Output = pytest.CaptureFixture[str]
 
@@ -259,7 +260,7 @@ def test_rm_forgets_one_region(
     )
     assert main(["cache", "rm", first["key"][:16], *folder]) == 0
     text = capsys.readouterr().out
-    assert text.startswith(f"removed: winner {first['key'][:12]} on cpu:") and "softmax" in text
+    assert text.startswith(f"removed: winner, {first['key'][:12]} on cpu:") and "softmax" in text
     assert as_json(capsys, "cache", "ls", *folder) == [second]
     assert "no record starts with" in refusal(capsys, "cache", "rm", first["key"], *folder)
 
@@ -321,6 +322,33 @@ def test_warmup_says_what_is_wrong(
 ) -> None:
     folder = ("--cache-dir", str(tmp_path / "cache"))
     assert said in refusal(capsys, "warmup", factory.format(script=script), *folder)
+
+
+def test_warmup_says_what_had_too_little_time(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced=False)
+    folder = ("--device", "cpu", "--cache-dir", str(tmp_path / "cache"))
+    command = ("warmup", f"{script}:good", *folder)
+    assert main([*command, "--region-budget", "4"]) == 0
+    text = capsys.readouterr().out
+    assert "\n  no winner: out of time, not raced, " in text
+    assert "0 winners forged, " in text and " with no winner, 0 decided before, " in text
+    n = text.count("forging ")
+    assert f"  no winner: out of time, not raced ({n})\n" in text
+    assert f" had too little time, {n} of them not raced: --region-budget 7 or more tries" in text
+    cudaforge_backend.reset_stats()
+    torch._dynamo.reset()
+    data = as_json(capsys, *command, "--region-budget", "6")
+    assert (data["negative"], data["too_little_time"]) == (0, n)
+    assert data["region_budget_to_retry_s"] == 7
+    (row, *_) = as_json(capsys, "cache", "ls", "--cache-dir", str(tmp_path / "cache"))
+    assert (row["verdict"], row["retry_above_s"]) == ("out of time, not raced", 6.0)
+    assert main(["cache", "ls", "--cache-dir", str(tmp_path / "cache")]) == 0
+    assert "  no winner  " in capsys.readouterr().out
+    assert main(["cache", "show", row["key"], "--cache-dir", str(tmp_path / "cache")]) == 0
+    text = capsys.readouterr().out
+    assert ": no winner\nwhy: out of time, not raced\ntried again with a budget above 6 s\n" in text
 
 
 @pytest.mark.parametrize(

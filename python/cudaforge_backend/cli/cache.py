@@ -9,12 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from .._native import _C
-from ..records import counted, differences, input_shapes, label, op_names, program, summary
+from ..records import (
+    counted,
+    differences,
+    input_shapes,
+    label,
+    op_names,
+    program,
+    status_text,
+    summary,
+    why,
+)
 from .output import add_cache_dir, add_json, cache_dir, show
 
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
 
+_INDENT = 48  # where the regions of `ls` begin
 _NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
 
 
@@ -46,15 +57,16 @@ def run_ls(args: argparse.Namespace) -> int:
     def text() -> None:
         for row, differs in zip(rows, apart, strict=True):
             speedup = row["speedup"]
-            gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else "none"
+            gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else ""
+            gain = gain or status_text(row["kind"])
             region = label(row["ops"], row["shapes"])
-            print(f"{row['key'][:12]}  {row['arch']:<16} {gain:>7}  {region}")
+            print(f"{row['key'][:12]}  {row['arch']:<22} {gain:>9}  {region}")
             if differs:
-                print(f"{'':<40}{differs}")
+                print(f"{'':<{_INDENT}}{differs}")
             if row["kind"] != "winner":
-                print(f"{'':<40}{row['verdict']}")
+                print(f"{'':<{_INDENT}}{row['verdict']}")
             if not row["current"]:
-                print(f"{'':<40}{_NOT_CURRENT}")
+                print(f"{'':<{_INDENT}}{_NOT_CURRENT}")
         if not rows:
             print(_nothing(args, "records"))
 
@@ -96,7 +108,8 @@ def run_rm(args: argparse.Namespace) -> int:
     def text() -> None:
         for row in rows:
             region = label(row["ops"], row["shapes"])
-            print(f"removed: {row['kind']} {row['key'][:12]} on {row['arch']}, {region}")
+            kind = status_text(row["kind"])
+            print(f"removed: {kind}, {row['key'][:12]} on {row['arch']}, {region}")
 
     show(args, rows, text)
     return 0
@@ -134,11 +147,13 @@ def _candidate(stored: Mapping[str, Any] | None, with_source: bool) -> dict[str,
 def _print_record(record: dict[str, Any]) -> None:
     row = summary(record)
     print(label(row["ops"], row["shapes"]))
-    print(f"key {row['key']} on {row['arch']}: {row['kind']}")
+    print(f"key {row['key']} on {row['arch']}: {status_text(row['kind'])}")
     if not row["current"]:
         print(_NOT_CURRENT)
-    if row["reason"]:
-        print(f"why: {row['reason']}")
+    if row["kind"] != "winner":
+        print(f"why: {why(record)}")
+    if row["retry_above_s"] is not None:
+        print(f"tried again with a budget above {row['retry_above_s']:g} s")
     if row["created"]:
         made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["created"]))
         tried = (record["provenance"] or {}).get("candidates_tried", 0)
@@ -174,9 +189,9 @@ def run_wanted(args: argparse.Namespace) -> int:
 
     def text() -> None:
         for row, differs in zip(rows, _apart(rows), strict=True):
-            print(f"{row['key'][:12]}  {row['arch']:<16}  {_region(row['signature'])}")
+            print(f"{row['key'][:12]}  {row['arch']:<22}  {_region(row['signature'])}")
             if differs:
-                print(f"{'':<32}{differs}")
+                print(f"{'':<38}{differs}")
         if not rows:
             print(_nothing(args, "wanted regions"))
 
@@ -205,7 +220,8 @@ def run_stats(args: argparse.Namespace) -> int:
         print(data["location"])
         for arch, entry in archs.items():
             print(
-                f"{arch:<18} {counted(entry['winners'], 'winner')}, {entry['negatives']} without, "
+                f"{arch:<18} {counted(entry['winners'], 'winner')}, "
+                f"{counted(entry['negatives'], 'region')} with no winner, "
                 f"{entry['bytes']} bytes of binaries"
             )
             if entry["not_current"]:
@@ -226,12 +242,12 @@ def run_export(args: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise OSError(f"cannot write {args.file}: there is no folder {folder}")
     result = _C.export_pack(_open(args), args.file, args.arch)
-    why = "" if result["exported"] else _nothing(args, "winners")
+    reason = "" if result["exported"] else _nothing(args, "winners")
 
     def text() -> None:
-        print(f"{args.file}: {why or counted(result['exported'], 'kernel')}")
+        print(f"{args.file}: {reason or counted(result['exported'], 'kernel')}")
 
-    show(args, {**result, "reason": why}, text)
+    show(args, {**result, "reason": reason}, text)
     return int(not result["exported"])
 
 

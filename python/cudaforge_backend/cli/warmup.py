@@ -16,7 +16,7 @@ import torch
 
 from .._native import _C
 from ..options import parse
-from ..records import counted
+from ..records import counted, find, status_text, too_little_time
 from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
 
 
@@ -120,20 +120,25 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     model, inputs = make_model(args.factory, device)
     found: dict[str, str] = {}
+    met: dict[tuple[str, str], None] = {}  # keys and architectures, of parts of regions too
     reasons: Counter[str] = Counter()
 
     def told(event: Mapping[str, Any]) -> None:
+        if event["event"] in ("region", "start"):
+            met[event["key"], event["arch"]] = None
         if event["event"] == "region":
             found.setdefault(event["key"], event["status"])
             return
         if event["event"] == "end" and event["kind"] == "negative":
-            lost = (event["timing"] or {}).get("best_rival") is not None
-            reasons["nothing beats PyTorch" if lost else event["reason"]] += 1
+            words = "faster alone, not within a larger region"
+            reasons[words if event["verdict"].startswith("faster alone") else event["verdict"]] += 1
         _print_event(event, sys.stderr if args.json else sys.stdout)
 
     set_progress(told)
     _run_once(args.factory, model, inputs, options, args.train)
     counts = stats()
+    stored = [record for place in met if (record := find(*place)) is not None]
+    short = too_little_time([(record["verdict"], record["retry_above_s"]) for record in stored])
     data: dict[str, Any] = {
         "regions": len(found),
         "known": sum(status != "miss" for status in found.values()),
@@ -141,6 +146,8 @@ def run(args: argparse.Namespace) -> int:
         "forged": counts["forged"],
         "negative": counts["negative"],
         "reasons": dict(reasons),
+        "too_little_time": sum(record["retry_above_s"] is not None for record in stored),
+        "region_budget_to_retry_s": short[1] if short else None,
         "fallbacks": counts["fallbacks"],
         "graphs_without_gain": counts["graphs"].get("does_not_pay_in_place", 0),
         "seconds": time.monotonic() - started,
@@ -154,14 +161,16 @@ def run(args: argparse.Namespace) -> int:
                 "pooling or loss that a kernel can be made for"
             )
         print(
-            f"{counted(data['forged'], 'kernel')} forged, "
-            f"{counted(data['negative'], 'region')} without, "
-            f"{data['known']} known before, {data['seconds']:.0f} s; cache {data['cache_dir']}"
+            f"{counted(data['forged'], 'winner')} forged, "
+            f"{counted(data['negative'], 'region')} with no winner, "
+            f"{data['known']} decided before, {data['seconds']:.0f} s; cache {data['cache_dir']}"
         )
         for reason, count in sorted(reasons.items()):
-            print(f"  no kernel: {reason} ({count})")
+            print(f"  no winner: {reason} ({count})")
+        if short:
+            print(f"  {short[0]}: --region-budget {short[1]} or more tries again")
         if without := data["graphs_without_gain"]:
-            print(f"  {counted(without, 'graph')} no faster with winners: run without them")
+            print(f"  unused: winners of {counted(without, 'graph')} no faster with them")
         for reason, count in sorted(counts["fallbacks"].items()):
             print(f"  left to PyTorch: {reason} ({count})")
 
@@ -215,6 +224,7 @@ def _print_event(event: Mapping[str, Any], stream: TextIO) -> None:
         timing = event.get("timing") or {}
         speedup = timing.get("speedup")
         gain = f", {speedup[1]:.2f}x" if event["kind"] == "winner" and speedup else ""
-        reason = f" ({event['reason']})" if event.get("reason") else ""
-        line = f"  {event['kind']}{gain}{reason}, {event['seconds']:.1f} s"
+        verdict = "" if event["kind"] == "winner" else f": {event['verdict']}"
+        reason = f" ({event['reason']})" if verdict and timing.get("best_rival") else ""
+        line = f"  {status_text(event['kind'])}{gain}{verdict}{reason}, {event['seconds']:.1f} s"
         print(line, file=stream, flush=True)
