@@ -10,6 +10,7 @@ import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
+from cudaforge_backend import heartbeat
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from forged import compiled, lose_for_want_of_time, win_every_race
@@ -395,6 +396,17 @@ def test_warmup_of_a_model_without_regions_says_so(
     folder = ("--cache-dir", str(tmp_path / "cache"))
     assert main(["warmup", f"{script}:no_region", "--device", "cpu", *folder]) == 0
     assert capsys.readouterr().out.startswith("no region was found")
+
+
+def test_warmup_says_that_it_goes_on(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced=False)
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
+    folder = ("--device", "cpu", "--cache-dir", str(tmp_path / "cache"))
+    assert main(["warmup", f"{script}:good", *folder]) == 0
+    text = capsys.readouterr().out
+    assert "    compiling the model (" in text and "\n    trying candidates (" in text
 
 
 def test_warmup_decides_every_region_once(run_python: RunPython, script: str) -> None:

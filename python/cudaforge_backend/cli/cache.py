@@ -25,7 +25,7 @@ from .output import add_cache_dir, add_json, cache_dir, show
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
 
-_INDENT = 48  # where the regions of `ls` begin
+_INDENT = 49  # where the regions of `ls` begin
 _NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
 
 
@@ -60,7 +60,7 @@ def run_ls(args: argparse.Namespace) -> int:
             gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else ""
             gain = gain or status_text(row["kind"])
             region = label(row["ops"], row["shapes"])
-            print(f"{row['key'][:12]}  {row['arch']:<22} {gain:>9}  {region}")
+            print(f"{row['key'][:12]}  {row['arch']:<22}  {gain:>9}  {region}")
             if differs:
                 print(f"{'':<{_INDENT}}{differs}")
             if row["kind"] != "winner":

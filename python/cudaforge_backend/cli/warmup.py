@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import torch
 
 from .._native import _C
+from ..heartbeat import Heartbeat
 from ..options import parse
 from ..records import counted, find, status_text, too_little_time
 from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
@@ -118,26 +119,14 @@ def run(args: argparse.Namespace) -> int:
             f"the cache {folder} cannot be used: {problem}; choose another folder with --cache-dir"
         )
     started = time.monotonic()
-    model, inputs = make_model(args.factory, device)
-    found: dict[str, str] = {}
-    met: dict[tuple[str, str], None] = {}  # keys and architectures, of parts of regions too
-    reasons: Counter[str] = Counter()
-
-    def told(event: Mapping[str, Any]) -> None:
-        if event["event"] in ("region", "start"):
-            met[event["key"], event["arch"]] = None
-        if event["event"] == "region":
-            found.setdefault(event["key"], event["status"])
-            return
-        if event["event"] == "end" and event["kind"] == "negative":
-            words = "faster alone, not within a larger region"
-            reasons[words if event["verdict"].startswith("faster alone") else event["verdict"]] += 1
-        _print_event(event, sys.stderr if args.json else sys.stdout)
-
-    set_progress(told)
-    _run_once(args.factory, model, inputs, options, args.train)
+    with _Teller(sys.stderr if args.json else sys.stdout, f"running {args.factory}") as told:
+        model, inputs = make_model(args.factory, device)
+        told.begin("compiling the model")
+        set_progress(told)
+        _run_once(args.factory, model, inputs, options, args.train)
+    found, reasons = told.found, told.reasons
     counts = stats()
-    stored = [record for place in met if (record := find(*place)) is not None]
+    stored = [record for place in told.met if (record := find(*place)) is not None]
     short = too_little_time([(record["verdict"], record["retry_above_s"]) for record in stored])
     data: dict[str, Any] = {
         "regions": len(found),
@@ -217,14 +206,47 @@ def _run_once(
         raise _failed(f"{step} (the output is summed and differentiated)", error) from error
 
 
-def _print_event(event: Mapping[str, Any], stream: TextIO) -> None:
-    if event["event"] == "start":
-        print(f"forging {event['region']} ...", file=stream, flush=True)
-    elif event["event"] == "end":
-        timing = event.get("timing") or {}
-        speedup = timing.get("speedup")
-        gain = f", {speedup[1]:.2f}x" if event["kind"] == "winner" and speedup else ""
-        verdict = "" if event["kind"] == "winner" else f": {event['verdict']}"
-        reason = f" ({event['reason']})" if verdict and timing.get("best_rival") else ""
-        line = f"  {status_text(event['kind'])}{gain}{verdict}{reason}, {event['seconds']:.1f} s"
-        print(line, file=stream, flush=True)
+class _Teller(Heartbeat):
+    """Told of every step: keeps count of regions, and prints a line when a region begins and ends
+    and when work in between takes long."""
+
+    def __init__(self, stream: TextIO, doing: str) -> None:
+        self.found: dict[str, str] = {}  # key to status when the model was compiled
+        self.met: dict[tuple[str, str], None] = {}  # keys and architectures, of parts too
+        self.reasons: Counter[str] = Counter()  # why there is no winner
+        self._stream = stream
+        self._tried = 0
+        super().__init__(lambda text: self._print(f"    {text}"), doing)
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """See cudaforge_backend.set_progress for the events."""
+        kind = event["event"]
+        if kind in ("region", "start"):
+            self.met[event["key"], event["arch"]] = None
+        if kind == "region":
+            self.found.setdefault(event["key"], event["status"])
+        elif kind == "start":
+            self._tried = 0
+            self._print(f"forging {event['region']} ...")
+            self.begin("trying candidates")
+        elif kind == "candidate":
+            self._tried += 1
+            self.go_on(f"{counted(self._tried, 'candidate')} tried, then the race")
+        elif kind == "end":
+            self._end(event)
+            self.begin("compiling the model")
+
+    def _end(self, event: Mapping[str, Any]) -> None:
+        timing = event["timing"] or {}
+        line = f"  {status_text(event['kind'])}"
+        if event["kind"] == "winner":
+            line += f", {timing['speedup'][1]:.2f}x" if "speedup" in timing else ""
+        else:
+            verdict = event["verdict"]
+            line += f": {verdict}" + (f" ({event['reason']})" if "best_rival" in timing else "")
+            within = verdict.startswith("faster alone")
+            self.reasons["faster alone, not within a larger region" if within else verdict] += 1
+        self._print(f"{line}, {event['seconds']:.1f} s")
