@@ -92,6 +92,24 @@ def test_quickstart_serves_the_winners_of_the_first_process(
     assert 0 < model["error"] <= model["error_limit"]
 
 
+_BUSY = """
+set -euo pipefail
+text=$(sed -n '/^busy()/,/^}/p; /^logged()/,/^}/p' examples/environment.sh)
+eval "${text/-ge 20/-ge 1}"
+busy sleeping logged "$1" bash -c 'sleep 3; echo said; exit 7' || echo "status $?"
+busy resting true
+"""
+
+
+def test_the_set_up_says_that_it_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = ["bash", "-c", _BUSY, "bash", str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    first, *_, last = done.stdout.splitlines()
+    assert first.startswith("   still sleeping (") and last == "status 7"
+    assert (done.returncode, done.stderr, log.read_text()) == (0, "", "said\n")
+
+
 def test_help_needs_nothing() -> None:
     script = ROOT / "examples" / "quickstart.sh"
     done = subprocess.run(["bash", str(script), "--help"], capture_output=True, text=True)
