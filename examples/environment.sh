@@ -17,6 +17,31 @@ fail() {
   exit 1
 }
 
+# busy WHAT COMMAND...: runs the command; every 20 seconds a line says that it goes on.
+busy() {
+  local what=$1 begin=$SECONDS spoke=$SECONDS status=0 watch
+  shift
+  # It polls, so that it neither outlives this script nor keeps a pipe open for long when that is interrupted.
+  while sleep 1 && kill -0 $$ 2>/dev/null; do
+    if [ $((SECONDS - spoke)) -ge 20 ]; then
+      printf '   still %s (%d s)\n' "$what" $((SECONDS - begin))
+      spoke=$SECONDS
+    fi
+  done &
+  watch=$!
+  "$@" || status=$?
+  kill "$watch" 2>/dev/null || true
+  wait "$watch" 2>/dev/null || true
+  return "$status"
+}
+
+# logged FILE COMMAND...: runs the command with what it says in FILE.
+logged() {
+  local file=$1
+  shift
+  "$@" >"$file" 2>&1
+}
+
 # One run in a checkout at a time: two would install into one .venv and build in one folder, and disturb each other's timings.
 # -o: children do not inherit the lock, so what a run leaves behind cannot hold it.
 if [ "${CUDAFORGE_LOCKED:-}" != "$ROOT" ]; then
@@ -41,9 +66,9 @@ install_packages() {
     command -v sudo >/dev/null || fail "not root and no sudo; run as root: apt-get install ${missing[*]}"
     sudo=(sudo)
   fi
-  "${sudo[@]}" apt-get update -qq || fail "apt-get update failed; is the network there?"
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    "${missing[@]}" >build/apt.log 2>&1 || {
+  busy "reading the list of packages" "${sudo[@]}" apt-get update -qq || fail "apt-get update failed; is the network there?"
+  busy "installing packages" logged build/apt.log "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    "${missing[@]}" || {
     tail -20 build/apt.log >&2
     fail "apt-get could not install: ${missing[*]}"
   }
@@ -76,8 +101,8 @@ make_venv() {
   local torch # the version that pyproject.toml asks for
   torch=$(sed -n 's/.*"torch==\([0-9.]*\)".*/\1/p' pyproject.toml)
   if ! "$PYTHON" -c "import torch, numpy, setuptools, wheel; assert torch.__version__.split('+')[0] == '$torch'" 2>/dev/null; then
-    say "installing torch $torch (about 4.7 GB, one to three minutes)"
-    "$PYTHON" -m pip install -q "torch==$torch" numpy setuptools wheel ||
+    say "installing torch $torch into .venv with pip (about 4.7 GB, one to three minutes)"
+    busy "installing torch" "$PYTHON" -m pip install -q "torch==$torch" numpy setuptools wheel ||
       fail "pip could not install torch==$torch (its words are above); is the package index reachable and 10 GB of disk free?"
   fi
 }
@@ -90,8 +115,8 @@ build() {
     12 | 13) export CUDAFORGE_WERROR="${CUDAFORGE_WERROR:-ON}" ;;
   esac
   export CUDAFORGE_BUILD_TESTS="${CUDAFORGE_BUILD_TESTS:-OFF}"
-  say "building (first time: some minutes on 2 cores; later: seconds)"
-  "$@" >build/build.log 2>&1 || {
+  say "building; what the tools say goes to build/build.log (first time: 3 to 4 minutes on 2 cores; later: seconds)"
+  busy building logged build/build.log "$@" || {
     tail -40 build/build.log >&2
     fail "the build failed; all of it is in build/build.log"
   }

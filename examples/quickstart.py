@@ -172,6 +172,7 @@ def counters(first_result_s: float, progress: Progress) -> dict[str, Any]:
     return {
         "hits": stats["hits"],
         "misses": stats["misses"],
+        "unserved": stats["unserved"],
         "forged": stats["forged"],
         "negative": stats["negative"],
         "regions_with_winner": len(progress.known["hit"]),
@@ -201,6 +202,8 @@ def main() -> int:
     device = (
         ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
     )
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit("--device cuda, but PyTorch finds no GPU; `cudaforge doctor` says why")
     progress = Progress()
     cudaforge_backend.set_progress(progress)
     if args.second:
@@ -283,6 +286,8 @@ def failures(
         lines.append(
             f"the second process missed {second['misses']} regions and forged {second['forged']}"
         )
+    if second["unserved"]:
+        lines.append(f"the second process found no kernel in {second['unserved']} calls")
     return lines
 
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Sets everything up, then compiles three models with CudaForge, in inference and in training, and runs them again from the
 # cache in a second process. Options are passed on: see examples/quickstart.py --help.
+export QUICKSTART_FROM="${QUICKSTART_FROM:-$PWD}" # environment.sh leaves it; the files that options name are seen from there
+cd "$QUICKSTART_FROM" || exit
 case " $* " in
 *" -h "* | *" --help "*) # said without setting anything up
   exec python3 "$(dirname "${BASH_SOURCE[0]}")/arguments.py" --help
@@ -8,4 +10,5 @@ case " $* " in
 esac
 python3 "$(dirname "${BASH_SOURCE[0]}")/arguments.py" "$@" || exit # a wrong option is named before anything is installed
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-exec "$PYTHON" examples/quickstart.py "$@"
+cd "$QUICKSTART_FROM" || exit
+exec "$PYTHON" "$ROOT/examples/quickstart.py" "$@"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Container, Mapping
 from typing import Any
 
-from cudaforge_backend.records import find, label
+from cudaforge_backend.heartbeat import Heartbeat
+from cudaforge_backend.records import counted, find, label
 
 NOT_FORGED: dict[str, Any] = {
     "ops": "a region that could not be forged (see the warnings)", "shapes": [],
@@ -28,28 +27,16 @@ class Progress:
         self.known: dict[str, set[str]] = {"hit": set(), "negative": set(), "miss": set()}
         self._seen: dict[str, dict[str, Any]] = {}
         self._tried = 0
-        self._doing = "starting"
-        self._since = self._spoke = time.monotonic()
-        self._ended = threading.Event()
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._heartbeat = Heartbeat(lambda text: print(f"    {text}", flush=True), "starting")
 
     def end(self) -> None:
         """Says no more by itself."""
-        self._ended.set()
+        self._heartbeat.end()
 
     def say(self, line: str, doing: str) -> None:
         """Prints a line; `doing` is what will be said to go on while nothing else is printed."""
-        self._doing, self._since = doing, time.monotonic()
-        self._print(line)
-
-    def _print(self, line: str) -> None:
-        self._spoke = time.monotonic()
+        self._heartbeat.begin(doing)
         print(line, flush=True)
-
-    def _watch(self) -> None:
-        while not self._ended.wait(1):
-            if time.monotonic() - self._spoke > 8:
-                self._print(f"    {self._doing} ({time.monotonic() - self._since:.0f} s)")
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """See cudaforge_backend.set_progress for the events."""
@@ -64,12 +51,13 @@ class Progress:
             self.say(f"  {event['region']} ...", "trying candidates")
         elif kind == "candidate":
             self._tried += 1
-            self._doing = f"racing ATen and Inductor; {self._tried} candidates tried"
+            tried = counted(self._tried, "candidate")
+            self._heartbeat.go_on(f"{tried} tried, then the race")
         elif kind == "end":
-            verdict = event["kind"] if event["kind"] == "winner" else event["reason"]
+            verdict = "winner" if event["kind"] == "winner" else f"no winner: {event['verdict']}"
             if event["kind"] == "winner" and event["timing"]:
                 verdict += f", {event['timing']['speedup'][1]:.2f}x"
-            tried = f"{self._tried} candidate{'' if self._tried == 1 else 's'}"
+            tried = counted(self._tried, "candidate")
             line = f"    {verdict}; {tried}, {event['seconds']:.1f} s"
             self.say(line, "Inductor compiles the graph")
 
@@ -128,7 +116,7 @@ def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: floa
     """The cold and the cached process side by side; the largest relative difference of results."""
     print(
         f"  {'':<16} {'hits':>6} {'known':>6} {'misses':>6} {'forged':>6} {'first result':>13} "
-        "(of the first model; known: regions that the cache knew, with a kernel or without)"
+        "(of the first model; known: regions with a record, winner or not)"
     )
     for name, c in processes.items():
         print(

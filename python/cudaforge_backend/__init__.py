@@ -44,8 +44,9 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     graph, status "hit", "negative" or "miss"; then for each that is forged {"event": "start",
     "key", "arch", "region"}, {"event": "candidate", "key", "index", "verdict", "params", "best",
     "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key",
-    "region", "kind", "reason", "timing", "seconds"}. "region" is a line for people:
-    "mul -> cumsum(float32[8, 128])"."""
+    "region", "kind", "verdict", "reason", "timing", "seconds"}, kind "winner" or "negative".
+    "region" and the last "verdict" are for people: "mul -> cumsum(float32[8, 128])", "nothing
+    faster than ATen"."""
     from .integration.plan import set_progress as set_callback
 
     if callback is not None and not callable(callback):

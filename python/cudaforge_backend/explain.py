@@ -13,14 +13,24 @@ from torch import fx
 
 from ._native import _C
 from .options import parse
-from .records import RIVALS, input_shapes, label, op_names
+from .records import (
+    RIVALS,
+    input_shapes,
+    label,
+    op_names,
+    retry_above_s,
+    status_text,
+    too_little_time,
+)
+from .records import why as why_of
 
 
 @dataclass(frozen=True)
 class RegionReport:
     """One region: `ops` as "mul -> cumsum", `shapes` of its inputs as "float32[8, 128]". `status`
-    is "hit", "unused", "negative" or "miss"; `why` says it in words. `timing` is the
-    record's (its fields are in cache/FORMAT.md), None where nothing was timed."""
+    is "hit", "unused", "negative" (no winner) or "miss"; `why` says it in words. `timing` is the
+    record's (its fields are in cache/FORMAT.md), None where nothing was timed. `retry_above_s`: the
+    region_budget_s above which a region that had too little time is tried again, else None."""
 
     ops: str
     shapes: tuple[str, ...]
@@ -30,6 +40,7 @@ class RegionReport:
     status: str
     why: str
     timing: Mapping[str, Any] | None
+    retry_above_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,9 +65,16 @@ class Report:
             )
         for region in self.regions:
             rows.append(
-                f"  {region.status:<8} {region.key[:12]}  {label(region.ops, region.shapes)}"
+                f"  {status_text(region.status):<9} {region.key[:12]}  "
+                f"{label(region.ops, region.shapes)}"
             )
-            rows.append(f"           {region.why}{_speedup(region)}")
+            rows.append(f"{'':<12}{region.why}{_speedup(region)}")
+        if short := too_little_time([(r.why, r.retry_above_s) for r in self.regions]):
+            text, budget = short
+            rows.append(
+                f"  {text}: on_miss='blocking' or 'background' with region_budget_s={budget} or "
+                f"more, or cudaforge warmup --region-budget {budget}, tries again"
+            )
         for reason, n in sorted(self.left.items()):
             rows.append(f"  left to Inductor: {reason} ({n})")
         return "\n".join(rows)
@@ -74,7 +92,7 @@ def _speedup(region: RegionReport) -> str:
 _WHY = {
     "hit": "a winner is in the cache",
     "unused": "a winner is in the cache, but the graph is no faster with it: Inductor runs it",
-    "negative": "nothing beat PyTorch",
+    "negative": "nothing was faster than PyTorch",
     "miss": "not forged yet: use on_miss='blocking' or 'background', or cudaforge warmup",
 }
 
@@ -137,7 +155,7 @@ def _inspect(
         region = known.region
         signature = json.loads(region.signature)
         record = _C.store().get(region.key, known.arch)
-        why = known.reason or _WHY[status]
+        why = why_of(record) if record and status == "negative" else _WHY[status]
         if status == "miss" and (failed := failure(region.key)) is not None:
             why = f"forging it failed in this process: {failed}"
         reports.append(
@@ -150,6 +168,7 @@ def _inspect(
                 status=status,
                 why=why,
                 timing=record["timing"] if record and status != "miss" else None,
+                retry_above_s=retry_above_s(record) if record and status != "miss" else None,
             )
         )
     return reports, Counter(plan.left)

@@ -1,7 +1,8 @@
-"""What the cache holds, in the words of tables and reports."""
+"""What the cache holds, in the words of tables and reports (README.md, Words)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -13,9 +14,9 @@ RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 class RecordSummary(TypedDict):
     """One record: `ops` as "mul -> cumsum", `shapes` of the inputs as "float32[8, 128]"; times in
     microseconds of one call, None where nothing was timed; `speedup` is (low, median, high) over
-    the faster rival; `verdict` is "winner" or why there is none; `current` is False where another
-    torch or verifier judged it: such a record is not served, and is replaced when its region is
-    forged again."""
+    the faster rival; `verdict` is "winner" or why there is none; `retry_above_s`: see below;
+    `current` is False where another torch or verifier judged it: such a record is not served, and
+    is replaced when its region is forged again."""
 
     key: str
     arch: str
@@ -30,6 +31,7 @@ class RecordSummary(TypedDict):
     speedup: list[float] | None
     author: str | None
     created: int | None
+    retry_above_s: float | None
     current: bool
 
 
@@ -43,7 +45,7 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
         kind=record["kind"],
         ops=op_names(record["signature"]),
         shapes=input_shapes(record["signature"]),
-        verdict=_verdict(record),
+        verdict=verdict(record),
         reason=reason_of(record),
         aten_us=timing.get("aten_us"),
         inductor_us=timing.get("inductor_us"),
@@ -51,8 +53,56 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
         speedup=timing.get("speedup"),
         author=provenance.get("author"),
         created=provenance.get("created"),
+        retry_above_s=retry_above_s(record),
         current=record["current"],
     )
+
+
+def status_text(status: str) -> str:
+    """A status or a kind of records ("hit", "winner", "unused", "negative", "miss") in a text."""
+    return "no winner" if status == "negative" else status
+
+
+def verdict(record: Mapping[str, Any]) -> str:
+    """ "winner", or why there is none: of a record, or of KernelStore.verdict()."""
+    if record["kind"] == "winner":
+        return "winner"
+    timing = record["timing"] or {}
+    if "within" in timing:  # of a part: it won alone, or it would not have been raced there
+        return f"faster alone, not within region {timing['within']['key'][:12]}"
+    rival = timing.get("best_rival")
+    if rival is not None:
+        return f"nothing faster than {RIVALS.get(rival, rival)}"
+    if retry_above_s(record) is not None:
+        return "out of time, not raced"
+    reason = reason_of(record)
+    return "no right candidate" if reason.startswith("no candidate was right") else reason
+
+
+def why(record: Mapping[str, Any]) -> str:
+    """The verdict of a record, with what was measured."""
+    timed = record["kind"] != "winner" and (record["timing"] or {}).get("best_rival") is not None
+    return f"{verdict(record)} ({reason_of(record)})" if timed else verdict(record)
+
+
+def retry_above_s(record: Mapping[str, Any]) -> float | None:
+    """The region_budget_s above which forging tries a region again that has no winner and had too
+    little time to find one; None of every other record."""
+    provenance = record["provenance"] or {}
+    if record["kind"] != "negative" or not provenance.get("out_of_time"):
+        return None
+    return 1.5 * float(provenance.get("budget_s", 0.0))
+
+
+def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, int] | None:
+    """Of the (verdict, retry_above_s) of regions: how many had too little time, in words, and the
+    whole seconds of budget that try all of them again; None where none had."""
+    short = [(words, above) for words, above in verdicts if above is not None]
+    if not short:
+        return None
+    not_raced = sum(words.startswith("out of time") for words, _ in short)
+    text = f"{counted(len(short), 'region')} had too little time, {not_raced} of them not raced"
+    return text, math.floor(max(above for _, above in short)) + 1
 
 
 def reason_of(record: Mapping[str, Any]) -> str:
@@ -104,6 +154,34 @@ def program(signature: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _facts(signature: Mapping[str, Any]) -> list[str]:
+    """All that tells a signature from others: its program, and what those lines leave out."""
+    lines = program(signature)
+    for index, node in enumerate(signature["nodes"]):
+        strides = ", ".join(str(tensor["strides"]) for tensor in node["outputs"])
+        lines.append(f"%{index} of strides {strides}")
+    for index, tensor in enumerate(signature["inputs"]):
+        lines.append(f"in{index} aligned to {tensor['alignment']} bytes")
+    for group in signature["aliases"]:
+        lines.append(f"{', '.join(f'in{index}' for index in group)} share memory")
+    lines += [f"{name}: {value}" for name, value in signature["numerics"].items()]
+    return lines
+
+
+def differences(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
+    """Of each row of a table, (what it shows of a region, the region's signature): what tells it
+    from the rows that show the same, [] where none does."""
+    facts = [_facts(signature) for _, signature in rows]
+    alike: dict[str, list[list[str]]] = {}
+    for (shown, _), lines in zip(rows, facts, strict=True):
+        alike.setdefault(shown, []).append(lines)
+    shared = {shown: set.intersection(*map(set, group)) for shown, group in alike.items()}
+    return [
+        [line for line in lines if line not in shared[shown]]
+        for (shown, _), lines in zip(rows, facts, strict=True)
+    ]
+
+
 def counted(number: int, what: str) -> str:
     """ "1 kernel", "2 kernels"."""
     return f"{number} {what}{'' if number == 1 else 's'}"
@@ -118,16 +196,3 @@ def find(key: str, arch: str) -> RecordSummary | None:
     """The record of the store that this process uses, or None."""
     record = _C.store().get(key, arch)
     return None if record is None else summary(record)
-
-
-def _verdict(record: Mapping[str, Any]) -> str:
-    if record["kind"] == "winner":
-        return "winner"
-    timing = record["timing"] or {}
-    if "within" in timing:  # of a part: it won alone, or it would not have been raced there
-        return f"faster alone, not within region {timing['within']['key'][:12]}"
-    rival = timing.get("best_rival")
-    if rival is not None:
-        return f"nothing faster than {RIVALS.get(rival, rival)}"
-    reason = reason_of(record)
-    return "no right candidate" if reason.startswith("no candidate was right") else reason

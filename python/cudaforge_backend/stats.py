@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from typing import Any, TypedDict
+from collections.abc import Mapping
+from typing import Any, TypedDict, cast
 
 from . import log
 from ._native import _C
@@ -13,25 +14,33 @@ from .locks import ForkSafeLock
 
 
 class RegionStats(TypedDict):
-    """One region that was called in this process; `region` is a line for people."""
+    """One region that was called in this process; `region` is a line for people. Of its calls,
+    `hits` were served by its kernel, `unserved` found none and `fallbacks` one that could not take
+    them: those two ran ATen."""
 
     key: str
     region: str
     device: str
     hits: int
-    misses: int
+    unserved: int
     fallbacks: int
     saved_ns: float
     quarantined: str | None  # why its kernel is not served any more
 
 
 class Stats(TypedDict):
-    """Counts since the process began or reset_stats(). `misses`: regions that the cache did not
-    know when a graph was compiled, and calls that came to no kernel. saved_ns is expected, from the
-    records. `cache` (reads, hits, writes, corrupt, errors) counts since the cache in use was
-    opened."""
+    """Counts since the process began or reset_stats(). A plain dict; str() is a text for people.
+
+    Calls of regions: `hits` were served by a kernel, `unserved` found none and ran ATen; saved_ns
+    is what the hits are expected to have saved, from the records. Regions, each counted once:
+    `misses` had no record when their graph was compiled, `forged` were forged to a winner and
+    `negative` to no winner. `fallbacks`, by reason: calls whose kernel could not take them
+    ("device", "strides", "alignment", "launch_error", "quarantined"), and parts of graphs that were
+    left to PyTorch (every other reason). `graphs`: see count_graph. `cache` (reads, hits, writes,
+    corrupt, errors) counts since the cache in use was opened."""
 
     hits: int
+    unserved: int
     misses: int
     fallbacks: dict[str, int]
     forged: int
@@ -40,6 +49,45 @@ class Stats(TypedDict):
     saved_ns: float
     cache: dict[str, int]
     regions: list[RegionStats]
+
+
+class _Readable(dict[str, Any]):
+    """What stats() returns at run time: Stats, and a text when it is printed."""
+
+    def __str__(self) -> str:
+        stats = cast(Stats, self)
+        lines = [
+            f"calls: {stats['hits']} served by kernels, {stats['unserved']} found none; "
+            f"{_time(stats['saved_ns'])} saved, as expected from the races",
+            f"regions: {stats['misses']} missed, {stats['forged']} forged to a winner, "
+            f"{stats['negative']} to no winner",
+            f"graphs: {_counts(stats['graphs'])}",
+            f"left to PyTorch: {_counts(stats['fallbacks'])}",
+            f"cache: {_counts(stats['cache'])}",
+        ]
+        called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
+        if called:
+            lines.append("regions that were called:")
+            lines.append(f"  {'hits':>8} {'unserved':>8} {'fallbacks':>9} {'saved':>9}  region")
+        for region in called:
+            lines.append(
+                f"  {region['hits']:>8} {region['unserved']:>8} {region['fallbacks']:>9} "
+                f"{_time(region['saved_ns']):>9}  {region['key'][:12]}  {region['region']}"
+            )
+            if region["quarantined"]:
+                lines.append(f"{'':<40}not served any more: {region['quarantined']}")
+        return "\n".join(lines)
+
+
+def _counts(counted: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {n}" for name, n in sorted(counted.items()) if n) or "none"
+
+
+def _time(ns: float) -> str:
+    for unit, size in (("s", 1e9), ("ms", 1e6)):
+        if abs(ns) >= size:
+            return f"{ns / size:.1f} {unit}"
+    return f"{ns / 1e3:.1f} us"
 
 
 _lock = ForkSafeLock()
@@ -88,14 +136,15 @@ def warn_once(message: str, cause: str | None = None) -> None:
 
 
 def stats() -> Stats:
-    """This process's counters, JSON-serialisable."""
+    """This process's counters, JSON-serialisable; print() gives them as a text."""
     served: dict[str, Any] = _C.stats()
     with _lock:
         fallbacks = Counter(served.get("fallbacks", {}))
         fallbacks.update(_fallbacks)
-        return Stats(
+        counters = Stats(
             hits=int(served.get("hits", 0)),
-            misses=int(served.get("misses", 0)) + len(_unknown),
+            unserved=int(served.get("misses", 0)),
+            misses=len(_unknown),
             fallbacks=dict(fallbacks),
             forged=_forging["forged"],
             negative=_forging["negative"],
@@ -104,6 +153,7 @@ def stats() -> Stats:
             cache=_C.store().counters(),
             regions=[_region(region) for region in served.get("regions", [])],
         )
+    return cast(Stats, _Readable(counters))
 
 
 def _region(served: dict[str, Any]) -> RegionStats:
@@ -112,7 +162,7 @@ def _region(served: dict[str, Any]) -> RegionStats:
         region=served["describe"],
         device=served["device"],
         hits=served["hits"],
-        misses=served["misses"],
+        unserved=served["misses"],
         fallbacks=served["fallbacks"],
         saved_ns=served["saved_ns"],
         quarantined=served["quarantined"],

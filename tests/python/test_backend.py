@@ -113,9 +113,8 @@ def test_forward_and_backward_equal_eager(all_win: None) -> None:
     for mine, theirs in zip(grads, wanted, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
     assert graphs("substituted") == 1
-    assert (
-        cudaforge_backend.stats()["misses"] >= 3
-    )  # no kernel behind these hits: each call ran ATen
+    stats = cudaforge_backend.stats()  # no kernel behind these winners: each call ran ATen
+    assert stats["unserved"] >= 3 and stats["misses"] == 0
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

@@ -134,7 +134,7 @@ def test_forging_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad:
         (mine,), (theirs,) = (torch.autograd.grad(z.sum(), x) for z in (y, function(x)))
         torch.testing.assert_close(mine, theirs)
         assert cudaforge_backend.stats()["hits"] == before + 2
-    assert sum(region["misses"] for region in cudaforge_backend.stats()["regions"]) == 0
+    assert sum(region["unserved"] for region in cudaforge_backend.stats()["regions"]) == 0
 
 
 _FIRST_CALL = """

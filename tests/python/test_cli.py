@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
+from cudaforge_backend import heartbeat
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
-from forged import compiled, win_every_race
+from forged import compiled, lose_for_want_of_time, win_every_race
 
 Output = pytest.CaptureFixture[str]
 
@@ -46,19 +48,71 @@ def test_doctor_names_every_part(capsys: Output) -> None:
         "cupti",
         "cache",
     } == set(checks)
-    assert all(check["ok"] or check["advice"] for check in checks.values())
+    for check in checks.values():
+        assert check["ok"] == (check["state"] == "ok")
+        assert bool(check["advice"]) == (check["state"] in ("missing", "broken")), check
     assert _C.versions()["rocksdb"] in checks["cache"]["detail"]
 
 
 def test_doctor_as_text(capsys: Output) -> None:
     assert main(["doctor"]) == 0
-    assert "RocksDB" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "RocksDB" in printed.out and "looking at compilers" in printed.err
 
 
 def test_doctor_fails_without_a_worker(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_C, "worker_path", lambda: "/nowhere/cudaforge-worker")
     assert main(["doctor"]) == 1
-    assert "MISSING worker" in capsys.readouterr().out
+    assert "missing   worker " in capsys.readouterr().out
+
+
+def test_doctor_tells_broken_from_missing(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "worker").write_text("no program")
+    monkeypatch.setattr(_C, "worker_path", lambda: str(tmp_path / "worker"))
+    assert main(["doctor", "--cache-dir", "/dev/null/x"]) == 1
+    text = capsys.readouterr().out
+    assert "broken    worker " in text and "broken    cache " in text
+
+
+def native(name: str, detail: str) -> dict[str, Any]:
+    return {"name": name, "ok": not detail, "detail": detail, "advice": detail and "install it"}
+
+
+NO_DRIVER = "no NVIDIA driver (libcuda.so.1: No such file or directory); install the driver"
+
+
+@pytest.mark.parametrize(
+    ("driver", "nvrtc", "compiler", "states"),
+    [
+        ("", "", "", ["ok", "ok", "ok", "ok"]),
+        (NO_DRIVER, "", "", ["ok", "missing", "missing", "ok"]),
+        (NO_DRIVER, "libnvrtc.so: No such file or directory", "",
+         ["ok", "missing", "missing", "not used"]),
+        ("", "libnvrtc.so: No such file or directory", "", ["ok", "ok", "ok", "missing"]),
+        ("", "13.0: it does not know sm_999", "", ["ok", "ok", "ok", "broken"]),
+        ("", "", "g++ --version fails", ["broken", "ok", "ok", "ok"]),
+        ("", "", "no host C++ compiler (looked for g++); install g++ or ...",
+         ["missing", "ok", "ok", "ok"]),
+    ],
+)  # fmt: skip
+def test_states_of_what_the_machine_offers(
+    capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: str,
+    nvrtc: str,
+    compiler: str,
+    states: list[str],
+) -> None:
+    found = [native("host compiler", compiler), native("driver", driver)]
+    found += [native("gpu", driver), native("nvrtc", nvrtc)]
+    monkeypatch.setattr(_C, "capabilities", lambda: found)
+    checks = {c["name"]: c for c in as_json(capsys, "doctor", code=int(bool(compiler)))}
+    assert [checks[one["name"]]["state"] for one in found] == states
+    advice = [c["advice"] for c in checks.values() if c["advice"]]
+    assert len(set(advice)) == len(advice)
+    assert not any("; install" in check["detail"] for check in checks.values())
 
 
 def test_an_empty_cache(capsys: Output, tmp_path: Path) -> None:
@@ -163,6 +217,33 @@ def test_show_names_every_time_and_the_source(capsys: Output, forged: Path) -> N
     assert "lines of cpu; --source prints them" in text and "extern" not in text
     assert main(["cache", "show", key, "--source", *folder]) == 0
     assert 'extern "C"' in capsys.readouterr().out
+    (without,) = as_json(capsys, "cache", "show", key, *folder)
+    (full,) = as_json(capsys, "cache", "show", key, "--source", *folder)
+    code = full["candidate"].pop("code")
+    assert 'extern "C"' in code and len(code.splitlines()) == full["candidate"]["code_lines"]
+    assert without == full
+
+
+def test_records_that_read_the_same_are_told_apart(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    win_every_race(monkeypatch)
+    inputs = [torch.randn(6, 10), torch.randn(10, 6).t(), torch.randn(6, 11)]
+    for policy in ("blocking", "record"):
+        for x in inputs:
+            torch._dynamo.reset()
+            function = model if policy == "blocking" else lambda x: torch.softmax(x * 5, -1)
+            compiled(function, tmp_path, on_miss=policy)(x)
+    folder = ["--cache-dir", str(tmp_path)]
+    differs = {row["differs"] for row in as_json(capsys, "cache", "ls", *folder)}
+    assert "" in differs and len(differs) == 3
+    assert any("in0: float32[6, 10] of strides [1, 6]" in text for text in differs)
+    for verb in ("ls", "wanted"):
+        assert main(["cache", verb, *folder]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 5
+        assert sum(" of strides [1, 6]" in line for line in lines) == 1
+        assert sum(" of strides [10, 1]" in line for line in lines) == 1
 
 
 def test_rm_forgets_one_region(
@@ -180,7 +261,7 @@ def test_rm_forgets_one_region(
     )
     assert main(["cache", "rm", first["key"][:16], *folder]) == 0
     text = capsys.readouterr().out
-    assert text.startswith(f"removed: winner {first['key'][:12]} on cpu:") and "softmax" in text
+    assert text.startswith(f"removed: winner, {first['key'][:12]} on cpu:") and "softmax" in text
     assert as_json(capsys, "cache", "ls", *folder) == [second]
     assert "no record starts with" in refusal(capsys, "cache", "rm", first["key"], *folder)
 
@@ -192,6 +273,25 @@ class Net(torch.nn.Module):
 def good(): return Net(), (torch.randn(64, 128),)
 def no_region(): return torch.nn.ReLU(), (torch.randn(4),)
 def no_tensor(): return Net(), ("text",)
+class Detached(Net):
+    def forward(self, x): return x.detach() * 2
+class InADict(Net):
+    def forward(self, x): return {"logits": x * 2}
+class Refuses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * 2
+    @staticmethod
+    def backward(ctx, grad): raise ZeroDivisionError("in the backward")
+class NoBackward(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+    def forward(self, x):
+        torch._dynamo.graph_break()
+        return Refuses.apply(self.weight)
+def detached(): return Detached(), (torch.randn(4, requires_grad=True),)
+def in_a_dict(): return InADict(), (torch.randn(4, requires_grad=True),)
+def no_backward(): return NoBackward(), (torch.randn(4),)
 def raising(): raise ZeroDivisionError("by nothing")
 def nonsense(): return 42
 number = 7
@@ -225,6 +325,51 @@ def test_warmup_says_what_is_wrong(
     assert said in refusal(capsys, "warmup", factory.format(script=script), *folder)
 
 
+def test_warmup_says_what_had_too_little_time(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced=False)
+    folder = ("--device", "cpu", "--cache-dir", str(tmp_path / "cache"))
+    command = ("warmup", f"{script}:good", *folder)
+    assert main([*command, "--region-budget", "4"]) == 0
+    text = capsys.readouterr().out
+    assert "\n  no winner: out of time, not raced, " in text
+    assert "0 winners forged, " in text and " with no winner, 0 decided before, " in text
+    n = text.count("forging ")
+    assert f"  no winner: out of time, not raced ({n})\n" in text
+    assert f" had too little time, {n} of them not raced: --region-budget 7 or more tries" in text
+    cudaforge_backend.reset_stats()
+    torch._dynamo.reset()
+    data = as_json(capsys, *command, "--region-budget", "6")
+    assert (data["negative"], data["too_little_time"]) == (0, n)
+    assert data["region_budget_to_retry_s"] == 7
+    (row, *_) = as_json(capsys, "cache", "ls", "--cache-dir", str(tmp_path / "cache"))
+    assert (row["verdict"], row["retry_above_s"]) == ("out of time, not raced", 6.0)
+    assert main(["cache", "ls", "--cache-dir", str(tmp_path / "cache")]) == 0
+    assert "  no winner  " in capsys.readouterr().out
+    assert main(["cache", "show", row["key"], "--cache-dir", str(tmp_path / "cache")]) == 0
+    text = capsys.readouterr().out
+    assert ": no winner\nwhy: out of time, not raced\ntried again with a budget above 6 s\n" in text
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        ("detached", "--train needs a (first) output that requires grad"),
+        ("in_a_dict", "--train needs a tensor as its (first) output, and that is of type dict"),
+        ("no_backward", "differentiated) raised ZeroDivisionError: in the backward"),
+        ("no_tensor", "the model with its inputs raised"),
+    ],
+)
+def test_warmup_tells_the_training_step_from_the_model(
+    capsys: Output, tmp_path: Path, script: str, factory: str, said: str
+) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"), "--device", "cpu")
+    line = refusal(capsys, "warmup", f"{script}:{factory}", "--train", *folder)
+    assert said in line
+    assert ("the model runs, but the training step" in line) == (factory != "no_tensor")
+
+
 def test_warmup_names_a_script_that_cannot_be_read(capsys: Output, tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("def f(:\n")
@@ -251,6 +396,17 @@ def test_warmup_of_a_model_without_regions_says_so(
     folder = ("--cache-dir", str(tmp_path / "cache"))
     assert main(["warmup", f"{script}:no_region", "--device", "cpu", *folder]) == 0
     assert capsys.readouterr().out.startswith("no region was found")
+
+
+def test_warmup_says_that_it_goes_on(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced=False)
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
+    folder = ("--device", "cpu", "--cache-dir", str(tmp_path / "cache"))
+    assert main(["warmup", f"{script}:good", *folder]) == 0
+    text = capsys.readouterr().out
+    assert "    compiling the model (" in text and "\n    trying candidates (" in text
 
 
 def test_warmup_decides_every_region_once(run_python: RunPython, script: str) -> None:

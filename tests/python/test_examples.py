@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import RunPython
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +92,24 @@ def test_quickstart_serves_the_winners_of_the_first_process(
     assert 0 < model["error"] <= model["error_limit"]
 
 
+_BUSY = """
+set -euo pipefail
+text=$(sed -n '/^busy()/,/^}/p; /^logged()/,/^}/p' examples/environment.sh)
+eval "${text/-ge 20/-ge 1}"
+busy sleeping logged "$1" bash -c 'sleep 3; echo said; exit 7' || echo "status $?"
+busy resting true
+"""
+
+
+def test_the_set_up_says_that_it_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = ["bash", "-c", _BUSY, "bash", str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    first, *_, last = done.stdout.splitlines()
+    assert first.startswith("   still sleeping (") and last == "status 7"
+    assert (done.returncode, done.stderr, log.read_text()) == (0, "", "said\n")
+
+
 def test_help_needs_nothing() -> None:
     script = ROOT / "examples" / "quickstart.sh"
     done = subprocess.run(["bash", str(script), "--help"], capture_output=True, text=True)
@@ -104,7 +123,7 @@ def test_the_named_models_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 GOOD = {"name": "gpt", "phase": "train", "error": 1e-6, "error_limit": 2e-6}
-SERVED = {"misses": 0, "forged": 0}
+SERVED = {"misses": 0, "forged": 0, "unserved": 0}
 
 
 @pytest.mark.parametrize(
@@ -117,6 +136,7 @@ SERVED = {"misses": 0, "forged": 0}
         ({}, 1.1e-5, {}, "the two processes differ by 1.1e-05 in gpt/train, over 1e-05"),
         ({}, float("nan"), {}, "the two processes differ by nan in gpt/train, over 1e-05"),
         ({}, 0.0, {"misses": 2}, "the second process missed 2 regions and forged 0"),
+        ({}, 0.0, {"unserved": 3}, "the second process found no kernel in 3 calls"),
         ({}, 0.0, {"forged": 1}, "the second process missed 0 regions and forged 1"),
     ],
 )
@@ -145,10 +165,43 @@ def test_regions_tell_forged_from_cached(monkeypatch: pytest.MonkeyPatch) -> Non
     assert origins == {"a": "cache", "b": "forged"}
 
 
-def test_bad_arguments_are_named() -> None:
-    done = quickstart("--models", "gpt,bert")
-    assert done.returncode == 2
-    assert "no 'bert'; known: gpt, resnet, mixer" in done.stderr
+NO_GPU = "--device cuda, but the NVIDIA driver is not there or finds no GPU"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--models", "gpt,bert"), "no 'bert'; known: gpt, resnet, mixer"),
+        (("--models", ""), "no ''; known: gpt, resnet, mixer"),
+        (("--region-budget", "0"), "'0'; it takes a number of seconds above 0"),
+        (("--region-budget", "-1"), "'-1'; it takes a number of seconds above 0"),
+        (("--region-budget", "nan"), "'nan'; it takes a number of seconds above 0"),
+        (("--region-budget", "long"), "'long'; it takes a number of seconds above 0"),
+        (("--device", "tpu"), "invalid choice: 'tpu'"),
+        pytest.param(
+            ("--device", "cuda"),
+            NO_GPU,
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+        (("--json", "nowhere/x.json"), "there is no folder "),
+        (("--json", "/"), "'/' is a folder"),
+        (("--cache-dir", "/dev/null"), "'/dev/null' is no folder"),
+        (("--region-budgets", "1"), "unrecognized arguments: --region-budgets"),
+    ],
+)
+def test_bad_arguments_are_named_before_the_set_up(
+    tmp_path: Path, given: tuple[str, ...], said: str
+) -> None:
+    script = str(ROOT / "examples" / "quickstart.sh")
+    done = subprocess.run(
+        ["bash", script, *given], capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
+    assert done.returncode == 2 and said in done.stderr and done.stdout == ""
+
+
+def test_the_script_itself_names_bad_arguments() -> None:
+    done = quickstart("--region-budget", "0")
+    assert done.returncode == 2 and "it takes a number of seconds above 0" in done.stderr
 
 
 def test_costs(tmp_path: Path) -> None:

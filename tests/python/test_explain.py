@@ -9,7 +9,7 @@ import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend.integration import gate, plan
-from forged import compiled
+from forged import compiled, lose_for_want_of_time
 
 
 def model(x: torch.Tensor) -> torch.Tensor:
@@ -55,6 +55,24 @@ def test_winners_that_do_not_pay_in_place_are_unused(
     report = cudaforge_backend.explain(model, x, cache_dir=str(forged))
     assert report.regions[0].status == "unused"
     assert "no faster with it" in str(report) and "times as fast" not in str(report)
+
+
+@pytest.mark.parametrize("raced", [True, False])
+def test_a_region_that_had_too_little_time_says_how_much_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raced: bool
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced)
+    x = torch.randn(16, 80)
+    compiled(model, tmp_path, region_budget_s=4)(x)
+    report = cudaforge_backend.explain(model, x, cache_dir=str(tmp_path))
+    assert {region.status for region in report.regions} == {"negative"}
+    assert {region.retry_above_s for region in report.regions} == {6.0}
+    n = len(report.regions)
+    text = str(report)
+    words = "nothing faster than ATen (" if raced else "out of time, not raced"
+    assert text.count(words) == n and text.count("  no winner ") == n
+    assert f" had too little time, {0 if raced else n} of them not raced: " in text
+    assert "region_budget_s=7 or more" in text and "--region-budget 7," in text
 
 
 def test_training_has_the_backward_too(tmp_path: Path) -> None:

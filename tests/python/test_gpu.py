@@ -44,7 +44,7 @@ def tolerance(dtype: torch.dtype) -> dict[str, float]:
 def expect_all_hits() -> None:
     stats = cudaforge_backend.stats()
     assert stats["hits"] > 0
-    assert sum(region["misses"] for region in stats["regions"]) == 0
+    assert sum(region["unserved"] for region in stats["regions"]) == 0
     failed = {"launch_error", "quarantined", "backend_failed", "forge_failed"}
     assert not failed & set(stats["fallbacks"])
 
@@ -205,7 +205,7 @@ def test_capture_by_hand_of_a_cold_region(forged: Path) -> None:
         graph.replay()
         torch.testing.assert_close(outputs[0], softmax_chain(x))
     stats = cudaforge_backend.stats()
-    assert (sum(r["misses"] for r in stats["regions"]), stats["hits"]) == (1, 0)
+    assert (sum(r["unserved"] for r in stats["regions"]), stats["hits"]) == (1, 0)
 
 
 def test_two_threads(forged: Path) -> None:

@@ -35,7 +35,7 @@ def expect_all_hits() -> None:
     """Regions were called, and each call was served."""
     stats = cudaforge_backend.stats()
     assert stats["hits"] > 0
-    assert sum(region["misses"] for region in stats["regions"]) == 0
+    assert sum(region["unserved"] for region in stats["regions"]) == 0
     assert not {"launch_error", "quarantined", "backend_failed", "forge_failed"} & set(
         stats["fallbacks"]
     )

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._native import _C
-from ..records import counted, input_shapes, label, op_names, program, summary
+from ..records import (
+    counted,
+    differences,
+    input_shapes,
+    label,
+    op_names,
+    program,
+    status_text,
+    summary,
+    why,
+)
 from .output import add_cache_dir, add_json, cache_dir, show
 
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
 
+_INDENT = 49  # where the regions of `ls` begin
 _NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
 
 
@@ -38,24 +49,41 @@ def _nothing(args: argparse.Namespace, what: str) -> str:
 
 
 def run_ls(args: argparse.Namespace) -> int:
-    """One line a record."""
-    rows = [summary(r) for r in _open(args).records(args.arch)]
+    """One line a record, and what tells it from others that look the same."""
+    records = _open(args).records(args.arch)
+    rows = [summary(r) for r in records]
+    apart = _apart(records)
 
     def text() -> None:
-        for row in rows:
+        for row, differs in zip(rows, apart, strict=True):
             speedup = row["speedup"]
-            gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else "none"
+            gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else ""
+            gain = gain or status_text(row["kind"])
             region = label(row["ops"], row["shapes"])
-            print(f"{row['key'][:12]}  {row['arch']:<16} {gain:>7}  {region}")
+            print(f"{row['key'][:12]}  {row['arch']:<22}  {gain:>9}  {region}")
+            if differs:
+                print(f"{'':<{_INDENT}}{differs}")
             if row["kind"] != "winner":
-                print(f"{'':<40}{row['verdict']}")
+                print(f"{'':<{_INDENT}}{row['verdict']}")
             if not row["current"]:
-                print(f"{'':<40}{_NOT_CURRENT}")
+                print(f"{'':<{_INDENT}}{_NOT_CURRENT}")
         if not rows:
             print(_nothing(args, "records"))
 
-    show(args, rows, text)
+    listed = [{**row, "differs": differs} for row, differs in zip(rows, apart, strict=True)]
+    show(args, listed, text)
     return 0
+
+
+def _apart(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What tells each record from those on its architecture whose ops and inputs read the same, ""
+    where there are none."""
+    shown = [(f"{r['arch']} {_region(r['signature'])}", r["signature"]) for r in records]
+    return ["; ".join(lines) for lines in differences(shown)]
+
+
+def _region(signature: Mapping[str, Any]) -> str:
+    return label(op_names(signature), input_shapes(signature))
 
 
 def _of_key(store: Any, start: str, arch: str = "") -> list[dict[str, Any]]:
@@ -80,7 +108,8 @@ def run_rm(args: argparse.Namespace) -> int:
     def text() -> None:
         for row in rows:
             region = label(row["ops"], row["shapes"])
-            print(f"removed: {row['kind']} {row['key'][:12]} on {row['arch']}, {region}")
+            kind = status_text(row["kind"])
+            print(f"removed: {kind}, {row['key'][:12]} on {row['arch']}, {region}")
 
     show(args, rows, text)
     return 0
@@ -93,7 +122,7 @@ def run_show(args: argparse.Namespace) -> int:
     data = [
         {
             **r,
-            "candidate": store.candidate(r["key"], r["arch"]),
+            "candidate": _candidate(store.candidate(r["key"], r["arch"]), args.source),
             "lineage": store.lineage(r["key"], r["arch"]),
         }
         for r in found
@@ -101,20 +130,30 @@ def run_show(args: argparse.Namespace) -> int:
 
     def text() -> None:
         for record in data:
-            _print_record(record, args.source)
+            _print_record(record)
 
     show(args, data, text)
     return 0
 
 
-def _print_record(record: dict[str, Any], with_source: bool) -> None:
+def _candidate(stored: Mapping[str, Any] | None, with_source: bool) -> dict[str, Any] | None:
+    """A winner's candidate with the number of its source's lines; its `code` only if asked for."""
+    if stored is None:
+        return None
+    kept = {name: value for name, value in stored.items() if with_source or name != "code"}
+    return kept | {"code_lines": len(stored["code"].splitlines())}
+
+
+def _print_record(record: dict[str, Any]) -> None:
     row = summary(record)
     print(label(row["ops"], row["shapes"]))
-    print(f"key {row['key']} on {row['arch']}: {row['kind']}")
+    print(f"key {row['key']} on {row['arch']}: {status_text(row['kind'])}")
     if not row["current"]:
         print(_NOT_CURRENT)
-    if row["reason"]:
-        print(f"why: {row['reason']}")
+    if row["kind"] != "winner":
+        print(f"why: {why(record)}")
+    if row["retry_above_s"] is not None:
+        print(f"tried again with a budget above {row['retry_above_s']:g} s")
     if row["created"]:
         made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["created"]))
         tried = (record["provenance"] or {}).get("candidates_tried", 0)
@@ -137,11 +176,10 @@ def _print_record(record: dict[str, Any], with_source: bool) -> None:
     if cases := (record["verification"] or {}).get("cases"):
         print(f"verified against ATen and float64 on {len(cases)} input sets: {', '.join(cases)}")
     if candidate := record["candidate"]:
-        code = candidate["code"]
-        if with_source:
-            print(f"\n{code}")
+        if "code" in candidate:
+            print(f"\n{candidate['code']}")
         else:
-            lines = len(code.splitlines())
+            lines = candidate["code_lines"]
             print(f"source: {lines} lines of {candidate['language']}; --source prints them")
 
 
@@ -150,9 +188,10 @@ def run_wanted(args: argparse.Namespace) -> int:
     rows = sorted(_open(args).wanted(args.arch), key=lambda row: row["first_seen"])
 
     def text() -> None:
-        for row in rows:
-            region = label(op_names(row["signature"]), input_shapes(row["signature"]))
-            print(f"{row['key'][:12]}  {row['arch']:<16}  {region}")
+        for row, differs in zip(rows, _apart(rows), strict=True):
+            print(f"{row['key'][:12]}  {row['arch']:<22}  {_region(row['signature'])}")
+            if differs:
+                print(f"{'':<38}{differs}")
         if not rows:
             print(_nothing(args, "wanted regions"))
 
@@ -181,7 +220,8 @@ def run_stats(args: argparse.Namespace) -> int:
         print(data["location"])
         for arch, entry in archs.items():
             print(
-                f"{arch:<18} {counted(entry['winners'], 'winner')}, {entry['negatives']} without, "
+                f"{arch:<18} {counted(entry['winners'], 'winner')}, "
+                f"{counted(entry['negatives'], 'region')} with no winner, "
                 f"{entry['bytes']} bytes of binaries"
             )
             if entry["not_current"]:
@@ -202,12 +242,12 @@ def run_export(args: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise OSError(f"cannot write {args.file}: there is no folder {folder}")
     result = _C.export_pack(_open(args), args.file, args.arch)
-    why = "" if result["exported"] else _nothing(args, "winners")
+    reason = "" if result["exported"] else _nothing(args, "winners")
 
     def text() -> None:
-        print(f"{args.file}: {why or counted(result['exported'], 'kernel')}")
+        print(f"{args.file}: {reason or counted(result['exported'], 'kernel')}")
 
-    show(args, {**result, "reason": why}, text)
+    show(args, {**result, "reason": reason}, text)
     return int(not result["exported"])
 
 
@@ -243,7 +283,7 @@ def _key(verb: argparse.ArgumentParser) -> None:
 
 
 def _source(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--source", action="store_true", help="print the kernel's source too")
+    verb.add_argument("--source", action="store_true", help="the kernel's source too")
 
 
 def _file(verb: argparse.ArgumentParser) -> None:
@@ -255,7 +295,7 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
     ("ls", "list the records: one line for each region, winner or not", run_ls, (_arch,)),
     (
         "show",
-        "everything about one region: signature, source, verification, timing, tries",
+        "everything about one region: signature, verification, timing, tries; source if asked",
         run_show,
         (_key, _source),
     ),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict
 
 import torch
 
@@ -17,13 +19,24 @@ from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
 NEEDED = frozenset({"torch", "worker", "cache", "host compiler"})
 
 
+State = Literal["ok", "missing", "broken", "not used"]
+
+
 class Check(TypedDict):
-    """One line: what was looked at, whether it is fine, what was found, what to do."""
+    """One line: what was looked at, how it stands, what was found, what to do. "missing": it is not
+    there; "broken": it is there and cannot be used as it is; "not used": it is not there, and
+    nothing on this machine would use it. `ok` is whether the state is "ok"."""
 
     name: str
+    state: State
     ok: bool
     detail: str
     advice: str
+
+
+def check(name: str, state: State, detail: str, advice: str = "") -> Check:
+    """A Check; without advice where it is fine."""
+    return Check(name=name, state=state, ok=state == "ok", detail=detail, advice=advice)
 
 
 def add(verbs: Any) -> None:
@@ -38,17 +51,49 @@ def add(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when everything that is needed is there; a missing GPU is no fault on a CPU machine."""
-    found = cast("list[Check]", _C.capabilities())
-    checks = [_versions(), _environment(), _worker(), *found, _cache(cache_dir(args))]
+    print("looking at compilers, GPU and cache ...", file=sys.stderr, flush=True)
+    checks = [_versions(), _environment(), _worker(), *_native(), _cache(cache_dir(args))]
     show(args, checks, lambda: _print(checks))
     return int(any(not check["ok"] for check in checks if check["name"] in NEEDED))
 
 
 def _print(checks: Sequence[Mapping[str, Any]]) -> None:
-    for check in checks:
-        print(f"{'ok     ' if check['ok'] else 'MISSING'} {check['name']:<14} {check['detail']}")
-        if check["advice"]:
-            print(f"        {'':<14} {check['advice']}")
+    for one in checks:
+        print(f"{one['state']:<8}  {one['name']:<14} {one['detail']}")
+        if one["advice"]:
+            print(f"{'':<10}{'':<14} {one['advice']}")
+
+
+def _native() -> list[Check]:
+    """What the C++ part finds: host compiler, driver, gpu, nvrtc, cupti."""
+    found = {one["name"]: one for one in _C.capabilities()}
+    driver = found["driver"]["ok"]
+    checks = []
+    for name, one in found.items():
+        if name == "gpu" and not driver:
+            checks.append(check(name, "missing", "none without the driver", "see driver"))
+        elif name in ("nvrtc", "cupti") and not one["ok"] and not driver:
+            checks.append(check(name, "not used", "not there; only kernels for a GPU need it"))
+        else:
+            checks.append(check(name, _state(one), _without_advice(one), one["advice"]))
+    return checks
+
+
+def _state(one: Mapping[str, Any]) -> State:
+    if one["ok"]:
+        return "ok"
+    absent = one["detail"].startswith("no ") or "No such file or directory" in one["detail"]
+    return "missing" if absent else "broken"
+
+
+def _without_advice(one: Mapping[str, Any]) -> str:
+    """The detail; where it ends with what to do, in the words of an error message, without that:
+    the advice says it."""
+    detail: str = one["detail"]
+    for verb in ("; install ", "; set ", "; check "):
+        if one["advice"]:
+            detail = detail.partition(verb)[0]
+    return detail
 
 
 def _versions() -> Check:
@@ -58,52 +103,40 @@ def _versions() -> Check:
         f"cudaforge {_C.versions()['cudaforge']}, torch {torch.__version__}, "
         f"Python {platform.python_version()}"
     )
-    same = built == running
-    advice = (
-        "" if same else f"built for torch {built}: build cudaforge again, or install torch=={built}"
-    )
-    return Check(name="torch", ok=same, detail=detail, advice=advice)
+    if built == running:
+        return check("torch", "ok", detail)
+    advice = f"built for torch {built}: build cudaforge again, or install torch=={built}"
+    return check("torch", "broken", detail, advice)
 
 
 def _worker() -> Check:
     path = Path(_C.worker_path())
-    there = path.is_file()
-    advice = (
-        ""
-        if there
-        else "build again (pip install .), or set CUDAFORGE_WORKER to the program's path"
-    )
-    return Check(name="worker", ok=there, detail=str(path), advice=advice)
+    if path.is_file() and os.access(path, os.X_OK):
+        return check("worker", "ok", str(path))
+    state: State = "broken" if path.exists() else "missing"
+    detail = f"{path} is no program" if path.exists() else str(path)
+    advice = "build again (pip install .), or set CUDAFORGE_WORKER to the program's path"
+    return check("worker", state, detail, advice)
 
 
 def _environment() -> Check:
-    wrong = _C.config()["warnings"]
-    detail = "; ".join(wrong) or "every CUDAFORGE_ variable is known and used"
-    return Check(
-        name="environment",
-        ok=not wrong,
-        detail=detail,
-        advice="see README.md, Environment" if wrong else "",
-    )
+    if wrong := _C.config()["warnings"]:
+        return check("environment", "broken", "; ".join(wrong), "see README.md, Environment")
+    return check("environment", "ok", "every CUDAFORGE_ variable is known and used")
 
 
 def _cache(folder: str) -> Check:
+    advice = "choose a folder that you can write to with CUDAFORGE_CACHE_DIR"
     try:
         store = _C.KernelStore.open(folder)
     except (OSError, RuntimeError, NotImplementedError) as error:
-        advice = "choose another folder with CUDAFORGE_CACHE_DIR"
-        return Check(name="cache", ok=False, detail=f"{folder}: {error}", advice=advice)
+        return check("cache", "broken", f"{folder}: {error}", advice)
     problem = store.health()
     if why := cannot_write(Path(folder).absolute()):
         detail = f"{folder}: {why}; kernels are neither kept nor listed"
-        advice = "choose a folder that you can write to with CUDAFORGE_CACHE_DIR"
-        return Check(name="cache", ok=False, detail=detail, advice=advice)
+        return check("cache", "broken", detail, advice)
+    if problem is not None:
+        advice = "nothing is lost: the next kernel that is stored moves the damaged files aside"
+        return check("cache", "broken", f"{folder}: {problem}", advice)
     detail = f"RocksDB {_C.versions()['rocksdb']}, {folder}, {len(store.records())} records"
-    if problem is None:
-        return Check(name="cache", ok=True, detail=detail, advice="")
-    return Check(
-        name="cache",
-        ok=False,
-        detail=f"{folder}: {problem}",
-        advice="nothing is lost: the next kernel that is stored moves the damaged files aside",
-    )
+    return check("cache", "ok", detail)

@@ -15,8 +15,9 @@ from typing import Any, TextIO
 import torch
 
 from .._native import _C
+from ..heartbeat import Heartbeat
 from ..options import parse
-from ..records import counted
+from ..records import counted, find, status_text, too_little_time
 from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
 
 
@@ -118,25 +119,15 @@ def run(args: argparse.Namespace) -> int:
             f"the cache {folder} cannot be used: {problem}; choose another folder with --cache-dir"
         )
     started = time.monotonic()
-    model, inputs = make_model(args.factory, device)
-    found: dict[str, str] = {}
-    reasons: Counter[str] = Counter()
-
-    def told(event: Mapping[str, Any]) -> None:
-        if event["event"] == "region":
-            found.setdefault(event["key"], event["status"])
-            return
-        if event["event"] == "end" and event["kind"] == "negative":
-            lost = (event["timing"] or {}).get("best_rival") is not None
-            reasons["nothing beats PyTorch" if lost else event["reason"]] += 1
-        _print_event(event, sys.stderr if args.json else sys.stdout)
-
-    set_progress(told)
-    try:
-        _run_once(model, inputs, options, args.train)
-    except Exception as error:
-        raise _failed(f"{args.factory}: the model with its inputs", error) from error
+    with _Teller(sys.stderr if args.json else sys.stdout, f"running {args.factory}") as told:
+        model, inputs = make_model(args.factory, device)
+        told.begin("compiling the model")
+        set_progress(told)
+        _run_once(args.factory, model, inputs, options, args.train)
+    found, reasons = told.found, told.reasons
     counts = stats()
+    stored = [record for place in told.met if (record := find(*place)) is not None]
+    short = too_little_time([(record["verdict"], record["retry_above_s"]) for record in stored])
     data: dict[str, Any] = {
         "regions": len(found),
         "known": sum(status != "miss" for status in found.values()),
@@ -144,6 +135,8 @@ def run(args: argparse.Namespace) -> int:
         "forged": counts["forged"],
         "negative": counts["negative"],
         "reasons": dict(reasons),
+        "too_little_time": sum(record["retry_above_s"] is not None for record in stored),
+        "region_budget_to_retry_s": short[1] if short else None,
         "fallbacks": counts["fallbacks"],
         "graphs_without_gain": counts["graphs"].get("does_not_pay_in_place", 0),
         "seconds": time.monotonic() - started,
@@ -157,14 +150,16 @@ def run(args: argparse.Namespace) -> int:
                 "pooling or loss that a kernel can be made for"
             )
         print(
-            f"{counted(data['forged'], 'kernel')} forged, "
-            f"{counted(data['negative'], 'region')} without, "
-            f"{data['known']} known before, {data['seconds']:.0f} s; cache {data['cache_dir']}"
+            f"{counted(data['forged'], 'winner')} forged, "
+            f"{counted(data['negative'], 'region')} with no winner, "
+            f"{data['known']} decided before, {data['seconds']:.0f} s; cache {data['cache_dir']}"
         )
         for reason, count in sorted(reasons.items()):
-            print(f"  no kernel: {reason} ({count})")
+            print(f"  no winner: {reason} ({count})")
+        if short:
+            print(f"  {short[0]}: --region-budget {short[1]} or more tries again")
         if without := data["graphs_without_gain"]:
-            print(f"  {counted(without, 'graph')} no faster with winners: run without them")
+            print(f"  unused: winners of {counted(without, 'graph')} no faster with them")
         for reason, count in sorted(counts["fallbacks"].items()):
             print(f"  left to PyTorch: {reason} ({count})")
 
@@ -176,29 +171,82 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_once(
-    model: torch.nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], train: bool
+    factory: str,
+    model: torch.nn.Module,
+    inputs: tuple[Any, ...],
+    options: dict[str, Any],
+    train: bool,
 ) -> None:
+    """The model compiled and run. ValueError: what is wrong with it, or with its training step."""
     from .. import cudaforge
 
     compiled = torch.compile(model, backend=cudaforge, options=options)
+    try:
+        with torch.set_grad_enabled(train):
+            output = compiled(*inputs)
+    except Exception as error:
+        raise _failed(f"{factory}: the model with its inputs", error) from error
     if not train:
-        with torch.no_grad():
-            compiled(*inputs)
         return
-    output = compiled(*inputs)
-    first = output[0] if isinstance(output, tuple | list) else output
-    if not isinstance(first, torch.Tensor) or not first.requires_grad:
-        raise ValueError("--train needs a (first) output that is a tensor and requires grad")
-    torch.autograd.backward(first.float().sum())
+    first = output[0] if isinstance(output, tuple | list) and output else output
+    step = f"{factory}: the model runs, but the training step of --train"
+    if not isinstance(first, torch.Tensor):
+        raise ValueError(
+            f"{step} needs a tensor as its (first) output, and that is of type "
+            f"{type(first).__name__}"
+        )
+    if not first.requires_grad:
+        raise ValueError(
+            f"{step} needs a (first) output that requires grad, and neither a parameter that it "
+            "depends on nor an input does"
+        )
+    try:
+        torch.autograd.backward(first.float().sum())
+    except Exception as error:
+        raise _failed(f"{step} (the output is summed and differentiated)", error) from error
 
 
-def _print_event(event: Mapping[str, Any], stream: TextIO) -> None:
-    if event["event"] == "start":
-        print(f"forging {event['region']} ...", file=stream, flush=True)
-    elif event["event"] == "end":
-        timing = event.get("timing") or {}
-        speedup = timing.get("speedup")
-        gain = f", {speedup[1]:.2f}x" if event["kind"] == "winner" and speedup else ""
-        reason = f" ({event['reason']})" if event.get("reason") else ""
-        line = f"  {event['kind']}{gain}{reason}, {event['seconds']:.1f} s"
-        print(line, file=stream, flush=True)
+class _Teller(Heartbeat):
+    """Told of every step: keeps count of regions, and prints a line when a region begins and ends
+    and when work in between takes long."""
+
+    def __init__(self, stream: TextIO, doing: str) -> None:
+        self.found: dict[str, str] = {}  # key to status when the model was compiled
+        self.met: dict[tuple[str, str], None] = {}  # keys and architectures, of parts too
+        self.reasons: Counter[str] = Counter()  # why there is no winner
+        self._stream = stream
+        self._tried = 0
+        super().__init__(lambda text: self._print(f"    {text}"), doing)
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """See cudaforge_backend.set_progress for the events."""
+        kind = event["event"]
+        if kind in ("region", "start"):
+            self.met[event["key"], event["arch"]] = None
+        if kind == "region":
+            self.found.setdefault(event["key"], event["status"])
+        elif kind == "start":
+            self._tried = 0
+            self._print(f"forging {event['region']} ...")
+            self.begin("trying candidates")
+        elif kind == "candidate":
+            self._tried += 1
+            self.go_on(f"{counted(self._tried, 'candidate')} tried, then the race")
+        elif kind == "end":
+            self._end(event)
+            self.begin("compiling the model")
+
+    def _end(self, event: Mapping[str, Any]) -> None:
+        timing = event["timing"] or {}
+        line = f"  {status_text(event['kind'])}"
+        if event["kind"] == "winner":
+            line += f", {timing['speedup'][1]:.2f}x" if "speedup" in timing else ""
+        else:
+            verdict = event["verdict"]
+            line += f": {verdict}" + (f" ({event['reason']})" if "best_rival" in timing else "")
+            within = verdict.startswith("faster alone")
+            self.reasons["faster alone, not within a larger region" if within else verdict] += 1
+        self._print(f"{line}, {event['seconds']:.1f} s")

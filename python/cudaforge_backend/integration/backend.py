@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,11 +11,13 @@ from torch import fx
 
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
+from cudaforge_backend.heartbeat import ForgingHeartbeat
 from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 if TYPE_CHECKING:
     from .analysis import Analysis
+    from .plan import Plan
 
 Compiled = Callable[..., Any]
 
@@ -82,7 +85,7 @@ def _compile(
     from . import isa
     from .analysis import graph_reason, is_training, may_have_anchor
     from .known_graphs import arch_of, plan_name, recall, remember
-    from .plan import current_progress, forge_misses, plan_graph
+    from .plan import plan_graph
     from .rules import native_rules
 
     for warning in _C.config()["warnings"]:
@@ -106,14 +109,7 @@ def _compile(
         return _gated(gm, example_inputs, settings, arch, recalled.winners, None)
     plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
     if plan.misses() and settings.on_miss == "blocking":
-        if current_progress() is None:  # logging's last resort writes this to stderr
-            log.forge.warning(
-                "cudaforge: forging kernels (regions: %d, seconds allowed for each: %g); "
-                "CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each step",
-                len(plan.misses()),
-                settings.region_budget_s,
-            )
-        plan = forge_misses(plan, settings.region_budget_s, current_progress(), compile_lock=False)
+        plan = _forge(plan, settings.region_budget_s)
     wanted = settings.on_miss in ("record", "background")  # a program may end before it has forged
     if wanted or (forging and not plan.misses()):
         remember(name, arch, plan, wanted)
@@ -131,6 +127,26 @@ def _compile(
         settings.region_budget_s,
         lambda done, inputs: _swapped(untouched, inputs, settings, done.winners()),
     )
+
+
+def _forge(plan: Plan, budget_s: float) -> Plan:
+    """The plan with its misses forged. To a program that has no progress callback it is said that
+    this takes time, and every few seconds that it goes on."""
+    from .plan import current_progress, forge_misses
+
+    progress = current_progress()
+    if progress is not None:
+        return forge_misses(plan, budget_s, progress, compile_lock=False)
+    log.forge.warning(  # logging's last resort writes this to stderr
+        "cudaforge: forging kernels (regions: %d, seconds allowed for each: %g); "
+        "CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each step",
+        len(plan.misses()),
+        budget_s,
+    )
+    if log.forge.isEnabledFor(logging.DEBUG):  # every step is said
+        return forge_misses(plan, budget_s, None, compile_lock=False)
+    with ForgingHeartbeat(lambda text: log.forge.warning("cudaforge: %s", text)) as heartbeat:
+        return forge_misses(plan, budget_s, heartbeat, compile_lock=False)
 
 
 def _gated(

@@ -15,7 +15,7 @@ import torch
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.locks import ForkSafeLock
-from cudaforge_backend.records import reason_of
+from cudaforge_backend.records import reason_of, retry_above_s, verdict
 from cudaforge_backend.stats import count_forging, warn_once
 
 from . import rivals
@@ -75,10 +75,8 @@ def forge_region(
 
 def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
     """Whether a negative entry came of too little time and there is now clearly more of it."""
-    provenance = record["provenance"] or {}
-    given = provenance.get("budget_s", 0.0)
-    negative = record["kind"] == "negative"
-    return negative and bool(provenance.get("out_of_time")) and budget_s > 1.5 * given
+    above = retry_above_s(record)
+    return above is not None and budget_s > above
 
 
 def _in_clean_thread(forge: _Forge) -> Forged:
@@ -259,6 +257,7 @@ class _Forge:
             "key": self.key,
             "region": self.text,
             "kind": kind,
+            "verdict": verdict(record) if record else "",
         }
         event |= {"reason": reason, "seconds": seconds, "timing": record and record["timing"]}
         self.progress(event)

@@ -12,7 +12,7 @@ from torch import fx
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
-from cudaforge_backend.records import reason_of
+from cudaforge_backend.records import reason_of, status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 
 from .analysis import Analysis, analyse
@@ -164,7 +164,7 @@ def set_progress(callback: Progress | None) -> None:
 def tell_region(key: str, arch: str, text: str, status: str) -> None:
     """Counts a miss, and gives the event {"event": "region", "key", "arch", "region", "status"}: a
     graph has this region."""
-    log.graph.debug("%s %s: %s", status, key[:12], text)
+    log.graph.debug("%s %s: %s", status_text(status), key[:12], text)
     if status == "miss":
         count_miss(key)
     progress = current_progress()

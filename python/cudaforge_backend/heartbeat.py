@@ -1,0 +1,69 @@
+"""A sign of life from work that takes long and says nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from .records import counted
+
+EVERY_S = 10.0
+
+
+class Heartbeat:
+    """Has `say` told what goes on, and for how long it has, whenever EVERY_S seconds have passed
+    without a word. Starts at once, in a thread of its own; a context manager that ends it."""
+
+    def __init__(self, say: Callable[[str], None], doing: str) -> None:
+        self._say = say
+        self._ended = threading.Event()
+        self.begin(doing)
+        threading.Thread(target=self._watch, name="cudaforge-heartbeat", daemon=True).start()
+
+    def begin(self, doing: str) -> None:
+        """Something else goes on from now on, and that was said."""
+        self._doing = doing
+        self._since = self._spoke = time.monotonic()
+
+    def go_on(self, doing: str) -> None:
+        """Other words for what goes on."""
+        self._doing = doing
+
+    def end(self) -> None:
+        """Says no more."""
+        self._ended.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(min(1.0, EVERY_S)):
+            now = time.monotonic()
+            if now - self._spoke >= EVERY_S:
+                self._spoke = now
+                self._say(f"{self._doing} ({now - self._since:.0f} s)")
+
+
+class ForgingHeartbeat(Heartbeat):
+    """A progress callback (cudaforge_backend.set_progress has the events) that says now and then
+    which region is forged."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(say, "forging")
+        self._region = ""
+        self._tried = self._decided = 0
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "start":
+            self._region, self._tried = event["region"], 0
+        self._tried += event["event"] == "candidate"
+        self._decided += event["event"] == "end"
+        self.go_on(
+            f"forging {self._region}: {counted(self._tried, 'candidate')} tried, "
+            f"{counted(self._decided, 'region')} decided before"
+        )

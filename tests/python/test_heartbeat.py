@@ -1,0 +1,85 @@
+"""Signs of life: only when something takes long, and not after its end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import cudaforge_backend
+import pytest
+import torch
+from cudaforge_backend import heartbeat
+from forged import compiled, lose_for_want_of_time
+
+
+def wait_for(there: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 20
+    while not there() and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert there()
+
+
+def test_what_takes_long_is_said_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
+    lines: list[str] = []
+    with heartbeat.Heartbeat(lines.append, "reading") as beat:
+        wait_for(lambda: len(lines) >= 2)
+        beat.go_on("writing")
+        wait_for(lambda: any(line.startswith("writing (") for line in lines))
+    time.sleep(0.1)
+    said = len(lines)
+    time.sleep(0.1)
+    assert len(lines) == said and lines[0] == "reading (0 s)"
+
+
+def test_what_is_short_is_not_mentioned() -> None:
+    lines: list[str] = []
+    with heartbeat.Heartbeat(lines.append, "reading"):
+        pass
+    assert lines == []
+
+
+def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
+    lines: list[str] = []
+    with heartbeat.ForgingHeartbeat(lines.append) as beat:
+        for kind in ("start", "candidate", "end", "start"):
+            beat({"event": kind, "region": "sum(float32[8])"})
+        said = "forging sum(float32[8]): 0 candidates tried, 1 region decided before ("
+        wait_for(lambda: any(line.startswith(said) for line in lines))
+
+
+def forge(folder: Path, columns: int) -> None:
+    compiled(lambda x: torch.softmax(x * 3, -1), folder)(torch.randn(4, columns))
+
+
+def test_blocking_forging_says_that_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced=False)
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
+    with caplog.at_level(logging.WARNING):
+        forge(tmp_path, 61)
+    first, *lines = [r.getMessage() for r in caplog.records if r.name == "cudaforge.forge"]
+    assert first.startswith("cudaforge: forging kernels (regions: 1")
+    assert lines and all(line.startswith("cudaforge: forging") for line in lines)
+    assert any("_softmax(float32[4, 61]): " in line for line in lines)
+
+
+def test_blocking_forging_with_a_callback_or_a_log_says_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced=False)
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
+    with caplog.at_level(logging.DEBUG, "cudaforge.forge"):
+        forge(tmp_path, 62)
+    ours = [r for r in caplog.records if r.name == "cudaforge.forge"]
+    assert len([r for r in ours if r.levelno == logging.WARNING]) == 1 < len(ours)
+    caplog.clear()
+    torch._dynamo.reset()
+    cudaforge_backend.set_progress(lambda event: None)
+    with caplog.at_level(logging.WARNING):
+        forge(tmp_path, 63)
+    assert not [r for r in caplog.records if r.name.startswith("cudaforge")]

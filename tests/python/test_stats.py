@@ -1,0 +1,74 @@
+"""stats(): what it counts, as a dict for programs and as a text for people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cudaforge_backend
+import torch
+from forged import compiled
+
+
+def model(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x * 3, -1)
+
+
+def test_misses_are_regions_and_hits_are_calls(forged: Path) -> None:
+    run, x = compiled(model, forged), torch.randn(16, 91)
+    for _ in range(3):
+        run(x)
+    stats = cudaforge_backend.stats()
+    assert (stats["misses"], stats["forged"], stats["negative"]) == (1, 1, 0)
+    assert (stats["hits"], stats["unserved"]) == (3, 0)
+    (region,) = (r for r in stats["regions"] if r["hits"])
+    assert (region["hits"], region["unserved"], region["fallbacks"]) == (3, 0, 0)
+
+
+def test_calls_without_a_kernel_are_unserved(all_win: None) -> None:
+    x = torch.randn(16, 92)
+    run = torch.compile(model, backend="cudaforge")
+    for _ in range(2):
+        torch.testing.assert_close(run(x), model(x))
+    stats = cudaforge_backend.stats()
+    assert (stats["hits"], stats["unserved"], stats["misses"]) == (0, 2, 0)
+
+
+def test_the_text(forged: Path) -> None:
+    run, x = compiled(model, forged), torch.randn(16, 93)
+    run(x)
+    stats = cudaforge_backend.stats()
+    assert isinstance(stats, dict) and json.loads(json.dumps(stats)) == dict(stats)
+    text = str(stats)
+    assert text == f"{stats}" and not text.startswith("{")
+    first, second, *_ = text.splitlines()
+    assert first.startswith("calls: 1 served by kernels, 0 found none; ")
+    assert second == "regions: 1 missed, 1 forged to a winner, 0 to no winner"
+    assert "\ngraphs: substituted 1\nleft to PyTorch: none\ncache: " in text
+    (line,) = (line for line in text.splitlines() if "(float32[16, 93])" in line)
+    assert line.split()[:3] == ["1", "0", "0"]
+
+
+def test_the_text_of_nothing() -> None:
+    stats = cudaforge_backend.stats()
+    stats["regions"] = []
+    assert "graphs: none\n" in str(stats) and "regions that were called" not in str(stats)
+
+
+def test_the_text_says_what_is_not_served_any_more() -> None:
+    stats = cudaforge_backend.stats()
+    stats["regions"] = [
+        {
+            "key": "ab" * 32,
+            "region": "sum(float32[8])",
+            "device": "cpu",
+            "hits": 2,
+            "unserved": 0,
+            "fallbacks": 1,
+            "saved_ns": 2.5e6,
+            "quarantined": "it failed",
+        }
+    ]
+    text = str(stats)
+    assert "2.5 ms  abababababab  sum(float32[8])" in text
+    assert "not served any more: it failed" in text
