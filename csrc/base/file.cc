@@ -88,11 +88,15 @@ bool PathExists(const std::string& path) {
 }
 
 Result<TempDir> TempDir::Create(std::string_view prefix) {
-  const char* base = std::getenv("TMPDIR");
-  std::string path = std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/" +
-                     std::string(prefix) + ".XXXXXX";
-  if (mkdtemp(path.data()) == nullptr) return ErrnoStatus(path, errno);
-  return TempDir(path);
+  const char* wanted = std::getenv("TMPDIR");
+  Status fault;
+  for (const char* base : {wanted, "/tmp"}) {
+    if (base == nullptr || *base == '\0') continue;
+    std::string path = std::string(base) + "/" + std::string(prefix) + ".XXXXXX";
+    if (mkdtemp(path.data()) != nullptr) return TempDir(path);
+    if (fault.ok()) fault = ErrnoStatus(path, errno);
+  }
+  return fault;
 }
 
 TempDir::~TempDir() {

@@ -43,7 +43,8 @@ Status WriteFileAtomic(const std::string& path, std::string_view bytes);
 Status MakeDirs(const std::string& path);
 bool PathExists(const std::string& path);
 
-// A fresh folder under $TMPDIR (else /tmp), removed with its contents by the destructor.
+// A fresh folder under $TMPDIR, or under /tmp where that is not set or takes none, removed with its
+// contents by the destructor. The error is $TMPDIR's.
 class TempDir {
  public:
   static Result<TempDir> Create(std::string_view prefix);

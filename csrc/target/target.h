@@ -24,7 +24,14 @@ struct CompileResult {
   std::string log;                  // the compiler's own words, cut at kMaxLog
   std::string binary;               // cubin or shared object, when ok
   Json resources = Json::object();  // cuda, by kernel: see ParsePtxasLog
+  Status fault;  // not ok where this machine, and not the source, is why nothing was compiled
 
+  // Of a machine without a compiler, without space, without memory.
+  static CompileResult Fault(const Status& status) {
+    CompileResult result = Failure(status.message());
+    result.fault = status;
+    return result;
+  }
   static CompileResult Failure(std::string log) {
     CompileResult result;
     if (log.size() > kMaxLog) {

@@ -56,6 +56,7 @@ Result<Reply> Compile(Target& target, const Json& body) {
   CF_ASSIGN_OR_RETURN(kernel.code, JsonString(source, "code"));
   CF_ASSIGN_OR_RETURN(const int64_t timeout_ms, JsonInt(body, "timeout_ms"));
   const CompileResult compiled = target.Compile(kernel, static_cast<int>(timeout_ms));
+  CF_RETURN_IF_ERROR(compiled.fault);
   Reply reply;
   reply.frame.body = {{"ok", true},
                       {"compiled", compiled.ok},

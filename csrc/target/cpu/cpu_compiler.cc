@@ -120,17 +120,26 @@ Status CheckCpuSource(const std::string& code) {
   return ScanSource(code, rules);
 }
 
+// The words of compilers and linkers that ran out of disk or were killed, most often for memory.
+bool IsFaultOfMachine(const std::string& log) {
+  for (const char* words : {"No space left on device", "Disk quota exceeded",
+                            "Killed signal terminated program", "virtual memory exhausted"}) {
+    if (log.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
 CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx, int timeout_ms) {
   if (const Status status = CheckCpuSource(code); !status.ok())
     return CompileResult::Failure("refused: " + status.message());
   const Result<std::string> cxx = FindHostCompiler(wanted_cxx);
-  if (!cxx.ok()) return CompileResult::Failure(cxx.status().message());
+  if (!cxx.ok()) return CompileResult::Fault(cxx.status());
   const Result<TempDir> folder = TempDir::Create("cudaforge-cpu-");
-  if (!folder.ok()) return CompileResult::Failure(folder.status().ToString());
+  if (!folder.ok()) return CompileResult::Fault(folder.status());
   const std::string source = folder->path() + "/kernel.cc";
   const std::string object = folder->path() + "/kernel.so";
   if (const Status status = WriteFileAtomic(source, code); !status.ok())
-    return CompileResult::Failure(status.ToString());
+    return CompileResult::Fault(status);
 
   // No reassociation, no finite-only maths, and no contraction: fused, x * 3 - max(x * 3) is not 0
   // at the maximum, and the exponential of what is left overflows for large x. Symbols stay
@@ -159,7 +168,7 @@ CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx,
                                          source};
   const Result<ProcessResult> run =
       RunProcess(argv, {.timeout_ms = timeout_ms, .join_errors = true});
-  if (!run.ok()) return CompileResult::Failure(run.status().message());
+  if (!run.ok()) return CompileResult::Fault(run.status());
   std::string log = WithoutFolder(run->output, folder->path());
   if (run->timed_out) {
     return CompileResult::Failure("the compiler was stopped after " + std::to_string(timeout_ms) +
@@ -171,6 +180,7 @@ CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx,
                                   std::to_string(run->term_signal) + "\n" + log);
   }
   if (run->exit_code != 0) {
+    if (IsFaultOfMachine(log)) return CompileResult::Fault(Status::Unavailable(log));
     return CompileResult::Failure(
         log.empty() ? "the compiler gave exit code " + std::to_string(run->exit_code) : log);
   }

@@ -40,7 +40,7 @@ class CudaTarget : public Target {
       return CompileResult::Failure("a cuda target compiles language \"cuda\" only");
     }
     if (!compiler_.has_value()) compiler_.emplace(NvrtcCompiler::Create(search_paths_));
-    if (!compiler_->ok()) return CompileResult::Failure(compiler_->status().message());
+    if (!compiler_->ok()) return CompileResult::Fault(compiler_->status());
     return compiler_->value().Compile(
         source.code, arch_.target.substr(std::string_view("cuda:").size()), timeout_ms);
   }

@@ -154,8 +154,7 @@ Status NvrtcCompiler::CheckArch(const std::string& arch) const {
 
 CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string& arch,
                                      int timeout_ms) const {
-  if (const Status status = CheckArch(arch); !status.ok())
-    return CompileResult::Failure(status.message());
+  if (const Status status = CheckArch(arch); !status.ok()) return CompileResult::Fault(status);
   if (const Status status = CheckCudaSource(code); !status.ok())
     return CompileResult::Failure("refused: " + status.message());
   Program program(api_);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
@@ -41,6 +42,16 @@ TEST(FileTest, MakeDirsIsIdempotentAndSeesAPlainFile) {
   EXPECT_FALSE(MakeDirs(dir->path() + "/plain").ok());
   EXPECT_FALSE(MakeDirs(dir->path() + "/plain/below").ok());
   EXPECT_EQ(*ReadFile(dir->path() + "/plain"), "x");
+}
+
+TEST(FileTest, TempDirIsElsewhereWhereTmpdirTakesNone) {
+  const char* before = std::getenv("TMPDIR");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("TMPDIR", "/no/such/folder", 1);
+  Result<TempDir> dir = TempDir::Create("file_test");
+  before == nullptr ? unsetenv("TMPDIR") : setenv("TMPDIR", kept.c_str(), 1);
+  ASSERT_TRUE(dir.ok()) << dir.status().ToString();
+  EXPECT_TRUE(dir->path().starts_with("/tmp/file_test"));
 }
 
 TEST(FileTest, TempDirIsRemoved) {

@@ -204,6 +204,7 @@ TEST(CpuCompiler, MissingCompilerSaysWhatToDo) {
   const CompileResult result =
       CompileCpu("extern \"C\" void f() {}\n", "no-such-compiler-here", 1000);
   EXPECT_FALSE(result.ok);
+  EXPECT_EQ(result.fault.code(), StatusCode::kUnavailable);
   EXPECT_NE(result.log.find("no-such-compiler-here"), std::string::npos);
   EXPECT_NE(result.log.find("CUDAFORGE_CXX"), std::string::npos);
   EXPECT_EQ(FindHostCompiler("/nonexistent/g++").status().code(), StatusCode::kUnavailable);
@@ -217,6 +218,22 @@ TEST(CpuCompiler, HangingCompilerIsStopped) {
   const CompileResult result = CompileCpu("extern \"C\" void f() {}\n", script, 300);
   EXPECT_FALSE(result.ok);
   EXPECT_NE(result.log.find("stopped after 300 ms"), std::string::npos) << result.log;
+}
+
+TEST(CpuCompiler, AFullDiskIsNoFaultOfTheSource) {
+  const TempDir folder = TempDir::Create("cudaforge-test-").value();
+  const std::string script = folder.path() + "/full";
+  const auto compile = [&](const std::string& words) {
+    EXPECT_TRUE(WriteFileAtomic(script, "#!/bin/sh\necho '" + words + "' >&2\nexit 1\n").ok());
+    EXPECT_EQ(chmod(script.c_str(), 0700), 0);
+    return CompileCpu("extern \"C\" void f() {}\n", script, 10'000);
+  };
+  const CompileResult full = compile("as: cannot write to /tmp/x.o: No space left on device");
+  EXPECT_FALSE(full.ok);
+  EXPECT_EQ(full.fault.code(), StatusCode::kUnavailable);
+  EXPECT_NE(full.log.find("No space left on device"), std::string::npos);
+  EXPECT_FALSE(compile("g++: fatal error: Killed signal terminated program cc1plus").fault.ok());
+  EXPECT_TRUE(compile("kernel.cc:1:1: error: expected a declaration").fault.ok());
 }
 
 TEST(CpuCompiler, CompilerThatWritesNothingIsAFailure) {

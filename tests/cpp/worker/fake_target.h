@@ -41,7 +41,11 @@ class FakeTarget : public Target {
   const DeviceArch& arch() const override { return arch_; }
   CompileResult Compile(const KernelSource& source, int) override {
     if (source.code == "throw") throw std::bad_alloc();
-    return {source.code != "bad", "log of " + source.code, "BINARY", {{"f", {{"registers", 8}}}}};
+    CompileResult result = CompileResult::Failure("log of " + source.code);
+    result.ok = source.code != "bad";
+    result.binary = "BINARY";
+    result.resources = {{"f", {{"registers", 8}}}};
+    return result;
   }
   Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate&,
                                            const OpSignature&) override {

@@ -210,6 +210,17 @@ TEST_F(Client, InputsOfAnotherSignature) {
   EXPECT_FALSE(client_.Run("x", Make(""), signature_, Inputs(7), 0xff).ok());
 }
 
+// No verdict on the candidate, which another day compiles.
+TEST(ClientStart, AMachineThatCannotCompile) {
+  WorkerOptions options = Options();
+  options.cxx = "/nowhere/g++";
+  Candidate candidate;
+  candidate.source = {Language::kCpu, "extern \"C\" void f() {}\n"};
+  const auto compiled = WorkerClient(options).Compile(candidate);
+  EXPECT_EQ(compiled.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(compiled.status().message().find("/nowhere/g++"), std::string::npos);
+}
+
 TEST(ClientStart, NoExecutableOrAnotherProgram) {
   WorkerOptions options = Options();
   options.executable = "/nowhere/cudaforge-worker";
