@@ -30,8 +30,8 @@ struct CacheRecord {
   std::string candidate;
   std::string binary;    // cubin or shared object; empty when negative
   Json verification;     // RegionChecker::Report and the cases passed
-  Json timing;           // aten_us, inductor_us, winner_us, speedup: [low, median, high]
-  Json provenance;       // author, parameters, candidates tried, created (seconds since 1970)
+  Json timing;           // of the race; this and the next two: see FORMAT.md
+  Json provenance;       // who made it, when, in what time, and why there is no winner
   Json versions;         // cudaforge, torch, verifier
   std::string checksum;  // 32 digits, of the stored bytes; empty in a record that was not decoded
 

@@ -1,10 +1,6 @@
 // RocksFolder: the folder of one cache on the disk, and the rules by which processes share it.
 // Holds no handle and no state of its own: thread-safe. Private to cache/.
-//
-//   PATH/lock           flock(2) of the one writer; never RocksDB's own LOCK
-//   PATH/generation     8 bytes, little-endian: changes with every write
-//   PATH/db             the database
-//   PATH/db.damaged-N   databases that could not be used, moved aside by a writer
+// FORMAT.md says what lies in it.
 #pragma once
 
 #include <cstdint>

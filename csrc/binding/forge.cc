@@ -115,9 +115,9 @@ void Install(const std::string& text, int device_index, const SearchOutcome& out
   py::gil_scoped_release release;
   const std::string key = signature.Key();
   RegionEntry* entry = ValueOrThrow(Resolver::Get().Resolve(RegionId(key), text, device_index));
-  Resolver::Get().Install(entry, ValueOrThrow(Runtime::Get().LoadWinner(
-                                     signature, device_index, outcome.best->candidate.ToJson(),
-                                     outcome.best->binary, key)));
+  Resolver::Get().Install(
+      entry, ValueOrThrow(Runtime::Get().LoadWinner(
+                 signature, device_index, outcome.best->candidate.ToJson(), outcome.best->binary)));
 }
 
 void Uninstall(const std::string& text, int device_index) {

@@ -73,15 +73,13 @@ Status Runtime::UseCache(const std::string& folder) {
 
 Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature, int device_index,
                                                     const Json& candidate_json,
-                                                    const std::string& binary,
-                                                    const std::string& record_key) {
+                                                    const std::string& binary) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(signature.device, device_index));
   CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(candidate_json));
   CF_RETURN_IF_ERROR(candidate.Validate(signature));
   auto winner = std::make_unique<Winner>();
   CF_ASSIGN_OR_RETURN(winner->executable, target->Load(binary, candidate, signature));
   winner->constraints = std::move(candidate.constraints);
-  winner->record_key = record_key;
   return winner;
 }
 
@@ -92,8 +90,8 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
     return std::unique_ptr<Winner>();
   }
   CF_ASSIGN_OR_RETURN(const Json candidate, ParseJson(record->candidate));
-  CF_ASSIGN_OR_RETURN(auto winner, LoadWinner(entry.signature, entry.device_index, candidate,
-                                              record->binary, entry.key));
+  CF_ASSIGN_OR_RETURN(auto winner,
+                      LoadWinner(entry.signature, entry.device_index, candidate, record->binary));
   winner->saved_ns = SavedNs(record->timing);
   return winner;
 }

@@ -38,8 +38,7 @@ class Runtime {
 
   // A loaded kernel, ready to be served under `signature`.
   Result<std::unique_ptr<Winner>> LoadWinner(const OpSignature& signature, int device_index,
-                                             const Json& candidate, const std::string& binary,
-                                             const std::string& record_key);
+                                             const Json& candidate, const std::string& binary);
 
   // How to start a worker for a device.
   WorkerOptions Worker(DeviceType device, int device_index) const;

@@ -229,20 +229,17 @@ Json Resolver::Stats() const {
   double saved_ns = 0;
   Json regions = Json::array();
   for (const auto& entry : impl_->entries) {
-    const Winner* winner = entry->winner.load(std::memory_order_acquire);
     const double saved = static_cast<double>(entry->hits.load()) * entry->saved_ns.load();
     auto why = std::find_if(impl_->quarantined.begin(), impl_->quarantined.end(),
                             [&](const auto& item) { return item.first == entry.get(); });
     regions.push_back(
-        {{"id", entry->id},
-         {"key", entry->key},
+        {{"key", entry->key},
          {"describe", entry->signature.Describe()},
          {"device", entry->contract.device().str()},
          {"hits", entry->hits.load()},
          {"misses", entry->misses.load()},
          {"fallbacks", entry->fallbacks.load()},
          {"saved_ns", saved},
-         {"winner", winner != nullptr ? Json(winner->record_key) : Json(nullptr)},
          {"quarantined", why != impl_->quarantined.end() ? Json(why->second) : Json(nullptr)}});
     hits += entry->hits.load();
     misses += entry->misses.load();

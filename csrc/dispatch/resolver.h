@@ -25,7 +25,6 @@ constexpr int64_t kScratchAlignment = 256;  // bytes, of every scratch buffer
 struct Winner {
   std::unique_ptr<Executable> executable;
   std::vector<Constraint> constraints;
-  std::string record_key;
   double saved_ns = 0;  // expected of one hit (from the record), for statistics
 
   // Filled in by Resolver::Install.

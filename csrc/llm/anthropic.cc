@@ -79,7 +79,8 @@ class AnthropicProtocol : public ChatProtocol {
   }
 
  private:
-  // Appends the text of a block or delta of type `type`; others (thinking) are no part of the reply.
+  // Appends the text of a block or delta of type `type`; others (thinking) are no part of the
+  // reply.
   static Status ReadBlock(const Json& block, const char* type, ReplyBuilder* reply) {
     if (MemberOrNull(block, "type") != type) return Status::Ok();
     const Json& text = MemberOrNull(block, "text");

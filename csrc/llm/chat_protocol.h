@@ -72,8 +72,8 @@ std::unique_ptr<ChatProtocol> MakeOpenAiProtocol(std::string model, bool own_ser
 // Anthropic messages. `versioned_url`: the base URL ends in /v1.
 std::unique_ptr<ChatProtocol> MakeAnthropicProtocol(std::string model, bool versioned_url);
 
-// The most that a service says of an error: {"error": {"message"}}, {"error": text}, {"message"}, or
-// the text itself; at most 500 printable characters, without the key.
+// The most that a service says of an error: {"error": {"message"}}, {"error": text}, {"message"},
+// or the text itself; at most 500 printable characters, without the key.
 std::string ErrorText(std::string_view body, std::string_view key);
 
 }  // namespace cudaforge

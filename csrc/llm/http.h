@@ -1,4 +1,5 @@
-// One HTTP POST whose answer is read as it comes, bounded in time and bytes whatever the server does.
+// One HTTP POST whose answer is read as it comes, bounded in time and bytes whatever the server
+// does.
 #pragma once
 
 #include <cstddef>

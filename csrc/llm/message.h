@@ -69,8 +69,8 @@ Json ToJson(const LlmRequest& request);  // {"role", "messages", "limits"}
 Json ToJson(const Usage& usage);         // without what is absent
 Json ToJson(const Reply& reply);
 
-// Reads {"content": text} with, optionally, usage, model, finish_reason, attempts and seconds; other
-// fields are passed over. Errors: kCorruption with the field's name.
+// Reads {"content": text} with, optionally, usage, model, finish_reason, attempts and seconds;
+// other fields are passed over. Errors: kCorruption with the field's name.
 Result<Reply> ReplyFromJson(const Json& json);
 
 // The member `field` of an object, a null that outlives the call where there is none.

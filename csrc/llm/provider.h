@@ -1,4 +1,5 @@
-// Where replies come from: an HTTP service, a program, a folder that someone answers in, a recording.
+// Where replies come from: an HTTP service, a program, a folder that someone answers in, a
+// recording.
 #pragma once
 
 #include <functional>
@@ -59,7 +60,7 @@ struct ProviderSettings {
 //   anthropic:MODEL          the Anthropic messages API
 //   command:PROGRAM [ARGS]   a program, started anew for each request, split at white space
 //   mailbox:DIR              a folder in which an agent or a human answers
-//   record:DIR:SPEC          SPEC, with every exchange saved in DIR (which has no colon in its name)
+//   record:DIR:SPEC          SPEC, with every exchange saved in DIR (a name without a colon)
 //   replay:DIR               what was saved there
 // Opens no connection. Errors: kInvalidArgument for a spec, key or address that cannot be used;
 // kIoError or kNotFound for a folder.

@@ -25,9 +25,9 @@ struct CodeBlockOptions {
   bool take_last = false;
 };
 
-// The reply's one fenced code block. Errors: kTimeout over max_bytes; kInvalidArgument for no block,
-// more than one, one that is not closed (a reply cut off), an empty one, text that is not UTF-8, or
-// a zero byte.
+// The reply's one fenced code block. Errors: kTimeout over max_bytes; kInvalidArgument for no
+// block, more than one, one that is not closed (a reply cut off), an empty one, text that is not
+// UTF-8, or a zero byte.
 Result<CodeBlock> ParseCodeBlock(std::string_view reply, const CodeBlockOptions& options = {});
 
 struct JsonReply {
@@ -38,9 +38,9 @@ struct JsonReply {
 
 // The reply's JSON object: the whole reply; else the first closed fenced block that says json or
 // begins with a brace; else the first {...} in the text that begins as an object does. Mended: a
-// byte order mark, text around the object, commas before a closing bracket, raw line breaks and tabs
-// in strings. Errors: kTimeout over limits.max_bytes; kInvalidArgument for no object, one that is
-// not closed, nested deeper than limits.max_depth, with duplicate keys, numbers that are not
+// byte order mark, text around the object, commas before a closing bracket, raw line breaks and
+// tabs in strings. Errors: kTimeout over limits.max_bytes; kInvalidArgument for no object, one that
+// is not closed, nested deeper than limits.max_depth, with duplicate keys, numbers that are not
 // finite, or malformed beyond those repairs, and for text that is not UTF-8.
 Result<JsonReply> ParseJsonReply(std::string_view reply,
                                  const JsonLimits& limits = {.max_bytes = size_t{1} << 20,

@@ -14,7 +14,8 @@ namespace cudaforge {
 // Passes requests on to `inner` and saves each exchange in `folder`, which it makes, as
 // NNNN-exchange.json: {"provider", "request", "reply"} or {"provider", "request", "error": {"code",
 // "message"}}. Numbers go on from those that are there, in the order in which exchanges end. Where
-// one of `secrets` occurs, "[key]" is written. Complete fails with kIoError when the exchange cannot be saved.
+// one of `secrets` occurs, "[key]" is written. Complete fails with kIoError when the exchange
+// cannot be saved.
 Result<std::unique_ptr<Provider>> MakeRecordingProvider(const std::string& folder,
                                                         std::unique_ptr<Provider> inner,
                                                         std::vector<std::string> secrets);

@@ -72,12 +72,6 @@ RatioInterval PairedTimes::Speedup(size_t base, size_t contestant) const {
   return {percentile(0.025), std::exp(Median(logs)), percentile(0.975)};
 }
 
-Json PairedTimes::ToJson() const {
-  Json medians = Json::array();
-  for (size_t i = 0; i < ns.size(); ++i) medians.push_back(FloatToJson(MedianNs(i)));
-  return {{"names", names}, {"median_ns", medians}, {"rounds", rounds()}};
-}
-
 Result<PairedTimes> TimePaired(const std::vector<Contestant>& contestants, const SampleClock& clock,
                                const PairedOptions& options) {
   CF_CHECK(!contestants.empty());

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "base/status.h"
 
 namespace cudaforge {
@@ -34,7 +33,6 @@ struct PairedTimes {
   // REQUIRES (all): the indices are in range and rounds() > 0.
   double MedianNs(size_t contestant) const;
   RatioInterval Speedup(size_t base, size_t contestant) const;  // time(base) / time(contestant)
-  Json ToJson() const;                                          // {"names", "median_ns", "rounds"}
 };
 
 // The middle value, or the mean of the two middle ones. REQUIRES: not empty.

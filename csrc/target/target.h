@@ -26,7 +26,7 @@ struct CompileResult {
   Json resources = Json::object();  // cuda, by kernel: see ParsePtxasLog
   Status fault;  // not ok where this machine, and not the source, is why nothing was compiled
 
-  // Of a machine without a compiler, without space, without memory.
+  // Of a machine without a compiler, without space or memory for it.
   static CompileResult Fault(const Status& status) {
     CompileResult result = Failure(status.message());
     result.fault = status;
@@ -141,7 +141,7 @@ struct CudaTargetOptions {
 
 // The target of this machine's device `index`. kUnavailable says what is missing and what to do. A
 // compiler that is missing is no error here, as stored binaries load without one: Compile then
-// fails with a log that says so.
+// gives a fault.
 Result<std::unique_ptr<Target>> MakeCpuTarget(const CpuTargetOptions& options = {});
 Result<std::unique_ptr<Target>> MakeCudaTarget(int device_index,
                                                const CudaTargetOptions& options = {});

@@ -10,7 +10,8 @@ namespace cudaforge {
 
 struct InputPlan {
   // All that tell something of the region; over 32 MiB of inputs and outputs four at most, over
-  // 256 MiB three, and as many as four or two more for any() and all().
+  // 256 MiB three; two or one more where an input is smaller than the largest, and as many as four
+  // or two more for any() and all().
   std::vector<InputKind> kinds;
   int64_t draws = 0;   // further ones of each set, on which ATen and the oracle run for
                        // the yardstick of small outputs (NeedsMoreDraws)

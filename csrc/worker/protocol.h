@@ -8,7 +8,7 @@
 // the worker ends now):
 //   {"command":"hello","protocol":4,"device":"cpu" or "cuda","device_index":0,"cxx":"",
 //    "cuda_search_paths":[]}
-//       -> {"ok":true,"protocol":4,"arch":"cpu:x86-64-v4"}
+//       -> {"ok":true,"protocol":4,"arch":"cpu:x86-64-v4+1f0c93ab"}
 //   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{} (see CompileResult)}, fds [binary] when
 //       compiled

@@ -42,7 +42,7 @@ class CandidateRunner {
 
   // Compiles in the worker. A crash or hang of the compiler is a failed CompileResult with that
   // log; a worker that ended is tried again once. kUnavailable: it ended twice, and not by the
-  // source's doing. Resources stay empty.
+  // source's doing, or this machine lacks what compiling needs (CompileResult::fault).
   virtual Result<CompileResult> Compile(const Candidate& candidate) = 0;
   // Loads `binary` and runs it once on `inputs`: each buffer between guard bytes, outputs and
   // scratch poisoned with `poison`, inputs compared afterwards. Tried again once where the worker

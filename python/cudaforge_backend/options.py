@@ -104,7 +104,7 @@ def _inductor_patches(value: object) -> dict[str, Any]:
             raise errors.OptionError(
                 f"unknown option of 'inductor' {name!r}"
                 + (f"; did you mean {', '.join(near)}?" if near else "")
-                + " torch._inductor.list_options() has them all"
+                + "; torch._inductor.list_options() has them all"
             )
         if name == "post_grad_custom_pre_pass":
             raise errors.OptionError(

@@ -64,7 +64,7 @@ def status_text(status: str) -> str:
 
 
 def verdict(record: Mapping[str, Any]) -> str:
-    """ "winner", or why there is none: of a record, or of KernelStore.verdict()."""
+    """ "winner", or why there is none."""
     if record["kind"] == "winner":
         return "winner"
     timing = record["timing"] or {}
@@ -75,8 +75,8 @@ def verdict(record: Mapping[str, Any]) -> str:
         return f"nothing faster than {RIVALS.get(rival, rival)}"
     if retry_above_s(record) is not None:
         return "out of time, not raced"
-    reason = reason_of(record)
-    return "no right candidate" if reason.startswith("no candidate was right") else reason
+    tried = (record["provenance"] or {}).get("candidates_tried")
+    return "no right candidate" if tried else reason_of(record)
 
 
 def why(record: Mapping[str, Any]) -> str:

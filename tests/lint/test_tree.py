@@ -24,6 +24,11 @@ def oversized(lengths: Mapping[str, int]) -> list[str]:
     return sorted(set(over) | set(long if len(long) * 10 > len(lengths) else []))
 
 
+def wide_comments(lines: Iterable[str]) -> list[str]:
+    """Comment lines over 100 columns, which clang-format leaves as they are."""
+    return [line for line in lines if len(line) > 100 and line.lstrip().startswith("//")]
+
+
 def strangers(names: Iterable[str]) -> set[str]:
     """Visible top-level names that are not in TOP_LEVEL."""
     tops = {name.split("/")[0] for name in names}
@@ -49,7 +54,15 @@ def test_files_are_short() -> None:
     assert oversized({str(p): len(p.read_text().splitlines()) for p in sources}) == []
 
 
-def test_top_level_is_what_the_design_says() -> None:
+def test_comments_are_no_wider_than_code() -> None:
+    assert wide_comments(["  // " + 95 * "x", 'x = "' + 100 * "y" + '"; // z']) == []
+    assert wide_comments(["  // " + 96 * "x"]) != []
+    sources = [path for path in files(".h", ".cc") if "prelude" not in path.name]  # kernels' text
+    wide = {str(path): wide_comments(path.read_text().splitlines()) for path in sources}
+    assert {name: lines for name, lines in wide.items() if lines} == {}
+
+
+def test_nothing_stands_beside_the_known_top_level() -> None:
     assert strangers(names()) == set()
 
 

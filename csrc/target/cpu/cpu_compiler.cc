@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
@@ -95,6 +97,26 @@ std::string WithoutFolder(std::string log, const std::string& folder) {
   return log;
 }
 
+// The line of `log` in which a compiler, assembler or linker says that it had no space, or that it
+// was killed, most often for want of memory; empty where there is none. What a source has said
+// (#error, static_assert) does not count: such a line begins with the source's name.
+std::string FaultOfMachine(const std::string& log) {
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const bool of_source = line.starts_with("kernel.cc") || line.starts_with(' ');
+    const size_t said = line.find(": ");
+    if (of_source && (said == std::string::npos ||
+                      !line.substr(said).starts_with(": fatal error: error writing to "))) {
+      continue;
+    }
+    for (const char* words : {"No space left on device", "Disk quota exceeded",
+                              "Killed signal terminated program", "virtual memory exhausted"}) {
+      if (line.find(words) != std::string::npos) return line;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<std::string> FindHostCompiler(const std::string& wanted) {
@@ -118,15 +140,6 @@ Status CheckCpuSource(const std::string& code) {
   rules.pragmas = kPragmas;
   rules.banned_words = kBanned;
   return ScanSource(code, rules);
-}
-
-// The words of compilers and linkers that ran out of disk or were killed, most often for memory.
-bool IsFaultOfMachine(const std::string& log) {
-  for (const char* words : {"No space left on device", "Disk quota exceeded",
-                            "Killed signal terminated program", "virtual memory exhausted"}) {
-    if (log.find(words) != std::string::npos) return true;
-  }
-  return false;
 }
 
 CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx, int timeout_ms) {
@@ -175,12 +188,17 @@ CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx,
                                   " ms\n" + log);
   }
   if (run->too_large) return CompileResult::Failure("the compiler wrote without end\n" + log);
+  if (run->term_signal == SIGKILL) {  // the kernel's, for want of memory, or somebody's
+    return CompileResult::Fault(Status::Unavailable("the compiler was killed"));
+  }
   if (run->term_signal != 0) {
     return CompileResult::Failure("the compiler ended by signal " +
                                   std::to_string(run->term_signal) + "\n" + log);
   }
   if (run->exit_code != 0) {
-    if (IsFaultOfMachine(log)) return CompileResult::Fault(Status::Unavailable(log));
+    if (const std::string fault = FaultOfMachine(log); !fault.empty()) {
+      return CompileResult::Fault(Status::Unavailable(fault));
+    }
     return CompileResult::Failure(
         log.empty() ? "the compiler gave exit code " + std::to_string(run->exit_code) : log);
   }

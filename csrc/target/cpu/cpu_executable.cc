@@ -109,9 +109,9 @@ Result<UniqueFd> MemoryFile(const std::string& bytes) {
   return file;
 }
 
-// A path of an open file that no other call gives. The loader takes two paths that are spelled alike
-// for the same library, and the number of a descriptor that was closed comes back: so a counter is
-// spelled out in slashes and dots, which mean nothing in a path.
+// A path of an open file that no other call gives. The loader takes two paths that are spelled
+// alike for the same library, and the number of a descriptor that was closed comes back: so a
+// counter is spelled out in slashes and dots, which mean nothing in a path.
 std::string UniquePath(int descriptor) {
   static std::atomic<uint64_t> last{0};
   std::string path = "/proc/self";

@@ -11,6 +11,7 @@
 namespace cudaforge {
 
 using NvrtcResult = int;  // 0: success
+inline constexpr NvrtcResult kNvrtcOutOfMemory = 1;
 inline constexpr NvrtcResult kNvrtcCompilationError = 6;
 inline constexpr NvrtcResult kNvrtcCancelled = 16;
 using NvrtcProgram = struct NvrtcProgramTag*;

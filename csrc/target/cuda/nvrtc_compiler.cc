@@ -162,7 +162,8 @@ CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string&
           api_.CreateProgram(program.out(), code.c_str(), "kernel.cu",
                              static_cast<int>(std::size(kHeaders)), kHeaders, kHeaderNames);
       error != 0) {
-    return CompileResult::Failure(std::string("nvrtcCreateProgram: ") + api_.GetErrorString(error));
+    return CompileResult::Fault(
+        Status::Unavailable(std::string("nvrtcCreateProgram: ") + api_.GetErrorString(error)));
   }
   // modify-stack-limit would change a limit of the whole process. The architecture macros stay
   // NVRTC's own. fmad: as for the CPU, kernels write fma() where they mean it.
@@ -185,6 +186,8 @@ CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string&
   if (error == kNvrtcCancelled)
     return CompileResult::Failure("NVRTC was stopped after " + std::to_string(timeout_ms) +
                                   " ms\n" + log);
+  if (error == kNvrtcOutOfMemory)
+    return CompileResult::Fault(Status::Unavailable(api_.GetErrorString(error)));
   if (error == kNvrtcCompilationError && !log.empty())
     return CompileResult::Failure(WithoutPtxasNotes(log));
   if (error != 0)

@@ -21,9 +21,10 @@ class NvrtcCompiler {
   // kInvalidArgument when the text is no architecture.
   Status CheckArch(const std::string& arch) const;
 
-  // Scans and compiles. Never throws; every failure is a log. resources, per kernel: registers,
-  // spill_bytes (stores and loads), stack_bytes, shared_bytes (static). NVRTC polls the time-out
-  // itself where it can (12.8 and newer). Not faster in several threads: NVRTC takes a lock.
+  // Scans and compiles. Never throws; a failure is a log, with a fault where it is this machine's.
+  // resources, per kernel: registers, spill_bytes (stores and loads), stack_bytes, shared_bytes
+  // (static). NVRTC polls the time-out itself where it can (12.8 and newer). Not faster in several
+  // threads: NVRTC takes a lock.
   CompileResult Compile(const std::string& code, const std::string& arch,
                         int timeout_ms = 60'000) const;
 

@@ -98,7 +98,6 @@ inline std::unique_ptr<Winner> NegWinner(int64_t count, float shift, std::shared
   winner->executable =
       std::make_unique<NegExecutable>(count, shift, std::move(log), std::move(scratch));
   winner->constraints = std::move(constraints);
-  winner->record_key = "fake";
   return winner;
 }
 

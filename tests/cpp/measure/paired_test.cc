@@ -159,12 +159,5 @@ TEST(TimePaired, ErrorsNameTheContestant) {
                CheckError);
 }
 
-TEST(TimePaired, Json) {
-  PaperDevice device(9);
-  auto times = TimePaired({device.Make("a", 5), device.Make("b", 7)}, device.Clock(0), {});
-  EXPECT_EQ(times->ToJson(),
-            (Json{{"names", {"a", "b"}}, {"median_ns", {5.0, 7.0}}, {"rounds", 30}}));
-}
-
 }  // namespace
 }  // namespace cudaforge

@@ -233,7 +233,19 @@ TEST(CpuCompiler, AFullDiskIsNoFaultOfTheSource) {
   EXPECT_EQ(full.fault.code(), StatusCode::kUnavailable);
   EXPECT_NE(full.log.find("No space left on device"), std::string::npos);
   EXPECT_FALSE(compile("g++: fatal error: Killed signal terminated program cc1plus").fault.ok());
+  EXPECT_FALSE(
+      compile("kernel.cc:9:1: fatal error: error writing to /tmp/a.s: No space left on device")
+          .fault.ok());
   EXPECT_TRUE(compile("kernel.cc:1:1: error: expected a declaration").fault.ok());
+  EXPECT_EQ(compile("x\ng++: Disk quota exceeded\ny").fault.message(), "g++: Disk quota exceeded");
+  // The source itself cannot say so.
+  for (const char* code : {"#error No space left on device\n",
+                           "#error fatal error: error writing to x: No space left on device\n",
+                           "static_assert(false, \"No space left on device\");\n"}) {
+    const CompileResult said = CompileCpu(code, "", 60'000);
+    EXPECT_FALSE(said.ok);
+    EXPECT_TRUE(said.fault.ok()) << said.fault.ToString();
+  }
 }
 
 TEST(CpuCompiler, CompilerThatWritesNothingIsAFailure) {

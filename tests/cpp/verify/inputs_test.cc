@@ -164,7 +164,8 @@ TEST(Inputs, SmallOperandsGetSpecialValuesOfTheirOwn) {
   EXPECT_EQ(std::count(kinds.begin(), kinds.end(), InputKind::kNanOperands), 0);
 }
 
-// A set whose small operands are all of a role that takes no such values would be another normal one.
+// A set whose small operands are all of a role that takes no such values would be another normal
+// one.
 TEST(Inputs, SetsOfSmallOperandsAreForOperandsThatTakeTheirValues) {
   OpSignature signature;
   const TensorSpec rows = Spec(DType::kFloat32, {16, 64});
