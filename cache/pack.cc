@@ -32,9 +32,7 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   const std::string_view encoded = payload.substr(*offset, static_cast<size_t>(*bytes));
   *offset += encoded.size();
   if (Sha256Hex(encoded) != *sum) return Status::Corruption("the checksum differs");
-  CF_ASSIGN_OR_RETURN(CacheRecord record, CacheRecord::Decode(encoded));
-  if (record.kind != CacheRecord::Kind::kWinner) return Status::Corruption("not a winner");
-  return record;
+  return CacheRecord::Decode(encoded);
 }
 
 }  // namespace
@@ -44,18 +42,17 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
   Json entries = Json::array();
   std::string payload;
   CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
-    if (record.kind != CacheRecord::Kind::kWinner) return true;
     const std::string encoded = record.Encode();
     entries.push_back({{"key", record.key},
                        {"arch", record.arch},
                        {"bytes", encoded.size()},
                        {"sha256", Sha256Hex(encoded)}});
     payload += encoded;
-    ++summary.exported;
+    ++(record.kind == CacheRecord::Kind::kWinner ? summary.exported : summary.without_winner);
     return payload.size() <= kMaxPackBytes / 2;
   }));
   if (payload.size() > kMaxPackBytes / 2) {
-    return Status::Unsupported("more winners than one pack holds: export one arch at a time");
+    return Status::Unsupported("more than one pack holds: export one arch at a time");
   }
   const std::string manifest =
       LenientText({{"created", static_cast<int64_t>(std::time(nullptr))}, {"records", entries}});
@@ -110,7 +107,10 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
   }
   std::vector<bool> stored;
   if (!accepted.empty()) CF_RETURN_IF_ERROR(store.PutMany(accepted, false, &stored));
-  for (bool taken : stored) ++(taken ? summary.imported : summary.kept_existing);
+  for (size_t i = 0; i < stored.size(); ++i) {
+    const bool winner = accepted[i].kind == CacheRecord::Kind::kWinner;
+    ++(!stored[i] ? summary.kept_existing : winner ? summary.imported : summary.without_winner);
+  }
   return summary;
 }
 

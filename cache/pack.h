@@ -1,5 +1,6 @@
-// Packs: the winners of one or all archs in one checksummed file, for another machine. The byte
-// format is in FORMAT.md.
+// Packs: the records of one or all archs in one checksummed file, for another machine: the winners,
+// and the regions for which there is none, so that nothing is forged again there. The byte format
+// is in FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +15,21 @@
 namespace cudaforge {
 
 struct PackSummary {
-  int64_t exported = 0, imported = 0, kept_existing = 0, rejected = 0;
+  int64_t exported = 0, imported = 0;  // winners
+  int64_t without_winner = 0;          // negative entries, exported or imported
+  int64_t kept_existing = 0, rejected = 0;
   std::vector<std::string> problems;  // one line for each rejected record
 };
 
-// Writes every winner (of `arch`; empty: of all) to `file`, atomically.
+// Writes every record (of `arch`; empty: of all) to `file`, atomically.
 Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std::string_view arch);
 
 // Decides on each record before it is stored, and may replace its binary by one that was built
 // here; its message becomes the record's line in `problems`.
 using AcceptRecord = std::function<Status(CacheRecord*)>;
 
-// Stores the pack's winners; the better of two stays. Errors: kNotFound or kIoError (the file),
+// Stores the pack's records; the better of two winners stays, and a winner rather than a negative
+// entry. Errors: kNotFound or kIoError (the file),
 // kCorruption (not a pack, cut short, or changed: nothing is imported), kUnsupported (a newer
 // format), and those of KernelStore::PutMany.
 Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,

@@ -17,15 +17,13 @@ namespace py = pybind11;
 constexpr double kSecondsPerKernel = 120;
 
 // Compiles a record's source for this machine and runs it on every input set; `record` gets the
-// binary built here.
+// binary built here. Of a record without a winner, that it is of this build and device.
 Status Prove(CacheRecord* record) {
   if (!JudgedByThisBuild(*record)) {
     return Status::Unsupported("judged by other versions (" + record->versions.dump() +
                                ") than these (" + Versions().dump() + "): forge it anew here");
   }
   CF_ASSIGN_OR_RETURN(const OpSignature signature, OpSignature::FromJson(record->signature));
-  CF_ASSIGN_OR_RETURN(const Json candidate_json, ParseJson(record->candidate));
-  CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(candidate_json));
   Runtime& runtime = Runtime::Get();
   const Result<Target*> target = runtime.TargetFor(signature.device, 0);
   const std::string here =
@@ -35,6 +33,12 @@ Status Prove(CacheRecord* record) {
   if (!target.ok() || (!cpu && record->arch != (*target)->arch().target)) {
     return Status::Unsupported("made for " + record->arch + "; this machine " + here);
   }
+  if (record->kind == CacheRecord::Kind::kNegative) {
+    record->arch = (*target)->arch().target;
+    return Status::Ok();
+  }
+  CF_ASSIGN_OR_RETURN(const Json candidate_json, ParseJson(record->candidate));
+  CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(candidate_json));
   CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionChecker> checker,
                       RegionChecker::Create(signature, 0, std::random_device()()));
   WorkerClient worker(runtime.Worker(signature.device, 0));
@@ -60,6 +64,7 @@ py::dict SummaryDict(const PackSummary& summary) {
   py::dict dict;
   dict["exported"] = summary.exported;
   dict["imported"] = summary.imported;
+  dict["without_winner"] = summary.without_winner;
   dict["kept_existing"] = summary.kept_existing;
   dict["rejected"] = summary.rejected;
   dict["problems"] = summary.problems;
@@ -83,7 +88,10 @@ py::dict AdoptPack(const std::string& file, const py::object& tell) {
       const Status status = Prove(record);
       py::gil_scoped_acquire acquire;
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-      if (!tell.is_none()) tell(record->key, status.ok() ? "" : status.message());
+      const bool winner = record->kind == CacheRecord::Kind::kWinner;
+      if (!tell.is_none() && (winner || !status.ok())) {
+        tell(record->key, status.ok() ? "" : status.message());
+      }
       return status;
     };
     summary = ValueOrThrow(ImportPack(*Runtime::Get().store(), file, accept));

@@ -127,13 +127,14 @@ class KernelStore:
     def take_warnings(self) -> list[str]: ...
 
 def export_pack(store: KernelStore, file: str, arch: str = "") -> dict[str, Any]:
-    """Writes the winners to one file: exported, imported, kept_existing, rejected, problems."""
+    """Writes the records to one file. Counts: exported and imported (winners), without_winner,
+    kept_existing, rejected; problems has a line for each that was rejected."""
 
 def adopt_pack(file: str, tell: Callable[[str, str], None] | None = None) -> dict[str, Any]:
-    """Compiles and proves each kernel of a pack here, then stores it; as export_pack.
+    """Compiles and proves each kernel of a pack here, then stores all; as export_pack.
 
-    `tell` gets each key and what is wrong with it ("": nothing). RuntimeError: not a pack, or a
-    damaged one."""
+    `tell` gets the key of each kernel and what is wrong with it ("": nothing). RuntimeError: not a
+    pack, or a damaged one."""
 
 def store() -> KernelStore:
     """The store that this process uses: in memory until use_cache has been called."""

@@ -127,8 +127,8 @@ def program(signature: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     made_by: list[int] = []  # outputs of each node
 
-    def spec(tensor: Mapping[str, Any]) -> str:
-        return f"{tensor['dtype']}{tensor['sizes']}"
+    def spec(tensor: Mapping[str, Any] | None) -> str:  # None: an output that is not asked for
+        return "None" if tensor is None else f"{tensor['dtype']}{tensor['sizes']}"
 
     def text(value: Any) -> str:
         if isinstance(value, Mapping):
@@ -158,7 +158,7 @@ def _facts(signature: Mapping[str, Any]) -> list[str]:
     """All that tells a signature from others: its program, and what those lines leave out."""
     lines = program(signature)
     for index, node in enumerate(signature["nodes"]):
-        strides = ", ".join(str(tensor["strides"]) for tensor in node["outputs"])
+        strides = ", ".join(str(tensor and tensor["strides"]) for tensor in node["outputs"])
         lines.append(f"%{index} of strides {strides}")
     for index, tensor in enumerate(signature["inputs"]):
         lines.append(f"in{index} aligned to {tensor['alignment']} bytes")

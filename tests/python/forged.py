@@ -36,23 +36,29 @@ def win_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
     patch.setattr(forging._Forge, "_race_all", race_all)
 
 
-def lose_for_want_of_time(patch: pytest.MonkeyPatch, raced: bool) -> None:
-    """Has no region get a winner and every record say that more time might find one: each loses its
-    race, or has none."""
+def lose_every_race(patch: pytest.MonkeyPatch) -> None:
+    """Has no region get a winner."""
 
     def race_all(self: Any) -> Any:
-        if not raced:
-            return None
         calls = [lambda sample: time.sleep(1e-4), lambda sample: None]
         return _C.race(["winner", "aten"], calls, self.device.type, self.device_index, 0.3, host_ns)
 
+    patch.setattr(forging, "MAX_CANDIDATES", CANDIDATES)
+    patch.setattr(forging._Forge, "_race_all", race_all)
+
+
+def lose_for_want_of_time(patch: pytest.MonkeyPatch, raced: bool) -> None:
+    """Has no region get a winner and every record say that more time might find one: each loses its
+    race, or has none."""
+    lose_every_race(patch)
+    if not raced:
+        patch.setattr(forging._Forge, "_race_all", lambda self: None)
     real = _C.search
 
     def search(signature: str, index: int, seconds: float, candidates: int, *told: Any) -> Any:
         return real(signature, index, 1e-3, candidates, *told)  # one candidate, and time is over
 
     patch.setattr(_C, "search", search)
-    patch.setattr(forging._Forge, "_race_all", race_all)
 
 
 def compiled(function: Any, cache: Path | str, **options: Any) -> Any:

@@ -12,7 +12,7 @@ import torch
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
-from forged import compiled, win_every_race
+from forged import compiled, lose_every_race, win_every_race
 
 Output = pytest.CaptureFixture[str]
 
@@ -115,6 +115,23 @@ def test_after_an_import_the_same_model_forges_nothing(
     adopt(capsys, pack, tmp_path / "b")
     done = run_python(_SERVE.replace("CACHE", repr(str(tmp_path / "b"))))
     assert json.loads(done.stdout) == [True, 1, 0, 0, 0]
+
+
+def test_regions_with_no_winner_are_not_forged_again_either(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, run_python: RunPython
+) -> None:
+    lose_every_race(monkeypatch)
+    torch._dynamo.reset()
+    compiled(tripled, tmp_path / "a")(torch.randn(32, 64))
+    lost = _C.KernelStore.open(str(tmp_path / "a")).records()
+    assert lost and all(record["kind"] == "negative" for record in lost)
+    file = tmp_path / "lost.pack"
+    assert main(["cache", "export", str(file), "--cache-dir", str(tmp_path / "a")]) == 0
+    assert f"0 kernels, {len(lost)} region" in capsys.readouterr().out
+    code, summary = adopt(capsys, file, tmp_path / "b")
+    assert (code, summary["imported"], summary["without_winner"]) == (0, 0, len(lost))
+    done = run_python(_SERVE.replace("CACHE", repr(str(tmp_path / "b"))))
+    assert json.loads(done.stdout) == [True, 0, 0, 0, 0]
 
 
 def refused(output: Output, file: Path, folder: Path) -> str:

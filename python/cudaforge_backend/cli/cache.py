@@ -242,13 +242,17 @@ def run_export(args: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise OSError(f"cannot write {args.file}: there is no folder {folder}")
     result = _C.export_pack(_open(args), args.file, args.arch)
-    reason = "" if result["exported"] else _nothing(args, "winners")
+    written = result["exported"] + result["without_winner"]
+    reason = "" if written else _nothing(args, "records")
 
     def text() -> None:
-        print(f"{args.file}: {reason or counted(result['exported'], 'kernel')}")
+        print(
+            f"{args.file}: {reason or counted(result['exported'], 'kernel')}"
+            + (f", {counted(result['without_winner'], 'region')} with no winner" * bool(written))
+        )
 
     show(args, {**result, "reason": reason}, text)
-    return int(not result["exported"])
+    return int(not written)
 
 
 def run_import(args: argparse.Namespace) -> int:
@@ -260,9 +264,15 @@ def run_import(args: argparse.Namespace) -> int:
 
     def text() -> None:
         print(
-            f"{result['imported']} verified and stored, "
+            f"{counted(result['imported'], 'kernel')} verified and stored, "
+            f"{counted(result['without_winner'], 'region')} with no winner stored, "
             f"{result['kept_existing']} kept what was there, {result['rejected']} rejected"
         )
+        if result["imported"]:
+            print(
+                "`cudaforge warmup` with your model forges nothing more now and finds out whether "
+                "its graphs gain by these kernels on this machine"
+            )
 
     show(args, result, text)
     return int(result["rejected"] > 0)
@@ -312,10 +322,10 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
         (_arch,),
     ),
     ("stats", "counts by architecture, and whether the files are sound", run_stats, ()),
-    ("export", "write the winners to one checksummed file", run_export, (_file, _arch)),
+    ("export", "write the records to one checksummed file", run_export, (_file, _arch)),
     (
         "import",
-        "verify a file's kernels on this machine and store those that pass",
+        "verify a file's kernels on this machine, store those that pass and what had no winner",
         run_import,
         (_file,),
     ),

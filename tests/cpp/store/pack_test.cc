@@ -23,9 +23,11 @@ class Pack : public testing::Test {
   std::unique_ptr<KernelStore> to_ = OpenStore(folder_.path() + "/cache");
 };
 
-TEST_F(Pack, CarriesWinnersToAnEmptyCache) {
+TEST_F(Pack, CarriesRecordsToAnEmptyCache) {
   EXPECT_EQ(ExportPack(*from_, file_, "")->exported, 5);
-  EXPECT_EQ(ExportPack(*from_, file_, kTestArch)->exported, 4);
+  const auto exported = ExportPack(*from_, file_, kTestArch);
+  EXPECT_EQ(exported->exported, 4);
+  EXPECT_EQ(exported->without_winner, 1);
   auto summary = ImportPack(*to_, file_);
   ASSERT_TRUE(summary.ok()) << summary.status().ToString();
   EXPECT_EQ(summary->imported, 4);
@@ -35,7 +37,19 @@ TEST_F(Pack, CarriesWinnersToAnEmptyCache) {
     ASSERT_NE(record, nullptr);
     EXPECT_EQ(record->Encode(), TestWinner(i).Encode());
   }
-  EXPECT_EQ(to_->Get(TestNegative(8).key, kTestArch), nullptr);
+  EXPECT_EQ(summary->without_winner, 1);
+  auto negative = to_->Get(TestNegative(8).key, kTestArch);
+  ASSERT_NE(negative, nullptr);
+  EXPECT_EQ(negative->Encode(), TestNegative(8).Encode());
+}
+
+TEST_F(Pack, AWinnerStaysWhereThePackHasNone) {
+  ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
+  ASSERT_TRUE(to_->Put(TestWinner(8)).ok());
+  const auto summary = ImportPack(*to_, file_);
+  EXPECT_EQ(summary->kept_existing, 1);
+  EXPECT_EQ(summary->without_winner, 0);
+  EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
 }
 
 TEST_F(Pack, TheBetterOneStays) {
@@ -111,8 +125,9 @@ TEST_F(Pack, BadRecordsAreLeftOutWithALineEach) {
   auto summary = ImportPack(*to_, file_);
   ASSERT_TRUE(summary.ok()) << summary.status().ToString();
   EXPECT_EQ(summary->imported, 1);
-  EXPECT_EQ(summary->rejected, 6);
-  EXPECT_EQ(summary->problems.size(), 6u);
+  EXPECT_EQ(summary->without_winner, 1);
+  EXPECT_EQ(summary->rejected, 5);
+  EXPECT_EQ(summary->problems.size(), 5u);
 }
 
 TEST_F(Pack, HostileManifests) {

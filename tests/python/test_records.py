@@ -1,0 +1,37 @@
+"""Records as texts for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cudaforge_backend.records import differences, program
+
+
+def spec(*sizes: int, dtype: str = "float32") -> dict[str, Any]:
+    return {"dtype": dtype, "sizes": list(sizes), "strides": [1] * len(sizes), "alignment": 16}
+
+
+def norm_backward(asked: bool) -> dict[str, Any]:
+    """A signature with a node of three outputs; the last two are there or not asked for."""
+    rest = [spec(8), spec(8)] if asked else [None, None]
+    node = {
+        "op": "aten::native_layer_norm_backward",
+        "args": [{"in": 0}, [8], [True, asked, asked]],
+        "kwargs": {},
+        "outputs": [spec(4, 8), *rest],
+    }
+    return {
+        "inputs": [spec(4, 8)],
+        "nodes": [node],
+        "outputs": [{"node": 0, "out": 0}],
+        "aliases": [],
+        "numerics": {},
+    }
+
+
+def test_outputs_that_are_not_asked_for() -> None:
+    lines = program(norm_backward(False))
+    assert lines[1].endswith("-> float32[4, 8], None, None")
+    apart = differences([("norm", norm_backward(True)), ("norm", norm_backward(False))])
+    assert any("None" in line for line in apart[1])
+    assert all("None" not in line for line in apart[0])
