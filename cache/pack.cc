@@ -1,6 +1,7 @@
 #include "cache/pack.h"
 
 #include <ctime>
+#include <span>
 
 #include "base/bytes.h"
 #include "base/file.h"
@@ -54,6 +55,7 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
   if (payload.size() > kMaxPackBytes / 2) {
     return Status::Unsupported("more than one pack holds: export one arch at a time");
   }
+  if (entries.empty()) return summary;
   const std::string manifest =
       LenientText({{"created", static_cast<int64_t>(std::time(nullptr))}, {"records", entries}});
   std::string bytes(kPackMagic);
@@ -70,7 +72,7 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
                                const AcceptRecord& accept) {
   CF_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMaxPackBytes));
   if (bytes.size() < kPackHeaderBytes + kPackChecksumBytes || !bytes.starts_with(kPackMagic)) {
-    return Corrupt(file, "not a pack");
+    return Corrupt(file, "not a pack (`cudaforge cache export` makes them)");
   }
   const std::string_view body =
       std::string_view(bytes).substr(0, bytes.size() - kPackChecksumBytes);
@@ -91,26 +93,32 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
   if (!entries.ok() || !entries->is_array()) return Corrupt(file, "no list of records");
 
   PackSummary summary;
-  std::vector<CacheRecord> accepted;
+  std::vector<CacheRecord> negatives;
+  const auto put = [&](std::span<const CacheRecord> records) {
+    std::vector<bool> stored;
+    const Status status = store.PutMany(records, false, &stored);
+    for (size_t i = 0; i < stored.size(); ++i) {
+      const bool winner = records[i].kind == CacheRecord::Kind::kWinner;
+      ++(!stored[i] ? summary.kept_existing : winner ? summary.imported : summary.without_winner);
+    }
+    return status;
+  };
   const std::string_view payload = body.substr(kPackHeaderBytes + manifest_bytes);
   size_t offset = 0;
   for (size_t i = 0; i < entries->size(); ++i) {
     auto record = ReadRecord((*entries)[i], payload, &offset);
     Status status = record.status();
     if (status.ok() && accept) status = accept(&*record);
-    if (status.ok()) {
-      accepted.push_back(std::move(record).value());
+    if (status.ok() && record->kind == CacheRecord::Kind::kNegative) {
+      negatives.push_back(std::move(record).value());
+    } else if (status.ok()) {
+      CF_RETURN_IF_ERROR(put({&*record, 1}));
     } else {
       ++summary.rejected;
       summary.problems.push_back("record " + std::to_string(i) + ": " + status.ToString());
     }
   }
-  std::vector<bool> stored;
-  if (!accepted.empty()) CF_RETURN_IF_ERROR(store.PutMany(accepted, false, &stored));
-  for (size_t i = 0; i < stored.size(); ++i) {
-    const bool winner = accepted[i].kind == CacheRecord::Kind::kWinner;
-    ++(!stored[i] ? summary.kept_existing : winner ? summary.imported : summary.without_winner);
-  }
+  if (!negatives.empty()) CF_RETURN_IF_ERROR(put(negatives));
   return summary;
 }
 

@@ -21,14 +21,15 @@ struct PackSummary {
   std::vector<std::string> problems;  // one line for each rejected record
 };
 
-// Writes every record (of `arch`; empty: of all) to `file`, atomically.
+// Writes every record (of `arch`; empty: of all) to `file`, atomically; no file where there is none.
 Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std::string_view arch);
 
 // Decides on each record before it is stored, and may replace its binary by one that was built
 // here; its message becomes the record's line in `problems`.
 using AcceptRecord = std::function<Status(CacheRecord*)>;
 
-// Stores the pack's records; the better of two winners stays, and a winner rather than a negative
+// Stores the pack's records, each winner as soon as it is accepted, so that one who interrupts it
+// keeps what was done; the better of two winners stays, and a winner rather than a negative
 // entry. Errors: kNotFound or kIoError (the file),
 // kCorruption (not a pack, cut short, or changed: nothing is imported), kUnsupported (a newer
 // format), and those of KernelStore::PutMany.

@@ -1,5 +1,6 @@
 #include <pybind11/stl.h>
 
+#include <new>
 #include <random>
 
 #include "binding/errors.h"
@@ -8,6 +9,7 @@
 #include "binding/versions.h"
 #include "cache/pack.h"
 #include "forge/forge.h"
+#include "generators/generator.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -18,7 +20,7 @@ constexpr double kSecondsPerKernel = 120;
 
 // Compiles a record's source for this machine and runs it on every input set; `record` gets the
 // binary built here. Of a record without a winner, that it is of this build and device.
-Status Prove(CacheRecord* record) {
+Status ProveOrThrow(CacheRecord* record) {
   if (!JudgedByThisBuild(*record)) {
     return Status::Unsupported("judged by other versions (" + record->versions.dump() +
                                ") than these (" + Versions().dump() + "): forge it anew here");
@@ -39,6 +41,8 @@ Status Prove(CacheRecord* record) {
   }
   CF_ASSIGN_OR_RETURN(const Json candidate_json, ParseJson(record->candidate));
   CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(candidate_json));
+  // The checker runs the region's ops in this process: none but those that we know.
+  CF_RETURN_IF_ERROR(CanGenerate(signature));
   CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionChecker> checker,
                       RegionChecker::Create(signature, 0, std::random_device()()));
   WorkerClient worker(runtime.Worker(signature.device, 0));
@@ -58,6 +62,14 @@ Status Prove(CacheRecord* record) {
   record->binary = outcome.best->binary;
   record->verification = outcome.verification;
   return Status::Ok();
+}
+
+Status Prove(CacheRecord* record) {
+  try {
+    return ProveOrThrow(record);
+  } catch (const std::bad_alloc&) {
+    return Status::Unsupported("too large for the memory of this machine");
+  }
 }
 
 py::dict SummaryDict(const PackSummary& summary) {

@@ -33,6 +33,11 @@ struct Case {
   std::vector<OutputReference> outputs;
 };
 
+// ATen warns of inputs (a variance of one element) that nobody gave it but us.
+struct Silence : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
 uint64_t NextId() {
   static std::atomic<uint64_t> last{0};
   return ++last;
@@ -43,6 +48,8 @@ class AtenChecker : public RegionChecker {
   static Result<std::unique_ptr<RegionChecker>> Make(const OpSignature& signature, int device_index,
                                                      uint64_t seed) {
     const at::NoGradGuard no_grad;
+    Silence silence;
+    const c10::WarningUtils::WarningHandlerGuard silent(&silence);
     CF_ASSIGN_OR_RETURN(const auto program, RegionProgram::Create(signature));
     CF_ASSIGN_OR_RETURN(const auto roles, FindRoles(signature));
     int64_t elements = 0;
@@ -151,7 +158,10 @@ class AtenChecker : public RegionChecker {
   }
 
   static Status Refused(const InputSet& set, const std::exception& error) {
-    return Status::Unsupported("ATen refuses the inputs \"" + set.name + "\": " + error.what());
+    const auto* of_aten = dynamic_cast<const c10::Error*>(&error);
+    return Status::Unsupported(
+        "ATen refuses the inputs \"" + set.name +
+        "\": " + (of_aten != nullptr ? of_aten->what_without_backtrace() : error.what()));
   }
 
   Status AddCase(const AtenReference& reference, Case made,

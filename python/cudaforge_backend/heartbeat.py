@@ -46,7 +46,10 @@ class Heartbeat:
             now = time.monotonic()
             if now - self._spoke >= EVERY_S:
                 self._spoke = now
-                self._say(f"{self._doing} ({now - self._since:.0f} s)")
+                try:
+                    self._say(f"{self._doing} ({now - self._since:.0f} s)")
+                except OSError:  # nobody reads any more
+                    return
 
 
 class ForgingHeartbeat(Heartbeat):

@@ -101,7 +101,8 @@ def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, 
     if not short:
         return None
     not_raced = sum(words.startswith("out of time") for words, _ in short)
-    text = f"{counted(len(short), 'region')} had too little time, {not_raced} of them not raced"
+    text = f"{counted(len(short), 'region')} had too little time"
+    text += f", {not_raced} of them not raced" * bool(not_raced)
     return text, math.floor(max(above for _, above in short)) + 1
 
 

@@ -61,9 +61,9 @@ class _Readable(dict[str, Any]):
             f"{_time(stats['saved_ns'])} saved, as expected from the races",
             f"regions: {stats['misses']} missed, {stats['forged']} forged to a winner, "
             f"{stats['negative']} to no winner",
-            f"graphs: {_counts(stats['graphs'])}",
+            f"graphs: {_graph_counts(stats['graphs'])}",
             f"left to PyTorch: {_counts(stats['fallbacks'])}",
-            f"cache: {_counts(stats['cache'])}",
+            f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
         ]
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
         if called:
@@ -81,6 +81,21 @@ class _Readable(dict[str, Any]):
 
 def _counts(counted: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {n}" for name, n in sorted(counted.items()) if n) or "none"
+
+
+# As the text has them; a "hit" there is a call that a kernel served.
+_CACHE = {"hits": "records found"}
+_GRAPHS = {
+    "substituted": "run with kernels",
+    "plain": "left to Inductor",
+    "no_anchor": "have no region",
+    "swapped": "got kernels while they ran",
+    "does_not_pay_in_place": "no faster with their kernels (Inductor runs them)",
+}
+
+
+def _graph_counts(counted: Mapping[str, int]) -> str:
+    return "; ".join(f"{n} {_GRAPHS.get(k, k)}" for k, n in sorted(counted.items()) if n) or "none"
 
 
 def _time(ns: float) -> str:

@@ -188,3 +188,30 @@ sys.exit(ended)
 """
     script = _first_call(tmp_path / "cache", "start", stop=True) + fork
     run_python(script, CUDA_VISIBLE_DEVICES="")
+
+
+# A blocking compilation holds Dynamo's lock while it waits for a region that the background forges,
+# and the background must compile rivals for that region.
+_SAME_REGION = """
+import threading
+import torch
+import cudaforge_backend
+options = {"region_budget_s": 4, "cache_dir": CACHE}
+begun = threading.Event()
+cudaforge_backend.set_progress(lambda event: event["event"] == "candidate" and begun.set())
+def f(x): return torch.softmax(x * 3 + 1, -1).cumsum(-1)
+def g(x): return torch.softmax(x * 3 + 1, -1).cumsum(-1)
+x = torch.randn(96, 300)
+with torch.no_grad():
+    torch.compile(f, backend="cudaforge", options={"on_miss": "background", **options})(x)
+    assert begun.wait(60)
+    y = torch.compile(g, backend="cudaforge", options={"on_miss": "blocking", **options})(x)
+print(torch.allclose(y, g(x), atol=1e-5))
+"""
+
+
+def test_blocking_waits_for_what_the_background_forges(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    done = run_python(_SAME_REGION.replace("CACHE", repr(str(tmp_path / "cache"))))
+    assert done.stdout.split() == ["True"]

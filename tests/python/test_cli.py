@@ -325,6 +325,23 @@ def test_warmup_says_what_is_wrong(
     assert said in refusal(capsys, "warmup", factory.format(script=script), *folder)
 
 
+def test_warmup_names_the_line_of_the_script(capsys: Output, tmp_path: Path, script: str) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    lines = Path(script).read_text().splitlines()
+    raising = 1 + next(i for i, line in enumerate(lines) if "by nothing" in line)
+    assert f"({script}, line {raising})" in refusal(capsys, "warmup", f"{script}:raising", *folder)
+    broken = tmp_path / "broken.py"
+    broken.write_text("x = 1\ndef f(:\n")
+    assert f"({broken}, line 2)" in refusal(capsys, "warmup", f"{broken}:f", *folder)
+
+
+def test_version(capsys: Output) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    said = capsys.readouterr().out
+    assert said.startswith(f"cudaforge {cudaforge_backend.__version__}, torch 2.")
+
+
 def test_warmup_says_what_had_too_little_time(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:

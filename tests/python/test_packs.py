@@ -78,7 +78,7 @@ def test_ls_and_show(cache: Path, capsys: Output) -> None:
 def test_as_json(cache: Path, tmp_path: Path, capsys: Output) -> None:
     folder = ("--cache-dir", str(cache), "--json")
     key = winners(cache)[0]["key"]
-    assert main(["cache", "show", key, *folder]) == 0
+    assert main(["cache", "show", key, "--source", *folder]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     assert shown["key"] == key and "extern" in shown["candidate"]["code"]
     assert any(tried["verdict"]["verdict"] == "accepted" for tried in shown["lineage"])

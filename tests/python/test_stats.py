@@ -44,7 +44,7 @@ def test_the_text(forged: Path) -> None:
     first, second, *_ = text.splitlines()
     assert first.startswith("calls: 1 served by kernels, 0 found none; ")
     assert second == "regions: 1 missed, 1 forged to a winner, 0 to no winner"
-    assert "\ngraphs: substituted 1\nleft to PyTorch: none\ncache: " in text
+    assert "\ngraphs: 1 run with kernels\nleft to PyTorch: none\ncache: " in text
     (line,) = (line for line in text.splitlines() if "(float32[16, 93])" in line)
     assert line.split()[:3] == ["1", "0", "0"]
 

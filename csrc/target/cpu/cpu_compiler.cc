@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
@@ -17,6 +18,7 @@ namespace cudaforge {
 namespace {
 
 constexpr size_t kMaxBinary = 64u << 20;
+constexpr size_t kShownLog = 500;
 
 constexpr std::string_view kIncludes[] = {"cmath",       "cstdint",    "cstddef", "cstring",
                                           "algorithm",   "limits",     "bit",     "cfloat",
@@ -142,11 +144,9 @@ Status CheckCpuSource(const std::string& code) {
   return ScanSource(code, rules);
 }
 
-CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx, int timeout_ms) {
-  if (const Status status = CheckCpuSource(code); !status.ok())
-    return CompileResult::Failure("refused: " + status.message());
-  const Result<std::string> cxx = FindHostCompiler(wanted_cxx);
-  if (!cxx.ok()) return CompileResult::Fault(cxx.status());
+namespace {
+
+CompileResult RunCompiler(const std::string& cxx, const std::string& code, int timeout_ms) {
   const Result<TempDir> folder = TempDir::Create("cudaforge-cpu-");
   if (!folder.ok()) return CompileResult::Fault(folder.status());
   const std::string source = folder->path() + "/kernel.cc";
@@ -157,7 +157,7 @@ CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx,
   // No reassociation, no finite-only maths, and no contraction: fused, x * 3 - max(x * 3) is not 0
   // at the maximum, and the exponential of what is left overflows for large x. Symbols stay
   // visible, as a kernel is found by its plain name, but bind inside the library first.
-  const std::vector<std::string> argv = {*cxx,
+  const std::vector<std::string> argv = {cxx,
                                          "-std=c++20",
                                          "-O3",
                                          "-march=native",
@@ -208,6 +208,35 @@ CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx,
   CompileResult result = CompileResult::Failure(std::move(log));
   result.ok = true;
   result.binary = *std::move(binary);
+  return result;
+}
+
+// Whether this machine compiles what surely is right.
+Status Probe(const std::string& cxx, int timeout_ms) {
+  const CompileResult probe = RunCompiler(
+      cxx, "#include <cmath>\nextern \"C\" double f(double x) { return std::sqrt(x); }\n",
+      timeout_ms);
+  if (probe.ok) return Status::Ok();
+  return Status::Unavailable(
+      cxx + " does not even compile a function of one line: " + probe.log.substr(0, kShownLog));
+}
+
+}  // namespace
+
+CompileResult CompileCpu(const std::string& code, const std::string& wanted_cxx, int timeout_ms) {
+  if (const Status status = CheckCpuSource(code); !status.ok())
+    return CompileResult::Failure("refused: " + status.message());
+  const Result<std::string> cxx = FindHostCompiler(wanted_cxx);
+  if (!cxx.ok()) return CompileResult::Fault(cxx.status());
+  const auto begin = std::chrono::steady_clock::now();
+  CompileResult result = RunCompiler(*cxx, code, timeout_ms);
+  const auto half = std::chrono::milliseconds(timeout_ms / 2);
+  // The source's doing, or has this machine no assembler, no memory, too few descriptors? One that
+  // takes half the time allowed is the source's.
+  if (!result.ok && result.fault.ok() && std::chrono::steady_clock::now() - begin < half) {
+    const Status status = Probe(*cxx, timeout_ms / 2);
+    if (!status.ok()) return CompileResult::Fault(status);
+  }
   return result;
 }
 

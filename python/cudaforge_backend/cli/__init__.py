@@ -7,6 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
+from .. import __version__
 from .._native import _C
 
 
@@ -28,6 +31,8 @@ def parser() -> argparse.ArgumentParser:
         "this device, and kept in a cache.",
         epilog='In a program: model = torch.compile(model, backend="cudaforge")',
     )
+    versions = f"cudaforge {__version__}, torch {torch.__version__}"
+    top.add_argument("--version", action="version", version=versions)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     for module in (doctor, cache, warmup):
         module.add(verbs)

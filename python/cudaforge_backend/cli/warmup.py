@@ -74,10 +74,23 @@ def load_factory(reference: str) -> Any:
     return factory
 
 
+_LIBRARIES = (
+    str(Path(__file__).parents[1]),
+    str(Path(torch.__file__).parent),
+    str(Path(traceback.__file__).parent),
+    "<frozen",
+)
+
+
 def _failed(what: str, error: Exception) -> ValueError:
     lines = str(error).strip().splitlines() or [""]
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    where = ""
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f" ({error.filename}, line {error.lineno})"
+    else:  # the user's last line: not ours, not torch's, not Python's
+        frames = traceback.extract_tb(error.__traceback__)
+        theirs = [f for f in frames if not f.filename.startswith(_LIBRARIES)]
+        where = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
     return ValueError(f"{what} raised {type(error).__name__}: {lines[0]}{where}")
 
 

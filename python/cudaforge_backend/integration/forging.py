@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when th
 
 _locks_guard = ForkSafeLock()
 _locks: dict[tuple[str, str], ForkSafeLock] = {}
+_waited_for: Counter[tuple[str, str]] = Counter()  # by how many compilations
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,23 @@ def forge_region(
     is in force. Raises what forging raises: RuntimeError for what this machine lacks."""
     key = _C.signature_key(signature)
     arch = _C.arch(json.loads(signature)["device"], device_index)
+    place = (key, arch)
     with _locks_guard:
-        lock = _locks.setdefault((key, arch), ForkSafeLock())
-    with lock:
+        lock = _locks.setdefault(place, ForkSafeLock())
+        _waited_for[place] += not compile_lock
+    try:
+        lock.acquire()
+    finally:
+        with _locks_guard:
+            _waited_for[place] -= not compile_lock
+    try:
         known = _C.store().verdict(key, arch)
         if known is not None and not worth_more_time(known, budget_s):
             return Forged(key, known["kind"], reason_of(known), 0.0)
         forge = _Forge(signature, key, arch, device_index, budget_s, progress, compile_lock, within)
         return _in_clean_thread(forge)
+    finally:
+        lock.release()
 
 
 def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
@@ -219,8 +230,13 @@ class _Forge:
             return make()
         from torch._dynamo.convert_frame import compile_lock
 
-        with compile_lock:
+        while not compile_lock.acquire(timeout=0.1):
+            if _waited_for[self.key, self.arch]:  # by the thread that holds it: it does nothing now
+                return make()
+        try:
             return make()
+        finally:
+            compile_lock.release()
 
     def _race(
         self,

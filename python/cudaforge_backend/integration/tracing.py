@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -33,3 +34,16 @@ def beside_running_programs() -> Iterator[None]:
             _tracers -= 1
             if _tracers == 0:
                 config.error_on_nested_fx_trace = _before
+
+
+def _forget() -> None:
+    """In a forked child: the threads that traced do not exist there."""
+    global _tracers
+    if _tracers:
+        from torch._dynamo import config
+
+        _tracers = 0
+        config.error_on_nested_fx_trace = _before
+
+
+os.register_at_fork(after_in_child=_forget)

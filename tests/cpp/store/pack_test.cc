@@ -67,6 +67,7 @@ TEST_F(Pack, TheBetterOneStays) {
 TEST_F(Pack, TheImporterDecidesOnEachRecord) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
   auto summary = ImportPack(*to_, file_, [](CacheRecord* record) {
+    if (record->kind == CacheRecord::Kind::kNegative) return Status::Ok();
     record->binary = "built here";
     return record->key == TestWinner(2).key ? Status::InvalidArgument("wrong values here")
                                             : Status::Ok();
@@ -78,6 +79,31 @@ TEST_F(Pack, TheImporterDecidesOnEachRecord) {
   EXPECT_NE(summary->problems[0].find("wrong values here"), std::string::npos);
   EXPECT_EQ(to_->Get(TestWinner(2).key, kTestArch), nullptr);
   EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->binary, "built here");
+}
+
+// Like Ctrl-C while a kernel is proven.
+TEST_F(Pack, WhatWasAcceptedBeforeAnInterruptionIsKept) {
+  ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
+  int seen = 0;
+  EXPECT_THROW((void)ImportPack(*to_, file_,
+                                [&](CacheRecord*) {
+                                  if (++seen == 3) throw std::runtime_error("interrupted");
+                                  return Status::Ok();
+                                }),
+               std::runtime_error);
+  int64_t kept = 0;
+  ASSERT_TRUE(to_->ForEach("",
+                           [&](const CacheRecord& record) {
+                             kept += record.kind == CacheRecord::Kind::kWinner;
+                             return true;
+                           })
+                  .ok());
+  EXPECT_EQ(kept, 2);
+}
+
+TEST_F(Pack, NothingToExportMakesNoFile) {
+  EXPECT_EQ(ExportPack(*from_, file_, "cuda:sm_80")->exported, 0);
+  EXPECT_FALSE(PathExists(file_));
 }
 
 TEST_F(Pack, AChangedOrCutPackImportsNothing) {

@@ -223,8 +223,13 @@ TEST(CpuCompiler, HangingCompilerIsStopped) {
 TEST(CpuCompiler, AFullDiskIsNoFaultOfTheSource) {
   const TempDir folder = TempDir::Create("cudaforge-test-").value();
   const std::string script = folder.path() + "/full";
+  // A compiler that fails with these words at our source, and at no other.
   const auto compile = [&](const std::string& words) {
-    EXPECT_TRUE(WriteFileAtomic(script, "#!/bin/sh\necho '" + words + "' >&2\nexit 1\n").ok());
+    const std::string text =
+        "#!/bin/sh\nfor last; do :; done\ngrep -q 'void f()' $last || exec g++ \"$@\"\n"
+        "echo '" +
+        words + "' >&2\nexit 1\n";
+    EXPECT_TRUE(WriteFileAtomic(script, text).ok());
     EXPECT_EQ(chmod(script.c_str(), 0700), 0);
     return CompileCpu("extern \"C\" void f() {}\n", script, 10'000);
   };
@@ -251,6 +256,7 @@ TEST(CpuCompiler, AFullDiskIsNoFaultOfTheSource) {
 TEST(CpuCompiler, CompilerThatWritesNothingIsAFailure) {
   const CompileResult result = CompileCpu("extern \"C\" void f() {}\n", "true", 10'000);
   EXPECT_FALSE(result.ok);
+  EXPECT_FALSE(result.fault.ok()) << "it compiles nothing at all";
   EXPECT_NE(result.log.find("wrote no library"), std::string::npos) << result.log;
 }
 
