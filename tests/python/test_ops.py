@@ -8,6 +8,8 @@ from pathlib import Path
 import cudaforge_backend
 import pytest
 import torch
+from cudaforge_backend._native import _C
+from cudaforge_backend.records import op_names, reason_of
 from forged import compiled
 from torch import Tensor
 from torch.nn import functional as F
@@ -122,6 +124,12 @@ def hits_of(op: str) -> int:
     return sum(region["hits"] for region in regions if op in region["region"])
 
 
+def why_not(op: str, cache: Path) -> list[str]:
+    """What the cache says of the regions with this op that have no winner."""
+    records = _C.KernelStore.open(str(cache)).records()
+    return [reason_of(r) for r in records if op in op_names(r["signature"]) and reason_of(r)]
+
+
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_backward(name: str, forged: Path) -> None:
     op, function = GRADIENTS[name]
@@ -131,7 +139,7 @@ def test_backward(name: str, forged: Path) -> None:
     found, x.grad = x.grad, None
     function(x).backward(grad)
     torch.testing.assert_close(found, x.grad)
-    assert hits_of(op) >= 1
+    assert hits_of(op) >= 1, why_not(op, forged)
 
 
 @pytest.mark.parametrize(
@@ -158,4 +166,5 @@ def test_gradients_of_norms_by_mask(norm: str, wanted: tuple[bool, ...], forged:
     function(*leaves).backward(grad)
     for got, leaf in zip(found, leaves, strict=True):
         torch.testing.assert_close(got, leaf.grad)
-    assert hits_of(f"native_{norm}_backward") >= 1
+    op = f"native_{norm}_backward"
+    assert hits_of(op) >= 1, why_not(op, forged)
