@@ -125,9 +125,11 @@ def hits_of(op: str) -> int:
 
 
 def why_not(op: str, cache: Path) -> list[str]:
-    """What the cache says of the regions with this op that have no winner."""
+    """What the cache says of the regions with this op that have no winner, and what became of the
+    calls."""
     records = _C.KernelStore.open(str(cache)).records()
-    return [reason_of(r) for r in records if op in op_names(r["signature"]) and reason_of(r)]
+    reasons = [reason_of(r) for r in records if op in op_names(r["signature"]) and reason_of(r)]
+    return [*reasons, str(cudaforge_backend.stats())]
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
