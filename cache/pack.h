@@ -29,10 +29,9 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
 using AcceptRecord = std::function<Status(CacheRecord*)>;
 
 // Stores the pack's records, each winner as soon as it is accepted, so that one who interrupts it
-// keeps what was done; the better of two winners stays, and a winner rather than a negative
-// entry. Errors: kNotFound or kIoError (the file),
-// kCorruption (not a pack, cut short, or changed: nothing is imported), kUnsupported (a newer
-// format), and those of KernelStore::PutMany.
+// keeps what was done; the better of two winners stays, and a winner rather than a negative entry.
+// Errors: kNotFound or kIoError (the file), kCorruption (not a pack, cut short, or changed: nothing
+// is imported), kUnsupported (a newer format), and those of KernelStore::PutMany.
 Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
                                const AcceptRecord& accept = nullptr);
 

@@ -29,17 +29,15 @@ const char* Find(const Environment& environment, const char* name) {
   return it == environment.end() || it->second.empty() ? nullptr : it->second.c_str();
 }
 
-// The folders in lists separated by colons.
-std::vector<std::string> Folders(const Environment& environment,
-                                 std::initializer_list<const char*> names) {
-  std::vector<std::string> folders;
-  for (const char* name : names) {
-    std::istringstream list(Find(environment, name) != nullptr ? Find(environment, name) : "");
-    for (std::string folder; std::getline(list, folder, ':');) {
-      if (!folder.empty()) folders.push_back(folder);
-    }
+// The parts of a variable's list, without the empty ones; none where it is not set.
+std::vector<std::string> List(const Environment& environment, const char* name, char separator) {
+  const char* value = Find(environment, name);
+  std::istringstream list(value != nullptr ? value : "");
+  std::vector<std::string> parts;
+  for (std::string part; std::getline(list, part, separator);) {
+    if (!part.empty()) parts.push_back(part);
   }
-  return folders;
+  return parts;
 }
 
 std::string DefaultCacheDir(const Environment& environment) {
@@ -109,22 +107,21 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
   if (const char* value = get("CUDAFORGE_CACHE_DIR")) config.cache_dir = value;
   if (const char* value = get("CUDAFORGE_CXX")) config.cxx = value;
   if (const char* value = get("CUDAFORGE_WORKER")) config.worker = value;
-  config.cuda_path = Folders(environment, {"CUDAFORGE_CUDA_PATH"});
-  config.cuda_home = Folders(environment, {"CUDA_HOME", "CUDA_PATH"});
+  config.cuda_path = List(environment, "CUDAFORGE_CUDA_PATH", ':');
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
+    for (const std::string& folder : List(environment, name, ':')) {
+      config.cuda_home.push_back(folder);
+    }
+  }
   if (const char* value = get("OMP_NUM_THREADS")) {
     config.threads = static_cast<int>(std::clamp(std::strtol(value, nullptr, 10), 0L, 1L << 30));
   }
-  if (const char* value = get("CUDAFORGE_LOG")) {
-    std::string topics = std::string(value) + ",";
-    for (size_t start = 0, comma; (comma = topics.find(',', start)) != std::string::npos;
-         start = comma + 1) {
-      const std::string topic = topics.substr(start, comma - start);
-      if (topic == "all" || topic == "forge" || topic == "graph" || topic == "cache") {
-        config.log.push_back(topic);
-      } else if (!topic.empty()) {
-        Warn(&config, "CUDAFORGE_LOG", topic.c_str(),
-             "expected topics out of all, forge, graph, cache");
-      }
+  for (const std::string& topic : List(environment, "CUDAFORGE_LOG", ',')) {
+    if (topic == "all" || topic == "forge" || topic == "graph" || topic == "cache") {
+      config.log.push_back(topic);
+    } else {
+      Warn(&config, "CUDAFORGE_LOG", topic.c_str(),
+           "expected topics out of all, forge, graph, cache");
     }
   }
   WarnOfUnknownNames(&config, environment);

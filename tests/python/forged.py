@@ -21,30 +21,28 @@ def host_ns(work: Any) -> float:
     return float(time.perf_counter_ns() - start)
 
 
-def win_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
-    """Has on_miss="blocking" promote the best kernel that was found, however fast it is, and serve
-    it without timing whole graphs. Without `patch`, for the rest of the process."""
+def _decide_every_race(patch: pytest.MonkeyPatch, winner_s: float, aten_s: float) -> None:
+    """Has every race be one between callables that take so long."""
 
     def race_all(self: Any) -> Any:
-        calls = [lambda sample: None, lambda sample: time.sleep(1e-4)]
-        kind, index = self.device.type, self.device_index
-        return _C.race(["winner", "aten"], calls, kind, index, 0.3, host_ns)
-
-    patch = patch or pytest.MonkeyPatch()
-    patch.setattr(gate, "obstacle", lambda gm, analysis, inductor: "a test")
-    patch.setattr(forging, "MAX_CANDIDATES", CANDIDATES)
-    patch.setattr(forging._Forge, "_race_all", race_all)
-
-
-def lose_every_race(patch: pytest.MonkeyPatch) -> None:
-    """Has no region get a winner."""
-
-    def race_all(self: Any) -> Any:
-        calls = [lambda sample: time.sleep(1e-4), lambda sample: None]
+        calls = [lambda sample, s=s: s and time.sleep(s) for s in (winner_s, aten_s)]
         return _C.race(["winner", "aten"], calls, self.device.type, self.device_index, 0.3, host_ns)
 
     patch.setattr(forging, "MAX_CANDIDATES", CANDIDATES)
     patch.setattr(forging._Forge, "_race_all", race_all)
+
+
+def win_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
+    """Has on_miss="blocking" promote the best kernel that was found, however fast it is, and serve
+    it without timing whole graphs. Without `patch`, for the rest of the process."""
+    patch = patch or pytest.MonkeyPatch()
+    patch.setattr(gate, "obstacle", lambda gm, analysis, inductor: "a test")
+    _decide_every_race(patch, 0, 1e-4)
+
+
+def lose_every_race(patch: pytest.MonkeyPatch) -> None:
+    """Has no region get a winner."""
+    _decide_every_race(patch, 1e-4, 0)
 
 
 def lose_for_want_of_time(patch: pytest.MonkeyPatch, raced: bool) -> None:

@@ -84,13 +84,12 @@ _LIBRARIES = (
 
 def _failed(what: str, error: Exception) -> ValueError:
     lines = str(error).strip().splitlines() or [""]
-    where = ""
+    frames = traceback.extract_tb(error.__traceback__)
+    # The user's own lines: not ours, not torch's, not Python's.
+    places = [(f.filename, f.lineno) for f in frames if not f.filename.startswith(_LIBRARIES)]
     if isinstance(error, SyntaxError) and error.filename:
-        where = f" ({error.filename}, line {error.lineno})"
-    else:  # the user's last line: not ours, not torch's, not Python's
-        frames = traceback.extract_tb(error.__traceback__)
-        theirs = [f for f in frames if not f.filename.startswith(_LIBRARIES)]
-        where = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+        places.append((error.filename, error.lineno))
+    where = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
     return ValueError(f"{what} raised {type(error).__name__}: {lines[0]}{where}")
 
 
