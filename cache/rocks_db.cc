@@ -22,8 +22,9 @@ constexpr std::array<const char*, kFamilies> kFamilyNames = {"winners", "negativ
                                                              "lineage", "meta",      "graphs"};
 constexpr const char* kFormatKey = "format";
 // Sessions are too short for RocksDB's own compaction: each leaves one small file per family it
-// wrote.
-constexpr int kMaxLevel0Files = 8;
+// wrote. A family is compacted by the session that leaves this many, and where that failed by the
+// one that leaves twice as many, and so on: on a full disk a failing compaction takes seconds.
+constexpr int kLevel0FilesToCompact = 9;
 
 rocksdb::CompressionType Compression() {
   const auto supported = rocksdb::GetSupportedCompressions();
@@ -226,9 +227,8 @@ Status RocksDb::Write(const std::vector<DbWrite>& writes) {
     impl_->db->GetProperty(handle, "rocksdb.num-files-at-level0", &files);
     int count = 0;
     std::from_chars(files.data(), files.data() + files.size(), count);
-    // A compaction that fails loses nothing: the write above is durable, and the next session tries
-    // again.
-    if (count > kMaxLevel0Files) {
+    // A compaction that fails loses nothing: the write above is durable.
+    if (count > 0 && count % kLevel0FilesToCompact == 0) {
       (void)impl_->db->CompactRange(rocksdb::CompactRangeOptions(), handle, nullptr, nullptr);
     }
   }

@@ -81,7 +81,7 @@ std::string KeyFilter::Pass(std::string_view piece) {
   size_t keep = key_.empty() ? 0 : std::min(key_.size() - 1, text.size());
   while (keep > 0 && text.compare(text.size() - keep, keep, key_, 0, keep) != 0) --keep;
   held_ = text.substr(text.size() - keep);
-  text.resize(text.size() - keep);
+  text.erase(text.size() - keep);
   return text;
 }
 

@@ -65,6 +65,7 @@ class _Readable(dict[str, Any]):
             f"left to PyTorch: {_counts(stats['fallbacks'])}",
             f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
         ]
+        lines += [f"  {why}: {_REMEDIES[why]}" for why in _REMEDIES if stats["fallbacks"].get(why)]
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
         if called:
             lines.append("regions that were called:")
@@ -91,6 +92,12 @@ _GRAPHS = {
     "no_anchor": "have no region",
     "swapped": "got kernels while they ran",
     "does_not_pay_in_place": "no faster with their kernels (Inductor runs them)",
+}
+
+# What to do about a reason, where there is something.
+_REMEDIES = {
+    "dynamic_shape": "a size changed between calls, and the graph for all sizes has no regions; "
+    "torch.compile(..., dynamic=False) gives every size its own graph and kernels",
 }
 
 

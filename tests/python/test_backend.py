@@ -199,6 +199,7 @@ def test_dynamic_shapes_are_inductors_and_counted(all_win: None) -> None:
     x = torch.randn(8, 32)
     torch.testing.assert_close(made(x), softmax_chain(x))
     assert fallbacks() == {"dynamic_shape": 1}
+    assert "dynamic=False" in str(cudaforge_backend.stats())
 
 
 def test_our_own_failure_is_one_warning_and_inductors_result(

@@ -426,6 +426,26 @@ def test_warmup_says_that_it_goes_on(
     assert "    compiling the model (" in text and "\n    trying candidates (" in text
 
 
+def test_warmup_goes_on_when_nobody_reads(run_python: RunPython, script: str) -> None:
+    code = f"""
+import os, sys
+from cudaforge_backend.cli import main
+from forged import win_every_race
+win_every_race()
+reader, writer = os.pipe()
+os.close(reader)
+os.dup2(writer, 1)  # what `| head` leaves behind
+code = main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2",
+             "--cache-dir", {script + ".unread"!r}])
+main(["cache", "stats", "--cache-dir", {script + ".unread"!r}])
+sys.exit(code)
+"""
+    done = run_python(code)  # exit code 0
+    assert "Traceback" not in done.stderr and "BrokenPipeError" not in done.stderr
+    kept = _C.KernelStore.open(script + ".unread").records()
+    assert [record["kind"] for record in kept] == ["winner"]
+
+
 def test_warmup_decides_every_region_once(run_python: RunPython, script: str) -> None:
     code = f"""
 import sys

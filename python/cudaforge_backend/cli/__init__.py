@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -51,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("cudaforge: interrupted; what was finished is kept", file=sys.stderr)
         return 130
     except BrokenPipeError:
+        # Nobody reads any more; what is still buffered must not fail when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (OSError, ValueError, KeyError, RuntimeError, NotImplementedError) as error:
         text = error.args[0] if isinstance(error, KeyError) and error.args else error

@@ -227,11 +227,16 @@ class _Teller(Heartbeat):
         self.met: dict[tuple[str, str], None] = {}  # keys and architectures, of parts too
         self.reasons: Counter[str] = Counter()  # why there is no winner
         self._stream = stream
+        self._read = True  # until nobody does
         self._tried = 0
         super().__init__(lambda text: self._print(f"    {text}"), doing)
 
     def _print(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
+        if self._read:
+            try:
+                print(line, file=self._stream, flush=True)
+            except BrokenPipeError:  # the forging goes on
+                self._read = False
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """See cudaforge_backend.set_progress for the events."""
