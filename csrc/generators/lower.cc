@@ -173,4 +173,36 @@ const std::vector<std::string>& PointwiseOps() {
   return kNames;
 }
 
+const std::vector<std::string>& AgentAnchorOps() {
+  static const std::vector<std::string> kNames = {
+      "aten::_scaled_dot_product_cudnn_attention",
+      "aten::_scaled_dot_product_efficient_attention",
+      "aten::_scaled_dot_product_flash_attention",
+      "aten::_scaled_dot_product_flash_attention_for_cpu",
+      "aten::addmm",
+      "aten::baddbmm",
+      "aten::bmm",
+      "aten::convolution",
+      "aten::mm",
+  };
+  return kNames;
+}
+
+Status IsAgentRegion(const OpSignature& signature) {
+  const auto among = [](const std::vector<std::string>& names, const std::string& op) {
+    return std::find(names.begin(), names.end(), rows::Overload(op)) != names.end();
+  };
+  int anchors = 0;
+  for (const Node& node : signature.nodes) {
+    if (among(AgentAnchorOps(), node.op)) {
+      ++anchors;
+    } else if (!among(PointwiseOps(), node.op)) {
+      return Status::Unsupported(node.op + " is no part of a region that agents write");
+    }
+  }
+  if (anchors == 1) return Status::Ok();
+  return Status::Unsupported("the region has " + std::to_string(anchors) +
+                             " matrix products, convolutions or attentions, where one is wanted");
+}
+
 }  // namespace cudaforge

@@ -29,6 +29,15 @@ def anchor_ops() -> list[str]:
 def pointwise_ops() -> list[str]:
     """Overloads that may join a region before or after its anchor."""
 
+def agent_anchor_ops() -> list[str]:
+    """Heavy overloads that no generator makes and agents may: "aten::mm"."""
+
+def is_agent_region(signature: str) -> bool:
+    """Whether the region is one agent anchor with pointwise ops around it."""
+
+def has_agent_regions(arch: str) -> bool:
+    """Whether the store in use has ever held a winner of such a region for `arch`."""
+
 def can_generate(signature: str) -> str | None:
     """None when a generator can express the region, else why none can."""
 

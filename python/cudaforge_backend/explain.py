@@ -139,15 +139,15 @@ def _inspect(
     from .integration.analysis import analyse, graph_reason, is_training, may_have_anchor
     from .integration.known_graphs import arch_of, graph_name
     from .integration.plan import failure, plan_analysis
-    from .integration.rules import native_rules
+    from .integration.rules import rules_for
 
     if not may_have_anchor(gm, is_training(example_inputs)):
         return [], Counter({"no_anchor": 1})
     if why := graph_reason(gm, example_inputs, {}):
         return [], Counter({why: 1})
-    plan = plan_analysis(analyse(gm, example_inputs, native_rules()))
-    name = graph_name(gm, example_inputs, sorted(plan.winners().items()))
     arch = arch_of(example_inputs)
+    plan = plan_analysis(analyse(gm, example_inputs, rules_for(arch)))
+    name = graph_name(gm, example_inputs, sorted(plan.winners().items()))
     pays = gate.stored(name, arch) is not False
     reports = []
     for known in plan.regions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -79,6 +80,21 @@ def test_reason_when_nothing_can_be_generated() -> None:
     regions, left = find_regions(trace(lambda x: torch.softmax(x, -1), X), rules(lambda s: "no"))
     assert regions == []
     assert left == {"no_kernel_generator": 1}
+
+
+def test_a_heavy_op_has_its_chains_and_no_other_anchor() -> None:
+    graph = trace(lambda x, w: torch.softmax(torch.relu(x.mm(w)) * 2, -1), X, torch.randn(8, 8))
+    assert [ops(r.signature) for r in find_regions(graph, rules())[0]] == [
+        ["_softmax", "mul.Tensor", "relu"]
+    ]
+    heavy = replace(rules(), agent_anchors=frozenset({"aten::mm"}))
+    found, _ = find_regions(graph, heavy)
+    assert [(ops(r.signature), r.by_agents) for r in found] == [
+        (["mm", "mul.Tensor", "relu"], True),
+        (["_softmax"], False),
+    ]
+    found, _ = find_regions(graph, heavy, lambda region, within: not region.by_agents)
+    assert [ops(r.signature) for r in found] == [["_softmax", "mul.Tensor", "relu"]]
 
 
 def test_what_normalisation_refuses_is_counted() -> None:

@@ -18,6 +18,7 @@ from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 if TYPE_CHECKING:
     from .analysis import Analysis
     from .plan import Plan
+    from .rules import Rules
 
 Compiled = Callable[..., Any]
 
@@ -86,7 +87,7 @@ def _compile(
     from .analysis import graph_reason, is_training, may_have_anchor
     from .known_graphs import arch_of, plan_name, recall, remember
     from .plan import plan_graph
-    from .rules import native_rules
+    from .rules import rules_for
 
     for warning in _C.config()["warnings"]:
         warn_once(warning)
@@ -100,13 +101,13 @@ def _compile(
         count_fallback(why)
         return None
     arch = arch_of(example_inputs)
-    rules = native_rules()
+    rules = rules_for(arch)
     forging = settings.on_miss in ("background", "blocking")
     budget_s = settings.region_budget_s if forging else None
     name = plan_name(gm, example_inputs, settings, rules, training)
     recalled = recall(name, arch, budget_s)
     if recalled is not None and not (forging and recalled.misses):
-        return _gated(gm, example_inputs, settings, arch, recalled.winners, None)
+        return _gated(gm, example_inputs, settings, arch, recalled.winners, None, rules)
     plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
     if plan.misses() and settings.on_miss == "blocking":
         plan = _forge(plan, settings.region_budget_s)
@@ -115,17 +116,17 @@ def _compile(
         remember(name, arch, plan, wanted)
     _pass_warnings_on()
     if not (plan.misses() and settings.on_miss == "background"):
-        return _gated(gm, example_inputs, settings, arch, plan.winners(), plan.analysis)
+        return _gated(gm, example_inputs, settings, arch, plan.winners(), plan.analysis, rules)
     from .analysis import copy_graph
     from .background import SwappingCallable
 
     untouched = copy_graph(gm)
-    first = _gated(gm, example_inputs, settings, arch, plan.winners(), plan.analysis)
+    first = _gated(gm, example_inputs, settings, arch, plan.winners(), plan.analysis, rules)
     return SwappingCallable(
         first or plain(gm, example_inputs, settings),
         plan,
         settings.region_budget_s,
-        lambda done, inputs: _swapped(untouched, inputs, settings, done.winners()),
+        lambda done, inputs: _swapped(untouched, inputs, settings, done.winners(), rules),
     )
 
 
@@ -156,6 +157,7 @@ def _gated(
     arch: str,
     winners: Mapping[str, str],
     analysis: Analysis | None,
+    rules: Rules,
 ) -> Compiled | None:
     """The substituted graph where it pays in place, else None. on_miss="blocking", which is there
     to spend time, has an untimed graph timed; the verdict holds for every later process.
@@ -165,7 +167,6 @@ def _gated(
     from . import gate
     from .analysis import analyse, copy_graph
     from .known_graphs import graph_name
-    from .rules import native_rules
 
     name = graph_name(gm, example_inputs, sorted(winners.items()))
     pays = gate.stored(name, arch)
@@ -174,11 +175,11 @@ def _gated(
         return None
     to_time = pays is None and settings.on_miss == "blocking"
     if to_time:
-        traced = analysis or analyse(gm, example_inputs, native_rules(), settings.inductor)
+        traced = analysis or analyse(gm, example_inputs, rules, settings.inductor)
         if why := gate.obstacle(gm, traced, settings.inductor):
             log.graph.debug("a graph with winners is not timed: %s", why)
             to_time = False
-    with_winners = substituted(copy_graph(gm), example_inputs, settings, winners)
+    with_winners = substituted(copy_graph(gm), example_inputs, settings, winners, rules)
     if with_winners is None or not to_time:
         return with_winners
     without = plain(copy_graph(gm), example_inputs, settings)
@@ -190,17 +191,16 @@ def substituted(
     example_inputs: Sequence[Any],
     settings: Settings,
     winners: Mapping[str, str],
+    rules: Rules,
 ) -> Compiled | None:
     """Inductor's compilation of `gm` (which it takes) with these regions replaced; None without
     any."""
     from torch._inductor.compile_fx import compile_fx
 
     from .graph_pass import SubstitutePass, kept_table
-    from .rules import native_rules
 
     if not winners:
         return None
-    rules = native_rules()
     substitute = SubstitutePass(winners, rules)
     compiled: Any = compile_fx(
         gm,
@@ -213,14 +213,18 @@ def substituted(
 
 
 def _swapped(
-    gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, winners: Mapping[str, str]
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    settings: Settings,
+    winners: Mapping[str, str],
+    rules: Rules,
 ) -> Compiled:
     from torch._dynamo.convert_frame import compile_lock
 
     from .analysis import copy_graph
 
     with compile_lock:
-        compiled = substituted(copy_graph(gm), inputs, settings, winners)
+        compiled = substituted(copy_graph(gm), inputs, settings, winners, rules)
     if compiled is None:
         raise RuntimeError("there is no winner to swap in")
     return compiled

@@ -40,6 +40,7 @@ class SubstitutePass(CustomGraphPass):
             FORMAT,
             sorted(self.winners.items()),
             sorted(rules.anchors),
+            sorted(rules.agent_anchors),
             sorted(rules.pointwise),
         ]
         self._uuid = hashlib.sha256(json.dumps(facts).encode()).hexdigest()

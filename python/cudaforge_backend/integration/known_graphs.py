@@ -73,6 +73,8 @@ def plan_name(
         training,
         sorted(settings.inductor.items()),
         sorted(rules.anchors),
+        sorted(rules.agent_anchors),
+        rules.agents,
         sorted(rules.pointwise),
         sorted(_C.versions().items()),
         torch.get_default_dtype(),

@@ -26,6 +26,7 @@ class Region:
     device: torch.device
     signature: str  # canonical
     key: str
+    by_agents: bool = False  # no generator makes its kernel: an agent must write it
 
 
 # Whether a region is wanted; the second is the largest one around its anchor, refused before it.
@@ -66,9 +67,11 @@ class _Partition:
         self._update_before()
 
     def run(self) -> tuple[list[Region], Counter[str]]:
-        for node in self.nodes:
-            if op_name(node) in self.rules.anchors and node not in self.region_of:
-                self._take(node)
+        # Heavy ops first: what is written for one has the chains around it in it.
+        for anchors in (self.rules.agent_anchors, self.rules.anchors):
+            for node in self.nodes:
+                if op_name(node) in anchors and node not in self.region_of:
+                    self._take(node)
         return self.regions, self.left
 
     def _take(self, anchor: fx.Node) -> None:
@@ -108,7 +111,8 @@ class _Partition:
         """What to offer, in order; of each the first that can be generated: the region with other
         anchors, with this one only, the anchor alone, and with one of its chains."""
         alone = self._with_getitems({anchor})
-        yield self._largest(alone, several=True)
+        if op_name(anchor) not in self.rules.agent_anchors:
+            yield self._largest(alone, several=True)
         yield self._largest(alone, several=False)
         yield iter((alone,))
         yield iter((self._grow_before(alone, several=False),))
@@ -205,9 +209,11 @@ class _Partition:
             canonical = self.rules.normalize(text)
         except Exception:  # the op cannot be a region at all: views, random numbers, odd arguments
             return "unsupported_op"
-        if self.rules.refusal(canonical) is not None:
+        by_agents = any(op_name(node) in self.rules.agent_anchors for node in ordered)
+        if not by_agents and self.rules.refusal(canonical) is not None:
             return "no_kernel_generator"
-        return Region(ordered, tuple(inputs), outputs, device, canonical, self.rules.key(canonical))
+        key = self.rules.key(canonical)
+        return Region(ordered, tuple(inputs), outputs, device, canonical, key, by_agents)
 
     def _outputs(self, members: frozenset[fx.Node]) -> tuple[tuple[fx.Node, int], ...]:
         found = []

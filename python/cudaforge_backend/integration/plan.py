@@ -100,6 +100,11 @@ def plan_analysis(
     asked: dict[str, Known] = {}
 
     def take(region: Region, within: Region | None) -> bool:
+        if region.by_agents and not analysis.rules.agents:  # served, never missed
+            known = look_up(region)
+            if known.status == "hit":
+                asked.setdefault(region.key, known)
+            return known.status == "hit"
         known = asked.get(region.key)
         if known is None:
             more = None if region.key in given_up else budget_s

@@ -16,23 +16,38 @@ from cudaforge_backend._native import _C
 class Rules:
     """Names are ATen overloads: "aten::_softmax", "aten::sum.dim_IntList"."""
 
-    anchors: frozenset[str]
+    anchors: frozenset[str]  # of generators
     pointwise: frozenset[str]
     refusal: Callable[[str], str | None]  # signature -> why no kernel can be generated, or None
     normalize: Callable[[str], str]  # signature -> canonical signature; raises for unsupported ones
     key: Callable[[str], str]  # canonical signature -> SHA-256
+    # Heavy ops that agents alone make kernels for; empty where none has and none is asked to.
+    agent_anchors: frozenset[str] = frozenset()
+    agents: bool = False  # whether an agent is there to forge what is missing
 
 
 @functools.cache
-def native_rules() -> Rules:
-    """The rules of this build."""
+def native_rules(agent_anchors: bool = False, agents: bool = False) -> Rules:
+    """The rules of this build. `agent_anchors`: regions around heavy ops are looked for as well;
+    `agents`: and are missed where the cache does not know them."""
     return Rules(
         anchors=frozenset(_C.anchor_ops()),
         pointwise=frozenset(_C.pointwise_ops()),
-        refusal=functools.lru_cache(maxsize=4096)(_C.can_generate),
+        refusal=_refusal,
         normalize=_C.normalize,
         key=_C.signature_key,
+        agent_anchors=frozenset(_C.agent_anchor_ops()) if agent_anchors or agents else frozenset(),
+        agents=agents,
     )
+
+
+def rules_for(arch: str, agents: bool = False) -> Rules:
+    """The rules for graphs on `arch`: with the heavy ops where an agent is there to forge them, or
+    the cache has had winners of theirs."""
+    return native_rules(agents or _C.has_agent_regions(arch), agents)
+
+
+_refusal = functools.lru_cache(maxsize=4096)(_C.can_generate)
 
 
 def overload(name: str) -> torch._ops.OpOverload | None:
