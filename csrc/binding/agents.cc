@@ -1,16 +1,128 @@
 #include "binding/agents.h"
 
+#include <pybind11/stl.h>
+
+#include <cmath>
+#include <random>
+
+#include "base/cancel.h"
 #include "base/sha256.h"
+#include "binding/errors.h"
+#include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "forge/agent/memory.h"
+#include "forge/agent/session.h"
 #include "generators/generator.h"
+#include "llm/provider.h"
 
 namespace cudaforge::binding {
 namespace {
 
+namespace py = pybind11;
+
 const std::string& AgentRegionsName() {
   static const std::string kName = Sha256Hex("agent regions");
   return kName;
+}
+
+// The settings that Python gives, each with its place here; cudaforge_backend/agents.py has them.
+struct Wanted {
+  std::string coder, judge, prices_file, session, rival;
+  bool metrics = true;
+  bool resume = true;
+  AgentBudget budget;
+  std::optional<double> rival_us;
+  ProviderSettings providers;
+};
+
+Wanted ReadSettings(const py::dict& settings) {
+  const auto text = [&](const char* name) { return settings[name].cast<std::string>(); };
+  Wanted wanted;
+  wanted.coder = text("coder");
+  wanted.judge = text("judge");
+  wanted.prices_file = text("prices_file");
+  wanted.session = text("session");
+  wanted.rival = text("rival");
+  wanted.metrics = settings["metrics"].cast<bool>();
+  wanted.resume = settings["resume"].cast<bool>();
+  wanted.budget.rounds = settings["rounds"].cast<int>();
+  wanted.budget.seconds = settings["seconds"].cast<double>();
+  wanted.budget.tokens = settings["tokens"].cast<int64_t>();
+  wanted.budget.usd = settings["usd"].cast<double>();
+  wanted.rival_us = settings["rival_us"].cast<std::optional<double>>();
+  wanted.providers.environment =
+      settings["environment"].cast<std::map<std::string, std::string>>();
+  return wanted;
+}
+
+// Python's progress callback without the GIL held; what it throws ends the session.
+ForgeProgress Teller(const py::object& progress) {
+  if (progress.is_none()) return nullptr;
+  return [&progress](const Json& event) {
+    py::gil_scoped_acquire acquire;
+    progress(ToPython(event));
+  };
+}
+
+std::function<std::vector<std::string>()> HintSource(const py::object& hints) {
+  if (hints.is_none()) return nullptr;
+  return [&hints] {
+    py::gil_scoped_acquire acquire;
+    return hints().cast<std::vector<std::string>>();
+  };
+}
+
+SearchOutcome Agents(const std::string& text, int device_index, const py::dict& settings,
+                     const SearchOutcome* built_in, Cancel& cancel, const py::object& hints,
+                     const py::object& progress) {
+  const Wanted wanted = ReadSettings(settings);
+  const OpSignature signature = ParseSignature(text);
+  const ForgeProgress tell = Teller(progress);
+  AgentSettings agents;
+  agents.hints = HintSource(hints);
+  py::gil_scoped_release release;
+  Runtime& runtime = Runtime::Get();
+  const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
+  const std::string arch = target->arch().target;
+  const std::shared_ptr<KernelStore> store = runtime.store();
+  const std::unique_ptr<Provider> coder =
+      ValueOrThrow(MakeProvider(wanted.coder, wanted.providers));
+  std::unique_ptr<Provider> judge;
+  if (!wanted.judge.empty()) judge = ValueOrThrow(MakeProvider(wanted.judge, wanted.providers));
+  if (!wanted.prices_file.empty()) agents.prices = ValueOrThrow(Prices::Load(wanted.prices_file));
+
+  SessionMemory memory = RecallSession(*store, signature, arch, wanted.resume);
+  agents.coder = coder.get();
+  agents.judge = judge.get();
+  agents.metrics = wanted.metrics;
+  agents.budget = wanted.budget;
+  agents.cancel = &cancel;
+  agents.session = memory.session.empty() ? wanted.session : memory.session;
+  agents.earlier = std::move(memory.unfinished);
+  // What the generators have just made was timed on this machine, like the winner it competes with.
+  if (built_in != nullptr && built_in->best.has_value()) {
+    agents.start = built_in->best->candidate;
+  } else {
+    agents.start = std::move(memory.start);
+  }
+  if (wanted.rival_us.has_value()) {
+    agents.rival_ns = *wanted.rival_us * 1e3;
+    agents.rival = wanted.rival;
+  }
+  WorkerClient worker(runtime.Worker(signature.device, device_index));
+  const std::unique_ptr<RegionChecker> checker =
+      ValueOrThrow(RegionChecker::Create(signature, device_index, std::random_device()()));
+  const std::string key = signature.Key();
+  // A store that takes no writes ends nothing: the session goes on, and only resuming it is lost.
+  const NodeSink keep = [&](const Json& node) { (void)store->AddLineage(key, arch, {node}); };
+  AgentOutcome outcome =
+      ValueOrThrow(RunAgents(signature, target->arch(), worker, *checker, agents, keep, tell));
+  if (!cancel.IsSet()) {
+    keep(EndNode(agents.session, outcome.search.reason, outcome.ledger.ToJson()));
+  }
+  outcome.search.lineage.clear();  // stored already, node by node
+  return std::move(outcome.search);
 }
 
 }  // namespace
@@ -24,11 +136,15 @@ bool HasAgentRegions(KernelStore& store, const std::string& arch) {
   return store.GetGraph(AgentRegionsName(), arch).has_value();
 }
 
-void BindAgents(pybind11::module_& m) {
+void BindAgents(py::module_& m) {
+  py::class_<Cancel>(m, "Cancel").def(py::init<>()).def("set", &Cancel::Set);
+  m.def("agents", &Agents, py::arg("signature"), py::arg("device_index"), py::arg("settings"),
+        py::arg("built_in").none(true), py::arg("cancel"), py::arg("hints") = py::none(),
+        py::arg("progress") = py::none());
   m.def(
       "has_agent_regions",
       [](const std::string& arch) { return HasAgentRegions(*Runtime::Get().store(), arch); },
-      pybind11::arg("arch"), pybind11::call_guard<pybind11::gil_scoped_release>());
+      py::arg("arch"), py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace cudaforge::binding

@@ -164,6 +164,14 @@ void BindForge(py::module_& m) {
       .def_readonly("reason", &SearchOutcome::reason);
   py::class_<Promotion>(m, "Promotion")
       .def_readonly("promoted", &Promotion::promoted)
+      .def("times_us",
+           [](const Promotion& promotion) {
+             std::vector<double> us;
+             for (size_t i = 0; i < promotion.times.names.size(); ++i) {
+               us.push_back(promotion.times.MedianNs(i) / 1e3);
+             }
+             return us;
+           })
       .def("placed_in", &PlacedIn, py::arg("key"), py::arg("inside"));
   m.attr("PROMOTION_BOUND") = kPromotionBound;
   m.def("search", &Search, py::arg("signature"), py::arg("device_index"), py::arg("seconds"),

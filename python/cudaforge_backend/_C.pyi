@@ -162,11 +162,32 @@ class SearchOutcome:
 
 PROMOTION_BOUND: float  # a winner's lower bound of the speed-up is above it
 
+class Cancel:
+    """Ends a session of agents from another thread."""
+
+    def set(self) -> None: ...
+
+def agents(
+    signature: str,
+    device_index: int,
+    settings: Mapping[str, Any],
+    built_in: SearchOutcome | None,
+    cancel: Cancel,
+    hints: Callable[[], list[str]] | None = None,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+) -> SearchOutcome:
+    """One session of agents, without the GIL; `settings` are those of agents.Agents.settings().
+    Every node is stored as soon as it is finished. Raises ValueError for settings that cannot be
+    used, before any call is made."""
+
 class Promotion:
     """The result of a race."""
 
     @property
     def promoted(self) -> bool: ...
+    def times_us(self) -> list[float]:
+        """Median microseconds of each contestant."""
+
     def placed_in(self, key: str, inside: Promotion) -> Promotion:
         """The verdict on a part of the region `key`, which must win alone and inside it."""
 

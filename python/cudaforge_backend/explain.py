@@ -97,12 +97,15 @@ _WHY = {
 }
 
 
-def explain(model: Any, *inputs: Any, cache_dir: str | None = None, **kwargs: Any) -> Report:
+def explain(
+    model: Any, *inputs: Any, cache_dir: str | None = None, agents: bool = False, **kwargs: Any
+) -> Report:
     """What torch.compile(model, backend="cudaforge") finds for model(*inputs, **kwargs).
 
     Runs the model once, eagerly below Dynamo's graphs; forges and compiles nothing. Gradients on
     and an input or parameter that requires them: training's regions are listed, the backward's too.
-    `cache_dir` overrides the environment's; as with torch.compile's option, it is the process's
+    `agents`: also the regions around matrix products, convolutions and attention, which only agents
+    make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with torch.compile's option, it is the process's
     cache from then on. Resets Dynamo: compiled functions compile again at their next call."""
     from .integration.analysis import is_training
     from .integration.backend import open_cache
@@ -117,7 +120,7 @@ def explain(model: Any, *inputs: Any, cache_dir: str | None = None, **kwargs: An
         nonlocal graphs, training
         graphs += 1
         training = training or is_training(example_inputs)
-        found, reasons = _inspect(gm, example_inputs)
+        found, reasons = _inspect(gm, example_inputs, agents)
         known = {region.key for region in regions}
         regions.extend(region for region in found if region.key not in known)
         left.update(reasons)
@@ -133,7 +136,7 @@ def explain(model: Any, *inputs: Any, cache_dir: str | None = None, **kwargs: An
 
 
 def _inspect(
-    gm: fx.GraphModule, example_inputs: Sequence[Any]
+    gm: fx.GraphModule, example_inputs: Sequence[Any], agents: bool
 ) -> tuple[list[RegionReport], Counter[str]]:
     from .integration import gate
     from .integration.analysis import analyse, graph_reason, is_training, may_have_anchor
@@ -146,7 +149,7 @@ def _inspect(
     if why := graph_reason(gm, example_inputs, {}):
         return [], Counter({why: 1})
     arch = arch_of(example_inputs)
-    plan = plan_analysis(analyse(gm, example_inputs, rules_for(arch)))
+    plan = plan_analysis(analyse(gm, example_inputs, rules_for(arch, agents)))
     name = graph_name(gm, example_inputs, sorted(plan.winners().items()))
     pays = gate.stored(name, arch) is not False
     reports = []

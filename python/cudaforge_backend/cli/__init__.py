@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    from . import cache, doctor, warmup
+    from . import cache, doctor, forge, lineage, warmup
 
     top = Parser(
         prog="cudaforge",
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     versions = f"cudaforge {__version__}, torch {torch.__version__}"
     top.add_argument("--version", action="version", version=versions)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
-    for module in (doctor, cache, warmup):
+    for module in (doctor, cache, warmup, forge, lineage):
         module.add(verbs)
     return top
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from cudaforge_backend import log
+from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend._native import _C
 from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.records import reason_of, retry_above_s, verdict
@@ -52,13 +53,16 @@ def forge_region(
     progress: Progress | None = None,
     compile_lock: bool = False,
     within: str = "",
+    agents: Agents | None = None,
+    hints: Hints | None = None,
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
     `signature` is canonical. `budget_s` bounds the whole: search, Inductor's compilation and races.
     No step begins after it, the one under way is finished, and one candidate is always tried.
     `within` is the signature of a larger region that this one is a part of: a part must win inside
-    it too, where Inductor may fuse what the part leaves out. One thread at a time forges a key; a
+    it too, where Inductor may fuse what the part leaves out. `agents` write kernels after the
+    generators have, within limits of their own, and also where there is a record. One thread at a time forges a key; a
     second finds its record. With `compile_lock`, Inductor runs under
     Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation waits
     for must not ask for it). Runs in a thread of its own, so that no tracing state of the caller's
@@ -76,9 +80,10 @@ def forge_region(
             _waited_for[place] -= not compile_lock
     try:
         known = _C.store().verdict(key, arch)
-        if known is not None and not worth_more_time(known, budget_s):
+        if known is not None and agents is None and not worth_more_time(known, budget_s):
             return Forged(key, known["kind"], reason_of(known), 0.0)
         forge = _Forge(signature, key, arch, device_index, budget_s, progress, compile_lock, within)
+        forge.agents, forge.hints = agents, hints
         return _in_clean_thread(forge)
     finally:
         lock.release()
@@ -110,7 +115,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     try:
         ended.wait()
     except BaseException:  # Ctrl-C: the key is not given up while the thread works on it
-        forge.stop = True
+        forge.interrupt()
         ended.wait()
         raise
     thread.join()
@@ -143,17 +148,22 @@ class _Forge:
         self.within = within
         self.region_id = _C.region_id(key)
         self.started = time.monotonic()
+        self.agents: Agents | None = None
+        self.hints: Hints | None = None
         self.stop = False  # set by another thread: the forging ends at its next step
+        self._cancel = _C.Cancel()
+
+    def interrupt(self) -> None:
+        """Has another thread's forging end: soon, and with all kept that is found."""
+        self.stop = True
+        self._cancel.set()
 
     def run(self) -> Forged:
         self.progress({"event": "start", "key": self.key, "arch": self.arch, "region": self.text})
-        outcome = _C.search(
-            self.signature,
-            self.device_index,
-            self.budget_s - min(RACING_SECONDS, RACING_SHARE * self.budget_s),
-            MAX_CANDIDATES,
-            self._candidate_event,
-        )
+        outcome = self._search()
+        if self.agents is not None:
+            outcome = self._ask(self.agents, outcome)
+        assert outcome is not None  # a region that no generator makes is forged by agents alone
         won = False
         if outcome.found:
             _C.install(self.signature, self.device_index, outcome)
@@ -166,6 +176,47 @@ class _Forge:
             self._conclude(outcome, None)
         count_forging("forged" if won else "negative")
         return self._end(won)
+
+    def _search(self) -> _C.SearchOutcome | None:
+        """What the generators find; None where they cannot make the region."""
+        if _C.can_generate(self.signature) is not None and self.agents is not None:
+            return None
+        return _C.search(
+            self.signature,
+            self.device_index,
+            self.budget_s - min(RACING_SECONDS, RACING_SHARE * self.budget_s),
+            MAX_CANDIDATES,
+            self._candidate_event,
+        )
+
+    def _ask(self, agents: Agents, built_in: _C.SearchOutcome | None) -> _C.SearchOutcome:
+        """What the agents come to, who begin with what the generators found."""
+        rival, us = self._fastest_rival(built_in if built_in and built_in.found else None)
+        found = _C.agents(
+            self.signature,
+            self.device_index,
+            agents.settings(rival, us),
+            built_in,
+            self._cancel,
+            self.hints,
+            self._candidate_event,
+        )
+        self._end_if_asked()
+        # Seconds for races: the agents' own do not count against the region's.
+        self.started = time.monotonic() - (self.budget_s - min(RACING_SECONDS, self.budget_s))
+        return found
+
+    def _fastest_rival(self, built_in: _C.SearchOutcome | None) -> tuple[str, float]:
+        """What there is to beat and its microseconds: ATen, Inductor or the generators' kernel."""
+        contestants = [("aten", rivals.aten_call(self.signature)), *self._inductor(self.signature)]
+        if built_in is not None:
+            _C.install(self.signature, self.device_index, built_in)
+            call = rivals.operator_call(self.signature, self.region_id)
+            contestants.insert(0, ("built-in", call))
+        if len(contestants) == 1:  # Inductor cannot compile it: a race takes two
+            contestants.append(contestants[0])
+        times = self._race(contestants, self.signature).times_us()
+        return min(zip([name for name, _ in contestants], times, strict=True), key=lambda t: t[1])
 
     def _conclude(self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None) -> bool:
         """Stores the record; whether it is a winner."""

@@ -1,0 +1,108 @@
+#include "forge/agent/memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "forge/agent/node.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr const char* kEnd = "end";
+
+bool IsEnd(const Json& node) { return node.is_object() && node.value("kind", Json()) == kEnd; }
+
+std::optional<Candidate> WinnerOf(const CacheRecord& record) {
+  if (record.kind != CacheRecord::Kind::kWinner) return std::nullopt;
+  const auto json = ParseJson(record.candidate);
+  auto candidate = json.ok() ? Candidate::FromJson(*json) : Result<Candidate>(json.status());
+  if (!candidate.ok()) return std::nullopt;
+  return *std::move(candidate);
+}
+
+std::optional<Candidate> FastestRight(const std::vector<Json>& lineage) {
+  std::optional<Candidate> fastest;
+  double ns = std::numeric_limits<double>::infinity();
+  for (const Json& json : lineage) {
+    auto node = AgentNode::FromJson(json);
+    if (!node.ok() || !node->correct() || !node->candidate.has_value() || *node->ns >= ns) continue;
+    ns = *node->ns;
+    fastest = std::move(node->candidate);
+  }
+  return fastest;
+}
+
+std::vector<std::string> OpsOf(const OpSignature& signature) {
+  std::vector<std::string> ops;
+  for (const Node& node : signature.nodes) ops.push_back(node.op);
+  return ops;
+}
+
+// How far two regions' inputs are apart in size: the sum of |log2| of their ratios. Infinite where
+// they differ in number, dtype or rank.
+double DistanceOf(const OpSignature& a, const OpSignature& b) {
+  constexpr double kFar = std::numeric_limits<double>::infinity();
+  if (a.inputs.size() != b.inputs.size()) return kFar;
+  double distance = 0;
+  for (size_t i = 0; i < a.inputs.size(); ++i) {
+    const TensorSpec& x = a.inputs[i];
+    const TensorSpec& y = b.inputs[i];
+    if (x.dtype != y.dtype || x.sizes.size() != y.sizes.size()) return kFar;
+    for (size_t d = 0; d < x.sizes.size(); ++d) {
+      const auto size = [](int64_t n) { return std::log2(static_cast<double>(n) + 1); };
+      distance += std::abs(size(x.sizes[d]) - size(y.sizes[d]));
+    }
+  }
+  return distance;
+}
+
+void FindNear(KernelStore& store, const OpSignature& signature, const std::string& arch,
+              SessionMemory* memory) {
+  const std::vector<std::string> ops = OpsOf(signature);
+  double nearest = std::numeric_limits<double>::infinity();
+  (void)store.ForEach(arch, [&](const CacheRecord& record) {
+    const auto other = OpSignature::FromJson(record.signature);
+    if (!other.ok() || other->device != signature.device || OpsOf(*other) != ops) return true;
+    const double distance = DistanceOf(signature, *other);
+    if (distance >= nearest) return true;
+    if (auto candidate = WinnerOf(record)) {
+      nearest = distance;
+      memory->start = std::move(candidate);
+      memory->origin = "near " + record.key;
+    }
+    return true;
+  });
+}
+
+}  // namespace
+
+SessionMemory RecallSession(KernelStore& store, const OpSignature& signature,
+                            const std::string& arch, bool resume) {
+  SessionMemory memory;
+  const std::string key = signature.Key();
+  const std::vector<Json> lineage = store.Lineage(key, arch);
+  if (resume) {
+    std::vector<Json> last = LastSession(lineage);
+    if (!last.empty() && std::none_of(last.begin(), last.end(), &IsEnd)) {
+      memory.session = last.back().value("session", "");
+      memory.unfinished = std::move(last);
+    }
+  }
+  if (const auto record = store.Get(key, arch); record != nullptr) {
+    memory.start = WinnerOf(*record);
+    memory.origin = memory.start.has_value() ? "winner" : "";
+  }
+  if (!memory.start.has_value()) {
+    memory.start = FastestRight(lineage);
+    memory.origin = memory.start.has_value() ? "lineage" : "";
+  }
+  if (!memory.start.has_value()) FindNear(store, signature, arch, &memory);
+  return memory;
+}
+
+Json EndNode(const std::string& session, const std::string& reason, const Json& ledger) {
+  return {{"kind", kEnd}, {"session", session}, {"reason", reason}, {"ledger", ledger}};
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,59 @@
+"""Who writes kernels beside the generators: a Coder, a Judge, and what they may spend."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import OptionError
+
+PRICES = Path(__file__).with_name(
+    "prices.json"
+)  # a start: prices change, the file is yours to edit
+
+# Of the environment, what providers read: addresses and keys.
+_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
+
+Hints = Callable[[], list[str]]  # what a person has said since it was last called
+
+
+@dataclass(frozen=True)
+class Agents:
+    """One region's session. `coder` and `judge` are providers: "openai:MODEL", "anthropic:MODEL",
+    "command:PROGRAM", "mailbox:DIR", "record:DIR:PROVIDER", "replay:DIR"; no judge: the coder works
+    from verdicts alone. Limits: whichever comes first; 0 tokens or dollars: no limit."""
+
+    coder: str
+    judge: str = ""
+    metrics: bool = True  # hardware counters in the prompts
+    rounds: int = 10
+    seconds: float = 1800.0
+    tokens: int = 0
+    usd: float = 0.0
+    prices_file: str = str(PRICES)
+    resume: bool = True  # a session that was cut off
+
+    def __post_init__(self) -> None:
+        if not self.coder:
+            raise OptionError("there is no coder; it takes a provider such as openai:MODEL")
+        for name in ("rounds", "seconds"):
+            if getattr(self, name) <= 0:
+                raise OptionError(f"{name} is {getattr(self, name)}; it takes a number above 0")
+        for name in ("tokens", "usd"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"{name} is {getattr(self, name)}; it takes 0 (no limit) or more")
+
+    def settings(self, rival: str, rival_us: float | None) -> dict[str, Any]:
+        """What _C.agents takes; `rival` is what must be beaten."""
+        environment = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+        return {
+            **asdict(self),
+            "session": uuid.uuid4().hex,
+            "rival": rival,
+            "rival_us": rival_us,
+            "environment": environment,
+        }

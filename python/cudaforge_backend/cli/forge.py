@@ -1,0 +1,248 @@
+"""`cudaforge forge`: language models write kernels for a region or for all regions of a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+
+from .._native import _C
+from ..agents import PRICES, Agents
+from ..options import parse
+from ..records import RIVALS, counted, input_shapes, label, op_names
+from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
+
+_PROVIDERS = """providers:
+  openai:MODEL            OPENAI_API_KEY, and OPENAI_BASE_URL for servers that speak its protocol
+                          (vLLM, SGLang, llama.cpp, DeepSeek, Together, ...)
+  anthropic:MODEL         ANTHROPIC_API_KEY
+  command:PROGRAM [ARGS]  a program: one JSON object on stdin, one on stdout (csrc/llm/local_provider.h)
+  mailbox:DIR             a folder in which somebody answers NNNN-ROLE.request.json with
+                          NNNN-ROLE.reply.txt
+  record:DIR:PROVIDER     a provider, with every exchange saved in DIR
+  replay:DIR              the exchanges saved there, without network
+
+A region ends at the first of its limits. What was found is kept at once: an interrupted session
+(Ctrl-C, or killed) is resumed by the same command."""
+
+
+def add(verbs: Any) -> None:
+    """Registers the command."""
+    command = verbs.add_parser(
+        "forge",
+        help="have language models write kernels",
+        description="A Coder writes a kernel for a region, CudaForge compiles, verifies, times and "
+        "profiles it, a Judge names the one next thing to change, round after round. The best right "
+        "kernel then races ATen, Inductor and the built-in generators', and is kept if it wins.",
+        epilog=_PROVIDERS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "what",
+        metavar="KEY|SCRIPT.py:FACTORY",
+        help="the first digits of a region's key (`cudaforge cache ls`, `wanted`), or a function "
+        "that returns (model, inputs): all regions of its graphs, matrix products, convolutions "
+        "and attention among them. The script is run: use only scripts that you trust",
+    )
+    command.add_argument("--coder", required=True, metavar="PROVIDER", help="who writes kernels")
+    command.add_argument("--judge", default="", metavar="PROVIDER", help="default: nobody judges")
+    command.add_argument("--target", choices=("auto", "cpu", "cuda"), default="auto")
+    command.add_argument("--train", action="store_true", help="the graphs of training")
+    command.add_argument("--only", metavar="WORD", help="only regions with WORD in their ops")
+    command.add_argument("--rounds", type=int, default=Agents.rounds, help="default: %(default)s")
+    command.add_argument("--max-time", type=float, default=Agents.seconds, metavar="SECONDS",
+                         help="for a region; default: %(default)g")  # fmt: skip
+    command.add_argument("--max-tokens", type=int, default=0, help="for a region; 0: no limit")
+    command.add_argument("--max-usd", type=float, default=0.0, help="for a region; 0: no limit")
+    command.add_argument("--prices", default=str(PRICES), metavar="FILE",
+                         help="dollars for a million tokens; default: %(default)s")  # fmt: skip
+    command.add_argument(
+        "--no-metrics", action="store_true", help="no hardware counters in prompts"
+    )
+    command.add_argument(
+        "--no-resume", action="store_true", help="begin anew after an interruption"
+    )
+    command.add_argument("--hints", metavar="FILE", help="lines added to it go into the next prompt;"
+                         " so do lines typed here")  # fmt: skip
+    add_cache_dir(command)
+    add_json(command)
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when every region was decided."""
+    from ..integration.forging import forge_region
+
+    agents = Agents(
+        coder=args.coder,
+        judge=args.judge,
+        metrics=not args.no_metrics,
+        rounds=args.rounds,
+        seconds=args.max_time,
+        tokens=args.max_tokens,
+        usd=args.max_usd,
+        prices_file=args.prices,
+        resume=not args.no_resume,
+    )
+    settings = parse(None, {"cache_dir": cache_dir(args)})
+    folder = Path(settings.cache_dir).absolute()
+    problem = _C.use_cache(settings.cache_dir) or cannot_write(folder)
+    if problem:
+        raise OSError(f"the cache {folder} cannot be used: {problem}; choose another --cache-dir")
+    if ".py:" in args.what:
+        regions = _of_script(args)
+    else:
+        regions = [_of_key(args.what)]
+    if args.only:
+        regions = [text for text in regions if args.only in op_names(json.loads(text))]
+    if not regions:
+        raise ValueError(
+            "there is no such region; `cudaforge cache wanted` and `cache ls` list some"
+        )
+    results = []
+    with _Hints(args.hints, typed=not args.json and sys.stdin.isatty()) as hints:
+        for text in regions:
+            told = _Teller(text, sys.stderr if args.json else sys.stdout)
+            done = forge_region(
+                text, 0, settings.region_budget_s, told, agents=agents, hints=hints.take
+            )
+            results.append(told.result(done.kind, done.reason))
+
+    def summary() -> None:
+        won = sum(result["kind"] == "winner" for result in results)
+        print(f"{counted(len(results), 'region')}: {won} won; cache {_C.store().location()}")
+
+    show(args, results, summary)
+    return 0
+
+
+def _of_key(start: str) -> str:
+    """The signature of the one region whose key begins so, among records and wanted ones."""
+    store = _C.store()
+    known = {r["key"]: r["signature"] for r in [*store.records(), *store.wanted("")]}
+    found = {key: signature for key, signature in known.items() if key.startswith(start)}
+    if len(found) != 1 or not start:
+        raise KeyError(
+            f"{len(found)} regions begin with {start!r}; `cudaforge cache ls` and `wanted` list them"
+        )
+    return str(_C.normalize(json.dumps(next(iter(found.values())))))
+
+
+def _of_script(args: argparse.Namespace) -> list[str]:
+    """The signatures of a model's regions."""
+    from ..explain import explain
+    from .warmup import make_model
+
+    device = args.target
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--target cuda, but PyTorch finds no GPU; `cudaforge doctor` says why")
+    model, inputs = make_model(args.what, device)
+    with torch.set_grad_enabled(args.train):
+        report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
+    return [str(_C.normalize(json.dumps(region.signature))) for region in report.regions]
+
+
+class _Hints:
+    """What a person says while agents work: lines added to a file, lines typed."""
+
+    def __init__(self, file: str | None, typed: bool) -> None:
+        self._file = Path(file) if file else None
+        self._read = 0  # bytes of it
+        self._lines: list[str] = []
+        if typed:
+            threading.Thread(target=self._listen, name="cudaforge-hints", daemon=True).start()
+
+    def __enter__(self) -> _Hints:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file = None
+
+    def _listen(self) -> None:
+        for line in sys.stdin:
+            if line.strip():
+                self._lines.append(line.strip())
+
+    def take(self) -> list[str]:
+        """What was said since the last call."""
+        said, self._lines = self._lines, []
+        if self._file is not None and self._file.is_file():
+            text = self._file.read_bytes()[self._read :]
+            self._read += len(text)
+            said += [line for line in text.decode(errors="replace").splitlines() if line.strip()]
+        return said
+
+
+class _Teller:
+    """Told of every step of one region: prints it, and keeps what the summary says."""
+
+    def __init__(self, signature: str, stream: TextIO) -> None:
+        region = json.loads(signature)
+        self._stream = stream
+        self._data: dict[str, Any] = {
+            "key": _C.signature_key(signature),
+            "ops": op_names(region),
+            "shapes": input_shapes(region),
+            "rounds": [],
+            "end": "",
+            "ledger": None,
+            "timing": None,
+        }
+        self._usd = 0.0
+        self._tokens = 0
+        self._print(f"{self._data['key'][:12]}  {label(self._data['ops'], self._data['shapes'])}")
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+    def result(self, kind: str, reason: str) -> dict[str, Any]:
+        """All of it, JSON-serialisable."""
+        return {**self._data, "kind": kind, "reason": reason}
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """See csrc/forge/agent/session.h for the agents' events."""
+        match event["event"]:
+            case "round":
+                self._print(f"  round {event['round']}: {event['kind']}")
+            case "call":
+                usage = event.get("usage") or {}
+                self._tokens += usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+                self._usd += event.get("usd") or 0.0
+                self._print(
+                    f"    {event['role']} ({event['seconds']:.0f} s); "
+                    f"so far {self._tokens} tokens, ${self._usd:.4f}"
+                )
+            case "advice" if event.get("issue"):
+                self._print(f"    judge: {event['issue']}\n      do: {event['plan']}")
+            case "advice":
+                self._print(f"    judge: no advice ({event.get('silence', '')})")
+            case "candidate" if "round" in event:
+                self._data["rounds"].append({k: v for k, v in event.items() if k != "event"})
+                ns = event.get("ns")
+                time = f", {ns / 1e3:.1f} us" if ns is not None else ""
+                best = ", the best so far" if event.get("best") else ""
+                words = event.get("message") or ""
+                self._print(f"    {event['verdict']}{time}{best} {words[:200]}".rstrip())
+            case "agents_end":
+                self._data |= {"end": event["reason"], "ledger": event["ledger"]}
+                self._print(f"  agents ended: {event['reason']}")
+            case "end":
+                self._data["timing"] = event["timing"]
+                self._print(f"  {self._verdict(event)}")
+
+    @staticmethod
+    def _verdict(event: Mapping[str, Any]) -> str:
+        timing = event["timing"] or {}
+        if "speedup" not in timing:
+            return str(event["verdict"])
+        low, median, high = timing["speedup"]
+        rival = RIVALS.get(timing["best_rival"], timing["best_rival"])
+        return f"{event['verdict']}: {median:.2f} times as fast as {rival} [{low:.2f}, {high:.2f}]"

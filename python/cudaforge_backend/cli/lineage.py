@@ -1,0 +1,90 @@
+"""`cudaforge lineage`: every kernel that was tried for a region, as a tree."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .._native import _C
+from ..records import counted
+from .output import add_cache_dir, add_json, cache_dir, show
+
+Node = Mapping[str, Any]
+
+
+def add(verbs: Any) -> None:
+    """Registers the command."""
+    command = verbs.add_parser(
+        "lineage",
+        help="show every kernel that was tried for a region",
+        description="The kernels that were tried for one region: those of the generators in a line, "
+        "those of agents as a tree, each with its verdict, its time and what the Judge said of it.",
+    )
+    command.add_argument("key", metavar="KEY", help="the first digits of a region's key")
+    command.add_argument("--source", action="store_true", help="with the source of each kernel")
+    add_cache_dir(command)
+    add_json(command)
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the lineage of the one region whose key begins so."""
+    store = _C.KernelStore.open(cache_dir(args))
+    places = {
+        (r["key"], r["arch"])
+        for r in [*store.records(), *store.wanted("")]
+        if args.key and r["key"].startswith(args.key)
+    }
+    if len({key for key, _ in places}) != 1:
+        raise KeyError(f"{len(places)} regions begin with {args.key!r}; `cudaforge cache ls` and "
+                       "`wanted` list them")  # fmt: skip
+    data = [
+        {"key": key, "arch": arch, "nodes": store.lineage(key, arch)}
+        for key, arch in sorted(places)
+    ]
+
+    def text() -> None:
+        for place in data:
+            print(f"{place['key'][:12]} on {place['arch']}")
+            for line in tree(place["nodes"], args.source):
+                print(f"  {line}")
+
+    show(args, data, text)
+    return 0
+
+
+def tree(nodes: Sequence[Node], source: bool = False) -> Iterator[str]:
+    """The lines of one region's lineage."""
+    made = [node for node in nodes if "session" not in node]
+    if made:
+        timed = [node["ns"] for node in made if isinstance(node.get("ns"), float | int)]
+        best = f", the fastest {min(timed) / 1e3:.1f} us" if timed else ""
+        yield f"generators: {counted(len(made), 'candidate')}{best}"
+    for session in dict.fromkeys(node["session"] for node in nodes if "session" in node):
+        own = [node for node in nodes if node.get("session") == session]
+        yield f"session {session[:8]}"
+        children: dict[int | None, list[Node]] = {}
+        for node in own:
+            if "id" in node:
+                children.setdefault(node.get("parent"), []).append(node)
+        yield from _below(children, None, 1, source)
+        for node in own:
+            if node.get("kind") == "end":
+                yield f"  ended: {node['reason']}"
+
+
+def _below(
+    children: Mapping[int | None, Sequence[Node]], parent: int | None, depth: int, source: bool
+) -> Iterator[str]:
+    for node in children.get(parent, ()):
+        indent = "  " * depth
+        verdict = node.get("verdict") or {}
+        ns = node.get("ns")
+        time = f", {ns / 1e3:.1f} us" if isinstance(ns, float | int) else ""
+        yield f"{indent}{node['id']} {node['kind']}: {verdict.get('verdict', '?')}{time}"
+        if advice := node.get("advice"):
+            yield f"{indent}    judge: {advice['issue']} -> {advice['plan']}"
+        if source and node.get("source"):
+            yield from (f"{indent}    | {line}" for line in str(node["source"]).splitlines())
+        yield from _below(children, node["id"], depth + 1, source)
