@@ -105,8 +105,8 @@ def explain(
     Runs the model once, eagerly below Dynamo's graphs; forges and compiles nothing. Gradients on
     and an input or parameter that requires them: training's regions are listed, the backward's too.
     `agents`: also the regions around matrix products, convolutions and attention, which only agents
-    make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with torch.compile's option, it is the process's
-    cache from then on. Resets Dynamo: compiled functions compile again at their next call."""
+    make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with
+    torch.compile's option, it is the process's cache from then on. Resets Dynamo: compiled functions compile again at their next call."""
     from .integration.analysis import is_training
     from .integration.backend import open_cache
 

@@ -22,7 +22,8 @@ _PROVIDERS = """providers:
   openai:MODEL            OPENAI_API_KEY, and OPENAI_BASE_URL for servers that speak its protocol
                           (vLLM, SGLang, llama.cpp, DeepSeek, Together, ...)
   anthropic:MODEL         ANTHROPIC_API_KEY
-  command:PROGRAM [ARGS]  a program: one JSON object on stdin, one on stdout (csrc/llm/local_provider.h)
+  command:PROGRAM [ARGS]  a program: one JSON object on stdin, one on stdout; their fields are in
+                          csrc/llm/local_provider.h
   mailbox:DIR             a folder in which somebody answers NNNN-ROLE.request.json with
                           NNNN-ROLE.reply.txt
   record:DIR:PROVIDER     a provider, with every exchange saved in DIR
@@ -37,9 +38,9 @@ def add(verbs: Any) -> None:
     command = verbs.add_parser(
         "forge",
         help="have language models write kernels",
-        description="A Coder writes a kernel for a region, CudaForge compiles, verifies, times and "
-        "profiles it, a Judge names the one next thing to change, round after round. The best right "
-        "kernel then races ATen, Inductor and the built-in generators', and is kept if it wins.",
+        description="A Coder writes a kernel for a region, CudaForge compiles, verifies, times "
+        "and profiles it, a Judge names the one next thing to change, round after round. The best "
+        "right kernel then races ATen, Inductor and the built-in generators', and is kept if it wins.",
         epilog=_PROVIDERS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -68,8 +69,8 @@ def add(verbs: Any) -> None:
     command.add_argument(
         "--no-resume", action="store_true", help="begin anew after an interruption"
     )
-    command.add_argument("--hints", metavar="FILE", help="lines added to it go into the next prompt;"
-                         " so do lines typed here")  # fmt: skip
+    command.add_argument("--hints", metavar="FILE", help="lines added to it go into the next "
+                         "prompt; so do lines typed here")  # fmt: skip
     add_cache_dir(command)
     add_json(command)
     command.set_defaults(run=run)
@@ -129,7 +130,8 @@ def _of_key(start: str) -> str:
     found = {key: signature for key, signature in known.items() if key.startswith(start)}
     if len(found) != 1 or not start:
         raise KeyError(
-            f"{len(found)} regions begin with {start!r}; `cudaforge cache ls` and `wanted` list them"
+            f"{len(found)} regions begin with {start!r}; `cudaforge cache ls` and `cudaforge "
+            "cache wanted` list them"
         )
     return str(_C.normalize(json.dumps(next(iter(found.values())))))
 

@@ -18,8 +18,8 @@ def add(verbs: Any) -> None:
     command = verbs.add_parser(
         "lineage",
         help="show every kernel that was tried for a region",
-        description="The kernels that were tried for one region: those of the generators in a line, "
-        "those of agents as a tree, each with its verdict, its time and what the Judge said of it.",
+        description="The kernels that were tried for one region: those of the generators in a "
+        "line, those of agents as a tree, each with its verdict, its time and the Judge's words.",
     )
     command.add_argument("key", metavar="KEY", help="the first digits of a region's key")
     command.add_argument("--source", action="store_true", help="with the source of each kernel")

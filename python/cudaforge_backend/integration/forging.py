@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from cudaforge_backend import log
-from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend._native import _C
+from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.records import reason_of, retry_above_s, verdict
 from cudaforge_backend.stats import count_forging, warn_once
@@ -62,9 +62,9 @@ def forge_region(
     No step begins after it, the one under way is finished, and one candidate is always tried.
     `within` is the signature of a larger region that this one is a part of: a part must win inside
     it too, where Inductor may fuse what the part leaves out. `agents` write kernels after the
-    generators have, within limits of their own, and also where there is a record. One thread at a time forges a key; a
-    second finds its record. With `compile_lock`, Inductor runs under
-    Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation waits
+    generators have, within limits of their own, and also where there is a record. One
+    thread at a time forges a key; a second finds its record. With `compile_lock`, Inductor runs
+    under Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation waits
     for must not ask for it). Runs in a thread of its own, so that no tracing state of the caller's
     is in force. Raises what forging raises: RuntimeError for what this machine lacks."""
     key = _C.signature_key(signature)
