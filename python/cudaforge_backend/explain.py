@@ -106,7 +106,8 @@ def explain(
     and an input or parameter that requires them: training's regions are listed, the backward's too.
     `agents`: also the regions around matrix products, convolutions and attention, which only agents
     make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with
-    torch.compile's option, it is the process's cache from then on. Resets Dynamo: compiled functions compile again at their next call."""
+    torch.compile's option, it is the process's cache from then on. Resets Dynamo: compiled
+    functions compile again at their next call."""
     from .integration.analysis import is_training
     from .integration.backend import open_cache
 

@@ -40,7 +40,8 @@ def add(verbs: Any) -> None:
         help="have language models write kernels",
         description="A Coder writes a kernel for a region, CudaForge compiles, verifies, times "
         "and profiles it, a Judge names the one next thing to change, round after round. The best "
-        "right kernel then races ATen, Inductor and the built-in generators', and is kept if it wins.",
+        "right kernel then races ATen, Inductor and the built-in generators', and is kept if it "
+        "wins.",
         epilog=_PROVIDERS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -64,9 +64,9 @@ def forge_region(
     it too, where Inductor may fuse what the part leaves out. `agents` write kernels after the
     generators have, within limits of their own, and also where there is a record. One
     thread at a time forges a key; a second finds its record. With `compile_lock`, Inductor runs
-    under Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation waits
-    for must not ask for it). Runs in a thread of its own, so that no tracing state of the caller's
-    is in force. Raises what forging raises: RuntimeError for what this machine lacks."""
+    under Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation
+    waits for must not ask for it). Runs in a thread of its own, so that no tracing state of the
+    caller's is in force. Raises what forging raises: RuntimeError for what this machine lacks."""
     key = _C.signature_key(signature)
     arch = _C.arch(json.loads(signature)["device"], device_index)
     place = (key, arch)
