@@ -51,7 +51,8 @@ fi
 unset CUDAFORGE_LOCKED # meant for this script alone
 
 # Debian and Ubuntu packages: the compiler, the build tools, and the libraries that the core links or opens.
-PACKAGES=(g++ cmake ninja-build ccache libcurl4-openssl-dev librocksdb-dev nlohmann-json3-dev libsodium-dev libxxhash-dev)
+PACKAGES=(g++ cmake ninja-build ccache libcurl4-openssl-dev librocksdb-dev nlohmann-json3-dev libsodium-dev libxxhash-dev
+  libkainjow-mustache-dev)
 if [ "${CUDAFORGE_BUILD_TESTS:-OFF}" = ON ]; then PACKAGES+=(libgtest-dev rocksdb-tools); fi
 
 install_packages() {

@@ -1,0 +1,12 @@
+# Writes the texts under FOLDER as one C++ source file: cmake -DFOLDER=csrc/forge -DOUTPUT=texts.cc -P embed.cmake
+file(GLOB_RECURSE names RELATIVE ${FOLDER} ${FOLDER}/prompts/*.mustache ${FOLDER}/knowledge/*.md)
+list(SORT names)
+set(source "// Made by csrc/forge/embed.cmake.\n#include \"forge/embedded.h\"\n\nnamespace cudaforge {\nnamespace {\n\n")
+string(APPEND source "constexpr EmbeddedText kTexts[] = {\n")
+foreach(name IN LISTS names)
+  file(READ ${FOLDER}/${name} text)
+  string(APPEND source "    {\"${name}\", R\"cudaforge(${text})cudaforge\"},\n")
+endforeach()
+string(APPEND source "};\n\n}  // namespace\n\n")
+string(APPEND source "std::span<const EmbeddedText> EmbeddedTexts() { return kTexts; }\n\n}  // namespace cudaforge\n")
+file(WRITE ${OUTPUT} "${source}")

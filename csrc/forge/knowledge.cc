@@ -1,0 +1,127 @@
+#include "forge/knowledge.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/check.h"
+#include "forge/embedded.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr std::string_view kFolder = "knowledge/";
+constexpr std::string_view kSuffix = ".md";
+
+bool Has(const std::vector<std::string>& list, std::string_view word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+// "---", one line "name: word word" for each sort of tag, "---", then the text.
+Document ParseDocument(const EmbeddedText& embedded) {
+  Document document;
+  std::string_view id = embedded.path;
+  id.remove_prefix(kFolder.size());
+  id.remove_suffix(kSuffix.size());
+  document.id = std::string(id);
+  std::istringstream lines{std::string(embedded.text)};
+  std::string line;
+  std::getline(lines, line);
+  CF_CHECK(line == "---") << embedded.path << " begins with no header";
+  while (std::getline(lines, line) && line != "---") {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    std::vector<std::string>* tags = name == "languages:"  ? &document.languages
+                                     : name == "kinds:"    ? &document.kinds
+                                     : name == "archs:"    ? &document.archs
+                                     : name == "limiters:" ? &document.limiters
+                                                           : nullptr;
+    CF_CHECK(tags != nullptr) << embedded.path << ": unknown tags " << name;
+    for (std::string word; words >> word;) tags->push_back(word);
+  }
+  document.text = lines.str().substr(static_cast<size_t>(lines.tellg()));
+  return document;
+}
+
+std::vector<Document> ParseAll() {
+  std::vector<Document> documents;
+  for (const EmbeddedText& embedded : EmbeddedTexts()) {
+    if (embedded.path.starts_with(kFolder)) documents.push_back(ParseDocument(embedded));
+  }
+  std::sort(documents.begin(), documents.end(),
+            [](const Document& a, const Document& b) { return a.id < b.id; });
+  return documents;
+}
+
+// "sm_90" of "cuda:sm_90a", "x86-64" of "cpu:x86-64-v4+1f0c93ab": what documents are tagged with.
+std::string ArchTag(std::string_view arch) {
+  arch.remove_prefix(std::min(arch.find(':') + 1, arch.size()));
+  arch = arch.substr(0, arch.find('+'));
+  if (arch.starts_with("sm_")) {
+    while (arch.ends_with('a') || arch.ends_with('f')) arch.remove_suffix(1);
+  } else if (const size_t level = arch.rfind("-v"); level != std::string_view::npos) {
+    arch = arch.substr(0, level);
+  }
+  return std::string(arch);
+}
+
+// How closely a document is about the query; negative: about something else.
+int Score(const Document& document, const KnowledgeQuery& query, const std::string& arch) {
+  int score = 0;
+  const struct {
+    const std::vector<std::string>& tags;
+    std::string_view word;
+    int worth;
+  } sorts[] = {{document.languages, query.language, 0},
+               {document.kinds, query.region_kind, 4},
+               {document.limiters, query.limiter, 2},
+               {document.archs, arch, 1}};
+  for (const auto& [tags, word, worth] : sorts) {
+    if (tags.empty()) continue;
+    if (!Has(tags, word)) return -1;
+    score += worth;
+  }
+  return score;
+}
+
+}  // namespace
+
+const std::vector<Document>& AllDocuments() {
+  static const auto* const documents = new std::vector<Document>(ParseAll());
+  return *documents;
+}
+
+const Document* FindDocument(std::string_view id) {
+  for (const Document& document : AllDocuments()) {
+    if (document.id == id) return &document;
+  }
+  return nullptr;
+}
+
+std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_bytes) {
+  const Document* contract = FindDocument("contract/" + query.language);
+  CF_CHECK(contract != nullptr) << "no language of candidates: " << query.language;
+  const std::string arch = ArchTag(query.arch);
+  struct Found {
+    int score;
+    const Document* document;
+  };
+  std::vector<Found> found;
+  for (const Document& document : AllDocuments()) {
+    if (document.id.starts_with("contract/")) continue;
+    const int score = Score(document, query, arch);
+    if (score >= 0) found.push_back({score, &document});
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Found& a, const Found& b) { return a.score > b.score; });
+  std::vector<const Document*> chosen = {contract};
+  size_t bytes = contract->text.size();
+  for (const auto& [score, document] : found) {
+    if (bytes + document->text.size() > max_bytes) continue;
+    bytes += document->text.size();
+    chosen.push_back(document);
+  }
+  return chosen;
+}
+
+}  // namespace cudaforge
