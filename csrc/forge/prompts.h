@@ -1,0 +1,76 @@
+// What agents are asked: templates under csrc/forge/prompts, filled with values.
+//
+// A value is text, a number, an object (printed as lines "name: value", inner names joined by dots)
+// or a list of texts. null, false, "" and [] all mean that there is nothing to say. Every value of
+// a template must be given; those marked ? may be nothing, the others may not. Values that a
+// template does not use are passed over.
+//
+//   coder_seed      language arch region device floor? rival? tried? hints?
+//   coder_repair    language arch region device floor? rival? tried? hints? source launch_plan
+//                   verdict message? evidence? log? judge_issue? judge_plan?
+//   coder_optimize  language arch region device floor? rival? tried? hints? source launch_plan
+//                   time_us resources? profile? derived? judge_issue? judge_plan?
+//   judge_repair    language arch region tried? source launch_plan verdict message? evidence? log?
+//   judge_optimize  language arch region device floor? rival? tried? hints? source launch_plan
+//                   time_us resources? profile? derived?
+//   judge_again     fault
+//
+//   language        text       "cuda", "cpu"
+//   arch            text       "cuda:sm_90a"
+//   region          text       DescribeRegion
+//   device          object     what the device is and measurably does: CandidateRunner::Facts
+//   floor           object     the least the region needs: {"needed_bytes", "floor_us", ...}
+//   rival           text       what must be beaten: "inductor, 12.4 us"
+//   tried           texts      one line a former attempt, oldest first; the last kMaxTried are shown
+//   hints           texts      what a person said; the last kMaxTried are shown
+//   source          text       the kernel's source, whole
+//   launch_plan     text       its plan as a Coder gives it: {"launches", "scratch_bytes", ...}
+//   verdict         text       VerdictName
+//   message         text       Verdict::message
+//   evidence        object     Verdict::evidence, the compiler's log left out
+//   log             text       the compiler's log
+//   time_us         number     median microseconds of this very kernel
+//   resources       object     registers, spills, shared memory, by kernel
+//   profile         object     counters of this very kernel
+//   derived         object     DerivedFacts of that profile
+//   judge_issue, judge_plan    text       the Judge's answer; both or neither
+//   fault           text       why the Judge's reply could not be read
+//
+// Long values are cut in the middle (never source and launch_plan), so that a prompt is bounded by
+// the region, the kernel and the documents. Text that comes from outside (source, log, message,
+// evidence, tried, the Judge's answer, measurements) stands between marks that it cannot contain,
+// and the system message says that it is data.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "forge/knowledge.h"
+#include "llm/message.h"
+
+namespace cudaforge {
+
+inline constexpr size_t kMaxTried = 24;
+
+struct Prompt {
+  std::string name;  // "coder_seed"
+  int version = 0;   // of its template
+  // One system and one user message. judge_again: a user message alone, which goes on after the
+  // Judge's messages and the reply that could not be read.
+  std::vector<Message> messages;
+  std::string sha256;                  // of the canonical JSON of `messages`
+  std::vector<std::string> documents;  // ids of those included, in order
+};
+
+// Deterministic, thread-safe. kNotFound: no template of that name. kInvalidArgument names a value
+// that is missing, or is nothing where something must be said. REQUIRES: no null in `documents`.
+Result<Prompt> RenderPrompt(std::string_view name, const Json& values,
+                            const std::vector<const Document*>& documents);
+
+// The names of all templates, sorted.
+std::vector<std::string> PromptNames();
+
+}  // namespace cudaforge
