@@ -64,6 +64,10 @@ class KernelStore {
   virtual Status AddWanted(std::span<const WantedRegion> regions) = 0;
   virtual std::vector<Json> Wanted(std::string_view arch) = 0;
 
+  // Adds to what was tried for (key, arch), whether there is a record or not: JSON objects, oldest
+  // first, durably and all or nothing. Errors as PutMany's.
+  virtual Status AddLineage(std::string_view key, std::string_view arch,
+                            const std::vector<Json>& nodes) = 0;
   // What was tried for (key, arch), oldest first.
   virtual std::vector<Json> Lineage(std::string_view key, std::string_view arch) = 0;
 

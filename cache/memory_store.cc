@@ -42,9 +42,17 @@ class MemoryKernelStore final : public KernelStore {
   Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage) override {
     CF_RETURN_IF_ERROR(Put(record));
     std::lock_guard lock(mutex_);
-    std::vector<Json>& tried = lineage_[StoreKey(record.key, record.arch)];
-    tried.insert(tried.end(), lineage.begin(), lineage.end());
+    Append(StoreKey(record.key, record.arch), lineage);
     return Status::Ok();
+  }
+
+  Status AddLineage(std::string_view key, std::string_view arch,
+                    const std::vector<Json>& nodes) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    if (nodes.empty()) return Status::Ok();
+    std::lock_guard lock(mutex_);
+    Append(StoreKey(key, arch), nodes);
+    return Wrote();
   }
 
   Status Delete(std::string_view key, std::string_view arch) override {
@@ -124,6 +132,11 @@ class MemoryKernelStore final : public KernelStore {
   std::vector<std::string> TakeWarnings() override { return {}; }
 
  private:
+  // REQUIRES: mutex_ is held.
+  void Append(const std::string& key, const std::vector<Json>& nodes) {
+    std::vector<Json>& tried = lineage_[key];
+    tried.insert(tried.end(), nodes.begin(), nodes.end());
+  }
   Status Wrote() {
     ++counters_.writes;
     return Status::Ok();

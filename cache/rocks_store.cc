@@ -106,6 +106,18 @@ class RocksKernelStore final : public KernelStore {
     return Store({&record, 1}, lineage, false, nullptr);
   }
 
+  Status AddLineage(std::string_view key, std::string_view arch,
+                    const std::vector<Json>& nodes) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    if (nodes.empty()) return Status::Ok();
+    const std::string prefix = StoreKey(key, arch) + " ";
+    return Write([&](const RocksDb& db) {
+      std::vector<DbWrite> writes;
+      AppendLineage(db, prefix, nodes, &writes);
+      return writes;
+    });
+  }
+
   Status Delete(std::string_view key, std::string_view arch) override {
     CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
     const std::string db_key = StoreKey(key, arch);
@@ -225,7 +237,7 @@ class RocksKernelStore final : public KernelStore {
         if (db.Get(Family::kWanted, db_key).ok()) {
           writes.push_back({Family::kWanted, db_key, std::nullopt});
         }
-        if (!lineage.empty()) AddLineage(db, db_key + " ", lineage, &writes);
+        if (!lineage.empty()) AppendLineage(db, db_key + " ", lineage, &writes);
         auto earlier = batch.find(db_key);
         std::shared_ptr<const CacheRecord> existing;
         if (earlier == batch.end()) existing = ReadRecord(db, db_key, &counters);
@@ -248,8 +260,8 @@ class RocksKernelStore final : public KernelStore {
   }
 
   // Numbers `nodes` on from those that are there under `prefix`.
-  static void AddLineage(const RocksDb& db, const std::string& prefix,
-                         const std::vector<Json>& nodes, std::vector<DbWrite>* writes) {
+  static void AppendLineage(const RocksDb& db, const std::string& prefix,
+                            const std::vector<Json>& nodes, std::vector<DbWrite>* writes) {
     uint64_t next = 0;
     (void)db.Scan(Family::kLineage, prefix, [&](std::string_view db_key, std::string_view) {
       next = std::strtoull(std::string(db_key.substr(prefix.size())).c_str(), nullptr, 10) + 1;

@@ -20,6 +20,7 @@ constexpr int kCompileGraceMs = 5'000;    // the worker's own limit comes first
 constexpr int kLastWordsMs = 2'000;       // for a worker that hung up to be reaped
 constexpr int kSendTimeoutMs = 30'000;
 constexpr double kEndless = 1e18;  // JSON has no infinity
+constexpr int kCancelSliceMs = 100;
 
 Verdict MakeVerdict(VerdictKind kind, std::string message) {
   return {kind, std::move(message), Json::object()};
@@ -115,12 +116,29 @@ class WorkerClient::Impl {
                                (error.ok() ? *error : std::string("another protocol")));
   }
 
+  // Waits until the worker says something or *timeout_ms is over, and takes the time waited off it.
+  // True: cancelled before.
+  bool CancelledWhileWaiting(int* timeout_ms) const {
+    if (options_.cancel == nullptr) return false;
+    while (!options_.cancel->IsSet()) {
+      const int slice = std::min(*timeout_ms, kCancelSliceMs);
+      pollfd entry{child_->socket(), POLLIN, 0};
+      if (slice <= 0 || poll(&entry, 1, slice) != 0) return false;
+      *timeout_ms -= slice;
+    }
+    return true;
+  }
+
   Result<Answer> Exchange(Frame& request, int timeout_ms) {
     Answer answer;
     const auto id = static_cast<int64_t>(RandomSeed() >> 1);
     request.body["id"] = id;
     const Status sent = SendFrame(child_->socket(), request, kSendTimeoutMs);
     if (sent.code() == StatusCode::kInvalidArgument) return sent;
+    if (sent.ok() && CancelledWhileWaiting(&timeout_ms)) {
+      End(0);
+      return Status::Cancelled("the worker was stopped");
+    }
     auto reply = sent.ok() ? ReceiveFrame(child_->socket(), timeout_ms) : Result<Frame>(sent);
     // The echoed id keeps a reply that a candidate forged, or the real one after it, from being
     // taken for another.

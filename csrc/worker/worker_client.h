@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cancel.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "kernel/candidate.h"
@@ -28,6 +29,9 @@ struct WorkerOptions {
   std::string cxx;              // host compiler for the cpu target; empty: the default
   std::vector<std::string>
       cuda_search_paths;  // folders that may hold libnvrtc and the CUDA headers
+  // Looked at while the worker works: once it is set the worker is killed, and the call is
+  // kCancelled within a quarter of a second. nullptr: never. Must outlive the client.
+  const Cancel* cancel = nullptr;
 };
 
 struct RunOutput {
@@ -54,6 +58,14 @@ class CandidateRunner {
   virtual Result<double> Time(const std::string& binary, const Candidate& candidate,
                               const OpSignature& signature, const InputSet& inputs,
                               const TimingPlan& plan) = 0;
+  // Counters of one run on those inputs, up to `tier` (0 to 4). kUnsupported: nothing is counted
+  // here.
+  virtual Result<Json> Profile(const std::string& binary, const Candidate& candidate,
+                               const OpSignature& signature, const InputSet& inputs, int tier) {
+    return Status::Unsupported("this runner does not profile");
+  }
+  // What the device is and measurably does. kUnsupported: this runner cannot say.
+  virtual Result<Json> Facts() { return Status::Unsupported("this runner knows no device facts"); }
 };
 
 class WorkerClient : public CandidateRunner {

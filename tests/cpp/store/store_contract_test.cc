@@ -178,6 +178,23 @@ TEST_P(StoreContract, LineageKeepsItsOrder) {
   EXPECT_EQ(store_->Lineage(TestNegative(2).key, kTestArch).size(), 1u);
 }
 
+TEST_P(StoreContract, LineageGrowsWithoutARecord) {
+  const CacheRecord record = TestWinner(1);
+  ASSERT_TRUE(store_->AddLineage(record.key, kTestArch, {{{"n", 0}}, {{"n", 1}}}).ok());
+  ASSERT_TRUE(store_->AddLineage(record.key, kTestArch, {}).ok());
+  EXPECT_EQ(store_->Get(record.key, kTestArch), nullptr);
+  ASSERT_TRUE(store_->Conclude(record, {{{"n", 2}}}).ok());
+  ASSERT_TRUE(store_->AddLineage(record.key, kTestArch, {{{"n", 3}, {"log", "\xff"}}}).ok());
+  const auto lineage = store_->Lineage(record.key, kTestArch);
+  ASSERT_EQ(lineage.size(), 4u);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(lineage[static_cast<size_t>(i)]["n"], i);
+  EXPECT_EQ(store_->counters().writes, 3);
+  EXPECT_EQ(store_->AddLineage("short", kTestArch, {{{"n", 4}}}).code(),
+            StatusCode::kInvalidArgument);
+  ASSERT_TRUE(store_->Delete(record.key, kTestArch).ok());
+  EXPECT_TRUE(store_->Lineage(record.key, kTestArch).empty());
+}
+
 TEST_P(StoreContract, CountsWrites) {
   ASSERT_TRUE(store_->Put(TestWinner(1)).ok());
   EXPECT_EQ(store_->counters().writes, 1);

@@ -1,0 +1,72 @@
+#include "forge/agent/agent_budget.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+namespace cudaforge {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+// A product of dollars that is a whole number of tokens but for rounding counts as one.
+constexpr double kRounding = 1e-6;
+
+// The output tokens that the dollars left pay for; negative: not even the input.
+int64_t OutputTokensFor(double usd_left, const Price& price, int64_t input_tokens) {
+  const double input_rate = std::max(price.input, price.cached_input);
+  const double left = usd_left * 1e6 - static_cast<double>(input_tokens) * input_rate;
+  if (left < -kRounding) return -1;
+  if (price.output <= 0) return kNoLimit;
+  const double tokens = std::floor(std::max(left, 0.0) / price.output + kRounding);
+  return tokens < 1e15 ? static_cast<int64_t>(tokens) : kNoLimit;
+}
+
+std::string Decimals(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4f", value);
+  return text;
+}
+
+}  // namespace
+
+Allowance AllowCall(const AgentBudget& budget, const LedgerSum& spent, double seconds_spent,
+                    int64_t input_tokens, const Price* price, int64_t least_output,
+                    const ReplyLimits& wanted) {
+  Allowance out{wanted, ""};
+  const double seconds_left = budget.seconds - seconds_spent;
+  if (seconds_left <= 0) {
+    out.refusal = "the time of the budget is spent";
+    return out;
+  }
+  out.limits.total_s = std::min(wanted.total_s, seconds_left);
+  int64_t most = wanted.max_output_tokens;
+  least_output = std::min(least_output, most);
+  const std::string needs = ": the next call takes " + std::to_string(input_tokens) +
+                            " tokens of input and " + std::to_string(least_output) +
+                            " of output or more";
+  if (budget.tokens > 0) {
+    most = std::min(most, budget.tokens - spent.tokens() - input_tokens);
+    if (most < least_output) {
+      out.refusal = "the tokens of the budget are spent, " + std::to_string(spent.tokens()) +
+                    " of " + std::to_string(budget.tokens) + needs;
+      return out;
+    }
+  }
+  if (budget.usd > 0) {
+    most = price == nullptr
+               ? -1
+               : std::min(most, OutputTokensFor(budget.usd - spent.usd, *price, input_tokens));
+    if (most < least_output) {
+      out.refusal = price == nullptr
+                        ? "a limit in dollars needs the price of the model"
+                        : "the dollars of the budget are spent, " + Decimals(spent.usd) + " of " +
+                              Decimals(budget.usd) + needs;
+      return out;
+    }
+  }
+  out.limits.max_output_tokens = most;
+  return out;
+}
+
+}  // namespace cudaforge

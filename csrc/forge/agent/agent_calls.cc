@@ -1,0 +1,85 @@
+#include "forge/agent/agent_calls.h"
+
+#include <chrono>
+#include <utility>
+
+namespace cudaforge {
+namespace {
+
+// Fewer tokens than these hold no kernel and no advice.
+constexpr int64_t kLeastCoderTokens = 1024;
+constexpr int64_t kLeastJudgeTokens = 256;
+
+// Fills in what the service did not count.
+void EstimateMissing(int64_t input, int64_t output, LedgerEntry* entry) {
+  Usage& usage = entry->usage;
+  entry->estimated = !usage.input_tokens.has_value() || !usage.output_tokens.has_value();
+  usage.input_tokens = usage.input_tokens.value_or(input);
+  usage.output_tokens = usage.output_tokens.value_or(output);
+}
+
+// Whether a service that ended a call so may have read the request and written a reply to it.
+bool MayHaveWorked(const Status& status, bool text_came) {
+  switch (status.code()) {
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kNotFound:
+      return false;
+    case StatusCode::kUnavailable:
+      return text_came;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+Allowance AgentCalls::Allow(const Provider& provider, AgentRole role, const Prompt& prompt) const {
+  const std::string name = provider.name();
+  return AllowCall(
+      options_.budget, ledger_.Sum(), options_.seconds_spent(),
+      EstimateInputTokens(prompt.messages), PriceOf(options_.prices, name, ModelOf(name)),
+      role == AgentRole::kCoder ? kLeastCoderTokens : kLeastJudgeTokens, options_.limits);
+}
+
+Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& prompt,
+                              const ReplyLimits& limits, int round) {
+  const auto start = std::chrono::steady_clock::now();
+  bool text_came = false;
+  const Result<Reply> reply =
+      provider.Complete({role, prompt.messages, limits}, cancel_,
+                        [&text_came](std::string_view text) { text_came |= !text.empty(); });
+  LedgerEntry entry;
+  entry.round = round;
+  entry.role = role;
+  entry.provider = provider.name();
+  entry.model = reply.ok() && !reply->model.empty() ? reply->model : ModelOf(entry.provider);
+  entry.prompt = prompt.name;
+  entry.prompt_sha256 = prompt.sha256;
+  const int64_t input = EstimateInputTokens(prompt.messages);
+  if (reply.ok()) {
+    entry.usage = reply->usage;
+    EstimateMissing(input, EstimateTokens(reply->content), &entry);
+    entry.seconds = reply->seconds;
+  } else {
+    entry.error = reply.status().ToString();
+    const bool worked = MayHaveWorked(reply.status(), text_came);
+    EstimateMissing(worked ? input : 0, worked ? limits.max_output_tokens : 0, &entry);
+    entry.estimated = worked;
+    entry.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  const Price* price = PriceOf(options_.prices, entry.provider, entry.model);
+  if (price != nullptr) entry.usd = Dollars(*price, entry.usage);
+  Tell(entry);
+  ledger_.Add(std::move(entry));
+  return reply;
+}
+
+void AgentCalls::Tell(const LedgerEntry& entry) const {
+  if (!options_.progress) return;
+  Json event = entry.ToJson();
+  event["event"] = "call";
+  event.erase("prompt_sha256");
+  options_.progress(event);
+}
+
+}  // namespace cudaforge

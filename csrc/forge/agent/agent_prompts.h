@@ -1,0 +1,54 @@
+// What agents are told: a session's state as the values that prompts are filled with.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "forge/agent/node.h"
+#include "forge/agent/strategy.h"
+#include "forge/prompts.h"
+#include "kernel/candidate.h"
+#include "signature/device_arch.h"
+#include "signature/op_signature.h"
+
+namespace cudaforge {
+
+class AgentPrompts {
+ public:
+  struct Task {
+    const OpSignature* signature = nullptr;
+    std::string arch;      // DeviceArch::target
+    Json device;           // CandidateRunner::Facts, or what is known without a worker
+    Json floor;            // of DerivedFacts, what holds for any kernel; null: unknown
+    std::string rival;     // "inductor, 12.4 us"; empty: unknown
+    bool metrics = true;   // false: resources, profile and derived facts are withheld
+    size_t max_documents;  // bytes of knowledge in one prompt
+  };
+  explicit AgentPrompts(Task task);
+
+  // `nodes`: of the session so far; step.parent, where it needs one, is among them.
+  Result<Prompt> ForCoder(const Step& step, const std::vector<AgentNode>& nodes,
+                          const std::optional<Advice>& advice,
+                          const std::vector<std::string>& hints) const;
+  // REQUIRES: step.parent has a candidate.
+  Result<Prompt> ForJudge(const Step& step, const std::vector<AgentNode>& nodes,
+                          const std::vector<std::string>& hints) const;
+
+ private:
+  Json Values(const Step& step, const std::vector<AgentNode>& nodes,
+              const std::vector<std::string>& hints) const;
+  Result<Prompt> Render(const std::string& name, const Json& values, const AgentNode* parent) const;
+
+  const Task task_;
+  const std::string language_;
+  const std::string region_;
+  const std::string region_kind_;
+};
+
+// Asks a Judge once more: its first prompt, what it replied, and what is wrong with that.
+Result<Prompt> JudgeAgain(const Prompt& first, const std::string& fault, const std::string& reply);
+
+}  // namespace cudaforge

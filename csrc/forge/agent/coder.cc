@@ -1,0 +1,161 @@
+#include "forge/agent/coder.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "llm/fences.h"
+#include "llm/reply_parser.h"
+#include "llm/text.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr size_t kMaxCoderReply = size_t{1} << 20;
+constexpr std::string_view kSourceWords[] = {"cuda", "cu", "cpp", "c++", "cc", "cxx", "c"};
+
+Status BadProposal(const std::string& what) { return Status::InvalidArgument("the reply " + what); }
+
+std::string FirstWord(std::string_view info) {
+  std::string word(info.substr(0, info.find_first_of(" \t{,:")));
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return word;
+}
+
+bool BeginsAsObject(std::string_view text) {
+  const size_t at = text.find_first_not_of(" \t\r\n");
+  return at != std::string_view::npos && text[at] == '{';
+}
+
+struct ReplyParts {
+  std::vector<std::string_view> plans;
+  std::vector<std::string_view> sources;
+};
+
+// The blocks by what they are for.
+Result<ReplyParts> SortBlocks(std::string_view reply) {
+  ReplyParts parts;
+  for (const Fence& fence : FindFences(reply)) {
+    const std::string word = FirstWord(fence.info);
+    const bool plan = word == "json" || (word.empty() && BeginsAsObject(fence.body));
+    const bool source =
+        !plan && (word.empty() || std::find(std::begin(kSourceWords), std::end(kSourceWords),
+                                            word) != std::end(kSourceWords));
+    if (!fence.closed) return BadProposal("has a code block that is not closed: was it cut off?");
+    if (plan) parts.plans.push_back(fence.body);
+    if (source) parts.sources.push_back(fence.body);
+  }
+  return parts;
+}
+
+Status CountOne(size_t count, const std::string& what) {
+  if (count == 1) return Status::Ok();
+  return BadProposal("has " + (count == 0 ? "no block " : std::to_string(count) + " blocks ") +
+                     what + " where one is wanted");
+}
+
+// Where an expression is wanted, an integer means itself.
+void IntegersAsText(Json* value) {
+  if (value->is_number_integer()) *value = value->dump();
+  if (!value->is_array()) return;
+  for (Json& item : *value) {
+    if (item.is_number_integer()) item = item.dump();
+  }
+}
+
+// Adds what may be left out. Whatever is wrong otherwise, Candidate::FromJson says.
+void CompletePlan(Language language, Json* plan) {
+  const Json none = Json::array();
+  for (const char* field : {"scratch_bytes", "constraints"}) {
+    if (!plan->contains(field)) (*plan)[field] = none;
+  }
+  IntegersAsText(&(*plan)["scratch_bytes"]);
+  Json& launches = (*plan)["launches"];
+  if (!launches.is_array()) return;
+  for (Json& launch : launches) {
+    if (!launch.is_object()) continue;
+    if (language == Language::kCuda) {
+      launch.emplace("cluster", Json::array({"1", "1", "1"}));
+      launch.emplace("dynamic_shared_bytes", "0");
+    } else {
+      launch.emplace("grain", "1");
+    }
+    for (const char* field :
+         {"grid", "block", "cluster", "dynamic_shared_bytes", "range", "grain"}) {
+      if (launch.contains(field)) IntegersAsText(&launch[field]);
+    }
+    if (!launch.contains("args") || !launch["args"].is_array()) continue;
+    for (Json& arg : launch["args"]) {
+      if (arg.is_object() && arg.contains("int")) IntegersAsText(&arg["int"]);
+    }
+  }
+}
+
+// CRLF as LF.
+std::string WithUnixLines(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\r' || i + 1 == text.size() || text[i + 1] != '\n') out += text[i];
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Candidate> ParseCoderReply(std::string_view reply, Language language, std::string author) {
+  if (reply.size() > kMaxCoderReply) {
+    return BadProposal("has " + std::to_string(reply.size()) + " bytes, over the limit of " +
+                       std::to_string(kMaxCoderReply));
+  }
+  if (!IsUtf8(reply)) return BadProposal("is not UTF-8");
+  if (reply.find('\0') != std::string_view::npos) return BadProposal("has a zero byte in it");
+  CF_ASSIGN_OR_RETURN(const ReplyParts parts, SortBlocks(reply));
+  CF_RETURN_IF_ERROR(CountOne(parts.sources.size(), "of source"));
+  CF_RETURN_IF_ERROR(CountOne(parts.plans.size(), "of JSON with the launch plan"));
+  const Result<JsonReply> plan = ParseJsonReply(parts.plans[0]);
+  if (!plan.ok()) return Status::InvalidArgument("launch plan: " + plan.status().message());
+  Json json = Json::object();
+  for (const char* field : {"launches", "scratch_bytes", "constraints"}) {
+    if (plan->value.contains(field)) json[field] = plan->value[field];
+  }
+  CompletePlan(language, &json);
+  json["language"] = LanguageName(language);
+  json["code"] = WithUnixLines(parts.sources[0]);
+  json["author"] = std::move(author);
+  json["params"] = Json::object();
+  if (json["code"].get_ref<const std::string&>().find_first_not_of(" \t\n") == std::string::npos) {
+    return BadProposal("has an empty block of source");
+  }
+  Result<Candidate> candidate = Candidate::FromJson(json);
+  if (!candidate.ok()) {
+    return Status::InvalidArgument("launch plan: " + Printable(candidate.status().message(), 400));
+  }
+  return candidate;
+}
+
+Result<Proposal> LlmCoder::Propose(const Prompt& prompt, const ReplyLimits& limits, int round) {
+  Result<Reply> reply = calls_->Ask(*provider_, AgentRole::kCoder, prompt, limits, round);
+  Proposal proposal;
+  if (reply.status().code() == StatusCode::kCorruption) {
+    proposal.refusal = "the reply could not be read: " + reply.status().message();
+    return proposal;
+  }
+  CF_RETURN_IF_ERROR(reply.status());
+  Result<Candidate> candidate = ParseCoderReply(reply->content, language_, author());
+  proposal.model = reply->model;
+  if (candidate.ok()) {
+    proposal.candidate = *std::move(candidate);
+  } else {
+    proposal.refusal = candidate.status().message();
+    if (IsTruncated(*reply)) {
+      proposal.refusal += " (the reply ended at its limit of " +
+                          std::to_string(limits.max_output_tokens) + " tokens)";
+    }
+  }
+  proposal.reply = std::move(reply->content);
+  return proposal;
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,99 @@
+#include "forge/agent/evaluate.h"
+
+#include <utility>
+
+#include "measure/roofline.h"
+
+namespace cudaforge {
+namespace {
+
+// Launch attributes and memory traffic for every right candidate; what costs many passes for the
+// best alone.
+constexpr int kOrdinaryTier = 1;
+constexpr int kBestTier = 3;
+// A candidate was paid for: it is finished whatever the clock says.
+constexpr double kAmpleSeconds = 1e9;
+
+Status CancelledStatus() { return Status::Cancelled("cancelled"); }
+
+}  // namespace
+
+// Looks at `cancel` before each of the runner's steps. Steps themselves end early where the runner
+// was given the same request to stop (WorkerOptions::cancel).
+class Evaluator::Stoppable : public CandidateRunner {
+ public:
+  Stoppable(CandidateRunner& runner, const Cancel& cancel) : runner_(runner), cancel_(cancel) {}
+  Result<CompileResult> Compile(const Candidate& candidate) override {
+    if (cancel_.IsSet()) return CancelledStatus();
+    return runner_.Compile(candidate);
+  }
+  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
+                        const OpSignature& signature, const InputSet& inputs,
+                        uint8_t poison) override {
+    if (cancel_.IsSet()) return CancelledStatus();
+    return runner_.Run(binary, candidate, signature, inputs, poison);
+  }
+  Result<double> Time(const std::string& binary, const Candidate& candidate,
+                      const OpSignature& signature, const InputSet& inputs,
+                      const TimingPlan& plan) override {
+    if (cancel_.IsSet()) return CancelledStatus();
+    return runner_.Time(binary, candidate, signature, inputs, plan);
+  }
+
+ private:
+  CandidateRunner& runner_;
+  const Cancel& cancel_;
+};
+
+Evaluator::Evaluator(const OpSignature& signature, CandidateRunner& runner,
+                     const RegionChecker& checker, bool metrics, const Cancel& cancel)
+    : signature_(signature),
+      runner_(runner),
+      checker_(checker),
+      metrics_(metrics),
+      cancel_(cancel) {
+  if (cancel_.IsSet()) return;
+  if (Result<Json> facts = runner_.Facts(); facts.ok() && facts->is_object()) {
+    facts_ = *std::move(facts);
+  }
+}
+
+Result<Evaluation> Evaluator::Evaluate(const Candidate& candidate, std::optional<double> best_ns) {
+  Stoppable runner(runner_, cancel_);
+  const auto search = MakeSingleSearch(candidate);
+  Result<SearchOutcome> outcome = SearchRegion(
+      signature_, *search, runner, checker_, {.seconds = kAmpleSeconds, .candidates = 1}, nullptr);
+  if (cancel_.IsSet() && (!outcome.ok() || !outcome->best.has_value())) return CancelledStatus();
+  CF_RETURN_IF_ERROR(outcome.status());
+  CF_CHECK(outcome->lineage.size() == 1);
+  const Json& node = outcome->lineage[0];
+  Evaluation out;
+  CF_ASSIGN_OR_RETURN(out.verdict, Verdict::FromJson(MemberOrNull(node, "verdict")));
+  if (const Json& ns = MemberOrNull(node, "ns"); ns.is_number()) out.ns = ns.get<double>();
+  if (node.contains("resources")) out.resources = node["resources"];
+  if (!outcome->best.has_value()) return out;
+  out.trial = std::move(outcome->best);
+  out.verification = std::move(outcome->verification);
+  const bool best = !best_ns.has_value() || *out.ns < *best_ns;
+  if (metrics_) Profile(&out, best ? kBestTier : kOrdinaryTier);
+  return out;
+}
+
+void Evaluator::Profile(Evaluation* evaluation, int tier) {
+  if (refusal_.empty() && !cancel_.IsSet()) {
+    Result<Json> profile = runner_.Profile(evaluation->trial->binary, evaluation->trial->candidate,
+                                           signature_, checker_.inputs(0), tier);
+    if (profile.ok()) {
+      evaluation->profile = *std::move(profile);
+    } else if (profile.status().code() == StatusCode::kUnsupported) {
+      refusal_ = profile.status().message();
+    } else {
+      evaluation->profile = {{"note", profile.status().ToString()}};
+    }
+  }
+  if (!refusal_.empty()) evaluation->profile = {{"note", refusal_}};
+  evaluation->derived =
+      DerivedFacts(evaluation->profile, facts_, signature_, evaluation->ns.value_or(0));
+}
+
+}  // namespace cudaforge

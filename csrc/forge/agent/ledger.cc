@@ -1,0 +1,146 @@
+#include "forge/agent/ledger.h"
+
+#include <algorithm>
+
+namespace cudaforge {
+namespace {
+
+constexpr int64_t kBytesPerToken = 3;
+constexpr int64_t kTokensPerMessage = 16;  // what services put around each
+
+void AddTo(LedgerSum* sum, const LedgerEntry& entry) {
+  const int64_t input = entry.usage.input_tokens.value_or(0);
+  const int64_t output = entry.usage.output_tokens.value_or(0);
+  ++sum->calls;
+  sum->failed += entry.error.empty() ? 0 : 1;
+  sum->estimated += entry.estimated ? 1 : 0;
+  sum->unpriced += !entry.usd.has_value() && input + output > 0 ? 1 : 0;
+  sum->input_tokens += input;
+  sum->cached_input_tokens += entry.usage.cached_input_tokens.value_or(0);
+  sum->output_tokens += output;
+  sum->usd += entry.usd.value_or(0);
+  sum->seconds += entry.seconds;
+}
+
+Result<AgentRole> ParseAgentRole(const std::string& name) {
+  for (const AgentRole role : {AgentRole::kCoder, AgentRole::kJudge}) {
+    if (name == AgentRoleName(role)) return role;
+  }
+  return Status::InvalidArgument("role: neither coder nor judge");
+}
+
+}  // namespace
+
+Json LedgerEntry::ToJson() const {
+  Json json = {{"round", round},
+               {"role", AgentRoleName(role)},
+               {"provider", provider},
+               {"model", model},
+               {"prompt", prompt},
+               {"prompt_sha256", prompt_sha256},
+               {"usage", cudaforge::ToJson(usage)},
+               {"usd", usd.has_value() ? Json(*usd) : Json()},
+               {"seconds", seconds}};
+  if (estimated) json["estimated"] = true;
+  if (error.empty()) {
+    json["ok"] = true;
+  } else {
+    json["error"] = error;
+  }
+  return json;
+}
+
+Result<LedgerEntry> LedgerEntry::FromJson(const Json& json) {
+  LedgerEntry entry;
+  CF_ASSIGN_OR_RETURN(const int64_t round, JsonInt(json, "round"));
+  entry.round = static_cast<int>(std::clamp<int64_t>(round, 0, INT32_MAX));
+  CF_ASSIGN_OR_RETURN(const std::string role, JsonString(json, "role"));
+  CF_ASSIGN_OR_RETURN(entry.role, ParseAgentRole(role));
+  CF_ASSIGN_OR_RETURN(entry.provider, JsonString(json, "provider"));
+  CF_ASSIGN_OR_RETURN(entry.model, JsonString(json, "model"));
+  CF_ASSIGN_OR_RETURN(entry.prompt, JsonString(json, "prompt"));
+  CF_ASSIGN_OR_RETURN(entry.prompt_sha256, JsonString(json, "prompt_sha256"));
+  const Json& usage = MemberOrNull(json, "usage");
+  entry.usage = {TokenCount(usage, "input_tokens"), TokenCount(usage, "cached_input_tokens"),
+                 TokenCount(usage, "output_tokens")};
+  if (!entry.usage.input_tokens.has_value() || !entry.usage.output_tokens.has_value()) {
+    return Status::InvalidArgument("usage: expected counts of tokens");
+  }
+  if (const Json& usd = MemberOrNull(json, "usd"); usd.is_number()) entry.usd = usd.get<double>();
+  CF_ASSIGN_OR_RETURN(entry.seconds, JsonDouble(json, "seconds"));
+  entry.estimated = MemberOrNull(json, "estimated") == true;
+  if (const Json& error = MemberOrNull(json, "error"); error.is_string()) {
+    entry.error = error.get<std::string>();
+  }
+  return entry;
+}
+
+int64_t EstimateTokens(std::string_view text) {
+  return (static_cast<int64_t>(text.size()) + kBytesPerToken - 1) / kBytesPerToken;
+}
+
+int64_t EstimateInputTokens(const std::vector<Message>& messages) {
+  int64_t tokens = 0;
+  for (const Message& message : messages) {
+    tokens += EstimateTokens(message.content) + kTokensPerMessage;
+  }
+  return tokens;
+}
+
+std::string ModelOf(const std::string& provider) {
+  return provider.substr(provider.find(':') + 1);  // npos + 1 is 0
+}
+
+const Price* PriceOf(const Prices& prices, const std::string& provider, const std::string& model) {
+  for (const std::string& name : {model, ModelOf(provider), provider}) {
+    const Price* price = name.empty() ? nullptr : prices.Find(name);
+    if (price != nullptr) return price;
+  }
+  return nullptr;
+}
+
+double Dollars(const Price& price, const Usage& usage) {
+  const int64_t input = *usage.input_tokens;
+  const int64_t cached = usage.cached_input_tokens.value_or(0);
+  const auto cost = [](int64_t tokens, double rate) { return static_cast<double>(tokens) * rate; };
+  const double in = cached > input
+                        ? cost(cached, std::max(price.input, price.cached_input))
+                        : cost(input - cached, price.input) + cost(cached, price.cached_input);
+  return (in + cost(*usage.output_tokens, price.output)) / 1e6;
+}
+
+Json LedgerSum::ToJson() const {
+  return {{"calls", calls},
+          {"failed", failed},
+          {"estimated", estimated},
+          {"unpriced", unpriced},
+          {"input_tokens", input_tokens},
+          {"cached_input_tokens", cached_input_tokens},
+          {"output_tokens", output_tokens},
+          {"usd", usd},
+          {"seconds", seconds}};
+}
+
+LedgerSum Ledger::Sum() const {
+  LedgerSum sum;
+  for (const LedgerEntry& entry : entries_) AddTo(&sum, entry);
+  return sum;
+}
+
+LedgerSum Ledger::Sum(AgentRole role) const {
+  LedgerSum sum;
+  for (const LedgerEntry& entry : entries_) {
+    if (entry.role == role) AddTo(&sum, entry);
+  }
+  return sum;
+}
+
+Json Ledger::ToJson() const {
+  Json json = Sum().ToJson();
+  for (const AgentRole role : {AgentRole::kCoder, AgentRole::kJudge}) {
+    json["by_role"][std::string(AgentRoleName(role))] = Sum(role).ToJson();
+  }
+  return json;
+}
+
+}  // namespace cudaforge

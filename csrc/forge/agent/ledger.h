@@ -1,0 +1,78 @@
+// What the calls of a session cost: one entry a call, and their sums.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "llm/message.h"
+#include "llm/prices.h"
+
+namespace cudaforge {
+
+struct LedgerEntry {
+  int round = 0;
+  AgentRole role = AgentRole::kCoder;
+  std::string provider;       // Provider::name()
+  std::string model;          // as the reply names it, else what stands in the provider's name
+  std::string prompt;         // "coder_seed"
+  std::string prompt_sha256;  // of the messages that were sent
+  Usage usage;                // input and output tokens are always there
+  // Something in `usage` is not the service's own count but what it cannot well have been above.
+  bool estimated = false;
+  std::optional<double> usd;  // nothing: the price of the model is unknown
+  double seconds = 0;
+  std::string error;  // of a call that brought no reply; else empty
+
+  Json ToJson() const;
+  // The inverse. kInvalidArgument names the field at fault.
+  static Result<LedgerEntry> FromJson(const Json& json);
+};
+
+// At least as many tokens as these messages are likely to take: a third of their bytes, and some
+// for each message.
+int64_t EstimateInputTokens(const std::vector<Message>& messages);
+// The same for a text.
+int64_t EstimateTokens(std::string_view text);
+
+// "gpt-5" of "openai:gpt-5", the whole where there is no colon.
+std::string ModelOf(const std::string& provider);
+// The price of `model`, else of `provider`'s name or of the model in it; nullptr: unknown.
+const Price* PriceOf(const Prices& prices, const std::string& provider, const std::string& model);
+// What `usage` costs at `price`, counts that contradict each other taken at the dearer rate.
+// REQUIRES: input and output tokens are there.
+double Dollars(const Price& price, const Usage& usage);
+
+struct LedgerSum {
+  int64_t calls = 0;
+  int64_t failed = 0;     // of them, without a reply
+  int64_t estimated = 0;  // of them, with counts that are not the service's own
+  int64_t unpriced = 0;   // of them, with tokens and without a known price
+  int64_t input_tokens = 0;
+  int64_t cached_input_tokens = 0;  // part of input_tokens
+  int64_t output_tokens = 0;
+  double usd = 0;  // of those whose price is known
+  double seconds = 0;
+
+  int64_t tokens() const { return input_tokens + output_tokens; }
+  Json ToJson() const;
+};
+
+class Ledger {
+ public:
+  void Add(LedgerEntry entry) { entries_.push_back(std::move(entry)); }
+  const std::vector<LedgerEntry>& entries() const { return entries_; }
+  LedgerSum Sum() const;
+  LedgerSum Sum(AgentRole role) const;
+  // The whole sum's fields, and "by_role": {"coder": {...}, "judge": {...}}.
+  Json ToJson() const;
+
+ private:
+  std::vector<LedgerEntry> entries_;
+};
+
+}  // namespace cudaforge

@@ -1,0 +1,179 @@
+#include "forge/agent/node.h"
+
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+#include "base/sha256.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr StepKind kStepKinds[] = {StepKind::kStart, StepKind::kSeed, StepKind::kRepair,
+                                   StepKind::kOptimize};
+constexpr const char* kPlanFields[] = {"launches", "scratch_bytes", "constraints"};
+
+Json OptionalInt(const std::optional<int>& value) {
+  return value.has_value() ? Json(*value) : Json();
+}
+
+Result<int> NodeNumber(const Json& json, const char* field) {
+  CF_ASSIGN_OR_RETURN(const int64_t value, JsonInt(json, field));
+  if (value < 0 || value > INT_MAX) {
+    return Status::InvalidArgument(std::string(field) + ": out of range");
+  }
+  return static_cast<int>(value);
+}
+
+Status ReadOptionalInt(const Json& json, const char* field, std::optional<int>* out) {
+  if (MemberOrNull(json, field).is_null()) return Status::Ok();
+  CF_ASSIGN_OR_RETURN(*out, NodeNumber(json, field));
+  return Status::Ok();
+}
+
+std::string TextOrNone(const Json& json, const char* field) {
+  const Json& value = MemberOrNull(json, field);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+Json ObjectOr(const Json& json, const char* field, Json otherwise) {
+  const Json& value = MemberOrNull(json, field);
+  return value.is_object() ? value : std::move(otherwise);
+}
+
+Result<std::optional<Candidate>> ReadCandidate(const Json& json) {
+  const Json& source = MemberOrNull(json, "source");
+  if (source.is_null()) return std::optional<Candidate>();
+  Json whole = ObjectOr(json, "plan", Json::object());
+  whole["language"] = MemberOrNull(json, "language");
+  whole["code"] = source;
+  whole["author"] = MemberOrNull(json, "author");
+  whole["params"] = ObjectOr(json, "params", Json::object());
+  CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(whole));
+  return std::optional(std::move(candidate));
+}
+
+}  // namespace
+
+std::string_view StepKindName(StepKind kind) {
+  switch (kind) {
+    case StepKind::kStart:
+      return "start";
+    case StepKind::kSeed:
+      return "seed";
+    case StepKind::kRepair:
+      return "repair";
+    case StepKind::kOptimize:
+      return "optimize";
+  }
+  return "";
+}
+
+Result<StepKind> ParseStepKind(std::string_view name) {
+  for (const StepKind kind : kStepKinds) {
+    if (name == StepKindName(kind)) return kind;
+  }
+  return Status::InvalidArgument("kind: not one of start, seed, repair, optimize");
+}
+
+Json AgentNode::ToJson() const {
+  Json json = {{"author", author},
+               {"session", session},
+               {"id", id},
+               {"round", round},
+               {"parent", OptionalInt(parent)},
+               {"kind", StepKindName(kind)},
+               {"verdict", verdict.ToJson()},
+               {"seconds", seconds},
+               {"advice", nullptr},
+               {"prompts", prompts},
+               {"calls", Json::array()}};
+  if (candidate.has_value()) {
+    const Json whole = candidate->ToJson();
+    json["language"] = whole["language"];
+    json["source"] = whole["code"];
+    json["params"] = whole["params"];
+    for (const char* field : kPlanFields) json["plan"][field] = whole[field];
+  }
+  if (ns.has_value()) json["ns"] = FloatToJson(*ns);
+  if (!resources.empty()) json["resources"] = resources;
+  if (!profile.is_null()) json["profile"] = profile;
+  if (!derived.is_null()) json["derived"] = derived;
+  if (advice.has_value()) json["advice"] = {{"issue", advice->issue}, {"plan", advice->plan}};
+  if (!silence.empty()) json["silence"] = silence;
+  if (!hints.empty()) json["hints"] = hints;
+  if (!reply.empty()) json["reply"] = reply;
+  if (!answered) json["answered"] = false;
+  if (!evaluated) json["evaluated"] = false;
+  if (duplicate_of.has_value()) json["duplicate_of"] = *duplicate_of;
+  for (const LedgerEntry& call : calls) json["calls"].push_back(call.ToJson());
+  // Logs and replies may hold bytes that are no UTF-8, and cutting may have split a character.
+  return Json::parse(LenientText(json));
+}
+
+Result<AgentNode> AgentNode::FromJson(const Json& json) {
+  AgentNode node;
+  CF_ASSIGN_OR_RETURN(node.id, NodeNumber(json, "id"));
+  CF_ASSIGN_OR_RETURN(node.round, NodeNumber(json, "round"));
+  CF_RETURN_IF_ERROR(ReadOptionalInt(json, "parent", &node.parent));
+  CF_RETURN_IF_ERROR(ReadOptionalInt(json, "duplicate_of", &node.duplicate_of));
+  CF_ASSIGN_OR_RETURN(const std::string kind, JsonString(json, "kind"));
+  CF_ASSIGN_OR_RETURN(node.kind, ParseStepKind(kind));
+  node.session = TextOrNone(json, "session");
+  CF_ASSIGN_OR_RETURN(node.author, JsonString(json, "author"));
+  CF_ASSIGN_OR_RETURN(node.candidate, ReadCandidate(json));
+  node.reply = TextOrNone(json, "reply");
+  CF_ASSIGN_OR_RETURN(node.verdict, Verdict::FromJson(MemberOrNull(json, "verdict")));
+  node.answered = MemberOrNull(json, "answered") != false;
+  node.evaluated = MemberOrNull(json, "evaluated") != false;
+  if (const Json& ns = MemberOrNull(json, "ns"); ns.is_number()) node.ns = ns.get<double>();
+  CF_ASSIGN_OR_RETURN(node.seconds, JsonDouble(json, "seconds"));
+  node.resources = ObjectOr(json, "resources", Json::object());
+  node.profile = ObjectOr(json, "profile", Json());
+  node.derived = ObjectOr(json, "derived", Json());
+  if (const Json& advice = MemberOrNull(json, "advice"); advice.is_object()) {
+    node.advice = Advice{TextOrNone(advice, "issue"), TextOrNone(advice, "plan")};
+  }
+  node.silence = TextOrNone(json, "silence");
+  if (const Json& prompts = MemberOrNull(json, "prompts"); prompts.is_array()) {
+    node.prompts = prompts;
+  }
+  for (const Json& hint : MemberOrNull(json, "hints")) {
+    if (hint.is_string()) node.hints.push_back(hint.get<std::string>());
+  }
+  const Json& calls = MemberOrNull(json, "calls");
+  if (!calls.is_array()) return Status::InvalidArgument("calls: expected an array");
+  for (const Json& call : calls) {
+    CF_ASSIGN_OR_RETURN(LedgerEntry entry, LedgerEntry::FromJson(call));
+    node.calls.push_back(std::move(entry));
+  }
+  return node;
+}
+
+Json PromptNote(const Prompt& prompt) {
+  return {{"name", prompt.name},
+          {"version", prompt.version},
+          {"sha256", prompt.sha256},
+          {"documents", prompt.documents}};
+}
+
+std::string CandidateDigest(const Candidate& candidate) {
+  Json json = candidate.ToJson();
+  json.erase("author");
+  json.erase("params");
+  return Sha256Hex(LenientText(json));
+}
+
+std::vector<Json> LastSession(const std::vector<Json>& lineage) {
+  std::string last;
+  for (const Json& node : lineage) {
+    if (const std::string session = TextOrNone(node, "session"); !session.empty()) last = session;
+  }
+  std::vector<Json> nodes;
+  if (last.empty()) return nodes;
+  std::copy_if(lineage.begin(), lineage.end(), std::back_inserter(nodes),
+               [&last](const Json& node) { return TextOrNone(node, "session") == last; });
+  return nodes;
+}
+
+}  // namespace cudaforge

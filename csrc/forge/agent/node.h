@@ -1,0 +1,65 @@
+// One round of a session as it stands in the lineage: what was asked, written and found.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "forge/agent/judge.h"
+#include "forge/agent/ledger.h"
+#include "forge/prompts.h"
+#include "kernel/candidate.h"
+#include "verify/verdict.h"
+
+namespace cudaforge {
+
+enum class StepKind { kStart, kSeed, kRepair, kOptimize };
+std::string_view StepKindName(StepKind kind);  // "start", "seed", "repair", "optimize"
+Result<StepKind> ParseStepKind(std::string_view name);
+
+struct AgentNode {
+  int id = 0;  // counts up over a session and those that resume it
+  int round = 0;
+  std::optional<int> parent;
+  StepKind kind = StepKind::kSeed;
+  std::string session;
+  std::string author;  // "agent:openai:gpt-5"; of a start its candidate's
+  std::optional<Candidate> candidate;
+  std::string reply;  // of a Coder, where no candidate could be read from it; cut
+  Verdict verdict;
+  bool answered = true;   // false: the Coder gave no reply, and the verdict says why
+  bool evaluated = true;  // false: there is a candidate, and the session ended before its verdict
+  std::optional<int> duplicate_of;  // the verdict and what follows were found there
+  std::optional<double> ns;         // timed on the first input set
+  double seconds = 0;               // from the node before, or the session's start, to this one
+  Json resources = Json::object();
+  Json profile;  // null: not profiled
+  Json derived;
+  std::optional<Advice> advice;
+  std::string silence;  // why a Judge that was asked gave no advice
+  std::vector<std::string> hints;
+  Json prompts = Json::array();
+  std::vector<LedgerEntry> calls;
+
+  // Right on every input set, and timed.
+  bool correct() const { return verdict.accepted() && evaluated && answered && ns.has_value(); }
+
+  // As FORMAT.md has it.
+  Json ToJson() const;
+  // The inverse, for what a store gives back. kInvalidArgument names the field at fault.
+  static Result<AgentNode> FromJson(const Json& json);
+};
+
+// What a node says of a prompt: {"name","version","sha256","documents"}.
+Json PromptNote(const Prompt& prompt);
+
+// Equal for candidates with the same source, launch plan and constraints: 64 digits.
+std::string CandidateDigest(const Candidate& candidate);
+
+// Of a region's lineage, the nodes of the session that wrote last; empty where no agent did.
+std::vector<Json> LastSession(const std::vector<Json>& lineage);
+
+}  // namespace cudaforge

@@ -1,0 +1,76 @@
+// The agents' loop: a Coder writes a kernel, the forge compiles, verifies, times and profiles it, a
+// Judge names one thing to change, and again, within a budget.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "forge/agent/agent_budget.h"
+#include "forge/agent/ledger.h"
+#include "forge/forge.h"
+#include "kernel/candidate.h"
+#include "llm/prices.h"
+#include "llm/provider.h"
+#include "signature/device_arch.h"
+#include "signature/op_signature.h"
+#include "verify/checker.h"
+#include "worker/worker_client.h"
+
+namespace cudaforge {
+
+struct AgentSettings {
+  Provider* coder = nullptr;
+  Provider* judge = nullptr;  // nullptr: nobody judges
+  bool metrics = true;        // false: nothing is profiled, and no counter is in any prompt
+  Prices prices;
+  AgentBudget budget;
+  ReplyLimits limits;              // the most that any one call gets
+  std::optional<double> rival_ns;  // of what must be beaten
+  std::string rival;               // its name: "inductor"
+  // The best kernel there is so far. Tried first, and then what the Coder starts from.
+  std::optional<Candidate> start;
+  // What a person said since it was last asked; for the next prompts. May be empty.
+  std::function<std::vector<std::string>()> hints;
+  const Cancel* cancel = nullptr;  // nullptr: never
+  std::string session;             // names this session in the lineage; not empty
+  // Nodes of the session that this one resumes, oldest first (see LastSession): ids go on, the
+  // search goes on from the best of them, and what they spent counts. What cannot be read is passed
+  // over.
+  std::vector<Json> earlier;
+  size_t max_documents = 24 << 10;  // bytes of the knowledge base in one prompt
+  std::function<double()> clock;    // seconds; empty: a steady clock
+};
+
+// Called with every node as soon as it is finished, from the session's thread: the caller stores it
+// (KernelStore::AddLineage).
+using NodeSink = std::function<void(const Json& node)>;
+
+struct AgentOutcome {
+  // As SearchRegion's. `lineage` is what the sink was given; `reason` says why the session ended and
+  // `out_of_time` is true where a larger budget or a next session might find more.
+  SearchOutcome search;
+  Ledger ledger;           // of this session and what it resumes
+  double best_earlier_ns;  // of the start or the nodes resumed; infinity: there was none
+};
+
+// Runs the session until the budget is spent, nothing is gained any more, `cancel` is set (within
+// half a second where the runner was given it too) or an agent cannot be reached. A candidate whose
+// source, plan and constraints were tried before is not run again.
+//
+// Progress, beside what agent_calls.h says: {"event":"round","round","kind","parent"},
+// {"event":"advice","round","issue","plan"} or {...,"silence"}, {"event":"candidate","round","kind",
+// "verdict","message","ns","best","duplicate_of"}, {"event":"agents_end","reason","ledger"}.
+//
+// Errors: kInvalidArgument for settings that cannot be used (no Coder, no session's name, a limit in
+// dollars without a price); no call was made then. REQUIRES: the checker is the signature's.
+Result<AgentOutcome> RunAgents(const OpSignature& signature, const DeviceArch& arch,
+                               CandidateRunner& runner, const RegionChecker& checker,
+                               const AgentSettings& settings, const NodeSink& sink,
+                               const ForgeProgress& progress);
+
+}  // namespace cudaforge

@@ -1,0 +1,119 @@
+#include "forge/agent/coder.h"
+#include "tests/cpp/forge/agent_fakes.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr const char* kPlan =
+    R"({"launches": [{"kernel": "k", "args": [{"in": 0}, {"out": 0}, {"int": "in0.size0"}],
+        "grid": ["ceil_div(in0.size0, 256)", "1", "1"], "block": ["256", "1", "1"]
+}]
+})";
+
+std::string Fenced(const std::string& word, const std::string& body) {
+  return "```" + word + "\n" + body + "\n```\n";
+}
+
+std::string Fault(const std::string& reply, Language language = Language::kCuda) {
+  const auto candidate = ParseCoderReply(reply, language, "agent:x");
+  EXPECT_TRUE(candidate.ok() || candidate.status().code() == StatusCode::kInvalidArgument);
+  return candidate.status().message();
+}
+
+TEST(CoderReply, APlanAndASource) {
+  const auto candidate =
+      ParseCoderReply("First a thought.\n" + Fenced("json", kPlan) + "and\r\n" +
+                          Fenced("cuda", "__global__ void k();\r\nint x;") + "Done.",
+                      Language::kCuda, "agent:x");
+  ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
+  EXPECT_EQ(candidate->source.code, "__global__ void k();\nint x;\n");
+  EXPECT_EQ(candidate->author, "agent:x");
+  EXPECT_EQ(candidate->plan.launches.at(0).grid[0].text(), "ceil_div(in0.size0, 256)");
+  EXPECT_EQ(candidate->plan.launches[0].cluster[2].text(), "1");
+  EXPECT_EQ(candidate->plan.launches[0].dynamic_shared_bytes.text(), "0");
+  EXPECT_TRUE(candidate->plan.scratch_bytes.empty());
+}
+
+TEST(CoderReply, WhateverTheBlocksAreCalled) {
+  for (const char* word : {"cuda", "CU", "cpp", "c++", "cc title=kernel", "", "c"}) {
+    EXPECT_EQ(Fault(Fenced("json", kPlan) + Fenced(word, "int x;")), "") << word;
+  }
+  EXPECT_EQ(Fault(Fenced("", kPlan) + Fenced("cuda", "int x;")), "");
+  EXPECT_EQ(Fault(Fenced("bash", "nvcc x.cu") + Fenced("cuda", "int x;") + Fenced("json", kPlan)),
+            "");
+}
+
+TEST(CoderReply, IntegersStandForThemselves) {
+  const auto candidate = ParseCoderReply(
+      Fenced("json",
+             R"({"scratch_bytes": [1024], "launches": [{"kernel": "k", "args": [{"int": 7}],
+                 "range": 8, "grain": 2}], "constraints": [{"aligned": 16, "in": 0}],
+                 "author": "somebody", "code": "int evil;", "language": "cuda"})") +
+          Fenced("cpp", "int x;"),
+      Language::kCpu, "agent:x");
+  ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
+  EXPECT_EQ(candidate->plan.scratch_bytes.at(0).text(), "1024");
+  EXPECT_EQ(candidate->plan.launches.at(0).range.text(), "8");
+  EXPECT_EQ(candidate->plan.launches[0].args.at(0).expr.text(), "7");
+  EXPECT_EQ(candidate->constraints.at(0).value, 16);
+  EXPECT_EQ(candidate->author, "agent:x");
+  EXPECT_EQ(candidate->source.language, Language::kCpu);
+  EXPECT_EQ(candidate->source.code, "int x;\n");
+}
+
+TEST(CoderReply, RefusesWithWords) {
+  const std::string plan = Fenced("json", kPlan);
+  const std::string source = Fenced("cuda", "int x;");
+  EXPECT_EQ(Fault(""), "the reply has no block of source where one is wanted");
+  EXPECT_EQ(Fault(source),
+            "the reply has no block of JSON with the launch plan where one is wanted");
+  EXPECT_EQ(Fault(plan), "the reply has no block of source where one is wanted");
+  EXPECT_EQ(Fault(plan + source + source), "the reply has 2 blocks of source where one is wanted");
+  EXPECT_EQ(Fault(plan + "```cuda\nint x;"),
+            "the reply has a code block that is not closed: was it cut off?");
+  EXPECT_EQ(Fault(plan + Fenced("cuda", " \n\t")), "the reply has an empty block of source");
+  EXPECT_EQ(Fault(plan + source + "\xff"), "the reply is not UTF-8");
+  EXPECT_EQ(Fault(plan + source + std::string(1, '\0')), "the reply has a zero byte in it");
+  EXPECT_NE(Fault(std::string(2 << 20, 'x')).find("over the limit"), std::string::npos);
+  EXPECT_NE(Fault(Fenced("json", "{\"launches\": []}") + source).find("launches: 1 to 64"),
+            std::string::npos);
+  EXPECT_NE(Fault(Fenced("json", "{\"launches\": [{]}") + source).find("launch plan: "),
+            std::string::npos);
+  EXPECT_NE(Fault(plan + source, Language::kCpu).find("range"), std::string::npos);
+}
+
+// Cut or changed anywhere, a reply is taken or refused, and nothing else.
+TEST(CoderReply, EveryMutationIsTakenOrRefused) {
+  const std::string reply = "x\n" + Fenced("json", kPlan) + Fenced("cuda", "int x;");
+  for (size_t i = 0; i < reply.size(); ++i) {
+    (void)Fault(reply.substr(0, i));
+    for (const char c : {'\0', '`', '"', '{', '}', '[', ',', '\n', '\xff', '9'}) {
+      std::string changed = reply;
+      changed[i] = c;
+      (void)Fault(changed);
+      (void)Fault(changed, Language::kCpu);
+    }
+  }
+}
+
+TEST(JudgeReply, AdviceOrWords) {
+  const auto words = [](const std::string& reply) {
+    return ParseJudgeReply(reply).status().message();
+  };
+  const auto advice =
+      ParseJudgeReply("Well:\n```json\n{\"issue\": \"a\", \"plan\": \"b\", \"more\": [1],}\n```");
+  ASSERT_TRUE(advice.ok()) << advice.status().ToString();
+  EXPECT_EQ(advice->issue, "a");
+  EXPECT_EQ(advice->plan, "b");
+  EXPECT_EQ(words(R"({"issue": "a"})"), "the reply has no string \"plan\"");
+  EXPECT_EQ(words(R"({"issue": 7, "plan": "b"})"), "the reply has no string \"issue\"");
+  EXPECT_EQ(words(R"({"issue": " ", "plan": "b"})"), "the reply's \"issue\" is empty");
+  std::string umlauts;
+  for (int i = 0; i < 600; ++i) umlauts += "\xc3\xa4";
+  EXPECT_EQ(words(Json{{"issue", umlauts}, {"plan", "b"}}.dump()), "");
+  EXPECT_EQ(words(Json{{"issue", "a"}, {"plan", umlauts + "x"}}.dump()),
+            "the reply's \"plan\" has 601 characters, over the limit of 600");
+}
+
+}  // namespace
+}  // namespace cudaforge

@@ -1,0 +1,250 @@
+// A whole session on the CPU: Coder and Judge over HTTP on loopback, the real worker, the real
+// checker, the lineage in a database; and once more from the recordings alone.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/file.h"
+#include "base/sha256.h"
+#include "cache/kernel_store.h"
+#include "forge/agent/node.h"
+#include "forge/agent/session.h"
+#include "llm/numbered_files.h"
+#include "tests/cpp/llm/chat_events.h"
+#include "tests/cpp/llm/http_server.h"
+
+namespace cudaforge {
+namespace {
+
+OpSignature ReluOfRows() {
+  OpSignature signature;
+  TensorSpec spec{DType::kFloat32, {64, 512}, {512, 1}, 16};
+  signature.inputs = {spec};
+  Node node;
+  node.op = "aten::relu";
+  node.args = Json::array({Json{{"in", 0}}});
+  node.outputs = {spec};
+  signature.nodes = {node};
+  signature.outputs = {OutputRef{0, 0}};
+  return signature;
+}
+
+// A reply with a kernel that runs `statements` for each element i of x and y.
+std::string KernelReply(const std::string& statements) {
+  return "The kernel:\n```json\n"
+         R"({"launches": [{"kernel": "relu", "args": [{"in": 0}, {"out": 0}],
+             "range": "in0.size0 * in0.size1", "grain": 4096}]})"
+         "\n```\n```cpp\n#include <cstdint>\n"
+         "extern \"C\" void relu(void* const* b, const int64_t*, const double*, int64_t begin,\n"
+         "                     int64_t end) {\n"
+         "  const float* x = static_cast<const float*>(b[0]);\n"
+         "  float* y = static_cast<float*>(b[1]);\n"
+         "  for (int64_t i = begin; i < end; ++i) {\n    " +
+         statements + "\n  }\n}\n```\n";
+}
+
+const std::vector<std::string>& CoderReplies() {
+  static const std::vector<std::string> replies = {
+      KernelReply("y[i] = x[i] > 0 ? x[i] : 0.0f"),  // no semicolon
+      KernelReply("y[i] = x[i];"),
+      KernelReply("volatile float slow = 0;\n    for (int k = 0; k < 500; ++k) slow = slow + 1;\n"
+                  "    y[i] = x[i] < 0 ? 0.0f : x[i];"),
+      KernelReply("y[i] = x[i] < 0 ? 0.0f : x[i];")};
+  return replies;
+}
+
+ScriptedServer::Script Serves(const std::string& text, int64_t input, int64_t output) {
+  return Says(std::string(kStreamHead) +
+              OpenAiStream({text.substr(0, 40), text.substr(std::min<size_t>(40, text.size()))},
+                           {{"prompt_tokens", input}, {"completion_tokens", output}}));
+}
+
+// Asks `inner` each thing about a candidate once, and says the same again: what is measured twice
+// is never twice the same, and prompts hold it.
+class RememberingRunner : public CandidateRunner {
+ public:
+  explicit RememberingRunner(CandidateRunner& inner) : inner_(inner) {}
+  Result<CompileResult> Compile(const Candidate& candidate) override {
+    return Once(&compiled_, candidate, [&] { return inner_.Compile(candidate); });
+  }
+  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
+                        const OpSignature& signature, const InputSet& inputs,
+                        uint8_t poison) override {
+    return inner_.Run(binary, candidate, signature, inputs, poison);
+  }
+  Result<double> Time(const std::string& binary, const Candidate& candidate,
+                      const OpSignature& signature, const InputSet& inputs,
+                      const TimingPlan& plan) override {
+    return Once(&timed_, candidate,
+                [&] { return inner_.Time(binary, candidate, signature, inputs, plan); });
+  }
+  Result<Json> Profile(const std::string& binary, const Candidate& candidate,
+                       const OpSignature& signature, const InputSet& inputs, int tier) override {
+    return Once(&profiled_, candidate,
+                [&] { return inner_.Profile(binary, candidate, signature, inputs, tier); });
+  }
+  Result<Json> Facts() override {
+    if (!facts_.has_value()) facts_ = inner_.Facts();
+    return *facts_;
+  }
+
+ private:
+  template <typename T, typename F>
+  static Result<T> Once(std::map<std::string, Result<T>>* known, const Candidate& candidate,
+                        const F& ask) {
+    const std::string digest = CandidateDigest(candidate);
+    auto found = known->find(digest);
+    if (found == known->end()) found = known->emplace(digest, ask()).first;
+    return found->second;
+  }
+
+  CandidateRunner& inner_;
+  std::map<std::string, Result<CompileResult>> compiled_;
+  std::map<std::string, Result<double>> timed_;
+  std::map<std::string, Result<Json>> profiled_;
+  std::optional<Result<Json>> facts_;
+};
+
+std::unique_ptr<Provider> ProviderOf(const std::string& spec, const std::string& url) {
+  auto provider = MakeProvider(spec, LocalSettings(url));
+  CF_CHECK(provider.ok()) << provider.status().ToString();
+  return *std::move(provider);
+}
+
+// What two runs of the same session share: all but names, numbers of seconds and money.
+Json Essentials(const Json& node) {
+  Json kept = Json::object();
+  for (const char* field :
+       {"id", "round", "parent", "kind", "language", "source", "plan", "params", "verdict", "ns",
+        "resources", "profile", "derived", "advice", "prompts"}) {
+    kept[field] = MemberOrNull(node, field);
+  }
+  for (const Json& call : node["calls"]) kept["usage"].push_back(call["usage"]);
+  return kept;
+}
+
+// The hashes of the messages of all requests recorded in `folder`.
+std::vector<std::string> RecordedHashes(const std::string& folder) {
+  std::vector<std::string> hashes;
+  const std::vector<std::string> names = ListNumbered(folder, "-exchange.json").value();
+  for (const std::string& name : names) {
+    const Json exchange = ParseJson(ReadFile(folder + "/" + name).value()).value();
+    hashes.push_back(Sha256Hex(CanonicalJson(exchange["request"]["messages"])));
+  }
+  return hashes;
+}
+
+std::vector<std::string> HashesOf(const std::vector<Json>& nodes, const std::string& role) {
+  std::vector<std::string> hashes;
+  for (const Json& node : nodes) {
+    for (const Json& call : node["calls"]) {
+      if (call["role"] == role) hashes.push_back(call["prompt_sha256"]);
+    }
+  }
+  return hashes;
+}
+
+TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
+  auto target = MakeCpuTarget();
+  if (!target.ok()) GTEST_SKIP() << target.status().ToString();
+  const OpSignature signature = ReluOfRows();
+  const auto checker = RegionChecker::Create(signature, 0, 20260101);
+  ASSERT_TRUE(checker.ok()) << checker.status().ToString();
+  WorkerOptions options;
+  options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
+  WorkerClient worker(options);
+  RememberingRunner runner(worker);
+
+  std::vector<ScriptedServer::Script> coder_scripts;
+  for (const std::string& reply : CoderReplies()) {
+    coder_scripts.push_back(Serves(reply, 1000, 200));
+  }
+  ScriptedServer coder_server(coder_scripts);
+  const auto advice = [](const std::string& plan) {
+    return Json{{"issue", "one thing"}, {"plan", plan}}.dump();
+  };
+  ScriptedServer judge_server(
+      {Serves("Let me think about it.", 300, 10), Serves(advice("end the statement"), 350, 20),
+       Serves(advice("clamp at zero"), 300, 20), Serves(advice("drop the loop"), 300, 20)});
+
+  const TempDir folder = TempDir::Create("cudaforge-agents").value();
+  const std::string coder_record = folder.path() + "/coder";
+  const std::string judge_record = folder.path() + "/judge";
+  const auto coder = ProviderOf("record:" + coder_record + ":openai:coder-1", coder_server.url());
+  const auto judge = ProviderOf("record:" + judge_record + ":openai:judge-1", judge_server.url());
+  const auto store = OpenRocksKernelStore(folder.path() + "/cache", true).value();
+
+  AgentSettings settings;
+  settings.coder = coder.get();
+  settings.judge = judge.get();
+  settings.session = "end-to-end";
+  settings.budget = {.rounds = 4, .seconds = 600, .usd = 1, .patience = 10, .roofline = 0};
+  settings.prices = Prices::Parse(R"({"models": {"*": {"input": 1, "output": 10}}})").value();
+  std::vector<Json> nodes;
+  const auto outcome = RunAgents(
+      signature, (*target)->arch(), runner, **checker, settings,
+      [&](const Json& node) {
+        nodes.push_back(node);
+        EXPECT_TRUE(store->AddLineage(signature.Key(), (*target)->arch().target, {node}).ok());
+      },
+      nullptr);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+
+  ASSERT_EQ(nodes.size(), 4u) << outcome->search.reason;
+  const std::vector<std::string> verdicts = {"compile_error", "wrong_values", "accepted",
+                                             "accepted"};
+  const std::vector<std::string> kinds = {"seed", "repair", "repair", "optimize"};
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    EXPECT_EQ(nodes[i]["verdict"]["verdict"], verdicts[i]) << nodes[i]["verdict"].dump();
+    EXPECT_EQ(nodes[i]["kind"], kinds[i]);
+  }
+  ASSERT_TRUE(outcome->search.best.has_value());
+  EXPECT_EQ(outcome->search.best->candidate.params["node"], 3);
+  EXPECT_FALSE(outcome->search.best->binary.empty());
+  EXPECT_EQ(outcome->search.verification["cases"].size(), (*checker)->case_count());
+
+  // The Judge was asked again once, and its advice reached the Coder.
+  EXPECT_EQ(nodes[1]["advice"]["plan"], "end the statement");
+  EXPECT_EQ(nodes[1]["prompts"][1]["name"], "judge_again");
+  EXPECT_NE(coder_server.requests().at(3).find("drop the loop"), std::string::npos);
+
+  // What was served is what was counted, and what was sent is what was recorded.
+  const LedgerSum sum = outcome->ledger.Sum();
+  EXPECT_EQ(sum.input_tokens, 4 * 1000 + 3 * 300 + 350);
+  EXPECT_EQ(sum.output_tokens, 4 * 200 + 10 + 3 * 20);
+  EXPECT_EQ(sum.estimated + sum.unpriced + sum.failed, 0);
+  EXPECT_DOUBLE_EQ(sum.usd, (5250 + 870 * 10) / 1e6);
+  EXPECT_EQ(RecordedHashes(coder_record), HashesOf(nodes, "coder"));
+  EXPECT_EQ(RecordedHashes(judge_record), HashesOf(nodes, "judge"));
+
+  // The database has every node, and a winner made of the best is served from it.
+  EXPECT_EQ(LastSession(store->Lineage(signature.Key(), (*target)->arch().target)), nodes);
+  Promotion promotion;
+  promotion.promoted = true;
+  promotion.speedup = {1.1, 1.2, 1.3};
+  ASSERT_TRUE(store
+                  ->Put(MakeWinnerRecord(signature, (*target)->arch(), outcome->search, promotion,
+                                         {}, Json::object()))
+                  .ok());
+  EXPECT_EQ(store->Get(signature.Key(), (*target)->arch().target)->kind,
+            CacheRecord::Kind::kWinner);
+
+  // From the recordings, without a network, the same again.
+  const auto replayed_coder = ProviderOf("replay:" + coder_record, "");
+  const auto replayed_judge = ProviderOf("replay:" + judge_record, "");
+  settings.coder = replayed_coder.get();
+  settings.judge = replayed_judge.get();
+  std::vector<Json> again;
+  const auto replayed = RunAgents(
+      signature, (*target)->arch(), runner, **checker, settings,
+      [&again](const Json& node) { again.push_back(node); }, nullptr);
+  ASSERT_TRUE(replayed.ok()) << replayed.status().ToString();
+  ASSERT_EQ(again.size(), nodes.size()) << replayed->search.reason;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    EXPECT_EQ(Essentials(again[i]), Essentials(nodes[i]));
+  }
+  EXPECT_EQ(replayed->ledger.Sum().tokens(), sum.tokens());
+}
+
+}  // namespace
+}  // namespace cudaforge

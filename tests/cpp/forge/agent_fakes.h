@@ -1,0 +1,167 @@
+// Agents with scripts, and a session over the tables of fakes.h: a Coder's source is the number of
+// the row that says what becomes of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "forge/agent/node.h"
+#include "forge/agent/session.h"
+#include "tests/cpp/forge/fakes.h"
+
+namespace cudaforge {
+
+inline Reply TextReply(std::string content, Usage usage = {}) {
+  Reply reply;
+  reply.content = std::move(content);
+  reply.usage = usage;
+  reply.seconds = 0.5;
+  return reply;
+}
+
+// What a Coder replies to have row `row` run.
+inline std::string RowReply(size_t row) {
+  return "Here it is.\n```json\n"
+         "{\"launches\": [{\"kernel\": \"k\", \"args\": [], \"range\": \"8\"}]}\n"
+         "```\n```cpp\n" +
+         std::to_string(row) + "\n```\n";
+}
+
+inline std::string AdviceReply(const std::string& plan = "use wider loads") {
+  return Json{{"issue", "too many loads"}, {"plan", plan}}.dump();
+}
+
+// Gives its replies in order; asked once more than it has, it is unavailable.
+class ScriptedProvider : public Provider {
+ public:
+  ScriptedProvider(std::string name, std::vector<Result<Reply>> replies)
+      : name_(std::move(name)), replies_(replies.begin(), replies.end()) {}
+
+  Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
+                         const TextSink& on_text) override {
+    requests.push_back(request);
+    if (on_call) on_call();
+    if (cancel.IsSet()) return Status::Cancelled("cancelled");
+    if (replies_.empty()) return Status::Unavailable("no more replies");
+    Result<Reply> reply = std::move(replies_.front());
+    replies_.pop_front();
+    if (reply.ok() && on_text) on_text(reply->content);
+    return reply;
+  }
+  std::string name() const override { return name_; }
+
+  std::vector<LlmRequest> requests;
+  std::function<void()> on_call;
+
+ private:
+  const std::string name_;
+  std::deque<Result<Reply>> replies_;
+};
+
+// A table's runner that counts, and knows its device.
+class CountingRunner : public TableRunner {
+ public:
+  using TableRunner::TableRunner;
+  Result<Json> Profile(const std::string& binary, const Candidate& candidate, const OpSignature&,
+                       const InputSet&, int tier) override {
+    tiers.push_back(tier);
+    if (!profile_fault.ok()) return profile_fault;
+    return Json{{"tier", tier}, {"metrics", {{"loads_of_row_" + binary.substr(7, 1), 77}}}};
+  }
+  Result<Json> Facts() override { return facts; }
+  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
+                        const OpSignature& signature, const InputSet& inputs,
+                        uint8_t poison) override {
+    if (on_run) on_run();
+    return TableRunner::Run(binary, candidate, signature, inputs, poison);
+  }
+
+  std::vector<int> tiers;
+  Status profile_fault;
+  Json facts = {{"name", "a device"}};
+  std::function<void()> on_run;
+};
+
+class AgentTest : public testing::Test {
+ protected:
+  AgentTest() {
+    arch_.target = "cpu:test";
+    settings_.session = "s1";
+    settings_.budget.rounds = 4;
+  }
+
+  void Code(std::vector<Result<Reply>> replies) {
+    coder_.emplace("openai:coder-1", std::move(replies));
+    settings_.coder = &*coder_;
+  }
+  // One reply for each of `rows`.
+  void CodeRows(const std::vector<size_t>& rows) {
+    std::vector<Result<Reply>> replies;
+    for (const size_t row : rows) replies.emplace_back(TextReply(RowReply(row)));
+    Code(std::move(replies));
+  }
+  void JudgeWith(std::vector<Result<Reply>> replies) {
+    judge_.emplace("openai:judge-1", std::move(replies));
+    settings_.judge = &*judge_;
+  }
+
+  Result<AgentOutcome> TryRun() {
+    return RunAgents(
+        signature_, arch_, *runner_, checker_, settings_,
+        [this](const Json& node) { sunk_.push_back(node); },
+        [this](const Json& event) { events_.push_back(event); });
+  }
+  AgentOutcome Run(std::vector<Row> rows) {
+    runner_.emplace(std::move(rows));
+    if (prepare_) prepare_(*runner_);
+    auto outcome = TryRun();
+    EXPECT_TRUE(outcome.ok()) << outcome.status().ToString();
+    return std::move(outcome).value();
+  }
+
+  // Field `field` of every node: "seed repair".
+  std::string Column(const char* field) const {
+    std::string text;
+    for (const Json& node : sunk_) {
+      const Json& value = std::string_view(field) == "verdict" ? node["verdict"]["verdict"]
+                                                               : MemberOrNull(node, field);
+      text +=
+          (text.empty() ? "" : " ") + (value.is_string() ? value.get<std::string>() : value.dump());
+    }
+    return text;
+  }
+  std::vector<Json> EventsOf(const std::string& kind) const {
+    std::vector<Json> found;
+    for (const Json& event : events_) {
+      if (event["event"] == kind) found.push_back(event);
+    }
+    return found;
+  }
+  // The whole text of a request.
+  static std::string TextOf(const LlmRequest& request) { return ToJson(request.messages).dump(); }
+
+  static Candidate StartCandidate(size_t row) {
+    TableSearch search(row + 1);
+    Candidate candidate;
+    for (size_t i = 0; i <= row; ++i) candidate = *search.Next();
+    candidate.author = "generator:rows";
+    return candidate;
+  }
+
+  OpSignature signature_ = ReluOfEight();
+  DeviceArch arch_;
+  TableChecker checker_{3};
+  std::optional<CountingRunner> runner_;
+  std::function<void(CountingRunner&)> prepare_;
+  std::optional<ScriptedProvider> coder_, judge_;
+  AgentSettings settings_;
+  std::vector<Json> sunk_, events_;
+};
+
+}  // namespace cudaforge

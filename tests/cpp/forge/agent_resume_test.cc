@@ -1,0 +1,161 @@
+// A session that goes on from the nodes of one that was interrupted.
+#include <algorithm>
+
+#include "cache/kernel_store.h"
+#include "tests/cpp/forge/agent_fakes.h"
+
+namespace cudaforge {
+namespace {
+
+class AgentResume : public AgentTest {
+ protected:
+  AgentResume() {
+    settings_.budget = {.rounds = 5, .patience = 10};
+    settings_.start = StartCandidate(0);
+  }
+  const std::vector<Row> rows_ = {{.ns = 900}, {.ns = 500},         {.wrong_case = 0},
+                                  {.ns = 400}, {.compiles = false}, {.ns = 300}};
+};
+
+TEST_F(AgentResume, GoesOnWhereItWasKilled) {
+  CodeRows({1, 2, 3, 4, 5});
+  const AgentOutcome whole = Run(rows_);
+  const std::vector<Json> all = sunk_;
+  ASSERT_EQ(all.size(), 6u);
+  std::vector<std::string> prompts;
+  for (const LlmRequest& request : coder_->requests) prompts.push_back(TextOf(request));
+
+  // Killed after each of the nodes, stored by way of a store's text.
+  for (size_t kept = 0; kept < all.size(); ++kept) {
+    auto store = MakeMemoryKernelStore();
+    ASSERT_TRUE(store->AddLineage(signature_.Key(), "cpu:test", {{{"author", "generator"}}}).ok());
+    for (size_t i = 0; i < kept; ++i) {
+      ASSERT_TRUE(
+          store->AddLineage(signature_.Key(), "cpu:test", {ParseJson(all[i].dump()).value()}).ok());
+    }
+    settings_.earlier = LastSession(store->Lineage(signature_.Key(), "cpu:test"));
+    ASSERT_EQ(settings_.earlier.size(), kept);
+    sunk_.clear();
+    std::vector<size_t> rest;
+    for (size_t row = std::max<size_t>(kept, 1); row <= 5; ++row) rest.push_back(row);
+    CodeRows(rest);
+    const AgentOutcome outcome = Run(rows_);
+    ASSERT_EQ(sunk_.size(), all.size() - kept);
+    ASSERT_EQ(coder_->requests.size(), rest.size()) << "no call is repeated";
+    for (size_t i = 0; i < rest.size(); ++i) {
+      EXPECT_EQ(TextOf(coder_->requests[i]), prompts[rest[i] - 1]) << kept << " " << i;
+    }
+    for (size_t i = 0; i < sunk_.size(); ++i) {
+      for (const char* field : {"id", "round", "parent", "kind", "verdict", "ns", "source"}) {
+        EXPECT_EQ(MemberOrNull(sunk_[i], field), MemberOrNull(all[kept + i], field)) << field;
+      }
+    }
+    EXPECT_EQ(outcome.search.reason, whole.search.reason);
+    ASSERT_TRUE(outcome.search.best.has_value());
+    EXPECT_EQ(outcome.search.best->worker_ns, 300);
+    EXPECT_EQ(outcome.search.best->binary, "binary 5\n");
+    EXPECT_EQ(outcome.ledger.Sum().calls, whole.ledger.Sum().calls);
+    EXPECT_EQ(outcome.ledger.Sum().tokens(), whole.ledger.Sum().tokens());
+  }
+}
+
+TEST_F(AgentResume, AFinishedOneMakesNoCallAndProvesItsBestAgain) {
+  CodeRows({1, 2, 3, 4, 5});
+  Run(rows_);
+  settings_.earlier = sunk_;
+  sunk_.clear();
+  CodeRows({});
+  const AgentOutcome outcome = Run(rows_);
+  EXPECT_TRUE(coder_->requests.empty());
+  EXPECT_TRUE(sunk_.empty());
+  EXPECT_EQ(outcome.search.best->worker_ns, 300);
+  EXPECT_EQ(outcome.best_earlier_ns, 300);
+  EXPECT_EQ(runner_->compiles, 1);
+}
+
+TEST_F(AgentResume, ABestThatIsNoLongerRightGivesWayToTheNext) {
+  CodeRows({1, 2, 3, 4, 5});
+  Run(rows_);
+  settings_.earlier = sunk_;
+  settings_.budget.rounds = 6;
+  sunk_.clear();
+  std::vector<Row> rows = rows_;
+  rows[5].wrong_case = 2;
+  rows.push_back({.ns = 200});
+  CodeRows({6});
+  const AgentOutcome outcome = Run(rows);
+  EXPECT_EQ(outcome.best_earlier_ns, 400);
+  EXPECT_EQ(outcome.search.best->worker_ns, 200);
+}
+
+TEST_F(AgentResume, LimitsCountWhatWasSpent) {
+  double now = 0;
+  settings_.clock = [&now] { return now; };
+  Code({TextReply(RowReply(1), {1000, std::nullopt, 2000})});
+  coder_->on_call = [&now] { now += 100; };
+  Run(rows_);
+  ASSERT_EQ(sunk_.size(), 3u) << "start, a round, and a Coder that has no more replies";
+  settings_.earlier = sunk_;
+
+  settings_.budget.tokens = 3500;
+  CodeRows({2});
+  EXPECT_NE(Run(rows_).search.reason.find("3000 of 3500"), std::string::npos);
+  EXPECT_TRUE(coder_->requests.empty());
+
+  settings_.budget.tokens = 0;
+  settings_.budget.seconds = 150;
+  EXPECT_EQ(Run(rows_).search.reason, "the time of the budget is spent") << "200 s were";
+  EXPECT_TRUE(coder_->requests.empty());
+
+  settings_.budget.seconds = 1800;
+  settings_.budget.rounds = 1;
+  EXPECT_EQ(Run(rows_).search.reason, "made as many rounds as the budget allows (1)");
+  EXPECT_TRUE(coder_->requests.empty());
+
+  settings_.budget.rounds = 5;
+  settings_.budget.usd = 0.005;
+  settings_.prices = Prices::Parse(R"({"models": {"coder-1": {"input": 1, "output": 2}}})").value();
+  EXPECT_NE(Run(rows_).search.reason.find("0.0050 of 0.0050"), std::string::npos)
+      << "priced afterwards";
+  EXPECT_TRUE(coder_->requests.empty());
+}
+
+TEST_F(AgentResume, AnInterruptedCandidateIsJudgedFirst) {
+  Cancel cancel;
+  settings_.cancel = &cancel;
+  int runs = 0;
+  prepare_ = [&](CountingRunner& runner) {
+    runner.on_run = [&] {
+      if (++runs == 5) cancel.Set();
+    };
+  };
+  CodeRows({3});
+  Run(rows_);
+  ASSERT_EQ(Column("evaluated"), "null false");
+  settings_.earlier = sunk_;
+  settings_.cancel = nullptr;
+  settings_.budget.rounds = 2;
+  prepare_ = nullptr;
+  sunk_.clear();
+  CodeRows({5});
+  const AgentOutcome outcome = Run(rows_);
+  EXPECT_EQ(Column("id"), "2 3");
+  EXPECT_EQ(Column("parent"), "0 2");
+  EXPECT_EQ(Column("ns"), "400.0 300.0");
+  EXPECT_TRUE(sunk_[0]["calls"].empty()) << "they stand in the node that was interrupted";
+  EXPECT_EQ(coder_->requests.size(), 1u);
+  EXPECT_EQ(outcome.ledger.Sum().calls, 2);
+}
+
+TEST_F(AgentResume, NodesThatCannotBeReadArePassedOver) {
+  CodeRows({1});
+  settings_.budget.rounds = 1;
+  Run(rows_);
+  settings_.earlier = {Json("x"), {{"session", "s1"}}, sunk_[0], Json::array(), sunk_[1]};
+  sunk_.clear();
+  EXPECT_EQ(Run(rows_).search.best->worker_ns, 500);
+  EXPECT_TRUE(sunk_.empty());
+}
+
+}  // namespace
+}  // namespace cudaforge
