@@ -54,6 +54,14 @@ class CandidateRunner {
   virtual Result<double> Time(const std::string& binary, const Candidate& candidate,
                               const OpSignature& signature, const InputSet& inputs,
                               const TimingPlan& plan) = 0;
+  // Launch facts and hardware counters of one call on those inputs, up to `tier`: see
+  // Target::Profile. For candidates that Run has accepted. Counters that are not allowed or not
+  // there are a note in the result. kUnsupported: this runner profiles nothing.
+  virtual Result<Json> Profile(const std::string& binary, const Candidate& candidate,
+                               const OpSignature& signature, const InputSet& inputs, int tier);
+  // What the device is and measurably does: see Target::Facts. kUnsupported: this runner does not
+  // know.
+  virtual Result<Json> Facts();
 };
 
 class WorkerClient : public CandidateRunner {
@@ -68,6 +76,10 @@ class WorkerClient : public CandidateRunner {
   Result<double> Time(const std::string& binary, const Candidate& candidate,
                       const OpSignature& signature, const InputSet& inputs,
                       const TimingPlan& plan) override;
+  Result<Json> Profile(const std::string& binary, const Candidate& candidate,
+                       const OpSignature& signature, const InputSet& inputs, int tier) override;
+  // Asked of the first worker and kept for the ones after it.
+  Result<Json> Facts() override;
   // Workers started so far, and how the last one ended.
   int started() const;
   std::string last_end() const;
