@@ -26,15 +26,15 @@ RegionWork WorkOf(const OpSignature& signature);
 // From `profile` (Target::Profile), `facts` (Target::Facts; either may be empty), and `ns`, the
 // nanoseconds of one cold call:
 //   needed_bytes       see RegionWork
-//   moved_bytes        to and from memory, as counted: cuda dram__bytes...; cpu cache_misses times 64
+//   moved_bytes        to and from memory, as counted: cuda dram__bytes...; cpu 64 a cache_miss
 //   moved_over_needed  1 is the best; below 1 where results stay in a cache
 //   achieved_gb_s      the larger of the two over the time
 //   of_bandwidth       achieved_gb_s over the measured bandwidth
 //   of_peak_flops      the time that the operations alone take at the measured peak, over the time
 //   floor_us           the least time: the bytes at full bandwidth or the operations at peak
 //   of_floor           floor_us over the time: 1 is the best that this device can do
-//   limiter            "memory" or "compute": the one that is used to at least 60 per cent, the more
-//                      used of both (compute: the operations, or the slots that issued an
+//   limiter            "memory" or "compute": the one that is used to at least 60 per cent, the
+//                      more used of both (compute: the operations, or the slots that issued an
 //                      instruction); "latency" where neither is
 // What cannot be known is left out.
 Json DerivedFacts(const Json& profile, const Json& facts, const OpSignature& signature, double ns);

@@ -44,8 +44,8 @@ Result<double> TimeRuns(Target& target, const Executable& executable,
                         const GuardedRunRequest& request, const TimingPlan& plan);
 
 // Target::Profile of the candidate, on buffers of its own without guards, as TimeRuns makes them.
-// They stay as they are between its runs: inputs intact, as the candidate has been verified, outputs
-// and scratch as the run before left them.
+// They stay as they are between its runs: inputs intact, as the candidate has been verified,
+// outputs and scratch as the run before left them.
 Result<Json> ProfileRuns(Target& target, const Executable& executable,
                          const GuardedRunRequest& request, int tier);
 

@@ -1,5 +1,5 @@
-// How many blocks of a kernel a multiprocessor holds at once, and which resource is the first to run
-// out. The driver tells the number alone (cuOccupancyMaxActiveBlocksPerMultiprocessor).
+// How many blocks of a kernel a multiprocessor holds at once, and which resource is the first to
+// run out. The driver tells the number alone (cuOccupancyMaxActiveBlocksPerMultiprocessor).
 #pragma once
 
 #include <climits>

@@ -11,8 +11,8 @@
 namespace cudaforge {
 namespace {
 
-// Refusals that another try will not change: not supported, virtual device, privileges, old profiler
-// in use, confidential computing, CMP, MIG, SLI, WSL, unknown chip.
+// Refusals that another try will not change: not supported, virtual device, privileges, old
+// profiler in use, confidential computing, CMP, MIG, SLI, WSL, unknown chip.
 bool IsFinalRefusal(cupti::Result result) {
   static constexpr cupti::Result kFinal[] = {27, 33, 35, 36, 38, 40, 41, 42, 43, 44, 45, 46};
   return std::find(std::begin(kFinal), std::end(kFinal), result) != std::end(kFinal);

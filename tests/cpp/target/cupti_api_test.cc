@@ -154,7 +154,7 @@ std::string HeaderFolder() {
   return "";
 }
 
-// A compiler that reads NVIDIA's headers agrees with every size, offset and value written down here.
+// A compiler that reads NVIDIA's headers agrees with every size, offset and value written here.
 TEST(CuptiApi, LayoutsAreThoseOfTheHeaders) {
   const std::string headers = HeaderFolder();
   if (headers.empty()) GTEST_SKIP() << "needs CUPTI's headers: set CUDAFORGE_CUDA_PATH";

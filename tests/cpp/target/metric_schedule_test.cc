@@ -25,8 +25,8 @@ struct ChipPasses {
 
 class MetricTiers : public testing::TestWithParam<ChipPasses> {};
 
-// What a tier costs is decided here: a metric that is added must not make the tiers that every round
-// uses slower unseen.
+// What a tier costs is decided here: a metric that is added must not make the tiers that every
+// round uses slower unseen.
 TEST_P(MetricTiers, EveryNameIsAcceptedInSoManyPasses) {
   NEEDS_CUPTI();
   const ChipPasses& expected = GetParam();
