@@ -27,8 +27,8 @@ Result<UniqueFd> OpenHardwareCounter(uint64_t event, pid_t thread);
 // Calls prepare() and then work() once for each event, so that no event ever shares a counter with
 // another, and counts in all threads that this process has at that moment: the pool's are long
 // running, and the kernel's `inherit` would only reach threads that start later. A thread that
-// spins while it waits for its part counts with what it spins. An error is that of prepare() or work();
-// what the kernel refuses is a note.
+// spins while it waits for its part counts with what it spins. An error is that of prepare() or
+// work(); what the kernel refuses is a note.
 Result<PerfCounters> CountPerf(const std::function<Status()>& prepare,
                                const std::function<Status()>& work,
                                const OpenPerfCounter& open = OpenHardwareCounter);

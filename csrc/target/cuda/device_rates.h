@@ -1,7 +1,7 @@
 // What a GPU measurably does, by kernels of this project's own:
 //   bandwidth_gb_s      a copy by loads and stores of 16 bytes between two buffers of at least
-//                       eight times the L2 (at most a quarter of the free memory each); bytes read and
-//                       written, over the time between two events
+//                       eight times the L2 (at most a quarter of the free memory each); bytes read
+//                       and written, over the time between two events
 //   fp32_tflops         fmaf in eight independent chains a thread, every multiprocessor full; two
 //                       operations each
 //   bf16_tensor_tflops  mma.sync m16n8k16 with float32 sums, four chains a warp, on numbers that
