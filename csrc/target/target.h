@@ -70,10 +70,10 @@ class Executable {
   // kernel and the device; sizes in bytes.
   //   cuda: {"kernel","grid":[x,y,z],"block":[x,y,z],"registers" (a thread),"local_bytes" (a
   //          thread: stack and spills),"static_shared_bytes","dynamic_shared_bytes",
-  //          "blocks_per_sm" (as the driver counts),"occupancy" (share of the warps a multiprocessor can hold, 0 to 1),
-  //          "limits" (blocks a multiprocessor by each resource: {"warps","blocks","registers",
-  //          "shared"}),"limited_by" (names in "limits"),"waves" (blocks over what the device holds
-  //          at once)}
+  //          "blocks_per_sm" (as the driver counts),"occupancy" (share of the warps that a
+  //          multiprocessor can hold, 0 to 1),"limits" (blocks a multiprocessor by each resource:
+  //          {"warps","blocks","registers","shared"}),"limited_by" (names in "limits"),"waves"
+  //          (blocks over what the device holds at once)}
   //   cpu: {"kernel","range","grain","parts" (threads that get work),"threads"}
   virtual Result<Json> LaunchFacts() const { return Json(Json::array()); }
 

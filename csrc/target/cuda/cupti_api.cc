@@ -45,8 +45,9 @@ const char* Advice(Result result) {
   ::cudaforge::Result<DynamicLibrary> opened = DynamicLibrary::Open(
       CudaLibraryCandidates(search_paths, {"libcupti.so.13", "libcupti.so.12"}));
   if (!opened.ok()) {
-    return Status::Unavailable("CUPTI is not there: pip install nvidia-cuda-cupti; " +
-                               opened.status().message());
+    return Status::Unavailable(
+        "CUPTI is not there: pip install nvidia-cuda-cupti (PyTorch's CUDA wheels bring it); " +
+        opened.status().message());
   }
   const DynamicLibrary& library = KeepCupti(*std::move(opened));
   CuptiApi api;
