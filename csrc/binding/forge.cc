@@ -109,23 +109,6 @@ Promotion RaceCallables(const std::vector<std::string>& names,
   return ValueOrThrow(Race(contestants, MakeClock(target, clock), options));
 }
 
-void Install(const std::string& text, int device_index, const SearchOutcome& outcome) {
-  if (!outcome.best) throw StatusError(Status::InvalidArgument("the search found no candidate"));
-  const OpSignature signature = ParseSignature(text);
-  py::gil_scoped_release release;
-  const std::string key = signature.Key();
-  RegionEntry* entry = ValueOrThrow(Resolver::Get().Resolve(RegionId(key), text, device_index));
-  Resolver::Get().Install(
-      entry, ValueOrThrow(Runtime::Get().LoadWinner(
-                 signature, device_index, outcome.best->candidate.ToJson(), outcome.best->binary)));
-}
-
-void Uninstall(const std::string& text, int device_index) {
-  py::gil_scoped_release release;
-  RegionEntry* entry = Resolver::Get().Find(RegionId(ParseSignature(text).Key()), device_index);
-  if (entry != nullptr) Resolver::Get().Install(entry, nullptr);
-}
-
 // Stores what was found as a winner, or as a negative entry where it was not promoted.
 void Conclude(const std::string& text, int device_index, const SearchOutcome& outcome,
               const Promotion* promotion, double budget_s, double spent_s) {
@@ -143,17 +126,6 @@ void Conclude(const std::string& text, int device_index, const SearchOutcome& ou
   if (entry == nullptr) return;
   entry->hits = 0;  // the race's own calls saved nobody anything
   if (won) entry->saved_ns = SavedNs(record.timing);
-}
-
-// Warnings come from any thread; those after the interpreter's end have nobody to read them.
-void WarnPython(const std::string& message) {
-  if (!Py_IsInitialized()) return;
-  py::gil_scoped_acquire acquire;
-  try {
-    py::module_::import("cudaforge_backend.stats").attr("warn_once")(message);
-  } catch (py::error_already_set& error) {
-    error.discard_as_unraisable("cudaforge warning");
-  }
 }
 
 }  // namespace
@@ -180,26 +152,11 @@ void BindForge(py::module_& m) {
         py::arg("device_index"), py::arg("budget_s"), py::arg("clock") = py::none());
   m.def("conclude", &Conclude, py::arg("signature"), py::arg("device_index"), py::arg("outcome"),
         py::arg("promotion").none(true), py::arg("budget_s"), py::arg("spent_s"));
-  m.def("install", &Install, py::arg("signature"), py::arg("device_index"), py::arg("outcome"));
-  m.def("uninstall", &Uninstall, py::arg("signature"), py::arg("device_index"));
-  m.def("stats", [] { return ToPython(Resolver::Get().Stats()); });
-  m.def("reset_stats", [] { Resolver::Get().ResetStats(); });
-  m.def(
-      "uncounted",
-      [](const py::function& work) {
-        struct Restore {
-          std::vector<int64_t> counts = Resolver::Get().Counts();
-          ~Restore() { Resolver::Get().SetCounts(counts); }
-        } restore;  // also when `work` throws
-        return py::object(work());
-      },
-      py::arg("work"));
   m.def("versions", [] {
     Json versions = Versions();
     versions["rocksdb"] = RocksDbVersion();
     return ToPython(versions);
   });
-  Resolver::Get().SetWarningSink(&WarnPython);
 }
 
 }  // namespace cudaforge::binding

@@ -8,6 +8,7 @@ PYBIND11_MODULE(_C, m) {
   cudaforge::binding::BindSignature(m);
   cudaforge::binding::BindStore(m);
   cudaforge::binding::BindForge(m);
+  cudaforge::binding::BindDispatch(m);
   cudaforge::binding::BindPacks(m);
   cudaforge::binding::BindMachine(m);
 }

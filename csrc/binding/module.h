@@ -17,7 +17,8 @@ inline OpSignature ParseSignature(const std::string& text) {
 
 void BindSignature(pybind11::module_& m);  // op lists, signatures, RegionProgram
 void BindStore(pybind11::module_& m);      // KernelStore, the store in use
-void BindForge(pybind11::module_& m);      // search, race, install, statistics
+void BindForge(pybind11::module_& m);      // search, race, records of what was found
+void BindDispatch(pybind11::module_& m);   // install, statistics of calls
 void BindPacks(pybind11::module_& m);      // packs: written here, proven before they are stored
 void BindMachine(pybind11::module_& m);  // configuration, devices, capabilities, interleaved timing
 

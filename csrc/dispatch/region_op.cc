@@ -136,7 +136,7 @@ c10::List<at::Tensor> RunRegion(RegionEntry* entry, IValues inputs) {
     if (entry->quarantined.load(std::memory_order_relaxed)) {
       resolver.CountFallback(entry, Fallback::kQuarantined);
     } else {
-      entry->misses.fetch_add(1, std::memory_order_relaxed);
+      entry->unserved.fetch_add(1, std::memory_order_relaxed);
     }
     return RunByAten(*entry, inputs);
   }

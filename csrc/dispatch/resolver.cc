@@ -225,7 +225,7 @@ void Resolver::CountFallback(RegionEntry* entry, Fallback reason) {
 Json Resolver::Stats() const {
   std::lock_guard lock(impl_->mutex);
   int64_t hits = 0;
-  int64_t misses = 0;
+  int64_t unserved = 0;
   double saved_ns = 0;
   Json regions = Json::array();
   for (const auto& entry : impl_->entries) {
@@ -237,12 +237,12 @@ Json Resolver::Stats() const {
          {"describe", entry->signature.Describe()},
          {"device", entry->contract.device().str()},
          {"hits", entry->hits.load()},
-         {"misses", entry->misses.load()},
+         {"unserved", entry->unserved.load()},
          {"fallbacks", entry->fallbacks.load()},
          {"saved_ns", saved},
          {"quarantined", why != impl_->quarantined.end() ? Json(why->second) : Json(nullptr)}});
     hits += entry->hits.load();
-    misses += entry->misses.load();
+    unserved += entry->unserved.load();
     saved_ns += saved;
   }
   Json fallbacks = Json::object();
@@ -251,7 +251,7 @@ Json Resolver::Stats() const {
     if (count > 0) fallbacks[kFallbackNames[reason]] = count;
   }
   return {{"hits", hits},
-          {"misses", misses},
+          {"unserved", unserved},
           {"fallbacks", std::move(fallbacks)},
           {"saved_ns", saved_ns},
           {"regions", std::move(regions)}};
@@ -263,7 +263,7 @@ std::vector<int64_t> Resolver::Counts() const {
   std::lock_guard lock(impl_->mutex);
   std::vector<int64_t> counts(impl_->fallbacks.begin(), impl_->fallbacks.end());
   for (const auto& entry : impl_->entries) {
-    counts.insert(counts.end(), {entry->hits, entry->misses, entry->fallbacks});
+    counts.insert(counts.end(), {entry->hits, entry->unserved, entry->fallbacks});
   }
   return counts;
 }
@@ -276,7 +276,7 @@ void Resolver::SetCounts(const std::vector<int64_t>& counts) {
   for (auto& count : impl_->fallbacks) count = next();
   for (const auto& entry : impl_->entries) {
     entry->hits = next();
-    entry->misses = next();
+    entry->unserved = next();
     entry->fallbacks = next();
   }
 }

@@ -50,9 +50,9 @@ struct RegionEntry {
   // Swapped in between two calls; old ones are kept alive.
   std::atomic<const Winner*> winner{nullptr};
   std::atomic<bool> quarantined{false};
-  // A miss: a call when there was no winner. A fallback: a call that did not use the winner there
+  // Unserved: a call when there was no winner. A fallback: a call that did not use the winner there
   // is.
-  std::atomic<int64_t> hits{0}, misses{0}, fallbacks{0};
+  std::atomic<int64_t> hits{0}, unserved{0}, fallbacks{0};
   std::atomic<double> saved_ns{0};  // the last winner's
   enum class Loader { kUnasked, kBeingAsked, kAsked };
   std::atomic<Loader> loader{Loader::kUnasked};
@@ -84,8 +84,8 @@ class Resolver {
   void Quarantine(RegionEntry* entry, const std::string& why);
   void CountFallback(RegionEntry* entry, Fallback reason);
 
-  // {"hits":, "misses":, "fallbacks": {reason: n}, "saved_ns":, "regions": [{"id", "key",
-  // "describe", "device", "hits", "misses", "fallbacks", "saved_ns", "winner": record key or null,
+  // {"hits":, "unserved":, "fallbacks": {reason: n}, "saved_ns":, "regions": [{"id", "key",
+  // "describe", "device", "hits", "unserved", "fallbacks", "saved_ns", "winner": record key or null,
   // "quarantined"}]}, regions in order of first sight.
   Json Stats() const;
   void ResetStats();

@@ -86,6 +86,9 @@ struct Promotion {
   RatioInterval speedup;  // over best_rival
   PairedTimes times;
   Json within;  // of a part: {"key": the larger region's, and the times of the race inside it}
+
+  // {"winner_us", one NAME_us for each rival, "rounds", "best_rival", "speedup"}
+  Json Timing() const;
 };
 inline constexpr double kPromotionBound = 1.03;
 // REQUIRES: at least two contestants.

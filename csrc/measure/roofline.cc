@@ -1,20 +1,316 @@
 #include "measure/roofline.h"
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 namespace cudaforge {
+namespace {
+
+constexpr double kBusy = 0.6;
+constexpr double kCacheLine = 64;
+
+// "mm" of "aten::mm", "sum" of "aten::sum.dim_IntList".
+std::string_view BaseName(std::string_view op) {
+  if (op.starts_with("aten::")) op.remove_prefix(6);
+  return op.substr(0, op.find('.'));
+}
+
+template <size_t kCount>
+bool OneOf(std::string_view name, const std::string_view (&names)[kCount]) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+bool IsView(std::string_view name) {
+  static constexpr std::string_view kViews[] = {
+      "view",  "_unsafe_view", "reshape",   "expand", "permute", "transpose",  "t",      "slice",
+      "alias", "select",       "unsqueeze", "narrow", "squeeze", "as_strided", "detach", "view_as"};
+  return OneOf(name, kViews);
+}
+
+// Ops that read no more of their first argument than they give out.
+bool TakesFromFirst(std::string_view name) {
+  static constexpr std::string_view kTakers[] = {"embedding", "index_select", "gather", "index",
+                                                 "slice",     "select",       "narrow"};
+  return OneOf(name, kTakers);
+}
+
+double Numel(const TensorSpec& spec) { return static_cast<double>(spec.numel()); }
+
+// Elements that differ in place: an expanded dimension counts once.
+int64_t DistinctBytes(const TensorSpec& spec) {
+  if (spec.absent || spec.numel() == 0) return 0;
+  int64_t elements = 1;
+  for (size_t d = 0; d < spec.sizes.size(); ++d) {
+    if (spec.strides[d] != 0) elements *= spec.sizes[d];
+  }
+  return elements * DTypeSize(spec.dtype);
+}
+
+// The tensor that an argument names; null for any other argument.
+const TensorSpec* SpecOf(const OpSignature& signature, const Json& argument) {
+  if (!argument.is_object()) return nullptr;
+  if (argument.contains("in")) return &signature.inputs[argument["in"].get<size_t>()];
+  if (argument.contains("node")) {
+    return &signature.nodes[argument["node"].get<size_t>()].outputs[argument["out"].get<size_t>()];
+  }
+  return nullptr;
+}
+
+const TensorSpec* ArgumentSpec(const OpSignature& signature, const Node& node, size_t index) {
+  return index < node.args.size() ? SpecOf(signature, node.args[index]) : nullptr;
+}
+
+bool FlagArgument(const Node& node, size_t index) {
+  return index < node.args.size() && node.args[index].is_boolean() && node.args[index].get<bool>();
+}
+
+// Every tensor among the arguments, those in lists too.
+template <typename Visit>
+void VisitTensors(const Json& argument, const Visit& visit) {
+  if (argument.is_array()) {
+    for (const Json& element : argument) VisitTensors(element, visit);
+  } else if (argument.is_object() && (argument.contains("in") || argument.contains("node"))) {
+    visit(argument);
+  }
+}
+
+// Operations of a matrix product, as 2 * elements of the result * length of a row of the left side.
+std::optional<double> ProductFlops(const OpSignature& signature, const Node& node) {
+  static constexpr std::pair<std::string_view, size_t> kLeft[] = {
+      {"mm", 0},  {"bmm", 0},  {"matmul", 0}, {"linear", 0},  {"mv", 0},
+      {"dot", 0}, {"vdot", 0}, {"addmm", 1},  {"baddbmm", 1}, {"addmv", 1}};
+  for (const auto& [name, index] : kLeft) {
+    if (BaseName(node.op) != name) continue;
+    const TensorSpec* left = ArgumentSpec(signature, node, index);
+    if (left == nullptr || left->sizes.empty() || node.outputs.empty()) return std::nullopt;
+    return 2.0 * Numel(node.outputs[0]) * static_cast<double>(left->sizes.back());
+  }
+  return std::nullopt;
+}
+
+std::optional<double> ConvolutionFlops(const OpSignature& signature, const Node& node) {
+  const std::string_view name = BaseName(node.op);
+  const bool backward = name == "convolution_backward";
+  if (!backward && name != "convolution" && name != "_convolution") return std::nullopt;
+  const TensorSpec* input = ArgumentSpec(signature, node, backward ? 1 : 0);
+  const TensorSpec* weight = ArgumentSpec(signature, node, backward ? 2 : 1);
+  const TensorSpec* result = backward ? ArgumentSpec(signature, node, 0) : &node.outputs[0];
+  if (input == nullptr || weight == nullptr || result == nullptr || weight->sizes.empty() ||
+      weight->sizes[0] == 0) {
+    return std::nullopt;
+  }
+  // Each element of the result (of the input, when transposed) meets one filter.
+  const bool transposed = FlagArgument(node, backward ? 7 : 6);
+  const double once = 2.0 * Numel(transposed ? *input : *result) * Numel(*weight) /
+                      static_cast<double>(weight->sizes[0]);
+  if (!backward) return once;
+  double products = 0;
+  for (size_t o = 0; o < 2; ++o) products += node.HasOutput(static_cast<int64_t>(o)) ? 1 : 0;
+  return once * products;
+}
+
+std::optional<double> AttentionFlops(const OpSignature& signature, const Node& node) {
+  const std::string_view name = BaseName(node.op);
+  if (name.find("scaled_dot_product") == std::string_view::npos) return std::nullopt;
+  const bool backward = name.ends_with("_backward");
+  const size_t first = backward ? 1 : 0;
+  const TensorSpec* query = ArgumentSpec(signature, node, first);
+  const TensorSpec* key = ArgumentSpec(signature, node, first + 1);
+  const TensorSpec* value = ArgumentSpec(signature, node, first + 2);
+  if (query == nullptr || key == nullptr || value == nullptr || query->sizes.size() < 2 ||
+      key->sizes.size() < 2 || value->sizes.empty()) {
+    return std::nullopt;
+  }
+  bool causal = false;
+  if (backward) {  // its only plain flag
+    for (size_t i = 0; i < node.args.size(); ++i) causal = causal || FlagArgument(node, i);
+  } else {
+    const bool flash = name.find("flash") != std::string_view::npos;
+    const bool biased = name.find("efficient") != std::string_view::npos ||
+                        name.find("cudnn") != std::string_view::npos;
+    causal = FlagArgument(node, flash ? 4 : biased ? 6 : 5);
+  }
+  const double rows = static_cast<double>(query->sizes[query->sizes.size() - 2]);
+  const double columns = static_cast<double>(key->sizes[key->sizes.size() - 2]);
+  const double width = static_cast<double>(query->sizes.back());
+  if (rows == 0 || width == 0) return 0;
+  const double heads = Numel(*query) / (rows * width);
+  const double full = std::min(rows, columns);  // rows before the triangle is full
+  const double pairs = causal ? full * (full + 1) / 2 + (rows - full) * columns : rows * columns;
+  const double forward = 2 * heads * pairs * (width + static_cast<double>(value->sizes.back()));
+  return backward ? 2.5 * forward : forward;  // five products instead of two
+}
+
+// The rate that bounds products of this dtype. Where float32 may be rounded to TF32, whose rate is
+// not measured, the faster one of bfloat16 keeps the floor below what is possible.
+const char* ProductRate(const OpSignature& signature, DType dtype, bool convolution) {
+  if (dtype == DType::kBFloat16) return "bf16_tensor_tflops";
+  if (dtype == DType::kFloat16) return "fp16_tensor_tflops";
+  if (dtype == DType::kFloat64) return "fp64_tflops";
+  const Json& numerics = signature.numerics;
+  const bool rounded =
+      convolution ? numerics.value("cudnn_tf32", Json(false)) == true
+                  : numerics.value("float32_matmul_precision", Json("highest")) != "highest";
+  return rounded && signature.device == DeviceType::kCuda ? "bf16_tensor_tflops" : "fp32_tflops";
+}
+
+void AddNode(const OpSignature& signature, const Node& node, RegionWork& work) {
+  const TensorSpec* first = nullptr;
+  double largest = 0;
+  VisitTensors(node.args, [&](const Json& argument) {
+    const TensorSpec* spec = SpecOf(signature, argument);
+    if (first == nullptr) first = spec;
+    largest = std::max(largest, Numel(*spec));
+  });
+  for (const TensorSpec& spec : node.outputs) {
+    if (!spec.absent) largest = std::max(largest, Numel(spec));
+  }
+  const DType dtype = first != nullptr        ? first->dtype
+                      : !node.outputs.empty() ? node.outputs[0].dtype
+                                              : DType::kFloat32;
+  const std::optional<double> convolution = ConvolutionFlops(signature, node);
+  std::optional<double> product = convolution;
+  if (!product.has_value()) product = ProductFlops(signature, node);
+  if (!product.has_value()) product = AttentionFlops(signature, node);
+  if (product.has_value()) {
+    work.flops[ProductRate(signature, dtype, convolution.has_value())] += *product;
+  } else if (!IsView(BaseName(node.op))) {
+    const bool doubles = dtype == DType::kFloat64;
+    work.flops[doubles ? "fp64_tflops" : "fp32_tflops"] += largest;
+  }
+}
+
+// Bytes that must be read of each input: all that differ, or as much as is taken out of it.
+std::vector<int64_t> ReadBytes(const OpSignature& signature) {
+  std::vector<int64_t> taken(signature.inputs.size(), 0);
+  std::vector<bool> whole(signature.inputs.size(), false);
+  for (const Node& node : signature.nodes) {
+    const bool takes = TakesFromFirst(BaseName(node.op)) && !node.outputs.empty();
+    const auto use = [&](const Json& argument, bool first) {
+      if (!argument.contains("in")) return;
+      const auto input = argument["in"].get<size_t>();
+      if (first && takes) {
+        taken[input] += DistinctBytes(node.outputs[0]);
+      } else {
+        whole[input] = true;
+      }
+    };
+    for (size_t i = 0; i < node.args.size(); ++i) {
+      VisitTensors(node.args[i], [&](const Json& argument) { use(argument, i == 0); });
+    }
+    for (const Json& argument : node.kwargs) {
+      VisitTensors(argument, [&](const Json& found) { use(found, false); });
+    }
+  }
+  std::vector<int64_t> bytes;
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const int64_t all = DistinctBytes(signature.inputs[i]);
+    bytes.push_back(whole[i] ? all : std::min(all, taken[i]));
+  }
+  return bytes;
+}
+
+// A finite number of `object`, or nothing.
+std::optional<double> Number(const Json& object, const char* name) {
+  const Result<double> value = JsonDouble(object, name);
+  if (!value.ok() || !std::isfinite(*value)) return std::nullopt;
+  return *value;
+}
+
+std::optional<double> MovedBytes(const Json& metrics) {
+  if (const auto both = Number(metrics, "dram__bytes.sum")) return both;
+  const auto read = Number(metrics, "dram__bytes_read.sum");
+  const auto written = Number(metrics, "dram__bytes_write.sum");
+  if (read && written) return *read + *written;
+  if (const auto misses = Number(metrics, "cache_misses")) return *misses * kCacheLine;
+  return std::nullopt;
+}
+
+// Microseconds that the operations take at peak; nothing where no rate is known.
+std::optional<double> PeakUs(const RegionWork& work, const Json& facts) {
+  std::optional<double> longest;
+  for (const auto& [name, flops] : work.flops) {
+    auto rate = Number(facts, name.c_str());
+    if (!rate) rate = Number(facts, "fp32_tflops");
+    if (!rate || *rate <= 0) continue;
+    longest = std::max(longest.value_or(0), flops / (*rate * 1e6));
+  }
+  return longest;
+}
+
+}  // namespace
+
+RegionWork WorkOf(const OpSignature& signature) {
+  RegionWork work;
+  const std::vector<int64_t> read = ReadBytes(signature);
+  std::set<size_t> shared;
+  for (const std::vector<int>& group : signature.aliases) {
+    // Slices of one packed tensor, or one tensor twice: no more than the widest of them spans.
+    int64_t sum = 0;
+    int64_t span = 0;
+    for (const int input : group) {
+      const auto i = static_cast<size_t>(input);
+      shared.insert(i);
+      sum += read[i];
+      span = std::max(span, signature.inputs[i].StorageBytes());
+    }
+    work.needed_bytes += std::min(sum, span);
+  }
+  for (size_t i = 0; i < read.size(); ++i) {
+    if (!shared.contains(i)) work.needed_bytes += read[i];
+  }
+  std::set<std::pair<int, int>> written;
+  for (size_t o = 0; o < signature.outputs.size(); ++o) {
+    if (!written.emplace(signature.outputs[o].node, signature.outputs[o].out).second) continue;
+    work.needed_bytes += DistinctBytes(signature.output_spec(o));
+  }
+  for (const Node& node : signature.nodes) AddNode(signature, node, work);
+  return work;
+}
 
 Json DerivedFacts(const Json& profile, const Json& facts, const OpSignature& signature, double ns) {
-  int64_t bytes = 0;
-  for (const TensorSpec& input : signature.inputs) bytes += input.StorageBytes();
-  for (size_t i = 0; i < signature.outputs.size(); ++i) {
-    bytes += signature.output_spec(i).StorageBytes();
+  const RegionWork work = WorkOf(signature);
+  const auto needed = static_cast<double>(work.needed_bytes);
+  Json derived = {{"needed_bytes", work.needed_bytes}};
+  const Json metrics = profile.is_object() ? profile.value("metrics", Json::object()) : Json();
+  const std::optional<double> moved = MovedBytes(metrics);
+  if (moved) {
+    derived["moved_bytes"] = *moved;
+    if (needed > 0) derived["moved_over_needed"] = *moved / needed;
   }
-  Json derived = {{"needed_bytes", bytes}};
-  const auto bandwidth = JsonDouble(facts, "bandwidth_gb_s");
-  if (bandwidth.ok() && *bandwidth > 0) {
-    const double floor_ns = static_cast<double>(bytes) / *bandwidth;
-    derived["floor_us"] = floor_ns / 1e3;
-    if (ns > 0) derived["of_floor"] = floor_ns / ns;
-    derived["limiter"] = "memory";
+  const std::optional<double> bandwidth = Number(facts, "bandwidth_gb_s");
+  const bool has_bandwidth = bandwidth && *bandwidth > 0;
+  const std::optional<double> peak_us = PeakUs(work, facts);
+  std::optional<double> floor_us = peak_us;
+  if (has_bandwidth) floor_us = std::max(floor_us.value_or(0), needed / (*bandwidth * 1e3));
+  if (floor_us) derived["floor_us"] = *floor_us;
+  if (!std::isfinite(ns) || ns <= 0) return derived;
+
+  const double us = ns / 1e3;
+  const double achieved = std::max(needed, moved.value_or(0)) / ns;
+  derived["achieved_gb_s"] = achieved;
+  double memory = 0;
+  double compute = 0;
+  if (has_bandwidth) {
+    memory = achieved / *bandwidth;
+    derived["of_bandwidth"] = memory;
+  }
+  if (peak_us) {
+    compute = *peak_us / us;
+    derived["of_peak_flops"] = compute;
+  }
+  if (floor_us) derived["of_floor"] = *floor_us / us;
+  const auto issued = Number(metrics, "smsp__issue_active.avg.pct_of_peak_sustained_active");
+  compute = std::max(compute, issued.value_or(0) / 100);
+  if (has_bandwidth || peak_us) {
+    derived["limiter"] = std::max(memory, compute) < kBusy ? "latency"
+                         : memory >= compute               ? "memory"
+                                                           : "compute";
   }
   return derived;
 }

@@ -1,13 +1,42 @@
-// What the metrics of a kernel imply.
+// What a region must do at the least, and how near to that a measured candidate comes.
 #pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
 
 #include "base/json.h"
 #include "signature/op_signature.h"
 
 namespace cudaforge {
 
-// {"needed_bytes", "floor_us", "of_floor", "limiter", ...}; what cannot be derived is left out. `ns`
-// of 0: no time is known.
+struct RegionWork {
+  // Every byte that the region reads or writes, once: inputs (expanded elements and shared storage
+  // once, inputs that nothing uses not at all, of tables that are only looked up in no more than is
+  // taken out) and outputs. What stays between the nodes is not counted.
+  int64_t needed_bytes = 0;
+  // Operations, by the rate of Target::Facts that bounds them. Matrix products, convolutions and
+  // attention exactly, two for each multiply-add (the causal half alone where the call says so);
+  // of any other node one for each element of its largest tensor; of views none.
+  std::map<std::string, double> flops;
+};
+
+RegionWork WorkOf(const OpSignature& signature);
+
+// From `profile` (Target::Profile), `facts` (Target::Facts; either may be empty), and `ns`, the
+// nanoseconds of one cold call:
+//   needed_bytes       see RegionWork
+//   moved_bytes        to and from memory, as counted: cuda dram__bytes...; cpu 64 a cache_miss
+//   moved_over_needed  1 is the best; below 1 where results stay in a cache
+//   achieved_gb_s      the larger of the two over the time
+//   of_bandwidth       achieved_gb_s over the measured bandwidth
+//   of_peak_flops      the time that the operations alone take at the measured peak, over the time
+//   floor_us           the least time: the bytes at full bandwidth or the operations at peak
+//   of_floor           floor_us over the time: 1 is the best that this device can do
+//   limiter            "memory" or "compute": the one that is used to at least 60 per cent, the
+//                      more used of both (compute: the operations, or the slots that issued an
+//                      instruction); "latency" where neither is
+// What cannot be known is left out.
 Json DerivedFacts(const Json& profile, const Json& facts, const OpSignature& signature, double ns);
 
 }  // namespace cudaforge

@@ -1,16 +1,13 @@
 #include "target/capabilities.h"
 
 #include <array>
-#include <deque>
-#include <mutex>
 #include <utility>
 
-#include "base/dynamic_library.h"
 #include "base/subprocess.h"
 #include "target/cpu/cpu_compiler.h"
+#include "target/cuda/cupti_api.h"
 #include "target/cuda/driver_api.h"
 #include "target/cuda/nvrtc_compiler.h"
-#include "target/cuda/search_paths.h"
 
 namespace cudaforge {
 namespace {
@@ -104,17 +101,12 @@ Capability NvrtcCapability(const std::vector<std::string>& cuda_search_paths) {
 }
 
 Capability CuptiCapability(const std::vector<std::string>& cuda_search_paths) {
-  // Never unloaded: CUPTI keeps state of its own that does not survive that.
-  static std::mutex mutex;
-  static auto* const kept = new std::deque<Result<DynamicLibrary>>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  const Result<DynamicLibrary>& library = kept->emplace_back(DynamicLibrary::Open(
-      CudaLibraryCandidates(cuda_search_paths, {"libcupti.so.13", "libcupti.so.12"})));
-  if (!library.ok()) {
-    return Missing("cupti", library.status().message(),
+  const Result<cupti::CuptiApi> api = cupti::CuptiApi::Open(cuda_search_paths);
+  if (!api.ok()) {
+    return Missing("cupti", api.status().message(),
                    "pip install nvidia-cuda-cupti; only hardware metrics need it");
   }
-  return {"cupti", true, library->path(), ""};
+  return {"cupti", true, api->path, ""};
 }
 
 std::vector<Capability> Capabilities(const std::string& wanted_cxx,

@@ -53,6 +53,8 @@ struct LaunchContext {
   ParallelFor parallel_for = nullptr;  // cpu
 };
 
+inline constexpr int kMaxProfileTier = 4;
+
 // A loaded candidate, ready to launch: plan evaluated for one signature, no text left.
 class Executable {
  public:
@@ -64,6 +66,16 @@ class Executable {
   // outputs.
   virtual Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
                         std::span<void* const> scratch, const LaunchContext& context) const = 0;
+  // One object a launch, in their order: what is known of it before it runs. Read from the loaded
+  // kernel and the device; sizes in bytes.
+  //   cuda: {"kernel","grid":[x,y,z],"block":[x,y,z],"registers" (a thread),"local_bytes" (a
+  //          thread: stack and spills),"static_shared_bytes","dynamic_shared_bytes",
+  //          "blocks_per_sm" (as the driver counts),"occupancy" (share of the warps that a
+  //          multiprocessor can hold, 0 to 1),"limits" (blocks a multiprocessor by each resource:
+  //          {"warps","blocks","registers","shared"}),"limited_by" (names in "limits"),"waves"
+  //          (blocks over what the device holds at once)}
+  //   cpu: {"kernel","range","grain","parts" (threads that get work),"threads"}
+  virtual Result<Json> LaunchFacts() const { return Json(Json::array()); }
 
  protected:
   std::vector<int64_t> scratch_bytes_;
@@ -120,6 +132,25 @@ class Target {
   virtual LaunchContext launch_context() = 0;
   // Nanoseconds of device time for one call of `enqueue`, caches cold: evicts them, then measures.
   virtual Result<double> TimeOnce(const std::function<Status()>& enqueue) = 0;
+  // What the hardware counts during one call of `enqueue`, which launches `executable`, caches cold
+  // before it as in TimeOnce:
+  //   {"tier":n,"passes":n,"note":s,"kernels":[executable.LaunchFacts()],"metrics":{name: number}}
+  // "tier" is what was reached of the `tier` asked for (0 to kMaxProfileTier): 0 gives no metrics
+  // and runs nothing; what is not allowed or not there is left out, and "note" says why. `enqueue`
+  // runs several times. An error is that of the work or of the device. Metrics:
+  //   cuda: CUPTI's names, see TierMetrics (cuda/metric_schedule.h)
+  //   cpu, tier 1: see CountPerf (cpu/perf_counters.h)
+  virtual Result<Json> Profile(const Executable& executable, const std::function<Status()>& enqueue,
+                               int tier);
+  // What the device is, and what it measurably does; measured by the first call, in less than two
+  // seconds, with kernels of this project's own (never taken from a table):
+  //   {"name","arch",...,"bandwidth_gb_s","fp32_tflops",...,"note"}
+  // A rate that could not be measured is left out, and "note" says why. 1 GB is 1e9 bytes.
+  //   cuda: "sms","clock_mhz","l2_bytes","memory_bytes","threads_per_sm","registers_per_sm",
+  //         "shared_bytes_per_sm","shared_bytes_per_block_optin","driver" as the driver tells them;
+  //         the rates of cuda/device_rates.h
+  //   cpu: "cores","threads","l1d_bytes","l2_bytes","l3_bytes"; the rates of cpu/cpu_rates.h
+  virtual Result<Json> Facts();
   // True once the device reported an error that no later call recovers from: give the process up.
   virtual bool poisoned() const { return false; }
 };
@@ -137,6 +168,9 @@ struct CudaTargetOptions {
   // false: launch_context() and TimeOnce use the legacy default stream, which is PyTorch's unless
   // told otherwise.
   bool own_stream = true;
+  // true: Profile may open CUPTI. Only for a process that has no other profiler: the worker, never
+  // one that holds PyTorch.
+  bool counters = false;
 };
 
 // The target of this machine's device `index`. kUnavailable says what is missing and what to do. A

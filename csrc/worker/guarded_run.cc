@@ -291,4 +291,14 @@ Result<double> TimeRuns(Target& target, const Executable& executable,
   return *middle;
 }
 
+Result<Json> ProfileRuns(Target& target, const Executable& executable,
+                         const GuardedRunRequest& request, int tier) {
+  CF_ASSIGN_OR_RETURN(Buffers buffers, MakeBuffers(target, executable, request, false));
+  const auto enqueue = [&] {
+    return executable.Launch(buffers.input_pointers, buffers.output_pointers,
+                             buffers.scratch_pointers, target.launch_context());
+  };
+  return target.Profile(executable, enqueue, tier);
+}
+
 }  // namespace cudaforge

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "kernel/candidate.h"
 #include "signature/op_signature.h"
@@ -24,7 +25,7 @@ struct GuardedRunRequest {
   uint8_t poison = 0xff;  // what outputs and scratch hold before the run
   uint64_t guard_seed = 0;
   // Where the outputs go, StorageBytes() of each, when the verdict is accepted; else untouched.
-  // Timing needs none.
+  // Timing and profiling need none.
   std::span<char* const> outputs;
 };
 
@@ -41,5 +42,11 @@ Result<GuardedRunResult> RunGuarded(Target& target, const Executable& executable
 // The median nanoseconds of cold runs, buffers without guards.
 Result<double> TimeRuns(Target& target, const Executable& executable,
                         const GuardedRunRequest& request, const TimingPlan& plan);
+
+// Target::Profile of the candidate, on buffers of its own without guards, as TimeRuns makes them.
+// They stay as they are between its runs: inputs intact, as the candidate has been verified,
+// outputs and scratch as the run before left them.
+Result<Json> ProfileRuns(Target& target, const Executable& executable,
+                         const GuardedRunRequest& request, int tier);
 
 }  // namespace cudaforge

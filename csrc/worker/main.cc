@@ -77,6 +77,7 @@ Result<std::unique_ptr<Target>> MakeTarget(const WorkerSetup& setup) {
   CF_ASSIGN_OR_RETURN(const NvrtcCompiler compiler, NvrtcCompiler::Create(setup.cuda_search_paths));
   CudaTargetOptions options;
   options.search_paths = setup.cuda_search_paths;
+  options.counters = true;  // this process has no other profiler
   CF_ASSIGN_OR_RETURN(auto target, MakeCudaTarget(setup.device_index, options));
   std::string_view arch = target->arch().target;
   arch.remove_prefix(arch.find(':') + 1);  // "cuda:sm_90a"

@@ -6,9 +6,9 @@
 // A request may carry "id", a random integer, which its reply repeats.
 // Requests and their replies (a reply without "ok": true carries "error"; "fatal": true says that
 // the worker ends now):
-//   {"command":"hello","protocol":4,"device":"cpu" or "cuda","device_index":0,"cxx":"",
+//   {"command":"hello","protocol":5,"device":"cpu" or "cuda","device_index":0,"cxx":"",
 //    "cuda_search_paths":[]}
-//       -> {"ok":true,"protocol":4,"arch":"cpu:x86-64-v4+1f0c93ab"}
+//       -> {"ok":true,"protocol":5,"arch":"cpu:x86-64-v4+1f0c93ab"}
 //   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{} (see CompileResult)}, fds [binary] when
 //       compiled
@@ -19,6 +19,9 @@
 //       -> {"ok":true,"verdict":{"verdict":..,"message":..,"evidence":{}}}
 //   {"command":"time", as run, "samples":n,"least":n,"total_ns":x,"abandon_ns":x (see TimingPlan)},
 //    fds [binary, inputs] -> {"ok":true,"nanoseconds":x}
+//   {"command":"profile", as run, "tier":n}, fds [binary, inputs]
+//       -> {"ok":true,"profile":{} (see Target::Profile)}
+//   {"command":"facts"} -> {"ok":true,"facts":{} (see Target::Facts)}
 #pragma once
 
 #include <cstdint>
@@ -34,7 +37,7 @@
 
 namespace cudaforge {
 
-inline constexpr int kWorkerProtocol = 4;
+inline constexpr int kWorkerProtocol = 5;
 inline constexpr uint32_t kMaxFrameBytes = 16u << 20;
 inline constexpr uint32_t kMaxFrameFds = 16;
 inline constexpr int64_t kMaxBinaryBytes = int64_t{256} << 20;

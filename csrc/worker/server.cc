@@ -69,7 +69,7 @@ Result<Reply> Compile(Target& target, const Json& body) {
   return reply;
 }
 
-// What "run" and "time" share, read from the request.
+// What "run", "time" and "profile" share, read from the request.
 struct Work {
   Candidate candidate;
   OpSignature signature;
@@ -166,6 +166,26 @@ Result<Reply> Time(Target& target, const Frame& frame) {
   return reply;
 }
 
+Result<Reply> Profile(Target& target, const Frame& frame) {
+  CF_ASSIGN_OR_RETURN(const Work work, ParseWork(frame));
+  CF_ASSIGN_OR_RETURN(const int64_t tier, JsonInt(frame.body, "tier"));
+  if (tier < 0 || tier > kMaxProfileTier) return Status::InvalidArgument("tier: 0 to 4");
+  CF_ASSIGN_OR_RETURN(const auto executable,
+                      target.Load(work.binary, work.candidate, work.signature));
+  CF_ASSIGN_OR_RETURN(Json profile,
+                      ProfileRuns(target, *executable, work.Request(), static_cast<int>(tier)));
+  Reply reply;
+  reply.frame.body = {{"ok", true}, {"profile", std::move(profile)}};
+  return reply;
+}
+
+Result<Reply> Facts(Target& target) {
+  CF_ASSIGN_OR_RETURN(Json facts, target.Facts());
+  Reply reply;
+  reply.frame.body = {{"ok", true}, {"facts", std::move(facts)}};
+  return reply;
+}
+
 Result<Reply> Answer(const TargetFactory& make_target, std::unique_ptr<Target>* target,
                      const Frame& frame) {
   CF_ASSIGN_OR_RETURN(const std::string command, JsonString(frame.body, "command"));
@@ -181,6 +201,8 @@ Result<Reply> Answer(const TargetFactory& make_target, std::unique_ptr<Target>* 
   if (command == "compile") return Compile(**target, frame.body);
   if (command == "run") return Run(**target, frame);
   if (command == "time") return Time(**target, frame);
+  if (command == "profile") return Profile(**target, frame);
+  if (command == "facts") return Facts(**target);
   return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");
 }
 

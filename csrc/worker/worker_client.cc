@@ -19,11 +19,18 @@ constexpr int kHelloTimeoutMs = 120'000;  // a first CUDA context can take long
 constexpr int kCompileGraceMs = 5'000;    // the worker's own limit comes first
 constexpr int kLastWordsMs = 2'000;       // for a worker that hung up to be reaped
 constexpr int kSendTimeoutMs = 30'000;
-constexpr double kEndless = 1e18;  // JSON has no infinity
+constexpr int kProfileGraceMs = 20'000;   // setting up the counters; a pass is as short as a run
+constexpr int kFactsTimeoutMs = 120'000;  // compiles and measures
+constexpr double kEndless = 1e18;         // JSON has no infinity
 constexpr int kCancelSliceMs = 100;
 
 Verdict MakeVerdict(VerdictKind kind, std::string message) {
   return {kind, std::move(message), Json::object()};
+}
+
+std::string ErrorOf(const Frame& frame) {
+  const auto error = JsonString(frame.body, "error");
+  return error.ok() ? *error : "the worker gave no reason";
 }
 
 }  // namespace
@@ -45,6 +52,21 @@ class WorkerClient::Impl {
     return Exchange(request, timeout_ms);
   }
 
+  // The object `field` of the reply to a request.
+  Result<Json> AskFor(const char* field, Frame& request, int timeout_ms) {
+    CF_ASSIGN_OR_RETURN(const Answer answer, Ask(request, timeout_ms));
+    const std::string what = std::string("the worker's ") + field;
+    if (answer.kind == Answer::Kind::kTimedOut) return Status::Timeout(what + " took too long");
+    if (answer.kind == Answer::Kind::kEnded) {
+      return Status::Unavailable("the process that was asked for its " + std::string(field) +
+                                 " ended: " + answer.end);
+    }
+    if (answer.frame.body["ok"] != true) return Status::Unavailable(ErrorOf(answer.frame));
+    CF_ASSIGN_OR_RETURN(Json found, JsonField(answer.frame.body, field));
+    if (!found.is_object()) return Status::Corruption(what + ": expected an object");
+    return found;
+  }
+
   const WorkerOptions& options() const { return options_; }
   int started() const { return started_; }
   const std::string& last_end() const { return last_end_; }
@@ -60,6 +82,8 @@ class WorkerClient::Impl {
     kept_id_ = inputs.id;
     return copy;
   }
+  // Null until the first answer.
+  Json facts;
   uint64_t RandomSeed() { return (uint64_t{entropy_()} << 31) ^ entropy_(); }
 
  private:
@@ -179,7 +203,7 @@ class WorkerClient::Impl {
 
 namespace {
 
-// The request that "run" and "time" share: candidate, signature, inputs.
+// The request that "run", "time" and "profile" share: candidate, signature, inputs.
 Result<Frame> Pack(const char* command, const std::string& binary, const Candidate& candidate,
                    const OpSignature& signature, const InputSet& inputs, UniqueFd data) {
   if (inputs.bytes.size() != signature.inputs.size()) {
@@ -209,11 +233,6 @@ Result<Frame> Pack(const char* command, const std::string& binary, const Candida
 // Whether a worker ended by SIGKILL: when memory runs out, the system does that to a worker that
 // did nothing wrong.
 bool Killed(const std::string& end) { return end.starts_with("signal 9 "); }
-
-std::string ErrorOf(const Frame& frame) {
-  const auto error = JsonString(frame.body, "error");
-  return error.ok() ? *error : "the worker gave no reason";
-}
 
 }  // namespace
 
@@ -350,6 +369,33 @@ Result<double> WorkerClient::Time(const std::string& binary, const Candidate& ca
     return Status::Corruption("the worker reports a time that is none");
   }
   return nanoseconds;
+}
+
+Result<Json> WorkerClient::Profile(const std::string& binary, const Candidate& candidate,
+                                   const OpSignature& signature, const InputSet& inputs, int tier) {
+  CF_RETURN_IF_ERROR(candidate.Validate(signature));
+  CF_ASSIGN_OR_RETURN(UniqueFd data, impl_->InputFile(inputs));
+  CF_ASSIGN_OR_RETURN(Frame packed,
+                      Pack("profile", binary, candidate, signature, inputs, std::move(data)));
+  packed.body["tier"] = tier;
+  return impl_->AskFor("profile", packed, impl_->options().run_timeout_ms + kProfileGraceMs);
+}
+
+Result<Json> WorkerClient::Facts() {
+  if (!impl_->facts.is_null()) return impl_->facts;
+  Frame request;
+  request.body = {{"command", "facts"}};
+  CF_ASSIGN_OR_RETURN(impl_->facts, impl_->AskFor("facts", request, kFactsTimeoutMs));
+  return impl_->facts;
+}
+
+Result<Json> CandidateRunner::Profile(const std::string&, const Candidate&, const OpSignature&,
+                                      const InputSet&, int) {
+  return Status::Unsupported("this runner profiles nothing");
+}
+
+Result<Json> CandidateRunner::Facts() {
+  return Status::Unsupported("this runner does not know the device");
 }
 
 }  // namespace cudaforge

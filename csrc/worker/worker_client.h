@@ -58,14 +58,14 @@ class CandidateRunner {
   virtual Result<double> Time(const std::string& binary, const Candidate& candidate,
                               const OpSignature& signature, const InputSet& inputs,
                               const TimingPlan& plan) = 0;
-  // Counters of one run on those inputs, up to `tier` (0 to 4). kUnsupported: nothing is counted
-  // here.
+  // Launch facts and hardware counters of one call on those inputs, up to `tier`: see
+  // Target::Profile. For candidates that Run has accepted. Counters that are not allowed or not
+  // there are a note in the result. kUnsupported: this runner profiles nothing.
   virtual Result<Json> Profile(const std::string& binary, const Candidate& candidate,
-                               const OpSignature& signature, const InputSet& inputs, int tier) {
-    return Status::Unsupported("this runner does not profile");
-  }
-  // What the device is and measurably does. kUnsupported: this runner cannot say.
-  virtual Result<Json> Facts() { return Status::Unsupported("this runner knows no device facts"); }
+                               const OpSignature& signature, const InputSet& inputs, int tier);
+  // What the device is and measurably does: see Target::Facts. kUnsupported: this runner does not
+  // know.
+  virtual Result<Json> Facts();
 };
 
 class WorkerClient : public CandidateRunner {
@@ -80,6 +80,10 @@ class WorkerClient : public CandidateRunner {
   Result<double> Time(const std::string& binary, const Candidate& candidate,
                       const OpSignature& signature, const InputSet& inputs,
                       const TimingPlan& plan) override;
+  Result<Json> Profile(const std::string& binary, const Candidate& candidate,
+                       const OpSignature& signature, const InputSet& inputs, int tier) override;
+  // Asked of the first worker and kept for the ones after it.
+  Result<Json> Facts() override;
   // Workers started so far, and how the last one ended.
   int started() const;
   std::string last_end() const;

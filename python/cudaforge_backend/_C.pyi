@@ -230,7 +230,7 @@ def install(signature: str, device_index: int, outcome: SearchOutcome) -> None:
 
 def uninstall(signature: str, device_index: int) -> None: ...
 def stats() -> dict[str, Any]:
-    """hits, misses, fallbacks by reason, saved_ns, regions."""
+    """hits, unserved, fallbacks by reason, saved_ns, regions."""
 
 def reset_stats() -> None: ...
 def uncounted(work: Callable[[], Any]) -> Any:

@@ -165,7 +165,7 @@ def stats() -> Stats:
         fallbacks.update(_fallbacks)
         counters = Stats(
             hits=int(served.get("hits", 0)),
-            unserved=int(served.get("misses", 0)),
+            unserved=int(served.get("unserved", 0)),
             misses=len(_unknown),
             fallbacks=dict(fallbacks),
             forged=_forging["forged"],
@@ -184,7 +184,7 @@ def _region(served: dict[str, Any]) -> RegionStats:
         region=served["describe"],
         device=served["device"],
         hits=served["hits"],
-        unserved=served["misses"],
+        unserved=served["unserved"],
         fallbacks=served["fallbacks"],
         saved_ns=served["saved_ns"],
         quarantined=served["quarantined"],

@@ -7,11 +7,13 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/dynamic_library.h"
 #include "base/file.h"
+#include "target/cpu/thread_pool.h"
 #include "target/elf_check.h"
 #include "target/launch_args.h"
 
@@ -68,6 +70,7 @@ class CpuExecutable : public Executable {
       }
       needs_.Include(ready.buffers);
       launches_.push_back(std::move(ready));
+      names_.push_back(launch.kernel);
     }
     return Status::Ok();
   }
@@ -91,10 +94,26 @@ class CpuExecutable : public Executable {
     return Status::Ok();
   }
 
+  Result<Json> LaunchFacts() const override {
+    const int64_t threads = ThreadPool::Global().threads();
+    Json facts = Json::array();
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      const CpuLaunch& launch = launches_[i];
+      const int64_t parts = launch.range == 0 ? 0 : (launch.range - 1) / launch.grain + 1;
+      facts.push_back(Json{{"kernel", names_[i]},
+                           {"range", launch.range},
+                           {"grain", launch.grain},
+                           {"parts", std::min(parts, threads)},
+                           {"threads", threads}});
+    }
+    return facts;
+  }
+
  private:
   DynamicLibrary library_;
   BufferNeeds needs_;
   std::vector<CpuLaunch> launches_;
+  std::vector<std::string> names_;  // of the kernels, launch by launch
 };
 
 Result<UniqueFd> MemoryFile(const std::string& bytes) {

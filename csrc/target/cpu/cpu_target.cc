@@ -7,6 +7,8 @@
 #include "target/cpu/cpu_compiler.h"
 #include "target/cpu/cpu_executable.h"
 #include "target/cpu/cpu_info.h"
+#include "target/cpu/cpu_rates.h"
+#include "target/cpu/perf_counters.h"
 #include "target/cpu/thread_pool.h"
 #include "target/target.h"
 
@@ -70,6 +72,38 @@ class CpuTarget : public Target {
     return std::chrono::duration<double, std::nano>(end - start).count();
   }
 
+  Result<Json> Profile(const Executable& executable, const std::function<Status()>& enqueue,
+                       int tier) override {
+    CF_ASSIGN_OR_RETURN(Json kernels, executable.LaunchFacts());
+    Json profile = {{"tier", 0},
+                    {"passes", 0},
+                    {"note", ""},
+                    {"kernels", std::move(kernels)},
+                    {"metrics", Json::object()}};
+    if (tier <= 0) return profile;
+    const auto prepare = [this] {
+      EvictCaches();
+      return Status::Ok();
+    };
+    CF_ASSIGN_OR_RETURN(const PerfCounters counters, CountPerf(prepare, enqueue));
+    profile["note"] = counters.note;
+    profile["metrics"] = counters.metrics;
+    profile["passes"] = counters.metrics.size();
+    profile["tier"] = counters.metrics.empty() ? 0 : 1;
+    return profile;
+  }
+
+  Result<Json> Facts() override {
+    if (!facts_.is_null()) return facts_;
+    Json facts = MeasureCpuRates(cxx_);
+    facts["arch"] = arch_.target;
+    for (const char* name : {"name", "cores", "threads", "l1d_bytes", "l2_bytes", "l3_bytes"}) {
+      facts[name] = arch_.properties.at(name);
+    }
+    facts_ = std::move(facts);
+    return facts_;
+  }
+
  private:
   // Every thread writes its part, so that each core's own caches are swept too.
   void EvictCaches() {
@@ -90,6 +124,7 @@ class CpuTarget : public Target {
   DeviceArch arch_;
   ThreadPool& pool_;
   std::vector<unsigned char> eviction_;
+  Json facts_;  // null before the first Facts
 };
 
 }  // namespace

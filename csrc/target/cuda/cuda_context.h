@@ -23,6 +23,8 @@ class CudaContext {
   ~CudaContext();
 
   const cu::DriverApi& api() const { return api_; }
+  cu::Device device() const { return device_; }
+  cu::Context handle() const { return context_; }
   // Makes the context current on the calling thread.
   Status MakeCurrent() const;
   Result<int> Attribute(cu::Attribute attribute) const;

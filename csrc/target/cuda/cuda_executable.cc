@@ -1,10 +1,12 @@
 #include "target/cuda/cuda_executable.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "target/cuda/occupancy.h"
 #include "target/launch_args.h"
 
 namespace cudaforge {
@@ -77,7 +79,73 @@ class CudaExecutable : public Executable {
     return Status::Ok();
   }
 
+  Result<Json> LaunchFacts() const override {
+    CF_RETURN_IF_ERROR(context_->MakeCurrent());
+    CF_ASSIGN_OR_RETURN(const MultiprocessorLimits sm, Multiprocessor());
+    CF_ASSIGN_OR_RETURN(const int sms, context_->Attribute(cu::kMultiprocessors));
+    Json facts = Json::array();
+    for (const CudaLaunch& launch : launches_) {
+      CF_ASSIGN_OR_RETURN(Json fact, FactsOf(launch, sm, sms));
+      facts.push_back(std::move(fact));
+    }
+    return facts;
+  }
+
  private:
+  Result<MultiprocessorLimits> Multiprocessor() const {
+    MultiprocessorLimits sm;
+    CF_ASSIGN_OR_RETURN(sm.capability_major, context_->Attribute(cu::kCapabilityMajor));
+    CF_ASSIGN_OR_RETURN(sm.warp_size, context_->Attribute(cu::kWarpSize));
+    CF_ASSIGN_OR_RETURN(sm.threads, context_->Attribute(cu::kThreadsPerMultiprocessor));
+    CF_ASSIGN_OR_RETURN(sm.blocks, context_->Attribute(cu::kBlocksPerMultiprocessor));
+    CF_ASSIGN_OR_RETURN(sm.registers, context_->Attribute(cu::kRegistersPerMultiprocessor));
+    CF_ASSIGN_OR_RETURN(sm.registers_per_block, context_->Attribute(cu::kRegistersPerBlock));
+    CF_ASSIGN_OR_RETURN(sm.shared_bytes, context_->Attribute(cu::kSharedPerMultiprocessor));
+    CF_ASSIGN_OR_RETURN(sm.reserved_shared_bytes, context_->Attribute(cu::kReservedSharedPerBlock));
+    return sm;
+  }
+
+  Result<Json> FactsOf(const CudaLaunch& launch, const MultiprocessorLimits& sm, int sms) const {
+    const unsigned* grid = launch.config.grid;
+    const unsigned* block = launch.config.block;
+    const int threads = static_cast<int>(block[0] * block[1] * block[2]);
+    CF_ASSIGN_OR_RETURN(const int registers, FunctionFact(launch, cu::kFunctionRegisters));
+    CF_ASSIGN_OR_RETURN(const int local, FunctionFact(launch, cu::kFunctionLocalBytes));
+    CF_ASSIGN_OR_RETURN(const int fixed, FunctionFact(launch, cu::kFunctionSharedBytes));
+    int resident = 0;
+    CF_RETURN_IF_ERROR(
+        context_->Check(context_->api().OccupancyBlocks(&resident, launch.function, threads,
+                                                        launch.config.shared_bytes),
+                        "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+    const BlockLimits limits =
+        LimitsOfBlocks(sm, {threads, registers, int64_t{fixed} + launch.config.shared_bytes});
+    const std::pair<const char*, int> named[] = {{"warps", limits.warps},
+                                                 {"blocks", limits.blocks},
+                                                 {"registers", limits.registers},
+                                                 {"shared", limits.shared}};
+    const int least = std::min({limits.warps, limits.blocks, limits.registers, limits.shared});
+    Json by_resource = Json::object();
+    Json limited_by = Json::array();
+    for (const auto& [name, blocks] : named) {
+      if (blocks != BlockLimits::kNoLimit) by_resource[name] = blocks;
+      if (blocks == least) limited_by.push_back(name);
+    }
+    const int warps = (threads + sm.warp_size - 1) / sm.warp_size;
+    const double blocks = 1.0 * grid[0] * grid[1] * grid[2];
+    return Json{{"kernel", launch.name},
+                {"grid", {grid[0], grid[1], grid[2]}},
+                {"block", {block[0], block[1], block[2]}},
+                {"registers", registers},
+                {"local_bytes", local},
+                {"static_shared_bytes", fixed},
+                {"dynamic_shared_bytes", launch.config.shared_bytes},
+                {"blocks_per_sm", resident},
+                {"occupancy", static_cast<double>(resident) * warps * sm.warp_size / sm.threads},
+                {"limits", by_resource},
+                {"limited_by", limited_by},
+                {"waves", resident == 0 ? 0.0 : blocks / (static_cast<double>(sms) * resident)}};
+  }
+
   Status Configure(const cudaforge::Launch& launch, const OpSignature& signature,
                    CudaLaunch& ready) const {
     CF_RETURN_IF_ERROR(CheckParams(ready));

@@ -6,23 +6,31 @@
 #include "target/cuda/cuda_context.h"
 #include "target/cuda/cuda_executable.h"
 #include "target/cuda/cuda_timer.h"
+#include "target/cuda/device_rates.h"
 #include "target/cuda/nvrtc_compiler.h"
+#include "target/cuda/range_profiler.h"
 #include "target/target.h"
 
 namespace cudaforge {
 namespace {
+
+constexpr int kRatesTimeoutMs = 60'000;
 
 cu::DevicePtr Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
 class CudaTarget : public Target {
  public:
   CudaTarget(CudaContextPtr context, DeviceArch arch, const CudaTargetOptions& options)
-      : context_(std::move(context)), arch_(std::move(arch)), search_paths_(options.search_paths) {}
+      : context_(std::move(context)),
+        arch_(std::move(arch)),
+        search_paths_(options.search_paths),
+        counters_(options.counters) {}
 
   CudaTarget(const CudaTarget&) = delete;
   CudaTarget& operator=(const CudaTarget&) = delete;
   ~CudaTarget() override {
     timer_.reset();
+    profiler_.reset();
     if (stream_ != nullptr && context_->MakeCurrent().ok()) context_->api().StreamDestroy(stream_);
   }
 
@@ -89,21 +97,97 @@ class CudaTarget : public Target {
   LaunchContext launch_context() override { return {stream_, nullptr}; }
 
   Result<double> TimeOnce(const std::function<Status()>& enqueue) override {
-    if (timer_ == nullptr) {
-      CF_ASSIGN_OR_RETURN(timer_, CudaTimer::Create(context_, stream_));
+    CF_ASSIGN_OR_RETURN(CudaTimer * timer, Timer());
+    return timer->Time(enqueue);
+  }
+
+  Result<Json> Profile(const Executable& executable, const std::function<Status()>& enqueue,
+                       int tier) override {
+    CF_ASSIGN_OR_RETURN(Json kernels, executable.LaunchFacts());
+    Json profile = {{"tier", 0},
+                    {"passes", 0},
+                    {"note", ""},
+                    {"kernels", std::move(kernels)},
+                    {"metrics", Json::object()}};
+    if (tier <= 0) return profile;
+    if (!counters_) {
+      profile["note"] = "hardware counters are read in the worker process only";
+      return profile;
     }
-    return timer_->Time(enqueue);
+    if (!profiler_.has_value()) profiler_.emplace(RangeProfiler::Create(context_, search_paths_));
+    if (!profiler_->ok()) {
+      profile["note"] = profiler_->status().message();
+      return profile;
+    }
+    CF_ASSIGN_OR_RETURN(CudaTimer * timer, Timer());
+    // Once without counters: work that fails does so here.
+    CF_RETURN_IF_ERROR(enqueue());
+    CF_RETURN_IF_ERROR(Synchronize());
+    const auto prepare = [&] {
+      CF_RETURN_IF_ERROR(timer->EvictL2());
+      return Synchronize();
+    };
+    CF_ASSIGN_OR_RETURN(const RangeProfiler::Counters counters,
+                        (*profiler_->value()).Collect(tier, prepare, enqueue));
+    profile["note"] = counters.note;
+    profile["passes"] = counters.passes;
+    profile["metrics"] = counters.metrics;
+    if (!counters.metrics.empty()) profile["tier"] = std::min(tier, kMaxProfileTier);
+    return profile;
+  }
+
+  Result<Json> Facts() override {
+    if (facts_.is_null()) {
+      CF_ASSIGN_OR_RETURN(facts_, MeasureFacts());
+    }
+    return facts_;
   }
 
   bool poisoned() const override { return context_->poisoned(); }
 
  private:
+  Result<CudaTimer*> Timer() {
+    if (timer_ == nullptr) {
+      CF_ASSIGN_OR_RETURN(timer_, CudaTimer::Create(context_, stream_));
+    }
+    return timer_.get();
+  }
+
+  Result<Json> MeasureFacts() {
+    static constexpr std::pair<const char*, const char*> kNames[] = {
+        {"name", "name"},
+        {"sms", "multiprocessors"},
+        {"l2_bytes", "l2_bytes"},
+        {"memory_bytes", "memory_bytes"},
+        {"threads_per_sm", "max_threads_per_multiprocessor"},
+        {"registers_per_sm", "registers_per_multiprocessor"},
+        {"shared_bytes_per_sm", "shared_bytes_per_multiprocessor"},
+        {"shared_bytes_per_block_optin", "shared_bytes_per_block_optin"},
+        {"driver", "driver_cuda_version"}};
+    Json facts = {{"arch", arch_.target}};
+    for (const auto& [name, property] : kNames) facts[name] = arch_.properties.at(property);
+    facts["clock_mhz"] = arch_.properties.at("clock_khz").get<double>() / 1000;
+    CF_RETURN_IF_ERROR(context_->MakeCurrent());
+    const CompileResult compiled = Compile({Language::kCuda, kRatesSource}, kRatesTimeoutMs);
+    if (!compiled.ok) {
+      facts["note"] = "nothing was measured: " +
+                      (compiled.fault.ok() ? compiled.log : compiled.fault.message());
+      return facts;
+    }
+    CF_ASSIGN_OR_RETURN(const Json rates, MeasureDeviceRates(context_, stream_, compiled.binary));
+    facts.update(rates);
+    return facts;
+  }
+
   CudaContextPtr context_;
   DeviceArch arch_;
   std::vector<std::string> search_paths_;
+  bool counters_;
   std::optional<Result<NvrtcCompiler>> compiler_;  // opened by the first Compile
   cu::Stream stream_ = nullptr;                    // nullptr: the legacy default stream
   std::unique_ptr<CudaTimer> timer_;
+  std::optional<Result<std::unique_ptr<RangeProfiler>>> profiler_;  // opened by the first Profile
+  Json facts_;                                                      // null before the first Facts
 };
 
 }  // namespace

@@ -89,13 +89,17 @@ Status CudaTimer::Release() {
   return context_->Check(context_->api().StreamSynchronize(stream_), "running the timed work");
 }
 
-Result<double> CudaTimer::Time(const std::function<Status()>& enqueue) {
+Status CudaTimer::EvictL2() {
   const cu::DriverApi& api = context_->api();
   CF_RETURN_IF_ERROR(context_->MakeCurrent());
   // Lines that an access policy made persistent would survive the writes.
   if (api.ResetPersistingL2 != nullptr) api.ResetPersistingL2();
-  CF_RETURN_IF_ERROR(
-      context_->Check(api.MemsetD32Async(flush_, 0, flush_words_, stream_), "cuMemsetD32Async"));
+  return context_->Check(api.MemsetD32Async(flush_, 0, flush_words_, stream_), "cuMemsetD32Async");
+}
+
+Result<double> CudaTimer::Time(const std::function<Status()>& enqueue) {
+  const cu::DriverApi& api = context_->api();
+  CF_RETURN_IF_ERROR(EvictL2());
   CF_RETURN_IF_ERROR(Hold());
   Status status = context_->Check(api.EventRecord(start_, stream_), "cuEventRecord");
   if (status.ok()) status = enqueue();

@@ -18,7 +18,9 @@ class CudaTimer {
   CudaTimer& operator=(const CudaTimer&) = delete;
   ~CudaTimer();
 
-  // Writes over the L2, holds the stream while `enqueue` queues its work on it, and returns the
+  // Queues writes over the whole L2, and over lines that an access policy made persistent.
+  Status EvictL2();
+  // Evicts the L2, holds the stream while `enqueue` queues its work on it, and returns the
   // nanoseconds between the events around that work. Work that waits for the device itself is let
   // go after 2 ms and then timed with its launches.
   Result<double> Time(const std::function<Status()>& enqueue);

@@ -34,8 +34,10 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   load.Required(api.FunctionGetAttribute, "cuFuncGetAttribute");
   load.Required(api.FunctionSetAttribute, "cuFuncSetAttribute");
   load.Required(api.LaunchKernelEx, "cuLaunchKernelEx");
+  load.Required(api.OccupancyBlocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   load.Required(api.MemAlloc, "cuMemAlloc_v2");
   load.Required(api.MemFree, "cuMemFree_v2");
+  load.Required(api.MemGetInfo, "cuMemGetInfo_v2");
   load.Required(api.MemcpyHtoD, "cuMemcpyHtoD_v2");
   load.Required(api.MemcpyDtoH, "cuMemcpyDtoH_v2");
   load.Required(api.MemsetD32Async, "cuMemsetD32Async");

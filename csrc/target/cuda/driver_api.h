@@ -40,6 +40,7 @@ enum Attribute : int {
   kRegistersPerMultiprocessor = 82,
   kSharedPerBlockOptin = 97,
   kBlocksPerMultiprocessor = 106,
+  kReservedSharedPerBlock = 111,
   kClusterLaunch = 120,
 };
 
@@ -47,6 +48,7 @@ enum Attribute : int {
 enum FunctionAttribute : int {
   kFunctionMaxThreads = 0,
   kFunctionSharedBytes = 1,
+  kFunctionLocalBytes = 3,
   kFunctionRegisters = 4,
   kFunctionMaxDynamicShared = 8,
   kFunctionNonPortableCluster = 14,
@@ -110,8 +112,11 @@ struct DriverApi {
   Result (*FunctionSetAttribute)(Function function, int attribute, int value) = nullptr;
   Result (*LaunchKernelEx)(const LaunchConfig* config, Function function, void** params,
                            void** extra) = nullptr;
+  Result (*OccupancyBlocks)(int* blocks, Function function, int threads,
+                            size_t dynamic_shared_bytes) = nullptr;
   Result (*MemAlloc)(DevicePtr* data, size_t bytes) = nullptr;
   Result (*MemFree)(DevicePtr data) = nullptr;
+  Result (*MemGetInfo)(size_t* free, size_t* total) = nullptr;
   Result (*MemcpyHtoD)(DevicePtr to, const void* from, size_t bytes) = nullptr;
   Result (*MemcpyDtoH)(void* to, DevicePtr from, size_t bytes) = nullptr;
   Result (*MemsetD32Async)(DevicePtr data, unsigned value, size_t count, Stream stream) = nullptr;

@@ -52,7 +52,7 @@ TEST_F(RegionOpTest, HitLaunchesTheWinner) {
   EXPECT_TRUE(at::equal(outputs[0], -x + 1));
   EXPECT_TRUE(log_->scratch_ok);
   EXPECT_EQ(entry->hits.load(), 1);
-  EXPECT_EQ(entry->misses.load(), 0);
+  EXPECT_EQ(entry->unserved.load(), 0);
 }
 
 TEST_F(RegionOpTest, LargeInputsAreSplitOverThreads) {
@@ -66,7 +66,7 @@ TEST_F(RegionOpTest, MissRunsAten) {
   const Region region = NegRegion({4, 6});
   const at::Tensor x = at::randn({4, 6});
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(CallRegion(region, {x})[0], -x));
-  EXPECT_EQ(resolver_.Find(region.id, -1)->misses.load(), 2);
+  EXPECT_EQ(resolver_.Find(region.id, -1)->unserved.load(), 2);
   EXPECT_EQ(log_->launches.load(), 0);
 }
 
@@ -197,7 +197,7 @@ TEST_F(RegionOpTest, ServesWhileWinnersAreSwapped) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong.load(), 0);
-  EXPECT_EQ(entry->hits.load() + entry->misses.load(), 600);
+  EXPECT_EQ(entry->hits.load() + entry->unserved.load(), 600);
 }
 
 TEST(GpuRegionOpTest, MissOnCudaRunsAten) {

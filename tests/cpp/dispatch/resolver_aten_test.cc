@@ -166,12 +166,12 @@ TEST_F(ResolverTest, StatsCountAndReset) {
   RegionEntry* entry = Resolve(NegRegion({3, 9}));
   resolver_.Install(entry, NegWinner(27, 0, log_));
   entry->hits = 4;
-  entry->misses = 2;
+  entry->unserved = 2;
   entry->saved_ns = 10;
   resolver_.CountFallback(entry, Fallback::kStrides);
   const Json stats = resolver_.Stats();
   EXPECT_EQ(stats["hits"], 4);
-  EXPECT_EQ(stats["misses"], 2);
+  EXPECT_EQ(stats["unserved"], 2);
   EXPECT_EQ(stats["fallbacks"], Json({{"strides", 1}}));
   EXPECT_EQ(stats["saved_ns"], 40.0);
   const Json& region = stats["regions"].back();

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -258,6 +259,63 @@ TEST(CpuCompiler, CompilerThatWritesNothingIsAFailure) {
   EXPECT_FALSE(result.ok);
   EXPECT_FALSE(result.fault.ok()) << "it compiles nothing at all";
   EXPECT_NE(result.log.find("wrote no library"), std::string::npos) << result.log;
+}
+
+TEST_F(CpuTargetTest, ProfilesOneCall) {
+  const CompileResult compiled = Compile(kCpuSource);
+  ASSERT_TRUE(compiled.ok) << compiled.log;
+  const auto executable = target_->Load(compiled.binary, TwoLaunches(), CpuSignature());
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  int calls = 0;
+  const auto work = [&] {
+    ++calls;
+    return Status::Ok();
+  };
+  const auto facts = target_->Profile(**executable, work, 0);
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ(calls, 0) << "launch facts need no run";
+  EXPECT_EQ((*facts)["tier"], 0);
+  EXPECT_EQ((*facts)["note"], "");
+  ASSERT_EQ((*facts)["kernels"].size(), 2u);
+  const Json& first = (*facts)["kernels"][0];
+  EXPECT_EQ(first["kernel"], "scale");
+  EXPECT_EQ(first["range"], 64);
+  EXPECT_EQ(first["grain"], 4);
+  EXPECT_EQ(first["parts"], std::min(16, first["threads"].get<int>()));
+  EXPECT_EQ((*facts)["kernels"][1]["kernel"], "add_one");
+
+  const auto profile = target_->Profile(**executable, work, kMaxProfileTier);
+  ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+  const bool counted = !(*profile)["metrics"].empty();
+  EXPECT_EQ((*profile)["tier"], counted ? 1 : 0);
+  EXPECT_TRUE(counted || !(*profile)["note"].get<std::string>().empty());
+  EXPECT_EQ((*profile)["kernels"], (*facts)["kernels"]);
+  EXPECT_EQ(target_->Profile(**executable, work, 9)->size(), profile->size());
+}
+
+TEST_F(CpuTargetTest, MeasuresItsFactsOnce) {
+  const auto facts = target_->Facts();
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ((*facts)["note"], "");
+  EXPECT_EQ((*facts)["arch"], target_->arch().target);
+  EXPECT_EQ((*facts)["threads"], target_->arch().properties["threads"]);
+  // Wide enough for any processor; a wrong unit or a wrong count is off by more.
+  for (const char* rate : {"bandwidth_gb_s", "fp32_tflops", "fp64_tflops"}) {
+    ASSERT_TRUE(facts->contains(rate)) << *facts;
+    EXPECT_GT((*facts)[rate].get<double>(), 1e-3) << rate;
+    EXPECT_LT((*facts)[rate].get<double>(), 1e4) << rate;
+  }
+  EXPECT_EQ(*target_->Facts(), *facts);
+}
+
+TEST(CpuTargetWithoutACompiler, HasFactsWithoutRates) {
+  const auto target = MakeCpuTarget({.cxx = "no-such-compiler-here"});
+  ASSERT_TRUE(target.ok());
+  const auto facts = (*target)->Facts();
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_FALSE(facts->contains("fp32_tflops"));
+  EXPECT_NE((*facts)["note"].get<std::string>().find("no-such-compiler-here"), std::string::npos);
+  EXPECT_TRUE(facts->contains("cores"));
 }
 
 }  // namespace

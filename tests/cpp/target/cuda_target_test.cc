@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <climits>
 #include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -206,6 +209,122 @@ TEST_F(GpuCudaTarget, TimesWork) {
             StatusCode::kTimeout);
   EXPECT_TRUE(target_->TimeOnce([&] { return Launch(**executable); }).ok())
       << "usable after a failed sample";
+}
+
+TEST_F(GpuCudaTarget, KnowsItsLaunches) {
+  Candidate candidate = OneLaunch("reverse");
+  candidate.plan.launches[0].dynamic_shared_bytes = 100 << 10;
+  candidate.plan.launches.push_back(OneLaunch("scale").plan.launches[0]);
+  const auto executable = Load(candidate);
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  const auto facts = (*executable)->LaunchFacts();
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  ASSERT_EQ(facts->size(), 2u);
+  for (const Json& fact : *facts) {
+    EXPECT_EQ(fact["grid"], (Json{kRows, 1, 1})) << fact;
+    EXPECT_EQ(fact["block"], (Json{256, 1, 1})) << fact;
+    EXPECT_GT(fact["registers"].get<int>(), 0) << fact;
+    EXPECT_EQ(fact["local_bytes"], 0) << fact;
+    EXPECT_GT(fact["waves"].get<double>(), 0) << fact;
+    EXPECT_LE(fact["occupancy"].get<double>(), 1) << fact;
+    // This project's count of each limit against the driver's of them all.
+    int least = INT_MAX;
+    for (const Json& blocks : fact["limits"]) least = std::min(least, blocks.get<int>());
+    EXPECT_EQ(fact["blocks_per_sm"], least) << fact;
+    EXPECT_FALSE(fact["limited_by"].empty()) << fact;
+  }
+  EXPECT_EQ((*facts)[0]["dynamic_shared_bytes"], 100 << 10);
+  EXPECT_EQ((*facts)[0]["limited_by"], Json::array({"shared"}));
+  EXPECT_EQ((*facts)[1]["kernel"], "scale");
+}
+
+// Counters may be refused (privileges, another profiler): then there is a note, and all goes on.
+TEST_F(GpuCudaTarget, ProfilesTierByTier) {
+  CudaTargetOptions options;
+  options.counters = true;
+  const auto profiling = MakeCudaTarget(0, options);
+  ASSERT_TRUE(profiling.ok()) << profiling.status().ToString();
+  Candidate candidate = OneLaunch("scale");
+  candidate.plan.launches.push_back(candidate.plan.launches[0]);  // one range around both
+  const auto executable = (*profiling)->Load(binary_, candidate, CudaSignature());
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  void* const inputs[] = {in_.data()};
+  void* const outputs[] = {out_.data()};
+  const auto enqueue = [&] {
+    return (*executable)->Launch(inputs, outputs, {}, (*profiling)->launch_context());
+  };
+  size_t metrics = 0;
+  for (int tier = 0; tier <= kMaxProfileTier; ++tier) {
+    const auto profile = (*profiling)->Profile(**executable, enqueue, tier);
+    ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+    EXPECT_EQ((*profile)["kernels"].size(), 2u);
+    const Json& found = (*profile)["metrics"];
+    if (tier == 0 || found.empty()) {
+      EXPECT_EQ((*profile)["tier"], 0);
+      EXPECT_EQ((*profile)["note"].get<std::string>().empty(), tier == 0) << *profile;
+      continue;
+    }
+    std::cout << "[ counters ] " << profile->dump() << std::endl;
+    EXPECT_EQ((*profile)["tier"], tier);
+    EXPECT_GT(found.size(), metrics) << "tier " << tier;
+    metrics = found.size();
+    EXPECT_GE((*profile)["passes"], tier < 2 ? 1 : 2);
+    // Caches are cold: the input comes from memory once, and a second launch finds it in the L2.
+    if (found.contains("dram__bytes_read.sum")) {
+      EXPECT_GT(found["dram__bytes_read.sum"].get<double>(), 0.5 * kBytes);
+      EXPECT_LT(found["dram__bytes_read.sum"].get<double>(), 16.0 * kBytes);
+    }
+    EXPECT_GT(found["gpu__time_duration.sum"].get<double>(), 0);
+  }
+  // The work's own failure is an error, and the profiler is as good as before it.
+  int runs = 0;
+  const auto fails_later = [&] { return ++runs < 2 ? enqueue() : Status::Cancelled("given up"); };
+  const auto failed = (*profiling)->Profile(**executable, fails_later, 1);
+  EXPECT_EQ(failed.ok(), metrics == 0);
+  if (metrics > 0) {
+    EXPECT_EQ(failed.status().code(), StatusCode::kCancelled);
+    const auto again = (*profiling)->Profile(**executable, enqueue, 1);
+    ASSERT_TRUE(again.ok()) << again.status().ToString();
+    EXPECT_EQ((*again)["tier"], 1) << *again;
+  }
+  EXPECT_FALSE((*profiling)->poisoned());
+  EXPECT_TRUE((*profiling)->TimeOnce(enqueue).ok());
+  EXPECT_EQ(Output()[7], 3.0f * values_[7]);
+}
+
+TEST_F(GpuCudaTarget, CountsInNoProcessThatDidNotAskForIt) {
+  const auto executable = Load(OneLaunch("scale"));
+  ASSERT_TRUE(executable.ok());
+  const auto profile = target_->Profile(
+      **executable, [&] { return Launch(**executable); }, kMaxProfileTier);
+  ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+  EXPECT_EQ((*profile)["tier"], 0);
+  EXPECT_FALSE((*profile)["note"].get<std::string>().empty());
+  EXPECT_EQ((*profile)["kernels"].size(), 1u);
+}
+
+TEST_F(GpuCudaTarget, MeasuresItsFactsOnce) {
+  const auto facts = target_->Facts();
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  std::cout << "[ facts    ] " << facts->dump() << std::endl;
+  EXPECT_EQ((*facts)["note"], "") << *facts;
+  EXPECT_EQ((*facts)["arch"], target_->arch().target);
+  for (const char* fact : {"sms", "clock_mhz", "l2_bytes", "memory_bytes", "registers_per_sm",
+                           "shared_bytes_per_sm", "shared_bytes_per_block_optin"}) {
+    EXPECT_GT((*facts)[fact].get<double>(), 0) << fact;
+  }
+  // Wide enough for any device; a wrong unit or a wrong count is off by more.
+  EXPECT_GT((*facts)["bandwidth_gb_s"].get<double>(), 50);
+  EXPECT_LT((*facts)["bandwidth_gb_s"].get<double>(), 2e4);
+  EXPECT_GT((*facts)["fp32_tflops"].get<double>(), 1);
+  EXPECT_LT((*facts)["fp32_tflops"].get<double>(), 1e3);
+  if (!target_->arch().target.starts_with("cuda:sm_7")) {
+    for (const char* rate : {"bf16_tensor_tflops", "fp16_tensor_tflops"}) {
+      EXPECT_GT((*facts)[rate].get<double>(), (*facts)["fp32_tflops"].get<double>()) << rate;
+      EXPECT_LT((*facts)[rate].get<double>(), 2e4) << rate;
+    }
+  }
+  EXPECT_EQ(*target_->Facts(), *facts);
 }
 
 // A lost context cannot be cleaned up: this runs in a process of its own.

@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <string>
 
+#include "target/cuda/device_rates.h"
 #include "target/cuda/ptxas_log.h"
 #include "target/cuda/search_paths.h"
 #include "target/elf_check.h"
 
-// NVRTC itself leaks a little on each compilation error and on its first use.
+// NVRTC itself leaks a little on each compilation error and on its first use, CUPTI on a chip that
+// it does not know.
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
-  return "leak:libnvrtc\n";
+  return "leak:libnvrtc\nleak:libcupti\n";
 }
 
 namespace cudaforge {
@@ -48,6 +50,18 @@ extern "C" __global__ void __launch_bounds__(256) row_sum(const __half* x, float
 )";
 
 class NvrtcArch : public testing::TestWithParam<const char*> {};
+
+TEST_P(NvrtcArch, CompilesTheKernelsThatMeasureADevice) {
+  NEEDS_NVRTC();
+  const CompileResult result = Nvrtc()->Compile(kRatesSource, GetParam());
+  ASSERT_TRUE(result.ok) << result.log;
+  for (const char* kernel : {"copy16", "fma32", "mma_bf16", "mma_fp16"}) {
+    const Json& facts = result.resources.at(kernel);
+    EXPECT_EQ(facts.at("spill_bytes"), 0) << kernel;
+    EXPECT_EQ(facts.at("stack_bytes"), 0) << kernel << ": its chains are not in registers";
+    EXPECT_LE(facts.at("registers").get<int>(), 64) << kernel;
+  }
+}
 
 TEST_P(NvrtcArch, CompilesWithFactsAndNoSpills) {
   NEEDS_NVRTC();

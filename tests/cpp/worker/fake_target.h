@@ -70,6 +70,17 @@ class FakeTarget : public Target {
     CF_RETURN_IF_ERROR(enqueue());
     return static_cast<double>(++timed_ * 10);
   }
+  Result<Json> Profile(const Executable& executable, const std::function<Status()>& enqueue,
+                       int tier) override {
+    for (int i = 0; i < tier; ++i) CF_RETURN_IF_ERROR(enqueue());
+    CF_ASSIGN_OR_RETURN(Json profile, Target::Profile(executable, enqueue, tier));
+    profile["tier"] = tier;
+    return profile;
+  }
+  Result<Json> Facts() override {
+    if (poisoned_now) return Status::Internal("the device is lost");
+    return Json{{"name", "fake"}, {"bandwidth_gb_s", 1.5}};
+  }
   bool poisoned() const override { return poisoned_now; }
 
  private:

@@ -106,5 +106,34 @@ TEST_F(GpuWorker, AKernelThatNeverEnds) {
          "volatile float* forever = y; while (forever[0] != -1) forever[1] = 2;", 2);
 }
 
+TEST_F(GpuWorker, ProfilesAndKnowsItsDevice) {
+  const Candidate candidate = Kernel("");
+  const auto compiled = client_.Compile(candidate);
+  ASSERT_TRUE(compiled.ok() && compiled->ok);
+  for (int tier = 0; tier <= kMaxProfileTier; ++tier) {
+    const auto profile = client_.Profile(compiled->binary, candidate, signature_, inputs_, tier);
+    ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+    EXPECT_EQ((*profile)["kernels"].size(), 1u) << *profile;
+    EXPECT_TRUE((*profile)["tier"] == tier || (*profile)["note"] != "") << *profile;
+  }
+  const auto facts = client_.Facts();
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_GT((*facts)["bandwidth_gb_s"].get<double>(), 0) << *facts;
+  const auto time = client_.Time(compiled->binary, candidate, signature_, inputs_, {.samples = 3});
+  EXPECT_TRUE(time.ok()) << time.status().ToString();
+  EXPECT_TRUE(Run(candidate).verdict.accepted());
+  EXPECT_EQ(client_.started(), 1);
+}
+
+TEST_F(GpuWorker, AProfileThatLosesTheDeviceCostsOneWorker) {
+  const Candidate stray = Kernel("*reinterpret_cast<volatile float*>(16) = 1;");
+  const auto compiled = client_.Compile(stray);
+  ASSERT_TRUE(compiled.ok() && compiled->ok);
+  const auto profile = client_.Profile(compiled->binary, stray, signature_, inputs_, 1);
+  if (profile.ok()) GTEST_SKIP() << "no counters here: nothing was run: " << (*profile)["note"];
+  EXPECT_TRUE(Run(Kernel("")).verdict.accepted());
+  EXPECT_EQ(client_.started(), 2);
+}
+
 }  // namespace
 }  // namespace cudaforge

@@ -147,5 +147,22 @@ TEST_F(GuardedRun, Times) {
   EXPECT_EQ(launched({.samples = 9, .abandon_ns = 10}), 9);
 }
 
+TEST_F(GuardedRun, ProfilesOnBuffersOfItsOwn) {
+  int calls = 0;
+  target_.kernel = [&](Pointers in, Pointers out, Pointers) {
+    ++calls;
+    EXPECT_EQ(std::memcmp(in[0], inputs_[0].data(), 256), 0) << "the same inputs each time";
+    std::memcpy(out[0], in[0], 256);
+    return Status::Ok();
+  };
+  const FakeExecutable executable(target_.kernel, target_.scratch);
+  const std::string_view views[] = {inputs_[0]};
+  const GuardedRunRequest request{&candidate_, &signature_, views, shifts_, poison_, 42, {}};
+  const auto profile = ProfileRuns(target_, executable, request, 2);
+  ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+  EXPECT_EQ((*profile)["tier"], 2);
+  EXPECT_EQ(calls, 2);
+}
+
 }  // namespace
 }  // namespace cudaforge

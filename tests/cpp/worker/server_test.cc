@@ -184,5 +184,52 @@ TEST_F(Server, PoisonedTargetIsGivenUp) {
   EXPECT_EQ(Ask(RunBody(), RunFds())["fatal"], true);
 }
 
+TEST_F(Server, ProfileAndFacts) {
+  int calls = 0;
+  kernel_ = [&](Pointers, Pointers, Pointers) {
+    ++calls;
+    return Status::Ok();
+  };
+  Hello();
+  Json body = RunBody();
+  body["command"] = "profile";
+  body["tier"] = 3;
+  const Json profile = Ask(body, RunFds());
+  ASSERT_EQ(profile["ok"], true) << profile;
+  EXPECT_EQ(profile["profile"]["tier"], 3);
+  EXPECT_TRUE(profile["profile"]["kernels"].is_array());
+  EXPECT_EQ(calls, 3);
+  const Json facts = Ask({{"command", "facts"}});
+  EXPECT_EQ(facts["facts"]["bandwidth_gb_s"], 1.5) << facts;
+  for (const Json& tier : {Json(-1), Json(5), Json("1"), Json()}) {
+    body["tier"] = tier;
+    EXPECT_EQ(Ask(body, RunFds())["ok"], false) << tier;
+  }
+  body["tier"] = 1;
+  EXPECT_EQ(Ask(body, RunFds("JUNK"))["ok"], false) << "cannot be loaded";
+  EXPECT_EQ(Ask(RunBody(), RunFds())["verdict"]["verdict"], "accepted") << "the service goes on";
+}
+
+TEST_F(Server, AProfileThatFailsIsAnError) {
+  kernel_ = [](Pointers, Pointers, Pointers) { return Status::Internal("launch failed"); };
+  Hello();
+  Json body = RunBody();
+  body["command"] = "profile";
+  body["tier"] = 1;
+  const Json reply = Ask(body, RunFds());
+  EXPECT_EQ(reply["ok"], false);
+  EXPECT_NE(reply["error"].get<std::string>().find("launch failed"), std::string::npos);
+  EXPECT_FALSE(reply.contains("fatal"));
+  body["tier"] = 0;
+  EXPECT_EQ(Ask(body, RunFds())["ok"], true);
+}
+
+TEST_F(Server, AProfileThatLosesTheDeviceEndsTheService) {
+  poisoned_ = true;
+  Hello();
+  EXPECT_EQ(Ask({{"command", "facts"}})["fatal"], true);
+  EXPECT_EQ(ReceiveFrame(ours_.get(), 5000).status().code(), StatusCode::kIoError);
+}
+
 }  // namespace
 }  // namespace cudaforge

@@ -229,5 +229,55 @@ TEST(ClientStart, NoExecutableOrAnotherProgram) {
   EXPECT_EQ(WorkerClient(options).Compile({}).status().code(), StatusCode::kUnavailable);
 }
 
+TEST_F(Client, ProfileAndFacts) {
+  const Candidate candidate = Make("y[i] = x[i] > 0 ? x[i] : 0;");
+  const std::string binary = client_.Compile(candidate)->binary;
+  const auto profile = client_.Profile(binary, candidate, signature_, inputs_, 1);
+  ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+  ASSERT_EQ((*profile)["kernels"].size(), 1u) << *profile;
+  EXPECT_EQ((*profile)["kernels"][0]["kernel"], "candidate");
+  EXPECT_EQ((*profile)["tier"] == 1, !(*profile)["metrics"].empty()) << *profile;
+  EXPECT_TRUE((*profile)["tier"] == 1 || (*profile)["note"] != "") << *profile;
+
+  const auto facts = client_.Facts();
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_GT((*facts)["bandwidth_gb_s"].get<double>(), 0) << *facts;
+  EXPECT_EQ(*client_.Facts(), *facts) << "measured once";
+  EXPECT_EQ(client_.Time(binary, candidate, signature_, inputs_, {.samples = 3}).ok(), true);
+  EXPECT_EQ(client_.started(), 1);
+}
+
+TEST_F(Client, AProfileThatFailsLeavesTheWorkerUsable) {
+  const Candidate candidate = Make("y[i] = x[i];");
+  const std::string binary = client_.Compile(candidate)->binary;
+  EXPECT_EQ(client_.Profile("JUNK", candidate, signature_, inputs_, 1).status().code(),
+            StatusCode::kUnavailable);
+  EXPECT_EQ(client_.Profile(binary, candidate, signature_, inputs_, 77).status().code(),
+            StatusCode::kUnavailable);
+  EXPECT_TRUE(RunBody("y[i] = x[i];").accepted());
+  EXPECT_TRUE(client_.Profile(binary, candidate, signature_, inputs_, 0).ok());
+  EXPECT_EQ(client_.started(), 1);
+  Candidate illegal = candidate;
+  illegal.plan.launches[0].args[0].index = 9;
+  EXPECT_EQ(client_.Profile(binary, illegal, signature_, inputs_, 0).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(CandidateRunnerOfATest, ProfilesNothing) {
+  class Runner : public CandidateRunner {
+    Result<CompileResult> Compile(const Candidate&) override { return CompileResult(); }
+    Result<RunOutput> Run(const std::string&, const Candidate&, const OpSignature&, const InputSet&,
+                          uint8_t) override {
+      return RunOutput();
+    }
+    Result<double> Time(const std::string&, const Candidate&, const OpSignature&, const InputSet&,
+                        const TimingPlan&) override {
+      return 1.0;
+    }
+  } runner;
+  EXPECT_EQ(runner.Profile("", {}, {}, {}, 1).status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(runner.Facts().status().code(), StatusCode::kUnsupported);
+}
+
 }  // namespace
 }  // namespace cudaforge

@@ -1,0 +1,65 @@
+#include <ctime>
+
+#include "forge/forge.h"
+
+namespace cudaforge {
+namespace {
+
+CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, const DeviceArch& arch,
+                       const SearchOutcome& outcome, const Promotion* promotion,
+                       const RegionTime& time, const Json& versions) {
+  CacheRecord record;
+  record.kind = kind;
+  record.key = signature.Key();
+  record.arch = arch.target;
+  record.signature = signature.ToJson();
+  record.verification = outcome.verification;
+  record.timing = Json::object();
+  if (promotion != nullptr) {
+    record.timing = promotion->Timing();
+    if (!promotion->within.is_null()) record.timing["within"] = promotion->within;
+  }
+  record.provenance = {{"candidates_tried", outcome.lineage.size()},
+                       {"forge_seconds", time.spent_s},
+                       {"budget_s", time.budget_s},
+                       {"created", static_cast<int64_t>(std::time(nullptr))}};
+  const bool raced = !outcome.best.has_value() || promotion != nullptr;
+  if (outcome.out_of_time || !raced) record.provenance["out_of_time"] = true;
+  if (outcome.best.has_value()) {
+    record.provenance["author"] = outcome.best->candidate.author;
+    record.provenance["params"] = outcome.best->candidate.params;
+  }
+  record.versions = versions;
+  return record;
+}
+
+}  // namespace
+
+CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
+                             const SearchOutcome& outcome, const Promotion& promotion,
+                             const RegionTime& time, const Json& versions) {
+  CF_CHECK(outcome.best.has_value() && promotion.promoted) << "only what won makes a winner";
+  CacheRecord record =
+      MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion, time, versions);
+  record.candidate = CanonicalJson(outcome.best->candidate.ToJson());
+  record.binary = outcome.best->binary;
+  return record;
+}
+
+CacheRecord MakeNegativeRecord(const OpSignature& signature, const DeviceArch& arch,
+                               const SearchOutcome& outcome, const Promotion* promotion,
+                               const RegionTime& time, const Json& versions) {
+  CacheRecord record =
+      MakeRecord(CacheRecord::Kind::kNegative, signature, arch, outcome, promotion, time, versions);
+  if (promotion != nullptr) {
+    record.provenance["reason"] = promotion->reason;
+  } else if (outcome.best.has_value()) {
+    record.provenance["reason"] =
+        "not raced: region_budget_s was spent first; a larger one tries again";
+  } else {
+    record.provenance["reason"] = outcome.reason;
+  }
+  return record;
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,234 @@
+#include "target/cuda/device_rates.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cudaforge {
+
+const char* const kRatesSource = R"(
+extern "C" __global__ void __launch_bounds__(256)
+copy16(const uint4* __restrict__ from, uint4* __restrict__ to, long long n) {
+  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+  long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (; i + 3 * stride < n; i += 4 * stride) {
+    const uint4 a = from[i], b = from[i + stride], c = from[i + 2 * stride], d = from[i + 3 * stride];
+    to[i] = a;
+    to[i + stride] = b;
+    to[i + 2 * stride] = c;
+    to[i + 3 * stride] = d;
+  }
+  for (; i < n; i += stride) to[i] = from[i];
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+fma32(float* out, long long loops, double scale, double offset) {
+  const float a = static_cast<float>(scale), b = static_cast<float>(offset);
+  float x[8];
+  for (int k = 0; k < 8; ++k) x[k] = 1.0f + threadIdx.x * 0.01f + k;
+#pragma unroll 1
+  for (long long i = 0; i < loops; ++i) {
+#pragma unroll
+    for (int u = 0; u < 16; ++u) {
+#pragma unroll
+      for (int k = 0; k < 8; ++k) x[k] = fmaf(x[k], a, b);
+    }
+  }
+  float sum = 0.0f;
+  for (int k = 0; k < 8; ++k) sum += x[k];
+  out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+// Pairs of numbers between 1 and 2 of either sign: the bits after the exponent are the thread's.
+template <unsigned kOne>
+__device__ unsigned some_pair(unsigned seed) {
+  const unsigned bits = (seed * 2654435761u) ^ (seed << 7);
+  return ((bits & 0x003f003fu) | kOne | (kOne << 16)) ^ (bits & 0x80008000u);
+}
+
+#if __CUDA_ARCH__ >= 800
+#define MMA(TYPE)                                                                             \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 "                         \
+      "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"                                   \
+      : "+f"(c[k][0]), "+f"(c[k][1]), "+f"(c[k][2]), "+f"(c[k][3])                           \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+#else
+#define MMA(TYPE) c[k][0] += a[0] * 1.0f
+#endif
+#define TENSOR(NAME, ONE, TYPE)                                                               \
+  extern "C" __global__ void __launch_bounds__(256) NAME(float* out, long long loops) {       \
+    const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;                            \
+    unsigned a[4], b[2];                                                                      \
+    float c[4][4];                                                                            \
+    for (int k = 0; k < 4; ++k) a[k] = some_pair<ONE>(thread * 8 + k + 1);                    \
+    for (int k = 0; k < 2; ++k) b[k] = some_pair<ONE>(thread * 8 + k + 5);                    \
+    for (int k = 0; k < 4; ++k) c[k][0] = c[k][1] = c[k][2] = c[k][3] = 0.0f;                 \
+    for (long long i = 0; i < loops; ++i) {                                                   \
+      for (int u = 0; u < 8; ++u) {                                                           \
+        for (int k = 0; k < 4; ++k) MMA(TYPE);                                                \
+      }                                                                                       \
+    }                                                                                         \
+    float sum = 0.0f;                                                                         \
+    for (int k = 0; k < 4; ++k) sum += c[k][0] + c[k][1] + c[k][2] + c[k][3];                 \
+    out[thread] = sum;                                                                        \
+  }
+TENSOR(mma_bf16, 0x3f80u, "bf16")
+TENSOR(mma_fp16, 0x3c00u, "f16")
+)";
+
+namespace {
+
+constexpr int kBlock = 256;
+constexpr int kWarmUps = 3;
+constexpr int kSamples = 15;
+constexpr double kBudgetMs = 200;  // of one rate
+constexpr int64_t kLeastBuffer = int64_t{256} << 20;
+constexpr int64_t kFmaLoops = 1024;  // of 8 x 16 operations a thread
+constexpr double kFmaFlops = 2.0 * 8 * 16;
+constexpr int64_t kMmaLoops = 1024;  // of 4 x 8 instructions a warp
+constexpr double kMmaFlops = 2.0 * 16 * 8 * 16 * 4 * 8;
+
+class Rates {
+ public:
+  Rates(const CudaContextPtr& context, cu::Stream stream, CudaModule module)
+      : context_(context), stream_(stream), module_(std::move(module)) {}
+  Rates(const Rates&) = delete;
+  Rates& operator=(const Rates&) = delete;
+  ~Rates() {
+    const cu::DriverApi& api = context_->api();
+    if (!context_->MakeCurrent().ok()) return;
+    for (const cu::DevicePtr buffer : buffers_) api.MemFree(buffer);
+    if (start_ != nullptr) api.EventDestroy(start_);
+    if (end_ != nullptr) api.EventDestroy(end_);
+  }
+
+  Status Init() {
+    const cu::DriverApi& api = context_->api();
+    CF_RETURN_IF_ERROR(
+        context_->Check(api.EventCreate(&start_, cu::kEventDefault), "cuEventCreate"));
+    CF_RETURN_IF_ERROR(context_->Check(api.EventCreate(&end_, cu::kEventDefault), "cuEventCreate"));
+    CF_ASSIGN_OR_RETURN(sms_, context_->Attribute(cu::kMultiprocessors));
+    CF_ASSIGN_OR_RETURN(const int threads, context_->Attribute(cu::kThreadsPerMultiprocessor));
+    grid_ = sms_ * (threads / kBlock);  // every multiprocessor full, none twice
+    return Status::Ok();
+  }
+
+  Result<double> BandwidthGbPerS() {
+    CF_ASSIGN_OR_RETURN(const int l2, context_->Attribute(cu::kL2Bytes));
+    size_t free = 0;
+    size_t total = 0;
+    CF_RETURN_IF_ERROR(context_->Check(context_->api().MemGetInfo(&free, &total), "cuMemGetInfo"));
+    const int64_t bytes =
+        std::min(std::max(kLeastBuffer, int64_t{8} * l2), static_cast<int64_t>(free / 4)) / 4096 *
+        4096;
+    CF_ASSIGN_OR_RETURN(cu::DevicePtr from, Allocate(bytes));
+    CF_ASSIGN_OR_RETURN(cu::DevicePtr to, Allocate(bytes));
+    CF_RETURN_IF_ERROR(context_->Check(
+        context_->api().MemsetD32Async(from, 0x3f9df3b6u, static_cast<size_t>(bytes / 4), stream_),
+        "cuMemsetD32Async"));
+    int64_t n = bytes / 16;
+    void* params[] = {&from, &to, &n};
+    CF_ASSIGN_OR_RETURN(const double ms, MedianMs("copy16", params));
+    return 2.0 * static_cast<double>(bytes) / ms / 1e6;
+  }
+
+  Result<double> FmaTflops() {
+    CF_ASSIGN_OR_RETURN(cu::DevicePtr out, Allocate(int64_t{4} * grid_ * kBlock));
+    int64_t loops = kFmaLoops;
+    double scale = 0.999;
+    double offset = 0.001;
+    void* params[] = {&out, &loops, &scale, &offset};
+    CF_ASSIGN_OR_RETURN(const double ms, MedianMs("fma32", params));
+    return kFmaFlops * static_cast<double>(loops) * grid_ * kBlock / ms / 1e9;
+  }
+
+  Result<double> TensorTflops(const char* kernel) {
+    CF_ASSIGN_OR_RETURN(cu::DevicePtr out, Allocate(int64_t{4} * grid_ * kBlock));
+    int64_t loops = kMmaLoops;
+    void* params[] = {&out, &loops};
+    CF_ASSIGN_OR_RETURN(const double ms, MedianMs(kernel, params));
+    return kMmaFlops * static_cast<double>(loops) * grid_ * (kBlock / 32) / ms / 1e9;
+  }
+
+ private:
+  Result<cu::DevicePtr> Allocate(int64_t bytes) {
+    cu::DevicePtr data = 0;
+    CF_RETURN_IF_ERROR(
+        context_->Check(context_->api().MemAlloc(&data, static_cast<size_t>(bytes)), "cuMemAlloc"));
+    buffers_.push_back(data);
+    return data;
+  }
+
+  Result<double> OnceMs(cu::Function kernel, void** params) {
+    const cu::DriverApi& api = context_->api();
+    cu::LaunchConfig config;
+    config.grid[0] = static_cast<unsigned>(grid_);
+    config.block[0] = kBlock;
+    config.stream = stream_;
+    CF_RETURN_IF_ERROR(context_->Check(api.EventRecord(start_, stream_), "cuEventRecord"));
+    CF_RETURN_IF_ERROR(
+        context_->Check(api.LaunchKernelEx(&config, kernel, params, nullptr), "cuLaunchKernelEx"));
+    CF_RETURN_IF_ERROR(context_->Check(api.EventRecord(end_, stream_), "cuEventRecord"));
+    CF_RETURN_IF_ERROR(context_->Check(api.StreamSynchronize(stream_), "measuring the device"));
+    float ms = 0;
+    CF_RETURN_IF_ERROR(
+        context_->Check(api.EventElapsedTime(&ms, start_, end_), "cuEventElapsedTime"));
+    return double{ms};
+  }
+
+  Result<double> MedianMs(const char* name, void** params) {
+    CF_ASSIGN_OR_RETURN(const cu::Function kernel, module_.Kernel(name));
+    std::vector<double> samples;
+    double spent = 0;
+    for (int i = -kWarmUps; i < kSamples && (i < 3 || spent < kBudgetMs); ++i) {
+      CF_ASSIGN_OR_RETURN(const double ms, OnceMs(kernel, params));
+      spent += ms;
+      if (i >= 0) samples.push_back(ms);
+    }
+    const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+    std::nth_element(samples.begin(), middle, samples.end());
+    if (!(*middle > 0)) return Status::Unavailable(std::string(name) + " took no time");
+    return *middle;
+  }
+
+  const CudaContextPtr& context_;
+  cu::Stream stream_;
+  CudaModule module_;
+  cu::Event start_ = nullptr;
+  cu::Event end_ = nullptr;
+  int sms_ = 0;
+  int grid_ = 0;
+  std::vector<cu::DevicePtr> buffers_;
+};
+
+}  // namespace
+
+Result<Json> MeasureDeviceRates(const CudaContextPtr& context, cu::Stream stream,
+                                const std::string& cubin) {
+  CF_ASSIGN_OR_RETURN(CudaModule module, CudaModule::Load(context, cubin));
+  Rates rates(context, stream, std::move(module));
+  CF_RETURN_IF_ERROR(rates.Init());
+  CF_ASSIGN_OR_RETURN(const int major, context->Attribute(cu::kCapabilityMajor));
+  Json found = {{"note", ""}};
+  const auto keep = [&](const char* name, const Result<double>& rate) -> Status {
+    if (rate.ok()) {
+      found[name] = *rate;
+    } else if (context->poisoned()) {
+      return rate.status();
+    } else {
+      const std::string note = found["note"];
+      found["note"] = note + (note.empty() ? "" : "; ") + name + ": " + rate.status().message();
+    }
+    return Status::Ok();
+  };
+  CF_RETURN_IF_ERROR(keep("fp32_tflops", rates.FmaTflops()));
+  if (major >= 8) {
+    CF_RETURN_IF_ERROR(keep("bf16_tensor_tflops", rates.TensorTflops("mma_bf16")));
+    CF_RETURN_IF_ERROR(keep("fp16_tensor_tflops", rates.TensorTflops("mma_fp16")));
+  }
+  CF_RETURN_IF_ERROR(keep("bandwidth_gb_s", rates.BandwidthGbPerS()));
+  return found;
+}
+
+}  // namespace cudaforge

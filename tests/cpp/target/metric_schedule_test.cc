@@ -1,0 +1,99 @@
+#include "target/cuda/metric_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "target/target.h"
+
+namespace cudaforge {
+namespace {
+
+// Null where there is no CUPTI.
+const cupti::CuptiApi* Cupti() {
+  static const auto* const api = new Result<cupti::CuptiApi>(cupti::CuptiApi::Open({}));
+  return api->ok() ? &api->value() : nullptr;
+}
+
+#define NEEDS_CUPTI() \
+  if (Cupti() == nullptr) GTEST_SKIP() << "needs CUPTI: set CUDAFORGE_CUDA_PATH"
+
+struct ChipPasses {
+  const char* chip;
+  size_t passes[kMaxProfileTier];  // of tiers 1 to 4
+};
+
+class MetricTiers : public testing::TestWithParam<ChipPasses> {};
+
+// What a tier costs is decided here: a metric that is added must not make the tiers that every
+// round uses slower unseen.
+TEST_P(MetricTiers, EveryNameIsAcceptedInSoManyPasses) {
+  NEEDS_CUPTI();
+  const ChipPasses& expected = GetParam();
+  for (int tier = 1; tier <= kMaxProfileTier; ++tier) {
+    const auto metrics = TierMetrics(expected.chip, tier);
+    const auto schedule = MetricSchedule::Make(*Cupti(), expected.chip, {}, metrics);
+    ASSERT_TRUE(schedule.ok()) << schedule.status().ToString();
+    EXPECT_EQ(schedule->refused(), std::vector<std::string>{}) << "tier " << tier;
+    EXPECT_EQ(schedule->metrics(), metrics);
+    EXPECT_EQ(schedule->passes(), expected.passes[tier - 1]) << "tier " << tier;
+    EXPECT_FALSE(schedule->config().empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Chips, MetricTiers,
+                         testing::Values(ChipPasses{"GA100", {1, 2, 4, 9}},
+                                         ChipPasses{"GH100", {1, 2, 4, 13}},
+                                         ChipPasses{"GB100", {1, 2, 4, 12}},
+                                         ChipPasses{"AD102", {0, 0, 0, 0}},
+                                         ChipPasses{"GB202", {0, 0, 0, 0}}),
+                         [](const auto& info) { return std::string(info.param.chip); });
+
+TEST(MetricTiersOfAnyChip, EachHoldsTheOneBefore) {
+  EXPECT_TRUE(TierMetrics("GH100", 0).empty());
+  for (const char* chip : {"GH100", "GB202", "a chip of the future"}) {
+    for (int tier = 1; tier <= kMaxProfileTier; ++tier) {
+      const auto lower = TierMetrics(chip, tier - 1);
+      const auto upper = TierMetrics(chip, tier);
+      ASSERT_GT(upper.size(), lower.size());
+      EXPECT_TRUE(std::equal(lower.begin(), lower.end(), upper.begin()));
+    }
+  }
+}
+
+TEST(MetricTiersOfAnyChip, HaveTheBytesOfMemoryOnEveryChip) {
+  NEEDS_CUPTI();
+  const auto chips = CuptiChips(*Cupti());
+  ASSERT_TRUE(chips.ok()) << chips.status().ToString();
+  EXPECT_NE(std::find(chips->begin(), chips->end(), "GH100"), chips->end());
+  for (const std::string& chip : *chips) {
+    const auto schedule = MetricSchedule::Make(*Cupti(), chip, {}, TierMetrics(chip, 1));
+    ASSERT_TRUE(schedule.ok()) << chip << ": " << schedule.status().ToString();
+    EXPECT_EQ(schedule->refused(), std::vector<std::string>{}) << chip;
+  }
+}
+
+TEST(MetricScheduleOfAChip, LeavesOutWhatTheChipDoesNotHave) {
+  NEEDS_CUPTI();
+  const auto schedule = MetricSchedule::Make(
+      *Cupti(), "GH100", {},
+      {"gpu__time_duration.sum", "no__such_metric.sum", "dram__bytes_read.sum"});
+  ASSERT_TRUE(schedule.ok()) << schedule.status().ToString();
+  EXPECT_EQ(schedule->metrics(),
+            (std::vector<std::string>{"gpu__time_duration.sum", "dram__bytes_read.sum"}));
+  EXPECT_EQ(schedule->refused(), std::vector<std::string>{"no__such_metric.sum"});
+  EXPECT_EQ(schedule->passes(), 1u);
+  EXPECT_EQ(schedule->names().size(), 2u);
+  EXPECT_EQ(MetricSchedule::Make(*Cupti(), "GH100", {}, {"no__such_metric.sum"}).status().code(),
+            StatusCode::kUnavailable);
+}
+
+TEST(MetricScheduleOfAChip, AnUnknownChipIsRefusedByName) {
+  NEEDS_CUPTI();
+  const auto schedule = MetricSchedule::Make(*Cupti(), "XX999", {}, TierMetrics("XX999", 1));
+  EXPECT_EQ(schedule.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(schedule.status().message().find("XX999"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cudaforge
