@@ -121,7 +121,8 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   if (!cancel.IsSet()) {
     keep(EndNode(agents.session, outcome.search.reason, outcome.ledger.ToJson()));
   }
-  outcome.search.lineage.clear();  // stored already, node by node
+  outcome.search.stored = outcome.search.lineage.size();  // node by node
+  outcome.search.lineage.clear();
   return std::move(outcome.search);
 }
 

@@ -50,6 +50,7 @@ struct SearchOutcome {
   // One per candidate, in order: author, params, verdict, ns, seconds, resources. At most one is
   // accepted. A candidate that the budget cut off is left out.
   std::vector<Json> lineage;
+  size_t stored = 0;   // candidates tried that are in the store's lineage already
   Json verification;   // {"report": the checker's, "cases": [names], "poisons": [...]}; of the best
   std::string reason;  // why there is no best, or why the search ended
   bool out_of_time = false;  // the budget ended it: more might have been found

@@ -19,7 +19,7 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
     record.timing = promotion->Timing();
     if (!promotion->within.is_null()) record.timing["within"] = promotion->within;
   }
-  record.provenance = {{"candidates_tried", outcome.lineage.size()},
+  record.provenance = {{"candidates_tried", outcome.lineage.size() + outcome.stored},
                        {"forge_seconds", time.spent_s},
                        {"budget_s", time.budget_s},
                        {"created", static_cast<int64_t>(std::time(nullptr))}};

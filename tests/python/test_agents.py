@@ -1,0 +1,198 @@
+"""`cudaforge forge` and `lineage`: a coder's kernel is proven, stored, served and shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cudaforge_backend
+import pytest
+import torch
+from cudaforge_backend._native import _C
+from cudaforge_backend.agents import Agents
+from cudaforge_backend.cli import main
+from cudaforge_backend.errors import OptionError
+from forged import compiled, win_every_race
+
+Output = pytest.CaptureFixture[str]
+
+# A coder that answers its n-th request with the n-th of REPLIES, the last one for good.
+CODER = """
+import json, pathlib, sys
+request = json.load(sys.stdin)
+log = pathlib.Path(__file__).with_suffix(".log")
+with log.open("a") as file:
+    file.write(json.dumps(request) + "\\n")
+replies = json.loads(pathlib.Path(__file__).with_suffix(".json").read_text())
+made = sum(json.loads(line)["role"] == request["role"] for line in log.open())
+own = replies[request["role"]]
+usage = {"input_tokens": 100, "output_tokens": 10}
+print(json.dumps({"content": own[min(made, len(own)) - 1], "usage": usage, "model": "test"}))
+"""
+
+PLAN = """```json
+{"launches": [{"kernel": "rows", "args": [{"in": 0}, {"in": 1}, {"out": 0}],
+               "range": "out0.size0", "grain": "4"}], "scratch_bytes": [], "constraints": []}
+```
+"""
+PRODUCT = """```cpp
+#include <cstdint>
+extern "C" void rows(void* const* buffers, const int64_t*, const double*, int64_t begin,
+                     int64_t end) {
+  const float* x = static_cast<const float*>(buffers[0]);
+  const float* w = static_cast<const float*>(buffers[1]);
+  float* out = static_cast<float*>(buffers[2]);
+  for (int64_t i = begin; i < end; ++i) {
+    for (int64_t j = 0; j < 24; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < 16; ++k) sum += double{x[i * 16 + k]} * w[k * 24 + j];
+      const float value = static_cast<float>(sum);
+      out[i * 24 + j] = value < 0 ? 0.0f : value;
+    }
+  }
+}
+```
+"""
+WRONG = PLAN + PRODUCT.replace("value < 0 ? 0.0f : value", "value")
+RIGHT = PLAN + PRODUCT
+ADVICE = '{"issue": "negative values are kept", "plan": "apply the relu"}'
+
+MODEL = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.w = torch.nn.Parameter(torch.randn(16, 24))
+    def forward(self, x):
+        return torch.relu(x @ self.w)
+def make(): return Net(), (torch.randn(8, 16),)
+"""
+
+
+@pytest.fixture
+def coder(tmp_path: Path) -> Callable[..., str]:
+    """Makes the provider that plays a Coder's and a Judge's replies."""
+
+    def make(replies: list[str], judge: list[str]) -> str:
+        script = tmp_path / "coder.py"
+        script.write_text(CODER)
+        script.with_suffix(".json").write_text(json.dumps({"coder": replies, "judge": judge}))
+        return f"command:{sys.executable} {script}"
+
+    return make
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """A model with one matrix product."""
+    path = tmp_path / "net.py"
+    path.write_text(MODEL)
+    return f"{path}:make"
+
+
+def forge(output: Output, *argv: str) -> Any:
+    """What `cudaforge forge --json` prints."""
+    assert main(["forge", *argv, "--target", "cpu", "--json"]) == 0
+    return json.loads(output.readouterr().out)
+
+
+def test_a_coders_matrix_product_is_proven_stored_served_and_shown(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, script: str
+) -> None:
+    win_every_race(monkeypatch)
+    cache = str(tmp_path / "cache")
+    agents = coder(["no code at all", WRONG, RIGHT], [ADVICE])
+    common = ("--cache-dir", cache, "--max-time", "120")
+    results = forge(capsys, script, "--coder", agents, "--judge", agents, "--rounds", "3", *common)
+    assert [r["ops"] for r in results] == ["mm -> relu"]
+    rounds = results[0]["rounds"]
+    assert [r["verdict"] for r in rounds] == ["refused", "wrong_values", "accepted"]
+    assert results[0]["kind"] == "winner"
+    ledger = results[0]["ledger"]
+    assert ledger["calls"] == 3 + ledger["by_role"]["judge"]["calls"]
+    assert ledger["input_tokens"] == 100 * ledger["calls"]
+    assert ledger["output_tokens"] == 10 * ledger["calls"]
+
+    # The Judge's words and the evidence reached the Coder.
+    asked = [json.loads(line) for line in (tmp_path / "coder.log").read_text().splitlines()]
+    last = next(r for r in reversed(asked) if r["role"] == "coder")["messages"][-1]["content"]
+    assert "negative values are kept" in last and "apply the relu" in last
+
+    key = results[0]["key"]
+    assert main(["lineage", key[:12], "--cache-dir", cache]) == 0
+    shown = capsys.readouterr().out
+    assert "judge: negative values are kept -> apply the relu" in shown
+    assert "seed: refused" in shown and ": accepted, " in shown and "ended: " in shown
+
+    x, w = torch.randn(8, 16), torch.randn(16, 24)
+    made = compiled(lambda x, w: torch.relu(x @ w), cache, on_miss="fallback")
+    with torch.no_grad():
+        torch.testing.assert_close(made(x, w), torch.relu(x @ w))
+    stats = cudaforge_backend.stats()
+    assert stats["hits"] == 1 and stats["misses"] == 0, stats
+
+
+def test_a_cache_without_agents_winners_looks_for_no_heavy_regions(tmp_path: Path) -> None:
+    made = compiled(lambda x, w: torch.relu(x @ w), tmp_path, on_miss="record")
+    x, w = torch.randn(8, 16), torch.randn(16, 24)
+    with torch.no_grad():
+        torch.testing.assert_close(made(x, w), torch.relu(x @ w))
+    assert cudaforge_backend.stats()["misses"] == 0
+    assert _C.store().wanted("") == []
+
+
+def test_a_region_of_the_generators_starts_from_their_kernel(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any
+) -> None:
+    win_every_race(monkeypatch)
+    path = tmp_path / "softmax.py"
+    path.write_text(
+        "import torch\ndef make(): return torch.nn.Softmax(-1), (torch.randn(64, 128),)\n"
+    )
+    agents = coder(["no code at all"], [ADVICE])
+    results = forge(
+        capsys, f"{path}:make", "--coder", agents, "--rounds", "1",
+        "--cache-dir", str(tmp_path / "cache"),
+    )  # fmt: skip
+    first = results[0]["rounds"][0]
+    assert (first["kind"], first["verdict"]) == ("start", "accepted")
+    assert results[0]["kind"] == "winner"  # the generators' own
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--coder", "gpt-5"), "openai:MODEL"),
+        (("--coder", "command:/no/such/program", "--rounds", "0"), "rounds"),
+        (("--coder", "openai:unknown-model", "--max-usd", "1"), "price"),
+        (("--coder", "mailbox:/x", "--only", "conv"), "no such region"),
+        (("--coder", "mailbox:/x", "--prices", "/no/such/file"), "/no/such/file"),
+    ],
+)
+def test_what_cannot_be_is_said_before_any_call(
+    capsys: Output, tmp_path: Path, script: str, arguments: tuple[str, ...], said: str
+) -> None:
+    argv = ["forge", script, *arguments, "--target", "cpu", "--cache-dir", str(tmp_path / "c")]
+    assert main(argv) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_limits_of_agents() -> None:
+    with pytest.raises(OptionError, match="coder"):
+        Agents(coder="")
+    with pytest.raises(OptionError, match="seconds"):
+        Agents(coder="openai:gpt-5", seconds=0)
+    with pytest.raises(OptionError, match="usd"):
+        Agents(coder="openai:gpt-5", usd=-1)
+
+
+def test_an_unknown_key(capsys: Output, tmp_path: Path) -> None:
+    folder = ("--cache-dir", str(tmp_path / "c"))
+    assert main(["forge", "0123", "--coder", "openai:gpt-5", *folder]) == 1
+    assert "0 regions begin with '0123'" in capsys.readouterr().err
+    assert main(["lineage", "0123", *folder]) == 1
+    assert "0 regions begin with '0123'" in capsys.readouterr().err
