@@ -66,7 +66,7 @@ Result<MetricSchedule::Host> MetricSchedule::MakeHost(const cupti::CuptiApi& api
   params.availability = availability.empty() ? nullptr : availability.data();
   CF_RETURN_IF_ERROR(
       api.Check(api.HostInitialize(&params), ("preparing metrics of chip " + chip).c_str()));
-  return Host(params.host, HostDeleter{&api});
+  return Host(params.host, HostDeleter(&api));
 }
 
 cupti::Result MetricSchedule::Add(const Host& host, const std::vector<std::string>& metrics) {

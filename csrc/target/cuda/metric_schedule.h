@@ -16,7 +16,7 @@
 namespace cudaforge {
 
 // The metrics of tiers 1 to `tier` for a chip as CUPTI names it ("GH100"); empty for tier 0.
-// Passes that the work is replayed for, on GA100, GH100 and GB100:
+// Passes that the work is replayed for, on GA100, GH100 and GB100 (others: see the test):
 //   1 (1 pass): time, bytes of device memory, its throughput, achieved occupancy, issue slots
 //   2 (2 passes): ... tensor instructions, hit rates of both caches
 //   3 (4 passes): ... what warps wait for
@@ -44,7 +44,9 @@ class MetricSchedule {
 
  private:
   struct HostDeleter {
-    const cupti::CuptiApi* api = nullptr;
+    HostDeleter() : api(nullptr) {}
+    explicit HostDeleter(const cupti::CuptiApi* cupti) : api(cupti) {}
+    const cupti::CuptiApi* api;
     void operator()(cupti::HostObject host) const;
   };
   using Host = std::unique_ptr<std::remove_pointer_t<cupti::HostObject>, HostDeleter>;

@@ -28,10 +28,10 @@ class RangeProfiler::Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() {
-    if (pushed_) Pop();
+    if (pushed_) static_cast<void>(Pop());
     if (started_) {
       bool done = false;
-      Stop(&done);
+      static_cast<void>(Stop(&done));
     }
     if (range_ == nullptr) return;
     cupti::RangeParams params;

