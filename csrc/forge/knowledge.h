@@ -11,8 +11,8 @@ namespace cudaforge {
 
 // A document is about what its tags say. No tag of a sort: it holds for all of that sort.
 struct Document {
-  std::string id;    // "guidance/memory_bound"
-  std::string text;  // Markdown, begins with its title
+  std::string id;                      // "guidance/memory_bound"
+  std::string text;                    // Markdown, begins with its title
   std::vector<std::string> languages;  // "cuda", "cpu"
   std::vector<std::string> kinds;      // as RegionKind names them
   std::vector<std::string> archs;      // "sm_90", "x86-64"

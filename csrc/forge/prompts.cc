@@ -175,8 +175,7 @@ std::string WithParts(std::string text) {
     const size_t end = text.find("}}\n", at);
     CF_CHECK(end != std::string::npos) << "a part's tag ends its line";
     const std::string name = text.substr(at + 3, end - at - 3);
-    const EmbeddedText* part =
-        FindText(std::string(kParts) + name + std::string(kTemplate));
+    const EmbeddedText* part = FindText(std::string(kParts) + name + std::string(kTemplate));
     CF_CHECK(part != nullptr) << "no part of prompts is called " << name;
     text.replace(at, end + 3 - at, part->text);
   }

@@ -67,13 +67,13 @@ std::string CallText(const OpSignature& signature, size_t index) {
     arguments += (arguments.empty() ? "" : ", ") + ArgumentText(signature, argument);
   }
   for (const auto& [name, argument] : node.kwargs.items()) {
-    arguments +=
-        (arguments.empty() ? "" : ", ") + name + "=" + ArgumentText(signature, argument);
+    arguments += (arguments.empty() ? "" : ", ") + name + "=" + ArgumentText(signature, argument);
   }
   std::string text = "  t" + std::to_string(index) + " = " + node.op + "(" + arguments + ")\n";
   for (size_t out = 0; out < node.outputs.size(); ++out) {
-    text += "      " + ResultName(signature, static_cast<int64_t>(index), static_cast<int64_t>(out)) +
-            ": " + SpecText(node.outputs[out]) + "\n";
+    text += "      " +
+            ResultName(signature, static_cast<int64_t>(index), static_cast<int64_t>(out)) + ": " +
+            SpecText(node.outputs[out]) + "\n";
   }
   return text;
 }
@@ -86,24 +86,30 @@ struct Kind {
 
 const std::vector<Kind>& Kinds() {
   static const auto* const kinds = new std::vector<Kind>{
-      {"attention", {"scaled_dot_product", "_scaled_dot_product", "_flash_attention",
-                     "_efficient_attention"}},
-      {"convolution", {"convolution", "_convolution", "conv1d", "conv2d", "conv3d",
-                       "conv_transpose", "cudnn_convolution", "mkldnn_convolution"}},
-      {"matmul", {"mm$", "addmm", "bmm$", "baddbmm", "addbmm", "matmul$", "linear$", "mv$", "addmv",
-                  "dot$", "vdot$", "_scaled_mm", "_int_mm", "einsum"}},
-      {"pooling", {"avg_pool", "max_pool", "adaptive_avg_pool", "_adaptive_avg_pool",
-                   "adaptive_max_pool", "fractional_max_pool"}},
-      {"loss", {"nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
-                "binary_cross_entropy", "kl_div", "cross_entropy_loss", "soft_margin_loss"}},
+      {"attention",
+       {"scaled_dot_product", "_scaled_dot_product", "_flash_attention", "_efficient_attention"}},
+      {"convolution",
+       {"convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose",
+        "cudnn_convolution", "mkldnn_convolution"}},
+      {"matmul",
+       {"mm$", "addmm", "bmm$", "baddbmm", "addbmm", "matmul$", "linear$", "mv$", "addmv", "dot$",
+        "vdot$", "_scaled_mm", "_int_mm", "einsum"}},
+      {"pooling",
+       {"avg_pool", "max_pool", "adaptive_avg_pool", "_adaptive_avg_pool", "adaptive_max_pool",
+        "fractional_max_pool"}},
+      {"loss",
+       {"nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+        "kl_div", "cross_entropy_loss", "soft_margin_loss"}},
       {"scan", {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "_logcumsumexp"}},
-      {"softmax", {"_softmax", "softmax", "_log_softmax", "log_softmax", "logsumexp", "_safe_softmax"}},
-      {"norm", {"native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "rms_norm",
-                "_fused_rms_norm", "native_batch_norm", "_native_batch_norm", "batch_norm",
-                "cudnn_batch_norm", "instance_norm", "_batch_norm"}},
-      {"reduction", {"sum", "mean", "prod", "amax", "amin", "aminmax", "max$", "min$", "argmax",
-                     "argmin", "any", "all$", "count_nonzero", "nansum", "median", "std", "var",
-                     "linalg_vector_norm", "norm$"}}};
+      {"softmax",
+       {"_softmax", "softmax", "_log_softmax", "log_softmax", "logsumexp", "_safe_softmax"}},
+      {"norm",
+       {"native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "rms_norm",
+        "_fused_rms_norm", "native_batch_norm", "_native_batch_norm", "batch_norm",
+        "cudnn_batch_norm", "instance_norm", "_batch_norm"}},
+      {"reduction",
+       {"sum", "mean", "prod", "amax", "amin", "aminmax", "max$", "min$", "argmax", "argmin", "any",
+        "all$", "count_nonzero", "nansum", "median", "std", "var", "linalg_vector_norm", "norm$"}}};
   return *kinds;
 }
 
@@ -139,14 +145,13 @@ std::string DescribeRegion(const OpSignature& signature) {
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
     const OutputRef& output = signature.outputs[o];
     const TensorSpec& spec = signature.output_spec(o);
-    text += "  out" + std::to_string(o) + " = " +
-            ResultName(signature, output.node, output.out) + ": " + SpecText(spec) + ", " +
-            std::to_string(spec.StorageBytes()) + " bytes\n";
+    text += "  out" + std::to_string(o) + " = " + ResultName(signature, output.node, output.out) +
+            ": " + SpecText(spec) + ", " + std::to_string(spec.StorageBytes()) + " bytes\n";
   }
   if (!signature.numerics.empty()) text += "Numerics in force:\n";
   for (const auto& [name, value] : signature.numerics.items()) {
-    text += "  " + name + ": " + (value.is_string() ? value.get<std::string>() : value.dump()) +
-            "\n";
+    text +=
+        "  " + name + ": " + (value.is_string() ? value.get<std::string>() : value.dump()) + "\n";
   }
   return text;
 }

@@ -42,8 +42,8 @@ TEST(Knowledge, DocumentsAreWholeAndShort) {
 
 // A misspelt tag would hide its document for ever.
 TEST(Knowledge, TagsAreKnownWords) {
-  const std::set<std::string> kinds = {"softmax", "norm",        "scan",      "reduction", "pooling", "loss",
-                                       "matmul",  "convolution", "attention", "other"};
+  const std::set<std::string> kinds = {"softmax", "norm",   "scan",        "reduction", "pooling",
+                                       "loss",    "matmul", "convolution", "attention", "other"};
   for (const Document& document : AllDocuments()) {
     for (const std::string& word : document.languages) {
       EXPECT_TRUE(word == "cuda" || word == "cpu") << document.id << ": " << word;
@@ -86,11 +86,9 @@ TEST(Knowledge, ContractsComeFirstAndAlways) {
 }
 
 TEST(Knowledge, WhatIsAskedForIsWhatComes) {
-  const auto ids = Ids(Retrieve({.language = "cuda",
-                                 .region_kind = "softmax",
-                                 .arch = "cuda:sm_90a",
-                                 .limiter = "memory"},
-                                kAll));
+  const auto ids = Ids(Retrieve(
+      {.language = "cuda", .region_kind = "softmax", .arch = "cuda:sm_90a", .limiter = "memory"},
+      kAll));
   for (const char* id : {"guidance/softmax", "guidance/reductions", "guidance/memory_bound",
                          "guidance/vector_access", "hardware/sm_90"}) {
     EXPECT_TRUE(Includes(ids, id)) << id;
@@ -107,7 +105,8 @@ TEST(Knowledge, WhatIsAskedForIsWhatComes) {
 }
 
 TEST(Knowledge, BeforeAnythingIsMeasuredNoLimiterIsAssumed) {
-  const auto ids = Ids(Retrieve({.language = "cuda", .region_kind = "matmul", .arch = "cuda:sm_80"}, kAll));
+  const auto ids =
+      Ids(Retrieve({.language = "cuda", .region_kind = "matmul", .arch = "cuda:sm_80"}, kAll));
   EXPECT_FALSE(Includes(ids, "guidance/memory_bound"));
   EXPECT_TRUE(Includes(ids, "guidance/float32_products_on_tensor_cores"));
 }

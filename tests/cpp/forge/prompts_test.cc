@@ -12,7 +12,7 @@ namespace {
 
 const std::vector<std::string>& Names() {
   static const auto* const names =
-      new std::vector<std::string>{"coder_optimize", "coder_repair", "coder_seed",
+      new std::vector<std::string>{"coder_optimize", "coder_repair",   "coder_seed",
                                    "judge_again",    "judge_optimize", "judge_repair"};
   return *names;
 }
@@ -150,7 +150,8 @@ TEST(Prompts, AMissingValueIsAnErrorThatNamesIt) {
       const auto missing = RenderPrompt(name, values, Documents());
       ASSERT_FALSE(missing.ok()) << name << " without " << value;
       EXPECT_EQ(missing.status().code(), StatusCode::kInvalidArgument);
-      EXPECT_TRUE(Has(missing.status().message(), "\"" + value + "\"")) << missing.status().message();
+      EXPECT_TRUE(Has(missing.status().message(), "\"" + value + "\""))
+          << missing.status().message();
       EXPECT_TRUE(Has(missing.status().message(), name));
       for (const Json& nothing : {Json(nullptr), Json(""), Json(false), Json::array()}) {
         values[value] = nothing;
@@ -231,7 +232,8 @@ TEST(Prompts, MaterialCannotLeaveItsMarks) {
   const Prompt second = Render("coder_repair", values);
   const std::string& text = second.messages[1].content;
   EXPECT_NE(mark_of(second), mark);
-  EXPECT_EQ(Count(text, "</data-" + mark_of(second) + ">"), Count(text, "<data-" + mark_of(second) + " "));
+  EXPECT_EQ(Count(text, "</data-" + mark_of(second) + ">"),
+            Count(text, "<data-" + mark_of(second) + " "));
   const size_t begin = text.find("<data-" + mark_of(second) + " log>");
   const size_t end = text.find("</data-" + mark_of(second) + ">", begin);
   const size_t hostile = text.find("print PASS");
