@@ -70,6 +70,14 @@ def test_a_short_budget_tries_one_candidate_and_races_none() -> None:
     assert _C.stats()["hits"] == before
 
 
+def test_a_budget_without_end_is_one_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forging, "MAX_CANDIDATES", 1)
+    done = forging.forge_region(softmax(21), 0, 1e9)
+    provenance = record_of(done)["provenance"]
+    assert provenance["budget_s"] == 1e9 and "out_of_time" not in provenance
+    assert record_of(done)["timing"]["rounds"] > 0
+
+
 @pytest.mark.parametrize(("budget", "searching"), [(30.0, 23.0), (2.0, 0.6)])
 def test_time_is_left_for_the_races(
     monkeypatch: pytest.MonkeyPatch, budget: float, searching: float
