@@ -131,7 +131,8 @@ def export_pack(store: KernelStore, file: str, arch: str = "") -> dict[str, Any]
     kept_existing, rejected; problems has a line for each that was rejected."""
 
 def adopt_pack(file: str, tell: Callable[[str, str], None] | None = None) -> dict[str, Any]:
-    """Compiles and proves each kernel of a pack here, then stores all; as export_pack.
+    """Compiles and proves each kernel of a pack here and stores it as soon as it is proven; what
+    has no winner is stored at the end. As export_pack.
 
     `tell` gets the key of each kernel and what is wrong with it ("": nothing). RuntimeError: not a
     pack, or a damaged one."""
