@@ -46,7 +46,7 @@ def add(verbs: Any) -> None:
     )
     add_cache_dir(command)
     add_json(command)
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, tells_warnings=True)
 
 
 def run(args: argparse.Namespace) -> int:
