@@ -36,6 +36,7 @@ void BindProgram(py::module_& m) {
 }  // namespace
 
 void BindSignature(py::module_& m) {
+  m.attr("DTYPES") = py::tuple(py::cast(DTypeNames()));
   m.def("anchor_ops", &AnchorOps);
   m.def("pointwise_ops", &PointwiseOps);
   m.def("can_generate", &Refusal, py::arg("signature"));

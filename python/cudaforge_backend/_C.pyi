@@ -11,6 +11,8 @@ from typing import Any
 from torch import Tensor
 
 ON_MISS: tuple[str, ...]
+LOG_TOPICS: tuple[str, ...]
+DTYPES: tuple[str, ...]  # those that a signature can name, by torch's names
 
 def configure(cuda_folders: list[str], worker: str) -> None:
     """Where CUDA's libraries and headers may be, and the worker; the environment wins."""

@@ -11,18 +11,12 @@ from typing import Any
 import torch
 from torch import fx
 
+from cudaforge_backend._native import _C
+
 # Ops of other namespaces that are ATen calls by another name: Inductor's decompositions make them.
 _CONVERT = "prims::convert_element_type"
 
-_DTYPES = {
-    torch.float32: "float32",
-    torch.float16: "float16",
-    torch.bfloat16: "bfloat16",
-    torch.float64: "float64",
-    torch.int64: "int64",
-    torch.int32: "int32",
-    torch.bool: "bool",
-}
+_DTYPES: dict[torch.dtype, str] = {getattr(torch, name): name for name in _C.DTYPES}
 MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
     torch.preserve_format: "preserve",
