@@ -27,6 +27,7 @@ class Settings:
 
 OPTIONS = tuple(field.name for field in fields(Settings))
 
+
 def disabled() -> bool:
     """Whether CUDAFORGE_DISABLE=1 was set when the process read its environment."""
     return bool(_C.config()["disabled"])
