@@ -135,7 +135,7 @@ class _Forge:
         self.text = _C.describe(signature)
         self.key = key
         self.arch = arch
-        self.device = rivals.device_of(signature, device_index)
+        self.device = rivals.signature_device(signature, device_index)
         self.device_index = device_index
         self.budget_s = budget_s
         self.listener = progress or (lambda event: None)

@@ -19,7 +19,7 @@ from .tracing import beside_running_programs
 Call = Callable[[Sequence[torch.Tensor]], Any]
 
 
-def device_of(signature: str, index: int) -> torch.device:
+def signature_device(signature: str, index: int) -> torch.device:
     """The torch device that a canonical signature runs on."""
     kind = json.loads(signature)["device"]
     return torch.device("cpu") if kind == "cpu" else torch.device(kind, index)
