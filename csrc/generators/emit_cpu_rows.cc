@@ -19,19 +19,7 @@ bool IsCheap(const CpuStage& stage, int v) {
   for (int u : Closure(stage.stage(), {v}, stage.row_values())) {
     const Value& value = stage.value(u);
     if (value.kind == Value::Kind::kScan) return false;
-    if (value.kind != Value::Kind::kPointwise) continue;
-    switch (value.op) {
-      case ScalarOp::kAdd:
-      case ScalarOp::kSub:
-      case ScalarOp::kMul:
-      case ScalarOp::kNeg:
-      case ScalarOp::kCast:
-        cost += 1;
-        break;
-      default:
-        cost += 4;
-        break;
-    }
+    if (value.kind == Value::Kind::kPointwise) cost += FactsOf(value.op).cpu_cost;
   }
   return cost < 4;
 }

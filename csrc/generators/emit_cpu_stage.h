@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "generators/emit.h"
-#include "generators/emit_common.h"
+#include "generators/emit_text.h"
+#include "generators/stage_loops.h"
 #include "kernel/candidate.h"
 
 namespace cudaforge::rows {

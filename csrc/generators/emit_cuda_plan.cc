@@ -5,7 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "generators/emit_common.h"
+#include "generators/emit_text.h"
+#include "generators/stage_loops.h"
 
 namespace cudaforge::rows {
 namespace {
@@ -229,27 +230,6 @@ void SetPasses(CudaPlan* plan) {
   }
 }
 
-bool Expensive(const Value& value) {
-  switch (value.op) {
-    case ScalarOp::kNeg:
-    case ScalarOp::kAbs:
-    case ScalarOp::kAdd:
-    case ScalarOp::kSub:
-    case ScalarOp::kMul:
-    case ScalarOp::kMax:
-    case ScalarOp::kMin:
-    case ScalarOp::kWhere:
-    case ScalarOp::kCast:
-    case ScalarOp::kBitwiseNot:
-    case ScalarOp::kAnd:
-    case ScalarOp::kOr:
-    case ScalarOp::kXor:
-      return false;
-    default:
-      return !GivesBool(value.op);
-  }
-}
-
 // Values that several passes need: loads (staged or kept) and, in registers, what is dear to
 // compute.
 void SetKept(CudaPlan* plan) {
@@ -269,7 +249,7 @@ void SetKept(CudaPlan* plan) {
     const Value& value = stage.values[v];
     if (last[v] < 0) continue;
     const bool dear = value.kind == Value::Kind::kLoad || value.kind == Value::Kind::kScan ||
-                      (value.kind == Value::Kind::kPointwise && Expensive(value));
+                      (value.kind == Value::Kind::kPointwise && FactsOf(value.op).keep);
     if (value.space == Space::kElement && dear && last[v] > first[v]) {
       if (plan->keep) plan->kept[v] = true;
       if (plan->staged && value.kind == Value::Kind::kLoad) plan->stage_in_shared[v] = true;

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "generators/emit.h"
-#include "generators/emit_common.h"
 #include "generators/emit_cuda_plan.h"
+#include "generators/stage_loops.h"
 
 namespace cudaforge::rows {
 namespace {
