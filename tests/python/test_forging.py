@@ -100,7 +100,16 @@ def test_a_part_is_not_promoted_without_its_race_in_place(monkeypatch: pytest.Mo
         reason = "won"
 
     raced: list[str] = []
-    part = forging._Forge(softmax(18), "0" * 64, "cpu", 0, 10.0, None, False, softmax(19))
+    part = forging._Forge(
+        signature=softmax(18),
+        key="0" * 64,
+        arch="cpu",
+        device_index=0,
+        budget_s=10.0,
+        listener=None,
+        compile_lock=False,
+        within=softmax(19),
+    )
     monkeypatch.setattr(rivals, "inductor_call", lambda *args: raced.append("inductor"))
     monkeypatch.setattr(part, "_race", lambda contestants, signature: Won())
     clock = iter([0.0, 11.0])
