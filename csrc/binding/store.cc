@@ -18,11 +18,9 @@ py::dict RecordDict(const CacheRecord& record) {
   dict["kind"] = CacheRecord::KindName(record.kind);
   dict["key"] = record.key;
   dict["arch"] = record.arch;
-  dict["signature"] = ToPython(record.signature);
-  dict["verification"] = ToPython(record.verification);
-  dict["timing"] = ToPython(record.timing);
-  dict["provenance"] = ToPython(record.provenance);
-  dict["versions"] = ToPython(record.versions);
+  for (const auto& [name, member] : CacheRecord::JsonFields()) {
+    dict[name] = ToPython(record.*member);
+  }
   dict["current"] = JudgedByThisBuild(record);
   dict["binary_bytes"] = record.binary.size();
   dict["checksum"] = record.checksum;
@@ -36,12 +34,10 @@ CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
   record.kind = ValueOrThrow(CacheRecord::ParseKind(ValueOrThrow(JsonString(json, "kind"))));
   record.key = ValueOrThrow(JsonString(json, "key"));
   record.arch = ValueOrThrow(JsonString(json, "arch"));
-  record.signature = ValueOrThrow(JsonField(json, "signature"));
+  for (const auto& [name, member] : CacheRecord::JsonFields()) {
+    record.*member = ValueOrThrow(JsonField(json, name));
+  }
   if (!candidate.is_none()) record.candidate = CanonicalJson(FromPython(candidate));
-  record.verification = ValueOrThrow(JsonField(json, "verification"));
-  record.timing = ValueOrThrow(JsonField(json, "timing"));
-  record.provenance = ValueOrThrow(JsonField(json, "provenance"));
-  record.versions = ValueOrThrow(JsonField(json, "versions"));
   record.binary = binary;
   return record;
 }
