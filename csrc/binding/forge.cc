@@ -131,7 +131,6 @@ void BindForge(py::module_& m) {
   py::class_<Promotion>(m, "Promotion")
       .def_readonly("promoted", &Promotion::promoted)
       .def("placed_in", &PlacedIn, py::arg("key"), py::arg("inside"));
-  m.attr("PROMOTION_BOUND") = kPromotionBound;
   m.def("search", &Search, py::arg("signature"), py::arg("device_index"), py::arg("seconds"),
         py::arg("candidates"), py::arg("progress") = py::none());
   m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),

@@ -2,7 +2,6 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "binding/errors.h"
-#include "binding/json_py.h"
 #include "binding/module.h"
 #include "generators/generator.h"
 #include "signature/from_aten_region.h"
@@ -47,9 +46,6 @@ void BindSignature(py::module_& m) {
         return ValueOrThrow(NormalizeAten(ParseSignature(text))).Canonical();
       },
       py::arg("signature"));
-  m.def(
-      "canonical", [](const py::dict& json) { return CanonicalJson(FromPython(json)); },
-      py::arg("json"));
   m.def(
       "signature_key", [](const std::string& text) { return ParseSignature(text).Key(); },
       py::arg("signature"));

@@ -156,13 +156,9 @@ std::optional<std::string> UseCache(const std::string& folder) {
 void BindStore(py::module_& m) {
   py::class_<KernelStore, StorePtr>(m, "KernelStore")
       .def_static("open", &OpenStore, py::arg("folder"), py::arg("writable") = false)
-      .def_static("in_memory", [] { return StorePtr(MakeMemoryKernelStore()); })
       .def("get", &Get, py::arg("key"), py::arg("arch"))
       .def("verdict", &Verdict, py::arg("key"), py::arg("arch"))
       .def("candidate", &CandidateOf, py::arg("key"), py::arg("arch"))
-      .def("binary", &Binary, py::arg("key"), py::arg("arch"))
-      .def("put", &Put, py::arg("record"), py::arg("candidate").none(true), py::arg("binary"),
-           py::arg("replace") = false)
       .def(
           "delete",
           [](KernelStore& store, const std::string& key, const std::string& arch) {
@@ -171,13 +167,6 @@ void BindStore(py::module_& m) {
           },
           py::arg("key"), py::arg("arch"))
       .def("records", &Records, py::arg("arch") = "")
-      .def(
-          "add_wanted",
-          [](KernelStore& store, const std::vector<WantedTuple>& regions) {
-            py::gil_scoped_release release;
-            ThrowIfError(store.AddWanted(WantedRegions(regions)));
-          },
-          py::arg("regions"))
       .def(
           "put_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch,
@@ -219,7 +208,19 @@ void BindStore(py::module_& m) {
       .def("counters", &Counters)
       .def("location", &KernelStore::location)
       .def("health", &Health)
-      .def("take_warnings", &KernelStore::TakeWarnings);
+      .def("take_warnings", &KernelStore::TakeWarnings)
+      // For tests: stores of their own, and records as they want them.
+      .def_static("in_memory", [] { return StorePtr(MakeMemoryKernelStore()); })
+      .def("binary", &Binary, py::arg("key"), py::arg("arch"))
+      .def("put", &Put, py::arg("record"), py::arg("candidate").none(true), py::arg("binary"),
+           py::arg("replace") = false)
+      .def(
+          "add_wanted",
+          [](KernelStore& store, const std::vector<WantedTuple>& regions) {
+            py::gil_scoped_release release;
+            ThrowIfError(store.AddWanted(WantedRegions(regions)));
+          },
+          py::arg("regions"));
   m.def("store", [] { return Runtime::Get().store(); });
   m.def("use_cache", &UseCache, py::arg("folder"));
 }

@@ -37,9 +37,6 @@ def can_generate(signature: str) -> str | None:
 def normalize(signature: str) -> str:
     """The canonical form: defaults filled in, keyword-only arguments in "kwargs", keys sorted."""
 
-def canonical(json: Mapping[str, Any]) -> str:
-    """The one text of a JSON object: keys sorted, no white space."""
-
 def signature_key(signature: str) -> str:
     """SHA-256 of a canonical signature, 64 hexadecimal digits."""
 
@@ -153,8 +150,6 @@ class SearchOutcome:
     def found(self) -> bool: ...
     @property
     def reason(self) -> str: ...
-
-PROMOTION_BOUND: float  # a winner's lower bound of the speed-up is above it
 
 class Promotion:
     """The result of a race."""
