@@ -17,8 +17,8 @@ struct Config {
   bool disabled = false;           // CUDAFORGE_DISABLE=1
   std::string on_miss = "record";  // CUDAFORGE_ON_MISS, one of kOnMiss
   double region_budget_s = 30;     // CUDAFORGE_REGION_BUDGET_S, > 0
-  std::string
-      cache_dir;    // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
+  // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
+  std::string cache_dir;
   std::string cxx;  // CUDAFORGE_CXX; empty: g++, else c++, else clang++
   // Folders with `lib` and `include` of CUDA: CUDAFORGE_CUDA_PATH; CUDA_HOME, then CUDA_PATH.
   std::vector<std::string> cuda_path, cuda_home;

@@ -33,11 +33,11 @@ struct CudaPlan {
   bool shifted = false;  // rows start at varying alignments: positions are shifted row by row
   std::vector<bool> vector_load;   // per value
   std::vector<bool> vector_store;  // per store
-  int shift_value =
-      -1;  // when shifted: a load (else -1: shift_store) whose row start gives the shift
+  // When shifted: a load (else -1: shift_store) whose row start gives the shift.
+  int shift_value = -1;
   int shift_store = -1;
-  std::vector<int>
-      pass;  // per value: the pass in which an element value, or after which a reduce, is known
+  // Per value: the pass in which an element value, or after which a reduce, is known.
+  std::vector<int> pass;
   int passes = 1;          // sweeps over the inner space, at least 1
   std::vector<bool> kept;  // per value: an element value that stays in an array between passes
   std::vector<bool> stage_in_shared;  // per value

@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kMaxSchedules = 12;
 constexpr int64_t kMaxUnrolledLength = 64;
-constexpr int64_t kMaxKeptElements =
-    64;  // per thread, over all kept loads, counted as 32-bit registers
+// Per thread, over all kept loads, counted as 32-bit registers.
+constexpr int64_t kMaxKeptElements = 64;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

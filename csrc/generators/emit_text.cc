@@ -109,8 +109,8 @@ std::string PointwiseText(const Stage& stage, int v, const std::vector<std::stri
   const OpFacts& facts = FactsOf(value.op);
   const bool wraps =
       value.op == ScalarOp::kAdd || value.op == ScalarOp::kSub || value.op == ScalarOp::kMul;
-  if (IsInteger(value.type) &&
-      wraps) {  // two's complement, where signed overflow would be undefined
+  // Two's complement, where signed overflow would be undefined.
+  if (IsInteger(value.type) && wraps) {
     const std::string type = UnsignedText(value.type);
     return CastText(value.type, type + "(" + operands[0] + ") " + facts.text + " " + type + "(" +
                                     operands[1] + ")");
