@@ -125,7 +125,7 @@ class Target {
 };
 
 struct CpuTargetOptions {
-  std::string cxx;  // host compiler; empty: CUDAFORGE_CXX, else g++, else c++, else clang++
+  std::string cxx;  // host compiler; empty: g++, else c++, else clang++
   // Of the pool behind launch_context(); 0: OMP_NUM_THREADS, else one per physical core that this
   // process may use.
   int threads = 0;
