@@ -1,4 +1,4 @@
-// Mappings "row" and "buffer": one row after the other, each swept in tiles along its innermost
+// Mappings kRow and kBuffer: one row after the other, each swept in tiles along its innermost
 // dimension. A tile's element values go to small arrays by a loop that vectorises, and from there
 // to the accumulators and scans.
 #include <algorithm>
@@ -27,7 +27,7 @@ bool IsCheap(const CpuStage& stage, int v) {
 class RowWriter {
  public:
   RowWriter(const CpuStage& stage, const Schedule& schedule) : stage_(stage) {
-    if (schedule.mapping == "buffer") buffered_ = BufferedValues(stage);
+    if (schedule.mapping == Mapping::kBuffer) buffered_ = BufferedValues(stage);
     const std::vector<int64_t>& inner = stage.stage().inner;
     last_ = inner.back();
     leading_ = last_ == 0 ? 0 : stage.row_length() / last_;

@@ -1,9 +1,9 @@
 // How one stage is laid out on a GPU under one schedule: everything the kernel text needs to know,
 // and nothing of text.
 //
-// Row engine ("warp", "block", "shared", "loop"): a group of `group` threads works on one row;
+// Row engine (kWarp, kBlock, kShared, kLoop): a group of `group` threads works on one row;
 // element (chunk, u, t, k) of the row is at position ((chunk * unroll + u) * group + t) * vector +
-// k, minus a shift that makes vectors aligned. Column engine ("column", "thread"): a thread works
+// k, minus a shift that makes vectors aligned. Column engine (kColumn, kThread): a thread works
 // on `vector` neighbouring rows; `parts` threads along y share the inner space: position (chunk *
 // parts + ty) * unroll + u.
 #pragma once
