@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <utility>
 
 #include "base/bytes.h"
 #include "base/sha256.h"
@@ -17,7 +16,7 @@ constexpr size_t kHeaderBytes = 24;    // magic, format, lengths of JSON, candid
 constexpr size_t kChecksumBytes = 16;  // XXH3-128, at the very end
 constexpr size_t kMaxJsonBytes = size_t{32} << 20;
 
-constexpr std::pair<const char*, Json CacheRecord::*> kJsonFields[] = {
+constexpr CacheRecord::JsonMember kJsonFields[] = {
     {"signature", &CacheRecord::signature}, {"verification", &CacheRecord::verification},
     {"timing", &CacheRecord::timing},       {"provenance", &CacheRecord::provenance},
     {"versions", &CacheRecord::versions},
@@ -111,6 +110,8 @@ double CacheRecord::SpeedupLow() const {
   if (interval == timing.end() || !interval->is_array() || interval->empty()) return 0;
   return (*interval)[0].is_number() ? (*interval)[0].get<double>() : 0;
 }
+
+std::span<const CacheRecord::JsonMember> CacheRecord::JsonFields() { return kJsonFields; }
 
 std::string CacheRecord::Encode() const {
   Json json = {{"kind", KindName(kind)}, {"key", key}, {"arch", arch}};

@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -34,6 +36,10 @@ struct CacheRecord {
   Json provenance;       // who made it, when, in what time, and why there is no winner
   Json versions;         // cudaforge, torch, verifier
   std::string checksum;  // 32 digits, of the stored bytes; empty in a record that was not decoded
+
+  // The fields of type Json, and their names in stored records and in Python.
+  using JsonMember = std::pair<const char*, Json CacheRecord::*>;
+  static std::span<const JsonMember> JsonFields();
 
   // Whether this may be stored: a key that is the signature's, a plausible arch, a candidate and a
   // binary exactly when it is a winner. kInvalidArgument says what is wrong; a wrong key is

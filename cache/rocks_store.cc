@@ -228,8 +228,8 @@ class RocksKernelStore final : public KernelStore {
     StoreCounters counters;
     CF_RETURN_IF_ERROR(Write([&](const RocksDb& db) {
       taken.clear();
-      std::unordered_map<std::string, const CacheRecord*>
-          batch;  // two records of one key: the better
+      // Two records of one key: the better.
+      std::unordered_map<std::string, const CacheRecord*> batch;
       std::vector<DbWrite> writes;
       for (size_t i = 0; i < records.size(); ++i) {
         const CacheRecord& record = records[i];

@@ -117,11 +117,13 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
     config.threads = static_cast<int>(std::clamp(std::strtol(value, nullptr, 10), 0L, 1L << 30));
   }
   for (const std::string& topic : List(environment, "CUDAFORGE_LOG", ',')) {
-    if (topic == "all" || topic == "forge" || topic == "graph" || topic == "cache") {
+    std::string known = "all";
+    for (const char* one : kLogTopics) known += std::string(", ") + one;
+    if (topic == "all" ||
+        std::find(std::begin(kLogTopics), std::end(kLogTopics), topic) != std::end(kLogTopics)) {
       config.log.push_back(topic);
     } else {
-      Warn(&config, "CUDAFORGE_LOG", topic.c_str(),
-           "expected topics out of all, forge, graph, cache");
+      Warn(&config, "CUDAFORGE_LOG", topic.c_str(), "expected topics out of " + known);
     }
   }
   WarnOfUnknownNames(&config, environment);

@@ -10,18 +10,21 @@ namespace cudaforge {
 // What can be done about a region that the cache does not know (README.md, Options).
 inline constexpr const char* kOnMiss[] = {"fallback", "record", "background", "blocking"};
 
+// What CUDAFORGE_LOG can name beside "all" (README.md, Environment).
+inline constexpr const char* kLogTopics[] = {"forge", "graph", "cache"};
+
 struct Config {
   bool disabled = false;           // CUDAFORGE_DISABLE=1
   std::string on_miss = "record";  // CUDAFORGE_ON_MISS, one of kOnMiss
   double region_budget_s = 30;     // CUDAFORGE_REGION_BUDGET_S, > 0
-  std::string
-      cache_dir;    // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
+  // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
+  std::string cache_dir;
   std::string cxx;  // CUDAFORGE_CXX; empty: g++, else c++, else clang++
   // Folders with `lib` and `include` of CUDA: CUDAFORGE_CUDA_PATH; CUDA_HOME, then CUDA_PATH.
   std::vector<std::string> cuda_path, cuda_home;
-  std::string worker;            // CUDAFORGE_WORKER; empty: the one in the package
-  int threads = 0;               // OMP_NUM_THREADS, which ATen obeys; 0: not given
-  std::vector<std::string> log;  // CUDAFORGE_LOG: comma-separated topics (forge, graph, cache, all)
+  std::string worker;                 // CUDAFORGE_WORKER; empty: the one in the package
+  int threads = 0;                    // OMP_NUM_THREADS, which ATen obeys; 0: not given
+  std::vector<std::string> log;       // CUDAFORGE_LOG: kLogTopics and "all", separated by commas
   std::vector<std::string> warnings;  // one line for each value or name that could not be used
 };
 

@@ -110,7 +110,9 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
     agents.rival_ns = *wanted.rival_us * 1e3;
     agents.rival = wanted.rival;
   }
-  WorkerClient worker(runtime.Worker(signature.device, device_index));
+  WorkerOptions options = runtime.Worker(signature.device, device_index);
+  options.cancel = &cancel;
+  WorkerClient worker(options);
   const std::unique_ptr<RegionChecker> checker =
       ValueOrThrow(RegionChecker::Create(signature, device_index, std::random_device()()));
   const std::string key = signature.Key();

@@ -2,7 +2,6 @@
 
 #include <pybind11/stl.h>
 
-#include <algorithm>
 #include <chrono>
 #include <random>
 
@@ -16,10 +15,6 @@ namespace cudaforge::binding {
 namespace {
 
 namespace py = pybind11;
-
-// A compiler that hangs may overrun a region's time by this much, and a slow one still comes to its
-// end.
-constexpr int kLeastCompileMs = 15'000;
 
 // What is found when the region cannot be judged at all: no candidate, and why.
 SearchOutcome NotJudged(const Status& status) {
@@ -44,8 +39,7 @@ SearchOutcome Search(const std::string& text, int device_index, double seconds, 
   py::gil_scoped_release release;
   const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
   WorkerOptions options = runtime.Worker(signature.device, device_index);
-  options.compile_timeout_ms =
-      std::clamp(static_cast<int>(seconds * 1e3), kLeastCompileMs, options.compile_timeout_ms);
+  options.compile_timeout_ms = CompileTimeoutMs(seconds, options.compile_timeout_ms);
   WorkerClient worker(options);
   // Inputs that no author of a candidate can know.
   Result<std::unique_ptr<RegionChecker>> checker =
@@ -145,7 +139,6 @@ void BindForge(py::module_& m) {
              return us;
            })
       .def("placed_in", &PlacedIn, py::arg("key"), py::arg("inside"));
-  m.attr("PROMOTION_BOUND") = kPromotionBound;
   m.def("search", &Search, py::arg("signature"), py::arg("device_index"), py::arg("seconds"),
         py::arg("candidates"), py::arg("progress") = py::none());
   m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),

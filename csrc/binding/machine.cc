@@ -20,6 +20,11 @@ Target* TargetNamed(const std::string& device, int device_index) {
   return ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
 }
 
+template <size_t n>
+py::tuple Names(const char* const (&names)[n]) {
+  return py::tuple(py::cast(std::vector<std::string>(std::begin(names), std::end(names))));
+}
+
 py::dict ConfigDict() {
   const Config& config = GlobalConfig();
   py::dict dict;
@@ -100,8 +105,8 @@ void BindMachine(py::module_& m) {
         return TargetNamed(device, device_index)->arch().target;
       },
       py::arg("device"), py::arg("device_index") = 0);
-  m.attr("ON_MISS") =
-      py::tuple(py::cast(std::vector<std::string>(std::begin(kOnMiss), std::end(kOnMiss))));
+  m.attr("ON_MISS") = Names(kOnMiss);
+  m.attr("LOG_TOPICS") = Names(kLogTopics);
   m.def("capabilities", &CapabilityDicts);
   py::class_<PairedTimes>(m, "PairedTimes")
       .def(

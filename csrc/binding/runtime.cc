@@ -32,11 +32,8 @@ Runtime& Runtime::Get() {
 }
 
 void Runtime::Configure(const std::vector<std::string>& cuda_folders, const std::string& worker) {
-  {
-    std::lock_guard lock(mutex_);
-    cuda_search_paths_ = CudaRoots(cuda_folders);
-    worker_ = GlobalConfig().worker.empty() ? worker : GlobalConfig().worker;
-  }
+  cuda_search_paths_ = CudaRoots(cuda_folders);
+  worker_ = GlobalConfig().worker.empty() ? worker : GlobalConfig().worker;
   Resolver::Get().SetLoader([this](const RegionEntry& entry) { return FromStore(entry); });
 }
 

@@ -52,13 +52,15 @@ class Runtime {
   // The Resolver's loader: the winner that the store has, or null.
   Result<std::unique_ptr<Winner>> FromStore(const RegionEntry& entry);
 
+  // Set once, by Configure, before anybody else asks.
+  std::vector<std::string> cuda_search_paths_;
+  std::string worker_;
+
   std::mutex mutex_;  // guards what follows; its holder never waits for the GIL
   std::map<std::pair<DeviceType, int>, std::unique_ptr<Target>> targets_;
   std::shared_ptr<KernelStore> store_;
   std::string folder_;
   Status opened_;  // what came of opening it
-  std::vector<std::string> cuda_search_paths_;
-  std::string worker_;
 };
 
 }  // namespace cudaforge::binding

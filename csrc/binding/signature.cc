@@ -2,7 +2,6 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "binding/errors.h"
-#include "binding/json_py.h"
 #include "binding/module.h"
 #include "generators/generator.h"
 #include "signature/from_aten_region.h"
@@ -36,6 +35,7 @@ void BindProgram(py::module_& m) {
 }  // namespace
 
 void BindSignature(py::module_& m) {
+  m.attr("DTYPES") = py::tuple(py::cast(DTypeNames()));
   m.def("anchor_ops", &AnchorOps);
   m.def("pointwise_ops", &PointwiseOps);
   m.def("agent_anchor_ops", &AgentAnchorOps);
@@ -51,9 +51,6 @@ void BindSignature(py::module_& m) {
         return ValueOrThrow(NormalizeAten(ParseSignature(text))).Canonical();
       },
       py::arg("signature"));
-  m.def(
-      "canonical", [](const py::dict& json) { return CanonicalJson(FromPython(json)); },
-      py::arg("json"));
   m.def(
       "signature_key", [](const std::string& text) { return ParseSignature(text).Key(); },
       py::arg("signature"));

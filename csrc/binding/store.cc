@@ -18,11 +18,9 @@ py::dict RecordDict(const CacheRecord& record) {
   dict["kind"] = CacheRecord::KindName(record.kind);
   dict["key"] = record.key;
   dict["arch"] = record.arch;
-  dict["signature"] = ToPython(record.signature);
-  dict["verification"] = ToPython(record.verification);
-  dict["timing"] = ToPython(record.timing);
-  dict["provenance"] = ToPython(record.provenance);
-  dict["versions"] = ToPython(record.versions);
+  for (const auto& [name, member] : CacheRecord::JsonFields()) {
+    dict[name] = ToPython(record.*member);
+  }
   dict["current"] = JudgedByThisBuild(record);
   dict["binary_bytes"] = record.binary.size();
   dict["checksum"] = record.checksum;
@@ -36,12 +34,10 @@ CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
   record.kind = ValueOrThrow(CacheRecord::ParseKind(ValueOrThrow(JsonString(json, "kind"))));
   record.key = ValueOrThrow(JsonString(json, "key"));
   record.arch = ValueOrThrow(JsonString(json, "arch"));
-  record.signature = ValueOrThrow(JsonField(json, "signature"));
+  for (const auto& [name, member] : CacheRecord::JsonFields()) {
+    record.*member = ValueOrThrow(JsonField(json, name));
+  }
   if (!candidate.is_none()) record.candidate = CanonicalJson(FromPython(candidate));
-  record.verification = ValueOrThrow(JsonField(json, "verification"));
-  record.timing = ValueOrThrow(JsonField(json, "timing"));
-  record.provenance = ValueOrThrow(JsonField(json, "provenance"));
-  record.versions = ValueOrThrow(JsonField(json, "versions"));
   record.binary = binary;
   return record;
 }
@@ -160,13 +156,9 @@ std::optional<std::string> UseCache(const std::string& folder) {
 void BindStore(py::module_& m) {
   py::class_<KernelStore, StorePtr>(m, "KernelStore")
       .def_static("open", &OpenStore, py::arg("folder"), py::arg("writable") = false)
-      .def_static("in_memory", [] { return StorePtr(MakeMemoryKernelStore()); })
       .def("get", &Get, py::arg("key"), py::arg("arch"))
       .def("verdict", &Verdict, py::arg("key"), py::arg("arch"))
       .def("candidate", &CandidateOf, py::arg("key"), py::arg("arch"))
-      .def("binary", &Binary, py::arg("key"), py::arg("arch"))
-      .def("put", &Put, py::arg("record"), py::arg("candidate").none(true), py::arg("binary"),
-           py::arg("replace") = false)
       .def(
           "delete",
           [](KernelStore& store, const std::string& key, const std::string& arch) {
@@ -175,13 +167,6 @@ void BindStore(py::module_& m) {
           },
           py::arg("key"), py::arg("arch"))
       .def("records", &Records, py::arg("arch") = "")
-      .def(
-          "add_wanted",
-          [](KernelStore& store, const std::vector<WantedTuple>& regions) {
-            py::gil_scoped_release release;
-            ThrowIfError(store.AddWanted(WantedRegions(regions)));
-          },
-          py::arg("regions"))
       .def(
           "put_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch,
@@ -223,7 +208,19 @@ void BindStore(py::module_& m) {
       .def("counters", &Counters)
       .def("location", &KernelStore::location)
       .def("health", &Health)
-      .def("take_warnings", &KernelStore::TakeWarnings);
+      .def("take_warnings", &KernelStore::TakeWarnings)
+      // For tests: stores of their own, and records as they want them.
+      .def_static("in_memory", [] { return StorePtr(MakeMemoryKernelStore()); })
+      .def("binary", &Binary, py::arg("key"), py::arg("arch"))
+      .def("put", &Put, py::arg("record"), py::arg("candidate").none(true), py::arg("binary"),
+           py::arg("replace") = false)
+      .def(
+          "add_wanted",
+          [](KernelStore& store, const std::vector<WantedTuple>& regions) {
+            py::gil_scoped_release release;
+            ThrowIfError(store.AddWanted(WantedRegions(regions)));
+          },
+          py::arg("regions"));
   m.def("store", [] { return Runtime::Get().store(); });
   m.def("use_cache", &UseCache, py::arg("folder"));
 }

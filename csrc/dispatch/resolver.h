@@ -1,5 +1,5 @@
-// Resolver: from a region id to what runs it here. One per process. Finding
-// it takes no lock and allocates nothing.
+// Resolver: from a region id to what runs it here. One per process. Finding it takes no lock and
+// allocates nothing.
 #pragma once
 
 #include <atomic>
@@ -84,9 +84,9 @@ class Resolver {
   void Quarantine(RegionEntry* entry, const std::string& why);
   void CountFallback(RegionEntry* entry, Fallback reason);
 
-  // {"hits":, "unserved":, "fallbacks": {reason: n}, "saved_ns":, "regions": [{"id", "key",
-  // "describe", "device", "hits", "unserved", "fallbacks", "saved_ns", "winner": record key or null,
-  // "quarantined"}]}, regions in order of first sight.
+  // {"hits":, "unserved":, "fallbacks": {reason: n}, "saved_ns":, "regions": [{"key", "describe",
+  // "device", "hits", "unserved", "fallbacks", "saved_ns", "quarantined": why or null}]}, regions
+  // in order of first sight.
   Json Stats() const;
   void ResetStats();
   // The counters as they stand, and back to where they stood: for calls that serve nobody, such as

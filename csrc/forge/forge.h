@@ -31,6 +31,11 @@ struct ForgeBudget {
   int patience = 24;  // gives up after so many candidates in a row that did not beat the best
 };
 
+// How long one compilation may take where a region has `seconds`: as long, but not below a least
+// time, so that a slow compiler comes to its end, nor above `longest_ms`. One that hangs overruns
+// the region's time by the least time at most.
+int CompileTimeoutMs(double seconds, int longest_ms);
+
 struct Trial {
   Candidate candidate;
   Verdict verdict;

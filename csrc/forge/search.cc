@@ -13,6 +13,7 @@ namespace {
 constexpr uint8_t kPoisons[] = {0xFF, 0x2B};
 constexpr size_t kMaxLogBytes = 4096;
 constexpr size_t kMaxVerified = 4;
+constexpr double kLeastCompileMs = 15'000;
 
 Verdict TooSlow() { return {VerdictKind::kTooSlow, "slower than the best", Json::object()}; }
 
@@ -255,6 +256,12 @@ class SingleSearch : public CandidateSearch {
 };
 
 }  // namespace
+
+int CompileTimeoutMs(double seconds, int longest_ms) {
+  // Clamped before it is an int, which may be too small for what is left of a large budget.
+  return static_cast<int>(
+      std::min(std::max(seconds * 1e3, kLeastCompileMs), static_cast<double>(longest_ms)));
+}
 
 std::unique_ptr<CandidateSearch> MakeSingleSearch(Candidate candidate) {
   return std::make_unique<SingleSearch>(std::move(candidate));

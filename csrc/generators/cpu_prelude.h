@@ -7,7 +7,7 @@
 
 namespace cudaforge::rows {
 
-// Scalar functions (cf_exp, cf_max, ...) of emit_common.h, and loads and stores of half types.
+// Scalar functions (cf_exp, cf_max, ...) of scalar_op.h, and loads and stores of half types.
 const char* CpuMathPrelude();
 
 // Accumulators of a row, fed with tiles of at most kCpuTile elements; constructed with the

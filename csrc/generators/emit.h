@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -13,19 +12,27 @@
 
 namespace cudaforge::rows {
 
-// How one stage is mapped to the machine; what each field may be depends on the target. Emitters
-// list them.
+enum class Mapping {
+  kThread,  // cuda: one thread a row
+  kWarp,    // cuda: a row in the registers of a warp, or of a part of one
+  kBlock,   // cuda: a row in the registers of a block
+  kLoop,    // cuda: a block sweeps the row from memory
+  kShared,  // cuda: the same with the row in shared memory
+  // cuda: threads along the contiguous outer dimension, several inner parts per block; cpu: vectors
+  // along it
+  kColumn,
+  kRow,     // cpu: sweep from memory; no other field is used
+  kBuffer,  // cpu: row kept in a local array; no other field is used
+};
+const char* MappingName(Mapping mapping);  // "thread"
+
+// How one stage is mapped to the machine; what each field may be depends on the target.
 struct Schedule {
-  // cuda: "thread" (one thread a row), "warp", "block" (row in registers), "loop" (a block sweeps
-  // the row from memory), "shared" (the same with the row in shared memory), "column" (threads
-  // along the contiguous outer dimension, several inner parts per block). cpu: "row" (sweep from
-  // memory), "buffer" (row kept in a local array), "column" (vectors along the contiguous outer
-  // dimension). The cpu's "row" and "buffer" use no other field.
-  std::string mapping;
+  Mapping mapping = Mapping::kThread;
   int threads = 256;  // cuda: per block
-  int vector = 1;     // cuda: elements per load; cpu, "column": columns per tile
-  int items = 1;  // cuda: vectors per thread kept in registers; cpu, "column": inner steps unrolled
-  int rows = 1;   // cuda: rows per block
+  int vector = 1;     // cuda: elements per load; cpu, kColumn: columns per tile
+  int items = 1;      // cuda: vectors per thread kept in registers; cpu, kColumn: steps unrolled
+  int rows = 1;       // cuda: rows per block
   bool operator==(const Schedule&) const = default;
   Json ToJson() const;
 };

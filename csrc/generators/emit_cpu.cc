@@ -37,7 +37,7 @@ Contiguity CountContiguity(const Stage& stage) {
   return count;
 }
 
-// "column" counts places in 32 bits and needs columns.
+// kColumn counts places in 32 bits and needs columns.
 bool ColumnsPossible(const CpuStage& stage) {
   return !stage.stage().outer.empty() && stage.row_length() < INT32_MAX;
 }
@@ -48,15 +48,15 @@ std::vector<Schedule> CpuSchedules(const Stage& stage, const DeviceArch&) {
   const CpuStage cpu(stage, "k");
   const Contiguity contiguity = CountContiguity(cpu.stage());
   std::vector<Schedule> rows, columns;
-  if (!BufferedValues(cpu).empty()) rows.push_back({.mapping = "buffer"});
-  rows.push_back({.mapping = "row"});
+  if (!BufferedValues(cpu).empty()) rows.push_back({.mapping = Mapping::kBuffer});
+  rows.push_back({.mapping = Mapping::kRow});
   if (ColumnsPossible(cpu)) {
     const int64_t last = cpu.stage().outer.back();
     for (int vector : {256, 64, 512}) {
       if (vector != 64 && vector / 2 >= last) continue;
       for (int items : {4, 1}) {
         if (items > 1 && cpu.stage().inner.back() < items) continue;
-        columns.push_back({.mapping = "column", .vector = vector, .items = items});
+        columns.push_back({.mapping = Mapping::kColumn, .vector = vector, .items = items});
       }
     }
   }
@@ -91,9 +91,10 @@ Result<Candidate> EmitCpu(const Program& program, const OpSignature& signature,
   for (size_t s = 0; s < program.stages.size(); ++s) {
     const CpuStage stage(program.stages[s], "stage" + std::to_string(s));
     const Schedule& schedule = schedules[s];
-    const bool column = schedule.mapping == "column";
-    if (!column && schedule.mapping != "row" && schedule.mapping != "buffer") {
-      return Status::InvalidArgument("no CPU mapping \"" + schedule.mapping + "\"");
+    const bool column = schedule.mapping == Mapping::kColumn;
+    if (!column && schedule.mapping != Mapping::kRow && schedule.mapping != Mapping::kBuffer) {
+      return Status::InvalidArgument(std::string("no CPU mapping: ") +
+                                     MappingName(schedule.mapping));
     }
     if (column && !ColumnsPossible(stage)) {
       return Status::Unsupported("stage " + std::to_string(s) + " has no columns");

@@ -1,4 +1,4 @@
-// Mapping "column": vectors along the last outer dimension, the inner space walked by loops around
+// Mapping kColumn: vectors along the last outer dimension, the inner space walked by loops around
 // them. For reductions over a strided dimension, and for small windows, whose loops are unrolled.
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// Mappings "row" and "buffer": one row after the other, each swept in tiles along its innermost
+// Mappings kRow and kBuffer: one row after the other, each swept in tiles along its innermost
 // dimension. A tile's element values go to small arrays by a loop that vectorises, and from there
 // to the accumulators and scans.
 #include <algorithm>
@@ -19,19 +19,7 @@ bool IsCheap(const CpuStage& stage, int v) {
   for (int u : Closure(stage.stage(), {v}, stage.row_values())) {
     const Value& value = stage.value(u);
     if (value.kind == Value::Kind::kScan) return false;
-    if (value.kind != Value::Kind::kPointwise) continue;
-    switch (value.op) {
-      case ScalarOp::kAdd:
-      case ScalarOp::kSub:
-      case ScalarOp::kMul:
-      case ScalarOp::kNeg:
-      case ScalarOp::kCast:
-        cost += 1;
-        break;
-      default:
-        cost += 4;
-        break;
-    }
+    if (value.kind == Value::Kind::kPointwise) cost += FactsOf(value.op).cpu_cost;
   }
   return cost < 4;
 }
@@ -39,7 +27,7 @@ bool IsCheap(const CpuStage& stage, int v) {
 class RowWriter {
  public:
   RowWriter(const CpuStage& stage, const Schedule& schedule) : stage_(stage) {
-    if (schedule.mapping == "buffer") buffered_ = BufferedValues(stage);
+    if (schedule.mapping == Mapping::kBuffer) buffered_ = BufferedValues(stage);
     const std::vector<int64_t>& inner = stage.stage().inner;
     last_ = inner.back();
     leading_ = last_ == 0 ? 0 : stage.row_length() / last_;

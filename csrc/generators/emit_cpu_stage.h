@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "generators/emit.h"
-#include "generators/emit_common.h"
+#include "generators/emit_text.h"
+#include "generators/stage_loops.h"
 #include "kernel/candidate.h"
 
 namespace cudaforge::rows {
@@ -88,7 +89,7 @@ struct CpuKernel {
 CpuKernel EmitCpuRows(const CpuStage& stage, const Schedule& schedule);
 CpuKernel EmitCpuColumns(const CpuStage& stage, const Schedule& schedule);
 
-// The element values that a "buffer" schedule keeps; empty when that is the same as "row".
+// The element values that a kBuffer schedule keeps; empty when that is the same as kRow.
 std::set<int> BufferedValues(const CpuStage& stage);
 
 // "CfSum<float>" and the like, and the type of the tile it takes.

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "generators/emit_common.h"
 #include "generators/emit_cuda_writer.h"
+#include "generators/emit_text.h"
+#include "generators/stage_loops.h"
 
 namespace cudaforge::rows {
 

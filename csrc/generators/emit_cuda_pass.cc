@@ -1,8 +1,9 @@
 // One sweep over the inner space: what it computes, and its text.
 #include <algorithm>
 
-#include "generators/emit_common.h"
 #include "generators/emit_cuda_writer.h"
+#include "generators/emit_text.h"
+#include "generators/stage_loops.h"
 
 namespace cudaforge::rows {
 

@@ -5,7 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "generators/emit_common.h"
+#include "generators/emit_text.h"
+#include "generators/stage_loops.h"
 
 namespace cudaforge::rows {
 namespace {
@@ -50,6 +51,25 @@ int64_t Extent(const Stage& stage, int64_t positions) {
   return extent;
 }
 
+// The column engine's share of SetGeometry.
+Status SetColumns(const Schedule& schedule, CudaPlan* plan) {
+  plan->column = true;
+  // A vector is a run of rows along the last outer dimension.
+  while (plan->stage.outer.back() % plan->vector != 0) plan->vector /= 2;
+  if (schedule.mapping == Mapping::kThread) {
+    plan->parts = 1;
+  } else {
+    const int across = std::max(1, schedule.rows / schedule.vector);
+    if (schedule.threads % across != 0 || schedule.threads / across > 32) {
+      return Bad("column: threads / (rows / vector) must be from 1 to 32");
+    }
+    plan->parts = schedule.threads / across;
+  }
+  plan->group = plan->threads / plan->parts;
+  plan->rows_per_block = plan->group * plan->vector;
+  return Status::Ok();
+}
+
 Status SetGeometry(const Schedule& schedule, CudaPlan* plan) {
   plan->threads = schedule.threads;
   plan->vector = schedule.vector;
@@ -63,36 +83,29 @@ Status SetGeometry(const Schedule& schedule, CudaPlan* plan) {
     return Bad("items out of range");
   }
   if (!PowerOfTwo(schedule.rows)) return Bad("rows must be a power of two");
-  if (schedule.mapping == "thread" || schedule.mapping == "column") {
-    plan->column = true;
-    // A vector is a run of rows along the last outer dimension.
-    while (plan->stage.outer.back() % plan->vector != 0) plan->vector /= 2;
-    if (schedule.mapping == "thread") {
-      plan->parts = 1;
-    } else {
-      const int across = std::max(1, schedule.rows / schedule.vector);
-      if (schedule.threads % across != 0 || schedule.threads / across > 32) {
-        return Bad("column: threads / (rows / vector) must be from 1 to 32");
+  switch (schedule.mapping) {
+    case Mapping::kThread:
+    case Mapping::kColumn:
+      return SetColumns(schedule, plan);
+    case Mapping::kWarp:
+      if (schedule.rows > schedule.threads) return Bad("warp: more rows than threads");
+      plan->rows_per_block = schedule.rows;
+      plan->group = schedule.threads / schedule.rows;
+      if (plan->group > 32) return Bad("warp: threads / rows must be at most 32");
+      return Status::Ok();
+    case Mapping::kBlock:
+    case Mapping::kLoop:
+    case Mapping::kShared:
+      if (schedule.rows != 1) {
+        return Bad(std::string(MappingName(schedule.mapping)) + ": one row per block");
       }
-      plan->parts = schedule.threads / across;
-    }
-    plan->group = plan->threads / plan->parts;
-    plan->rows_per_block = plan->group * plan->vector;
-    return Status::Ok();
+      plan->group = schedule.threads;
+      return Status::Ok();
+    case Mapping::kRow:
+    case Mapping::kBuffer:
+      break;
   }
-  if (schedule.mapping == "warp") {
-    if (schedule.rows > schedule.threads) return Bad("warp: more rows than threads");
-    plan->rows_per_block = schedule.rows;
-    plan->group = schedule.threads / schedule.rows;
-    if (plan->group > 32) return Bad("warp: threads / rows must be at most 32");
-    return Status::Ok();
-  }
-  if (schedule.mapping != "block" && schedule.mapping != "loop" && schedule.mapping != "shared") {
-    return Bad("unknown mapping " + schedule.mapping);
-  }
-  if (schedule.rows != 1) return Bad(schedule.mapping + ": one row per block");
-  plan->group = schedule.threads;
-  return Status::Ok();
+  return Bad(std::string("no CUDA mapping: ") + MappingName(schedule.mapping));
 }
 
 // Row starts modulo the vector: offset first, then one coefficient per outer dimension.
@@ -229,27 +242,6 @@ void SetPasses(CudaPlan* plan) {
   }
 }
 
-bool Expensive(const Value& value) {
-  switch (value.op) {
-    case ScalarOp::kNeg:
-    case ScalarOp::kAbs:
-    case ScalarOp::kAdd:
-    case ScalarOp::kSub:
-    case ScalarOp::kMul:
-    case ScalarOp::kMax:
-    case ScalarOp::kMin:
-    case ScalarOp::kWhere:
-    case ScalarOp::kCast:
-    case ScalarOp::kBitwiseNot:
-    case ScalarOp::kAnd:
-    case ScalarOp::kOr:
-    case ScalarOp::kXor:
-      return false;
-    default:
-      return !GivesBool(value.op);
-  }
-}
-
 // Values that several passes need: loads (staged or kept) and, in registers, what is dear to
 // compute.
 void SetKept(CudaPlan* plan) {
@@ -269,7 +261,7 @@ void SetKept(CudaPlan* plan) {
     const Value& value = stage.values[v];
     if (last[v] < 0) continue;
     const bool dear = value.kind == Value::Kind::kLoad || value.kind == Value::Kind::kScan ||
-                      (value.kind == Value::Kind::kPointwise && Expensive(value));
+                      (value.kind == Value::Kind::kPointwise && FactsOf(value.op).keep);
     if (value.space == Space::kElement && dear && last[v] > first[v]) {
       if (plan->keep) plan->kept[v] = true;
       if (plan->staged && value.kind == Value::Kind::kLoad) plan->stage_in_shared[v] = true;
@@ -341,10 +333,10 @@ Result<CudaPlan> MakeCudaPlan(const Stage& stage, const Schedule& schedule) {
       int64_t{plan.unroll} * (plan.column ? plan.parts : plan.group * plan.vector);
   plan.chunks = (positions + chunk - 1) / chunk;
   plan.full = !plan.shifted && plan.length == plan.chunks * chunk;
-  const bool registers = schedule.mapping != "loop" && schedule.mapping != "shared";
+  const bool registers = schedule.mapping != Mapping::kLoop && schedule.mapping != Mapping::kShared;
   plan.keep = registers && plan.chunks == 1;
-  plan.staged = schedule.mapping == "shared";
-  if (schedule.mapping == "block" && plan.chunks != 1)
+  plan.staged = schedule.mapping == Mapping::kShared;
+  if (schedule.mapping == Mapping::kBlock && plan.chunks != 1)
     return Bad("block: the row does not fit in registers");
   // Positions run past the end of the last chunk, so the limit is below 2^31.
   plan.wide = Extent(plan.stage, plan.rows * plan.length) + plan.chunks * chunk >= kNarrowLimit ||

@@ -1,9 +1,9 @@
 // How one stage is laid out on a GPU under one schedule: everything the kernel text needs to know,
 // and nothing of text.
 //
-// Row engine ("warp", "block", "shared", "loop"): a group of `group` threads works on one row;
+// Row engine (kWarp, kBlock, kShared, kLoop): a group of `group` threads works on one row;
 // element (chunk, u, t, k) of the row is at position ((chunk * unroll + u) * group + t) * vector +
-// k, minus a shift that makes vectors aligned. Column engine ("column", "thread"): a thread works
+// k, minus a shift that makes vectors aligned. Column engine (kColumn, kThread): a thread works
 // on `vector` neighbouring rows; `parts` threads along y share the inner space: position (chunk *
 // parts + ty) * unroll + u.
 #pragma once
@@ -33,11 +33,11 @@ struct CudaPlan {
   bool shifted = false;  // rows start at varying alignments: positions are shifted row by row
   std::vector<bool> vector_load;   // per value
   std::vector<bool> vector_store;  // per store
-  int shift_value =
-      -1;  // when shifted: a load (else -1: shift_store) whose row start gives the shift
+  // When shifted: a load (else -1: shift_store) whose row start gives the shift.
+  int shift_value = -1;
   int shift_store = -1;
-  std::vector<int>
-      pass;  // per value: the pass in which an element value, or after which a reduce, is known
+  // Per value: the pass in which an element value, or after which a reduce, is known.
+  std::vector<int> pass;
   int passes = 1;          // sweeps over the inner space, at least 1
   std::vector<bool> kept;  // per value: an element value that stays in an array between passes
   std::vector<bool> stage_in_shared;  // per value

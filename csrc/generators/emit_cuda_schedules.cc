@@ -4,16 +4,16 @@
 #include <string>
 
 #include "generators/emit.h"
-#include "generators/emit_common.h"
 #include "generators/emit_cuda_plan.h"
+#include "generators/stage_loops.h"
 
 namespace cudaforge::rows {
 namespace {
 
 constexpr size_t kMaxSchedules = 12;
 constexpr int64_t kMaxUnrolledLength = 64;
-constexpr int64_t kMaxKeptElements =
-    64;  // per thread, over all kept loads, counted as 32-bit registers
+// Per thread, over all kept loads, counted as 32-bit registers.
+constexpr int64_t kMaxKeptElements = 64;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -118,18 +118,18 @@ class Chooser {
     }
     // One that suits every stage, so that there is always a first guess.
     if (result_.size() == kMaxSchedules) result_.pop_back();
-    Add({"loop", 256, 1, 4, 1});
+    Add({Mapping::kLoop, 256, 1, 4, 1});
     return std::move(result_);
   }
 
  private:
-  void Add(Schedule schedule) {
+  void Add(const Schedule& schedule) {
     if (result_.size() >= kMaxSchedules) return;
     if (std::find(result_.begin(), result_.end(), schedule) != result_.end()) return;
     const Result<CudaPlan> plan = MakeCudaPlan(stage_, schedule);
     if (!plan.ok() || plan->shared_bytes() > shared_) return;
     if (schedule.vector > 1 && !Vectorises(*plan)) return;
-    result_.push_back(std::move(schedule));
+    result_.push_back(schedule);
   }
   static bool Vectorises(const CudaPlan& plan) {
     return std::count(plan.vector_load.begin(), plan.vector_load.end(), true) +
@@ -141,11 +141,11 @@ class Chooser {
   void Thread(int vector, int threads) {
     if (shape_.length > kMaxUnrolledLength || shape_.length * vector * shape_.registers > 128)
       return;
-    Add({"thread", threads, vector, static_cast<int>(shape_.length), 1});
+    Add({Mapping::kThread, threads, vector, static_cast<int>(shape_.length), 1});
   }
 
   // As many items as cover the row in registers; one more where shifted rows need it.
-  void AddCovering(const char* mapping, int threads, int group, int vector, int64_t most) {
+  void AddCovering(Mapping mapping, int threads, int group, int vector, int64_t most) {
     const int rows = threads / group;
     for (int more : {0, 1}) {
       const int64_t items = CeilDiv(shape_.length, int64_t{group} * vector) + more;
@@ -163,7 +163,7 @@ class Chooser {
     for (int vector : vectors) {
       const int group =
           std::clamp(FloorPowerOfTwo(std::max<int64_t>(1, shape_.length / vector)), 8, 32);
-      for (int threads : {256, 128}) AddCovering("warp", threads, group, vector, Budget());
+      for (int threads : {256, 128}) AddCovering(Mapping::kWarp, threads, group, vector, Budget());
     }
   }
 
@@ -177,13 +177,13 @@ class Chooser {
       for (int threads : sizes) {
         if (shape_.length * 2 <= int64_t{threads} * vector) continue;
         // Half of the budget, and no more than leaves room for every thread of the block.
-        AddCovering("block", threads, threads, vector,
+        AddCovering(Mapping::kBlock, threads, threads, vector,
                     threads == 1024 ? Budget() / 4 : std::max<int64_t>(Budget() / 2, vector));
       }
     }
   }
 
-  void Sweeps(const char* mapping) {
+  void Sweeps(Mapping mapping) {
     for (int threads : {512, 1024, 256}) {
       const int vector = Vectors()[0];
       if (int64_t{threads} * vector > shape_.length && threads > 256) continue;
@@ -201,17 +201,17 @@ class Chooser {
     const bool staged = Passes() > 1 && shape_.length > 2048;
     if (warps) Warps({wide[0]});
     Blocks({wide[0]});
-    if (staged) Sweeps("shared");
-    if (!warps && result_.size() < 4) Sweeps("loop");
+    if (staged) Sweeps(Mapping::kShared);
+    if (!warps && result_.size() < 4) Sweeps(Mapping::kLoop);
     if (warps) Warps(wide);
     Blocks(wide);
-    Sweeps("loop");
+    Sweeps(Mapping::kLoop);
     if (warps) Warps({1});
     Blocks({1});
   }
 
   int Passes() const {
-    const Result<CudaPlan> plan = MakeCudaPlan(stage_, {"loop", 256, 1, 1, 1});
+    const Result<CudaPlan> plan = MakeCudaPlan(stage_, {Mapping::kLoop, 256, 1, 1, 1});
     return plan.ok() ? plan->passes : 1;
   }
 
@@ -240,8 +240,9 @@ class Chooser {
         const int64_t per_part = CeilDiv(shape_.length, threads / across);
         const int rows = across * vector;
         const int64_t budget = std::max<int64_t>(1, Budget() / 2 / vector);
-        if (per_part <= budget) Add({"column", threads, vector, static_cast<int>(per_part), rows});
-        Add({"column", threads, vector,
+        if (per_part <= budget)
+          Add({Mapping::kColumn, threads, vector, static_cast<int>(per_part), rows});
+        Add({Mapping::kColumn, threads, vector,
              FloorPowerOfTwo(std::clamp<int64_t>(per_part, 1, std::max<int64_t>(1, 16 / vector))),
              rows});
       }
@@ -249,7 +250,7 @@ class Chooser {
     for (int vector : vectors) {
       if (shape_.length <= kMaxUnrolledLength) Thread(vector, 128);
     }
-    Add({"column", 256, 1, 4, 32});
+    Add({Mapping::kColumn, 256, 1, 4, 32});
   }
 
   // Widest first; 1 last.

@@ -1,6 +1,6 @@
 #include "generators/emit_cuda_writer.h"
 
-#include "generators/emit_common.h"
+#include "generators/emit_text.h"
 
 namespace cudaforge::rows {
 

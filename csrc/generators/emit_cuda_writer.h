@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "generators/emit_common.h"
 #include "generators/emit_cuda_kernel.h"
 #include "generators/emit_cuda_plan.h"
+#include "generators/emit_text.h"
 
 namespace cudaforge::rows {
 

@@ -58,8 +58,7 @@ Status CheckNotEmpty(const OpSignature& signature) {
   return Status::Ok();
 }
 
-// How far a node's own rounding may differ between two right kernels: 0 where nothing is rounded, 1
-// for one operation that IEEE 754 rounds correctly, 2 for what hangs on order or on a library.
+// How far a node's own rounding may differ between two right kernels, as OpFacts::rounding.
 int RoundingOf(const GraphNode& node) {
   if (!IsFloatType(node.type)) return 0;
   switch (node.kind) {
@@ -68,32 +67,9 @@ int RoundingOf(const GraphNode& node) {
     case GraphNode::Kind::kReduce:
       return node.reduce == ReduceOp::kMax || node.reduce == ReduceOp::kMin ? 0 : 2;
     case GraphNode::Kind::kPointwise:
-      break;
+      return FactsOf(node.op).rounding;
     default:
       return 0;
-  }
-  switch (node.op) {
-    case ScalarOp::kNeg:
-    case ScalarOp::kAbs:
-    case ScalarOp::kFloor:
-    case ScalarOp::kCeil:
-    case ScalarOp::kRound:
-    case ScalarOp::kTrunc:
-    case ScalarOp::kSign:
-    case ScalarOp::kMax:
-    case ScalarOp::kMin:
-    case ScalarOp::kWhere:
-    case ScalarOp::kCast:
-    case ScalarOp::kRoundToHalf:
-    case ScalarOp::kRoundToBF16:
-      return 0;
-    case ScalarOp::kAdd:
-    case ScalarOp::kSub:
-    case ScalarOp::kMul:
-    case ScalarOp::kDiv:
-      return 1;
-    default:
-      return 2;
   }
 }
 

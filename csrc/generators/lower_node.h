@@ -42,8 +42,8 @@ class NodeReader {
   int64_t Int(size_t position, const char* name, int64_t absent);
   bool Flag(size_t position, const char* name, bool absent);
   std::string Text(size_t position, const char* name, const char* absent);
-  std::vector<int64_t> Ints(
-      size_t position, const char* name);  // empty when null or absent; an integer is a list of one
+  // Empty when null or absent; an integer is a list of one.
+  std::vector<int64_t> Ints(size_t position, const char* name);
 
   // `tensor` as a value of `type`; rounded as ATen holds it when the type is no float.
   int As(const Tensor& tensor, Type type);

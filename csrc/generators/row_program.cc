@@ -1,7 +1,6 @@
 #include "generators/row_program.h"
 
 #include <algorithm>
-#include <iterator>
 #include <sstream>
 
 namespace cudaforge::rows {
@@ -13,68 +12,6 @@ constexpr const char* kReduceNames[] = {"sum",    "prod",   "max", "min",
                                         "argmax", "argmin", "any", "all"};
 constexpr const char* kScanNames[] = {"cumsum", "cumprod"};
 constexpr const char* kBufferNames[] = {"in", "out", "scratch"};
-
-struct OpFacts {
-  ScalarOp op;
-  const char* name;
-  size_t operands;
-  bool gives_bool = false;
-};
-
-constexpr OpFacts kOps[] = {
-    {ScalarOp::kNeg, "neg", 1},
-    {ScalarOp::kAbs, "abs", 1},
-    {ScalarOp::kExp, "exp", 1},
-    {ScalarOp::kExpm1, "expm1", 1},
-    {ScalarOp::kLog, "log", 1},
-    {ScalarOp::kLog1p, "log1p", 1},
-    {ScalarOp::kLog2, "log2", 1},
-    {ScalarOp::kSqrt, "sqrt", 1},
-    {ScalarOp::kRsqrt, "rsqrt", 1},
-    {ScalarOp::kReciprocal, "recip", 1},
-    {ScalarOp::kSin, "sin", 1},
-    {ScalarOp::kCos, "cos", 1},
-    {ScalarOp::kTanh, "tanh", 1},
-    {ScalarOp::kErf, "erf", 1},
-    {ScalarOp::kSigmoid, "sigm", 1},
-    {ScalarOp::kFloor, "floor", 1},
-    {ScalarOp::kCeil, "ceil", 1},
-    {ScalarOp::kRound, "round", 1},
-    {ScalarOp::kTrunc, "trunc", 1},
-    {ScalarOp::kSign, "sign", 1},
-    {ScalarOp::kIsNan, "isnan", 1, true},
-    {ScalarOp::kLogicalNot, "not", 1, true},
-    {ScalarOp::kBitwiseNot, "bitnot", 1},
-    {ScalarOp::kAdd, "add", 2},
-    {ScalarOp::kSub, "sub", 2},
-    {ScalarOp::kMul, "mul", 2},
-    {ScalarOp::kDiv, "div", 2},
-    {ScalarOp::kMax, "max", 2},
-    {ScalarOp::kMin, "min", 2},
-    {ScalarOp::kPow, "pow", 2},
-    {ScalarOp::kRemainder, "rem", 2},
-    {ScalarOp::kFmod, "fmod", 2},
-    {ScalarOp::kAtan2, "atan2", 2},
-    {ScalarOp::kEq, "eq", 2, true},
-    {ScalarOp::kNe, "ne", 2, true},
-    {ScalarOp::kLt, "lt", 2, true},
-    {ScalarOp::kLe, "le", 2, true},
-    {ScalarOp::kGt, "gt", 2, true},
-    {ScalarOp::kGe, "ge", 2, true},
-    {ScalarOp::kAnd, "and", 2},
-    {ScalarOp::kOr, "or", 2},
-    {ScalarOp::kXor, "xor", 2},
-    {ScalarOp::kWhere, "where", 3},
-    {ScalarOp::kCast, "cast", 1},
-    {ScalarOp::kRoundToHalf, "round_half", 1},
-    {ScalarOp::kRoundToBF16, "round_bf16", 1},
-};
-static_assert(std::size(kOps) == kScalarOps);
-static_assert(std::ranges::all_of(kOps, [](const OpFacts& facts) {
-  return facts.op == static_cast<ScalarOp>(&facts - kOps);
-}));
-
-const OpFacts& FactsOf(ScalarOp op) { return kOps[static_cast<size_t>(op)]; }
 
 int64_t Product(const std::vector<int64_t>& sizes) {
   int64_t product = 1;
@@ -272,7 +209,7 @@ class StageChecker {
         break;
       }
       case Value::Kind::kPointwise: {
-        if (value.operands.size() != OperandsOf(value.op))
+        if (value.operands.size() != FactsOf(value.op).operands)
           return Error(name + ": wrong number of operands");
         if (value.op == ScalarOp::kCast) break;
         if (value.op == ScalarOp::kWhere) {
@@ -284,7 +221,7 @@ class StageChecker {
         }
         if (value.operands.size() == 2 && operand_type(0) != operand_type(1))
           return Error(name + ": type mismatch");
-        if (value.type != (GivesBool(value.op) ? Type::kBool : operand_type(0))) {
+        if (value.type != (FactsOf(value.op).gives_bool ? Type::kBool : operand_type(0))) {
           return Error(name + ": type mismatch");
         }
         break;
@@ -330,9 +267,6 @@ Type ComputeType(DType dtype) {
       return Type::kF32;
   }
 }
-
-size_t OperandsOf(ScalarOp op) { return FactsOf(op).operands; }
-bool GivesBool(ScalarOp op) { return FactsOf(op).gives_bool; }
 
 bool Access::IsLinear() const {
   return std::all_of(dims.begin(), dims.end(), [](const DimIndex& dim) { return dim.bound < 0; });

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "generators/scalar_op.h"
 #include "signature/op_signature.h"
 
 namespace cudaforge::rows {
@@ -56,62 +57,6 @@ struct BufferRef {
   int index = 0;
   bool operator==(const BufferRef&) const = default;
 };
-
-enum class ScalarOp {
-  // unary
-  kNeg,
-  kAbs,
-  kExp,
-  kExpm1,
-  kLog,
-  kLog1p,
-  kLog2,
-  kSqrt,
-  kRsqrt,
-  kReciprocal,
-  kSin,
-  kCos,
-  kTanh,
-  kErf,
-  kSigmoid,
-  kFloor,
-  kCeil,
-  kRound,
-  kTrunc,
-  kSign,
-  kIsNan,
-  kLogicalNot,
-  kBitwiseNot,
-  // binary; max and min propagate NaN
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kMax,
-  kMin,
-  kPow,
-  kRemainder,
-  kFmod,
-  kAtan2,
-  kEq,
-  kNe,
-  kLt,
-  kLe,
-  kGt,
-  kGe,
-  kAnd,
-  kOr,
-  kXor,
-  // ternary: condition, then, else
-  kWhere,
-  kCast,         // to `type`, C rules; to kBool: != 0
-  kRoundToHalf,  // kF32 rounded to float16 and back
-  kRoundToBF16,  // kF32 rounded to bfloat16 and back
-};
-inline constexpr int kScalarOps = static_cast<int>(ScalarOp::kRoundToBF16) + 1;
-size_t OperandsOf(ScalarOp op);
-// Comparisons, and what asks about one number; the others give their operands' type, or the cast's.
-bool GivesBool(ScalarOp op);
 
 enum class ReduceOp { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kAny, kAll };
 // kMax and kMin propagate NaN; kArgMax and kArgMin give the flattened inner index (kI64) of the

@@ -54,8 +54,8 @@ struct Launch {
 };
 
 struct LaunchPlan {
-  std::vector<IntExpr>
-      scratch_bytes;             // one buffer each, 256-byte aligned, contents undefined at start
+  // One buffer each, 256-byte aligned, contents undefined at start.
+  std::vector<IntExpr> scratch_bytes;
   std::vector<Launch> launches;  // run in order; each sees the memory effects of those before it
 };
 

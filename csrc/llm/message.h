@@ -52,8 +52,8 @@ struct Reply {
   std::string content;  // valid UTF-8
   Usage usage;
   std::string model;  // as the provider names it; may be empty
-  std::string
-      finish_reason;   // the provider's own word ("stop", "end_turn", "length"); may be empty
+  // The provider's own word ("stop", "end_turn", "length"); may be empty.
+  std::string finish_reason;
   int attempts = 1;    // requests made, failed ones included
   double seconds = 0;  // from the call to the end of the reply, waits included
 };

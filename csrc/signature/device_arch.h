@@ -12,7 +12,8 @@ struct DeviceArch {
   // digits stand for the processor's exact instruction set).
   std::string target;
   // Read from the device, never from a table: name, multiprocessors, clocks, L2, shared memory,
-  // driver, toolkit; for a CPU: model name, cores, cache sizes, compiler. For people.
+  // driver, toolkit; for a CPU: model name, cores, cache sizes, compiler. For people; some of them
+  // decide which schedules are tried on a GPU (generators/emit_cuda_schedules.cc).
   Json properties = Json::object();
 
   bool is_cuda() const { return target.starts_with("cuda:"); }

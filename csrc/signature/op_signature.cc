@@ -233,6 +233,12 @@ Result<DType> ParseDType(std::string_view name) {
   return Status::Unsupported("dtype " + std::string(name.substr(0, 80)));
 }
 
+std::vector<std::string_view> DTypeNames() {
+  std::vector<std::string_view> names;
+  for (const DTypeFacts& facts : kDTypes) names.push_back(facts.name);
+  return names;
+}
+
 bool IsFloating(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 ||
          dtype == DType::kFloat64;

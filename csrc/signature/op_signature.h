@@ -35,6 +35,7 @@ enum class DType { kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kBoo
 
 std::string_view DTypeName(DType dtype);          // "float32"
 Result<DType> ParseDType(std::string_view name);  // kUnsupported for a name not listed above
+std::vector<std::string_view> DTypeNames();       // of all, which are torch's
 int64_t DTypeSize(DType dtype);                   // bytes
 bool IsFloating(DType dtype);
 

@@ -156,9 +156,10 @@ class Target {
 };
 
 struct CpuTargetOptions {
-  std::string cxx;  // host compiler; empty: CUDAFORGE_CXX, else g++, else c++, else clang++
-  int threads =
-      0;  // of the pool behind launch_context(); 0: one per physical core this process may use
+  std::string cxx;  // host compiler; empty: g++, else c++, else clang++
+  // Of the pool behind launch_context(); 0: OMP_NUM_THREADS, else one per physical core that this
+  // process may use.
+  int threads = 0;
 };
 
 struct CudaTargetOptions {

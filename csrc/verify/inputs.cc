@@ -23,8 +23,8 @@ struct Part {
   DType dtype = DType::kFloat32;
   InputRole role;
   InputKind kind = InputKind::kNormal;
-  bool large =
-      false;  // as many elements as the largest input: rows get kinds and scales of their own
+  // As many elements as the largest input: rows get kinds and scales of their own.
+  bool large = false;
   int64_t row_shift = 0;  // spreads special rows of different inputs over different rows
   int64_t row_length = 1;
   int64_t elements = 1;

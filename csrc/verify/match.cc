@@ -38,7 +38,8 @@ constexpr std::string_view kMovesData[] = {"aten::alias",
                                            "aten::_unsafe_view",
                                            "aten::where"};
 
-// Exact in any precision: the answer is one of the operands, zero, or an operand with another sign.
+// Exact in any precision: the answer is one of the operands, an operand with another sign, or 0, 1
+// or -1.
 constexpr std::string_view kExact[] = {"aten::abs",
                                        "aten::amax",
                                        "aten::amin",

@@ -20,8 +20,8 @@ struct GuardedRunRequest {
   const Candidate* candidate = nullptr;
   const OpSignature* signature = nullptr;
   std::span<const std::string_view> inputs;  // StorageBytes() of each; unchanged during the run
-  std::span<const int64_t>
-      shifts;             // bytes after a multiple of 256; raised where a constraint asks for more
+  // Bytes after a multiple of 256; raised where a constraint asks for more.
+  std::span<const int64_t> shifts;
   uint8_t poison = 0xff;  // what outputs and scratch hold before the run
   uint64_t guard_seed = 0;
   // Where the outputs go, StorageBytes() of each, when the verdict is accepted; else untouched.

@@ -27,8 +27,7 @@ struct WorkerOptions {
   int compile_timeout_ms = 60'000;
   int run_timeout_ms = 20'000;  // one run of one input set
   std::string cxx;              // host compiler for the cpu target; empty: the default
-  std::vector<std::string>
-      cuda_search_paths;  // folders that may hold libnvrtc and the CUDA headers
+  std::vector<std::string> cuda_search_paths;  // may hold libnvrtc and the CUDA headers
   // Looked at while the worker works: once it is set the worker is killed, and the call is
   // kCancelled within a quarter of a second. nullptr: never. Must outlive the client.
   const Cancel* cancel = nullptr;

@@ -11,6 +11,8 @@ from typing import Any
 from torch import Tensor
 
 ON_MISS: tuple[str, ...]
+LOG_TOPICS: tuple[str, ...]
+DTYPES: tuple[str, ...]  # those that a signature can name, by torch's names
 
 def configure(cuda_folders: list[str], worker: str) -> None:
     """Where CUDA's libraries and headers may be, and the worker; the environment wins."""
@@ -43,9 +45,6 @@ def can_generate(signature: str) -> str | None:
 
 def normalize(signature: str) -> str:
     """The canonical form: defaults filled in, keyword-only arguments in "kwargs", keys sorted."""
-
-def canonical(json: Mapping[str, Any]) -> str:
-    """The one text of a JSON object: keys sorted, no white space."""
 
 def signature_key(signature: str) -> str:
     """SHA-256 of a canonical signature, 64 hexadecimal digits."""
@@ -140,7 +139,8 @@ def export_pack(store: KernelStore, file: str, arch: str = "") -> dict[str, Any]
     kept_existing, rejected; problems has a line for each that was rejected."""
 
 def adopt_pack(file: str, tell: Callable[[str, str], None] | None = None) -> dict[str, Any]:
-    """Compiles and proves each kernel of a pack here, then stores all; as export_pack.
+    """Compiles and proves each kernel of a pack here and stores it as soon as it is proven; what
+    has no winner is stored at the end. As export_pack.
 
     `tell` gets the key of each kernel and what is wrong with it ("": nothing). RuntimeError: not a
     pack, or a damaged one."""
@@ -159,8 +159,6 @@ class SearchOutcome:
     def found(self) -> bool: ...
     @property
     def reason(self) -> str: ...
-
-PROMOTION_BOUND: float  # a winner's lower bound of the speed-up is above it
 
 class Cancel:
     """Ends a session of agents from another thread."""

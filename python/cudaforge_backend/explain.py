@@ -141,7 +141,7 @@ def _inspect(
 ) -> tuple[list[RegionReport], Counter[str]]:
     from .integration import gate
     from .integration.analysis import analyse, graph_reason, is_training, may_have_anchor
-    from .integration.known_graphs import arch_of, graph_name
+    from .integration.graphs import arch_of, graph_name
     from .integration.plan import failure, plan_analysis
     from .integration.rules import rules_for
 

@@ -7,20 +7,21 @@ import logging
 
 from ._native import _C
 
-TOPICS = ("forge", "graph", "cache")
+_LOGGERS = {topic: logging.getLogger(f"cudaforge.{topic}") for topic in _C.LOG_TOPICS}
 
-forge, graph, cache = (logging.getLogger(f"cudaforge.{topic}") for topic in TOPICS)
+forge = _LOGGERS["forge"]
+graph = _LOGGERS["graph"]
+cache = _LOGGERS["cache"]
 
 
 def install() -> None:
     """Has the topics of CUDAFORGE_LOG written to stderr. Called once, when the package loads."""
     asked = set(_C.config()["log"])
-    for topic in TOPICS:
+    for topic, logger in _LOGGERS.items():
         if not asked & {topic, "all"}:
             continue
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
-        logger = logging.getLogger(f"cudaforge.{topic}")
         logger.addHandler(handler)
         logger.setLevel(logging.DEBUG)
         logger.propagate = False  # one line each, whatever the program does with the root logger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from . import errors
@@ -13,7 +13,6 @@ from ._native import _C
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 ON_MISS = _C.ON_MISS
-OPTIONS = ("on_miss", "region_budget_s", "cache_dir", "inductor")
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,9 @@ class Settings:
     region_budget_s: float  # seconds for one region
     cache_dir: str
     inductor: dict[str, Any]  # Inductor's config patches
+
+
+OPTIONS = tuple(field.name for field in fields(Settings))
 
 
 def disabled() -> bool:

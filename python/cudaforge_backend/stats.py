@@ -36,8 +36,11 @@ class Stats(TypedDict):
     `misses` had no record when their graph was compiled, `forged` were forged to a winner and
     `negative` to no winner. `fallbacks`, by reason: calls whose kernel could not take them
     ("device", "strides", "alignment", "launch_error", "quarantined"), and parts of graphs that were
-    left to PyTorch (every other reason). `graphs`: see count_graph. `cache` (reads, hits, writes,
-    corrupt, errors) counts since the cache in use was opened."""
+    left to PyTorch (every other reason). `graphs`, by what became of them: "substituted" (served
+    with winners), "plain" (left to Inductor), "no_anchor" (without a region), "swapped" (got
+    winners while they ran), "does_not_pay_in_place" (no faster with their winners, so Inductor
+    runs them). `cache` (reads, hits, writes, corrupt, errors) counts since the cache in use was
+    opened."""
 
     hits: int
     unserved: int
@@ -128,8 +131,8 @@ def count_fallback(reason: str, n: int = 1) -> None:
 
 
 def count_graph(how: str, n: int = 1) -> None:
-    """Counts `n` graphs: "plain", "substituted" (served with winners), "no_anchor", "swapped",
-    "does_not_pay_in_place". Below zero takes back what was counted."""
+    """Counts `n` graphs by what became of them (see Stats). Below zero takes back what was
+    counted."""
     log.graph.debug("a graph: %s (%+d)", how, n)
     with _lock:
         _graphs[how] += n

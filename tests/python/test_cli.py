@@ -76,6 +76,17 @@ def test_doctor_tells_broken_from_missing(
     assert "broken    worker " in text and "broken    cache " in text
 
 
+@pytest.mark.parametrize("verb", [["doctor"], ["cache", "ls"]], ids=" ".join)
+def test_warnings_of_the_environment_are_told_once(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: list[str]
+) -> None:
+    settings = {**_C.config(), "warnings": ["CUDAFORGE_X=1 is not used"]}
+    monkeypatch.setattr(_C, "config", lambda: settings)
+    main([*verb, "--cache-dir", str(tmp_path)])
+    printed = capsys.readouterr()
+    assert (printed.out + printed.err).count("CUDAFORGE_X=1 is not used") == 1
+
+
 def native(name: str, detail: str) -> dict[str, Any]:
     return {"name": name, "ok": not detail, "detail": detail, "advice": detail and "install it"}
 

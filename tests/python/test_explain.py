@@ -113,7 +113,7 @@ def test_what_torch_is_set_to_is_a_reason(tmp_path: Path) -> None:
 def test_a_miss_whose_forging_failed_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*args: object) -> None:
+    def fail(*args: object, **options: object) -> None:
         raise RuntimeError("there is no compiler")
 
     monkeypatch.setattr(plan, "forge_region", fail)

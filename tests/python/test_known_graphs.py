@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -184,19 +184,6 @@ def test_what_decides_the_regions_is_in_the_name(monkeypatch: pytest.MonkeyPatch
     assert name() == names[0] == name(parse(None, {"on_miss": "blocking"}))
 
 
-def test_names_tell_graphs_shapes_and_facts_apart() -> None:
-    def traced(function: Callable[..., Any]) -> fx.GraphModule:
-        return fx.symbolic_trace(function)
-
-    x = torch.zeros(2, 3)
-    name = known_graphs.graph_name(traced(lambda x: x + 1), [x], "c")
-    assert name == known_graphs.graph_name(traced(lambda x: x + 1), [x], "c")
-    assert name != known_graphs.graph_name(traced(lambda x: x + 2), [x], "c")
-    assert name != known_graphs.graph_name(traced(lambda x: x + 1), [x.t()], "c")
-    assert name != known_graphs.graph_name(traced(lambda x: x + 1), [x], "d")
-    assert len(name) == 64
-
-
 @pytest.mark.parametrize("other", [{"verifier": 1}, {"torch": "2.10.0"}])
 def test_what_others_judged_is_a_miss(
     other: dict[str, Any], forged: Path, capsys: pytest.CaptureFixture[str]
@@ -229,10 +216,3 @@ def test_what_others_judged_is_a_miss(
     compiled(function, forged)(x)
     assert stored()["current"]
     assert stored()["versions"] == {k: v for k, v in _C.versions().items() if k != "rocksdb"}
-
-
-def test_a_number_of_the_cpu_beside_tensors_of_another_device() -> None:
-    number = torch.tensor(2.0)
-    far = torch.empty(2, device="meta")
-    assert known_graphs.device_of([3, number, far]) == far.device
-    assert known_graphs.device_of([number]) == number.device

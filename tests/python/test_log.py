@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from conftest import RunPython
+from cudaforge_backend import log
+from cudaforge_backend._native import _C
 
 _SCRIPT = """
 import torch
@@ -16,6 +18,11 @@ torch.compile(lambda x: torch.softmax(x * 3, -1), backend="cudaforge", options=o
 
 def _lines(stderr: str, topic: str) -> list[str]:
     return [line for line in stderr.splitlines() if f" cudaforge.{topic}: " in line]
+
+
+def test_every_topic_has_a_logger() -> None:
+    for topic in _C.LOG_TOPICS:
+        assert getattr(log, topic).name == f"cudaforge.{topic}"
 
 
 def test_all_topics(run_python: RunPython, tmp_path: Path) -> None:

@@ -150,9 +150,8 @@ def test_an_absent_output_that_is_read_is_counted() -> None:
 def test_no_cycle_between_a_region_and_what_is_outside() -> None:
     def function(x: Tensor) -> Tensor:
         anchor = torch.softmax(x, -1)
-        detour = (anchor @ anchor.t()).view(
-            4, 4
-        ).sum() + anchor  # depends on the anchor from outside
+        # Depends on the anchor from outside.
+        detour = (anchor @ anchor.t()).view(4, 4).sum() + anchor
         return anchor * detour
 
     for region in find_regions(trace(function, X), rules())[0]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -82,10 +83,11 @@ def test_cuda_folders_of_the_environment_come_first(run_python: RunPython, tmp_p
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     done = run_python(
-        "from cudaforge_backend._native import _C; print(_C.cuda_search_paths()[:2])",
+        "from cudaforge_backend.cli import main; main(['doctor', '--json'])",
         CUDAFORGE_CUDA_PATH=f"{tmp_path / 'a'}:{tmp_path / 'b'}",
     )
-    assert done.stdout.strip() == repr([str(tmp_path / "a"), str(tmp_path / "b")])
+    (nvrtc,) = (check for check in json.loads(done.stdout) if check["name"] == "nvrtc")
+    assert nvrtc["searched"][:2] == [str(tmp_path / "a"), str(tmp_path / "b")]
 
 
 def test_what_the_package_exports_is_there() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from cudaforge_backend.integration import rivals
+from cudaforge_backend.integration import fx_signature, rivals
 from cudaforge_backend.integration.tracing import beside_running_programs
 from test_forging import softmax
 from torch import nn
@@ -19,7 +19,7 @@ def test_a_compiled_module_is_called_in_the_middle_of_a_trace(
     model: Any = torch.compile(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), backend="eager")
     x = torch.randn(4, 8)
     expected = model(x)
-    graph_of, seen = rivals.region_graph, []
+    graph_of, seen = fx_signature.region_graph, []
 
     def call() -> None:
         try:

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "target/source_scan.h"
@@ -122,10 +121,9 @@ std::string FaultOfMachine(const std::string& log) {
 }  // namespace
 
 Result<std::string> FindHostCompiler(const std::string& wanted) {
-  const std::string asked = wanted.empty() ? GlobalConfig().cxx : wanted;
-  if (!asked.empty()) {
-    if (OnPath(asked)) return asked;
-    return Status::Unavailable("the host compiler '" + asked +
+  if (!wanted.empty()) {
+    if (OnPath(wanted)) return wanted;
+    return Status::Unavailable("the host compiler '" + wanted +
                                "' cannot be run; set CUDAFORGE_CXX to a C++20 compiler");
   }
   for (const char* name : {"g++", "c++", "clang++"}) {

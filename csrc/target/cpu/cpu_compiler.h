@@ -8,8 +8,8 @@
 
 namespace cudaforge {
 
-// The host compiler: `wanted` when not empty, else CUDAFORGE_CXX, else the first of g++, c++ and
-// clang++ on PATH. kUnavailable when there is none, or when the one asked for cannot be run.
+// The host compiler: `wanted` when not empty, else the first of g++, c++ and clang++ on PATH.
+// kUnavailable when there is none, or when the one asked for cannot be run.
 Result<std::string> FindHostCompiler(const std::string& wanted);
 
 // Scans, then compiles to a shared object in a temporary folder. Never throws; a failure is a log,

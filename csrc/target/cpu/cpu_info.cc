@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
 #include "base/sha256.h"
 
 namespace cudaforge {
@@ -83,8 +82,6 @@ int64_t CacheBytes(int name) { return std::max<int64_t>(sysconf(name), 0); }
 }  // namespace
 
 int PhysicalCores() {
-  const int wanted = GlobalConfig().threads;
-  if (wanted >= 1 && wanted <= CPU_SETSIZE) return wanted;
   std::set<std::pair<std::string, std::string>> cores;
   const std::vector<int> cpus = AllowedCpus();
   for (const int cpu : cpus) {

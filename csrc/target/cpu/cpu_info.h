@@ -7,7 +7,7 @@
 
 namespace cudaforge {
 
-// Physical cores that this process may run on; at least 1. OMP_NUM_THREADS, which ATen obeys, wins.
+// Physical cores that this process may run on; at least 1.
 int PhysicalCores();
 
 // Bytes of the last level cache; 32 MiB when the kernel does not tell.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/config.h"
 #include "target/cpu/cpu_info.h"
 
 namespace cudaforge {
@@ -19,6 +20,13 @@ void Pause() {
 // Threads look for work this long before they sleep, so that back-to-back launches pay no wake-up,
 // as with OpenMP.
 constexpr auto kSpin = std::chrono::microseconds(50);
+
+constexpr int kMostThreads = 1024;
+
+int DefaultThreads() {
+  const int asked = GlobalConfig().threads;
+  return asked >= 1 && asked <= kMostThreads ? asked : PhysicalCores();
+}
 
 // Spins, then sleeps, until `value` is no longer `old`.
 template <typename T>
@@ -82,7 +90,7 @@ void ThreadPool::Run(int64_t n, int64_t grain, RangeFn body, void* context) {
 }
 
 ThreadPool& ThreadPool::Global(int threads) {
-  static ThreadPool* const pool = new ThreadPool(threads > 0 ? threads : PhysicalCores());
+  static ThreadPool* const pool = new ThreadPool(threads > 0 ? threads : DefaultThreads());
   return *pool;
 }
 

@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. 0: done; 1: could not be done (see standard error); 2: wrong usage."""
     args = parser().parse_args(argv)
-    if args.verb == "cache":  # the others say so themselves
+    if not getattr(args, "tells_warnings", False):  # the verbs that say so themselves
         for warning in _C.config()["warnings"]:
             print(f"cudaforge: {warning}", file=sys.stderr)
     try:

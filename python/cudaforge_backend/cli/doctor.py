@@ -8,7 +8,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import torch
 
@@ -25,13 +25,15 @@ State = Literal["ok", "missing", "broken", "not used"]
 class Check(TypedDict):
     """One line: what was looked at, how it stands, what was found, what to do. "missing": it is not
     there; "broken": it is there and cannot be used as it is; "not used": it is not there, and
-    nothing on this machine would use it. `ok` is whether the state is "ok"."""
+    nothing on this machine would use it. `ok` is whether the state is "ok". `searched`, of nvrtc:
+    the folders that may hold CUDA's libraries, the first to try first."""
 
     name: str
     state: State
     ok: bool
     detail: str
     advice: str
+    searched: NotRequired[list[str]]
 
 
 def check(name: str, state: State, detail: str, advice: str = "") -> Check:
@@ -46,7 +48,7 @@ def add(verbs: Any) -> None:
     )
     add_cache_dir(command)
     add_json(command)
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, tells_warnings=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,6 +78,8 @@ def _native() -> list[Check]:
             checks.append(check(name, "not used", "not there; only kernels for a GPU need it"))
         else:
             checks.append(check(name, _state(one), _without_advice(one), one["advice"]))
+        if name == "nvrtc":
+            checks[-1]["searched"] = _C.cuda_search_paths()
     return checks
 
 

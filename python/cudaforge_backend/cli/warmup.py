@@ -47,7 +47,7 @@ def add(verbs: Any) -> None:
     )
     add_cache_dir(command)
     add_json(command)
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, tells_warnings=True)
 
 
 def load_factory(reference: str) -> Any:

@@ -85,7 +85,8 @@ def _compile(
     """The substituted graph, or None where plain Inductor is as good."""
     from . import isa
     from .analysis import graph_reason, is_training, may_have_anchor
-    from .known_graphs import arch_of, plan_name, recall, remember
+    from .graphs import arch_of
+    from .known_graphs import plan_name, recall, remember
     from .plan import plan_graph
     from .rules import rules_for
 
@@ -166,7 +167,7 @@ def _gated(
         return None
     from . import gate
     from .analysis import analyse, copy_graph
-    from .known_graphs import graph_name
+    from .graphs import graph_name
 
     name = graph_name(gm, example_inputs, sorted(winners.items()))
     pays = gate.stored(name, arch)

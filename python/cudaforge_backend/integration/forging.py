@@ -51,6 +51,7 @@ def forge_region(
     device_index: int,
     budget_s: float,
     progress: Progress | None = None,
+    *,
     compile_lock: bool = False,
     within: str = "",
     agents: Agents | None = None,
@@ -82,9 +83,20 @@ def forge_region(
         known = _C.store().verdict(key, arch)
         if known is not None and agents is None and not worth_more_time(known, budget_s):
             return Forged(key, known["kind"], reason_of(known), 0.0)
-        forge = _Forge(signature, key, arch, device_index, budget_s, progress, compile_lock, within)
-        forge.agents, forge.hints = agents, hints
-        return _in_clean_thread(forge)
+        return _in_clean_thread(
+            _Forge(
+                signature=signature,
+                key=key,
+                arch=arch,
+                device_index=device_index,
+                budget_s=budget_s,
+                listener=progress,
+                compile_lock=compile_lock,
+                within=within,
+                agents=agents,
+                hints=hints,
+            )
+        )
     finally:
         lock.release()
 
@@ -124,33 +136,27 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     return result[0]
 
 
+@dataclass(kw_only=True, eq=False)
 class _Forge:
-    def __init__(
-        self,
-        signature: str,
-        key: str,
-        arch: str,
-        device_index: int,
-        budget_s: float,
-        progress: Progress | None,
-        compile_lock: bool,
-        within: str,
-    ) -> None:
-        self.signature = signature
-        self.text = _C.describe(signature)
-        self.key = key
-        self.arch = arch
-        self.device = rivals.device_of(signature, device_index)
-        self.device_index = device_index
-        self.budget_s = budget_s
-        self.listener = progress or (lambda event: None)
-        self.compile_lock = compile_lock
-        self.within = within
-        self.region_id = _C.region_id(key)
+    """The forging of one region, from now on; see forge_region."""
+
+    signature: str
+    key: str
+    arch: str
+    device_index: int
+    budget_s: float
+    listener: Progress | None
+    compile_lock: bool
+    within: str
+    agents: Agents | None
+    hints: Hints | None
+    stop: bool = False  # set by another thread: the forging ends at its next step
+
+    def __post_init__(self) -> None:
+        self.text = _C.describe(self.signature)
+        self.device = rivals.signature_device(self.signature, self.device_index)
+        self.region_id = _C.region_id(self.key)
         self.started = time.monotonic()
-        self.agents: Agents | None = None
-        self.hints: Hints | None = None
-        self.stop = False  # set by another thread: the forging ends at its next step
         self._cancel = _C.Cancel()
 
     def interrupt(self) -> None:
@@ -233,7 +239,8 @@ class _Forge:
     def progress(self, event: Mapping[str, Any]) -> None:
         self._end_if_asked()
         log.forge.debug("%s %s", self.key[:12], {k: v for k, v in event.items() if k != "key"})
-        self.listener(event)
+        if self.listener is not None:
+            self.listener(event)
 
     def _end_if_asked(self) -> None:
         if self.stop or not threading.main_thread().is_alive():

@@ -1,4 +1,5 @@
-"""From FX nodes to the text of an OpSignature (csrc/signature/op_signature.h says the form)."""
+"""From FX nodes to the text of an OpSignature (csrc/signature/op_signature.h says the form), and
+back."""
 
 from __future__ import annotations
 
@@ -11,23 +12,20 @@ from typing import Any
 import torch
 from torch import fx
 
+from cudaforge_backend._native import _C
+
+from .rules import overload
+
 # Ops of other namespaces that are ATen calls by another name: Inductor's decompositions make them.
 _CONVERT = "prims::convert_element_type"
 
-_DTYPES = {
-    torch.float32: "float32",
-    torch.float16: "float16",
-    torch.bfloat16: "bfloat16",
-    torch.float64: "float64",
-    torch.int64: "int64",
-    torch.int32: "int32",
-    torch.bool: "bool",
-}
-MEMORY_FORMATS = {
+_DTYPES: dict[torch.dtype, str] = {getattr(torch, name): name for name in _C.DTYPES}
+_MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
     torch.preserve_format: "preserve",
     torch.channels_last: "channels_last",
 }
+_MEMORY_FORMAT_OF = {name: value for value, name in _MEMORY_FORMATS.items()}
 _MATRIX_OPS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "scaled_dot_product", "linear")
 
 
@@ -171,8 +169,8 @@ class _Writer:
             case torch.device():
                 self.device_types.add(value.type)
                 return {"device": "target"}
-            case torch.memory_format() if value in MEMORY_FORMATS:
-                return {"memory_format": MEMORY_FORMATS[value]}
+            case torch.memory_format() if value in _MEMORY_FORMATS:
+                return {"memory_format": _MEMORY_FORMATS[value]}
             case torch.layout() if value is torch.strided:
                 return {"layout": "strided"}
         raise Unsupported("unsupported_argument")
@@ -230,3 +228,49 @@ def _aliases(inputs: Sequence[fx.Node]) -> list[list[int]]:
     for i, node in enumerate(inputs):
         groups.setdefault(node.meta["val"].untyped_storage()._cdata, []).append(i)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def region_graph(signature: str, device: torch.device) -> fx.GraphModule:
+    """The region as a graph of ATen calls, one placeholder an input."""
+    region = json.loads(signature)
+    graph = fx.Graph()
+    inputs = [graph.placeholder(f"in{i}") for i in range(len(region["inputs"]))]
+    nodes: list[fx.Node] = []
+
+    def output(node: int, out: int) -> Any:
+        several = len(region["nodes"][node]["outputs"]) > 1
+        return graph.call_function(operator.getitem, (nodes[node], out)) if several else nodes[node]
+
+    def argument(value: Any) -> Any:
+        if isinstance(value, list):
+            return [argument(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        match value:
+            case {"in": int(i)}:
+                return inputs[i]
+            case {"node": int(n), "out": int(k)}:
+                return output(n, k)
+            case {"float": str(text)}:
+                return float(text)
+            case {"str": str(text)}:
+                return text
+            case {"dtype": str(name)}:
+                return getattr(torch, name)
+            case {"device": _}:
+                return device
+            case {"layout": _}:
+                return torch.strided
+            case {"memory_format": str(name)}:
+                return _MEMORY_FORMAT_OF[name]
+        raise ValueError(f"unknown argument form in a signature: {value!r}")
+
+    for node in region["nodes"]:
+        target = overload(node["op"])
+        if target is None:
+            raise ValueError(f"this torch has no {node['op']}")
+        args = tuple(argument(a) for a in node["args"])
+        kwargs = {k: argument(v) for k, v in node["kwargs"].items()}
+        nodes.append(graph.call_function(target, args, kwargs))
+    graph.output(tuple(output(o["node"], o["out"]) for o in region["outputs"]))
+    return fx.GraphModule(torch.nn.Module(), graph)

@@ -18,7 +18,7 @@ from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .analysis import Analysis
-from .known_graphs import device_of
+from .graphs import device_of
 
 Compiled = Callable[..., Any]
 

@@ -61,9 +61,8 @@ class _Partition:
         self.region_of: dict[fx.Node, int] = {}
         self.regions: list[Region] = []
         self.left: Counter[str] = Counter()
-        self.before: dict[
-            fx.Node, int
-        ] = {}  # bit set of the nodes that a node depends on, itself included
+        # Bit set of the nodes that a node depends on, itself included.
+        self.before: dict[fx.Node, int] = {}
         self._update_before()
 
     def run(self) -> tuple[list[Region], Counter[str]]:

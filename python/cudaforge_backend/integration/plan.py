@@ -137,7 +137,14 @@ def _forge(known: Known, budget_s: float, progress: Progress | None, compile_loc
     count_miss(known.region.key)
     signature = known.region.signature
     try:
-        forge_region(signature, known.device_index, budget_s, progress, compile_lock, known.within)
+        forge_region(
+            signature,
+            known.device_index,
+            budget_s,
+            progress,
+            compile_lock=compile_lock,
+            within=known.within,
+        )
         _failures.pop(known.region.key, None)
         return True
     except Exception as error:

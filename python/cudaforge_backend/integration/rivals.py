@@ -4,26 +4,22 @@ Inductor."""
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import fx
 
 from cudaforge_backend._native import _C
 
-from .fx_signature import MEMORY_FORMATS
+from .fx_signature import region_graph
 from .graph_pass import SubstitutePass, kept_table
-from .rules import native_rules, overload
+from .rules import native_rules
 from .tracing import beside_running_programs
 
 Call = Callable[[Sequence[torch.Tensor]], Any]
 
-_MEMORY_FORMATS = {name: value for value, name in MEMORY_FORMATS.items()}
 
-
-def device_of(signature: str, index: int) -> torch.device:
+def signature_device(signature: str, index: int) -> torch.device:
     """The torch device that a canonical signature runs on."""
     kind = json.loads(signature)["device"]
     return torch.device("cpu") if kind == "cpu" else torch.device(kind, index)
@@ -60,52 +56,6 @@ def aten_call(signature: str) -> Call:
     """The region's ATen ops one after the other, from C++: eager without Python's share."""
     program = _C.RegionProgram(signature)
     return program.run
-
-
-def region_graph(signature: str, device: torch.device) -> fx.GraphModule:
-    """The region as a graph of ATen calls, one placeholder an input."""
-    region = json.loads(signature)
-    graph = fx.Graph()
-    inputs = [graph.placeholder(f"in{i}") for i in range(len(region["inputs"]))]
-    nodes: list[fx.Node] = []
-
-    def output(node: int, out: int) -> Any:
-        several = len(region["nodes"][node]["outputs"]) > 1
-        return graph.call_function(operator.getitem, (nodes[node], out)) if several else nodes[node]
-
-    def argument(value: Any) -> Any:
-        if isinstance(value, list):
-            return [argument(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        match value:
-            case {"in": int(i)}:
-                return inputs[i]
-            case {"node": int(n), "out": int(k)}:
-                return output(n, k)
-            case {"float": str(text)}:
-                return float(text)
-            case {"str": str(text)}:
-                return text
-            case {"dtype": str(name)}:
-                return getattr(torch, name)
-            case {"device": _}:
-                return device
-            case {"layout": _}:
-                return torch.strided
-            case {"memory_format": str(name)}:
-                return _MEMORY_FORMATS[name]
-        raise ValueError(f"unknown argument form in a signature: {value!r}")
-
-    for node in region["nodes"]:
-        target = overload(node["op"])
-        if target is None:
-            raise ValueError(f"this torch has no {node['op']}")
-        args = tuple(argument(a) for a in node["args"])
-        kwargs = {k: argument(v) for k, v in node["kwargs"].items()}
-        nodes.append(graph.call_function(target, args, kwargs))
-    graph.output(tuple(output(o["node"], o["out"]) for o in region["outputs"]))
-    return fx.GraphModule(torch.nn.Module(), graph)
 
 
 def inductor_call(signature: str, device: torch.device, replaced: str = "") -> Call:

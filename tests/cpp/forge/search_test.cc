@@ -244,5 +244,11 @@ TEST_F(Forge, AnIllegalCandidateNeverReachesTheWorker) {
   EXPECT_NE(VerdictOf(*outcome, 0).find("refused"), std::string::npos);
 }
 
+TEST_F(Forge, ACompilationMayTakeARegionsTimeWithinBounds) {
+  EXPECT_EQ(CompileTimeoutMs(30, 60'000), 30'000);
+  EXPECT_EQ(CompileTimeoutMs(0.01, 60'000), 15'000);
+  for (double large : {90.0, 1e9, 1e300}) EXPECT_EQ(CompileTimeoutMs(large, 60'000), 60'000);
+}
+
 }  // namespace
 }  // namespace cudaforge

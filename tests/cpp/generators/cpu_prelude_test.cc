@@ -10,7 +10,7 @@ namespace {
 
 using S = ScalarOp;
 
-Schedule Rows() { return {.mapping = "row"}; }
+Schedule Rows() { return {.mapping = Mapping::kRow}; }
 
 TEST(CpuPrelude, HalfTypesConvertExactly) {
   const int64_t n = 65536;

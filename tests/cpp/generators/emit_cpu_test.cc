@@ -29,7 +29,7 @@ void ExpectNear(const std::vector<float>& got, const std::vector<double>& want, 
   }
 }
 
-Schedule Map(const std::string& mapping, int vector = 64, int items = 4) {
+Schedule Map(Mapping mapping, int vector = 64, int items = 4) {
   return {.mapping = mapping, .vector = vector, .items = items};
 }
 
@@ -58,9 +58,9 @@ TEST(EmitCpu, SoftmaxOfOddSizesInEveryMapping) {
               std::exp(static_cast<double>(x[r * row_step + i * step])) / sum;
         }
       }
-      for (const char* mapping : {"row", "buffer", "column"}) {
-        if (length > 33 && transposed == (std::string(mapping) != "column")) continue;
-        SCOPED_TRACE(std::string(mapping) + " " + std::to_string(length));
+      for (Mapping mapping : {Mapping::kRow, Mapping::kBuffer, Mapping::kColumn}) {
+        if (length > 33 && transposed == (mapping != Mapping::kColumn)) continue;
+        SCOPED_TRACE(std::string(MappingName(mapping)) + " " + std::to_string(length));
         std::vector<float> y(x.size(), -7);
         CpuKernelUnderTest(Softmax(rows, length, row_step, step), Map(mapping, 4))
             .Run({x.data()}, {y.data()});
@@ -93,8 +93,8 @@ TEST(EmitCpu, NormalisationOfGroupsWithWeightsPerChannel) {
           (x[i * length + j] - means[i]) / std::sqrt(square / length + 1e-5) * w[j / pixels];
     }
   }
-  for (const char* mapping : {"row", "buffer", "column"}) {
-    SCOPED_TRACE(mapping);
+  for (Mapping mapping : {Mapping::kRow, Mapping::kBuffer, Mapping::kColumn}) {
+    SCOPED_TRACE(MappingName(mapping));
     std::vector<float> y(x.size()), m(rows);
     CpuKernelUnderTest(b.stage(), Map(mapping)).Run({x.data(), w.data()}, {y.data(), m.data()});
     ExpectNear(y, want, 1e-6);
@@ -115,8 +115,8 @@ TEST(EmitCpu, ExtremesPropagateNanAndFindTheFirst) {
   const R reduces[] = {R::kMax, R::kMin, R::kArgMax, R::kArgMin};
   for (int k = 0; k < 2; ++k) b.Store(k, b.Reduce(reduces[k], shifted), {1}, {});
   for (int k = 2; k < 4; ++k) b.Store(k, b.Reduce(reduces[k], v), {1}, {}, DType::kInt64);
-  for (const char* mapping : {"row", "column"}) {
-    SCOPED_TRACE(mapping);
+  for (Mapping mapping : {Mapping::kRow, Mapping::kColumn}) {
+    SCOPED_TRACE(MappingName(mapping));
     std::vector<float> high(rows), low(rows);
     std::vector<int64_t> first(rows), last(rows);
     CpuKernelUnderTest(b.stage(), Map(mapping))
@@ -149,7 +149,8 @@ TEST(EmitCpu, LongSumsStayAccurate) {
     StageBuilder b({rows}, {length});
     b.Store(0, b.Reduce(R::kSum, b.Load(0, {row_step}, {step})), {1}, {});
     std::vector<float> y(rows);
-    CpuKernelUnderTest(b.stage(), Map(column ? "column" : "row")).Run({x.data()}, {y.data()});
+    CpuKernelUnderTest(b.stage(), Map(column ? Mapping::kColumn : Mapping::kRow))
+        .Run({x.data()}, {y.data()});
     for (int64_t r = 0; r < rows; ++r) {
       double want = 0;
       for (int64_t i = 0; i < length; ++i) want += x[r * row_step + i * step];
@@ -167,7 +168,7 @@ TEST(EmitCpu, SumsOfDoublesAndProducts) {
   const int v = b.Load(0, {length}, {1}, DType::kFloat64);
   b.Store(0, b.Reduce(R::kSum, v), {1}, {}, DType::kFloat64);
   b.Store(1, b.Reduce(R::kProd, v), {1}, {}, DType::kFloat64);
-  for (const char* mapping : {"row", "column"}) {
+  for (Mapping mapping : {Mapping::kRow, Mapping::kColumn}) {
     std::vector<double> sum(rows), product(rows);
     CpuKernelUnderTest(b.stage(), Map(mapping)).Run({x.data()}, {sum.data(), product.data()});
     for (int64_t r = 0; r < rows; ++r) {
@@ -197,8 +198,8 @@ TEST(EmitCpu, ScansContinueOverTilesAndFeedLaterSweeps) {
       }
       for (int64_t i = 0; i < length; ++i) below[r * length + i] = want[r * length + i] - 1 - high;
     }
-    for (const char* mapping : {"row", "buffer", "column"}) {
-      SCOPED_TRACE(mapping + std::to_string(length));
+    for (Mapping mapping : {Mapping::kRow, Mapping::kBuffer, Mapping::kColumn}) {
+      SCOPED_TRACE(MappingName(mapping) + std::to_string(length));
       std::vector<float> y(x.size()), z(x.size());
       CpuKernelUnderTest(b.stage(), Map(mapping)).Run({x.data()}, {y.data(), z.data()});
       ExpectNear(y, want, 2e-7);
@@ -222,8 +223,8 @@ TEST(EmitCpu, IntegerAndBooleanRows) {
   b.Store(3, b.Op(S::kWhere, {negative, b.Op(S::kNeg, {v}, Type::kI64), v}, Type::kI64), {length},
           {1}, DType::kInt64);
   b.Store(4, b.Reduce(R::kMin, b.Op(S::kCast, {v}, Type::kI32)), {1}, {}, DType::kInt32);
-  for (const char* mapping : {"row", "column"}) {
-    SCOPED_TRACE(mapping);
+  for (Mapping mapping : {Mapping::kRow, Mapping::kColumn}) {
+    SCOPED_TRACE(MappingName(mapping));
     std::vector<int64_t> sum(rows), product(x.size()), magnitude(x.size());
     std::vector<uint8_t> any(rows, 9);
     std::vector<int32_t> low(rows);
@@ -263,8 +264,8 @@ TEST(EmitCpu, MaxPoolingWithBorders) {
     const int v = b.Window(0, WindowAccess(height, width), b.Const(-kInf));
     b.Store(0, b.Reduce(R::kMax, v), {oh * ow, ow, 1}, {});
     b.Store(1, b.Reduce(R::kArgMax, v), {oh * ow, ow, 1}, {}, DType::kInt64);
-    for (const char* mapping : {"row", "column"}) {
-      SCOPED_TRACE(mapping + std::to_string(width));
+    for (Mapping mapping : {Mapping::kRow, Mapping::kColumn}) {
+      SCOPED_TRACE(MappingName(mapping) + std::to_string(width));
       std::vector<float> y(planes * oh * ow);
       std::vector<int64_t> place(y.size());
       CpuKernelUnderTest(b.stage(), Map(mapping)).Run({x.data()}, {y.data(), place.data()});
@@ -304,7 +305,7 @@ TEST(EmitCpu, AveragePoolingBackwardDividesIndices) {
       want[(o / (oh * ow) * height + h) * width + w] += g[o] / 9.0;
     }
   }
-  for (const char* mapping : {"row", "column"}) {
+  for (Mapping mapping : {Mapping::kRow, Mapping::kColumn}) {
     std::vector<float> y(want.size());
     CpuKernelUnderTest(b.stage(), Map(mapping)).Run({g.data()}, {y.data()});
     ExpectNear(y, want, 1e-6);
@@ -323,7 +324,7 @@ TEST(EmitCpu, ZeroStridesAndOffsetsInThreeOuterDimensions) {
       want[o] += static_cast<double>(x[o / (c * d) * 2 * d * n + o % d * 2 * n + 2 * i + 1]) * y[i];
     }
   }
-  for (const char* mapping : {"row", "column"}) {
+  for (Mapping mapping : {Mapping::kRow, Mapping::kColumn}) {
     std::vector<float> got(want.size());
     CpuKernelUnderTest(b.stage(), Map(mapping)).Run({x.data(), y.data()}, {got.data()});
     ExpectNear(got, want, 2e-6);
@@ -334,8 +335,8 @@ TEST(EmitCpu, SchedulesAreFewAndTheRightKindComesFirst) {
   const DeviceArch arch;
   const std::vector<Schedule> along = CpuSchedules(Softmax(100, 100, 100, 1), arch);
   const std::vector<Schedule> across = CpuSchedules(Softmax(100, 100, 1, 100), arch);
-  EXPECT_EQ(along[0].mapping, "buffer");
-  EXPECT_EQ(across[0].mapping, "column");
+  EXPECT_EQ(along[0].mapping, Mapping::kBuffer);
+  EXPECT_EQ(across[0].mapping, Mapping::kColumn);
   EXPECT_LE(along.size(), 8u);
   EXPECT_LE(across.size(), 8u);
 }
@@ -344,14 +345,14 @@ TEST(EmitCpu, CandidateListsItsBuffersAndIsDeterministic) {
   Program program;
   program.stages = {Softmax(10, 100000, 100000, 1)};
   const OpSignature signature;
-  const Result<Candidate> a = EmitCpu(program, signature, {Map("row")}),
-                          b = EmitCpu(program, signature, {Map("row")});
+  const Result<Candidate> a = EmitCpu(program, signature, {Map(Mapping::kRow)}),
+                          b = EmitCpu(program, signature, {Map(Mapping::kRow)});
   ASSERT_TRUE(a.ok() && b.ok());
   EXPECT_EQ(a->ToJson(), b->ToJson());
   EXPECT_EQ(a->plan.launches[0].args.size(), 2u);
   EXPECT_EQ(a->plan.launches[0].range.text(), "10");
   EXPECT_EQ(a->plan.launches[0].grain.text(), "1");
-  EXPECT_FALSE(EmitCpu(program, signature, {Map("warp")}).ok());
+  EXPECT_FALSE(EmitCpu(program, signature, {Map(Mapping::kWarp)}).ok());
 }
 
 }  // namespace

@@ -16,28 +16,28 @@ TEST(EmitCudaOnHost, RowMappings) {
   HostRuns runs;
   for (int64_t length : {1, 3, 31, 33, 100}) {
     const int items = static_cast<int>((length + 31) / 32);
-    runs.Add(SoftmaxCase(5, length), {"warp", 64, 1, items, 2});
-    runs.Add(SoftmaxCase(5, length), {"loop", 64, 1, 1, 1});
-    runs.Add(SoftmaxCase(5, length), {"thread", 32, 1, 4, 1});
+    runs.Add(SoftmaxCase(5, length), {Mapping::kWarp, 64, 1, items, 2});
+    runs.Add(SoftmaxCase(5, length), {Mapping::kLoop, 64, 1, 1, 1});
+    runs.Add(SoftmaxCase(5, length), {Mapping::kThread, 32, 1, 4, 1});
   }
-  runs.Add(SoftmaxCase(7, 16), {"warp", 64, 4, 1, 8});
-  runs.Add(SoftmaxCase(5, 100), {"warp", 64, 4, 1, 2});
-  runs.Add(SoftmaxCase(3, 1000), {"block", 64, 4, 4, 1});
-  runs.Add(SoftmaxCase(3, 1000), {"loop", 128, 2, 2, 1});
-  runs.Add(SoftmaxCase(3, 1000), {"shared", 64, 4, 1, 1});
+  runs.Add(SoftmaxCase(7, 16), {Mapping::kWarp, 64, 4, 1, 8});
+  runs.Add(SoftmaxCase(5, 100), {Mapping::kWarp, 64, 4, 1, 2});
+  runs.Add(SoftmaxCase(3, 1000), {Mapping::kBlock, 64, 4, 4, 1});
+  runs.Add(SoftmaxCase(3, 1000), {Mapping::kLoop, 128, 2, 2, 1});
+  runs.Add(SoftmaxCase(3, 1000), {Mapping::kShared, 64, 4, 1, 1});
   for (int vector : {1, 4}) {
-    runs.Add(SoftmaxCase(3, 4099), {"loop", 128, vector, 2, 1});
-    runs.Add(SoftmaxCase(3, 4099), {"shared", 128, vector, 2, 1});
-    runs.Add(SoftmaxCase(1, 4099), {"loop", 64, vector, 2, 1});
+    runs.Add(SoftmaxCase(3, 4099), {Mapping::kLoop, 128, vector, 2, 1});
+    runs.Add(SoftmaxCase(3, 4099), {Mapping::kShared, 128, vector, 2, 1});
+    runs.Add(SoftmaxCase(1, 4099), {Mapping::kLoop, 64, vector, 2, 1});
   }
-  runs.Add(SoftmaxCase(3, 1001), {"block", 64, 4, 4, 1});
-  runs.Add(LayerNormCase(5, 256, DType::kBFloat16), {"warp", 64, 8, 1, 2});
-  runs.Add(LayerNormCase(3, 1000, DType::kBFloat16), {"block", 64, 8, 2, 1});
-  runs.Add(LayerNormCase(3, 1003, DType::kBFloat16), {"loop", 64, 8, 1, 1});
-  runs.Add(LayerNormCase(3, 1003, DType::kFloat16), {"shared", 64, 8, 1, 1});
-  runs.Add(BatchCase(3, 5, 12), {"block", 32, 4, 1, 1});
-  runs.Add(BatchCase(3, 5, 7), {"loop", 32, 4, 1, 1});
-  runs.Add(BatchCase(3, 5, 7), {"warp", 32, 1, 1, 1});
+  runs.Add(SoftmaxCase(3, 1001), {Mapping::kBlock, 64, 4, 4, 1});
+  runs.Add(LayerNormCase(5, 256, DType::kBFloat16), {Mapping::kWarp, 64, 8, 1, 2});
+  runs.Add(LayerNormCase(3, 1000, DType::kBFloat16), {Mapping::kBlock, 64, 8, 2, 1});
+  runs.Add(LayerNormCase(3, 1003, DType::kBFloat16), {Mapping::kLoop, 64, 8, 1, 1});
+  runs.Add(LayerNormCase(3, 1003, DType::kFloat16), {Mapping::kShared, 64, 8, 1, 1});
+  runs.Add(BatchCase(3, 5, 12), {Mapping::kBlock, 32, 4, 1, 1});
+  runs.Add(BatchCase(3, 5, 7), {Mapping::kLoop, 32, 4, 1, 1});
+  runs.Add(BatchCase(3, 5, 7), {Mapping::kWarp, 32, 1, 1, 1});
   runs.Go();
 }
 
@@ -46,45 +46,47 @@ TEST(EmitCudaOnHost, Reduces) {
   const std::vector<ReduceOp> floats = {ReduceOp::kArgMax, ReduceOp::kArgMin, ReduceOp::kMax,
                                         ReduceOp::kMin};
   for (bool nans : {false, true}) {
-    runs.Add(ReduceCase(floats, 9, 33, false), {"warp", 64, 1, 2, 2}, nans);
-    runs.Add(ReduceCase(floats, 3, 1001, false), {"loop", 128, 4, 1, 1}, nans);
-    runs.Add(ReduceCase(floats, 9, 33, true), {"column", 64, 1, 4, 8}, nans);
-    runs.Add(ReduceCase(floats, 8, 33, true), {"column", 64, 4, 2, 32}, nans);
+    runs.Add(ReduceCase(floats, 9, 33, false), {Mapping::kWarp, 64, 1, 2, 2}, nans);
+    runs.Add(ReduceCase(floats, 3, 1001, false), {Mapping::kLoop, 128, 4, 1, 1}, nans);
+    runs.Add(ReduceCase(floats, 9, 33, true), {Mapping::kColumn, 64, 1, 4, 8}, nans);
+    runs.Add(ReduceCase(floats, 8, 33, true), {Mapping::kColumn, 64, 4, 2, 32}, nans);
   }
   runs.Add(ReduceCase({ReduceOp::kAny, ReduceOp::kAll}, 9, 33, false, DType::kBool),
-           {"warp", 64, 1, 2, 2});
+           {Mapping::kWarp, 64, 1, 2, 2});
   runs.Add(ReduceCase({ReduceOp::kAny, ReduceOp::kAll}, 16, 3, true, DType::kBool),
-           {"thread", 32, 16, 3, 1});
+           {Mapping::kThread, 32, 16, 3, 1});
   runs.Add(ReduceCase({ReduceOp::kSum, ReduceOp::kMax}, 3, 1001, false, DType::kInt64),
-           {"loop", 64, 2, 2, 1});
+           {Mapping::kLoop, 64, 2, 2, 1});
   runs.Add(ReduceCase({ReduceOp::kMin, ReduceOp::kSum}, 3, 100, false, DType::kInt32),
-           {"block", 64, 4, 1, 1});
+           {Mapping::kBlock, 64, 4, 1, 1});
   runs.Add(ReduceCase({ReduceOp::kSum, ReduceOp::kMax}, 3, 100, false, DType::kFloat64),
-           {"block", 64, 2, 1, 1});
+           {Mapping::kBlock, 64, 2, 1, 1});
   runs.Go();
 }
 
 TEST(EmitCudaOnHost, ScansColumnsAndWindows) {
   HostRuns runs;
   for (int64_t length : {1, 31, 1000, 4099}) {
-    runs.Add(ScanCase(3, length, false), {"loop", 64, 1, 2, 1});
-    runs.Add(ScanCase(3, length, false), {"loop", 128, 4, 1, 1});
-    runs.Add(ScanCase(5, length, true), {"column", 64, 1, 2, 8});
-    runs.Add(ScanCase(8, length, true), {"column", 32, 4, 3, 128});
+    runs.Add(ScanCase(3, length, false), {Mapping::kLoop, 64, 1, 2, 1});
+    runs.Add(ScanCase(3, length, false), {Mapping::kLoop, 128, 4, 1, 1});
+    runs.Add(ScanCase(5, length, true), {Mapping::kColumn, 64, 1, 2, 8});
+    runs.Add(ScanCase(8, length, true), {Mapping::kColumn, 32, 4, 3, 128});
   }
-  runs.Add(ScanCase(3, 100, false, DType::kInt64), {"warp", 64, 2, 2, 2});
-  runs.Add(ScanCase(3, 1000, false, DType::kInt64), {"block", 128, 2, 4, 1});
-  runs.Add(ReduceCase({ReduceOp::kSum}, 8, 1000, true), {"column", 64, 4, 4, 16});
-  runs.Add(ReduceCase({ReduceOp::kSum}, 33, 31, true, DType::kBFloat16), {"column", 128, 1, 2, 32});
-  runs.Add(ReduceCase({ReduceOp::kSum}, 64, 31, true, DType::kBFloat16), {"column", 64, 8, 4, 64});
-  runs.Add(SoftmaxCase(8, 33, true), {"column", 64, 2, 2, 16});
-  runs.Add(SoftmaxCase(12, 33, true), {"column", 64, 4, 3, 16});
-  runs.Add(SoftmaxCase(33, 9, true), {"thread", 32, 1, 9, 1});
-  runs.Add(MaxPoolCase(2, 7, 9), {"thread", 32, 1, 9, 1}, true);
-  runs.Add(MaxPoolCase(2, 8, 8), {"thread", 32, 4, 9, 1});
-  runs.Add(MaxPoolCase(2, 7, 9), {"warp", 64, 1, 2, 8});
-  runs.Add(AvgPoolBackwardCase(3, 10), {"thread", 32, 2, 2, 1});
-  runs.Add(AvgPoolBackwardCase(3, 10), {"column", 64, 1, 1, 32});
+  runs.Add(ScanCase(3, 100, false, DType::kInt64), {Mapping::kWarp, 64, 2, 2, 2});
+  runs.Add(ScanCase(3, 1000, false, DType::kInt64), {Mapping::kBlock, 128, 2, 4, 1});
+  runs.Add(ReduceCase({ReduceOp::kSum}, 8, 1000, true), {Mapping::kColumn, 64, 4, 4, 16});
+  runs.Add(ReduceCase({ReduceOp::kSum}, 33, 31, true, DType::kBFloat16),
+           {Mapping::kColumn, 128, 1, 2, 32});
+  runs.Add(ReduceCase({ReduceOp::kSum}, 64, 31, true, DType::kBFloat16),
+           {Mapping::kColumn, 64, 8, 4, 64});
+  runs.Add(SoftmaxCase(8, 33, true), {Mapping::kColumn, 64, 2, 2, 16});
+  runs.Add(SoftmaxCase(12, 33, true), {Mapping::kColumn, 64, 4, 3, 16});
+  runs.Add(SoftmaxCase(33, 9, true), {Mapping::kThread, 32, 1, 9, 1});
+  runs.Add(MaxPoolCase(2, 7, 9), {Mapping::kThread, 32, 1, 9, 1}, true);
+  runs.Add(MaxPoolCase(2, 8, 8), {Mapping::kThread, 32, 4, 9, 1});
+  runs.Add(MaxPoolCase(2, 7, 9), {Mapping::kWarp, 64, 1, 2, 8});
+  runs.Add(AvgPoolBackwardCase(3, 10), {Mapping::kThread, 32, 2, 2, 1});
+  runs.Add(AvgPoolBackwardCase(3, 10), {Mapping::kColumn, 64, 1, 1, 32});
   runs.Go();
 }
 
@@ -99,10 +101,10 @@ TEST(EmitCudaOnHost, RowsWithoutInnerSpace) {
   const StageCase c{
       "rows", b.stage(), {{DType::kFloat32, 148}}, {{DType::kFloat32, 148}, {DType::kInt64, 148}}};
   HostRuns runs;
-  runs.Add(c, {"thread", 32, 4, 1, 1});
-  runs.Add(c, {"column", 64, 1, 1, 32});
-  runs.Add(c, {"warp", 64, 1, 1, 8});
-  runs.Add(c, {"loop", 64, 1, 1, 1});
+  runs.Add(c, {Mapping::kThread, 32, 4, 1, 1});
+  runs.Add(c, {Mapping::kColumn, 64, 1, 1, 32});
+  runs.Add(c, {Mapping::kWarp, 64, 1, 1, 8});
+  runs.Add(c, {Mapping::kLoop, 64, 1, 1, 1});
   for (const Schedule& schedule : CudaSchedules(c.stage, Hopper())) runs.Add(c, schedule);
   runs.Go();
 }
@@ -213,13 +215,13 @@ TEST(EmitCudaNvrtc, EveryOperationCompiles) {
     const bool floating = t < 2, boolean = type == Type::kBool;
     for (int i = 0; i < kScalarOps; ++i) {
       const ScalarOp op = static_cast<ScalarOp>(i);
-      const std::vector<int> operands(OperandsOf(op), x[t]);
+      const std::vector<int> operands(FactsOf(op).operands, x[t]);
       if (op == ScalarOp::kCast) {
         for (size_t to = 0; to < types.size(); ++to)
           store(b.Op(op, operands, types[to].second), to);
       } else if (op == ScalarOp::kWhere) {
         store(b.Op(op, {x[4], x[t], x[t]}, type), t);
-      } else if (GivesBool(op)) {
+      } else if (FactsOf(op).gives_bool) {
         store(b.Op(op, operands, Type::kBool), 4);
       } else if (op == ScalarOp::kRoundToHalf || op == ScalarOp::kRoundToBF16) {
         if (type == Type::kF32) store(b.Op(op, operands, type), t);
@@ -233,7 +235,7 @@ TEST(EmitCudaNvrtc, EveryOperationCompiles) {
   for (size_t s = 0; s < c.stage.stores.size(); ++s) {
     c.stage.stores[s].access.dims[0].offset = static_cast<int64_t>(s % 64);
   }
-  const Result<Candidate> candidate = Emit(c, {"loop", 128, 1, 1, 1});
+  const Result<Candidate> candidate = Emit(c, {Mapping::kLoop, 128, 1, 1, 1});
   ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
   const CompileResult result = compiler->Compile(candidate->source.code, "sm_90a");
   EXPECT_TRUE(result.ok) << result.log.substr(0, 3000);
@@ -249,8 +251,8 @@ TEST(EmitCuda, EachStageIsALaunchAndScratchIsPassedOn) {
   program.stages = {first.stage, second.stage};
   StageCase whole{"two stages", {}, first.inputs, second.outputs};
   const OpSignature signature = SignatureOf(whole);
-  const Result<Candidate> candidate =
-      EmitCuda(program, signature, {{"block", 128, 4, 2, 1}, {"thread", 32, 1, 8, 1}});
+  const Result<Candidate> candidate = EmitCuda(
+      program, signature, {{Mapping::kBlock, 128, 4, 2, 1}, {Mapping::kThread, 32, 1, 8, 1}});
   ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
   EXPECT_TRUE(candidate->Validate(signature).ok());
   EXPECT_EQ(candidate->author, "generator:rows");
@@ -262,18 +264,19 @@ TEST(EmitCuda, EachStageIsALaunchAndScratchIsPassedOn) {
   EXPECT_EQ(candidate->params["stages"][1]["mapping"], "thread");
   // The same program and schedules give the same text.
   EXPECT_EQ(candidate->source.code,
-            EmitCuda(program, signature, {{"block", 128, 4, 2, 1}, {"thread", 32, 1, 8, 1}})
+            EmitCuda(program, signature,
+                     {{Mapping::kBlock, 128, 4, 2, 1}, {Mapping::kThread, 32, 1, 8, 1}})
                 ->source.code);
 }
 
 TEST(EmitCuda, SchedulesOutOfRangeAreErrors) {
   const StageCase c = SoftmaxCase(4, 4096);
-  EXPECT_FALSE(Emit(c, {"block", 64, 1, 4, 1}).ok());      // does not fit
-  EXPECT_FALSE(Emit(c, {"warp", 256, 1, 4, 1}).ok());      // group over a warp
-  EXPECT_FALSE(Emit(c, {"loop", 100, 1, 4, 1}).ok());      // no power of two
-  EXPECT_FALSE(Emit(c, {"loop", 2048, 1, 4, 1}).ok());     // too many threads
-  EXPECT_FALSE(Emit(c, {"sideways", 128, 1, 4, 1}).ok());  // no such mapping
-  EXPECT_FALSE(Emit(SoftmaxCase(4, 1 << 20), {"shared", 256, 4, 4, 1}).ok());
+  EXPECT_FALSE(Emit(c, {Mapping::kBlock, 64, 1, 4, 1}).ok());    // does not fit
+  EXPECT_FALSE(Emit(c, {Mapping::kWarp, 256, 1, 4, 1}).ok());    // group over a warp
+  EXPECT_FALSE(Emit(c, {Mapping::kLoop, 100, 1, 4, 1}).ok());    // no power of two
+  EXPECT_FALSE(Emit(c, {Mapping::kLoop, 2048, 1, 4, 1}).ok());   // too many threads
+  EXPECT_FALSE(Emit(c, {Mapping::kBuffer, 128, 1, 4, 1}).ok());  // a CPU's
+  EXPECT_FALSE(Emit(SoftmaxCase(4, 1 << 20), {Mapping::kShared, 256, 4, 4, 1}).ok());
 }
 
 TEST(EmitCuda, AlignmentBeyondTheSignatureIsAConstraint) {
@@ -281,13 +284,14 @@ TEST(EmitCuda, AlignmentBeyondTheSignatureIsAConstraint) {
   Program program;
   program.stages = {c.stage};
   OpSignature signature = SignatureOf(c);
-  EXPECT_TRUE(EmitCuda(program, signature, {{"loop", 128, 4, 1, 1}})->constraints.empty());
+  EXPECT_TRUE(EmitCuda(program, signature, {{Mapping::kLoop, 128, 4, 1, 1}})->constraints.empty());
   signature.inputs[0].alignment = 4;
-  const Result<Candidate> candidate = EmitCuda(program, signature, {{"loop", 128, 4, 1, 1}});
+  const Result<Candidate> candidate =
+      EmitCuda(program, signature, {{Mapping::kLoop, 128, 4, 1, 1}});
   ASSERT_TRUE(candidate.ok());
   ASSERT_EQ(candidate->constraints.size(), 1u);
   EXPECT_EQ(candidate->constraints[0].value, 16);
-  EXPECT_TRUE(EmitCuda(program, signature, {{"loop", 128, 1, 1, 1}})->constraints.empty());
+  EXPECT_TRUE(EmitCuda(program, signature, {{Mapping::kLoop, 128, 1, 1, 1}})->constraints.empty());
 }
 
 }  // namespace

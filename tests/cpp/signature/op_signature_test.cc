@@ -40,6 +40,15 @@ TEST(OpSignatureTest, RoundTrip) {
   EXPECT_EQ(parsed->Describe(), "_softmax(float32[8, 128])");
 }
 
+TEST(OpSignatureTest, EveryDTypeIsFoundByItsName) {
+  EXPECT_EQ(DTypeNames().size(), 7u);
+  for (std::string_view name : DTypeNames()) {
+    const Result<DType> dtype = ParseDType(name);
+    ASSERT_TRUE(dtype.ok()) << name;
+    EXPECT_EQ(DTypeName(*dtype), name);
+  }
+}
+
 TEST(OpSignatureTest, EveryFieldChangesTheKey) {
   const std::string key = Softmax().Key();
   const auto differs = [&](auto change) {

@@ -84,7 +84,9 @@ class CpuTargetTest : public testing::Test {
 
 TEST_F(CpuTargetTest, DescribesTheProcessor) {
   EXPECT_TRUE(target_->arch().target.starts_with("cpu:")) << target_->arch().target;
-  EXPECT_GE(target_->arch().properties.at("cores").get<int>(), 1);
+  const int cores = target_->arch().properties.at("cores").get<int>();
+  EXPECT_GE(cores, 1);
+  EXPECT_LE(cores, target_->arch().properties.at("logical_cpus").get<int>());
   EXPECT_FALSE(target_->arch().properties.at("isa").get<std::string>().empty());
   EXPECT_FALSE(target_->poisoned());
 }

@@ -1,11 +1,9 @@
-// What the CUDA and CPU emitters share: text of scalar expressions and index arithmetic, and the
-// order of a stage's values. Both preludes define the same functions for what C++ has no operator
-// for: cf_exp(x), cf_max(x, y), ... with overloads for float, double, int64_t and int32_t where
-// they make sense; a bool is `bool`.
+// Text that the CUDA and CPU emitters share: scalar expressions and index arithmetic. Both preludes
+// define the same functions for what C++ has no operator for: cf_exp(x), cf_max(x, y), ... with
+// overloads for float, double, int64_t and int32_t where they make sense; a bool is `bool`.
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -62,21 +60,5 @@ struct LinearAccess {
   std::vector<int64_t> inner;
 };
 LinearAccess Linearize(const Access& access);
-
-// Values that `roots` need, roots included, without passing through values in `known`; in SSA
-// order.
-std::vector<int> Closure(const Stage& stage, const std::vector<int>& roots,
-                         const std::set<int>& known);
-
-// Values that some store needs, in SSA order: the rest is dead.
-std::vector<int> LiveValues(const Stage& stage);
-
-// The stage with adjacent outer dimensions, and adjacent inner dimensions, merged wherever every
-// access and index value allows it, and dimensions of size 1 dropped. Same results, fewer loops.
-Stage Coalesce(const Stage& stage);
-
-// Element operations of one row, as a rough count (a transcendental counts 8): for grains and
-// guesses.
-int64_t RowCost(const Stage& stage);
 
 }  // namespace cudaforge::rows

@@ -1,0 +1,51 @@
+"""Whole graphs: their names in the cache, and where they run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from cudaforge_backend._native import _C
+
+
+def graph_name(gm: fx.GraphModule, inputs: Sequence[Any], facts: object) -> str:
+    """A SHA-256 that is the same in every process: the code of the graph and of the graphs that its
+    higher-order operators call, the metadata of its inputs (which share memory among it) and of the
+    tensors that it holds, and `facts`, whose repr must be the same as well."""
+    digest = hashlib.sha256()
+    for name, module in gm.named_modules():
+        if isinstance(module, fx.GraphModule):
+            digest.update(f"{name}\n{module.code}\n".encode())
+    storages: dict[int, int] = {}
+    held = [*gm.named_parameters(), *gm.named_buffers()]
+    for name, value in [*(("", v) for v in inputs), *held]:
+        digest.update(f"{name} {_metadata(value, storages)}\n".encode())
+    digest.update(repr(facts).encode())
+    return digest.hexdigest()
+
+
+def _metadata(value: Any, storages: dict[int, int]) -> str:
+    """Of one tensor; `storages` numbers those seen so far."""
+    if not isinstance(value, torch.Tensor):
+        return repr(type(value))
+    layout = (value.dtype, tuple(value.shape), value.stride(), value.storage_offset())
+    identity = value.untyped_storage()._cdata
+    storage = storages.setdefault(identity, len(storages))
+    return repr((str(value.device), *layout, value.requires_grad, storage))
+
+
+def device_of(inputs: Sequence[Any]) -> torch.device:
+    """Where a graph with these inputs runs: 0-d tensors of the CPU may stand beside those of a GPU.
+    REQUIRES: a tensor among them."""
+    tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
+    return next((v for v in tensors if v.dim()), tensors[0]).device
+
+
+def arch_of(inputs: Sequence[Any]) -> str:
+    """The architecture of their device."""
+    device = device_of(inputs)
+    return str(_C.arch(device.type, device.index or 0))

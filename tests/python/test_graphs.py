@@ -1,0 +1,30 @@
+"""Names of whole graphs, and where they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from cudaforge_backend.integration.graphs import device_of, graph_name
+from torch import fx
+
+
+def test_names_tell_graphs_shapes_and_facts_apart() -> None:
+    def traced(function: Callable[..., Any]) -> fx.GraphModule:
+        return fx.symbolic_trace(function)
+
+    x = torch.zeros(2, 3)
+    name = graph_name(traced(lambda x: x + 1), [x], "c")
+    assert name == graph_name(traced(lambda x: x + 1), [x], "c")
+    assert name != graph_name(traced(lambda x: x + 2), [x], "c")
+    assert name != graph_name(traced(lambda x: x + 1), [x.t()], "c")
+    assert name != graph_name(traced(lambda x: x + 1), [x], "d")
+    assert len(name) == 64
+
+
+def test_a_number_of_the_cpu_beside_tensors_of_another_device() -> None:
+    number = torch.tensor(2.0)
+    far = torch.empty(2, device="meta")
+    assert device_of([3, number, far]) == far.device
+    assert device_of([number]) == number.device
