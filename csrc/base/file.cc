@@ -32,9 +32,21 @@ Status ErrnoStatus(std::string_view context, int error_number) {
   return error_number == ENOENT ? Status::NotFound(message) : Status::IoError(message);
 }
 
+namespace {
+
+Status NoPlainFile(const std::string& path) {
+  return Status::InvalidArgument(path + ": no plain file");
+}
+
+}  // namespace
+
 Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Opening a pipe would wait for its writer.
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return ErrnoStatus(path, errno);
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) return ErrnoStatus(path, errno);
+  if (!S_ISREG(info.st_mode)) return NoPlainFile(path);
   std::string bytes;
   char chunk[1 << 16];
   while (true) {
@@ -50,7 +62,15 @@ Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   }
 }
 
-Status WriteFileAtomic(const std::string& path, std::string_view bytes) {
+Status WriteFileAtomic(const std::string& given, std::string_view bytes) {
+  std::string path = given;
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0) {
+    if (!S_ISREG(info.st_mode)) return NoPlainFile(path);
+    std::error_code failed;
+    path = std::filesystem::canonical(path, failed).string();
+    if (failed) return ErrnoStatus(given, failed.value());
+  }
   std::string temporary = path + ".tmp.XXXXXX";
   UniqueFd fd(mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd.valid()) return ErrnoStatus(temporary, errno);

@@ -34,9 +34,12 @@ class UniqueFd {
 // "CONTEXT: strerror": kNotFound for ENOENT, else kIoError.
 Status ErrnoStatus(std::string_view context, int error_number);
 
+// All of a plain file. kInvalidArgument: it is larger than max_bytes, or a pipe, device or folder,
+// which might never end.
 Result<std::string> ReadFile(const std::string& path, size_t max_bytes = size_t{1} << 30);
 // Writes a temporary file beside `path`, syncs it and renames it: readers see the old bytes or the
-// new.
+// new. A symbolic link stays, and its target is replaced. kInvalidArgument: something that is no
+// plain file is there, which is left untouched.
 Status WriteFileAtomic(const std::string& path, std::string_view bytes);
 // Creates the folder and its parents (mode 0700). Ok when it is there already; kIoError when a
 // plain file is in the way.

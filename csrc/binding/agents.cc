@@ -51,8 +51,7 @@ Wanted ReadSettings(const py::dict& settings) {
   wanted.budget.tokens = settings["tokens"].cast<int64_t>();
   wanted.budget.usd = settings["usd"].cast<double>();
   wanted.rival_us = settings["rival_us"].cast<std::optional<double>>();
-  wanted.providers.environment =
-      settings["environment"].cast<std::map<std::string, std::string>>();
+  wanted.providers.environment = settings["environment"].cast<std::map<std::string, std::string>>();
   return wanted;
 }
 

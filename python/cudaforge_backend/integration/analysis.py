@@ -175,7 +175,7 @@ def analyse(
                 list(example_inputs),
                 inner_compile=capture,
                 config_patches={"post_grad_custom_pre_pass": None, **(patches or {})},
-                decompositions=kept_table(rules),
+                decompositions=kept_table(rules, patches or {}),
             )
     except _Captured:
         pass

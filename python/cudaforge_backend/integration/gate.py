@@ -19,6 +19,7 @@ from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .analysis import Analysis
 from .graphs import device_of
+from .tracing import beside_running_programs
 
 Compiled = Callable[..., Any]
 
@@ -63,7 +64,10 @@ def gains(speedup: tuple[float, float, float]) -> bool:
 
 class GatedCallable:
     """At its first call times a graph with and without its winners, on clones of that call's
-    inputs; from then on it is the faster one. The verdict is stored. Thread-safe."""
+    inputs; from then on it is the faster one. The verdict is stored. Thread-safe.
+
+    `anew` compiles each of the two for given inputs: the chosen one is compiled again where running
+    a graph to time it leaves traces."""
 
     def __init__(
         self,
@@ -72,11 +76,13 @@ class GatedCallable:
         regions: Sequence[str],
         without: Compiled,
         with_winners: Compiled,
+        anew: tuple[Callable[[Sequence[Any]], Compiled], ...] = (),
     ) -> None:
         self._name = name
         self._arch = arch
         self._regions = sorted(regions)
         self._rivals = (without, with_winners)
+        self._anew = anew
         self._chosen: Compiled | None = None
         self._lock = ForkSafeLock()
 
@@ -92,9 +98,26 @@ class GatedCallable:
     def _choose(self, inputs: Sequence[Any]) -> Compiled:
         with self._lock:
             if self._chosen is None:
-                self._chosen = self._rivals[int(self._pays(inputs))]
+                choice = int(self._pays(inputs))
+                self._chosen = self._compiled_anew(choice, inputs) or self._rivals[choice]
                 self._rivals = (self._chosen, self._chosen)
+                self._anew = ()
             return self._chosen
+
+    def _compiled_anew(self, choice: int, inputs: Sequence[Any]) -> Compiled | None:
+        from torch._dynamo.convert_frame import compile_lock
+
+        if not self._anew:
+            return None
+        try:
+            with compile_lock, beside_running_programs(), _unseen_by_hooks():
+                made = self._anew[choice](inputs)
+        except Exception as error:
+            count_fallback("gate_failed")
+            warn_once(f"a graph that was timed did not compile again, it is kept: {error}")
+            return None
+        count_graph(("plain", "substituted")[choice], -1)  # counted when its rivals were compiled
+        return made
 
     def _pays(self, inputs: Sequence[Any]) -> bool:
         try:
@@ -122,9 +145,7 @@ def _race(
     device = device_of(inputs)
     mine = copies(inputs)
     devices = [device] if device.type == "cuda" else []
-    # The caller's saved-tensor hooks (activation checkpointing, offloading) must not see this.
-    unseen = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
-    with torch.random.fork_rng(devices=devices), unseen:
+    with torch.random.fork_rng(devices=devices), _unseen_by_hooks():
         times = measure.time_interleaved(
             {"without": lambda: _step(without, mine), "with": lambda: _step(with_winners, mine)},
             device.type,
@@ -132,6 +153,11 @@ def _race(
             budget_s=_SECONDS,
         )
     return times.speedup("without", "with")
+
+
+def _unseen_by_hooks() -> Any:
+    """The caller's saved-tensor hooks (activation checkpointing, offloading) see nothing inside."""
+    return torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
 
 
 def copies(inputs: Sequence[Any]) -> list[Any]:

@@ -20,12 +20,14 @@ from .rules import Rules, kept_overloads
 FORMAT = 3  # of what this pass does to a graph: Inductor's caches keep its results by it
 
 
-def kept_table(rules: Rules) -> dict[Any, Callable[..., Any]]:
-    """Inductor's decompositions without those of the anchors."""
+def kept_table(rules: Rules, patches: Mapping[str, Any]) -> dict[Any, Callable[..., Any]]:
+    """Inductor's decompositions under these options of its, without those of the anchors."""
+    from torch._inductor import config
     from torch._inductor.decomposition import select_decomp_table
 
     kept = kept_overloads(rules)
-    return {op: fn for op, fn in select_decomp_table().items() if op not in kept}
+    with config.patch(dict(patches)):  # such as fallback_random
+        return {op: fn for op, fn in select_decomp_table().items() if op not in kept}
 
 
 class SubstitutePass(CustomGraphPass):

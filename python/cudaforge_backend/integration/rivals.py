@@ -80,7 +80,7 @@ def _inductor_call(signature: str, device: torch.device, replaced: str) -> Call:
     if replaced:
         rules = native_rules()
         substitute = SubstitutePass({replaced: "racing"}, rules)
-        table = kept_table(rules)
+        table = kept_table(rules, {})
         patches = {"post_grad_custom_pre_pass": substitute, "force_disable_caches": True}
     mode = FakeTensorMode()
     with mode:

@@ -31,6 +31,32 @@ TEST(FileTest, ReadReportsMissingAndTooLarge) {
   EXPECT_FALSE(ReadFile(dir->path() + "/ten", 9).ok());
 }
 
+TEST(FileTest, WhatIsNoPlainFileIsLeftAlone) {
+  Result<TempDir> dir = TempDir::Create("file_test");
+  const std::string pipe = dir->path() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(ReadFile(pipe).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(WriteFileAtomic(pipe, "bytes").code(), StatusCode::kInvalidArgument);
+  struct stat info;
+  ASSERT_EQ(lstat(pipe.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISFIFO(info.st_mode));
+  EXPECT_EQ(ReadFile(dir->path()).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(WriteFileAtomic(dir->path(), "bytes").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFile("/dev/zero", 100).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(FileTest, ALinkStaysAndItsTargetIsReplaced) {
+  Result<TempDir> dir = TempDir::Create("file_test");
+  const std::string target = dir->path() + "/target", link = dir->path() + "/link";
+  ASSERT_TRUE(WriteFileAtomic(target, "old").ok());
+  ASSERT_EQ(symlink("target", link.c_str()), 0);
+  ASSERT_TRUE(WriteFileAtomic(link, "new").ok());
+  struct stat info;
+  ASSERT_EQ(lstat(link.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  EXPECT_EQ(*ReadFile(target), "new");
+}
+
 TEST(FileTest, MakeDirsIsIdempotentAndSeesAPlainFile) {
   Result<TempDir> dir = TempDir::Create("file_test");
   EXPECT_TRUE(MakeDirs(dir->path() + "/a/b/c").ok());
