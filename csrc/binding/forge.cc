@@ -5,6 +5,7 @@
 #include <chrono>
 #include <random>
 
+#include "binding/agents.h"
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
@@ -116,6 +117,7 @@ void Conclude(const std::string& text, int device_index, const SearchOutcome& ou
       won ? MakeWinnerRecord(signature, arch, outcome, *promotion, time, Versions())
           : MakeNegativeRecord(signature, arch, outcome, promotion, time, Versions());
   ThrowIfError(runtime.store()->Conclude(record, outcome.lineage));
+  if (won) ThrowIfError(NoteAgentRegion(*runtime.store(), signature, arch.target));
   RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
   if (entry == nullptr) return;
   entry->hits = 0;  // the race's own calls saved nobody anything
