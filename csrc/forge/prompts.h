@@ -21,7 +21,7 @@
 //   device          object     what the device is and measurably does: CandidateRunner::Facts
 //   floor           object     the least the region needs: {"needed_bytes", "floor_us", ...}
 //   rival           text       what must be beaten: "inductor, 12.4 us"
-//   tried           texts      one line a former attempt, oldest first; the last kMaxTried are shown
+//   tried           texts      one line an attempt, oldest first; the last kMaxTried are shown
 //   hints           texts      what a person said; the last kMaxTried are shown
 //   source          text       the kernel's source, whole
 //   launch_plan     text       its plan as a Coder gives it: {"launches", "scratch_bytes", ...}
