@@ -25,10 +25,10 @@ const std::vector<Document>& AllDocuments();
 const Document* FindDocument(std::string_view id);
 
 struct KnowledgeQuery {
-  std::string language;     // "cuda", "cpu"
-  std::string region_kind;  // see RegionKind; "" asks for no document of a kind
-  std::string arch;         // "cuda:sm_90a", "cpu:x86-64-v4+1f0c93ab"
-  std::string limiter;      // "memory", "compute", "latency"; "" before anything was measured
+  std::string language = {};     // "cuda", "cpu"
+  std::string region_kind = {};  // see RegionKind; "" asks for no document of a kind
+  std::string arch = {};         // "cuda:sm_90a", "cpu:x86-64-v4+1f0c93ab"
+  std::string limiter = {};      // "memory", "compute", "latency"; "" before anything was measured
 };
 
 // The contract of the language ("contract/cuda"), always and first; then every document all of

@@ -19,8 +19,8 @@ namespace cudaforge {
 // around them are passed over. May be left out of the plan: scratch_bytes, constraints, and of a
 // launch cluster and dynamic_shared_bytes (cuda) or grain (cpu); an integer may stand where an
 // expression is wanted. Other fields are dropped: the language and the author are the caller's.
-// Linear time and memory, for text that may come from anywhere. Errors: kInvalidArgument, with words
-// for the Coder.
+// Linear time and memory, for text that may come from anywhere. Errors: kInvalidArgument, with
+// words for the Coder.
 Result<Candidate> ParseCoderReply(std::string_view reply, Language language, std::string author);
 
 struct Proposal {
@@ -41,8 +41,8 @@ class LlmCoder {
   Allowance Allow(const Prompt& prompt) const {
     return calls_->Allow(*provider_, AgentRole::kCoder, prompt);
   }
-  // Asks with limits that Allow gave. An answer of the service that its protocol does not allow is a
-  // refused proposal, as its author may do better. Errors: the provider's others.
+  // Asks with limits that Allow gave. An answer of the service that its protocol does not allow is
+  // a refused proposal, as its author may do better. Errors: the provider's others.
   Result<Proposal> Propose(const Prompt& prompt, const ReplyLimits& limits, int round);
 
  private:

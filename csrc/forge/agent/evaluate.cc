@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "llm/message.h"
 #include "measure/roofline.h"
 
 namespace cudaforge {

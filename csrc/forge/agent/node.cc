@@ -36,9 +36,9 @@ std::string TextOrNone(const Json& json, const char* field) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-Json ObjectOr(const Json& json, const char* field, Json otherwise) {
+Json ObjectOr(const Json& json, const char* field, const Json& otherwise) {
   const Json& value = MemberOrNull(json, field);
-  return value.is_object() ? value : std::move(otherwise);
+  return value.is_object() ? value : otherwise;
 }
 
 Result<std::optional<Candidate>> ReadCandidate(const Json& json) {

@@ -90,12 +90,12 @@ class Session {
     if (progress_) progress_(event);
   }
 
-  // Takes over the nodes of the session that is resumed, and what they spent. An error where a limit
-  // in dollars meets spending whose price is unknown.
+  // Takes over the nodes of the session that is resumed, and what they spent. An error where a
+  // limit in dollars meets spending whose price is unknown.
   Status LoadEarlier();
   Status PriceEarlier(LedgerEntry* call) const;
-  // Makes the best of the earlier nodes, and the start, the best of this session. Both are run, as a
-  // kernel that was right on another day is to be right today.
+  // Makes the best of the earlier nodes, and the start, the best of this session. Both are run, as
+  // a kernel that was right on another day is to be right today.
   Status TryEarlier();
   Status TryStart();
   // The candidate of the last earlier node, whose session ended before its verdict.
@@ -109,8 +109,8 @@ class Session {
   // A node with the next number.
   AgentNode NewNode(StepKind kind, const AgentNode* parent) const;
   std::optional<Advice> AskJudge(const Step& step, AgentNode* node);
-  // Fills in the node's verdict and measurements, by running its candidate or from the node that ran
-  // it before. Errors: kCancelled.
+  // Fills in the node's verdict and measurements, by running its candidate or from the node that
+  // ran it before. Errors: kCancelled.
   Status Examine(AgentNode* node);
   void CopyDuplicate(const AgentNode& earlier, AgentNode* node) const;
   // Where `evaluation` is the best, this session's result.
@@ -318,7 +318,7 @@ Status Session::TryStart() {
   node.author = settings_.start->author;
   node.candidate = settings_.start;
   Tell({{"event", "round"}, {"round", node.round}, {"kind", "start"}, {"parent", nullptr}});
-  const Status status = Examine(&node);
+  Status status = Examine(&node);
   if (!status.ok()) return status;  // nothing was spent on it: not worth a node
   if (node.correct()) best_earlier_ns_ = std::min(best_earlier_ns_, *node.ns);
   Finish(std::move(node));
@@ -340,7 +340,7 @@ Status Session::FinishInterrupted() {
         {"round", node.round},
         {"kind", StepKindName(node.kind)},
         {"parent", node.parent.has_value() ? Json(*node.parent) : Json()}});
-  const Status status = Examine(&node);
+  Status status = Examine(&node);
   if (!status.ok()) return status;  // the interrupted node stands
   Finish(std::move(node));
   return Status::Ok();
@@ -413,7 +413,7 @@ Status Session::Round() {
                             {"node", node.id},
                             {"model", proposal->model},
                             {"prompt_sha256", prompt.sha256}};
-  const Status status = Examine(&node);
+  Status status = Examine(&node);
   Finish(std::move(node));
   return status;
 }

@@ -51,8 +51,8 @@ struct AgentSettings {
 using NodeSink = std::function<void(const Json& node)>;
 
 struct AgentOutcome {
-  // As SearchRegion's. `lineage` is what the sink was given; `reason` says why the session ended and
-  // `out_of_time` is true where a larger budget or a next session might find more.
+  // As SearchRegion's. `lineage` is what the sink was given; `reason` says why the session ended
+  // and `out_of_time` is true where a larger budget or a next session might find more.
   SearchOutcome search;
   Ledger ledger;           // of this session and what it resumes
   double best_earlier_ns;  // of the start or the nodes resumed; infinity: there was none
@@ -63,11 +63,12 @@ struct AgentOutcome {
 // source, plan and constraints were tried before is not run again.
 //
 // Progress, beside what agent_calls.h says: {"event":"round","round","kind","parent"},
-// {"event":"advice","round","issue","plan"} or {...,"silence"}, {"event":"candidate","round","kind",
-// "verdict","message","ns","best","duplicate_of"}, {"event":"agents_end","reason","ledger"}.
+// {"event":"advice","round","issue","plan"} or {...,"silence"},
+// {"event":"candidate","round","kind", "verdict","message","ns","best","duplicate_of"},
+// {"event":"agents_end","reason","ledger"}.
 //
-// Errors: kInvalidArgument for settings that cannot be used (no Coder, no session's name, a limit in
-// dollars without a price); no call was made then. REQUIRES: the checker is the signature's.
+// Errors: kInvalidArgument for settings that cannot be used (no Coder, no session's name, a limit
+// in dollars without a price); no call was made then. REQUIRES: the checker is the signature's.
 Result<AgentOutcome> RunAgents(const OpSignature& signature, const DeviceArch& arch,
                                CandidateRunner& runner, const RegionChecker& checker,
                                const AgentSettings& settings, const NodeSink& sink,

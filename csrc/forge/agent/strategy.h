@@ -21,9 +21,9 @@ class Strategy {
   virtual Step Choose(const std::vector<AgentNode>& nodes) const = 0;
 };
 
-// Optimises the fastest correct kernel. A candidate that failed is repaired, from itself, in at most
-// two rounds in a row; then the fastest correct one is optimised again, or a new seed written where
-// there is none.
+// Optimises the fastest correct kernel. A candidate that failed is repaired, from itself, in at
+// most two rounds in a row; then the fastest correct one is optimised again, or a new seed written
+// where there is none.
 std::unique_ptr<Strategy> MakeBestFirst();
 
 // The fastest correct node, the earliest of equals; nullptr where there is none.

@@ -5,10 +5,8 @@ namespace cudaforge {
 namespace {
 
 constexpr const char* kPlan =
-    R"({"launches": [{"kernel": "k", "args": [{"in": 0}, {"out": 0}, {"int": "in0.size0"}],
-        "grid": ["ceil_div(in0.size0, 256)", "1", "1"], "block": ["256", "1", "1"]
-}]
-})";
+    R"json({"launches": [{"kernel": "k", "args": [{"in": 0}, {"out": 0}, {"int": "in0.size0"}],
+            "grid": ["ceil_div(in0.size0, 256)", "1", "1"], "block": ["256", "1", "1"]}]})json";
 
 std::string Fenced(const std::string& word, const std::string& body) {
   return "```" + word + "\n" + body + "\n```\n";
