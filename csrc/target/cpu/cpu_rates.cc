@@ -142,7 +142,7 @@ Result<double> FusedTflops(const std::string& binary, const char* kernel) {
 
 Result<double> BandwidthGbPerS(const std::string& binary) {
   const int64_t free = int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  const int64_t wanted = std::clamp(LastLevelCacheBytes() * 3 / 2, 64 * kMiB, 512 * kMiB);
+  const int64_t wanted = std::clamp(LastLevelCacheBytes() * 3 / 2, 64 * kMiB, 256 * kMiB);
   const int64_t bytes = std::min(wanted, free / 16) / 4096 * 4096;
   std::vector<std::unique_ptr<void, decltype(&std::free)>> arrays;
   std::vector<void*> buffers;

@@ -1,7 +1,7 @@
 // What this processor measurably does with the threads of the worker's pool, by loops that the host
 // compiler makes from this project's own text, with the options that candidates get:
 //   bandwidth_gb_s  a[i] = b[i] + s * c[i] over three arrays of doubles, each half as large again
-//                   as the last level cache (64 MiB to 512 MiB, and at most a sixteenth of the free
+//                   as the last level cache (64 MiB to 256 MiB, and at most a sixteenth of the free
 //                   memory); three times the bytes of an array over the time of one sweep. Stores
 //                   are ordinary ones: what the caches read before they write is not counted, as it
 //                   is not for a candidate either

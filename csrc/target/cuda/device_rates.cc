@@ -80,6 +80,7 @@ TENSOR(mma_fp16, 0x3c00u, "f16")
 namespace {
 
 constexpr int kBlock = 256;
+constexpr int kWarps = kBlock / 32;
 constexpr int kWarmUps = 3;
 constexpr int kSamples = 15;
 constexpr double kBudgetMs = 200;  // of one rate
@@ -148,7 +149,7 @@ class Rates {
     int64_t loops = kMmaLoops;
     void* params[] = {&out, &loops};
     CF_ASSIGN_OR_RETURN(const double ms, MedianMs(kernel, params));
-    return kMmaFlops * static_cast<double>(loops) * grid_ * (kBlock / 32) / ms / 1e9;
+    return kMmaFlops * static_cast<double>(loops) * grid_ * kWarps / ms / 1e9;
   }
 
  private:

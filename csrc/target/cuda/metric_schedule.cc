@@ -7,6 +7,7 @@ namespace {
 
 // GeForce-class Blackwell does not tell reads of its memory from writes.
 constexpr std::string_view kWithoutReadsAndWrites = "GB20";
+constexpr std::string_view kHopper = "GH1";
 
 std::vector<const char*> AsNames(const std::vector<std::string>& metrics) {
   std::vector<const char*> names;
@@ -48,6 +49,10 @@ std::vector<std::string> TierMetrics(std::string_view chip, int tier) {
     add({"sm__throughput.avg.pct_of_peak_sustained_elapsed",
          "l1tex__throughput.avg.pct_of_peak_sustained_active",
          "lts__throughput.avg.pct_of_peak_sustained_elapsed"});
+    if (chip.starts_with(kHopper)) {  // wgmma and its waits, and the tensor memory accelerator
+      add({"smsp__warp_issue_stalled_gmma_per_warp_active.pct",
+           "sm__inst_executed_pipe_tensor_op_gmma.sum", "sm__inst_executed_pipe_tma.sum"});
+    }
   }
   return names;
 }
