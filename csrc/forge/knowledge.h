@@ -25,15 +25,16 @@ const std::vector<Document>& AllDocuments();
 const Document* FindDocument(std::string_view id);
 
 struct KnowledgeQuery {
-  std::string language;     // "cuda", "cpu"
-  std::string region_kind;  // see RegionKind; "" asks for no document of a kind
-  std::string arch;         // "cuda:sm_90a", "cpu:x86-64-v4+1f0c93ab"
-  std::string limiter;      // "memory", "compute", "latency"; "" before anything was measured
+  std::string language = {};     // "cuda", "cpu"
+  std::string region_kind = {};  // see RegionKind; "" asks for no document of a kind
+  std::string arch = {};         // "cuda:sm_90a", "cpu:x86-64-v4+1f0c93ab"
+  std::string limiter = {};      // "memory", "compute", "latency"; "" before anything was measured
 };
 
-// The contract of the language ("contract/cuda"), always and first; then every document all of
-// whose tags match, most specific first (kind, limiter, arch), as many whole ones as fit into
-// `max_bytes` of text, the contract included. Deterministic. REQUIRES: language is "cuda" or "cpu".
+// The contract of the language ("contract/cuda") and what holds for both ("contract/verification"),
+// always and first; then every document all of whose tags match, most specific first (kind, limiter,
+// arch), as many whole ones as fit into `max_bytes` of text, the contracts included. Deterministic.
+// REQUIRES: language is "cuda" or "cpu".
 std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_bytes);
 
 }  // namespace cudaforge
