@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kFolder = "knowledge/";
 constexpr std::string_view kSuffix = ".md";
+constexpr std::string_view kContract = "contract/";
 
 bool Has(const std::vector<std::string>& list, std::string_view word) {
   return std::find(list.begin(), list.end(), word) != list.end();
@@ -99,23 +100,28 @@ const Document* FindDocument(std::string_view id) {
 }
 
 std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_bytes) {
-  const Document* contract = FindDocument("contract/" + query.language);
-  CF_CHECK(contract != nullptr) << "no language of candidates: " << query.language;
+  CF_CHECK(FindDocument(std::string(kContract) + query.language) != nullptr)
+      << "no language of candidates: " << query.language;
   const std::string arch = ArchTag(query.arch);
   struct Found {
     int score;
     const Document* document;
   };
   std::vector<Found> found;
+  std::vector<const Document*> chosen;
+  size_t bytes = 0;
   for (const Document& document : AllDocuments()) {
-    if (document.id.starts_with("contract/")) continue;
     const int score = Score(document, query, arch);
-    if (score >= 0) found.push_back({score, &document});
+    if (score < 0) continue;
+    if (!document.id.starts_with(kContract)) {
+      found.push_back({score, &document});
+      continue;
+    }
+    chosen.push_back(&document);
+    bytes += document.text.size();
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Found& a, const Found& b) { return a.score > b.score; });
-  std::vector<const Document*> chosen = {contract};
-  size_t bytes = contract->text.size();
   for (const auto& [score, document] : found) {
     if (bytes + document->text.size() > max_bytes) continue;
     bytes += document->text.size();

@@ -188,7 +188,6 @@ TEST(Prompts, WhatIsNothingIsLeftOutWithItsHeading) {
       EXPECT_TRUE(Has(full, heading)) << name << heading;
       EXPECT_FALSE(Has(text, heading)) << name << heading;
     }
-    EXPECT_FALSE(Has(text, "\n\n\n")) << name;
   }
   EXPECT_TRUE(Has(Render("coder_optimize", values).messages[1].content, "No counters could be"));
   EXPECT_FALSE(Has(Render("coder_optimize").messages[1].content, "No counters could be"));
