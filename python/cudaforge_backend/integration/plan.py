@@ -101,10 +101,10 @@ def plan_analysis(
 
     def take(region: Region, within: Region | None) -> bool:
         if region.by_agents and not analysis.rules.agents:  # served, never missed
-            known = look_up(region)
-            if known.status == "hit":
-                asked.setdefault(region.key, known)
-            return known.status == "hit"
+            stored = look_up(region)
+            if stored.status == "hit":
+                asked.setdefault(region.key, stored)
+            return stored.status == "hit"
         known = asked.get(region.key)
         if known is None:
             more = None if region.key in given_up else budget_s
