@@ -10,10 +10,9 @@
 #include "target/cuda/search_paths.h"
 #include "target/elf_check.h"
 
-// NVRTC itself leaks a little on each compilation error and on its first use, CUPTI on a chip that
-// it does not know.
+// NVRTC itself leaks a little on each compilation error and on its first use.
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
-  return "leak:libnvrtc\nleak:libcupti\n";
+  return "leak:libnvrtc\n";
 }
 
 namespace cudaforge {
