@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
+#include <system_error>
 
 namespace cudaforge {
 namespace {
@@ -107,7 +109,14 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
   if (const char* value = get("CUDAFORGE_CACHE_DIR")) config.cache_dir = value;
   if (const char* value = get("CUDAFORGE_CXX")) config.cxx = value;
   if (const char* value = get("CUDAFORGE_WORKER")) config.worker = value;
-  config.cuda_path = List(environment, "CUDAFORGE_CUDA_PATH", ':');
+  for (const std::string& folder : List(environment, "CUDAFORGE_CUDA_PATH", ':')) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(folder, ignored)) {
+      config.cuda_path.push_back(folder);
+    } else {
+      Warn(&config, "CUDAFORGE_CUDA_PATH", folder.c_str(), "there is no such folder");
+    }
+  }
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     for (const std::string& folder : List(environment, name, ':')) {
       config.cuda_home.push_back(folder);

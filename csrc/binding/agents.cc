@@ -72,6 +72,29 @@ std::function<std::vector<std::string>()> HintSource(const py::object& hints) {
   };
 }
 
+// The agents that the settings name, or why they cannot be asked.
+struct Providers {
+  std::unique_ptr<Provider> coder, judge;
+  Prices prices;
+};
+
+Providers MakeProviders(const Wanted& wanted) {
+  Providers made;
+  made.coder = ValueOrThrow(MakeProvider(wanted.coder, wanted.providers));
+  if (!wanted.judge.empty())
+    made.judge = ValueOrThrow(MakeProvider(wanted.judge, wanted.providers));
+  if (!wanted.prices_file.empty()) made.prices = ValueOrThrow(Prices::Load(wanted.prices_file));
+  for (const Provider* provider : {made.coder.get(), made.judge.get()}) {
+    if (provider == nullptr || wanted.budget.usd <= 0) continue;
+    if (PriceOf(made.prices, provider->name(), "") == nullptr) {
+      throw StatusError(Status::InvalidArgument("a limit in dollars needs the price of " +
+                                                ModelOf(provider->name()) +
+                                                ", and the file of prices has none"));
+    }
+  }
+  return made;
+}
+
 SearchOutcome Agents(const std::string& text, int device_index, const py::dict& settings,
                      const SearchOutcome* built_in, Cancel& cancel, const py::object& hints,
                      const py::object& progress) {
@@ -85,15 +108,12 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
   const std::string arch = target->arch().target;
   const std::shared_ptr<KernelStore> store = runtime.store();
-  const std::unique_ptr<Provider> coder =
-      ValueOrThrow(MakeProvider(wanted.coder, wanted.providers));
-  std::unique_ptr<Provider> judge;
-  if (!wanted.judge.empty()) judge = ValueOrThrow(MakeProvider(wanted.judge, wanted.providers));
-  if (!wanted.prices_file.empty()) agents.prices = ValueOrThrow(Prices::Load(wanted.prices_file));
+  const Providers providers = MakeProviders(wanted);
 
   SessionMemory memory = RecallSession(*store, signature, arch, wanted.resume);
-  agents.coder = coder.get();
-  agents.judge = judge.get();
+  agents.coder = providers.coder.get();
+  agents.judge = providers.judge.get();
+  agents.prices = providers.prices;
   agents.metrics = wanted.metrics;
   agents.budget = wanted.budget;
   agents.cancel = &cancel;
@@ -140,6 +160,9 @@ bool HasAgentRegions(KernelStore& store, const std::string& arch) {
 
 void BindAgents(py::module_& m) {
   py::class_<Cancel>(m, "Cancel").def(py::init<>()).def("set", &Cancel::Set);
+  m.def(
+      "check_agents", [](const py::dict& settings) { (void)MakeProviders(ReadSettings(settings)); },
+      py::arg("settings"));
   m.def("agents", &Agents, py::arg("signature"), py::arg("device_index"), py::arg("settings"),
         py::arg("built_in").none(true), py::arg("cancel"), py::arg("hints") = py::none(),
         py::arg("progress") = py::none());

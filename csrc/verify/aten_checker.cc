@@ -160,8 +160,9 @@ class AtenChecker : public RegionChecker {
   static Status Refused(const InputSet& set, const std::exception& error) {
     const auto* of_aten = dynamic_cast<const c10::Error*>(&error);
     return Status::Unsupported(
-        "ATen refuses the inputs \"" + set.name +
-        "\": " + (of_aten != nullptr ? of_aten->what_without_backtrace() : error.what()));
+        "PyTorch itself refuses this region's inputs: " +
+        std::string(of_aten != nullptr ? of_aten->what_without_backtrace() : error.what()) +
+        " (input set \"" + set.name + "\")");
   }
 
   Status AddCase(const AtenReference& reference, Case made,

@@ -165,6 +165,9 @@ class Cancel:
 
     def set(self) -> None: ...
 
+def check_agents(settings: Mapping[str, Any]) -> None:
+    """Raises ValueError or OSError where agents() could not ask the agents of these settings."""
+
 def agents(
     signature: str,
     device_index: int,

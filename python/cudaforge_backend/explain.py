@@ -14,13 +14,16 @@ from torch import fx
 from ._native import _C
 from .options import parse
 from .records import (
+    HOW_TO_FORGE,
     RIVALS,
     input_shapes,
     label,
+    no_region,
     op_names,
     retry_above_s,
     status_text,
     too_little_time,
+    with_time,
 )
 from .records import why as why_of
 
@@ -45,7 +48,7 @@ class RegionReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All regions of a model for these inputs, and what was left to Inductor, by reason; `training`
+    """All regions of a model for these inputs, and what was left to PyTorch, by reason; `training`
     says whether the graphs are those of training. str() is a table for people."""
 
     regions: tuple[RegionReport, ...]
@@ -59,7 +62,9 @@ class Report:
 
     def __str__(self) -> str:
         rows = [f"graphs: {self.graphs}, regions: {len(self.regions)}"]
-        if self.training:
+        if not self.regions:
+            rows.append(f"  {no_region(self.left)}")
+        elif self.training:
             rows.append(
                 "gradients are on: these are training's regions; inference under no_grad has others"
             )
@@ -68,7 +73,8 @@ class Report:
                 f"  {status_text(region.status):<9} {region.key[:12]}  "
                 f"{label(region.ops, region.shapes)}"
             )
-            rows.append(f"{'':<12}{region.why}{_speedup(region)}")
+            why = with_time(f"{region.why}{_speedup(region)}", region.retry_above_s)
+            rows.append(f"{'':<12}{why}")
         if short := too_little_time([(r.why, r.retry_above_s) for r in self.regions]):
             text, budget = short
             rows.append(
@@ -76,7 +82,7 @@ class Report:
                 f"more, or cudaforge warmup --region-budget {budget}, tries again"
             )
         for reason, n in sorted(self.left.items()):
-            rows.append(f"  left to Inductor: {reason} ({n})")
+            rows.append(f"  left to PyTorch: {reason} ({n})")
         return "\n".join(rows)
 
 
@@ -93,7 +99,7 @@ _WHY = {
     "hit": "a winner is in the cache",
     "unused": "a winner is in the cache, but the graph is no faster with it: Inductor runs it",
     "negative": "nothing was faster than PyTorch",
-    "miss": "not forged yet: use on_miss='blocking' or 'background', or cudaforge warmup",
+    "miss": f"not forged yet: use {HOW_TO_FORGE}",
 }
 
 

@@ -31,6 +31,9 @@ class Heartbeat:
         """Other words for what goes on."""
         self._doing = doing
 
+    def _words(self, now: float) -> str:
+        return f"{self._doing} ({now - self._since:.0f} s)"
+
     def end(self) -> None:
         """Says no more."""
         self._ended.set()
@@ -47,26 +50,28 @@ class Heartbeat:
             if now - self._spoke >= EVERY_S:
                 self._spoke = now
                 try:
-                    self._say(f"{self._doing} ({now - self._since:.0f} s)")
+                    self._say(self._words(now))
                 except OSError:  # nobody reads any more
                     return
 
 
 class ForgingHeartbeat(Heartbeat):
     """A progress callback (cudaforge_backend.set_progress has the events) that says now and then
-    which region is forged."""
+    which region is forged, for how long, and for how long all of it has gone on."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
+        self._began = time.monotonic()  # with this region
+        self._tried = self._done = 0
         super().__init__(say, "forging")
-        self._region = ""
-        self._tried = self._decided = 0
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "start":
-            self._region, self._tried = event["region"], 0
+            self._began, self._tried = time.monotonic(), 0
+            self.go_on(f"forging {event['region']}")
         self._tried += event["event"] == "candidate"
-        self._decided += event["event"] == "end"
-        self.go_on(
-            f"forging {self._region}: {counted(self._tried, 'candidate')} tried, "
-            f"{counted(self._decided, 'region')} decided before"
-        )
+        self._done += event["event"] == "end"
+
+    def _words(self, now: float) -> str:
+        tried = f"{counted(self._tried, 'candidate')} tried ({now - self._began:.0f} s)"
+        done = f"{counted(self._done, 'region')} done so far ({now - self._since:.0f} s)"
+        return f"{self._doing}: {tried}; {done}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ._native import _C
 
 RIVALS = {"aten": "ATen", "inductor": "Inductor"}
+HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
+_DEFAULT_BUDGET_S = 30  # README.md, Options
 
 
 class RecordSummary(TypedDict):
@@ -94,16 +96,33 @@ def retry_above_s(record: Mapping[str, Any]) -> float | None:
     return 1.5 * float(provenance.get("budget_s", 0.0))
 
 
+def no_region(left: Collection[str]) -> str:
+    """That a model has no region; `left`: why parts of it were left to PyTorch, where any were."""
+    if set(left) - {"no_anchor"}:
+        return "no region was found: what might have been one is left to PyTorch, see below"
+    return (
+        "no region was found: this model has no softmax, normalisation, reduction, scan, pooling "
+        "or loss that a kernel can be made for"
+    )
+
+
+def with_time(text: str, retry_above_s: float | None) -> str:
+    """What is said of a region; that it had too little time, where it had."""
+    return text if retry_above_s is None else f"{text}; too little time"
+
+
 def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, int] | None:
     """Of the (verdict, retry_above_s) of regions: how many had too little time, in words, and the
-    whole seconds of budget that try all of them again; None where none had."""
+    whole seconds of budget that try all of them again, at least the default where one was not even
+    raced; None where none had."""
     short = [(words, above) for words, above in verdicts if above is not None]
     if not short:
         return None
     not_raced = sum(words.startswith("out of time") for words, _ in short)
     text = f"{counted(len(short), 'region')} had too little time"
     text += f", {not_raced} of them not raced" * bool(not_raced)
-    return text, math.floor(max(above for _, above in short)) + 1
+    budget = math.floor(max(above for _, above in short)) + 1
+    return text, max(budget, _DEFAULT_BUDGET_S) if not_raced else budget
 
 
 def reason_of(record: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from . import log
 from ._native import _C
 from .errors import CudaForgeWarning
 from .locks import ForkSafeLock
+from .records import HOW_TO_FORGE
 
 
 class RegionStats(TypedDict):
@@ -37,10 +38,10 @@ class Stats(TypedDict):
     `negative` to no winner. `fallbacks`, by reason: calls whose kernel could not take them
     ("device", "strides", "alignment", "launch_error", "quarantined"), and parts of graphs that were
     left to PyTorch (every other reason). `graphs`, by what became of them: "substituted" (served
-    with winners), "plain" (left to Inductor), "no_anchor" (without a region), "swapped" (got
-    winners while they ran), "does_not_pay_in_place" (no faster with their winners, so Inductor
-    runs them). `cache` (reads, hits, writes, corrupt, errors) counts since the cache in use was
-    opened."""
+    with winners), "plain" (compiled by Inductor alone), "no_anchor" (without a region; they are
+    "plain" too), "swapped" (given winners while they ran), "does_not_pay_in_place" (no faster with
+    their winners, so Inductor runs them). `cache` (reads, hits, writes, corrupt, errors) counts
+    since the cache in use was opened."""
 
     hits: int
     unserved: int
@@ -60,7 +61,7 @@ class _Readable(dict[str, Any]):
     def __str__(self) -> str:
         stats = cast(Stats, self)
         lines = [
-            f"calls: {stats['hits']} served by kernels, {stats['unserved']} found none; "
+            f"calls: {stats['hits']} served by kernels, {stats['unserved']} unserved; "
             f"{_time(stats['saved_ns'])} saved, as expected from the races",
             f"regions: {stats['misses']} missed, {stats['forged']} forged to a winner, "
             f"{stats['negative']} to no winner",
@@ -68,6 +69,8 @@ class _Readable(dict[str, Any]):
             f"left to PyTorch: {_counts(stats['fallbacks'])}",
             f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
         ]
+        if stats["misses"] and not stats["forged"] + stats["negative"]:
+            lines.insert(2, f"  missed: {HOW_TO_FORGE}, makes their kernels")
         lines += [f"  {why}: {_REMEDIES[why]}" for why in _REMEDIES if stats["fallbacks"].get(why)]
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
         if called:
@@ -91,9 +94,9 @@ def _counts(counted: Mapping[str, int]) -> str:
 _CACHE = {"hits": "records found"}
 _GRAPHS = {
     "substituted": "run with kernels",
-    "plain": "left to Inductor",
-    "no_anchor": "have no region",
-    "swapped": "got kernels while they ran",
+    "plain": "compiled by Inductor alone",
+    "no_anchor": "without a region",
+    "swapped": "given kernels while they ran",
     "does_not_pay_in_place": "no faster with their kernels (Inductor runs them)",
 }
 
@@ -101,6 +104,9 @@ _GRAPHS = {
 _REMEDIES = {
     "dynamic_shape": "a size changed between calls, and the graph for all sizes has no regions; "
     "torch.compile(..., dynamic=False) gives every size its own graph and kernels",
+    "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
+    "says what to do about it",
+    "unsupported_dtype": f"kernels are made for {', '.join(_C.DTYPES)}",
 }
 
 
@@ -133,7 +139,7 @@ def count_fallback(reason: str, n: int = 1) -> None:
 def count_graph(how: str, n: int = 1) -> None:
     """Counts `n` graphs by what became of them (see Stats). Below zero takes back what was
     counted."""
-    log.graph.debug("a graph: %s (%+d)", how, n)
+    log.graph.debug("graphs: %+d %s", n, _GRAPHS.get(how, how))
     with _lock:
         _graphs[how] += n
 
@@ -157,7 +163,8 @@ def warn_once(message: str, cause: str | None = None) -> None:
         if (cause or message) in _warned:
             return
         _warned.add(cause or message)
-    warnings.warn(message, CudaForgeWarning, stacklevel=2)
+    # Of no line: it is not our own code that somebody is to look at.
+    warnings.warn_explicit(message, CudaForgeWarning, "cudaforge", 0)
 
 
 def stats() -> Stats:

@@ -1,12 +1,14 @@
 """What CudaForge costs where it must cost nothing: ratios and differences from one interleaved run.
 
-    python tests/benchmarks/costs.py [--device cpu|cuda] [--json FILE]
+    python tests/benchmarks/costs.py [--device cpu|cuda] [--only NAME,...] [--rounds N]
+                                      [--json FILE]
 
 region_call   one cudaforge::region call that hits, against the ATen operator it replaces, in us
 import        `import torch, cudaforge_backend` against `import torch`, seconds
 open_cache    opening a cache of 1,000 winners of 20 KB and reading them all, milliseconds
 compile       compiling a graph that has an anchor but no winner, against plain Inductor, seconds:
-              the first time ever, and in a later process with the same kernel cache
+              the first time ever, and in a later process with a kernel cache that knows the graph;
+              rounds of all four in turn, each beginning with another; medians with 95% intervals
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -49,6 +52,15 @@ def spread(values: list[float]) -> dict[str, float]:
     """Median and the middle half."""
     low, middle, high = statistics.quantiles(values, n=4)
     return {"low": low, "median": middle, "high": high}
+
+
+def interval(values: list[float]) -> dict[str, float]:
+    """Median, and its 95% interval: the medians of as many values drawn from these, again and
+    again."""
+    draw = random.Random(0)
+    medians = [statistics.median(draw.choices(values, k=len(values))) for _ in range(4000)]
+    cuts = statistics.quantiles(medians, n=40)
+    return {"low": cuts[0], "median": statistics.median(values), "high": cuts[-1]}
 
 
 def region_call(device: str) -> dict[str, Any]:
@@ -151,34 +163,41 @@ print(time.perf_counter() - start)
 """
 
 
-def compile_seconds(device: str, rounds: int = 7) -> Any:
-    """Rounds of fresh processes, each with an empty Inductor cache; on_miss is the default, record.
+def compile_once(device: str, backend: str, kernels: Path) -> float:
+    """Seconds of one compilation in a fresh process with an empty Inductor cache."""
+    with tempfile.TemporaryDirectory() as inductor:
+        caches = {"TORCHINDUCTOR_CACHE_DIR": inductor, "CUDAFORGE_CACHE_DIR": str(kernels)}
+        done = subprocess.run(
+            [sys.executable, "-c", COMPILE, backend, device],
+            env={**os.environ, **caches},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    return float(done.stdout.split()[-1])
 
-    "again" has the kernel cache that "first" has filled, "control" is Inductor once more."""
-    times: dict[str, list[float]] = {name: [] for name in ("inductor", "first", "again", "control")}
-    for _ in range(rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, taken in times.items():
-                backend = "cudaforge" if name in ("first", "again") else "inductor"
-                caches = {
-                    "TORCHINDUCTOR_CACHE_DIR": f"{folder}/{name}",
-                    "CUDAFORGE_CACHE_DIR": f"{folder}/kernels",
-                }
-                done = subprocess.run(
-                    [sys.executable, "-c", COMPILE, backend, device],
-                    env={**os.environ, **caches},
-                    check=True,
-                    capture_output=True,
-                    text=True,
-                )
-                taken.append(float(done.stdout.split()[-1]))
+
+def compile_seconds(device: str, rounds: int) -> Any:
+    """Each round has one of each; on_miss is the default, record. "first" has an empty kernel
+    cache, "again" one that an earlier process has filled, "control" is Inductor once more."""
+    names = ["inductor", "first", "again", "control"]
+    times: dict[str, list[float]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as kept:
+        folder = Path(kept)
+        compile_once(device, "cudaforge", folder / "again")
+        for n in range(rounds):
+            kernels = {"first": folder / f"first{n}", "again": folder / "again"}
+            for name in names[n % len(names) :] + names[: n % len(names)]:
+                backend = "cudaforge" if name in kernels else "inductor"
+                place = kernels.get(name, folder / "none")
+                times[name].append(compile_once(device, backend, place))
     base = times["inductor"]
     ratios = {
-        name: spread([t / b for t, b in zip(taken, base, strict=True)])
-        for name, taken in times.items()
+        name: interval([t / b for t, b in zip(times[name], base, strict=True)])
+        for name in names
         if name != "inductor"
     }
-    return {"inductor_s": spread(base), **ratios}
+    return {"inductor_s": interval(base), "rounds": rounds, **ratios}
 
 
 def main() -> None:
@@ -186,13 +205,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", default="region_call,import,open_cache,compile")
+    parser.add_argument("--rounds", type=int, default=7, help="of `compile`")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     costs: dict[str, Callable[[], Any]] = {
         "region_call": lambda: region_call(args.device),
         "import": import_seconds,
         "open_cache": open_cache,
-        "compile": lambda: compile_seconds(args.device),
+        "compile": lambda: compile_seconds(args.device, args.rounds),
     }
     results = {}
     for name in args.only.split(","):

@@ -168,14 +168,22 @@ def test_a_region_of_the_generators_starts_from_their_kernel(
     [
         (("--coder", "gpt-5"), "openai:MODEL"),
         (("--coder", "command:/no/such/program", "--rounds", "0"), "rounds"),
-        (("--coder", "openai:unknown-model", "--max-usd", "1"), "price"),
-        (("--coder", "mailbox:/x", "--only", "conv"), "no such region"),
-        (("--coder", "mailbox:/x", "--prices", "/no/such/file"), "/no/such/file"),
+        (("--coder", "openai:unknown-model"), "OPENAI_API_KEY"),
+        (("--coder", "mailbox:MAIL", "--max-usd", "1"), "price of mailbox"),
+        (("--coder", "mailbox:MAIL", "--only", "conv"), "no such region"),
+        (("--coder", "mailbox:MAIL", "--prices", "/no/such/file"), "/no/such/file"),
     ],
 )
 def test_what_cannot_be_is_said_before_any_call(
-    capsys: Output, tmp_path: Path, script: str, arguments: tuple[str, ...], said: str
+    capsys: Output,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    arguments: tuple[str, ...],
+    said: str,
 ) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    arguments = tuple(word.replace("MAIL", str(tmp_path / "mail")) for word in arguments)
     argv = ["forge", script, *arguments, "--target", "cpu", "--cache-dir", str(tmp_path / "c")]
     assert main(argv) == 1
     assert said in capsys.readouterr().err

@@ -35,6 +35,16 @@ def test_nothing_can_be_made(
     assert after["forged"] == after["hits"] > 0
 
 
+def test_an_architecture_that_nvrtc_does_not_know(run_python: RunPython, tmp_path: Path) -> None:
+    """What the worker of such a GPU says instead of coming up."""
+    said = "NVRTC 12.0 does not know sm_999 (it knows sm_90); update nvidia-cuda-nvrtc"
+    first = f"def refuse(*given): raise RuntimeError({said!r})\n_C.search = refuse"
+    result = told(run_regions(run_python, tmp_path / "cache", forge=True, first=first))
+    assert len(result["warnings"]) == 1 and said in result["warnings"][0], result["warnings"]
+    assert result["fallbacks"] == {"forge_failed": 2}
+    assert (result["negative"], result["records"]) == (0, [])
+
+
 # A compiler that ends the worker which called it: each of the first LIMIT times.
 _KILLER = """#!/bin/sh
 if grep -q cudaforge-worker /proc/$PPID/cmdline && [ "$(cat {log} | wc -l)" -lt {limit} ]; then

@@ -9,30 +9,12 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
+from command import Output, as_json, refusal
 from conftest import RunPython
-from cudaforge_backend import heartbeat
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
-from forged import compiled, lose_for_want_of_time, win_every_race
-
-Output = pytest.CaptureFixture[str]
-
-
-def as_json(output: Output, *argv: str, code: int = 0) -> Any:
-    """What the command prints with --json."""
-    assert main([*argv, "--json"]) == code
-    return json.loads(output.readouterr().out)
-
-
-def refusal(output: Output, *argv: str) -> str:
-    """The one line that a command which cannot do its work prints."""
-    assert main(argv) == 1
-    captured = output.readouterr()
-    assert captured.out == ""
-    line: str = captured.err
-    assert line.startswith("cudaforge: ")
-    assert line.count("\n") == 1
-    return line
+from cudaforge_backend.records import input_shapes
+from forged import compiled, win_every_race
 
 
 def test_doctor_names_every_part(capsys: Output) -> None:
@@ -74,6 +56,19 @@ def test_doctor_tells_broken_from_missing(
     assert main(["doctor", "--cache-dir", "/dev/null/x"]) == 1
     text = capsys.readouterr().out
     assert "broken    worker " in text and "broken    cache " in text
+
+
+def test_doctor_has_a_line_for_each_problem_of_the_environment(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = ["CUDAFORGE_X=1 is not used", "CUDAFORGE_Y=2 is not used"]
+    settings = {**_C.config(), "warnings": wrong}
+    monkeypatch.setattr(_C, "config", lambda: settings)
+    main(["doctor"])
+    lines = capsys.readouterr().out.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("broken    environment "))
+    assert [line[25:] for line in lines[first : first + 2]] == wrong
+    assert "correct these variables or unset them" in lines[first + 2]
 
 
 @pytest.mark.parametrize("verb", [["doctor"], ["cache", "ls"]], ids=" ".join)
@@ -165,12 +160,6 @@ def test_doctor_tries_to_write(capsys: Output) -> None:
     assert not cache["ok"] and "/proc takes no writes" in cache["detail"]
 
 
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")
-def test_warmup_does_not_begin_where_nothing_can_be_kept(capsys: Output, script: str) -> None:
-    line = refusal(capsys, "warmup", f"{script}:good", "--cache-dir", "/proc/cudaforge")
-    assert "/proc takes no writes" in line and "--cache-dir" in line
-
-
 def test_a_misspelt_variable_is_named(run_python: RunPython, tmp_path: Path) -> None:
     done = run_python(
         "import sys; from cudaforge_backend.cli import main;"
@@ -194,6 +183,32 @@ def test_export_into_no_folder(capsys: Output, tmp_path: Path) -> None:
 
 def model(x: torch.Tensor) -> torch.Tensor:
     return torch.softmax(x * 3, -1)
+
+
+def test_stats_counts_winners_regions_without_and_wanted_ones(
+    capsys: Output, tmp_path: Path, forged: Path
+) -> None:
+    for columns in (41, 42, 43):
+        compiled(model, forged)(torch.randn(4, columns))
+        torch._dynamo.reset()
+    source, store = _C.KernelStore.open(str(forged)), _C.KernelStore.open(str(tmp_path), True)
+    shown = [["float32[4, 41]"], ["float32[4, 42]"], ["float32[4, 43]"]]
+    of = {tuple(input_shapes(r["signature"])): r for r in source.records()}
+    won, lost, asked = (of[tuple(shapes)] for shapes in shown)
+    place = (won["key"], won["arch"])
+    binary = source.binary(*place)
+    store.put(won, source.candidate(*place), binary)
+    store.put({**lost, "kind": "negative"}, None, b"")
+    store.add_wanted([(asked["key"], asked["arch"], json.dumps(asked["signature"]))])
+    del store
+    folder = ("--cache-dir", str(tmp_path))
+    data = as_json(capsys, "cache", "stats", *folder)
+    counts = {"winners": 1, "negatives": 1, "bytes": len(binary), "not_current": 0}
+    assert data["archs"] == {won["arch"]: counts} and data["wanted"] == 1
+    assert main(["cache", "stats", *folder]) == 0
+    text = capsys.readouterr().out
+    assert f"1 winner, 1 region with no winner, {len(binary)} bytes of binaries\n" in text
+    assert "\nwanted: 1 (" in text
 
 
 def test_wanted_lists_what_was_asked_for(capsys: Output, tmp_path: Path) -> None:
@@ -225,7 +240,7 @@ def test_show_names_every_time_and_the_source(capsys: Output, forged: Path) -> N
     assert "\n  in0: float32[4, 20] of strides [20, 1]\n" in text
     assert "\n  %0 = aten::mul.Tensor(in0, 3) -> float32[4, 20]\n" in text
     assert "\n  returns %1\n" in text
-    assert "lines of cpu; --source prints them" in text and "extern" not in text
+    assert "lines of C++; --source prints them" in text and "extern" not in text
     assert main(["cache", "show", key, "--source", *folder]) == 0
     assert 'extern "C"' in capsys.readouterr().out
     (without,) = as_json(capsys, "cache", "show", key, *folder)
@@ -277,200 +292,8 @@ def test_rm_forgets_one_region(
     assert "no record starts with" in refusal(capsys, "cache", "rm", first["key"], *folder)
 
 
-SCRIPT = """
-import torch
-class Net(torch.nn.Module):
-    def forward(self, x): return torch.softmax(x * 3, -1)
-def good(): return Net(), (torch.randn(64, 128),)
-def no_region(): return torch.nn.ReLU(), (torch.randn(4),)
-def no_tensor(): return Net(), ("text",)
-class Detached(Net):
-    def forward(self, x): return x.detach() * 2
-class InADict(Net):
-    def forward(self, x): return {"logits": x * 2}
-class Refuses(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x): return x * 2
-    @staticmethod
-    def backward(ctx, grad): raise ZeroDivisionError("in the backward")
-class NoBackward(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(4))
-    def forward(self, x):
-        torch._dynamo.graph_break()
-        return Refuses.apply(self.weight)
-def detached(): return Detached(), (torch.randn(4, requires_grad=True),)
-def in_a_dict(): return InADict(), (torch.randn(4, requires_grad=True),)
-def no_backward(): return NoBackward(), (torch.randn(4),)
-def raising(): raise ZeroDivisionError("by nothing")
-def nonsense(): return 42
-number = 7
-"""
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> str:
-    """A script of factories, good and bad."""
-    path = tmp_path / "factories.py"
-    path.write_text(SCRIPT)
-    return str(path)
-
-
-@pytest.mark.parametrize(
-    ("factory", "said"),
-    [
-        ("good", "is not SCRIPT.py:FACTORY"),
-        ("/nowhere/script.py:good", "there is no script"),
-        ("{script}:missing", "has no function missing"),
-        ("{script}:number", "has no function number"),
-        ("{script}:raising", "raised ZeroDivisionError: by nothing"),
-        ("{script}:nonsense", "must return (model, inputs)"),
-        ("{script}:no_tensor", "the model with its inputs raised"),
-    ],
-)
-def test_warmup_says_what_is_wrong(
-    capsys: Output, tmp_path: Path, script: str, factory: str, said: str
-) -> None:
-    folder = ("--cache-dir", str(tmp_path / "cache"))
-    assert said in refusal(capsys, "warmup", factory.format(script=script), *folder)
-
-
-def test_warmup_names_the_line_of_the_script(capsys: Output, tmp_path: Path, script: str) -> None:
-    folder = ("--cache-dir", str(tmp_path / "cache"))
-    lines = Path(script).read_text().splitlines()
-    raising = 1 + next(i for i, line in enumerate(lines) if "by nothing" in line)
-    assert f"({script}, line {raising})" in refusal(capsys, "warmup", f"{script}:raising", *folder)
-    broken = tmp_path / "broken.py"
-    broken.write_text("x = 1\ndef f(:\n")
-    assert f"({broken}, line 2)" in refusal(capsys, "warmup", f"{broken}:f", *folder)
-
-
 def test_version(capsys: Output) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
     said = capsys.readouterr().out
     assert said.startswith(f"cudaforge {cudaforge_backend.__version__}, torch 2.")
-
-
-def test_warmup_says_what_had_too_little_time(
-    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
-) -> None:
-    lose_for_want_of_time(monkeypatch, raced=False)
-    folder = ("--device", "cpu", "--cache-dir", str(tmp_path / "cache"))
-    command = ("warmup", f"{script}:good", *folder)
-    assert main([*command, "--region-budget", "4"]) == 0
-    text = capsys.readouterr().out
-    assert "\n  no winner: out of time, not raced, " in text
-    assert "0 winners forged, " in text and " with no winner, 0 decided before, " in text
-    n = text.count("forging ")
-    assert f"  no winner: out of time, not raced ({n})\n" in text
-    assert f" had too little time, {n} of them not raced: --region-budget 7 or more tries" in text
-    cudaforge_backend.reset_stats()
-    torch._dynamo.reset()
-    data = as_json(capsys, *command, "--region-budget", "6")
-    assert (data["negative"], data["too_little_time"]) == (0, n)
-    assert data["region_budget_to_retry_s"] == 7
-    (row, *_) = as_json(capsys, "cache", "ls", "--cache-dir", str(tmp_path / "cache"))
-    assert (row["verdict"], row["retry_above_s"]) == ("out of time, not raced", 6.0)
-    assert main(["cache", "ls", "--cache-dir", str(tmp_path / "cache")]) == 0
-    assert "  no winner  " in capsys.readouterr().out
-    assert main(["cache", "show", row["key"], "--cache-dir", str(tmp_path / "cache")]) == 0
-    text = capsys.readouterr().out
-    assert ": no winner\nwhy: out of time, not raced\ntried again with a budget above 6 s\n" in text
-
-
-@pytest.mark.parametrize(
-    ("factory", "said"),
-    [
-        ("detached", "--train needs a (first) output that requires grad"),
-        ("in_a_dict", "--train needs a tensor as its (first) output, and that is of type dict"),
-        ("no_backward", "differentiated) raised ZeroDivisionError: in the backward"),
-        ("no_tensor", "the model with its inputs raised"),
-    ],
-)
-def test_warmup_tells_the_training_step_from_the_model(
-    capsys: Output, tmp_path: Path, script: str, factory: str, said: str
-) -> None:
-    folder = ("--cache-dir", str(tmp_path / "cache"), "--device", "cpu")
-    line = refusal(capsys, "warmup", f"{script}:{factory}", "--train", *folder)
-    assert said in line
-    assert ("the model runs, but the training step" in line) == (factory != "no_tensor")
-
-
-def test_warmup_names_a_script_that_cannot_be_read(capsys: Output, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.py"
-    broken.write_text("def f(:\n")
-    folder = ("--cache-dir", str(tmp_path / "cache"))
-    assert "raised SyntaxError" in refusal(capsys, "warmup", f"{broken}:f", *folder)
-
-
-def test_warmup_refuses_a_budget_below_zero(capsys: Output, script: str) -> None:
-    line = refusal(capsys, "warmup", f"{script}:good", "--region-budget", "-1")
-    assert "region_budget_s" in line
-
-
-def test_warmup_into_a_plain_file(capsys: Output, tmp_path: Path, script: str) -> None:
-    plain = tmp_path / "plain"
-    plain.write_text("mine")
-    line = refusal(capsys, "warmup", f"{script}:good", "--cache-dir", str(plain))
-    assert "cannot be used" in line
-    assert plain.read_text() == "mine"
-
-
-def test_warmup_of_a_model_without_regions_says_so(
-    capsys: Output, tmp_path: Path, script: str
-) -> None:
-    folder = ("--cache-dir", str(tmp_path / "cache"))
-    assert main(["warmup", f"{script}:no_region", "--device", "cpu", *folder]) == 0
-    assert capsys.readouterr().out.startswith("no region was found")
-
-
-def test_warmup_says_that_it_goes_on(
-    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
-) -> None:
-    lose_for_want_of_time(monkeypatch, raced=False)
-    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
-    folder = ("--device", "cpu", "--cache-dir", str(tmp_path / "cache"))
-    assert main(["warmup", f"{script}:good", *folder]) == 0
-    text = capsys.readouterr().out
-    assert "    compiling the model (" in text and "\n    trying candidates (" in text
-
-
-def test_warmup_goes_on_when_nobody_reads(run_python: RunPython, script: str) -> None:
-    code = f"""
-import os, sys
-from cudaforge_backend.cli import main
-from forged import win_every_race
-win_every_race()
-reader, writer = os.pipe()
-os.close(reader)
-os.dup2(writer, 1)  # what `| head` leaves behind
-code = main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2",
-             "--cache-dir", {script + ".unread"!r}])
-main(["cache", "stats", "--cache-dir", {script + ".unread"!r}])
-sys.exit(code)
-"""
-    done = run_python(code)  # exit code 0
-    assert "Traceback" not in done.stderr and "BrokenPipeError" not in done.stderr
-    kept = _C.KernelStore.open(script + ".unread").records()
-    assert [record["kind"] for record in kept] == ["winner"]
-
-
-def test_warmup_decides_every_region_once(run_python: RunPython, script: str) -> None:
-    code = f"""
-import sys
-from cudaforge_backend.cli import main
-from forged import win_every_race
-win_every_race()
-sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2", "--json",
-               "--cache-dir", {script + ".cache"!r}]))
-"""
-    done = run_python(code)
-    assert "forging mul -> _softmax(float32[64, 128]) ...\n  winner, " in done.stderr
-    first = json.loads(done.stdout)
-    second = json.loads(run_python(code).stdout)
-    assert first["forged"] == first["regions"] - first["known"] == 1
-    assert second["forged"] + second["negative"] == 0
-    assert second["regions"] == second["known"] >= 1
-    assert second["hits"] >= 1 and second["known"] == 1

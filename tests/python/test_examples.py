@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import RunPython
@@ -26,6 +28,65 @@ def quickstart(*arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=900,
     )
+
+
+def rows_below(text: str, heading: str, column: str) -> list[str]:
+    """The lines of the table under a heading whose first column is called so."""
+    table = text[text.index(heading) :].split("\n\n")[0].splitlines()
+    names = next(i for i, line in enumerate(table) if line.split()[:1] == [column])
+    return table[names + 1 :]
+
+
+def ratio(interval: Sequence[float] | None) -> str:
+    if interval is None:
+        return " - "
+    low, median, high = interval
+    return f" {median:.2f} [{low:.2f}, {high:.2f}] "
+
+
+def expect_tables(text: str, data: dict[str, Any]) -> None:
+    """What is printed are the numbers of the JSON, each in its own column."""
+    shown = rows_below(text, "\nRegions (", "ATen")
+    for line, region in zip(shown, data["regions"], strict=True):
+        columns = [region[f"{name}_us"] for name in ("aten", "inductor", "winner")]
+        assert line.split()[:3] == ["-" if us is None else f"{us:.1f}" for us in columns]
+        assert ratio(region["speedup"]) in line
+        assert f" {region['verdict']}: {region['ops']}(" in line
+    shown = rows_below(text, "\nModels (", "eager")
+    for line, model in zip(shown, data["models"], strict=True):
+        times = [model[f"{name}_ms"] for name in ("eager", "inductor", "cudaforge")]
+        assert line.split()[:5] == [model["name"], model["phase"], *(f"{ms:.3f}" for ms in times)]
+        over, control = ratio(model["speedup_over_inductor"]), ratio(model["control"])
+        assert 0 < line.index(over) <= line.rindex(control)
+        assert line.split("]")[2].split()[0] == f"{model['error']:.2e}"
+    shown = rows_below(text, "\nA second process, ", "hits")
+    for line, name in zip(shown, ("first", "second"), strict=False):
+        process = data[f"{name}_process"]
+        known = process["regions_with_winner"] + process["regions_known_without"]
+        counts = [process["hits"], known, process["misses"], process["forged"]]
+        assert line.split()[:6] == [name, "process", *map(str, counts)]
+
+
+def test_the_columns_of_the_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    report = importlib.import_module("report")
+    region = {"key": "a", "ops": "sum", "shapes": ["float32[8]"], "verdict": "winner"}
+    region |= {"aten_us": 8.0, "inductor_us": 6.0, "winner_us": 2.0, "speedup": [2.5, 3.0, 3.5]}
+    model = {"name": "gpt", "phase": "train", "eager_ms": 5.0, "inductor_ms": 4.0}
+    model |= {"cudaforge_ms": 3.0, "speedup_over_inductor": [1.2, 1.3, 1.4]}
+    model |= {"control": [0.9, 1.0, 1.1], "error": 1e-6, "error_limit": 2e-6, "winners": True}
+    report.print_regions([region | {"origin": "forged", "served": True}])
+    report.print_models([model])
+    regions, line, models, second = capsys.readouterr().out.splitlines()
+    assert regions.split()[:4] == ["ATen", "Inductor", "kernel", "speed-up"]
+    assert (
+        line.split() == "8.0 6.0 2.0 3.00 [2.50, 3.50] forged yes winner: sum(float32[8])".split()
+    )
+    assert models.split()[:6] == ["eager", "Inductor", "CudaForge", "over", "Inductor", "A/A"]
+    words = "gpt train 5.000 4.000 3.000 1.30 [1.20, 1.40] 1.00 [0.90, 1.10] 1.00e-06 (2.00e-06)"
+    assert second.split() == words.split()
 
 
 def test_quickstart(tmp_path: Path) -> None:
@@ -56,8 +117,8 @@ def test_quickstart(tmp_path: Path) -> None:
     assert second["regions_with_winner"] == sum(
         region["verdict"] == "winner" for region in data["regions"]
     )
-    for line in ("Regions (", "Models (", "A second process", "first process", "second process"):
-        assert line in done.stdout
+    expect_tables(done.stdout, data)
+    assert "first process" in done.stdout and "second process" in done.stdout
 
 
 _EVERY_RACE_WON = """
@@ -81,8 +142,11 @@ def test_quickstart_serves_the_winners_of_the_first_process(
     arguments += ["--region-budget", "1", "--cache-dir", str(tmp_path / "cache")]
     arguments += ["--json", str(out)]
     script = str(ROOT / "examples" / "quickstart.py")
-    run_python(f"SCRIPT = {script!r}\nARGUMENTS = {arguments!r}\n{_EVERY_RACE_WON}")
+    done = run_python(f"SCRIPT = {script!r}\nARGUMENTS = {arguments!r}\n{_EVERY_RACE_WON}")
     data = json.loads(out.read_text())
+    expect_tables(done.stdout, data)
+    for region in data["regions"]:  # races between 0.1 ms and nothing
+        assert region["speedup"][1] > 3 and region["aten_us"] > 3 * region["winner_us"]
     assert all(region["verdict"] == "winner" and region["served"] for region in data["regions"])
     first, second = data["first_process"], data["second_process"]
     assert first["forged"] == second["regions_with_winner"] == len(data["regions"]) >= 2

@@ -9,6 +9,7 @@ import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend.integration import gate, plan
+from cudaforge_backend.records import no_region
 from forged import compiled, lose_for_want_of_time
 
 
@@ -73,7 +74,9 @@ def test_a_region_that_had_too_little_time_says_how_much_more(
     assert text.count(words) == n and text.count("  no winner ") == n
     not_raced = "" if raced else f", {n} of them not raced"
     assert f" had too little time{not_raced}: " in text
-    assert "region_budget_s=7 or more" in text and "--region-budget 7," in text
+    budget = 7 if raced else 30
+    assert f"region_budget_s={budget} or more" in text and f"--region-budget {budget}," in text
+    assert text.count("; too little time\n") == n
 
 
 def test_training_has_the_backward_too(tmp_path: Path) -> None:
@@ -89,7 +92,14 @@ def test_reasons_for_what_is_left(tmp_path: Path) -> None:
     )
     assert report.regions == ()
     assert report.left
-    assert all(f"left to Inductor: {reason}" in str(report) for reason in report.left)
+    assert all(f"left to PyTorch: {reason}" in str(report) for reason in report.left)
+    assert "no region was found: what might have been one is left" in str(report)
+
+
+def test_a_model_without_regions_says_so(tmp_path: Path) -> None:
+    report = cudaforge_backend.explain(torch.relu, torch.randn(4), cache_dir=str(tmp_path))
+    _, said, *_ = str(report).splitlines()
+    assert said == f"  {no_region([])}" and "has no softmax" in said
 
 
 def test_it_says_whose_regions_they_are(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -277,6 +278,48 @@ def test_two_devices(forged: Path) -> None:
     assert cudaforge_backend.stats()["fallbacks"] == {"mixed_devices": 1}
 
 
+# All that an NVRTC is asked for, of one that knows nothing but sm_50.
+_OLD_NVRTC = """
+extern "C" {
+int nvrtcVersion(int* major, int* minor) { *major = 12; *minor = 0; return 0; }
+int nvrtcGetNumSupportedArchs(int* count) { *count = 1; return 0; }
+int nvrtcGetSupportedArchs(int* archs) { *archs = 50; return 0; }
+int nvrtcCreateProgram() { return 1; }
+int nvrtcDestroyProgram() { return 1; }
+int nvrtcCompileProgram() { return 1; }
+int nvrtcGetProgramLogSize() { return 1; }
+int nvrtcGetProgramLog() { return 1; }
+int nvrtcGetCUBINSize() { return 1; }
+int nvrtcGetCUBIN() { return 1; }
+const char* nvrtcGetErrorString() { return ""; }
+}
+"""
+
+
+def test_an_architecture_that_nvrtc_does_not_know(run_python: Any, tmp_path: Path) -> None:
+    source, library = tmp_path / "nvrtc.cc", tmp_path / "lib" / "libnvrtc.so.13"
+    source.write_text(_OLD_NVRTC)
+    library.parent.mkdir()
+    subprocess.run(["c++", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    done = run_python(
+        "import json, os, warnings, torch, cudaforge_backend\n"
+        "x = torch.randn(64, 256, device='cuda')\n"
+        "o = {'on_miss': 'blocking', 'cache_dir': os.environ['FOLDER']}\n"
+        "f = torch.compile(lambda x: torch.softmax(x, -1), backend='cudaforge', options=o)\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    torch.testing.assert_close(f(x), torch.softmax(x, -1))\n"
+        "ours = [str(w.message) for w in seen if 'CudaForge' in w.category.__name__]\n"
+        "s = cudaforge_backend.stats()\n"
+        "print(json.dumps([ours, s['fallbacks'], s['negative'] + s['forged']]))",
+        FOLDER=str(tmp_path / "cache"),
+        CUDAFORGE_CUDA_PATH=str(tmp_path),
+    )
+    ours, fallbacks, decided = json.loads(done.stdout.splitlines()[-1])
+    assert len(ours) == 1 and "NVRTC 12.0 does not know sm_" in ours[0], ours
+    assert (fallbacks, decided) == ({"forge_failed": 1}, 0)
+
+
 def test_no_nvrtc(run_python: Any, tmp_path: Path) -> None:
     """Without NVRTC in any folder that we know, PyTorch's result comes, with one warning."""
     done = run_python(
@@ -300,9 +343,9 @@ def test_no_nvrtc(run_python: Any, tmp_path: Path) -> None:
         CUDA_PATH=str(tmp_path),
     )
     ours, fallbacks, negative, forged = json.loads(done.stdout.splitlines()[-1])
-    if not ours:  # the system's loader knows NVRTC: then nothing is missing
+    if not ours:
         assert (fallbacks, negative + forged) == ({}, 1)
-        return
+        pytest.skip("the system's own loader knows NVRTC: nothing is missing here")
     assert len(ours) == 1
     assert "nvrtc" in ours[0].lower()
     assert fallbacks == {"forge_failed": 1}

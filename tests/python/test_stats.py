@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
+import warnings
 from pathlib import Path
 
 import cudaforge_backend
+import pytest
 import torch
+from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 from forged import compiled
 
 
@@ -42,11 +46,53 @@ def test_the_text(forged: Path) -> None:
     text = str(stats)
     assert text == f"{stats}" and not text.startswith("{")
     first, second, *_ = text.splitlines()
-    assert first.startswith("calls: 1 served by kernels, 0 found none; ")
+    assert first.startswith("calls: 1 served by kernels, 0 unserved; ")
     assert second == "regions: 1 missed, 1 forged to a winner, 0 to no winner"
     assert "\ngraphs: 1 run with kernels\nleft to PyTorch: none\ncache: " in text
     (line,) = (line for line in text.splitlines() if "(float32[16, 93])" in line)
     assert line.split()[:3] == ["1", "0", "0"]
+
+
+def test_misses_without_forging_say_what_makes_kernels(tmp_path: Path) -> None:
+    compiled(model, tmp_path, on_miss="record")(torch.randn(16, 94))
+    text = str(cudaforge_backend.stats())
+    assert "\nregions: 1 missed, 0 forged to a winner, 0 to no winner\n  missed: on_miss=" in text
+    assert "\ngraphs: 1 compiled by Inductor alone\nleft to PyTorch: none\n" in text
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("dynamic_shape", "dynamic=False"),
+        ("not_recorded", "`cudaforge doctor` says what to do"),
+        ("unsupported_dtype", "kernels are made for float32, "),
+    ],
+)
+def test_reasons_that_something_can_be_done_about(reason: str, said: str) -> None:
+    count_fallback(reason, 2)
+    text = str(cudaforge_backend.stats())
+    assert f"left to PyTorch: {reason} 2\n" in text
+    (line,) = (line for line in text.splitlines() if line.startswith(f"  {reason}: "))
+    assert said in line
+
+
+def test_graphs_are_logged_in_the_words_of_the_text(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "cudaforge.graph"):
+        count_graph("plain")
+    assert "graphs: +1 compiled by Inductor alone" in [r.getMessage() for r in caplog.records]
+
+
+def test_a_warning_shows_no_line_of_ours() -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            warn_once("a warning of this test")
+    (warning,) = seen
+    assert (warning.filename, warning.category) == ("cudaforge", cudaforge_backend.CudaForgeWarning)
+    shown = warnings.formatwarning(
+        warning.message, warning.category, warning.filename, warning.lineno
+    )
+    assert shown == "cudaforge:0: CudaForgeWarning: a warning of this test\n"
 
 
 def test_the_text_of_nothing() -> None:

@@ -19,6 +19,7 @@ from ..records import (
     status_text,
     summary,
     why,
+    with_time,
 )
 from .output import add_cache_dir, add_json, cache_dir, show
 
@@ -27,6 +28,9 @@ Arguments = Callable[[argparse.ArgumentParser], None]
 
 _INDENT = 49  # where the regions of `ls` begin
 _NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
+
+
+_LANGUAGES = {"cpu": "C++", "cuda": "CUDA"}
 
 
 def _open(args: argparse.Namespace, writable: bool = False) -> Any:
@@ -64,7 +68,7 @@ def run_ls(args: argparse.Namespace) -> int:
             if differs:
                 print(f"{'':<{_INDENT}}{differs}")
             if row["kind"] != "winner":
-                print(f"{'':<{_INDENT}}{row['verdict']}")
+                print(f"{'':<{_INDENT}}{with_time(row['verdict'], row['retry_above_s'])}")
             if not row["current"]:
                 print(f"{'':<{_INDENT}}{_NOT_CURRENT}")
         if not rows:
@@ -153,7 +157,8 @@ def _print_record(record: dict[str, Any]) -> None:
     if row["kind"] != "winner":
         print(f"why: {why(record)}")
     if row["retry_above_s"] is not None:
-        print(f"tried again with a budget above {row['retry_above_s']:g} s")
+        above = row["retry_above_s"]
+        print(f"too little time: a region_budget_s above {above:g} tries it again")
     if row["created"]:
         made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["created"]))
         tried = (record["provenance"] or {}).get("candidates_tried", 0)
@@ -173,14 +178,15 @@ def _print_record(record: dict[str, Any]) -> None:
             f"speed-up over the faster of ATen and Inductor: {median:.2f} "
             f"(95% interval {low:.2f} to {high:.2f})"
         )
-    if cases := (record["verification"] or {}).get("cases"):
+    cases = (record["verification"] or {}).get("cases")
+    if cases and row["kind"] == "winner":
         print(f"verified against ATen and float64 on {len(cases)} input sets: {', '.join(cases)}")
     if candidate := record["candidate"]:
         if "code" in candidate:
             print(f"\n{candidate['code']}")
         else:
-            lines = candidate["code_lines"]
-            print(f"source: {lines} lines of {candidate['language']}; --source prints them")
+            language = _LANGUAGES.get(candidate["language"], candidate["language"])
+            print(f"source: {candidate['code_lines']} lines of {language}; --source prints them")
 
 
 def run_wanted(args: argparse.Namespace) -> int:
@@ -284,7 +290,10 @@ def _tell(key: str, problem: str) -> None:
 
 def _arch(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
-        "--arch", default="", help='one architecture, such as "cuda:sm_90a" (default: all)'
+        "--arch",
+        default="",
+        help='one architecture, such as "cuda:sm_90a" or "cpu:x86-64-v4+1f0c93ab" (default: all); '
+        "the digits of a CPU's stand for the exact instruction set of the processor",
     )
 
 
@@ -296,8 +305,14 @@ def _source(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--source", action="store_true", help="the kernel's source too")
 
 
-def _file(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("file", help="the file to write or read")
+def _file_to_write(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "file", metavar="FILE", help="the pack to write; one that is there is replaced"
+    )
+
+
+def _file_to_read(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("file", metavar="FILE", help="a pack that `cudaforge cache export` wrote")
 
 
 # Name, what it does, the function, its own arguments.
@@ -322,12 +337,12 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
         (_arch,),
     ),
     ("stats", "counts by architecture, and whether the files are sound", run_stats, ()),
-    ("export", "write the records to one checksummed file", run_export, (_file, _arch)),
+    ("export", "write the records to one checksummed file", run_export, (_file_to_write, _arch)),
     (
         "import",
         "verify a file's kernels on this machine, store those that pass and what had no winner",
         run_import,
-        (_file,),
+        (_file_to_read,),
     ),
 )
 

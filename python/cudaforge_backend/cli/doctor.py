@@ -25,8 +25,9 @@ State = Literal["ok", "missing", "broken", "not used"]
 class Check(TypedDict):
     """One line: what was looked at, how it stands, what was found, what to do. "missing": it is not
     there; "broken": it is there and cannot be used as it is; "not used": it is not there, and
-    nothing on this machine would use it. `ok` is whether the state is "ok". `searched`, of nvrtc:
-    the folders that may hold CUDA's libraries, the first to try first."""
+    nothing on this machine would use it. `detail` has a line for each thing that was found. `ok` is
+    whether the state is "ok". `searched`, of nvrtc: the folders that may hold CUDA's libraries, the
+    first to try first."""
 
     name: str
     state: State
@@ -61,7 +62,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(checks: Sequence[Mapping[str, Any]]) -> None:
     for one in checks:
-        print(f"{one['state']:<8}  {one['name']:<14} {one['detail']}")
+        first, *others = one["detail"].split("\n")
+        print(f"{one['state']:<8}  {one['name']:<14} {first}")
+        for line in others:
+            print(f"{'':<10}{'':<14} {line}")
         if one["advice"]:
             print(f"{'':<10}{'':<14} {one['advice']}")
 
@@ -125,7 +129,8 @@ def _worker() -> Check:
 
 def _environment() -> Check:
     if wrong := _C.config()["warnings"]:
-        return check("environment", "broken", "; ".join(wrong), "see README.md, Environment")
+        advice = "correct these variables or unset them; CudaForge goes on as if they were not set"
+        return check("environment", "broken", "\n".join(wrong), advice)
     return check("environment", "ok", "every CUDAFORGE_ variable is known and used")
 
 

@@ -92,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
         prices_file=args.prices,
         resume=not args.no_resume,
     )
+    _C.check_agents(agents.settings("", None))
     settings = parse(None, {"cache_dir": cache_dir(args)})
     folder = Path(settings.cache_dir).absolute()
     problem = _C.use_cache(settings.cache_dir) or cannot_write(folder)

@@ -22,7 +22,8 @@ def add_cache_dir(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--cache-dir",
         metavar="DIR",
-        help="the cache (default: $CUDAFORGE_CACHE_DIR, else ~/.cache/cudaforge)",
+        help="the cache (default: $CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else "
+        "~/.cache/cudaforge)",
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import importlib.util
+import inspect
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,8 @@ import torch
 from .._native import _C
 from ..heartbeat import Heartbeat
 from ..options import parse
-from ..records import counted, find, status_text, too_little_time
+from ..records import counted, find, no_region, status_text, too_little_time
+from .failure import failed
 from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
 
 
@@ -32,8 +34,18 @@ def add(verbs: Any) -> None:
         "without arguments that returns (model, inputs): a torch.nn.Module and a tuple of "
         "tensors. The script is run: use only scripts that you trust.",
     )
-    command.add_argument("factory", metavar="SCRIPT.py:FACTORY")
-    command.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    command.add_argument(
+        "factory",
+        metavar="SCRIPT.py:FACTORY",
+        help="a script, and the function in it that makes the model and its inputs",
+    )
+    command.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="where the model and its inputs are moved to (default: auto, a GPU where there is "
+        "one, else the CPU)",
+    )
     command.add_argument(
         "--train",
         action="store_true",
@@ -67,30 +79,22 @@ def load_factory(reference: str) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise _failed(str(path), error) from error
+        raise failed(str(path), error) from error
     factory = getattr(module, name, None)
     if not callable(factory):
         raise ValueError(f"{path} has no function {name}")
+    if isinstance(factory, torch.nn.Module):
+        raise ValueError(f"{reference} is a torch.nn.Module: {_FACTORY}")
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as error:
+        raise ValueError(f"{reference} takes arguments ({error}): {_FACTORY}") from error
+    except ValueError:  # a callable that does not tell its arguments
+        pass
     return factory
 
 
-_LIBRARIES = (
-    str(Path(__file__).parents[1]),
-    str(Path(torch.__file__).parent),
-    str(Path(traceback.__file__).parent),
-    "<frozen",
-)
-
-
-def _failed(what: str, error: Exception) -> ValueError:
-    lines = str(error).strip().splitlines() or [""]
-    frames = traceback.extract_tb(error.__traceback__)
-    # The user's own lines: not ours, not torch's, not Python's.
-    places = [(f.filename, f.lineno) for f in frames if not f.filename.startswith(_LIBRARIES)]
-    if isinstance(error, SyntaxError) and error.filename:
-        places.append((error.filename, error.lineno))
-    where = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
-    return ValueError(f"{what} raised {type(error).__name__}: {lines[0]}{where}")
+_FACTORY = "the factory is called without arguments and returns (model, inputs)"
 
 
 def make_model(reference: str, device: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
@@ -99,7 +103,7 @@ def make_model(reference: str, device: str) -> tuple[torch.nn.Module, tuple[Any,
     try:
         made = factory()
     except Exception as error:
-        raise _failed(reference, error) from error
+        raise failed(reference, error) from error
     if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module):
         raise ValueError(
             f"{reference} must return (model, inputs): a torch.nn.Module and a tuple of tensors"
@@ -133,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     with _Teller(sys.stderr if args.json else sys.stdout, f"running {args.factory}") as told:
         model, inputs = make_model(args.factory, device)
+        _try_eagerly(args.factory, model, inputs, args.train)
         told.begin("compiling the model")
         set_progress(told)
         _run_once(args.factory, model, inputs, options, args.train)
@@ -157,10 +162,7 @@ def run(args: argparse.Namespace) -> int:
 
     def text() -> None:
         if not found:
-            print(
-                "no region was found: this model has no softmax, normalisation, reduction, scan, "
-                "pooling or loss that a kernel can be made for"
-            )
+            print(no_region(counts["fallbacks"]))
         print(
             f"{counted(data['forged'], 'winner')} forged, "
             f"{counted(data['negative'], 'region')} with no winner, "
@@ -182,6 +184,24 @@ def run(args: argparse.Namespace) -> int:
     return int(failed > 0)
 
 
+def _try_eagerly(
+    factory: str, model: torch.nn.Module, inputs: tuple[Any, ...], train: bool
+) -> None:
+    """Runs a copy of the model as it is, so that one which cannot run says so before minutes of
+    forging. Nothing where there can be no copy, or no room for one."""
+    try:
+        model, inputs = copy.deepcopy((model, inputs))
+    except Exception:
+        return
+    try:
+        with torch.set_grad_enabled(train):
+            model(*inputs)
+    except torch.OutOfMemoryError:
+        return
+    except Exception as error:
+        raise failed(f"{factory}: the model with its inputs", error) from error
+
+
 def _run_once(
     factory: str,
     model: torch.nn.Module,
@@ -197,7 +217,7 @@ def _run_once(
         with torch.set_grad_enabled(train):
             output = compiled(*inputs)
     except Exception as error:
-        raise _failed(f"{factory}: the model with its inputs", error) from error
+        raise failed(f"{factory}: the model with its inputs", error) from error
     if not train:
         return
     first = output[0] if isinstance(output, tuple | list) and output else output
@@ -215,7 +235,7 @@ def _run_once(
     try:
         torch.autograd.backward(first.float().sum())
     except Exception as error:
-        raise _failed(f"{step} (the output is summed and differentiated)", error) from error
+        raise failed(f"{step} (the output is summed and differentiated)", error) from error
 
 
 class _Teller(Heartbeat):

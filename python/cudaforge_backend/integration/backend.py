@@ -140,8 +140,9 @@ def _forge(plan: Plan, budget_s: float) -> Plan:
     if progress is not None:
         return forge_misses(plan, budget_s, progress, compile_lock=False)
     log.forge.warning(  # logging's last resort writes this to stderr
-        "cudaforge: forging kernels (regions: %d, seconds allowed for each: %g); "
-        "CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each step",
+        "cudaforge: forging kernels (regions: %d, and the parts of those that do not win; seconds "
+        "allowed for each: %g); CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each "
+        "step",
         len(plan.misses()),
         budget_s,
     )

@@ -73,7 +73,7 @@ TEST(ConfigTest, ValuesAreRead) {
                                     {"CUDAFORGE_REGION_BUDGET_S", "2.5"},
                                     {"XDG_CACHE_HOME", "/xdg"},
                                     {"CUDAFORGE_CXX", "clang++"},
-                                    {"CUDAFORGE_CUDA_PATH", "/a::/b"},
+                                    {"CUDAFORGE_CUDA_PATH", "/usr::/tmp"},
                                     {"CUDA_PATH", "/d"},
                                     {"CUDA_HOME", "/c"},
                                     {"CUDAFORGE_WORKER", "/w"},
@@ -84,7 +84,7 @@ TEST(ConfigTest, ValuesAreRead) {
   EXPECT_EQ(config.region_budget_s, 2.5);
   EXPECT_EQ(config.cache_dir, "/xdg/cudaforge");
   EXPECT_EQ(config.cxx, "clang++");
-  EXPECT_EQ(config.cuda_path, (std::vector<std::string>{"/a", "/b"}));
+  EXPECT_EQ(config.cuda_path, (std::vector<std::string>{"/usr", "/tmp"}));
   EXPECT_EQ(config.cuda_home, (std::vector<std::string>{"/c", "/d"}));
   EXPECT_EQ(config.worker, "/w");
   EXPECT_EQ(config.threads, 3);
@@ -106,6 +106,16 @@ TEST(ConfigTest, BadValuesGiveOneWarningEachAndTheDefault) {
     EXPECT_EQ(config.region_budget_s, 30);
     EXPECT_TRUE(config.log.empty());
   }
+}
+
+TEST(ConfigTest, AFolderThatIsNotThereGivesAWarningAndTheOthersAreUsed) {
+  const Config config = ReadConfig({{"CUDAFORGE_CUDA_PATH", "/no/cuda:/tmp:/dev/null"}});
+  EXPECT_EQ(config.cuda_path, (std::vector<std::string>{"/tmp"}));
+  EXPECT_EQ(
+      config.warnings,
+      (std::vector<std::string>{"CUDAFORGE_CUDA_PATH=/no/cuda is not used: there is no such folder",
+                                "CUDAFORGE_CUDA_PATH=/dev/null is not used: there is no such "
+                                "folder"}));
 }
 
 TEST(ConfigTest, AnUnknownNameGivesAWarningThatListsTheKnownOnes) {

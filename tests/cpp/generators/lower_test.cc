@@ -193,6 +193,48 @@ TEST(Lower, GroupNorm) {
   ExpectNear(LowerAndRun(signature, in)[0], y);
 }
 
+TEST(Lower, GroupNormForwardAndBackward) {
+  Region region;  // 2 samples of 6 channels of 5 elements, in 3 groups of 2 channels
+  const Json x = region.Input(Spec({2, 6, 5})), w = region.Input(Spec({6}));
+  const Json b = region.Input(Spec({6})), grad = region.Input(Spec({2, 6, 5}));
+  const int norm = region.Call("native_group_norm", {x, w, b, 2, 6, 5, 3, 1e-5},
+                               {Spec({2, 6, 5}), Spec({2, 3}), Spec({2, 3})});
+  region.Output(norm);
+  const int back = region.Call(
+      "native_group_norm_backward",
+      {grad, x, Out(norm, 1), Out(norm, 2), w, 2, 6, 5, 3, std::vector<bool>{true, true, true}},
+      {Spec({2, 6, 5}), Spec({6}), Spec({6})});
+  for (int k = 0; k < 3; ++k) region.Output(back, k);
+  const OpSignature signature = region.Signature();
+  const std::vector<Memory> in = RandomInputs(signature);
+  std::vector<double> y(60), dx(60), dw(6), db(6);
+  for (size_t group = 0; group < 6; ++group) {  // its elements are 10 in a row
+    const size_t first = group * 10;
+    double mean = 0, var = 0, along = 0, sum = 0;
+    for (size_t i = first; i < first + 10; ++i) mean += in[0][i].f / 10;
+    for (size_t i = first; i < first + 10; ++i) var += std::pow(in[0][i].f - mean, 2) / 10;
+    const double rstd = 1 / std::sqrt(var + 1e-5);
+    auto normal = [&](size_t i) { return (in[0][i].f - mean) * rstd; };
+    auto gw = [&](size_t i) { return in[3][i].f * in[1][i / 5 % 6].f; };
+    for (size_t i = first; i < first + 10; ++i) {
+      along += gw(i) * normal(i) / 10;
+      sum += gw(i) / 10;
+    }
+    for (size_t i = first; i < first + 10; ++i) {
+      const size_t channel = i / 5 % 6;
+      y[i] = normal(i) * in[1][channel].f + in[2][channel].f;
+      dx[i] = rstd * (gw(i) - sum - normal(i) * along);
+      dw[channel] += in[3][i].f * normal(i);
+      db[channel] += in[3][i].f;
+    }
+  }
+  const std::vector<Memory> got = LowerAndRun(signature, in);
+  ExpectNear(got[0], y);
+  ExpectNear(got[1], dx);
+  ExpectNear(got[2], dw);
+  ExpectNear(got[3], db);
+}
+
 TEST(Lower, MaxPoolWithPaddingAndItsBackward) {
   Region region;
   const Json x = region.Input(Spec({2, 7, 6})), grad = region.Input(Spec({2, 4, 3}));

@@ -124,6 +124,31 @@ TEST_F(GpuCudaTarget, RunsAKernel) {
   EXPECT_FALSE(target_->poisoned());
 }
 
+TEST_F(GpuCudaTarget, HandsScratchFromOneLaunchToTheNext) {
+  Candidate candidate = OneLaunch("scale");
+  candidate.plan.launches.push_back(OneLaunch("reverse").plan.launches[0]);
+  candidate.plan.scratch_bytes = {IntExpr::Parse("in0.size0 * in0.size1 * 4").value()};
+  candidate.plan.launches[0].args[1] = {LaunchArg::Kind::kScratch, 0, {}, 0};
+  candidate.plan.launches[1].args[0] = {LaunchArg::Kind::kScratch, 0, {}, 0};
+  candidate.plan.launches[1].dynamic_shared_bytes = kColumns * 4;
+  ASSERT_TRUE(candidate.Validate(CudaSignature()).ok());
+  const auto executable = Load(candidate);
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  ASSERT_EQ((*executable)->scratch_bytes().size(), 1u);
+  EXPECT_EQ((*executable)->scratch_bytes()[0], kBytes);
+  const DeviceBuffer buffer = target_->Allocate(kBytes).value();
+  void* const inputs[] = {in_.data()};
+  void* const outputs[] = {out_.data()};
+  void* const scratch[] = {buffer.data()};
+  ASSERT_FALSE((*executable)->Launch(inputs, outputs, {}, target_->launch_context()).ok());
+  ASSERT_TRUE((*executable)->Launch(inputs, outputs, scratch, target_->launch_context()).ok());
+  const std::vector<float> result = Output();
+  for (size_t i = 0; i < result.size(); ++i) {
+    const size_t row = i / kColumns * kColumns;
+    ASSERT_EQ(result[i], 3.0f * values_[row + kColumns - 1 - (i - row)]) << i;
+  }
+}
+
 TEST_F(GpuCudaTarget, RunsOnTheDefaultStream) {
   CudaTargetOptions options;
   options.own_stream = false;

@@ -131,6 +131,31 @@ TEST(Compare, RmsCatchesWhatTheMaximumAllows) {
   EXPECT_TRUE(verdict.evidence.contains("rms_error")) << verdict.message;
 }
 
+// Over ATen's error, 2 times (3 for the half types) is the limit: a tenth less passes, a tenth more
+// does not, in one element and in the root-mean-square of all.
+TEST(Compare, TheLimitIsAMultipleOfAtensError) {
+  constexpr size_t kCount = 4096;
+  for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    const bool half = DTypeSize(dtype) == 2;
+    const double limit = half ? 3 : 2, error = half ? 0.5 : 0x1p-16;
+    const TensorSpec spec = Spec(dtype, {static_cast<int64_t>(kCount)});
+    const std::vector<double> oracle(kCount, 1.5);
+    std::vector<double> aten(kCount, 1.5 + error);
+    for (const double times : {limit - 0.1, limit + 0.1}) {
+      std::vector<double> candidate = oracle;
+      candidate[7] += times * error;
+      EXPECT_EQ(Accepts(Make(spec, oracle, aten), candidate), times < limit)
+          << DTypeName(dtype) << " one element, " << times;
+      // Ten times as wrong in one element, ATen allows everything that only the mean would see.
+      std::vector<double> uneven = aten;
+      uneven[7] = 1.5 + 10 * error;
+      candidate.assign(kCount, 1.5 + times * error);
+      EXPECT_EQ(Accepts(Make(spec, oracle, uneven), candidate), times < limit)
+          << DTypeName(dtype) << " all elements, " << times;
+    }
+  }
+}
+
 TEST(Compare, MasksAreExact) {
   const TensorSpec spec = Spec(DType::kFloat32, {4});
   const std::vector<double> right = {1, kNan, kInf, -kInf};

@@ -1,0 +1,29 @@
+"""The `cudaforge` command, called in this process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from cudaforge_backend.cli import main
+
+Output = pytest.CaptureFixture[str]
+
+
+def as_json(output: Output, *argv: str, code: int = 0) -> Any:
+    """What the command prints with --json."""
+    assert main([*argv, "--json"]) == code
+    return json.loads(output.readouterr().out)
+
+
+def refusal(output: Output, *argv: str) -> str:
+    """The one line that a command which cannot do its work prints."""
+    assert main(argv) == 1
+    captured = output.readouterr()
+    told = captured.out.splitlines()
+    assert not [line for line in told if not line.endswith(" s)")]  # but that it takes long
+    line: str = captured.err
+    assert line.startswith("cudaforge: ")
+    assert line.count("\n") == 1
+    return line

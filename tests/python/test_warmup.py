@@ -1,0 +1,237 @@
+"""`cudaforge warmup`: what it forges, and what it says of scripts that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cudaforge_backend
+import pytest
+import torch
+from command import Output, as_json, refusal
+from conftest import RunPython
+from cudaforge_backend import heartbeat
+from cudaforge_backend._native import _C
+from cudaforge_backend.cli import main
+from forged import lose_for_want_of_time
+
+SCRIPT = """
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x): return torch.softmax(x * 3, -1)
+def good(): return Net(), (torch.randn(64, 128),)
+def no_region(): return torch.nn.ReLU(), (torch.randn(4),)
+def no_tensor(): return Net(), ("text",)
+class Detached(Net):
+    def forward(self, x): return x.detach() * 2
+class InADict(Net):
+    def forward(self, x): return {"logits": x * 2}
+class Refuses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * 2
+    @staticmethod
+    def backward(ctx, grad): raise ZeroDivisionError("in the backward")
+class NoBackward(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+    def forward(self, x):
+        torch._dynamo.graph_break()
+        return Refuses.apply(self.weight)
+def detached(): return Detached(), (torch.randn(4, requires_grad=True),)
+def in_a_dict(): return InADict(), (torch.randn(4, requires_grad=True),)
+def no_backward(): return NoBackward(), (torch.randn(4),)
+class Shapes(Net):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+    def forward(self, x): return super().forward(self.layer(x))  # of five columns
+class Uncopied(Shapes):
+    def __deepcopy__(self, memo): raise TypeError("there is one of me")
+def shapes(): return Shapes(), (torch.randn(3, 5),)
+def uncopied(): return Uncopied(), (torch.randn(3, 5),)
+def with_arguments(size): return Net(), (torch.randn(size),)
+instance = Net()
+def raising(): raise ZeroDivisionError("by nothing")
+def nonsense(): return 42
+number = 7
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """A script of factories, good and bad."""
+    path = tmp_path / "factories.py"
+    path.write_text(SCRIPT)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        ("good", "is not SCRIPT.py:FACTORY"),
+        ("/nowhere/script.py:good", "there is no script"),
+        ("{script}:missing", "has no function missing"),
+        ("{script}:number", "has no function number"),
+        ("{script}:raising", "raised ZeroDivisionError: by nothing"),
+        ("{script}:nonsense", "must return (model, inputs)"),
+        ("{script}:no_tensor", "the model with its inputs raised"),
+        ("{script}:shapes", "cannot be multiplied"),
+        ("{script}:uncopied", "a and b must have same reduction dim, but got [3, 5] X [4, 4]."),
+        ("{script}:with_arguments", "takes arguments (missing a required argument: 'size')"),
+        ("{script}:with_arguments", "the factory is called without arguments and returns (model, "),
+        ("{script}:instance", "is a torch.nn.Module: the factory is called without arguments"),
+    ],
+)
+def test_warmup_says_what_is_wrong(
+    capsys: Output, tmp_path: Path, script: str, factory: str, said: str
+) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    assert said in refusal(capsys, "warmup", factory.format(script=script), *folder)
+
+
+def test_warmup_names_the_line_of_the_script(capsys: Output, tmp_path: Path, script: str) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    lines = Path(script).read_text().splitlines()
+    raising = 1 + next(i for i, line in enumerate(lines) if "by nothing" in line)
+    assert f"({script}, line {raising})" in refusal(capsys, "warmup", f"{script}:raising", *folder)
+    running = 1 + next(i for i, line in enumerate(lines) if "of five columns" in line)
+    for factory in ("shapes", "uncopied"):
+        said = refusal(capsys, "warmup", f"{script}:{factory}", *folder)
+        assert f"({script}, line {running})" in said
+    broken = tmp_path / "broken.py"
+    broken.write_text("x = 1\ndef f(:\n")
+    assert f"({broken}, line 2)" in refusal(capsys, "warmup", f"{broken}:f", *folder)
+
+
+def test_warmup_says_what_had_too_little_time(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced=False)
+    folder = ("--device", "cpu", "--cache-dir", str(tmp_path / "cache"))
+    command = ("warmup", f"{script}:good", *folder)
+    assert main([*command, "--region-budget", "4"]) == 0
+    text = capsys.readouterr().out
+    assert "\n  no winner: out of time, not raced, " in text
+    assert "0 winners forged, " in text and " with no winner, 0 decided before, " in text
+    n = text.count("forging ")
+    assert f"  no winner: out of time, not raced ({n})\n" in text
+    assert f" had too little time, {n} of them not raced: --region-budget 30 or more tries" in text
+    cudaforge_backend.reset_stats()
+    torch._dynamo.reset()
+    data = as_json(capsys, *command, "--region-budget", "6")
+    assert (data["negative"], data["too_little_time"]) == (0, n)
+    assert data["region_budget_to_retry_s"] == 30
+    (row, *_) = as_json(capsys, "cache", "ls", "--cache-dir", str(tmp_path / "cache"))
+    assert (row["verdict"], row["retry_above_s"]) == ("out of time, not raced", 6.0)
+    assert main(["cache", "ls", "--cache-dir", str(tmp_path / "cache")]) == 0
+    text = capsys.readouterr().out
+    assert "  no winner  " in text and text.count("out of time, not raced; too little time\n") == n
+    assert main(["cache", "show", row["key"], "--cache-dir", str(tmp_path / "cache")]) == 0
+    text = capsys.readouterr().out
+    assert (
+        ": no winner\nwhy: out of time, not raced\ntoo little time: a region_budget_s above" in text
+    )
+    assert " above 6 tries it again\n" in text and "verified against" not in text
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        ("detached", "--train needs a (first) output that requires grad"),
+        ("in_a_dict", "--train needs a tensor as its (first) output, and that is of type dict"),
+        ("no_backward", "differentiated) raised ZeroDivisionError: in the backward"),
+        ("no_tensor", "the model with its inputs raised"),
+    ],
+)
+def test_warmup_tells_the_training_step_from_the_model(
+    capsys: Output, tmp_path: Path, script: str, factory: str, said: str
+) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"), "--device", "cpu")
+    line = refusal(capsys, "warmup", f"{script}:{factory}", "--train", *folder)
+    assert said in line
+    assert ("the model runs, but the training step" in line) == (factory != "no_tensor")
+
+
+def test_warmup_names_a_script_that_cannot_be_read(capsys: Output, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("def f(:\n")
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    assert "raised SyntaxError" in refusal(capsys, "warmup", f"{broken}:f", *folder)
+
+
+def test_warmup_refuses_a_budget_below_zero(capsys: Output, script: str) -> None:
+    line = refusal(capsys, "warmup", f"{script}:good", "--region-budget", "-1")
+    assert "region_budget_s" in line
+
+
+def test_warmup_into_a_plain_file(capsys: Output, tmp_path: Path, script: str) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("mine")
+    line = refusal(capsys, "warmup", f"{script}:good", "--cache-dir", str(plain))
+    assert "cannot be used" in line
+    assert plain.read_text() == "mine"
+
+
+def test_warmup_of_a_model_without_regions_says_so(
+    capsys: Output, tmp_path: Path, script: str
+) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    assert main(["warmup", f"{script}:no_region", "--device", "cpu", *folder]) == 0
+    assert capsys.readouterr().out.startswith("no region was found")
+
+
+def test_warmup_says_that_it_goes_on(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced=False)
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
+    folder = ("--device", "cpu", "--cache-dir", str(tmp_path / "cache"))
+    assert main(["warmup", f"{script}:good", *folder]) == 0
+    text = capsys.readouterr().out
+    assert "    compiling the model (" in text and "\n    trying candidates (" in text
+
+
+def test_warmup_goes_on_when_nobody_reads(run_python: RunPython, script: str) -> None:
+    code = f"""
+import os, sys
+from cudaforge_backend.cli import main
+from forged import win_every_race
+win_every_race()
+reader, writer = os.pipe()
+os.close(reader)
+os.dup2(writer, 1)  # what `| head` leaves behind
+code = main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2",
+             "--cache-dir", {script + ".unread"!r}])
+main(["cache", "stats", "--cache-dir", {script + ".unread"!r}])
+sys.exit(code)
+"""
+    done = run_python(code)  # exit code 0
+    assert "Traceback" not in done.stderr and "BrokenPipeError" not in done.stderr
+    kept = _C.KernelStore.open(script + ".unread").records()
+    assert [record["kind"] for record in kept] == ["winner"]
+
+
+def test_warmup_decides_every_region_once(run_python: RunPython, script: str) -> None:
+    code = f"""
+import sys
+from cudaforge_backend.cli import main
+from forged import win_every_race
+win_every_race()
+sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2", "--json",
+               "--cache-dir", {script + ".cache"!r}]))
+"""
+    done = run_python(code)
+    assert "forging mul -> _softmax(float32[64, 128]) ...\n  winner, " in done.stderr
+    first = json.loads(done.stdout)
+    second = json.loads(run_python(code).stdout)
+    assert first["forged"] == first["regions"] - first["known"] == 1
+    assert second["forged"] + second["negative"] == 0
+    assert second["regions"] == second["known"] >= 1
+    assert second["hits"] >= 1 and second["known"] == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")
+def test_warmup_does_not_begin_where_nothing_can_be_kept(capsys: Output, script: str) -> None:
+    line = refusal(capsys, "warmup", f"{script}:good", "--cache-dir", "/proc/cudaforge")
+    assert "/proc takes no writes" in line and "--cache-dir" in line
