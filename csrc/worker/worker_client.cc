@@ -19,10 +19,14 @@ constexpr int kHelloTimeoutMs = 120'000;  // a first CUDA context can take long
 constexpr int kCompileGraceMs = 5'000;    // the worker's own limit comes first
 constexpr int kLastWordsMs = 2'000;       // for a worker that hung up to be reaped
 constexpr int kSendTimeoutMs = 30'000;
+<<<<<<< HEAD
 constexpr int kProfileGraceMs = 20'000;   // setting up the counters; a pass is as short as a run
 constexpr int kFactsTimeoutMs = 120'000;  // compiles and measures
 constexpr double kEndless = 1e18;         // JSON has no infinity
 constexpr int kCancelSliceMs = 100;
+=======
+constexpr double kEndless = 1e18;  // JSON has no infinity
+>>>>>>> 2ab3f5a (The slice of a wait stands where it is used)
 
 Verdict MakeVerdict(VerdictKind kind, std::string message) {
   return {kind, std::move(message), Json::object()};
@@ -143,9 +147,10 @@ class WorkerClient::Impl {
   // Waits until the worker says something or *timeout_ms is over, and takes the time waited off it.
   // True: cancelled before.
   bool CancelledWhileWaiting(int* timeout_ms) const {
+    constexpr int kSliceMs = 100;
     if (options_.cancel == nullptr) return false;
     while (!options_.cancel->IsSet()) {
-      const int slice = std::min(*timeout_ms, kCancelSliceMs);
+      const int slice = std::min(*timeout_ms, kSliceMs);
       pollfd entry{child_->socket(), POLLIN, 0};
       if (slice <= 0 || poll(&entry, 1, slice) != 0) return false;
       *timeout_ms -= slice;

@@ -20,9 +20,9 @@ struct SessionMemory {
   std::string origin;              // of `start`: "winner", "lineage", "near KEY"; empty without one
 };
 
-// What `store` has for `signature` on `arch`: the winner's kernel, else the fastest right one of the
-// region's lineage, else the winner of the same ops in the same order on other sizes whose inputs
-// are nearest in size. With `resume` false nothing is unfinished.
+// What `store` has for `signature` on `arch`: the winner's kernel, else the fastest right one of
+// the region's lineage, else the winner of the same ops in the same order on other sizes whose
+// inputs are nearest in size. With `resume` false nothing is unfinished.
 SessionMemory RecallSession(KernelStore& store, const OpSignature& signature,
                             const std::string& arch, bool resume);
 
