@@ -19,14 +19,9 @@ constexpr int kHelloTimeoutMs = 120'000;  // a first CUDA context can take long
 constexpr int kCompileGraceMs = 5'000;    // the worker's own limit comes first
 constexpr int kLastWordsMs = 2'000;       // for a worker that hung up to be reaped
 constexpr int kSendTimeoutMs = 30'000;
-<<<<<<< HEAD
 constexpr int kProfileGraceMs = 20'000;   // setting up the counters; a pass is as short as a run
 constexpr int kFactsTimeoutMs = 120'000;  // compiles and measures
 constexpr double kEndless = 1e18;         // JSON has no infinity
-constexpr int kCancelSliceMs = 100;
-=======
-constexpr double kEndless = 1e18;  // JSON has no infinity
->>>>>>> 2ab3f5a (The slice of a wait stands where it is used)
 
 Verdict MakeVerdict(VerdictKind kind, std::string message) {
   return {kind, std::move(message), Json::object()};
