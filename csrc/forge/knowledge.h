@@ -31,10 +31,10 @@ struct KnowledgeQuery {
   std::string limiter = {};      // "memory", "compute", "latency"; "" before anything was measured
 };
 
-// The contract of the language ("contract/cuda") and what holds for both ("contract/verification"),
-// always and first; then every document all of whose tags match, most specific first (kind,
-// limiter, arch), as many whole ones as fit into `max_bytes` of text, the contracts included.
-// Deterministic. REQUIRES: language is "cuda" or "cpu".
+// The contract of the language ("contract/cuda") and what holds for both
+// ("contract/verification"), always and first; then every document all of whose tags match, most
+// specific first (kind, limiter, arch), as many whole ones as fit into `max_bytes` of text, the
+// contracts included. Deterministic. REQUIRES: language is "cuda" or "cpu".
 std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_bytes);
 
 }  // namespace cudaforge

@@ -1,8 +1,8 @@
 #include "forge/prompts.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <kainjow/mustache.hpp>
 #include <limits>
 #include <utility>
@@ -192,7 +192,7 @@ Template ParseTemplate(const EmbeddedText& embedded) {
   const std::string text = WithParts(std::string(embedded.text));
   Template parsed;
   CF_CHECK(text.starts_with(kFirstLine)) << embedded.path << " states no version";
-  parsed.version = std::atoi(text.c_str() + kFirstLine.size());
+  std::from_chars(text.data() + kFirstLine.size(), text.data() + text.size(), parsed.version);
   const size_t system = text.find(kSystem);
   const size_t user = text.find(kUser);
   CF_CHECK(parsed.version > 0 && user != std::string::npos) << embedded.path;

@@ -11,9 +11,8 @@ from typing import Any
 
 from .errors import OptionError
 
-PRICES = Path(__file__).with_name(
-    "prices.json"
-)  # a start: prices change, the file is yours to edit
+# A start: prices change, and the file is yours to edit.
+PRICES = Path(__file__).with_name("prices.json")
 
 # Of the environment, what providers read: addresses and keys.
 _VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
