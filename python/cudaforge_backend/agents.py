@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 from collections.abc import Callable
@@ -39,12 +40,17 @@ class Agents:
     def __post_init__(self) -> None:
         if not self.coder:
             raise OptionError("there is no coder; it takes a provider such as openai:MODEL")
-        for name in ("rounds", "seconds"):
-            if getattr(self, name) <= 0:
-                raise OptionError(f"{name} is {getattr(self, name)}; it takes a number above 0")
-        for name in ("tokens", "usd"):
-            if getattr(self, name) < 0:
-                raise OptionError(f"{name} is {getattr(self, name)}; it takes 0 (no limit) or more")
+        for name, least in (("rounds", 1), ("seconds", 0.001), ("tokens", 0), ("usd", 0)):
+            value = getattr(self, name)
+            whole = name in ("rounds", "tokens")
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+                raise OptionError(f"{name} is {value!r}; it takes a {'whole ' * whole}number")
+            if not least <= value < math.inf:
+                kind = "a number above 0" if least else "0 (no limit) or more"
+                raise OptionError(f"{name} is {value}; it takes {kind}")
+        for name in ("coder", "judge", "prices_file"):
+            if not isinstance(getattr(self, name), str):
+                raise OptionError(f"{name} is {getattr(self, name)!r}; it takes a text")
 
     def settings(self, rival: str, rival_us: float | None) -> dict[str, Any]:
         """What _C.agents takes; `rival` is what must be beaten."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from . import errors
 from ._native import _C
+from .agents import Agents
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 ON_MISS = _C.ON_MISS
@@ -22,6 +23,7 @@ class Settings:
     on_miss: str  # one of ON_MISS
     region_budget_s: float  # seconds for one region
     cache_dir: str
+    agents: Agents | None  # who writes kernels beside the generators
     inductor: dict[str, Any]  # Inductor's config patches
 
 
@@ -40,10 +42,12 @@ def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
         if name not in OPTIONS:
             raise _unknown_option(str(name))
     environment = _C.config()
+    on_miss = _on_miss(given.get("on_miss", environment["on_miss"]))
     return Settings(
-        on_miss=_on_miss(given.get("on_miss", environment["on_miss"])),
+        on_miss=on_miss,
         region_budget_s=_seconds(given.get("region_budget_s", environment["region_budget_s"])),
         cache_dir=_folder(given.get("cache_dir", environment["cache_dir"])),
+        agents=_agents(given.get("agents"), on_miss),
         inductor={**_mode_patches(mode), **_inductor_patches(given.get("inductor"))},
     )
 
@@ -77,6 +81,31 @@ def _folder(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise errors.OptionError(f"option 'cache_dir' is {value!r}; it takes the path of a folder")
     return value
+
+
+def _agents(value: object, on_miss: str) -> Agents | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or "coder" not in value:
+        raise errors.OptionError(
+            f"option 'agents' is {value!r}; it takes a dict with at least 'coder', such as "
+            "{'coder': 'openai:gpt-5', 'judge': 'anthropic:claude-opus-4-5', 'rounds': 5, 'usd': 2}"
+        )
+    known = [field.name for field in fields(Agents)]
+    for name in value:
+        if name not in known:
+            raise errors.unknown("key of option 'agents':", name, known)
+    if on_miss not in ("background", "blocking"):
+        raise errors.OptionError(
+            f"option 'agents' forges what is missing, and on_miss is {on_miss!r}; give it with "
+            "on_miss 'blocking' or 'background'"
+        )
+    agents = Agents(**value)
+    try:
+        _C.check_agents(agents.settings("", None))
+    except Exception as error:
+        raise errors.OptionError(f"option 'agents': {error}") from error
+    return agents
 
 
 def _mode_patches(mode: str | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
 from cudaforge_backend.errors import OptionError
+from cudaforge_backend.options import parse
 from forged import compiled, win_every_race
 
 Output = pytest.CaptureFixture[str]
@@ -136,6 +137,33 @@ def test_a_coders_matrix_product_is_proven_stored_served_and_shown(
     assert stats["hits"] == 1 and stats["misses"] == 0, stats
 
 
+def test_a_coder_forges_what_a_compilation_misses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any
+) -> None:
+    win_every_race(monkeypatch)
+    agents = {"coder": coder([RIGHT], []), "rounds": 1, "seconds": 120}
+    made = compiled(lambda x, w: torch.relu(x @ w), tmp_path / "cache", agents=agents)
+    x, w = torch.randn(8, 16), torch.randn(16, 24)
+    with torch.no_grad():
+        torch.testing.assert_close(made(x, w), torch.relu(x @ w))
+    stats = cudaforge_backend.stats()
+    assert (stats["hits"], stats["forged"]) == (1, 1), stats
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"agents": "openai:gpt-5"}, "takes a dict"),
+        ({"agents": {"coder": "openai:gpt-5", "round": 3}}, "'round'"),
+        ({"agents": {"coder": "gpt-5"}}, "openai:MODEL"),
+        ({"agents": {"coder": "mailbox:/tmp"}, "on_miss": "record"}, "on_miss 'blocking'"),
+    ],
+)
+def test_bad_agents_of_a_compilation(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        parse(None, {"on_miss": "blocking", **options})
+
+
 def test_a_cache_without_agents_winners_looks_for_no_heavy_regions(tmp_path: Path) -> None:
     made = compiled(lambda x, w: torch.relu(x @ w), tmp_path, on_miss="record")
     x, w = torch.randn(8, 16), torch.randn(16, 24)
@@ -169,7 +197,7 @@ def test_a_region_of_the_generators_starts_from_their_kernel(
         (("--coder", "gpt-5"), "openai:MODEL"),
         (("--coder", "command:/no/such/program", "--rounds", "0"), "rounds"),
         (("--coder", "openai:unknown-model"), "OPENAI_API_KEY"),
-        (("--coder", "mailbox:MAIL", "--max-usd", "1"), "price of mailbox"),
+        (("--coder", "mailbox:MAIL", "--max-usd", "1"), "needs the price of"),
         (("--coder", "mailbox:MAIL", "--only", "conv"), "no such region"),
         (("--coder", "mailbox:MAIL", "--prices", "/no/such/file"), "/no/such/file"),
     ],
@@ -196,11 +224,15 @@ def test_limits_of_agents() -> None:
         Agents(coder="openai:gpt-5", seconds=0)
     with pytest.raises(OptionError, match="usd"):
         Agents(coder="openai:gpt-5", usd=-1)
+    with pytest.raises(OptionError, match="a whole number"):
+        Agents(coder="openai:gpt-5", rounds="3")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="above 0"):
+        Agents(coder="openai:gpt-5", seconds=float("nan"))
 
 
 def test_an_unknown_key(capsys: Output, tmp_path: Path) -> None:
     folder = ("--cache-dir", str(tmp_path / "c"))
-    assert main(["forge", "0123", "--coder", "openai:gpt-5", *folder]) == 1
+    assert main(["forge", "0123", "--coder", "command:none", *folder]) == 1
     assert "0 regions begin with '0123'" in capsys.readouterr().err
     assert main(["lineage", "0123", *folder]) == 1
     assert "0 regions begin with '0123'" in capsys.readouterr().err

@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
         for text in regions:
             told = _Teller(text, sys.stderr if args.json else sys.stdout)
             done = forge_region(
-                text, 0, settings.region_budget_s, told, agents=agents, hints=hints.take
+                text, 0, settings.region_budget_s, told, agents=agents, hints=hints.take, again=True
             )
             results.append(told.result(done.kind, done.reason))
 

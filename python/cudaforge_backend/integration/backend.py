@@ -34,7 +34,8 @@ def cudaforge(
 
     mode: as for Inductor ("default", "reduce-overhead", "max-autotune",
     "max-autotune-no-cudagraphs"). options: on_miss ("fallback", "record", "background",
-    "blocking"), region_budget_s (seconds for one region), cache_dir, and inductor (a dict of
+    "blocking"), region_budget_s (seconds for one region), cache_dir, agents (who writes kernels
+    beside the generators: a dict of the fields of agents.Agents), and inductor (a dict of
     Inductor's own options). Raises OptionError for anything else; whatever else goes wrong on our
     side, the graph is Inductor's, with one warning."""
     settings = parse(mode, options)
@@ -102,8 +103,8 @@ def _compile(
         count_fallback(why)
         return None
     arch = arch_of(example_inputs)
-    rules = rules_for(arch)
     forging = settings.on_miss in ("background", "blocking")
+    rules = rules_for(arch, coder=settings.agents)
     budget_s = settings.region_budget_s if forging else None
     name = plan_name(gm, example_inputs, settings, rules, training)
     recalled = recall(name, arch, budget_s)

@@ -56,6 +56,7 @@ def forge_region(
     within: str = "",
     agents: Agents | None = None,
     hints: Hints | None = None,
+    again: bool = False,
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
@@ -63,8 +64,8 @@ def forge_region(
     No step begins after it, the one under way is finished, and one candidate is always tried.
     `within` is the signature of a larger region that this one is a part of: a part must win inside
     it too, where Inductor may fuse what the part leaves out. `agents` write kernels after the
-    generators have, within limits of their own, and also where there is a record. One
-    thread at a time forges a key; a second finds its record. With `compile_lock`, Inductor runs
+    generators have, within limits of their own. `again`: also where there is a record. One thread
+    at a time forges a key; a second finds its record. With `compile_lock`, Inductor runs
     under Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation
     waits for must not ask for it). Runs in a thread of its own, so that no tracing state of the
     caller's is in force. Raises what forging raises: RuntimeError for what this machine lacks."""
@@ -81,7 +82,7 @@ def forge_region(
             _waited_for[place] -= not compile_lock
     try:
         known = _C.store().verdict(key, arch)
-        if known is not None and agents is None and not worth_more_time(known, budget_s):
+        if known is not None and not again and not worth_more_time(known, budget_s):
             return Forged(key, known["kind"], reason_of(known), 0.0)
         return _in_clean_thread(
             _Forge(

@@ -11,6 +11,7 @@ from torch import fx
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
+from cudaforge_backend.agents import Agents
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import reason_of, status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
@@ -126,13 +127,20 @@ def forge_misses(
     failed: set[str] = set()
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
         for known in misses:
-            done = _forge(known, budget_s, progress, compile_lock)
+            coder = plan.analysis.rules.coder
+            done = _forge(known, budget_s, progress, compile_lock, coder)
             (ended if done else failed).add(known.region.key)
         plan = plan_analysis(plan.analysis, given_up=ended, budget_s=budget_s)
     return plan
 
 
-def _forge(known: Known, budget_s: float, progress: Progress | None, compile_lock: bool) -> bool:
+def _forge(
+    known: Known,
+    budget_s: float,
+    progress: Progress | None,
+    compile_lock: bool,
+    agents: Agents | None,
+) -> bool:
     """Whether the region was decided."""
     count_miss(known.region.key)
     signature = known.region.signature
@@ -144,6 +152,7 @@ def _forge(known: Known, budget_s: float, progress: Progress | None, compile_loc
             progress,
             compile_lock=compile_lock,
             within=known.within,
+            agents=agents,
         )
         _failures.pop(known.region.key, None)
         return True
