@@ -72,26 +72,27 @@ std::function<std::vector<std::string>()> HintSource(const py::object& hints) {
   };
 }
 
-// The agents that the settings name, or why they cannot be asked.
+// The agents that the settings name.
 struct Providers {
   std::unique_ptr<Provider> coder, judge;
-  Prices prices;
 };
 
-Providers MakeProviders(const Wanted& wanted) {
+// Makes them, and puts them into `agents` with their prices and limits. Throws where they cannot be
+// asked.
+Providers MakeProviders(const Wanted& wanted, AgentSettings* agents) {
   Providers made;
   made.coder = ValueOrThrow(MakeProvider(wanted.coder, wanted.providers));
-  if (!wanted.judge.empty())
+  if (!wanted.judge.empty()) {
     made.judge = ValueOrThrow(MakeProvider(wanted.judge, wanted.providers));
-  if (!wanted.prices_file.empty()) made.prices = ValueOrThrow(Prices::Load(wanted.prices_file));
-  for (const Provider* provider : {made.coder.get(), made.judge.get()}) {
-    if (provider == nullptr || wanted.budget.usd <= 0) continue;
-    if (PriceOf(made.prices, provider->name(), "") == nullptr) {
-      throw StatusError(Status::InvalidArgument("a limit in dollars needs the price of " +
-                                                ModelOf(provider->name()) +
-                                                ", and the file of prices has none"));
-    }
   }
+  if (!wanted.prices_file.empty()) {
+    agents->prices = ValueOrThrow(Prices::Load(wanted.prices_file));
+  }
+  agents->coder = made.coder.get();
+  agents->judge = made.judge.get();
+  agents->metrics = wanted.metrics;
+  agents->budget = wanted.budget;
+  ThrowIfError(CheckAgents(*agents));
   return made;
 }
 
@@ -108,14 +109,9 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
   const std::string arch = target->arch().target;
   const std::shared_ptr<KernelStore> store = runtime.store();
-  const Providers providers = MakeProviders(wanted);
+  const Providers providers = MakeProviders(wanted, &agents);
 
   SessionMemory memory = RecallSession(*store, signature, arch, wanted.resume);
-  agents.coder = providers.coder.get();
-  agents.judge = providers.judge.get();
-  agents.prices = providers.prices;
-  agents.metrics = wanted.metrics;
-  agents.budget = wanted.budget;
   agents.cancel = &cancel;
   agents.session = memory.session.empty() ? wanted.session : memory.session;
   agents.earlier = std::move(memory.unfinished);
@@ -144,6 +140,8 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   }
   outcome.search.stored = outcome.search.lineage.size();  // node by node
   outcome.search.lineage.clear();
+  // A larger budget for the region, which the generators spend, would change nothing.
+  outcome.search.out_of_time = false;
   return std::move(outcome.search);
 }
 

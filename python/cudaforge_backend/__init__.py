@@ -45,6 +45,8 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     "key", "arch", "region"}, {"event": "candidate", "key", "index", "verdict", "params", "best",
     "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key",
     "region", "kind", "verdict", "reason", "timing", "seconds"}, kind "winner" or "negative".
+    Where agents write kernels, {"event": "rival", "key", "rival", "us"} says what they are to beat,
+    and the events of csrc/forge/agent/session.h follow.
     "region" and the last "verdict" are for people: "mul -> cumsum(float32[8, 128])", "nothing
     faster than ATen"."""
     from .integration.plan import set_progress as set_callback

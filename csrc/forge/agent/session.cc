@@ -471,8 +471,13 @@ Result<AgentOutcome> RunAgents(const OpSignature& signature, const DeviceArch& a
                                CandidateRunner& runner, const RegionChecker& checker,
                                const AgentSettings& settings, const NodeSink& sink,
                                const ForgeProgress& progress) {
-  if (settings.coder == nullptr) return Status::InvalidArgument("a session needs a Coder");
+  CF_RETURN_IF_ERROR(CheckAgents(settings));
   if (settings.session.empty()) return Status::InvalidArgument("a session needs a name");
+  return Session(signature, arch, runner, checker, settings, sink, progress).Run();
+}
+
+Status CheckAgents(const AgentSettings& settings) {
+  if (settings.coder == nullptr) return Status::InvalidArgument("a session needs a Coder");
   for (const Provider* provider : {settings.coder, settings.judge}) {
     if (provider == nullptr || settings.budget.usd <= 0) continue;
     const std::string name = provider->name();
@@ -480,7 +485,7 @@ Result<AgentOutcome> RunAgents(const OpSignature& signature, const DeviceArch& a
     return Status::InvalidArgument(
         "a limit in dollars needs a price, and the price file has none for " + name);
   }
-  return Session(signature, arch, runner, checker, settings, sink, progress).Run();
+  return Status::Ok();
 }
 
 }  // namespace cudaforge

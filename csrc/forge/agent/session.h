@@ -74,4 +74,8 @@ Result<AgentOutcome> RunAgents(const OpSignature& signature, const DeviceArch& a
                                const AgentSettings& settings, const NodeSink& sink,
                                const ForgeProgress& progress);
 
+// Whether the agents of `settings` can be asked: a Coder, and prices for a limit in dollars. Makes
+// no call. kInvalidArgument.
+Status CheckAgents(const AgentSettings& settings);
+
 }  // namespace cudaforge

@@ -214,6 +214,9 @@ class _Teller:
     def __call__(self, event: Mapping[str, Any]) -> None:
         """See csrc/forge/agent/session.h for the agents' events."""
         match event["event"]:
+            case "rival":
+                name = RIVALS.get(event["rival"], "the generators' kernel")
+                self._print(f"  to beat: {name}, {event['us']:.1f} us")
             case "round":
                 self._print(f"  round {event['round']}: {event['kind']}")
             case "call":
@@ -233,8 +236,8 @@ class _Teller:
                 ns = event.get("ns")
                 time = f", {ns / 1e3:.1f} us" if ns is not None else ""
                 best = ", the best so far" if event.get("best") else ""
-                words = event.get("message") or ""
-                self._print(f"    {event['verdict']}{time}{best} {words[:200]}".rstrip())
+                words = f": {event['message'][:200]}" if event.get("message") else ""
+                self._print(f"    {event['verdict']}{time}{best}{words}")
             case "agents_end":
                 self._data |= {"end": event["reason"], "ledger": event["ledger"]}
                 self._print(f"  agents ended: {event['reason']}")

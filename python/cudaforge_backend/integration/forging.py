@@ -199,6 +199,7 @@ class _Forge:
     def _ask(self, agents: Agents, built_in: _C.SearchOutcome | None) -> _C.SearchOutcome:
         """What the agents come to, who begin with what the generators found."""
         rival, us = self._fastest_rival(built_in if built_in and built_in.found else None)
+        self.progress({"event": "rival", "key": self.key, "rival": rival, "us": us})
         found = _C.agents(
             self.signature,
             self.device_index,
