@@ -159,7 +159,11 @@ bool HasAgentRegions(KernelStore& store, const std::string& arch) {
 void BindAgents(py::module_& m) {
   py::class_<Cancel>(m, "Cancel").def(py::init<>()).def("set", &Cancel::Set);
   m.def(
-      "check_agents", [](const py::dict& settings) { (void)MakeProviders(ReadSettings(settings)); },
+      "check_agents",
+      [](const py::dict& settings) {
+        AgentSettings agents;
+        (void)MakeProviders(ReadSettings(settings), &agents);
+      },
       py::arg("settings"));
   m.def("agents", &Agents, py::arg("signature"), py::arg("device_index"), py::arg("settings"),
         py::arg("built_in").none(true), py::arg("cancel"), py::arg("hints") = py::none(),

@@ -16,7 +16,6 @@ from conftest import RunPython
 from cudaforge_backend import _C
 from cudaforge_backend.integration import analysis, gate
 from cudaforge_backend.integration.rules import native_rules
-from forged import compiled, win_every_race
 from torch import fx, nn
 
 ARCH = "cpu:x86-64-v4"
@@ -209,30 +208,6 @@ def test_parameters_that_a_graph_writes_to_are_written_to_once(tmp_path: Any) ->
     options = {"on_miss": "blocking", "region_budget_s": 2, "cache_dir": str(tmp_path / "cache")}
     torch.compile(model, backend="cudaforge", options=options)(torch.randn(64, 256))
     assert torch.equal(model.weight, torch.full_like(model.weight, 0.5))
-
-
-@pytest.mark.parametrize("pays", [True, False])
-def test_a_backward_may_keep_its_graph_after_the_timing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, pays: bool
-) -> None:
-    obstacle = gate.obstacle
-    win_every_race(monkeypatch)
-    monkeypatch.setattr(gate, "obstacle", obstacle)
-    monkeypatch.setattr(gate, "gains", lambda speedup: pays)
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return (torch.softmax(x * 2, -1) * x).square().sum()
-
-    x = torch.randn(16, 40, requires_grad=True)
-    loss = compiled(function, tmp_path)(x)
-    loss.backward(retain_graph=True)
-    loss.backward()
-    mine, x.grad = x.grad, None
-    for _ in range(2):
-        function(x).backward()
-    torch.testing.assert_close(mine, x.grad)
-    stats = cudaforge_backend.stats()
-    assert (stats["hits"] > 0) is pays and "gate_failed" not in stats["fallbacks"], stats
 
 
 _CHECKPOINTED = """

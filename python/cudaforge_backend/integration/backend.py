@@ -182,42 +182,11 @@ def _gated(
         if why := gate.obstacle(gm, traced, settings.inductor):
             log.graph.debug("a graph with winners is not timed: %s", why)
             to_time = False
-    if not to_time:
-        return substituted(copy_graph(gm), example_inputs, settings, winners, rules)
-    return _timed(copy_graph(gm), example_inputs, settings, name, arch, winners, rules)
-
-
-def _timed(
-    gm: fx.GraphModule,
-    example_inputs: Sequence[Any],
-    settings: Settings,
-    name: str,
-    arch: str,
-    winners: Mapping[str, str],
-    rules: Rules,
-) -> Compiled:
-    import torch._functorch.config as functorch_config
-
-    from . import gate
-    from .analysis import copy_graph, is_training
-
-    def compile_with(inputs: Sequence[Any]) -> Compiled:
-        made = substituted(copy_graph(gm), inputs, settings, winners, rules)
-        assert made is not None  # there are winners
-        return made
-
-    def compile_without(inputs: Sequence[Any]) -> Compiled:
-        return plain(copy_graph(gm), inputs, settings)
-
-    if not is_training(example_inputs):
-        rivals = (compile_without(example_inputs), compile_with(example_inputs))
-        return gate.GatedCallable(name, arch, list(winners), *rivals)
-    # AOTAutograd compiles a backward for the way in which it is first asked for (whether its graph
-    # is kept), and keeps that in its cache: it is the program's first backward that must count.
-    with functorch_config.patch(enable_autograd_cache=False):
-        rivals = (compile_without(example_inputs), compile_with(example_inputs))
-    anew = (compile_without, compile_with)
-    return gate.GatedCallable(name, arch, list(winners), *rivals, anew)
+    with_winners = substituted(copy_graph(gm), example_inputs, settings, winners, rules)
+    if with_winners is None or not to_time:
+        return with_winners
+    without = plain(copy_graph(gm), example_inputs, settings)
+    return gate.GatedCallable(name, arch, list(winners), without, with_winners)
 
 
 def substituted(

@@ -149,8 +149,8 @@ class _Forge:
     listener: Progress | None
     compile_lock: bool
     within: str
-    agents: Agents | None
-    hints: Hints | None
+    agents: Agents | None = None
+    hints: Hints | None = None
     stop: bool = False  # set by another thread: the forging ends at its next step
 
     def __post_init__(self) -> None:

@@ -19,7 +19,6 @@ from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .analysis import Analysis
 from .graphs import device_of
-from .tracing import beside_running_programs
 
 Compiled = Callable[..., Any]
 
@@ -64,10 +63,7 @@ def gains(speedup: tuple[float, float, float]) -> bool:
 
 class GatedCallable:
     """At its first call times a graph with and without its winners, on clones of that call's
-    inputs; from then on it is the faster one. The verdict is stored. Thread-safe.
-
-    `anew` compiles each of the two for given inputs: the chosen one is compiled again where running
-    a graph to time it leaves traces."""
+    inputs; from then on it is the faster one. The verdict is stored. Thread-safe."""
 
     def __init__(
         self,
@@ -76,13 +72,11 @@ class GatedCallable:
         regions: Sequence[str],
         without: Compiled,
         with_winners: Compiled,
-        anew: tuple[Callable[[Sequence[Any]], Compiled], ...] = (),
     ) -> None:
         self._name = name
         self._arch = arch
         self._regions = sorted(regions)
         self._rivals = (without, with_winners)
-        self._anew = anew
         self._chosen: Compiled | None = None
         self._lock = ForkSafeLock()
 
@@ -98,26 +92,9 @@ class GatedCallable:
     def _choose(self, inputs: Sequence[Any]) -> Compiled:
         with self._lock:
             if self._chosen is None:
-                choice = int(self._pays(inputs))
-                self._chosen = self._compiled_anew(choice, inputs) or self._rivals[choice]
+                self._chosen = self._rivals[int(self._pays(inputs))]
                 self._rivals = (self._chosen, self._chosen)
-                self._anew = ()
             return self._chosen
-
-    def _compiled_anew(self, choice: int, inputs: Sequence[Any]) -> Compiled | None:
-        from torch._dynamo.convert_frame import compile_lock
-
-        if not self._anew:
-            return None
-        try:
-            with compile_lock, beside_running_programs(), _unseen_by_hooks():
-                made = self._anew[choice](inputs)
-        except Exception as error:
-            count_fallback("gate_failed")
-            warn_once(f"a graph that was timed did not compile again, it is kept: {error}")
-            return None
-        count_graph(("plain", "substituted")[choice], -1)  # counted when its rivals were compiled
-        return made
 
     def _pays(self, inputs: Sequence[Any]) -> bool:
         try:
