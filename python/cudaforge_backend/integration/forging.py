@@ -158,6 +158,7 @@ class _Forge:
         self.device = rivals.signature_device(self.signature, self.device_index)
         self.region_id = _C.region_id(self.key)
         self.started = time.monotonic()
+        self._agents_seconds = 0.0  # within limits of their own, not the region's
         self._cancel = _C.Cancel()
 
     def interrupt(self) -> None:
@@ -198,6 +199,7 @@ class _Forge:
 
     def _ask(self, agents: Agents, built_in: _C.SearchOutcome | None) -> _C.SearchOutcome:
         """What the agents come to, who begin with what the generators found."""
+        began = time.monotonic()
         rival, us = self._fastest_rival(built_in if built_in and built_in.found else None)
         self.progress({"event": "rival", "key": self.key, "rival": rival, "us": us})
         found = _C.agents(
@@ -210,8 +212,7 @@ class _Forge:
             self._candidate_event,
         )
         self._end_if_asked()
-        # Seconds for races: the agents' own do not count against the region's.
-        self.started = time.monotonic() - (self.budget_s - min(RACING_SECONDS, self.budget_s))
+        self._agents_seconds = time.monotonic() - began
         return found
 
     def _fastest_rival(self, built_in: _C.SearchOutcome | None) -> tuple[str, float]:
@@ -223,7 +224,11 @@ class _Forge:
             contestants.insert(0, ("built-in", call))
         if len(contestants) == 1:  # Inductor cannot compile it: a race takes two
             contestants.append(contestants[0])
-        times = self._race(contestants, self.signature).times_us()
+        try:
+            times = self._race(contestants, self.signature).times_us()
+        finally:  # it has won nothing yet
+            if built_in is not None:
+                _C.uninstall(self.signature, self.device_index)
         return min(zip([name for name, _ in contestants], times, strict=True), key=lambda t: t[1])
 
     def _conclude(self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None) -> bool:
@@ -235,8 +240,11 @@ class _Forge:
     def _seconds(self) -> float:
         return time.monotonic() - self.started
 
+    def _left(self) -> float:
+        return self.budget_s - (self._seconds() - self._agents_seconds)
+
     def _spent(self) -> bool:
-        return self._seconds() >= self.budget_s
+        return self._left() <= 0
 
     def progress(self, event: Mapping[str, Any]) -> None:
         self._end_if_asked()
@@ -319,7 +327,7 @@ class _Forge:
             [sampled(call) for _, call in contestants],
             self.device.type,
             self.device_index,
-            min(RACE_SECONDS, max(self.budget_s - self._seconds(), 0.0)),
+            min(RACE_SECONDS, max(self._left(), 0.0)),
             cuda_clock(self.device) if self.device.type == "cuda" else None,
         )
 

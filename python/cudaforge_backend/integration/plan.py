@@ -127,8 +127,7 @@ def forge_misses(
     failed: set[str] = set()
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
         for known in misses:
-            coder = plan.analysis.rules.coder
-            done = _forge(known, budget_s, progress, compile_lock, coder)
+            done = _forge(known, budget_s, progress, compile_lock, plan.analysis.rules.coder)
             (ended if done else failed).add(known.region.key)
         plan = plan_analysis(plan.analysis, given_up=ended, budget_s=budget_s)
     return plan
