@@ -8,8 +8,8 @@
 #include "base/cancel.h"
 #include "base/sha256.h"
 #include "binding/errors.h"
-#include "binding/json_py.h"
 #include "binding/module.h"
+#include "binding/progress.h"
 #include "binding/runtime.h"
 #include "forge/agent/memory.h"
 #include "forge/agent/session.h"
@@ -53,15 +53,6 @@ Wanted ReadSettings(const py::dict& settings) {
   wanted.rival_us = settings["rival_us"].cast<std::optional<double>>();
   wanted.providers.environment = settings["environment"].cast<std::map<std::string, std::string>>();
   return wanted;
-}
-
-// Python's progress callback without the GIL held; what it throws ends the session.
-ForgeProgress Teller(const py::object& progress) {
-  if (progress.is_none()) return nullptr;
-  return [&progress](const Json& event) {
-    py::gil_scoped_acquire acquire;
-    progress(ToPython(event));
-  };
 }
 
 std::function<std::vector<std::string>()> HintSource(const py::object& hints) {

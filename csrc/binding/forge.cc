@@ -9,6 +9,7 @@
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
+#include "binding/progress.h"
 #include "binding/runtime.h"
 #include "binding/versions.h"
 
@@ -30,13 +31,7 @@ SearchOutcome Search(const std::string& text, int device_index, double seconds, 
   const auto start = std::chrono::steady_clock::now();
   const OpSignature signature = ParseSignature(text);
   Runtime& runtime = Runtime::Get();
-  ForgeProgress tell;
-  if (!progress.is_none()) {
-    tell = [&progress](const Json& event) {
-      py::gil_scoped_acquire acquire;
-      progress(ToPython(event));
-    };
-  }
+  const ForgeProgress tell = Teller(progress);
   py::gil_scoped_release release;
   const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
   WorkerOptions options = runtime.Worker(signature.device, device_index);

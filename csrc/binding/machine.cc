@@ -106,6 +106,7 @@ void BindMachine(py::module_& m) {
       },
       py::arg("device"), py::arg("device_index") = 0);
   m.attr("ON_MISS") = Names(kOnMiss);
+  m.attr("DEFAULT_REGION_BUDGET_S") = Config().region_budget_s;
   m.attr("LOG_TOPICS") = Names(kLogTopics);
   m.def("capabilities", &CapabilityDicts);
   py::class_<PairedTimes>(m, "PairedTimes")

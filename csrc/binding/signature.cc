@@ -40,10 +40,6 @@ void BindSignature(py::module_& m) {
   m.def("pointwise_ops", &PointwiseOps);
   m.def("agent_anchor_ops", &AgentAnchorOps);
   m.def("can_generate", &Refusal, py::arg("signature"));
-  m.def(
-      "is_agent_region",
-      [](const std::string& text) { return IsAgentRegion(ParseSignature(text)).ok(); },
-      py::arg("signature"));
 
   m.def(
       "normalize",

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 ON_MISS: tuple[str, ...]
+DEFAULT_REGION_BUDGET_S: float
 LOG_TOPICS: tuple[str, ...]
 DTYPES: tuple[str, ...]  # those that a signature can name, by torch's names
 
@@ -33,9 +34,6 @@ def pointwise_ops() -> list[str]:
 
 def agent_anchor_ops() -> list[str]:
     """Heavy overloads that no generator makes and agents may: "aten::mm"."""
-
-def is_agent_region(signature: str) -> bool:
-    """Whether the region is one agent anchor with pointwise ops around it."""
 
 def has_agent_regions(arch: str) -> bool:
     """Whether the store in use has ever held a winner of such a region for `arch`."""

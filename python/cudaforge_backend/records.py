@@ -10,7 +10,6 @@ from ._native import _C
 
 RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
-_DEFAULT_BUDGET_S = 30  # README.md, Options
 
 
 class RecordSummary(TypedDict):
@@ -122,7 +121,7 @@ def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, 
     text = f"{counted(len(short), 'region')} had too little time"
     text += f", {not_raced} of them not raced" * bool(not_raced)
     budget = math.floor(max(above for _, above in short)) + 1
-    return text, max(budget, _DEFAULT_BUDGET_S) if not_raced else budget
+    return text, max(budget, math.ceil(_C.DEFAULT_REGION_BUDGET_S)) if not_raced else budget
 
 
 def reason_of(record: Mapping[str, Any]) -> str:

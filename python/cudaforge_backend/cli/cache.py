@@ -21,7 +21,7 @@ from ..records import (
     why,
     with_time,
 )
-from .output import add_cache_dir, add_json, cache_dir, show
+from .output import add_cache_dir, add_json, cache_dir, open_store, show
 
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
@@ -33,20 +33,12 @@ _NOT_CURRENT = "judged by another torch or verifier: not served, replaced when f
 _LANGUAGES = {"cpu": "C++", "cuda": "CUDA"}
 
 
-def _open(args: argparse.Namespace, writable: bool = False) -> Any:
-    store = _C.KernelStore.open(cache_dir(args), writable)
-    problem = store.health()
-    if problem is not None:
-        raise OSError(f"the cache cannot be read: {problem}")
-    return store
-
-
 def _nothing(args: argparse.Namespace, what: str) -> str:
     """That a listing is empty, and what would not be."""
     folder = cache_dir(args)
     if not Path(folder).exists():
         return f"there is no cache in {folder}"
-    others = sorted({record["arch"] for record in _open(args).records()})
+    others = sorted({record["arch"] for record in open_store(args).records()})
     if args.arch and others:
         return f"the cache {folder} has no {what} for {args.arch}; it has {', '.join(others)}"
     return f"the cache {folder} has no {what}"
@@ -54,7 +46,7 @@ def _nothing(args: argparse.Namespace, what: str) -> str:
 
 def run_ls(args: argparse.Namespace) -> int:
     """One line a record, and what tells it from others that look the same."""
-    records = _open(args).records(args.arch)
+    records = open_store(args).records(args.arch)
     rows = [summary(r) for r in records]
     apart = _apart(records)
 
@@ -104,7 +96,7 @@ def _of_key(store: Any, start: str, arch: str = "") -> list[dict[str, Any]]:
 
 def run_rm(args: argparse.Namespace) -> int:
     """Deletes the records of one key, on every architecture or on one."""
-    store = _open(args, writable=True)
+    store = open_store(args, writable=True)
     rows = [summary(record) for record in _of_key(store, args.key, args.arch)]
     for row in rows:
         store.delete(row["key"], row["arch"])
@@ -121,7 +113,7 @@ def run_rm(args: argparse.Namespace) -> int:
 
 def run_show(args: argparse.Namespace) -> int:
     """One region in full; the key may be cut short as long as it is unique."""
-    store = _open(args)
+    store = open_store(args)
     found = _of_key(store, args.key)
     data = [
         {
@@ -191,7 +183,7 @@ def _print_record(record: dict[str, Any]) -> None:
 
 def run_wanted(args: argparse.Namespace) -> int:
     """One line a region, the one that was asked for first on top."""
-    rows = sorted(_open(args).wanted(args.arch), key=lambda row: row["first_seen"])
+    rows = sorted(open_store(args).wanted(args.arch), key=lambda row: row["first_seen"])
 
     def text() -> None:
         for row, differs in zip(rows, _apart(rows), strict=True):
@@ -207,7 +199,7 @@ def run_wanted(args: argparse.Namespace) -> int:
 
 def run_stats(args: argparse.Namespace) -> int:
     """Counts by architecture."""
-    store = _open(args)
+    store = open_store(args)
     archs: dict[str, dict[str, int]] = {}
     for record in store.records():
         zeros = {"winners": 0, "negatives": 0, "bytes": 0, "not_current": 0}
@@ -247,7 +239,7 @@ def run_export(args: argparse.Namespace) -> int:
     folder = Path(args.file).absolute().parent
     if not folder.is_dir():
         raise OSError(f"cannot write {args.file}: there is no folder {folder}")
-    result = _C.export_pack(_open(args), args.file, args.arch)
+    result = _C.export_pack(open_store(args), args.file, args.arch)
     written = result["exported"] + result["without_winner"]
     reason = "" if written else _nothing(args, "records")
 

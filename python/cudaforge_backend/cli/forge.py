@@ -16,7 +16,15 @@ from .._native import _C
 from ..agents import PRICES, Agents
 from ..options import parse
 from ..records import RIVALS, counted, input_shapes, label, op_names
-from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
+from .output import (
+    add_cache_dir,
+    add_json,
+    cache_dir,
+    chosen_device,
+    forging_cache,
+    of_key,
+    show,
+)
 
 _PROVIDERS = """providers:
   openai:MODEL            OPENAI_API_KEY, and OPENAI_BASE_URL for servers that speak its protocol
@@ -94,14 +102,11 @@ def run(args: argparse.Namespace) -> int:
     )
     _C.check_agents(agents.settings("", None))
     settings = parse(None, {"cache_dir": cache_dir(args)})
-    folder = Path(settings.cache_dir).absolute()
-    problem = _C.use_cache(settings.cache_dir) or cannot_write(folder)
-    if problem:
-        raise OSError(f"the cache {folder} cannot be used: {problem}; choose another --cache-dir")
+    forging_cache(settings.cache_dir)
     if ".py:" in args.what:
         regions = _of_script(args)
     else:
-        regions = [_of_key(args.what)]
+        regions = [_canonical(of_key(_C.store(), args.what)[0]["signature"])]
     if args.only:
         regions = [text for text in regions if args.only in op_names(json.loads(text))]
     if not regions:
@@ -109,13 +114,13 @@ def run(args: argparse.Namespace) -> int:
             "there is no such region; `cudaforge cache wanted` and `cache ls` list some"
         )
     results = []
-    with _Hints(args.hints, typed=not args.json and sys.stdin.isatty()) as hints:
-        for text in regions:
-            told = _Teller(text, sys.stderr if args.json else sys.stdout)
-            done = forge_region(
-                text, 0, settings.region_budget_s, told, agents=agents, hints=hints.take, again=True
-            )
-            results.append(told.result(done.kind, done.reason))
+    hints = _Hints(args.hints, typed=not args.json and sys.stdin.isatty())
+    for text in regions:
+        told = _Teller(text, sys.stderr if args.json else sys.stdout)
+        done = forge_region(
+            text, 0, settings.region_budget_s, told, agents=agents, hints=hints.take, again=True
+        )
+        results.append(told.result(done.kind, done.reason))
 
     def summary() -> None:
         won = sum(result["kind"] == "winner" for result in results)
@@ -125,17 +130,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_key(start: str) -> str:
-    """The signature of the one region whose key begins so, among records and wanted ones."""
-    store = _C.store()
-    known = {r["key"]: r["signature"] for r in [*store.records(), *store.wanted("")]}
-    found = {key: signature for key, signature in known.items() if key.startswith(start)}
-    if len(found) != 1 or not start:
-        raise KeyError(
-            f"{len(found)} regions begin with {start!r}; `cudaforge cache ls` and `cudaforge "
-            "cache wanted` list them"
-        )
-    return str(_C.normalize(json.dumps(next(iter(found.values())))))
+def _canonical(signature: Mapping[str, Any]) -> str:
+    return str(_C.normalize(json.dumps(signature)))
 
 
 def _of_script(args: argparse.Namespace) -> list[str]:
@@ -143,15 +139,10 @@ def _of_script(args: argparse.Namespace) -> list[str]:
     from ..explain import explain
     from .warmup import make_model
 
-    device = args.target
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("--target cuda, but PyTorch finds no GPU; `cudaforge doctor` says why")
-    model, inputs = make_model(args.what, device)
+    model, inputs = make_model(args.what, chosen_device("--target", args.target))
     with torch.set_grad_enabled(args.train):
         report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
-    return [str(_C.normalize(json.dumps(region.signature))) for region in report.regions]
+    return [_canonical(region.signature) for region in report.regions]
 
 
 class _Hints:
@@ -163,12 +154,6 @@ class _Hints:
         self._lines: list[str] = []
         if typed:
             threading.Thread(target=self._listen, name="cudaforge-hints", daemon=True).start()
-
-    def __enter__(self) -> _Hints:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file = None
 
     def _listen(self) -> None:
         for line in sys.stdin:

@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .._native import _C
 from ..records import counted
-from .output import add_cache_dir, add_json, cache_dir, show
+from .output import add_cache_dir, add_json, of_key, open_store, show
 
 Node = Mapping[str, Any]
 
@@ -30,15 +29,8 @@ def add(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the lineage of the one region whose key begins so."""
-    store = _C.KernelStore.open(cache_dir(args))
-    places = {
-        (r["key"], r["arch"])
-        for r in [*store.records(), *store.wanted("")]
-        if args.key and r["key"].startswith(args.key)
-    }
-    if len({key for key, _ in places}) != 1:
-        raise KeyError(f"{len(places)} regions begin with {args.key!r}; `cudaforge cache ls` and "
-                       "`wanted` list them")  # fmt: skip
+    store = open_store(args)
+    places = {(r["key"], r["arch"]) for r in of_key(store, args.key)}
     data = [
         {"key": key, "arch": arch, "nodes": store.lineage(key, arch)}
         for key, arch in sorted(places)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from .._native import _C
 
 
@@ -42,6 +44,46 @@ def cannot_write(folder: Path) -> str:
             return ""
     except OSError as error:
         return f"{there} takes no writes ({error.strerror})"
+
+
+def forging_cache(cache_dir: str) -> None:
+    """Has the process use the cache in `cache_dir`. OSError: nothing can be stored there."""
+    folder = Path(cache_dir).absolute()
+    problem = _C.use_cache(cache_dir) or cannot_write(folder)
+    if problem:
+        raise OSError(
+            f"the cache {folder} cannot be used: {problem}; choose another folder with --cache-dir"
+        )
+
+
+def open_store(args: argparse.Namespace, writable: bool = False) -> Any:
+    """The cache that the command works on. OSError: it cannot be read."""
+    store = _C.KernelStore.open(cache_dir(args), writable)
+    problem = store.health()
+    if problem is not None:
+        raise OSError(f"the cache cannot be read: {problem}")
+    return store
+
+
+def chosen_device(option: str, value: str) -> str:
+    """ "cpu" or "cuda", of an option that takes "auto" too. ValueError: PyTorch finds no GPU."""
+    device = value if value != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"{option} cuda, but PyTorch finds no GPU; `cudaforge doctor` says why")
+    return device
+
+
+def of_key(store: Any, start: str) -> list[dict[str, Any]]:
+    """The records and wanted regions of the one key that begins with `start`. KeyError: no region,
+    or several."""
+    found = [r for r in [*store.records(), *store.wanted("")] if r["key"].startswith(start)]
+    keys = {r["key"] for r in found}
+    if len(keys) != 1 or not start:
+        raise KeyError(
+            f"{len(keys)} regions begin with {start!r}; `cudaforge cache ls` and `cudaforge cache "
+            "wanted` list them"
+        )
+    return found
 
 
 def show(args: argparse.Namespace, data: Any, text: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ from ..heartbeat import Heartbeat
 from ..options import parse
 from ..records import counted, find, no_region, status_text, too_little_time
 from .failure import failed
-from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
+from .output import add_cache_dir, add_json, cache_dir, chosen_device, forging_cache, show
 
 
 def add(verbs: Any) -> None:
@@ -119,21 +119,12 @@ def run(args: argparse.Namespace) -> int:
     """0 when the model ran and every miss was decided."""
     from .. import set_progress, stats
 
-    device = (
-        ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
-    )
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("--device cuda, but PyTorch finds no GPU; `cudaforge doctor` says why")
+    device = chosen_device("--device", args.device)
     options: dict[str, Any] = {"on_miss": "blocking", "cache_dir": cache_dir(args)}
     if args.region_budget is not None:
         options["region_budget_s"] = args.region_budget
     settings = parse(None, options)
-    folder = Path(settings.cache_dir).absolute()
-    problem = _C.use_cache(settings.cache_dir) or cannot_write(folder)
-    if problem:
-        raise OSError(
-            f"the cache {folder} cannot be used: {problem}; choose another folder with --cache-dir"
-        )
+    forging_cache(settings.cache_dir)
     started = time.monotonic()
     with _Teller(sys.stderr if args.json else sys.stdout, f"running {args.factory}") as told:
         model, inputs = make_model(args.factory, device)

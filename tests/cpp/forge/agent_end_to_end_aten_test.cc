@@ -10,24 +10,12 @@
 #include "forge/agent/node.h"
 #include "forge/agent/session.h"
 #include "llm/numbered_files.h"
+#include "tests/cpp/forge/fakes.h"
 #include "tests/cpp/llm/chat_events.h"
 #include "tests/cpp/llm/http_server.h"
 
 namespace cudaforge {
 namespace {
-
-OpSignature ReluOfRows() {
-  OpSignature signature;
-  TensorSpec spec{DType::kFloat32, {64, 512}, {512, 1}, 16};
-  signature.inputs = {spec};
-  Node node;
-  node.op = "aten::relu";
-  node.args = Json::array({Json{{"in", 0}}});
-  node.outputs = {spec};
-  signature.nodes = {node};
-  signature.outputs = {OutputRef{0, 0}};
-  return signature;
-}
 
 // A reply with a kernel that runs `statements` for each element i of x and y.
 std::string KernelReply(const std::string& statements) {
@@ -147,7 +135,7 @@ std::vector<std::string> HashesOf(const std::vector<Json>& nodes, const std::str
 TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
   auto target = MakeCpuTarget();
   if (!target.ok()) GTEST_SKIP() << target.status().ToString();
-  const OpSignature signature = ReluOfRows();
+  const OpSignature signature = Relu({64, 512}, {512, 1});
   const auto checker = RegionChecker::Create(signature, 0, 20260101);
   ASSERT_TRUE(checker.ok()) << checker.status().ToString();
   WorkerOptions options;

@@ -234,24 +234,9 @@ TEST_F(AgentHttpFaults, WhatDoesNotPassEndsTheSession) {
 }
 
 TEST_F(AgentHttpFaults, AServerThatTakesNoConnection) {
-  UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(bind(listener.get(), generic, size), 0);
-  ASSERT_EQ(listen(listener.get(), 0), 0);
-  ASSERT_EQ(getsockname(listener.get(), generic, &size), 0);
-  std::vector<UniqueFd> fillers;
-  for (int i = 0; i < 8; ++i) {
-    fillers.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    (void)connect(fillers.back().get(), generic, size);
-  }
+  const FullListener full;
   settings_.limits.connect_s = 0.2;
-  EXPECT_NE(
-      RunAt("http://127.0.0.1:" + std::to_string(ntohs(address.sin_port))).find("unavailable"),
-      std::string::npos);
+  EXPECT_NE(RunAt(full.url()).find("unavailable"), std::string::npos);
 }
 
 TEST_F(AgentHttpFaults, ASlowLorisMeetsTheTotalDeadline) {

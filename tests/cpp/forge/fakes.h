@@ -19,9 +19,9 @@ struct Row {
   VerdictKind run = VerdictKind::kAccepted;
 };
 
-inline OpSignature ReluOfEight() {
+inline OpSignature Relu(std::vector<int64_t> sizes, std::vector<int64_t> strides) {
   OpSignature signature;
-  TensorSpec spec{DType::kFloat32, {8}, {1}, 16};
+  TensorSpec spec{DType::kFloat32, std::move(sizes), std::move(strides), 16};
   signature.inputs = {spec};
   Node node;
   node.op = "aten::relu";
@@ -31,6 +31,8 @@ inline OpSignature ReluOfEight() {
   signature.outputs = {OutputRef{0, 0}};
   return signature;
 }
+
+inline OpSignature ReluOfEight() { return Relu({8}, {1}); }
 
 class TableSearch : public CandidateSearch {
  public:

@@ -148,6 +148,31 @@ inline std::string HttpText(std::string_view status, std::string_view body,
          "\r\nConnection: close\r\n" + std::string(headers) + "\r\n" + std::string(body);
 }
 
+// A listener on loopback whose queue is full: it takes no more connections and refuses none.
+class FullListener {
+ public:
+  FullListener() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address_);
+    auto* const generic = reinterpret_cast<sockaddr*>(&address_);
+    if (bind(listener_.get(), generic, size) != 0 || listen(listener_.get(), 0) != 0 ||
+        getsockname(listener_.get(), generic, &size) != 0) {
+      std::abort();
+    }
+    for (int i = 0; i < 8; ++i) {
+      fillers_.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      (void)connect(fillers_.back().get(), generic, size);
+    }
+  }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(ntohs(address_.sin_port)); }
+
+ private:
+  UniqueFd listener_;
+  sockaddr_in address_ = {};
+  std::vector<UniqueFd> fillers_;
+};
+
 // The head of a stream that ends with the connection.
 inline constexpr std::string_view kStreamHead =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";

@@ -78,23 +78,8 @@ TEST(HttpTest, ConnectionRefused) {
 }
 
 TEST(HttpTest, ConnectTimeout) {
-  // A listener whose queue is full takes no more connections and refuses none.
-  UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(bind(listener.get(), generic, size), 0);
-  ASSERT_EQ(listen(listener.get(), 0), 0);
-  ASSERT_EQ(getsockname(listener.get(), generic, &size), 0);
-  std::vector<UniqueFd> fillers;
-  for (int i = 0; i < 8; ++i) {
-    fillers.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    (void)connect(fillers.back().get(), generic, size);
-  }
-  const Post post("http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)),
-                  {.connect_s = 0.2});
+  const FullListener full;
+  const Post post(full.url(), {.connect_s = 0.2});
   EXPECT_EQ(post.status.code(), StatusCode::kUnavailable) << post.status.ToString();
   EXPECT_TRUE(post.answer.connection_fault);
 }
