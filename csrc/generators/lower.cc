@@ -151,15 +151,8 @@ const std::vector<std::string>& PointwiseOps() {
 
 const std::vector<std::string>& AgentAnchorOps() {
   static const std::vector<std::string> kNames = {
-      "aten::_scaled_dot_product_cudnn_attention",
-      "aten::_scaled_dot_product_efficient_attention",
-      "aten::_scaled_dot_product_flash_attention",
-      "aten::_scaled_dot_product_flash_attention_for_cpu",
-      "aten::addmm",
-      "aten::baddbmm",
-      "aten::bmm",
-      "aten::convolution",
-      "aten::mm",
+      "aten::addmm",       "aten::baddbmm", "aten::bmm",
+      "aten::convolution", "aten::mm",      "aten::scaled_dot_product_attention",
   };
   return kNames;
 }

@@ -8,8 +8,9 @@ namespace cudaforge {
 namespace {
 
 constexpr std::array kRefusedTags = {
-    at::Tag::nondeterministic_seeded,    at::Tag::dynamic_output_shape,
-    at::Tag::data_dependent_output,      at::Tag::inplace_view,
+    at::Tag::dynamic_output_shape,
+    at::Tag::data_dependent_output,
+    at::Tag::inplace_view,
     at::Tag::maybe_aliasing_or_mutating,
 };
 
@@ -17,6 +18,9 @@ constexpr std::array<std::string_view, 6> kUninitialised = {
     "aten::empty",          "aten::empty_like", "aten::empty_strided",
     "aten::empty_permuted", "aten::new_empty",  "aten::new_empty_strided",
 };
+
+// Draws random numbers where its dropout_p is not 0.
+constexpr std::string_view kAttention = "aten::scaled_dot_product_attention";
 
 bool IsTensorOrTensors(const c10::TypePtr& type) {
   if (type->kind() == c10::TypeKind::TensorType) return true;
@@ -37,7 +41,8 @@ Status CheckPure(const c10::OperatorHandle& op, std::string_view name) {
   for (const c10::Argument& result : schema.returns()) {
     if (!IsTensorOrTensors(result.real_type())) return refuse("returns more than tensors");
   }
-  if (op.hasTag(at::Tag::nondeterministic_seeded)) return refuse("draws random numbers");
+  const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
+  if (random && op.operator_name().name != kAttention) return refuse("draws random numbers");
   for (at::Tag tag : kRefusedTags) {
     if (op.hasTag(tag)) return refuse("has outputs that depend on more than its inputs' shapes");
   }
@@ -95,7 +100,7 @@ Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, con
   return bound;
 }
 
-Status CheckHiddenMutation(const c10::FunctionSchema& schema, const std::vector<AtenArg>& args) {
+Status CheckCall(const c10::FunctionSchema& schema, const std::vector<AtenArg>& args) {
   bool training = false;
   bool running = false;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -103,6 +108,9 @@ Status CheckHiddenMutation(const c10::FunctionSchema& schema, const std::vector<
     const AtenArg& arg = args[i];
     if ((name == "training" || name == "train") && arg.literal.isBool()) {
       training = training || arg.literal.toBool();
+    }
+    if (name == "dropout_p" && !(arg.literal.isDouble() && arg.literal.toDouble() == 0)) {
+      return Status::Unsupported(schema.name() + " draws random numbers");
     }
     if (name.starts_with("running_")) running = running || arg.kind == AtenArg::Kind::kValue;
   }

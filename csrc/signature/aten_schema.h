@@ -12,16 +12,17 @@
 namespace cudaforge {
 
 // "aten::sum.dim_IntList" -> its handle. kUnsupported: no such overload, another namespace than
-// aten, or one that mutates, returns views or other things than tensors, draws random numbers,
-// reads uninitialised memory, or has outputs whose shape depends on data.
+// aten, or one that mutates, returns views or other things than tensors, draws random numbers
+// (attention may where CheckCall allows it), reads uninitialised memory, or has outputs whose shape
+// depends on data.
 Result<c10::OperatorHandle> FindPureAtenOp(std::string_view op);
 
 // Every argument in the schema's order, defaults filled in. kInvalidArgument: too many, unknown, or
 // missing arguments.
 Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, const Node& node);
 
-// kUnsupported for calls that change an argument although their schema does not say so: batch norms
-// in training with running statistics.
-Status CheckHiddenMutation(const c10::FunctionSchema& schema, const std::vector<AtenArg>& args);
+// kUnsupported for calls that do more than their schema says: batch norms in training with running
+// statistics, which they change, and attention with dropout.
+Status CheckCall(const c10::FunctionSchema& schema, const std::vector<AtenArg>& args);
 
 }  // namespace cudaforge

@@ -62,7 +62,7 @@ Result<BoundNode> BindNode(const OpSignature& signature, size_t index) {
   const Node& node = signature.nodes[index];
   CF_ASSIGN_OR_RETURN(c10::OperatorHandle op, FindPureAtenOp(node.op));
   CF_ASSIGN_OR_RETURN(std::vector<AtenArg> args, BindAtenArgs(op.schema(), node));
-  CF_RETURN_IF_ERROR(CheckHiddenMutation(op.schema(), args));
+  CF_RETURN_IF_ERROR(CheckCall(op.schema(), args));
   for (const AtenArg& arg : args) {
     for (const ValueRef& ref : arg.refs) {
       if (Status s = CheckRef(signature, index, ref); !s.ok()) {

@@ -79,8 +79,17 @@ double ZeroOrDenormal(SplitMix& random, DType dtype, int64_t row) {
 // Whether an input of this role, smaller than the largest, gets NaN or infinities in the sets of
 // special operands.
 bool TakesSpecials(InputRole::Kind role, InputKind kind) {
-  return role == InputRole::Kind::kValue ||
-         (role == InputRole::Kind::kWeight && kind == InputKind::kNanOperands);
+  using Kind = InputRole::Kind;
+  return role == Kind::kValue ||
+         ((role == Kind::kWeight || role == Kind::kQuery) && kind == InputKind::kNanOperands);
+}
+
+// A value of a row of special ones that an input of this role may hold.
+double SpecialValueFor(SplitMix& random, InputRole::Kind role, int64_t row) {
+  const double value = SpecialValue(random, row);
+  const bool refused = (role == InputRole::Kind::kFinite && !std::isfinite(value)) ||
+                       (role == InputRole::Kind::kQuery && std::isinf(value));
+  return refused ? random.Normal() : value;
 }
 
 // Four of them, spread over the input: of many, each ruins a row or a column of the answer, and an
@@ -136,7 +145,8 @@ double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t co
       return part.large ? std::ldexp(random.Normal(), RowExponent(part.dtype, row))
                         : random.Normal();
     case InputKind::kSpecialValues:
-      return part.large ? SpecialValue(random, row + part.row_shift) : random.Normal();
+      return part.large ? SpecialValueFor(random, part.role.kind, row + part.row_shift)
+                        : random.Normal();
     case InputKind::kZerosDenormals:
       if (part.large) return ZeroOrDenormal(random, part.dtype, row);
       // Every second one: zeros among ordinary numbers, then denormals among them.

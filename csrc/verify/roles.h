@@ -22,6 +22,9 @@ struct InputRole {
     kWeight,          // a weight or a mean of an op that computes with it in an order of its own:
                       // one order makes a NaN of infinities where another makes an infinity, and
                       // rounds products of denormals where another rounds their sum
+    kQuery,           // of attention: NaN, but no infinities, as what a row of scores of -infinity
+                      // alone comes to depends on the kernel that PyTorch chooses
+    kFinite,          // its keys, values and mask: as little is told of what is masked out
   };
   Kind kind = Kind::kValue;
   int64_t limit = 0;

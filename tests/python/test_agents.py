@@ -150,6 +150,60 @@ def test_a_coder_forges_what_a_compilation_misses(
     assert (stats["hits"], stats["forged"]) == (1, 1), stats
 
 
+ATTENTION = """```json
+{"launches": [{"kernel": "queries", "args": [{"in": 0}, {"in": 1}, {"in": 2}, {"out": 0}],
+               "range": "16", "grain": "4"}], "scratch_bytes": [], "constraints": []}
+```
+```cpp
+#include <cstdint>
+#include <cmath>
+extern "C" void queries(void* const* buffers, const int64_t*, const double*, int64_t begin,
+                        int64_t end) {  // two heads of 8 queries and keys of 4
+  const float* in[3];
+  for (int i = 0; i < 3; ++i) in[i] = static_cast<const float*>(buffers[i]);
+  float* out = static_cast<float*>(buffers[3]);
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t first = row / 8 * 8, keys = row % 8 + 1;
+    double score[8], top = -HUGE_VAL, sum = 0;
+    bool odd = false;  // max() would pass over NaN
+    for (int64_t j = 0; j < keys; ++j) {
+      const float *q = in[0] + row * 4, *k = in[1] + (first + j) * 4;
+      score[j] = 0;
+      for (int d = 0; d < 4; ++d) score[j] += double{q[d]} * k[d];
+      score[j] *= 0.5;
+      odd = odd || score[j] != score[j];
+      top = score[j] > top ? score[j] : top;
+    }
+    for (int64_t j = 0; j < keys; ++j) sum += score[j] = odd ? NAN : std::exp(score[j] - top);
+    for (int d = 0; d < 4; ++d) {
+      double value = 0;
+      for (int64_t j = 0; j < keys; ++j) value += score[j] / sum * in[2][(first + j) * 4 + d];
+      out[row * 4 + d] = static_cast<float>(value);
+    }
+  }
+}
+```
+"""
+
+
+def test_a_coders_attention_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any
+) -> None:
+    win_every_race(monkeypatch)
+    agents = {"coder": coder([ATTENTION], []), "rounds": 1, "seconds": 120}
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    made = compiled(attend, tmp_path / "cache", agents=agents)
+    inputs = [torch.randn(1, 2, 8, 4) for _ in range(3)]
+    with torch.no_grad():
+        torch.testing.assert_close(made(*inputs), attend(*inputs))
+    stats = cudaforge_backend.stats()
+    (node,) = _C.store().lineage(*next((r["key"], r["arch"]) for r in _C.store().records()))[:1]
+    assert (stats["hits"], stats["forged"]) == (1, 1), node["verdict"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 
 import pytest
 import torch
 from cudaforge_backend._native import _C
-from cudaforge_backend.integration.fx_signature import is_getitem, region_graph, signature
+from cudaforge_backend.integration.fx_signature import (
+    Unsupported,
+    is_getitem,
+    region_graph,
+    signature,
+)
 from graphs import trace
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -47,6 +53,47 @@ def test_a_graph_of_a_signature_has_that_signature() -> None:
     mode = FakeTensorMode()
     FakeTensorProp(made, mode).propagate(x, y)
     assert described(made.graph) == text
+
+
+def attention_call(kind: str, *args: object, heads: int = 4, **kwargs: object) -> fx.Graph:
+    """A call of one of PyTorch's kernels for attention, with what each returns with it."""
+    graph = fx.Graph()
+    q, k, v = (graph.placeholder(name) for name in "qkv")
+    for node, count in ((q, 4), (k, heads), (v, heads)):
+        node.meta["val"] = torch.empty(2, count, 16, 8)
+    target = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}").default
+    call = graph.call_function(target, (q, k, v, *args), kwargs)
+    rest = (torch.empty(2, 4, 16), None, 16, torch.empty(2, dtype=torch.uint64))
+    call.meta["val"] = (torch.empty(2, 4, 16, 8), *rest)
+    graph.output((graph.call_function(operator.getitem, (call, 0)),))
+    return graph
+
+
+def test_attention_is_one_call_whatever_kernel_was_chosen() -> None:
+    texts = {
+        described(attention_call("cudnn_attention", None, False, 0.0, True, scale=0.5)),
+        described(attention_call("efficient_attention", None, False, 0.0, True, scale=0.5)),
+        described(attention_call("flash_attention", 0.0, True, scale=0.5)),
+        described(attention_call("flash_attention_for_cpu", is_causal=True, scale=0.5)),
+    }
+    assert len(texts) == 1
+    (node,) = json.loads(texts.pop())["nodes"]
+    assert node["op"] == "aten::scaled_dot_product_attention"
+    inputs = [{"in": 0}, {"in": 1}, {"in": 2}]
+    assert node["args"] == [*inputs, None, 0, True]
+    assert node["kwargs"] == {"enable_gqa": False, "scale": 0.5}
+    assert len(node["outputs"]) == 1
+    (grouped,) = json.loads(described(attention_call("flash_attention", heads=2)))["nodes"]
+    assert grouped["kwargs"]["enable_gqa"] is True
+
+
+def test_attention_with_dropout_or_for_a_backward_is_no_region() -> None:
+    with pytest.raises(Unsupported, match="unsupported_op"):
+        described(attention_call("flash_attention", 0.5))
+    graph = attention_call("flash_attention")
+    call = graph.output_node().all_input_nodes[0].all_input_nodes[0]
+    with pytest.raises(Unsupported, match="absent_output"):
+        signature([call], [(call, 1)])
 
 
 @pytest.mark.parametrize(

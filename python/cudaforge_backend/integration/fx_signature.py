@@ -19,6 +19,14 @@ from .rules import overload
 # Ops of other namespaces that are ATen calls by another name: Inductor's decompositions make them.
 _CONVERT = "prims::convert_element_type"
 
+# The kernels that PyTorch chooses among for attention. Without dropout each is the call whose
+# lowering they are, and that one exists in float64 too.
+_ATTENTION = "aten::scaled_dot_product_attention"
+_ATTENTION_KERNELS = frozenset(
+    f"aten::_scaled_dot_product_{kind}_attention{suffix}"
+    for kind, suffix in (("cudnn", ""), ("efficient", ""), ("flash", ""), ("flash", "_for_cpu"))
+)
+
 _DTYPES: dict[torch.dtype, str] = {getattr(torch, name): name for name in _C.DTYPES}
 _MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
@@ -39,7 +47,9 @@ def op_name(node: fx.Node) -> str:
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return ""
     name: str = target._name
-    return "aten::_to_copy" if name == _CONVERT else name
+    if name == _CONVERT:
+        return "aten::_to_copy"
+    return _ATTENTION if name in _ATTENTION_KERNELS else name
 
 
 def is_getitem(node: fx.Node) -> bool:
@@ -90,6 +100,8 @@ def node_values(node: fx.Node) -> list[torch.Tensor | None]:
     output_mask leaves out. Raises Unsupported."""
     value = node.meta.get("val")
     values = list(value) if isinstance(value, tuple | list) else [value]
+    if op_name(node) == _ATTENTION:
+        del values[1:]  # what only a backward pass reads
     for item in values:
         if item is not None and (reason := tensor_reason(item)) is not None:
             raise Unsupported(reason)
@@ -99,7 +111,8 @@ def node_values(node: fx.Node) -> list[torch.Tensor | None]:
 
 
 def _node_value(node: fx.Node, out: int) -> torch.Tensor:
-    value = node_values(node)[out]
+    values = node_values(node)
+    value = values[out] if out < len(values) else None
     if value is None:
         raise Unsupported("absent_output")
     return value
@@ -176,6 +189,32 @@ class _Writer:
         raise Unsupported("unsupported_argument")
 
 
+def _call(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a node as those of the op that op_name names."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    if node.target._name == _CONVERT:
+        return node.args[:1], {"dtype": node.args[1]}
+    if node.target._name in _ATTENTION_KERNELS:
+        return _attention_call(node)
+    return node.args, dict(node.kwargs)
+
+
+def _attention_call(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    assert isinstance(node.target, torch._ops.OpOverload)
+    parameters = node.target._schema.arguments
+    given: dict[str, Any] = {p.name: p.default_value for p in parameters if p.has_default_value()}
+    given |= {p.name: a for p, a in zip(parameters, node.args, strict=False)} | node.kwargs
+    query, key = given["query"], given["key"]
+    if given["dropout_p"] or given.get("return_debug_mask"):
+        raise Unsupported("unsupported_op")
+    mask = given.get("attn_bias", given.get("attn_mask"))
+    heads = [x.meta["val"].shape[1] for x in (query, key)]
+    return (query, key, given["value"], mask, 0.0, given["is_causal"]), {
+        "scale": given["scale"],
+        "enable_gqa": heads[0] != heads[1],
+    }
+
+
 def signature(
     members: Sequence[fx.Node], outputs: Sequence[tuple[fx.Node, int]]
 ) -> tuple[str, list[fx.Node], torch.device]:
@@ -186,9 +225,7 @@ def signature(
     writer = _Writer(members)
     nodes: list[dict[str, Any]] = []
     for node in writer.index:
-        args, kwargs = node.args, dict(node.kwargs)
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._name == _CONVERT:
-            args, kwargs = args[:1], {"dtype": args[1]}
+        args, kwargs = _call(node)
         values = node_values(node)
         writer.devices.update(value.device for value in values if value is not None)
         nodes.append(

@@ -313,6 +313,27 @@ TEST_F(AtenRegion, RefusesWhatIsNotAPureCall) {
   }
 }
 
+TEST_F(AtenRegion, AttentionIsPureWithoutDropout) {
+  const at::Tensor q = at::randn({2, 3, 5, 8});
+  const at::Tensor k = at::randn({2, 3, 7, 8});
+  const at::Tensor v = at::randn({2, 3, 7, 8});
+  const char* op = "aten::scaled_dot_product_attention";
+  const auto call = [&](double dropout) {
+    return OneNode(op, {In(0), In(1), In(2), nullptr, dropout, true}, Json::object(), {q, k, v},
+                   {at::scaled_dot_product_attention(q, k, v, {}, 0.0, true)});
+  };
+  const auto normal = NormalizeAten(call(0.0));
+  ASSERT_TRUE(normal.ok()) << normal.status().ToString();
+  auto program = RegionProgram::Create(*normal);
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const at::Tensor exact = at::scaled_dot_product_attention(q.to(at::kDouble), k.to(at::kDouble),
+                                                            v.to(at::kDouble), {}, 0.0, true);
+  EXPECT_TRUE(at::allclose((*program)->Run({q, k, v})[0].to(at::kDouble), exact, 1e-5, 1e-6));
+  EXPECT_TRUE(at::allclose((*program)->RunFp64({q, k, v})[0], exact, 1e-13, 1e-13));
+  EXPECT_EQ(NormalizeAten(call(0.1)).status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(RegionProgram::Create(call(0.1)).status().code(), StatusCode::kUnsupported);
+}
+
 TEST_F(AtenRegion, RefusesArgumentsThatDoNotFit) {
   const at::Tensor x = at::randn({4, 6});
   auto status = [&](const char* op, Json args, Json kwargs) {

@@ -188,6 +188,29 @@ TEST(Inputs, SetsOfSmallOperandsAreForOperandsThatTakeTheirValues) {
   EXPECT_EQ(count(signature, InputKind::kInfiniteOperands), 1);
 }
 
+// Where PyTorch's own kernels for attention differ in what they make of a number, nothing is proven
+// by it.
+TEST(Inputs, AttentionGetsNanInItsQueryAlone) {
+  OpSignature signature;
+  const TensorSpec spec = Spec(DType::kFloat32, {1, 2, 16, 64});
+  signature.inputs = {spec, spec, spec};
+  signature.nodes.resize(1);
+  signature.nodes[0] = {"aten::scaled_dot_product_attention",
+                        {{{"in", 0}}, {{"in", 1}}, {{"in", 2}}, nullptr, 0.0, true},
+                        Json::object(),
+                        {spec}};
+  signature.outputs = {{0, 0}};
+  const InputSet made = Make(signature, InputKind::kSpecialValues);
+  for (size_t i = 0; i < 3; ++i) {
+    int nan = 0;
+    for (double value : Values(spec, made.bytes[i])) {
+      nan += std::isnan(value);
+      EXPECT_FALSE(std::isinf(value)) << i;
+    }
+    EXPECT_EQ(nan > 0, i == 0) << i;
+  }
+}
+
 TEST(Inputs, SpecialRowsAreFewAndTheOthersClean) {
   for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
     const TensorSpec spec = Spec(dtype, {16, 64});
