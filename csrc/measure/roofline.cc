@@ -13,6 +13,10 @@ namespace {
 
 constexpr double kBusy = 0.6;
 constexpr double kCacheLine = 64;
+// The rate of float32 products on a GPU, and the passes over halves of float16 that one takes on
+// tensor cores with an error no larger (Ootomo and Yokota, arXiv 2203.03341).
+constexpr const char* kSplitProducts = "fp32_product_tflops";
+constexpr double kSplitPasses = 3;
 
 // "mm" of "aten::mm", "sum" of "aten::sum.dim_IntList".
 std::string_view BaseName(std::string_view op) {
@@ -156,7 +160,8 @@ const char* ProductRate(const OpSignature& signature, DType dtype, bool convolut
   const bool rounded =
       convolution ? numerics.value("cudnn_tf32", Json(false)) == true
                   : numerics.value("float32_matmul_precision", Json("highest")) != "highest";
-  return rounded && signature.device == DeviceType::kCuda ? "bf16_tensor_tflops" : "fp32_tflops";
+  if (signature.device != DeviceType::kCuda) return "fp32_tflops";
+  return rounded ? "bf16_tensor_tflops" : kSplitProducts;
 }
 
 void AddNode(const OpSignature& signature, const Node& node, RegionWork& work) {
@@ -231,12 +236,22 @@ std::optional<double> MovedBytes(const Json& metrics) {
   return std::nullopt;
 }
 
+// A rate of RegionWork; nothing where it is not known.
+std::optional<double> RateOf(const Json& facts, const std::string& name) {
+  const std::optional<double> plain = Number(facts, "fp32_tflops");
+  if (name != kSplitProducts) {
+    const std::optional<double> rate = Number(facts, name.c_str());
+    return rate ? rate : plain;
+  }
+  const std::optional<double> halves = Number(facts, "fp16_tensor_tflops");
+  return halves ? std::max(plain.value_or(0), *halves / kSplitPasses) : plain;
+}
+
 // Microseconds that the operations take at peak; nothing where no rate is known.
 std::optional<double> PeakUs(const RegionWork& work, const Json& facts) {
   std::optional<double> longest;
   for (const auto& [name, flops] : work.flops) {
-    auto rate = Number(facts, name.c_str());
-    if (!rate) rate = Number(facts, "fp32_tflops");
+    const std::optional<double> rate = RateOf(facts, name);
     if (!rate || *rate <= 0) continue;
     longest = std::max(longest.value_or(0), flops / (*rate * 1e6));
   }

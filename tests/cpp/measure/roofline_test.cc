@@ -95,12 +95,12 @@ TEST(RegionWork, MatrixProducts) {
   EXPECT_EQ(WorkOf(mm).needed_bytes, 2 * (64 * 32 + 32 * 16 + 64 * 16));
   OpSignature addmm = Region("aten::addmm", {Tensor({16}), Tensor({64, 32}), Tensor({32, 16})},
                              {In(0), In(1), In(2)}, Tensor({64, 16}));
-  EXPECT_EQ(WorkOf(addmm).flops, (Flops{{"fp32_tflops", 2.0 * 64 * 32 * 16}}));
+  EXPECT_EQ(WorkOf(addmm).flops, (Flops{{"fp32_product_tflops", 2.0 * 64 * 32 * 16}}));
   addmm.numerics["float32_matmul_precision"] = "high";
   EXPECT_EQ(WorkOf(addmm).flops, (Flops{{"bf16_tensor_tflops", 2.0 * 64 * 32 * 16}}));
   const OpSignature bmm = Region("aten::bmm", {Tensor({4, 64, 32}), Tensor({4, 32, 16})},
                                  {In(0), In(1)}, Tensor({4, 64, 16}));
-  EXPECT_EQ(WorkOf(bmm).flops, (Flops{{"fp32_tflops", 2.0 * 4 * 64 * 32 * 16}}));
+  EXPECT_EQ(WorkOf(bmm).flops, (Flops{{"fp32_product_tflops", 2.0 * 4 * 64 * 32 * 16}}));
 }
 
 TEST(RegionWork, Convolutions) {
@@ -110,11 +110,11 @@ TEST(RegionWork, Convolutions) {
   const OpSignature plain =
       Region("aten::convolution", {Tensor({2, 8, 10, 10}), Tensor({16, 4, 3, 3})}, args(false, 2),
              Tensor({2, 16, 10, 10}));
-  EXPECT_EQ(WorkOf(plain).flops, (Flops{{"fp32_tflops", 2.0 * 2 * 16 * 100 * 4 * 9}}));
+  EXPECT_EQ(WorkOf(plain).flops, (Flops{{"fp32_product_tflops", 2.0 * 2 * 16 * 100 * 4 * 9}}));
   const OpSignature transposed =
       Region("aten::convolution", {Tensor({2, 8, 10, 10}), Tensor({8, 16, 3, 3})}, args(true, 1),
              Tensor({2, 16, 10, 10}));
-  EXPECT_EQ(WorkOf(transposed).flops, (Flops{{"fp32_tflops", 2.0 * 2 * 8 * 100 * 16 * 9}}));
+  EXPECT_EQ(WorkOf(transposed).flops, (Flops{{"fp32_product_tflops", 2.0 * 2 * 8 * 100 * 16 * 9}}));
   OpSignature backward = Region(
       "aten::convolution_backward",
       {Tensor({2, 16, 10, 10}), Tensor({2, 8, 10, 10}), Tensor({16, 8, 3, 3})},
@@ -124,9 +124,9 @@ TEST(RegionWork, Convolutions) {
   backward.nodes[0].outputs.push_back(Tensor({16}));
   backward.nodes[0].outputs[2].absent = true;
   const double once = 2.0 * 2 * 16 * 100 * 8 * 9;
-  EXPECT_EQ(WorkOf(backward).flops, (Flops{{"fp32_tflops", 2 * once}}));
+  EXPECT_EQ(WorkOf(backward).flops, (Flops{{"fp32_product_tflops", 2 * once}}));
   backward.nodes[0].outputs[0].absent = true;
-  EXPECT_EQ(WorkOf(backward).flops, (Flops{{"fp32_tflops", once}}));
+  EXPECT_EQ(WorkOf(backward).flops, (Flops{{"fp32_product_tflops", once}}));
 }
 
 TEST(RegionWork, Attention) {
@@ -146,6 +146,23 @@ TEST(RegionWork, Attention) {
   EXPECT_EQ(flops("aten::_scaled_dot_product_efficient_attention", {nullptr, true, 0.0, true}),
             causal);
   EXPECT_EQ(flops("aten::scaled_dot_product_attention", {nullptr, 0.0, true}), causal);
+}
+
+// Three passes over halves of float16 give a float32 product: what runs at the rate of plain
+// float32 operations is not at the limit.
+TEST(RegionWork, Float32ProductsAreBoundByTensorCores) {
+  const TensorSpec square = Tensor({1000, 1000});
+  OpSignature mm = Region("aten::mm", {square, square}, {In(0), In(1)}, square);
+  mm.device = DeviceType::kCpu;
+  EXPECT_EQ(WorkOf(mm).flops, (Flops{{"fp32_tflops", 2e9}}));
+  mm.device = DeviceType::kCuda;
+  EXPECT_EQ(WorkOf(mm).flops, (Flops{{"fp32_product_tflops", 2e9}}));
+  const auto floor_us = [&](const Json& facts) {
+    return DerivedFacts(Json(), facts, mm, 0)["floor_us"].get<double>();
+  };
+  EXPECT_DOUBLE_EQ(floor_us({{"fp32_tflops", 50.0}, {"fp16_tensor_tflops", 600.0}}), 10);
+  EXPECT_DOUBLE_EQ(floor_us({{"fp32_tflops", 50.0}, {"fp16_tensor_tflops", 60.0}}), 40);
+  EXPECT_DOUBLE_EQ(floor_us({{"fp32_tflops", 50.0}}), 40);
 }
 
 // 1 MB in, 1 MB out, 1e6 operations on a device of 1000 GB/s and 10 TFLOP/s.
