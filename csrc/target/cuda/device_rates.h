@@ -4,9 +4,9 @@
 //                       and written, over the time between two events
 //   fp32_tflops         fmaf in eight independent chains a thread, every multiprocessor full; two
 //                       operations each
-//   bf16_tensor_tflops  mma.sync m16n8k16 with float32 sums, four chains a warp, on numbers that
-//   fp16_tensor_tflops  are not zero; for compute capability 8.0 and later. Where wgmma or tcgen05
-//                       exist (9.0, 10.0), they reach more than this
+//   bf16_tensor_tflops  products with float32 sums on numbers that are not zero, from compute
+//   fp16_tensor_tflops  capability 8.0 on: mma.sync m16n8k16, four chains a warp; on 9.0 wgmma
+//                       m64n128k16. Where tcgen05 exists (10.0), it reaches more than this
 // Each is the median of up to 15 runs after three that are not counted.
 #pragma once
 
