@@ -1,11 +1,13 @@
 #include "cache/pack.h"
 
 #include <ctime>
+#include <filesystem>
 #include <span>
 
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/sha256.h"
+#include "cache/source_pack.h"
 
 namespace cudaforge {
 namespace {
@@ -34,6 +36,37 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   *offset += encoded.size();
   if (Sha256Hex(encoded) != *sum) return Status::Corruption("the checksum differs");
   return CacheRecord::Decode(encoded);
+}
+
+// Stores `count` records, each as `read` gives it and `accept` leaves it.
+Result<PackSummary> Adopt(KernelStore& store, const AcceptRecord& accept, size_t count,
+                          const std::function<Result<CacheRecord>()>& read) {
+  PackSummary summary;
+  std::vector<CacheRecord> negatives;
+  const auto put = [&](std::span<const CacheRecord> records) {
+    std::vector<bool> stored;
+    const Status status = store.PutMany(records, false, &stored);
+    for (size_t i = 0; i < stored.size(); ++i) {
+      const bool winner = records[i].kind == CacheRecord::Kind::kWinner;
+      ++(!stored[i] ? summary.kept_existing : winner ? summary.imported : summary.without_winner);
+    }
+    return status;
+  };
+  for (size_t i = 0; i < count; ++i) {
+    auto record = read();
+    Status status = record.status();
+    if (status.ok() && accept) status = accept(&*record);
+    if (status.ok() && record->kind == CacheRecord::Kind::kNegative) {
+      negatives.push_back(std::move(record).value());
+    } else if (status.ok()) {
+      CF_RETURN_IF_ERROR(put({&*record, 1}));
+    } else {
+      ++summary.rejected;
+      summary.problems.push_back("record " + std::to_string(i) + ": " + status.ToString());
+    }
+  }
+  if (!negatives.empty()) CF_RETURN_IF_ERROR(put(negatives));
+  return summary;
 }
 
 }  // namespace
@@ -68,58 +101,41 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
   return summary;
 }
 
-Result<PackSummary> ImportPack(KernelStore& store, const std::string& file,
+Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
                                const AcceptRecord& accept) {
-  CF_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMaxPackBytes));
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    CF_ASSIGN_OR_RETURN(std::vector<Result<CacheRecord>> records, ReadSourcePack(path));
+    size_t next = 0;
+    return Adopt(store, accept, records.size(), [&] { return std::move(records[next++]); });
+  }
+  CF_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxPackBytes));
   if (bytes.size() < kPackHeaderBytes + kPackChecksumBytes || !bytes.starts_with(kPackMagic)) {
-    return Corrupt(file, "not a pack (`cudaforge cache export` makes them)");
+    return Corrupt(path, "not a pack (`cudaforge cache export` makes them)");
   }
   const std::string_view body =
       std::string_view(bytes).substr(0, bytes.size() - kPackChecksumBytes);
   if (std::string_view(bytes).substr(body.size()) != Sha256Hex(body)) {
-    return Corrupt(file, "the checksum differs: cut short or changed on the way");
+    return Corrupt(path, "the checksum differs: cut short or changed on the way");
   }
   const uint32_t format = LittleEndianAt<uint32_t>(body, 4);
   if (format > kPackFormat) {
-    return Status::Unsupported(file + ": pack format " + std::to_string(format) +
+    return Status::Unsupported(path + ": pack format " + std::to_string(format) +
                                " is newer than this version reads");
   }
   const uint64_t manifest_bytes = LittleEndianAt<uint64_t>(body, 8);
-  if (manifest_bytes > body.size() - kPackHeaderBytes) return Corrupt(file, "the manifest is cut");
+  if (manifest_bytes > body.size() - kPackHeaderBytes) return Corrupt(path, "the manifest is cut");
   auto manifest = ParseJson(body.substr(kPackHeaderBytes, manifest_bytes),
                             {.max_bytes = kMaxManifestBytes, .max_depth = 8});
-  if (!manifest.ok()) return Corrupt(file, manifest.status().message());
+  if (!manifest.ok()) return Corrupt(path, manifest.status().message());
   auto entries = JsonField(*manifest, "records");
-  if (!entries.ok() || !entries->is_array()) return Corrupt(file, "no list of records");
+  if (!entries.ok() || !entries->is_array()) return Corrupt(path, "no list of records");
 
-  PackSummary summary;
-  std::vector<CacheRecord> negatives;
-  const auto put = [&](std::span<const CacheRecord> records) {
-    std::vector<bool> stored;
-    const Status status = store.PutMany(records, false, &stored);
-    for (size_t i = 0; i < stored.size(); ++i) {
-      const bool winner = records[i].kind == CacheRecord::Kind::kWinner;
-      ++(!stored[i] ? summary.kept_existing : winner ? summary.imported : summary.without_winner);
-    }
-    return status;
-  };
   const std::string_view payload = body.substr(kPackHeaderBytes + manifest_bytes);
   size_t offset = 0;
-  for (size_t i = 0; i < entries->size(); ++i) {
-    auto record = ReadRecord((*entries)[i], payload, &offset);
-    Status status = record.status();
-    if (status.ok() && accept) status = accept(&*record);
-    if (status.ok() && record->kind == CacheRecord::Kind::kNegative) {
-      negatives.push_back(std::move(record).value());
-    } else if (status.ok()) {
-      CF_RETURN_IF_ERROR(put({&*record, 1}));
-    } else {
-      ++summary.rejected;
-      summary.problems.push_back("record " + std::to_string(i) + ": " + status.ToString());
-    }
-  }
-  if (!negatives.empty()) CF_RETURN_IF_ERROR(put(negatives));
-  return summary;
+  size_t next = 0;
+  return Adopt(store, accept, entries->size(),
+               [&] { return ReadRecord((*entries)[next++], payload, &offset); });
 }
 
 }  // namespace cudaforge

@@ -9,6 +9,7 @@
 #include "binding/runtime.h"
 #include "binding/versions.h"
 #include "cache/pack.h"
+#include "cache/source_pack.h"
 #include "forge/forge.h"
 #include "generators/generator.h"
 
@@ -93,6 +94,11 @@ py::dict Export(KernelStore& store, const std::string& file, const std::string& 
   return SummaryDict(summary);
 }
 
+int64_t ExportSources(KernelStore& store, const std::string& folder, const std::string& arch) {
+  const py::gil_scoped_release release;
+  return ValueOrThrow(WriteSourcePack(store, folder, arch));
+}
+
 py::dict AdoptPack(const std::string& file, const py::object& tell) {
   PackSummary summary;
   {
@@ -116,6 +122,8 @@ py::dict AdoptPack(const std::string& file, const py::object& tell) {
 
 void BindPacks(py::module_& m) {
   m.def("export_pack", &Export, py::arg("store"), py::arg("file"), py::arg("arch") = "");
+  m.def("export_sources", &ExportSources, py::arg("store"), py::arg("folder"),
+        py::arg("arch") = "");
   m.def("adopt_pack", &AdoptPack, py::arg("file"), py::arg("tell") = py::none());
 }
 

@@ -136,6 +136,9 @@ def export_pack(store: KernelStore, file: str, arch: str = "") -> dict[str, Any]
     """Writes the records to one file. Counts: exported and imported (winners), without_winner,
     kept_existing, rejected; problems has a line for each that was rejected."""
 
+def export_sources(store: KernelStore, folder: str, arch: str = "") -> int:
+    """Writes the winners as a source pack; their number."""
+
 def adopt_pack(file: str, tell: Callable[[str, str], None] | None = None) -> dict[str, Any]:
     """Compiles and proves each kernel of a pack here and stores it as soon as it is proven; what
     has no winner is stored at the end. As export_pack.

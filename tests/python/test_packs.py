@@ -95,6 +95,23 @@ def test_import_proves_and_stores(pack: Path, tmp_path: Path, capsys: Output) ->
     assert (code, summary["imported"], summary["kept_existing"]) == (0, 0, 2)
 
 
+def test_sources_are_text_that_import_proves(cache: Path, tmp_path: Path, capsys: Output) -> None:
+    folder = tmp_path / "sources"
+    common = ("--as-source", "--cache-dir", str(cache))
+    assert main(["cache", "export", str(folder), "--arch", "cpu:other", *common]) == 1
+    assert "no kernels for cpu:other" in capsys.readouterr().out
+    assert main(["cache", "export", str(folder), *common]) == 0
+    assert "2 kernels, a folder each" in capsys.readouterr().out
+    sources = sorted(folder.glob("*/kernel.cpp"))
+    assert len(sources) == 2 and all("extern" in source.read_text() for source in sources)
+    code, summary = adopt(capsys, folder, tmp_path / "b")
+    assert (code, summary["imported"], summary["rejected"]) == (0, 2, 0)
+    sources[0].write_text(sources[0].read_text().replace("extern", "no code: extern", 1))
+    code, summary = adopt(capsys, folder, tmp_path / "c")
+    assert (code, summary["imported"], summary["rejected"]) == (1, 1, 1)
+    assert "not proven on this machine" in summary["problems"][0]
+
+
 _SERVE = """
 import json, torch, cudaforge_backend
 from cudaforge_backend.integration import gate

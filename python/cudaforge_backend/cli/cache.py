@@ -236,6 +236,8 @@ def run_stats(args: argparse.Namespace) -> int:
 
 def run_export(args: argparse.Namespace) -> int:
     """Writes the pack; 1 when there was nothing to write."""
+    if args.as_source:
+        return _export_sources(args)
     folder = Path(args.file).absolute().parent
     if not folder.is_dir():
         raise OSError(f"cannot write {args.file}: there is no folder {folder}")
@@ -250,6 +252,17 @@ def run_export(args: argparse.Namespace) -> int:
         )
 
     show(args, {**result, "reason": reason}, text)
+    return int(not written)
+
+
+def _export_sources(args: argparse.Namespace) -> int:
+    written = _C.export_sources(open_store(args), args.file, args.arch)
+    reason = "" if written else _nothing(args, "kernels")
+
+    def text() -> None:
+        print(f"{args.file}: {reason or counted(written, 'kernel') + ', a folder each'}")
+
+    show(args, {"exported": written, "reason": reason}, text)
     return int(not written)
 
 
@@ -301,10 +314,15 @@ def _file_to_write(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "file", metavar="FILE", help="the pack to write; one that is there is replaced"
     )
+    verb.add_argument(
+        "--as-source",
+        action="store_true",
+        help="FILE is a folder: the kernels alone, each with its source and evidence as text",
+    )
 
 
 def _file_to_read(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("file", metavar="FILE", help="a pack that `cudaforge cache export` wrote")
+    verb.add_argument("file", metavar="FILE", help="what `cudaforge cache export` wrote")
 
 
 # Name, what it does, the function, its own arguments.

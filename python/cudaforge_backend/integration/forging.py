@@ -29,6 +29,7 @@ RACE_SECONDS = 1.0  # at most, of each race
 RACING_SECONDS = 7.0  # of a region's budget, left for Inductor's compilation and the races ...
 RACING_SHARE = 0.7  # ... but no more than this part of it
 MAX_CANDIDATES = 64
+_SIGNALS_SECONDS = 0.2  # a signal that another thread was given is seen after so long at most
 _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when the timed work starts
 
 _locks_guard = ForkSafeLock()
@@ -126,7 +127,8 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     thread = threading.Thread(target=body, name="cudaforge-forge", daemon=False)
     thread.start()
     try:
-        ended.wait()
+        while not ended.wait(_SIGNALS_SECONDS):
+            pass
     except BaseException:  # Ctrl-C: the key is not given up while the thread works on it
         forge.interrupt()
         ended.wait()

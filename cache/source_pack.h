@@ -1,0 +1,24 @@
+// Source packs: winners as files that people and version control can read, one folder a winner. The
+// form is in FORMAT.md. They have no binaries: who imports one builds it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/kernel_store.h"
+
+namespace cudaforge {
+
+// Writes every winner (of `arch`; empty: of all) into a folder of its own under `folder`, which is
+// made; files of the same winner are replaced, others stay. Returns their number. Errors: kIoError.
+Result<int64_t> WriteSourcePack(KernelStore& store, const std::string& folder,
+                                std::string_view arch);
+
+// The winners under `folder`, in the order of their folders' names; what is no record is an error in
+// its place. Their binaries are empty. The files may come from anywhere. kNotFound: no such folder,
+// or one without a winner.
+Result<std::vector<Result<CacheRecord>>> ReadSourcePack(const std::string& folder);
+
+}  // namespace cudaforge

@@ -1,0 +1,112 @@
+#include "cache/source_pack.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "cache/pack.h"
+#include "tests/cpp/store/test_records.h"
+
+namespace cudaforge {
+namespace {
+
+CacheRecord WinnerWithSource(int i, const char* language = "cuda") {
+  CacheRecord record = TestWinner(i);
+  record.signature["nodes"] = {{{"op", "aten::_softmax"}}, {{"op", "aten::mul.Tensor"}}};
+  record.key = Sha256Hex(CanonicalJson(record.signature));
+  record.candidate = LenientText({{"language", language},
+                                  {"code", "kernel \"" + std::to_string(i) + "\"\n"},
+                                  {"author", "agent:test"}});
+  return record;
+}
+
+class SourcePack : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(from_->Put(WinnerWithSource(i)).ok());
+    ASSERT_TRUE(from_->Put(TestNegative(8)).ok());
+  }
+  Result<PackSummary> Import() {
+    return ImportPack(*to_, pack_, [](CacheRecord* record) {
+      EXPECT_TRUE(record->binary.empty());
+      record->binary = "built here";
+      return Status::Ok();
+    });
+  }
+  std::string Place(int i) {
+    return pack_ + "/softmax-mul-" + WinnerWithSource(i).key.substr(0, 12);
+  }
+
+  TempDir folder_ = TestFolder();
+  std::string pack_ = folder_.path() + "/sources";
+  std::unique_ptr<KernelStore> from_ = MakeMemoryKernelStore();
+  std::unique_ptr<KernelStore> to_ = OpenStore(folder_.path() + "/cache");
+};
+
+TEST_F(SourcePack, CarriesWinnersAsText) {
+  ASSERT_TRUE(from_->Put(WinnerWithSource(9, "cpu")).ok());
+  EXPECT_EQ(*WriteSourcePack(*from_, pack_, "cuda:sm_80"), 0);
+  EXPECT_EQ(*WriteSourcePack(*from_, pack_, ""), 4);
+  EXPECT_EQ(*WriteSourcePack(*from_, pack_, ""), 4);  // again, over the first
+  EXPECT_EQ(*ReadFile(Place(1) + "/kernel.cu"), "kernel \"1\"\n");
+  EXPECT_EQ(*ReadFile(Place(9) + "/kernel.cpp"), "kernel \"9\"\n");
+  const auto summary = Import();
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  EXPECT_EQ(summary->imported, 4);
+  EXPECT_EQ(summary->rejected, 0);
+  for (int i : {0, 1, 2}) {
+    CacheRecord expected = WinnerWithSource(i);
+    expected.binary = "built here";
+    const auto record = to_->Get(expected.key, kTestArch);
+    ASSERT_NE(record, nullptr);
+    EXPECT_EQ(*ParseJson(record->candidate), *ParseJson(expected.candidate));
+    expected.candidate = record->candidate;
+    EXPECT_EQ(record->Encode(), expected.Encode());
+  }
+}
+
+TEST_F(SourcePack, WhatWasChangedIsLeftOutWithALine) {
+  ASSERT_EQ(*WriteSourcePack(*from_, pack_, ""), 3);
+  Json record = *ParseJson(*ReadFile(Place(0) + "/record.json"));
+  const auto problem_with = [&](const char* field, const Json& value) {
+    Json bad = record;
+    if (value.is_discarded()) {
+      bad.erase(field);
+    } else {
+      bad[field] = value;
+    }
+    EXPECT_TRUE(WriteFileAtomic(Place(0) + "/record.json", bad.dump()).ok());
+    auto read = ReadSourcePack(pack_);
+    EXPECT_EQ(read->size(), 3u);
+    int failed = 0;
+    std::string message;
+    for (const auto& one : *read) {
+      failed += !one.ok();
+      if (!one.ok()) message = one.status().ToString();
+    }
+    EXPECT_EQ(failed, 1) << field;
+    EXPECT_NE(message.find("softmax-mul-"), std::string::npos) << message;
+    return message;
+  };
+  const Json missing(Json::value_t::discarded);
+  for (const char* field : {"format", "key", "arch", "candidate", "signature"}) {
+    problem_with(field, missing);
+  }
+  EXPECT_NE(problem_with("format", 2).find("newer"), std::string::npos);
+  EXPECT_NE(problem_with("signature", {{"format", 1}}).find("key"), std::string::npos);
+  EXPECT_NE(problem_with("arch", "../x").find("arch"), std::string::npos);
+  const Json elsewhere = {{"language", "cuda"}, {"code", {{"file", "../../secret"}}}};
+  EXPECT_NE(problem_with("candidate", elsewhere).find("kernel.cu"), std::string::npos);
+  EXPECT_TRUE(WriteFileAtomic(Place(0) + "/record.json", "no json").ok());
+  const auto summary = Import();
+  EXPECT_EQ(summary->imported, 2);
+  EXPECT_EQ(summary->rejected, 1);
+}
+
+TEST_F(SourcePack, NoPack) {
+  EXPECT_EQ(ReadSourcePack(folder_.path() + "/none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReadSourcePack(folder_.path()).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ImportPack(*to_, folder_.path()).status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace cudaforge
