@@ -5,6 +5,7 @@
 #include "binding/module.h"
 #include "binding/runtime.h"
 #include "binding/versions.h"
+#include "forge/agent/node.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -201,7 +202,7 @@ void BindStore(py::module_& m) {
           [](KernelStore& store, const std::string& key, const std::string& arch) {
             return ToList([&] {
               py::gil_scoped_release release;
-              return store.Lineage(key, arch);
+              return SettledNodes(store.Lineage(key, arch));
             }());
           },
           py::arg("key"), py::arg("arch"))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 #include <utility>
 
 #include "base/sha256.h"
@@ -164,6 +165,26 @@ std::string CandidateDigest(const Candidate& candidate) {
   return Sha256Hex(LenientText(json));
 }
 
+std::vector<Json> SettledNodes(const std::vector<Json>& lineage) {
+  std::map<std::pair<std::string, int64_t>, size_t> places;
+  std::vector<Json> nodes;
+  for (const Json& node : lineage) {
+    const std::string session = TextOrNone(node, "session");
+    const Result<int64_t> id = JsonInt(node, "id");
+    if (session.empty() || !id.ok()) {
+      nodes.push_back(node);
+      continue;
+    }
+    const auto [place, is_new] = places.try_emplace({session, *id}, nodes.size());
+    if (is_new) {
+      nodes.push_back(node);
+    } else {
+      nodes[place->second] = node;
+    }
+  }
+  return nodes;
+}
+
 std::vector<Json> LastSession(const std::vector<Json>& lineage) {
   std::string last;
   for (const Json& node : lineage) {
@@ -171,8 +192,9 @@ std::vector<Json> LastSession(const std::vector<Json>& lineage) {
   }
   std::vector<Json> nodes;
   if (last.empty()) return nodes;
-  std::copy_if(lineage.begin(), lineage.end(), std::back_inserter(nodes),
-               [&last](const Json& node) { return TextOrNone(node, "session") == last; });
+  for (Json& node : SettledNodes(lineage)) {
+    if (TextOrNone(node, "session") == last) nodes.push_back(std::move(node));
+  }
   return nodes;
 }
 

@@ -59,6 +59,10 @@ Json PromptNote(const Prompt& prompt);
 // Equal for candidates with the same source, launch plan and constraints: 64 digits.
 std::string CandidateDigest(const Candidate& candidate);
 
+// A region's lineage without the nodes that one with the same session and id replaces: those kept
+// before their candidate was run.
+std::vector<Json> SettledNodes(const std::vector<Json>& lineage);
+
 // Of a region's lineage, the nodes of the session that wrote last; empty where no agent did.
 std::vector<Json> LastSession(const std::vector<Json>& lineage);
 

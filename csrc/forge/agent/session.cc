@@ -117,7 +117,12 @@ class Session {
   void Keep(Evaluation* evaluation);
   // Whether it was a round, and whether it gained something.
   void Count(const AgentNode& node);
-  // The calls since the last node become this one's; it is stored and told.
+  // The calls since the last node, and the time, become this one's.
+  void Charge(AgentNode* node) const;
+  // Stores a node whose candidate is about to be run, for the session that finishes this one if it
+  // is killed.
+  void KeepUnevaluated(AgentNode node) const;
+  // The node is complete: stored, in place of what was kept under its id, and told.
   void Finish(AgentNode node);
   void End(const std::string& reason) {
     if (reason_.empty()) reason_ = reason;
@@ -259,13 +264,24 @@ Status Session::Examine(AgentNode* node) {
   return Status::Ok();
 }
 
-void Session::Finish(AgentNode node) {
+void Session::Charge(AgentNode* node) const {
   const auto& entries = calls_.ledger().entries();
-  node.calls.assign(entries.begin() + static_cast<std::ptrdiff_t>(entered_), entries.end());
-  entered_ = entries.size();
-  const double now = Now();
-  node.seconds = now - marked_;
-  marked_ = now;
+  node->calls.assign(entries.begin() + static_cast<std::ptrdiff_t>(entered_), entries.end());
+  node->seconds = Now() - marked_;
+}
+
+void Session::KeepUnevaluated(AgentNode node) const {
+  if (!sink_) return;
+  node.evaluated = false;
+  node.verdict = {VerdictKind::kTooSlow, "not verified: the session was cut off", Json::object()};
+  Charge(&node);
+  sink_(node.ToJson());
+}
+
+void Session::Finish(AgentNode node) {
+  Charge(&node);
+  entered_ = calls_.ledger().entries().size();
+  marked_ += node.seconds;
 
   const AgentNode* best = BestNode(nodes_);
   const bool is_best = node.correct() && (best == nullptr || *node.ns < *best->ns);
@@ -413,6 +429,7 @@ Status Session::Round() {
                             {"node", node.id},
                             {"model", proposal->model},
                             {"prompt_sha256", prompt.sha256}};
+  KeepUnevaluated(node);
   Status status = Examine(&node);
   Finish(std::move(node));
   return status;

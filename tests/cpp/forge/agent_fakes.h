@@ -112,10 +112,15 @@ class AgentTest : public testing::Test {
   }
 
   Result<AgentOutcome> TryRun() {
-    return RunAgents(
-        signature_, arch_, *runner_, checker_, settings_,
-        [this](const Json& node) { sunk_.push_back(node); },
-        [this](const Json& event) { events_.push_back(event); });
+    return RunAgents(signature_, arch_, *runner_, checker_, settings_, Sink(),
+                     [this](const Json& event) { events_.push_back(event); });
+  }
+  NodeSink Sink() {
+    return [this](const Json& node) {
+      stored_.push_back(node);
+      sunk_.push_back(node);
+      sunk_ = SettledNodes(sunk_);
+    };
   }
   AgentOutcome Run(std::vector<Row> rows) {
     runner_.emplace(std::move(rows));
@@ -161,7 +166,9 @@ class AgentTest : public testing::Test {
   std::function<void(CountingRunner&)> prepare_;
   std::optional<ScriptedProvider> coder_, judge_;
   AgentSettings settings_;
-  std::vector<Json> sunk_, events_;
+  std::vector<Json> stored_;  // all that the sink was given
+  std::vector<Json> sunk_;    // without what was replaced later
+  std::vector<Json> events_;
 };
 
 }  // namespace cudaforge

@@ -59,6 +59,25 @@ TEST_F(AgentResume, GoesOnWhereItWasKilled) {
   }
 }
 
+// Killed while the candidate of a reply was run: the reply was paid for, and is judged by the next.
+TEST_F(AgentResume, AReplyIsKeptBeforeItsCandidateIsRun) {
+  CodeRows({1, 2, 3, 4, 5});
+  const AgentOutcome whole = Run(rows_);
+  ASSERT_EQ(stored_.size(), 11u) << "a start, and each round before and after";
+  ASSERT_EQ(stored_[3]["evaluated"], false);
+  settings_.earlier = LastSession({stored_.begin(), stored_.begin() + 4});
+  ASSERT_EQ(settings_.earlier.size(), 3u) << "of the first round, what came of it";
+  sunk_.clear();
+  CodeRows({3, 4, 5});
+  const AgentOutcome outcome = Run(rows_);
+  EXPECT_EQ(coder_->requests.size(), 3u);
+  EXPECT_EQ(sunk_[0]["source"], whole.search.lineage[2]["source"]);
+  EXPECT_EQ(sunk_[0]["verdict"]["verdict"], "wrong_values");
+  EXPECT_EQ(sunk_[0]["parent"], whole.search.lineage[2]["parent"]);
+  EXPECT_EQ(outcome.ledger.Sum().calls, whole.ledger.Sum().calls);
+  EXPECT_EQ(outcome.search.best->worker_ns, 300);
+}
+
 TEST_F(AgentResume, AFinishedOneMakesNoCallAndProvesItsBestAgain) {
   CodeRows({1, 2, 3, 4, 5});
   Run(rows_);
