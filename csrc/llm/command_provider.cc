@@ -28,7 +28,10 @@ class CommandProvider : public Provider {
  public:
   explicit CommandProvider(std::vector<std::string> argv) : argv_(std::move(argv)) {}
 
-  std::string name() const override { return "command:" + argv_[0]; }
+  // Without the folder: it stands in records that are carried to other machines.
+  std::string name() const override {
+    return "command:" + argv_[0].substr(argv_[0].rfind('/') + 1);
+  }
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {

@@ -12,6 +12,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
+from cudaforge_backend._native import _C
 from forged import compiled
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -48,6 +49,17 @@ def expect_all_hits() -> None:
     assert sum(region["unserved"] for region in stats["regions"]) == 0
     failed = {"launch_error", "quarantined", "backend_failed", "forge_failed"}
     assert not failed & set(stats["fallbacks"])
+
+
+def test_the_kernels_that_come_with_it_are_proven_here(tmp_path: Path) -> None:
+    packs = Path(__file__).parents[2] / "cache" / "packs"
+    pack = packs / _C.arch("cuda").removeprefix("cuda:")
+    if not pack.is_dir():
+        pytest.skip(f"no kernels come along for {pack.name}")
+    _C.use_cache(str(tmp_path))
+    summary = _C.adopt_pack(str(pack))
+    assert summary["problems"] == []
+    assert summary["imported"] == len(list(pack.iterdir()))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

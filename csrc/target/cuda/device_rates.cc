@@ -48,8 +48,8 @@ __device__ unsigned some_pair(unsigned seed) {
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-// Here only the instruction of four warps together reaches the rate: two of 64 x 128 x 16 a loop are
-// as much work as four warps do in the form below. Operands lie in shared memory, unswizzled.
+// Here only the instruction of four warps together reaches the rate: two of 64 x 128 x 16 a loop
+// are as much work as four warps do in the form below. Operands lie in shared memory, unswizzled.
 #define C8(K) "+f"(c[K]), "+f"(c[K + 1]), "+f"(c[K + 2]), "+f"(c[K + 3]), "+f"(c[K + 4]),     \
               "+f"(c[K + 5]), "+f"(c[K + 6]), "+f"(c[K + 7])
 #define MMA(TYPE)                                                                             \

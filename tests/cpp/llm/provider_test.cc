@@ -58,7 +58,7 @@ TEST(MakeProviderTest, OptionsWinOverTheEnvironment) {
 }
 
 TEST(MakeProviderTest, NamesShowNoArguments) {
-  const auto command = MakeProvider("command:agent --key  secret", {});
+  const auto command = MakeProvider("command:/home/me/agent --key  secret", {});
   ASSERT_TRUE(command.ok());
   EXPECT_EQ((*command)->name(), "command:agent");
   const Result<TempDir> dir = TempDir::Create("provider_test");

@@ -58,7 +58,7 @@ TEST_P(NvrtcArch, CompilesTheKernelsThatMeasureADevice) {
     const Json& facts = result.resources.at(kernel);
     EXPECT_EQ(facts.at("spill_bytes"), 0) << kernel;
     EXPECT_EQ(facts.at("stack_bytes"), 0) << kernel << ": its chains are not in registers";
-    EXPECT_LE(facts.at("registers").get<int>(), 64) << kernel;
+    EXPECT_LE(facts.at("registers").get<int>(), 96) << kernel;
   }
 }
 

@@ -1,0 +1,75 @@
+// The kernels that come with CudaForge (cache/packs): each is what it says, and compiles.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "cache/source_pack.h"
+#include "forge/agent/coder.h"
+#include "generators/generator.h"
+#include "kernel/candidate.h"
+#include "target/cuda/nvrtc_compiler.h"
+#include "verify/checker.h"
+
+// NVRTC itself leaks a little on each compilation error and on its first use.
+extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
+  return "leak:libnvrtc\n";
+}
+
+namespace cudaforge {
+namespace {
+
+std::vector<CacheRecord> Shipped() {
+  const std::string packs = std::string(CUDAFORGE_SOURCE_DIR) + "/cache/packs";
+  std::vector<CacheRecord> records;
+  for (const auto& folder : std::filesystem::directory_iterator(packs)) {
+    const auto read = ReadSourcePack(folder.path().string());
+    EXPECT_TRUE(read.ok()) << read.status().ToString();
+    for (const auto& record : *read) {
+      EXPECT_TRUE(record.ok()) << record.status().ToString();
+      EXPECT_EQ(record->arch, "cuda:" + folder.path().filename().string());
+      records.push_back(*record);
+    }
+  }
+  return records;
+}
+
+TEST(ShippedPacks, HoldWinnersWithTheirEvidence) {
+  const std::vector<CacheRecord> records = Shipped();
+  ASSERT_FALSE(records.empty());
+  std::set<std::string> keys;
+  for (const CacheRecord& record : records) {
+    SCOPED_TRACE(record.key);
+    EXPECT_TRUE(keys.insert(record.arch + record.key).second);
+    const auto signature = OpSignature::FromJson(record.signature);
+    ASSERT_TRUE(signature.ok()) << signature.status().ToString();
+    EXPECT_EQ(signature->Key(), record.key);
+    EXPECT_TRUE(IsAgentRegion(*signature).ok() || CanGenerate(*signature).ok());
+    const auto json = ParseJson(record.candidate);
+    const auto candidate = Candidate::FromJson(*json);
+    ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
+    EXPECT_TRUE(candidate->Validate(*signature).ok());
+    EXPECT_GT(record.SpeedupLow(), 1.03) << "what a winner must gain";
+    EXPECT_GE(record.verification["cases"].size(), 4u);
+    EXPECT_EQ(record.versions["verifier"], kVerifierVersion)
+        << "judged by another verifier: forge them again, or leave them out";
+  }
+}
+
+TEST(ShippedPacks, CompileForTheirArchitecture) {
+  static const auto* const nvrtc = new Result<NvrtcCompiler>(NvrtcCompiler::Create());
+  if (!nvrtc->ok()) GTEST_SKIP() << "needs NVRTC: set CUDAFORGE_CUDA_PATH";
+  for (const CacheRecord& record : Shipped()) {
+    const auto candidate = Candidate::FromJson(*ParseJson(record.candidate));
+    if (candidate->source.language != Language::kCuda) continue;
+    const std::string arch = record.arch.substr(record.arch.find(':') + 1);
+    const CompileResult result = (*nvrtc)->Compile(candidate->source.code, arch);
+    ASSERT_TRUE(result.ok) << record.key << "\n" << result.log;
+    for (const Launch& launch : candidate->plan.launches) {
+      EXPECT_TRUE(result.resources.contains(launch.kernel)) << record.key;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cudaforge
