@@ -16,9 +16,10 @@ struct RegionWork {
   // taken out) and outputs. What stays between the nodes is not counted.
   int64_t needed_bytes = 0;
   // Operations, by the rate of Target::Facts that bounds them; float32 products on a GPU by
-  // "fp32_product_tflops", a third of float16's on tensor cores where that is more. Matrix products, convolutions and
-  // attention exactly, two for each multiply-add (the causal half alone where the call says so);
-  // of any other node one for each element of its largest tensor; of views none.
+  // "fp32_product_tflops", a third of float16's on tensor cores where that is more. Matrix
+  // products, convolutions and attention exactly, two for each multiply-add (the causal half alone
+  // where the call says so); of any other node one for each element of its largest tensor; of views
+  // none.
   std::map<std::string, double> flops;
 };
 
