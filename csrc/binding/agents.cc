@@ -149,6 +149,15 @@ bool HasAgentRegions(KernelStore& store, const std::string& arch) {
 
 void BindAgents(py::module_& m) {
   py::class_<Cancel>(m, "Cancel").def(py::init<>()).def("set", &Cancel::Set);
+  m.def("agent_limits", [] {
+    const AgentBudget budget;
+    py::dict limits;
+    limits["rounds"] = budget.rounds;
+    limits["seconds"] = budget.seconds;
+    limits["tokens"] = budget.tokens;
+    limits["usd"] = budget.usd;
+    return limits;
+  });
   m.def(
       "check_agents",
       [](const py::dict& settings) {

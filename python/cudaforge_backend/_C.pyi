@@ -166,6 +166,9 @@ class Cancel:
 
     def set(self) -> None: ...
 
+def agent_limits() -> dict[str, Any]:
+    """What a session may spend where nothing is said: rounds, seconds, tokens, usd."""
+
 def check_agents(settings: Mapping[str, Any]) -> None:
     """Raises ValueError or OSError where agents() could not ask the agents of these settings."""
 

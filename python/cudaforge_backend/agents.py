@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ._native import _C
 from .errors import OptionError
 
 # A start: prices change, and the file is yours to edit.
@@ -17,6 +18,8 @@ PRICES = Path(__file__).with_name("prices.json")
 
 # Of the environment, what providers read: addresses and keys.
 _VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
+
+_LIMITS = _C.agent_limits()
 
 Hints = Callable[[], list[str]]  # what a person has said since it was last called
 
@@ -30,10 +33,10 @@ class Agents:
     coder: str
     judge: str = ""
     metrics: bool = True  # hardware counters in the prompts
-    rounds: int = 10
-    seconds: float = 1800.0
-    tokens: int = 0
-    usd: float = 0.0
+    rounds: int = _LIMITS["rounds"]
+    seconds: float = _LIMITS["seconds"]
+    tokens: int = _LIMITS["tokens"]
+    usd: float = _LIMITS["usd"]
     prices_file: str = str(PRICES)
     resume: bool = True  # a session that was cut off
 

@@ -108,7 +108,8 @@ def test_a_coders_matrix_product_is_proven_stored_served_and_shown(
     cache = str(tmp_path / "cache")
     agents = coder(["no code at all", WRONG, RIGHT], [ADVICE])
     common = ("--cache-dir", cache, "--max-time", "120")
-    results = forge(capsys, script, "--coder", agents, "--judge", agents, "--rounds", "3", *common)
+    named = (script, script)  # the same region twice is forged once
+    results = forge(capsys, *named, "--coder", agents, "--judge", agents, "--rounds", "3", *common)
     assert [r["ops"] for r in results] == ["mm -> relu"]
     rounds = results[0]["rounds"]
     assert [r["verdict"] for r in rounds] == ["refused", "wrong_values", "accepted"]

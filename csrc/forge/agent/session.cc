@@ -472,10 +472,15 @@ Result<AgentOutcome> Session::Run() {
     status = Round();
     if (!status.ok() && status.code() != StatusCode::kCancelled) End(status.ToString());
   }
-  outcome_.reason =
-      outcome_.best.has_value() || nodes_.empty() || nodes_.back().correct()
-          ? reason
-          : "no candidate was right: " + reason + "; the last: " + nodes_.back().verdict.message;
+  outcome_.reason = reason;
+  if (!outcome_.best.has_value()) {
+    const auto last = std::find_if(nodes_.rbegin(), nodes_.rend(),
+                                   [](const AgentNode& node) { return node.answered; });
+    if (last != nodes_.rend() && !last->correct()) {
+      outcome_.reason =
+          "no candidate was right: " + reason + "; the last: " + last->verdict.message;
+    }
+  }
   const double roofline = settings_.budget.roofline;
   outcome_.out_of_time = roofline <= 0 || OfFloor() < roofline;
   Tell({{"event", "agents_end"}, {"reason", reason}, {"ledger", calls_.ledger().ToJson()}});

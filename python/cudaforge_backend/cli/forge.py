@@ -55,6 +55,7 @@ def add(verbs: Any) -> None:
     )
     command.add_argument(
         "what",
+        nargs="+",
         metavar="KEY|SCRIPT.py:FACTORY",
         help="the first digits of a region's key (`cudaforge cache ls`, `wanted`), or a function "
         "that returns (model, inputs): all regions of its graphs, matrix products, convolutions "
@@ -103,10 +104,8 @@ def run(args: argparse.Namespace) -> int:
     _C.check_agents(agents.settings("", None))
     settings = parse(None, {"cache_dir": cache_dir(args)})
     forging_cache(settings.cache_dir)
-    if ".py:" in args.what:
-        regions = _of_script(args)
-    else:
-        regions = [_canonical(of_key(_C.store(), args.what)[0]["signature"])]
+    named = [text for what in args.what for text in _regions(args, what)]
+    regions = list(dict.fromkeys(named))
     if args.only:
         regions = [text for text in regions if args.only in op_names(json.loads(text))]
     if not regions:
@@ -130,16 +129,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _regions(args: argparse.Namespace, what: str) -> list[str]:
+    """The signatures that a key or a script stands for."""
+    if ".py:" in what:
+        return _of_script(args, what)
+    return [_canonical(of_key(_C.store(), what)[0]["signature"])]
+
+
 def _canonical(signature: Mapping[str, Any]) -> str:
     return str(_C.normalize(json.dumps(signature)))
 
 
-def _of_script(args: argparse.Namespace) -> list[str]:
+def _of_script(args: argparse.Namespace, script: str) -> list[str]:
     """The signatures of a model's regions."""
     from ..explain import explain
     from .warmup import make_model
 
-    model, inputs = make_model(args.what, chosen_device("--target", args.target))
+    model, inputs = make_model(script, chosen_device("--target", args.target))
     with torch.set_grad_enabled(args.train):
         report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
     return [_canonical(region.signature) for region in report.regions]

@@ -209,6 +209,15 @@ TEST_F(AgentSession, ACoderThatCannotBeReachedEndsItAndAllIsKept) {
   }
 }
 
+TEST_F(AgentSession, TheReasonNamesTheLastCandidateThatWasWrong) {
+  Code({TextReply(RowReply(0)), Status::Unavailable("down")});
+  const AgentOutcome outcome = Run({{.wrong_case = 0}});
+  const std::string& reason = outcome.search.reason;
+  EXPECT_TRUE(reason.starts_with("no candidate was right: the Coder gave no reply: ")) << reason;
+  const std::string wrong = sunk_[0]["verdict"]["message"];
+  EXPECT_TRUE(reason.ends_with("; the last: " + wrong)) << reason;
+}
+
 TEST_F(AgentSession, AReplyThatIsNoneIsRefusedAndRepaired) {
   Code({TextReply("I cannot do that."), TextReply(RowReply(0))});
   settings_.budget.rounds = 2;
