@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <random>
+#include <stdexcept>
 
 #include "base/cancel.h"
+#include "base/file.h"
 #include "base/sha256.h"
 #include "binding/errors.h"
 #include "binding/module.h"
@@ -13,6 +15,7 @@
 #include "binding/runtime.h"
 #include "forge/agent/memory.h"
 #include "forge/agent/session.h"
+#include "forge/agent/triton.h"
 #include "generators/generator.h"
 #include "llm/provider.h"
 
@@ -33,6 +36,7 @@ struct Wanted {
   bool resume = true;
   AgentBudget budget;
   std::optional<double> rival_us;
+  std::vector<std::string> triton;
   ProviderSettings providers;
 };
 
@@ -51,6 +55,7 @@ Wanted ReadSettings(const py::dict& settings) {
   wanted.budget.tokens = settings["tokens"].cast<int64_t>();
   wanted.budget.usd = settings["usd"].cast<double>();
   wanted.rival_us = settings["rival_us"].cast<std::optional<double>>();
+  wanted.triton = settings["triton"].cast<std::vector<std::string>>();
   wanted.providers.environment = settings["environment"].cast<std::map<std::string, std::string>>();
   return wanted;
 }
@@ -82,9 +87,21 @@ Providers MakeProviders(const Wanted& wanted, AgentSettings* agents) {
   agents->coder = made.coder.get();
   agents->judge = made.judge.get();
   agents->metrics = wanted.metrics;
+  agents->triton = wanted.triton;
   agents->budget = wanted.budget;
   ThrowIfError(CheckAgents(*agents));
   return made;
+}
+
+// Nothing where another process has a session of the region now, or the cache is no folder that can
+// be written to.
+std::optional<FileLock> LockSessions(const KernelStore& store, const std::string& key,
+                                     const std::string& arch) {
+  const std::string folder = store.location();
+  if (!PathExists(folder) || !MakeDirs(folder + "/sessions").ok()) return std::nullopt;
+  Result<FileLock> lock = FileLock::Acquire(folder + "/sessions/" + key + " " + arch, 0);
+  if (!lock.ok()) return std::nullopt;
+  return std::optional<FileLock>(*std::move(lock));
 }
 
 SearchOutcome Agents(const std::string& text, int device_index, const py::dict& settings,
@@ -102,7 +119,15 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   const std::shared_ptr<KernelStore> store = runtime.store();
   const Providers providers = MakeProviders(wanted, &agents);
 
-  SessionMemory memory = RecallSession(*store, signature, arch, wanted.resume);
+  const std::string key = signature.Key();
+  // An interrupted session is found by its key, as regions that nobody forged are.
+  if (store->Get(key, arch) == nullptr) {
+    const WantedRegion region{key, arch, signature.ToJson()};
+    (void)store->AddWanted({&region, 1});
+  }
+  // One session of a region at a time may be gone on with: a second one beside it is its own.
+  const std::optional<FileLock> alone = LockSessions(*store, key, arch);
+  SessionMemory memory = RecallSession(*store, signature, arch, wanted.resume && alone.has_value());
   agents.cancel = &cancel;
   agents.session = memory.session.empty() ? wanted.session : memory.session;
   agents.earlier = std::move(memory.unfinished);
@@ -121,13 +146,15 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   WorkerClient worker(options);
   const std::unique_ptr<RegionChecker> checker =
       ValueOrThrow(RegionChecker::Create(signature, device_index, std::random_device()()));
-  const std::string key = signature.Key();
   // A store that takes no writes ends nothing: the session goes on, and only resuming it is lost.
   const NodeSink keep = [&](const Json& node) { (void)store->AddLineage(key, arch, {node}); };
   AgentOutcome outcome =
       ValueOrThrow(RunAgents(signature, target->arch(), worker, *checker, agents, keep, tell));
   if (!cancel.IsSet()) {
     keep(EndNode(agents.session, outcome.search.reason, outcome.ledger.ToJson()));
+  }
+  if (!outcome.answered && !outcome.search.best.has_value() && !cancel.IsSet()) {
+    throw std::runtime_error(outcome.search.reason);  // says nothing of the region
   }
   outcome.search.stored = outcome.search.lineage.size();  // node by node
   outcome.search.lineage.clear();
@@ -165,6 +192,19 @@ void BindAgents(py::module_& m) {
         (void)MakeProviders(ReadSettings(settings), &agents);
       },
       py::arg("settings"));
+  // For tests: the candidate that a reply in Triton comes to.
+  m.def(
+      "read_triton",
+      [](const std::string& reply, const std::string& signature, const std::string& arch,
+         const std::vector<std::string>& program) {
+        const py::gil_scoped_release release;
+        const Cancel never;
+        return ValueOrThrow(ParseTritonReply(reply, ParseSignature(signature), {program, arch},
+                                             "agent:test", never))
+            .ToJson()
+            .dump();
+      },
+      py::arg("reply"), py::arg("signature"), py::arg("arch"), py::arg("program"));
   m.def("agents", &Agents, py::arg("signature"), py::arg("device_index"), py::arg("settings"),
         py::arg("built_in").none(true), py::arg("cancel"), py::arg("hints") = py::none(),
         py::arg("progress") = py::none());

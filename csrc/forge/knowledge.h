@@ -13,7 +13,7 @@ namespace cudaforge {
 struct Document {
   std::string id;                      // "guidance/memory_bound"
   std::string text;                    // Markdown, begins with its title
-  std::vector<std::string> languages;  // "cuda", "cpu"
+  std::vector<std::string> languages;  // "cuda", "cpu", "triton"
   std::vector<std::string> kinds;      // as RegionKind names them
   std::vector<std::string> archs;      // "sm_90", "x86-64"
   std::vector<std::string> limiters;   // "memory", "compute", "latency"
@@ -25,7 +25,7 @@ const std::vector<Document>& AllDocuments();
 const Document* FindDocument(std::string_view id);
 
 struct KnowledgeQuery {
-  std::string language = {};     // "cuda", "cpu"
+  std::string language = {};     // "cuda", "cpu", "triton"
   std::string region_kind = {};  // see RegionKind; "" asks for no document of a kind
   std::string arch = {};         // "cuda:sm_90a", "cpu:x86-64-v4+1f0c93ab"
   std::string limiter = {};      // "memory", "compute", "latency"; "" before anything was measured
@@ -34,7 +34,7 @@ struct KnowledgeQuery {
 // The contract of the language ("contract/cuda") and what holds for both
 // ("contract/verification"), always and first; then every document all of whose tags match, most
 // specific first (kind, limiter, arch), as many whole ones as fit into `max_bytes` of text, the
-// contracts included. Deterministic. REQUIRES: language is "cuda" or "cpu".
+// contracts included. Deterministic. REQUIRES: a contract of the language.
 std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_bytes);
 
 }  // namespace cudaforge

@@ -5,7 +5,6 @@
 namespace cudaforge {
 namespace {
 
-constexpr size_t kMaxSource = 1u << 20;
 constexpr size_t kMaxLaunches = 64;
 constexpr size_t kMaxArgs = 256;
 constexpr size_t kMaxScratch = 32;
@@ -109,7 +108,7 @@ Result<Launch> LaunchFromJson(const Json& json, Language language) {
     CF_ASSIGN_OR_RETURN(LaunchArg arg, ArgFromJson(item));
     launch.args.push_back(std::move(arg));
   }
-  if (language == Language::kCuda) {
+  if (DeviceOf(language) == DeviceType::kCuda) {
     CF_RETURN_IF_ERROR(DimsFromJson(json, "grid", launch.grid));
     CF_RETURN_IF_ERROR(DimsFromJson(json, "block", launch.block));
     CF_RETURN_IF_ERROR(DimsFromJson(json, "cluster", launch.cluster));
@@ -158,15 +157,21 @@ std::string_view LanguageName(Language language) {
       return "cuda";
     case Language::kCpu:
       return "cpu";
+    case Language::kPtx:
+      return "ptx";
   }
   return "";
 }
 
 Result<Language> ParseLanguage(std::string_view name) {
-  for (const Language language : {Language::kCuda, Language::kCpu}) {
+  for (const Language language : {Language::kCuda, Language::kCpu, Language::kPtx}) {
     if (name == LanguageName(language)) return language;
   }
-  return Invalid("language", "cuda or cpu");
+  return Invalid("language", "cuda, cpu or ptx");
+}
+
+DeviceType DeviceOf(Language language) {
+  return language == Language::kCpu ? DeviceType::kCpu : DeviceType::kCuda;
 }
 
 Json Candidate::ToJson() const {
@@ -175,7 +180,7 @@ Json Candidate::ToJson() const {
     Json args = Json::array();
     for (const LaunchArg& arg : launch.args) args.push_back(ArgToJson(arg));
     Json item = {{"kernel", launch.kernel}, {"args", args}};
-    if (source.language == Language::kCuda) {
+    if (DeviceOf(source.language) == DeviceType::kCuda) {
       item["grid"] = DimsToJson(launch.grid);
       item["block"] = DimsToJson(launch.block);
       item["cluster"] = DimsToJson(launch.cluster);
@@ -204,7 +209,7 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
   CF_ASSIGN_OR_RETURN(const std::string language, JsonString(json, "language"));
   CF_ASSIGN_OR_RETURN(out.source.language, ParseLanguage(language));
   CF_ASSIGN_OR_RETURN(out.source.code, JsonString(json, "code"));
-  if (out.source.code.size() > kMaxSource) return Invalid("code", "over 1 MiB");
+  if (out.source.code.size() > KernelSource::kMaxBytes) return Invalid("code", "over 1 MiB");
   CF_ASSIGN_OR_RETURN(out.author, JsonString(json, "author"));
   CF_ASSIGN_OR_RETURN(out.params, JsonField(json, "params"));
 
@@ -239,8 +244,8 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
 }
 
 Status Candidate::Validate(const OpSignature& signature) const {
-  const bool cuda = source.language == Language::kCuda;
-  if (cuda != (signature.device == DeviceType::kCuda)) {
+  const bool cuda = DeviceOf(source.language) == DeviceType::kCuda;
+  if (DeviceOf(source.language) != signature.device) {
     return Invalid("language", "is not the signature's device");
   }
   for (const IntExpr& bytes : plan.scratch_bytes) {

@@ -3,6 +3,8 @@
 //
 // `cuda`: CUDA C++ for NVRTC; each launch names an extern "C" __global__ function whose parameters
 //   are the launch's arguments in order (pointers, int64_t, double).
+// `ptx`: PTX for nvJitLink; each launch names a .visible .entry with parameters as of `cuda`, eight
+//   bytes each.
 // `cpu`: C++20; each launch names a function
 //     extern "C" void NAME(void* const* buffers, const int64_t* ints, const double* floats,
 //                          int64_t begin, int64_t end);
@@ -21,12 +23,16 @@
 
 namespace cudaforge {
 
-enum class Language { kCuda, kCpu };
+enum class Language { kCuda, kCpu, kPtx };
 std::string_view LanguageName(Language language);
 // kInvalidArgument: no language of candidates.
 Result<Language> ParseLanguage(std::string_view name);
+// Where candidates in it run; their launch plans are of that kind.
+DeviceType DeviceOf(Language language);
 
 struct KernelSource {
+  static constexpr size_t kMaxBytes = 1u << 20;
+
   Language language = Language::kCpu;
   std::string code;
 };
@@ -42,7 +48,7 @@ struct LaunchArg {
 struct Launch {
   std::string kernel;
   std::vector<LaunchArg> args;
-  // cuda
+  // cuda, ptx
   IntExpr grid[3] = {1, 1, 1};
   IntExpr block[3] = {1, 1, 1};
   IntExpr cluster[3] = {1, 1, 1};

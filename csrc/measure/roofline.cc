@@ -236,15 +236,14 @@ std::optional<double> MovedBytes(const Json& metrics) {
   return std::nullopt;
 }
 
-// A rate of RegionWork; nothing where it is not known.
+// A rate of RegionWork; nothing where it is not known: a lower one would make a floor that can be
+// beaten.
 std::optional<double> RateOf(const Json& facts, const std::string& name) {
+  if (name != kSplitProducts) return Number(facts, name.c_str());
   const std::optional<double> plain = Number(facts, "fp32_tflops");
-  if (name != kSplitProducts) {
-    const std::optional<double> rate = Number(facts, name.c_str());
-    return rate ? rate : plain;
-  }
   const std::optional<double> halves = Number(facts, "fp16_tensor_tflops");
-  return halves ? std::max(plain.value_or(0), *halves / kSplitPasses) : plain;
+  if (!plain || !halves) return std::nullopt;
+  return std::max(*plain, *halves / kSplitPasses);
 }
 
 // Microseconds that the operations take at peak; nothing where no rate is known.

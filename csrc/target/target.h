@@ -163,8 +163,8 @@ struct CpuTargetOptions {
 };
 
 struct CudaTargetOptions {
-  // Folders that may hold libnvrtc and the CUDA headers, searched first: a toolkit's root or PyPI's
-  // site-packages/nvidia/cu13.
+  // Folders that may hold libnvrtc, libnvJitLink and the CUDA headers, searched first: a toolkit's
+  // root or PyPI's site-packages/nvidia/cu13.
   std::vector<std::string> search_paths;
   // false: launch_context() and TimeOnce use the legacy default stream, which is PyTorch's unless
   // told otherwise.

@@ -28,6 +28,7 @@ struct Part {
   int64_t row_shift = 0;  // spreads special rows of different inputs over different rows
   int64_t row_length = 1;
   int64_t elements = 1;
+  int64_t columns = 1;                  // that differ in memory
   const TruthGroups* truths = nullptr;  // kOneUnlike: of the input that decides
   int turn = 0;
   // Where set, kRowScales takes integers of every magnitude, and these.
@@ -124,6 +125,32 @@ double MixedValue(SplitMix& random, const Part& part, int64_t row, int64_t colum
   }
 }
 
+// A row's keys are all seen, or hidden before the middle, behind it, here and there, or all but
+// one: each set begins with another of these, as a mask may have one row.
+double MaskValue(SplitMix& random, const Part& part, int64_t row, int64_t column) {
+  const double value = random.Normal();
+  const int64_t columns = part.columns;
+  if (columns < 2) return value;
+  bool hidden = false;
+  switch ((row + static_cast<int64_t>(part.kind)) % 5) {
+    case 1:
+      hidden = column < columns / 2;
+      break;
+    case 2:
+      hidden = column > columns / 2;
+      break;
+    case 3:
+      hidden = random.Below(4) == 0 && column != row % columns;
+      break;
+    case 4:
+      hidden = column != 7 * row % columns;
+      break;
+    default:
+      break;
+  }
+  return hidden ? -kInfinity : value;
+}
+
 double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t column, int64_t index,
                      double* last) {
   switch (part.role.kind) {
@@ -135,6 +162,8 @@ double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t co
       return -0x1p-8 - 8 * random.Uniform();
     case InputRole::Kind::kTanh:
       return 1.98 * (random.Uniform() - 0.5);
+    case InputRole::Kind::kMask:
+      return MaskValue(random, part, row, column);
     default:
       break;
   }
@@ -336,7 +365,8 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
               spec.numel() == largest,
               static_cast<int64_t>(3 * i),
               std::max<int64_t>(spec.numel() / 16, 1),
-              spec.numel()};
+              spec.numel(),
+              spec.sizes.empty() || spec.strides.back() == 0 ? 1 : spec.sizes.back()};
     if (integral) part.constants = &constants;
     if (truths.has_value() && i == deciding && roles[i].kind == InputRole::Kind::kValue) {
       part.truths = &*truths;

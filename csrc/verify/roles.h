@@ -24,7 +24,9 @@ struct InputRole {
                       // rounds products of denormals where another rounds their sum
     kQuery,           // of attention: NaN, but no infinities, as what a row of scores of -infinity
                       // alone comes to depends on the kernel that PyTorch chooses
-    kFinite,          // its keys, values and mask: as little is told of what is masked out
+    kFinite,          // its keys and values: as little is told of what is masked out
+    kMask,            // what is added to its scores: -infinity hides single keys, or all before or
+                      // behind one, but in no row all of them, where PyTorch's kernels differ
   };
   Kind kind = Kind::kValue;
   int64_t limit = 0;

@@ -261,8 +261,8 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
   }
   if (answer.kind == Impl::Answer::Kind::kEnded) {
     const std::string words = "the compiling process ended twice: " + answer.end;
-    // NVRTC works inside the worker and may crash on a source; a host compiler is a process of its
-    // own.
+    // NVRTC and nvJitLink work inside the worker and may crash on a source; a host compiler is a
+    // process of its own.
     if (candidate.source.language == Language::kCpu || Killed(answer.end)) {
       return Status::Unavailable(words);
     }

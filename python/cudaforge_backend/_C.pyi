@@ -172,6 +172,10 @@ def agent_limits() -> dict[str, Any]:
 def check_agents(settings: Mapping[str, Any]) -> None:
     """Raises ValueError or OSError where agents() could not ask the agents of these settings."""
 
+def read_triton(reply: str, signature: str, arch: str, program: list[str]) -> str:
+    """For tests: the candidate, as JSON, that a Coder's reply in Triton comes to. ValueError says
+    why it is none."""
+
 def agents(
     signature: str,
     device_index: int,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
+import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -15,6 +17,8 @@ from .errors import OptionError
 
 # A start: prices change, and the file is yours to edit.
 PRICES = Path(__file__).with_name("prices.json")
+
+_TRITON = Path(__file__).with_name("triton_aot")  # a program of its own
 
 # Of the environment, what providers read: addresses and keys.
 _VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
@@ -32,6 +36,7 @@ class Agents:
 
     coder: str
     judge: str = ""
+    language: str = ""  # "triton", where it is installed; else CUDA C++, or C++ on a CPU
     metrics: bool = True  # hardware counters in the prompts
     rounds: int = _LIMITS["rounds"]
     seconds: float = _LIMITS["seconds"]
@@ -51,6 +56,10 @@ class Agents:
             if not least <= value < math.inf:
                 kind = "a number above 0" if least else "0 (no limit) or more"
                 raise OptionError(f"{name} is {value}; it takes {kind}")
+        if self.language not in ("", "triton"):
+            raise OptionError(f'language is {self.language!r}; it takes "" or "triton"')
+        if self.language and importlib.util.find_spec("triton") is None:
+            raise OptionError("language is 'triton', which is not installed: pip install triton")
         for name in ("coder", "judge", "prices_file"):
             if not isinstance(getattr(self, name), str):
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it takes a text")
@@ -64,4 +73,5 @@ class Agents:
             "rival": rival,
             "rival_us": rival_us,
             "environment": environment,
+            "triton": [sys.executable, "-I", str(_TRITON)] if self.language else [],
         }

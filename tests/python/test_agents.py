@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +111,9 @@ def test_a_coders_matrix_product_is_proven_stored_served_and_shown(
     agents = coder(["no code at all", WRONG, RIGHT], [ADVICE])
     common = ("--cache-dir", cache, "--max-time", "120")
     named = (script, script)  # the same region twice is forged once
+    hints = tmp_path / "hints.txt"
+    hints.write_text("mind the bananas\n")
+    common = (*common, "--hints", str(hints))
     results = forge(capsys, *named, "--coder", agents, "--judge", agents, "--rounds", "3", *common)
     assert [r["ops"] for r in results] == ["mm -> relu"]
     rounds = results[0]["rounds"]
@@ -121,6 +126,7 @@ def test_a_coders_matrix_product_is_proven_stored_served_and_shown(
 
     # The Judge's words and the evidence reached the Coder.
     asked = [json.loads(line) for line in (tmp_path / "coder.log").read_text().splitlines()]
+    assert "mind the bananas" in asked[0]["messages"][-1]["content"]
     last = next(r for r in reversed(asked) if r["role"] == "coder")["messages"][-1]["content"]
     assert "negative values are kept" in last and "apply the relu" in last
 
@@ -205,6 +211,61 @@ def test_a_coders_attention_is_served(
     assert (stats["hits"], stats["forged"]) == (1, 1), node["verdict"]
 
 
+# One pass over the keys, as kernels do it; exp(-inf - -inf) is NaN where the first key is hidden.
+ONE_PASS = ATTENTION.split("```json")[1].split("```")[0].replace('{"out"', '{"in": 3}, {"out"')
+ONE_PASS = f"""```json{ONE_PASS}```
+```cpp
+#include <cstdint>
+#include <cmath>
+extern "C" void queries(void* const* buffers, const int64_t*, const double*, int64_t begin,
+                        int64_t end) {{
+  const float* in[4];
+  for (int i = 0; i < 4; ++i) in[i] = static_cast<const float*>(buffers[i]);
+  float* out = static_cast<float*>(buffers[4]);
+  for (int64_t row = begin; row < end; ++row) {{
+    const int64_t first = row / 8 * 8;
+    double top = -HUGE_VAL, sum = 0, value[4] = {{}};
+    for (int64_t j = 0; j < 8; ++j) {{
+      double score = in[3][row % 8 * 8 + j];
+      for (int d = 0; d < 4; ++d) {{
+        score += 0.5 * in[0][row * 4 + d] * in[1][(first + j) * 4 + d];
+      }}
+      const double next = score > top || score != score ? score : top;
+      const double scale = std::exp(top - next), weight = std::exp(score - next);
+      for (int d = 0; d < 4; ++d) value[d] = value[d] * scale + weight * in[2][(first + j) * 4 + d];
+      sum = sum * scale + weight;
+      top = next;
+    }}
+    for (int d = 0; d < 4; ++d) out[row * 4 + d] = static_cast<float>(value[d] / sum);
+  }}
+}}
+```
+"""
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_attention_is_tried_with_hidden_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, guarded: bool
+) -> None:
+    win_every_race(monkeypatch)
+    reply = ONE_PASS
+    if guarded:
+        reply = reply.replace("double scale =", "double scale = next == -HUGE_VAL ? 1 :")
+        reply = reply.replace("weight =", "weight = next == -HUGE_VAL ? 0 :")
+    agents = {"coder": coder([reply], []), "rounds": 1, "seconds": 120}
+    made = compiled(
+        torch.nn.functional.scaled_dot_product_attention, tmp_path / "cache", agents=agents
+    )
+    q, k, v = (torch.randn(1, 2, 8, 4) for _ in range(3))
+    hidden = torch.zeros(8, 8).masked_fill(torch.arange(8) == 0, -torch.inf)
+    with torch.no_grad():
+        expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, hidden)
+        torch.testing.assert_close(made(q, k, v, hidden), expected)
+    assert cudaforge_backend.stats()["hits"] == int(guarded)
+    (node,) = _C.store().lineage(*next((r["key"], r["arch"]) for r in _C.store().records()))[:1]
+    assert node["verdict"]["verdict"] == ("accepted" if guarded else "wrong_values")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -283,6 +344,51 @@ def test_limits_of_agents() -> None:
         Agents(coder="openai:gpt-5", rounds="3")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="above 0"):
         Agents(coder="openai:gpt-5", seconds=float("nan"))
+
+
+def test_a_coder_that_cannot_be_reached_is_no_verdict_about_the_region(
+    capsys: Output, tmp_path: Path, script: str
+) -> None:
+    cache = str(tmp_path / "cache")
+    argv = ["forge", script, "--coder", "command:false", "--target", "cpu", "--cache-dir", cache]
+    assert main(argv) == 1
+    assert "the Coder gave no reply" in capsys.readouterr().err
+    store = _C.KernelStore.open(cache)
+    assert store.records() == []
+    (wanted,) = store.wanted()  # so that its key is found
+    assert main(["lineage", wanted["key"][:12], "--cache-dir", cache]) == 0
+    assert "no reply (" in capsys.readouterr().out
+
+
+def sessions(cache: str) -> list[str]:
+    """The session of each round that the cache has."""
+    store = _C.KernelStore.open(cache)
+    (place,) = {(r["key"], r["arch"]) for r in [*store.records(), *store.wanted()]}
+    return [node["session"] for node in store.lineage(*place) if "id" in node]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_killed_session_goes_on_unless_another_process_works_on_the_region(
+    tmp_path: Path, coder: Any, script: str, beside: bool
+) -> None:
+    cache = str(tmp_path / "cache")
+    provider = coder([WRONG], [])
+    program = tmp_path / "coder.py"
+    kill = "if made == 2: __import__('os').kill(__import__('os').getppid(), 9)"
+    program.write_text(CODER.replace("own = ", f"{kill}\nown = "))
+    argv = ["forge", script, "--coder", provider, "--target", "cpu", "--cache-dir", cache]
+    command = [sys.executable, "-m", "cudaforge_backend", *argv, "--rounds", "3"]
+    killed = subprocess.run(command, capture_output=True, text=True)
+    assert killed.returncode == -9, killed.stderr
+    program.write_text(CODER)
+
+    (wanted,) = _C.KernelStore.open(cache).wanted()
+    with (tmp_path / "cache" / "sessions" / f"{wanted['key']} {wanted['arch']}").open() as lock:
+        if beside:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main([*argv, "--rounds", "2"]) == 0
+    found = sessions(cache)
+    assert (len(set(found)), len(found)) == ((2, 3) if beside else (1, 2))
 
 
 def test_an_unknown_key(capsys: Output, tmp_path: Path) -> None:

@@ -55,12 +55,14 @@ def test_a_graph_of_a_signature_has_that_signature() -> None:
     assert described(made.graph) == text
 
 
-def attention_call(kind: str, *args: object, heads: int = 4, **kwargs: object) -> fx.Graph:
+def attention_call(
+    kind: str, *args: object, heads: int = 4, keys: int = 16, **kwargs: object
+) -> fx.Graph:
     """A call of one of PyTorch's kernels for attention, with what each returns with it."""
     graph = fx.Graph()
     q, k, v = (graph.placeholder(name) for name in "qkv")
-    for node, count in ((q, 4), (k, heads), (v, heads)):
-        node.meta["val"] = torch.empty(2, count, 16, 8)
+    for node, count, length in ((q, 4, 16), (k, heads, keys), (v, heads, keys)):
+        node.meta["val"] = torch.empty(2, count, length, 8)
     target = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}").default
     call = graph.call_function(target, (q, k, v, *args), kwargs)
     rest = (torch.empty(2, 4, 16), None, 16, torch.empty(2, dtype=torch.uint64))
@@ -85,6 +87,12 @@ def test_attention_is_one_call_whatever_kernel_was_chosen() -> None:
     assert len(node["outputs"]) == 1
     (grouped,) = json.loads(described(attention_call("flash_attention", heads=2)))["nodes"]
     assert grouped["kwargs"]["enable_gqa"] is True
+
+
+def test_attention_whose_diagonal_may_end_elsewhere_is_no_region() -> None:
+    described(attention_call("flash_attention", keys=24))
+    with pytest.raises(Unsupported, match="unsupported_op"):
+        described(attention_call("flash_attention", 0.0, True, keys=24))
 
 
 def test_attention_with_dropout_or_for_a_backward_is_no_region() -> None:

@@ -31,7 +31,18 @@ std::string TriedLine(const AgentNode& node) {
   return line;
 }
 
+// As it was written, where that is not what is compiled in the end.
+const Json& Written(const Candidate& candidate) { return MemberOrNull(candidate.params, "triton"); }
+
+std::string SourceOf(const Candidate& candidate) {
+  const Json& written = Written(candidate);
+  return written.is_object() ? written.value("source", "") : candidate.source.code;
+}
+
 Json LaunchPlanOf(const Candidate& candidate) {
+  if (const Json& written = Written(candidate); written.is_object()) {
+    return MemberOrNull(written, "plan");
+  }
   Json plan = candidate.ToJson();
   for (const char* field : {"language", "code", "author", "params"}) plan.erase(field);
   return plan;
@@ -41,7 +52,7 @@ Json LaunchPlanOf(const Candidate& candidate) {
 
 AgentPrompts::AgentPrompts(Task task)
     : task_(std::move(task)),
-      language_(DeviceTypeName(task_.signature->device)),
+      language_(task_.language.empty() ? DeviceTypeName(task_.signature->device) : task_.language),
       region_(DescribeRegion(*task_.signature)),
       region_kind_(RegionKind(*task_.signature)) {}
 
@@ -57,7 +68,7 @@ Json AgentPrompts::Values(const Step& step, const std::vector<AgentNode>& nodes,
   if (step.parent == nullptr) return values;
   const AgentNode& parent = *step.parent;
   if (parent.candidate.has_value()) {
-    values["source"] = parent.candidate->source.code;
+    values["source"] = SourceOf(*parent.candidate);
     values["launch_plan"] = LaunchPlanOf(*parent.candidate).dump(1);
   } else {
     values["source"] = parent.reply.empty() ? "(the reply had no text)" : parent.reply;

@@ -26,6 +26,7 @@ class AgentPrompts {
     std::string rival;     // "inductor, 12.4 us"; empty: unknown
     bool metrics = true;   // false: resources, profile and derived facts are withheld
     size_t max_documents;  // bytes of knowledge in one prompt
+    std::string language;  // "triton"; empty: the device's own
   };
   explicit AgentPrompts(Task task);
 

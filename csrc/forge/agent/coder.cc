@@ -34,14 +34,13 @@ struct ReplyParts {
 };
 
 // The blocks by what they are for.
-Result<ReplyParts> SortBlocks(std::string_view reply) {
+Result<ReplyParts> SortBlocks(std::string_view reply, std::span<const std::string_view> words) {
   ReplyParts parts;
   for (const Fence& fence : FindFences(reply)) {
     const std::string word = FirstWord(fence.info);
     const bool plan = word == "json" || (word.empty() && BeginsAsObject(fence.body));
     const bool source =
-        !plan && (word.empty() || std::find(std::begin(kSourceWords), std::end(kSourceWords),
-                                            word) != std::end(kSourceWords));
+        !plan && (word.empty() || std::find(words.begin(), words.end(), word) != words.end());
     if (!fence.closed) return BadProposal("has a code block that is not closed: was it cut off?");
     if (plan) parts.plans.push_back(fence.body);
     if (source) parts.sources.push_back(fence.body);
@@ -64,7 +63,18 @@ void IntegersAsText(Json* value) {
   }
 }
 
-// Adds what may be left out. Whatever is wrong otherwise, Candidate::FromJson says.
+// CRLF as LF.
+std::string WithUnixLines(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\r' || i + 1 == text.size() || text[i + 1] != '\n') out += text[i];
+  }
+  return out;
+}
+
+}  // namespace
+
 void CompletePlan(Language language, Json* plan) {
   const Json none = Json::array();
   for (const char* field : {"scratch_bytes", "constraints"}) {
@@ -75,7 +85,7 @@ void CompletePlan(Language language, Json* plan) {
   if (!launches.is_array()) return;
   for (Json& launch : launches) {
     if (!launch.is_object()) continue;
-    if (language == Language::kCuda) {
+    if (language != Language::kCpu) {
       launch.emplace("cluster", Json::array({"1", "1", "1"}));
       launch.emplace("dynamic_shared_bytes", "0");
     } else {
@@ -92,42 +102,37 @@ void CompletePlan(Language language, Json* plan) {
   }
 }
 
-// CRLF as LF.
-std::string WithUnixLines(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\r' || i + 1 == text.size() || text[i + 1] != '\n') out += text[i];
-  }
-  return out;
-}
-
-}  // namespace
-
-Result<Candidate> ParseCoderReply(std::string_view reply, Language language, std::string author) {
+Result<CoderBlocks> ReadCoderBlocks(std::string_view reply,
+                                    std::span<const std::string_view> words) {
   if (reply.size() > kMaxCoderReply) {
     return BadProposal("has " + std::to_string(reply.size()) + " bytes, over the limit of " +
                        std::to_string(kMaxCoderReply));
   }
   if (!IsUtf8(reply)) return BadProposal("is not UTF-8");
   if (reply.find('\0') != std::string_view::npos) return BadProposal("has a zero byte in it");
-  CF_ASSIGN_OR_RETURN(const ReplyParts parts, SortBlocks(reply));
+  CF_ASSIGN_OR_RETURN(const ReplyParts parts, SortBlocks(reply, words));
   CF_RETURN_IF_ERROR(CountOne(parts.sources.size(), "of source"));
   CF_RETURN_IF_ERROR(CountOne(parts.plans.size(), "of JSON with the launch plan"));
-  const Result<JsonReply> plan = ParseJsonReply(parts.plans[0]);
+  Result<JsonReply> plan = ParseJsonReply(parts.plans[0]);
   if (!plan.ok()) return Status::InvalidArgument("launch plan: " + plan.status().message());
+  CoderBlocks blocks{std::move(plan->value), WithUnixLines(parts.sources[0])};
+  if (blocks.source.find_first_not_of(" \t\n") == std::string::npos) {
+    return BadProposal("has an empty block of source");
+  }
+  return blocks;
+}
+
+Result<Candidate> ParseCoderReply(std::string_view reply, Language language, std::string author) {
+  CF_ASSIGN_OR_RETURN(CoderBlocks blocks, ReadCoderBlocks(reply, kSourceWords));
   Json json = Json::object();
   for (const char* field : {"launches", "scratch_bytes", "constraints"}) {
-    if (plan->value.contains(field)) json[field] = plan->value[field];
+    if (blocks.plan.contains(field)) json[field] = blocks.plan[field];
   }
   CompletePlan(language, &json);
   json["language"] = LanguageName(language);
-  json["code"] = WithUnixLines(parts.sources[0]);
+  json["code"] = std::move(blocks.source);
   json["author"] = std::move(author);
   json["params"] = Json::object();
-  if (json["code"].get_ref<const std::string&>().find_first_not_of(" \t\n") == std::string::npos) {
-    return BadProposal("has an empty block of source");
-  }
   Result<Candidate> candidate = Candidate::FromJson(json);
   if (!candidate.ok()) {
     return Status::InvalidArgument("launch plan: " + Printable(candidate.status().message(), 400));
@@ -143,7 +148,8 @@ Result<Proposal> LlmCoder::Propose(const Prompt& prompt, const ReplyLimits& limi
     return proposal;
   }
   CF_RETURN_IF_ERROR(reply.status());
-  Result<Candidate> candidate = ParseCoderReply(reply->content, language_, author());
+  Result<Candidate> candidate = read_(reply->content, author());
+  if (candidate.status().code() == StatusCode::kCancelled) return candidate.status();
   proposal.model = reply->model;
   if (candidate.ok()) {
     proposal.candidate = *std::move(candidate);

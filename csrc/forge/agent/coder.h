@@ -1,9 +1,12 @@
 // The Coder: writes candidates.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/status.h"
 #include "forge/agent/agent_calls.h"
@@ -23,6 +26,20 @@ namespace cudaforge {
 // words for the Coder.
 Result<Candidate> ParseCoderReply(std::string_view reply, Language language, std::string author);
 
+// What ParseCoderReply and its kin begin with: the plan as it stands in the reply, and the source.
+struct CoderBlocks {
+  Json plan;  // an object
+  std::string source;
+};
+// `words`: of the fences that hold source. Errors as ParseCoderReply's.
+Result<CoderBlocks> ReadCoderBlocks(std::string_view reply,
+                                    std::span<const std::string_view> words);
+// Adds to a plan what may be left out of it. Whatever is wrong otherwise, Candidate::FromJson says.
+void CompletePlan(Language language, Json* plan);
+
+// Makes a candidate of a reply. Errors: kInvalidArgument, with words for the Coder; kCancelled.
+using ReplyReader = std::function<Result<Candidate>(std::string_view reply, std::string author)>;
+
 struct Proposal {
   std::optional<Candidate> candidate;
   std::string refusal;  // without a candidate: why the reply is none, in words for the Coder
@@ -33,8 +50,8 @@ struct Proposal {
 class LlmCoder {
  public:
   // `provider` and `calls` must outlive this object.
-  LlmCoder(Provider* provider, AgentCalls* calls, Language language)
-      : provider_(provider), calls_(calls), language_(language) {}
+  LlmCoder(Provider* provider, AgentCalls* calls, ReplyReader read)
+      : provider_(provider), calls_(calls), read_(std::move(read)) {}
 
   // "agent:openai:gpt-5"
   std::string author() const { return "agent:" + provider_->name(); }
@@ -48,7 +65,7 @@ class LlmCoder {
  private:
   Provider* const provider_;
   AgentCalls* const calls_;
-  const Language language_;
+  const ReplyReader read_;
 };
 
 }  // namespace cudaforge

@@ -11,7 +11,7 @@ namespace {
 // Launch attributes and memory traffic for every right candidate; what costs many passes for the
 // best alone.
 constexpr int kOrdinaryTier = 1;
-constexpr int kBestTier = 3;
+constexpr int kBestTier = 4;
 // A candidate was paid for: it is finished whatever the clock says.
 constexpr double kAmpleSeconds = 1e9;
 

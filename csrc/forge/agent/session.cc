@@ -14,6 +14,7 @@
 #include "forge/agent/judge.h"
 #include "forge/agent/node.h"
 #include "forge/agent/strategy.h"
+#include "forge/agent/triton.h"
 #include "measure/roofline.h"
 
 namespace cudaforge {
@@ -74,18 +75,19 @@ class Session {
         calls_({settings.budget, settings.prices, settings.limits,
                 [this] { return spent_before_ + Now() - began_; }, progress},
                cancel_),
-        coder_(settings.coder, &calls_,
-               signature.device == DeviceType::kCuda ? Language::kCuda : Language::kCpu),
+        coder_(settings.coder, &calls_, ReaderOf(signature, arch)),
         evaluator_(signature, runner, checker, settings.metrics, cancel_),
         floor_(FloorOf(signature, evaluator_.facts())),
         prompts_({&signature, arch.target, DeviceFor(arch, evaluator_.facts()), floor_,
-                  RivalText(settings), settings.metrics, settings.max_documents}),
+                  RivalText(settings), settings.metrics, settings.max_documents,
+                  settings.triton.empty() ? "" : "triton"}),
         strategy_(MakeBestFirst()) {}
 
   Result<AgentOutcome> Run();
 
  private:
   double Now() const { return settings_.clock ? settings_.clock() : SteadySeconds(); }
+  ReplyReader ReaderOf(const OpSignature& signature, const DeviceArch& arch) const;
   void Tell(const Json& event) const {
     if (progress_) progress_(event);
   }
@@ -146,6 +148,7 @@ class Session {
   std::vector<AgentNode> nodes_;        // earlier ones included
   std::map<std::string, int> digests_;  // of candidates that were run, to their node
   size_t entered_ = 0;                  // ledger entries that belong to a node
+  int asked_ = 0;                       // calls of the Coder
   int rounds_ = 0;                      // replies of the Coder
   int without_gain_ = 0;
   double gained_ns_ = kInfinity;  // the time that the next gain is measured against
@@ -154,6 +157,20 @@ class Session {
   double best_earlier_ns_ = kInfinity;
   std::string reason_;
 };
+
+ReplyReader Session::ReaderOf(const OpSignature& signature, const DeviceArch& arch) const {
+  if (!settings_.triton.empty()) {
+    return [this, &signature, compiler = TritonCompiler{settings_.triton, arch.target}](
+               std::string_view reply, std::string author) {
+      return ParseTritonReply(reply, signature, compiler, std::move(author), cancel_);
+    };
+  }
+  const Language language =
+      signature.device == DeviceType::kCuda ? Language::kCuda : Language::kCpu;
+  return [language](std::string_view reply, std::string author) {
+    return ParseCoderReply(reply, language, std::move(author));
+  };
+}
 
 Status Session::PriceEarlier(LedgerEntry* call) const {
   const bool costs = *call->usage.input_tokens + *call->usage.output_tokens > 0;
@@ -412,6 +429,7 @@ Status Session::Round() {
   const Allowance allowance = coder_.Allow(prompt);
   if (!allowance.refusal.empty()) return give_up(allowance.refusal);
   node.prompts.push_back(PromptNote(prompt));
+  ++asked_;
   Result<Proposal> proposal = coder_.Propose(prompt, allowance.limits, node.round);
   if (!proposal.ok()) {
     const std::string over = WhyStop();  // the call may have been cut at the end of the budget
@@ -425,10 +443,10 @@ Status Session::Round() {
     return Status::Ok();
   }
   node.candidate = std::move(proposal->candidate);
-  node.candidate->params = {{"session", settings_.session},
-                            {"node", node.id},
-                            {"model", proposal->model},
-                            {"prompt_sha256", prompt.sha256}};
+  node.candidate->params.update({{"session", settings_.session},
+                                 {"node", node.id},
+                                 {"model", proposal->model},
+                                 {"prompt_sha256", prompt.sha256}});
   KeepUnevaluated(node);
   Status status = Examine(&node);
   Finish(std::move(node));
@@ -483,8 +501,12 @@ Result<AgentOutcome> Session::Run() {
   }
   const double roofline = settings_.budget.roofline;
   outcome_.out_of_time = roofline <= 0 || OfFloor() < roofline;
-  Tell({{"event", "agents_end"}, {"reason", reason}, {"ledger", calls_.ledger().ToJson()}});
-  return AgentOutcome{std::move(outcome_), calls_.ledger(), best_earlier_ns_};
+  const bool answered = rounds_ > 0 || (asked_ == 0 && outcome_.best.has_value());
+  Tell({{"event", "agents_end"},
+        {"reason", reason},
+        {"ledger", calls_.ledger().ToJson()},
+        {"answered", answered}});
+  return AgentOutcome{std::move(outcome_), calls_.ledger(), best_earlier_ns_, answered};
 }
 
 }  // namespace
@@ -495,6 +517,9 @@ Result<AgentOutcome> RunAgents(const OpSignature& signature, const DeviceArch& a
                                const ForgeProgress& progress) {
   CF_RETURN_IF_ERROR(CheckAgents(settings));
   if (settings.session.empty()) return Status::InvalidArgument("a session needs a name");
+  if (!settings.triton.empty() && signature.device != DeviceType::kCuda) {
+    return Status::InvalidArgument("kernels in Triton are for CUDA devices");
+  }
   return Session(signature, arch, runner, checker, settings, sink, progress).Run();
 }
 

@@ -42,6 +42,8 @@ struct AgentSettings {
   // search goes on from the best of them, and what they spent counts. What cannot be read is passed
   // over.
   std::vector<Json> earlier;
+  // The program that compiles Triton (see triton.h); empty: kernels are written in CUDA C++ or C++.
+  std::vector<std::string> triton;
   size_t max_documents = 24 << 10;  // bytes of the knowledge base in one prompt
   std::function<double()> clock;    // seconds; empty: a steady clock
 };
@@ -56,6 +58,7 @@ struct AgentOutcome {
   SearchOutcome search;
   Ledger ledger;           // of this session and what it resumes
   double best_earlier_ns;  // of the start or the nodes resumed; infinity: there was none
+  bool answered;           // the Coder replied, or need not be asked
 };
 
 // Runs the session until the budget is spent, nothing is gained any more, `cancel` is set (within
@@ -65,7 +68,7 @@ struct AgentOutcome {
 // Progress, beside what agent_calls.h says: {"event":"round","round","kind","parent"},
 // {"event":"advice","round","issue","plan"} or {...,"silence"},
 // {"event":"candidate","round","kind", "verdict","message","ns","best","duplicate_of"},
-// {"event":"agents_end","reason","ledger"}.
+// {"event":"agents_end","reason","ledger","answered"}.
 //
 // Errors: kInvalidArgument for settings that cannot be used (no Coder, no session's name, a limit
 // in dollars without a price); no call was made then. REQUIRES: the checker is the signature's.

@@ -8,6 +8,7 @@
 #include "target/cuda/cuda_timer.h"
 #include "target/cuda/device_rates.h"
 #include "target/cuda/nvrtc_compiler.h"
+#include "target/cuda/ptx_linker.h"
 #include "target/cuda/range_profiler.h"
 #include "target/target.h"
 
@@ -44,13 +45,18 @@ class CudaTarget : public Target {
   const DeviceArch& arch() const override { return arch_; }
 
   CompileResult Compile(const KernelSource& source, int timeout_ms) override {
+    const std::string arch = arch_.target.substr(std::string_view("cuda:").size());
+    if (source.language == Language::kPtx) {
+      if (!linker_.has_value()) linker_.emplace(PtxLinker::Create(search_paths_));
+      if (!linker_->ok()) return CompileResult::Fault(linker_->status());
+      return linker_->value().Link(source.code, arch);
+    }
     if (source.language != Language::kCuda) {
-      return CompileResult::Failure("a cuda target compiles language \"cuda\" only");
+      return CompileResult::Failure("a cuda target compiles languages \"cuda\" and \"ptx\" only");
     }
     if (!compiler_.has_value()) compiler_.emplace(NvrtcCompiler::Create(search_paths_));
     if (!compiler_->ok()) return CompileResult::Fault(compiler_->status());
-    return compiler_->value().Compile(
-        source.code, arch_.target.substr(std::string_view("cuda:").size()), timeout_ms);
+    return compiler_->value().Compile(source.code, arch, timeout_ms);
   }
 
   Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate& candidate,
@@ -184,6 +190,7 @@ class CudaTarget : public Target {
   std::vector<std::string> search_paths_;
   bool counters_;
   std::optional<Result<NvrtcCompiler>> compiler_;  // opened by the first Compile
+  std::optional<Result<PtxLinker>> linker_;        // opened by the first Compile of PTX
   cu::Stream stream_ = nullptr;                    // nullptr: the legacy default stream
   std::unique_ptr<CudaTimer> timer_;
   std::optional<Result<std::unique_ptr<RangeProfiler>>> profiler_;  // opened by the first Profile

@@ -63,6 +63,10 @@ def add(verbs: Any) -> None:
     )
     command.add_argument("--coder", required=True, metavar="PROVIDER", help="who writes kernels")
     command.add_argument("--judge", default="", metavar="PROVIDER", help="default: nobody judges")
+    command.add_argument("--language", choices=("", "triton"), default="", metavar="triton",
+                         help="have kernels for a GPU written in Triton, which must be installed "
+                         "here and is not needed where they are served; default: CUDA C++, on a "
+                         "CPU C++")  # fmt: skip
     command.add_argument("--target", choices=("auto", "cpu", "cuda"), default="auto")
     command.add_argument("--train", action="store_true", help="the graphs of training")
     command.add_argument("--only", metavar="WORD", help="only regions with WORD in their ops")
@@ -93,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     agents = Agents(
         coder=args.coder,
         judge=args.judge,
+        language=args.language,
         metrics=not args.no_metrics,
         rounds=args.rounds,
         seconds=args.max_time,
@@ -120,10 +125,18 @@ def run(args: argparse.Namespace) -> int:
             text, 0, settings.region_budget_s, told, agents=agents, hints=hints.take, again=True
         )
         results.append(told.result(done.kind, done.reason))
+        if not told.answered:
+            raise RuntimeError(f"{told.end}; the regions after this one are not forged")
 
     def summary() -> None:
         won = sum(result["kind"] == "winner" for result in results)
-        print(f"{counted(len(results), 'region')}: {won} won; cache {_C.store().location()}")
+        spent = [result["ledger"] for result in results if result["ledger"]]
+        tokens = sum(ledger["input_tokens"] + ledger["output_tokens"] for ledger in spent)
+        usd = sum(ledger["usd"] for ledger in spent)
+        print(
+            f"{counted(len(results), 'region')}: {won} won; {tokens} tokens, ${usd:.4f}; "
+            f"cache {_C.store().location()}"
+        )
 
     show(args, results, summary)
     return 0
@@ -189,6 +202,7 @@ class _Teller:
             "rounds": [],
             "end": "",
             "ledger": None,
+            "answered": True,
             "timing": None,
         }
         self._usd = 0.0
@@ -197,6 +211,16 @@ class _Teller:
 
     def _print(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the Coder replied at all."""
+        return bool(self._data["answered"])
+
+    @property
+    def end(self) -> str:
+        """Why the agents ended."""
+        return str(self._data["end"])
 
     def result(self, kind: str, reason: str) -> dict[str, Any]:
         """All of it, JSON-serialisable."""
@@ -230,7 +254,8 @@ class _Teller:
                 words = f": {event['message'][:200]}" if event.get("message") else ""
                 self._print(f"    {event['verdict']}{time}{best}{words}")
             case "agents_end":
-                self._data |= {"end": event["reason"], "ledger": event["ledger"]}
+                self._data |= {name: event[name] for name in ("ledger", "answered")}
+                self._data["end"] = event["reason"]
                 self._print(f"  agents ended: {event['reason']}")
             case "end":
                 self._data["timing"] = event["timing"]

@@ -11,6 +11,8 @@ from .output import add_cache_dir, add_json, of_key, open_store, show
 
 Node = Mapping[str, Any]
 
+_MESSAGE = 160  # characters of a verdict's message
+
 
 def add(verbs: Any) -> None:
     """Registers the command."""
@@ -71,12 +73,25 @@ def _below(
 ) -> Iterator[str]:
     for node in children.get(parent, ()):
         indent = "  " * depth
-        verdict = node.get("verdict") or {}
         ns = node.get("ns")
         time = f", {ns / 1e3:.1f} us" if isinstance(ns, float | int) else ""
-        yield f"{indent}{node['id']} {node['kind']}: {verdict.get('verdict', '?')}{time}"
+        yield f"{indent}{node['id']} {node['kind']}: {_verdict(node)}{time}"
         if advice := node.get("advice"):
             yield f"{indent}    judge: {advice['issue']} -> {advice['plan']}"
         if source and node.get("source"):
             yield from (f"{indent}    | {line}" for line in str(node["source"]).splitlines())
         yield from _below(children, node["id"], depth + 1, source)
+
+
+def _verdict(node: Node) -> str:
+    """The verdict in a word, and why where there is more to say."""
+    verdict = node.get("verdict") or {}
+    word = str(verdict.get("verdict", "?"))
+    if not node.get("answered", True):
+        word = "no reply"
+    elif not node.get("evaluated", True):
+        word = "not judged"
+    elif (earlier := node.get("duplicate_of")) is not None:
+        word += f", as of {earlier}"
+    lines = str(verdict.get("message", "")).splitlines()
+    return f"{word} ({lines[0][:_MESSAGE]})" if lines and word != "accepted" else word

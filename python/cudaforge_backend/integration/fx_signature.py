@@ -208,7 +208,11 @@ def _attention_call(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if given["dropout_p"] or given.get("return_debug_mask"):
         raise Unsupported("unsupported_op")
     mask = given.get("attn_bias", given.get("attn_mask"))
-    heads = [x.meta["val"].shape[1] for x in (query, key)]
+    heads, lengths = ([x.meta["val"].shape[d] for x in (query, key)] for d in (1, 2))
+    # Some kernels count the diagonal from the last query and key, as attention.bias has them called
+    # to; the call that stands for them counts from the first ones.
+    if given["is_causal"] and lengths[0] != lengths[1]:
+        raise Unsupported("unsupported_op")
     return (query, key, given["value"], mask, 0.0, given["is_causal"]), {
         "scale": given["scale"],
         "enable_gqa": heads[0] != heads[1],

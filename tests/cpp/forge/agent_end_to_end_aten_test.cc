@@ -173,6 +173,7 @@ TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
       signature, (*target)->arch(), runner, **checker, settings,
       [&](const Json& node) {
         nodes.push_back(node);
+        nodes = SettledNodes(nodes);
         EXPECT_TRUE(store->AddLineage(signature.Key(), (*target)->arch().target, {node}).ok());
       },
       nullptr);
@@ -225,7 +226,11 @@ TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
   std::vector<Json> again;
   const auto replayed = RunAgents(
       signature, (*target)->arch(), runner, **checker, settings,
-      [&again](const Json& node) { again.push_back(node); }, nullptr);
+      [&again](const Json& node) {
+        again.push_back(node);
+        again = SettledNodes(again);
+      },
+      nullptr);
   ASSERT_TRUE(replayed.ok()) << replayed.status().ToString();
   ASSERT_EQ(again.size(), nodes.size()) << replayed->search.reason;
   for (size_t i = 0; i < nodes.size(); ++i) {

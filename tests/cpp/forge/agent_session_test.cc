@@ -132,7 +132,7 @@ TEST_F(AgentSession, MetricsAreOfTheKernelThatIsShown) {
   settings_.budget.rounds = 3;
   JudgeWith({TextReply(AdviceReply()), TextReply(AdviceReply())});
   Run({{.ns = 500}, {.ns = 900}, {.ns = 400}});
-  EXPECT_EQ(runner_->tiers, (std::vector<int>{3, 1, 3}));
+  EXPECT_EQ(runner_->tiers, (std::vector<int>{4, 1, 4}));
   for (const LlmRequest& request : judge_->requests) {  // of row 0, the best both times
     EXPECT_NE(TextOf(request).find("loads_of_row_0"), std::string::npos);
     EXPECT_EQ(TextOf(request).find("loads_of_row_1"), std::string::npos);
@@ -206,6 +206,9 @@ TEST_F(AgentSession, ACoderThatCannotBeReachedEndsItAndAllIsKept) {
     EXPECT_EQ(sunk_[1]["answered"], false);
     EXPECT_EQ(sunk_[1]["calls"][0]["error"], fault.ToString());
     EXPECT_EQ(outcome.ledger.Sum().failed, 1);
+    EXPECT_TRUE(outcome.answered);
+    Code({fault});
+    EXPECT_FALSE(Run({}).answered);
   }
 }
 

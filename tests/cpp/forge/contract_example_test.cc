@@ -15,10 +15,6 @@ namespace {
 
 constexpr Language kLanguages[] = {Language::kCuda, Language::kCpu};
 
-DeviceType DeviceOf(Language language) {
-  return language == Language::kCuda ? DeviceType::kCuda : DeviceType::kCpu;
-}
-
 const std::string& ContractText(Language language) {
   return FindDocument("contract/" + std::string(LanguageName(language)))->text;
 }

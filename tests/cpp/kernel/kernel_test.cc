@@ -64,7 +64,7 @@ Candidate Good(Language language) {
   launch.args.push_back({LaunchArg::Kind::kOutput, 0, {}, 0});
   launch.args.push_back({LaunchArg::Kind::kInt, 0, *IntExpr::Parse("in0.size1"), 0});
   launch.args.push_back({LaunchArg::Kind::kFloat, 0, {}, 0.5});
-  if (language == Language::kCuda) {
+  if (language != Language::kCpu) {
     launch.grid[0] = *IntExpr::Parse("in0.size0");
     launch.block[0] = 256;
   } else {
@@ -78,15 +78,41 @@ Candidate Good(Language language) {
 }
 
 TEST(CandidateTest, RoundTrip) {
-  for (Language language : {Language::kCuda, Language::kCpu}) {
+  for (Language language : {Language::kCuda, Language::kCpu, Language::kPtx}) {
     const Json json = Good(language).ToJson();
     const Result<Candidate> parsed = Candidate::FromJson(json);
     ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
     EXPECT_EQ(parsed->ToJson(), json);
-    const bool cuda = language == Language::kCuda;
+    const bool cuda = DeviceOf(language) == DeviceType::kCuda;
     EXPECT_TRUE(parsed->Validate(Signature(cuda ? DeviceType::kCuda : DeviceType::kCpu)).ok());
     EXPECT_FALSE(parsed->Validate(Signature(cuda ? DeviceType::kCpu : DeviceType::kCuda)).ok());
   }
+}
+
+TEST(CandidateTest, LanguagesHaveNames) {
+  EXPECT_EQ(*ParseLanguage("ptx"), Language::kPtx);
+  EXPECT_EQ(LanguageName(Language::kPtx), "ptx");
+  EXPECT_EQ(DeviceOf(Language::kPtx), DeviceType::kCuda);
+  EXPECT_EQ(DeviceOf(Language::kCuda), DeviceType::kCuda);
+  EXPECT_EQ(DeviceOf(Language::kCpu), DeviceType::kCpu);
+  for (const char* name : {"", "PTX", "ptx ", "cubin", "sass"}) {
+    EXPECT_EQ(ParseLanguage(name).status().code(), StatusCode::kInvalidArgument) << name;
+  }
+}
+
+TEST(CandidateTest, PtxIsPlannedAsCudaIs) {
+  Json ptx = Good(Language::kPtx).ToJson();
+  EXPECT_EQ(ptx["language"], "ptx");
+  ptx["language"] = "cuda";
+  EXPECT_EQ(ptx, Good(Language::kCuda).ToJson());
+  for (const char* field : {"grid", "block", "cluster", "dynamic_shared_bytes"}) {
+    Json json = Good(Language::kPtx).ToJson();
+    json["launches"][0].erase(field);
+    EXPECT_FALSE(Candidate::FromJson(json).ok()) << field;
+  }
+  Candidate large = Good(Language::kPtx);
+  large.plan.launches[0].block[1] = 8;
+  EXPECT_FALSE(large.Validate(Signature(DeviceType::kCuda)).ok());
 }
 
 TEST(CandidateTest, RefusesHostileJson) {

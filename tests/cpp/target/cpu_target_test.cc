@@ -179,6 +179,7 @@ TEST_F(CpuTargetTest, RefusalsAreLogs) {
   EXPECT_TRUE(result.log.starts_with("refused: line 1")) << result.log;
   EXPECT_EQ(result.log.find("root:"), std::string::npos);
   EXPECT_FALSE(target_->Compile({Language::kCuda, ""}, 1000).ok);
+  EXPECT_FALSE(target_->Compile({Language::kPtx, ""}, 1000).ok);
 }
 
 TEST_F(CpuTargetTest, UndefinedSymbolsFailAtCompileTime) {

@@ -34,6 +34,47 @@ extern "C" __global__ void stray(const float*, float*, long long, double) { *(vo
 extern "C" __global__ void narrow(const float*, float*, int, double) {}
 )";
 
+// y[i] = x[i] * factor in doubles.
+constexpr char kPtxSource[] = R"(
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry scale(.param .u64 x, .param .u64 y, .param .s64 columns, .param .f64 factor) {
+  .reg .pred %done;
+  .reg .b32 %block, %thread, %step;
+  .reg .b64 %x, %y, %n, %c, %i, %row, %at;
+  .reg .f32 %value;
+  .reg .f64 %wide, %factor;
+  ld.param.u64 %x, [x];
+  ld.param.u64 %y, [y];
+  ld.param.s64 %n, [columns];
+  ld.param.f64 %factor, [factor];
+  mov.u32 %block, %ctaid.x;
+  mov.u32 %thread, %tid.x;
+  mov.u32 %step, %ntid.x;
+  cvt.u64.u32 %c, %thread;
+  cvt.u64.u32 %row, %block;
+  mul.lo.s64 %row, %row, %n;
+loop:
+  setp.ge.s64 %done, %c, %n;
+  @%done bra end;
+  add.s64 %i, %row, %c;
+  shl.b64 %i, %i, 2;
+  add.s64 %at, %x, %i;
+  ld.global.f32 %value, [%at];
+  cvt.f64.f32 %wide, %value;
+  mul.f64 %wide, %wide, %factor;
+  cvt.rn.f32.f64 %value, %wide;
+  add.s64 %at, %y, %i;
+  st.global.f32 [%at], %value;
+  cvt.u64.u32 %at, %step;
+  add.s64 %c, %c, %at;
+  bra loop;
+end:
+  ret;
+}
+)";
+
 OpSignature CudaSignature() {
   OpSignature signature;
   signature.device = DeviceType::kCuda;
@@ -122,6 +163,22 @@ TEST_F(GpuCudaTarget, RunsAKernel) {
   const std::vector<float> result = Output();
   for (size_t i = 0; i < result.size(); ++i) ASSERT_EQ(result[i], 3.0f * values_[i]) << i;
   EXPECT_FALSE(target_->poisoned());
+}
+
+TEST_F(GpuCudaTarget, RunsPtx) {
+  const CompileResult linked = target_->Compile({Language::kPtx, kPtxSource}, 60'000);
+  if (!linked.fault.ok()) GTEST_SKIP() << linked.fault.message();
+  ASSERT_TRUE(linked.ok) << linked.log;
+  EXPECT_GT(linked.resources.at("scale").at("registers").get<int>(), 0);
+  Candidate candidate = OneLaunch("scale");
+  candidate.source = {Language::kPtx, kPtxSource};
+  const auto executable = target_->Load(linked.binary, candidate, CudaSignature());
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  ASSERT_TRUE(Launch(**executable).ok());
+  const std::vector<float> result = Output();
+  for (size_t i = 0; i < result.size(); ++i) ASSERT_EQ(result[i], 3.0f * values_[i]) << i;
+  EXPECT_FALSE(target_->Compile({Language::kCpu, ""}, 1000).ok);
+  EXPECT_FALSE(target_->Compile({Language::kPtx, kCudaSource}, 1000).ok);
 }
 
 TEST_F(GpuCudaTarget, HandsScratchFromOneLaunchToTheNext) {

@@ -1,0 +1,37 @@
+// Kernels that a Coder writes in Triton. A program of its own compiles them ahead of time; what is
+// kept, proven and served is the PTX, so that a machine which serves them needs no Triton.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/status.h"
+#include "kernel/candidate.h"
+#include "signature/op_signature.h"
+
+namespace cudaforge {
+
+struct TritonCompiler {
+  // The interpreter and python/cudaforge_backend/triton_aot, which says what goes in and comes out.
+  std::vector<std::string> argv;
+  std::string arch;          // "cuda:sm_90a"
+  int timeout_ms = 120'000;  // of one kernel
+};
+
+// Reads the reply of a Coder as ParseCoderReply does, with one block of Triton source (triton,
+// python, py, or no word), and compiles its kernels. The plan's launches have "kernel", "args" and
+// "grid" as for CUDA C++, and "constants" ({"BLOCK": 1024}: every tl.constexpr parameter),
+// "num_warps" (else 4) and "num_stages" (else 3); "scratch_types" ("fp32" each unless said) names
+// what the scratch buffers hold. The candidate's source is PTX, and params["triton"] is {"source",
+// "plan"} as they were written. Errors: kInvalidArgument, with words for the Coder; kCancelled.
+Result<Candidate> ParseTritonReply(std::string_view reply, const OpSignature& signature,
+                                   const TritonCompiler& compiler, std::string author,
+                                   const Cancel& cancel);
+
+// Modules of PTX as one: the first's version and target, what is declared by several once.
+// kInvalidArgument: two of them have an entry of the same name.
+Result<std::string> JoinPtx(const std::vector<std::string>& modules);
+
+}  // namespace cudaforge

@@ -1,0 +1,87 @@
+#include "target/cuda/nvjitlink_api.h"
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/dynamic_library.h"
+#include "target/cuda/search_paths.h"
+
+namespace cudaforge {
+namespace {
+
+// nvJitLink keeps state of its own; nothing says that it survives unloading.
+const DynamicLibrary& KeepNvJitLink(DynamicLibrary library) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::unique_ptr<DynamicLibrary>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const auto& other : *kept) {
+    if (other->path() == library.path()) return *other;
+  }
+  kept->push_back(std::make_unique<DynamicLibrary>(std::move(library)));
+  return *kept->back();
+}
+
+// What a library exports its functions as: "nvJitLinkCreate", or only with a toolkit's version, as
+// in "__nvJitLinkCreate_12_0". The functions are the same.
+struct Spelling {
+  std::string prefix;
+  std::string suffix;
+  std::string Of(const char* function) const {
+    std::string name = prefix;
+    name += function;
+    name += suffix;
+    return name;
+  }
+};
+
+Spelling FindSpelling(const DynamicLibrary& library) {
+  Spelling plain{"nvJitLink", ""};
+  if (library.Symbol(plain.Of("Create").c_str()) != nullptr) return plain;
+  for (int major = 13; major >= 12; --major) {
+    for (int minor = 0; minor <= 9; ++minor) {
+      Spelling versioned{"__nvJitLink", "_" + std::to_string(major) + "_" + std::to_string(minor)};
+      if (library.Symbol(versioned.Of("Create").c_str()) != nullptr) return versioned;
+    }
+  }
+  return plain;
+}
+
+}  // namespace
+
+Result<NvJitLinkApi> NvJitLinkApi::Open(const std::vector<std::string>& search_paths) {
+  Result<DynamicLibrary> opened = DynamicLibrary::Open(CudaLibraryCandidates(
+      search_paths, {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"}));
+  if (!opened.ok()) {
+    return Status::Unavailable(
+        "nvJitLink is not there: pip install nvidia-nvjitlink (PyTorch's CUDA wheels bring it), or "
+        "set CUDAFORGE_CUDA_PATH to the CUDA toolkit; " +
+        opened.status().message());
+  }
+  const DynamicLibrary& library = KeepNvJitLink(*std::move(opened));
+  const Spelling spelling = FindSpelling(library);
+  NvJitLinkApi api;
+  api.path = library.path();
+  SymbolLoader load{library, {}};
+  const auto required = [&](auto& pointer, const char* function) {
+    load.Required(pointer, spelling.Of(function).c_str());
+  };
+  required(api.Create, "Create");
+  required(api.Destroy, "Destroy");
+  required(api.AddData, "AddData");
+  required(api.Complete, "Complete");
+  required(api.GetLinkedCubinSize, "GetLinkedCubinSize");
+  required(api.GetLinkedCubin, "GetLinkedCubin");
+  required(api.GetErrorLogSize, "GetErrorLogSize");
+  required(api.GetErrorLog, "GetErrorLog");
+  required(api.GetInfoLogSize, "GetInfoLogSize");
+  required(api.GetInfoLog, "GetInfoLog");
+  if (!load.missing.empty()) {
+    return Status::Unavailable(api.path + " has no " + load.missing +
+                               ": nvJitLink 12.0 or newer is needed");
+  }
+  load.Optional(api.Version, "nvJitLinkVersion");
+  return api;
+}
+
+}  // namespace cudaforge

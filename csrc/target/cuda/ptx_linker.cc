@@ -1,0 +1,130 @@
+#include "target/cuda/ptx_linker.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "target/cuda/ptxas_log.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr size_t kMaxLinkLog = 16u << 20;
+constexpr size_t kMaxLinkedCubin = 64u << 20;
+
+// What nvJitLink itself finds wrong behind the number, it calls an error of the text.
+bool IsArch(std::string_view arch) {
+  if (!arch.starts_with("sm_")) return false;
+  arch.remove_prefix(3);
+  if (arch.ends_with('a') || arch.ends_with('f')) arch.remove_suffix(1);
+  return !arch.empty() && arch.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+class Linking {
+ public:
+  explicit Linking(const NvJitLinkApi& api) : api_(api) {}
+  Linking(const Linking&) = delete;
+  Linking& operator=(const Linking&) = delete;
+  ~Linking() {
+    if (handle_ != nullptr) api_.Destroy(&handle_);
+  }
+  NvJitLinkHandle* out() { return &handle_; }
+  NvJitLinkHandle get() const { return handle_; }
+
+  std::string Errors() const { return Log(api_.GetErrorLogSize, api_.GetErrorLog); }
+  std::string Notes() const { return Log(api_.GetInfoLogSize, api_.GetInfoLog); }
+
+ private:
+  template <typename Size, typename Text>
+  std::string Log(Size size, Text text) const {
+    size_t bytes = 0;
+    if (handle_ == nullptr || size(handle_, &bytes) != 0 || bytes == 0 || bytes > kMaxLinkLog) {
+      return "";
+    }
+    std::string log(bytes + 1, '\0');  // the size counts no final NUL
+    if (text(handle_, log.data()) != 0) return "";
+    log.resize(std::min(log.find('\0'), log.size()));
+    return log;
+  }
+
+  const NvJitLinkApi& api_;
+  NvJitLinkHandle handle_ = nullptr;
+};
+
+}  // namespace
+
+Status CheckPtxSource(const std::string& ptx) {
+  if (ptx.size() > KernelSource::kMaxBytes) return Status::InvalidArgument("over 1 MiB of PTX");
+  size_t line = 1;
+  bool blank = true;  // nothing but blanks in this line so far
+  const auto refuse = [&](const char* what) {
+    return Status::InvalidArgument("line " + std::to_string(line) + ": " + what);
+  };
+  for (const char c : ptx) {
+    if (c == '\n') {
+      ++line;
+      blank = true;
+      continue;
+    }
+    if (c == ' ' || (c >= '\t' && c <= '\r')) continue;
+    if (c < ' ' || c > '~') return refuse("a character that is not ASCII text");
+    if (c == '#' && blank) return refuse("PTX with directives of a preprocessor");
+    blank = false;
+  }
+  return Status::Ok();
+}
+
+Result<PtxLinker> PtxLinker::Create(const std::vector<std::string>& search_paths) {
+  CF_ASSIGN_OR_RETURN(NvJitLinkApi api, NvJitLinkApi::Open(search_paths));
+  unsigned major = 12;
+  unsigned minor = 0;
+  if (api.Version != nullptr && api.Version(&major, &minor) != 0) {
+    return Status::Unavailable(api.path + " does not tell its version");
+  }
+  return PtxLinker(std::move(api), {static_cast<int>(major), static_cast<int>(minor)});
+}
+
+CompileResult PtxLinker::Link(const std::string& ptx, const std::string& arch) const {
+  if (!IsArch(arch)) {
+    return CompileResult::Fault(
+        Status::InvalidArgument("'" + arch + "' is no architecture; expected sm_80, sm_90a, ..."));
+  }
+  if (const Status status = CheckPtxSource(ptx); !status.ok())
+    return CompileResult::Failure("refused: " + status.message());
+  // PTX says itself what may be fused: mul and add may be, mul.rn and add.rn may not.
+  const std::string arch_option = "-arch=" + arch;
+  std::vector<const char*> options = {arch_option.c_str(), "-Xptxas=-v", "-Xptxas=-warn-spills"};
+  // As for NVRTC: a cubin out of a cache could come without the log.
+  if (version_.first >= 13) options.push_back("-no-cache");
+  Linking link(api_);
+  if (const NvJitLinkResult error =
+          api_.Create(link.out(), static_cast<uint32_t>(options.size()), options.data());
+      error != 0) {
+    return CompileResult::Fault(Status::Unsupported(
+        "nvJitLink " + std::to_string(version_.first) + "." + std::to_string(version_.second) +
+        " does not link for " + arch + " (error " + std::to_string(error) +
+        "); update nvidia-nvjitlink or the CUDA toolkit\n" + link.Errors()));
+  }
+  NvJitLinkResult error =
+      api_.AddData(link.get(), kNvJitLinkInputPtx, ptx.c_str(), ptx.size(), "kernel.ptx");
+  if (error == 0) error = api_.Complete(link.get());
+  const std::string notes = link.Notes();
+  if (error != 0) {
+    std::string log = link.Errors();
+    if (log.empty()) log = "nvJitLink fails with error " + std::to_string(error);
+    return CompileResult::Failure(log + WithoutPtxasNotes(notes));
+  }
+
+  size_t bytes = 0;
+  if (api_.GetLinkedCubinSize(link.get(), &bytes) != 0 || bytes == 0 || bytes > kMaxLinkedCubin) {
+    return CompileResult::Failure("nvJitLink gave no cubin for " + arch + "\n" + notes);
+  }
+  CompileResult result = CompileResult::Failure(WithoutPtxasNotes(notes));
+  result.binary.resize(bytes);
+  if (api_.GetLinkedCubin(link.get(), result.binary.data()) != 0)
+    return CompileResult::Failure("nvJitLink gave no cubin for " + arch);
+  result.ok = true;
+  result.resources = ParsePtxasLog(notes);
+  return result;
+}
+
+}  // namespace cudaforge
