@@ -1,4 +1,6 @@
 // The Anthropic messages API.
+#include <algorithm>
+
 #include "llm/chat_protocol.h"
 
 namespace cudaforge {
@@ -93,21 +95,17 @@ class AnthropicProtocol : public ChatProtocol {
     if (reason.is_string()) reply->finish_reason = reason.get<std::string>();
   }
 
-  // input_tokens leaves out what was read from or written to the cache; a later count replaces an
-  // earlier one.
+  // input_tokens leaves out what was read from or written to the cache.
   static void ReadUsage(const Json& usage, ReplyBuilder* reply) {
+    Usage counts;
     if (const auto input = TokenCount(usage, "input_tokens"); input.has_value()) {
-      const auto cached = TokenCount(usage, "cache_read_input_tokens");
+      counts.cached_input_tokens = TokenCount(usage, "cache_read_input_tokens");
       const int64_t written = TokenCount(usage, "cache_creation_input_tokens").value_or(0);
-      constexpr int64_t kMost = int64_t{1} << 60;  // far beyond any, and their sum cannot overflow
-      if (*input < kMost && cached.value_or(0) < kMost && written < kMost) {
-        reply->usage.input_tokens = *input + cached.value_or(0) + written;
-        reply->usage.cached_input_tokens = cached;
-      }
+      counts.input_tokens =
+          std::min(*input + counts.cached_input_tokens.value_or(0) + written, kMostTokens);
     }
-    if (const auto output = TokenCount(usage, "output_tokens"); output.has_value()) {
-      reply->usage.output_tokens = output;
-    }
+    counts.output_tokens = TokenCount(usage, "output_tokens");
+    reply->Count(counts);
   }
 
   std::string model_;

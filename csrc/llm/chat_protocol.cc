@@ -1,5 +1,6 @@
 #include "llm/chat_protocol.h"
 
+#include <algorithm>
 #include <array>
 
 namespace cudaforge {
@@ -56,6 +57,13 @@ Status ReplyBuilder::Fault(const Json& error) {
                              ErrorText(LenientText(Json{{"error", error}}), key_));
 }
 
+void ReplyBuilder::Count(const Usage& usage) {
+  for (const auto count :
+       {&Usage::input_tokens, &Usage::cached_input_tokens, &Usage::output_tokens}) {
+    reply_.usage.*count = std::max(reply_.usage.*count, usage.*count);  // the least: an absent one
+  }
+}
+
 void ReplyBuilder::SetModel(const Json& object, const char* field) {
   const Json& model = MemberOrNull(object, field);
   if (model.is_string()) {
@@ -69,7 +77,6 @@ Result<Reply> ReplyBuilder::Finish() {
                               " bytes of text");
   }
   CF_RETURN_IF_ERROR(PassOn(filter_.Rest()));
-  reply_.usage = usage;
   reply_.finish_reason = Printable(WithoutKey(finish_reason, key_), 100);
   return std::move(reply_);
 }

@@ -26,11 +26,13 @@ class ReplyBuilder {
   Status Append(std::string_view text);
   // The service reports a fault in the middle of its answer. Returns kUnavailable.
   Status Fault(const Json& error);
+  // What the service counted. Of several counts of one thing the largest holds: they grow as the
+  // reply does.
+  void Count(const Usage& usage);
   void SetModel(const Json& object, const char* field);
   // No more will come. kCorruption when the service did not say that the reply is whole.
   Result<Reply> Finish();
 
-  Usage usage;
   std::string finish_reason;
   bool done = false;  // the service said that the reply is whole
 

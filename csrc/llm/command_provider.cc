@@ -10,6 +10,17 @@ namespace cudaforge {
 namespace {
 
 constexpr size_t kMaxLastWords = 500;  // of a program's standard error, from its end
+constexpr size_t kKeptErrors = 4096;   // of it, to find keys in
+
+// Standard error, of which the last kKeptErrors bytes are there, without keys, also without the end
+// of one whose start is not there.
+std::string ErrorsWithoutKeys(const std::string& errors, const std::vector<std::string>& secrets) {
+  std::string text = WithoutKeys(errors, secrets);
+  if (errors.size() < kKeptErrors) return text;
+  size_t longest = 0;
+  for (const std::string& secret : secrets) longest = std::max(longest, secret.size());
+  return text.substr(std::min(text.size(), longest));
+}
 
 // The last lines that fit: what a program says at its end is why it ended.
 std::string LastWords(std::string_view errors) {
@@ -26,7 +37,8 @@ std::string LastWords(std::string_view errors) {
 
 class CommandProvider : public Provider {
  public:
-  explicit CommandProvider(std::vector<std::string> argv) : argv_(std::move(argv)) {}
+  CommandProvider(std::vector<std::string> argv, std::vector<std::string> secrets)
+      : argv_(std::move(argv)), secrets_(std::move(secrets)) {}
 
   // Without the folder: it stands in records that are carried to other machines.
   std::string name() const override {
@@ -43,11 +55,12 @@ class CommandProvider : public Provider {
         static_cast<int>(std::clamp(request.limits.total_s * 1000, 1.0, 2'000'000'000.0));
     // The text as JSON, and some for the fields around it.
     options.max_output = 6 * request.limits.max_reply_bytes + (size_t{64} << 10);
+    options.keep_errors = kKeptErrors;
     options.cancel = &cancel;
     const Result<ProcessResult> run = RunProcess(argv_, options);
     if (!run.ok()) return run.status();
     if (run->cancelled) return Status::Cancelled(name() + ": cancelled");
-    const std::string words = LastWords(run->errors);
+    const std::string words = LastWords(ErrorsWithoutKeys(run->errors, secrets_));
     if (run->timed_out) return Status::Timeout(name() + " did not answer in time" + words);
     if (run->too_large) {
       return Status::Timeout(name() + ": its answer is over the limit of " +
@@ -61,8 +74,9 @@ class CommandProvider : public Provider {
     }
     const Result<Json> json = ParseJson(run->output);
     if (!json.ok()) {
-      return Status::Corruption(name() + ": its answer is not one JSON object: " +
-                                Printable(json.status().message(), kMaxLastWords) + words);
+      return Status::Corruption(
+          name() + ": its answer is not one JSON object: " +
+          Printable(WithoutKeys(json.status().message(), secrets_), kMaxLastWords) + words);
     }
     Result<Reply> reply = ReplyFromJson(*json);
     if (!reply.ok()) return Status::Corruption(name() + ": " + reply.status().message());
@@ -79,13 +93,15 @@ class CommandProvider : public Provider {
 
  private:
   const std::vector<std::string> argv_;
+  const std::vector<std::string> secrets_;
 };
 
 }  // namespace
 
-std::unique_ptr<Provider> MakeCommandProvider(std::vector<std::string> argv) {
+std::unique_ptr<Provider> MakeCommandProvider(std::vector<std::string> argv,
+                                              std::vector<std::string> secrets) {
   CF_CHECK(!argv.empty()) << "a command needs a program";
-  return std::make_unique<CommandProvider>(std::move(argv));
+  return std::make_unique<CommandProvider>(std::move(argv), std::move(secrets));
 }
 
 }  // namespace cudaforge

@@ -93,7 +93,8 @@ class Letter {
 
 class MailboxProvider : public Provider {
  public:
-  explicit MailboxProvider(std::string folder) : folder_(std::move(folder)) {}
+  MailboxProvider(std::string folder, std::vector<std::string> secrets)
+      : folder_(std::move(folder)), secrets_(std::move(secrets)) {}
 
   std::string name() const override { return "mailbox:" + folder_; }
 
@@ -135,10 +136,11 @@ class MailboxProvider : public Provider {
   }
 
  private:
-  static Result<Reply> ReadObject(const std::string& bytes, const std::string& path, size_t max) {
+  Result<Reply> ReadObject(const std::string& bytes, const std::string& path, size_t max) const {
     const Result<Json> json = ParseJson(bytes);
     if (!json.ok()) {
-      return Status::Corruption(path + ": " + Printable(json.status().message(), 500));
+      return Status::Corruption(path + ": " +
+                                Printable(WithoutKeys(json.status().message(), secrets_), 500));
     }
     Result<Reply> reply = ReplyFromJson(*json);
     if (!reply.ok()) return Status::Corruption(path + ": " + reply.status().message());
@@ -154,13 +156,15 @@ class MailboxProvider : public Provider {
   }
 
   const std::string folder_;
+  const std::vector<std::string> secrets_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Provider>> MakeMailboxProvider(const std::string& folder) {
+Result<std::unique_ptr<Provider>> MakeMailboxProvider(const std::string& folder,
+                                                      std::vector<std::string> secrets) {
   CF_RETURN_IF_ERROR(MakeDirs(folder));
-  return std::unique_ptr<Provider>(std::make_unique<MailboxProvider>(folder));
+  return std::unique_ptr<Provider>(std::make_unique<MailboxProvider>(folder, std::move(secrets)));
 }
 
 }  // namespace cudaforge

@@ -81,9 +81,10 @@ std::optional<int64_t> TokenCount(const Json& object, const char* field) {
   if (!object.is_object()) return std::nullopt;
   const auto it = object.find(field);
   if (it == object.end() || !it->is_number_integer()) return std::nullopt;
-  if (it->is_number_unsigned() && it->get<uint64_t>() > INT64_MAX) return std::nullopt;
-  const auto count = it->get<int64_t>();
-  return count < 0 ? std::nullopt : std::optional(count);
+  // Without the sign, a negative number is far above the limit.
+  const auto count = it->get<uint64_t>();
+  if (count > uint64_t{kMostTokens}) return std::nullopt;
+  return static_cast<int64_t>(count);
 }
 
 Result<Reply> ReplyFromJson(const Json& json) {

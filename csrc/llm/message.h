@@ -41,6 +41,9 @@ struct LlmRequest {
   ReplyLimits limits;
 };
 
+// No call takes more tokens: a count above it is none.
+inline constexpr int64_t kMostTokens = 1'000'000'000'000;
+
 // Tokens as the provider counted them; what it did not say is absent.
 struct Usage {
   std::optional<int64_t> input_tokens;         // all of the input, cached or not
@@ -76,7 +79,7 @@ Result<Reply> ReplyFromJson(const Json& json);
 // The member `field` of an object, a null that outlives the call where there is none.
 const Json& MemberOrNull(const Json& object, const char* field);
 
-// A field that counts tokens, nullopt unless it is there and a non-negative integer.
+// A field that counts tokens, nullopt unless it is there and an integer from 0 to kMostTokens.
 std::optional<int64_t> TokenCount(const Json& object, const char* field);
 
 }  // namespace cudaforge

@@ -76,13 +76,12 @@ class OpenAiProtocol : public ChatProtocol {
   }
 
   static void ReadUsage(const Json& usage, ReplyBuilder* reply) {
-    reply->usage.input_tokens = TokenCount(usage, "prompt_tokens");
-    reply->usage.output_tokens = TokenCount(usage, "completion_tokens");
-    reply->usage.cached_input_tokens =
-        TokenCount(MemberOrNull(usage, "prompt_tokens_details"), "cached_tokens");
-    if (!reply->usage.cached_input_tokens.has_value()) {  // DeepSeek's name for it
-      reply->usage.cached_input_tokens = TokenCount(usage, "prompt_cache_hit_tokens");
+    auto cached = TokenCount(MemberOrNull(usage, "prompt_tokens_details"), "cached_tokens");
+    if (!cached.has_value()) {  // DeepSeek's name for it
+      cached = TokenCount(usage, "prompt_cache_hit_tokens");
     }
+    reply->Count(
+        {TokenCount(usage, "prompt_tokens"), cached, TokenCount(usage, "completion_tokens")});
   }
 
   std::string model_;

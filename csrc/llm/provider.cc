@@ -1,8 +1,10 @@
 #include "llm/provider.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "llm/chat_protocol.h"
+#include "llm/discreet_provider.h"
 #include "llm/endpoint.h"
 #include "llm/http_provider.h"
 #include "llm/local_provider.h"
@@ -18,6 +20,12 @@ constexpr std::string_view kKnownSpecs =
 Status BadSpec(const std::string& what) {
   return Status::InvalidArgument(what + "; known are " + std::string(kKnownSpecs));
 }
+
+// Shorter values are no keys: servers that want none are given "EMPTY" or "x", and blotting those
+// out would spoil replies.
+constexpr size_t kShortestSecret = 8;
+
+constexpr std::string_view kBlanks = " \t\r\n";
 
 // The setting where it is given, else the variable's value, else "".
 std::string SettingOr(const std::string& setting, const ProviderSettings& settings,
@@ -49,7 +57,6 @@ Result<std::unique_ptr<Provider>> MakeService(bool openai, const std::string& mo
 }
 
 std::vector<std::string> SplitAtWhiteSpace(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
   std::vector<std::string> words;
   for (size_t at = text.find_first_not_of(kBlanks); at != std::string_view::npos;) {
     const size_t end = text.find_first_of(kBlanks, at);
@@ -57,6 +64,33 @@ std::vector<std::string> SplitAtWhiteSpace(std::string_view text) {
     at = text.find_first_not_of(kBlanks, end);
   }
   return words;
+}
+
+// What no provider may repeat, the longest first.
+std::vector<std::string> SecretsOf(const ProviderSettings& settings) {
+  std::vector<std::string> secrets;
+  for (std::string value : {settings.api_key, SettingOr("", settings, "OPENAI_API_KEY"),
+                            SettingOr("", settings, "ANTHROPIC_API_KEY")}) {
+    value.erase(value.find_last_not_of(kBlanks) + 1);  // npos + 1 is 0
+    value.erase(0, value.find_first_not_of(kBlanks));
+    if (value.size() >= kShortestSecret) secrets.push_back(std::move(value));
+  }
+  std::sort(secrets.begin(), secrets.end(),
+            [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
+  return secrets;
+}
+
+// Of any kind but record, as it is.
+Result<std::unique_ptr<Provider>> MakeBare(const std::string& kind, const std::string& rest,
+                                           const ProviderSettings& settings) {
+  if (kind == "openai" || kind == "anthropic") {
+    return MakeService(kind == "openai", rest, settings);
+  }
+  if (kind == "mailbox") return MakeMailboxProvider(rest, SecretsOf(settings));
+  if (kind == "replay") return MakeReplayProvider(rest);
+  std::vector<std::string> argv = SplitAtWhiteSpace(rest);
+  if (argv.empty()) return BadSpec("provider \"command\": no program");
+  return MakeCommandProvider(std::move(argv), SecretsOf(settings));
 }
 
 }  // namespace
@@ -70,25 +104,14 @@ Result<std::unique_ptr<Provider>> MakeProvider(std::string_view spec,
                      kind == "mailbox" || kind == "record" || kind == "replay";
   if (!known) return BadSpec("unknown provider \"" + kind + "\"");
   if (rest.empty()) return BadSpec("provider \"" + kind + "\": nothing after the colon");
-  if (kind == "openai" || kind == "anthropic") {
-    return MakeService(kind == "openai", rest, settings);
-  }
-  if (kind == "mailbox") return MakeMailboxProvider(rest);
-  if (kind == "replay") return MakeReplayProvider(rest);
-  if (kind == "command") {
-    std::vector<std::string> argv = SplitAtWhiteSpace(rest);
-    if (argv.empty()) return BadSpec("provider \"command\": no program");
-    return MakeCommandProvider(std::move(argv));
+  if (kind != "record") {
+    CF_ASSIGN_OR_RETURN(auto bare, MakeBare(kind, rest, settings));
+    return MakeDiscreetProvider(std::move(bare), SecretsOf(settings));
   }
   const size_t second = rest.find(':');
   if (second == std::string::npos || second == 0) return BadSpec("provider \"record\": no folder");
   CF_ASSIGN_OR_RETURN(auto inner, MakeProvider(rest.substr(second + 1), settings));
-  // Programs inherit the environment and may repeat what is in it.
-  std::vector<std::string> secrets = {settings.api_key};
-  for (const char* variable : {"OPENAI_API_KEY", "ANTHROPIC_API_KEY"}) {
-    secrets.push_back(SettingOr("", settings, variable));
-  }
-  return MakeRecordingProvider(rest.substr(0, second), std::move(inner), std::move(secrets));
+  return MakeRecordingProvider(rest.substr(0, second), std::move(inner), SecretsOf(settings));
 }
 
 }  // namespace cudaforge

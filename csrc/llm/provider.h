@@ -62,8 +62,9 @@ struct ProviderSettings {
 //   mailbox:DIR              a folder in which an agent or a human answers
 //   record:DIR:SPEC          SPEC, with every exchange saved in DIR (a name without a colon)
 //   replay:DIR               what was saved there
-// Opens no connection. Errors: kInvalidArgument for a spec, key or address that cannot be used;
-// kIoError or kNotFound for a folder.
+// Opens no connection. None of them repeats a key of eight characters or more that `settings` has:
+// "[key]" stands for it in replies and errors. Errors: kInvalidArgument for a spec, key or address
+// that cannot be used; kIoError or kNotFound for a folder.
 Result<std::unique_ptr<Provider>> MakeProvider(std::string_view spec,
                                                const ProviderSettings& settings);
 

@@ -76,6 +76,11 @@ std::string WithoutKey(std::string_view text, std::string_view key) {
   return out.append(text);
 }
 
+std::string WithoutKeys(std::string text, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) text = WithoutKey(text, key);
+  return text;
+}
+
 std::string KeyFilter::Pass(std::string_view piece) {
   std::string text = WithoutKey(held_ + std::string(piece), key_);
   size_t keep = key_.empty() ? 0 : std::min(key_.size() - 1, text.size());

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cudaforge {
 
@@ -17,7 +18,10 @@ std::string Printable(std::string_view text, size_t max_chars);
 // `text` with every occurrence of `key` replaced by "[key]". An empty key occurs nowhere.
 std::string WithoutKey(std::string_view text, std::string_view key);
 
-// The same for text that comes in pieces, a key cut in two included.
+// The same for each of `keys`, in their order: one that holds another must stand before it.
+std::string WithoutKeys(std::string text, const std::vector<std::string>& keys);
+
+// WithoutKey for text that comes in pieces, a key cut in two included.
 class KeyFilter {
  public:
   explicit KeyFilter(std::string key) : key_(std::move(key)) {}

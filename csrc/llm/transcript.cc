@@ -37,8 +37,8 @@ class RecordingProvider : public Provider {
       exchange["error"] = {{"code", StatusCodeName(reply.status().code())},
                            {"message", reply.status().message()}};
     }
-    std::string text = exchange.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-    for (const std::string& secret : secrets_) text = WithoutKey(text, secret);
+    const std::string whole = exchange.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const std::string text = WithoutKeys(whole, secrets_);
     const Cancel never;  // a cancelled exchange is saved too
     const auto saved = WriteNumbered(folder_, kExchangeSuffix, text, never);
     if (!saved.ok()) return Status::IoError("recording: " + saved.status().message());

@@ -46,7 +46,8 @@ Allowance AllowCall(const AgentBudget& budget, const LedgerSum& spent, double se
                             " tokens of input and " + std::to_string(least_output) +
                             " of output or more";
   if (budget.tokens > 0) {
-    most = std::min(most, budget.tokens - spent.tokens() - input_tokens);
+    const int64_t left = budget.tokens - std::min(budget.tokens, spent.tokens());
+    most = std::min(most, left - input_tokens);
     if (most < least_output) {
       out.refusal = "the tokens of the budget are spent, " + std::to_string(spent.tokens()) +
                     " of " + std::to_string(budget.tokens) + needs;

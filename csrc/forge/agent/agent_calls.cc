@@ -1,6 +1,8 @@
 #include "forge/agent/agent_calls.h"
 
+#include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 namespace cudaforge {
@@ -10,12 +12,22 @@ namespace {
 constexpr int64_t kLeastCoderTokens = 1024;
 constexpr int64_t kLeastJudgeTokens = 256;
 
+// Whether `count` can be that of something which is estimated at `estimate`: 0 only of nothing.
+bool IsCount(const std::optional<int64_t>& count, int64_t estimate) {
+  return count.has_value() && *count >= (estimate > 0 ? 1 : 0) && *count <= kMostTokens;
+}
+
 // Fills in what the service did not count.
 void EstimateMissing(int64_t input, int64_t output, LedgerEntry* entry) {
   Usage& usage = entry->usage;
-  entry->estimated = !usage.input_tokens.has_value() || !usage.output_tokens.has_value();
-  usage.input_tokens = usage.input_tokens.value_or(input);
-  usage.output_tokens = usage.output_tokens.value_or(output);
+  const auto fill = [entry](int64_t estimate, std::optional<int64_t>* count) {
+    if (IsCount(*count, estimate)) return;
+    *count = std::min(estimate, kMostTokens);
+    entry->estimated = true;
+  };
+  fill(input, &usage.input_tokens);
+  fill(output, &usage.output_tokens);
+  if (!IsCount(usage.cached_input_tokens, 0)) usage.cached_input_tokens.reset();
 }
 
 // Whether a service that ended a call so may have read the request and written a reply to it.

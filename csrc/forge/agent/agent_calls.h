@@ -33,9 +33,9 @@ class AgentCalls {
   Allowance Allow(const Provider& provider, AgentRole role, const Prompt& prompt) const;
   // Makes the call with limits that Allow gave, enters it into the ledger and tells of it:
   // {"event": "call","round","role","prompt","model","usage","usd","seconds"} and, of a call that
-  // failed, "error". Counts that the service does not give are estimated: the input as Allow does,
-  // the output from the text, and all that was allowed where a reply that was begun did not come to
-  // its end. Errors: the provider's.
+  // failed, "error". Counts that the service does not give, or gives as 0 where there was text, are
+  // estimated: the input as Allow does, the output from the text, and all that was allowed where a
+  // reply that was begun did not come to its end. Errors: the provider's.
   Result<Reply> Ask(Provider& provider, AgentRole role, const Prompt& prompt,
                     const ReplyLimits& limits, int round);
 

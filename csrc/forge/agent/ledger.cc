@@ -1,6 +1,7 @@
 #include "forge/agent/ledger.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace cudaforge {
 namespace {
@@ -14,10 +15,11 @@ void AddTo(LedgerSum* sum, const LedgerEntry& entry) {
   ++sum->calls;
   sum->failed += entry.error.empty() ? 0 : 1;
   sum->estimated += entry.estimated ? 1 : 0;
-  sum->unpriced += !entry.usd.has_value() && input + output > 0 ? 1 : 0;
-  sum->input_tokens += input;
-  sum->cached_input_tokens += entry.usage.cached_input_tokens.value_or(0);
-  sum->output_tokens += output;
+  sum->unpriced += !entry.usd.has_value() && (input > 0 || output > 0) ? 1 : 0;
+  sum->input_tokens = AddTokens(sum->input_tokens, input);
+  sum->cached_input_tokens =
+      AddTokens(sum->cached_input_tokens, entry.usage.cached_input_tokens.value_or(0));
+  sum->output_tokens = AddTokens(sum->output_tokens, output);
   sum->usd += entry.usd.value_or(0);
   sum->seconds += entry.seconds;
 }
@@ -107,6 +109,10 @@ double Dollars(const Price& price, const Usage& usage) {
                         ? cost(cached, std::max(price.input, price.cached_input))
                         : cost(input - cached, price.input) + cost(cached, price.cached_input);
   return (in + cost(*usage.output_tokens, price.output)) / 1e6;
+}
+
+int64_t AddTokens(int64_t a, int64_t b) {
+  return a > std::numeric_limits<int64_t>::max() - b ? std::numeric_limits<int64_t>::max() : a + b;
 }
 
 Json LedgerSum::ToJson() const {

@@ -47,6 +47,9 @@ const Price* PriceOf(const Prices& prices, const std::string& provider, const st
 // REQUIRES: input and output tokens are there.
 double Dollars(const Price& price, const Usage& usage);
 
+// The sum of two counts that are not negative, at most INT64_MAX.
+int64_t AddTokens(int64_t a, int64_t b);
+
 struct LedgerSum {
   int64_t calls = 0;
   int64_t failed = 0;     // of them, without a reply
@@ -58,7 +61,7 @@ struct LedgerSum {
   double usd = 0;  // of those whose price is known
   double seconds = 0;
 
-  int64_t tokens() const { return input_tokens + output_tokens; }
+  int64_t tokens() const { return AddTokens(input_tokens, output_tokens); }
   Json ToJson() const;
 };
 

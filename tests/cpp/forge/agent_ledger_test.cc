@@ -62,6 +62,24 @@ TEST(Ledger, EntriesSurviveJson) {
   }
 }
 
+TEST(Ledger, SumsDoNotOverflow) {
+  EXPECT_EQ(AddTokens(2, 3), 5);
+  EXPECT_EQ(AddTokens(INT64_MAX, 0), INT64_MAX);
+  EXPECT_EQ(AddTokens(INT64_MAX - 1, 2), INT64_MAX);
+  EXPECT_EQ(AddTokens(INT64_MAX, INT64_MAX), INT64_MAX);
+  LedgerEntry entry;
+  entry.usage = {INT64_MAX, INT64_MAX, INT64_MAX};
+  Ledger ledger;
+  ledger.Add(entry);
+  ledger.Add(entry);
+  EXPECT_EQ(ledger.Sum().input_tokens, INT64_MAX);
+  EXPECT_EQ(ledger.Sum().cached_input_tokens, INT64_MAX);
+  EXPECT_EQ(ledger.Sum().tokens(), INT64_MAX);
+  EXPECT_EQ(ledger.Sum().unpriced, 2);
+  // What is left of a budget then.
+  EXPECT_NE(AllowCall({.tokens = 1}, ledger.Sum(), 0, 1'000'000, nullptr, 500, {}).refusal, "");
+}
+
 class AgentLedger : public AgentTest {};
 
 TEST_F(AgentLedger, SumsMatchWhatTheServicesCounted) {
@@ -118,6 +136,36 @@ TEST_F(AgentLedger, WhatIsNotCountedIsEstimatedUpwards) {
   EXPECT_TRUE(entries[1].estimated);
   EXPECT_EQ(entries[1].usage.output_tokens, 7000) << "it may have written that much unseen";
   EXPECT_EQ(outcome.ledger.Sum().unpriced, 2);
+}
+
+TEST_F(AgentLedger, ZeroOfATextIsNoCount) {
+  settings_.budget.rounds = 4;
+  Code({TextReply(RowReply(0), {0, 0, 0}), TextReply(RowReply(1), {900, std::nullopt, 0}),
+        TextReply(RowReply(2), {0, std::nullopt, 70}), TextReply("", {800, std::nullopt, 0})});
+  const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 400}, {.ns = 300}});
+  const auto& entries = outcome.ledger.entries();
+  ASSERT_EQ(entries.size(), 4u);
+  const auto input = [this](size_t i) { return EstimateInputTokens(coder_->requests[i].messages); };
+  EXPECT_EQ(entries[0].usage.input_tokens, input(0));
+  EXPECT_EQ(entries[0].usage.output_tokens, EstimateTokens(RowReply(0)));
+  EXPECT_EQ(entries[1].usage.input_tokens, 900);
+  EXPECT_EQ(entries[1].usage.output_tokens, EstimateTokens(RowReply(1)));
+  EXPECT_EQ(entries[2].usage.input_tokens, input(2));
+  EXPECT_EQ(entries[2].usage.output_tokens, 70);
+  EXPECT_EQ(entries[3].usage.output_tokens, 0) << "there was none";
+  EXPECT_FALSE(entries[3].estimated);
+  EXPECT_EQ(outcome.ledger.Sum().estimated, 3);
+}
+
+TEST_F(AgentLedger, CountsBeyondAllBoundsAreEstimated) {
+  settings_.budget.rounds = 1;
+  Code({TextReply(RowReply(0), {INT64_MAX, INT64_MAX, kMostTokens + 1})});
+  const AgentOutcome outcome = Run({{.ns = 500}});
+  const LedgerEntry& entry = outcome.ledger.entries().at(0);
+  EXPECT_TRUE(entry.estimated);
+  EXPECT_EQ(entry.usage.input_tokens, EstimateInputTokens(coder_->requests[0].messages));
+  EXPECT_EQ(entry.usage.cached_input_tokens, std::nullopt);
+  EXPECT_EQ(entry.usage.output_tokens, EstimateTokens(RowReply(0)));
 }
 
 TEST_F(AgentLedger, ARefusedRequestCostsNothing) {

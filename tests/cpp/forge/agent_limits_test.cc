@@ -84,6 +84,23 @@ TEST_F(AgentLimits, WhatWasSpentCountsBeforeTheNextCall) {
   EXPECT_TRUE(outcome.search.best.has_value());
 }
 
+TEST_F(AgentLimits, TokensHoldWhateverTheServiceCounts) {
+  const int64_t input = FirstInput();
+  settings_.limits.max_output_tokens = 1024;
+  for (const Usage& counts : {Usage{0, 0, 0}, Usage{INT64_MAX, INT64_MAX, INT64_MAX},
+                              Usage{INT64_MAX / 2 + 1, 0, INT64_MAX / 2 + 1}, Usage{-1, -1, -1}}) {
+    // Room for the first call; the second's input alone is more than is left.
+    settings_.budget.tokens = input + 1024 + input / 2;
+    Code({TextReply(RowReply(0), counts), TextReply(RowReply(1), counts),
+          TextReply(RowReply(2), counts)});
+    const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 400}, {.ns = 300}});
+    EXPECT_EQ(coder_->requests.size(), 1u);
+    EXPECT_NE(outcome.search.reason.find("the tokens of the budget"), std::string::npos);
+    EXPECT_GE(outcome.ledger.Sum().tokens(), input);
+    EXPECT_LE(outcome.ledger.Sum().tokens(), settings_.budget.tokens);
+  }
+}
+
 TEST_F(AgentLimits, AJudgeThatThereIsNoRoomForIsPassedOver) {
   const int64_t input = FirstInput();
   settings_.limits.max_output_tokens = 2000;

@@ -37,6 +37,20 @@ TEST(AnthropicTest, ReadsAStream) {
   EXPECT_EQ(reply->usage.output_tokens, 20);
 }
 
+TEST(AnthropicTest, LaterCountsDoNotLowerEarlierOnes) {
+  const std::string whole = AnthropicStream({"a"});  // 100, 60 of them cached, and 20
+  for (const Json& later : {Json{{"input_tokens", 0}, {"output_tokens", 0}},
+                            Json{{"input_tokens", 10}, {"output_tokens", nullptr}},
+                            Json{{"input_tokens", INT64_MAX}, {"output_tokens", INT64_MAX}}}) {
+    const Result<Reply> reply = ReadAnthropic(
+        whole + SseText({{"type", "message_delta"}, {"usage", later}}, "message_delta"));
+    ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+    EXPECT_EQ(ToJson(reply->usage),
+              (Json{{"input_tokens", 100}, {"cached_input_tokens", 60}, {"output_tokens", 20}}))
+        << later;
+  }
+}
+
 TEST(AnthropicTest, AStreamThatEndsEarlyIsNoReply) {
   const std::string whole = AnthropicStream({"a"});
   const Result<Reply> cut = ReadAnthropic(whole.substr(0, whole.find("event: message_stop")));

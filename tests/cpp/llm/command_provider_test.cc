@@ -67,6 +67,31 @@ TEST(CommandProviderTest, AnswersThatAreNone) {
   }
 }
 
+TEST(CommandProviderTest, LastWordsThatAreCutShowNoPartOfAKey) {
+  std::string key;
+  for (int i = 0; i < 100; ++i) key += std::to_string(1000 + i) + "-";
+  // Some of these lines are cut within a key, by what is kept of them or by what is shown.
+  for (const int repeats : {1, 2, 11, 400}) {
+    for (const int after : {0, 100, 300, 450, 3900}) {
+      const std::string script = "i=0; while [ $i -lt " + std::to_string(repeats) +
+                                 " ]; do printf " + key + " >&2; i=$((i+1)); done; printf %0" +
+                                 std::to_string(after) + "d 0 >&2; exit 1";
+      const Status status = MakeCommandProvider({"sh", "-c", script}, {key})
+                                ->Complete(Ask("?"), Cancel(), {})
+                                .status();
+      EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+      EXPECT_EQ(status.message().find("-10"), std::string::npos) << status.message();
+    }
+  }
+  const std::string bad = "echo '{\"" + std::string(300, 'a') + key + "\": '";
+  EXPECT_EQ(MakeCommandProvider({"sh", "-c", bad}, {key})
+                ->Complete(Ask("?"), Cancel(), {})
+                .status()
+                .message()
+                .find("-10"),
+            std::string::npos);
+}
+
 TEST(CommandProviderTest, BoundsTimeAndBytes) {
   EXPECT_EQ(AskScript("sleep 100 & sleep 100", Ask("?", 0.2)).status().code(),
             StatusCode::kTimeout);

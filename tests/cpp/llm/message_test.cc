@@ -47,5 +47,16 @@ TEST(MessageTest, RepliesOfWrongTypes) {
   EXPECT_EQ(odd->attempts, 1);
 }
 
+TEST(MessageTest, CountsThatNoCallCanHaveAreAbsent) {
+  const Json counts = Json::parse(
+      R"({"none": 0, "most": 1000000000000, "over": 1000000000001, "max": 9223372036854775807,
+          "unsigned": 18446744073709551615, "minus": -1, "min": -9223372036854775808})");
+  EXPECT_EQ(TokenCount(counts, "none"), 0);
+  EXPECT_EQ(TokenCount(counts, "most"), kMostTokens);
+  for (const char* absent : {"over", "max", "unsigned", "minus", "min", "missing"}) {
+    EXPECT_EQ(TokenCount(counts, absent), std::nullopt) << absent;
+  }
+}
+
 }  // namespace
 }  // namespace cudaforge

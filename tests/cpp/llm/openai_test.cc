@@ -56,6 +56,30 @@ TEST(OpenAiTest, WhatWasNotCountedIsAbsent) {
   EXPECT_EQ(odd->usage.cached_input_tokens, 3);
 }
 
+TEST(OpenAiTest, LaterCountsDoNotLowerEarlierOnes) {
+  const auto usage = [](const Json& counts) {
+    return SseText({{"choices", Json::array()}, {"usage", counts}});
+  };
+  const std::string whole = OpenAiStream({"x"});  // 100, 60 of them cached, and 20
+  const std::string rest = whole.substr(0, whole.find("data: [DONE]"));
+  for (const Json& later :
+       {Json(), Json::object(), Json{{"prompt_tokens", nullptr}, {"completion_tokens", nullptr}},
+        Json{{"prompt_tokens", 0}, {"completion_tokens", 0}},
+        Json{{"prompt_tokens", 99}, {"completion_tokens", INT64_MAX}}}) {
+    const Result<Reply> reply = ReadOpenAi(rest + usage(later));
+    ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+    EXPECT_EQ(ToJson(reply->usage),
+              (Json{{"input_tokens", 100}, {"cached_input_tokens", 60}, {"output_tokens", 20}}))
+        << later;
+  }
+  // Servers that count all along, and one that counts in two pieces.
+  const Result<Reply> grown =
+      ReadOpenAi(rest + usage({{"completion_tokens", 21}}) + usage({{"prompt_tokens", 101}}));
+  ASSERT_TRUE(grown.ok());
+  EXPECT_EQ(grown->usage.input_tokens, 101);
+  EXPECT_EQ(grown->usage.output_tokens, 21);
+}
+
 TEST(OpenAiTest, AStreamThatEndsEarlyIsNoReply) {
   const std::string whole = OpenAiStream({"a", "b"});
   const Result<Reply> cut = ReadOpenAi(whole.substr(0, whole.find("\"stop\"") - 120));

@@ -28,6 +28,7 @@ TEST(TextTest, PrintableIsShortPlainAscii) {
 TEST(TextTest, BlotsKeys) {
   EXPECT_EQ(WithoutKey("a KEY b KEY", "KEY"), "a [key] b [key]");
   EXPECT_EQ(WithoutKey("nothing", ""), "nothing");
+  EXPECT_EQ(WithoutKeys("KEY2 KEY OTHER", {"KEY2", "OTHER", "KEY", ""}), "[key] [key] [key]");
 }
 
 TEST(KeyFilterTest, FindsAKeyHoweverItIsCut) {

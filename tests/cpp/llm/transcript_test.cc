@@ -83,6 +83,35 @@ TEST_F(TranscriptTest, KeysThatAProgramRepeatsAreNotRecorded) {
   EXPECT_NE(text.find("\"content\": \"[key]\""), std::string::npos) << text;
 }
 
+TEST_F(TranscriptTest, KeysInAProgramsLastWordsAreNeitherShownNorRecorded) {
+  ProviderSettings settings;
+  settings.environment["ANTHROPIC_API_KEY"] = kTestKey;
+  const std::string script = dir_.path() + "/fails.sh";
+  ASSERT_TRUE(
+      WriteFileAtomic(script, "echo bad key " + std::string(kTestKey) + " >&2; exit 2\n").ok());
+  for (const std::string& recorded : {std::string(), "record:" + path_ + ":"}) {
+    const auto provider = MakeProvider(recorded + "command:sh " + script, settings);
+    ASSERT_TRUE(provider.ok()) << provider.status().ToString();
+    const Status status = (*provider)->Complete(Ask("?"), Cancel(), {}).status();
+    EXPECT_EQ(status.message(), "command:sh ended with exit code 2: bad key [key]");
+  }
+  const std::string text = *ReadFile(path_ + "/0001-exchange.json");
+  EXPECT_EQ(text.find(kTestKey), std::string::npos);
+  EXPECT_NE(text.find("bad key [key]"), std::string::npos) << text;
+}
+
+TEST_F(TranscriptTest, KeysInAnOldRecordingAreNotShown) {
+  ASSERT_TRUE(MakeDirs(path_).ok());
+  const Json exchange = {{"request", ToJson(Ask("?"))},
+                         {"reply", {{"content", "a " + std::string(kTestKey)}}}};
+  ASSERT_TRUE(WriteFileAtomic(path_ + "/0001-exchange.json", exchange.dump()).ok());
+  ProviderSettings settings;
+  settings.environment["OPENAI_API_KEY"] = kTestKey;
+  const auto provider = MakeProvider("replay:" + path_, settings);
+  ASSERT_TRUE(provider.ok()) << provider.status().ToString();
+  EXPECT_EQ(Replay(**provider, "?")->content, "a [key]");
+}
+
 TEST_F(TranscriptTest, SaysWhereARequestDiffers) {
   Record({"a question about x", "two"});
   const auto provider = MakeProvider("replay:" + path_, {});
