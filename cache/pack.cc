@@ -18,6 +18,7 @@ constexpr size_t kPackHeaderBytes = 16;  // magic, format, manifest length
 constexpr size_t kPackChecksumBytes = 64;
 constexpr size_t kMaxPackBytes = size_t{4} << 30;
 constexpr size_t kMaxManifestBytes = size_t{64} << 20;
+constexpr size_t kKeyDigitsInProblem = 12;
 
 Status Corrupt(const std::string& file, std::string_view what) {
   return Status::Corruption(file + ": " + std::string(what));
@@ -38,7 +39,8 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   return CacheRecord::Decode(encoded);
 }
 
-// Stores `count` records, each as `read` gives it and `accept` leaves it.
+// Stores `count` records, each as `read` gives it and `accept` leaves it. The errors of `read` say
+// which record they are of; those of `accept` are named by its key.
 Result<PackSummary> Adopt(KernelStore& store, const AcceptRecord& accept, size_t count,
                           const std::function<Result<CacheRecord>()>& read) {
   PackSummary summary;
@@ -55,14 +57,18 @@ Result<PackSummary> Adopt(KernelStore& store, const AcceptRecord& accept, size_t
   for (size_t i = 0; i < count; ++i) {
     auto record = read();
     Status status = record.status();
-    if (status.ok() && accept) status = accept(&*record);
+    std::string problem = status.message();
+    if (status.ok() && accept) {
+      status = accept(&*record);
+      problem = record->key.substr(0, kKeyDigitsInProblem) + ": " + status.message();
+    }
     if (status.ok() && record->kind == CacheRecord::Kind::kNegative) {
       negatives.push_back(std::move(record).value());
     } else if (status.ok()) {
       CF_RETURN_IF_ERROR(put({&*record, 1}));
     } else {
       ++summary.rejected;
-      summary.problems.push_back("record " + std::to_string(i) + ": " + status.ToString());
+      summary.problems.push_back(std::move(problem));
     }
   }
   if (!negatives.empty()) CF_RETURN_IF_ERROR(put(negatives));
@@ -134,8 +140,13 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
   const std::string_view payload = body.substr(kPackHeaderBytes + manifest_bytes);
   size_t offset = 0;
   size_t next = 0;
-  return Adopt(store, accept, entries->size(),
-               [&] { return ReadRecord((*entries)[next++], payload, &offset); });
+  return Adopt(store, accept, entries->size(), [&] {
+    Result<CacheRecord> record = ReadRecord((*entries)[next++], payload, &offset);
+    if (record.ok()) return record;
+    return Result<CacheRecord>(
+        Status(record.status().code(),
+               "record " + std::to_string(next - 1) + ": " + record.status().message()));
+  });
 }
 
 }  // namespace cudaforge

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
 #include "base/bytes.h"
 #include "base/sha256.h"
@@ -21,6 +22,57 @@ constexpr CacheRecord::JsonMember kJsonFields[] = {
     {"timing", &CacheRecord::timing},       {"provenance", &CacheRecord::provenance},
     {"versions", &CacheRecord::versions},
 };
+
+constexpr int64_t kMaxCreated = 100'000'000'000;  // seconds since 1970: the year 5138
+
+bool IsFinite(const Json& value) { return value.is_number() && std::isfinite(value.get<double>()); }
+bool IsText(const Json& value) { return value.is_string(); }
+bool IsTexts(const Json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(), IsText);
+}
+bool IsInterval(const Json& value) {
+  return value.is_array() && value.size() == 3 && std::all_of(value.begin(), value.end(), IsFinite);
+}
+bool IsTime(const Json& value) {
+  return value.is_number_integer() && value >= 0 && value <= kMaxCreated;
+}
+bool IsOuterRace(const Json& value) { return JsonString(value, "key").ok(); }
+
+struct FieldRule {
+  std::string_view field;
+  bool (*fits)(const Json&);
+  std::string_view form;
+};
+constexpr FieldRule kVerificationRules[] = {{"cases", IsTexts, "a list of texts"}};
+constexpr FieldRule kTimingRules[] = {
+    {"aten_us", IsFinite, "a number"},
+    {"inductor_us", IsFinite, "a number"},
+    {"winner_us", IsFinite, "a number"},
+    {"rounds", IsFinite, "a number"},
+    {"best_rival", IsText, "a text"},
+    {"speedup", IsInterval, "three numbers"},
+    {"within", IsOuterRace, "a race with a key"},
+};
+constexpr FieldRule kProvenanceRules[] = {
+    {"author", IsText, "a text"},
+    {"reason", IsText, "a text"},
+    {"created", IsTime, "a number of seconds since 1970"},
+    {"candidates_tried", IsFinite, "a number"},
+    {"budget_s", IsFinite, "a number"},
+    {"forge_seconds", IsFinite, "a number"},
+};
+
+// Whether the fields of `object` that are neither absent nor null follow `rules`.
+Status CheckForm(const Json& object, std::string_view name, std::span<const FieldRule> rules) {
+  for (const FieldRule& rule : rules) {
+    if (object.is_null()) break;
+    const auto value = object.find(rule.field);
+    if (value == object.end() || value->is_null() || rule.fits(*value)) continue;
+    return Status::InvalidArgument(std::string(name) + "." + std::string(rule.field) + " is not " +
+                                   std::string(rule.form));
+  }
+  return Status::Ok();
+}
 
 Status Corrupt(std::string_view what) {
   return Status::Corruption("cache record: " + std::string(what));
@@ -92,7 +144,7 @@ bool JudgedAlike(const Json& versions, const Json& others) {
 
 Status CacheRecord::Validate() const {
   if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
-  if (!signature.is_object()) return Status::InvalidArgument("the signature is no object");
+  CF_RETURN_IF_ERROR(CheckFields());
   const bool winner = kind == Kind::kWinner;
   if (candidate.empty() == winner || binary.empty() == winner) {
     return Status::InvalidArgument(winner ? "a winner needs a candidate and a binary"
@@ -103,6 +155,19 @@ Status CacheRecord::Validate() const {
     return Status::Corruption("the key is not the signature's");
   }
   return Status::Ok();
+}
+
+Status CacheRecord::CheckFields() const {
+  if (!signature.is_object()) return Status::InvalidArgument("the signature is no object");
+  for (const auto& [name, member] : kJsonFields) {
+    const Json& field = this->*member;
+    if (!field.is_object() && !field.is_null()) {
+      return Status::InvalidArgument(std::string(name) + " is no object");
+    }
+  }
+  CF_RETURN_IF_ERROR(CheckForm(verification, "verification", kVerificationRules));
+  CF_RETURN_IF_ERROR(CheckForm(timing, "timing", kTimingRules));
+  return CheckForm(provenance, "provenance", kProvenanceRules);
 }
 
 double CacheRecord::SpeedupLow() const {

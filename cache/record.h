@@ -42,9 +42,12 @@ struct CacheRecord {
   static std::span<const JsonMember> JsonFields();
 
   // Whether this may be stored: a key that is the signature's, a plausible arch, a candidate and a
-  // binary exactly when it is a winner. kInvalidArgument says what is wrong; a wrong key is
-  // kCorruption.
+  // binary exactly when it is a winner, and CheckFields(). kInvalidArgument says what is wrong; a
+  // wrong key is kCorruption.
   Status Validate() const;
+  // Whether the fields of type Json have the form that readers rely on (FORMAT.md), whatever may be
+  // absent or null. kInvalidArgument names the one that has not.
+  Status CheckFields() const;
   // The lower bound of the speed-up; 0 where `timing` has none.
   double SpeedupLow() const;
 

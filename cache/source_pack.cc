@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr int kSourcePackFormat = 1;
 constexpr std::string_view kRecordFile = "record.json";
-constexpr std::string_view kSourceFiles[] = {"kernel.cu", "kernel.cpp"};
+constexpr std::string_view kSourceFiles[] = {"kernel.cu", "kernel.cpp", "kernel.ptx"};
 constexpr size_t kMaxRecordText = size_t{4} << 20;
 constexpr size_t kMaxSource = size_t{1} << 20;
 constexpr size_t kMaxWinners = 100'000;
@@ -48,7 +48,7 @@ Status WriteWinner(const CacheRecord& record, const std::string& folder) {
   CF_ASSIGN_OR_RETURN(Json candidate, ParseJson(record.candidate));
   CF_ASSIGN_OR_RETURN(const std::string language, JsonString(candidate, "language"));
   CF_ASSIGN_OR_RETURN(const std::string code, JsonString(candidate, "code"));
-  const std::string_view file = kSourceFiles[language == "cuda" ? 0 : 1];
+  const std::string_view file = kSourceFiles[language == "cuda" ? 0 : language == "cpu" ? 1 : 2];
   candidate["code"] = {{"file", file}};
   Json json = {{"format", kSourcePackFormat},
                {"key", record.key},
@@ -77,13 +77,15 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
   CF_ASSIGN_OR_RETURN(const Json code, JsonField(candidate, "code"));
   CF_ASSIGN_OR_RETURN(const std::string file, JsonString(code, "file"));
   if (std::find(std::begin(kSourceFiles), std::end(kSourceFiles), file) == std::end(kSourceFiles)) {
-    return Status::InvalidArgument("the source's file is neither kernel.cu nor kernel.cpp");
+    return Status::InvalidArgument(
+        "the source's file is none of kernel.cu, kernel.cpp and kernel.ptx");
   }
   CF_ASSIGN_OR_RETURN(candidate["code"], ReadFile(folder + "/" + file, kMaxSource));
   for (const auto& [name, member] : CacheRecord::JsonFields()) {
     if (const auto field = json.find(name); field != json.end()) record.*member = *field;
   }
   if (!IsArchName(record.arch)) return Status::InvalidArgument("not the name of an arch");
+  CF_RETURN_IF_ERROR(record.CheckFields());
   if (record.key != Sha256Hex(CanonicalJson(record.signature))) {
     return Status::Corruption("the key is not the signature's");
   }

@@ -17,8 +17,8 @@ Result<int64_t> WriteSourcePack(KernelStore& store, const std::string& folder,
                                 std::string_view arch);
 
 // The winners under `folder`, in the order of their folders' names; what is no record is an error
-// in its place. Their binaries are empty. The files may come from anywhere. kNotFound: no such
-// folder, or one without a winner.
+// in its place that begins with its folder's name. Their binaries are empty. The files may come
+// from anywhere. kNotFound: no such folder, or one without a winner.
 Result<std::vector<Result<CacheRecord>>> ReadSourcePack(const std::string& folder);
 
 }  // namespace cudaforge

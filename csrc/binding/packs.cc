@@ -74,6 +74,13 @@ Status Prove(CacheRecord* record) {
   }
 }
 
+// Messages of compilers, and names of folders, may hold bytes that are no UTF-8.
+py::str Lenient(const std::string& text) {
+  PyObject* str = PyUnicode_DecodeUTF8(text.data(), std::ssize(text), "replace");
+  if (str == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(str);
+}
+
 py::dict SummaryDict(const PackSummary& summary) {
   py::dict dict;
   dict["exported"] = summary.exported;
@@ -81,7 +88,9 @@ py::dict SummaryDict(const PackSummary& summary) {
   dict["without_winner"] = summary.without_winner;
   dict["kept_existing"] = summary.kept_existing;
   dict["rejected"] = summary.rejected;
-  dict["problems"] = summary.problems;
+  py::list problems;
+  for (const std::string& problem : summary.problems) problems.append(Lenient(problem));
+  dict["problems"] = problems;
   return dict;
 }
 
@@ -109,7 +118,7 @@ py::dict AdoptPack(const std::string& file, const py::object& tell) {
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
       const bool winner = record->kind == CacheRecord::Kind::kWinner;
       if (!tell.is_none() && (winner || !status.ok())) {
-        tell(record->key, status.ok() ? "" : status.message());
+        tell(record->key, Lenient(status.message()));
       }
       return status;
     };

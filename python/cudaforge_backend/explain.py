@@ -88,10 +88,10 @@ class Report:
 
 def _speedup(region: RegionReport) -> str:
     timing = region.timing or {}
-    if region.status != "hit" or "speedup" not in timing:
+    if region.status != "hit" or not timing.get("speedup"):
         return ""
     low, median, high = timing["speedup"]
-    rival = RIVALS.get(timing["best_rival"], timing["best_rival"])
+    rival = RIVALS.get(timing.get("best_rival", ""), timing.get("best_rival", ""))
     return f": {median:.2f} times as fast as {rival} [{low:.2f}, {high:.2f}]"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -69,8 +70,9 @@ def verdict(record: Mapping[str, Any]) -> str:
     if record["kind"] == "winner":
         return "winner"
     timing = record["timing"] or {}
-    if "within" in timing:  # of a part: it won alone, or it would not have been raced there
-        return f"faster alone, not within region {timing['within']['key'][:12]}"
+    within = timing.get("within")
+    if within is not None:  # of a part: it won alone, or it would not have been raced there
+        return f"faster alone, not within region {within['key'][:12]}"
     rival = timing.get("best_rival")
     if rival is not None:
         return f"nothing faster than {RIVALS.get(rival, rival)}"
@@ -92,7 +94,7 @@ def retry_above_s(record: Mapping[str, Any]) -> float | None:
     provenance = record["provenance"] or {}
     if record["kind"] != "negative" or not provenance.get("out_of_time"):
         return None
-    return 1.5 * float(provenance.get("budget_s", 0.0))
+    return min(1.5 * float(provenance.get("budget_s") or 0.0), sys.float_info.max)
 
 
 def no_region(left: Collection[str]) -> str:
@@ -126,7 +128,7 @@ def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, 
 
 def reason_of(record: Mapping[str, Any]) -> str:
     """Why a record is no winner; "" of a winner. Of KernelStore.verdict() too."""
-    return str((record["provenance"] or {}).get("reason", ""))
+    return str((record["provenance"] or {}).get("reason") or "")
 
 
 def op_names(signature: Mapping[str, Any]) -> str:
@@ -199,6 +201,14 @@ def differences(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]
         [line for line in lines if line not in shared[shown]]
         for (shown, _), lines in zip(rows, facts, strict=True)
     ]
+
+
+def printable(text: str, kept: str = "") -> str:
+    """Text that others may have written, for a terminal: what is no printable character, and not in
+    `kept`, as an escape that can be seen."""
+    return "".join(
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def counted(number: int, what: str) -> str:

@@ -211,3 +211,81 @@ def test_a_kernel_that_is_not_proven_here_is_rejected(
     assert (code, summary["imported"], summary["rejected"]) == (1, 0, 1)
     assert said in summary["problems"][0]
     assert winners(tmp_path / "b") == []
+
+
+@pytest.fixture
+def sources(cache: Path, tmp_path: Path) -> Path:
+    """Both winners as folders of text, to be edited."""
+    folder = tmp_path / "sources"
+    assert main(["cache", "export", str(folder), "--as-source", "--cache-dir", str(cache)]) == 0
+    return folder
+
+
+def edit(sources: Path, **fields: Any) -> str:
+    """Replaces fields of the first record; the name of its folder."""
+    file = sorted(sources.glob("*/record.json"))[0]
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+    return file.parent.name
+
+
+_ODD = [
+    {"timing": {"speedup": "x"}},
+    {"timing": [1]},
+    {"timing": {"speedup": [None, "a", {}]}},
+    {"provenance": ["x"]},
+    {"provenance": {"created": 1e300}},
+    {"provenance": {"author": 1}},
+]
+
+
+@pytest.mark.parametrize("odd", _ODD, ids=str)
+def test_an_odd_record_is_rejected_by_name(
+    sources: Path, tmp_path: Path, capsys: Output, odd: dict[str, Any]
+) -> None:
+    name = edit(sources, **odd)
+    folder = ("--cache-dir", str(tmp_path / "b"))
+    capsys.readouterr()
+    assert main(["cache", "import", str(sources), *folder]) == 1
+    said = capsys.readouterr().out
+    (field,) = odd
+    assert f"  rejected: {name}: {field}" in said
+    assert said.count("rejected:") == 1 and "1 rejected" in said and said.count("verified\n") == 1
+    assert main(["cache", "ls", *folder, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert main(["cache", "show", row["key"], *folder]) == 0
+
+
+@pytest.mark.parametrize("odd", _ODD, ids=str)
+def test_an_odd_record_cannot_be_stored(cache: Path, tmp_path: Path, odd: dict[str, Any]) -> None:
+    with pytest.raises((RuntimeError, ValueError)):
+        packed(cache, tmp_path / "pack", **odd)
+
+
+def test_what_is_not_proven_is_said_once(sources: Path, tmp_path: Path, capsys: Output) -> None:
+    file = sorted(sources.glob("*/kernel.cpp"))[0]
+    file.write_text("\x1b[2J no code;\n")
+    capsys.readouterr()
+    assert main(["cache", "import", str(sources), "--cache-dir", str(tmp_path / "b")]) == 1
+    said = capsys.readouterr().out
+    key = file.parent.name.rpartition("-")[2]
+    assert said.count("rejected:") == 1
+    assert f"  rejected: {key}: not proven on this machine" in said
+    assert "\x1b" not in said
+
+
+def test_texts_of_others_reach_the_terminal_escaped(
+    sources: Path, tmp_path: Path, capsys: Output
+) -> None:
+    name = edit(sources, provenance={"author": "\x1b]0;pwn\x07evil\n\x9b1m", "created": 1700000000})
+    folder = ("--cache-dir", str(tmp_path / "b"))
+    assert main(["cache", "import", str(sources), *folder]) == 0
+    capsys.readouterr()
+    key = name.rpartition("-")[2]
+    assert main(["cache", "show", key, "--source", *folder]) == 0
+    said = capsys.readouterr().out
+    assert r"by \x1b]0;pwn\x07evil\n\x9b1m; candidates" in said
+    assert not set("\x1b\x07\x9b") & set(said)
+    assert "\n#include" in said  # the source's lines stay lines
+    assert main(["cache", "show", key, "--json", *folder]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert shown["provenance"]["author"].startswith("\x1b]0;")  # data is left as it is

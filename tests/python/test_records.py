@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudaforge_backend.records import differences, program
+from cudaforge_backend.records import differences, printable, program
 
 
 def spec(*sizes: int, dtype: str = "float32") -> dict[str, Any]:
@@ -35,3 +35,9 @@ def test_outputs_that_are_not_asked_for() -> None:
     apart = differences([("norm", norm_backward(True)), ("norm", norm_backward(False))])
     assert any("None" in line for line in apart[1])
     assert all("None" not in line for line in apart[0])
+
+
+def test_what_a_terminal_would_obey_is_made_visible() -> None:
+    assert printable("\x1b]0;a\x07\r\n\t\x9b\u202e\x7f") == r"\x1b]0;a\x07\r\n\t\x9b\u202e\x7f"
+    assert printable("größer → 1.5x µs") == "größer → 1.5x µs"
+    assert printable("a\n\tb\x1b", kept="\n\t") == "a\n\tb\\x1b"

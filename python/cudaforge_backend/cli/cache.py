@@ -15,6 +15,7 @@ from ..records import (
     input_shapes,
     label,
     op_names,
+    printable,
     program,
     status_text,
     summary,
@@ -30,7 +31,7 @@ _INDENT = 49  # where the regions of `ls` begin
 _NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
 
 
-_LANGUAGES = {"cpu": "C++", "cuda": "CUDA"}
+_LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX"}
 
 
 def _nothing(args: argparse.Namespace, what: str) -> str:
@@ -42,6 +43,11 @@ def _nothing(args: argparse.Namespace, what: str) -> str:
     if args.arch and others:
         return f"the cache {folder} has no {what} for {args.arch}; it has {', '.join(others)}"
     return f"the cache {folder} has no {what}"
+
+
+def _say(line: str) -> None:
+    """Prints a line with texts of records in it, which may come from anywhere."""
+    print(printable(line))
 
 
 def run_ls(args: argparse.Namespace) -> int:
@@ -56,13 +62,13 @@ def run_ls(args: argparse.Namespace) -> int:
             gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else ""
             gain = gain or status_text(row["kind"])
             region = label(row["ops"], row["shapes"])
-            print(f"{row['key'][:12]}  {row['arch']:<22}  {gain:>9}  {region}")
+            _say(f"{row['key'][:12]}  {row['arch']:<22}  {gain:>9}  {region}")
             if differs:
-                print(f"{'':<{_INDENT}}{differs}")
+                _say(f"{'':<{_INDENT}}{differs}")
             if row["kind"] != "winner":
-                print(f"{'':<{_INDENT}}{with_time(row['verdict'], row['retry_above_s'])}")
+                _say(f"{'':<{_INDENT}}{with_time(row['verdict'], row['retry_above_s'])}")
             if not row["current"]:
-                print(f"{'':<{_INDENT}}{_NOT_CURRENT}")
+                _say(f"{'':<{_INDENT}}{_NOT_CURRENT}")
         if not rows:
             print(_nothing(args, "records"))
 
@@ -105,7 +111,7 @@ def run_rm(args: argparse.Namespace) -> int:
         for row in rows:
             region = label(row["ops"], row["shapes"])
             kind = status_text(row["kind"])
-            print(f"removed: {kind}, {row['key'][:12]} on {row['arch']}, {region}")
+            _say(f"removed: {kind}, {row['key'][:12]} on {row['arch']}, {region}")
 
     show(args, rows, text)
     return 0
@@ -142,43 +148,43 @@ def _candidate(stored: Mapping[str, Any] | None, with_source: bool) -> dict[str,
 
 def _print_record(record: dict[str, Any]) -> None:
     row = summary(record)
-    print(label(row["ops"], row["shapes"]))
-    print(f"key {row['key']} on {row['arch']}: {status_text(row['kind'])}")
+    _say(label(row["ops"], row["shapes"]))
+    _say(f"key {row['key']} on {row['arch']}: {status_text(row['kind'])}")
     if not row["current"]:
         print(_NOT_CURRENT)
     if row["kind"] != "winner":
-        print(f"why: {why(record)}")
+        _say(f"why: {why(record)}")
     if row["retry_above_s"] is not None:
         above = row["retry_above_s"]
-        print(f"too little time: a region_budget_s above {above:g} tries it again")
+        _say(f"too little time: a region_budget_s above {above:g} tries it again")
     if row["created"]:
         made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["created"]))
         tried = (record["provenance"] or {}).get("candidates_tried", 0)
-        print(f"made {made} by {row['author'] or 'nobody'}; candidates tried: {tried}")
+        _say(f"made {made} by {row['author'] or 'nobody'}; candidates tried: {tried}")
     print("computes:")
     for line in program(record["signature"]):
-        print(f"  {line}")
+        _say(f"  {line}")
     for rival, us in (
         ("ATen", row["aten_us"]),
         ("Inductor", row["inductor_us"]),
         ("kernel", row["winner_us"]),
     ):
-        print(f"{rival}: {'not timed' if us is None else f'{us:.1f} microseconds'}")
+        _say(f"{rival}: {'not timed' if us is None else f'{us:.1f} microseconds'}")
     if row["speedup"]:
         low, median, high = row["speedup"]
-        print(
+        _say(
             f"speed-up over the faster of ATen and Inductor: {median:.2f} "
             f"(95% interval {low:.2f} to {high:.2f})"
         )
     cases = (record["verification"] or {}).get("cases")
     if cases and row["kind"] == "winner":
-        print(f"verified against ATen and float64 on {len(cases)} input sets: {', '.join(cases)}")
+        _say(f"verified against ATen and float64 on {len(cases)} input sets: {', '.join(cases)}")
     if candidate := record["candidate"]:
         if "code" in candidate:
-            print(f"\n{candidate['code']}")
+            print(printable(f"\n{candidate['code']}", kept="\n\t"))
         else:
             language = _LANGUAGES.get(candidate["language"], candidate["language"])
-            print(f"source: {candidate['code_lines']} lines of {language}; --source prints them")
+            _say(f"source: {candidate['code_lines']} lines of {language}; --source prints them")
 
 
 def run_wanted(args: argparse.Namespace) -> int:
@@ -187,9 +193,9 @@ def run_wanted(args: argparse.Namespace) -> int:
 
     def text() -> None:
         for row, differs in zip(rows, _apart(rows), strict=True):
-            print(f"{row['key'][:12]}  {row['arch']:<22}  {_region(row['signature'])}")
+            _say(f"{row['key'][:12]}  {row['arch']:<22}  {_region(row['signature'])}")
             if differs:
-                print(f"{'':<38}{differs}")
+                _say(f"{'':<38}{differs}")
         if not rows:
             print(_nothing(args, "wanted regions"))
 
@@ -271,9 +277,22 @@ def run_import(args: argparse.Namespace) -> int:
     problem = _C.use_cache(cache_dir(args))
     if problem is not None:
         raise OSError(f"the cache cannot be used: {problem}")
-    result = _C.adopt_pack(args.file, None if args.json else _tell)
+    told: set[str] = set()
+
+    def tell(key: str, why_not: str) -> None:
+        name = key[:12]
+        if why_not:
+            told.add(f"{name}: {why_not}")
+            _say_rejected(f"{name}: {why_not}")
+        else:
+            print(f"  {name} verified", flush=True)
+
+    result = _C.adopt_pack(args.file, None if args.json else tell)
 
     def text() -> None:
+        for rejected in result["problems"]:
+            if rejected not in told:  # it could not even be read
+                _say_rejected(rejected)
         print(
             f"{counted(result['imported'], 'kernel')} verified and stored, "
             f"{counted(result['without_winner'], 'region')} with no winner stored, "
@@ -289,8 +308,10 @@ def run_import(args: argparse.Namespace) -> int:
     return int(result["rejected"] > 0)
 
 
-def _tell(key: str, problem: str) -> None:
-    print(f"  {key[:12]} {'rejected: ' + problem if problem else 'verified'}", flush=True)
+def _say_rejected(problem: str) -> None:
+    """Prints which record was rejected and why; further lines of a compiler stand indented."""
+    text = printable(problem, kept="\n").replace("\n", "\n      ")
+    print(f"  rejected: {text}", flush=True)
 
 
 def _arch(verb: argparse.ArgumentParser) -> None:

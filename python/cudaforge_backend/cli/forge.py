@@ -264,8 +264,8 @@ class _Teller:
     @staticmethod
     def _verdict(event: Mapping[str, Any]) -> str:
         timing = event["timing"] or {}
-        if "speedup" not in timing:
+        if not timing.get("speedup"):
             return str(event["verdict"])
         low, median, high = timing["speedup"]
-        rival = RIVALS.get(timing["best_rival"], timing["best_rival"])
+        rival = RIVALS.get(timing.get("best_rival", ""), timing.get("best_rival", ""))
         return f"{event['verdict']}: {median:.2f} times as fast as {rival} [{low:.2f}, {high:.2f}]"

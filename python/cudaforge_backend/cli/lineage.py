@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..records import counted
+from ..records import counted, printable
 from .output import add_cache_dir, add_json, of_key, open_store, show
 
 Node = Mapping[str, Any]
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         for place in data:
             print(f"{place['key'][:12]} on {place['arch']}")
             for line in tree(place["nodes"], args.source):
-                print(f"  {line}")
+                print(f"  {printable(line)}")
 
     show(args, data, text)
     return 0

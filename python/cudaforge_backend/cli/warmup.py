@@ -271,7 +271,7 @@ class _Teller(Heartbeat):
         timing = event["timing"] or {}
         line = f"  {status_text(event['kind'])}"
         if event["kind"] == "winner":
-            line += f", {timing['speedup'][1]:.2f}x" if "speedup" in timing else ""
+            line += f", {timing['speedup'][1]:.2f}x" if timing.get("speedup") else ""
         else:
             verdict = event["verdict"]
             line += f": {verdict}" + (f" ({event['reason']})" if "best_rival" in timing else "")

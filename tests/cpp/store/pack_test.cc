@@ -76,7 +76,7 @@ TEST_F(Pack, TheImporterDecidesOnEachRecord) {
   EXPECT_EQ(summary->imported, 3);
   EXPECT_EQ(summary->rejected, 1);
   ASSERT_EQ(summary->problems.size(), 1u);
-  EXPECT_NE(summary->problems[0].find("wrong values here"), std::string::npos);
+  EXPECT_EQ(summary->problems[0], TestWinner(2).key.substr(0, 12) + ": wrong values here");
   EXPECT_EQ(to_->Get(TestWinner(2).key, kTestArch), nullptr);
   EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->binary, "built here");
 }
@@ -139,11 +139,17 @@ TEST_F(Pack, BadRecordsAreLeftOutWithALineEach) {
   const std::string negative = TestNegative(2).Encode();
   CacheRecord wrong_key = TestWinner(3);
   wrong_key.key = TestWinner(4).key;
-  const std::string wrong = wrong_key.Encode();
+  CacheRecord odd = TestNegative(5);
+  odd.provenance = {{"created", 1e300}};
+  const std::string wrong = wrong_key.Encode() + odd.Encode();
   auto entry = [](const std::string& bytes) {
     return Json{{"bytes", bytes.size()}, {"sha256", Sha256Hex(bytes)}};
   };
-  Json records = {entry(good), entry(negative), entry(wrong), {{"bytes", 4}, {"sha256", "x"}}};
+  Json records = {entry(good),
+                  entry(negative),
+                  entry(wrong_key.Encode()),
+                  entry(odd.Encode()),
+                  {{"bytes", 4}, {"sha256", "x"}}};
   records.push_back({{"bytes", int64_t{1} << 60}, {"sha256", ""}});
   records.push_back({{"bytes", -1}, {"sha256", ""}});
   records.push_back("not an object");
@@ -152,8 +158,10 @@ TEST_F(Pack, BadRecordsAreLeftOutWithALineEach) {
   ASSERT_TRUE(summary.ok()) << summary.status().ToString();
   EXPECT_EQ(summary->imported, 1);
   EXPECT_EQ(summary->without_winner, 1);
-  EXPECT_EQ(summary->rejected, 5);
-  EXPECT_EQ(summary->problems.size(), 5u);
+  EXPECT_EQ(summary->rejected, 6);
+  ASSERT_EQ(summary->problems.size(), 6u);
+  EXPECT_TRUE(summary->problems[1].starts_with("record 3: ")) << summary->problems[1];
+  EXPECT_NE(summary->problems[1].find("provenance.created"), std::string::npos);
 }
 
 TEST_F(Pack, HostileManifests) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/cpp/store/test_records.h"
 
 namespace cudaforge {
@@ -77,6 +79,73 @@ TEST(Record, KindMustFit) {
   CacheRecord arch = TestWinner(1);
   arch.arch = "cpu/../x";
   EXPECT_FALSE(CacheRecord::Decode(arch.Encode()).ok());
+}
+
+Json Parsed(const char* text) { return ParseJson(text).value(); }
+
+TEST(Record, OddFieldsAreDamage) {
+  const struct {
+    Json CacheRecord::*member;
+    const char* value;
+    const char* said;
+  } odd[] = {
+      {&CacheRecord::signature, "null", "signature"},
+      {&CacheRecord::verification, "[1]", "verification"},
+      {&CacheRecord::verification, R"({"cases":"normal"})", "verification.cases"},
+      {&CacheRecord::verification, R"({"cases":[1]})", "verification.cases"},
+      {&CacheRecord::versions, R"("2.11.0")", "versions"},
+      {&CacheRecord::timing, "[1]", "timing"},
+      {&CacheRecord::timing, "1", "timing"},
+      {&CacheRecord::timing, R"({"speedup":"x"})", "timing.speedup"},
+      {&CacheRecord::timing, R"({"speedup":[1,2]})", "timing.speedup"},
+      {&CacheRecord::timing, R"({"speedup":[1,2,3,4]})", "timing.speedup"},
+      {&CacheRecord::timing, R"({"speedup":[null,"a",{}]})", "timing.speedup"},
+      {&CacheRecord::timing, R"({"speedup":[1,2,true]})", "timing.speedup"},
+      {&CacheRecord::timing, R"({"aten_us":"1"})", "timing.aten_us"},
+      {&CacheRecord::timing, R"({"inductor_us":[1]})", "timing.inductor_us"},
+      {&CacheRecord::timing, R"({"winner_us":{"float":"nan"}})", "timing.winner_us"},
+      {&CacheRecord::timing, R"({"best_rival":["aten"]})", "timing.best_rival"},
+      {&CacheRecord::timing, R"({"within":{"key":1}})", "timing.within"},
+      {&CacheRecord::timing, R"({"within":"x"})", "timing.within"},
+      {&CacheRecord::provenance, R"(["x"])", "provenance"},
+      {&CacheRecord::provenance, R"({"author":["x"]})", "provenance.author"},
+      {&CacheRecord::provenance, R"({"reason":1})", "provenance.reason"},
+      {&CacheRecord::provenance, R"({"created":1e300})", "provenance.created"},
+      {&CacheRecord::provenance, R"({"created":100000000001})", "provenance.created"},
+      {&CacheRecord::provenance, R"({"created":18446744073709551615})", "provenance.created"},
+      {&CacheRecord::provenance, R"({"created":-1})", "provenance.created"},
+      {&CacheRecord::provenance, R"({"created":"now"})", "provenance.created"},
+      {&CacheRecord::provenance, R"({"budget_s":"30"})", "provenance.budget_s"},
+      {&CacheRecord::provenance, R"({"candidates_tried":"\u001b"})", "provenance.candidates_tried"},
+  };
+  for (const auto& [member, value, said] : odd) {
+    CacheRecord record = TestWinner(1);
+    record.*member = Parsed(value);
+    const Status status = record.Validate();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << value;
+    EXPECT_NE(status.message().find(said), std::string::npos) << status.message();
+    EXPECT_EQ(CacheRecord::Decode(record.Encode()).status().code(), StatusCode::kCorruption)
+        << value;
+    EXPECT_FALSE(MakeMemoryKernelStore()->Put(record).ok()) << value;
+  }
+  CacheRecord record = TestWinner(1);
+  record.timing["speedup"] = {1.0, 2.0, std::numeric_limits<double>::infinity()};
+  EXPECT_FALSE(record.Validate().ok());
+}
+
+TEST(Record, FieldsMayBeAbsentOrNull) {
+  for (const char* text :
+       {"null", "{}", R"({"new":[1],"within":null,"speedup":null,"aten_us":null,"cases":null,
+        "author":null,"reason":null,"created":null,"budget_s":null})",
+        R"({"speedup":[1,2.5,3],"rounds":9,"best_rival":"aten","within":{"key":"k"},"cases":[],
+        "created":100000000000,"reason":"none","out_of_time":true,"budget_s":0.5})"}) {
+    CacheRecord record = TestWinner(1);
+    for (const auto& [name, member] : CacheRecord::JsonFields()) {
+      if (member != &CacheRecord::signature) record.*member = Parsed(text);
+    }
+    EXPECT_TRUE(record.Validate().ok()) << record.Validate().message();
+    EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok()) << text;
+  }
 }
 
 TEST(Record, BytesThatAreNoUtf8AreReplaced) {

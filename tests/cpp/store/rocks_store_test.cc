@@ -206,6 +206,25 @@ TEST_F(RocksStore, ARecordUnderAnotherKeyIsNotServed) {
   EXPECT_NE(store->Get(other, kTestArch), nullptr);
 }
 
+TEST_F(RocksStore, AStoredRecordWithAnOddFieldIsDamage) {
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  CacheRecord odd = TestWinner(2);
+  odd.timing = {{"speedup", "x"}};
+  {
+    auto db = RocksDb::OpenWriter(path_ + "/db").value();
+    const std::string place = odd.key + " " + kTestArch;
+    ASSERT_TRUE(db->Write({{Family::kWinners, place, odd.Encode()}}).ok());
+  }
+  auto store = OpenStore(path_);
+  EXPECT_EQ(store->Get(odd.key, kTestArch), nullptr);
+  int visits = 0;
+  EXPECT_TRUE(store->ForEach("", [&](const CacheRecord&) { return ++visits > 0; }).ok());
+  EXPECT_EQ(visits, 1);
+  EXPECT_EQ(store->counters().corrupt, 2);
+  ASSERT_TRUE(store->Put(TestWinner(2)).ok());
+  EXPECT_NE(store->Get(odd.key, kTestArch), nullptr);
+}
+
 TEST_F(RocksStore, AForkedChildReadsAndDoesNotWrite) {
   auto store = OpenStore(path_);
   ASSERT_TRUE(store->Put(TestWinner(1)).ok());

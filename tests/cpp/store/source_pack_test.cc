@@ -43,15 +43,17 @@ class SourcePack : public testing::Test {
 };
 
 TEST_F(SourcePack, CarriesWinnersAsText) {
+  ASSERT_TRUE(from_->Put(WinnerWithSource(7, "ptx")).ok());
   ASSERT_TRUE(from_->Put(WinnerWithSource(9, "cpu")).ok());
   EXPECT_EQ(*WriteSourcePack(*from_, pack_, "cuda:sm_80"), 0);
-  EXPECT_EQ(*WriteSourcePack(*from_, pack_, ""), 4);
-  EXPECT_EQ(*WriteSourcePack(*from_, pack_, ""), 4);  // again, over the first
+  EXPECT_EQ(*WriteSourcePack(*from_, pack_, ""), 5);
+  EXPECT_EQ(*WriteSourcePack(*from_, pack_, ""), 5);  // again, over the first
   EXPECT_EQ(*ReadFile(Place(1) + "/kernel.cu"), "kernel \"1\"\n");
+  EXPECT_EQ(*ReadFile(Place(7) + "/kernel.ptx"), "kernel \"7\"\n");
   EXPECT_EQ(*ReadFile(Place(9) + "/kernel.cpp"), "kernel \"9\"\n");
   const auto summary = Import();
   ASSERT_TRUE(summary.ok()) << summary.status().ToString();
-  EXPECT_EQ(summary->imported, 4);
+  EXPECT_EQ(summary->imported, 5);
   EXPECT_EQ(summary->rejected, 0);
   for (int i : {0, 1, 2}) {
     CacheRecord expected = WinnerWithSource(i);
@@ -94,12 +96,16 @@ TEST_F(SourcePack, WhatWasChangedIsLeftOutWithALine) {
   EXPECT_NE(problem_with("format", 2).find("newer"), std::string::npos);
   EXPECT_NE(problem_with("signature", {{"format", 1}}).find("key"), std::string::npos);
   EXPECT_NE(problem_with("arch", "../x").find("arch"), std::string::npos);
+  EXPECT_NE(problem_with("timing", {{"speedup", "x"}}).find("timing.speedup"), std::string::npos);
+  EXPECT_NE(problem_with("provenance", {"x"}).find("provenance"), std::string::npos);
   const Json elsewhere = {{"language", "cuda"}, {"code", {{"file", "../../secret"}}}};
   EXPECT_NE(problem_with("candidate", elsewhere).find("kernel.cu"), std::string::npos);
   EXPECT_TRUE(WriteFileAtomic(Place(0) + "/record.json", "no json").ok());
   const auto summary = Import();
   EXPECT_EQ(summary->imported, 2);
   EXPECT_EQ(summary->rejected, 1);
+  ASSERT_EQ(summary->problems.size(), 1u);
+  EXPECT_TRUE(summary->problems[0].starts_with("softmax-mul-")) << summary->problems[0];
 }
 
 TEST_F(SourcePack, NoPack) {
