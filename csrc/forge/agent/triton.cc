@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 #include <set>
 #include <utility>
@@ -39,6 +40,14 @@ std::string_view TritonType(DType dtype) {
       return "i1";
   }
   return "";
+}
+
+// 90 of "cuda:sm_90a".
+int CapabilityOf(std::string_view arch) {
+  arch.remove_prefix(std::min(arch.find_first_of("0123456789"), arch.size()));
+  int capability = 0;
+  std::from_chars(arch.data(), arch.data() + arch.size(), capability);
+  return capability;
 }
 
 // What a launch's argument is to Triton.
@@ -153,17 +162,14 @@ Result<Json> Lowering::Lower(const Json& launch) {
     types.push_back(parameter.type);
     aligned.push_back(parameter.aligned);
   }
-  const std::string& arch = compiler_.arch;
-  const size_t digits = arch.find_first_of("0123456789");
-  const Json request = {
-      {"source", source_},
-      {"kernel", kernel},
-      {"arguments", types},
-      {"aligned", aligned},
-      {"constants", launch.value("constants", Json::object())},
-      {"num_warps", launch.value("num_warps", Json(4))},
-      {"num_stages", launch.value("num_stages", Json(3))},
-      {"capability", digits == std::string::npos ? 0 : std::atoi(arch.c_str() + digits)}};
+  const Json request = {{"source", source_},
+                        {"kernel", kernel},
+                        {"arguments", types},
+                        {"aligned", aligned},
+                        {"constants", launch.value("constants", Json::object())},
+                        {"num_warps", launch.value("num_warps", Json(4))},
+                        {"num_stages", launch.value("num_stages", Json(3))},
+                        {"capability", CapabilityOf(compiler_.arch)}};
   CF_ASSIGN_OR_RETURN(const Json made, Compile(request));
   CF_ASSIGN_OR_RETURN(const std::string entry, JsonString(made, "entry"));
   CF_ASSIGN_OR_RETURN(const int64_t threads, JsonInt(made, "threads"));
