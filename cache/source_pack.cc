@@ -15,6 +15,9 @@ namespace fs = std::filesystem;
 
 constexpr int kSourcePackFormat = 1;
 constexpr std::string_view kRecordFile = "record.json";
+constexpr std::string_view kLineageFile = "lineage.json";
+// Of a round of agents, what is long or of use to a session alone.
+constexpr const char* kLeftOut[] = {"source", "plan", "profile", "reply", "params", "resources"};
 constexpr std::string_view kSourceFiles[] = {"kernel.cu", "kernel.cpp", "kernel.ptx"};
 constexpr size_t kMaxRecordText = size_t{4} << 20;
 constexpr size_t kMaxSource = size_t{1} << 20;
@@ -44,6 +47,23 @@ std::string FolderName(const CacheRecord& record) {
   return joined + record.key.substr(0, kKeyDigitsInName);
 }
 
+std::string Readable(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// The rounds of agents that led to the winner; no file where there are none.
+Status WriteLineage(const std::vector<Json>& lineage, const std::string& folder) {
+  Json rounds = Json::array();
+  for (Json node : lineage) {
+    if (!node.is_object() || !node.contains("session")) continue;
+    if (!node.value("evaluated", true)) continue;  // replaced by a later node, or never finished
+    for (const char* field : kLeftOut) node.erase(field);
+    rounds.push_back(std::move(node));
+  }
+  if (rounds.empty()) return Status::Ok();
+  return WriteFileAtomic(folder + "/" + std::string(kLineageFile), Readable(rounds));
+}
+
 Status WriteWinner(const CacheRecord& record, const std::string& folder) {
   CF_ASSIGN_OR_RETURN(Json candidate, ParseJson(record.candidate));
   CF_ASSIGN_OR_RETURN(const std::string language, JsonString(candidate, "language"));
@@ -57,8 +77,7 @@ Status WriteWinner(const CacheRecord& record, const std::string& folder) {
   for (const auto& [name, member] : CacheRecord::JsonFields()) json[name] = record.*member;
   CF_RETURN_IF_ERROR(MakeDirs(folder));
   CF_RETURN_IF_ERROR(WriteFileAtomic(folder + "/" + std::string(file), code));
-  return WriteFileAtomic(folder + "/" + std::string(kRecordFile),
-                         json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return WriteFileAtomic(folder + "/" + std::string(kRecordFile), Readable(json));
 }
 
 Result<CacheRecord> ReadWinner(const std::string& folder) {
@@ -101,7 +120,9 @@ Result<int64_t> WriteSourcePack(KernelStore& store, const std::string& folder,
   Status status;
   CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
     if (record.kind != CacheRecord::Kind::kWinner) return true;
-    status = WriteWinner(record, folder + "/" + FolderName(record));
+    const std::string place = folder + "/" + FolderName(record);
+    status = WriteWinner(record, place);
+    if (status.ok()) status = WriteLineage(store.Lineage(record.key, record.arch), place);
     written += status.ok();
     return status.ok();
   }));

@@ -66,6 +66,22 @@ TEST_F(SourcePack, CarriesWinnersAsText) {
   }
 }
 
+TEST_F(SourcePack, HasTheRoundsOfAgents) {
+  const CacheRecord record = WinnerWithSource(1);
+  const Json round = {{"session", "s"}, {"id", 0}, {"ns", 5.0}, {"advice", {{"issue", "slow"}}}};
+  Json whole = round;
+  whole["source"] = "a kernel";
+  whole["profile"] = {{"metrics", Json::object()}};
+  Json cut = whole;
+  cut["evaluated"] = false;
+  ASSERT_TRUE(
+      from_->AddLineage(record.key, record.arch, {{{"author", "generator"}}, cut, whole}).ok());
+  ASSERT_EQ(*WriteSourcePack(*from_, pack_, ""), 3);
+  EXPECT_EQ(*ParseJson(*ReadFile(Place(1) + "/lineage.json")), Json::array({round}));
+  EXPECT_FALSE(PathExists(Place(2) + "/lineage.json"));
+  EXPECT_EQ(Import()->imported, 3);
+}
+
 TEST_F(SourcePack, WhatWasChangedIsLeftOutWithALine) {
   ASSERT_EQ(*WriteSourcePack(*from_, pack_, ""), 3);
   Json record = *ParseJson(*ReadFile(Place(0) + "/record.json"));
