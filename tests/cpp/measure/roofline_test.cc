@@ -201,8 +201,9 @@ TEST_F(Derived, BytesMovedTwiceLimitFarFromTheFloor) {
 }
 
 TEST_F(Derived, ComputeLimitsByOperationsOrByIssue) {
-  const OpSignature mm = Region("aten::mm", {Tensor({1000, 1000}), Tensor({1000, 1000})},
-                                {In(0), In(1)}, Tensor({1000, 1000}));
+  OpSignature mm = Region("aten::mm", {Tensor({1000, 1000}), Tensor({1000, 1000})}, {In(0), In(1)},
+                          Tensor({1000, 1000}));
+  mm.device = DeviceType::kCpu;
   const Json derived = DerivedFacts(Json(), facts_, mm, 250'000);
   EXPECT_DOUBLE_EQ(derived["floor_us"].get<double>(), 200);
   EXPECT_DOUBLE_EQ(derived["of_peak_flops"].get<double>(), 0.8);
