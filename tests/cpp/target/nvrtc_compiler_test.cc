@@ -10,9 +10,9 @@
 #include "target/cuda/search_paths.h"
 #include "target/elf_check.h"
 
-// NVRTC itself leaks a little on each compilation error and on its first use.
+// NVRTC and nvJitLink leak a little on each error and on their first use.
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
-  return "leak:libnvrtc\n";
+  return "leak:libnvrtc\nleak:libnvJitLink\n";
 }
 
 namespace cudaforge {
