@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <memory>
+#include <mutex>
+
 namespace cudaforge {
 
 Result<DynamicLibrary> DynamicLibrary::Open(const std::vector<std::string>& names) {
@@ -21,5 +24,16 @@ DynamicLibrary::~DynamicLibrary() {
 }
 
 void* DynamicLibrary::Symbol(const char* name) const { return dlsym(handle_, name); }
+
+const DynamicLibrary& KeepLoaded(DynamicLibrary library) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::unique_ptr<DynamicLibrary>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const auto& other : *kept) {
+    if (other->path() == library.path()) return *other;
+  }
+  kept->push_back(std::make_unique<DynamicLibrary>(std::move(library)));
+  return *kept->back();
+}
 
 }  // namespace cudaforge

@@ -32,6 +32,10 @@ class DynamicLibrary {
   std::string path_;
 };
 
+// Keeps a library open until the process ends: for those with state of their own that does not
+// survive unloading. Opened twice under one path, it is kept once. Thread-safe.
+const DynamicLibrary& KeepLoaded(DynamicLibrary library);
+
 // Fills a table of function pointers from a library, one name at a time.
 struct SymbolLoader {
   const DynamicLibrary& library;

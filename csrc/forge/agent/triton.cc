@@ -14,10 +14,9 @@
 namespace cudaforge {
 namespace {
 
-constexpr size_t kMaxPtx = size_t{1} << 20;  // as of any source
-constexpr size_t kMaxWords = 2000;           // of an error, for the Coder
-constexpr int kMostHiddenParameters = 2;     // scratch that Triton may ask for behind the arguments
-constexpr int kTritonAlignment = 16;         // what Triton's divisibility attribute promises
+constexpr size_t kMaxWords = 2000;        // of an error, for the Coder
+constexpr int kMostHiddenParameters = 2;  // scratch that Triton may ask for behind the arguments
+constexpr int kTritonAlignment = 16;      // what Triton's divisibility attribute promises
 
 Status Bad(const std::string& what) { return Status::InvalidArgument("launch plan: " + what); }
 
@@ -130,7 +129,7 @@ Result<Json> Lowering::Compile(const Json& request) {
   ProcessOptions options;
   options.input = text;
   options.timeout_ms = compiler_.timeout_ms;
-  options.max_output = 8 * kMaxPtx;
+  options.max_output = 8 * KernelSource::kMaxBytes;
   options.cancel = &cancel_;
   CF_ASSIGN_OR_RETURN(const ProcessResult run, RunProcess(compiler_.argv, options));
   if (run.cancelled) return Status::Cancelled("cancelled");
@@ -202,7 +201,8 @@ Result<Json> Lowering::Run() {
     lowered.push_back(std::move(one));
   }
   CF_ASSIGN_OR_RETURN(std::string ptx, JoinPtx(modules_));
-  if (ptx.size() > kMaxPtx) return Bad("its PTX is over " + std::to_string(kMaxPtx) + " bytes");
+  if (ptx.size() > KernelSource::kMaxBytes)
+    return Bad("its PTX is over " + std::to_string(KernelSource::kMaxBytes) + " bytes");
   return Json{{"launches", std::move(lowered)}, {"code", std::move(ptx)}};
 }
 

@@ -1,7 +1,5 @@
 #include "target/cuda/cupti_api.h"
 
-#include <memory>
-#include <mutex>
 #include <utility>
 
 #include "base/dynamic_library.h"
@@ -9,18 +7,6 @@
 
 namespace cudaforge::cupti {
 namespace {
-
-// CUPTI keeps state of its own that does not survive unloading.
-const DynamicLibrary& KeepCupti(DynamicLibrary library) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::unique_ptr<DynamicLibrary>>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (const auto& other : *kept) {
-    if (other->path() == library.path()) return *other;
-  }
-  kept->push_back(std::make_unique<DynamicLibrary>(std::move(library)));
-  return *kept->back();
-}
 
 const char* Advice(Result result) {
   switch (result) {
@@ -49,7 +35,7 @@ const char* Advice(Result result) {
         "CUPTI is not there: pip install nvidia-cuda-cupti (PyTorch's CUDA wheels bring it); " +
         opened.status().message());
   }
-  const DynamicLibrary& library = KeepCupti(*std::move(opened));
+  const DynamicLibrary& library = KeepLoaded(*std::move(opened));
   CuptiApi api;
   api.path = library.path();
   SymbolLoader load{library, {}};

@@ -1,7 +1,5 @@
 #include "target/cuda/nvjitlink_api.h"
 
-#include <memory>
-#include <mutex>
 #include <utility>
 
 #include "base/dynamic_library.h"
@@ -9,18 +7,6 @@
 
 namespace cudaforge {
 namespace {
-
-// nvJitLink keeps state of its own; nothing says that it survives unloading.
-const DynamicLibrary& KeepNvJitLink(DynamicLibrary library) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::unique_ptr<DynamicLibrary>>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (const auto& other : *kept) {
-    if (other->path() == library.path()) return *other;
-  }
-  kept->push_back(std::make_unique<DynamicLibrary>(std::move(library)));
-  return *kept->back();
-}
 
 // What a library exports its functions as: "nvJitLinkCreate", or only with a toolkit's version, as
 // in "__nvJitLinkCreate_12_0". The functions are the same.
@@ -58,7 +44,7 @@ Result<NvJitLinkApi> NvJitLinkApi::Open(const std::vector<std::string>& search_p
         "set CUDAFORGE_CUDA_PATH to the CUDA toolkit; " +
         opened.status().message());
   }
-  const DynamicLibrary& library = KeepNvJitLink(*std::move(opened));
+  const DynamicLibrary& library = KeepLoaded(*std::move(opened));
   const Spelling spelling = FindSpelling(library);
   NvJitLinkApi api;
   api.path = library.path();

@@ -1,25 +1,11 @@
 #include "target/cuda/nvrtc_api.h"
 
-#include <memory>
-#include <mutex>
 #include <utility>
 
 #include "base/dynamic_library.h"
 #include "target/cuda/search_paths.h"
 
 namespace cudaforge {
-namespace {
-
-// NVRTC keeps state of its own that does not survive unloading.
-const DynamicLibrary& Keep(DynamicLibrary library) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::unique_ptr<DynamicLibrary>>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  kept->push_back(std::make_unique<DynamicLibrary>(std::move(library)));
-  return *kept->back();
-}
-
-}  // namespace
 
 Result<NvrtcApi> NvrtcApi::Open(const std::vector<std::string>& search_paths) {
   Result<DynamicLibrary> opened = DynamicLibrary::Open(
@@ -31,7 +17,7 @@ Result<NvrtcApi> NvrtcApi::Open(const std::vector<std::string>& search_paths) {
         "to the CUDA toolkit; " +
         opened.status().message());
   }
-  const DynamicLibrary& library = Keep(*std::move(opened));
+  const DynamicLibrary& library = KeepLoaded(*std::move(opened));
   NvrtcApi api;
   api.path = library.path();
   SymbolLoader load{library, {}};
