@@ -17,9 +17,10 @@ using Environment = std::map<std::string, std::string>;
 
 // What README.md lists.
 constexpr const char* kSettings[] = {
-    "CUDAFORGE_CACHE_DIR",       "CUDAFORGE_CUDA_PATH", "CUDAFORGE_CXX",
-    "CUDAFORGE_DISABLE",         "CUDAFORGE_LOG",       "CUDAFORGE_ON_MISS",
-    "CUDAFORGE_REGION_BUDGET_S", "CUDAFORGE_WORKER"};
+    "CUDAFORGE_CACHE_DIR", "CUDAFORGE_CODER_API_KEY", "CUDAFORGE_CUDA_PATH",
+    "CUDAFORGE_CXX",       "CUDAFORGE_DISABLE",       "CUDAFORGE_JUDGE_API_KEY",
+    "CUDAFORGE_LOG",       "CUDAFORGE_ON_MISS",       "CUDAFORGE_REGION_BUDGET_S",
+    "CUDAFORGE_WORKER"};
 // What the scripts that build and test read.
 constexpr const char* kOfScripts[] = {"CUDAFORGE_BUILD_DIR", "CUDAFORGE_BUILD_TESTS",
                                       "CUDAFORGE_REQUIRE_GPU", "CUDAFORGE_USE_CURRENT_ENV",

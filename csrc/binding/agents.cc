@@ -31,7 +31,7 @@ const std::string& AgentRegionsName() {
 
 // The settings that Python gives, each with its place here; cudaforge_backend/agents.py has them.
 struct Wanted {
-  std::string coder, judge, prices_file, session, rival;
+  std::string coder, judge, coder_key, judge_key, prices_file, session, rival, strategy;
   bool metrics = true;
   bool resume = true;
   AgentBudget budget;
@@ -45,9 +45,12 @@ Wanted ReadSettings(const py::dict& settings) {
   Wanted wanted;
   wanted.coder = text("coder");
   wanted.judge = text("judge");
+  wanted.coder_key = text("coder_key");
+  wanted.judge_key = text("judge_key");
   wanted.prices_file = text("prices_file");
   wanted.session = text("session");
   wanted.rival = text("rival");
+  wanted.strategy = text("strategy");
   wanted.metrics = settings["metrics"].cast<bool>();
   wanted.resume = settings["resume"].cast<bool>();
   wanted.budget.rounds = settings["rounds"].cast<int>();
@@ -56,6 +59,7 @@ Wanted ReadSettings(const py::dict& settings) {
   wanted.budget.usd = settings["usd"].cast<double>();
   wanted.rival_us = settings["rival_us"].cast<std::optional<double>>();
   wanted.triton = settings["triton"].cast<std::vector<std::string>>();
+  wanted.providers.secrets = {wanted.coder_key, wanted.judge_key};
   wanted.providers.environment = settings["environment"].cast<std::map<std::string, std::string>>();
   return wanted;
 }
@@ -77,16 +81,20 @@ struct Providers {
 // asked.
 Providers MakeProviders(const Wanted& wanted, AgentSettings* agents) {
   Providers made;
-  made.coder = ValueOrThrow(MakeProvider(wanted.coder, wanted.providers));
-  if (!wanted.judge.empty()) {
-    made.judge = ValueOrThrow(MakeProvider(wanted.judge, wanted.providers));
-  }
+  const auto make = [&wanted](const std::string& spec, const std::string& key) {
+    ProviderSettings settings = wanted.providers;
+    settings.api_key = key;
+    return ValueOrThrow(MakeProvider(spec, settings));
+  };
+  made.coder = make(wanted.coder, wanted.coder_key);
+  if (!wanted.judge.empty()) made.judge = make(wanted.judge, wanted.judge_key);
   if (!wanted.prices_file.empty()) {
     agents->prices = ValueOrThrow(Prices::Load(wanted.prices_file));
   }
   agents->coder = made.coder.get();
   agents->judge = made.judge.get();
   agents->metrics = wanted.metrics;
+  agents->strategy = wanted.strategy;
   agents->triton = wanted.triton;
   agents->budget = wanted.budget;
   ThrowIfError(CheckAgents(*agents));
@@ -131,12 +139,8 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   agents.cancel = &cancel;
   agents.session = memory.session.empty() ? wanted.session : memory.session;
   agents.earlier = std::move(memory.unfinished);
-  // What the generators have just made was timed on this machine, like the winner it competes with.
-  if (built_in != nullptr && built_in->best.has_value()) {
-    agents.start = built_in->best->candidate;
-  } else {
-    agents.start = std::move(memory.start);
-  }
+  const bool made_now = built_in != nullptr && built_in->best.has_value();
+  agents.start = StartOf(memory, made_now ? &built_in->best->candidate : nullptr);
   if (wanted.rival_us.has_value()) {
     agents.rival_ns = *wanted.rival_us * 1e3;
     agents.rival = wanted.rival;
@@ -176,6 +180,8 @@ bool HasAgentRegions(KernelStore& store, const std::string& arch) {
 
 void BindAgents(py::module_& m) {
   py::class_<Cancel>(m, "Cancel").def(py::init<>()).def("set", &Cancel::Set);
+  m.def("providers_help", &ProvidersHelp);
+  m.def("strategies", &StrategyNames);
   m.def("agent_limits", [] {
     const AgentBudget budget;
     py::dict limits;

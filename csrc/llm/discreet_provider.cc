@@ -54,6 +54,7 @@ class DiscreetProvider : public Provider {
     reply->content = WithoutKeys(std::move(reply->content), secrets_);
     reply->model = Printable(WithoutKeys(std::move(reply->model), secrets_), 200);
     reply->finish_reason = Printable(WithoutKeys(std::move(reply->finish_reason), secrets_), 100);
+    reply->note = Printable(WithoutKeys(std::move(reply->note), secrets_), 400);
     return reply;
   }
 

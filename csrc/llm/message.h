@@ -59,6 +59,8 @@ struct Reply {
   std::string finish_reason;
   int attempts = 1;    // requests made, failed ones included
   double seconds = 0;  // from the call to the end of the reply, waits included
+  // What a provider has to say about the reply, for a person; may be empty. Not written to files.
+  std::string note;
 };
 
 // True when the reply ended because of max_output_tokens.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/cancel.h"
 #include "base/status.h"
@@ -47,25 +48,24 @@ class Provider {
 
 struct ProviderSettings {
   // Of HTTP providers; where empty, the environment's OPENAI_BASE_URL, OPENAI_API_KEY,
-  // ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY, and then the service's own address.
+  // ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY, and then the service's own address. An address in the
+  // spec comes before both.
   std::string base_url;
   std::string api_key;
   std::map<std::string, std::string> environment;  // name to value
+  std::vector<std::string> secrets;                // other keys that no provider may repeat
   bool stream = true;                              // ask for the reply in pieces
   RetryPolicy retry;
 };
 
-// Makes the provider that `spec` names:
-//   openai:MODEL             an OpenAI-compatible chat completions service
-//   anthropic:MODEL          the Anthropic messages API
-//   command:PROGRAM [ARGS]   a program, started anew for each request, split at white space
-//   mailbox:DIR              a folder in which an agent or a human answers
-//   record:DIR:SPEC          SPEC, with every exchange saved in DIR (a name without a colon)
-//   replay:DIR               what was saved there
+// Makes the provider that `spec` names: a kind, a colon and what the kind takes (ProvidersHelp).
 // Opens no connection. None of them repeats a key of eight characters or more that `settings` has:
 // "[key]" stands for it in replies and errors. Errors: kInvalidArgument for a spec, key or address
 // that cannot be used; kIoError or kNotFound for a folder.
 Result<std::unique_ptr<Provider>> MakeProvider(std::string_view spec,
                                                const ProviderSettings& settings);
+
+// The specs there are, two columns of text for a person: "openai:MODEL[@URL]  ...".
+std::string ProvidersHelp();
 
 }  // namespace cudaforge

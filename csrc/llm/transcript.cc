@@ -60,10 +60,7 @@ struct Exchange {
 
 // The parts of a request that a recorded one must share.
 Json Essence(const Json& request) {
-  return {
-      {"role", MemberOrNull(request, "role")},
-      {"messages", MemberOrNull(request, "messages")},
-      {"max_output_tokens", MemberOrNull(MemberOrNull(request, "limits"), "max_output_tokens")}};
+  return {{"role", MemberOrNull(request, "role")}, {"messages", MemberOrNull(request, "messages")}};
 }
 
 // What surrounds byte `at` of `text`, for a message.
@@ -149,21 +146,26 @@ class ReplayProvider : public Provider {
  private:
   Result<Reply> Find(const Json& request) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const Exchange* next = nullptr;
+    Exchange* next = nullptr;
     for (Exchange& exchange : exchanges_) {
       if (exchange.given) continue;
       if (exchange.request == request) {
         exchange.given = true;
         return exchange.reply;
       }
-      if (next == nullptr) next = &exchange;
+      if (next == nullptr && exchange.request["role"] == request["role"]) next = &exchange;
     }
     if (next == nullptr) {
-      return Status::NotFound(name() + ": all " + std::to_string(exchanges_.size()) +
-                              " recorded exchanges were given back already");
+      return Status::NotFound(name() + ": all recorded replies of a " +
+                              LenientText(request["role"]) + " were given back already");
     }
-    return Status::NotFound(name() + ": the request differs from the next recorded one (" +
-                            next->file + ") in " + FirstDifference("", next->request, request));
+    next->given = true;
+    Result<Reply> reply = next->reply;
+    if (reply.ok()) {
+      reply->note = "recorded for another request (" + next->file +
+                    "): " + FirstDifference("", next->request, request);
+    }
+    return reply;
   }
 
   const std::string folder_;

@@ -34,6 +34,10 @@ class OutputReference {
   const std::vector<double>& oracle() const { return oracle_; }  // empty for integers
   const std::optional<Yardstick>& yardstick() const { return yardstick_; }
   void set_match(Match match) { match_ = match; }
+  // What one more move of the inputs made of the oracle; see Yardstick::AddMove.
+  void AddMove(const std::vector<double>& moved) {
+    if (yardstick_.has_value()) yardstick_->AddMove(oracle_, moved);
+  }
   Match match() const { return match_; }
 
   // kAccepted, kWrongShape (another number of bytes) or kWrongValues, with the worst element in the

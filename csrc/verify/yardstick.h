@@ -35,6 +35,10 @@ class Yardstick {
             std::span<const double> oracle, std::span<const std::vector<double>> perturbed,
             std::span<const OutputDraw> draws = {}, int64_t terms = 1);
 
+  // One more move: it widens the limits of the elements that it moves, and counts in the
+  // root-mean-square of the moves. REQUIRES: one value per element.
+  void AddMove(std::span<const double> oracle, std::span<const double> perturbed);
+
   // The largest error allowed for element `index` (row-major), whose oracle value is `value`.
   double MaxLimit(int64_t index, double value) const;
   // Elements whose oracle values share an octave [2^e, 2^(e+1)) are judged together.
@@ -67,6 +71,7 @@ class Yardstick {
   double underflow_;  // 1.5 sqrt(terms) roundings of denormals
   std::vector<Octave> octaves_;
   std::vector<double> moved_;  // by element, the largest of its moves
+  double moves_ = 0;           // made so far
   bool aten_is_exact_ = true;
   int64_t nonzero_ = 0;
   double max_error_ = 0;

@@ -166,6 +166,12 @@ class Cancel:
 
     def set(self) -> None: ...
 
+def providers_help() -> str:
+    """The providers there are, a text of two columns."""
+
+def strategies() -> list[str]:
+    """The rules by which agents go on, the usual one first."""
+
 def agent_limits() -> dict[str, Any]:
     """What a session may spend where nothing is said: rounds, seconds, tokens, usd."""
 

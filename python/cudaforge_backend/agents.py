@@ -8,7 +8,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,14 @@ Hints = Callable[[], list[str]]  # what a person has said since it was last call
 
 @dataclass(frozen=True)
 class Agents:
-    """One region's session. `coder` and `judge` are providers: "openai:MODEL", "anthropic:MODEL",
-    "command:PROGRAM", "mailbox:DIR", "record:DIR:PROVIDER", "replay:DIR"; no judge: the coder works
-    from verdicts alone. Limits: whichever comes first; 0 tokens or dollars: no limit."""
+    """One region's session. `coder` and `judge` are providers ("openai:MODEL"; `cudaforge forge
+    --help` lists them); no judge: the coder works from verdicts and measurements alone. Limits:
+    whichever comes first; 0 tokens or dollars: no limit."""
 
     coder: str
     judge: str = ""
     language: str = ""  # "triton", where it is installed; else CUDA C++, or C++ on a CPU
+    strategy: str = _C.strategies()[0]  # which kernel a round goes on from
     metrics: bool = True  # hardware counters in the prompts
     rounds: int = _LIMITS["rounds"]
     seconds: float = _LIMITS["seconds"]
@@ -44,6 +45,10 @@ class Agents:
     usd: float = _LIMITS["usd"]
     prices_file: str = str(PRICES)
     resume: bool = True  # a session that was cut off
+    # For HTTP providers; else CUDAFORGE_CODER_API_KEY and CUDAFORGE_JUDGE_API_KEY, else the
+    # provider's own variable.
+    coder_key: str = field(default="", repr=False)
+    judge_key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         if not self.coder:
@@ -60,15 +65,20 @@ class Agents:
             raise OptionError(f'language is {self.language!r}; it takes "" or "triton"')
         if self.language and importlib.util.find_spec("triton") is None:
             raise OptionError("language is 'triton', which is not installed: pip install triton")
-        for name in ("coder", "judge", "prices_file"):
+        for name in ("coder", "judge", "strategy", "prices_file"):
             if not isinstance(getattr(self, name), str):
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it takes a text")
+        for name in ("coder_key", "judge_key"):
+            if not isinstance(getattr(self, name), str):
+                raise OptionError(f"{name} is no text")
 
     def settings(self, rival: str, rival_us: float | None) -> dict[str, Any]:
         """What _C.agents takes; `rival` is what must be beaten."""
         environment = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         return {
             **asdict(self),
+            "coder_key": self.coder_key or os.environ.get("CUDAFORGE_CODER_API_KEY", ""),
+            "judge_key": self.judge_key or os.environ.get("CUDAFORGE_JUDGE_API_KEY", ""),
             "session": uuid.uuid4().hex,
             "rival": rival,
             "rival_us": rival_us,

@@ -83,12 +83,19 @@ def _folder(value: object) -> str:
     return value
 
 
+def _shape(value: object) -> str:
+    """A value in an error's words; of a dict the keys alone, as it may hold a provider's key."""
+    if isinstance(value, Mapping):
+        return "a dict of " + (", ".join(map(str, value)) or "nothing")
+    return repr(value)
+
+
 def _agents(value: object, on_miss: str) -> Agents | None:
     if value is None:
         return None
     if not isinstance(value, Mapping) or "coder" not in value:
         raise errors.OptionError(
-            f"option 'agents' is {value!r}; it takes a dict with at least 'coder', such as "
+            f"option 'agents' is {_shape(value)}; it takes a dict with at least 'coder', such as "
             "{'coder': 'openai:gpt-5', 'judge': 'anthropic:claude-opus-4-5', 'rounds': 5, 'usd': 2}"
         )
     known = [field.name for field in fields(Agents)]

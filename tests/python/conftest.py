@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -26,6 +27,7 @@ for _name in ("CUDAFORGE_DISABLE", "CUDAFORGE_ON_MISS", "CUDAFORGE_REGION_BUDGET
 
 import cudaforge_backend  # noqa: E402
 import torch  # noqa: E402
+from coders import CODER, MODEL  # noqa: E402
 from cudaforge_backend.integration import known_graphs, plan  # noqa: E402
 from forged import win_every_race  # noqa: E402
 
@@ -90,3 +92,24 @@ def run_python() -> RunPython:
         return done
 
     return run
+
+
+@pytest.fixture
+def coder(tmp_path: Path) -> Callable[..., str]:
+    """Makes the provider that plays a Coder's and a Judge's replies."""
+
+    def make(replies: list[str], judge: list[str]) -> str:
+        script = tmp_path / "coder.py"
+        script.write_text(CODER)
+        script.with_suffix(".json").write_text(json.dumps({"coder": replies, "judge": judge}))
+        return f"command:{sys.executable} {script}"
+
+    return make
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """A model with one matrix product."""
+    path = tmp_path / "net.py"
+    path.write_text(MODEL)
+    return f"{path}:make"

@@ -55,6 +55,12 @@ Allowance AgentCalls::Allow(const Provider& provider, AgentRole role, const Prom
 
 Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& prompt,
                               const ReplyLimits& limits, int round) {
+  if (options_.progress) {
+    options_.progress({{"event", "ask"},
+                       {"round", round},
+                       {"role", AgentRoleName(role)},
+                       {"provider", provider.name()}});
+  }
   const auto start = std::chrono::steady_clock::now();
   bool text_came = false;
   const Result<Reply> reply =
@@ -72,6 +78,7 @@ Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& 
     entry.usage = reply->usage;
     EstimateMissing(input, EstimateTokens(reply->content), &entry);
     entry.seconds = reply->seconds;
+    entry.note = reply->note;
   } else {
     entry.error = reply.status().ToString();
     const bool worked = MayHaveWorked(reply.status(), text_came);

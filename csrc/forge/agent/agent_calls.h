@@ -31,7 +31,8 @@ class AgentCalls {
 
   // What a call with `prompt` may take; a refusal where the budget leaves too little.
   Allowance Allow(const Provider& provider, AgentRole role, const Prompt& prompt) const;
-  // Makes the call with limits that Allow gave, enters it into the ledger and tells of it:
+  // Tells that it asks, {"event": "ask","round","role","provider"}, makes the call with limits that
+  // Allow gave, enters it into the ledger and tells of it:
   // {"event": "call","round","role","prompt","model","usage","usd","seconds"} and, of a call that
   // failed, "error". Counts that the service does not give, or gives as 0 where there was text, are
   // estimated: the input as Allow does, the output from the text, and all that was allowed where a

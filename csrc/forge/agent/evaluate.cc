@@ -1,5 +1,6 @@
 #include "forge/agent/evaluate.h"
 
+#include <chrono>
 #include <utility>
 
 #include "llm/message.h"
@@ -17,13 +18,30 @@ constexpr double kAmpleSeconds = 1e9;
 
 Status CancelledStatus() { return Status::Cancelled("cancelled"); }
 
+// Adds the time from its making to its end.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double* seconds) : seconds_(seconds) {}
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  ~Stopwatch() {
+    *seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  double* const seconds_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 }  // namespace
 
-// Looks at `cancel` before each of the runner's steps. Steps themselves end early where the runner
-// was given the same request to stop (WorkerOptions::cancel).
+// Looks at `cancel` before each of the runner's steps, and adds up the seconds of those that use
+// the device. Steps themselves end early where the runner was given the same request to stop
+// (WorkerOptions::cancel).
 class Evaluator::Stoppable : public CandidateRunner {
  public:
-  Stoppable(CandidateRunner& runner, const Cancel& cancel) : runner_(runner), cancel_(cancel) {}
+  Stoppable(CandidateRunner& runner, const Cancel& cancel, double* device_seconds)
+      : runner_(runner), cancel_(cancel), device_seconds_(device_seconds) {}
   Result<CompileResult> Compile(const Candidate& candidate) override {
     if (cancel_.IsSet()) return CancelledStatus();
     return runner_.Compile(candidate);
@@ -32,18 +50,21 @@ class Evaluator::Stoppable : public CandidateRunner {
                         const OpSignature& signature, const InputSet& inputs,
                         uint8_t poison) override {
     if (cancel_.IsSet()) return CancelledStatus();
+    const Stopwatch watch(device_seconds_);
     return runner_.Run(binary, candidate, signature, inputs, poison);
   }
   Result<double> Time(const std::string& binary, const Candidate& candidate,
                       const OpSignature& signature, const InputSet& inputs,
                       const TimingPlan& plan) override {
     if (cancel_.IsSet()) return CancelledStatus();
+    const Stopwatch watch(device_seconds_);
     return runner_.Time(binary, candidate, signature, inputs, plan);
   }
 
  private:
   CandidateRunner& runner_;
   const Cancel& cancel_;
+  double* const device_seconds_;
 };
 
 Evaluator::Evaluator(const OpSignature& signature, CandidateRunner& runner,
@@ -60,7 +81,8 @@ Evaluator::Evaluator(const OpSignature& signature, CandidateRunner& runner,
 }
 
 Result<Evaluation> Evaluator::Evaluate(const Candidate& candidate, std::optional<double> best_ns) {
-  Stoppable runner(runner_, cancel_);
+  Evaluation out;
+  Stoppable runner(runner_, cancel_, &out.device_seconds);
   const auto search = MakeSingleSearch(candidate);
   Result<SearchOutcome> outcome = SearchRegion(
       signature_, *search, runner, checker_, {.seconds = kAmpleSeconds, .candidates = 1}, nullptr);
@@ -68,7 +90,6 @@ Result<Evaluation> Evaluator::Evaluate(const Candidate& candidate, std::optional
   CF_RETURN_IF_ERROR(outcome.status());
   CF_CHECK(outcome->lineage.size() == 1);
   const Json& node = outcome->lineage[0];
-  Evaluation out;
   CF_ASSIGN_OR_RETURN(out.verdict, Verdict::FromJson(MemberOrNull(node, "verdict")));
   if (const Json& ns = MemberOrNull(node, "ns"); ns.is_number()) out.ns = ns.get<double>();
   if (node.contains("resources")) out.resources = node["resources"];
@@ -82,6 +103,7 @@ Result<Evaluation> Evaluator::Evaluate(const Candidate& candidate, std::optional
 
 void Evaluator::Profile(Evaluation* evaluation, int tier) {
   if (refusal_.empty() && !cancel_.IsSet()) {
+    const Stopwatch watch(&evaluation->device_seconds);
     Result<Json> profile = runner_.Profile(evaluation->trial->binary, evaluation->trial->candidate,
                                            signature_, checker_.inputs(0), tier);
     if (profile.ok()) {

@@ -23,6 +23,7 @@ struct Evaluation {
   Json derived;                // null without a time
   std::optional<Trial> trial;  // when accepted
   Json verification;           // as SearchOutcome has it, when accepted
+  double device_seconds = 0;   // spent running, timing and profiling, compilation apart
 };
 
 // Not thread-safe. All that is passed in must outlive it.

@@ -44,6 +44,7 @@ Json LedgerEntry::ToJson() const {
                {"usd", usd.has_value() ? Json(*usd) : Json()},
                {"seconds", seconds}};
   if (estimated) json["estimated"] = true;
+  if (!note.empty()) json["note"] = note;
   if (error.empty()) {
     json["ok"] = true;
   } else {
@@ -73,6 +74,9 @@ Result<LedgerEntry> LedgerEntry::FromJson(const Json& json) {
   entry.estimated = MemberOrNull(json, "estimated") == true;
   if (const Json& error = MemberOrNull(json, "error"); error.is_string()) {
     entry.error = error.get<std::string>();
+  }
+  if (const Json& note = MemberOrNull(json, "note"); note.is_string()) {
+    entry.note = note.get<std::string>();
   }
   return entry;
 }
@@ -143,6 +147,8 @@ LedgerSum Ledger::Sum(AgentRole role) const {
 
 Json Ledger::ToJson() const {
   Json json = Sum().ToJson();
+  json["wall_seconds"] = wall_seconds_;
+  json["device_seconds"] = device_seconds_;
   for (const AgentRole role : {AgentRole::kCoder, AgentRole::kJudge}) {
     json["by_role"][std::string(AgentRoleName(role))] = Sum(role).ToJson();
   }

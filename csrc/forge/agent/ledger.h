@@ -27,6 +27,7 @@ struct LedgerEntry {
   std::optional<double> usd;  // nothing: the price of the model is unknown
   double seconds = 0;
   std::string error;  // of a call that brought no reply; else empty
+  std::string note;   // Reply::note
 
   Json ToJson() const;
   // The inverse. kInvalidArgument names the field at fault.
@@ -71,11 +72,19 @@ class Ledger {
   const std::vector<LedgerEntry>& entries() const { return entries_; }
   LedgerSum Sum() const;
   LedgerSum Sum(AgentRole role) const;
-  // The whole sum's fields, and "by_role": {"coder": {...}, "judge": {...}}.
+  // Seconds of the whole session, and of them those in which candidates used the device.
+  void SetWork(double wall_seconds, double device_seconds) {
+    wall_seconds_ = wall_seconds;
+    device_seconds_ = device_seconds;
+  }
+  // The whole sum's fields, "wall_seconds" and "device_seconds" as they were set, and "by_role":
+  // {"coder": {...}, "judge": {...}}.
   Json ToJson() const;
 
  private:
   std::vector<LedgerEntry> entries_;
+  double wall_seconds_ = 0;
+  double device_seconds_ = 0;
 };
 
 }  // namespace cudaforge

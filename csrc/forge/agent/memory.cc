@@ -101,6 +101,13 @@ SessionMemory RecallSession(KernelStore& store, const OpSignature& signature,
   return memory;
 }
 
+std::optional<Candidate> StartOf(const SessionMemory& memory, const Candidate* made_now) {
+  const bool own = memory.origin == "winner" || memory.origin == "lineage";
+  const bool by_agent = own && memory.start->author.starts_with("agent:");
+  if (by_agent || made_now == nullptr) return memory.start;
+  return *made_now;
+}
+
 Json EndNode(const std::string& session, const std::string& reason, const Json& ledger) {
   return {{"kind", kEnd}, {"session", session}, {"reason", reason}, {"ledger", ledger}};
 }

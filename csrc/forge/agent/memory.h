@@ -26,6 +26,10 @@ struct SessionMemory {
 SessionMemory RecallSession(KernelStore& store, const OpSignature& signature,
                             const std::string& arch, bool resume);
 
+// What a session starts from: the region's own kernel by an agent, else what the generators have
+// just made (nullptr: nothing), else whatever is known.
+std::optional<Candidate> StartOf(const SessionMemory& memory, const Candidate* made_now);
+
 // The node that ends a session: {"kind":"end","session":..,"reason":..,"ledger":{..}}.
 Json EndNode(const std::string& session, const std::string& reason, const Json& ledger);
 

@@ -37,6 +37,11 @@ std::string TextOrNone(const Json& json, const char* field) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
+std::optional<double> NumberOrNone(const Json& json, const char* field) {
+  const Json& value = MemberOrNull(json, field);
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
 Json ObjectOr(const Json& json, const char* field, const Json& otherwise) {
   const Json& value = MemberOrNull(json, field);
   return value.is_object() ? value : otherwise;
@@ -86,6 +91,7 @@ Json AgentNode::ToJson() const {
                {"kind", StepKindName(kind)},
                {"verdict", verdict.ToJson()},
                {"seconds", seconds},
+               {"device_seconds", device_seconds},
                {"advice", nullptr},
                {"prompts", prompts},
                {"calls", Json::array()}};
@@ -97,6 +103,7 @@ Json AgentNode::ToJson() const {
     for (const char* field : kPlanFields) json["plan"][field] = whole[field];
   }
   if (ns.has_value()) json["ns"] = FloatToJson(*ns);
+  if (rival_ns.has_value()) json["rival_ns"] = FloatToJson(*rival_ns);
   if (!resources.empty()) json["resources"] = resources;
   if (!profile.is_null()) json["profile"] = profile;
   if (!derived.is_null()) json["derived"] = derived;
@@ -127,8 +134,10 @@ Result<AgentNode> AgentNode::FromJson(const Json& json) {
   CF_ASSIGN_OR_RETURN(node.verdict, Verdict::FromJson(MemberOrNull(json, "verdict")));
   node.answered = MemberOrNull(json, "answered") != false;
   node.evaluated = MemberOrNull(json, "evaluated") != false;
-  if (const Json& ns = MemberOrNull(json, "ns"); ns.is_number()) node.ns = ns.get<double>();
+  node.ns = NumberOrNone(json, "ns");
   CF_ASSIGN_OR_RETURN(node.seconds, JsonDouble(json, "seconds"));
+  node.device_seconds = NumberOrNone(json, "device_seconds").value_or(0);
+  node.rival_ns = NumberOrNone(json, "rival_ns");
   node.resources = ObjectOr(json, "resources", Json::object());
   node.profile = ObjectOr(json, "profile", Json());
   node.derived = ObjectOr(json, "derived", Json());
@@ -163,6 +172,14 @@ std::string CandidateDigest(const Candidate& candidate) {
   json.erase("author");
   json.erase("params");
   return Sha256Hex(LenientText(json));
+}
+
+const AgentNode* BestNode(const std::vector<AgentNode>& nodes) {
+  const AgentNode* best = nullptr;
+  for (const AgentNode& node : nodes) {
+    if (node.correct() && (best == nullptr || *node.ns < *best->ns)) best = &node;
+  }
+  return best;
 }
 
 std::vector<Json> SettledNodes(const std::vector<Json>& lineage) {

@@ -35,6 +35,8 @@ struct AgentNode {
   std::optional<int> duplicate_of;  // the verdict and what follows were found there
   std::optional<double> ns;         // timed on the first input set
   double seconds = 0;               // from the node before, or the session's start, to this one
+  double device_seconds = 0;        // of them, spent running, timing and profiling the candidate
+  std::optional<double> rival_ns;   // one call of what had to be beaten when the session began
   Json resources = Json::object();
   Json profile;  // null: not profiled
   Json derived;
@@ -58,6 +60,9 @@ Json PromptNote(const Prompt& prompt);
 
 // Equal for candidates with the same source, launch plan and constraints: 64 digits.
 std::string CandidateDigest(const Candidate& candidate);
+
+// The fastest correct node, the earliest of equals; nullptr where there is none.
+const AgentNode* BestNode(const std::vector<AgentNode>& nodes);
 
 // A region's lineage without the nodes that one with the same session and id replaces: those kept
 // before their candidate was run.

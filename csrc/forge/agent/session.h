@@ -11,7 +11,8 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "forge/agent/agent_budget.h"
-#include "forge/agent/ledger.h"
+#include "forge/agent/journal.h"
+#include "forge/agent/strategy.h"
 #include "forge/forge.h"
 #include "kernel/candidate.h"
 #include "llm/prices.h"
@@ -27,6 +28,7 @@ struct AgentSettings {
   Provider* coder = nullptr;
   Provider* judge = nullptr;  // nullptr: nobody judges
   bool metrics = true;        // false: nothing is profiled, and no counter is in any prompt
+  std::string strategy = StrategyNames().front();
   Prices prices;
   AgentBudget budget;
   ReplyLimits limits;              // the most that any one call gets
@@ -48,10 +50,6 @@ struct AgentSettings {
   std::function<double()> clock;    // seconds; empty: a steady clock
 };
 
-// Called with every node as soon as it is finished, from the session's thread: the caller stores it
-// (KernelStore::AddLineage).
-using NodeSink = std::function<void(const Json& node)>;
-
 struct AgentOutcome {
   // As SearchRegion's. `lineage` is what the sink was given; `reason` says why the session ended
   // and `out_of_time` is true where a larger budget or a next session might find more.
@@ -65,10 +63,9 @@ struct AgentOutcome {
 // half a second where the runner was given it too) or an agent cannot be reached. A candidate whose
 // source, plan and constraints were tried before is not run again.
 //
-// Progress, beside what agent_calls.h says: {"event":"round","round","kind","parent"},
-// {"event":"advice","round","issue","plan"} or {...,"silence"},
-// {"event":"candidate","round","kind", "verdict","message","ns","best","duplicate_of"},
-// {"event":"agents_end","reason","ledger","answered"}.
+// Progress, beside what agent_calls.h and journal.h say: {"event":"round","round","kind","parent"},
+// {"event":"advice","round","issue","plan"} or {...,"silence"}, {"event":"agents_end","reason",
+// "ledger","answered"}.
 //
 // Errors: kInvalidArgument for settings that cannot be used (no Coder, no session's name, a limit
 // in dollars without a price); no call was made then. REQUIRES: the checker is the signature's.

@@ -1,38 +1,74 @@
 #include "forge/agent/strategy.h"
 
+#include <algorithm>
+#include <string>
+
 namespace cudaforge {
 namespace {
 
 constexpr int kMaxRepairs = 2;
 
+bool IsJudged(const AgentNode& node) { return node.answered && node.evaluated; }
+
+// The last node, where it failed and fewer than kMaxRepairs repairs in a row have come to it.
+const AgentNode* ToRepair(const std::vector<AgentNode>& nodes) {
+  const AgentNode* last = nullptr;
+  int repairs = 0;  // that ended with it, in a row
+  for (const AgentNode& node : nodes) {
+    if (!IsJudged(node)) continue;
+    last = &node;
+    repairs = node.kind == StepKind::kRepair ? repairs + 1 : 0;
+  }
+  return last != nullptr && !last->correct() && repairs < kMaxRepairs ? last : nullptr;
+}
+
+Step OptimizeOrSeed(const AgentNode* node) {
+  return node != nullptr ? Step{StepKind::kOptimize, node} : Step{StepKind::kSeed, nullptr};
+}
+
 class BestFirst : public Strategy {
  public:
   Step Choose(const std::vector<AgentNode>& nodes) const override {
-    const AgentNode* last = nullptr;  // that there is something to say about
-    int repairs = 0;                  // that ended with it, in a row
-    for (const AgentNode& node : nodes) {
-      if (!node.answered || !node.evaluated) continue;
-      last = &node;
-      repairs = node.kind == StepKind::kRepair ? repairs + 1 : 0;
-    }
-    if (last != nullptr && !last->correct() && repairs < kMaxRepairs) {
-      return {StepKind::kRepair, last};
-    }
-    const AgentNode* best = BestNode(nodes);
-    return best != nullptr ? Step{StepKind::kOptimize, best} : Step{StepKind::kSeed, nullptr};
+    if (const AgentNode* failed = ToRepair(nodes)) return {StepKind::kRepair, failed};
+    return OptimizeOrSeed(BestNode(nodes));
   }
+};
+
+class LastFirst : public Strategy {
+ public:
+  Step Choose(const std::vector<AgentNode>& nodes) const override {
+    if (const AgentNode* failed = ToRepair(nodes)) return {StepKind::kRepair, failed};
+    const auto right = std::find_if(nodes.rbegin(), nodes.rend(),
+                                    [](const AgentNode& node) { return node.correct(); });
+    return OptimizeOrSeed(right != nodes.rend() ? &*right : nullptr);
+  }
+};
+
+struct Known {
+  std::string_view name;
+  std::unique_ptr<Strategy> (*make)();
+};
+constexpr Known kStrategies[] = {
+    {"best-first", [] { return std::unique_ptr<Strategy>(std::make_unique<BestFirst>()); }},
+    {"last-first", [] { return std::unique_ptr<Strategy>(std::make_unique<LastFirst>()); }},
 };
 
 }  // namespace
 
-std::unique_ptr<Strategy> MakeBestFirst() { return std::make_unique<BestFirst>(); }
-
-const AgentNode* BestNode(const std::vector<AgentNode>& nodes) {
-  const AgentNode* best = nullptr;
-  for (const AgentNode& node : nodes) {
-    if (node.correct() && (best == nullptr || *node.ns < *best->ns)) best = &node;
+Result<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name) {
+  std::string known;
+  for (const Known& strategy : kStrategies) {
+    if (strategy.name == name) return strategy.make();
+    known += (known.empty() ? "" : ", ") + std::string(strategy.name);
   }
-  return best;
+  return Status::InvalidArgument("unknown strategy \"" + std::string(name) + "\"; known are " +
+                                 known);
+}
+
+std::vector<std::string> StrategyNames() {
+  std::vector<std::string> names;
+  for (const Known& strategy : kStrategies) names.emplace_back(strategy.name);
+  return names;
 }
 
 }  // namespace cudaforge

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "forge/agent/node.h"
 
 namespace cudaforge {
@@ -21,12 +23,14 @@ class Strategy {
   virtual Step Choose(const std::vector<AgentNode>& nodes) const = 0;
 };
 
-// Optimises the fastest correct kernel. A candidate that failed is repaired, from itself, in at
-// most two rounds in a row; then the fastest correct one is optimised again, or a new seed written
-// where there is none.
-std::unique_ptr<Strategy> MakeBestFirst();
+// A candidate that failed is repaired, from itself, in at most two rounds in a row; a new seed is
+// written where no kernel is correct. Else
+//   "best-first"  the fastest correct kernel is optimised
+//   "last-first"  the last correct kernel is, slower than the fastest or not
+// kInvalidArgument for another name, with the known ones.
+Result<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name);
 
-// The fastest correct node, the earliest of equals; nullptr where there is none.
-const AgentNode* BestNode(const std::vector<AgentNode>& nodes);
+// Their names, the usual one first.
+std::vector<std::string> StrategyNames();
 
 }  // namespace cudaforge

@@ -26,16 +26,10 @@ from .output import (
     show,
 )
 
-_PROVIDERS = """providers:
-  openai:MODEL            OPENAI_API_KEY, and OPENAI_BASE_URL for servers that speak its protocol
-                          (vLLM, SGLang, llama.cpp, DeepSeek, Together, ...)
-  anthropic:MODEL         ANTHROPIC_API_KEY
-  command:PROGRAM [ARGS]  a program: one JSON object on stdin, one on stdout; their fields are in
-                          csrc/llm/local_provider.h
-  mailbox:DIR             a folder in which somebody answers NNNN-ROLE.request.json with
-                          NNNN-ROLE.reply.txt
-  record:DIR:PROVIDER     a provider, with every exchange saved in DIR
-  replay:DIR              the exchanges saved there, without network
+_PROVIDERS = f"""providers:
+{_C.providers_help()}
+Keys are read from the environment alone: CUDAFORGE_CODER_API_KEY and CUDAFORGE_JUDGE_API_KEY, else
+the variable that stands beside the provider.
 
 A region ends at the first of its limits. What was found is kept at once: an interrupted session
 (Ctrl-C, or killed) is resumed by the same command."""
@@ -70,6 +64,9 @@ def add(verbs: Any) -> None:
     command.add_argument("--target", choices=("auto", "cpu", "cuda"), default="auto")
     command.add_argument("--train", action="store_true", help="the graphs of training")
     command.add_argument("--only", metavar="WORD", help="only regions with WORD in their ops")
+    command.add_argument("--strategy", choices=_C.strategies(), default=Agents.strategy,
+                         help="which right kernel a round goes on from: the fastest, or the last; "
+                         "default: %(default)s")  # fmt: skip
     command.add_argument("--rounds", type=int, default=Agents.rounds, help="default: %(default)s")
     command.add_argument("--max-time", type=float, default=Agents.seconds, metavar="SECONDS",
                          help="for a region; default: %(default)g")  # fmt: skip
@@ -98,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
         coder=args.coder,
         judge=args.judge,
         language=args.language,
+        strategy=args.strategy,
         metrics=not args.no_metrics,
         rounds=args.rounds,
         seconds=args.max_time,
@@ -133,9 +131,11 @@ def run(args: argparse.Namespace) -> int:
         spent = [result["ledger"] for result in results if result["ledger"]]
         tokens = sum(ledger["input_tokens"] + ledger["output_tokens"] for ledger in spent)
         usd = sum(ledger["usd"] for ledger in spent)
+        wall = sum(ledger["wall_seconds"] for ledger in spent)
+        device = sum(ledger["device_seconds"] for ledger in spent)
         print(
-            f"{counted(len(results), 'region')}: {won} won; {tokens} tokens, ${usd:.4f}; "
-            f"cache {_C.store().location()}"
+            f"{counted(len(results), 'region')}: {won} won; {tokens} tokens, ${usd:.4f}, "
+            f"{wall:.0f} s, {device:.0f} s of them on the device; cache {_C.store().location()}"
         )
 
     show(args, results, summary)
@@ -162,6 +162,12 @@ def _of_script(args: argparse.Namespace, script: str) -> list[str]:
     with torch.set_grad_enabled(args.train):
         report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
     return [_canonical(region.signature) for region in report.regions]
+
+
+_STAGES = {
+    "rivals": "timing ATen and Inductor, which compiles first",
+    "race": "the best kernel races ATen and Inductor",
+}
 
 
 class _Hints:
@@ -207,6 +213,7 @@ class _Teller:
         }
         self._usd = 0.0
         self._tokens = 0
+        self._rival = "it"
         self._print(f"{self._data['key'][:12]}  {label(self._data['ops'], self._data['shapes'])}")
 
     def _print(self, line: str) -> None:
@@ -231,9 +238,22 @@ class _Teller:
         match event["event"]:
             case "rival":
                 name = RIVALS.get(event["rival"], "the generators' kernel")
+                self._rival = name
                 self._print(f"  to beat: {name}, {event['us']:.1f} us")
+            case "stage":
+                self._print(f"  {_STAGES[event['stage']]}")
+            case "resumed":
+                ledger = event["ledger"]
+                self._tokens = ledger["input_tokens"] + ledger["output_tokens"]
+                self._usd = ledger["usd"]
+                self._print(
+                    f"  goes on after {counted(event['nodes'], 'round')} that were interrupted; "
+                    f"so far {self._tokens} tokens, ${self._usd:.4f}"
+                )
             case "round":
                 self._print(f"  round {event['round']}: {event['kind']}")
+            case "ask":
+                self._print(f"    asking the {event['role']} ({event['provider']})")
             case "call":
                 usage = event.get("usage") or {}
                 self._tokens += usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
@@ -242,6 +262,8 @@ class _Teller:
                     f"    {event['role']} ({event['seconds']:.0f} s); "
                     f"so far {self._tokens} tokens, ${self._usd:.4f}"
                 )
+                if event.get("note"):
+                    self._print(f"      {event['note']}")
             case "advice" if event.get("issue"):
                 self._print(f"    judge: {event['issue']}\n      do: {event['plan']}")
             case "advice":
@@ -250,6 +272,8 @@ class _Teller:
                 self._data["rounds"].append({k: v for k, v in event.items() if k != "event"})
                 ns = event.get("ns")
                 time = f", {ns / 1e3:.1f} us" if ns is not None else ""
+                if event.get("speedup"):
+                    time += f", about {event['speedup']:.2f} times as fast as {self._rival}"
                 best = ", the best so far" if event.get("best") else ""
                 words = f": {event['message'][:200]}" if event.get("message") else ""
                 self._print(f"    {event['verdict']}{time}{best}{words}")
@@ -268,4 +292,7 @@ class _Teller:
             return str(event["verdict"])
         low, median, high = timing["speedup"]
         rival = RIVALS.get(timing.get("best_rival", ""), timing.get("best_rival", ""))
-        return f"{event['verdict']}: {median:.2f} times as fast as {rival} [{low:.2f}, {high:.2f}]"
+        words = f"{median:.2f} times as fast as {rival} [{low:.2f}, {high:.2f}]"
+        if event["verdict"] != "winner" and median > 1:
+            return f"{event['verdict']} for certain: measured {words}"
+        return f"{event['verdict']}: {words}"

@@ -73,8 +73,10 @@ def _below(
 ) -> Iterator[str]:
     for node in children.get(parent, ()):
         indent = "  " * depth
-        ns = node.get("ns")
+        ns, rival = node.get("ns"), node.get("rival_ns")
         time = f", {ns / 1e3:.1f} us" if isinstance(ns, float | int) else ""
+        if isinstance(ns, float | int) and ns > 0 and isinstance(rival, float | int):
+            time += f", about {rival / ns:.2f} times as fast as what it had to beat"
         yield f"{indent}{node['id']} {node['kind']}: {_verdict(node)}{time}"
         if advice := node.get("advice"):
             yield f"{indent}    judge: {advice['issue']} -> {advice['plan']}"

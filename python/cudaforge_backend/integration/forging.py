@@ -202,6 +202,7 @@ class _Forge:
     def _ask(self, agents: Agents, built_in: _C.SearchOutcome | None) -> _C.SearchOutcome:
         """What the agents come to, who begin with what the generators found."""
         began = time.monotonic()
+        self.progress({"event": "stage", "key": self.key, "stage": "rivals"})
         rival, us = self._fastest_rival(built_in if built_in and built_in.found else None)
         self.progress({"event": "rival", "key": self.key, "rival": rival, "us": us})
         found = _C.agents(
@@ -267,6 +268,7 @@ class _Forge:
         self._end_if_asked()
         if self._spent():
             return None
+        self.progress({"event": "stage", "key": self.key, "stage": "race"})
         contestants = [
             ("winner", rivals.operator_call(self.signature, self.region_id)),
             ("aten", rivals.aten_call(self.signature)),

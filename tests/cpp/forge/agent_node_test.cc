@@ -106,7 +106,7 @@ class BestFirstTest : public testing::Test {
  protected:
   // "optimize 3", "seed".
   std::string Next(const std::vector<AgentNode>& nodes) {
-    const Step step = MakeBestFirst()->Choose(nodes);
+    const Step step = (*MakeStrategy("best-first"))->Choose(nodes);
     std::string text(StepKindName(step.kind));
     if (step.parent != nullptr) text += " " + std::to_string(step.parent->id);
     return text;

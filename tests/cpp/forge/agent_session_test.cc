@@ -260,7 +260,7 @@ TEST_F(AgentSession, TellsOfEverything) {
   const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 400}});
   std::string order;
   for (const Json& event : events_) order += event["event"].get<std::string>() + " ";
-  EXPECT_EQ(order, "round call candidate round call advice call candidate agents_end ");
+  EXPECT_EQ(order, "round ask call candidate round ask call advice ask call candidate agents_end ");
   EXPECT_EQ(EventsOf("round")[1],
             (Json{{"event", "round"}, {"round", 1}, {"kind", "optimize"}, {"parent", 0}}));
   EXPECT_EQ(EventsOf("call")[1]["role"], "judge");

@@ -57,6 +57,27 @@ TEST(MakeProviderTest, OptionsWinOverTheEnvironment) {
   EXPECT_EQ(MakeError("openai:gpt-5", settings).find("two words"), std::string::npos);
 }
 
+TEST(MakeProviderTest, AnAddressInTheSpecComesFirst) {
+  ProviderSettings settings = At("ftp://no");
+  settings.api_key = "a-key-of-mine";
+  EXPECT_NE(MakeError("openai:m@http://example.com/v1", settings).find("unencrypted"),
+            std::string::npos);
+  const auto provider = MakeProvider("openai:org/m@v2@https://example.com/v1", settings);
+  ASSERT_TRUE(provider.ok()) << provider.status().ToString();
+  EXPECT_EQ((*provider)->name(), "openai:org/m@v2");
+  EXPECT_TRUE(MakeProvider("anthropic:claude@https://example.com", settings).ok());
+  MakeError("openai:@https://example.com", settings);
+  MakeError("openai:m@http://user:word@example.com", settings);
+}
+
+TEST(MakeProviderTest, TheHelpHasEveryKind) {
+  const std::string help = ProvidersHelp();
+  for (const char* known :
+       {"openai:MODEL[@URL] ", "anthropic:", "command:", "mailbox:", "record:", "replay:DIR "}) {
+    EXPECT_NE(help.find("  " + std::string(known)), std::string::npos) << help;
+  }
+}
+
 TEST(MakeProviderTest, NamesShowNoArguments) {
   const auto command = MakeProvider("command:/home/me/agent --key  secret", {});
   ASSERT_TRUE(command.ok());

@@ -302,6 +302,40 @@ TEST(Checker, AnotherCorrectAlgorithmPassesLayerNorm) {
   }
 }
 
+// A sum near zero takes the other sign when it is added up in another order, and relu makes of that
+// zero or not zero, in a handful of elements of many.
+TEST(Checker, AnotherOrderOfAdditionPassesWhereAFunctionBends) {
+  constexpr int64_t kRows = 768, kInner = 256;
+  OpSignature signature = Region({F32({kRows, kInner}), F32({kInner, kRows})}, "aten::mm",
+                                 {In(0), In(1)}, {F32({kRows, kRows})});
+  signature.nodes.push_back(
+      {"aten::relu", {Json{{"node", 0}, {"out", 0}}}, Json::object(), {F32({kRows, kRows})}});
+  signature.outputs = {{1, 0}};
+  for (uint64_t seed = 0; seed < 2; ++seed) {
+    auto checker = RegionChecker::Create(signature, 0, seed);
+    ASSERT_TRUE(checker.ok()) << checker.status().ToString();
+    for (size_t i = 0; i < (*checker)->case_count(); ++i) {
+      const std::vector<at::Tensor> in = Tensors(signature, (*checker)->inputs(i));
+      at::Tensor sum = at::zeros({kRows, kRows});
+      for (int64_t k = 0; k < kInner; k += 16) {
+        sum = sum + at::mm(in[0].slice(1, k, k + 16), in[1].slice(0, k, k + 16));
+      }
+      std::string output = BytesOf(at::relu(sum));
+      const Verdict verdict = (*checker)->Check(i, {&output, 1});
+      EXPECT_TRUE(verdict.accepted()) << "seed " << seed << ": " << verdict.message;
+      // An element that is wrong by more than rounding stays wrong, alone among many or not.
+      const float wrong = 1e-2F * sum.abs().nan_to_num(0, 1, 1).max().item<float>() + 1e-30F;
+      const float* values = sum.const_data_ptr<float>();
+      const size_t place = 12'345;
+      if (!std::isfinite(values[place])) continue;
+      const float value = std::max(values[place], 0.0F) + wrong;
+      std::memcpy(output.data() + place * sizeof(float), &value, sizeof(value));
+      EXPECT_FALSE((*checker)->Check(i, {&output, 1}).accepted())
+          << (*checker)->inputs(i).name << " " << values[place] << " " << value;
+    }
+  }
+}
+
 TEST(Checker, ReportNamesTheRules) {
   const auto relu =
       Make(Region({F32({8, 50})}, "aten::relu", Json::array({In(0)}), {F32({8, 50})}));

@@ -240,6 +240,23 @@ TEST(Compare, OnlyTheElementThatMovesMayErr) {
   EXPECT_FALSE(Accepts(reference, candidate));
 }
 
+TEST(Compare, OneMoreMoveWidensTheLimitsOfWhatItMoves) {
+  const TensorSpec spec = Spec(DType::kFloat32, {100, 100});
+  const std::vector<double> zeros(10000,
+                                  0);  // after relu, say: what is next to zero cannot be seen
+  OutputReference reference = Make(spec, zeros, zeros);
+  std::vector<double> one = zeros, other = zeros;
+  one[7] = other[8] = 1e-6;
+  EXPECT_FALSE(Accepts(reference, one));
+  std::vector<double> moved = zeros;
+  moved[7] = 4e-7;
+  reference.AddMove(moved);
+  EXPECT_TRUE(Accepts(reference, one));
+  EXPECT_FALSE(Accepts(reference, other));
+  one[7] = 1e-5;
+  EXPECT_FALSE(Accepts(reference, one));
+}
+
 TEST(Compare, TheLargestErrorOfFewIsTakenFromTheirNeighboursToo) {
   // In [1, 2) ATen has no error, in [2, 4) one of 2^-18.
   const auto accepts = [](size_t alike) {

@@ -1,0 +1,91 @@
+// What a session has done so far: its nodes, what they cost, and what they gained.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "forge/agent/agent_calls.h"
+#include "forge/agent/ledger.h"
+#include "forge/agent/node.h"
+
+namespace cudaforge {
+
+// Called with every node as soon as it is finished, from the session's thread: the caller stores it
+// (KernelStore::AddLineage).
+using NodeSink = std::function<void(const Json& node)>;
+
+// Not thread-safe. All that is passed in must outlive it.
+class Journal {
+ public:
+  struct Settings {
+    std::string session;  // its name
+    std::string author;   // of the nodes, unless they say otherwise
+    // Of what must be beaten; nothing: unknown.
+    std::optional<double> rival_ns;
+    std::function<double()> clock;  // seconds
+    const NodeSink* sink;
+    std::function<void(const Json& event)> progress;  // may be empty
+  };
+  Journal(Settings settings, AgentCalls* calls);
+
+  // Takes over the nodes of the session that is resumed, and what they spent, and tells of it:
+  // {"event":"resumed","nodes","ledger"}. What cannot be read is passed over. Errors:
+  // kInvalidArgument where a limit in dollars meets spending whose price is unknown.
+  Status Load(const std::vector<Json>& earlier, const Prices& prices);
+  // An earlier node's candidate was run again, with this result: its verdict and measurements are
+  // today's. Where it is right, the other nodes, which were slower then, stay slower.
+  void Refresh(size_t index, const AgentNode& today);
+
+  // A node with the next number.
+  AgentNode NewNode(StepKind kind, const AgentNode* parent) const;
+  // The node that ran this candidate, or nullptr.
+  const AgentNode* FindTried(const Candidate& candidate) const;
+  // From now on FindTried finds `candidate` in node `id`.
+  void NoteTried(const Candidate& candidate, int id);
+  // Stores a node whose candidate is about to be run, for the session that finishes this one if it
+  // is killed.
+  void KeepUnevaluated(AgentNode node) const;
+  // The node is complete: charged with the calls and the time since the last one, stored in place
+  // of what was kept under its id, and told: {"event":"candidate","round","kind","verdict",
+  // "message","ns","speedup","best","duplicate_of"}.
+  void Finish(AgentNode node);
+
+  const std::vector<AgentNode>& nodes() const { return nodes_; }  // oldest first, earlier included
+  const AgentNode* best() const { return BestNode(nodes_); }
+  std::vector<Json> TakeLineage() { return std::move(lineage_); }  // of nodes finished here
+  // Calls were made that belong to no node yet.
+  bool has_open_calls() const { return calls_->ledger().entries().size() > entered_; }
+  double seconds() const { return spent_before_ + settings_.clock() - began_; }  // all sessions'
+  int rounds() const { return rounds_; }                                         // Coder's replies
+  int without_gain() const { return without_gain_; }                             // the last of them
+  // Of all sessions, with the work of their nodes up to now.
+  Ledger Costs() const;
+
+ private:
+  void Charge(AgentNode* node) const;
+  // Whether it was a round, and whether it gained something.
+  void Count(const AgentNode& node);
+
+  const Settings settings_;
+  AgentCalls* const calls_;
+  const double began_;
+  double marked_;              // when the last node was finished
+  double spent_before_ = 0;    // seconds, of the session that is resumed
+  double device_seconds_ = 0;  // of all nodes
+  std::vector<AgentNode> nodes_;
+  std::vector<Json> lineage_;
+  std::map<std::string, int> tried_;  // digests of candidates that were run, to their node
+  size_t entered_ = 0;                // ledger entries that belong to a node
+  int rounds_ = 0;
+  int without_gain_ = 0;
+  // The time that the next gain is measured against.
+  double gained_ns_ = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace cudaforge

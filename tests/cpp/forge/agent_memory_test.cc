@@ -1,0 +1,91 @@
+#include "cache/kernel_store.h"
+#include "forge/agent/memory.h"
+#include "tests/cpp/forge/agent_fakes.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr const char* kArch = "cpu:test";
+
+class SessionMemoryTest : public AgentTest {
+ protected:
+  static Candidate By(const std::string& author, size_t row) {
+    Candidate candidate = StartCandidate(row);
+    candidate.author = author;
+    return candidate;
+  }
+  void Store(const OpSignature& signature, const Candidate& candidate) {
+    CacheRecord record;
+    record.key = signature.Key();
+    record.arch = kArch;
+    record.signature = signature.ToJson();
+    record.candidate = candidate.ToJson().dump();
+    record.binary = "binary";
+    ASSERT_TRUE(store_->Put(record).ok());
+  }
+  SessionMemory Recall(bool resume = true) const {
+    return RecallSession(*store_, signature_, kArch, resume);
+  }
+
+  std::unique_ptr<KernelStore> store_ = MakeMemoryKernelStore();
+};
+
+TEST_F(SessionMemoryTest, AnEmptyStoreKnowsNothing) {
+  const SessionMemory memory = Recall();
+  EXPECT_FALSE(memory.start.has_value());
+  EXPECT_EQ(memory.origin, "");
+  EXPECT_TRUE(memory.unfinished.empty());
+}
+
+TEST_F(SessionMemoryTest, ASessionThatWasCutOffIsUnfinishedAndOneThatEndedIsNot) {
+  CodeRows({1, 2});
+  settings_.budget.rounds = 2;
+  Run({{.ns = 900}, {.ns = 500}, {.ns = 400}});
+  ASSERT_TRUE(store_->AddLineage(signature_.Key(), kArch, sunk_).ok());
+  SessionMemory memory = Recall();
+  EXPECT_EQ(memory.session, "s1");
+  EXPECT_EQ(memory.unfinished.size(), 2u);
+  EXPECT_TRUE(Recall(/*resume=*/false).unfinished.empty());
+  ASSERT_TRUE(memory.start.has_value());
+  EXPECT_EQ(memory.origin, "lineage");
+  EXPECT_EQ(memory.start->source.code, "2\n") << "the fastest right one";
+
+  ASSERT_TRUE(
+      store_->AddLineage(signature_.Key(), kArch, {EndNode("s1", "done", Json::object())}).ok());
+  memory = Recall();
+  EXPECT_TRUE(memory.unfinished.empty());
+  EXPECT_EQ(memory.session, "");
+}
+
+TEST_F(SessionMemoryTest, TheWinnerComesFirstAndThenTheNearestSize) {
+  for (const int64_t size : {int64_t{64}, int64_t{16}, int64_t{1024}}) {
+    Store(Relu({size}, {1}), By("agent:x", static_cast<size_t>(size)));
+  }
+  Store(Relu({2, 4}, {4, 1}), By("agent:x", 3));  // another rank is not near
+  SessionMemory memory = Recall();
+  ASSERT_TRUE(memory.start.has_value());
+  EXPECT_EQ(memory.start->source.code, "16");
+  EXPECT_EQ(memory.origin, "near " + Relu({16}, {1}).Key());
+  Store(signature_, By("agent:x", 8));
+  memory = Recall();
+  EXPECT_EQ(memory.origin, "winner");
+  EXPECT_EQ(memory.start->source.code, "8");
+}
+
+TEST_F(SessionMemoryTest, AnAgentsOwnKernelIsStartedFromAndElseWhatWasMadeNow) {
+  const Candidate made_now = By("generator:rows", 1);
+  const auto start = [&] { return StartOf(Recall(), &made_now)->source.code; };
+  EXPECT_FALSE(StartOf(Recall(), nullptr).has_value());
+  EXPECT_EQ(start(), "1");
+  Store(Relu({16}, {1}), By("agent:x", 16));
+  EXPECT_EQ(start(), "1");
+  EXPECT_EQ(StartOf(Recall(), nullptr)->source.code, "16");
+  Store(signature_, By("generator:rows", 7));
+  EXPECT_EQ(start(), "1");
+  ASSERT_TRUE(store_->Delete(signature_.Key(), kArch).ok());
+  Store(signature_, By("agent:x", 8));
+  EXPECT_EQ(start(), "8");
+}
+
+}  // namespace
+}  // namespace cudaforge

@@ -1,0 +1,58 @@
+"""A session that was recorded is played again, without those who answered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coders import ADVICE, RIGHT, WRONG
+from command import Output, as_json
+from forged import win_every_race
+
+DATA = Path(__file__).parents[1] / "data" / "transcripts"
+
+
+def test_a_recorded_session_is_replayed(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, script: str
+) -> None:
+    win_every_race(monkeypatch)
+    agents = coder([WRONG, RIGHT], [ADVICE])
+    tape = tmp_path / "tape"
+
+    def forged(provider: str, cache: str) -> Any:
+        (result,) = as_json(
+            capsys, "forge", script, "--coder", provider, "--judge", provider, "--rounds", "2",
+            "--target", "cpu", "--cache-dir", str(tmp_path / cache),
+        )  # fmt: skip
+        (place,) = as_json(capsys, "lineage", result["key"], "--cache-dir", str(tmp_path / cache))
+        sources = [node["source"] for node in place["nodes"] if "source" in node]
+        return result, sources
+
+    result, sources = forged(f"record:{tape}:{agents}", "first")
+    assert [r["verdict"] for r in result["rounds"]] == ["wrong_values", "accepted"]
+    assert len(list(tape.glob("*-exchange.json"))) == result["ledger"]["calls"] == 3
+    (tmp_path / "coder.py").unlink()  # nobody answers now
+
+    again, same = forged(f"replay:{tape}", "second")
+    assert same == sources and len(sources) == 2
+    assert [r["verdict"] for r in again["rounds"]] == ["wrong_values", "accepted"]
+    assert again["kind"] == result["kind"] == "winner"
+    for count in ("calls", "input_tokens", "output_tokens"):
+        assert again["ledger"][count] == result["ledger"][count]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", sorted(path.name for path in DATA.iterdir()))
+def test_sessions_of_real_agents_are_replayed(capsys: Output, tmp_path: Path, name: str) -> None:
+    """What agents answered in tests/benchmarks/agent_regions.py:NAME comes to a right kernel."""
+    told = json.loads((DATA / name / "session.json").read_text())
+    regions = DATA.parents[1] / "benchmarks" / "agent_regions.py"
+    provider = f"replay:{DATA / name}"
+    (result,) = as_json(
+        capsys, "forge", f"{regions}:{name}", "--coder", provider, "--judge", provider,
+        "--target", "cuda", "--rounds", str(told["rounds"]), "--cache-dir", str(tmp_path),
+    )  # fmt: skip
+    verdicts = [r["verdict"] for r in result["rounds"] if r["kind"] != "start"]
+    assert verdicts == told["verdicts"], result["rounds"]
