@@ -135,11 +135,10 @@ Result<CacheRecord::Kind> CacheRecord::ParseKind(std::string_view name) {
 }
 
 bool JudgedAlike(const Json& versions, const Json& others) {
-  const auto version = [](const Json& all, const char* of) {
-    return all.is_object() ? all.value(of, Json()) : Json();
+  const auto alike = [&](const char* of) {
+    return MemberOrNull(versions, of) == MemberOrNull(others, of);
   };
-  return version(versions, "torch") == version(others, "torch") &&
-         version(versions, "verifier") == version(others, "verifier");
+  return alike("torch") && alike("verifier");
 }
 
 Status CacheRecord::Validate() const {
@@ -171,9 +170,9 @@ Status CacheRecord::CheckFields() const {
 }
 
 double CacheRecord::SpeedupLow() const {
-  auto interval = timing.is_object() ? timing.find("speedup") : timing.end();
-  if (interval == timing.end() || !interval->is_array() || interval->empty()) return 0;
-  return (*interval)[0].is_number() ? (*interval)[0].get<double>() : 0;
+  const Json& interval = MemberOrNull(timing, "speedup");
+  if (!interval.is_array() || interval.empty()) return 0;
+  return interval[0].is_number() ? interval[0].get<double>() : 0;
 }
 
 std::span<const CacheRecord::JsonMember> CacheRecord::JsonFields() { return kJsonFields; }

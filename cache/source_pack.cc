@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "signature/op_signature.h"
 
 namespace cudaforge {
 namespace {
@@ -30,9 +31,8 @@ std::string FolderName(const CacheRecord& record) {
   std::vector<std::string> names;
   const Json nodes = record.signature.value("nodes", Json::array());
   for (const Json& node : nodes) {
-    std::string op = node.is_object() ? node.value("op", "") : "";
-    op = op.substr(op.find("::") == std::string::npos ? 0 : op.find("::") + 2);
-    op = op.substr(0, op.find('.'));
+    const std::string whole = node.is_object() ? node.value("op", "") : "";
+    std::string op(OpShortName(whole));
     op.erase(0, op.find_first_not_of('_'));
     if (std::find(names.begin(), names.end(), op) == names.end()) names.push_back(op);
   }

@@ -118,6 +118,13 @@ Json FloatToJson(double value) {
   return {{"float", value > 0 ? "inf" : "-inf"}};
 }
 
+const Json& MemberOrNull(const Json& object, const char* field) {
+  static const Json* const null = new Json;
+  if (!object.is_object()) return *null;
+  const auto it = object.find(field);
+  return it == object.end() ? *null : *it;
+}
+
 Result<Json> JsonField(const Json& object, std::string_view field) {
   if (!object.is_object()) return Expected(field, "to be inside an object");
   auto it = object.find(std::string(field));

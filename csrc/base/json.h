@@ -34,6 +34,10 @@ std::string LenientText(const Json& value, bool ascii = false);
 // A double as JSON: a number when finite, else {"float": "inf" | "-inf" | "nan"}.
 Json FloatToJson(double value);
 
+// The member `field` of an object; where there is none, or `object` is no object, a null that
+// lives as long as the process.
+const Json& MemberOrNull(const Json& object, const char* field);
+
 // Typed field access with errors that name the field: "launches[0].grid: expected an array".
 Result<int64_t> JsonInt(const Json& object, std::string_view field);
 Result<double> JsonDouble(const Json& object, std::string_view field);

@@ -99,7 +99,9 @@ const Document* FindDocument(std::string_view id) {
   return nullptr;
 }
 
-std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_bytes) {
+std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_bytes,
+                                      std::vector<const Document*>* left_out) {
+  if (left_out != nullptr) left_out->clear();
   CF_CHECK(FindDocument(std::string(kContract) + query.language) != nullptr)
       << "no language of candidates: " << query.language;
   const std::string arch = ArchTag(query.arch);
@@ -123,7 +125,10 @@ std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_by
   std::stable_sort(found.begin(), found.end(),
                    [](const Found& a, const Found& b) { return a.score > b.score; });
   for (const auto& [score, document] : found) {
-    if (bytes + document->text.size() > max_bytes) continue;
+    if (bytes + document->text.size() > max_bytes) {
+      if (left_out != nullptr) left_out->push_back(document);
+      continue;
+    }
     bytes += document->text.size();
     chosen.push_back(document);
   }

@@ -34,7 +34,9 @@ struct KnowledgeQuery {
 // The contract of the language ("contract/cuda") and what holds for both
 // ("contract/verification"), always and first; then every document all of whose tags match, most
 // specific first (kind, limiter, arch), as many whole ones as fit into `max_bytes` of text, the
-// contracts included. Deterministic. REQUIRES: a contract of the language.
-std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_bytes);
+// contracts included. `left_out`, unless null, gets those that match and did not fit, in the same
+// order. Deterministic. REQUIRES: a contract of the language.
+std::vector<const Document*> Retrieve(const KnowledgeQuery& query, size_t max_bytes,
+                                      std::vector<const Document*>* left_out = nullptr);
 
 }  // namespace cudaforge

@@ -63,6 +63,8 @@ struct Prompt {
   std::vector<Message> messages;
   std::string sha256;                  // of the canonical JSON of `messages`
   std::vector<std::string> documents;  // ids of those included, in order
+  // Ids of those that matched and did not fit; RenderPrompt cannot know, its caller adds them.
+  std::vector<std::string> documents_left_out;
 };
 
 // Deterministic, thread-safe. kNotFound: no template of that name. kInvalidArgument names a value

@@ -159,10 +159,8 @@ std::string DescribeRegion(const OpSignature& signature) {
 std::string RegionKind(const OpSignature& signature) {
   for (const Kind& kind : Kinds()) {
     for (const Node& node : signature.nodes) {
-      std::string_view op = node.op;
-      if (!op.starts_with("aten::")) continue;
-      op.remove_prefix(6);
-      if (IsOneOf(op.substr(0, op.find('.')), kind.ops)) return std::string(kind.name);
+      if (!node.op.starts_with("aten::")) continue;
+      if (IsOneOf(OpShortName(node.op), kind.ops)) return std::string(kind.name);
     }
   }
   return "other";

@@ -87,12 +87,9 @@ class Chooser {
   Chooser(const Stage& stage, const DeviceArch& arch)
       : stage_(Coalesce(stage)), shape_(Describe(stage_)) {
     const auto read = [&](const char* name, int64_t otherwise) {
-      const auto it =
-          arch.properties.is_object() ? arch.properties.find(name) : arch.properties.end();
-      return arch.properties.is_object() && it != arch.properties.end() &&
-                     it->is_number_integer() && it->get<int64_t>() > 0
-                 ? it->get<int64_t>()
-                 : otherwise;
+      const Json& value = MemberOrNull(arch.properties, name);
+      return value.is_number_integer() && value.get<int64_t>() > 0 ? value.get<int64_t>()
+                                                                   : otherwise;
     };
     processors_ = read("multiprocessors", 108);
     shared_ =

@@ -5,11 +5,6 @@
 #include <limits>
 
 namespace cudaforge::rows {
-namespace {
-
-const Json kNull;
-
-}  // namespace
 
 NodeReader::NodeReader(Graph& graph, const OpSignature& signature, size_t node,
                        std::vector<std::vector<Tensor>>& results, const std::vector<Tensor>& inputs)
@@ -32,11 +27,7 @@ const TensorSpec& NodeReader::spec(size_t out) const {
 
 const Json& NodeReader::Arg(size_t position, const char* name) const {
   if (node_.args.is_array() && position < node_.args.size()) return node_.args[position];
-  if (node_.kwargs.is_object()) {
-    const auto found = node_.kwargs.find(name);
-    if (found != node_.kwargs.end()) return *found;
-  }
-  return kNull;
+  return MemberOrNull(node_.kwargs, name);
 }
 
 bool NodeReader::IsTensor(size_t position, const char* name) const {

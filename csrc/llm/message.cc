@@ -70,19 +70,11 @@ Json ToJson(const Reply& reply) {
           {"attempts", reply.attempts},       {"seconds", reply.seconds}};
 }
 
-const Json& MemberOrNull(const Json& object, const char* field) {
-  static const Json* const null = new Json;
-  if (!object.is_object()) return *null;
-  const auto it = object.find(field);
-  return it == object.end() ? *null : *it;
-}
-
 std::optional<int64_t> TokenCount(const Json& object, const char* field) {
-  if (!object.is_object()) return std::nullopt;
-  const auto it = object.find(field);
-  if (it == object.end() || !it->is_number_integer()) return std::nullopt;
+  const Json& value = MemberOrNull(object, field);
+  if (!value.is_number_integer()) return std::nullopt;
   // Without the sign, a negative number is far above the limit.
-  const auto count = it->get<uint64_t>();
+  const auto count = value.get<uint64_t>();
   if (count > uint64_t{kMostTokens}) return std::nullopt;
   return static_cast<int64_t>(count);
 }

@@ -78,9 +78,6 @@ Json ToJson(const Reply& reply);
 // other fields are passed over. Errors: kCorruption with the field's name.
 Result<Reply> ReplyFromJson(const Json& json);
 
-// The member `field` of an object, a null that outlives the call where there is none.
-const Json& MemberOrNull(const Json& object, const char* field);
-
 // A field that counts tokens, nullopt unless it is there and an integer from 0 to kMostTokens.
 std::optional<int64_t> TokenCount(const Json& object, const char* field);
 

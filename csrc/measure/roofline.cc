@@ -18,12 +18,6 @@ constexpr double kCacheLine = 64;
 constexpr const char* kSplitProducts = "fp32_product_tflops";
 constexpr double kSplitPasses = 3;
 
-// "mm" of "aten::mm", "sum" of "aten::sum.dim_IntList".
-std::string_view BaseName(std::string_view op) {
-  if (op.starts_with("aten::")) op.remove_prefix(6);
-  return op.substr(0, op.find('.'));
-}
-
 template <size_t kCount>
 bool OneOf(std::string_view name, const std::string_view (&names)[kCount]) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -89,7 +83,7 @@ std::optional<double> ProductFlops(const OpSignature& signature, const Node& nod
       {"mm", 0},  {"bmm", 0},  {"matmul", 0}, {"linear", 0},  {"mv", 0},
       {"dot", 0}, {"vdot", 0}, {"addmm", 1},  {"baddbmm", 1}, {"addmv", 1}};
   for (const auto& [name, index] : kLeft) {
-    if (BaseName(node.op) != name) continue;
+    if (OpShortName(node.op) != name) continue;
     const TensorSpec* left = ArgumentSpec(signature, node, index);
     if (left == nullptr || left->sizes.empty() || node.outputs.empty()) return std::nullopt;
     return 2.0 * Numel(node.outputs[0]) * static_cast<double>(left->sizes.back());
@@ -98,7 +92,7 @@ std::optional<double> ProductFlops(const OpSignature& signature, const Node& nod
 }
 
 std::optional<double> ConvolutionFlops(const OpSignature& signature, const Node& node) {
-  const std::string_view name = BaseName(node.op);
+  const std::string_view name = OpShortName(node.op);
   const bool backward = name == "convolution_backward";
   if (!backward && name != "convolution" && name != "_convolution") return std::nullopt;
   const TensorSpec* input = ArgumentSpec(signature, node, backward ? 1 : 0);
@@ -119,7 +113,7 @@ std::optional<double> ConvolutionFlops(const OpSignature& signature, const Node&
 }
 
 std::optional<double> AttentionFlops(const OpSignature& signature, const Node& node) {
-  const std::string_view name = BaseName(node.op);
+  const std::string_view name = OpShortName(node.op);
   if (name.find("scaled_dot_product") == std::string_view::npos) return std::nullopt;
   const bool backward = name.ends_with("_backward");
   const size_t first = backward ? 1 : 0;
@@ -184,7 +178,7 @@ void AddNode(const OpSignature& signature, const Node& node, RegionWork& work) {
   if (!product.has_value()) product = AttentionFlops(signature, node);
   if (product.has_value()) {
     work.flops[ProductRate(signature, dtype, convolution.has_value())] += *product;
-  } else if (!IsView(BaseName(node.op))) {
+  } else if (!IsView(OpShortName(node.op))) {
     const bool doubles = dtype == DType::kFloat64;
     work.flops[doubles ? "fp64_tflops" : "fp32_tflops"] += largest;
   }
@@ -195,7 +189,7 @@ std::vector<int64_t> ReadBytes(const OpSignature& signature) {
   std::vector<int64_t> taken(signature.inputs.size(), 0);
   std::vector<bool> whole(signature.inputs.size(), false);
   for (const Node& node : signature.nodes) {
-    const bool takes = TakesFromFirst(BaseName(node.op)) && !node.outputs.empty();
+    const bool takes = TakesFromFirst(OpShortName(node.op)) && !node.outputs.empty();
     const auto use = [&](const Json& argument, bool first) {
       if (!argument.contains("in")) return;
       const auto input = argument["in"].get<size_t>();
@@ -291,7 +285,7 @@ Json DerivedFacts(const Json& profile, const Json& facts, const OpSignature& sig
   const RegionWork work = WorkOf(signature);
   const auto needed = static_cast<double>(work.needed_bytes);
   Json derived = {{"needed_bytes", work.needed_bytes}};
-  const Json metrics = profile.is_object() ? profile.value("metrics", Json::object()) : Json();
+  const Json& metrics = MemberOrNull(profile, "metrics");
   const std::optional<double> moved = MovedBytes(metrics);
   if (moved) {
     derived["moved_bytes"] = *moved;

@@ -59,11 +59,10 @@ Result<c10::OperatorHandle> FindPureAtenOp(std::string_view op) {
   if (!op.starts_with("aten::")) {
     return Status::Unsupported(std::string(op) + " is not an ATen operator");
   }
-  const size_t dot = op.find('.');
-  std::string overload(dot == std::string_view::npos ? "" : op.substr(dot + 1));
+  const std::string_view name = OpBaseName(op);
+  std::string overload(op.substr(std::min(name.size() + 1, op.size())));
   if (overload == "default") overload.clear();
-  auto handle = c10::Dispatcher::singleton().findSchema(
-      {std::string(op.substr(0, dot)), std::move(overload)});
+  auto handle = c10::Dispatcher::singleton().findSchema({std::string(name), std::move(overload)});
   if (!handle) return Status::Unsupported(std::string(op) + " does not exist in this PyTorch");
   CF_RETURN_IF_ERROR(CheckPure(*handle, op));
   return *handle;

@@ -303,6 +303,14 @@ Json OpSignature::ToJson() const {
   return json;
 }
 
+std::string_view OpBaseName(std::string_view op) { return op.substr(0, op.find('.')); }
+
+std::string_view OpShortName(std::string_view op) {
+  const std::string_view name = OpBaseName(op);
+  const size_t colons = name.find("::");
+  return colons == std::string_view::npos ? name : name.substr(colons + 2);
+}
+
 std::string OpSignature::Canonical() const { return CanonicalJson(ToJson()); }
 std::string OpSignature::Key() const { return Sha256Hex(Canonical()); }
 
@@ -310,8 +318,7 @@ std::string OpSignature::Describe() const {
   std::string text;
   for (const Node& node : nodes) {
     if (!text.empty()) text += " -> ";
-    std::string name = node.op.substr(node.op.find("::") + 2);
-    text += name.substr(0, name.find('.'));
+    text += OpShortName(node.op);
   }
   text += "(";
   for (size_t i = 0; i < inputs.size(); ++i) {

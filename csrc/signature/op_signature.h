@@ -61,6 +61,11 @@ struct TensorSpec {
 // Row-major strides for `sizes`.
 std::vector<int64_t> ContiguousStrides(const std::vector<int64_t>& sizes);
 
+// "aten::sum" of "aten::sum.dim_IntList": the name without its overload. Part of `op`.
+std::string_view OpBaseName(std::string_view op);
+// "sum" of "aten::sum.dim_IntList": without its namespace as well. Part of `op`.
+std::string_view OpShortName(std::string_view op);
+
 struct Node {
   std::string op;  // "aten::_softmax", overload after a dot: "aten::sum.dim_IntList"
   Json args = Json::array();

@@ -129,7 +129,7 @@ const std::map<std::string, std::function<void(const Arguments&)>>& Derivations(
 Status DeriveInputs(const OpSignature& signature, InputSet* set) {
   const at::NoGradGuard no_grad;
   for (const Node& node : signature.nodes) {
-    const auto found = Derivations().find(node.op.substr(0, node.op.find('.')));
+    const auto found = Derivations().find(std::string(OpBaseName(node.op)));
     if (found == Derivations().end()) continue;
     try {
       found->second(Arguments(signature, node, set));

@@ -44,7 +44,7 @@ constexpr Pattern kPatternTable[] = {
 static_assert(std::size(kPatternTable) == TruthGroups::kPatterns);
 
 bool IsTruth(const Node& node) {
-  const std::string_view name = std::string_view(node.op).substr(0, node.op.find('.'));
+  const std::string_view name = OpBaseName(node.op);
   return name == "aten::any" || name == "aten::all";
 }
 

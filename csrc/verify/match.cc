@@ -70,7 +70,7 @@ bool Contains(std::span<const std::string_view> names, std::string_view name) {
 Match MatchForOps(const OpSignature& signature) {
   Match match = Match::kBitwise;
   for (const Node& node : signature.nodes) {
-    const std::string_view name = std::string_view(node.op).substr(0, node.op.find('.'));
+    const std::string_view name = OpBaseName(node.op);
     if (Contains(kMovesData, name)) continue;
     if (!Contains(kExact, name)) return Match::kTolerance;
     match = Match::kEqual;

@@ -85,8 +85,6 @@ bool MayIndex(std::string_view name) {
   return false;
 }
 
-std::string BaseName(const std::string& op) { return op.substr(0, op.find('.')); }
-
 const Json* Argument(const Node& node, int position) {
   const auto i = static_cast<size_t>(position);
   return position >= 0 && i < node.args.size() ? &node.args[i] : nullptr;
@@ -165,7 +163,7 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
 
   for (size_t n = signature.nodes.size(); n-- > 0;) {
     const Node& node = signature.nodes[n];
-    const std::string name = BaseName(node.op);
+    const std::string_view name = OpBaseName(node.op);
     if (PassesThrough(name) && !node.args.empty() && !values.nodes[n].empty()) {
       InputRole* source = values.Of(node.args[0]);
       if (source != nullptr && values.nodes[n][0].kind != Kind::kValue) {

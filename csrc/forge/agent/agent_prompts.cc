@@ -13,7 +13,7 @@ namespace {
 // One line: what a former round tried and what became of it.
 std::string TriedLine(const AgentNode& node) {
   std::string line =
-      "round " + std::to_string(node.round) + ", " + std::string(StepKindName(node.kind));
+      "round " + std::to_string(node.id) + ", " + std::string(StepKindName(node.kind));
   if (node.parent.has_value()) line += " of round " + std::to_string(*node.parent);
   line += ": ";
   if (node.duplicate_of.has_value()) {
@@ -101,7 +101,11 @@ Result<Prompt> AgentPrompts::Render(const std::string& name, const Json& values,
     const Json& limiter = MemberOrNull(parent->derived, "limiter");
     if (limiter.is_string()) query.limiter = limiter.get<std::string>();
   }
-  return RenderPrompt(name, values, Retrieve(query, task_.max_documents));
+  std::vector<const Document*> left_out;
+  const auto documents = Retrieve(query, task_.max_documents, &left_out);
+  CF_ASSIGN_OR_RETURN(Prompt prompt, RenderPrompt(name, values, documents));
+  for (const Document* document : left_out) prompt.documents_left_out.push_back(document->id);
+  return prompt;
 }
 
 Result<Prompt> AgentPrompts::ForCoder(const Step& step, const std::vector<AgentNode>& nodes,

@@ -73,7 +73,6 @@ void Journal::Refresh(size_t index, const AgentNode& today) {
 AgentNode Journal::NewNode(StepKind kind, const AgentNode* parent) const {
   AgentNode node;
   for (const AgentNode& earlier : nodes_) node.id = std::max(node.id, earlier.id + 1);
-  node.round = node.id;
   node.kind = kind;
   if (parent != nullptr) node.parent = parent->id;
   node.session = settings_.session;
@@ -131,7 +130,7 @@ void Journal::Finish(AgentNode node) {
   Json json = node.ToJson();
   if (*settings_.sink) (*settings_.sink)(json);
   Json event = {{"event", "candidate"},
-                {"round", node.round},
+                {"round", node.id},
                 {"kind", StepKindName(node.kind)},
                 {"verdict", VerdictName(node.verdict.kind)},
                 {"message", json["verdict"]["message"]},

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kEnd = "end";
 
-bool IsEnd(const Json& node) { return node.is_object() && node.value("kind", Json()) == kEnd; }
+bool IsEnd(const Json& node) { return MemberOrNull(node, "kind") == kEnd; }
 
 std::optional<Candidate> WinnerOf(const CacheRecord& record) {
   if (record.kind != CacheRecord::Kind::kWinner) return std::nullopt;

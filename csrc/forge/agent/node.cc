@@ -86,7 +86,6 @@ Json AgentNode::ToJson() const {
   Json json = {{"author", author},
                {"session", session},
                {"id", id},
-               {"round", round},
                {"parent", OptionalInt(parent)},
                {"kind", StepKindName(kind)},
                {"verdict", verdict.ToJson()},
@@ -122,7 +121,6 @@ Json AgentNode::ToJson() const {
 Result<AgentNode> AgentNode::FromJson(const Json& json) {
   AgentNode node;
   CF_ASSIGN_OR_RETURN(node.id, NodeNumber(json, "id"));
-  CF_ASSIGN_OR_RETURN(node.round, NodeNumber(json, "round"));
   CF_RETURN_IF_ERROR(ReadOptionalInt(json, "parent", &node.parent));
   CF_RETURN_IF_ERROR(ReadOptionalInt(json, "duplicate_of", &node.duplicate_of));
   CF_ASSIGN_OR_RETURN(const std::string kind, JsonString(json, "kind"));
@@ -161,10 +159,12 @@ Result<AgentNode> AgentNode::FromJson(const Json& json) {
 }
 
 Json PromptNote(const Prompt& prompt) {
-  return {{"name", prompt.name},
-          {"version", prompt.version},
-          {"sha256", prompt.sha256},
-          {"documents", prompt.documents}};
+  Json note = {{"name", prompt.name},
+               {"version", prompt.version},
+               {"sha256", prompt.sha256},
+               {"documents", prompt.documents}};
+  if (!prompt.documents_left_out.empty()) note["documents_left_out"] = prompt.documents_left_out;
+  return note;
 }
 
 std::string CandidateDigest(const Candidate& candidate) {

@@ -21,8 +21,7 @@ std::string_view StepKindName(StepKind kind);  // "start", "seed", "repair", "op
 Result<StepKind> ParseStepKind(std::string_view name);
 
 struct AgentNode {
-  int id = 0;  // counts up over a session and those that resume it
-  int round = 0;
+  int id = 0;  // counts up over a session and those that resume it; events call it "round"
   std::optional<int> parent;
   StepKind kind = StepKind::kSeed;
   std::string session;
@@ -55,7 +54,8 @@ struct AgentNode {
   static Result<AgentNode> FromJson(const Json& json);
 };
 
-// What a node says of a prompt: {"name","version","sha256","documents"}.
+// What a node says of a prompt: {"name","version","sha256","documents"}, and where documents did
+// not fit into it {"documents_left_out"}.
 Json PromptNote(const Prompt& prompt);
 
 // Equal for candidates with the same source, launch plan and constraints: 64 digits.

@@ -162,7 +162,7 @@ ReplyReader Session::ReaderOf(const OpSignature& signature, const DeviceArch& ar
 
 void Session::TellRound(const AgentNode& node) const {
   Tell({{"event", "round"},
-        {"round", node.round},
+        {"round", node.id},
         {"kind", StepKindName(node.kind)},
         {"parent", node.parent.has_value() ? Json(*node.parent) : Json()}});
 }
@@ -265,11 +265,11 @@ std::optional<Advice> Session::AskJudge(const Step& step, AgentNode* node) {
     return std::nullopt;
   }
   LlmJudge judge(settings_.judge, &calls_);
-  const LlmJudge::Opinion opinion = judge.Advise(*prompt, node->round);
+  const LlmJudge::Opinion opinion = judge.Advise(*prompt, node->id);
   for (const Prompt& sent : opinion.prompts) node->prompts.push_back(PromptNote(sent));
   node->advice = opinion.advice;
   node->silence = opinion.silence;
-  Json event = {{"event", "advice"}, {"round", node->round}};
+  Json event = {{"event", "advice"}, {"round", node->id}};
   if (opinion.advice.has_value()) {
     event["issue"] = opinion.advice->issue;
     event["plan"] = opinion.advice->plan;
@@ -303,7 +303,7 @@ Status Session::Round() {
   if (!allowance.refusal.empty()) return give_up(allowance.refusal);
   node.prompts.push_back(PromptNote(prompt));
   ++asked_;
-  Result<Proposal> proposal = coder_.Propose(prompt, allowance.limits, node.round);
+  Result<Proposal> proposal = coder_.Propose(prompt, allowance.limits, node.id);
   if (!proposal.ok()) {
     const std::string over = WhyStop();  // the call may have been cut at the end of the budget
     return give_up(over.empty() ? "the Coder gave no reply: " + proposal.status().ToString()

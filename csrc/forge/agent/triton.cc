@@ -191,7 +191,7 @@ Result<Json> Lowering::Lower(const Json& launch) {
 }
 
 Result<Json> Lowering::Run() {
-  const Json launches = plan_.value("launches", Json());
+  const Json& launches = MemberOrNull(plan_, "launches");
   if (!launches.is_array() || launches.empty() || launches.size() > 64) {
     return Bad("launches: 1 to 64 of them");
   }

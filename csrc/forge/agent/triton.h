@@ -16,8 +16,9 @@ namespace cudaforge {
 struct TritonCompiler {
   // The interpreter and python/cudaforge_backend/triton_aot, which says what goes in and comes out.
   std::vector<std::string> argv;
-  std::string arch;          // "cuda:sm_90a"
-  int timeout_ms = 120'000;  // of one kernel
+  std::string arch;  // "cuda:sm_90a"
+  // Of one kernel. More than WALL_SECONDS in triton_aot/program.py, which says what took long.
+  int timeout_ms = 120'000;
 };
 
 // Reads the reply of a Coder as ParseCoderReply does, with one block of Triton source (triton,

@@ -1,8 +1,5 @@
 #include "target/cuda/cupti_api.h"
 
-#include <utility>
-
-#include "base/dynamic_library.h"
 #include "target/cuda/search_paths.h"
 
 namespace cudaforge::cupti {
@@ -28,17 +25,11 @@ const char* Advice(Result result) {
 }  // namespace
 
 ::cudaforge::Result<CuptiApi> CuptiApi::Open(const std::vector<std::string>& search_paths) {
-  ::cudaforge::Result<DynamicLibrary> opened = DynamicLibrary::Open(
-      CudaLibraryCandidates(search_paths, {"libcupti.so.13", "libcupti.so.12"}));
-  if (!opened.ok()) {
-    return Status::Unavailable(
-        "CUPTI is not there: pip install nvidia-cuda-cupti (PyTorch's CUDA wheels bring it); " +
-        opened.status().message());
-  }
-  const DynamicLibrary& library = KeepLoaded(*std::move(opened));
+  CF_ASSIGN_OR_RETURN(SymbolLoader load,
+                      OpenCudaLibrary(search_paths, {"libcupti.so.13", "libcupti.so.12"}, "CUPTI",
+                                      "nvidia-cuda-cupti"));
   CuptiApi api;
-  api.path = library.path();
-  SymbolLoader load{library, {}};
+  api.path = load.library.path();
   load.Required(api.GetResultString, "cuptiGetResultString");
   load.Required(api.ProfilerInitialize, "cuptiProfilerInitialize");
   load.Required(api.ProfilerDeInitialize, "cuptiProfilerDeInitialize");
@@ -64,10 +55,7 @@ const char* Advice(Result result) {
   load.Required(api.RangeGetCounterDataSize, "cuptiRangeProfilerGetCounterDataSize");
   load.Required(api.RangeCounterDataInitialize, "cuptiRangeProfilerCounterDataImageInitialize");
   load.Required(api.RangeGetCounterDataInfo, "cuptiRangeProfilerGetCounterDataInfo");
-  if (!load.missing.empty()) {
-    return Status::Unavailable(api.path + " has no " + load.missing +
-                               ": CUPTI 12.8 or newer is needed");
-  }
+  CF_RETURN_IF_ERROR(CheckComplete(load, "CUPTI 12.8"));
   return api;
 }
 

@@ -18,7 +18,7 @@
 
 namespace cudaforge {
 
-// The kernels, for NVRTC.
+// The kernels, for NVRTC: device_rates.cu, which CMake makes part of the program.
 extern const char* const kRatesSource;
 
 // {"bandwidth_gb_s",...,"note"}: what could not be measured (no memory) is left out, and "note"

@@ -1,8 +1,5 @@
 #include "target/cuda/nvjitlink_api.h"
 
-#include <utility>
-
-#include "base/dynamic_library.h"
 #include "target/cuda/search_paths.h"
 
 namespace cudaforge {
@@ -36,19 +33,13 @@ Spelling FindSpelling(const DynamicLibrary& library) {
 }  // namespace
 
 Result<NvJitLinkApi> NvJitLinkApi::Open(const std::vector<std::string>& search_paths) {
-  Result<DynamicLibrary> opened = DynamicLibrary::Open(CudaLibraryCandidates(
-      search_paths, {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"}));
-  if (!opened.ok()) {
-    return Status::Unavailable(
-        "nvJitLink is not there: pip install nvidia-nvjitlink (PyTorch's CUDA wheels bring it), or "
-        "set CUDAFORGE_CUDA_PATH to the CUDA toolkit; " +
-        opened.status().message());
-  }
-  const DynamicLibrary& library = KeepLoaded(*std::move(opened));
-  const Spelling spelling = FindSpelling(library);
+  CF_ASSIGN_OR_RETURN(
+      SymbolLoader load,
+      OpenCudaLibrary(search_paths, {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"},
+                      "nvJitLink", "nvidia-nvjitlink"));
+  const Spelling spelling = FindSpelling(load.library);
   NvJitLinkApi api;
-  api.path = library.path();
-  SymbolLoader load{library, {}};
+  api.path = load.library.path();
   const auto required = [&](auto& pointer, const char* function) {
     load.Required(pointer, spelling.Of(function).c_str());
   };
@@ -62,10 +53,7 @@ Result<NvJitLinkApi> NvJitLinkApi::Open(const std::vector<std::string>& search_p
   required(api.GetErrorLog, "GetErrorLog");
   required(api.GetInfoLogSize, "GetInfoLogSize");
   required(api.GetInfoLog, "GetInfoLog");
-  if (!load.missing.empty()) {
-    return Status::Unavailable(api.path + " has no " + load.missing +
-                               ": nvJitLink 12.0 or newer is needed");
-  }
+  CF_RETURN_IF_ERROR(CheckComplete(load, "nvJitLink 12.0"));
   load.Optional(api.Version, "nvJitLinkVersion");
   return api;
 }

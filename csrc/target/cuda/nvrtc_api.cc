@@ -1,26 +1,16 @@
 #include "target/cuda/nvrtc_api.h"
 
-#include <utility>
-
-#include "base/dynamic_library.h"
 #include "target/cuda/search_paths.h"
 
 namespace cudaforge {
 
 Result<NvrtcApi> NvrtcApi::Open(const std::vector<std::string>& search_paths) {
-  Result<DynamicLibrary> opened = DynamicLibrary::Open(
-      CudaLibraryCandidates(search_paths, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}));
-  if (!opened.ok()) {
-    return Status::Unavailable(
-        "NVRTC is not there: pip install nvidia-cuda-nvrtc (PyTorch's CUDA wheels bring it), or "
-        "set CUDAFORGE_CUDA_PATH "
-        "to the CUDA toolkit; " +
-        opened.status().message());
-  }
-  const DynamicLibrary& library = KeepLoaded(*std::move(opened));
+  CF_ASSIGN_OR_RETURN(
+      SymbolLoader load,
+      OpenCudaLibrary(search_paths, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, "NVRTC",
+                      "nvidia-cuda-nvrtc"));
   NvrtcApi api;
-  api.path = library.path();
-  SymbolLoader load{library, {}};
+  api.path = load.library.path();
   load.Required(api.Version, "nvrtcVersion");
   load.Required(api.GetNumSupportedArchs, "nvrtcGetNumSupportedArchs");
   load.Required(api.GetSupportedArchs, "nvrtcGetSupportedArchs");
@@ -32,10 +22,7 @@ Result<NvrtcApi> NvrtcApi::Open(const std::vector<std::string>& search_paths) {
   load.Required(api.GetCubinSize, "nvrtcGetCUBINSize");
   load.Required(api.GetCubin, "nvrtcGetCUBIN");
   load.Required(api.GetErrorString, "nvrtcGetErrorString");
-  if (!load.missing.empty()) {
-    return Status::Unavailable(api.path + " has no " + load.missing +
-                               ": NVRTC 12.0 or newer is needed");
-  }
+  CF_RETURN_IF_ERROR(CheckComplete(load, "NVRTC 12.0"));
   load.Optional(api.SetFlowCallback, "nvrtcSetFlowCallback");
   return api;
 }

@@ -7,15 +7,13 @@
 #include <iterator>
 #include <string_view>
 
+#include "target/cuda/compiler_output.h"
 #include "target/cuda/ptxas_log.h"
 #include "target/cuda/search_paths.h"
 #include "target/source_scan.h"
 
 namespace cudaforge {
 namespace {
-
-constexpr size_t kMaxRawLog = 16u << 20;
-constexpr size_t kMaxCubin = 64u << 20;
 
 constexpr std::string_view kIncludes[] = {"cuda_fp16.h",
                                           "cuda_bf16.h",
@@ -76,15 +74,8 @@ class Program {
   NvrtcProgram* out() { return &program_; }
   NvrtcProgram get() const { return program_; }
 
-  // The program's log, without the final NUL.
   std::string Log() const {
-    size_t bytes = 0;
-    if (api_.GetProgramLogSize(program_, &bytes) != 0 || bytes <= 1 || bytes > kMaxRawLog)
-      return "";
-    std::string log(bytes, '\0');
-    if (api_.GetProgramLog(program_, log.data()) != 0) return "";
-    log.resize(std::min(log.find('\0'), log.size()));
-    return log;
+    return CompilerLog(program_, api_.GetProgramLogSize, api_.GetProgramLog);
   }
 
  private:
@@ -192,18 +183,7 @@ CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string&
     return CompileResult::Failure(WithoutPtxasNotes(log));
   if (error != 0)
     return CompileResult::Failure(std::string(api_.GetErrorString(error)) + "\n" + log);
-
-  size_t bytes = 0;
-  if (api_.GetCubinSize(program.get(), &bytes) != 0 || bytes == 0 || bytes > kMaxCubin) {
-    return CompileResult::Failure("NVRTC gave no cubin for " + arch + "\n" + log);
-  }
-  CompileResult result = CompileResult::Failure(WithoutPtxasNotes(log));
-  result.binary.resize(bytes);
-  if (api_.GetCubin(program.get(), result.binary.data()) != 0)
-    return CompileResult::Failure("NVRTC gave no cubin for " + arch);
-  result.ok = true;
-  result.resources = ParsePtxasLog(log);
-  return result;
+  return CompiledCubin("NVRTC", arch, log, program.get(), api_.GetCubinSize, api_.GetCubin);
 }
 
 }  // namespace cudaforge

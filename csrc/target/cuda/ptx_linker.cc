@@ -1,15 +1,12 @@
 #include "target/cuda/ptx_linker.h"
 
-#include <algorithm>
 #include <string_view>
 
+#include "target/cuda/compiler_output.h"
 #include "target/cuda/ptxas_log.h"
 
 namespace cudaforge {
 namespace {
-
-constexpr size_t kMaxLinkLog = 16u << 20;
-constexpr size_t kMaxLinkedCubin = 64u << 20;
 
 // What nvJitLink itself finds wrong behind the number, it calls an error of the text.
 bool IsArch(std::string_view arch) {
@@ -30,22 +27,12 @@ class Linking {
   NvJitLinkHandle* out() { return &handle_; }
   NvJitLinkHandle get() const { return handle_; }
 
-  std::string Errors() const { return Log(api_.GetErrorLogSize, api_.GetErrorLog); }
-  std::string Notes() const { return Log(api_.GetInfoLogSize, api_.GetInfoLog); }
+  std::string Errors() const {
+    return handle_ == nullptr ? "" : CompilerLog(handle_, api_.GetErrorLogSize, api_.GetErrorLog);
+  }
+  std::string Notes() const { return CompilerLog(handle_, api_.GetInfoLogSize, api_.GetInfoLog); }
 
  private:
-  template <typename Size, typename Text>
-  std::string Log(Size size, Text text) const {
-    size_t bytes = 0;
-    if (handle_ == nullptr || size(handle_, &bytes) != 0 || bytes == 0 || bytes > kMaxLinkLog) {
-      return "";
-    }
-    std::string log(bytes + 1, '\0');  // the size counts no final NUL
-    if (text(handle_, log.data()) != 0) return "";
-    log.resize(std::min(log.find('\0'), log.size()));
-    return log;
-  }
-
   const NvJitLinkApi& api_;
   NvJitLinkHandle handle_ = nullptr;
 };
@@ -113,18 +100,8 @@ CompileResult PtxLinker::Link(const std::string& ptx, const std::string& arch) c
     if (log.empty()) log = "nvJitLink fails with error " + std::to_string(error);
     return CompileResult::Failure(log + WithoutPtxasNotes(notes));
   }
-
-  size_t bytes = 0;
-  if (api_.GetLinkedCubinSize(link.get(), &bytes) != 0 || bytes == 0 || bytes > kMaxLinkedCubin) {
-    return CompileResult::Failure("nvJitLink gave no cubin for " + arch + "\n" + notes);
-  }
-  CompileResult result = CompileResult::Failure(WithoutPtxasNotes(notes));
-  result.binary.resize(bytes);
-  if (api_.GetLinkedCubin(link.get(), result.binary.data()) != 0)
-    return CompileResult::Failure("nvJitLink gave no cubin for " + arch);
-  result.ok = true;
-  result.resources = ParsePtxasLog(notes);
-  return result;
+  return CompiledCubin("nvJitLink", arch, notes, link.get(), api_.GetLinkedCubinSize,
+                       api_.GetLinkedCubin);
 }
 
 }  // namespace cudaforge

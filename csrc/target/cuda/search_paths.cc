@@ -1,6 +1,7 @@
 #include "target/cuda/search_paths.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/config.h"
 #include "base/file.h"
@@ -35,6 +36,23 @@ std::vector<std::string> CudaLibraryCandidates(const std::vector<std::string>& g
   }
   paths.insert(paths.end(), sonames.begin(), sonames.end());
   return paths;
+}
+
+Result<SymbolLoader> OpenCudaLibrary(const std::vector<std::string>& given,
+                                     const std::vector<std::string>& sonames, const char* name,
+                                     const char* package) {
+  Result<DynamicLibrary> opened = DynamicLibrary::Open(CudaLibraryCandidates(given, sonames));
+  if (opened.ok()) return SymbolLoader{KeepLoaded(*std::move(opened)), {}};
+  return Status::Unavailable(std::string(name) + " is not there: pip install " + package +
+                             " (PyTorch's CUDA wheels bring it), or set CUDAFORGE_CUDA_PATH to "
+                             "the CUDA toolkit; " +
+                             opened.status().message());
+}
+
+Status CheckComplete(const SymbolLoader& load, const char* oldest) {
+  if (load.missing.empty()) return Status::Ok();
+  return Status::Unavailable(load.library.path() + " has no " + load.missing + ": " + oldest +
+                             " or newer is needed");
 }
 
 std::vector<std::string> CudaIncludeDirs(const std::vector<std::string>& given) {

@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "base/dynamic_library.h"
+#include "base/status.h"
+
 namespace cudaforge {
 
 // The roots of 1 to 4 that exist, without repetition.
@@ -19,6 +22,15 @@ std::vector<std::string> CudaRoots(const std::vector<std::string>& given);
 // then SONAME itself.
 std::vector<std::string> CudaLibraryCandidates(const std::vector<std::string>& given,
                                                const std::vector<std::string>& sonames);
+
+// Keeps the first of these that opens loaded, for a table of its functions. kUnavailable calls it
+// `name` ("NVRTC") and says that `package` of PyPI has it.
+Result<SymbolLoader> OpenCudaLibrary(const std::vector<std::string>& given,
+                                     const std::vector<std::string>& sonames, const char* name,
+                                     const char* package);
+
+// kUnavailable where a required function is missing; `oldest`: the first release that has them all.
+Status CheckComplete(const SymbolLoader& load, const char* oldest);
 
 // Header folders of the first root that has cuda_fp16.h: include, and include/cccl where it exists.
 // Empty when none.

@@ -43,6 +43,17 @@ TEST(JsonTest, FloatsThatAreNotNumbers) {
   EXPECT_EQ(FloatToJson(0.1).dump(), "0.1");
 }
 
+TEST(JsonTest, AMemberOrNull) {
+  const Json object = {{"n", 1}, {"null", nullptr}};
+  EXPECT_EQ(&MemberOrNull(object, "n"), &object["n"]);
+  EXPECT_TRUE(MemberOrNull(object, "null").is_null());
+  const Json* gone = &MemberOrNull(object, "gone");
+  EXPECT_TRUE(gone->is_null());
+  for (const Json& other : {Json(), Json::array({1}), Json("n"), Json(1)}) {
+    EXPECT_EQ(&MemberOrNull(other, "n"), gone);
+  }
+}
+
 TEST(JsonTest, FieldErrorsNameTheField) {
   const Json object = {{"n", 1}, {"s", "x"}, {"a", {1, "2"}}, {"u", UINT64_MAX}};
   EXPECT_EQ(*JsonInt(object, "n"), 1);

@@ -103,7 +103,7 @@ std::unique_ptr<Provider> ProviderOf(const std::string& spec, const std::string&
 Json Essentials(const Json& node) {
   Json kept = Json::object();
   for (const char* field :
-       {"id", "round", "parent", "kind", "language", "source", "plan", "params", "verdict", "ns",
+       {"id", "parent", "kind", "language", "source", "plan", "params", "verdict", "ns",
         "resources", "profile", "derived", "advice", "prompts"}) {
     kept[field] = MemberOrNull(node, field);
   }

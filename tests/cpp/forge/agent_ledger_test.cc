@@ -113,7 +113,7 @@ TEST_F(AgentLedger, SumsMatchWhatTheServicesCounted) {
   std::vector<Json> entries;
   for (const Json& node : sunk_) {
     for (const Json& call : node["calls"]) {
-      EXPECT_EQ(call["round"], node["round"]);
+      EXPECT_EQ(call["round"], node["id"]);
       entries.push_back(call);
     }
   }

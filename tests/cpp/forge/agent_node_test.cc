@@ -13,7 +13,7 @@ Candidate SomeCandidate(const std::string& code) {
 
 AgentNode SomeNode(int id, StepKind kind, std::optional<double> ns) {
   AgentNode node;
-  node.id = node.round = id;
+  node.id = id;
   node.kind = kind;
   node.session = "s";
   node.author = "agent:x";
@@ -44,8 +44,8 @@ TEST(AgentNodeTest, SurvivesJson) {
   node.calls = {call};
   const Json json = node.ToJson();
   for (const char* field :
-       {"author", "round", "id", "parent", "kind", "language", "source", "plan", "verdict", "ns",
-        "seconds", "resources", "profile", "derived", "advice", "prompts", "calls", "session"}) {
+       {"author", "id", "parent", "kind", "language", "source", "plan", "verdict", "ns", "seconds",
+        "resources", "profile", "derived", "advice", "prompts", "calls", "session"}) {
     EXPECT_TRUE(json.contains(field)) << field;
   }
   EXPECT_EQ(json["plan"]["launches"].size(), 1u);
@@ -72,6 +72,16 @@ TEST(AgentNodeTest, WhatIsNoNodeIsAnError) {
     changed[field] = "\x01";
     EXPECT_FALSE(AgentNode::FromJson(changed).ok()) << field;
   }
+}
+
+TEST(AgentNodeTest, ANoteOfAPromptNamesWhatWasLeftOut) {
+  Prompt prompt{.name = "coder_seed", .version = 3, .messages = {}, .sha256 = "5a"};
+  prompt.documents = {"a", "b"};
+  Json note = {{"name", "coder_seed"}, {"version", 3}, {"sha256", "5a"}, {"documents", {"a", "b"}}};
+  EXPECT_EQ(PromptNote(prompt), note);
+  prompt.documents_left_out = {"c"};
+  note["documents_left_out"] = Json::array({"c"});
+  EXPECT_EQ(PromptNote(prompt), note);
 }
 
 TEST(AgentNodeTest, DigestsAreOfWhatRuns) {

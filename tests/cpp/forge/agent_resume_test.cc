@@ -46,7 +46,7 @@ TEST_F(AgentResume, GoesOnWhereItWasKilled) {
       EXPECT_EQ(TextOf(coder_->requests[i]), prompts[rest[i] - 1]) << kept << " " << i;
     }
     for (size_t i = 0; i < sunk_.size(); ++i) {
-      for (const char* field : {"id", "round", "parent", "kind", "verdict", "ns", "source"}) {
+      for (const char* field : {"id", "parent", "kind", "verdict", "ns", "source"}) {
         EXPECT_EQ(MemberOrNull(sunk_[i], field), MemberOrNull(all[kept + i], field)) << field;
       }
     }

@@ -153,6 +153,22 @@ TEST_F(AgentSession, MetricsCanBeWithheld) {
   EXPECT_EQ(TextOf(judge_->requests.at(0)).find("loads_of_row"), std::string::npos);
 }
 
+TEST_F(AgentSession, DocumentsThatDidNotFitAreNamed) {
+  settings_.budget.rounds = 1;
+  CodeRows({0});
+  settings_.max_documents = 0;
+  Run({{.ns = 500}});
+  const Json& note = sunk_.at(0)["prompts"].at(0);
+  EXPECT_EQ(note["documents"], (Json{"contract/cpu", "contract/verification"}));
+  EXPECT_FALSE(note["documents_left_out"].empty());
+
+  sunk_.clear();
+  CodeRows({0});
+  settings_.max_documents = size_t{1} << 20;
+  Run({{.ns = 500}});
+  EXPECT_FALSE(sunk_.at(0)["prompts"].at(0).contains("documents_left_out"));
+}
+
 TEST_F(AgentSession, ARunnerThatCannotProfileIsAskedOnce) {
   prepare_ = [](CountingRunner& runner) {
     runner.profile_fault = Status::Unsupported("no counters");

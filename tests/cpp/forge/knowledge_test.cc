@@ -142,10 +142,16 @@ TEST(Knowledge, BytesAreALimit) {
   const size_t everything = Bytes(Retrieve(query, kAll));
   size_t last = contracts;
   for (size_t limit = contracts; limit <= everything + 500; limit += 500) {
-    const auto found = Retrieve(query, limit);
+    std::vector<const Document*> left_out = {nullptr};  // is replaced
+    const auto found = Retrieve(query, limit, &left_out);
     EXPECT_LE(Bytes(found), limit);
     EXPECT_EQ(Ids(found), Ids(Retrieve(query, limit)));
     last = Bytes(found);
+    std::vector<const Document*> rest = Retrieve(query, kAll);
+    std::erase_if(rest, [&](const Document* document) {
+      return std::find(found.begin(), found.end(), document) != found.end();
+    });
+    ASSERT_EQ(Ids(left_out), Ids(rest));
   }
   EXPECT_GT(everything, contracts);
   EXPECT_EQ(last, everything);

@@ -122,6 +122,18 @@ TEST(TensorSpecTest, StorageAndRowMajorStrides) {
   EXPECT_EQ(ContiguousStrides({2, 3, 4}), (std::vector<int64_t>{12, 4, 1}));
 }
 
+TEST(OpNameTest, WithoutOverloadAndNamespace) {
+  EXPECT_EQ(OpBaseName("aten::_softmax.int"), "aten::_softmax");
+  EXPECT_EQ(OpBaseName("aten::mm"), "aten::mm");
+  EXPECT_EQ(OpBaseName("mm.out.more"), "mm");
+  EXPECT_EQ(OpBaseName(""), "");
+  EXPECT_EQ(OpShortName("aten::sum.dim_IntList"), "sum");
+  EXPECT_EQ(OpShortName("prims::convert_element_type.default"), "convert_element_type");
+  EXPECT_EQ(OpShortName("mm"), "mm");
+  EXPECT_EQ(OpShortName("mm.a::b"), "mm");
+  EXPECT_EQ(OpShortName("aten::"), "");
+}
+
 TEST(RegionIdTest, FirstSixtyThreeBits) {
   EXPECT_EQ(RegionId("ffffffffffffffff" + std::string(48, '0')), INT64_MAX);
   EXPECT_EQ(RegionId("0000000000000002" + std::string(48, 'f')), 1);

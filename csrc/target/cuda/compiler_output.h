@@ -1,0 +1,42 @@
+// What NVRTC and nvJitLink made, by pairs of functions of theirs: Size(handle, &bytes), then
+// Get(handle, text). Both return 0 where they succeed.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "target/cuda/ptxas_log.h"
+#include "target/target.h"
+
+namespace cudaforge {
+
+// Without the final NUL; "" where there is none, or one over 16 MiB.
+template <typename Handle, typename Size, typename Get>
+std::string CompilerLog(Handle handle, Size size, Get get) {
+  size_t bytes = 0;
+  if (size(handle, &bytes) != 0 || bytes == 0 || bytes > (16u << 20)) return "";
+  std::string log(bytes + 1, '\0');  // nvJitLink's size counts no final NUL
+  if (get(handle, log.data()) != 0) return "";
+  log.resize(std::min(log.find('\0'), log.size()));
+  return log;
+}
+
+// The cubin, with what `log` tells of its kernels. A failure where there is none, or one over
+// 64 MiB. `compiler` and `arch` are for its message.
+template <typename Handle, typename Size, typename Get>
+CompileResult CompiledCubin(const char* compiler, const std::string& arch, const std::string& log,
+                            Handle handle, Size size, Get get) {
+  const std::string none = std::string(compiler) + " gave no cubin for " + arch;
+  size_t bytes = 0;
+  if (size(handle, &bytes) != 0 || bytes == 0 || bytes > (64u << 20))
+    return CompileResult::Failure(none + "\n" + log);
+  CompileResult result = CompileResult::Failure(WithoutPtxasNotes(log));
+  result.binary.resize(bytes);
+  if (get(handle, result.binary.data()) != 0) return CompileResult::Failure(none);
+  result.ok = true;
+  result.resources = ParsePtxasLog(log);
+  return result;
+}
+
+}  // namespace cudaforge
