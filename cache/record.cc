@@ -78,8 +78,7 @@ Status Corrupt(std::string_view what) {
   return Status::Corruption("cache record: " + std::string(what));
 }
 
-Result<CacheRecord> FromParts(const Json& json, std::string_view candidate,
-                              std::string_view binary) {
+Result<CacheRecord> FromParts(Json json, std::string_view candidate, std::string_view binary) {
   CacheRecord record;
   auto kind = JsonString(json, "kind");
   auto key = JsonString(json, "key");
@@ -92,7 +91,7 @@ Result<CacheRecord> FromParts(const Json& json, std::string_view candidate,
   record.arch = std::move(arch).value();
   for (const auto& [name, member] : kJsonFields) {
     auto field = json.find(name);
-    if (field != json.end()) record.*member = *field;
+    if (field != json.end()) record.*member = std::move(*field);
   }
   record.candidate = candidate;
   record.binary = binary;
@@ -221,8 +220,9 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
   const std::string_view text = body.substr(kHeaderBytes);
   auto json = ParseJson(text.substr(0, json_bytes), {.max_bytes = kMaxJsonBytes});
   if (!json.ok()) return Corrupt(json.status().message());
-  CF_ASSIGN_OR_RETURN(CacheRecord record, FromParts(*json, text.substr(json_bytes, candidate_bytes),
-                                                    text.substr(json_bytes + candidate_bytes)));
+  CF_ASSIGN_OR_RETURN(CacheRecord record,
+                      FromParts(*std::move(json), text.substr(json_bytes, candidate_bytes),
+                                text.substr(json_bytes + candidate_bytes)));
   record.checksum = Hex(bytes.substr(body.size()));
   return record;
 }

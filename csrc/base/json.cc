@@ -25,8 +25,10 @@ class BoundedBuilder : public nlohmann::json_sax<Json> {
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
   bool key(string_t& v) override {
-    if (stack_.back()->contains(v)) return Fail("duplicate key \"" + v.substr(0, 80) + "\"");
-    key_ = v;
+    const auto [place, is_new] =
+        stack_.back()->get_ref<Json::object_t&>().try_emplace(std::move(v));
+    if (!is_new) return Fail("duplicate key \"" + place->first.substr(0, 80) + "\"");
+    value_ = &place->second;
     return true;
   }
   bool parse_error(std::size_t position, const std::string&,
@@ -46,7 +48,8 @@ class BoundedBuilder : public nlohmann::json_sax<Json> {
       top.push_back(std::move(value));
       return &top.back();
     }
-    return &(top[key_] = std::move(value));
+    *value_ = std::move(value);
+    return value_;
   }
   bool Add(Json value) {
     Place(std::move(value));
@@ -71,7 +74,7 @@ class BoundedBuilder : public nlohmann::json_sax<Json> {
   Json* root_;
   int max_depth_;
   std::vector<Json*> stack_;  // addresses stay valid: a container grows only while it is on top
-  std::string key_;
+  Json* value_ = nullptr;     // of the key that was read last
   std::string error_;
 };
 

