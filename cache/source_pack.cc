@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string_view>
 
 #include "base/file.h"
@@ -29,10 +30,10 @@ constexpr size_t kKeyDigitsInName = 12;
 // "addmm-erf-mul-7d3669ef5635": the ops, each once, and the first digits of the key.
 std::string FolderName(const CacheRecord& record) {
   std::vector<std::string> names;
-  const Json nodes = record.signature.value("nodes", Json::array());
-  for (const Json& node : nodes) {
-    const std::string whole = node.is_object() ? node.value("op", "") : "";
-    std::string op(OpShortName(whole));
+  for (const Json& node : MemberOrNull(record.signature, "nodes")) {
+    const Json& whole = MemberOrNull(node, "op");
+    if (!whole.is_string()) continue;
+    std::string op(OpShortName(whole.get_ref<const std::string&>()));
     op.erase(0, op.find_first_not_of('_'));
     if (std::find(names.begin(), names.end(), op) == names.end()) names.push_back(op);
   }
@@ -51,33 +52,74 @@ std::string Readable(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// The rounds of agents that led to the winner; no file where there are none.
-Status WriteLineage(const std::vector<Json>& lineage, const std::string& folder) {
+// The files of one winner.
+struct WinnerFiles {
+  std::string_view source_name;
+  std::string source, record;
+  std::string lineage;  // the rounds of agents that led to it; empty where there are none
+};
+
+std::string LineageText(const std::vector<Json>& lineage) {
   Json rounds = Json::array();
   for (Json node : lineage) {
     if (!node.is_object() || !node.contains("session")) continue;
-    if (!node.value("evaluated", true)) continue;  // replaced by a later node, or never finished
+    // Replaced by a later node, or never finished.
+    if (MemberOrNull(node, "evaluated") == Json(false)) continue;
     for (const char* field : kLeftOut) node.erase(field);
     rounds.push_back(std::move(node));
   }
-  if (rounds.empty()) return Status::Ok();
-  return WriteFileAtomic(folder + "/" + std::string(kLineageFile), Readable(rounds));
+  return rounds.empty() ? "" : Readable(rounds);
 }
 
-Status WriteWinner(const CacheRecord& record, const std::string& folder) {
+Result<WinnerFiles> FilesOf(const CacheRecord& record, const std::vector<Json>& lineage) {
   CF_ASSIGN_OR_RETURN(Json candidate, ParseJson(record.candidate));
   CF_ASSIGN_OR_RETURN(const std::string language, JsonString(candidate, "language"));
-  CF_ASSIGN_OR_RETURN(const std::string code, JsonString(candidate, "code"));
-  const std::string_view file = kSourceFiles[language == "cuda" ? 0 : language == "cpu" ? 1 : 2];
-  candidate["code"] = {{"file", file}};
+  WinnerFiles files;
+  CF_ASSIGN_OR_RETURN(files.source, JsonString(candidate, "code"));
+  files.source_name = kSourceFiles[language == "cuda" ? 0 : language == "cpu" ? 1 : 2];
+  candidate["code"] = {{"file", files.source_name}};
   Json json = {{"format", kSourcePackFormat},
                {"key", record.key},
                {"arch", record.arch},
                {"candidate", std::move(candidate)}};
   for (const auto& [name, member] : CacheRecord::JsonFields()) json[name] = record.*member;
+  files.record = Readable(json);
+  files.lineage = LineageText(lineage);
+  return files;
+}
+
+Status RemoveFile(const std::string& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  return error ? Status::IoError(path + ": " + error.message()) : Status::Ok();
+}
+
+// An earlier winner's files are no evidence of this one: removed where they are not replaced.
+Status WriteWinner(const WinnerFiles& files, const std::string& folder) {
+  const std::string place = folder + "/";
+  const std::string lineage = place + std::string(kLineageFile);
   CF_RETURN_IF_ERROR(MakeDirs(folder));
-  CF_RETURN_IF_ERROR(WriteFileAtomic(folder + "/" + std::string(file), code));
-  return WriteFileAtomic(folder + "/" + std::string(kRecordFile), Readable(json));
+  CF_RETURN_IF_ERROR(WriteFileAtomic(place + std::string(files.source_name), files.source));
+  CF_RETURN_IF_ERROR(WriteFileAtomic(place + std::string(kRecordFile), files.record));
+  for (std::string_view name : kSourceFiles) {
+    if (name != files.source_name) CF_RETURN_IF_ERROR(RemoveFile(place + std::string(name)));
+  }
+  return files.lineage.empty() ? RemoveFile(lineage) : WriteFileAtomic(lineage, files.lineage);
+}
+
+// The arch of all winners (of `arch`, where that is not empty); "" where there is none.
+Result<std::string> OnlyArch(KernelStore& store, std::string_view arch) {
+  std::set<std::string> archs;
+  CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
+    if (record.kind == CacheRecord::Kind::kWinner) archs.insert(record.arch);
+    return true;
+  }));
+  if (archs.empty()) return std::string();
+  if (archs.size() == 1) return *archs.begin();
+  std::string names;
+  for (const std::string& name : archs) names += (names.empty() ? "" : ", ") + name;
+  return Status::InvalidArgument("there are kernels for " + names +
+                                 ": name one with --arch, and a folder for each");
 }
 
 Result<CacheRecord> ReadWinner(const std::string& folder) {
@@ -114,20 +156,27 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
 
 }  // namespace
 
-Result<int64_t> WriteSourcePack(KernelStore& store, const std::string& folder,
-                                std::string_view arch) {
-  int64_t written = 0;
+Result<PackSummary> WriteSourcePack(KernelStore& store, const std::string& folder,
+                                    std::string_view arch) {
+  PackSummary summary;
+  CF_ASSIGN_OR_RETURN(const std::string only, OnlyArch(store, arch));
+  if (only.empty()) return summary;
   Status status;
-  CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
+  CF_RETURN_IF_ERROR(store.ForEach(only, [&](const CacheRecord& record) {
     if (record.kind != CacheRecord::Kind::kWinner) return true;
-    const std::string place = folder + "/" + FolderName(record);
-    status = WriteWinner(record, place);
-    if (status.ok()) status = WriteLineage(store.Lineage(record.key, record.arch), place);
-    written += status.ok();
+    const std::string name = FolderName(record);
+    const auto files = FilesOf(record, store.Lineage(record.key, record.arch));
+    if (!files.ok()) {
+      ++summary.rejected;
+      summary.problems.push_back(name + ": " + files.status().message());
+      return true;
+    }
+    status = WriteWinner(*files, folder + "/" + name);
+    summary.exported += status.ok();
     return status.ok();
   }));
   CF_RETURN_IF_ERROR(status);
-  return written;
+  return summary;
 }
 
 Result<std::vector<Result<CacheRecord>>> ReadSourcePack(const std::string& folder) {

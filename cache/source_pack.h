@@ -8,13 +8,16 @@
 
 #include "base/status.h"
 #include "cache/kernel_store.h"
+#include "cache/pack.h"
 
 namespace cudaforge {
 
-// Writes every winner (of `arch`; empty: of all) into a folder of its own under `folder`, which is
-// made; files of the same winner are replaced, others stay. Returns their number. Errors: kIoError.
-Result<int64_t> WriteSourcePack(KernelStore& store, const std::string& folder,
-                                std::string_view arch);
+// Writes every winner (of `arch`; empty: of the only one there is) into a folder of its own under
+// `folder`, which is made; files of the same winner are replaced, others stay. A record that cannot
+// be text is rejected. Errors: kInvalidArgument (winners of several archs, whose folders would have
+// the same names: nothing is written), kIoError.
+Result<PackSummary> WriteSourcePack(KernelStore& store, const std::string& folder,
+                                    std::string_view arch);
 
 // The winners under `folder`, in the order of their folders' names; what is no record is an error
 // in its place that begins with its folder's name. Their binaries are empty. The files may come

@@ -49,7 +49,7 @@ fi
 run_ctest() {
   "$PYTHON" tests/stage.py "${ALL[@]}" "$1" "$2/passed/ctest" "$2/test-reports/*_test_*.xml" \
     "$2"/*_test "$2/cudaforge-worker" "$2/CTestTestfile.cmake" \
-    tests/adversarial/cpu/* tests/cpp/generators/cuda_shim.h -- \
+    tests/adversarial/cpu/* tests/cpp/generators/cuda_shim.h cache/packs -- \
     ctest --test-dir "$2" --output-on-failure -j "$JOBS" ||
     fail "C++ tests failed; all they wrote is in $2/Testing/Temporary/LastTest.log"
 }

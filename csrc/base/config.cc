@@ -51,11 +51,26 @@ std::string DefaultCacheDir(const Environment& environment) {
   return std::string(home != nullptr ? home : "/tmp") + "/.cache/cudaforge";
 }
 
-void Warn(Config* config, const char* name, const char* value, const std::string& advice) {
-  config->warnings.push_back(std::string(name) + "=" + std::string(value).substr(0, 80) +
-                             " is not used: " + advice);
+// At most 80 bytes of it, each that is no printable ASCII as "\xe9".
+std::string Shown(const std::string& text) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string shown;
+  for (const char c : text.substr(0, 80)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f) {
+      shown += c;
+    } else {
+      shown += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+  }
+  return shown;
 }
 
+void Warn(Config* config, const char* name, const char* value, const std::string& advice) {
+  config->warnings.push_back(std::string(name) + "=" + Shown(value) + " is not used: " + advice);
+}
+
+// Without the values: one may be a key under a name that was mistyped.
 void WarnOfUnknownNames(Config* config, const Environment& environment) {
   const std::string prefix = "CUDAFORGE_";
   for (auto it = environment.lower_bound(prefix); it != environment.end(); ++it) {
@@ -66,9 +81,9 @@ void WarnOfUnknownNames(Config* config, const Environment& environment) {
         std::any_of(std::begin(kOfScripts), std::end(kOfScripts), is_name)) {
       continue;
     }
-    std::string advice = "no such setting; known:";
-    for (const char* known : kSettings) advice += std::string(" ") + known;
-    Warn(config, name.substr(0, 80).c_str(), it->second.c_str(), advice);
+    std::string warning = Shown(name) + " is not used: no such setting; known:";
+    for (const char* known : kSettings) warning += std::string(" ") + known;
+    config->warnings.push_back(warning);
   }
 }
 

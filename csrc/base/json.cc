@@ -67,7 +67,11 @@ class BoundedBuilder : public nlohmann::json_sax<Json> {
     return true;
   }
   bool Fail(std::string message) {
-    if (error_.empty()) error_ = std::move(message);
+    if (!error_.empty()) return false;
+    error_ = std::move(message);
+    for (char& c : error_) {  // it may quote any bytes of the document
+      if (c < 0x20 || c > 0x7e) c = '?';
+    }
     return false;
   }
 

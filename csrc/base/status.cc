@@ -1,6 +1,11 @@
 #include "base/status.h"
 
 namespace cudaforge {
+namespace {
+
+constexpr std::string_view kNoCode = "unknown status";  // after the last
+
+}  // namespace
 
 std::string_view StatusCodeName(StatusCode code) {
   switch (code) {
@@ -25,7 +30,16 @@ std::string_view StatusCodeName(StatusCode code) {
     case StatusCode::kInternal:
       return "internal error";
   }
-  return "unknown status";
+  return kNoCode;
+}
+
+std::optional<StatusCode> ParseStatusCode(std::string_view name) {
+  for (int i = 0;; ++i) {
+    const auto code = static_cast<StatusCode>(i);
+    const std::string_view known = StatusCodeName(code);
+    if (known == kNoCode) return std::nullopt;
+    if (known == name) return code;
+  }
 }
 
 std::string Status::ToString() const {

@@ -27,6 +27,8 @@ enum class StatusCode {
 
 // "invalid argument", "not found", ...
 std::string_view StatusCodeName(StatusCode code);
+// The code of that name; nullopt for any other text.
+std::optional<StatusCode> ParseStatusCode(std::string_view name);
 
 class [[nodiscard]] Status {
  public:

@@ -1,14 +1,9 @@
-#include "binding/agents.h"
-
 #include <pybind11/stl.h>
 
-#include <cmath>
 #include <random>
 #include <stdexcept>
 
 #include "base/cancel.h"
-#include "base/file.h"
-#include "base/sha256.h"
 #include "binding/errors.h"
 #include "binding/module.h"
 #include "binding/progress.h"
@@ -24,20 +19,11 @@ namespace {
 
 namespace py = pybind11;
 
-const std::string& AgentRegionsName() {
-  static const std::string kName = Sha256Hex("agent regions");
-  return kName;
-}
-
-// The settings that Python gives, each with its place here; cudaforge_backend/agents.py has them.
+// The settings that Python gives, each in its place; cudaforge_backend/agents.py has them.
 struct Wanted {
-  std::string coder, judge, coder_key, judge_key, prices_file, session, rival, strategy;
-  bool metrics = true;
-  bool resume = true;
-  AgentBudget budget;
-  std::optional<double> rival_us;
-  std::vector<std::string> triton;
+  std::string coder, judge, coder_key, judge_key, prices_file;
   ProviderSettings providers;
+  AgentSettings agents;
 };
 
 Wanted ReadSettings(const py::dict& settings) {
@@ -48,19 +34,21 @@ Wanted ReadSettings(const py::dict& settings) {
   wanted.coder_key = text("coder_key");
   wanted.judge_key = text("judge_key");
   wanted.prices_file = text("prices_file");
-  wanted.session = text("session");
-  wanted.rival = text("rival");
-  wanted.strategy = text("strategy");
-  wanted.metrics = settings["metrics"].cast<bool>();
-  wanted.resume = settings["resume"].cast<bool>();
-  wanted.budget.rounds = settings["rounds"].cast<int>();
-  wanted.budget.seconds = settings["seconds"].cast<double>();
-  wanted.budget.tokens = settings["tokens"].cast<int64_t>();
-  wanted.budget.usd = settings["usd"].cast<double>();
-  wanted.rival_us = settings["rival_us"].cast<std::optional<double>>();
-  wanted.triton = settings["triton"].cast<std::vector<std::string>>();
   wanted.providers.secrets = {wanted.coder_key, wanted.judge_key};
   wanted.providers.environment = settings["environment"].cast<std::map<std::string, std::string>>();
+  AgentSettings& agents = wanted.agents;
+  agents.session = text("session");
+  agents.strategy = text("strategy");
+  agents.metrics = settings["metrics"].cast<bool>();
+  agents.budget.rounds = settings["rounds"].cast<int>();
+  agents.budget.seconds = settings["seconds"].cast<double>();
+  agents.budget.tokens = settings["tokens"].cast<int64_t>();
+  agents.budget.usd = settings["usd"].cast<double>();
+  agents.triton = settings["triton"].cast<std::vector<std::string>>();
+  if (const auto us = settings["rival_us"].cast<std::optional<double>>()) {
+    agents.rival_ns = *us * 1e3;
+    agents.rival = text("rival");
+  }
   return wanted;
 }
 
@@ -77,55 +65,40 @@ struct Providers {
   std::unique_ptr<Provider> coder, judge;
 };
 
-// Makes them, and puts them into `agents` with their prices and limits. Throws where they cannot be
+// Makes them, and puts them into `wanted->agents` with their prices. Throws where they cannot be
 // asked.
-Providers MakeProviders(const Wanted& wanted, AgentSettings* agents) {
+Providers MakeProviders(Wanted* wanted) {
   Providers made;
-  const auto make = [&wanted](const std::string& spec, const std::string& key) {
-    ProviderSettings settings = wanted.providers;
+  const auto make = [wanted](const std::string& spec, const std::string& key) {
+    ProviderSettings settings = wanted->providers;
     settings.api_key = key;
     return ValueOrThrow(MakeProvider(spec, settings));
   };
-  made.coder = make(wanted.coder, wanted.coder_key);
-  if (!wanted.judge.empty()) made.judge = make(wanted.judge, wanted.judge_key);
-  if (!wanted.prices_file.empty()) {
-    agents->prices = ValueOrThrow(Prices::Load(wanted.prices_file));
-  }
-  agents->coder = made.coder.get();
-  agents->judge = made.judge.get();
-  agents->metrics = wanted.metrics;
-  agents->strategy = wanted.strategy;
-  agents->triton = wanted.triton;
-  agents->budget = wanted.budget;
-  ThrowIfError(CheckAgents(*agents));
+  made.coder = make(wanted->coder, wanted->coder_key);
+  if (!wanted->judge.empty()) made.judge = make(wanted->judge, wanted->judge_key);
+  AgentSettings& agents = wanted->agents;
+  if (!wanted->prices_file.empty()) agents.prices = ValueOrThrow(Prices::Load(wanted->prices_file));
+  agents.coder = made.coder.get();
+  agents.judge = made.judge.get();
+  ThrowIfError(CheckAgents(agents));
   return made;
-}
-
-// Nothing where another process has a session of the region now, or the cache is no folder that can
-// be written to.
-std::optional<FileLock> LockSessions(const KernelStore& store, const std::string& key,
-                                     const std::string& arch) {
-  const std::string folder = store.location();
-  if (!PathExists(folder) || !MakeDirs(folder + "/sessions").ok()) return std::nullopt;
-  Result<FileLock> lock = FileLock::Acquire(folder + "/sessions/" + key + " " + arch, 0);
-  if (!lock.ok()) return std::nullopt;
-  return std::optional<FileLock>(*std::move(lock));
 }
 
 SearchOutcome Agents(const std::string& text, int device_index, const py::dict& settings,
                      const SearchOutcome* built_in, Cancel& cancel, const py::object& hints,
                      const py::object& progress) {
-  const Wanted wanted = ReadSettings(settings);
+  Wanted wanted = ReadSettings(settings);
+  const bool resume = settings["resume"].cast<bool>();
   const OpSignature signature = ParseSignature(text);
   const ForgeProgress tell = Teller(progress);
-  AgentSettings agents;
+  AgentSettings& agents = wanted.agents;
   agents.hints = HintSource(hints);
   py::gil_scoped_release release;
   Runtime& runtime = Runtime::Get();
   const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
   const std::string arch = target->arch().target;
   const std::shared_ptr<KernelStore> store = runtime.store();
-  const Providers providers = MakeProviders(wanted, &agents);
+  const Providers providers = MakeProviders(&wanted);
 
   const std::string key = signature.Key();
   // An interrupted session is found by its key, as regions that nobody forged are.
@@ -135,16 +108,12 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   }
   // One session of a region at a time may be gone on with: a second one beside it is its own.
   const std::optional<FileLock> alone = LockSessions(*store, key, arch);
-  SessionMemory memory = RecallSession(*store, signature, arch, wanted.resume && alone.has_value());
+  SessionMemory memory = RecallSession(*store, signature, arch, resume && alone.has_value());
   agents.cancel = &cancel;
-  agents.session = memory.session.empty() ? wanted.session : memory.session;
+  if (!memory.session.empty()) agents.session = memory.session;
   agents.earlier = std::move(memory.unfinished);
   const bool made_now = built_in != nullptr && built_in->best.has_value();
   agents.start = StartOf(memory, made_now ? &built_in->best->candidate : nullptr);
-  if (wanted.rival_us.has_value()) {
-    agents.rival_ns = *wanted.rival_us * 1e3;
-    agents.rival = wanted.rival;
-  }
   WorkerOptions options = runtime.Worker(signature.device, device_index);
   options.cancel = &cancel;
   WorkerClient worker(options);
@@ -169,18 +138,10 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
 
 }  // namespace
 
-Status NoteAgentRegion(KernelStore& store, const OpSignature& signature, const std::string& arch) {
-  if (!IsAgentRegion(signature).ok() || HasAgentRegions(store, arch)) return Status::Ok();
-  return store.PutGraph(AgentRegionsName(), arch, {{"agent_regions", true}}, {});
-}
-
-bool HasAgentRegions(KernelStore& store, const std::string& arch) {
-  return store.GetGraph(AgentRegionsName(), arch).has_value();
-}
-
 void BindAgents(py::module_& m) {
   py::class_<Cancel>(m, "Cancel").def(py::init<>()).def("set", &Cancel::Set);
   m.def("providers_help", &ProvidersHelp);
+  m.def("provider_variables", &ProviderVariables);
   m.def("strategies", &StrategyNames);
   m.def("agent_limits", [] {
     const AgentBudget budget;
@@ -194,8 +155,8 @@ void BindAgents(py::module_& m) {
   m.def(
       "check_agents",
       [](const py::dict& settings) {
-        AgentSettings agents;
-        (void)MakeProviders(ReadSettings(settings), &agents);
+        Wanted wanted = ReadSettings(settings);
+        (void)MakeProviders(&wanted);
       },
       py::arg("settings"));
   // For tests: the candidate that a reply in Triton comes to.

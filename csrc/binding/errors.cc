@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "base/check.h"
+#include "binding/text.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -26,6 +27,10 @@ PyObject* ExceptionFor(StatusCode code) {
   }
 }
 
+void Raise(PyObject* type, const char* message) {
+  PyErr_SetObject(type, MessageText(message).ptr());
+}
+
 }  // namespace
 
 void RegisterErrors() {
@@ -33,9 +38,9 @@ void RegisterErrors() {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const StatusError& error) {
-      PyErr_SetString(ExceptionFor(error.code()), error.what());
+      Raise(ExceptionFor(error.code()), error.what());
     } catch (const CheckError& error) {
-      PyErr_SetString(PyExc_ValueError, error.what());
+      Raise(PyExc_ValueError, error.what());
     }
   });
 }

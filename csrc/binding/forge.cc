@@ -5,13 +5,13 @@
 #include <chrono>
 #include <random>
 
-#include "binding/agents.h"
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/progress.h"
 #include "binding/runtime.h"
 #include "binding/versions.h"
+#include "forge/agent/memory.h"
 
 namespace cudaforge::binding {
 namespace {

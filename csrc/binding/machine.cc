@@ -1,10 +1,12 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
 
 #include "base/config.h"
 #include "binding/errors.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "binding/text.h"
 #include "measure/paired.h"
 #include "target/capabilities.h"
 
@@ -31,8 +33,8 @@ py::dict ConfigDict() {
   dict["disabled"] = config.disabled;
   dict["on_miss"] = config.on_miss;
   dict["region_budget_s"] = config.region_budget_s;
-  dict["cache_dir"] = config.cache_dir;
-  dict["cxx"] = config.cxx;
+  dict["cache_dir"] = PathText(config.cache_dir);
+  dict["cxx"] = PathText(config.cxx);
   dict["log"] = config.log;
   dict["warnings"] = config.warnings;
   return dict;
@@ -49,8 +51,8 @@ py::list CapabilityDicts() {
     py::dict dict;
     dict["name"] = capability.name;
     dict["ok"] = capability.ok;
-    dict["detail"] = capability.detail;
-    dict["advice"] = capability.advice;
+    dict["detail"] = MessageText(capability.detail);
+    dict["advice"] = MessageText(capability.advice);
     list.append(dict);
   }
   return list;
@@ -91,13 +93,14 @@ size_t IndexOf(const PairedTimes& times, const std::string& name) {
 void BindMachine(py::module_& m) {
   m.def(
       "configure",
-      [](const std::vector<std::string>& cuda_folders, const std::string& worker) {
-        Runtime::Get().Configure(cuda_folders, worker);
+      [](const std::vector<std::filesystem::path>& cuda_folders,
+         const std::filesystem::path& worker) {
+        Runtime::Get().Configure({cuda_folders.begin(), cuda_folders.end()}, worker);
       },
       py::arg("cuda_folders"), py::arg("worker"));
   m.def("config", &ConfigDict);
-  m.def("cuda_search_paths", [] { return Runtime::Get().cuda_search_paths(); });
-  m.def("worker_path", [] { return Runtime::Get().worker(); });
+  m.def("cuda_search_paths", [] { return PathTexts(Runtime::Get().cuda_search_paths()); });
+  m.def("worker_path", [] { return PathText(Runtime::Get().worker()); });
 
   m.def(
       "arch",

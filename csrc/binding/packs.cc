@@ -3,13 +3,13 @@
 #include <new>
 #include <random>
 
-#include "binding/agents.h"
 #include "binding/errors.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
 #include "binding/versions.h"
 #include "cache/pack.h"
 #include "cache/source_pack.h"
+#include "forge/agent/memory.h"
 #include "forge/forge.h"
 #include "generators/generator.h"
 
@@ -103,9 +103,13 @@ py::dict Export(KernelStore& store, const std::string& file, const std::string& 
   return SummaryDict(summary);
 }
 
-int64_t ExportSources(KernelStore& store, const std::string& folder, const std::string& arch) {
-  const py::gil_scoped_release release;
-  return ValueOrThrow(WriteSourcePack(store, folder, arch));
+py::dict ExportSources(KernelStore& store, const std::string& folder, const std::string& arch) {
+  PackSummary summary;
+  {
+    py::gil_scoped_release release;
+    summary = ValueOrThrow(WriteSourcePack(store, folder, arch));
+  }
+  return SummaryDict(summary);
 }
 
 py::dict AdoptPack(const std::string& file, const py::object& tell) {

@@ -1,9 +1,11 @@
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
 
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "binding/text.h"
 #include "binding/versions.h"
 #include "forge/agent/node.h"
 
@@ -134,22 +136,23 @@ py::dict Counters(const KernelStore& store) {
   return dict;
 }
 
-std::optional<std::string> Health(const KernelStore& store) {
-  const Status status = store.health();
-  if (status.ok()) return std::nullopt;
-  return status.ToString();
+// None where all is well.
+py::object Problem(const Status& status) {
+  if (status.ok()) return py::none();
+  return MessageText(status.ToString());
 }
 
-StorePtr OpenStore(const std::string& folder, bool writable) {
+StorePtr OpenStore(const std::filesystem::path& folder, bool writable) {
   py::gil_scoped_release release;
   return ValueOrThrow(OpenRocksKernelStore(folder, writable));
 }
 
-std::optional<std::string> UseCache(const std::string& folder) {
-  py::gil_scoped_release release;
-  const Status status = Runtime::Get().UseCache(folder);
-  if (status.ok()) return std::nullopt;
-  return status.ToString();
+py::object UseCache(const std::filesystem::path& folder) {
+  const Status status = [&folder] {
+    py::gil_scoped_release release;
+    return Runtime::Get().UseCache(folder);
+  }();
+  return Problem(status);
 }
 
 }  // namespace
@@ -207,9 +210,16 @@ void BindStore(py::module_& m) {
           },
           py::arg("key"), py::arg("arch"))
       .def("counters", &Counters)
-      .def("location", &KernelStore::location)
-      .def("health", &Health)
-      .def("take_warnings", &KernelStore::TakeWarnings)
+      .def("location", [](const KernelStore& store) { return PathText(store.location()); })
+      .def("health", [](const KernelStore& store) { return Problem(store.health()); })
+      .def("take_warnings",
+           [](KernelStore& store) {
+             py::list list;
+             for (const std::string& warning : store.TakeWarnings()) {
+               list.append(MessageText(warning));
+             }
+             return list;
+           })
       // For tests: stores of their own, and records as they want them.
       .def_static("in_memory", [] { return StorePtr(MakeMemoryKernelStore()); })
       .def("binary", &Binary, py::arg("key"), py::arg("arch"))

@@ -15,7 +15,7 @@
 //                   time_us resources? profile? derived?
 //   judge_again     fault
 //
-//   language        text       "cuda", "cpu"
+//   language        text       "cuda", "cpu", "triton"
 //   arch            text       "cuda:sm_90a"
 //   region          text       DescribeRegion
 //   device          object     what the device is and measurably does: CandidateRunner::Facts

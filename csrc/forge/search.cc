@@ -81,8 +81,8 @@ Status Search::RunCase(size_t i, uint8_t poison, Trial* trial) {
                                                  checker_.inputs(i), poison));
   trial->verdict = run.verdict.accepted() ? checker_.Check(i, run.outputs) : run.verdict;
   if (!trial->verdict.accepted()) trial->verdict.evidence["input_set"] = checker_.inputs(i).name;
-  // A crash or a hang says nothing of what a right candidate's run costs.
-  if (run.verdict.accepted()) slowest_case_ = std::max(slowest_case_, Seconds() - began);
+  // A crash, a hang or a closer look at what is wrong says nothing of what a right one's run costs.
+  if (trial->verdict.accepted()) slowest_case_ = std::max(slowest_case_, Seconds() - began);
   return Status::Ok();
 }
 

@@ -74,6 +74,9 @@ struct Constraint {
   int64_t value = 1;
 };
 
+// The fields of a candidate's JSON that say how it is launched: what a Coder gives beside a source.
+inline constexpr const char* kPlanFields[] = {"launches", "scratch_bytes", "constraints"};
+
 struct Candidate {
   KernelSource source;
   LaunchPlan plan;

@@ -1,5 +1,10 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <sstream>
 
 #include "base/json.h"
 #include "base/subprocess.h"
@@ -33,6 +38,22 @@ std::string LastWords(std::string_view errors) {
     if (line != std::string_view::npos) errors.remove_prefix(line + 1);
   }
   return errors.empty() ? "" : ": " + Printable(errors, kMaxLastWords);
+}
+
+bool IsProgram(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// Whether there is such a program, looked for as exec does.
+bool IsThere(const std::string& program) {
+  if (program.find('/') != std::string::npos) return IsProgram(program);
+  const char* variable = std::getenv("PATH");
+  std::istringstream folders(variable != nullptr ? variable : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (IsProgram((folder.empty() ? "." : folder) + "/" + program)) return true;
+  }
+  return false;
 }
 
 class CommandProvider : public Provider {
@@ -98,10 +119,15 @@ class CommandProvider : public Provider {
 
 }  // namespace
 
-std::unique_ptr<Provider> MakeCommandProvider(std::vector<std::string> argv,
-                                              std::vector<std::string> secrets) {
+Result<std::unique_ptr<Provider>> MakeCommandProvider(std::vector<std::string> argv,
+                                                      std::vector<std::string> secrets) {
   CF_CHECK(!argv.empty()) << "a command needs a program";
-  return std::make_unique<CommandProvider>(std::move(argv), std::move(secrets));
+  if (!IsThere(argv[0])) {
+    return Status::InvalidArgument("command: " + Printable(WithoutKeys(argv[0], secrets), 500) +
+                                   ": no such program, or not executable");
+  }
+  return std::unique_ptr<Provider>(
+      std::make_unique<CommandProvider>(std::move(argv), std::move(secrets)));
 }
 
 }  // namespace cudaforge

@@ -37,6 +37,7 @@ class DiscreetProvider : public Provider {
       : inner_(std::move(inner)), secrets_(std::move(secrets)) {}
 
   std::string name() const override { return inner_->name(); }
+  bool is_metered() const override { return inner_->is_metered(); }
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {

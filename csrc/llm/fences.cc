@@ -54,4 +54,10 @@ std::vector<Fence> FindFences(std::string_view text) {
   return fences;
 }
 
+std::string FirstWord(const Fence& fence) {
+  std::string word(fence.info.substr(0, fence.info.find_first_of(" \t{,:")));
+  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return word;
+}
+
 }  // namespace cudaforge

@@ -19,4 +19,7 @@ struct Fence {
 // and nothing else, or with the text. Linear.
 std::vector<Fence> FindFences(std::string_view text);
 
+// The first word after the opening fence, ASCII in lower case: "cuda"; may be empty.
+std::string FirstWord(const Fence& fence);
+
 }  // namespace cudaforge

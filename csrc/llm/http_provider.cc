@@ -80,7 +80,9 @@ class BodyReader {
 class HttpProvider : public Provider {
  public:
   HttpProvider(std::unique_ptr<ChatProtocol> protocol, HttpProviderOptions options)
-      : protocol_(std::move(protocol)), options_(std::move(options)) {}
+      : protocol_(std::move(protocol)),
+        options_(std::move(options)),
+        secret_(options_.key.size() < kShortestSecret ? "" : options_.key) {}
 
   std::string name() const override { return protocol_->name(); }
 
@@ -103,7 +105,7 @@ class HttpProvider : public Provider {
         },
         &attempts);
     if (!status.ok()) {
-      return Status(status.code(), name() + ": " + WithoutKey(status.message(), options_.key));
+      return Status(status.code(), name() + ": " + WithoutKey(status.message(), secret_));
     }
     reply.attempts = attempts;
     reply.seconds = clock.now() - start;
@@ -114,7 +116,7 @@ class HttpProvider : public Provider {
   Attempt TryOnce(const HttpRequest& post, const ReplyLimits& reply_limits,
                   const HttpLimits& limits, const Cancel& cancel, const TextSink& on_text,
                   Reply* reply) const {
-    ReplyBuilder builder(reply_limits, options_.key, on_text);
+    ReplyBuilder builder(reply_limits, secret_, on_text);
     BodyReader reader(*protocol_, reply_limits, &builder);
     HttpAnswer answer;
     const HttpBodySink take = [&reader](const HttpAnswer& head, std::string_view bytes) {
@@ -137,7 +139,7 @@ class HttpProvider : public Provider {
   Attempt Refusal(const HttpAnswer& answer, const std::string& body) const {
     std::string message = "HTTP " + std::to_string(answer.status);
     if (answer.status >= 300 && answer.status <= 399) message += ", and redirects are not followed";
-    const std::string said = ErrorText(body, options_.key);
+    const std::string said = ErrorText(body, secret_);
     if (!said.empty()) message += ": " + said;
     const bool transient = IsTransientHttpStatus(answer.status);
     return {{transient ? StatusCode::kUnavailable : StatusCode::kInvalidArgument, message},
@@ -147,6 +149,7 @@ class HttpProvider : public Provider {
 
   const std::unique_ptr<ChatProtocol> protocol_;
   const HttpProviderOptions options_;
+  const std::string secret_;  // the key, where it is long enough to be one
 };
 
 }  // namespace

@@ -17,10 +17,11 @@ namespace cudaforge {
 // text} with, optionally, "usage": {"input_tokens", "cached_input_tokens", "output_tokens"},
 // "model" and "finish_reason". Another exit code than 0 is kUnavailable, with the last lines of
 // standard error. Killed with its process group when the time is over or on cancellation. Errors
-// hold none of `secrets`, nor a part of one where they were cut short.
+// hold none of `secrets`, nor a part of one where they were cut short. kInvalidArgument, at once,
+// for a program that is not there (without a slash: on PATH) or not executable.
 // REQUIRES: argv is not empty.
-std::unique_ptr<Provider> MakeCommandProvider(std::vector<std::string> argv,
-                                              std::vector<std::string> secrets = {});
+Result<std::unique_ptr<Provider>> MakeCommandProvider(std::vector<std::string> argv,
+                                                      std::vector<std::string> secrets = {});
 
 // Puts each request, the same object as a command's, into `folder` as NNNN-ROLE.request.json, with
 // a number above all that are there, and waits for the answer: NNNN-ROLE.reply.json, an object as a

@@ -97,6 +97,7 @@ class MailboxProvider : public Provider {
       : folder_(std::move(folder)), secrets_(std::move(secrets)) {}
 
   std::string name() const override { return "mailbox:" + folder_; }
+  bool is_metered() const override { return false; }
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {

@@ -1,5 +1,7 @@
 #include "llm/message.h"
 
+#include <algorithm>
+
 namespace cudaforge {
 namespace {
 
@@ -102,7 +104,8 @@ Result<Reply> ReplyFromJson(const Json& json) {
     reply.attempts = static_cast<int>(*n);
   }
   if (const auto it = json.find("seconds"); it != json.end() && it->is_number()) {
-    reply.seconds = it->get<double>();
+    const double seconds = it->get<double>();
+    reply.seconds = seconds > 0 ? std::min(seconds, 1e9) : 0;
   }
   return reply;
 }

@@ -74,8 +74,8 @@ Json ToJson(const LlmRequest& request);  // {"role", "messages", "limits"}
 Json ToJson(const Usage& usage);         // without what is absent
 Json ToJson(const Reply& reply);
 
-// Reads {"content": text} with, optionally, usage, model, finish_reason, attempts and seconds;
-// other fields are passed over. Errors: kCorruption with the field's name.
+// Reads {"content": text} with, optionally, usage, model, finish_reason, attempts and seconds (cut
+// to 0 to 1e9); other fields are passed over. Errors: kCorruption with the field's name.
 Result<Reply> ReplyFromJson(const Json& json);
 
 // A field that counts tokens, nullopt unless it is there and an integer from 0 to kMostTokens.

@@ -10,6 +10,7 @@
 #include "llm/endpoint.h"
 #include "llm/http_provider.h"
 #include "llm/local_provider.h"
+#include "llm/text.h"
 #include "llm/transcript.h"
 
 namespace cudaforge {
@@ -32,44 +33,82 @@ Status BadSpec(const std::string& what) {
   return Status::InvalidArgument(what + "; known are " + known);
 }
 
-// Shorter values are no keys: servers that want none are given "EMPTY" or "x", and blotting those
-// out would spoil replies.
-constexpr size_t kShortestSecret = 8;
-
 constexpr std::string_view kBlanks = " \t\r\n";
 
-// The setting where it is given, else the variable's value, else "".
-std::string SettingOr(const std::string& setting, const ProviderSettings& settings,
-                      const std::string& variable) {
-  if (!setting.empty()) return setting;
-  const auto it = settings.environment.find(variable);
+// A chat service that is reached over HTTP.
+struct Service {
+  std::string_view name;
+  std::string_view prefix;  // of its two variables
+  std::string_view url;     // its own
+  bool needs_key;           // also at another address
+  std::unique_ptr<ChatProtocol> (*make_protocol)(const std::string& model, const std::string& url);
+
+  std::string UrlVariable() const { return std::string(prefix) + "_BASE_URL"; }
+  std::string KeyVariable() const { return std::string(prefix) + "_API_KEY"; }
+};
+
+constexpr Service kOpenAi = {"openai", "OPENAI", "https://api.openai.com/v1", false,
+                             [](const std::string& model, const std::string& url) {
+                               return MakeOpenAiProtocol(model, /*own_service=*/url == kOpenAi.url);
+                             }};
+constexpr Service kAnthropic = {"anthropic", "ANTHROPIC", "https://api.anthropic.com", true,
+                                [](const std::string& model, const std::string& url) {
+                                  return MakeAnthropicProtocol(
+                                      model, /*versioned_url=*/url.ends_with("/v1"));
+                                }};
+constexpr Service kServices[] = {kOpenAi, kAnthropic};
+
+// The variable's value, else "".
+std::string Variable(const ProviderSettings& settings, const std::string& name) {
+  const auto it = settings.environment.find(name);
   return it == settings.environment.end() ? "" : it->second;
 }
 
+// Where the '@' before an address stands in "MODEL" or "MODEL@URL"; npos: there is no address.
+Result<size_t> FindAddress(const std::string& rest) {
+  const size_t at = std::min(rest.find("@http://"), rest.find("@https://"));
+  const size_t first = rest.find('@');
+  // A model's own name may hold '@', but no colon behind it: that is an address of another form.
+  if (first != std::string::npos && first != at && rest.substr(0, at).find(':', first) < at) {
+    return Status::InvalidArgument("the address behind @ begins with http:// or https://");
+  }
+  return at;
+}
+
+// Whether the service's variable holds this address.
+bool IsVariableUrl(const Service& service, const ProviderSettings& settings,
+                   const Endpoint& endpoint) {
+  const Result<Endpoint> known = ParseEndpoint(Variable(settings, service.UrlVariable()));
+  return known.ok() && known->url == endpoint.url;
+}
+
 // "MODEL" or "MODEL@URL".
-Result<std::unique_ptr<Provider>> MakeService(bool openai, const std::string& rest,
+Result<std::unique_ptr<Provider>> MakeService(const Service& service, const std::string& rest,
                                               const ProviderSettings& settings) {
-  const std::string prefix = openai ? "OPENAI" : "ANTHROPIC";
-  const std::string own = openai ? "https://api.openai.com/v1" : "https://api.anthropic.com";
-  const size_t at = rest.find("@http");
+  CF_ASSIGN_OR_RETURN(const size_t at, FindAddress(rest));
   const std::string model = rest.substr(0, at);
-  const std::string spec = (openai ? "openai:" : "anthropic:") + model;
+  const std::string spec = std::string(service.name) + ":" + model;
   if (model.empty()) return BadSpec("provider \"" + spec + "\": no model");
   HttpProviderOptions options;
-  const std::string url = at != std::string::npos
-                              ? rest.substr(at + 1)
-                              : SettingOr(settings.base_url, settings, prefix + "_BASE_URL");
-  CF_ASSIGN_OR_RETURN(options.endpoint, ParseEndpoint(url.empty() ? own : url));
-  options.key = SettingOr(settings.api_key, settings, prefix + "_API_KEY");
+  std::string url =
+      at != std::string::npos ? rest.substr(at + 1) : Variable(settings, service.UrlVariable());
+  if (url.empty()) url = service.url;
+  CF_ASSIGN_OR_RETURN(options.endpoint, ParseEndpoint(url));
+  const bool own = options.endpoint.url == service.url;
+  // The environment's key is the service's: whoever else the spec names is not given it.
+  const bool stranger =
+      at != std::string::npos && !own && !IsVariableUrl(service, settings, options.endpoint);
+  options.key = settings.api_key;
+  if (options.key.empty() && !stranger) options.key = Variable(settings, service.KeyVariable());
   options.stream = settings.stream;
   options.retry = settings.retry;
-  const bool own_service = options.endpoint.url == own;
-  if (options.key.empty() && (own_service || !openai)) {
-    return Status::InvalidArgument(spec + " needs a key: set " + prefix + "_API_KEY");
+  if (options.key.empty() && (service.needs_key || own)) {
+    return Status::InvalidArgument(
+        spec + " needs a key: set " +
+        (stranger ? "CUDAFORGE_CODER_API_KEY or CUDAFORGE_JUDGE_API_KEY" : service.KeyVariable()));
   }
   CF_RETURN_IF_ERROR(CheckKey(options.endpoint, options.key));
-  auto protocol = openai ? MakeOpenAiProtocol(model, own_service)
-                         : MakeAnthropicProtocol(model, options.endpoint.url.ends_with("/v1"));
+  auto protocol = service.make_protocol(model, options.endpoint.url);
   return MakeHttpProvider(std::move(protocol), std::move(options));
 }
 
@@ -86,9 +125,9 @@ std::vector<std::string> SplitAtWhiteSpace(std::string_view text) {
 // What no provider may repeat, the longest first.
 std::vector<std::string> SecretsOf(const ProviderSettings& settings) {
   std::vector<std::string> values = settings.secrets;
-  for (const std::string& value : {settings.api_key, SettingOr("", settings, "OPENAI_API_KEY"),
-                                   SettingOr("", settings, "ANTHROPIC_API_KEY")}) {
-    values.push_back(value);
+  values.push_back(settings.api_key);
+  for (const Service& service : kServices) {
+    values.push_back(Variable(settings, service.KeyVariable()));
   }
   std::vector<std::string> secrets;
   for (std::string& value : values) {
@@ -110,15 +149,15 @@ Result<std::unique_ptr<Provider>> MakeRecording(const std::string& rest,
 }
 
 constexpr Kind kKinds[] = {
-    {"openai", "MODEL[@URL]",
-     "OPENAI_API_KEY; @URL, or OPENAI_BASE_URL, for another server that\n"
-     "speaks its protocol (vLLM, SGLang, llama.cpp, DeepSeek, Together, ...)",
+    {kOpenAi.name, "MODEL[@URL]",
+     "OPENAI_API_KEY, OPENAI_BASE_URL; @URL for another server of its kind\n"
+     "(vLLM, DeepSeek, ...), given only CUDAFORGE_CODER/JUDGE_API_KEY",
      [](const std::string& rest, const ProviderSettings& settings) {
-       return MakeService(true, rest, settings);
+       return MakeService(kOpenAi, rest, settings);
      }},
-    {"anthropic", "MODEL[@URL]", "ANTHROPIC_API_KEY; ANTHROPIC_BASE_URL",
+    {kAnthropic.name, "MODEL[@URL]", "ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL; @URL as above",
      [](const std::string& rest, const ProviderSettings& settings) {
-       return MakeService(false, rest, settings);
+       return MakeService(kAnthropic, rest, settings);
      }},
     {"command", "PROGRAM [ARGS]",
      "a program, started anew for each request, without a shell: one JSON\n"
@@ -159,6 +198,15 @@ Result<std::unique_ptr<Provider>> MakeProvider(std::string_view spec,
   if (rest.empty()) return BadSpec("provider \"" + name + "\": nothing after the colon");
   CF_ASSIGN_OR_RETURN(auto bare, kind->make(rest, settings));
   return MakeDiscreetProvider(std::move(bare), SecretsOf(settings));
+}
+
+std::vector<std::string> ProviderVariables() {
+  std::vector<std::string> names;
+  for (const Service& service : kServices) {
+    names.push_back(service.UrlVariable());
+    names.push_back(service.KeyVariable());
+  }
+  return names;
 }
 
 std::string ProvidersHelp() {

@@ -44,15 +44,15 @@ class Provider {
 
   // The kind and the model or place, as in "openai:gpt-5"; never a key or a program's arguments.
   virtual std::string name() const = 0;
+
+  // Whether a call that brings no reply may have written tokens that somebody pays for.
+  virtual bool is_metered() const { return true; }
 };
 
 struct ProviderSettings {
-  // Of HTTP providers; where empty, the environment's OPENAI_BASE_URL, OPENAI_API_KEY,
-  // ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY, and then the service's own address. An address in the
-  // spec comes before both.
-  std::string base_url;
+  // Of HTTP providers; where empty, the environment's: see ProviderVariables.
   std::string api_key;
-  std::map<std::string, std::string> environment;  // name to value
+  std::map<std::string, std::string> environment;  // name to value, of ProviderVariables
   std::vector<std::string> secrets;                // other keys that no provider may repeat
   bool stream = true;                              // ask for the reply in pieces
   RetryPolicy retry;
@@ -60,10 +60,15 @@ struct ProviderSettings {
 
 // Makes the provider that `spec` names: a kind, a colon and what the kind takes (ProvidersHelp).
 // Opens no connection. None of them repeats a key of eight characters or more that `settings` has:
-// "[key]" stands for it in replies and errors. Errors: kInvalidArgument for a spec, key or address
-// that cannot be used; kIoError or kNotFound for a folder.
+// "[key]" stands for it in replies and errors. Errors: kInvalidArgument for a spec, key, address or
+// program that cannot be used; kIoError or kNotFound for a folder.
 Result<std::unique_ptr<Provider>> MakeProvider(std::string_view spec,
                                                const ProviderSettings& settings);
+
+// The variables that HTTP providers read, two for each service: PREFIX_BASE_URL, the address where
+// the spec has none, else the service's own, and PREFIX_API_KEY, the key where the settings have
+// none; an address in the spec is given it only when it is the service's own or the variable's.
+std::vector<std::string> ProviderVariables();
 
 // The specs there are, two columns of text for a person: "openai:MODEL[@URL]  ...".
 std::string ProvidersHelp();

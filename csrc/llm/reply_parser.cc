@@ -1,7 +1,8 @@
 #include "llm/reply_parser.h"
 
-#include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "llm/fences.h"
 #include "llm/text.h"
@@ -20,29 +21,6 @@ Status CheckText(std::string_view reply, size_t max_bytes) {
                            " bytes, over the limit of " + std::to_string(max_bytes));
   }
   return IsUtf8(reply) ? Status::Ok() : BadReply("is not UTF-8");
-}
-
-std::string_view Stripped(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kWhite);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kWhite) - begin + 1);
-}
-
-// CRLF as LF.
-std::string UnixLines(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
-    out += text[i];
-  }
-  return out;
-}
-
-std::string LowerFirstWord(std::string_view text) {
-  std::string word(text.substr(0, text.find_first_of(" \t{,:")));
-  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return word;
 }
 
 // Follows JSON's strings and brackets through a text, without judging the rest.
@@ -103,25 +81,25 @@ Result<std::string_view> BalancedObject(std::string_view text, int max_depth) {
 
 // The part of the reply that should hold the object.
 std::string_view ObjectRegion(std::string_view text) {
-  if (Stripped(text).starts_with('{')) return text;
+  if (BeginsAsObject(text)) return text;
   const std::vector<Fence> fences = FindFences(text);
   const Fence* chosen = nullptr;
   for (const Fence& fence : fences) {
     if (!fence.closed) continue;
-    if (LowerFirstWord(fence.info) == "json") return fence.body;
-    if (chosen == nullptr && Stripped(fence.body).starts_with('{')) chosen = &fence;
+    if (FirstWord(fence) == "json") return fence.body;
+    if (chosen == nullptr && BeginsAsObject(fence.body)) chosen = &fence;
   }
   return chosen != nullptr ? chosen->body : text;
 }
 
 // Takes away commas before a closing bracket and writes raw control characters in strings as
-// escapes; says what it did. nullopt when there was nothing of the kind.
-std::optional<std::string> Mend(std::string_view object, std::vector<std::string>* repairs) {
+// escapes. nullopt when there was nothing of the kind.
+std::optional<std::string> Mend(std::string_view object) {
   std::string out;
   out.reserve(object.size() + object.size() / 8);
   JsonScanner scanner;
   size_t comma = std::string::npos;  // the place in `out` of a comma with only white space after it
-  bool commas = false, controls = false;
+  bool mended = false;
   for (const char c : object) {
     const bool was_in_string = scanner.in_string();
     const bool was_escaped = scanner.escaped();
@@ -130,7 +108,7 @@ std::optional<std::string> Mend(std::string_view object, std::vector<std::string
       const char* escape = c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : nullptr;
       if (escape != nullptr && !was_escaped) {
         out += escape;
-        controls = true;
+        mended = true;
         continue;
       }
     } else if (c == ',') {
@@ -138,67 +116,40 @@ std::optional<std::string> Mend(std::string_view object, std::vector<std::string
     } else if ((c == '}' || c == ']') && comma != std::string::npos) {
       out[comma] = ' ';  // in place: erasing each would not be linear
       comma = std::string::npos;
-      commas = true;
+      mended = true;
     } else if (kWhite.find(c) == std::string_view::npos) {
       comma = std::string::npos;
     }
     out += c;
   }
-  if (commas) repairs->emplace_back("commas before closing brackets taken away");
-  if (controls) repairs->emplace_back("raw line breaks or tabs in strings escaped");
-  return commas || controls ? std::optional(std::move(out)) : std::nullopt;
+  return mended ? std::optional(std::move(out)) : std::nullopt;
 }
 
 }  // namespace
 
-Result<CodeBlock> ParseCodeBlock(std::string_view reply, const CodeBlockOptions& options) {
-  CF_RETURN_IF_ERROR(CheckText(reply, options.max_bytes));
-  if (reply.find('\0') != std::string_view::npos) return BadReply("has a zero byte in it");
-  if (reply.starts_with(kByteOrderMark)) reply.remove_prefix(kByteOrderMark.size());
-  std::vector<Fence> fences = FindFences(reply);
-  if (fences.empty()) return BadReply("has no fenced code block (```)");
-  const size_t count = fences.size();
-  if (!fences.back().closed) {
-    if (!options.take_last || count == 1) {
-      return BadReply("has a code block that is not closed: was it cut off?");
-    }
-    fences.pop_back();
-  }
-  if (count > 1 && !options.take_last) {
-    return BadReply("has " + std::to_string(count) + " code blocks where one is wanted");
-  }
-  const Fence& fence = fences.back();
-  CodeBlock block{LowerFirstWord(fence.info), UnixLines(fence.body), count > 1};
-  if (Stripped(block.code).empty()) return BadReply("has an empty code block");
-  return block;
+bool BeginsAsObject(std::string_view text) {
+  const size_t at = text.find_first_not_of(kWhite);
+  return at != std::string_view::npos && text[at] == '{';
 }
 
-Result<JsonReply> ParseJsonReply(std::string_view reply, const JsonLimits& limits) {
+Result<Json> ParseJsonReply(std::string_view reply, const JsonLimits& limits) {
   CF_RETURN_IF_ERROR(CheckText(reply, limits.max_bytes));
-  JsonReply out;
-  if (reply.starts_with(kByteOrderMark)) {
-    reply.remove_prefix(kByteOrderMark.size());
-    out.repairs.emplace_back("byte order mark taken away");
-  }
+  if (reply.starts_with(kByteOrderMark)) reply.remove_prefix(kByteOrderMark.size());
   const std::string_view region = ObjectRegion(reply);
   const size_t start = ObjectStart(region);
   if (start == std::string_view::npos) return BadReply("has no JSON object");
   CF_ASSIGN_OR_RETURN(const std::string_view object,
                       BalancedObject(region.substr(start), limits.max_depth));
-  if (object.size() != Stripped(reply).size()) {
-    out.repairs.emplace_back("text around the object left out");
-  }
   Result<Json> value = ParseJson(object, limits);
   if (!value.ok()) {
-    const std::optional<std::string> mended = Mend(object, &out.repairs);
+    const std::optional<std::string> mended = Mend(object);
     if (mended.has_value()) {
       // Escapes make the text longer than what was received; that is no reason to refuse it.
       value = ParseJson(*mended, {.max_bytes = mended->size(), .max_depth = limits.max_depth});
     }
   }
   if (!value.ok()) return BadReply("has malformed " + Printable(value.status().message(), 300));
-  out.value = *std::move(value);
-  return out;
+  return value;
 }
 
 }  // namespace cudaforge

@@ -15,6 +15,10 @@ bool IsUtf8(std::string_view text);
 // ASCII become '?', runs of white space one blank; what was cut ends in "...".
 std::string Printable(std::string_view text, size_t max_chars);
 
+// Shorter values are no keys: servers that want none are given "EMPTY" or "x", and blotting those
+// out would spoil replies.
+inline constexpr size_t kShortestSecret = 8;
+
 // `text` with every occurrence of `key` replaced by "[key]". An empty key occurs nowhere.
 std::string WithoutKey(std::string_view text, std::string_view key);
 

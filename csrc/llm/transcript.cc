@@ -1,7 +1,10 @@
 #include "llm/transcript.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
+#include <optional>
+#include <system_error>
 #include <vector>
 
 #include "base/file.h"
@@ -13,11 +16,8 @@ namespace cudaforge {
 namespace {
 
 constexpr std::string_view kExchangeSuffix = "-exchange.json";
-
-constexpr StatusCode kRecordedCodes[] = {
-    StatusCode::kInvalidArgument, StatusCode::kNotFound,    StatusCode::kCorruption,
-    StatusCode::kIoError,         StatusCode::kUnavailable, StatusCode::kUnsupported,
-    StatusCode::kTimeout,         StatusCode::kCancelled,   StatusCode::kInternal};
+constexpr size_t kMaxExchangeBytes = size_t{16} << 20;
+constexpr size_t kMaxFolderBytes = size_t{256} << 20;  // of all exchanges that are replayed
 
 class RecordingProvider : public Provider {
  public:
@@ -26,6 +26,7 @@ class RecordingProvider : public Provider {
       : folder_(std::move(folder)), inner_(std::move(inner)), secrets_(std::move(secrets)) {}
 
   std::string name() const override { return inner_->name(); }
+  bool is_metered() const override { return inner_->is_metered(); }
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {
@@ -58,9 +59,33 @@ struct Exchange {
   bool given = false;
 };
 
+// A message with 0 for each digit of the mark that its prompt made for it (parts/task.mustache).
+std::string WithoutMark(std::string text) {
+  constexpr std::string_view kBefore = "The marks of this message carry the number ";
+  constexpr size_t kDigits = 16;
+  const size_t at = text.find(kBefore);
+  if (at == std::string::npos) return text;
+  const std::string mark = text.substr(at + kBefore.size(), kDigits);
+  if (mark.size() != kDigits || mark.find_first_not_of("0123456789abcdef") != std::string::npos ||
+      !text.substr(at + kBefore.size() + kDigits, 1).starts_with('.')) {
+    return text;
+  }
+  for (size_t i = text.find(mark); i != std::string::npos; i = text.find(mark, i + kDigits)) {
+    text.replace(i, kDigits, kDigits, '0');
+  }
+  return text;
+}
+
 // The parts of a request that a recorded one must share.
 Json Essence(const Json& request) {
-  return {{"role", MemberOrNull(request, "role")}, {"messages", MemberOrNull(request, "messages")}};
+  Json messages = MemberOrNull(request, "messages");
+  if (messages.is_array()) {
+    for (Json& message : messages) {
+      const Json& content = MemberOrNull(message, "content");
+      if (content.is_string()) message["content"] = WithoutMark(content.get<std::string>());
+    }
+  }
+  return {{"role", MemberOrNull(request, "role")}, {"messages", std::move(messages)}};
 }
 
 // What surrounds byte `at` of `text`, for a message.
@@ -97,15 +122,14 @@ std::string FirstDifference(const std::string& field, const Json& recorded, cons
 Result<Reply> RecordedError(const Json& error) {
   CF_ASSIGN_OR_RETURN(const std::string code, JsonString(error, "code"));
   CF_ASSIGN_OR_RETURN(const std::string message, JsonString(error, "message"));
-  for (const StatusCode known : kRecordedCodes) {
-    if (StatusCodeName(known) == code) return Status(known, message);
-  }
-  return Status::Corruption("code: unknown");
+  const std::optional<StatusCode> known = ParseStatusCode(code);
+  if (!known.has_value() || *known == StatusCode::kOk) return Status::Corruption("code: unknown");
+  return Status(*known, message);
 }
 
 Result<Exchange> ReadExchange(const std::string& path) {
-  CF_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, size_t{256} << 20));
-  const Result<Json> json = ParseJson(text, {.max_bytes = size_t{256} << 20, .max_depth = 64});
+  CF_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxExchangeBytes));
+  const Result<Json> json = ParseJson(text, {.max_bytes = kMaxExchangeBytes, .max_depth = 64});
   if (!json.ok()) return Status::Corruption(path + ": " + json.status().message());
   if (!MemberOrNull(*json, "request").is_object()) {
     return Status::Corruption(path + ": request: missing");
@@ -128,12 +152,31 @@ Result<Exchange> ReadExchange(const std::string& path) {
   return exchange;
 }
 
+// kCorruption where the exchanges are too large to be kept in memory.
+Status CheckSizes(const std::string& folder, const std::vector<std::string>& names) {
+  size_t sum = 0;
+  for (const std::string& name : names) {
+    std::error_code failed;  // reading the file says it better
+    const auto size = std::filesystem::file_size(folder + "/" + name, failed);
+    if (failed) continue;
+    if (size > kMaxExchangeBytes) {
+      return Status::Corruption(folder + "/" + name + ": over the limit of " +
+                                std::to_string(kMaxExchangeBytes) + " bytes");
+    }
+    sum += size;
+  }
+  if (sum <= kMaxFolderBytes) return Status::Ok();
+  return Status::Corruption(folder + ": its exchanges are over the limit of " +
+                            std::to_string(kMaxFolderBytes) + " bytes");
+}
+
 class ReplayProvider : public Provider {
  public:
   ReplayProvider(std::string folder, std::vector<Exchange> exchanges)
       : folder_(std::move(folder)), exchanges_(std::move(exchanges)) {}
 
   std::string name() const override { return "replay:" + folder_; }
+  bool is_metered() const override { return false; }
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {
@@ -162,8 +205,10 @@ class ReplayProvider : public Provider {
     next->given = true;
     Result<Reply> reply = next->reply;
     if (reply.ok()) {
-      reply->note = "recorded for another request (" + next->file +
-                    "): " + FirstDifference("", next->request, request);
+      reply->note =
+          "this recorded reply was used, though its request was not quite the same (prompts hold "
+          "measured times): " +
+          FirstDifference("", next->request, request) + "; " + next->file;
     }
     return reply;
   }
@@ -186,6 +231,7 @@ Result<std::unique_ptr<Provider>> MakeRecordingProvider(const std::string& folde
 Result<std::unique_ptr<Provider>> MakeReplayProvider(const std::string& folder) {
   CF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNumbered(folder, kExchangeSuffix));
   if (names.empty()) return Status::NotFound(folder + ": no exchange is recorded there");
+  CF_RETURN_IF_ERROR(CheckSizes(folder, names));
   std::vector<Exchange> exchanges;
   for (const std::string& name : names) {
     CF_ASSIGN_OR_RETURN(Exchange exchange, ReadExchange(folder + "/" + name));

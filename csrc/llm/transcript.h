@@ -21,11 +21,12 @@ Result<std::unique_ptr<Provider>> MakeRecordingProvider(const std::string& folde
                                                         std::vector<std::string> secrets);
 
 // Gives back what was recorded in `folder`, reply or error, byte for byte and at once. A request is
-// answered by the first recorded exchange not yet given back that has the same role and messages;
-// where there is none, as prompts hold measured times, by the first of the same role, and
-// Reply::note says where the two requests differ. Errors: kNotFound when nothing is recorded there,
-// and of Complete when all exchanges of the role were given back; kCorruption names the file that
-// cannot be read.
+// answered by the first recorded exchange not yet given back that has the same role and messages,
+// the number in a prompt's marks aside; where there is none, as prompts hold measured times, by the
+// first of the same role, and Reply::note says where the two requests differ. Errors: kNotFound
+// when nothing is recorded there, and of Complete when all exchanges of the role were given back;
+// kCorruption names the file that cannot be read, is over 16 MiB, or the folder when its exchanges
+// are over 256 MiB.
 Result<std::unique_ptr<Provider>> MakeReplayProvider(const std::string& folder);
 
 }  // namespace cudaforge

@@ -281,6 +281,20 @@ RegionWork WorkOf(const OpSignature& signature) {
   return work;
 }
 
+Json AtMeasuredTime(Json profile, double ns) {
+  constexpr const char* kDuration = "gpu__time_duration.sum";
+  if (!profile.is_object() || !profile.contains("metrics")) return profile;
+  Json& metrics = profile["metrics"];
+  const auto profiled_ns = JsonDouble(metrics, kDuration);
+  if (!profiled_ns.ok() || *profiled_ns <= 0 || ns <= 0) return profile;
+  for (auto& [name, value] : metrics.items()) {
+    if (!name.ends_with("_elapsed") || !value.is_number()) continue;
+    value = FloatToJson(std::min(100.0, value.get<double>() * *profiled_ns / ns));
+  }
+  metrics.erase(kDuration);
+  return profile;
+}
+
 Json DerivedFacts(const Json& profile, const Json& facts, const OpSignature& signature, double ns) {
   const RegionWork work = WorkOf(signature);
   const auto needed = static_cast<double>(work.needed_bytes);

@@ -25,6 +25,12 @@ struct RegionWork {
 
 RegionWork WorkOf(const OpSignature& signature);
 
+// `profile` (Target::Profile) with the shares of elapsed time ("..._elapsed", percent) as shares of
+// `ns`, the nanoseconds of one cold call. The profiled range holds more than the kernels: the
+// launches and the wait for their end, some 50 us, so that what is counted there is of that time.
+// gpu__time_duration.sum, which is that time, is left out. Unchanged where it was not counted.
+Json AtMeasuredTime(Json profile, double ns);
+
 // From `profile` (Target::Profile), `facts` (Target::Facts; either may be empty), and `ns`, the
 // nanoseconds of one cold call:
 //   needed_bytes       see RegionWork

@@ -8,6 +8,8 @@
 #include "target/cuda/cupti_api.h"
 #include "target/cuda/driver_api.h"
 #include "target/cuda/nvrtc_compiler.h"
+#include "target/cuda/ptx_linker.h"
+#include "target/cuda/sm_arch.h"
 
 namespace cudaforge {
 namespace {
@@ -100,6 +102,18 @@ Capability NvrtcCapability(const std::vector<std::string>& cuda_search_paths) {
   return {"nvrtc", true, detail + ", headers in " + nvrtc->include_dirs().front(), ""};
 }
 
+Capability NvJitLinkCapability(const std::vector<std::string>& cuda_search_paths) {
+  const Result<PtxLinker> linker = PtxLinker::Create(cuda_search_paths);
+  if (!linker.ok()) {
+    return Missing("nvjitlink", linker.status().message(),
+                   "pip install nvidia-nvjitlink, or set CUDAFORGE_CUDA_PATH to a CUDA toolkit; "
+                   "only PTX kernels (of Triton) need it");
+  }
+  const auto [major, minor] = linker->version();
+  return {"nvjitlink", true,
+          std::to_string(major) + "." + std::to_string(minor) + " (" + linker->path() + ")", ""};
+}
+
 Capability CuptiCapability(const std::vector<std::string>& cuda_search_paths) {
   const Result<cupti::CuptiApi> api = cupti::CuptiApi::Open(cuda_search_paths);
   if (!api.ok()) {
@@ -111,8 +125,12 @@ Capability CuptiCapability(const std::vector<std::string>& cuda_search_paths) {
 
 std::vector<Capability> Capabilities(const std::string& wanted_cxx,
                                      const std::vector<std::string>& cuda_search_paths) {
-  return {HostCompilerCapability(wanted_cxx), DriverCapability(), GpuCapability(),
-          NvrtcCapability(cuda_search_paths), CuptiCapability(cuda_search_paths)};
+  return {HostCompilerCapability(wanted_cxx),
+          DriverCapability(),
+          GpuCapability(),
+          NvrtcCapability(cuda_search_paths),
+          NvJitLinkCapability(cuda_search_paths),
+          CuptiCapability(cuda_search_paths)};
 }
 
 }  // namespace cudaforge

@@ -7,7 +7,7 @@
 namespace cudaforge {
 
 struct Capability {
-  std::string name;  // "host compiler", "driver", "gpu", "nvrtc", "cupti"
+  std::string name;  // "host compiler", "driver", "gpu", "nvrtc", "nvjitlink", "cupti"
   bool ok = false;
   std::string detail;  // version and path, or what is wrong
   std::string advice;  // what to do; empty when ok
@@ -20,6 +20,8 @@ Capability DriverCapability();
 Capability GpuCapability();
 // Version, path and header folders; not ok when it does not know device 0's architecture.
 Capability NvrtcCapability(const std::vector<std::string>& cuda_search_paths = {});
+// Version and path of what links PTX, Triton's kernels among it.
+Capability NvJitLinkCapability(const std::vector<std::string>& cuda_search_paths = {});
 Capability CuptiCapability(const std::vector<std::string>& cuda_search_paths = {});
 
 // All of the above, in that order.

@@ -40,12 +40,14 @@ struct Case {
   uint64_t moves = 0;  // of the inputs, made so far
 };
 
-// Whether so few elements are wrong that more moves may clear them.
-bool IsInDoubt(const Verdict& verdict) {
-  if (verdict.kind != VerdictKind::kWrongValues || !verdict.evidence.contains("limit"))
-    return false;
-  return verdict.evidence.value("wrong_elements", int64_t{0}) * kElementsToDoubtOne <=
-         verdict.evidence.value("elements", int64_t{0});
+// Whether so few elements are wrong, and by so little, that more moves may clear them.
+bool IsInDoubt(const Verdict& verdict, const OutputReference& output) {
+  if (verdict.kind != VerdictKind::kWrongValues) return false;
+  const Json& error = MemberOrNull(verdict.evidence, "error");
+  if (!error.is_number() || !output.yardstick().has_value()) return false;
+  return error.get<double>() <= output.yardstick()->ExcusableError() &&
+         verdict.evidence.value("wrong_elements", int64_t{0}) * kElementsToDoubtOne <=
+             verdict.evidence.value("elements", int64_t{0});
 }
 
 // ATen warns of inputs (a variance of one element) that nobody gave it but us.
@@ -128,8 +130,8 @@ class AtenChecker : public RegionChecker {
     }
     for (size_t o = 0; o < outputs.size(); ++o) {
       Verdict verdict = one.outputs[o].Check(outputs[o], Where(one, o));
-      while (IsInDoubt(verdict) && MoveAgain(i)) {
-        verdict = one.outputs[o].Check(outputs[o], Where(one, o));
+      if (IsInDoubt(verdict, one.outputs[o]) && LookCloser(i)) {
+        verdict = one.outputs[o].Check(outputs[o], Where(one, o), /*closely=*/true);
       }
       if (!verdict.accepted()) return verdict;
     }
@@ -189,22 +191,21 @@ class AtenChecker : public RegionChecker {
     return reference_.Oracle(reference_.PerturbedInputs(one->inputs, inputs, seed));
   }
 
-  // Makes kMoves of the moves that a case in doubt is given; false where it has had them all, or
-  // where they cannot be made.
-  bool MoveAgain(size_t i) const {
+  // Has the moves made that a case in doubt is given, once; false where they cannot be made.
+  bool LookCloser(size_t i) const {
     Case& one = cases_[i];
-    if (one.moves >= kMoves + kMoreMoves) return false;
+    if (one.moves > kMoves) return one.moves == kMoves + kMoreMoves;
     const at::NoGradGuard no_grad;
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard silent(&silence);
     try {
       const std::vector<at::Tensor> inputs = reference_.Inputs(one.inputs);
-      for (uint64_t move = 0; move < kMoves; ++move) {
+      while (one.moves < kMoves + kMoreMoves) {
         const std::vector<std::vector<double>> moved = Move(&one, inputs);
         for (size_t o = 0; o < moved.size(); ++o) one.outputs[o].AddMove(moved[o]);
       }
     } catch (const std::exception&) {  // no memory: what stands, stands
-      one.moves = kMoves + kMoreMoves;
+      one.moves = kMoves + kMoreMoves + 1;
       return false;
     }
     return true;

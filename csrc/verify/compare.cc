@@ -44,7 +44,8 @@ Verdict WrongValues(std::string_view where, const TensorSpec& spec, int64_t inde
 
 }  // namespace
 
-Verdict OutputReference::Check(const std::string& candidate, std::string_view where) const {
+Verdict OutputReference::Check(const std::string& candidate, std::string_view where,
+                               bool closely) const {
   if (candidate.size() != aten_.size()) {
     Verdict verdict;
     verdict.kind = VerdictKind::kWrongShape;
@@ -53,8 +54,8 @@ Verdict OutputReference::Check(const std::string& candidate, std::string_view wh
     verdict.evidence = {{"where", where}, {"bytes", candidate.size()}, {"expected", aten_.size()}};
     return verdict;
   }
-  return match_ == Match::kTolerance ? CheckTolerance(candidate, where)
-                                     : CheckExact(candidate, where);
+  if (match_ != Match::kTolerance) return CheckExact(candidate, where);
+  return CheckTolerance(candidate, where, closely && closer_.has_value() ? *closer_ : *yardstick_);
 }
 
 Verdict OutputReference::CheckExact(const std::string& candidate, std::string_view where) const {
@@ -84,10 +85,9 @@ Verdict OutputReference::CheckExact(const std::string& candidate, std::string_vi
                      match_ == Match::kBitwise ? "must be the same bits" : "must be equal");
 }
 
-Verdict OutputReference::CheckTolerance(const std::string& candidate,
-                                        std::string_view where) const {
+Verdict OutputReference::CheckTolerance(const std::string& candidate, std::string_view where,
+                                        const Yardstick& yardstick) const {
   const auto size = static_cast<size_t>(DTypeSize(spec_.dtype));
-  const Yardstick& yardstick = *yardstick_;
   struct Worst {
     double ratio = 0;
     int64_t index = 0;

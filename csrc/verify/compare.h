@@ -34,24 +34,30 @@ class OutputReference {
   const std::vector<double>& oracle() const { return oracle_; }  // empty for integers
   const std::optional<Yardstick>& yardstick() const { return yardstick_; }
   void set_match(Match match) { match_ = match; }
-  // What one more move of the inputs made of the oracle; see Yardstick::AddMove.
+  // What one more move of the inputs made of the oracle, for Check's closer look alone; see
+  // Yardstick::AddMove.
   void AddMove(const std::vector<double>& moved) {
-    if (yardstick_.has_value()) yardstick_->AddMove(oracle_, moved);
+    if (!yardstick_.has_value()) return;
+    if (!closer_.has_value()) closer_ = yardstick_;
+    closer_->AddMove(oracle_, moved);
   }
   Match match() const { return match_; }
 
   // kAccepted, kWrongShape (another number of bytes) or kWrongValues, with the worst element in the
   // evidence. `where` names the case and the output.
-  Verdict Check(const std::string& candidate, std::string_view where) const;
+  // `closely`: by the limits that AddMove has widened.
+  Verdict Check(const std::string& candidate, std::string_view where, bool closely = false) const;
 
  private:
   Verdict CheckExact(const std::string& candidate, std::string_view where) const;
-  Verdict CheckTolerance(const std::string& candidate, std::string_view where) const;
+  Verdict CheckTolerance(const std::string& candidate, std::string_view where,
+                         const Yardstick& yardstick) const;
 
   TensorSpec spec_;
   std::string aten_;
   std::vector<double> oracle_;
   std::optional<Yardstick> yardstick_;  // floating outputs
+  std::optional<Yardstick> closer_;     // the same after more moves
   Match match_ = Match::kBitwise;
 };
 

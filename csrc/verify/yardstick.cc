@@ -35,8 +35,8 @@ namespace {
 // - Where a function bends (relu, the tails of GELU) or grows fast (the exponential of large
 //   numbers), four moves may all miss what another order of addition does to one element of
 //   millions: a sum near zero that changes its sign is judged among zeros that nothing moves.
-//   So where at most one element in 10^4 is beyond its limit, those are looked at again under
-//   sixteen more moves (AddMove; aten_checker.cc). What was seen without: correct products with
+//   So where at most one element in 10^4 is beyond its limit, and by no more than moves can
+//   excuse, the output is looked at again under sixteen more moves (AddMove; aten_checker.cc). What was seen without: correct products with
 //   GELU and convolutions with ReLU refused, for one element of 4 and of 33 million, in about one
 //   verification of ten.
 // - Products below the smallest normal number lose up to half the spacing of the denormals each,
@@ -263,6 +263,11 @@ double Yardstick::MaxLimit(int64_t index, double value) const {
   const double moved = moved_[static_cast<size_t>(index)];
   const double own = KFor(dtype_) * SensitivityFactor(dtype_) * moved;
   return std::max(octaves_[OctaveOf(value)].max_limit, own) + UlpOf(dtype_, value);
+}
+
+double Yardstick::ExcusableError() const {
+  constexpr double kBeyond = 2;  // what the largest of sixteen moves is over that of four, at most
+  return kBeyond * KFor(dtype_) * SensitivityFactor(dtype_) * most_moved_;
 }
 
 Json Yardstick::ToJson() const {

@@ -47,6 +47,8 @@ class Yardstick {
   // The root-mean-square error allowed over the elements of an octave; negative where they are too
   // few to judge.
   double RmsLimit(size_t octave) const { return octaves_[octave].rms_limit; }
+  // The largest error that more moves could still excuse, judging by those that were made.
+  double ExcusableError() const;
   // Whether ATen's values all equal the oracle's, and how many of them are finite and not zero.
   bool aten_is_exact() const { return aten_is_exact_; }
   int64_t nonzero() const { return nonzero_; }

@@ -23,7 +23,8 @@ def config() -> dict[str, Any]:
     warnings."""
 
 def cuda_search_paths() -> list[str]:
-    """Folders that may hold libnvrtc, libcupti and the CUDA headers, the first to try first."""
+    """Folders that may hold libnvrtc, libnvJitLink, libcupti and the CUDA headers, the first to
+    try first."""
 
 def worker_path() -> str: ...
 def anchor_ops() -> list[str]:
@@ -136,8 +137,8 @@ def export_pack(store: KernelStore, file: str, arch: str = "") -> dict[str, Any]
     """Writes the records to one file. Counts: exported and imported (winners), without_winner,
     kept_existing, rejected; problems has a line for each that was rejected."""
 
-def export_sources(store: KernelStore, folder: str, arch: str = "") -> int:
-    """Writes the winners as a source pack; their number."""
+def export_sources(store: KernelStore, folder: str, arch: str = "") -> dict[str, Any]:
+    """Writes the winners as a source pack: how many, and what could not be written."""
 
 def adopt_pack(file: str, tell: Callable[[str, str], None] | None = None) -> dict[str, Any]:
     """Compiles and proves each kernel of a pack here and stores it as soon as it is proven; what
@@ -168,6 +169,9 @@ class Cancel:
 
 def providers_help() -> str:
     """The providers there are, a text of two columns."""
+
+def provider_variables() -> list[str]:
+    """Of the environment, what providers read: addresses and keys."""
 
 def strategies() -> list[str]:
     """The rules by which agents go on, the usual one first."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 import sys
 import uuid
@@ -20,10 +19,15 @@ PRICES = Path(__file__).with_name("prices.json")
 
 _TRITON = Path(__file__).with_name("triton_aot")  # a program of its own
 
-# Of the environment, what providers read: addresses and keys.
-_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
-
 _LIMITS = _C.agent_limits()
+
+# The least and the most of each limit.
+_RANGES = {
+    "rounds": (1, 2**31 - 1),
+    "seconds": (0.001, 10**12),
+    "tokens": (0, 2**63 - 1),
+    "usd": (0, 10**12),
+}
 
 Hints = Callable[[], list[str]]  # what a person has said since it was last called
 
@@ -53,14 +57,19 @@ class Agents:
     def __post_init__(self) -> None:
         if not self.coder:
             raise OptionError("there is no coder; it takes a provider such as openai:MODEL")
-        for name, least in (("rounds", 1), ("seconds", 0.001), ("tokens", 0), ("usd", 0)):
+        for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
             whole = name in ("rounds", "tokens")
             if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
                 raise OptionError(f"{name} is {value!r}; it takes a {'whole ' * whole}number")
-            if not least <= value < math.inf:
+            if not value >= least:
                 kind = "a number above 0" if least else "0 (no limit) or more"
                 raise OptionError(f"{name} is {value}; it takes {kind}")
+            if value > most:
+                raise OptionError(f"{name} is too large; it takes at most {most}")
+        for name in ("metrics", "resume"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} is {getattr(self, name)!r}; it takes True or False")
         if self.language not in ("", "triton"):
             raise OptionError(f'language is {self.language!r}; it takes "" or "triton"')
         if self.language and importlib.util.find_spec("triton") is None:
@@ -74,7 +83,8 @@ class Agents:
 
     def settings(self, rival: str, rival_us: float | None) -> dict[str, Any]:
         """What _C.agents takes; `rival` is what must be beaten."""
-        environment = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+        variables = _C.provider_variables()
+        environment = {name: os.environ[name] for name in variables if name in os.environ}
         return {
             **asdict(self),
             "coder_key": self.coder_key or os.environ.get("CUDAFORGE_CODER_API_KEY", ""),

@@ -57,21 +57,27 @@ class Heartbeat:
 
 class ForgingHeartbeat(Heartbeat):
     """A progress callback (cudaforge_backend.set_progress has the events) that says now and then
-    which region is forged, for how long, and for how long all of it has gone on."""
+    which region is forged, which agent is asked, for how long, and for how long all of it has gone
+    on."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._began = time.monotonic()  # with this region
         self._tried = self._done = 0
+        self._asking = ""
         super().__init__(say, "forging")
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "start":
             self._began, self._tried = time.monotonic(), 0
             self.go_on(f"forging {event['region']}")
+        if event["event"] == "ask":
+            self._asking = f"asking the {event['role']} ({event['provider']}), "
+        elif event["event"] in ("call", "agents_end", "start", "end"):
+            self._asking = ""
         self._tried += event["event"] == "candidate"
         self._done += event["event"] == "end"
 
     def _words(self, now: float) -> str:
         tried = f"{counted(self._tried, 'candidate')} tried ({now - self._began:.0f} s)"
         done = f"{counted(self._done, 'region')} done so far ({now - self._since:.0f} s)"
-        return f"{self._doing}: {tried}; {done}"
+        return f"{self._doing}: {self._asking}{tried}; {done}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -80,6 +81,12 @@ def _seconds(value: object) -> float:
 def _folder(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise errors.OptionError(f"option 'cache_dir' is {value!r}; it takes the path of a folder")
+    try:
+        named = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        named = False
+    if not named:
+        raise errors.OptionError(f"option 'cache_dir' is {value!r}, which no folder can be named")
     return value
 
 

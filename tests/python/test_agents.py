@@ -259,17 +259,31 @@ def test_what_cannot_be_is_said_before_any_call(
     assert said in capsys.readouterr().err
 
 
-def test_limits_of_agents() -> None:
-    with pytest.raises(OptionError, match="coder"):
-        Agents(coder="")
-    with pytest.raises(OptionError, match="seconds"):
-        Agents(coder="openai:gpt-5", seconds=0)
-    with pytest.raises(OptionError, match="usd"):
-        Agents(coder="openai:gpt-5", usd=-1)
-    with pytest.raises(OptionError, match="a whole number"):
-        Agents(coder="openai:gpt-5", rounds="3")  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="above 0"):
-        Agents(coder="openai:gpt-5", seconds=float("nan"))
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"coder": ""}, "no coder"),
+        ({"seconds": 0}, "seconds is 0; it takes a number above 0"),
+        ({"seconds": float("nan")}, "seconds is nan; it takes a number above 0"),
+        ({"seconds": float("inf")}, "seconds is too large"),
+        ({"usd": -1}, "usd is -1; it takes 0"),
+        ({"usd": 10**400}, "usd is too large"),
+        ({"rounds": "3"}, "rounds is '3'; it takes a whole number"),
+        ({"rounds": 2**31}, "rounds is too large; it takes at most 2147483647"),
+        ({"tokens": 2**63}, "tokens is too large"),
+        ({"metrics": "no"}, "metrics is 'no'; it takes True or False"),
+        ({"resume": "x"}, "resume is 'x'; it takes True or False"),
+    ],
+)
+def test_agents_that_cannot_be(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        Agents(**{"coder": "openai:gpt-5", **given})
+
+
+def test_the_largest_limits_are_taken(tmp_path: Path) -> None:
+    most = {"rounds": 2**31 - 1, "seconds": 1e12, "tokens": 2**63 - 1, "usd": 0}
+    agents = Agents(coder=f"mailbox:{tmp_path}", **most)  # type: ignore[arg-type]
+    _C.check_agents(agents.settings("", None))
 
 
 def test_a_coder_that_cannot_be_reached_is_no_verdict_about_the_region(
@@ -319,7 +333,7 @@ def test_a_killed_session_goes_on_unless_another_process_works_on_the_region(
 
 def test_an_unknown_key(capsys: Output, tmp_path: Path) -> None:
     folder = ("--cache-dir", str(tmp_path / "c"))
-    assert main(["forge", "0123", "--coder", "command:none", *folder]) == 1
-    assert "0 regions begin with '0123'" in capsys.readouterr().err
+    assert main(["forge", "0123", "--coder", "command:true", *folder]) == 1
+    assert "no record or wanted region starts with '0123'" in capsys.readouterr().err
     assert main(["lineage", "0123", *folder]) == 1
-    assert "0 regions begin with '0123'" in capsys.readouterr().err
+    assert "no record or wanted region starts with '0123'" in capsys.readouterr().err

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
+import cudaforge_backend
 import pytest
+import torch
 from conftest import RunPython
 
 _SCRIPT = """
@@ -30,6 +36,8 @@ print("SETTINGS", s.on_miss, s.region_budget_s, options.disabled())
         {"CUDAFORGE_REGION_BUDGET_S": "nan", "CUDAFORGE_DISABLE": "yes"},
         {"CUDAFORGE_REGION_BUDGET_S": "-3", "CUDAFORGE_LOG": "everything"},
         {"CUDAFORGE_REGION_BUDGET_S": "12 s", "CUDAFORGE_ON_MISS": "RECORD"},
+        {"CUDAFORGE_ON_MISS": "caf\udce9", "CUDAFORGE_DISABLE": "\x1b[2J"},
+        {"CUDAFORGE_LOG": "\udce9", "CUDAFORGE_CUDA_PATH": "/no/caf\xe9"},
     ],
     ids=lambda environment: ",".join(environment),
 )
@@ -38,8 +46,45 @@ def test_bad_environment_values(run_python: RunPython, environment: dict[str, st
     warned = [line for line in lines if line.startswith("WARNING")]
     assert len(warned) == len(environment)
     for name, value in environment.items():
-        assert sum(name in line and value in line for line in warned) == 1
+        shown = os.fsencode(value).decode("ascii", "backslashreplace").replace("\x1b", r"\x1b")
+        assert sum(name in line and shown in line for line in warned) == 1
     assert "SETTINGS record 30.0 False" in lines
+
+
+def test_the_value_of_an_unknown_variable_is_not_shown(run_python: RunPython) -> None:
+    done = run_python(_SCRIPT, CUDAFORGE_CODER_KEY="sk-secret")
+    (warned,) = (line for line in done.stdout.splitlines() if line.startswith("WARNING"))
+    assert warned.startswith("WARNING CUDAFORGE_CODER_KEY is not used: ")
+    assert "secret" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "below"),
+    [("CUDAFORGE_CACHE_DIR", ""), ("XDG_CACHE_HOME", "cudaforge"), ("HOME", ".cache/cudaforge")],
+)
+def test_a_folder_may_be_named_in_any_bytes(
+    run_python: RunPython, tmp_path: Path, variable: str, below: str
+) -> None:
+    given = tmp_path / "caf\udce9"
+    given.mkdir()
+    environment = {"CUDAFORGE_CACHE_DIR": "", "XDG_CACHE_HOME": "", variable: str(given)}
+    assert "WARNING" not in run_python(_SCRIPT, **environment).stdout
+    assert (given / below / "CURRENT").is_file() or list((given / below).rglob("CURRENT"))
+    command = "from cudaforge_backend.cli import main; main(['{}', {} '--json'])"
+    wanted = run_python(command.format("cache", "'wanted',"), **environment).stdout
+    assert json.loads(wanted)
+    checks = json.loads(run_python(command.format("doctor", ""), **environment).stdout)
+    (cache,) = (one for one in checks if one["name"] == "cache")
+    assert cache["state"] == "ok" and str(given / below) in cache["detail"]
+
+
+def test_the_option_may_name_a_folder_in_any_bytes(tmp_path: Path) -> None:
+    options = {"on_miss": "record", "cache_dir": str(tmp_path / "caf\udce9")}
+    x = torch.randn(7, 24)
+    made = torch.compile(lambda x: torch.softmax(x, -1), backend="cudaforge", options=options)
+    torch.testing.assert_close(made(x), torch.softmax(x, -1))
+    assert (tmp_path / "caf\udce9").is_dir()
+    assert cudaforge_backend.stats()["misses"] == 1
 
 
 def test_good_environment_values_warn_of_nothing(run_python: RunPython) -> None:

@@ -27,6 +27,7 @@ def test_doctor_names_every_part(capsys: Output) -> None:
         "driver",
         "gpu",
         "nvrtc",
+        "nvjitlink",
         "cupti",
         "cache",
     } == set(checks)
@@ -119,6 +120,18 @@ def test_states_of_what_the_machine_offers(
     advice = [c["advice"] for c in checks.values() if c["advice"]]
     assert len(set(advice)) == len(advice)
     assert not any("; install" in check["detail"] for check in checks.values())
+
+
+@pytest.mark.parametrize("library", ["nvrtc", "nvjitlink", "cupti"])
+@pytest.mark.parametrize(("driver", "state"), [("", "missing"), (NO_DRIVER, "not used")])
+def test_a_library_of_cuda_that_is_not_there(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, library: str, driver: str, state: str
+) -> None:
+    found = [native("host compiler", ""), native("driver", driver)]
+    found += [native(library, "lib.so: No such file or directory")]
+    monkeypatch.setattr(_C, "capabilities", lambda: found)
+    checks = {c["name"]: c for c in as_json(capsys, "doctor")}
+    assert checks[library]["state"] == state
 
 
 def test_an_empty_cache(capsys: Output, tmp_path: Path) -> None:

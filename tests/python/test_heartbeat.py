@@ -57,6 +57,19 @@ def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_for(lambda: any(said.fullmatch(line) for line in lines))
 
 
+def test_an_agent_that_is_asked_is_named_until_it_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
+    lines: list[str] = []
+    with heartbeat.ForgingHeartbeat(lines.append) as beat:
+        beat({"event": "start", "region": "mm"})
+        beat({"event": "ask", "role": "coder", "provider": "openai:m"})
+        asking = "forging mm: asking the coder (openai:m), 0 candidates tried ("
+        wait_for(lambda: any(line.startswith(asking) for line in lines))
+        beat({"event": "call", "role": "coder"})
+        lines.clear()
+        wait_for(lambda: lines[-1:] != [] and "asking" not in lines[-1])
+
+
 def forge(folder: Path, columns: int) -> None:
     compiled(lambda x: torch.softmax(x * 3, -1), folder)(torch.randn(4, columns))
 

@@ -33,3 +33,9 @@ def test_an_unwritable_folder_is_no_error(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda self, code: True)
     isa.install(str(tmp_path / "file"))
     assert cpu_vec_isa.VecAVX2().check_build("x") is True
+
+
+def test_a_folder_that_cannot_be_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda self, code: True)
+    isa.install("/tmp/\0")
+    assert cpu_vec_isa.VecAVX2().check_build("x") is True

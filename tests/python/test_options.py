@@ -45,6 +45,8 @@ def test_options_are_taken() -> None:
         (None, {"region_budget_s": float("nan")}, "nan", "seconds"),
         (None, {"region_budget_s": True}, "True", "seconds"),
         (None, {"cache_dir": ""}, "cache_dir", "folder"),
+        (None, {"cache_dir": "/tmp/\0"}, "cache_dir", "no folder"),
+        (None, {"cache_dir": "/tmp/\ud800"}, "cache_dir", "no folder"),
         (None, {"inductor": 3}, "inductor", "dict"),
         (None, {"inductor": {"max_autotun": 1}}, "max_autotun", "did you mean max_autotune"),
         (None, {"max_autotune": True}, "max_autotune", "option of Inductor"),

@@ -112,6 +112,43 @@ def test_sources_are_text_that_import_proves(cache: Path, tmp_path: Path, capsys
     assert "not proven on this machine" in summary["problems"][0]
 
 
+def test_sources_of_one_architecture_at_a_time(cache: Path, tmp_path: Path, capsys: Output) -> None:
+    source = _C.KernelStore.open(str(cache))
+    store = _C.KernelStore.open(str(tmp_path / "both"), True)
+    record = winners(cache)[0]
+    place = (record["key"], record["arch"])
+    for arch in (record["arch"], "cuda:sm_80"):
+        store.put({**record, "arch": arch}, source.candidate(*place), source.binary(*place))
+    folder = tmp_path / "sources"
+    command = ["cache", "export", str(folder), "--as-source", "--cache-dir", str(tmp_path / "both")]
+    assert main(command) == 1
+    said = capsys.readouterr().err
+    assert "--arch" in said and "cuda:sm_80" in said and record["arch"] in said
+    assert not folder.exists()
+    assert main([*command, "--arch", "cuda:sm_80"]) == 0
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_kernel_that_cannot_be_text_is_rejected_by_name(
+    cache: Path, tmp_path: Path, capsys: Output
+) -> None:
+    source = _C.KernelStore.open(str(cache))
+    store = _C.KernelStore.open(str(tmp_path / "odd"), True)
+    first, other = winners(cache)
+    place = (other["key"], other["arch"])
+    store.put(first, {"language": 5}, b"binary")
+    store.put(other, source.candidate(*place), source.binary(*place))
+    folder = str(tmp_path / "sources")
+    command = ["cache", "export", folder, "--as-source", "--cache-dir", str(tmp_path / "odd")]
+    assert main(command) == 1
+    said = capsys.readouterr().out
+    assert "  rejected: " in said and first["key"][:12] in said
+    assert "1 kernel, a folder each, 1 rejected" in said
+    assert main([*command, "--json"]) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert (result["exported"], result["rejected"], len(result["problems"])) == (1, 1, 1)
+
+
 _SERVE = """
 import json, torch, cudaforge_backend
 from cudaforge_backend.integration import gate

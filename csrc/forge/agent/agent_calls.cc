@@ -82,7 +82,8 @@ Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& 
   } else {
     entry.error = reply.status().ToString();
     const bool worked = MayHaveWorked(reply.status(), text_came);
-    EstimateMissing(worked ? input : 0, worked ? limits.max_output_tokens : 0, &entry);
+    const bool wrote = worked && provider.is_metered();
+    EstimateMissing(worked ? input : 0, wrote ? limits.max_output_tokens : 0, &entry);
     entry.estimated = worked;
     entry.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }

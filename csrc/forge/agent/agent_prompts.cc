@@ -43,8 +43,9 @@ Json LaunchPlanOf(const Candidate& candidate) {
   if (const Json& written = Written(candidate); written.is_object()) {
     return MemberOrNull(written, "plan");
   }
-  Json plan = candidate.ToJson();
-  for (const char* field : {"language", "code", "author", "params"}) plan.erase(field);
+  const Json whole = candidate.ToJson();
+  Json plan = Json::object();
+  for (const char* field : kPlanFields) plan[field] = whole[field];
   return plan;
 }
 

@@ -16,18 +16,6 @@ constexpr std::string_view kSourceWords[] = {"cuda", "cu", "cpp", "c++", "cc", "
 
 Status BadProposal(const std::string& what) { return Status::InvalidArgument("the reply " + what); }
 
-std::string FirstWord(std::string_view info) {
-  std::string word(info.substr(0, info.find_first_of(" \t{,:")));
-  std::transform(word.begin(), word.end(), word.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return word;
-}
-
-bool BeginsAsObject(std::string_view text) {
-  const size_t at = text.find_first_not_of(" \t\r\n");
-  return at != std::string_view::npos && text[at] == '{';
-}
-
 struct ReplyParts {
   std::vector<std::string_view> plans;
   std::vector<std::string_view> sources;
@@ -37,7 +25,7 @@ struct ReplyParts {
 Result<ReplyParts> SortBlocks(std::string_view reply, std::span<const std::string_view> words) {
   ReplyParts parts;
   for (const Fence& fence : FindFences(reply)) {
-    const std::string word = FirstWord(fence.info);
+    const std::string word = FirstWord(fence);
     const bool plan = word == "json" || (word.empty() && BeginsAsObject(fence.body));
     const bool source =
         !plan && (word.empty() || std::find(words.begin(), words.end(), word) != words.end());
@@ -76,10 +64,7 @@ std::string WithUnixLines(std::string_view text) {
 }  // namespace
 
 void CompletePlan(Language language, Json* plan) {
-  const Json none = Json::array();
-  for (const char* field : {"scratch_bytes", "constraints"}) {
-    if (!plan->contains(field)) (*plan)[field] = none;
-  }
+  for (const char* field : kPlanFields) plan->emplace(field, Json::array());
   IntegersAsText(&(*plan)["scratch_bytes"]);
   Json& launches = (*plan)["launches"];
   if (!launches.is_array()) return;
@@ -113,9 +98,9 @@ Result<CoderBlocks> ReadCoderBlocks(std::string_view reply,
   CF_ASSIGN_OR_RETURN(const ReplyParts parts, SortBlocks(reply, words));
   CF_RETURN_IF_ERROR(CountOne(parts.sources.size(), "of source"));
   CF_RETURN_IF_ERROR(CountOne(parts.plans.size(), "of JSON with the launch plan"));
-  Result<JsonReply> plan = ParseJsonReply(parts.plans[0]);
+  Result<Json> plan = ParseJsonReply(parts.plans[0]);
   if (!plan.ok()) return Status::InvalidArgument("launch plan: " + plan.status().message());
-  CoderBlocks blocks{std::move(plan->value), WithUnixLines(parts.sources[0])};
+  CoderBlocks blocks{*std::move(plan), WithUnixLines(parts.sources[0])};
   if (blocks.source.find_first_not_of(" \t\n") == std::string::npos) {
     return BadProposal("has an empty block of source");
   }
@@ -125,7 +110,7 @@ Result<CoderBlocks> ReadCoderBlocks(std::string_view reply,
 Result<Candidate> ParseCoderReply(std::string_view reply, Language language, std::string author) {
   CF_ASSIGN_OR_RETURN(CoderBlocks blocks, ReadCoderBlocks(reply, kSourceWords));
   Json json = Json::object();
-  for (const char* field : {"launches", "scratch_bytes", "constraints"}) {
+  for (const char* field : kPlanFields) {
     if (blocks.plan.contains(field)) json[field] = blocks.plan[field];
   }
   CompletePlan(language, &json);

@@ -107,7 +107,7 @@ void Evaluator::Profile(Evaluation* evaluation, int tier) {
     Result<Json> profile = runner_.Profile(evaluation->trial->binary, evaluation->trial->candidate,
                                            signature_, checker_.inputs(0), tier);
     if (profile.ok()) {
-      evaluation->profile = *std::move(profile);
+      evaluation->profile = AtMeasuredTime(*std::move(profile), evaluation->ns.value_or(0));
     } else if (profile.status().code() == StatusCode::kUnsupported) {
       refusal_ = profile.status().message();
     } else {

@@ -7,6 +7,7 @@
 #include "base/cancel.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "forge/agent/findings.h"
 #include "forge/forge.h"
 #include "kernel/candidate.h"
 #include "signature/op_signature.h"
@@ -15,12 +16,7 @@
 
 namespace cudaforge {
 
-struct Evaluation {
-  Verdict verdict;
-  std::optional<double> ns;
-  Json resources = Json::object();
-  Json profile;                // null: not profiled
-  Json derived;                // null without a time
+struct Evaluation : Findings {
   std::optional<Trial> trial;  // when accepted
   Json verification;           // as SearchOutcome has it, when accepted
   double device_seconds = 0;   // spent running, timing and profiling, compilation apart

@@ -56,13 +56,10 @@ Status Journal::Load(const std::vector<Json>& earlier, const Prices& prices) {
   return Status::Ok();
 }
 
-void Journal::Refresh(size_t index, const AgentNode& today) {
+void Journal::Refresh(size_t index, const Findings& today) {
   AgentNode& node = nodes_[index];
-  node.verdict = today.verdict;
+  static_cast<Findings&>(node) = today;
   if (!today.ns.has_value()) return;
-  node.ns = today.ns;
-  if (!today.profile.is_null()) node.profile = today.profile;
-  if (!today.derived.is_null()) node.derived = today.derived;
   gained_ns_ = std::max(std::isfinite(gained_ns_) ? gained_ns_ : 0, *node.ns);
   for (AgentNode& other : nodes_) {
     const bool same = &other == &node;

@@ -38,9 +38,9 @@ class Journal {
   // {"event":"resumed","nodes","ledger"}. What cannot be read is passed over. Errors:
   // kInvalidArgument where a limit in dollars meets spending whose price is unknown.
   Status Load(const std::vector<Json>& earlier, const Prices& prices);
-  // An earlier node's candidate was run again, with this result: its verdict and measurements are
-  // today's. Where it is right, the other nodes, which were slower then, stay slower.
-  void Refresh(size_t index, const AgentNode& today);
+  // An earlier node's candidate was run again, with this result: its findings are today's. Where it
+  // is right, the other nodes, which were slower then, stay slower.
+  void Refresh(size_t index, const Findings& today);
 
   // A node with the next number.
   AgentNode NewNode(StepKind kind, const AgentNode* parent) const;

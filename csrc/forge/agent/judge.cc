@@ -37,11 +37,11 @@ Result<std::string> AdviceField(const Json& json, const char* field) {
 }  // namespace
 
 Result<Advice> ParseJudgeReply(std::string_view reply) {
-  const Result<JsonReply> json = ParseJsonReply(reply);
+  const Result<Json> json = ParseJsonReply(reply);
   if (!json.ok()) return Status::InvalidArgument(json.status().message());
   Advice advice;
-  CF_ASSIGN_OR_RETURN(advice.issue, AdviceField(json->value, "issue"));
-  CF_ASSIGN_OR_RETURN(advice.plan, AdviceField(json->value, "plan"));
+  CF_ASSIGN_OR_RETURN(advice.issue, AdviceField(*json, "issue"));
+  CF_ASSIGN_OR_RETURN(advice.plan, AdviceField(*json, "plan"));
   return advice;
 }
 

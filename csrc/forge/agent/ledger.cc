@@ -6,6 +6,7 @@
 namespace cudaforge {
 namespace {
 
+constexpr double kMaxAmount = 1e9;
 constexpr int64_t kBytesPerToken = 3;
 constexpr int64_t kTokensPerMessage = 16;  // what services put around each
 
@@ -69,8 +70,10 @@ Result<LedgerEntry> LedgerEntry::FromJson(const Json& json) {
   if (!entry.usage.input_tokens.has_value() || !entry.usage.output_tokens.has_value()) {
     return Status::InvalidArgument("usage: expected counts of tokens");
   }
-  if (const Json& usd = MemberOrNull(json, "usd"); usd.is_number()) entry.usd = usd.get<double>();
-  CF_ASSIGN_OR_RETURN(entry.seconds, JsonDouble(json, "seconds"));
+  if (!MemberOrNull(json, "usd").is_null()) {
+    CF_ASSIGN_OR_RETURN(entry.usd, AmountFromJson(json, "usd"));
+  }
+  CF_ASSIGN_OR_RETURN(entry.seconds, AmountFromJson(json, "seconds"));
   entry.estimated = MemberOrNull(json, "estimated") == true;
   if (const Json& error = MemberOrNull(json, "error"); error.is_string()) {
     entry.error = error.get<std::string>();
@@ -79,6 +82,12 @@ Result<LedgerEntry> LedgerEntry::FromJson(const Json& json) {
     entry.note = note.get<std::string>();
   }
   return entry;
+}
+
+Result<double> AmountFromJson(const Json& json, const char* field) {
+  CF_ASSIGN_OR_RETURN(const double amount, JsonDouble(json, field));
+  if (amount >= 0 && amount <= kMaxAmount) return amount;
+  return Status::InvalidArgument(std::string(field) + ": out of range");
 }
 
 int64_t EstimateTokens(std::string_view text) {

@@ -34,6 +34,9 @@ struct LedgerEntry {
   static Result<LedgerEntry> FromJson(const Json& json);
 };
 
+// A field that holds seconds or dollars; kInvalidArgument unless it is a number from 0 to 1e9.
+Result<double> AmountFromJson(const Json& json, const char* field);
+
 // At least as many tokens as these messages are likely to take: a third of their bytes, and some
 // for each message.
 int64_t EstimateInputTokens(const std::vector<Message>& messages);

@@ -4,12 +4,20 @@
 #include <cmath>
 #include <limits>
 
+#include "base/sha256.h"
 #include "forge/agent/node.h"
+#include "generators/generator.h"
 
 namespace cudaforge {
 namespace {
 
 constexpr const char* kEnd = "end";
+
+// In the form of a graph's key, though it names none.
+const std::string& AgentRegionsName() {
+  static const std::string kName = Sha256Hex("agent regions");
+  return kName;
+}
 
 bool IsEnd(const Json& node) { return MemberOrNull(node, "kind") == kEnd; }
 
@@ -110,6 +118,24 @@ std::optional<Candidate> StartOf(const SessionMemory& memory, const Candidate* m
 
 Json EndNode(const std::string& session, const std::string& reason, const Json& ledger) {
   return {{"kind", kEnd}, {"session", session}, {"reason", reason}, {"ledger", ledger}};
+}
+
+std::optional<FileLock> LockSessions(const KernelStore& store, const std::string& key,
+                                     const std::string& arch) {
+  const std::string folder = store.location();
+  if (!PathExists(folder) || !MakeDirs(folder + "/sessions").ok()) return std::nullopt;
+  Result<FileLock> lock = FileLock::Acquire(folder + "/sessions/" + key + " " + arch, 0);
+  if (!lock.ok()) return std::nullopt;
+  return std::optional<FileLock>(*std::move(lock));
+}
+
+Status NoteAgentRegion(KernelStore& store, const OpSignature& signature, const std::string& arch) {
+  if (!IsAgentRegion(signature).ok() || HasAgentRegions(store, arch)) return Status::Ok();
+  return store.PutGraph(AgentRegionsName(), arch, {{"agent_regions", true}}, {});
+}
+
+bool HasAgentRegions(KernelStore& store, const std::string& arch) {
+  return store.GetGraph(AgentRegionsName(), arch).has_value();
 }
 
 }  // namespace cudaforge

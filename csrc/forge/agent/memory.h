@@ -1,11 +1,13 @@
-// What a store knows that a session of agents begins with.
+// What a store knows for agents: what a session begins with, and whether regions are theirs.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/json.h"
+#include "base/status.h"
 #include "cache/kernel_store.h"
 #include "kernel/candidate.h"
 #include "signature/op_signature.h"
@@ -32,5 +34,15 @@ std::optional<Candidate> StartOf(const SessionMemory& memory, const Candidate* m
 
 // The node that ends a session: {"kind":"end","session":..,"reason":..,"ledger":{..}}.
 Json EndNode(const std::string& session, const std::string& reason, const Json& ledger);
+
+// The right to go on with the sessions of a region (`key`, `arch`), until it is destroyed. Nothing
+// where another process has it, or the store's location is no folder that can be written to.
+std::optional<FileLock> LockSessions(const KernelStore& store, const std::string& key,
+                                     const std::string& arch);
+
+// Notes that `store` holds a winner for `signature`, where that is a region of agents: graphs are
+// searched for such regions only where the store has some. Errors: as KernelStore::PutGraph.
+Status NoteAgentRegion(KernelStore& store, const OpSignature& signature, const std::string& arch);
+bool HasAgentRegions(KernelStore& store, const std::string& arch);
 
 }  // namespace cudaforge

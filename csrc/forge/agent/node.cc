@@ -10,9 +10,10 @@
 namespace cudaforge {
 namespace {
 
+constexpr double kMaxNs = 1e18;
+
 constexpr StepKind kStepKinds[] = {StepKind::kStart, StepKind::kSeed, StepKind::kRepair,
                                    StepKind::kOptimize};
-constexpr const char* kPlanFields[] = {"launches", "scratch_bytes", "constraints"};
 
 Json OptionalInt(const std::optional<int>& value) {
   return value.has_value() ? Json(*value) : Json();
@@ -20,7 +21,7 @@ Json OptionalInt(const std::optional<int>& value) {
 
 Result<int> NodeNumber(const Json& json, const char* field) {
   CF_ASSIGN_OR_RETURN(const int64_t value, JsonInt(json, field));
-  if (value < 0 || value > INT_MAX) {
+  if (value < 0 || value >= INT_MAX) {  // there is always a next one
     return Status::InvalidArgument(std::string(field) + ": out of range");
   }
   return static_cast<int>(value);
@@ -37,9 +38,15 @@ std::string TextOrNone(const Json& json, const char* field) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-std::optional<double> NumberOrNone(const Json& json, const char* field) {
-  const Json& value = MemberOrNull(json, field);
-  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+// Nanoseconds of a call; nothing is left as it is.
+Status ReadOptionalTime(const Json& json, const char* field, std::optional<double>* out) {
+  if (MemberOrNull(json, field).is_null()) return Status::Ok();
+  CF_ASSIGN_OR_RETURN(const double ns, JsonDouble(json, field));
+  if (!(ns > 0 && ns < kMaxNs)) {
+    return Status::InvalidArgument(std::string(field) + ": out of range");
+  }
+  *out = ns;
+  return Status::Ok();
 }
 
 Json ObjectOr(const Json& json, const char* field, const Json& otherwise) {
@@ -132,10 +139,12 @@ Result<AgentNode> AgentNode::FromJson(const Json& json) {
   CF_ASSIGN_OR_RETURN(node.verdict, Verdict::FromJson(MemberOrNull(json, "verdict")));
   node.answered = MemberOrNull(json, "answered") != false;
   node.evaluated = MemberOrNull(json, "evaluated") != false;
-  node.ns = NumberOrNone(json, "ns");
-  CF_ASSIGN_OR_RETURN(node.seconds, JsonDouble(json, "seconds"));
-  node.device_seconds = NumberOrNone(json, "device_seconds").value_or(0);
-  node.rival_ns = NumberOrNone(json, "rival_ns");
+  CF_RETURN_IF_ERROR(ReadOptionalTime(json, "ns", &node.ns));
+  CF_ASSIGN_OR_RETURN(node.seconds, AmountFromJson(json, "seconds"));
+  if (!MemberOrNull(json, "device_seconds").is_null()) {
+    CF_ASSIGN_OR_RETURN(node.device_seconds, AmountFromJson(json, "device_seconds"));
+  }
+  CF_RETURN_IF_ERROR(ReadOptionalTime(json, "rival_ns", &node.rival_ns));
   node.resources = ObjectOr(json, "resources", Json::object());
   node.profile = ObjectOr(json, "profile", Json());
   node.derived = ObjectOr(json, "derived", Json());

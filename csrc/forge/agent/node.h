@@ -8,11 +8,11 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "forge/agent/findings.h"
 #include "forge/agent/judge.h"
 #include "forge/agent/ledger.h"
 #include "forge/prompts.h"
 #include "kernel/candidate.h"
-#include "verify/verdict.h"
 
 namespace cudaforge {
 
@@ -20,25 +20,20 @@ enum class StepKind { kStart, kSeed, kRepair, kOptimize };
 std::string_view StepKindName(StepKind kind);  // "start", "seed", "repair", "optimize"
 Result<StepKind> ParseStepKind(std::string_view name);
 
-struct AgentNode {
+struct AgentNode : Findings {
   int id = 0;  // counts up over a session and those that resume it; events call it "round"
   std::optional<int> parent;
   StepKind kind = StepKind::kSeed;
   std::string session;
   std::string author;  // "agent:openai:gpt-5"; of a start its candidate's
   std::optional<Candidate> candidate;
-  std::string reply;  // of a Coder, where no candidate could be read from it; cut
-  Verdict verdict;
+  std::string reply;      // of a Coder, where no candidate could be read from it; cut
   bool answered = true;   // false: the Coder gave no reply, and the verdict says why
   bool evaluated = true;  // false: there is a candidate, and the session ended before its verdict
-  std::optional<int> duplicate_of;  // the verdict and what follows were found there
-  std::optional<double> ns;         // timed on the first input set
+  std::optional<int> duplicate_of;  // the findings are that node's
   double seconds = 0;               // from the node before, or the session's start, to this one
   double device_seconds = 0;        // of them, spent running, timing and profiling the candidate
   std::optional<double> rival_ns;   // one call of what had to be beaten when the session began
-  Json resources = Json::object();
-  Json profile;  // null: not profiled
-  Json derived;
   std::optional<Advice> advice;
   std::string silence;  // why a Judge that was asked gave no advice
   std::vector<std::string> hints;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "forge/agent/agent_calls.h"
@@ -18,7 +16,6 @@
 namespace cudaforge {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr size_t kMaxKeptReply = size_t{64} << 10;
 // Candidates in a row that could not be judged through no fault of their own.
 constexpr int kMaxFaults = 2;
@@ -124,27 +121,8 @@ class Session {
   int asked_ = 0;   // calls of the Coder
   int faults_ = 0;  // in a row
   SearchOutcome outcome_;
-  double best_earlier_ns_ = kInfinity;
   std::string reason_;
 };
-
-void CopyDuplicate(const AgentNode& earlier, AgentNode* node) {
-  node->duplicate_of = earlier.id;
-  node->verdict = earlier.verdict;
-  node->ns = earlier.ns;
-  node->resources = earlier.resources;
-  node->profile = earlier.profile;
-  node->derived = earlier.derived;
-}
-
-void CopyFindings(const Evaluation& found, AgentNode* node) {
-  node->verdict = found.verdict;
-  node->ns = found.ns;
-  node->resources = found.resources;
-  node->profile = found.profile;
-  node->derived = found.derived;
-  node->device_seconds = found.device_seconds;
-}
 
 ReplyReader Session::ReaderOf(const OpSignature& signature, const DeviceArch& arch) const {
   if (!settings_.triton.empty()) {
@@ -176,7 +154,8 @@ void Session::Keep(Evaluation* evaluation) {
 
 Status Session::Examine(AgentNode* node) {
   if (const AgentNode* earlier = journal_.FindTried(*node->candidate)) {
-    CopyDuplicate(*earlier, node);
+    node->duplicate_of = earlier->id;
+    static_cast<Findings&>(*node) = *earlier;
     return Status::Ok();
   }
   const AgentNode* best = journal_.best();
@@ -196,7 +175,8 @@ Status Session::Examine(AgentNode* node) {
     return Status::Ok();
   }
   faults_ = 0;
-  CopyFindings(*found, node);
+  static_cast<Findings&>(*node) = *found;
+  node->device_seconds = found->device_seconds;
   Keep(&*found);
   return Status::Ok();
 }
@@ -211,11 +191,8 @@ Status Session::TryEarlier() {
                    [&](size_t a, size_t b) { return *nodes[a].ns < *nodes[b].ns; });
   for (const size_t i : right) {
     CF_ASSIGN_OR_RETURN(Evaluation found, evaluator_.Evaluate(*nodes[i].candidate, std::nullopt));
-    AgentNode today;
-    CopyFindings(found, &today);
-    journal_.Refresh(i, today);
+    journal_.Refresh(i, found);
     if (!found.trial.has_value()) continue;
-    best_earlier_ns_ = *found.ns;
     Keep(&found);
     return Status::Ok();
   }
@@ -231,7 +208,6 @@ Status Session::TryStart() {
   TellRound(node);
   Status status = Examine(&node);
   if (!status.ok()) return status;  // nothing was spent on it: not worth a node
-  if (node.correct()) best_earlier_ns_ = std::min(best_earlier_ns_, *node.ns);
   journal_.Finish(std::move(node));
   return Status::Ok();
 }
@@ -382,7 +358,7 @@ Result<AgentOutcome> Session::Run() {
         {"ledger", costs.ToJson()},
         {"answered", answered}});
   outcome_.lineage = journal_.TakeLineage();
-  return AgentOutcome{std::move(outcome_), std::move(costs), best_earlier_ns_, answered};
+  return AgentOutcome{std::move(outcome_), std::move(costs), answered};
 }
 
 }  // namespace

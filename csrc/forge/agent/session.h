@@ -54,9 +54,8 @@ struct AgentOutcome {
   // As SearchRegion's. `lineage` is what the sink was given; `reason` says why the session ended
   // and `out_of_time` is true where a larger budget or a next session might find more.
   SearchOutcome search;
-  Ledger ledger;           // of this session and what it resumes
-  double best_earlier_ns;  // of the start or the nodes resumed; infinity: there was none
-  bool answered;           // the Coder replied, or need not be asked
+  Ledger ledger;  // of this session and what it resumes
+  bool answered;  // the Coder replied, or need not be asked
 };
 
 // Runs the session until the budget is spent, nothing is gained any more, `cancel` is set (within

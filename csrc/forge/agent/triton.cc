@@ -253,12 +253,14 @@ Result<Candidate> ParseTritonReply(std::string_view reply, const OpSignature& si
   static constexpr std::array<std::string_view, 3> kWords = {"triton", "python", "py"};
   CF_ASSIGN_OR_RETURN(CoderBlocks blocks, ReadCoderBlocks(reply, kWords));
   Json plan = Json::object();
-  for (const char* field : {"launches", "scratch_bytes", "scratch_types", "constraints"}) {
+  const auto take = [&](const char* field) {
     if (blocks.plan.contains(field)) plan[field] = blocks.plan[field];
-  }
+  };
+  for (const char* field : kPlanFields) take(field);
+  take("scratch_types");
   CF_ASSIGN_OR_RETURN(Json json, Lowering(signature, compiler, cancel, blocks.source, plan).Run());
-  for (const char* field : {"scratch_bytes", "constraints"}) {
-    json[field] = plan.value(field, Json::array());
+  for (const char* field : kPlanFields) {
+    if (plan.contains(field)) json.emplace(field, plan[field]);  // launches are lowered already
   }
   CompletePlan(Language::kPtx, &json);
   json["language"] = LanguageName(Language::kPtx);

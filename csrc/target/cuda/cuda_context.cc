@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "target/cuda/nvrtc_compiler.h"
+#include "target/cuda/sm_arch.h"
 #include "target/elf_check.h"
 
 namespace cudaforge {

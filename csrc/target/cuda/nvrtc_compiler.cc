@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <chrono>
 #include <iterator>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "target/cuda/compiler_output.h"
 #include "target/cuda/ptxas_log.h"
 #include "target/cuda/search_paths.h"
+#include "target/cuda/sm_arch.h"
 #include "target/source_scan.h"
 
 namespace cudaforge {
@@ -105,10 +105,6 @@ Status CheckCudaSource(const std::string& code) {
   return ScanSource(code, rules);
 }
 
-std::string ArchOf(int major, int minor) {
-  return "sm_" + std::to_string(major * 10 + minor) + (major == 9 || major == 10 ? "a" : "");
-}
-
 Result<NvrtcCompiler> NvrtcCompiler::Create(const std::vector<std::string>& search_paths) {
   CF_ASSIGN_OR_RETURN(NvrtcApi api, NvrtcApi::Open(search_paths));
   std::pair<int, int> version;
@@ -125,16 +121,7 @@ Result<NvrtcCompiler> NvrtcCompiler::Create(const std::vector<std::string>& sear
 }
 
 Status NvrtcCompiler::CheckArch(const std::string& arch) const {
-  const std::string_view text = arch;
-  int number = 0;
-  const auto [end, error] =
-      text.starts_with("sm_") ? std::from_chars(text.data() + 3, text.data() + text.size(), number)
-                              : std::from_chars_result{text.data(), std::errc::invalid_argument};
-  const std::string_view suffix = text.substr(static_cast<size_t>(end - text.data()));
-  if (error != std::errc() || (!suffix.empty() && suffix != "a" && suffix != "f")) {
-    return Status::InvalidArgument("'" + arch +
-                                   "' is no architecture; expected sm_80, sm_90a, ...");
-  }
+  CF_ASSIGN_OR_RETURN(const int number, ParseSm(arch));
   if (std::find(archs_.begin(), archs_.end(), number) != archs_.end()) return Status::Ok();
   std::string known;
   for (const int each : archs_) known += (known.empty() ? "sm_" : ", sm_") + std::to_string(each);

@@ -47,11 +47,6 @@ class NvrtcCompiler {
   std::vector<std::string> include_dirs_;
 };
 
-// The exact architecture of a device: "sm_90a" for 9.0, "sm_100a" for 10.0, "sm_80" for 8.0.
-// Devices of compute capability 9.x and 10.x have instructions (wgmma, tcgen05) that only the "a"
-// form may use.
-std::string ArchOf(int major, int minor);
-
 // The checks that Compile makes first: kInvalidArgument says what is refused and where.
 Status CheckCudaSource(const std::string& code);
 

@@ -1,20 +1,11 @@
 #include "target/cuda/ptx_linker.h"
 
-#include <string_view>
-
 #include "target/cuda/compiler_output.h"
 #include "target/cuda/ptxas_log.h"
+#include "target/cuda/sm_arch.h"
 
 namespace cudaforge {
 namespace {
-
-// What nvJitLink itself finds wrong behind the number, it calls an error of the text.
-bool IsArch(std::string_view arch) {
-  if (!arch.starts_with("sm_")) return false;
-  arch.remove_prefix(3);
-  if (arch.ends_with('a') || arch.ends_with('f')) arch.remove_suffix(1);
-  return !arch.empty() && arch.find_first_not_of("0123456789") == std::string_view::npos;
-}
 
 class Linking {
  public:
@@ -71,10 +62,9 @@ Result<PtxLinker> PtxLinker::Create(const std::vector<std::string>& search_paths
 }
 
 CompileResult PtxLinker::Link(const std::string& ptx, const std::string& arch) const {
-  if (!IsArch(arch)) {
-    return CompileResult::Fault(
-        Status::InvalidArgument("'" + arch + "' is no architecture; expected sm_80, sm_90a, ..."));
-  }
+  // What nvJitLink itself finds wrong behind the number, it calls an error of the text.
+  if (const Result<int> number = ParseSm(arch); !number.ok())
+    return CompileResult::Fault(number.status());
   if (const Status status = CheckPtxSource(ptx); !status.ok())
     return CompileResult::Failure("refused: " + status.message());
   // PTX says itself what may be fused: mul and add may be, mul.rn and add.rn may not.

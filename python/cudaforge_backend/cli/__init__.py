@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -43,13 +44,19 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. 0: done; 1: could not be done (see standard error); 2: wrong usage."""
     args = parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # folders may be named in any bytes
     if not getattr(args, "tells_warnings", False):  # the verbs that say so themselves
         for warning in _C.config()["warnings"]:
             print(f"cudaforge: {warning}", file=sys.stderr)
     try:
         code: int = args.run(args)
     except KeyboardInterrupt:
-        print("cudaforge: interrupted; what was finished is kept", file=sys.stderr)
+        print(
+            "cudaforge: interrupted; what was finished is kept, and the same command goes on from "
+            "it",
+            file=sys.stderr,
+        )
         return 130
     except BrokenPipeError:
         # Nobody reads any more; what is still buffered must not fail when the interpreter ends.

@@ -22,7 +22,7 @@ from ..records import (
     why,
     with_time,
 )
-from .output import add_cache_dir, add_json, cache_dir, open_store, show
+from .output import add_cache_dir, add_json, cache_dir, of_key, open_store, show
 
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
@@ -88,22 +88,10 @@ def _region(signature: Mapping[str, Any]) -> str:
     return label(op_names(signature), input_shapes(signature))
 
 
-def _of_key(store: Any, start: str, arch: str = "") -> list[dict[str, Any]]:
-    """The records of the one key that begins with `start`, one for each architecture."""
-    found: list[dict[str, Any]] = [r for r in store.records(arch) if r["key"].startswith(start)]
-    if not found:
-        on = f" on {arch}" if arch else ""
-        raise KeyError(f"no record{on} starts with {start!r}; `cudaforge cache ls` lists them")
-    keys = {r["key"] for r in found}
-    if len(keys) > 1 or not start:
-        raise KeyError(f"{start!r} is the start of {len(keys)} keys; give more digits")
-    return found
-
-
 def run_rm(args: argparse.Namespace) -> int:
     """Deletes the records of one key, on every architecture or on one."""
     store = open_store(args, writable=True)
-    rows = [summary(record) for record in _of_key(store, args.key, args.arch)]
+    rows = [summary(record) for record in of_key(store, args.key, args.arch, wanted=False)]
     for row in rows:
         store.delete(row["key"], row["arch"])
 
@@ -120,7 +108,7 @@ def run_rm(args: argparse.Namespace) -> int:
 def run_show(args: argparse.Namespace) -> int:
     """One region in full; the key may be cut short as long as it is unique."""
     store = open_store(args)
-    found = _of_key(store, args.key)
+    found = of_key(store, args.key, wanted=False)
     data = [
         {
             **r,
@@ -262,14 +250,21 @@ def run_export(args: argparse.Namespace) -> int:
 
 
 def _export_sources(args: argparse.Namespace) -> int:
-    written = _C.export_sources(open_store(args), args.file, args.arch)
-    reason = "" if written else _nothing(args, "kernels")
+    """Writes the folders; 1 when there was nothing to write or a kernel was rejected."""
+    result: Any = _C.export_sources(open_store(args), args.file, args.arch)
+    exported, rejected = result["exported"], result["rejected"]
+    reason = "" if exported or rejected else _nothing(args, "kernels")
 
     def text() -> None:
-        print(f"{args.file}: {reason or counted(written, 'kernel') + ', a folder each'}")
+        for problem in result["problems"]:
+            _say_rejected(problem)
+        written = f"{counted(exported, 'kernel')}, a folder each" + (
+            f", {rejected} rejected" * bool(rejected)
+        )
+        print(f"{args.file}: {reason or written}")
 
-    show(args, {"exported": written, "reason": reason}, text)
-    return int(not written)
+    show(args, {**result, "reason": reason}, text)
+    return int(not exported or rejected > 0)
 
 
 def run_import(args: argparse.Namespace) -> int:

@@ -71,14 +71,14 @@ def _print(checks: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _native() -> list[Check]:
-    """What the C++ part finds: host compiler, driver, gpu, nvrtc, cupti."""
+    """What the C++ part finds: host compiler, driver, gpu, nvrtc, nvjitlink, cupti."""
     found = {one["name"]: one for one in _C.capabilities()}
     driver = found["driver"]["ok"]
     checks = []
     for name, one in found.items():
         if name == "gpu" and not driver:
             checks.append(check(name, "missing", "none without the driver", "see driver"))
-        elif name in ("nvrtc", "cupti") and not one["ok"] and not driver:
+        elif name in ("nvrtc", "nvjitlink", "cupti") and not one["ok"] and not driver:
             checks.append(check(name, "not used", "not there; only kernels for a GPU need it"))
         else:
             checks.append(check(name, _state(one), _without_advice(one), one["advice"]))

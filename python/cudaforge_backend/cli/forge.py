@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import torch
 
 from .._native import _C
-from ..agents import PRICES, Agents
+from ..agents import Agents
 from ..options import parse
 from ..records import RIVALS, counted, input_shapes, label, op_names
 from .output import (
@@ -61,18 +61,26 @@ def add(verbs: Any) -> None:
                          help="have kernels for a GPU written in Triton, which must be installed "
                          "here and is not needed where they are served; default: CUDA C++, on a "
                          "CPU C++")  # fmt: skip
-    command.add_argument("--target", choices=("auto", "cpu", "cuda"), default="auto")
+    command.add_argument("--target", choices=("auto", "cpu", "cuda"), default="auto",
+                         help="the device of the model; default: %(default)s")  # fmt: skip
     command.add_argument("--train", action="store_true", help="the graphs of training")
     command.add_argument("--only", metavar="WORD", help="only regions with WORD in their ops")
     command.add_argument("--strategy", choices=_C.strategies(), default=Agents.strategy,
                          help="which right kernel a round goes on from: the fastest, or the last; "
                          "default: %(default)s")  # fmt: skip
-    command.add_argument("--rounds", type=int, default=Agents.rounds, help="default: %(default)s")
+    command.add_argument(
+        "--rounds",
+        type=int,
+        default=Agents.rounds,
+        help="replies of the Coder for a region; default: %(default)s",
+    )
     command.add_argument("--max-time", type=float, default=Agents.seconds, metavar="SECONDS",
                          help="for a region; default: %(default)g")  # fmt: skip
-    command.add_argument("--max-tokens", type=int, default=0, help="for a region; 0: no limit")
-    command.add_argument("--max-usd", type=float, default=0.0, help="for a region; 0: no limit")
-    command.add_argument("--prices", default=str(PRICES), metavar="FILE",
+    command.add_argument("--max-tokens", type=int, default=Agents.tokens,
+                         help="for a region; 0: no limit; default: %(default)s")  # fmt: skip
+    command.add_argument("--max-usd", type=float, default=Agents.usd,
+                         help="for a region; 0: no limit; default: %(default)g")  # fmt: skip
+    command.add_argument("--prices", default=Agents.prices_file, metavar="FILE",
                          help="dollars for a million tokens; default: %(default)s")  # fmt: skip
     command.add_argument(
         "--no-metrics", action="store_true", help="no hardware counters in prompts"
@@ -156,7 +164,7 @@ def _canonical(signature: Mapping[str, Any]) -> str:
 def _of_script(args: argparse.Namespace, script: str) -> list[str]:
     """The signatures of a model's regions."""
     from ..explain import explain
-    from .warmup import make_model
+    from .model import make_model
 
     model, inputs = make_model(script, chosen_device("--target", args.target))
     with torch.set_grad_enabled(args.train):
@@ -247,13 +255,20 @@ class _Teller:
                 self._tokens = ledger["input_tokens"] + ledger["output_tokens"]
                 self._usd = ledger["usd"]
                 self._print(
-                    f"  goes on after {counted(event['nodes'], 'round')} that were interrupted; "
+                    "  goes on with an interrupted session of "
+                    f"{counted(event['nodes'], 'round')}; "
                     f"so far {self._tokens} tokens, ${self._usd:.4f}"
                 )
             case "round":
                 self._print(f"  round {event['round']}: {event['kind']}")
             case "ask":
                 self._print(f"    asking the {event['role']} ({event['provider']})")
+                kind, _, folder = event["provider"].partition(":")
+                if kind == "mailbox":
+                    self._print(
+                        f"      answer the newest NNNN-{event['role']}.request.json in {folder} "
+                        f"in NNNN-{event['role']}.reply.txt there"
+                    )
             case "call":
                 usage = event.get("usage") or {}
                 self._tokens += usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
@@ -276,6 +291,8 @@ class _Teller:
                     time += f", about {event['speedup']:.2f} times as fast as {self._rival}"
                 best = ", the best so far" if event.get("best") else ""
                 words = f": {event['message'][:200]}" if event.get("message") else ""
+                if event.get("duplicate_of") is not None:
+                    words = f": the same kernel as round {event['duplicate_of']}"
                 self._print(f"    {event['verdict']}{time}{best}{words}")
             case "agents_end":
                 self._data |= {name: event[name] for name in ("ledger", "answered")}

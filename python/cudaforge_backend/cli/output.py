@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .._native import _C
+from ..records import counted
 
 
 def add_json(command: argparse.ArgumentParser) -> None:
@@ -73,16 +74,20 @@ def chosen_device(option: str, value: str) -> str:
     return device
 
 
-def of_key(store: Any, start: str) -> list[dict[str, Any]]:
-    """The records and wanted regions of the one key that begins with `start`. KeyError: no region,
-    or several."""
-    found = [r for r in [*store.records(), *store.wanted("")] if r["key"].startswith(start)]
-    keys = {r["key"] for r in found}
-    if len(keys) != 1 or not start:
-        raise KeyError(
-            f"{len(keys)} regions begin with {start!r}; `cudaforge cache ls` and `cudaforge cache "
-            "wanted` list them"
-        )
+def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[dict[str, Any]]:
+    """The records of the one key that begins with `start`, one for each architecture, and with
+    `wanted` its wanted regions. KeyError: no region, or several."""
+    stored = [*store.records(arch), *(store.wanted(arch) if wanted else ())]
+    found = [record for record in stored if record["key"].startswith(start)]
+    if not found:
+        what = ("no record or wanted region" if wanted else "no record") + (arch and f" on {arch}")
+        lists = "`cudaforge cache ls` lists them"
+        if wanted:
+            lists = "`cudaforge cache ls` and `cudaforge cache wanted` list them"
+        raise KeyError(f"{what} starts with {start!r}; {lists}")
+    keys = {record["key"] for record in found}
+    if len(keys) > 1 or not start:
+        raise KeyError(f"{start!r} is the start of {counted(len(keys), 'key')}; give more digits")
     return found
 
 

@@ -46,7 +46,7 @@ def _store(path: Path, key: str, answer: bool) -> None:
         with os.fdopen(handle, "w") as file:
             json.dump(known, file, indent=1, sort_keys=True)
         Path(name).replace(path)
-    except OSError:
+    except (OSError, ValueError):
         return  # the next process asks again
 
 

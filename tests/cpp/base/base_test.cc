@@ -17,6 +17,16 @@ TEST(StatusTest, CarriesCodeAndMessage) {
   EXPECT_EQ(Status::Corruption("bad").ToString(), "corruption: bad");
 }
 
+TEST(StatusTest, CodesAreReadByTheirNames) {
+  for (const StatusCode code : {StatusCode::kOk, StatusCode::kInvalidArgument, StatusCode::kTimeout,
+                                StatusCode::kInternal}) {
+    EXPECT_EQ(ParseStatusCode(StatusCodeName(code)), code);
+  }
+  for (const char* other : {"", "OK", "unknown status", "internal"}) {
+    EXPECT_EQ(ParseStatusCode(other), std::nullopt) << other;
+  }
+}
+
 Result<int> Half(int n) {
   if (n % 2 != 0) return Status::InvalidArgument("odd");
   return n / 2;
@@ -124,8 +134,22 @@ TEST(ConfigTest, AnUnknownNameGivesAWarningThatListsTheKnownOnes) {
                                     {"CUDAFORGES", "x"},
                                     {"CUDAFORGE_WORKER", "/w"}});
   ASSERT_EQ(config.warnings.size(), 1u);
-  EXPECT_NE(config.warnings[0].find("CUDAFORGE_ONMISS=blocking"), std::string::npos);
+  EXPECT_TRUE(config.warnings[0].starts_with("CUDAFORGE_ONMISS is not used: "));
   EXPECT_NE(config.warnings[0].find("CUDAFORGE_ON_MISS"), std::string::npos);
+}
+
+TEST(ConfigTest, TheValueOfAnUnknownNameIsNotShown) {
+  const Config config = ReadConfig({{"CUDAFORGE_CODER_KEY", "sk-secret"}});
+  ASSERT_EQ(config.warnings.size(), 1u);
+  EXPECT_NE(config.warnings[0].find("CUDAFORGE_CODER_KEY"), std::string::npos);
+  EXPECT_EQ(config.warnings[0].find("secret"), std::string::npos);
+}
+
+TEST(ConfigTest, WarningsArePlainAscii) {
+  const Config config = ReadConfig({{"CUDAFORGE_LOG", "\xe9\x1b"}, {"CUDAFORGE_\xff", "1"}});
+  ASSERT_EQ(config.warnings.size(), 2u);
+  EXPECT_TRUE(config.warnings[0].starts_with("CUDAFORGE_LOG=\\xe9\\x1b is not used: "));
+  EXPECT_TRUE(config.warnings[1].starts_with("CUDAFORGE_\\xff is not used: "));
 }
 
 }  // namespace

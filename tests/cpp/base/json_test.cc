@@ -26,6 +26,17 @@ TEST(JsonTest, RejectsHostileText) {
   }
 }
 
+TEST(JsonTest, ErrorsArePrintableWhateverTheTextHolds) {
+  const std::string key = std::string(79, 'k') + "\u00e9";  // cut in the middle of a character
+  for (const std::string& text :
+       {"{\"" + key + "\":1,\"" + key + "\":2}", std::string(R"({"\u001b[2J":1,"\u001b[2J":2})"),
+        std::string("\"\xff\xfe\""), std::string("\xe9\x7f"), std::string("\"\x1b[2J\"")}) {
+    const Result<Json> json = ParseJson(text);
+    ASSERT_FALSE(json.ok()) << text;
+    for (const char c : json.status().message()) EXPECT_TRUE(c >= 0x20 && c <= 0x7e) << int{c};
+  }
+}
+
 TEST(JsonTest, KeepsLimits) {
   EXPECT_TRUE(ParseJson("[[1]]", {.max_bytes = 5, .max_depth = 2}).ok());
   EXPECT_FALSE(ParseJson("[[1]]", {.max_bytes = 4, .max_depth = 2}).ok());

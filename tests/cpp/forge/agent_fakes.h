@@ -55,7 +55,9 @@ class ScriptedProvider : public Provider {
     return reply;
   }
   std::string name() const override { return name_; }
+  bool is_metered() const override { return metered; }
 
+  bool metered = true;
   std::vector<LlmRequest> requests;
   std::function<void()> on_call;
 

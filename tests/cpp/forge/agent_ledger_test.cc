@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "forge/agent/agent_budget.h"
 #include "forge/agent/ledger.h"
 #include "tests/cpp/forge/agent_fakes.h"
@@ -59,6 +61,24 @@ TEST(Ledger, EntriesSurviveJson) {
     Json without = entry.ToJson();
     without.erase(field);
     EXPECT_FALSE(LedgerEntry::FromJson(without).ok()) << field;
+  }
+}
+
+TEST(Ledger, AmountsThatNoCallHasAreErrors) {
+  LedgerEntry entry;
+  entry.usage = {1, std::nullopt, 2};
+  for (const char* field : {"usd", "seconds"}) {
+    Json json = entry.ToJson();
+    for (const Json& good : {Json(0), Json(1e9), Json(0.5)}) {
+      json[field] = good;
+      EXPECT_TRUE(LedgerEntry::FromJson(json).ok()) << field << good;
+    }
+    for (const Json& bad : {Json(-1), Json(1.1e9), Json(INFINITY), Json(NAN), Json("1")}) {
+      json[field] = bad;
+      const Status status = LedgerEntry::FromJson(json).status();
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << field << bad;
+      EXPECT_TRUE(status.message().starts_with(field)) << status.message();
+    }
   }
 }
 
@@ -136,6 +156,16 @@ TEST_F(AgentLedger, WhatIsNotCountedIsEstimatedUpwards) {
   EXPECT_TRUE(entries[1].estimated);
   EXPECT_EQ(entries[1].usage.output_tokens, 7000) << "it may have written that much unseen";
   EXPECT_EQ(outcome.ledger.Sum().unpriced, 2);
+}
+
+TEST_F(AgentLedger, WhereNobodyPaysAFailureHasNoOutput) {
+  settings_.budget.rounds = 1;
+  Code({Status::Timeout("nobody answered")});
+  coder_->metered = false;
+  const AgentOutcome outcome = Run({{}});
+  const LedgerEntry& entry = outcome.ledger.entries().at(0);
+  EXPECT_EQ(entry.usage.output_tokens, 0);
+  EXPECT_GT(entry.usage.input_tokens, 0);
 }
 
 TEST_F(AgentLedger, ZeroOfATextIsNoCount) {

@@ -1,3 +1,4 @@
+#include "base/file.h"
 #include "cache/kernel_store.h"
 #include "forge/agent/memory.h"
 #include "tests/cpp/forge/agent_fakes.h"
@@ -85,6 +86,34 @@ TEST_F(SessionMemoryTest, AnAgentsOwnKernelIsStartedFromAndElseWhatWasMadeNow) {
   ASSERT_TRUE(store_->Delete(signature_.Key(), kArch).ok());
   Store(signature_, By("agent:x", 8));
   EXPECT_EQ(start(), "8");
+}
+
+TEST_F(SessionMemoryTest, ARegionOfAgentsIsNotedAndNoOther) {
+  ASSERT_TRUE(NoteAgentRegion(*store_, signature_, kArch).ok());
+  EXPECT_FALSE(HasAgentRegions(*store_, kArch)) << "the generators make a relu";
+  OpSignature product = Relu({8, 8}, {8, 1});
+  product.inputs.push_back(product.inputs[0]);
+  product.nodes[0].op = "aten::mm";
+  product.nodes[0].args.push_back({{"in", 1}});
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(NoteAgentRegion(*store_, product, kArch).ok());
+    EXPECT_TRUE(HasAgentRegions(*store_, kArch));
+  }
+  EXPECT_FALSE(HasAgentRegions(*store_, "cpu:other"));
+}
+
+TEST_F(SessionMemoryTest, OneHolderOfARegionsSessions) {
+  EXPECT_FALSE(LockSessions(*store_, "k", kArch).has_value()) << "in memory, of no folder";
+  const TempDir folder = TempDir::Create("sessions").value();
+  store_ = OpenRocksKernelStore(folder.path(), true).value();
+  {
+    const auto held = LockSessions(*store_, "k", kArch);
+    EXPECT_TRUE(held.has_value());
+    EXPECT_FALSE(LockSessions(*store_, "k", kArch).has_value());
+    EXPECT_TRUE(LockSessions(*store_, "l", kArch).has_value());
+    EXPECT_TRUE(LockSessions(*store_, "k", "cpu:other").has_value());
+  }
+  EXPECT_TRUE(LockSessions(*store_, "k", kArch).has_value());
 }
 
 }  // namespace

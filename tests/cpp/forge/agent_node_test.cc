@@ -1,3 +1,6 @@
+#include <climits>
+#include <cmath>
+
 #include "forge/agent/node.h"
 #include "forge/agent/strategy.h"
 #include "tests/cpp/forge/agent_fakes.h"
@@ -71,6 +74,30 @@ TEST(AgentNodeTest, WhatIsNoNodeIsAnError) {
     Json changed = json;
     changed[field] = "\x01";
     EXPECT_FALSE(AgentNode::FromJson(changed).ok()) << field;
+  }
+}
+
+TEST(AgentNodeTest, NumbersBeyondAllBoundsAreErrors) {
+  const Json json = SomeNode(0, StepKind::kSeed, 1).ToJson();
+  const auto check = [&json](const char* field, const Json& good, const std::vector<Json>& bad) {
+    Json changed = json;
+    changed[field] = good;
+    EXPECT_TRUE(AgentNode::FromJson(changed).ok()) << field << good;
+    for (const Json& value : bad) {
+      changed[field] = value;
+      const Status status = AgentNode::FromJson(changed).status();
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << field << value;
+      EXPECT_TRUE(status.message().starts_with(field)) << status.message();
+    }
+  };
+  for (const char* field : {"ns", "rival_ns"}) {
+    check(field, 9e17, {0, -1, 1e18, INFINITY, NAN, FloatToJson(INFINITY)});
+  }
+  for (const char* field : {"seconds", "device_seconds"}) {
+    check(field, 1e9, {-1, 1.1e9, INFINITY, NAN, FloatToJson(NAN)});
+  }
+  for (const char* field : {"id", "parent", "duplicate_of"}) {
+    check(field, INT_MAX - 1, {-1, INT_MAX, int64_t{INT_MAX} + 1});
   }
 }
 

@@ -88,7 +88,6 @@ TEST_F(AgentResume, AFinishedOneMakesNoCallAndProvesItsBestAgain) {
   EXPECT_TRUE(coder_->requests.empty());
   EXPECT_TRUE(sunk_.empty());
   EXPECT_EQ(outcome.search.best->worker_ns, 300);
-  EXPECT_EQ(outcome.best_earlier_ns, 300);
   EXPECT_EQ(runner_->compiles, 1);
 }
 
@@ -100,11 +99,24 @@ TEST_F(AgentResume, ABestThatIsNoLongerRightGivesWayToTheNext) {
   sunk_.clear();
   std::vector<Row> rows = rows_;
   rows[5].wrong_case = 2;
-  rows.push_back({.ns = 200});
+  rows.push_back({.ns = 450});
   CodeRows({6});
   const AgentOutcome outcome = Run(rows);
-  EXPECT_EQ(outcome.best_earlier_ns, 400);
-  EXPECT_EQ(outcome.search.best->worker_ns, 200);
+  EXPECT_EQ(outcome.search.best->worker_ns, 400);
+}
+
+TEST_F(AgentResume, PromptsHaveWhatItsBestShowsToday) {
+  CodeRows({1});
+  settings_.budget.rounds = 1;
+  Run(rows_);
+  settings_.earlier = sunk_;
+  settings_.earlier[1]["resources"] = {{"k", {{"registers", 99}}}};
+  settings_.budget.rounds = 2;
+  CodeRows({3});
+  Run(rows_);
+  ASSERT_EQ(coder_->requests.size(), 1u);
+  EXPECT_NE(TextOf(coder_->requests[0]).find("k.registers: 8"), std::string::npos);
+  EXPECT_EQ(TextOf(coder_->requests[0]).find("registers: 99"), std::string::npos);
 }
 
 TEST_F(AgentResume, LimitsCountWhatWasSpent) {

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "forge/agent/coder.h"
 #include "forge/knowledge.h"
 #include "kernel/candidate.h"
-#include "llm/reply_parser.h"
 
 namespace cudaforge {
 
@@ -28,16 +28,7 @@ inline OpSignature ExampleRegion(DeviceType device) {
 inline Result<Candidate> ContractExample(Language language) {
   const Document* document = FindDocument("contract/" + std::string(LanguageName(language)));
   if (document == nullptr) return Status::NotFound("no contract");
-  CF_ASSIGN_OR_RETURN(JsonReply reply, ParseJsonReply(document->text));
-  CF_ASSIGN_OR_RETURN(const CodeBlock block, ParseCodeBlock(document->text, {.take_last = true}));
-  if (block.language != (language == Language::kCuda ? "cuda" : "cpp")) {
-    return Status::InvalidArgument("the source is fenced as \"" + block.language + "\"");
-  }
-  reply.value["language"] = LanguageName(language);
-  reply.value["code"] = block.code;
-  reply.value["author"] = "contract";
-  reply.value["params"] = Json::object();
-  return Candidate::FromJson(reply.value);
+  return ParseCoderReply(document->text, language, "contract");
 }
 
 }  // namespace cudaforge

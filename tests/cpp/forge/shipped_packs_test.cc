@@ -23,6 +23,7 @@ std::vector<CacheRecord> Shipped() {
   const std::string packs = std::string(CUDAFORGE_SOURCE_DIR) + "/cache/packs";
   std::vector<CacheRecord> records;
   for (const auto& folder : std::filesystem::directory_iterator(packs)) {
+    if (!folder.is_directory()) continue;
     const auto read = ReadSourcePack(folder.path().string());
     EXPECT_TRUE(read.ok()) << read.status().ToString();
     for (const auto& record : *read) {

@@ -16,7 +16,7 @@ Result<Reply> AskScript(const std::string& script, const LlmRequest& request = A
                         const Cancel& cancel = Cancel(), const TextSink& on_text = {}) {
   const auto start = std::chrono::steady_clock::now();
   Result<Reply> reply =
-      MakeCommandProvider({"sh", "-c", script})->Complete(request, cancel, on_text);
+      (*MakeCommandProvider({"sh", "-c", script}))->Complete(request, cancel, on_text);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   return reply;
 }
@@ -53,9 +53,9 @@ TEST(CommandProviderTest, FailuresBringTheLastWords) {
       << exit.status().message();
   EXPECT_LT(exit.status().message().size(), 700u);
   EXPECT_NE(AskScript("kill -9 $$").status().message().find("signal 9"), std::string::npos);
-  EXPECT_EQ(
-      MakeCommandProvider({"/no/such/program"})->Complete(Ask("?"), Cancel(), {}).status().code(),
-      StatusCode::kUnavailable);
+  const Status missing = MakeCommandProvider({"/no/such/program"}).status();
+  EXPECT_EQ(missing.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(missing.message().find("/no/such/program"), std::string::npos);
 }
 
 TEST(CommandProviderTest, AnswersThatAreNone) {
@@ -76,7 +76,7 @@ TEST(CommandProviderTest, LastWordsThatAreCutShowNoPartOfAKey) {
       const std::string script = "i=0; while [ $i -lt " + std::to_string(repeats) +
                                  " ]; do printf " + key + " >&2; i=$((i+1)); done; printf %0" +
                                  std::to_string(after) + "d 0 >&2; exit 1";
-      const Status status = MakeCommandProvider({"sh", "-c", script}, {key})
+      const Status status = (*MakeCommandProvider({"sh", "-c", script}, {key}))
                                 ->Complete(Ask("?"), Cancel(), {})
                                 .status();
       EXPECT_EQ(status.code(), StatusCode::kUnavailable);
@@ -84,7 +84,7 @@ TEST(CommandProviderTest, LastWordsThatAreCutShowNoPartOfAKey) {
     }
   }
   const std::string bad = "echo '{\"" + std::string(300, 'a') + key + "\": '";
-  EXPECT_EQ(MakeCommandProvider({"sh", "-c", bad}, {key})
+  EXPECT_EQ((*MakeCommandProvider({"sh", "-c", bad}, {key}))
                 ->Complete(Ask("?"), Cancel(), {})
                 .status()
                 .message()

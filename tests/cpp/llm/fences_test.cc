@@ -19,6 +19,13 @@ TEST(FencesTest, FindsBlocks) {
   for (const Fence& fence : fences) EXPECT_TRUE(fence.closed);
 }
 
+TEST(FencesTest, TheFirstWordNamesTheLanguage) {
+  for (const char* info : {"cuda", "CUDA title", "cuda{.numbers}", "Cuda:k.cu", "cuda\tx"}) {
+    EXPECT_EQ(FirstWord({info, "", true}), "cuda") << info;
+  }
+  EXPECT_EQ(FirstWord({"", "", true}), "");
+}
+
 TEST(FencesTest, SeesWhatIsCutOff) {
   const auto fences = FindFences("```\na\n```\n```cuda\nint x;");
   ASSERT_EQ(fences.size(), 2u);

@@ -126,6 +126,22 @@ TEST(HttpProviderTest, AnEchoedKeyReachesNoReply) {
   EXPECT_EQ(told, reply->content);
 }
 
+// Servers that want no key are given a short one, which is no secret.
+TEST(HttpProviderTest, APlaceholderForAKeySpoilsNothing) {
+  ScriptedServer server({Says(StreamOf(OpenAiStream({"extern int x;"}))),
+                         Says(HttpText("400 Bad Request", R"({"error": "max_tokens"})"))});
+  ProviderSettings settings = LocalSettings(server.url());
+  settings.api_key = "x";
+  const auto provider = MakeProvider("openai:model-x", settings);
+  ASSERT_TRUE(provider.ok()) << provider.status().ToString();
+  const Result<Reply> reply = (*provider)->Complete(Ask("?"), Cancel(), {});
+  ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+  EXPECT_EQ(reply->content, "extern int x;");
+  EXPECT_NE(server.requests().at(0).find("Authorization: Bearer x\r\n"), std::string::npos);
+  const Status refusal = (*provider)->Complete(Ask("?"), Cancel(), {}).status();
+  EXPECT_NE(refusal.message().find("max_tokens"), std::string::npos) << refusal.message();
+}
+
 TEST(HttpProviderTest, ABreakInTheMiddleIsNotTriedAgain) {
   const std::string whole = StreamOf(OpenAiStream({"first", "second"}));
   const std::string cut = whole.substr(0, whole.find("second"));

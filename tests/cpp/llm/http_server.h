@@ -187,7 +187,7 @@ inline constexpr std::string_view kTestKey = "sk-test-0123456789abcdef";
 // Settings for a server on loopback, with waits that are short.
 inline ProviderSettings LocalSettings(const std::string& url) {
   ProviderSettings settings;
-  settings.base_url = url;
+  settings.environment = {{"OPENAI_BASE_URL", url}, {"ANTHROPIC_BASE_URL", url}};
   settings.api_key = kTestKey;
   settings.retry = {.max_attempts = 3, .first_wait_s = 0.01, .max_wait_s = 0.02};
   return settings;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <utility>
+
 namespace cudaforge {
 namespace {
 
@@ -45,6 +48,15 @@ TEST(MessageTest, RepliesOfWrongTypes) {
   EXPECT_EQ(odd->usage.input_tokens, std::nullopt);
   EXPECT_EQ(odd->usage.output_tokens, std::nullopt);
   EXPECT_EQ(odd->attempts, 1);
+}
+
+TEST(MessageTest, SecondsThatNoCallTakesAreCut) {
+  for (const auto& [given, taken] :
+       {std::pair(-1.0, 0.0), std::pair(2.5, 2.5), std::pair(1e300, 1e9),
+        std::pair(std::numeric_limits<double>::infinity(), 1e9),
+        std::pair(std::numeric_limits<double>::quiet_NaN(), 0.0)}) {
+    EXPECT_EQ(ReplyFromJson({{"content", ""}, {"seconds", given}})->seconds, taken) << given;
+  }
 }
 
 TEST(MessageTest, CountsThatNoCallCanHaveAreAbsent) {

@@ -15,7 +15,7 @@ std::string MakeError(std::string_view spec, const ProviderSettings& settings = 
 
 ProviderSettings At(const std::string& base_url) {
   ProviderSettings settings;
-  settings.base_url = base_url;
+  settings.environment = {{"OPENAI_BASE_URL", base_url}, {"ANTHROPIC_BASE_URL", base_url}};
   return settings;
 }
 
@@ -41,7 +41,7 @@ TEST(MakeProviderTest, KeysAreAskedForBeforeAnyConnection) {
   EXPECT_TRUE(MakeProvider("openai:local", At("http://gpu-box:8000/v1")).ok());
 }
 
-TEST(MakeProviderTest, OptionsWinOverTheEnvironment) {
+TEST(MakeProviderTest, TheKeyOfTheSettingsWinsOverTheEnvironment) {
   ProviderSettings settings;
   settings.environment = {{"OPENAI_API_KEY", "k"}, {"ANTHROPIC_API_KEY", "k"}};
   EXPECT_TRUE(MakeProvider("openai:gpt-5", settings).ok());
@@ -49,7 +49,7 @@ TEST(MakeProviderTest, OptionsWinOverTheEnvironment) {
   settings.environment["OPENAI_BASE_URL"] = "http://example.com";
   const std::string message = MakeError("openai:gpt-5", settings);
   EXPECT_NE(message.find("unencrypted"), std::string::npos) << message;
-  settings.base_url = "https://example.com";
+  settings.environment["OPENAI_BASE_URL"] = "https://example.com";
   const auto provider = MakeProvider("openai:gpt-5", settings);
   ASSERT_TRUE(provider.ok());
   EXPECT_EQ((*provider)->name(), "openai:gpt-5");
@@ -70,6 +70,70 @@ TEST(MakeProviderTest, AnAddressInTheSpecComesFirst) {
   MakeError("openai:m@http://user:word@example.com", settings);
 }
 
+TEST(MakeProviderTest, TheEnvironmentsKeyGoesToNoOtherAddress) {
+  ProviderSettings settings = At("https://gateway.example/v1");
+  settings.environment["OPENAI_API_KEY"] = "two words";  // refused where it would be sent
+  settings.environment["ANTHROPIC_API_KEY"] = "two words";
+  for (const char* known :
+       {"openai:m", "openai:m@https://api.openai.com/v1", "openai:m@https://gateway.example/v1/",
+        "anthropic:m", "anthropic:m@https://api.anthropic.com"}) {
+    EXPECT_NE(MakeError(known, settings).find("blank"), std::string::npos) << known;
+  }
+  for (const char* other : {"openai:m@https://example.com/v1", "openai:m@http://localhost:8000/v1",
+                            "openai:m@http://api.openai.com/v1"}) {
+    EXPECT_TRUE(MakeProvider(other, settings).ok()) << other;
+  }
+  for (const char* other : {"anthropic:m@https://example.com", "anthropic:m@http://127.0.0.1:80"}) {
+    EXPECT_NE(
+        MakeError(other, settings).find("set CUDAFORGE_CODER_API_KEY or CUDAFORGE_JUDGE_API_KEY"),
+        std::string::npos);
+  }
+  settings.api_key = "a-key-of-mine";
+  EXPECT_TRUE(MakeProvider("anthropic:m@https://example.com", settings).ok());
+}
+
+TEST(MakeProviderTest, AnAddressOfAnotherFormIsNoPartOfTheModel) {
+  ProviderSettings settings;
+  settings.api_key = "a-key-of-mine";
+  for (const char* spec :
+       {"openai:m@localhost:8000/v1", "openai:m@HTTP://example.com", "openai:m@Https://example.com",
+        "openai:m@user:secret@host/v1", "openai:m@user:secret@https://host/v1",
+        "openai:m@ftp://secret", "openai:m@http:/secret", "anthropic:m@secret:1"}) {
+    const std::string message = MakeError(spec, settings);
+    EXPECT_EQ(message, "the address behind @ begins with http:// or https://") << spec;
+  }
+  for (const char* spec : {"openai:org/m@v2", "openai:@cf/meta/llama", "openai:m@httpd",
+                           "openai:ft:m:org@v2", "openai:m@v2@https://example.com/v1"}) {
+    const auto provider = MakeProvider(spec, settings);
+    EXPECT_TRUE(provider.ok()) << spec << provider.status().ToString();
+  }
+}
+
+TEST(MakeProviderTest, OnlyWhatMayCostIsMetered) {
+  const Result<TempDir> dir = TempDir::Create("provider_test");
+  ASSERT_TRUE(dir.ok());
+  const std::string box = "mailbox:" + dir->path() + "/box";
+  EXPECT_FALSE((*MakeProvider(box, {}))->is_metered());
+  EXPECT_FALSE((*MakeProvider("record:" + dir->path() + "/tape:" + box, {}))->is_metered());
+  const auto command = MakeProvider("record:" + dir->path() + "/tape:command:true", {});
+  ASSERT_TRUE(command.ok());
+  EXPECT_TRUE((*command)->is_metered());
+}
+
+TEST(MakeProviderTest, AProgramThatIsNotThereIsRefusedAtOnce) {
+  for (const char* program : {"/no/such/program", "no-such-program", "/tmp", "/etc/passwd"}) {
+    EXPECT_NE(MakeError("command:" + std::string(program) + " x").find(program), std::string::npos);
+  }
+}
+
+TEST(MakeProviderTest, EachServiceHasTwoVariables) {
+  EXPECT_EQ(ProviderVariables(),
+            (std::vector<std::string>{"OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL",
+                                      "ANTHROPIC_API_KEY"}));
+  // A server that imitates Anthropic is given a key, too.
+  MakeError("anthropic:claude", At("http://localhost:8000"));
+}
+
 TEST(MakeProviderTest, TheHelpHasEveryKind) {
   const std::string help = ProvidersHelp();
   for (const char* known :
@@ -79,9 +143,9 @@ TEST(MakeProviderTest, TheHelpHasEveryKind) {
 }
 
 TEST(MakeProviderTest, NamesShowNoArguments) {
-  const auto command = MakeProvider("command:/home/me/agent --key  secret", {});
+  const auto command = MakeProvider("command:/bin/sh --key  secret", {});
   ASSERT_TRUE(command.ok());
-  EXPECT_EQ((*command)->name(), "command:agent");
+  EXPECT_EQ((*command)->name(), "command:sh");
   const Result<TempDir> dir = TempDir::Create("provider_test");
   ASSERT_TRUE(dir.ok());
   const auto mailbox = MakeProvider("mailbox:" + dir->path() + "/box", {});

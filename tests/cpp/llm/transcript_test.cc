@@ -137,6 +137,44 @@ TEST_F(TranscriptTest, AnswersAnotherRequestOfTheRoleAndSaysWhereItDiffers) {
   EXPECT_EQ(Replay(**provider, "y").status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(TranscriptTest, TheMarkOfAPromptIsNoDifference) {
+  const auto prompt = [](const std::string& mark, const std::string& time) {
+    return "The marks of this message carry the number " + mark + ".\n<data-" + mark +
+           " device>\n" + time + "\n</data-" + mark + ">";
+  };
+  const std::string a = "0123456789abcdef", b = "fedcba9876543210";
+  Record({"first", prompt(a, "1 us"), prompt(a, "2 us"), "last"});
+  const auto provider = MakeProvider("replay:" + path_, {});
+  ASSERT_TRUE(provider.ok());
+  EXPECT_FALSE((*provider)->is_metered());
+  const Result<Reply> same = Replay(**provider, prompt(b, "2 us"));
+  ASSERT_TRUE(same.ok());
+  EXPECT_EQ(same->note, "");
+  EXPECT_EQ(same->content, "reply 2 \xc3\xa9 [key]");
+  ASSERT_TRUE(Replay(**provider, "first").ok());
+  const Result<Reply> other = Replay(**provider, prompt(b, "3 us"));
+  ASSERT_TRUE(other.ok());
+  EXPECT_NE(other->note.find("this recorded reply was used"), std::string::npos) << other->note;
+  EXPECT_NE(other->note.find("recorded \"1 us"), std::string::npos) << other->note;
+}
+
+TEST_F(TranscriptTest, WhatIsTooLargeIsNotRead) {
+  ASSERT_TRUE(MakeDirs(path_).ok());
+  const auto make = [this](int number, size_t bytes) {
+    const std::string file = path_ + "/" + std::to_string(1000 + number) + "-exchange.json";
+    ASSERT_TRUE(WriteFileAtomic(file, "").ok());
+    ASSERT_EQ(truncate(file.c_str(), static_cast<off_t>(bytes)), 0);
+  };
+  make(0, (size_t{16} << 20) + 1);
+  Status status = MakeReplayProvider(path_).status();
+  EXPECT_EQ(status.code(), StatusCode::kCorruption);
+  EXPECT_NE(status.message().find("1000-exchange.json: over the limit"), std::string::npos);
+  for (int i = 0; i < 17; ++i) make(i, size_t{16} << 20);
+  status = MakeReplayProvider(path_).status();
+  EXPECT_EQ(status.code(), StatusCode::kCorruption);
+  EXPECT_NE(status.message().find("its exchanges are over"), std::string::npos);
+}
+
 TEST_F(TranscriptTest, RequestsThatOverlapMayComeInAnyOrder) {
   Record({"one", "two", "three"});
   const auto provider = MakeProvider("replay:" + path_, {});
@@ -167,6 +205,18 @@ TEST_F(TranscriptTest, DamagedRecordings) {
     const auto provider = MakeReplayProvider(path_);
     EXPECT_EQ(provider.status().code(), StatusCode::kCorruption) << bad;
     EXPECT_NE(provider.status().message().find(file), std::string::npos);
+  }
+}
+
+TEST_F(TranscriptTest, ErrorsOfUnknownCodes) {
+  ASSERT_TRUE(MakeDirs(path_).ok());
+  const Json request = ToJson(Ask("?"));
+  for (const char* code : {"ok", "unknown status", "no such code"}) {
+    const Json exchange = {{"request", request}, {"error", {{"code", code}, {"message", "m"}}}};
+    ASSERT_TRUE(WriteFileAtomic(path_ + "/0001-exchange.json", exchange.dump()).ok());
+    const auto provider = MakeReplayProvider(path_);
+    ASSERT_TRUE(provider.ok()) << provider.status().ToString();
+    EXPECT_EQ(Replay(**provider, "?").status().code(), StatusCode::kCorruption) << code;
   }
 }
 

@@ -213,6 +213,25 @@ TEST_F(Derived, ComputeLimitsByOperationsOrByIssue) {
   EXPECT_EQ(DerivedFacts(Json(), facts_, relu_, 20'000)["limiter"], "latency");
 }
 
+TEST(AtMeasuredTime, SharesOfTheProfiledTimeBecomeSharesOfTheCalls) {
+  const Json profile = {{"tier", 1},
+                        {"metrics",
+                         {{"gpu__time_duration.sum", 80'000.0},
+                          {"dram__throughput.avg.pct_of_peak_sustained_elapsed", 10.0},
+                          {"sm__throughput.avg.pct_of_peak_sustained_elapsed", 60.0},
+                          {"smsp__issue_active.avg.pct_of_peak_sustained_active", 50.0}}}};
+  const Json now = AtMeasuredTime(profile, 20'000);
+  EXPECT_EQ(now["metrics"], (Json{{"dram__throughput.avg.pct_of_peak_sustained_elapsed", 40.0},
+                                  {"sm__throughput.avg.pct_of_peak_sustained_elapsed", 100.0},
+                                  {"smsp__issue_active.avg.pct_of_peak_sustained_active", 50.0}}));
+  EXPECT_EQ(now["tier"], 1);
+  for (const Json& other :
+       {Json(), Json{{"note", "refused"}}, Json{{"metrics", {{"cycles", 1}}}}}) {
+    EXPECT_EQ(AtMeasuredTime(other, 20'000), other);
+  }
+  EXPECT_EQ(AtMeasuredTime(profile, 0), profile);
+}
+
 TEST_F(Derived, CacheMissesAreBytesOnTheCpu) {
   const Json profile = {{"metrics", {{"cache_misses", 100.0}, {"cycles", 1e5}}}};
   EXPECT_EQ(DerivedFacts(profile, facts_, relu_, 1000)["moved_bytes"], 6400.0);

@@ -25,6 +25,7 @@ class SourcePack : public testing::Test {
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(from_->Put(WinnerWithSource(i)).ok());
     ASSERT_TRUE(from_->Put(TestNegative(8)).ok());
   }
+  PackSummary Write(const char* arch = "") { return WriteSourcePack(*from_, pack_, arch).value(); }
   Result<PackSummary> Import() {
     return ImportPack(*to_, pack_, [](CacheRecord* record) {
       EXPECT_TRUE(record->binary.empty());
@@ -45,9 +46,10 @@ class SourcePack : public testing::Test {
 TEST_F(SourcePack, CarriesWinnersAsText) {
   ASSERT_TRUE(from_->Put(WinnerWithSource(7, "ptx")).ok());
   ASSERT_TRUE(from_->Put(WinnerWithSource(9, "cpu")).ok());
-  EXPECT_EQ(*WriteSourcePack(*from_, pack_, "cuda:sm_80"), 0);
-  EXPECT_EQ(*WriteSourcePack(*from_, pack_, ""), 5);
-  EXPECT_EQ(*WriteSourcePack(*from_, pack_, ""), 5);  // again, over the first
+  EXPECT_EQ(Write("cuda:sm_80").exported, 0);
+  EXPECT_FALSE(PathExists(pack_));
+  EXPECT_EQ(Write().exported, 5);
+  EXPECT_EQ(Write().exported, 5);  // again, over the first
   EXPECT_EQ(*ReadFile(Place(1) + "/kernel.cu"), "kernel \"1\"\n");
   EXPECT_EQ(*ReadFile(Place(7) + "/kernel.ptx"), "kernel \"7\"\n");
   EXPECT_EQ(*ReadFile(Place(9) + "/kernel.cpp"), "kernel \"9\"\n");
@@ -76,14 +78,76 @@ TEST_F(SourcePack, HasTheRoundsOfAgents) {
   cut["evaluated"] = false;
   ASSERT_TRUE(
       from_->AddLineage(record.key, record.arch, {{{"author", "generator"}}, cut, whole}).ok());
-  ASSERT_EQ(*WriteSourcePack(*from_, pack_, ""), 3);
+  ASSERT_EQ(Write().exported, 3);
   EXPECT_EQ(*ParseJson(*ReadFile(Place(1) + "/lineage.json")), Json::array({round}));
   EXPECT_FALSE(PathExists(Place(2) + "/lineage.json"));
   EXPECT_EQ(Import()->imported, 3);
 }
 
+TEST_F(SourcePack, OneArchitectureAtATime) {
+  CacheRecord other = WinnerWithSource(1);
+  other.arch = "cuda:sm_80";
+  ASSERT_TRUE(from_->Put(other).ok());
+  const auto both = WriteSourcePack(*from_, pack_, "");
+  ASSERT_EQ(both.status().code(), StatusCode::kInvalidArgument);
+  for (const char* part : {kTestArch, "cuda:sm_80", "--arch"}) {
+    EXPECT_NE(both.status().message().find(part), std::string::npos) << both.status().message();
+  }
+  EXPECT_FALSE(PathExists(pack_));
+  EXPECT_EQ(Write("cuda:sm_80").exported, 1);
+  EXPECT_EQ(Write(kTestArch).exported, 3);
+}
+
+TEST_F(SourcePack, ARegionWithNoWinnerIsOfNoArchitecture) {
+  CacheRecord negative = TestNegative(9);
+  negative.arch = "cuda:sm_80";
+  ASSERT_TRUE(from_->Put(negative).ok());
+  EXPECT_EQ(Write().exported, 3);
+}
+
+TEST_F(SourcePack, NothingOfAnEarlierWinnerStays) {
+  const CacheRecord record = WinnerWithSource(1);
+  ASSERT_TRUE(from_->AddLineage(record.key, record.arch, {{{"session", "s"}}}).ok());
+  ASSERT_EQ(Write().exported, 3);
+  ASSERT_TRUE(PathExists(Place(1) + "/lineage.json"));
+  ASSERT_TRUE(WriteFileAtomic(Place(1) + "/notes.txt", "a person's").ok());
+  ASSERT_TRUE(from_->Delete(record.key, record.arch).ok());
+  ASSERT_TRUE(from_->Put(WinnerWithSource(1, "ptx")).ok());
+  ASSERT_EQ(Write().exported, 3);
+  EXPECT_TRUE(PathExists(Place(1) + "/kernel.ptx"));
+  for (const char* gone : {"/kernel.cu", "/lineage.json"}) {
+    EXPECT_FALSE(PathExists(Place(1) + gone)) << gone;
+  }
+  EXPECT_TRUE(PathExists(Place(1) + "/notes.txt"));
+  EXPECT_TRUE(PathExists(Place(2) + "/kernel.cu"));
+}
+
+TEST_F(SourcePack, OddRecordsDoNotEndTheExport) {
+  for (const Json& nodes : {Json{{{"op", 5}}}, Json{{"op", "x"}}, Json(7), Json{nullptr, "x"}}) {
+    CacheRecord record = WinnerWithSource(1);
+    record.signature["nodes"] = nodes;
+    record.key = Sha256Hex(CanonicalJson(record.signature));
+    ASSERT_TRUE(from_->Put(record).ok());
+  }
+  const CacheRecord record = WinnerWithSource(1);
+  const Json odd = {{"session", 5}, {"evaluated", "no"}, {"author", Json::array()}};
+  ASSERT_TRUE(from_->AddLineage(record.key, record.arch, {Json(5), odd}).ok());
+  CacheRecord unwritable = WinnerWithSource(11);
+  for (const char* candidate : {"no JSON", "5", R"({"language":1,"code":""})", "{}"}) {
+    unwritable.candidate = candidate;
+    ASSERT_TRUE(from_->Put(unwritable, true).ok());
+    const PackSummary summary = Write();
+    EXPECT_EQ(summary.exported, 7) << candidate;
+    EXPECT_EQ(summary.rejected, 1) << candidate;
+    ASSERT_EQ(summary.problems.size(), 1u);
+    EXPECT_TRUE(summary.problems[0].starts_with("softmax-mul-")) << summary.problems[0];
+    EXPECT_FALSE(PathExists(Place(11)));
+  }
+  EXPECT_EQ(*ParseJson(*ReadFile(Place(1) + "/lineage.json")), Json::array({odd}));
+}
+
 TEST_F(SourcePack, WhatWasChangedIsLeftOutWithALine) {
-  ASSERT_EQ(*WriteSourcePack(*from_, pack_, ""), 3);
+  ASSERT_EQ(Write().exported, 3);
   Json record = *ParseJson(*ReadFile(Place(0) + "/record.json"));
   const auto problem_with = [&](const char* field, const Json& value) {
     Json bad = record;

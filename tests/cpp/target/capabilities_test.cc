@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "target/cuda/driver_api.h"
+#include "target/cuda/ptx_linker.h"
 #include "target/target.h"
 
 namespace cudaforge {
@@ -10,7 +11,7 @@ namespace {
 
 TEST(Capabilities, EachIsOkOrSaysWhatToDo) {
   const std::vector<Capability> all = Capabilities();
-  ASSERT_EQ(all.size(), 5u);
+  ASSERT_EQ(all.size(), 6u);
   for (const Capability& capability : all) {
     EXPECT_FALSE(capability.name.empty());
     EXPECT_FALSE(capability.detail.empty()) << capability.name;
@@ -25,6 +26,16 @@ TEST(Capabilities, HostCompiler) {
   EXPECT_FALSE(missing.ok);
   EXPECT_NE(missing.advice.find("CUDAFORGE_CXX"), std::string::npos);
   EXPECT_FALSE(HostCompilerCapability("false").ok);
+}
+
+TEST(Capabilities, NvJitLinkIsThatOfTheLinker) {
+  const Capability found = NvJitLinkCapability();
+  EXPECT_EQ(found.name, "nvjitlink");
+  const auto linker = PtxLinker::Create();
+  EXPECT_EQ(found.ok, linker.ok());
+  const std::string& expected = linker.ok() ? linker->path() : linker.status().message();
+  EXPECT_NE(found.detail.find(expected), std::string::npos) << found.detail;
+  EXPECT_EQ(found.advice.find("nvidia-nvjitlink") != std::string::npos, !linker.ok());
 }
 
 TEST(Capabilities, NoDriverIsUnavailableWithAdvice) {

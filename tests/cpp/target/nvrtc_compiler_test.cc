@@ -170,14 +170,6 @@ TEST(Nvrtc, LongCompilationIsStopped) {
   EXPECT_NE(result.log.find("stopped after 1 ms"), std::string::npos) << result.log.substr(0, 400);
 }
 
-TEST(Nvrtc, TheArchOfADevice) {
-  EXPECT_EQ(ArchOf(8, 0), "sm_80");
-  EXPECT_EQ(ArchOf(8, 9), "sm_89");
-  EXPECT_EQ(ArchOf(9, 0), "sm_90a");
-  EXPECT_EQ(ArchOf(10, 0), "sm_100a");
-  EXPECT_EQ(ArchOf(12, 0), "sm_120");
-}
-
 TEST(PtxasLog, ReadsEachKernel) {
   const std::string log =
       "ptxas info    : 0 bytes gmem\n"

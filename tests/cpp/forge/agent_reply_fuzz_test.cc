@@ -1,10 +1,12 @@
-// Replies mutated at random, from a fixed seed: whatever they are, the parser returns, and what it
-// returns holds what its contract says.
+// Replies mutated at random, from a fixed seed: whatever they are, reading one returns, and
+// what it returns holds what its contract says.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <random>
 
+#include "forge/agent/coder.h"
+#include "forge/agent/judge.h"
 #include "llm/reply_parser.h"
 #include "llm/text.h"
 
@@ -12,20 +14,30 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace cudaforge;  // NOLINT(google-build-using-namespace)
   const std::string_view reply(reinterpret_cast<const char*>(data), size);
-  for (const bool take_last : {false, true}) {
-    const Result<CodeBlock> block = ParseCodeBlock(reply, {.take_last = take_last});
-    if (!block.ok()) continue;
-    CF_CHECK(IsUtf8(block->code));
-    CF_CHECK(block->code.find('\0') == std::string::npos);
-    CF_CHECK(block->code.size() <= reply.size());
-    CF_CHECK(take_last || !block->one_of_several);
+  for (const Language language : {Language::kCpu, Language::kCuda}) {
+    const Result<Candidate> candidate = ParseCoderReply(reply, language, "agent:fuzz");
+    if (!candidate.ok()) {
+      CF_CHECK(candidate.status().code() == StatusCode::kInvalidArgument);
+      continue;
+    }
+    const std::string& code = candidate->source.code;
+    CF_CHECK(IsUtf8(code) && !code.empty() && code.size() <= reply.size());
+    CF_CHECK(code.find('\0') == std::string::npos);
+    CF_CHECK(candidate->source.language == language && candidate->author == "agent:fuzz");
   }
-  const Result<JsonReply> object = ParseJsonReply(reply);
+  const Result<Advice> advice = ParseJudgeReply(reply);
+  if (advice.ok()) {
+    CF_CHECK(!advice->issue.empty() && !advice->plan.empty());
+    CF_CHECK(IsUtf8(advice->issue) && IsUtf8(advice->plan));
+  } else {
+    CF_CHECK(advice.status().code() == StatusCode::kInvalidArgument);
+  }
+  const Result<Json> object = ParseJsonReply(reply);
   if (object.ok()) {
-    CF_CHECK(object->value.is_object());
+    CF_CHECK(object->is_object());
     // Strict parsing takes what was accepted, and gives it back.
-    const Result<Json> again = ParseJson(CanonicalJson(object->value));
-    CF_CHECK(again.ok() && *again == object->value);
+    const Result<Json> again = ParseJson(CanonicalJson(*object));
+    CF_CHECK(again.ok() && *again == *object);
   }
   return 0;
 }
@@ -34,10 +46,14 @@ namespace cudaforge {
 namespace {
 
 constexpr std::string_view kFuzzCorpus[] = {
-    "Here:\n```cuda\n__global__ void f(float* x) { x[0] = 1.0f; }\n```\nDone.\n",
-    "```json\n{\"issue\": \"spills\", \"plan\": [\"a\", {\"b\": -1.5e3}], \"n\": null,}\n```",
-    "\xef\xbb\xbf{\"a\": \"caf\xc3\xa9 \\u00e9 \\ud83d\\ude00\", \"b\": {\"c\": [[[]]]}}",
-    "~~~~ cpp\nint x;\n~~~~\n```\nint y;\n",
+    "Here:\n```json\n{\"launches\": [{\"kernel\": \"f\", \"args\": [{\"in\": 0}, {\"out\": 0}], "
+    "\"grid\": [\"1\", 1, 1], \"block\": [256, 1, 1]}]}\n```\n"
+    "```cuda\n__global__ void f(float* x) { x[0] = 1.0f; }\n```\nDone.\n",
+    "```json\n{\"launches\": [{\"kernel\": \"f\", \"args\": [{\"int\": 7}], \"range\": "
+    "\"in0.size0\",}], \"scratch_bytes\": [64]}\n```\n~~~~ cpp\nint x;\r\n~~~~\n",
+    "```json\n{\"issue\": \"spills\", \"plan\": \"a\", \"n\": [null, {\"b\": -1.5e3}],}\n```",
+    "\xef\xbb\xbf{\"issue\": \"caf\xc3\xa9 \\u00e9 \\ud83d\\ude00\", \"plan\": \"b\", "
+    "\"c\": [[[]]]}",
     "text { not json } then {\"a\": \"line\nbreak\", \"a2\": true} and more"};
 
 constexpr std::string_view kFuzzPieces[] = {
@@ -73,9 +89,13 @@ std::string Mutated(std::string text, std::mt19937_64& random) {
   return text;
 }
 
-TEST(ReplyParserFuzzTest, MutatedReplies) {
+TEST(AgentReplyFuzz, MutatedReplies) {
   std::mt19937_64 random(1);
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+  // Both languages' readers and the Judge's take what the corpus is for.
+  ASSERT_TRUE(ParseCoderReply(kFuzzCorpus[0], Language::kCuda, "a").ok());
+  ASSERT_TRUE(ParseCoderReply(kFuzzCorpus[1], Language::kCpu, "a").ok());
+  ASSERT_TRUE(ParseJudgeReply(kFuzzCorpus[2]).ok() && ParseJudgeReply(kFuzzCorpus[3]).ok());
   std::string text(kFuzzCorpus[0]);
   for (int i = 0; i < 20'000 && std::chrono::steady_clock::now() < end; ++i) {
     // Sometimes on from the last one, so that changes add up.

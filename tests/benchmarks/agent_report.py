@@ -1,0 +1,74 @@
+"""What agents made of regions, as a table in Markdown, from a folder that `cudaforge cache export
+FOLDER --as-source` wrote:
+
+    python tests/benchmarks/agent_report.py cache/packs/sm_90a
+
+Rounds are in the order in which they were made, sessions separated by a bar: microseconds, or the
+verdict of a kernel that was not right; J: on a Judge's advice; in brackets the kernel that the
+session started from, an earlier one of an agent or the generators'. Speed-ups are over the fastest
+of ATen, Inductor and the generators' kernel: `first` of the first right kernel as the worker timed
+it, `final` of the winner as it was timed in the race.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Node = Mapping[str, Any]
+
+
+def round_text(node: Node) -> str:
+    """One kernel: "17.2 J"."""
+    right = node["verdict"]["verdict"] == "accepted"
+    text = f"{node['ns'] / 1e3:.1f}" if right else str(node["verdict"]["verdict"])
+    text += " J" if node.get("advice") else ""
+    return f"[{text}]" if node["kind"] == "start" else text
+
+
+def session_texts(nodes: Sequence[Node]) -> list[str]:
+    """The rounds of each session, oldest first."""
+    names = dict.fromkeys(node["session"] for node in nodes)
+    return [", ".join(round_text(n) for n in nodes if n["session"] == name) for name in names]
+
+
+def row(folder: Path) -> str:
+    """The line of one region."""
+    record = json.loads((folder / "record.json").read_text())
+    nodes = [
+        node
+        for node in json.loads((folder / "lineage.json").read_text())
+        if "id" in node and node.get("answered", True) and node.get("evaluated", True)
+    ]
+    timing = record["timing"]
+    made = [n for n in nodes if n["kind"] == "start" and n["author"].startswith("generator:")]
+    built_in = min((n["ns"] / 1e3 for n in made if n.get("ns")), default=None)
+    rivals = {"ATen": timing.get("aten_us"), "Inductor": timing.get("inductor_us")}
+    rivals["built-in"] = built_in
+    best = min((us, name) for name, us in rivals.items() if us)
+    right = [n["ns"] / 1e3 for n in nodes if n["author"].startswith("agent:") and n.get("ns")]
+    rounds = sum(n["kind"] != "start" for n in nodes)
+    final, bar = timing["winner_us"], " \\| "
+    return (
+        f"| {folder.name.rpartition('-')[0]} | {best[1]} {best[0]:.1f} | {rounds} "
+        f"| {bar.join(session_texts(nodes))} | {best[0] / right[0]:.2f} | {final:.1f} "
+        f"| {best[0] / final:.2f} |"
+    )
+
+
+def main() -> None:
+    """Prints the table of the folder that is named."""
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    print("| region | fastest of three, us | rounds | kernels, us | first | winner, us | final |")
+    print("|---|---|---|---|---|---|---|")
+    for folder in sorted(Path(sys.argv[1]).iterdir()):
+        if folder.is_dir():
+            print(row(folder))
+
+
+if __name__ == "__main__":
+    main()
