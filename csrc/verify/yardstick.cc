@@ -36,9 +36,9 @@ namespace {
 //   numbers), four moves may all miss what another order of addition does to one element of
 //   millions: a sum near zero that changes its sign is judged among zeros that nothing moves.
 //   So where at most one element in 10^4 is beyond its limit, and by no more than moves can
-//   excuse, the output is looked at again under sixteen more moves (AddMove; aten_checker.cc). What was seen without: correct products with
-//   GELU and convolutions with ReLU refused, for one element of 4 and of 33 million, in about one
-//   verification of ten.
+//   excuse, the output is looked at again under sixteen more moves (AddMove; aten_checker.cc).
+//   What was seen without: correct products with GELU and convolutions with ReLU refused, for one
+//   element of 4 and of 33 million, in about one verification of ten.
 // - Products below the smallest normal number lose up to half the spacing of the denormals each,
 //   which no relative move of an input shows (the weight gradient of a norm, where ATen
 //   multiplies sums and a kernel may sum products). So the yardstick is no smaller than 1.5
