@@ -36,8 +36,8 @@ Status Journal::Load(const std::vector<Json>& earlier, const Prices& prices) {
   for (const Json& json : earlier) {
     Result<AgentNode> node = AgentNode::FromJson(json);
     if (!node.ok()) continue;
-    spent_before_ += std::max(0.0, node->seconds);
-    device_seconds_ += std::max(0.0, node->device_seconds);
+    spent_before_ += node->seconds;
+    device_seconds_ += node->device_seconds;
     for (LedgerEntry& call : node->calls) {
       CF_RETURN_IF_ERROR(PriceEarlier(prices, calls_->budget(), &call));
       calls_->AddEarlier(call);
