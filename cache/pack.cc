@@ -36,7 +36,9 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   const std::string_view encoded = payload.substr(*offset, static_cast<size_t>(*bytes));
   *offset += encoded.size();
   if (Sha256Hex(encoded) != *sum) return Status::Corruption("the checksum differs");
-  return CacheRecord::Decode(encoded);
+  CF_ASSIGN_OR_RETURN(CacheRecord record, CacheRecord::Decode(encoded));
+  CF_RETURN_IF_ERROR(record.Fields().status());
+  return record;
 }
 
 // Stores `count` records, each as `read` gives it and `accept` leaves it. The errors of `read` say

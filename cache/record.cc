@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <span>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/sha256.h"
@@ -13,14 +15,18 @@ namespace cudaforge {
 namespace {
 
 constexpr std::string_view kMagic = "CFRC";
-constexpr size_t kHeaderBytes = 24;    // magic, format, lengths of JSON, candidate and binary
+constexpr size_t kHeaderBytes = 32;    // magic, format, and the lengths of the five parts
 constexpr size_t kChecksumBytes = 16;  // XXH3-128, at the very end
-constexpr size_t kMaxJsonBytes = size_t{32} << 20;
+constexpr size_t kMaxJsonBytes = size_t{32} << 20;  // of each JSON text
 
-constexpr CacheRecord::JsonMember kJsonFields[] = {
-    {"signature", &CacheRecord::signature}, {"verification", &CacheRecord::verification},
-    {"timing", &CacheRecord::timing},       {"provenance", &CacheRecord::provenance},
+constexpr std::pair<const char*, Json CacheRecord::*> kParsed[] = {
+    {"timing", &CacheRecord::timing},
+    {"provenance", &CacheRecord::provenance},
     {"versions", &CacheRecord::versions},
+};
+constexpr std::pair<const char*, std::string CacheRecord::*> kTexts[] = {
+    {"signature", &CacheRecord::signature},
+    {"verification", &CacheRecord::verification},
 };
 
 constexpr int64_t kMaxCreated = 100'000'000'000;  // seconds since 1970: the year 5138
@@ -62,10 +68,12 @@ constexpr FieldRule kProvenanceRules[] = {
     {"forge_seconds", IsFinite, "a number"},
 };
 
-// Whether the fields of `object` that are neither absent nor null follow `rules`.
+// Whether `object` is null, or an object whose fields that are neither absent nor null follow
+// `rules`.
 Status CheckForm(const Json& object, std::string_view name, std::span<const FieldRule> rules) {
+  if (object.is_null()) return Status::Ok();
+  if (!object.is_object()) return Status::InvalidArgument(std::string(name) + " is no object");
   for (const FieldRule& rule : rules) {
-    if (object.is_null()) break;
     const auto value = object.find(rule.field);
     if (value == object.end() || value->is_null() || rule.fits(*value)) continue;
     return Status::InvalidArgument(std::string(name) + "." + std::string(rule.field) + " is not " +
@@ -78,26 +86,61 @@ Status Corrupt(std::string_view what) {
   return Status::Corruption("cache record: " + std::string(what));
 }
 
-Result<CacheRecord> FromParts(Json json, std::string_view candidate, std::string_view binary) {
-  CacheRecord record;
+Status CheckTiming(const CacheRecord& record) {
+  CF_RETURN_IF_ERROR(CheckForm(record.timing, "timing", kTimingRules));
+  CF_RETURN_IF_ERROR(CheckForm(record.provenance, "provenance", kProvenanceRules));
+  return CheckForm(record.versions, "versions", {});
+}
+
+Status CheckEvidence(const Json& signature, const Json& verification) {
+  if (!signature.is_object()) return Status::InvalidArgument("the signature is no object");
+  return CheckForm(verification, "verification", kVerificationRules);
+}
+
+// What a record is checked for whenever it is read.
+Status CheckParts(const CacheRecord& record) {
+  if (!IsArchName(record.arch)) return Status::InvalidArgument("not the name of an arch");
+  CF_RETURN_IF_ERROR(CheckTiming(record));
+  const bool winner = record.kind == CacheRecord::Kind::kWinner;
+  if (record.candidate.empty() == winner || record.binary.empty() == winner) {
+    return Status::InvalidArgument(winner ? "a winner needs a candidate and a binary"
+                                          : "a negative entry has no candidate and no binary");
+  }
+  if (record.binary.size() > kMaxRecordBytes / 2) {
+    return Status::InvalidArgument("the binary is too big");
+  }
+  if (record.key != Sha256Hex(record.signature)) {
+    return Status::Corruption("the key is not the signature's");
+  }
+  return Status::Ok();
+}
+
+// Parts of known lengths, one after the other.
+class Parts {
+ public:
+  explicit Parts(std::string_view bytes) : rest_(bytes) {}
+  std::string_view Next(size_t size) {
+    const std::string_view part = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return part;
+  }
+
+ private:
+  std::string_view rest_;
+};
+
+Status ReadHeader(const Json& json, CacheRecord* record) {
   auto kind = JsonString(json, "kind");
   auto key = JsonString(json, "key");
   auto arch = JsonString(json, "arch");
   if (!kind.ok() || !key.ok() || !arch.ok()) return Corrupt("kind, key or arch is missing");
   const auto known = CacheRecord::ParseKind(*kind);
   if (!known.ok()) return Corrupt(known.status().message());
-  record.kind = *known;
-  record.key = std::move(key).value();
-  record.arch = std::move(arch).value();
-  for (const auto& [name, member] : kJsonFields) {
-    auto field = json.find(name);
-    if (field != json.end()) record.*member = std::move(*field);
-  }
-  record.candidate = candidate;
-  record.binary = binary;
-  Status valid = record.Validate();
-  if (!valid.ok()) return Corrupt(valid.message());
-  return record;
+  record->kind = *known;
+  record->key = std::move(key).value();
+  record->arch = std::move(arch).value();
+  for (const auto& [name, member] : kParsed) record->*member = MemberOrNull(json, name);
+  return Status::Ok();
 }
 
 }  // namespace
@@ -140,32 +183,40 @@ bool JudgedAlike(const Json& versions, const Json& others) {
   return alike("torch") && alike("verifier");
 }
 
-Status CacheRecord::Validate() const {
-  if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
-  CF_RETURN_IF_ERROR(CheckFields());
-  const bool winner = kind == Kind::kWinner;
-  if (candidate.empty() == winner || binary.empty() == winner) {
-    return Status::InvalidArgument(winner ? "a winner needs a candidate and a binary"
-                                          : "a negative entry has no candidate and no binary");
+Result<Json> CacheRecord::Fields() const {
+  Json fields = Json::object();
+  for (const auto& [name, member] : kParsed) fields[name] = this->*member;
+  for (const auto& [name, member] : kTexts) {
+    if ((this->*member).empty()) {
+      fields[name] = nullptr;
+      continue;
+    }
+    auto json = ParseJson(this->*member, {.max_bytes = kMaxJsonBytes});
+    if (!json.ok()) {
+      return Status::InvalidArgument(std::string(name) + ": " + json.status().message());
+    }
+    fields[name] = *std::move(json);
   }
-  if (binary.size() > kMaxRecordBytes / 2) return Status::InvalidArgument("the binary is too big");
-  if (key != Sha256Hex(CanonicalJson(signature))) {
-    return Status::Corruption("the key is not the signature's");
-  }
+  CF_RETURN_IF_ERROR(CheckTiming(*this));
+  CF_RETURN_IF_ERROR(CheckEvidence(fields["signature"], fields["verification"]));
+  return fields;
+}
+
+Status CacheRecord::SetFields(const Json& object) {
+  for (const auto& [name, member] : kParsed) this->*member = MemberOrNull(object, name);
+  CF_RETURN_IF_ERROR(CheckTiming(*this));
+  const Json& of = MemberOrNull(object, "signature");
+  const Json& evidence = MemberOrNull(object, "verification");
+  CF_RETURN_IF_ERROR(CheckEvidence(of, evidence));
+  signature = CanonicalJson(of);
+  // Messages of compilers may hold bytes that are no UTF-8: replaced, not refused.
+  verification = evidence.is_null() ? "" : LenientText(evidence);
   return Status::Ok();
 }
 
-Status CacheRecord::CheckFields() const {
-  if (!signature.is_object()) return Status::InvalidArgument("the signature is no object");
-  for (const auto& [name, member] : kJsonFields) {
-    const Json& field = this->*member;
-    if (!field.is_object() && !field.is_null()) {
-      return Status::InvalidArgument(std::string(name) + " is no object");
-    }
-  }
-  CF_RETURN_IF_ERROR(CheckForm(verification, "verification", kVerificationRules));
-  CF_RETURN_IF_ERROR(CheckForm(timing, "timing", kTimingRules));
-  return CheckForm(provenance, "provenance", kProvenanceRules);
+Status CacheRecord::Validate() const {
+  CF_RETURN_IF_ERROR(CheckParts(*this));
+  return Fields().status();
 }
 
 double CacheRecord::SpeedupLow() const {
@@ -174,23 +225,22 @@ double CacheRecord::SpeedupLow() const {
   return interval[0].is_number() ? interval[0].get<double>() : 0;
 }
 
-std::span<const CacheRecord::JsonMember> CacheRecord::JsonFields() { return kJsonFields; }
-
 std::string CacheRecord::Encode() const {
   Json json = {{"kind", KindName(kind)}, {"key", key}, {"arch", arch}};
-  for (const auto& [name, member] : kJsonFields) json[name] = this->*member;
-  // Messages of compilers may hold bytes that are no UTF-8: replaced, not refused.
+  for (const auto& [name, member] : kParsed) json[name] = this->*member;
   const std::string text = LenientText(json);
   std::string bytes;
-  bytes.reserve(kHeaderBytes + text.size() + candidate.size() + binary.size() + kChecksumBytes);
+  bytes.reserve(kHeaderBytes + text.size() + signature.size() + verification.size() +
+                candidate.size() + binary.size() + kChecksumBytes);
   bytes += kMagic;
   AppendLittleEndian(&bytes, uint32_t{kFormat});
-  AppendLittleEndian(&bytes, static_cast<uint32_t>(text.size()));
-  AppendLittleEndian(&bytes, static_cast<uint32_t>(candidate.size()));
+  for (const std::string* part : {&text, &signature, &verification, &candidate}) {
+    AppendLittleEndian(&bytes, static_cast<uint32_t>(part->size()));
+  }
   AppendLittleEndian(&bytes, static_cast<uint64_t>(binary.size()));
-  bytes += text;
-  bytes += candidate;
-  bytes += binary;
+  for (const std::string* part : {&text, &signature, &verification, &candidate, &binary}) {
+    bytes += *part;
+  }
   bytes += RecordChecksum(bytes);
   return bytes;
 }
@@ -208,21 +258,28 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
     return Status::Unsupported("cache record: format " + std::to_string(format) +
                                " is newer than this version reads");
   }
-  if (format != kFormat) return Corrupt("unknown format");
-  const size_t json_bytes = LittleEndianAt<uint32_t>(bytes, 8);
-  const size_t candidate_bytes = LittleEndianAt<uint32_t>(bytes, 12);
-  const uint64_t binary_bytes = LittleEndianAt<uint64_t>(bytes, 16);
+  if (format != kFormat) {
+    return Corrupt("format " + std::to_string(format) + " is not read by this version");
+  }
+  size_t length[4];
+  for (size_t i = 0; i < std::size(length); ++i) {
+    length[i] = LittleEndianAt<uint32_t>(bytes, 8 + 4 * i);
+  }
   const size_t payload = body.size() - kHeaderBytes;
-  if (json_bytes + candidate_bytes > payload ||
-      binary_bytes != payload - json_bytes - candidate_bytes) {
+  const size_t texts = length[0] + length[1] + length[2] + length[3];
+  if (texts > payload || LittleEndianAt<uint64_t>(bytes, 24) != payload - texts) {
     return Corrupt("the lengths do not add up");
   }
-  const std::string_view text = body.substr(kHeaderBytes);
-  auto json = ParseJson(text.substr(0, json_bytes), {.max_bytes = kMaxJsonBytes});
+  Parts parts(body.substr(kHeaderBytes));
+  auto json = ParseJson(parts.Next(length[0]), {.max_bytes = kMaxJsonBytes});
   if (!json.ok()) return Corrupt(json.status().message());
-  CF_ASSIGN_OR_RETURN(CacheRecord record,
-                      FromParts(*std::move(json), text.substr(json_bytes, candidate_bytes),
-                                text.substr(json_bytes + candidate_bytes)));
+  CacheRecord record;
+  CF_RETURN_IF_ERROR(ReadHeader(*json, &record));
+  record.signature = parts.Next(length[1]);
+  record.verification = parts.Next(length[2]);
+  record.candidate = parts.Next(length[3]);
+  record.binary = parts.Next(payload - texts);
+  if (const Status sound = CheckParts(record); !sound.ok()) return Corrupt(sound.message());
   record.checksum = Hex(bytes.substr(body.size()));
   return record;
 }

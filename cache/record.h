@@ -4,10 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -17,7 +15,7 @@ namespace cudaforge {
 inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 
 struct CacheRecord {
-  static constexpr int kFormat = 1;
+  static constexpr int kFormat = 2;
   enum class Kind { kWinner, kNegative };
   // "winner" or "negative".
   static std::string_view KindName(Kind kind);
@@ -27,33 +25,34 @@ struct CacheRecord {
   Kind kind = Kind::kWinner;
   std::string key;   // OpSignature::Key()
   std::string arch;  // DeviceArch::target
-  Json signature;    // OpSignature::ToJson()
-  // The JSON text of Candidate::ToJson(), parsed when the kernel is loaded; empty when negative.
-  std::string candidate;
-  std::string binary;    // cubin or shared object; empty when negative
-  Json verification;     // RegionChecker::Report and the cases passed
-  Json timing;           // of the race; this and the next two: see FORMAT.md
-  Json provenance;       // who made it, when, in what time, and why there is no winner
-  Json versions;         // cudaforge, torch, verifier
-  std::string checksum;  // 32 digits, of the stored bytes; empty in a record that was not decoded
+  // JSON texts, parsed where they are used: a process that serves a thousand kernels reads the
+  // evidence of none.
+  std::string signature;     // OpSignature::Canonical(), whose SHA-256 is the key
+  std::string verification;  // RegionChecker::Report and the cases passed; may be empty
+  std::string candidate;     // of Candidate::ToJson(); empty when negative
+  std::string binary;        // cubin or shared object; empty when negative
+  Json timing;               // of the race; this and the next two: see FORMAT.md
+  Json provenance;           // who made it, when, in what time, and why there is no winner
+  Json versions;             // cudaforge, torch, verifier
+  std::string checksum;      // 32 digits, of the stored bytes; empty where it was not decoded
 
-  // The fields of type Json, and their names in stored records and in Python.
-  using JsonMember = std::pair<const char*, Json CacheRecord::*>;
-  static std::span<const JsonMember> JsonFields();
+  // {"signature", "verification", "timing", "provenance", "versions"}, in the form that readers rely
+  // on (FORMAT.md), whatever may be absent or null. kInvalidArgument names the one that has not.
+  Result<Json> Fields() const;
+  // Takes the five from the members of an object; one that is absent is null. Errors as Fields'.
+  Status SetFields(const Json& object);
 
-  // Whether this may be stored: a key that is the signature's, a plausible arch, a candidate and a
-  // binary exactly when it is a winner, and CheckFields(). kInvalidArgument says what is wrong; a
-  // wrong key is kCorruption.
+  // Whether this may be stored: a key that is the signature's (else kCorruption), a plausible arch,
+  // a candidate and a binary exactly when it is a winner, and what Fields() asks.
+  // kInvalidArgument says what is wrong.
   Status Validate() const;
-  // Whether the fields of type Json have the form that readers rely on (FORMAT.md), whatever may be
-  // absent or null. kInvalidArgument names the one that has not.
-  Status CheckFields() const;
   // The lower bound of the speed-up; 0 where `timing` has none.
   double SpeedupLow() const;
 
   std::string Encode() const;
-  // kCorruption: wrong magic, length, checksum, or a key that is not the signature's; kUnsupported:
-  // a newer format. Safe for hostile bytes.
+  // As Validate, but for what is in `signature` and `verification`. kCorruption: wrong magic,
+  // length, checksum, or a key that is not the signature's; kUnsupported: a newer format. Safe for
+  // hostile bytes.
   static Result<CacheRecord> Decode(std::string_view bytes);
 };
 

@@ -144,7 +144,8 @@ class RocksKernelStore final : public KernelStore {
       Status status = reader->Scan(family, "", [&](std::string_view key, std::string_view bytes) {
         if (!arch.empty() && key.substr(std::min<size_t>(65, key.size())) != arch) return true;
         auto record = CacheRecord::Decode(bytes);
-        if (!record.ok() || StoreKey(record->key, record->arch) != key) {
+        if (!record.ok() || !record->Validate().ok() ||
+            StoreKey(record->key, record->arch) != key) {
           CountCorrupt();
           return true;
         }

@@ -30,7 +30,9 @@ constexpr size_t kKeyDigitsInName = 12;
 // "addmm-erf-mul-7d3669ef5635": the ops, each once, and the first digits of the key.
 std::string FolderName(const CacheRecord& record) {
   std::vector<std::string> names;
-  for (const Json& node : MemberOrNull(record.signature, "nodes")) {
+  const Result<Json> parsed = ParseJson(record.signature);
+  const Json signature = parsed.ok() ? *parsed : Json();
+  for (const Json& node : MemberOrNull(signature, "nodes")) {
     const Json& whole = MemberOrNull(node, "op");
     if (!whole.is_string()) continue;
     std::string op(OpShortName(whole.get_ref<const std::string&>()));
@@ -78,11 +80,11 @@ Result<WinnerFiles> FilesOf(const CacheRecord& record, const std::vector<Json>& 
   CF_ASSIGN_OR_RETURN(files.source, JsonString(candidate, "code"));
   files.source_name = kSourceFiles[language == "cuda" ? 0 : language == "cpu" ? 1 : 2];
   candidate["code"] = {{"file", files.source_name}};
-  Json json = {{"format", kSourcePackFormat},
-               {"key", record.key},
-               {"arch", record.arch},
-               {"candidate", std::move(candidate)}};
-  for (const auto& [name, member] : CacheRecord::JsonFields()) json[name] = record.*member;
+  CF_ASSIGN_OR_RETURN(Json json, record.Fields());
+  json["format"] = kSourcePackFormat;
+  json["key"] = record.key;
+  json["arch"] = record.arch;
+  json["candidate"] = std::move(candidate);
   files.record = Readable(json);
   files.lineage = LineageText(lineage);
   return files;
@@ -142,12 +144,9 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
         "the source's file is none of kernel.cu, kernel.cpp and kernel.ptx");
   }
   CF_ASSIGN_OR_RETURN(candidate["code"], ReadFile(folder + "/" + file, kMaxSource));
-  for (const auto& [name, member] : CacheRecord::JsonFields()) {
-    if (const auto field = json.find(name); field != json.end()) record.*member = *field;
-  }
   if (!IsArchName(record.arch)) return Status::InvalidArgument("not the name of an arch");
-  CF_RETURN_IF_ERROR(record.CheckFields());
-  if (record.key != Sha256Hex(CanonicalJson(record.signature))) {
+  CF_RETURN_IF_ERROR(record.SetFields(json));
+  if (record.key != Sha256Hex(record.signature)) {
     return Status::Corruption("the key is not the signature's");
   }
   record.candidate = LenientText(candidate);

@@ -27,7 +27,7 @@ Status ProveOrThrow(CacheRecord* record) {
     return Status::Unsupported("judged by other versions (" + record->versions.dump() +
                                ") than these (" + Versions().dump() + "): forge it anew here");
   }
-  CF_ASSIGN_OR_RETURN(const OpSignature signature, OpSignature::FromJson(record->signature));
+  CF_ASSIGN_OR_RETURN(const OpSignature signature, OpSignature::Parse(record->signature));
   Runtime& runtime = Runtime::Get();
   const Result<Target*> target = runtime.TargetFor(signature.device, 0);
   const std::string here =
@@ -62,7 +62,7 @@ Status ProveOrThrow(CacheRecord* record) {
   }
   record->arch = (*target)->arch().target;
   record->binary = outcome.best->binary;
-  record->verification = outcome.verification;
+  record->verification = LenientText(outcome.verification);
   return NoteAgentRegion(*runtime.store(), signature, record->arch);
 }
 

@@ -15,15 +15,16 @@ namespace {
 namespace py = pybind11;
 using StorePtr = std::shared_ptr<KernelStore>;
 
-// Everything but candidate and binary, which Python asks for by themselves.
-py::dict RecordDict(const CacheRecord& record) {
+// Everything but candidate and binary, which Python asks for by themselves. None where the evidence
+// is damaged.
+py::object RecordDict(const CacheRecord& record) {
+  const Result<Json> fields = record.Fields();
+  if (!fields.ok()) return py::none();
   py::dict dict;
   dict["kind"] = CacheRecord::KindName(record.kind);
   dict["key"] = record.key;
   dict["arch"] = record.arch;
-  for (const auto& [name, member] : CacheRecord::JsonFields()) {
-    dict[name] = ToPython(record.*member);
-  }
+  for (const auto& [name, field] : fields->items()) dict[name.c_str()] = ToPython(field);
   dict["current"] = JudgedByThisBuild(record);
   dict["binary_bytes"] = record.binary.size();
   dict["checksum"] = record.checksum;
@@ -37,9 +38,7 @@ CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
   record.kind = ValueOrThrow(CacheRecord::ParseKind(ValueOrThrow(JsonString(json, "kind"))));
   record.key = ValueOrThrow(JsonString(json, "key"));
   record.arch = ValueOrThrow(JsonString(json, "arch"));
-  for (const auto& [name, member] : CacheRecord::JsonFields()) {
-    record.*member = ValueOrThrow(JsonField(json, name));
-  }
+  ThrowIfError(record.SetFields(json));
   if (!candidate.is_none()) record.candidate = CanonicalJson(FromPython(candidate));
   record.binary = binary;
   return record;
@@ -77,7 +76,8 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
   if (!record || !JudgedByThisBuild(*record)) return py::none();
   py::dict dict;
   dict["kind"] = CacheRecord::KindName(record->kind);
-  dict["provenance"] = ToPython(record->provenance);
+  const bool winner = record->kind == CacheRecord::Kind::kWinner;
+  dict["provenance"] = winner ? py::none() : ToPython(record->provenance);
   dict["checksum"] = record->checksum;
   return dict;
 }

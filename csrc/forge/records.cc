@@ -12,8 +12,8 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
   record.kind = kind;
   record.key = signature.Key();
   record.arch = arch.target;
-  record.signature = signature.ToJson();
-  record.verification = outcome.verification;
+  record.signature = signature.Canonical();
+  record.verification = LenientText(outcome.verification);
   record.timing = Json::object();
   if (promotion != nullptr) {
     record.timing = promotion->Timing();

@@ -70,7 +70,7 @@ void FindNear(KernelStore& store, const OpSignature& signature, const std::strin
   const std::vector<std::string> ops = OpsOf(signature);
   double nearest = std::numeric_limits<double>::infinity();
   (void)store.ForEach(arch, [&](const CacheRecord& record) {
-    const auto other = OpSignature::FromJson(record.signature);
+    const auto other = OpSignature::Parse(record.signature);
     if (!other.ok() || other->device != signature.device || OpsOf(*other) != ops) return true;
     const double distance = DistanceOf(signature, *other);
     if (distance >= nearest) return true;

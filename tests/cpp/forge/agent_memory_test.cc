@@ -19,7 +19,7 @@ class SessionMemoryTest : public AgentTest {
     CacheRecord record;
     record.key = signature.Key();
     record.arch = kArch;
-    record.signature = signature.ToJson();
+    record.signature = signature.Canonical();
     record.candidate = candidate.ToJson().dump();
     record.binary = "binary";
     ASSERT_TRUE(store_->Put(record).ok());

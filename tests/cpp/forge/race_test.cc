@@ -105,7 +105,7 @@ TEST(Records, AWinnerCanBeStored) {
   EXPECT_TRUE(store->Put(record).ok());
   EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
   EXPECT_TRUE(Candidate::FromJson(ParseJson(record.candidate).value()).ok());
-  EXPECT_TRUE(OpSignature::FromJson(record.signature).ok());
+  EXPECT_TRUE(OpSignature::Parse(record.signature).ok());
 }
 
 TEST(RaceRule, APartMustWinAloneAndInPlace) {

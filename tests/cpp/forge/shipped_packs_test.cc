@@ -42,7 +42,7 @@ TEST(ShippedPacks, HoldWinnersWithTheirEvidence) {
   for (const CacheRecord& record : records) {
     SCOPED_TRACE(record.key);
     EXPECT_TRUE(keys.insert(record.arch + record.key).second);
-    const auto signature = OpSignature::FromJson(record.signature);
+    const auto signature = OpSignature::Parse(record.signature);
     ASSERT_TRUE(signature.ok()) << signature.status().ToString();
     EXPECT_EQ(signature->Key(), record.key);
     EXPECT_TRUE(IsAgentRegion(*signature).ok() || CanGenerate(*signature).ok());
@@ -51,7 +51,7 @@ TEST(ShippedPacks, HoldWinnersWithTheirEvidence) {
     ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
     EXPECT_TRUE(candidate->Validate(*signature).ok());
     EXPECT_GT(record.SpeedupLow(), 1.03) << "what a winner must gain";
-    EXPECT_GE(record.verification["cases"].size(), 4u);
+    EXPECT_GE(record.Fields().value()["verification"]["cases"].size(), 4u);
     EXPECT_EQ(record.versions["verifier"], kVerifierVersion)
         << "judged by another verifier: forge them again, or leave them out";
   }

@@ -24,7 +24,7 @@ class Damage : public testing::Test {
       ASSERT_TRUE(store->Put(i % 3 == 2 ? TestNegative(i) : TestWinner(i)).ok());
     }
     ASSERT_TRUE(store->Conclude(TestWinner(0), {{{"n", 1}}}).ok());
-    ASSERT_TRUE(Want(*store, TestWinner(7).key, kTestArch, TestWinner(7).signature).ok());
+    ASSERT_TRUE(Want(*store, TestWinner(7).key, kTestArch, SignatureOf(TestWinner(7))).ok());
     for (const auto& entry : fs::directory_iterator(good_ + "/db")) {
       names_.push_back(entry.path().filename());
     }

@@ -141,7 +141,9 @@ TEST_F(Pack, BadRecordsAreLeftOutWithALineEach) {
   wrong_key.key = TestWinner(4).key;
   CacheRecord odd = TestNegative(5);
   odd.provenance = {{"created", 1e300}};
-  const std::string wrong = wrong_key.Encode() + odd.Encode();
+  CacheRecord no_evidence = TestWinner(6);
+  no_evidence.verification = "[1]";
+  const std::string wrong = wrong_key.Encode() + odd.Encode() + no_evidence.Encode();
   auto entry = [](const std::string& bytes) {
     return Json{{"bytes", bytes.size()}, {"sha256", Sha256Hex(bytes)}};
   };
@@ -149,6 +151,7 @@ TEST_F(Pack, BadRecordsAreLeftOutWithALineEach) {
                   entry(negative),
                   entry(wrong_key.Encode()),
                   entry(odd.Encode()),
+                  entry(no_evidence.Encode()),
                   {{"bytes", 4}, {"sha256", "x"}}};
   records.push_back({{"bytes", int64_t{1} << 60}, {"sha256", ""}});
   records.push_back({{"bytes", -1}, {"sha256", ""}});
@@ -158,10 +161,11 @@ TEST_F(Pack, BadRecordsAreLeftOutWithALineEach) {
   ASSERT_TRUE(summary.ok()) << summary.status().ToString();
   EXPECT_EQ(summary->imported, 1);
   EXPECT_EQ(summary->without_winner, 1);
-  EXPECT_EQ(summary->rejected, 6);
-  ASSERT_EQ(summary->problems.size(), 6u);
+  EXPECT_EQ(summary->rejected, 7);
+  ASSERT_EQ(summary->problems.size(), 7u);
   EXPECT_TRUE(summary->problems[1].starts_with("record 3: ")) << summary->problems[1];
   EXPECT_NE(summary->problems[1].find("provenance.created"), std::string::npos);
+  EXPECT_NE(summary->problems[2].find("verification"), std::string::npos);
 }
 
 TEST_F(Pack, HostileManifests) {

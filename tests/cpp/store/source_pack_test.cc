@@ -11,8 +11,9 @@ namespace {
 
 CacheRecord WinnerWithSource(int i, const char* language = "cuda") {
   CacheRecord record = TestWinner(i);
-  record.signature["nodes"] = {{{"op", "aten::_softmax"}}, {{"op", "aten::mul.Tensor"}}};
-  record.key = Sha256Hex(CanonicalJson(record.signature));
+  Json signature = SignatureOf(record);
+  signature["nodes"] = {{{"op", "aten::_softmax"}}, {{"op", "aten::mul.Tensor"}}};
+  SetSignature(&record, signature);
   record.candidate = LenientText({{"language", language},
                                   {"code", "kernel \"" + std::to_string(i) + "\"\n"},
                                   {"author", "agent:test"}});
@@ -125,8 +126,9 @@ TEST_F(SourcePack, NothingOfAnEarlierWinnerStays) {
 TEST_F(SourcePack, OddRecordsDoNotEndTheExport) {
   for (const Json& nodes : {Json{{{"op", 5}}}, Json{{"op", "x"}}, Json(7), Json{nullptr, "x"}}) {
     CacheRecord record = WinnerWithSource(1);
-    record.signature["nodes"] = nodes;
-    record.key = Sha256Hex(CanonicalJson(record.signature));
+    Json signature = SignatureOf(record);
+    signature["nodes"] = nodes;
+    SetSignature(&record, signature);
     ASSERT_TRUE(from_->Put(record).ok());
   }
   const CacheRecord record = WinnerWithSource(1);

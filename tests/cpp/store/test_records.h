@@ -22,11 +22,17 @@ inline std::string Sealed(std::string bytes) {
   return bytes + RecordChecksum(bytes);
 }
 
+inline void SetSignature(CacheRecord* record, const Json& signature) {
+  record->signature = CanonicalJson(signature);
+  record->key = Sha256Hex(record->signature);
+}
+
+inline Json SignatureOf(const CacheRecord& record) { return ParseJson(record.signature).value(); }
+
 // Winner number `i` with a lower bound of `speedup` and a binary of `bytes` half-random bytes.
 inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) {
   CacheRecord record;
-  record.signature = {{"format", 1}, {"number", i}};
-  record.key = Sha256Hex(CanonicalJson(record.signature));
+  SetSignature(&record, {{"format", 1}, {"number", i}});
   record.arch = kTestArch;
   record.candidate = R"({"source":"kernel )" + std::to_string(i) + "\"}";
   std::mt19937_64 random(static_cast<uint64_t>(i));
@@ -34,7 +40,7 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
     record.binary += static_cast<char>(random());
     record.binary += static_cast<char>(i);
   }
-  record.verification = {{"cases", {"normal", "uniform"}}};
+  record.verification = R"({"cases":["normal","uniform"]})";
   record.timing = {{"winner_us", 3.25}, {"speedup", {speedup, speedup + 0.1, speedup + 0.2}}};
   record.provenance = {{"author", "generator:test"}};
   record.versions = {{"cudaforge", "0.1"}};
