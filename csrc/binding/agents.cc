@@ -19,6 +19,12 @@ namespace {
 
 namespace py = pybind11;
 
+// The Coder never replied: what was spent says nothing of the region.
+class NoReply : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // The settings that Python gives, each in its place; cudaforge_backend/agents.py has them.
 struct Wanted {
   std::string coder, judge, coder_key, judge_key, prices_file;
@@ -127,7 +133,7 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
     keep(EndNode(agents.session, outcome.search.reason, outcome.ledger.ToJson()));
   }
   if (!outcome.answered && !outcome.search.best.has_value() && !cancel.IsSet()) {
-    throw std::runtime_error(outcome.search.reason);  // says nothing of the region
+    throw NoReply(outcome.search.reason);
   }
   outcome.search.stored = outcome.search.lineage.size();  // node by node
   outcome.search.lineage.clear();
@@ -139,6 +145,7 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
 }  // namespace
 
 void BindAgents(py::module_& m) {
+  py::register_exception<NoReply>(m, "NoReply", PyExc_RuntimeError);
   py::class_<Cancel>(m, "Cancel").def(py::init<>()).def("set", &Cancel::Set);
   m.def("providers_help", &ProvidersHelp);
   m.def("provider_variables", &ProviderVariables);

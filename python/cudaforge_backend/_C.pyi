@@ -93,7 +93,7 @@ class KernelStore:
         is a miss), binary_bytes, checksum; None on a miss."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
-        """kind, provenance and checksum of what `get` gives; cheap."""
+        """kind, checksum and, of a negative entry, provenance of what `get` gives; cheap."""
 
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
         """Source, plan and constraints of a winner; None of a negative entry."""
@@ -162,6 +162,9 @@ class SearchOutcome:
     @property
     def reason(self) -> str: ...
 
+class NoReply(RuntimeError):
+    """The Coder never replied, within its limits or at all: nothing is known of the region."""
+
 class Cancel:
     """Ends a session of agents from another thread."""
 
@@ -197,7 +200,7 @@ def agents(
 ) -> SearchOutcome:
     """One session of agents, without the GIL; `settings` are those of agents.Agents.settings().
     Every node is stored as soon as it is finished. Raises ValueError for settings that cannot be
-    used, before any call is made."""
+    used, before any call is made, and NoReply where there is no kernel for want of a reply."""
 
 class Promotion:
     """The result of a race."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -62,22 +63,35 @@ class ForgingHeartbeat(Heartbeat):
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._began = time.monotonic()  # with this region
-        self._tried = self._done = 0
+        self._tried = self._started = 0
+        self._kinds: Counter[str] = Counter()  # of the regions that are done
         self._asking = ""
         super().__init__(say, "forging")
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "start":
             self._began, self._tried = time.monotonic(), 0
+            self._started += 1
             self.go_on(f"forging {event['region']}")
         if event["event"] == "ask":
             self._asking = f"asking the {event['role']} ({event['provider']}), "
         elif event["event"] in ("call", "agents_end", "start", "end"):
             self._asking = ""
         self._tried += event["event"] == "candidate"
-        self._done += event["event"] == "end"
+        if event["event"] == "end":
+            self._kinds[event["kind"]] += 1
+
+    def summary(self) -> str:
+        """What came of all regions, in a line."""
+        failed = self._started - self._kinds.total()
+        return (
+            f"forged {counted(self._started, 'region')}, parts included: "
+            f"{counted(self._kinds['winner'], 'winner')}, "
+            f"{self._kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
+            f"({time.monotonic() - self._since:.0f} s)"
+        )
 
     def _words(self, now: float) -> str:
         tried = f"{counted(self._tried, 'candidate')} tried ({now - self._began:.0f} s)"
-        done = f"{counted(self._done, 'region')} done so far ({now - self._since:.0f} s)"
+        done = f"{counted(self._kinds.total(), 'region')} done so far ({now - self._since:.0f} s)"
         return f"{self._doing}: {self._asking}{tried}; {done}"

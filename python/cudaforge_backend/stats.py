@@ -11,7 +11,7 @@ from . import log
 from ._native import _C
 from .errors import CudaForgeWarning
 from .locks import ForkSafeLock
-from .records import HOW_TO_FORGE
+from .records import HOW_TO_FORGE, counted
 
 
 class RegionStats(TypedDict):
@@ -29,6 +29,20 @@ class RegionStats(TypedDict):
     quarantined: str | None  # why its kernel is not served any more
 
 
+class AgentStats(TypedDict):
+    """What agents were asked in this process, and what it cost: `failed` calls brought no reply,
+    `estimated` ones have tokens that the service did not count, `unpriced` ones a model without a
+    price, so that they are not in `usd`."""
+
+    calls: int
+    failed: int
+    estimated: int
+    unpriced: int
+    input_tokens: int
+    output_tokens: int
+    usd: float
+
+
 class Stats(TypedDict):
     """Counts since the process began or reset_stats(). A plain dict; str() is a text for people.
 
@@ -40,8 +54,8 @@ class Stats(TypedDict):
     left to PyTorch (every other reason). `graphs`, by what became of them: "substituted" (served
     with winners), "plain" (compiled by Inductor alone), "no_anchor" (without a region; they are
     "plain" too), "swapped" (given winners while they ran), "does_not_pay_in_place" (no faster with
-    their winners, so Inductor runs them). `cache` (reads, hits, writes, corrupt, errors) counts
-    since the cache in use was opened."""
+    their winners, so Inductor runs them). `agents`: what they were asked, and its cost. `cache`
+    (reads, hits, writes, corrupt, errors) counts since the cache in use was opened."""
 
     hits: int
     unserved: int
@@ -50,6 +64,7 @@ class Stats(TypedDict):
     forged: int
     negative: int
     graphs: dict[str, int]
+    agents: AgentStats
     saved_ns: float
     cache: dict[str, int]
     regions: list[RegionStats]
@@ -69,6 +84,8 @@ class _Readable(dict[str, Any]):
             f"left to PyTorch: {_counts(stats['fallbacks'])}",
             f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
         ]
+        if stats["agents"]["calls"]:
+            lines.insert(2, f"agents: {_agents(stats['agents'])}")
         if stats["misses"] and not stats["forged"] + stats["negative"]:
             lines.insert(2, f"  missed: {HOW_TO_FORGE}, makes their kernels")
         lines += [f"  {why}: {_REMEDIES[why]}" for why in _REMEDIES if stats["fallbacks"].get(why)]
@@ -90,6 +107,17 @@ def _counts(counted: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {n}" for name, n in sorted(counted.items()) if n) or "none"
 
 
+def _agents(spent: AgentStats) -> str:
+    tokens = spent["input_tokens"] + spent["output_tokens"]
+    notes = {
+        "without a reply": spent["failed"],
+        "with estimated tokens": spent["estimated"],
+        "of unknown price": spent["unpriced"],
+    }
+    told = "".join(f", {n} {what}" for what, n in notes.items() if n)
+    return f"{counted(spent['calls'], 'call')}{told}; {tokens} tokens, ${spent['usd']:.4f}"
+
+
 # As the text has them; a "hit" there is a call that a kernel served.
 _CACHE = {"hits": "records found"}
 _GRAPHS = {
@@ -106,6 +134,8 @@ _REMEDIES = {
     "torch.compile(..., dynamic=False) gives every size its own graph and kernels",
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
     "says what to do about it",
+    "no_reply": "the Coder did not reply within its limits, or cannot be reached; a later process "
+    "asks again",
     "unsupported_dtype": f"kernels are made for {', '.join(_C.DTYPES)}",
 }
 
@@ -125,6 +155,8 @@ _lock = ForkSafeLock()
 _fallbacks: Counter[str] = Counter()
 _graphs: Counter[str] = Counter()
 _forging: Counter[str] = Counter()
+_agent_counts: Counter[str] = Counter()  # the whole numbers of AgentStats
+_agent_usd = 0.0
 _unknown: set[str] = set()
 _warned: set[str] = set()
 
@@ -156,6 +188,22 @@ def count_forging(outcome: str) -> None:
         _forging[outcome] += 1
 
 
+def count_agent_call(event: Mapping[str, Any]) -> None:
+    """Counts one call of an agent, by its event "call" (csrc/forge/agent/agent_calls.h)."""
+    global _agent_usd
+    usage = event["usage"]
+    tokens = {name: int(usage[name]) for name in ("input_tokens", "output_tokens")}
+    with _lock:
+        _agent_counts.update(
+            calls=1,
+            failed=bool(event.get("error")),
+            estimated=bool(event.get("estimated")),
+            unpriced=event.get("usd") is None and sum(tokens.values()) > 0,
+            **tokens,
+        )
+        _agent_usd += event.get("usd") or 0.0
+
+
 def warn_once(message: str, cause: str | None = None) -> None:
     """A CudaForgeWarning, the first time that `cause` (or else this message) appears in the
     process."""
@@ -181,6 +229,15 @@ def stats() -> Stats:
             forged=_forging["forged"],
             negative=_forging["negative"],
             graphs={how: n for how, n in _graphs.items() if n > 0},
+            agents=AgentStats(
+                calls=_agent_counts["calls"],
+                failed=_agent_counts["failed"],
+                estimated=_agent_counts["estimated"],
+                unpriced=_agent_counts["unpriced"],
+                input_tokens=_agent_counts["input_tokens"],
+                output_tokens=_agent_counts["output_tokens"],
+                usd=_agent_usd,
+            ),
             saved_ns=float(served.get("saved_ns", 0.0)),
             cache=_C.store().counters(),
             regions=[_region(region) for region in served.get("regions", [])],
@@ -203,7 +260,10 @@ def _region(served: dict[str, Any]) -> RegionStats:
 
 def reset_stats() -> None:
     """Sets every counter to zero; winners stay installed."""
+    global _agent_usd
     with _lock:
+        _agent_counts.clear()
+        _agent_usd = 0.0
         _fallbacks.clear()
         _graphs.clear()
         _forging.clear()

@@ -74,13 +74,39 @@ def test_a_coder_forges_what_a_compilation_misses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any
 ) -> None:
     win_every_race(monkeypatch)
-    agents = {"coder": coder([RIGHT], []), "rounds": 1, "seconds": 120}
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"models": {"test": {"input": 1e4, "output": 1e5}}}')
+    agents = {"coder": coder([RIGHT], []), "rounds": 1, "seconds": 120, "prices_file": str(prices)}
     made = compiled(lambda x, w: torch.relu(x @ w), tmp_path / "cache", agents=agents)
     x, w = torch.randn(8, 16), torch.randn(16, 24)
     with torch.no_grad():
         torch.testing.assert_close(made(x, w), torch.relu(x @ w))
     stats = cudaforge_backend.stats()
     assert (stats["hits"], stats["forged"]) == (1, 1), stats
+    spent = {"calls": 1, "failed": 0, "estimated": 0, "unpriced": 0}
+    assert stats["agents"] == {**spent, "input_tokens": 100, "output_tokens": 10, "usd": 2}
+    assert "\nagents: 1 call; 110 tokens, $2.0000\n" in str(stats)
+
+
+def test_what_agents_won_is_passed_over_unless_it_is_asked_for_again(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, script: str
+) -> None:
+    win_every_race(monkeypatch)
+    log = tmp_path / "coder.log"
+    argv = ("--coder", coder([RIGHT], []), "--rounds", "1", "--cache-dir", str(tmp_path / "cache"))
+    (first,) = forge(capsys, script, *argv)
+    assert (first["kind"], first["known"]) == ("winner", False)
+    (known,) = forge(capsys, script, *argv)
+    assert (known["kind"], known["known"], known["rounds"]) == ("winner", True, [])
+    assert known["timing"] == first["timing"] and len(log.read_text().splitlines()) == 1
+    assert main(["forge", script, *argv, "--target", "cpu"]) == 0
+    line, summary = capsys.readouterr().out.splitlines()
+    assert line.endswith(": passed over, its winner is by agents (--again: goes on from it)")
+    assert summary.startswith("1 region: 0 won, 1 passed over; 0 tokens")
+    for asked, *more in ([script, "--again"], [known["key"]], [script, known["key"]]):
+        before = len(log.read_text().splitlines())
+        (again,) = forge(capsys, asked, *more, *argv)
+        assert not again["known"] and len(log.read_text().splitlines()) == before + 1
 
 
 ATTENTION = """```json

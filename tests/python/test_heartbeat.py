@@ -46,8 +46,8 @@ def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     lines: list[str] = []
     with heartbeat.ForgingHeartbeat(lines.append) as beat:
-        for kind in ("start", "candidate", "end", "start"):
-            beat({"event": kind, "region": "sum(float32[8])"})
+        for event in ("start", "candidate", "end", "start"):
+            beat({"event": event, "region": "sum(float32[8])", "kind": "negative"})
         beat._began -= 50
         beat._since -= 500
         said = re.compile(
@@ -55,6 +55,12 @@ def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
             r"1 region done so far \(5\d\d s\)"
         )
         wait_for(lambda: any(said.fullmatch(line) for line in lines))
+        beat({"event": "start", "region": "sum(float32[8])"})
+        beat({"event": "end", "kind": "winner"})
+    said = re.compile(
+        r"forged 3 regions, parts included: 1 winner, 1 with no winner, 1 failed \(5\d\d s\)"
+    )
+    assert said.fullmatch(beat.summary())
 
 
 def test_an_agent_that_is_asked_is_named_until_it_replies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,10 +87,14 @@ def test_blocking_forging_says_that_it_goes_on(
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
     with caplog.at_level(logging.WARNING):
         forge(tmp_path, 61)
-    first, *lines = [r.getMessage() for r in caplog.records if r.name == "cudaforge.forge"]
+    said = [r.getMessage() for r in caplog.records if r.name == "cudaforge.forge"]
+    first, *lines, last = said
     assert first.startswith("cudaforge: forging kernels (regions: 1, and the parts of those that ")
     assert lines and all(line.startswith("cudaforge: forging") for line in lines)
     assert any("_softmax(float32[4, 61]): " in line for line in lines)
+    forged = r"cudaforge: forged (\d+) regions, parts included: 0 winners, (\d+) with no winner \("
+    counts = re.match(forged, last)
+    assert counts and int(counts[1]) == int(counts[2]) == cudaforge_backend.stats()["negative"]
 
 
 def test_blocking_forging_with_a_callback_or_a_log_says_no_more(
@@ -95,7 +105,9 @@ def test_blocking_forging_with_a_callback_or_a_log_says_no_more(
     with caplog.at_level(logging.DEBUG, "cudaforge.forge"):
         forge(tmp_path, 62)
     ours = [r for r in caplog.records if r.name == "cudaforge.forge"]
-    assert len([r for r in ours if r.levelno == logging.WARNING]) == 1 < len(ours)
+    told = [r.getMessage() for r in ours if r.levelno == logging.WARNING]
+    assert len(told) == 2 < len(ours)
+    assert told[1].startswith("cudaforge: forged ")
     caplog.clear()
     torch._dynamo.reset()
     cudaforge_backend.set_progress(lambda event: None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import cudaforge_backend
 import pytest
 import torch
-from cudaforge_backend.stats import count_fallback, count_graph, warn_once
+from cudaforge_backend.stats import count_agent_call, count_fallback, count_graph, warn_once
 from forged import compiled
 
 
@@ -64,6 +64,7 @@ def test_misses_without_forging_say_what_makes_kernels(tmp_path: Path) -> None:
     ("reason", "said"),
     [
         ("dynamic_shape", "dynamic=False"),
+        ("no_reply", "a later process asks again"),
         ("not_recorded", "`cudaforge doctor` says what to do"),
         ("unsupported_dtype", "kernels are made for float32, "),
     ],
@@ -93,6 +94,26 @@ def test_a_warning_shows_no_line_of_ours() -> None:
         warning.message, warning.category, warning.filename, warning.lineno
     )
     assert shown == "cudaforge:0: CudaForgeWarning: a warning of this test\n"
+
+
+def test_what_agents_were_asked() -> None:
+    usage = {"input_tokens": 30, "output_tokens": 4, "cached_input_tokens": None}
+    count_agent_call({"usage": usage, "usd": 0.5})
+    count_agent_call({"usage": usage, "usd": None, "estimated": True, "error": "hung up"})
+    count_agent_call({"usage": {"input_tokens": 0, "output_tokens": 0}, "usd": None, "error": "no"})
+    stats = cudaforge_backend.stats()
+    assert stats["agents"] == {
+        "calls": 3, "failed": 2, "estimated": 1, "unpriced": 1,
+        "input_tokens": 60, "output_tokens": 8, "usd": 0.5,
+    }  # fmt: skip
+    line = (
+        "\nagents: 3 calls, 2 without a reply, 1 with estimated tokens, 1 of unknown price; "
+        "68 tokens, $0.5000\n"
+    )
+    assert line in str(stats)
+    cudaforge_backend.reset_stats()
+    stats = cudaforge_backend.stats()
+    assert not any(stats["agents"].values()) and "agents" not in str(stats)
 
 
 def test_the_text_of_nothing() -> None:

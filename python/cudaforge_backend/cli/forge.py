@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import threading
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -88,6 +89,11 @@ def add(verbs: Any) -> None:
     command.add_argument(
         "--no-resume", action="store_true", help="begin anew after an interruption"
     )
+    command.add_argument(
+        "--again",
+        action="store_true",
+        help="also regions of a model that have a winner by agents; a KEY is always forged",
+    )
     command.add_argument("--hints", metavar="FILE", help="lines added to it go into the next "
                          "prompt; so do lines typed here")  # fmt: skip
     add_cache_dir(command)
@@ -115,18 +121,24 @@ def run(args: argparse.Namespace) -> int:
     _C.check_agents(agents.settings("", None))
     settings = parse(None, {"cache_dir": cache_dir(args)})
     forging_cache(settings.cache_dir)
-    named = [text for what in args.what for text in _regions(args, what)]
-    regions = list(dict.fromkeys(named))
-    if args.only:
-        regions = [text for text in regions if args.only in op_names(json.loads(text))]
+    regions: dict[str, bool] = {}  # each with whether a winner by agents is enough
+    for what in args.what:
+        for text in _regions(args, what):
+            if not args.only or args.only in op_names(json.loads(text)):
+                enough = ".py:" in what and not args.again
+                regions[text] = enough and regions.get(text, True)
     if not regions:
         raise ValueError(
             "there is no such region; `cudaforge cache wanted` and `cache ls` list some"
         )
     results = []
     hints = _Hints(args.hints, typed=not args.json and sys.stdin.isatty())
-    for text in regions:
-        told = _Teller(text, sys.stderr if args.json else sys.stdout)
+    for text, enough in regions.items():
+        known = _winner_by_agents(text) if enough else None
+        told = _Teller(text, sys.stderr if args.json else sys.stdout, known)
+        if known is not None:
+            results.append(told.result("winner", ""))
+            continue
         done = forge_region(
             text, 0, settings.region_budget_s, told, agents=agents, hints=hints.take, again=True
         )
@@ -135,15 +147,17 @@ def run(args: argparse.Namespace) -> int:
             raise RuntimeError(f"{told.end}; the regions after this one are not forged")
 
     def summary() -> None:
-        won = sum(result["kind"] == "winner" for result in results)
+        known = sum(result["known"] for result in results)
+        won = sum(result["kind"] == "winner" for result in results) - known
         spent = [result["ledger"] for result in results if result["ledger"]]
         tokens = sum(ledger["input_tokens"] + ledger["output_tokens"] for ledger in spent)
         usd = sum(ledger["usd"] for ledger in spent)
         wall = sum(ledger["wall_seconds"] for ledger in spent)
         device = sum(ledger["device_seconds"] for ledger in spent)
         print(
-            f"{counted(len(results), 'region')}: {won} won; {tokens} tokens, ${usd:.4f}, "
-            f"{wall:.0f} s, {device:.0f} s of them on the device; cache {_C.store().location()}"
+            f"{counted(len(results), 'region')}: {won} won, {known} passed over; "
+            f"{tokens} tokens, ${usd:.4f}, {wall:.0f} s, {device:.0f} s of them on the device; "
+            f"cache {_C.store().location()}"
         )
 
     show(args, results, summary)
@@ -155,6 +169,16 @@ def _regions(args: argparse.Namespace, what: str) -> list[str]:
     if ".py:" in what:
         return _of_script(args, what)
     return [_canonical(of_key(_C.store(), what)[0]["signature"])]
+
+
+def _winner_by_agents(signature: str) -> Mapping[str, Any] | None:
+    """The record of a region whose winner agents wrote, None where it has no such winner."""
+    arch = _C.arch(json.loads(signature)["device"], 0)
+    record = _C.store().get(_C.signature_key(signature), arch)
+    if record is None or record["kind"] != "winner" or not record["current"]:
+        return None
+    author = (record["provenance"] or {}).get("author") or ""
+    return record if str(author).startswith("agent:") else None
 
 
 def _canonical(signature: Mapping[str, Any]) -> str:
@@ -184,7 +208,7 @@ class _Hints:
     def __init__(self, file: str | None, typed: bool) -> None:
         self._file = Path(file) if file else None
         self._read = 0  # bytes of it
-        self._lines: list[str] = []
+        self._lines: deque[str] = deque()
         if typed:
             threading.Thread(target=self._listen, name="cudaforge-hints", daemon=True).start()
 
@@ -192,10 +216,11 @@ class _Hints:
         for line in sys.stdin:
             if line.strip():
                 self._lines.append(line.strip())
+                print("    for the next prompt: " + line.strip(), flush=True)
 
     def take(self) -> list[str]:
         """What was said since the last call."""
-        said, self._lines = self._lines, []
+        said = [self._lines.popleft() for _ in range(len(self._lines))]
         if self._file is not None and self._file.is_file():
             text = self._file.read_bytes()[self._read :]
             self._read += len(text)
@@ -206,7 +231,10 @@ class _Hints:
 class _Teller:
     """Told of every step of one region: prints it, and keeps what the summary says."""
 
-    def __init__(self, signature: str, stream: TextIO) -> None:
+    def __init__(
+        self, signature: str, stream: TextIO, known: Mapping[str, Any] | None = None
+    ) -> None:
+        """`known`: the record of a region that is passed over."""
         region = json.loads(signature)
         self._stream = stream
         self._data: dict[str, Any] = {
@@ -217,12 +245,15 @@ class _Teller:
             "end": "",
             "ledger": None,
             "answered": True,
-            "timing": None,
+            "known": known is not None,
+            "timing": known and known["timing"],
         }
         self._usd = 0.0
         self._tokens = 0
         self._rival = "it"
-        self._print(f"{self._data['key'][:12]}  {label(self._data['ops'], self._data['shapes'])}")
+        over = ": passed over, its winner is by agents (--again: goes on from it)" if known else ""
+        region_label = label(self._data["ops"], self._data["shapes"])
+        self._print(f"{self._data['key'][:12]}  {region_label}{over}")
 
     def _print(self, line: str) -> None:
         print(line, file=self._stream, flush=True)

@@ -134,7 +134,7 @@ def _compile(
 
 def _forge(plan: Plan, budget_s: float) -> Plan:
     """The plan with its misses forged. To a program that has no progress callback it is said that
-    this takes time, and every few seconds that it goes on."""
+    this takes time, every few seconds that it goes on, and what came of it."""
     from .plan import current_progress, forge_misses
 
     progress = current_progress()
@@ -147,10 +147,16 @@ def _forge(plan: Plan, budget_s: float) -> Plan:
         len(plan.misses()),
         budget_s,
     )
-    if log.forge.isEnabledFor(logging.DEBUG):  # every step is said
-        return forge_misses(plan, budget_s, None, compile_lock=False)
-    with ForgingHeartbeat(lambda text: log.forge.warning("cudaforge: %s", text)) as heartbeat:
-        return forge_misses(plan, budget_s, heartbeat, compile_lock=False)
+    silent = log.forge.isEnabledFor(logging.DEBUG)  # every step is said
+
+    def say(text: str) -> None:
+        if not silent:
+            log.forge.warning("cudaforge: %s", text)
+
+    with ForgingHeartbeat(say) as heartbeat:
+        plan = forge_misses(plan, budget_s, heartbeat, compile_lock=False)
+    log.forge.warning("cudaforge: %s", heartbeat.summary())
+    return plan
 
 
 def _gated(

@@ -18,7 +18,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.records import reason_of, retry_above_s, verdict
-from cudaforge_backend.stats import count_forging, warn_once
+from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 
 from . import rivals
 
@@ -260,6 +260,8 @@ class _Forge:
             raise SystemExit  # the program was interrupted, or has ended and waits for this thread
 
     def _candidate_event(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "call":
+            count_agent_call(event)
         self.progress({"key": self.key, **event})
 
     def _race_all(self) -> _C.Promotion | None:

@@ -155,6 +155,14 @@ def _forge(
         )
         _failures.pop(known.region.key, None)
         return True
+    except _C.NoReply as error:
+        _failures[known.region.key] = str(error)
+        count_fallback("no_reply")
+        warn_once(
+            f"agents wrote no kernel for {known.text()}, PyTorch runs it: {error}",
+            cause=f"no reply: {agents and agents.coder}",
+        )
+        return False
     except Exception as error:
         _failures[known.region.key] = str(error)
         count_fallback("forge_failed")

@@ -1,0 +1,120 @@
+"""`cudaforge forge` at a terminal: it is interrupted, and a person says something."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coders import CODER, WRONG
+from command import Output, as_json
+from cudaforge_backend.cli import main
+
+# The command in a process that Ctrl-C ends, also where this one was started to ignore it.
+_MAIN = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from cudaforge_backend.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+_LONGEST_S = 240  # of a process, which would else never end where a test fails
+
+
+def gated(folder: Path, request: int) -> Path:
+    """Has the coder of `folder` reply to that request once somebody writes into this pipe."""
+    gate = folder / "gate"
+    os.mkfifo(gate)
+    waits = f"if made == {request}: open({str(gate)!r}).read()\n"
+    (folder / "coder.py").write_text(CODER.replace("own = ", f"{waits}own = "))
+    return gate
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """Two descriptors: what is written to the first is typed at the second."""
+    both = os.openpty()
+    yield both
+    for descriptor in both:
+        os.close(descriptor)
+
+
+@contextmanager
+def running(stdin: int, *argv: str) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process and a group of its own, killed when the test is over."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _MAIN, *argv],
+        stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    watchdog = threading.Timer(_LONGEST_S, process.kill)
+    watchdog.start()
+    try:
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
+    finally:
+        watchdog.cancel()
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> None:
+    """Reads lines of its output up to the next that has these words."""
+    assert process.stdout is not None
+    assert any(words in line for line in process.stdout), process.communicate()[1]
+
+
+def test_ctrl_c_ends_a_session_that_the_same_command_goes_on_with(
+    capsys: Output, tmp_path: Path, coder: Any, script: str, terminal: tuple[int, int]
+) -> None:
+    cache = ("--cache-dir", str(tmp_path / "cache"))
+    provider = coder([WRONG, "no code at all"], [])
+    argv = ["forge", script, "--coder", provider, "--target", "cpu", *cache, "--rounds", "2"]
+    gated(tmp_path, request=2)
+    with running(terminal[1], *argv) as process:
+        for _ in range(2):
+            read_until(process, "asking the coder")
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, told = process.communicate()
+    assert process.returncode == 130, told
+    assert told.splitlines()[-1] == (
+        "cudaforge: interrupted; what was finished is kept, and the same command goes on from it"
+    )
+
+    (wanted,) = as_json(capsys, "cache", "wanted", *cache)
+    (place,) = as_json(capsys, "lineage", wanted["key"], *cache)
+    assert place["nodes"][0]["verdict"]["verdict"] == "wrong_values"
+    (tmp_path / "coder.py").write_text(CODER)
+    assert main(argv) == 0
+    assert "goes on with an interrupted session of " in capsys.readouterr().out
+    (place,) = as_json(capsys, "lineage", wanted["key"], *cache)
+    assert len({node["session"] for node in place["nodes"]}) == 1
+    judged = [n["verdict"]["verdict"] for n in place["nodes"] if n.get("answered", "id" in n)]
+    assert judged == ["wrong_values", "refused"]
+
+
+def test_a_line_that_is_typed_is_in_the_next_prompt(
+    tmp_path: Path, coder: Any, script: str, terminal: tuple[int, int]
+) -> None:
+    cache = ("--cache-dir", str(tmp_path / "cache"))
+    provider = coder(["no code at all"], [])
+    argv = ["forge", script, "--coder", provider, "--target", "cpu", *cache, "--rounds", "2"]
+    gate = gated(tmp_path, request=1)
+    with running(terminal[1], *argv) as process:
+        read_until(process, "asking the coder")
+        os.write(terminal[0], b"mind the bananas\n")
+        read_until(process, "for the next prompt: mind the bananas")
+        gate.write_text("go on")
+        _, told = process.communicate()
+    assert process.returncode == 0, told
+    asked = [json.loads(line) for line in (tmp_path / "coder.log").read_text().splitlines()]
+    told_of = ["mind the bananas" in request["messages"][-1]["content"] for request in asked]
+    assert told_of == [False, True]
