@@ -10,6 +10,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/text.h"
+
 namespace cudaforge {
 namespace {
 
@@ -22,6 +24,8 @@ constexpr const char* kSettings[] = {
     "CUDAFORGE_LOG",       "CUDAFORGE_ON_MISS",       "CUDAFORGE_REGION_BUDGET_S",
     "CUDAFORGE_WORKER"};
 // What the scripts that build and test read.
+constexpr size_t kMaxShown = 80;  // bytes of a name or a value in a warning
+
 constexpr const char* kOfScripts[] = {"CUDAFORGE_BUILD_DIR", "CUDAFORGE_BUILD_TESTS",
                                       "CUDAFORGE_REQUIRE_GPU", "CUDAFORGE_USE_CURRENT_ENV",
                                       "CUDAFORGE_WERROR"};
@@ -51,23 +55,9 @@ std::string DefaultCacheDir(const Environment& environment) {
   return std::string(home != nullptr ? home : "/tmp") + "/.cache/cudaforge";
 }
 
-// At most 80 bytes of it, each that is no printable ASCII as "\xe9".
-std::string Shown(const std::string& text) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string shown;
-  for (const char c : text.substr(0, 80)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7f) {
-      shown += c;
-    } else {
-      shown += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
-    }
-  }
-  return shown;
-}
-
 void Warn(Config* config, const char* name, const char* value, const std::string& advice) {
-  config->warnings.push_back(std::string(name) + "=" + Shown(value) + " is not used: " + advice);
+  config->warnings.push_back(std::string(name) + "=" + Escaped(value, kMaxShown) +
+                             " is not used: " + advice);
 }
 
 // Without the values: one may be a key under a name that was mistyped.
@@ -81,7 +71,7 @@ void WarnOfUnknownNames(Config* config, const Environment& environment) {
         std::any_of(std::begin(kOfScripts), std::end(kOfScripts), is_name)) {
       continue;
     }
-    std::string warning = Shown(name) + " is not used: no such setting; known:";
+    std::string warning = Escaped(name, kMaxShown) + " is not used: no such setting; known:";
     for (const char* known : kSettings) warning += std::string(" ") + known;
     config->warnings.push_back(warning);
   }

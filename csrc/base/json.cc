@@ -2,8 +2,12 @@
 
 #include <cmath>
 
+#include "base/text.h"
+
 namespace cudaforge {
 namespace {
+
+constexpr size_t kMaxError = 1000;  // characters
 
 // Builds a document event by event, so that depth and duplicate keys are seen before memory is
 // spent on them.
@@ -66,12 +70,9 @@ class BoundedBuilder : public nlohmann::json_sax<Json> {
     stack_.pop_back();
     return true;
   }
-  bool Fail(std::string message) {
+  bool Fail(std::string_view message) {
     if (!error_.empty()) return false;
-    error_ = std::move(message);
-    for (char& c : error_) {  // it may quote any bytes of the document
-      if (c < 0x20 || c > 0x7e) c = '?';
-    }
+    error_ = Printable(message, kMaxError);  // it may quote any bytes of the document
     return false;
   }
 

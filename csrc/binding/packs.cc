@@ -6,6 +6,7 @@
 #include "binding/errors.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "binding/text.h"
 #include "binding/versions.h"
 #include "cache/pack.h"
 #include "cache/source_pack.h"
@@ -74,13 +75,6 @@ Status Prove(CacheRecord* record) {
   }
 }
 
-// Messages of compilers, and names of folders, may hold bytes that are no UTF-8.
-py::str Lenient(const std::string& text) {
-  PyObject* str = PyUnicode_DecodeUTF8(text.data(), std::ssize(text), "replace");
-  if (str == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::str>(str);
-}
-
 py::dict SummaryDict(const PackSummary& summary) {
   py::dict dict;
   dict["exported"] = summary.exported;
@@ -89,7 +83,7 @@ py::dict SummaryDict(const PackSummary& summary) {
   dict["kept_existing"] = summary.kept_existing;
   dict["rejected"] = summary.rejected;
   py::list problems;
-  for (const std::string& problem : summary.problems) problems.append(Lenient(problem));
+  for (const std::string& problem : summary.problems) problems.append(MessageText(problem));
   dict["problems"] = problems;
   return dict;
 }
@@ -122,7 +116,7 @@ py::dict AdoptPack(const std::string& file, const py::object& tell) {
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
       const bool winner = record->kind == CacheRecord::Kind::kWinner;
       if (!tell.is_none() && (winner || !status.ok())) {
-        tell(record->key, Lenient(status.message()));
+        tell(record->key, MessageText(status.message()));
       }
       return status;
     };

@@ -11,8 +11,8 @@
 #include "base/status.h"
 #include "llm/message.h"
 #include "llm/provider.h"
+#include "llm/secrets.h"
 #include "llm/sse.h"
-#include "llm/text.h"
 
 namespace cudaforge {
 

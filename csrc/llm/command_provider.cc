@@ -8,8 +8,9 @@
 
 #include "base/json.h"
 #include "base/subprocess.h"
+#include "base/text.h"
 #include "llm/local_provider.h"
-#include "llm/text.h"
+#include "llm/secrets.h"
 
 namespace cudaforge {
 namespace {

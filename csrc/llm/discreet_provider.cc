@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "llm/text.h"
+#include "base/text.h"
+#include "llm/secrets.h"
 
 namespace cudaforge {
 namespace {

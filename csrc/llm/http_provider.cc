@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "llm/http.h"
+#include "llm/secrets.h"
 #include "llm/sse.h"
-#include "llm/text.h"
 
 namespace cudaforge {
 namespace {

@@ -10,9 +10,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "llm/local_provider.h"
 #include "llm/numbered_files.h"
-#include "llm/text.h"
+#include "llm/secrets.h"
 
 namespace cudaforge {
 namespace {

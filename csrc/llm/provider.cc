@@ -10,7 +10,7 @@
 #include "llm/endpoint.h"
 #include "llm/http_provider.h"
 #include "llm/local_provider.h"
-#include "llm/text.h"
+#include "llm/secrets.h"
 #include "llm/transcript.h"
 
 namespace cudaforge {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "llm/fences.h"
-#include "llm/text.h"
 
 namespace cudaforge {
 namespace {

@@ -8,12 +8,10 @@
 #include <random>
 #include <thread>
 
+#include "base/clock.h"
+
 namespace cudaforge {
 namespace {
-
-double SteadySeconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // The number that the `count` digits of `text` at `at` make; nullopt unless all are digits.
 std::optional<int> DigitsAt(std::string_view text, size_t at, size_t count) {

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "llm/fences.h"
 #include "llm/reply_parser.h"
-#include "llm/text.h"
 
 namespace cudaforge {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "forge/agent/agent_prompts.h"
 #include "llm/reply_parser.h"
-#include "llm/text.h"
 
 namespace cudaforge {
 namespace {

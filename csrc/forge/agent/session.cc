@@ -1,9 +1,9 @@
 #include "forge/agent/session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "forge/agent/agent_calls.h"
 #include "forge/agent/agent_prompts.h"
 #include "forge/agent/coder.h"
@@ -19,10 +19,6 @@ namespace {
 constexpr size_t kMaxKeptReply = size_t{64} << 10;
 // Candidates in a row that could not be judged through no fault of their own.
 constexpr int kMaxFaults = 2;
-
-double SteadySeconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string Rounded(double value) {
   char text[32];

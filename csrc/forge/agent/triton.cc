@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/subprocess.h"
+#include "base/text.h"
 #include "forge/agent/coder.h"
-#include "llm/text.h"
 
 namespace cudaforge {
 namespace {

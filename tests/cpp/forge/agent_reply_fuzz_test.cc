@@ -5,10 +5,10 @@
 #include <chrono>
 #include <random>
 
+#include "base/text.h"
 #include "forge/agent/coder.h"
 #include "forge/agent/judge.h"
 #include "llm/reply_parser.h"
-#include "llm/text.h"
 
 // libFuzzer's entry: one reply. CF_CHECK throws, and aborts under a fuzzer.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,8 +1,7 @@
-#include "llm/text.h"
+#include "base/text.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 namespace cudaforge {
 namespace {
@@ -65,31 +64,18 @@ std::string Printable(std::string_view text, size_t max_chars) {
   return out + "...";
 }
 
-std::string WithoutKey(std::string_view text, std::string_view key) {
+std::string Escaped(std::string_view text, size_t max_bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
   std::string out;
-  while (!key.empty()) {
-    const size_t at = text.find(key);
-    if (at == std::string_view::npos) break;
-    out.append(text.substr(0, at)).append("[key]");
-    text.remove_prefix(at + key.size());
+  for (const char c : text.substr(0, max_bytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f) {
+      out += c;
+    } else {
+      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
   }
-  return out.append(text);
+  return out;
 }
-
-std::string WithoutKeys(std::string text, const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) text = WithoutKey(text, key);
-  return text;
-}
-
-std::string KeyFilter::Pass(std::string_view piece) {
-  std::string text = WithoutKey(held_ + std::string(piece), key_);
-  size_t keep = key_.empty() ? 0 : std::min(key_.size() - 1, text.size());
-  while (keep > 0 && text.compare(text.size() - keep, keep, key_, 0, keep) != 0) --keep;
-  held_ = text.substr(text.size() - keep);
-  text.erase(text.size() - keep);
-  return text;
-}
-
-std::string KeyFilter::Rest() { return std::exchange(held_, {}); }
 
 }  // namespace cudaforge

@@ -1,4 +1,4 @@
-// Text from outside: is it UTF-8, can it be printed, does it give a key away.
+// Keys of services, kept out of whatever is shown or stored.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,6 @@
 #include <vector>
 
 namespace cudaforge {
-
-// True for well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms). Linear.
-bool IsUtf8(std::string_view text);
-
-// At most `max_chars` characters of ASCII for a message: control characters and whatever is not
-// ASCII become '?', runs of white space one blank; what was cut ends in "...".
-std::string Printable(std::string_view text, size_t max_chars);
 
 // Shorter values are no keys: servers that want none are given "EMPTY" or "x", and blotting those
 // out would spoil replies.
