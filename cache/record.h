@@ -36,8 +36,9 @@ struct CacheRecord {
   Json versions;             // cudaforge, torch, verifier
   std::string checksum;      // 32 digits, of the stored bytes; empty where it was not decoded
 
-  // {"signature", "verification", "timing", "provenance", "versions"}, in the form that readers rely
-  // on (FORMAT.md), whatever may be absent or null. kInvalidArgument names the one that has not.
+  // {"signature", "verification", "timing", "provenance", "versions"}, in the form that readers
+  // rely on (FORMAT.md), whatever may be absent or null. kInvalidArgument names the one that has
+  // not.
   Result<Json> Fields() const;
   // Takes the five from the members of an object; one that is absent is null. Errors as Fields'.
   Status SetFields(const Json& object);
