@@ -86,7 +86,7 @@ Status Corrupt(std::string_view what) {
   return Status::Corruption("cache record: " + std::string(what));
 }
 
-Status CheckTiming(const CacheRecord& record) {
+Status CheckParsed(const CacheRecord& record) {
   CF_RETURN_IF_ERROR(CheckForm(record.timing, "timing", kTimingRules));
   CF_RETURN_IF_ERROR(CheckForm(record.provenance, "provenance", kProvenanceRules));
   return CheckForm(record.versions, "versions", {});
@@ -98,9 +98,9 @@ Status CheckEvidence(const Json& signature, const Json& verification) {
 }
 
 // What a record is checked for whenever it is read.
-Status CheckParts(const CacheRecord& record) {
-  if (!IsArchName(record.arch)) return Status::InvalidArgument("not the name of an arch");
-  CF_RETURN_IF_ERROR(CheckTiming(record));
+Status CheckWhole(const CacheRecord& record) {
+  CF_RETURN_IF_ERROR(record.CheckIdentity());
+  CF_RETURN_IF_ERROR(CheckParsed(record));
   const bool winner = record.kind == CacheRecord::Kind::kWinner;
   if (record.candidate.empty() == winner || record.binary.empty() == winner) {
     return Status::InvalidArgument(winner ? "a winner needs a candidate and a binary"
@@ -108,9 +108,6 @@ Status CheckParts(const CacheRecord& record) {
   }
   if (record.binary.size() > kMaxRecordBytes / 2) {
     return Status::InvalidArgument("the binary is too big");
-  }
-  if (record.key != Sha256Hex(record.signature)) {
-    return Status::Corruption("the key is not the signature's");
   }
   return Status::Ok();
 }
@@ -129,7 +126,7 @@ class Parts {
   std::string_view rest_;
 };
 
-Status ReadHeader(const Json& json, CacheRecord* record) {
+Status ReadJsonPart(const Json& json, CacheRecord* record) {
   auto kind = JsonString(json, "kind");
   auto key = JsonString(json, "key");
   auto arch = JsonString(json, "arch");
@@ -183,6 +180,12 @@ bool JudgedAlike(const Json& versions, const Json& others) {
   return alike("torch") && alike("verifier");
 }
 
+Status CacheRecord::CheckIdentity() const {
+  if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
+  if (key != Sha256Hex(signature)) return Status::Corruption("the key is not the signature's");
+  return Status::Ok();
+}
+
 Result<Json> CacheRecord::Fields() const {
   Json fields = Json::object();
   for (const auto& [name, member] : kParsed) fields[name] = this->*member;
@@ -197,14 +200,14 @@ Result<Json> CacheRecord::Fields() const {
     }
     fields[name] = *std::move(json);
   }
-  CF_RETURN_IF_ERROR(CheckTiming(*this));
+  CF_RETURN_IF_ERROR(CheckParsed(*this));
   CF_RETURN_IF_ERROR(CheckEvidence(fields["signature"], fields["verification"]));
   return fields;
 }
 
 Status CacheRecord::SetFields(const Json& object) {
   for (const auto& [name, member] : kParsed) this->*member = MemberOrNull(object, name);
-  CF_RETURN_IF_ERROR(CheckTiming(*this));
+  CF_RETURN_IF_ERROR(CheckParsed(*this));
   const Json& of = MemberOrNull(object, "signature");
   const Json& evidence = MemberOrNull(object, "verification");
   CF_RETURN_IF_ERROR(CheckEvidence(of, evidence));
@@ -215,7 +218,7 @@ Status CacheRecord::SetFields(const Json& object) {
 }
 
 Status CacheRecord::Validate() const {
-  CF_RETURN_IF_ERROR(CheckParts(*this));
+  CF_RETURN_IF_ERROR(CheckWhole(*this));
   return Fields().status();
 }
 
@@ -274,12 +277,12 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
   auto json = ParseJson(parts.Next(length[0]), {.max_bytes = kMaxJsonBytes});
   if (!json.ok()) return Corrupt(json.status().message());
   CacheRecord record;
-  CF_RETURN_IF_ERROR(ReadHeader(*json, &record));
+  CF_RETURN_IF_ERROR(ReadJsonPart(*json, &record));
   record.signature = parts.Next(length[1]);
   record.verification = parts.Next(length[2]);
   record.candidate = parts.Next(length[3]);
   record.binary = parts.Next(payload - texts);
-  if (const Status sound = CheckParts(record); !sound.ok()) return Corrupt(sound.message());
+  if (const Status sound = CheckWhole(record); !sound.ok()) return Corrupt(sound.message());
   record.checksum = Hex(bytes.substr(body.size()));
   return record;
 }

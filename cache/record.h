@@ -43,9 +43,10 @@ struct CacheRecord {
   // Takes the five from the members of an object; one that is absent is null. Errors as Fields'.
   Status SetFields(const Json& object);
 
-  // Whether this may be stored: a key that is the signature's (else kCorruption), a plausible arch,
-  // a candidate and a binary exactly when it is a winner, and what Fields() asks.
-  // kInvalidArgument says what is wrong.
+  // A plausible arch (else kInvalidArgument) and a key that is the signature's (else kCorruption).
+  Status CheckIdentity() const;
+  // Whether this may be stored: CheckIdentity(), a candidate and a binary exactly when it is a
+  // winner, and what Fields() asks. kInvalidArgument says what is wrong.
   Status Validate() const;
   // The lower bound of the speed-up; 0 where `timing` has none.
   double SpeedupLow() const;

@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "signature/op_signature.h"
 
 namespace cudaforge {
@@ -144,11 +143,8 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
         "the source's file is none of kernel.cu, kernel.cpp and kernel.ptx");
   }
   CF_ASSIGN_OR_RETURN(candidate["code"], ReadFile(folder + "/" + file, kMaxSource));
-  if (!IsArchName(record.arch)) return Status::InvalidArgument("not the name of an arch");
   CF_RETURN_IF_ERROR(record.SetFields(json));
-  if (record.key != Sha256Hex(record.signature)) {
-    return Status::Corruption("the key is not the signature's");
-  }
+  CF_RETURN_IF_ERROR(record.CheckIdentity());
   record.candidate = LenientText(candidate);
   return record;
 }

@@ -88,20 +88,13 @@ py::dict SummaryDict(const PackSummary& summary) {
   return dict;
 }
 
-py::dict Export(KernelStore& store, const std::string& file, const std::string& arch) {
+// ExportPack or WriteSourcePack.
+template <auto write>
+py::dict Export(KernelStore& store, const std::string& path, const std::string& arch) {
   PackSummary summary;
   {
     py::gil_scoped_release release;
-    summary = ValueOrThrow(ExportPack(store, file, arch));
-  }
-  return SummaryDict(summary);
-}
-
-py::dict ExportSources(KernelStore& store, const std::string& folder, const std::string& arch) {
-  PackSummary summary;
-  {
-    py::gil_scoped_release release;
-    summary = ValueOrThrow(WriteSourcePack(store, folder, arch));
+    summary = ValueOrThrow(write(store, path, arch));
   }
   return SummaryDict(summary);
 }
@@ -128,8 +121,9 @@ py::dict AdoptPack(const std::string& file, const py::object& tell) {
 }  // namespace
 
 void BindPacks(py::module_& m) {
-  m.def("export_pack", &Export, py::arg("store"), py::arg("file"), py::arg("arch") = "");
-  m.def("export_sources", &ExportSources, py::arg("store"), py::arg("folder"),
+  m.def("export_pack", &Export<ExportPack>, py::arg("store"), py::arg("file"),
+        py::arg("arch") = "");
+  m.def("export_sources", &Export<WriteSourcePack>, py::arg("store"), py::arg("folder"),
         py::arg("arch") = "");
   m.def("adopt_pack", &AdoptPack, py::arg("file"), py::arg("tell") = py::none());
 }

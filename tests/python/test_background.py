@@ -16,6 +16,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.integration import background, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
+from cudaforge_backend.options import parse
 from forged import compiled, win_every_race
 
 _OPTIONS = {"on_miss": "background"}
@@ -68,7 +69,7 @@ def test_a_failed_swap_stays_plain_with_one_warning() -> None:
     def fail(done: plan.Plan, inputs: Sequence[Any]) -> Any:
         raise RuntimeError("cannot swap")
 
-    served = background.SwappingCallable(lambda x: x + 1, known, 1.0, fail)
+    served = background.SwappingCallable(lambda x: x + 1, known, parse(None, None), fail)
     served.thread.join(60)
     served._ready = known
     with pytest.warns(cudaforge_backend.CudaForgeWarning, match="cannot swap"):
@@ -81,7 +82,7 @@ def test_calls_under_hooks_stay_plain() -> None:
     """What a checkpointed forward saved is what its backward must compute again."""
     known = plan.Plan((), Analysis([], native_rules()))
     served = background.SwappingCallable(
-        lambda x: "plain", known, 1.0, lambda done, inputs: lambda x: "swapped"
+        lambda x: "plain", known, parse(None, None), lambda done, inputs: lambda x: "swapped"
     )
     served.thread.join(60)
     served._ready = known

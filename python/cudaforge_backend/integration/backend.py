@@ -104,7 +104,7 @@ def _compile(
         return None
     arch = arch_of(example_inputs)
     forging = settings.on_miss in ("background", "blocking")
-    rules = rules_for(arch, coder=settings.agents)
+    rules = rules_for(arch, settings.agents is not None)
     budget_s = settings.region_budget_s if forging else None
     name = plan_name(gm, example_inputs, settings, rules, training)
     recalled = recall(name, arch, budget_s)
@@ -112,7 +112,7 @@ def _compile(
         return _gated(gm, example_inputs, settings, arch, recalled.winners, None, rules)
     plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
     if plan.misses() and settings.on_miss == "blocking":
-        plan = _forge(plan, settings.region_budget_s)
+        plan = _forge(plan, settings)
     wanted = settings.on_miss in ("record", "background")  # a program may end before it has forged
     if wanted or (forging and not plan.misses()):
         remember(name, arch, plan, wanted)
@@ -127,25 +127,25 @@ def _compile(
     return SwappingCallable(
         first or plain(gm, example_inputs, settings),
         plan,
-        settings.region_budget_s,
+        settings,
         lambda done, inputs: _swapped(untouched, inputs, settings, done.winners(), rules),
     )
 
 
-def _forge(plan: Plan, budget_s: float) -> Plan:
+def _forge(plan: Plan, settings: Settings) -> Plan:
     """The plan with its misses forged. To a program that has no progress callback it is said that
     this takes time, every few seconds that it goes on, and what came of it."""
     from .plan import current_progress, forge_misses
 
     progress = current_progress()
     if progress is not None:
-        return forge_misses(plan, budget_s, progress, compile_lock=False)
+        return forge_misses(plan, settings, progress, compile_lock=False)
     log.forge.warning(  # logging's last resort writes this to stderr
         "cudaforge: forging kernels (regions: %d, and the parts of those that do not win; seconds "
         "allowed for each: %g); CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each "
         "step",
         len(plan.misses()),
-        budget_s,
+        settings.region_budget_s,
     )
     silent = log.forge.isEnabledFor(logging.DEBUG)  # every step is said
 
@@ -154,7 +154,7 @@ def _forge(plan: Plan, budget_s: float) -> Plan:
             log.forge.warning("cudaforge: %s", text)
 
     with ForgingHeartbeat(say) as heartbeat:
-        plan = forge_misses(plan, budget_s, heartbeat, compile_lock=False)
+        plan = forge_misses(plan, settings, heartbeat, compile_lock=False)
     log.forge.warning("cudaforge: %s", heartbeat.summary())
     return plan
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.options import Settings
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .plan import Plan, current_progress, forge_misses
@@ -27,7 +28,7 @@ class SwappingCallable:
         self,
         plain: Compiled,
         plan: Plan,
-        budget_s: float,
+        settings: Settings,
         compile_substituted: Callable[[Plan, Sequence[Any]], Compiled],
     ) -> None:
         self._plain = self._current = plain
@@ -35,7 +36,7 @@ class SwappingCallable:
         self._compile = compile_substituted
         self._swap_lock = ForkSafeLock()
         self.thread = threading.Thread(
-            target=self._forge, args=(plan, budget_s), name="cudaforge-background", daemon=False
+            target=self._forge, args=(plan, settings), name="cudaforge-background", daemon=False
         )  # a program that ends waits for the step under way: see forging.py
         self.thread.start()
 
@@ -49,9 +50,9 @@ class SwappingCallable:
                 self._swap_lock.release()
         return self._current(*args)
 
-    def _forge(self, plan: Plan, budget_s: float) -> None:
+    def _forge(self, plan: Plan, settings: Settings) -> None:
         try:
-            done = forge_misses(plan, budget_s, current_progress(), compile_lock=True)
+            done = forge_misses(plan, settings, current_progress(), compile_lock=True)
         except Exception as error:
             count_fallback("background_failed")
             warn_once(f"forging in the background failed, PyTorch runs the graph: {error}")

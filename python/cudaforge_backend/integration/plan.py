@@ -11,7 +11,6 @@ from torch import fx
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
-from cudaforge_backend.agents import Agents
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import reason_of, status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
@@ -118,28 +117,23 @@ def plan_analysis(
 
 
 def forge_misses(
-    plan: Plan, budget_s: float, progress: Progress | None, compile_lock: bool
+    plan: Plan, settings: Settings, progress: Progress | None, compile_lock: bool
 ) -> Plan:
-    """Forges what is missing, one region after the other. Where a region ends without a winner its
+    """Forges what is missing, one region after the other, with the agents and in the budget that
+    `settings` has. Where a region ends without a winner its
     parts are forged in the next round; where forging itself failed they would fail as well. Returns
     the plan as the cache then has it."""
     ended: set[str] = set()
     failed: set[str] = set()
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
         for known in misses:
-            done = _forge(known, budget_s, progress, compile_lock, plan.analysis.rules.coder)
+            done = _forge(known, settings, progress, compile_lock)
             (ended if done else failed).add(known.region.key)
-        plan = plan_analysis(plan.analysis, given_up=ended, budget_s=budget_s)
+        plan = plan_analysis(plan.analysis, given_up=ended, budget_s=settings.region_budget_s)
     return plan
 
 
-def _forge(
-    known: Known,
-    budget_s: float,
-    progress: Progress | None,
-    compile_lock: bool,
-    agents: Agents | None,
-) -> bool:
+def _forge(known: Known, settings: Settings, progress: Progress | None, compile_lock: bool) -> bool:
     """Whether the region was decided."""
     count_miss(known.region.key)
     signature = known.region.signature
@@ -147,11 +141,11 @@ def _forge(
         forge_region(
             signature,
             known.device_index,
-            budget_s,
+            settings.region_budget_s,
             progress,
             compile_lock=compile_lock,
             within=known.within,
-            agents=agents,
+            agents=settings.agents,
         )
         _failures.pop(known.region.key, None)
         return True
@@ -160,7 +154,7 @@ def _forge(
         count_fallback("no_reply")
         warn_once(
             f"agents wrote no kernel for {known.text()}, PyTorch runs it: {error}",
-            cause=f"no reply: {agents and agents.coder}",
+            cause=f"no reply: {settings.agents and settings.agents.coder}",
         )
         return False
     except Exception as error:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from cudaforge_backend._native import _C
-from cudaforge_backend.agents import Agents
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,6 @@ class Rules:
     # Heavy ops that agents alone make kernels for; empty where none has and none is asked to.
     agent_anchors: frozenset[str] = frozenset()
     agents: bool = False  # whether regions of theirs that the cache does not know are missed
-    coder: Agents | None = None  # who forges them
 
 
 @functools.cache
@@ -43,11 +41,10 @@ def native_rules(agent_anchors: bool = False, agents: bool = False) -> Rules:
     )
 
 
-def rules_for(arch: str, agents: bool = False, coder: Agents | None = None) -> Rules:
-    """The rules for graphs on `arch`: with the heavy ops where they are asked for (`agents`), a
-    coder is there to forge them, or the cache has had winners of theirs."""
-    agents = agents or coder is not None
-    return replace(native_rules(agents or _C.has_agent_regions(arch), agents), coder=coder)
+def rules_for(arch: str, agents: bool) -> Rules:
+    """The rules for graphs on `arch`: with the heavy ops where they are asked for (`agents`), or
+    the cache has had winners of theirs."""
+    return native_rules(agents or _C.has_agent_regions(arch), agents)
 
 
 _refusal = functools.lru_cache(maxsize=4096)(_C.can_generate)

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "tests/cpp/store/test_records.h"
+#include "tests/cpp/cache/test_records.h"
 
 namespace cudaforge {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "tests/cpp/store/test_records.h"
+#include "tests/cpp/cache/test_records.h"
 
 namespace cudaforge {
 namespace {

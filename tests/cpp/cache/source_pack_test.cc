@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "cache/pack.h"
-#include "tests/cpp/store/test_records.h"
+#include "tests/cpp/cache/test_records.h"
 
 namespace cudaforge {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/subprocess.h"
-#include "tests/cpp/store/test_records.h"
+#include "tests/cpp/cache/test_records.h"
 
 namespace cudaforge {
 namespace {

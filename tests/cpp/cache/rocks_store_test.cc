@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "cache/rocks_db.h"
-#include "tests/cpp/store/test_records.h"
+#include "tests/cpp/cache/test_records.h"
 
 namespace cudaforge {
 namespace {
