@@ -65,9 +65,9 @@ struct SearchOutcome {
 // set with one poison, and is timed when it is right there. Then the fastest is verified: the first
 // set with another poison, and every other set. When it fails, the next fastest is, four in all (a
 // second and later one only while there is time), each with its verdict in the lineage; those not
-// reached are too_slow. The first is verified even when the budget is spent, as an unverified best
-// is worth nothing. Errors only for what is not a candidate's fault, and only when there is no best
-// to return.
+// reached are too_slow, or not_judged where none was right. The first is verified even when the
+// budget is spent, as an unverified best is worth nothing. Errors only for what is not a
+// candidate's fault, and only when there is no best to return.
 Result<SearchOutcome> SearchRegion(const OpSignature& signature, CandidateSearch& search,
                                    CandidateRunner& runner, const RegionChecker& checker,
                                    const ForgeBudget& budget, const ForgeProgress& progress);

@@ -10,7 +10,8 @@
 //                   verdict message? evidence? log? judge_issue? judge_plan?
 //   coder_optimize  language arch region device floor? rival? tried? hints? source launch_plan
 //                   time_us resources? profile? derived? judge_issue? judge_plan?
-//   judge_repair    language arch region tried? source launch_plan verdict message? evidence? log?
+//   judge_repair    language arch region tried? hints? source launch_plan verdict message?
+//                   evidence? log?
 //   judge_optimize  language arch region device floor? rival? tried? hints? source launch_plan
 //                   time_us resources? profile? derived?
 //   judge_again     fault

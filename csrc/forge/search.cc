@@ -18,7 +18,7 @@ constexpr double kLeastCompileMs = 15'000;
 Verdict TooSlow() { return {VerdictKind::kTooSlow, "slower than the best", Json::object()}; }
 
 Verdict NotVerified(const std::string& why) {
-  return {VerdictKind::kTooSlow, "not verified: " + why, Json::object()};
+  return {VerdictKind::kNotJudged, "not verified: " + why, Json::object()};
 }
 
 class Search {

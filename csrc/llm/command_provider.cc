@@ -75,8 +75,7 @@ class CommandProvider : public Provider {
     options.input = input;
     options.timeout_ms =
         static_cast<int>(std::clamp(request.limits.total_s * 1000, 1.0, 2'000'000'000.0));
-    // The text as JSON, and some for the fields around it.
-    options.max_output = 6 * request.limits.max_reply_bytes + (size_t{64} << 10);
+    options.max_output = MostJsonBytes(request.limits.max_reply_bytes);
     options.keep_errors = kKeptErrors;
     options.cancel = &cancel;
     const Result<ProcessResult> run = RunProcess(argv_, options);
@@ -94,18 +93,8 @@ class CommandProvider : public Provider {
           name() + (signal ? " ended by signal " : " ended with exit code ") +
           std::to_string(signal ? run->term_signal : run->exit_code) + words);
     }
-    const Result<Json> json = ParseJson(run->output);
-    if (!json.ok()) {
-      return Status::Corruption(
-          name() + ": its answer is not one JSON object: " +
-          Printable(WithoutKeys(json.status().message(), secrets_), kMaxLastWords) + words);
-    }
-    Result<Reply> reply = ReplyFromJson(*json);
-    if (!reply.ok()) return Status::Corruption(name() + ": " + reply.status().message());
-    if (reply->content.size() > request.limits.max_reply_bytes) {
-      return Status::Timeout(name() + ": its reply is over the limit of " +
-                             std::to_string(request.limits.max_reply_bytes) + " bytes");
-    }
+    Result<Reply> reply = ReadReply(run->output, name(), request.limits.max_reply_bytes, secrets_);
+    if (!reply.ok()) return Status(reply.status().code(), reply.status().message() + words);
     reply->attempts = 1;
     reply->seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

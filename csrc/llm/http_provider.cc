@@ -12,10 +12,6 @@ namespace {
 
 constexpr size_t kMaxErrorBody = size_t{64} << 10;
 
-// The most that JSON can take for a text of `bytes`: six for one (\u0001), and some for the fields
-// around it.
-size_t MostJsonBytes(size_t bytes) { return 6 * bytes + (size_t{64} << 10); }
-
 // Reads the body of one answer, streamed or not, whatever its content type claims.
 class BodyReader {
  public:

@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "llm/local_provider.h"
 #include "llm/numbered_files.h"
-#include "llm/secrets.h"
 
 namespace cudaforge {
 namespace {
@@ -110,13 +109,13 @@ class MailboxProvider : public Provider {
         WriteNumbered(folder_, role + ".request.json", ToJson(request).dump(1) + "\n", cancel));
     const std::string stem = folder_ + "/" + number + role + ".reply.";
     const size_t max_text = request.limits.max_reply_bytes;
-    Letter json(stem + "json", 6 * max_text + (size_t{64} << 10));
+    Letter json(stem + "json", MostJsonBytes(max_text));
     Letter text(stem + "txt", max_text);
     Result<Reply> reply = Status::Internal("no reply");
     while (true) {
       CF_ASSIGN_OR_RETURN(const std::optional<std::string> object, json.Look());
       if (object.has_value()) {
-        reply = ReadObject(*object, json.path(), max_text);
+        reply = ReadReply(*object, json.path(), max_text, secrets_);
         break;
       }
       CF_ASSIGN_OR_RETURN(const std::optional<std::string> plain, text.Look());
@@ -138,18 +137,6 @@ class MailboxProvider : public Provider {
   }
 
  private:
-  Result<Reply> ReadObject(const std::string& bytes, const std::string& path, size_t max) const {
-    const Result<Json> json = ParseJson(bytes);
-    if (!json.ok()) {
-      return Status::Corruption(path + ": " +
-                                Printable(WithoutKeys(json.status().message(), secrets_), 500));
-    }
-    Result<Reply> reply = ReplyFromJson(*json);
-    if (!reply.ok()) return Status::Corruption(path + ": " + reply.status().message());
-    if (reply->content.size() <= max) return reply;
-    return Status::Timeout(path + ": the reply is over the limit of " + std::to_string(max) +
-                           " bytes");
-  }
   static Result<Reply> ReadText(const std::string& bytes, const std::string& path) {
     if (!IsUtf8(bytes)) return Status::Corruption(path + ": is not UTF-8");
     Reply reply;

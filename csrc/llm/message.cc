@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+#include "llm/secrets.h"
+
 namespace cudaforge {
 namespace {
 
@@ -108,6 +111,22 @@ Result<Reply> ReplyFromJson(const Json& json) {
     reply.seconds = seconds > 0 ? std::min(seconds, 1e9) : 0;
   }
   return reply;
+}
+
+size_t MostJsonBytes(size_t bytes) { return 6 * bytes + (size_t{64} << 10); }
+
+Result<Reply> ReadReply(std::string_view text, const std::string& where, size_t max_reply_bytes,
+                        const std::vector<std::string>& secrets) {
+  const Result<Json> json = ParseJson(text);
+  if (!json.ok()) {
+    return Status::Corruption(where + ": not one JSON object: " +
+                              Printable(WithoutKeys(json.status().message(), secrets), 500));
+  }
+  Result<Reply> reply = ReplyFromJson(*json);
+  if (!reply.ok()) return Status::Corruption(where + ": " + reply.status().message());
+  if (reply->content.size() <= max_reply_bytes) return reply;
+  return Status::Timeout(where + ": the reply is over the limit of " +
+                         std::to_string(max_reply_bytes) + " bytes");
 }
 
 }  // namespace cudaforge

@@ -59,7 +59,8 @@ struct Reply {
   std::string finish_reason;
   int attempts = 1;    // requests made, failed ones included
   double seconds = 0;  // from the call to the end of the reply, waits included
-  // What a provider has to say about the reply, for a person; may be empty. Not written to files.
+  // What a provider has to say about the reply, for a person; may be empty. ToJson
+  // leaves it out.
   std::string note;
 };
 
@@ -77,6 +78,16 @@ Json ToJson(const Reply& reply);
 // Reads {"content": text} with, optionally, usage, model, finish_reason, attempts and seconds (cut
 // to 0 to 1e9); other fields are passed over. Errors: kCorruption with the field's name.
 Result<Reply> ReplyFromJson(const Json& json);
+
+// The most bytes that a reply whose text has `bytes` can take as JSON: six for one (\u0001), and
+// some for the fields around it.
+size_t MostJsonBytes(size_t bytes);
+
+// ReplyFromJson of a text that came from `where`, with which errors begin. Errors: kCorruption,
+// with none of `secrets`, for what is no such object; kTimeout for a reply whose content is over
+// `max_reply_bytes`.
+Result<Reply> ReadReply(std::string_view text, const std::string& where, size_t max_reply_bytes,
+                        const std::vector<std::string>& secrets);
 
 // A field that counts tokens, nullopt unless it is there and an integer from 0 to kMostTokens.
 std::optional<int64_t> TokenCount(const Json& object, const char* field);

@@ -98,17 +98,26 @@ const Price* Prices::Find(std::string_view model) const {
   return nullptr;
 }
 
-std::optional<double> Prices::Dollars(std::string_view model, const Usage& usage) const {
-  const Price* price = Find(model);
-  if (price == nullptr || !usage.input_tokens.has_value() || !usage.output_tokens.has_value()) {
-    return std::nullopt;
+const Price* Prices::Find(std::string_view provider, std::string_view model) const {
+  for (const std::string& name : {std::string(model), ModelOf(provider), std::string(provider)}) {
+    const Price* price = name.empty() ? nullptr : Find(name);
+    if (price != nullptr) return price;
   }
+  return nullptr;
+}
+
+std::string ModelOf(std::string_view provider) {
+  return std::string(provider.substr(provider.find(':') + 1));  // npos + 1 is 0
+}
+
+double Dollars(const Price& price, const Usage& usage) {
+  const int64_t input = *usage.input_tokens;
   const int64_t cached = usage.cached_input_tokens.value_or(0);
-  if (cached > *usage.input_tokens) return std::nullopt;  // the counts contradict each other
-  return (static_cast<double>(*usage.input_tokens - cached) * price->input +
-          static_cast<double>(cached) * price->cached_input +
-          static_cast<double>(*usage.output_tokens) * price->output) /
-         1e6;
+  const auto cost = [](int64_t tokens, double rate) { return static_cast<double>(tokens) * rate; };
+  const double in = cached > input
+                        ? cost(cached, std::max(price.input, price.cached_input))
+                        : cost(input - cached, price.input) + cost(cached, price.cached_input);
+  return (in + cost(*usage.output_tokens, price.output)) / 1e6;
 }
 
 }  // namespace cudaforge

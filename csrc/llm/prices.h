@@ -2,7 +2,6 @@
 // notice.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,12 +35,20 @@ class Prices {
   // do; nullptr for a model that none fits. Valid while this object is.
   const Price* Find(std::string_view model) const;
 
-  // What `usage` cost; nullopt when the model is unknown, or the input or output tokens are absent.
-  // Without a count of cached tokens, all input costs what input costs.
-  std::optional<double> Dollars(std::string_view model, const Usage& usage) const;
+  // The price of `model`, which may be empty, else of the model in `provider` (Provider::name()),
+  // else of `provider` itself; nullptr: unknown. Valid while this object is.
+  const Price* Find(std::string_view provider, std::string_view model) const;
 
  private:
   std::vector<Price> prices_;  // the most particular first
 };
+
+// "gpt-5" of "openai:gpt-5", the whole where there is no colon.
+std::string ModelOf(std::string_view provider);
+
+// What `usage` costs at `price`, counts that contradict each other taken at the dearer rate.
+// Without a count of cached tokens, all input costs what input costs.
+// REQUIRES: input and output tokens are there.
+double Dollars(const Price& price, const Usage& usage);
 
 }  // namespace cudaforge

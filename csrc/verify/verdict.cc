@@ -22,20 +22,18 @@ std::string_view VerdictName(VerdictKind kind) {
       return "wrong_shape";
     case VerdictKind::kWrongValues:
       return "wrong_values";
-    case VerdictKind::kNondeterministic:
-      return "nondeterministic";
     case VerdictKind::kModifiedInput:
       return "modified_input";
-    case VerdictKind::kImpossibleTime:
-      return "impossible_time";
     case VerdictKind::kTooSlow:
       return "too_slow";
+    case VerdictKind::kNotJudged:
+      return "not_judged";
   }
   return "unknown";
 }
 
 Result<VerdictKind> ParseVerdictKind(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(VerdictKind::kTooSlow); ++i) {
+  for (int i = 0; i <= static_cast<int>(VerdictKind::kNotJudged); ++i) {
     const auto kind = static_cast<VerdictKind>(i);
     if (VerdictName(kind) == name) return kind;
   }

@@ -19,10 +19,9 @@ enum class VerdictKind {
   kMemoryFault,
   kWrongShape,
   kWrongValues,
-  kNondeterministic,
   kModifiedInput,
-  kImpossibleTime,
   kTooSlow,
+  kNotJudged,  // never run, or not on every input set; the message says why
 };
 
 std::string_view VerdictName(VerdictKind kind);  // "accepted", "compile_error", ...

@@ -46,11 +46,10 @@ bool MayHaveWorked(const Status& status, bool text_came) {
 }  // namespace
 
 Allowance AgentCalls::Allow(const Provider& provider, AgentRole role, const Prompt& prompt) const {
-  const std::string name = provider.name();
-  return AllowCall(
-      options_.budget, ledger_.Sum(), options_.seconds_spent(),
-      EstimateInputTokens(prompt.messages), PriceOf(options_.prices, name, ModelOf(name)),
-      role == AgentRole::kCoder ? kLeastCoderTokens : kLeastJudgeTokens, options_.limits);
+  return AllowCall(options_.budget, ledger_.Sum(), options_.seconds_spent(),
+                   EstimateInputTokens(prompt.messages), options_.prices.Find(provider.name(), ""),
+                   role == AgentRole::kCoder ? kLeastCoderTokens : kLeastJudgeTokens,
+                   options_.limits);
 }
 
 Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& prompt,
@@ -87,7 +86,7 @@ Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& 
     entry.estimated = worked;
     entry.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  const Price* price = PriceOf(options_.prices, entry.provider, entry.model);
+  const Price* price = options_.prices.Find(entry.provider, entry.model);
   if (price != nullptr) entry.usd = Dollars(*price, entry.usage);
   Tell(entry);
   ledger_.Add(std::move(entry));

@@ -61,7 +61,7 @@ Json AgentPrompts::Values(const Step& step, const std::vector<AgentNode>& nodes,
                           const std::vector<std::string>& hints) const {
   Json tried = Json::array();
   for (const AgentNode& node : nodes) {
-    if (node.answered && node.evaluated) tried.push_back(TriedLine(node));
+    if (node.judged()) tried.push_back(TriedLine(node));
   }
   Json values = {{"language", language_},     {"arch", task_.arch},   {"region", region_},
                  {"device", task_.device},    {"floor", task_.floor}, {"rival", task_.rival},

@@ -15,7 +15,7 @@ constexpr double kBarelySlower = 1 + 1e-9;
 Status PriceEarlier(const Prices& prices, const AgentBudget& budget, LedgerEntry* call) {
   const bool costs = *call->usage.input_tokens + *call->usage.output_tokens > 0;
   if (call->usd.has_value() || !costs) return Status::Ok();
-  const Price* price = PriceOf(prices, call->provider, call->model);
+  const Price* price = prices.Find(call->provider, call->model);
   if (price != nullptr) {
     call->usd = Dollars(*price, call->usage);
   } else if (budget.usd > 0) {
@@ -110,7 +110,7 @@ void Journal::Charge(AgentNode* node) const {
 void Journal::KeepUnevaluated(AgentNode node) const {
   if (!*settings_.sink) return;
   node.evaluated = false;
-  node.verdict = {VerdictKind::kTooSlow, "not verified: the session was cut off", Json::object()};
+  node.verdict = {VerdictKind::kNotJudged, "not verified: the session was cut off", Json::object()};
   Charge(&node);
   (*settings_.sink)(node.ToJson());
 }

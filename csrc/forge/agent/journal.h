@@ -13,6 +13,7 @@
 #include "forge/agent/agent_calls.h"
 #include "forge/agent/ledger.h"
 #include "forge/agent/node.h"
+#include "llm/prices.h"
 
 namespace cudaforge {
 

@@ -102,28 +102,6 @@ int64_t EstimateInputTokens(const std::vector<Message>& messages) {
   return tokens;
 }
 
-std::string ModelOf(const std::string& provider) {
-  return provider.substr(provider.find(':') + 1);  // npos + 1 is 0
-}
-
-const Price* PriceOf(const Prices& prices, const std::string& provider, const std::string& model) {
-  for (const std::string& name : {model, ModelOf(provider), provider}) {
-    const Price* price = name.empty() ? nullptr : prices.Find(name);
-    if (price != nullptr) return price;
-  }
-  return nullptr;
-}
-
-double Dollars(const Price& price, const Usage& usage) {
-  const int64_t input = *usage.input_tokens;
-  const int64_t cached = usage.cached_input_tokens.value_or(0);
-  const auto cost = [](int64_t tokens, double rate) { return static_cast<double>(tokens) * rate; };
-  const double in = cached > input
-                        ? cost(cached, std::max(price.input, price.cached_input))
-                        : cost(input - cached, price.input) + cost(cached, price.cached_input);
-  return (in + cost(*usage.output_tokens, price.output)) / 1e6;
-}
-
 int64_t AddTokens(int64_t a, int64_t b) {
   return a > std::numeric_limits<int64_t>::max() - b ? std::numeric_limits<int64_t>::max() : a + b;
 }

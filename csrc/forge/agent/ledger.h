@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "llm/message.h"
-#include "llm/prices.h"
 
 namespace cudaforge {
 
@@ -42,14 +41,6 @@ Result<double> AmountFromJson(const Json& json, const char* field);
 int64_t EstimateInputTokens(const std::vector<Message>& messages);
 // The same for a text.
 int64_t EstimateTokens(std::string_view text);
-
-// "gpt-5" of "openai:gpt-5", the whole where there is no colon.
-std::string ModelOf(const std::string& provider);
-// The price of `model`, else of `provider`'s name or of the model in it; nullptr: unknown.
-const Price* PriceOf(const Prices& prices, const std::string& provider, const std::string& model);
-// What `usage` costs at `price`, counts that contradict each other taken at the dearer rate.
-// REQUIRES: input and output tokens are there.
-double Dollars(const Price& price, const Usage& usage);
 
 // The sum of two counts that are not negative, at most INT64_MAX.
 int64_t AddTokens(int64_t a, int64_t b);

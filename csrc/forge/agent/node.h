@@ -40,8 +40,10 @@ struct AgentNode : Findings {
   Json prompts = Json::array();
   std::vector<LedgerEntry> calls;
 
+  // Whether the verdict is on what the Coder wrote: false of a round that ended before.
+  bool judged() const { return answered && evaluated; }
   // Right on every input set, and timed.
-  bool correct() const { return verdict.accepted() && evaluated && answered && ns.has_value(); }
+  bool correct() const { return judged() && verdict.accepted() && ns.has_value(); }
 
   // As FORMAT.md has it.
   Json ToJson() const;

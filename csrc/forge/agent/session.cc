@@ -159,7 +159,7 @@ Status Session::Examine(AgentNode* node) {
       evaluator_.Evaluate(*node->candidate, best != nullptr ? best->ns : std::nullopt);
   if (found.status().code() == StatusCode::kCancelled) {
     node->evaluated = false;
-    node->verdict = {VerdictKind::kTooSlow, "not verified: cancelled", Json::object()};
+    node->verdict = {VerdictKind::kNotJudged, "not verified: cancelled", Json::object()};
     return found.status();
   }
   journal_.NoteTried(*node->candidate, node->id);
@@ -379,7 +379,7 @@ Status CheckAgents(const AgentSettings& settings) {
   for (const Provider* provider : {settings.coder, settings.judge}) {
     if (provider == nullptr || settings.budget.usd <= 0) continue;
     const std::string name = provider->name();
-    if (PriceOf(settings.prices, name, ModelOf(name)) != nullptr) continue;
+    if (settings.prices.Find(name, "") != nullptr) continue;
     return Status::InvalidArgument(
         "a limit in dollars needs a price, and the price file has none for " + name);
   }

@@ -8,14 +8,12 @@ namespace {
 
 constexpr int kMaxRepairs = 2;
 
-bool IsJudged(const AgentNode& node) { return node.answered && node.evaluated; }
-
 // The last node, where it failed and fewer than kMaxRepairs repairs in a row have come to it.
 const AgentNode* ToRepair(const std::vector<AgentNode>& nodes) {
   const AgentNode* last = nullptr;
   int repairs = 0;  // that ended with it, in a row
   for (const AgentNode& node : nodes) {
-    if (!IsJudged(node)) continue;
+    if (!node.judged()) continue;
     last = &node;
     repairs = node.kind == StepKind::kRepair ? repairs + 1 : 0;
   }

@@ -16,12 +16,19 @@
 namespace cudaforge::cupti {
 
 using Result = int;  // CUptiResult
-inline constexpr Result kInvalidMetricName = 17;
 inline constexpr Result kHardwareBusy = 26;
+inline constexpr Result kNotSupported = 27;
 inline constexpr Result kVirtualDevice = 33;
 inline constexpr Result kInsufficientPrivileges = 35;
+inline constexpr Result kOldProfilerInitialized = 36;
+inline constexpr Result kLegacyProfiler = 38;
 inline constexpr Result kMultipleSubscribers = 39;
 inline constexpr Result kVirtualDevicePrivileges = 40;
+inline constexpr Result kConfidentialComputing = 41;
+inline constexpr Result kCmpDevice = 42;
+inline constexpr Result kMigDevice = 43;
+inline constexpr Result kSliDevice = 44;
+inline constexpr Result kWslDevice = 45;
 inline constexpr Result kInvalidChipName = 46;
 
 using HostObject = struct HostObjectTag*;

@@ -11,10 +11,20 @@
 namespace cudaforge {
 namespace {
 
-// Refusals that another try will not change: not supported, virtual device, privileges, old
-// profiler in use, confidential computing, CMP, MIG, SLI, WSL, unknown chip.
+// Refusals that another try will not change.
 bool IsFinalRefusal(cupti::Result result) {
-  static constexpr cupti::Result kFinal[] = {27, 33, 35, 36, 38, 40, 41, 42, 43, 44, 45, 46};
+  static constexpr cupti::Result kFinal[] = {cupti::kNotSupported,
+                                             cupti::kVirtualDevice,
+                                             cupti::kInsufficientPrivileges,
+                                             cupti::kOldProfilerInitialized,
+                                             cupti::kLegacyProfiler,
+                                             cupti::kVirtualDevicePrivileges,
+                                             cupti::kConfidentialComputing,
+                                             cupti::kCmpDevice,
+                                             cupti::kMigDevice,
+                                             cupti::kSliDevice,
+                                             cupti::kWslDevice,
+                                             cupti::kInvalidChipName};
   return std::find(std::begin(kFinal), std::end(kFinal), result) != std::end(kFinal);
 }
 

@@ -7,30 +7,6 @@
 namespace cudaforge {
 namespace {
 
-Prices TwoModels() {
-  return Prices::Parse(R"({"models": {
-      "coder-*": {"input": 2, "cached_input": 0.5, "output": 10},
-      "mailbox:*": {"input": 1, "output": 1}}})")
-      .value();
-}
-
-TEST(Ledger, PricesAreFoundByModelAndByProvider) {
-  const Prices prices = TwoModels();
-  EXPECT_EQ(PriceOf(prices, "openai:other", "coder-7")->output, 10);
-  EXPECT_EQ(PriceOf(prices, "openai:coder-1", "gateway/unknown")->output, 10);
-  EXPECT_EQ(PriceOf(prices, "mailbox:/tmp/x", "")->output, 1);
-  EXPECT_EQ(PriceOf(prices, "openai:x", "y"), nullptr);
-  EXPECT_EQ(ModelOf("openai:gpt-5"), "gpt-5");
-  EXPECT_EQ(ModelOf("plain"), "plain");
-}
-
-TEST(Ledger, DollarsOfCachedInput) {
-  const Price price{"*", 2, 0.5, 10};
-  EXPECT_DOUBLE_EQ(Dollars(price, {1000, std::nullopt, 100}), 0.003);
-  EXPECT_DOUBLE_EQ(Dollars(price, {1000, 400, 100}), 0.0024);
-  EXPECT_DOUBLE_EQ(Dollars(price, {100, 400, 0}), 0.0008) << "the dearer reading";
-}
-
 TEST(Ledger, EstimatesGoUp) {
   EXPECT_EQ(EstimateTokens(""), 0);
   EXPECT_EQ(EstimateTokens("abc"), 1);

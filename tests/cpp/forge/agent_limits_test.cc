@@ -197,7 +197,7 @@ TEST_F(AgentLimits, CancelledWhileACandidateRuns) {
   ASSERT_EQ(sunk_.size(), 2u);
   EXPECT_EQ(sunk_[1]["evaluated"], false);
   EXPECT_EQ(sunk_[1]["source"], "1\n");
-  EXPECT_NE(sunk_[1]["verdict"]["verdict"], "accepted");
+  EXPECT_EQ(sunk_[1]["verdict"]["verdict"], "not_judged");
 }
 
 TEST_F(AgentLimits, CancelledBeforeAnything) {

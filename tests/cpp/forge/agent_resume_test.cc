@@ -65,6 +65,7 @@ TEST_F(AgentResume, AReplyIsKeptBeforeItsCandidateIsRun) {
   const AgentOutcome whole = Run(rows_);
   ASSERT_EQ(stored_.size(), 11u) << "a start, and each round before and after";
   ASSERT_EQ(stored_[3]["evaluated"], false);
+  EXPECT_EQ(stored_[3]["verdict"]["verdict"], "not_judged");
   settings_.earlier = LastSession({stored_.begin(), stored_.begin() + 4});
   ASSERT_EQ(settings_.earlier.size(), 3u) << "of the first round, what came of it";
   sunk_.clear();

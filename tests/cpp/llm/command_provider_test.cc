@@ -61,9 +61,10 @@ TEST(CommandProviderTest, FailuresBringTheLastWords) {
 TEST(CommandProviderTest, AnswersThatAreNone) {
   for (const char* answer : {"", "hello", "[]", "{}", "{\"content\": 1}", "{\"content\": \"a\"} x",
                              "{\"content\": \"a\", \"content\": \"b\"}", "\\377"}) {
-    EXPECT_EQ(AskScript("printf '" + std::string(answer) + "'").status().code(),
-              StatusCode::kCorruption)
-        << answer;
+    const Status status =
+        AskScript("echo no model >&2; printf '" + std::string(answer) + "'").status();
+    EXPECT_EQ(status.code(), StatusCode::kCorruption) << answer;
+    EXPECT_TRUE(status.message().ends_with(": no model")) << status.message();
   }
 }
 

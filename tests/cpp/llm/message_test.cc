@@ -50,6 +50,21 @@ TEST(MessageTest, RepliesOfWrongTypes) {
   EXPECT_EQ(odd->attempts, 1);
 }
 
+TEST(MessageTest, RepliesAsText) {
+  Reply reply;
+  reply.content = std::string(10, '\x01');
+  const std::string text = ToJson(reply).dump();
+  EXPECT_LE(text.size(), MostJsonBytes(10));
+  EXPECT_EQ(ReadReply(text, "there", 10, {})->content.size(), 10u);
+  EXPECT_EQ(ReadReply(text, "there", 9, {}).status().code(), StatusCode::kTimeout);
+  for (const char* bad : {"", "{\"content\": \"a\"} b", "secret-key", "[]"}) {
+    const Status status = ReadReply(bad, "there", 10, {"secret-key"}).status();
+    EXPECT_EQ(status.code(), StatusCode::kCorruption) << bad;
+    EXPECT_EQ(status.message().find("there: "), 0u) << status.message();
+    EXPECT_EQ(status.message().find("secret-key"), std::string::npos) << status.message();
+  }
+}
+
 TEST(MessageTest, SecondsThatNoCallTakesAreCut) {
   for (const auto& [given, taken] :
        {std::pair(-1.0, 0.0), std::pair(2.5, 2.5), std::pair(1e300, 1e9),

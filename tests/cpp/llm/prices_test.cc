@@ -15,25 +15,45 @@ constexpr std::string_view kPriceFile = R"({"models": {
 TEST(PricesTest, AddsUpWhatWasUsed) {
   const Result<Prices> prices = Prices::Parse(kPriceFile);
   ASSERT_TRUE(prices.ok()) << prices.status().ToString();
-  EXPECT_DOUBLE_EQ(*prices->Dollars("gpt-5-2025-08-07", {1'000'000, 400'000, 100'000}),
+  const auto dollars = [&prices](std::string_view model, const Usage& usage) {
+    const Price* price = prices->Find(model);
+    return price != nullptr ? Dollars(*price, usage) : -1;
+  };
+  EXPECT_DOUBLE_EQ(dollars("gpt-5-2025-08-07", {1'000'000, 400'000, 100'000}),
                    0.6 * 1.25 + 0.4 * 0.125 + 1.0);
-  EXPECT_DOUBLE_EQ(*prices->Dollars("gpt-5", {1'000'000, std::nullopt, 0}), 1.25);
+  EXPECT_DOUBLE_EQ(dollars("gpt-5", {1'000'000, std::nullopt, 0}), 1.25);
+  EXPECT_DOUBLE_EQ(dollars("gpt-5", {1000, 4000, 0}), 0.005) << "the dearer reading";
   // The longer pattern, and cached input at the price of input where the file says no other.
-  EXPECT_DOUBLE_EQ(*prices->Dollars("gpt-5-mini", {1'000'000, 1'000'000, 1'000'000}), 2.25);
-  EXPECT_EQ(prices->Dollars("local/llama-instruct", {5, 0, 5}), 0);
+  EXPECT_DOUBLE_EQ(dollars("gpt-5-mini", {1'000'000, 1'000'000, 1'000'000}), 2.25);
+  EXPECT_EQ(dollars("local/llama-instruct", {5, 0, 5}), 0);
 }
 
 TEST(PricesTest, WhatIsNotKnownIsNotFree) {
   const Result<Prices> prices = Prices::Parse(kPriceFile);
   ASSERT_TRUE(prices.ok());
-  EXPECT_EQ(prices->Dollars("claude", {1, 0, 1}), std::nullopt);
-  EXPECT_EQ(prices->Dollars("", {1, 0, 1}), std::nullopt);
-  EXPECT_EQ(prices->Dollars("local/llama", {1, 0, 1}), std::nullopt);
-  EXPECT_EQ(prices->Dollars("gpt-5", {}), std::nullopt);
-  EXPECT_EQ(prices->Dollars("gpt-5", {1, 0, std::nullopt}), std::nullopt);
-  EXPECT_EQ(prices->Dollars("gpt-5", {std::nullopt, 0, 1}), std::nullopt);
-  EXPECT_EQ(prices->Dollars("gpt-5", {1, 2, 1}), std::nullopt);  // more cached than there was
-  EXPECT_EQ(Prices().Dollars("gpt-5", {1, 0, 1}), std::nullopt);
+  for (const char* model : {"claude", "", "local/llama"}) {
+    EXPECT_EQ(prices->Find(model), nullptr) << model;
+  }
+  EXPECT_EQ(Prices().Find("gpt-5"), nullptr);
+}
+
+TEST(PricesTest, AreFoundByModelAndByProvider) {
+  const Prices prices = Prices::Parse(R"({"models": {
+      "coder-*": {"input": 2, "output": 10},
+      "mailbox:*": {"input": 1, "output": 1}}})")
+                            .value();
+  const auto pattern = [&prices](std::string_view provider, std::string_view model) {
+    const Price* price = prices.Find(provider, model);
+    return price != nullptr ? price->pattern : "none";
+  };
+  EXPECT_EQ(pattern("openai:other", "coder-7"), "coder-*");
+  EXPECT_EQ(pattern("mailbox:/tmp/x", "coder-7"), "coder-*");
+  EXPECT_EQ(pattern("openai:coder-1", "gateway/unknown"), "coder-*");
+  EXPECT_EQ(pattern("openai:coder-1", ""), "coder-*");
+  EXPECT_EQ(pattern("mailbox:/tmp/x", ""), "mailbox:*");
+  EXPECT_EQ(pattern("openai:x", "y"), "none");
+  EXPECT_EQ(ModelOf("openai:gpt-5"), "gpt-5");
+  EXPECT_EQ(ModelOf("plain"), "plain");
 }
 
 TEST(PricesTest, SaysWhatIsWrong) {
