@@ -56,6 +56,16 @@ std::shared_ptr<const CacheRecord> ReadRecord(const RocksDb& db, const std::stri
   return nullptr;
 }
 
+// Whether there is a record of a later format: it stays as it is.
+bool HasNewer(const RocksDb& db, const std::string& db_key) {
+  for (Family family : {Family::kWinners, Family::kNegatives}) {
+    const auto bytes = db.Get(family, db_key);
+    if (!bytes.ok()) continue;
+    if (CacheRecord::Decode(*bytes).status().code() == StatusCode::kUnsupported) return true;
+  }
+  return false;
+}
+
 class RocksKernelStore final : public KernelStore {
  public:
   RocksKernelStore(const std::string& path, bool writable)
@@ -242,8 +252,10 @@ class RocksKernelStore final : public KernelStore {
         auto earlier = batch.find(db_key);
         std::shared_ptr<const CacheRecord> existing;
         if (earlier == batch.end()) existing = ReadRecord(db, db_key, &counters);
+        if (existing != nullptr && !existing->Fields().ok()) existing = nullptr;
         const CacheRecord* rival = earlier != batch.end() ? earlier->second : existing.get();
-        taken.push_back(TakesPlaceOf(record, rival, replace));
+        const bool left = rival == nullptr && !replace && HasNewer(db, db_key);
+        taken.push_back(!left && TakesPlaceOf(record, rival, replace));
         if (!taken.back()) continue;
         batch[db_key] = &record;
         const bool winner = record.kind == CacheRecord::Kind::kWinner;

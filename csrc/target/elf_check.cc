@@ -2,8 +2,12 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace cudaforge {
 namespace {
@@ -19,6 +23,97 @@ bool ReadEntry(std::string_view image, uint64_t table, uint64_t index, Entry& en
   if (!Inside(offset, sizeof(Entry), image.size())) return false;
   std::memcpy(&entry, image.data() + offset, sizeof(Entry));
   return true;
+}
+
+struct Section {
+  std::string name;
+  Elf64_Shdr header;
+};
+
+struct Symbol {
+  std::string name;
+  uint16_t section;
+  unsigned char type;
+};
+
+// The text at `at` of a table of strings; "" where there is none.
+std::string TextAt(std::string_view table, uint64_t at) {
+  if (at >= table.size()) return "";
+  const std::string_view rest = table.substr(at);
+  return std::string(rest.substr(0, rest.find('\0')));
+}
+
+// REQUIRES: CheckElfBounds(image) is ok.
+class ElfReader {
+ public:
+  explicit ElfReader(std::string_view image) : image_(image) {
+    Elf64_Ehdr header;
+    std::memcpy(&header, image.data(), sizeof(header));
+    std::vector<Elf64_Shdr> headers(header.e_shnum);
+    for (uint64_t i = 0; i < headers.size(); ++i) ReadEntry(image, header.e_shoff, i, headers[i]);
+    const std::string_view names =
+        header.e_shstrndx < headers.size() ? Bytes(headers[header.e_shstrndx]) : "";
+    for (const Elf64_Shdr& one : headers) sections_.push_back({TextAt(names, one.sh_name), one});
+  }
+
+  const std::vector<Section>& sections() const { return sections_; }
+
+  // Of the tables of `type` (SHT_DYNSYM, SHT_SYMTAB).
+  std::vector<Symbol> Symbols(uint32_t type) const {
+    std::vector<Symbol> symbols;
+    for (const Section& table : sections_) {
+      if (table.header.sh_type != type) continue;
+      const std::string_view bytes = Bytes(table.header);
+      const std::string_view names = table.header.sh_link < sections_.size()
+                                         ? Bytes(sections_[table.header.sh_link].header)
+                                         : "";
+      for (uint64_t i = 0; i < bytes.size() / sizeof(Elf64_Sym); ++i) {
+        Elf64_Sym symbol;
+        ReadEntry(bytes, 0, i, symbol);
+        symbols.push_back({TextAt(names, symbol.st_name), symbol.st_shndx,
+                           static_cast<unsigned char>(ELF64_ST_TYPE(symbol.st_info))});
+      }
+    }
+    return symbols;
+  }
+
+ private:
+  std::string_view Bytes(const Elf64_Shdr& header) const {
+    if (header.sh_type == SHT_NOBITS) return "";
+    return image_.substr(header.sh_offset, header.sh_size);
+  }
+
+  std::string_view image_;
+  std::vector<Section> sections_;
+};
+
+constexpr std::string_view kMathFunctions[] = {
+    "acos",      "acosh",     "asin",   "asinh", "atan",      "atan2",     "atanh", "cbrt",
+    "ceil",      "copysign",  "cos",    "cosh",  "erf",       "erfc",      "exp",   "exp2",
+    "expm1",     "fabs",      "fdim",   "floor", "fma",       "fmax",      "fmin",  "fmod",
+    "frexp",     "hypot",     "ilogb",  "ldexp", "llrint",    "llround",   "log",   "log10",
+    "log1p",     "log2",      "logb",   "lrint", "lround",    "modf",      "nan",   "nearbyint",
+    "nextafter", "pow",       "remquo", "rint",  "remainder", "roundeven", "round", "scalbln",
+    "scalbn",    "sin",       "sincos", "sinh",  "sqrt",      "tan",       "tanh",  "tgamma",
+    "trunc",     "nexttoward"};
+constexpr std::string_view kOtherFunctions[] = {
+    "memcpy", "memmove",      "memset",        "memcmp",       "memchr",
+    "strlen", "__memcpy_chk", "__memmove_chk", "__memset_chk", "__stack_chk_fail"};
+
+// A function of <cmath> for double, float ("f") or long double ("l"), or one of <cstring>.
+bool IsPureFunction(std::string_view name) {
+  const auto one_of = [](std::span<const std::string_view> list, std::string_view what) {
+    return std::find(list.begin(), list.end(), what) != list.end();
+  };
+  if (one_of(kOtherFunctions, name) || one_of(kMathFunctions, name)) return true;
+  const bool suffix = name.ends_with('f') || name.ends_with('l');
+  return suffix && one_of(kMathFunctions, name.substr(0, name.size() - 1));
+}
+
+// Memory that the loader alone writes to, before it makes it read-only or as it binds functions.
+bool IsLoaders(std::string_view section) {
+  return section == ".dynamic" || section == ".got" || section == ".got.plt" ||
+         section == ".relro_padding" || section.starts_with(".data.rel.ro");
 }
 
 }  // namespace
@@ -46,6 +141,41 @@ Status CheckElfBounds(std::string_view image) {
     Elf64_Phdr segment;
     if (!ReadEntry(image, header.e_phoff, i, segment)) return bad;
     if (!Inside(segment.p_offset, segment.p_filesz, image.size())) return bad;
+  }
+  return Status::Ok();
+}
+
+Status CheckCpuLibrary(std::string_view image) {
+  CF_RETURN_IF_ERROR(CheckElfBounds(image));
+  const ElfReader elf(image);
+  for (const auto& [name, header] : elf.sections()) {
+    const bool written = (header.sh_flags & SHF_WRITE) != 0 && (header.sh_flags & SHF_ALLOC) != 0;
+    if (written && header.sh_size != 0 && !IsLoaders(name)) {
+      return Status::InvalidArgument(
+          "the kernel has memory of its own (" + name +
+          "): no static, global or thread_local variables that can change, and nothing that runs "
+          "when it is loaded; constants are const or constexpr");
+    }
+  }
+  for (const Symbol& symbol : elf.Symbols(SHT_DYNSYM)) {
+    if (symbol.section != SHN_UNDEF || symbol.name.empty() || IsPureFunction(symbol.name)) continue;
+    return Status::InvalidArgument("the kernel uses '" + symbol.name.substr(0, 80) +
+                                   "': functions of <cmath> and <cstring> only");
+  }
+  return Status::Ok();
+}
+
+Status CheckCubin(std::string_view image) {
+  CF_RETURN_IF_ERROR(CheckElfBounds(image));
+  const ElfReader elf(image);
+  for (const Symbol& symbol : elf.Symbols(SHT_SYMTAB)) {
+    const bool variable = symbol.section < elf.sections().size() && symbol.type == STT_OBJECT &&
+                          elf.sections()[symbol.section].name == ".nv.global";
+    if (!variable) continue;
+    return Status::InvalidArgument(
+        "the kernel has the variable '" + symbol.name.substr(0, 80) +
+        "' in global memory, which outlives a launch: constants are __constant__ or constexpr, "
+        "anything else is an argument");
   }
   return Status::Ok();
 }

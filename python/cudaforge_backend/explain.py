@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import sys
+import threading
+import weakref
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from types import CodeType
 from typing import Any
 
 import torch
@@ -62,7 +67,12 @@ class Report:
 
     def __str__(self) -> str:
         rows = [f"graphs: {self.graphs}, regions: {len(self.regions)}"]
-        if not self.regions:
+        if not self.graphs:
+            rows.append(
+                "  Dynamo made no graph: the model computes nothing with tensors, or was compiled "
+                "as often as recompile_limit allows (torch._dynamo.reset() has it begin anew)"
+            )
+        elif not self.regions:
             rows.append(f"  {no_region(self.left)}")
         elif self.training:
             rows.append(
@@ -112,8 +122,8 @@ def explain(
     and an input or parameter that requires them: training's regions are listed, the backward's too.
     `agents`: also the regions around matrix products, convolutions and attention, which only agents
     make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with
-    torch.compile's option, it is the process's cache from then on. Resets Dynamo: compiled
-    functions compile again at their next call."""
+    torch.compile's option, it is the process's cache from then on. What the program has compiled
+    stays as it is; a function that Dynamo no longer compiles (its recompile_limit) has no graph."""
     from .integration.analysis import is_training
     from .integration.backend import open_cache
 
@@ -133,13 +143,56 @@ def explain(
         left.update(reasons)
         return gm.forward
 
-    torch._dynamo.reset()
-    try:
+    with _leaving_no_trace():
         compiled: Any = torch.compile(model, backend=inspect)
         compiled(*inputs, **kwargs)
-    finally:
-        torch._dynamo.reset()
     return Report(tuple(regions), dict(left), graphs, training)
+
+
+@contextmanager
+def _leaving_no_trace() -> Iterator[None]:
+    """Has Dynamo compile as in a fresh process, and forget at the end what it compiled here: graphs
+    of before are kept, and neither count here nor do those of here count for a recompile_limit."""
+    from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list, reset_code
+    from torch._dynamo import pgo
+    from torch._dynamo.convert_frame import compile_lock, register_bytecode_hook
+    from torch._dynamo.guards import DeletedGuardManagerWrapper
+    from torch._guards import CompileContext
+
+    thread = threading.get_ident()
+    codes: dict[int, CodeType] = {}  # those that were compiled, by identity
+    ids = set()  # of their compilations
+
+    def note(code: CodeType, new_code: CodeType) -> None:
+        if threading.get_ident() == thread:
+            codes[id(code)] = code
+            ids.add(CompileContext.current_compile_id())
+
+    hook = register_bytecode_hook(note)
+    sizes = pgo._CODE_STATE  # those met so far: where others follow, a graph has symbols for them
+    pgo._CODE_STATE = defaultdict(pgo.CodeState)
+    try:
+        with torch._dynamo.config.patch(
+            recompile_limit=sys.maxsize, accumulated_recompile_limit=sys.maxsize
+        ):
+            yield
+    finally:
+        pgo._CODE_STATE = sizes
+        hook.remove()
+        with compile_lock:
+            for code in codes.values():
+                entries = _debug_get_cache_entry_list(code)
+                ours = [entry for entry in entries if entry.compile_id in ids]
+                if len(ours) == len(entries):
+                    reset_code(code)
+                    continue
+                for entry in ours:
+                    dead = DeletedGuardManagerWrapper("cudaforge_backend.explain() has ended")
+                    # Dynamo counts entries that match the same objects; no local has this name.
+                    dead.id_matched_objs = {"": weakref.ref(dead)}
+                    state = entry.guard_manager.extra_state
+                    assert state is not None
+                    state.invalidate(entry, dead)
 
 
 def _inspect(

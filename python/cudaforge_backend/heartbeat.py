@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from .records import counted
+from .records import counted, find, too_little_time
 
 EVERY_S = 10.0
 
@@ -65,6 +65,7 @@ class ForgingHeartbeat(Heartbeat):
         self._began = time.monotonic()  # with this region
         self._tried = self._started = 0
         self._kinds: Counter[str] = Counter()  # of the regions that are done
+        self._met: dict[tuple[str, str], None] = {}  # their keys and architectures
         self._asking = ""
         super().__init__(say, "forging")
 
@@ -72,6 +73,7 @@ class ForgingHeartbeat(Heartbeat):
         if event["event"] == "start":
             self._began, self._tried = time.monotonic(), 0
             self._started += 1
+            self._met[event["key"], event["arch"]] = None
             self.go_on(f"forging {event['region']}")
         if event["event"] == "ask":
             self._asking = f"asking the {event['role']} ({event['provider']}), "
@@ -84,11 +86,14 @@ class ForgingHeartbeat(Heartbeat):
     def summary(self) -> str:
         """What came of all regions, in a line."""
         failed = self._started - self._kinds.total()
+        stored = [record for place in self._met if (record := find(*place)) is not None]
+        short = too_little_time([(record["verdict"], record["retry_above_s"]) for record in stored])
+        again = f"; {short[0]}: region_budget_s={short[1]} or more tries again" if short else ""
         return (
             f"forged {counted(self._started, 'region')}, parts included: "
             f"{counted(self._kinds['winner'], 'winner')}, "
             f"{self._kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
-            f"({time.monotonic() - self._since:.0f} s)"
+            f"({time.monotonic() - self._since:.0f} s){again}"
         )
 
     def _words(self, now: float) -> str:

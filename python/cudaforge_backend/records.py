@@ -12,6 +12,8 @@ from ._native import _C
 RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
 
+_MESSAGE = 200  # characters of a verdict's message
+
 
 class RecordSummary(TypedDict):
     """One record: `ops` as "mul -> cumsum", `shapes` of the inputs as "float32[8, 128]"; times in
@@ -209,6 +211,14 @@ def printable(text: str, kept: str = "") -> str:
     return "".join(
         c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
     )
+
+
+def clipped(message: str) -> str:
+    """A message for a line of a listing: where it is long, cut at a word, with "..."."""
+    if len(message) <= _MESSAGE:
+        return message
+    cut = message[: _MESSAGE - len(" ...") + 1]
+    return f"{cut.rpartition(' ')[0] or cut[:-1]} ..."
 
 
 def counted(number: int, what: str) -> str:

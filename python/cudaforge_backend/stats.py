@@ -196,9 +196,9 @@ def count_agent_call(event: Mapping[str, Any]) -> None:
     with _lock:
         _agent_counts.update(
             calls=1,
-            failed=bool(event.get("error")),
-            estimated=bool(event.get("estimated")),
-            unpriced=event.get("usd") is None and sum(tokens.values()) > 0,
+            failed=int(bool(event.get("error"))),
+            estimated=int(bool(event.get("estimated"))),
+            unpriced=int(event.get("usd") is None and sum(tokens.values()) > 0),
             **tokens,
         )
         _agent_usd += event.get("usd") or 0.0

@@ -13,6 +13,7 @@ import cudaforge_backend
 import pytest
 import torch
 from coders import ADVICE, CODER, RIGHT, WRONG
+from command import as_json
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
@@ -54,7 +55,7 @@ def test_a_coders_matrix_product_is_proven_stored_served_and_shown(
     asked = [json.loads(line) for line in (tmp_path / "coder.log").read_text().splitlines()]
     assert "mind the bananas" in asked[0]["messages"][-1]["content"]
     last = next(r for r in reversed(asked) if r["role"] == "coder")["messages"][-1]["content"]
-    assert "negative values are kept" in last and "apply the relu" in last
+    assert "\nissue: negative values are kept\n\nplan: apply the relu\n" in last
 
     key = results[0]["key"]
     assert main(["lineage", key[:12], "--cache-dir", cache]) == 0
@@ -324,6 +325,89 @@ def test_a_coder_that_cannot_be_reached_is_no_verdict_about_the_region(
     (wanted,) = store.wanted()  # so that its key is found
     assert main(["lineage", wanted["key"][:12], "--cache-dir", cache]) == 0
     assert "no reply (" in capsys.readouterr().out
+
+
+PRODUCTS = """
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x, *others):
+        return [torch.relu(x @ other) for other in others]
+def make(): return Net(), (torch.randn(8, 16), *(torch.randn(16, n) for n in (24, 28, 20)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("coder", "limit", "why"),
+    [
+        ("command:false", (), "the Coder gave no reply"),
+        ("command:cat", ("--max-tokens", "1"), "the tokens of the budget are spent"),
+    ],
+)
+def test_two_regions_in_a_row_without_a_reply_are_enough(
+    capsys: Output, tmp_path: Path, coder: str, limit: tuple[str, ...], why: str
+) -> None:
+    (tmp_path / "net.py").write_text(PRODUCTS)
+    argv = ["forge", f"{tmp_path}/net.py:make", "--coder", coder, "--target", "cpu", *limit]
+    assert main([*argv, "--cache-dir", str(tmp_path / "cache")]) == 1
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-1].startswith(
+        "2 regions: 0 won, 0 passed over, 2 without a reply; 0 tokens, $0.0000, "
+    )
+    assert told.err.startswith(f"cudaforge: no reply for 2 regions, the last: {why}")
+    assert told.err.endswith("; not begun after it: 1 region\n")
+
+
+def test_a_region_without_a_reply_is_told_with_the_others(
+    capsys: Output, tmp_path: Path, coder: Any
+) -> None:
+    (tmp_path / "net.py").write_text(PRODUCTS)
+    provider = coder(["no code at all"], [])
+    odd = CODER.replace("own = ", "if made != 2: sys.exit(1)\nown = ")
+    (tmp_path / "coder.py").write_text(odd)
+    results = as_json(
+        capsys, "forge", f"{tmp_path}/net.py:make", "--coder", provider, "--rounds", "1",
+        "--target", "cpu", "--cache-dir", str(tmp_path / "cache"), code=1,
+    )  # fmt: skip
+    assert [(r["kind"], r["answered"]) for r in results] == [
+        ("", False),
+        ("negative", True),
+        ("", False),
+    ]
+    assert "the Coder gave no reply" in results[0]["reason"]
+    assert [r["ledger"]["failed"] for r in results] == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("priced", "dollars"),
+    [("test", ("$2.0000", "$2.0000 and 1 call of unknown price")), ("other", ("$?", "$?"))],
+)
+def test_what_nobody_counted_or_priced_is_told_as_such(
+    capsys: Output, tmp_path: Path, coder: Any, script: str, priced: str, dollars: tuple[str, str]
+) -> None:
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({"models": {priced: {"input": 1e4, "output": 1e5}}}))
+    provider = coder(["no code at all"], [])
+    other = 'model = "test"\nif made == 2: usage, model = {}, "unheard"\nprint('
+    odd = CODER.replace("print(", other).replace('"model": "test"', '"model": model')
+    (tmp_path / "coder.py").write_text(odd)
+    argv = ["forge", script, "--coder", provider, "--rounds", "2", "--target", "cpu"]
+    assert main([*argv, "--cache-dir", str(tmp_path / "cache"), "--prices", str(prices)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first, second = (line.partition("; so far ")[2] for line in lines if "so far" in line)
+    assert first == f"110 tokens, {dollars[0]}"
+    assert second.startswith("about ") and second.endswith(f" tokens, {dollars[1]}")
+    assert f"; {second}, " in lines[-1]
+
+
+def test_triton_for_a_cpu_is_refused_before_any_work(
+    capsys: Output, tmp_path: Path, script: str
+) -> None:
+    pytest.importorskip("triton")
+    argv = ["forge", script, "--coder", "command:false", "--language", "triton", "--target", "cpu"]
+    assert main([*argv, "--cache-dir", str(tmp_path / "cache")]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("cudaforge: kernels in Triton are for a GPU; on the cpu: mm -> relu")
 
 
 def sessions(cache: str) -> list[str]:

@@ -118,3 +118,24 @@ def test_a_line_that_is_typed_is_in_the_next_prompt(
     asked = [json.loads(line) for line in (tmp_path / "coder.log").read_text().splitlines()]
     told_of = ["mind the bananas" in request["messages"][-1]["content"] for request in asked]
     assert told_of == [False, True]
+    assert "bananas" not in told
+
+
+def test_lines_that_no_prompt_took_are_told_after_ctrl_c(
+    tmp_path: Path, coder: Any, script: str, terminal: tuple[int, int]
+) -> None:
+    cache = ("--cache-dir", str(tmp_path / "cache"))
+    provider = coder(["no code at all"], [])
+    gated(tmp_path, request=1)
+    with running(
+        terminal[1], "forge", script, "--coder", provider, "--target", "cpu", *cache
+    ) as process:
+        read_until(process, "asking the coder")
+        os.write(terminal[0], b"mind the bananas\nand the pears\n")
+        read_until(process, "for the next prompt: and the pears")
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate()
+    assert process.returncode == 130, told
+    assert told.splitlines()[-2] == (
+        "cudaforge: typed, but in no prompt: mind the bananas; and the pears"
+    )

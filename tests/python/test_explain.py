@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import cudaforge_backend
@@ -28,6 +29,68 @@ def test_inference(tmp_path: Path) -> None:
     assert region.ops == "mul -> _softmax -> add"
     assert region.shapes == ("float32[4, 9]",)
     assert region.signature["nodes"][0]["op"] == "aten::mul.Tensor"
+
+
+def broken(x: torch.Tensor) -> torch.Tensor:
+    y = torch.softmax(x * 3, -1)
+    torch._dynamo.graph_break()
+    return y.cumsum(-1)
+
+
+@pytest.mark.parametrize("function", [model, broken, torch.nn.LayerNorm(9)])
+def test_what_is_compiled_stays_so(
+    tmp_path: Path, function: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    rows: list[object] = []  # of what each graph is compiled for
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        rows.append(inputs[-1].shape[0])
+        return gm.forward
+
+    torch._dynamo.reset()
+    ours = torch.compile(function, backend=backend)
+    ours(torch.randn(4, 9))
+    n = len(rows)
+    graphs = set()
+    for size in range(3, 14):  # more than Dynamo's recompile_limit; 4 is among them
+        report = cudaforge_backend.explain(function, torch.randn(size, 9), cache_dir=str(tmp_path))
+        graphs.add(
+            (
+                report.graphs,
+                {size} == {r.signature["inputs"][0]["sizes"][0] for r in report.regions},
+            )
+        )
+    assert graphs == {(n, True)}
+    ours(torch.randn(4, 9))
+    assert len(rows) == n
+    for size in (5, 6):  # compiled once, for every size
+        ours(torch.randn(size, 9))
+    assert len(rows) == 2 * n
+    torch._dynamo.reset()
+
+
+def test_it_leaves_no_size_behind(tmp_path: Path) -> None:
+    sizes: list[object] = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        sizes.append(inputs[0].shape[0])
+        return gm.forward
+
+    torch._dynamo.reset()
+    cudaforge_backend.explain(model, torch.randn(4, 9), cache_dir=str(tmp_path))
+    torch.compile(model, backend=backend)(torch.randn(5, 9))
+    assert sizes == [5]
+
+
+def test_a_model_that_dynamo_no_longer_compiles_says_so(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    ours = torch.compile(model, backend="eager", dynamic=False)
+    with torch._dynamo.config.patch(recompile_limit=1):
+        for size in (3, 4):
+            ours(torch.randn(size, 9))
+    report = cudaforge_backend.explain(model, torch.randn(5, 9), cache_dir=str(tmp_path))
+    assert report.graphs == 0 and "Dynamo made no graph: " in str(report)
+    torch._dynamo.reset()
 
 
 def test_as_text(forged: Path) -> None:

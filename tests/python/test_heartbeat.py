@@ -12,7 +12,10 @@ import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend import heartbeat
+from cudaforge_backend.records import counted
 from forged import compiled, lose_for_want_of_time
+
+REGION = {"region": "sum(float32[8])", "key": "0" * 64, "arch": "cpu:none"}  # the cache has none
 
 
 def wait_for(there: Callable[[], bool]) -> None:
@@ -47,7 +50,7 @@ def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     with heartbeat.ForgingHeartbeat(lines.append) as beat:
         for event in ("start", "candidate", "end", "start"):
-            beat({"event": event, "region": "sum(float32[8])", "kind": "negative"})
+            beat({"event": event, **REGION, "kind": "negative"})
         beat._began -= 50
         beat._since -= 500
         said = re.compile(
@@ -55,7 +58,7 @@ def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
             r"1 region done so far \(5\d\d s\)"
         )
         wait_for(lambda: any(said.fullmatch(line) for line in lines))
-        beat({"event": "start", "region": "sum(float32[8])"})
+        beat({"event": "start", **REGION})
         beat({"event": "end", "kind": "winner"})
     said = re.compile(
         r"forged 3 regions, parts included: 1 winner, 1 with no winner, 1 failed \(5\d\d s\)"
@@ -67,9 +70,9 @@ def test_an_agent_that_is_asked_is_named_until_it_replies(monkeypatch: pytest.Mo
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     lines: list[str] = []
     with heartbeat.ForgingHeartbeat(lines.append) as beat:
-        beat({"event": "start", "region": "mm"})
+        beat({"event": "start", **REGION})
         beat({"event": "ask", "role": "coder", "provider": "openai:m"})
-        asking = "forging mm: asking the coder (openai:m), 0 candidates tried ("
+        asking = "forging sum(float32[8]): asking the coder (openai:m), 0 candidates tried ("
         wait_for(lambda: any(line.startswith(asking) for line in lines))
         beat({"event": "call", "role": "coder"})
         lines.clear()
@@ -94,7 +97,10 @@ def test_blocking_forging_says_that_it_goes_on(
     assert any("_softmax(float32[4, 61]): " in line for line in lines)
     forged = r"cudaforge: forged (\d+) regions, parts included: 0 winners, (\d+) with no winner \("
     counts = re.match(forged, last)
-    assert counts and int(counts[1]) == int(counts[2]) == cudaforge_backend.stats()["negative"]
+    n = cudaforge_backend.stats()["negative"]
+    again = f"; {counted(n, 'region')} had too little time, {n} of them not raced: "
+    assert last.endswith(f"{again}region_budget_s=46 or more tries again")
+    assert counts and int(counts[1]) == int(counts[2]) == n
 
 
 def test_blocking_forging_with_a_callback_or_a_log_says_no_more(

@@ -73,6 +73,9 @@ def test_ls_and_show(cache: Path, capsys: Output) -> None:
     assert "give more digits" in capsys.readouterr().err
     assert main(["cache", "ls", *folder, "--arch", "cuda:sm_90a", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
+    assert main(["cache", "ls", *folder, "--arch", "sm_90"]) == 0
+    here = f"has no records for sm_90; it has {rows[0]['arch']}; architectures begin with "
+    assert f'{here}"cuda:" or "cpu:"\n' in capsys.readouterr().out
 
 
 def test_as_json(cache: Path, tmp_path: Path, capsys: Output) -> None:
@@ -110,6 +113,21 @@ def test_sources_are_text_that_import_proves(cache: Path, tmp_path: Path, capsys
     code, summary = adopt(capsys, folder, tmp_path / "c")
     assert (code, summary["imported"], summary["rejected"]) == (1, 1, 1)
     assert "not proven on this machine" in summary["problems"][0]
+
+
+def test_an_import_says_what_is_left_to_forge(
+    pack: Path, sources: Path, tmp_path: Path, capsys: Output
+) -> None:
+    for file, said in (
+        (pack, "missing and finds"),
+        (sources, "missing, such as regions with no winner, which a folder does not have, and fi"),
+    ):
+        capsys.readouterr()
+        assert (
+            main(["cache", "import", str(file), "--cache-dir", str(tmp_path / f"to-{file.name}")])
+            == 0
+        )
+        assert f"model forges only what is still {said}" in capsys.readouterr().out
 
 
 def test_sources_of_one_architecture_at_a_time(cache: Path, tmp_path: Path, capsys: Output) -> None:
@@ -198,17 +216,19 @@ def refused(output: Output, file: Path, folder: Path) -> str:
 
 def test_files_that_are_no_packs(pack: Path, tmp_path: Path, capsys: Output) -> None:
     folder = tmp_path / "b"
-    assert str(tmp_path / "none") in refused(capsys, tmp_path / "none", folder)
+    none = f"there is no {tmp_path / 'none'}; `cudaforge cache export` makes such files"
+    assert none in refused(capsys, tmp_path / "none", folder)
     text = tmp_path / "text"
     text.write_text("no pack\n" * 100)
     assert "not a pack" in refused(capsys, text, folder)
     half = tmp_path / "half"
     half.write_bytes(pack.read_bytes()[: pack.stat().st_size // 2])
-    assert "cut short or changed" in refused(capsys, half, folder)
+    again = "cut short or changed on the way; copy it again, or export it again"
+    assert again in refused(capsys, half, folder)
     damaged = bytearray(pack.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     half.write_bytes(damaged)
-    assert "cut short or changed" in refused(capsys, half, folder)
+    assert again in refused(capsys, half, folder)
 
 
 def packed(folder: Path, file: Path, **changes: Any) -> None:
@@ -241,7 +261,7 @@ def test_a_kernel_that_is_not_proven_here_is_rejected(
         "arch": {"arch": "cuda:sm_90a"},
         "versions": {"versions": {"torch": "2.10.0", "verifier": 1}},
         "other kernel": {"candidate": other},
-        "no kernel": {"candidate": {**first, "code": "int nothing;"}},
+        "no kernel": {"candidate": {**first, "code": "int nothing() { return 0; }"}},
     }[change]
     packed(cache, tmp_path / "pack", **changes)
     code, summary = adopt(capsys, tmp_path / "pack", tmp_path / "b")

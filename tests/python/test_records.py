@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudaforge_backend.records import differences, printable, program
+from cudaforge_backend.records import clipped, differences, printable, program
 
 
 def spec(*sizes: int, dtype: str = "float32") -> dict[str, Any]:
@@ -41,3 +41,12 @@ def test_what_a_terminal_would_obey_is_made_visible() -> None:
     assert printable("\x1b]0;a\x07\r\n\t\x9b\u202e\x7f") == r"\x1b]0;a\x07\r\n\t\x9b\u202e\x7f"
     assert printable("größer → 1.5x µs") == "größer → 1.5x µs"
     assert printable("a\n\tb\x1b", kept="\n\t") == "a\n\tb\\x1b"
+
+
+def test_messages_are_cut_at_a_word() -> None:
+    message = "output 0: 12 elements are wrong (error allowed here: 4.3368086e-19)"
+    assert clipped(message) == message
+    assert clipped("x" * 123 + f" {message} {message}") == "x" * 123 + f" {message} ..."
+    assert clipped("x" * 200) == "x" * 200
+    assert clipped("x" * 201) == "x" * 196 + " ..."
+    assert clipped(f"{'x' * 196} 1.5e-19") == f"{'x' * 196} ..."

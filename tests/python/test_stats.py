@@ -114,6 +114,10 @@ def test_what_agents_were_asked() -> None:
     cudaforge_backend.reset_stats()
     stats = cudaforge_backend.stats()
     assert not any(stats["agents"].values()) and "agents" not in str(stats)
+    count_agent_call({"usage": usage, "usd": None, "error": "hung up"})
+    assert "agents: 1 call, 1 without a reply, 1 of unknown price; " in str(
+        cudaforge_backend.stats()
+    )
 
 
 def test_the_text_of_nothing() -> None:

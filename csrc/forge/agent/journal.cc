@@ -115,6 +115,14 @@ void Journal::KeepUnevaluated(AgentNode node) const {
   (*settings_.sink)(node.ToJson());
 }
 
+int Journal::Interrupted(const Candidate& candidate) const {
+  const std::string digest = CandidateDigest(candidate);
+  return static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(), [&](const AgentNode& node) {
+    return !node.evaluated && node.candidate.has_value() &&
+           CandidateDigest(*node.candidate) == digest;
+  }));
+}
+
 void Journal::Finish(AgentNode node) {
   Charge(&node);
   entered_ = calls_->ledger().entries().size();

@@ -52,6 +52,8 @@ class Journal {
   // Stores a node whose candidate is about to be run, for the session that finishes this one if it
   // is killed.
   void KeepUnevaluated(AgentNode node) const;
+  // How many nodes hold this candidate, and no verdict because the session was cut off.
+  int Interrupted(const Candidate& candidate) const;
   // The node is complete: charged with the calls and the time since the last one, stored in place
   // of what was kept under its id, and told: {"event":"candidate","round","kind","verdict",
   // "message","ns","speedup","best","duplicate_of"}.

@@ -19,6 +19,8 @@ namespace {
 constexpr size_t kMaxKeptReply = size_t{64} << 10;
 // Candidates in a row that could not be judged through no fault of their own.
 constexpr int kMaxFaults = 2;
+// Sessions in which a candidate was being judged when they ended, before it is given up.
+constexpr int kMaxInterruptions = 1;
 
 std::string Rounded(double value) {
   char text[32];
@@ -221,6 +223,13 @@ Status Session::FinishInterrupted() {
   node.advice = interrupted.advice;
   node.prompts = interrupted.prompts;
   TellRound(node);
+  if (journal_.Interrupted(*node.candidate) > kMaxInterruptions) {
+    node.verdict = {VerdictKind::kCrashed,
+                    "every try to judge it was interrupted: it may end this process", Json()};
+    journal_.Finish(std::move(node));
+    return Status::Ok();
+  }
+  journal_.KeepUnevaluated(node);
   Status status = Examine(&node);
   if (!status.ok()) return status;  // the interrupted node stands
   journal_.Finish(std::move(node));

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/subprocess.h"
+#include "target/elf_check.h"
 #include "target/source_scan.h"
 
 namespace cudaforge {
@@ -169,6 +170,7 @@ CompileResult RunCompiler(const std::string& cxx, const std::string& code, int t
                                          "-fvisibility-inlines-hidden",
                                          "-fPIC",
                                          "-shared",
+                                         "-nostartfiles",
                                          "-s",
                                          "-Wl,-Bsymbolic",
                                          "-Wl,--no-undefined",
@@ -203,6 +205,9 @@ CompileResult RunCompiler(const std::string& cxx, const std::string& code, int t
   Result<std::string> binary = ReadFile(object, kMaxBinary);
   if (!binary.ok())
     return CompileResult::Failure("the compiler wrote no library: " + binary.status().message());
+  if (const Status clean = CheckCpuLibrary(*binary); !clean.ok()) {
+    return CompileResult::Failure("refused: " + clean.message());
+  }
   CompileResult result = CompileResult::Failure(std::move(log));
   result.ok = true;
   result.binary = *std::move(binary);

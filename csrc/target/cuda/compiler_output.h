@@ -7,6 +7,7 @@
 #include <string>
 
 #include "target/cuda/ptxas_log.h"
+#include "target/elf_check.h"
 #include "target/target.h"
 
 namespace cudaforge {
@@ -34,6 +35,9 @@ CompileResult CompiledCubin(const char* compiler, const std::string& arch, const
   CompileResult result = CompileResult::Failure(WithoutPtxasNotes(log));
   result.binary.resize(bytes);
   if (get(handle, result.binary.data()) != 0) return CompileResult::Failure(none);
+  if (const Status clean = CheckCubin(result.binary); !clean.ok()) {
+    return CompileResult::Failure("refused: " + clean.message());
+  }
   result.ok = true;
   result.resources = ParsePtxasLog(log);
   return result;

@@ -39,10 +39,14 @@ def _nothing(args: argparse.Namespace, what: str) -> str:
     folder = cache_dir(args)
     if not Path(folder).exists():
         return f"there is no cache in {folder}"
-    others = sorted({record["arch"] for record in open_store(args).records()})
-    if args.arch and others:
-        return f"the cache {folder} has no {what} for {args.arch}; it has {', '.join(others)}"
-    return f"the cache {folder} has no {what}"
+    nothing = f"the cache {folder} has no {what}"
+    if args.arch:
+        nothing += f" for {args.arch}"
+        if others := sorted({record["arch"] for record in open_store(args).records()}):
+            nothing += f"; it has {', '.join(others)}"
+        if not args.arch.startswith(("cuda:", "cpu:")):
+            nothing += '; architectures begin with "cuda:" or "cpu:"'
+    return nothing
 
 
 def _say(line: str) -> None:
@@ -222,7 +226,7 @@ def run_stats(args: argparse.Namespace) -> int:
             f"wanted: {data['wanted']} (`cudaforge cache wanted` lists them, "
             "`cudaforge warmup` forges a model's)"
         )
-        print(f"damaged records: {store.counters()['corrupt']}")
+        print(f"damaged records, or written by another version: {store.counters()['corrupt']}")
 
     show(args, data, text)
     return 0
@@ -272,6 +276,8 @@ def run_import(args: argparse.Namespace) -> int:
     problem = _C.use_cache(cache_dir(args))
     if problem is not None:
         raise OSError(f"the cache cannot be used: {problem}")
+    if not Path(args.file).exists():
+        raise OSError(f"there is no {args.file}; `cudaforge cache export` makes such files")
     told: set[str] = set()
 
     def tell(key: str, why_not: str) -> None:
@@ -282,7 +288,12 @@ def run_import(args: argparse.Namespace) -> int:
         else:
             print(f"  {name} verified", flush=True)
 
-    result = _C.adopt_pack(args.file, None if args.json else tell)
+    try:
+        result = _C.adopt_pack(args.file, None if args.json else tell)
+    except RuntimeError as error:
+        if "cut short or changed" not in str(error):
+            raise
+        raise RuntimeError(f"{error}; copy it again, or export it again") from error
 
     def text() -> None:
         for rejected in result["problems"]:
@@ -294,9 +305,11 @@ def run_import(args: argparse.Namespace) -> int:
             f"{result['kept_existing']} kept what was there, {result['rejected']} rejected"
         )
         if result["imported"]:
+            no_winner = ", such as regions with no winner, which a folder does not have,"
             print(
-                "`cudaforge warmup` with your model forges nothing more now and finds out whether "
-                "its graphs gain by these kernels on this machine"
+                "`cudaforge warmup` with your model forges only what is still missing"
+                + no_winner * Path(args.file).is_dir()
+                + " and finds out whether its graphs gain by these kernels on this machine"
             )
 
     show(args, result, text)

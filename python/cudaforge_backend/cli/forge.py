@@ -7,7 +7,7 @@ import json
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,7 +16,7 @@ import torch
 from .._native import _C
 from ..agents import Agents
 from ..options import parse
-from ..records import RIVALS, counted, input_shapes, label, op_names
+from ..records import RIVALS, clipped, counted, input_shapes, label, op_names
 from .output import (
     add_cache_dir,
     add_json,
@@ -34,6 +34,8 @@ the variable that stands beside the provider.
 
 A region ends at the first of its limits. What was found is kept at once: an interrupted session
 (Ctrl-C, or killed) is resumed by the same command."""
+
+_MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
 
 
 def add(verbs: Any) -> None:
@@ -102,7 +104,7 @@ def add(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every region was decided."""
+    """0 when the Coder replied for every region that was not passed over."""
     from ..integration.forging import forge_region
 
     agents = Agents(
@@ -131,37 +133,77 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(
             "there is no such region; `cudaforge cache wanted` and `cache ls` list some"
         )
+    _check_language(args.language, regions)
     results = []
+    in_a_row = 0  # regions without a reply
     hints = _Hints(args.hints, typed=not args.json and sys.stdin.isatty())
-    for text, enough in regions.items():
-        known = _winner_by_agents(text) if enough else None
-        told = _Teller(text, sys.stderr if args.json else sys.stdout, known)
-        if known is not None:
-            results.append(told.result("winner", ""))
-            continue
-        done = forge_region(
-            text, 0, settings.region_budget_s, told, agents=agents, hints=hints.take, again=True
-        )
-        results.append(told.result(done.kind, done.reason))
-        if not told.answered:
-            raise RuntimeError(f"{told.end}; the regions after this one are not forged")
+    try:
+        for text, enough in regions.items():
+            known = _winner_by_agents(text) if enough else None
+            told = _Teller(text, sys.stderr if args.json else sys.stdout, known)
+            if known is not None:
+                results.append(told.result("winner", ""))
+                continue
+            try:
+                done = forge_region(
+                    text, 0, settings.region_budget_s, told,
+                    agents=agents, hints=hints.take, again=True,
+                )  # fmt: skip
+                results.append(told.result(done.kind, done.reason))
+            except _C.NoReply as error:
+                results.append(told.result("", str(error)))
+            in_a_row = 0 if told.answered else in_a_row + 1
+            if in_a_row == _MAX_SILENT:
+                break
+    finally:
+        hints.say_unused()
+    silent = [result for result in results if not result["answered"]]
 
     def summary() -> None:
         known = sum(result["known"] for result in results)
         won = sum(result["kind"] == "winner" for result in results) - known
+        without = f", {len(silent)} without a reply" if silent else ""
         spent = [result["ledger"] for result in results if result["ledger"]]
-        tokens = sum(ledger["input_tokens"] + ledger["output_tokens"] for ledger in spent)
-        usd = sum(ledger["usd"] for ledger in spent)
         wall = sum(ledger["wall_seconds"] for ledger in spent)
         device = sum(ledger["device_seconds"] for ledger in spent)
         print(
-            f"{counted(len(results), 'region')}: {won} won, {known} passed over; "
-            f"{tokens} tokens, ${usd:.4f}, {wall:.0f} s, {device:.0f} s of them on the device; "
+            f"{counted(len(results), 'region')}: {won} won, {known} passed over{without}; "
+            f"{_cost(spent)}, {wall:.0f} s, {device:.0f} s of them on the device; "
             f"cache {_C.store().location()}"
         )
 
     show(args, results, summary)
-    return 0
+    if not silent:
+        return 0
+    left = len(regions) - len(results)
+    after = f"; not begun after it: {counted(left, 'region')}" if left else ""
+    print(
+        f"cudaforge: no reply for {counted(len(silent), 'region')}, "
+        f"the last: {silent[-1]['end']}{after}",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def _check_language(language: str, signatures: Iterable[str]) -> None:
+    """ValueError: a region that no kernel in that language can be for."""
+    for signature in signatures if language == "triton" else ():
+        region = json.loads(signature)
+        if region["device"] != "cuda":
+            where = label(op_names(region), input_shapes(region))
+            raise ValueError(f"kernels in Triton are for a GPU; on the {region['device']}: {where}")
+
+
+def _cost(ledgers: Sequence[Mapping[str, Any]]) -> str:
+    """ "about 210 tokens, $0.0120 and 1 call of unknown price"; "$?" where no price is known."""
+    names = ("input_tokens", "output_tokens", "usd", "estimated", "unpriced")
+    spent = {name: sum(ledger[name] for ledger in ledgers) for name in names}
+    about = "about " if spent["estimated"] else ""
+    usd = f"${spent['usd']:.4f}"
+    if spent["unpriced"]:
+        unknown = f"{counted(spent['unpriced'], 'call')} of unknown price"
+        usd = f"{usd} and {unknown}" if spent["usd"] else "$?"
+    return f"{about}{spent['input_tokens'] + spent['output_tokens']} tokens, {usd}"
 
 
 def _regions(args: argparse.Namespace, what: str) -> list[str]:
@@ -227,6 +269,11 @@ class _Hints:
             said += [line for line in text.decode(errors="replace").splitlines() if line.strip()]
         return said
 
+    def say_unused(self) -> None:
+        """Says what was typed and given to nobody."""
+        if self._lines:
+            print("cudaforge: typed, but in no prompt: " + "; ".join(self._lines), file=sys.stderr)
+
 
 class _Teller:
     """Told of every step of one region: prints it, and keeps what the summary says."""
@@ -248,8 +295,7 @@ class _Teller:
             "known": known is not None,
             "timing": known and known["timing"],
         }
-        self._usd = 0.0
-        self._tokens = 0
+        self._spent: list[Mapping[str, Any]] = []  # sums of a ledger, and single calls
         self._rival = "it"
         over = ": passed over, its winner is by agents (--again: goes on from it)" if known else ""
         region_label = label(self._data["ops"], self._data["shapes"])
@@ -262,11 +308,6 @@ class _Teller:
     def answered(self) -> bool:
         """Whether the Coder replied at all."""
         return bool(self._data["answered"])
-
-    @property
-    def end(self) -> str:
-        """Why the agents ended."""
-        return str(self._data["end"])
 
     def result(self, kind: str, reason: str) -> dict[str, Any]:
         """All of it, JSON-serialisable."""
@@ -282,13 +323,10 @@ class _Teller:
             case "stage":
                 self._print(f"  {_STAGES[event['stage']]}")
             case "resumed":
-                ledger = event["ledger"]
-                self._tokens = ledger["input_tokens"] + ledger["output_tokens"]
-                self._usd = ledger["usd"]
+                self._spent.append(event["ledger"])
                 self._print(
                     "  goes on with an interrupted session of "
-                    f"{counted(event['nodes'], 'round')}; "
-                    f"so far {self._tokens} tokens, ${self._usd:.4f}"
+                    f"{counted(event['nodes'], 'round')}; so far {_cost(self._spent)}"
                 )
             case "round":
                 self._print(f"  round {event['round']}: {event['kind']}")
@@ -301,12 +339,17 @@ class _Teller:
                         f"in NNNN-{event['role']}.reply.txt there"
                     )
             case "call":
-                usage = event.get("usage") or {}
-                self._tokens += usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
-                self._usd += event.get("usd") or 0.0
+                tokens = {name: event["usage"][name] for name in ("input_tokens", "output_tokens")}
+                self._spent.append(
+                    {
+                        **tokens,
+                        "usd": event["usd"] or 0.0,
+                        "estimated": event.get("estimated", False),
+                        "unpriced": event["usd"] is None and any(tokens.values()),
+                    }
+                )
                 self._print(
-                    f"    {event['role']} ({event['seconds']:.0f} s); "
-                    f"so far {self._tokens} tokens, ${self._usd:.4f}"
+                    f"    {event['role']} ({event['seconds']:.0f} s); so far {_cost(self._spent)}"
                 )
                 if event.get("note"):
                     self._print(f"      {event['note']}")
@@ -321,7 +364,7 @@ class _Teller:
                 if event.get("speedup"):
                     time += f", about {event['speedup']:.2f} times as fast as {self._rival}"
                 best = ", the best so far" if event.get("best") else ""
-                words = f": {event['message'][:200]}" if event.get("message") else ""
+                words = f": {clipped(event['message'])}" if event.get("message") else ""
                 if event.get("duplicate_of") is not None:
                     words = f": the same kernel as round {event['duplicate_of']}"
                 self._print(f"    {event['verdict']}{time}{best}{words}")

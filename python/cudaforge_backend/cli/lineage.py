@@ -6,12 +6,10 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..records import counted, printable
+from ..records import clipped, counted, printable
 from .output import add_cache_dir, add_json, of_key, open_store, show
 
 Node = Mapping[str, Any]
-
-_MESSAGE = 160  # characters of a verdict's message
 
 
 def add(verbs: Any) -> None:
@@ -96,4 +94,4 @@ def _verdict(node: Node) -> str:
     elif (earlier := node.get("duplicate_of")) is not None:
         word += f", as of {earlier}"
     lines = str(verdict.get("message", "")).splitlines()
-    return f"{word} ({lines[0][:_MESSAGE]})" if lines and word != "accepted" else word
+    return f"{word} ({clipped(lines[0])})" if lines and word != "accepted" else word

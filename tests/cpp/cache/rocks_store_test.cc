@@ -25,6 +25,28 @@ class RocksStore : public testing::Test {
   std::string path_ = folder_.path() + "/deep/cache";
 };
 
+using Handles = std::vector<rocksdb::ColumnFamilyHandle*>;
+
+// Opens the database of `path` with all its families, behind the store's back.
+void WithDatabase(const std::string& path, const std::function<void(rocksdb::DB*, Handles*)>& use) {
+  const rocksdb::DBOptions options;
+  std::vector<std::string> names;
+  ASSERT_TRUE(rocksdb::DB::ListColumnFamilies(options, path + "/db", &names).ok());
+  std::vector<rocksdb::ColumnFamilyDescriptor> families;
+  for (const std::string& name : names) families.emplace_back(name, rocksdb::ColumnFamilyOptions());
+  Handles handles;
+  rocksdb::DB* db = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open(options, path + "/db", families, &handles, &db).ok());
+  use(db, &handles);
+  for (auto* handle : handles) ASSERT_TRUE(db->DestroyColumnFamilyHandle(handle).ok());
+  delete db;
+}
+
+rocksdb::ColumnFamilyHandle* FamilyOf(const Handles& handles, const std::string& name) {
+  return *std::find_if(handles.begin(), handles.end(),
+                       [&](auto* handle) { return handle->GetName() == name; });
+}
+
 // Runs `body` in a forked child; its exit status, or -1 when it did not end by itself within 20 s.
 int InForkedChild(const std::function<int()>& body) {
   const pid_t pid = fork();
@@ -153,26 +175,13 @@ TEST_F(RocksStore, FamiliesOfOtherVersions) {
     ASSERT_TRUE(store->Put(record).ok());
     ASSERT_TRUE(store->PutGraph(record.key, kTestArch, {{"n", 1}}, {}).ok());
   }
-  {  // as an older version made it, and a newer one that knows a family of its own has opened it
-    rocksdb::DBOptions options;
-    std::vector<std::string> names;
-    ASSERT_TRUE(rocksdb::DB::ListColumnFamilies(options, path_ + "/db", &names).ok());
-    std::vector<rocksdb::ColumnFamilyDescriptor> families;
-    for (const std::string& name : names)
-      families.emplace_back(name, rocksdb::ColumnFamilyOptions());
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;
-    rocksdb::DB* db = nullptr;
-    ASSERT_TRUE(rocksdb::DB::Open(options, path_ + "/db", families, &handles, &db).ok());
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (names[i] != "graphs") continue;
-      ASSERT_TRUE(db->DropColumnFamily(handles[i]).ok());
-    }
-    handles.push_back(nullptr);
-    ASSERT_TRUE(db->CreateColumnFamily({}, "of-tomorrow", &handles.back()).ok());
-    ASSERT_TRUE(db->Put({}, handles.back(), "key", "value").ok());
-    for (auto* handle : handles) ASSERT_TRUE(db->DestroyColumnFamilyHandle(handle).ok());
-    delete db;
-  }
+  // As an older version made it, and a newer one that knows a family of its own has opened it.
+  WithDatabase(path_, [](rocksdb::DB* db, Handles* handles) {
+    ASSERT_TRUE(db->DropColumnFamily(FamilyOf(*handles, "graphs")).ok());
+    handles->push_back(nullptr);
+    ASSERT_TRUE(db->CreateColumnFamily({}, "of-tomorrow", &handles->back()).ok());
+    ASSERT_TRUE(db->Put({}, handles->back(), "key", "value").ok());
+  });
   auto store = OpenStore(path_);
   EXPECT_NE(store->Get(record.key, kTestArch), nullptr);
   EXPECT_FALSE(store->GetGraph(record.key, kTestArch).has_value());
@@ -270,6 +279,47 @@ TEST_F(RocksStore, AFullDiskLosesNothing) {
     }
   }
   (void)RunProcess({"umount", disk});
+}
+
+TEST_F(RocksStore, ARecordOfALaterFormatIsLeftAsItIs) {
+  std::string later = TestWinner(1).Encode();
+  later[4] = CacheRecord::kFormat + 1;
+  later = Sealed(later);
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  const std::string db_key = TestWinner(1).key + " " + kTestArch;
+  WithDatabase(path_, [&](rocksdb::DB* db, Handles* handles) {
+    ASSERT_TRUE(db->Put({}, FamilyOf(*handles, "winners"), db_key, later).ok());
+  });
+  auto store = OpenStore(path_);
+  for (const CacheRecord& record : {TestWinner(1, 9), TestNegative(1)}) {
+    std::vector<bool> stored;
+    ASSERT_TRUE(store->PutMany({&record, 1}, false, &stored).ok());
+    EXPECT_FALSE(stored[0]);
+  }
+  EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
+  store.reset();
+  WithDatabase(path_, [&](rocksdb::DB* db, Handles* handles) {
+    std::string bytes;
+    ASSERT_TRUE(db->Get({}, FamilyOf(*handles, "winners"), db_key, &bytes).ok());
+    EXPECT_EQ(bytes, later);
+  });
+}
+
+TEST_F(RocksStore, AWinnerWhoseEvidenceIsDamagedGivesWay) {
+  CacheRecord damaged = TestWinner(1, 9);
+  damaged.verification = "{";
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  WithDatabase(path_, [&](rocksdb::DB* db, Handles* handles) {
+    ASSERT_TRUE(
+        db->Put({}, FamilyOf(*handles, "winners"), damaged.key + " " + kTestArch, damaged.Encode())
+            .ok());
+  });
+  auto store = OpenStore(path_);
+  int seen = 0;
+  ASSERT_TRUE(store->ForEach("", [&](const CacheRecord&) { return ++seen; }).ok());
+  EXPECT_EQ(seen, 0);
+  ASSERT_TRUE(store->Put(TestWinner(1, 1.5)).ok());
+  EXPECT_EQ(store->Get(damaged.key, kTestArch)->SpeedupLow(), 1.5);
 }
 
 TEST_F(RocksStore, AThousandWinners) {

@@ -129,6 +129,17 @@ TEST_F(AgentLimits, SecondsEndCallsAndTheSession) {
   EXPECT_EQ(Column("seconds"), "20.0 20.0 20.0");
 }
 
+TEST(AllowCall, SecondsAtTheEdge) {
+  const AgentBudget budget{.seconds = 50};
+  const ReplyLimits wanted{.total_s = 40};
+  EXPECT_EQ(AllowCall(budget, {}, 49.75, 10, nullptr, 1, wanted).limits.total_s, 0.25);
+  EXPECT_EQ(AllowCall(budget, {}, 49.75, 10, nullptr, 1, wanted).refusal, "");
+  for (const double spent : {50.0, 50.25}) {
+    EXPECT_EQ(AllowCall(budget, {}, spent, 10, nullptr, 1, wanted).refusal,
+              "the time of the budget is spent");
+  }
+}
+
 TEST_F(AgentLimits, ACallCutAtTheEndOfTheTimeIsNoFaultOfTheCoder) {
   double now = 0;
   settings_.clock = [&now] { return now; };

@@ -179,6 +179,31 @@ TEST_F(AgentResume, AnInterruptedCandidateIsJudgedFirst) {
   EXPECT_EQ(outcome.ledger.Sum().calls, 2);
 }
 
+// What ends the process in which it is judged would end every session that goes on from there.
+TEST_F(AgentResume, ACandidateThatEndsEverySessionIsGivenUp) {
+  std::function<void()> cancel_now;
+  prepare_ = [&](CountingRunner& runner) {
+    runner.on_run = [&] {  // in the Coder's candidate
+      if (!sunk_.empty() && sunk_.back().contains("evaluated")) cancel_now();
+    };
+  };
+  CodeRows({3});
+  for (int session = 0; session < 2; ++session) {
+    Cancel cancel;
+    settings_.cancel = &cancel;
+    cancel_now = [&cancel] { cancel.Set(); };
+    Run(rows_);
+    settings_.earlier.insert(settings_.earlier.end(), sunk_.begin(), sunk_.end());
+    sunk_.clear();
+  }
+  settings_.cancel = nullptr;
+  cancel_now = [] { FAIL() << "it is run again"; };
+  settings_.budget.rounds = 1;
+  Run(rows_);
+  ASSERT_FALSE(sunk_.empty());
+  EXPECT_EQ(sunk_[0]["verdict"]["verdict"], "crashed") << sunk_[0];
+}
+
 TEST_F(AgentResume, NodesThatCannotBeReadArePassedOver) {
   CodeRows({1});
   settings_.budget.rounds = 1;
