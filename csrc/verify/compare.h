@@ -41,11 +41,18 @@ class OutputReference {
     if (!closer_.has_value()) closer_ = yardstick_;
     closer_->AddMove(oracle_, moved);
   }
+  // ATen's answer on another set of the same kind, for the closer look as well; see
+  // Yardstick::AddTypical.
+  void AddTypical(const OutputDraw& draw) {
+    if (!yardstick_.has_value()) return;
+    if (!closer_.has_value()) closer_ = yardstick_;
+    closer_->AddTypical(spec_, draw);
+  }
   Match match() const { return match_; }
 
   // kAccepted, kWrongShape (another number of bytes) or kWrongValues, with the worst element in the
   // evidence. `where` names the case and the output.
-  // `closely`: by the limits that AddMove has widened.
+  // `closely`: by the limits that AddMove and AddTypical have widened.
   Verdict Check(const std::string& candidate, std::string_view where, bool closely = false) const;
 
  private:

@@ -39,6 +39,10 @@ class Yardstick {
   // root-mean-square of the moves. REQUIRES: one value per element.
   void AddMove(std::span<const double> oracle, std::span<const double> perturbed);
 
+  // ATen's answers on another set of the same kind: its root-mean-square error in an octave is
+  // that over all such sets, where that is larger than on this one.
+  void AddTypical(const TensorSpec& spec, const OutputDraw& draw);
+
   // The largest error allowed for element `index` (row-major), whose oracle value is `value`.
   double MaxLimit(int64_t index, double value) const;
   // Elements whose oracle values share an octave [2^e, 2^(e+1)) are judged together.
@@ -60,6 +64,8 @@ class Yardstick {
     int64_t own = 0;       // those of the set itself
     double max_error = 0;  // ATen's
     double sum_squares = 0;
+    int64_t typical_count = 0;  // the same of AddTypical
+    double typical_squares = 0;
     double sensitivity = 0;     // 95th percentile of the moves
     double moved_squares = 0;   // mean over the moves, summed over the set's own elements
     std::vector<double> drawn;  // ATen's errors on further draws

@@ -261,6 +261,29 @@ TEST(Compare, OneMoreMoveWidensTheLimitsOfWhatItMoves) {
   EXPECT_FALSE(closely(one));
 }
 
+TEST(Compare, AtensErrorIsTakenOverMoreSetsWhereItWasLuckInOne) {
+  const TensorSpec spec = Spec(DType::kFloat32, {100, 100});
+  std::vector<double> oracle(10000);
+  for (size_t i = 0; i < oracle.size(); ++i) oracle[i] = 1 + 0x1p-14 * static_cast<double>(i);
+  const auto off_by = [&](double error) {
+    std::vector<double> values = oracle;
+    for (size_t i = 0; i < values.size(); ++i) values[i] += i % 2 == 0 ? error : -error;
+    return values;
+  };
+  std::vector<double> aten = off_by(1e-6);
+  aten[0] = oracle[0] + 1e-4;  // so that no single element is beyond its limit below
+  OutputReference reference = Make(spec, oracle, aten);
+  const Verdict verdict = reference.Check(Bytes(spec, off_by(4e-6)), "test");
+  EXPECT_TRUE(verdict.evidence.contains("rms_error")) << verdict.message;
+  for (int set = 0; set < 4; ++set) reference.AddTypical({Bytes(spec, off_by(3e-6)), oracle});
+  const auto closely = [&](double error) {
+    return reference.Check(Bytes(spec, off_by(error)), "test", /*closely=*/true).accepted();
+  };
+  EXPECT_TRUE(closely(4e-6));
+  EXPECT_FALSE(closely(8e-6));
+  EXPECT_FALSE(Accepts(reference, off_by(4e-6))) << "the first look stays what it was";
+}
+
 TEST(Compare, TheLargestErrorOfFewIsTakenFromTheirNeighboursToo) {
   // In [1, 2) ATen has no error, in [2, 4) one of 2^-18.
   const auto accepts = [](size_t alike) {
