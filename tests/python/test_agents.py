@@ -324,7 +324,7 @@ def test_a_coder_that_cannot_be_reached_is_no_verdict_about_the_region(
     assert store.records() == []
     (wanted,) = store.wanted()  # so that its key is found
     assert main(["lineage", wanted["key"][:12], "--cache-dir", cache]) == 0
-    assert "no reply (" in capsys.readouterr().out
+    assert "seed: no reply (unavailable: command:false" in capsys.readouterr().out
 
 
 PRODUCTS = """

@@ -93,5 +93,8 @@ def _verdict(node: Node) -> str:
         word = "not judged"
     elif (earlier := node.get("duplicate_of")) is not None:
         word += f", as of {earlier}"
-    lines = str(verdict.get("message", "")).splitlines()
+    said = str(verdict.get("message", ""))
+    for again in ("no reply: ", "the Coder gave no reply: "):
+        said = said.removeprefix(again)
+    lines = said.splitlines()
     return f"{word} ({clipped(lines[0])})" if lines and word != "accepted" else word
