@@ -124,7 +124,10 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
   const std::string_view body =
       std::string_view(bytes).substr(0, bytes.size() - kPackChecksumBytes);
   if (std::string_view(bytes).substr(body.size()) != Sha256Hex(body)) {
-    return Corrupt(path, "the checksum differs: cut short or changed on the way");
+    return Corrupt(
+        path,
+        "the checksum differs: cut short or changed on the way; copy it again, or export "
+        "it again");
   }
   const uint32_t format = LittleEndianAt<uint32_t>(body, 4);
   if (format > kPackFormat) {
