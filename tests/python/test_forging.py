@@ -149,7 +149,8 @@ def test_a_part_is_raced_alone_and_inside_its_region(
         return _C.race(names, calls, "cpu", 0, 0.3, host_ns)
 
     monkeypatch.setattr(forging._Forge, "_race", race)
-    done = forging.forge_region(part, 0, 30.0, within=whole)
+    monkeypatch.setattr(forging, "MAX_CANDIDATES", 2)
+    done = forging.forge_region(part, 0, 600.0, within=whole)
     everyone = ["winner", "aten", "inductor"]
     assert races == [(part, everyone), (whole, everyone)]
     record = record_of(done)
