@@ -113,7 +113,13 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
     }
   }
   if (const char* value = get("CUDAFORGE_CACHE_DIR")) config.cache_dir = value;
-  if (const char* value = get("CUDAFORGE_CXX")) config.cxx = value;
+  if (const char* value = get("CUDAFORGE_CXX")) {
+    if (IsUtf8(value)) {
+      config.cxx = value;
+    } else {  // it goes to the worker in JSON
+      Warn(&config, "CUDAFORGE_CXX", value, "expected UTF-8; looking for g++, c++ and clang++");
+    }
+  }
   if (const char* value = get("CUDAFORGE_WORKER")) config.worker = value;
   for (const std::string& folder : List(environment, "CUDAFORGE_CUDA_PATH", ':')) {
     std::error_code ignored;

@@ -88,6 +88,7 @@ Result<Prices> Prices::Load(const std::string& path) {
   CF_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxPriceFile));
   Result<Prices> prices = Parse(text);
   if (!prices.ok()) return Status::InvalidArgument(path + ": " + prices.status().message());
+  prices->name_ += " " + path;
   return prices;
 }
 

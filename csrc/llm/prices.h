@@ -39,7 +39,11 @@ class Prices {
   // else of `provider` itself; nullptr: unknown. Valid while this object is.
   const Price* Find(std::string_view provider, std::string_view model) const;
 
+  // What a message calls it: with its path, where it was loaded from a file.
+  const std::string& name() const { return name_; }
+
  private:
+  std::string name_ = "the price file";
   std::vector<Price> prices_;  // the most particular first
 };
 

@@ -86,7 +86,8 @@ class _Readable(dict[str, Any]):
         ]
         if stats["agents"]["calls"]:
             lines.insert(2, f"agents: {_agents(stats['agents'])}")
-        if stats["misses"] and not stats["forged"] + stats["negative"]:
+        forged = stats["forged"] + stats["negative"] + undecided(stats)
+        if stats["misses"] and not forged:
             lines.insert(2, f"  missed: {HOW_TO_FORGE}, makes their kernels")
         lines += [f"  {why}: {_REMEDIES[why]}" for why in _REMEDIES if stats["fallbacks"].get(why)]
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
@@ -101,6 +102,11 @@ class _Readable(dict[str, Any]):
             if region["quarantined"]:
                 lines.append(f"{'':<40}not served any more: {region['quarantined']}")
         return "\n".join(lines)
+
+
+def undecided(stats: Stats) -> int:
+    """How many regions were to be forged and came to neither a winner nor no winner."""
+    return sum(stats["fallbacks"].get(reason, 0) for reason in ("forge_failed", "no_reply"))
 
 
 def _counts(counted: Mapping[str, int]) -> str:
@@ -134,6 +140,7 @@ _REMEDIES = {
     "torch.compile(..., dynamic=False) gives every size its own graph and kernels",
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
     "says what to do about it",
+    "forge_failed": "the warning says why; `cudaforge doctor` looks for what is missing",
     "no_reply": "the Coder did not reply within its limits, or cannot be reached; a later process "
     "asks again",
     "unsupported_dtype": f"kernels are made for {', '.join(_C.DTYPES)}",

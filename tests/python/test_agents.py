@@ -266,7 +266,7 @@ def test_a_region_of_the_generators_starts_from_their_kernel(
         (("--coder", "gpt-5"), "openai:MODEL"),
         (("--coder", "command:/no/such/program", "--rounds", "0"), "rounds"),
         (("--coder", "openai:unknown-model"), "OPENAI_API_KEY"),
-        (("--coder", "mailbox:MAIL", "--max-usd", "1"), "needs a price"),
+        (("--coder", "mailbox:MAIL", "--max-usd", "1"), "prices.json has none for mailbox:"),
         (("--coder", "mailbox:MAIL", "--only", "conv"), "no such region"),
         (("--coder", "mailbox:MAIL", "--prices", "/no/such/file"), "/no/such/file"),
     ],

@@ -20,9 +20,8 @@ Status PriceEarlier(const Prices& prices, const AgentBudget& budget, LedgerEntry
     call->usd = Dollars(*price, call->usage);
   } else if (budget.usd > 0) {
     return Status::InvalidArgument(
-        "a limit in dollars needs the price of what was spent before, and the price file has none "
-        "for " +
-        call->provider);
+        "a limit in dollars needs the price of what was spent before, and " + prices.name() +
+        " has none for " + call->provider);
   }
   return Status::Ok();
 }

@@ -390,7 +390,7 @@ Status CheckAgents(const AgentSettings& settings) {
     const std::string name = provider->name();
     if (settings.prices.Find(name, "") != nullptr) continue;
     return Status::InvalidArgument(
-        "a limit in dollars needs a price, and the price file has none for " + name);
+        "a limit in dollars needs a price, and " + settings.prices.name() + " has none for " + name);
   }
   return Status::Ok();
 }

@@ -149,21 +149,16 @@ def _forge(known: Known, settings: Settings, progress: Progress | None, compile_
         )
         _failures.pop(known.region.key, None)
         return True
-    except _C.NoReply as error:
-        _failures[known.region.key] = str(error)
-        count_fallback("no_reply")
-        warn_once(
-            f"agents wrote no kernel for {known.text()}, PyTorch runs it: {error}",
-            cause=f"no reply: {settings.agents and settings.agents.coder}",
-        )
-        return False
     except Exception as error:
+        text = known.text()
+        if isinstance(error, _C.NoReply):
+            reason, what = "no_reply", f"agents wrote no kernel for {text}"
+            cause = f"no reply: {settings.agents and settings.agents.coder}"
+        else:
+            reason, what, cause = "forge_failed", f"forging {text} failed", f"forging: {error}"
         _failures[known.region.key] = str(error)
-        count_fallback("forge_failed")
-        warn_once(
-            f"forging {known.text()} failed, PyTorch runs it: {error}",
-            cause=f"forging: {error}",
-        )
+        count_fallback(reason)
+        warn_once(f"{what}, PyTorch runs it: {error}", cause=cause)
         return False
 
 

@@ -145,6 +145,13 @@ TEST(ConfigTest, TheValueOfAnUnknownNameIsNotShown) {
   EXPECT_EQ(config.warnings[0].find("secret"), std::string::npos);
 }
 
+TEST(ConfigTest, ACompilerOfNoUtf8IsNotUsed) {
+  const Config config = ReadConfig({{"CUDAFORGE_CXX", "/opt/\xe9/g++"}});
+  EXPECT_EQ(config.cxx, "");
+  ASSERT_EQ(config.warnings.size(), 1u);
+  EXPECT_TRUE(config.warnings[0].starts_with("CUDAFORGE_CXX=/opt/\\xe9/g++ is not used: "));
+}
+
 TEST(ConfigTest, WarningsArePlainAscii) {
   const Config config = ReadConfig({{"CUDAFORGE_LOG", "\xe9\x1b"}, {"CUDAFORGE_\xff", "1"}});
   ASSERT_EQ(config.warnings.size(), 2u);

@@ -88,6 +88,7 @@ TEST(PricesTest, LoadsAFile) {
   ASSERT_TRUE(prices.ok());
   ASSERT_NE(prices->Find("gpt-5"), nullptr);
   EXPECT_EQ(prices->Find("gpt-5")->pattern, "gpt-5*");
+  EXPECT_EQ(prices->name(), "the price file " + path);
   ASSERT_TRUE(WriteFileAtomic(path, "{").ok());
   EXPECT_NE(Prices::Load(path).status().message().find(path), std::string::npos);
 }
