@@ -43,27 +43,21 @@ Status ProveOrThrow(CacheRecord* record) {
     return Status::Ok();
   }
   CF_ASSIGN_OR_RETURN(const Json candidate_json, ParseJson(record->candidate));
-  CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(candidate_json));
+  CF_ASSIGN_OR_RETURN(const Candidate candidate, Candidate::FromJson(candidate_json));
   // The checker runs the region's ops in this process: none but those that we know.
   if (!IsAgentRegion(signature).ok()) CF_RETURN_IF_ERROR(CanGenerate(signature));
   CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionChecker> checker,
                       RegionChecker::Create(signature, 0, std::random_device()()));
   WorkerClient worker(runtime.Worker(signature.device, 0));
-  std::unique_ptr<CandidateSearch> search = MakeSingleSearch(std::move(candidate));
-  CF_ASSIGN_OR_RETURN(SearchOutcome outcome,
-                      SearchRegion(signature, *search, worker, *checker,
-                                   {.seconds = kSecondsPerKernel, .candidates = 1}, nullptr));
-  if (!outcome.best) {
-    std::string why = outcome.reason;
-    if (!outcome.lineage.empty()) {
-      const Json& verdict = outcome.lineage[0]["verdict"];
-      why = verdict.value("verdict", "") + ": " + verdict.value("message", "");
-    }
+  CF_ASSIGN_OR_RETURN(Proof proof,
+                      ProveCandidate(signature, candidate, worker, *checker, kSecondsPerKernel));
+  if (const Verdict& verdict = proof.trial.verdict; !verdict.accepted()) {
+    const std::string why = std::string(VerdictName(verdict.kind)) + ": " + verdict.message;
     return Status::InvalidArgument("not proven on this machine: " + why.substr(0, 500));
   }
   record->arch = (*target)->arch().target;
-  record->binary = outcome.best->binary;
-  record->verification = LenientText(outcome.verification);
+  record->binary = std::move(proof.trial.binary);
+  record->verification = LenientText(proof.verification);
   return NoteAgentRegion(*runtime.store(), signature, record->arch);
 }
 

@@ -78,9 +78,15 @@ Result<SearchOutcome> SearchRegion(const OpSignature& signature, const DeviceArc
                                    CandidateRunner& runner, const RegionChecker& checker,
                                    const ForgeBudget& budget, const ForgeProgress& progress);
 
-// A search of one candidate: with SearchRegion it proves on this machine a kernel that was made on
-// another.
-std::unique_ptr<CandidateSearch> MakeSingleSearch(Candidate candidate);
+// What became of one candidate on this machine.
+struct Proof {
+  Trial trial;        // accepted only when every input set was right; else without its binary
+  Json verification;  // as SearchOutcome has it, when accepted
+};
+
+// SearchRegion with this candidate alone: compiled, timed and verified, in about `seconds`.
+Result<Proof> ProveCandidate(const OpSignature& signature, const Candidate& candidate,
+                             CandidateRunner& runner, const RegionChecker& checker, double seconds);
 
 // The promotion rule: contestants[0] is the winner-to-be, the others its rivals. It
 // wins when the lower bound of its speed-up over the fastest rival (by median) is above

@@ -245,9 +245,9 @@ Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& 
   return std::move(outcome_);
 }
 
-class SingleSearch : public CandidateSearch {
+class OneCandidate : public CandidateSearch {
  public:
-  explicit SingleSearch(Candidate candidate) : candidate_(std::move(candidate)) {}
+  explicit OneCandidate(const Candidate& candidate) : candidate_(candidate) {}
   std::optional<Candidate> Next() override { return std::exchange(candidate_, std::nullopt); }
   void Tell(const SearchFeedback&) override {}
 
@@ -263,10 +263,6 @@ int CompileTimeoutMs(double seconds, int longest_ms) {
       std::min(std::max(seconds * 1e3, kLeastCompileMs), static_cast<double>(longest_ms)));
 }
 
-std::unique_ptr<CandidateSearch> MakeSingleSearch(Candidate candidate) {
-  return std::make_unique<SingleSearch>(std::move(candidate));
-}
-
 Result<SearchOutcome> SearchRegion(const OpSignature& signature, CandidateSearch& search,
                                    CandidateRunner& runner, const RegionChecker& checker,
                                    const ForgeBudget& budget, const ForgeProgress& progress) {
@@ -278,6 +274,28 @@ Result<SearchOutcome> SearchRegion(const OpSignature& signature, const DeviceArc
                                    const ForgeBudget& budget, const ForgeProgress& progress) {
   CF_ASSIGN_OR_RETURN(auto search, MakeSearch(signature, arch));
   return SearchRegion(signature, *search, runner, checker, budget, progress);
+}
+
+Result<Proof> ProveCandidate(const OpSignature& signature, const Candidate& candidate,
+                             CandidateRunner& runner, const RegionChecker& checker,
+                             double seconds) {
+  OneCandidate search(candidate);
+  CF_ASSIGN_OR_RETURN(SearchOutcome outcome,
+                      SearchRegion(signature, search, runner, checker,
+                                   {.seconds = seconds, .candidates = 1}, nullptr));
+  Proof proof;
+  proof.trial.candidate = candidate;
+  if (outcome.best.has_value()) {
+    proof.trial = *std::move(outcome.best);
+    proof.verification = std::move(outcome.verification);
+    return proof;
+  }
+  CF_CHECK(outcome.lineage.size() == 1);  // one is always tried
+  const Json& node = outcome.lineage[0];
+  CF_ASSIGN_OR_RETURN(proof.trial.verdict, Verdict::FromJson(node.at("verdict")));
+  if (const Json& ns = MemberOrNull(node, "ns"); ns.is_number()) proof.trial.worker_ns = ns;
+  if (node.contains("resources")) proof.trial.resources = node["resources"];
+  return proof;
 }
 
 }  // namespace cudaforge

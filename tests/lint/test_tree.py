@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from tree import ROOT, files
 
@@ -115,6 +119,21 @@ def test_every_source_folder_has_tests() -> None:
 def test_nothing_is_marked_unfinished() -> None:
     sources = [p for p in files(".h", ".cc", ".py", ".sh") if p.name != "test_tree.py"]
     assert [str(p) for p in sources if UNFINISHED.search(p.read_text())] == []
+
+
+def test_an_installed_package_has_every_file(tmp_path: Path) -> None:
+    ours = [name for name in names() if name.startswith("python/")]
+    for name in [*ours, "setup.py", "pyproject.toml", "README.md"]:  # without what a build left
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    build = [sys.executable, "-W", "ignore", "setup.py", "-q", "build_py", "-d", "installed"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    missing = [
+        name
+        for name in ours
+        if not (tmp_path / "installed" / name.removeprefix("python/")).exists()
+    ]
+    assert ours and missing == []
 
 
 def test_the_rules_see_faults() -> None:

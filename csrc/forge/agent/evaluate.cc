@@ -83,19 +83,16 @@ Evaluator::Evaluator(const OpSignature& signature, CandidateRunner& runner,
 Result<Evaluation> Evaluator::Evaluate(const Candidate& candidate, std::optional<double> best_ns) {
   Evaluation out;
   Stoppable runner(runner_, cancel_, &out.device_seconds);
-  const auto search = MakeSingleSearch(candidate);
-  Result<SearchOutcome> outcome = SearchRegion(
-      signature_, *search, runner, checker_, {.seconds = kAmpleSeconds, .candidates = 1}, nullptr);
-  if (cancel_.IsSet() && (!outcome.ok() || !outcome->best.has_value())) return CancelledStatus();
-  CF_RETURN_IF_ERROR(outcome.status());
-  CF_CHECK(outcome->lineage.size() == 1);
-  const Json& node = outcome->lineage[0];
-  CF_ASSIGN_OR_RETURN(out.verdict, Verdict::FromJson(MemberOrNull(node, "verdict")));
-  if (const Json& ns = MemberOrNull(node, "ns"); ns.is_number()) out.ns = ns.get<double>();
-  if (node.contains("resources")) out.resources = node["resources"];
-  if (!outcome->best.has_value()) return out;
-  out.trial = std::move(outcome->best);
-  out.verification = std::move(outcome->verification);
+  Result<Proof> proof = ProveCandidate(signature_, candidate, runner, checker_, kAmpleSeconds);
+  const bool accepted = proof.ok() && proof->trial.verdict.accepted();
+  if (cancel_.IsSet() && !accepted) return CancelledStatus();
+  CF_RETURN_IF_ERROR(proof.status());
+  out.verdict = proof->trial.verdict;
+  out.ns = proof->trial.worker_ns;
+  out.resources = proof->trial.resources;
+  if (!accepted) return out;
+  out.trial = std::move(proof->trial);
+  out.verification = std::move(proof->verification);
   const bool best = !best_ns.has_value() || *out.ns < *best_ns;
   if (metrics_) Profile(&out, best ? kBestTier : kOrdinaryTier);
   return out;

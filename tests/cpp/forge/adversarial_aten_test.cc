@@ -97,29 +97,25 @@ std::string Header(const std::string& text, const std::string& field) {
 }
 
 // What the forge says of the candidate, alone and with all the time it needs.
-Json Judge(const Region& region, const std::string& code) {
+Verdict Judge(const Region& region, const std::string& code) {
   WorkerOptions options;
   options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
   options.run_timeout_ms = 3000;
   WorkerClient client(options);
-  const auto search =
-      MakeSingleSearch(CpuCandidate(code, static_cast<int>(region.signature.inputs.size()),
-                                    std::to_string(region.rows), region.columns));
-  auto outcome = SearchRegion(region.signature, *search, client, *region.checker,
-                              {.seconds = 1e6, .candidates = 1}, nullptr);
-  CF_CHECK(outcome.ok()) << outcome.status().ToString();
-  CF_CHECK(outcome->lineage.size() == 1);
-  const Json verdict = outcome->lineage[0]["verdict"];
-  EXPECT_EQ(outcome->best.has_value(), verdict["verdict"] == "accepted");
-  return verdict;
+  const Candidate candidate = CpuCandidate(code, static_cast<int>(region.signature.inputs.size()),
+                                           std::to_string(region.rows), region.columns);
+  const auto proof = ProveCandidate(region.signature, candidate, client, *region.checker, 1e6);
+  CF_CHECK(proof.ok()) << proof.status().ToString();
+  EXPECT_EQ(proof->trial.binary.empty(), !proof->trial.verdict.accepted());
+  return proof->trial.verdict;
 }
 
 class Adversarial : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Adversarial, GetsItsVerdict) {
   const std::string code = *ReadFile(GetParam());
-  const Json verdict = Judge(RegionOf(Header(code, "region")), code);
-  EXPECT_EQ(verdict["verdict"], Header(code, "verdict")) << verdict.dump();
+  const Verdict verdict = Judge(RegionOf(Header(code, "region")), code);
+  EXPECT_EQ(VerdictName(verdict.kind), Header(code, "verdict")) << verdict.ToJson().dump();
 }
 
 std::vector<std::string> Files() {

@@ -22,13 +22,11 @@ void ExpectAccepted(Language language) {
   options.device = device;
   options.cuda_search_paths = CudaRoots({});
   WorkerClient client(options);
-  const auto search = MakeSingleSearch(ContractExample(language).value());
-  const auto outcome = SearchRegion(signature, *search, client, **checker,
-                                    {.seconds = 1e6, .candidates = 1}, nullptr);
-  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  ASSERT_EQ(outcome->lineage.size(), 1u);
-  EXPECT_EQ(outcome->lineage[0]["verdict"]["verdict"], "accepted") << outcome->lineage[0].dump(1);
-  EXPECT_TRUE(outcome->best.has_value());
+  const auto proof =
+      ProveCandidate(signature, ContractExample(language).value(), client, **checker, 1e6);
+  ASSERT_TRUE(proof.ok()) << proof.status().ToString();
+  EXPECT_TRUE(proof->trial.verdict.accepted()) << proof->trial.verdict.ToJson().dump(1);
+  EXPECT_NE(proof->trial.binary, "");
 }
 
 TEST(ContractExampleVerdict, CpuIsAccepted) {
