@@ -137,8 +137,6 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   }
   outcome.search.stored = outcome.search.lineage.size();  // node by node
   outcome.search.lineage.clear();
-  // A larger budget for the region, which the generators spend, would change nothing.
-  outcome.search.out_of_time = false;
   return std::move(outcome.search);
 }
 

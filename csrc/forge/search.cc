@@ -54,7 +54,7 @@ class Search {
   // Fills the trial's verdict, time and binary. Errors are the runner's own.
   Status Try(Trial* trial);
   // One run on input set `i`, judged; a verdict that is not accepted stays in the trial.
-  Status RunCase(size_t i, uint8_t poison, Trial* trial);
+  Status RunCase(size_t i, const RunPlan& plan, Trial* trial);
   // The final phase: sets the best, and the verdict of every ranked trial.
   Status VerifyFastest(const ForgeProgress& progress);
   Status Verify(Trial* trial);
@@ -75,10 +75,10 @@ class Search {
   SearchOutcome outcome_;
 };
 
-Status Search::RunCase(size_t i, uint8_t poison, Trial* trial) {
+Status Search::RunCase(size_t i, const RunPlan& plan, Trial* trial) {
   const double began = Seconds();
   CF_ASSIGN_OR_RETURN(RunOutput run, runner_.Run(trial->binary, trial->candidate, signature_,
-                                                 checker_.inputs(i), poison));
+                                                 checker_.inputs(i), plan));
   trial->verdict = run.verdict.accepted() ? checker_.Check(i, run.outputs) : run.verdict;
   if (!trial->verdict.accepted()) trial->verdict.evidence["input_set"] = checker_.inputs(i).name;
   // A crash, a hang or a closer look at what is wrong says nothing of what a right one's run costs.
@@ -103,7 +103,7 @@ Status Search::Try(Trial* trial) {
   trial->binary = std::move(compiled.binary);
   trial->resources = std::move(compiled.resources);
   if (Spent()) return Status::Ok();
-  CF_RETURN_IF_ERROR(RunCase(0, kPoisons[0], trial));
+  CF_RETURN_IF_ERROR(RunCase(0, {.poison = kPoisons[0]}, trial));
   // With nothing in hand yet, the first right one is timed and kept whatever the clock says.
   if (!verdict.accepted() || (!ranked_.empty() && Spent())) return Status::Ok();
   TimingPlan plan;
@@ -115,9 +115,14 @@ Status Search::Try(Trial* trial) {
 }
 
 Status Search::Verify(Trial* trial) {
-  CF_RETURN_IF_ERROR(RunCase(0, kPoisons[1], trial));
-  for (size_t i = 1; i < checker_.case_count() && trial->verdict.accepted(); ++i) {
-    CF_RETURN_IF_ERROR(RunCase(i, kPoisons[i % 2], trial));
+  for (size_t i = 0; i < checker_.case_count(); ++i) {
+    const bool odd = i % 2 == 1;
+    RunPlan plan;
+    plan.poison = kPoisons[odd ? 0 : 1];  // the first set has seen the other one
+    plan.fence = odd ? RunPlan::Fence::kBefore : RunPlan::Fence::kAfter;
+    plan.again = i == 0;
+    CF_RETURN_IF_ERROR(RunCase(i, plan, trial));
+    if (!trial->verdict.accepted()) break;
   }
   return Status::Ok();
 }

@@ -299,6 +299,9 @@ Json DerivedFacts(const Json& profile, const Json& facts, const OpSignature& sig
   const RegionWork work = WorkOf(signature);
   const auto needed = static_cast<double>(work.needed_bytes);
   Json derived = {{"needed_bytes", work.needed_bytes}};
+  double flops = 0;
+  for (const auto& [rate, count] : work.flops) flops += count;
+  if (flops > 0) derived["needed_flops"] = flops;
   const Json& metrics = MemberOrNull(profile, "metrics");
   const std::optional<double> moved = MovedBytes(metrics);
   if (moved) {

@@ -33,7 +33,7 @@ Json AtMeasuredTime(Json profile, double ns);
 
 // From `profile` (Target::Profile), `facts` (Target::Facts; either may be empty), and `ns`, the
 // nanoseconds of one cold call:
-//   needed_bytes       see RegionWork
+//   needed_bytes, needed_flops (of every rate together)   see RegionWork
 //   moved_bytes        to and from memory, as counted: cuda dram__bytes...; cpu 64 a cache_miss
 //   moved_over_needed  1 is the best; below 1 where results stay in a cache
 //   achieved_gb_s      the larger of the two over the time

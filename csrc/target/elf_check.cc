@@ -54,9 +54,14 @@ class ElfReader {
     const std::string_view names =
         header.e_shstrndx < headers.size() ? Bytes(headers[header.e_shstrndx]) : "";
     for (const Elf64_Shdr& one : headers) sections_.push_back({TextAt(names, one.sh_name), one});
+    segments_.resize(header.e_phnum);
+    for (uint64_t i = 0; i < segments_.size(); ++i) {
+      ReadEntry(image, header.e_phoff, i, segments_[i]);
+    }
   }
 
   const std::vector<Section>& sections() const { return sections_; }
+  const std::vector<Elf64_Phdr>& segments() const { return segments_; }
 
   // Of the tables of `type` (SHT_DYNSYM, SHT_SYMTAB).
   std::vector<Symbol> Symbols(uint32_t type) const {
@@ -85,6 +90,7 @@ class ElfReader {
 
   std::string_view image_;
   std::vector<Section> sections_;
+  std::vector<Elf64_Phdr> segments_;
 };
 
 constexpr std::string_view kMathFunctions[] = {
@@ -114,6 +120,23 @@ bool IsPureFunction(std::string_view name) {
 bool IsLoaders(std::string_view section) {
   return section == ".dynamic" || section == ".got" || section == ".got.plt" ||
          section == ".relro_padding" || section.starts_with(".data.rel.ro");
+}
+
+// Whether every byte that the loader maps writable is one that it makes read-only before the library
+// is used: glibc does that to the whole pages of PT_GNU_RELRO.
+bool NothingStaysWritable(const std::vector<Elf64_Phdr>& segments) {
+  const uint64_t page = 4096;
+  for (const Elf64_Phdr& segment : segments) {
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0 || segment.p_memsz == 0)
+      continue;
+    const bool sealed = std::any_of(segments.begin(), segments.end(), [&](const Elf64_Phdr& relro) {
+      return relro.p_type == PT_GNU_RELRO && relro.p_vaddr <= segment.p_vaddr &&
+             Inside(segment.p_vaddr - relro.p_vaddr, segment.p_memsz, relro.p_memsz) &&
+             (relro.p_vaddr + relro.p_memsz) % page == 0;
+    });
+    if (!sealed) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -148,6 +171,7 @@ Status CheckElfBounds(std::string_view image) {
 Status CheckCpuLibrary(std::string_view image) {
   CF_RETURN_IF_ERROR(CheckElfBounds(image));
   const ElfReader elf(image);
+  if (elf.sections().empty()) return Status::Corruption("a kernel library without section headers");
   for (const auto& [name, header] : elf.sections()) {
     const bool written = (header.sh_flags & SHF_WRITE) != 0 && (header.sh_flags & SHF_ALLOC) != 0;
     if (written && header.sh_size != 0 && !IsLoaders(name)) {
@@ -156,6 +180,11 @@ Status CheckCpuLibrary(std::string_view image) {
           "): no static, global or thread_local variables that can change, and nothing that runs "
           "when it is loaded; constants are const or constexpr");
     }
+  }
+  if (!NothingStaysWritable(elf.segments())) {
+    return Status::InvalidArgument(
+        "the kernel library has memory that stays writable; its linker must seal it (-z relro -z "
+        "now)");
   }
   for (const Symbol& symbol : elf.Symbols(SHT_DYNSYM)) {
     if (symbol.section != SHN_UNDEF || symbol.name.empty() || IsPureFunction(symbol.name)) continue;

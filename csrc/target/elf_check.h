@@ -15,8 +15,9 @@ namespace cudaforge {
 Status CheckElfBounds(std::string_view image);
 
 // kInvalidArgument where a shared object of the host has memory that it may write to after it was
-// loaded (static, global and thread_local variables), code that runs when it is loaded, or calls
-// functions other than those of <cmath> and <cstring>. kCorruption as CheckElfBounds.
+// loaded (static, global and thread_local variables, and whatever else of a writable segment the
+// loader does not make read-only), code that runs when it is loaded, or calls functions other than
+// those of <cmath> and <cstring>. kCorruption as CheckElfBounds, and without section headers.
 Status CheckCpuLibrary(std::string_view image);
 // kInvalidArgument where a cubin has memory that begins as zeros and outlives a launch (__device__
 // and static variables). Variables with other values are let through: constants and the tables of

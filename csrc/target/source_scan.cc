@@ -94,7 +94,10 @@ class Scanner {
     const std::string_view word = std::string_view(text_).substr(begin, at_ - begin);
     const bool raw = word == "R" || word == "LR" || word == "uR" || word == "UR" || word == "u8R";
     if (raw && Peek(0) == '"') Refuse("raw string literals are refused");
-    if (Contains(rules_.banned_words, word))
+    const bool prefixed =
+        std::any_of(rules_.banned_prefixes.begin(), rules_.banned_prefixes.end(),
+                    [word](std::string_view prefix) { return word.starts_with(prefix); });
+    if (prefixed || Contains(rules_.banned_words, word))
       Refuse("'" + std::string(word) + "' is refused in kernel source");
     current_ += word;
   }

@@ -15,6 +15,7 @@ struct ScanRules {
   std::span<const std::string_view> include_prefixes;  // "cuda/std/"
   std::span<const std::string_view> pragmas;           // first words: "GCC ivdep"
   std::span<const std::string_view> banned_words;      // identifiers
+  std::span<const std::string_view> banned_prefixes;   // of identifiers
   bool allow_token_paste = false;                      // ## could spell a banned word
 };
 

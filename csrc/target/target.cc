@@ -11,6 +11,10 @@ Result<Json> Target::Profile(const Executable& executable, const std::function<S
               {"metrics", Json::object()}};
 }
 
+Result<DeviceBuffer> Target::AllocateFenced(int64_t) {
+  return Status::Unsupported("this target has no fences");
+}
+
 Result<Json> Target::Facts() { return Status::Unsupported("this target measures nothing"); }
 
 }  // namespace cudaforge

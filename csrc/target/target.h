@@ -125,6 +125,10 @@ class Target {
   // Plain memory and time, for the worker. Buffers are 256-byte aligned. Every call may report an
   // earlier asynchronous error of the device; after such an error the process must be given up.
   virtual Result<DeviceBuffer> Allocate(int64_t bytes) = 0;
+  // Whole pages, `bytes` or more of them, between memory that ends the process when it is read or
+  // written. REQUIRES: has_fences(), which says whether the device has such memory.
+  virtual Result<DeviceBuffer> AllocateFenced(int64_t bytes);
+  virtual bool has_fences() const { return false; }
   virtual Status CopyIn(void* device, const void* host, int64_t bytes) = 0;
   virtual Status CopyOut(void* host, const void* device, int64_t bytes) = 0;
   virtual Status Synchronize() = 0;

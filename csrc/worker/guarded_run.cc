@@ -17,6 +17,9 @@ constexpr int64_t kGuardBytes = 128 << 10;
 constexpr int64_t kMaxGuardBytes = 1 << 20;
 constexpr int64_t kMaxAlignment = 4096;
 constexpr int64_t kBlockBytes = int64_t{32} << 20;  // of one copy to or from the device
+constexpr int64_t kSpoilStep = 2048;                // bytes
+// Of an output: what PyTorch's allocators keep to.
+constexpr int64_t kHostAlignment = 64;
 
 int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
@@ -55,18 +58,33 @@ class Pattern {
   size_t cuts_ = 0;
 };
 
-// A device buffer between two guards.
+// Where data is to lie: `shift` bytes after a multiple of `alignment`, or, right before a fence, at
+// a multiple of `least`, which is what a program must keep to.
+struct Placement {
+  int64_t alignment = 256;
+  int64_t shift = 0;
+  int64_t least = 256;
+};
+
+// A device buffer between two guards, one of which may be a fence.
 class Guarded {
  public:
-  // The data starts `shift` bytes after a multiple of `alignment`.
-  static Result<Guarded> Make(Target& target, int64_t bytes, int64_t guard, int64_t alignment,
-                              int64_t shift, Pattern& pattern) {
+  static Result<Guarded> Make(Target& target, int64_t bytes, int64_t guard, const Placement& place,
+                              RunPlan::Fence fence, Pattern& pattern) {
+    const auto& [alignment, shift, least] = place;
     Guarded made;
     made.bytes_ = bytes;
-    const int64_t total = RoundUp(guard + alignment + shift + bytes + guard, 8);
-    CF_ASSIGN_OR_RETURN(made.buffer_, target.Allocate(total));
-    const auto base = static_cast<int64_t>(reinterpret_cast<uintptr_t>(made.buffer_.data()));
-    made.start_ = RoundUp(base + guard, alignment) + shift - base;
+    int64_t total = RoundUp(guard + alignment + shift + bytes + guard, 8);
+    if (alignment > kMaxAlignment || !target.has_fences()) fence = RunPlan::Fence::kNone;
+    if (fence == RunPlan::Fence::kNone) {
+      CF_ASSIGN_OR_RETURN(made.buffer_, target.Allocate(total));
+      const auto base = static_cast<int64_t>(reinterpret_cast<uintptr_t>(made.buffer_.data()));
+      made.start_ = RoundUp(base + guard, alignment) + shift - base;
+    } else {
+      CF_ASSIGN_OR_RETURN(made.buffer_, target.AllocateFenced(total));
+      total = made.buffer_.bytes();
+      made.start_ = fence == RunPlan::Fence::kBefore ? shift : (total - bytes) / least * least;
+    }
     if (guard > 0) {
       made.before_ = pattern.Cut(made.start_);
       made.after_ = pattern.Cut(total - made.start_ - bytes);
@@ -86,6 +104,22 @@ class Guarded {
     for (int64_t at = 0; at < bytes_; at += Size(block)) {
       CF_RETURN_IF_ERROR(
           target.CopyIn(data() + at, block.data(), std::min(Size(block), bytes_ - at)));
+    }
+    return Status::Ok();
+  }
+  // Inverts every bit of some elements, at least one and about 1 byte in 128. `room`: kBlockBytes.
+  Status Spoil(Target& target, SplitMix& random, char* room) const {
+    for (int64_t at = 0; at < bytes_; at += kBlockBytes) {
+      const int64_t bytes = std::min(kBlockBytes, bytes_ - at);
+      CF_RETURN_IF_ERROR(target.CopyOut(room, data() + at, bytes));
+      const auto step = [&](int64_t limit) {
+        return static_cast<int64_t>(random.Next() % static_cast<uint64_t>(limit));
+      };
+      for (int64_t i = step(std::min(bytes, kSpoilStep)); i < bytes; i += 1 + step(kSpoilStep)) {
+        const int64_t word = i / 8 * 8;  // whole elements, so that none is only a little wrong
+        for (int64_t b = word; b < std::min(word + 8, bytes); ++b) room[b] = ~room[b];
+      }
+      CF_RETURN_IF_ERROR(target.CopyIn(data() + at, room, bytes));
     }
     return Status::Ok();
   }
@@ -140,12 +174,14 @@ Result<Buffers> MakeBuffers(Target& target, const Executable& executable,
                             const GuardedRunRequest& request, bool guarded) {
   const OpSignature& signature = *request.signature;
   CF_CHECK(request.inputs.size() == signature.inputs.size()) << "one buffer per input";
+  const RunPlan::Fence fence = guarded ? request.plan.fence : RunPlan::Fence::kNone;
   Buffers made(request.guard_seed);
   made.pattern->Reserve(
       2 * (signature.inputs.size() + signature.outputs.size() + executable.scratch_bytes().size()));
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const TensorSpec& spec = signature.inputs[i];
     int64_t alignment = 256;
+    int64_t least = spec.alignment;
     int64_t shift = i < request.shifts.size() ? request.shifts[i] : 0;
     for (const Constraint& constraint : request.candidate->constraints) {
       if (constraint.kind != Constraint::Kind::kAligned ||
@@ -156,6 +192,7 @@ Result<Buffers> MakeBuffers(Target& target, const Executable& executable,
         return Status::Unsupported("a constraint of more than 4096 bytes of alignment");
       }
       alignment = std::lcm(alignment, constraint.value);
+      least = std::lcm(least, constraint.value);
       shift = RoundUp(shift, constraint.value);
     }
     if (alignment > kMaxAlignment * 16) {
@@ -164,27 +201,28 @@ Result<Buffers> MakeBuffers(Target& target, const Executable& executable,
     shift = RoundUp(shift, spec.alignment);
     CF_ASSIGN_OR_RETURN(Guarded buffer,
                         Guarded::Make(target, spec.StorageBytes(), guarded ? GuardFor(spec) : 0,
-                                      alignment, shift, *made.pattern));
+                                      {alignment, shift, least}, fence, *made.pattern));
     CF_CHECK(static_cast<int64_t>(request.inputs[i].size()) == buffer.bytes()) << "input size";
     if (buffer.bytes() > 0) CF_RETURN_IF_ERROR(buffer.Fill(target, request.inputs[i]));
     made.inputs.push_back(std::move(buffer));
   }
   std::string poison;
-  const auto poisoned = [&](int64_t bytes, int64_t guard) -> Result<Guarded> {
-    CF_ASSIGN_OR_RETURN(Guarded buffer,
-                        Guarded::Make(target, bytes, guarded ? guard : 0, 256, 0, *made.pattern));
+  const auto poisoned = [&](int64_t bytes, int64_t guard, int64_t least) -> Result<Guarded> {
+    CF_ASSIGN_OR_RETURN(Guarded buffer, Guarded::Make(target, bytes, guarded ? guard : 0,
+                                                      {.least = least}, fence, *made.pattern));
     poison.resize(std::max(poison.size(), static_cast<size_t>(std::min(bytes, kBlockBytes))),
-                  static_cast<char>(request.poison));
+                  static_cast<char>(request.plan.poison));
     CF_RETURN_IF_ERROR(buffer.Fill(target, poison));
     return buffer;
   };
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
     const TensorSpec& spec = signature.output_spec(o);
-    CF_ASSIGN_OR_RETURN(Guarded buffer, poisoned(spec.StorageBytes(), GuardFor(spec)));
+    CF_ASSIGN_OR_RETURN(Guarded buffer,
+                        poisoned(spec.StorageBytes(), GuardFor(spec), kHostAlignment));
     made.outputs.push_back(std::move(buffer));
   }
   for (const int64_t bytes : executable.scratch_bytes()) {
-    CF_ASSIGN_OR_RETURN(Guarded buffer, poisoned(bytes, kGuardBytes));
+    CF_ASSIGN_OR_RETURN(Guarded buffer, poisoned(bytes, kGuardBytes, 256));
     made.scratch.push_back(std::move(buffer));
   }
   const auto finish = [&](std::vector<Guarded>& group, std::vector<void*>& pointers) -> Status {
@@ -230,11 +268,19 @@ Result<GuardedRunResult> RunGuarded(Target& target, const Executable& executable
                                     const GuardedRunRequest& request) {
   CF_CHECK(request.outputs.size() == request.signature->outputs.size()) << "one place per output";
   CF_ASSIGN_OR_RETURN(Buffers buffers, MakeBuffers(target, executable, request, true));
-  const Status launched = executable.Launch(buffers.input_pointers, buffers.output_pointers,
-                                            buffers.scratch_pointers, target.launch_context());
-  if (!launched.ok()) return DeviceFailure(VerdictKind::kLaunchError, launched);
-  const Status finished = target.Synchronize();
-  if (!finished.ok()) return DeviceFailure(VerdictKind::kCrashed, finished);
+  const auto room = std::make_unique_for_overwrite<char[]>(kBlockBytes);
+  for (int run = 0; run < (request.plan.again ? 2 : 1); ++run) {
+    SplitMix random(request.guard_seed);
+    for (const Guarded& output : buffers.outputs) {
+      const Status spoilt = run == 0 ? Status::Ok() : output.Spoil(target, random, room.get());
+      if (!spoilt.ok()) return DeviceFailure(VerdictKind::kCrashed, spoilt);
+    }
+    const Status launched = executable.Launch(buffers.input_pointers, buffers.output_pointers,
+                                              buffers.scratch_pointers, target.launch_context());
+    if (!launched.ok()) return DeviceFailure(VerdictKind::kLaunchError, launched);
+    const Status finished = target.Synchronize();
+    if (!finished.ok()) return DeviceFailure(VerdictKind::kCrashed, finished);
+  }
 
   GuardedRunResult result;
   const auto guards = [&](const std::vector<Guarded>& group, const char* what) -> Status {
@@ -246,7 +292,6 @@ Result<GuardedRunResult> RunGuarded(Target& target, const Executable& executable
     return Status::Ok();
   };
   const auto data = [&]() -> Status {
-    const auto room = std::make_unique_for_overwrite<char[]>(kBlockBytes);
     for (size_t i = 0; i < buffers.inputs.size(); ++i) {
       CF_ASSIGN_OR_RETURN(const bool same,
                           buffers.inputs[i].Holds(target, request.inputs[i], room.get()));

@@ -12,6 +12,7 @@
 #include "signature/op_signature.h"
 #include "target/target.h"
 #include "verify/verdict.h"
+#include "worker/run_plan.h"
 #include "worker/timing_plan.h"
 
 namespace cudaforge {
@@ -22,7 +23,7 @@ struct GuardedRunRequest {
   std::span<const std::string_view> inputs;  // StorageBytes() of each; unchanged during the run
   // Bytes after a multiple of 256; raised where a constraint asks for more.
   std::span<const int64_t> shifts;
-  uint8_t poison = 0xff;  // what outputs and scratch hold before the run
+  RunPlan plan;
   uint64_t guard_seed = 0;
   // Where the outputs go, StorageBytes() of each, when the verdict is accepted; else untouched.
   // Timing and profiling need none.
@@ -35,7 +36,9 @@ struct GuardedRunResult {
 };
 
 // Guards on each side hold one row of the tensor, but at least 128 KiB and at most 1 MiB; no two
-// buffers have the same bytes there. An error is not the candidate's fault (no memory).
+// buffers have the same bytes there. On the side of a fence (RunPlan) there is none, or as much as
+// alignment leaves; with Fence::kAfter inputs are placed by their alignment, not by `shifts`. An
+// error is not the candidate's fault (no memory).
 Result<GuardedRunResult> RunGuarded(Target& target, const Executable& executable,
                                     const GuardedRunRequest& request);
 

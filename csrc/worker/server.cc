@@ -78,9 +78,7 @@ struct Work {
   std::vector<int64_t> shifts;
   std::string binary;
 
-  GuardedRunRequest Request() const {
-    return {&candidate, &signature, inputs, shifts, 0xff, 0, {}};
-  }
+  GuardedRunRequest Request() const { return {&candidate, &signature, inputs, shifts, {}, 0, {}}; }
 };
 
 Result<Work> ParseWork(const Frame& frame) {
@@ -123,7 +121,13 @@ Result<Reply> Run(Target& target, const Frame& frame) {
   GuardedRunRequest request = work.Request();
   CF_ASSIGN_OR_RETURN(const int64_t poison, JsonInt(frame.body, "poison"));
   CF_ASSIGN_OR_RETURN(const int64_t seed, JsonInt(frame.body, "guard_seed"));
-  request.poison = static_cast<uint8_t>(poison);
+  CF_ASSIGN_OR_RETURN(const int64_t fence, JsonInt(frame.body, "fence"));
+  CF_ASSIGN_OR_RETURN(request.plan.again, JsonBool(frame.body, "again"));
+  if (fence < 0 || fence > static_cast<int>(RunPlan::Fence::kAfter)) {
+    return Status::InvalidArgument("run: no such fence");
+  }
+  request.plan.poison = static_cast<uint8_t>(poison);
+  request.plan.fence = static_cast<RunPlan::Fence>(fence);
   request.guard_seed = static_cast<uint64_t>(seed);
   CF_ASSIGN_OR_RETURN(const Json outputs, JsonField(frame.body, "outputs"));
   if (!outputs.is_array() || outputs.size() != work.signature.outputs.size()) {

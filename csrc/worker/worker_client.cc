@@ -234,6 +234,11 @@ Result<Frame> Pack(const char* command, const std::string& binary, const Candida
 // did nothing wrong.
 bool Killed(const std::string& end) { return end.starts_with("signal 9 "); }
 
+// Whether it ended by SIGSEGV or SIGBUS.
+bool Strayed(const std::string& end) {
+  return end.starts_with("signal 11 ") || end.starts_with("signal 7 ");
+}
+
 }  // namespace
 
 WorkerClient::WorkerClient(WorkerOptions options)
@@ -282,15 +287,15 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
 
 Result<RunOutput> WorkerClient::Run(const std::string& binary, const Candidate& candidate,
                                     const OpSignature& signature, const InputSet& inputs,
-                                    uint8_t poison) {
-  auto out = RunOnce(binary, candidate, signature, inputs, poison);
+                                    const RunPlan& plan) {
+  auto out = RunOnce(binary, candidate, signature, inputs, plan);
   if (!out.ok() || out->verdict.kind != VerdictKind::kCrashed || !Killed(last_end())) return out;
-  return RunOnce(binary, candidate, signature, inputs, poison);
+  return RunOnce(binary, candidate, signature, inputs, plan);
 }
 
 Result<RunOutput> WorkerClient::RunOnce(const std::string& binary, const Candidate& candidate,
                                         const OpSignature& signature, const InputSet& inputs,
-                                        uint8_t poison) {
+                                        const RunPlan& plan) {
   RunOutput out;
   const Status legal = candidate.Validate(signature);
   if (!legal.ok()) {
@@ -300,7 +305,9 @@ Result<RunOutput> WorkerClient::RunOnce(const std::string& binary, const Candida
   CF_ASSIGN_OR_RETURN(UniqueFd data, impl_->InputFile(inputs));
   CF_ASSIGN_OR_RETURN(Frame packed,
                       Pack("run", binary, candidate, signature, inputs, std::move(data)));
-  packed.body["poison"] = poison;
+  packed.body["poison"] = plan.poison;
+  packed.body["fence"] = static_cast<int>(plan.fence);
+  packed.body["again"] = plan.again;
   packed.body["guard_seed"] = static_cast<int64_t>(impl_->RandomSeed() >> 1);
   Json places = Json::array();
   int64_t total = 0;
@@ -321,6 +328,14 @@ Result<RunOutput> WorkerClient::RunOnce(const std::string& binary, const Candida
     return out;
   }
   if (answer.kind == Impl::Answer::Kind::kEnded) {
+    if (plan.fence != RunPlan::Fence::kNone && Strayed(answer.end)) {
+      const bool before = plan.fence == RunPlan::Fence::kBefore;
+      out.verdict = MakeVerdict(
+          VerdictKind::kMemoryFault,
+          std::string("read or wrote outside a buffer: right ") + (before ? "before" : "after") +
+              " each lay memory that may not be touched (" + answer.end + ")");
+      return out;
+    }
     out.verdict = MakeVerdict(VerdictKind::kCrashed,
                               "the process that ran it ended before it answered: " + answer.end);
     return out;

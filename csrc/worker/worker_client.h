@@ -16,6 +16,7 @@
 #include "target/target.h"
 #include "verify/input_set.h"
 #include "verify/verdict.h"
+#include "worker/run_plan.h"
 #include "worker/timing_plan.h"
 
 namespace cudaforge {
@@ -47,12 +48,12 @@ class CandidateRunner {
   // log; a worker that ended is tried again once. kUnavailable: it ended twice, and not by the
   // source's doing, or this machine lacks what compiling needs (CompileResult::fault).
   virtual Result<CompileResult> Compile(const Candidate& candidate) = 0;
-  // Loads `binary` and runs it once on `inputs`: each buffer between guard bytes, outputs and
-  // scratch poisoned with `poison`, inputs compared afterwards. Tried again once where the worker
-  // was killed (SIGKILL).
+  // Loads `binary` and runs it on `inputs` as `plan` says: each buffer between guard bytes, outputs
+  // and scratch poisoned, inputs compared afterwards. Tried again once where the worker was killed
+  // (SIGKILL).
   virtual Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
                                 const OpSignature& signature, const InputSet& inputs,
-                                uint8_t poison) = 0;
+                                const RunPlan& plan) = 0;
   // Median device nanoseconds of cold runs on those inputs; a rank for the search, not evidence.
   virtual Result<double> Time(const std::string& binary, const Candidate& candidate,
                               const OpSignature& signature, const InputSet& inputs,
@@ -75,7 +76,7 @@ class WorkerClient : public CandidateRunner {
   Result<CompileResult> Compile(const Candidate& candidate) override;
   Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
                         const OpSignature& signature, const InputSet& inputs,
-                        uint8_t poison) override;
+                        const RunPlan& plan) override;
   Result<double> Time(const std::string& binary, const Candidate& candidate,
                       const OpSignature& signature, const InputSet& inputs,
                       const TimingPlan& plan) override;
@@ -89,7 +90,8 @@ class WorkerClient : public CandidateRunner {
 
  private:
   Result<RunOutput> RunOnce(const std::string& binary, const Candidate& candidate,
-                            const OpSignature& signature, const InputSet& inputs, uint8_t poison);
+                            const OpSignature& signature, const InputSet& inputs,
+                            const RunPlan& plan);
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

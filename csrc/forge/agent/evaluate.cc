@@ -48,10 +48,10 @@ class Evaluator::Stoppable : public CandidateRunner {
   }
   Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
                         const OpSignature& signature, const InputSet& inputs,
-                        uint8_t poison) override {
+                        const RunPlan& plan) override {
     if (cancel_.IsSet()) return CancelledStatus();
     const Stopwatch watch(device_seconds_);
-    return runner_.Run(binary, candidate, signature, inputs, poison);
+    return runner_.Run(binary, candidate, signature, inputs, plan);
   }
   Result<double> Time(const std::string& binary, const Candidate& candidate,
                       const OpSignature& signature, const InputSet& inputs,

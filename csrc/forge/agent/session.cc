@@ -16,6 +16,10 @@
 namespace cudaforge {
 namespace {
 
+// A kernel cannot do more than the device allows: above this share the floor is not this region's
+// (its inputs stay in a cache, or the rates were measured on a busy machine), and ends nothing.
+constexpr double kPossible = 1.05;
+
 constexpr size_t kMaxKeptReply = size_t{64} << 10;
 // Candidates in a row that could not be judged through no fault of their own.
 constexpr int kMaxFaults = 2;
@@ -318,7 +322,8 @@ std::string Session::WhyStop() const {
   if (journal_.without_gain() >= budget.patience) {
     return "no gain in " + std::to_string(journal_.without_gain()) + " rounds";
   }
-  if (const double reached = OfFloor(); budget.roofline > 0 && reached >= budget.roofline) {
+  const double reached = OfFloor();
+  if (budget.roofline > 0 && reached >= budget.roofline && reached <= kPossible) {
     return "the best kernel runs at " + Rounded(reached * 100) + "% of what the device allows";
   }
   return "";
@@ -354,8 +359,6 @@ Result<AgentOutcome> Session::Run() {
           "no candidate was right: " + reason + "; the last: " + last->verdict.message;
     }
   }
-  const double roofline = settings_.budget.roofline;
-  outcome_.out_of_time = roofline <= 0 || OfFloor() < roofline;
   const bool answered = journal_.rounds() > 0 || (asked_ == 0 && outcome_.best.has_value());
   Ledger costs = journal_.Costs();
   Tell({{"event", "agents_end"},
@@ -389,8 +392,8 @@ Status CheckAgents(const AgentSettings& settings) {
     if (provider == nullptr || settings.budget.usd <= 0) continue;
     const std::string name = provider->name();
     if (settings.prices.Find(name, "") != nullptr) continue;
-    return Status::InvalidArgument(
-        "a limit in dollars needs a price, and " + settings.prices.name() + " has none for " + name);
+    return Status::InvalidArgument("a limit in dollars needs a price, and " +
+                                   settings.prices.name() + " has none for " + name);
   }
   return Status::Ok();
 }

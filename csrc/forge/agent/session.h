@@ -51,8 +51,7 @@ struct AgentSettings {
 };
 
 struct AgentOutcome {
-  // As SearchRegion's. `lineage` is what the sink was given; `reason` says why the session ended
-  // and `out_of_time` is true where a larger budget or a next session might find more.
+  // As SearchRegion's. `lineage` is what the sink was given; `reason` says why the session ended.
   SearchOutcome search;
   Ledger ledger;  // of this session and what it resumes
   bool answered;  // the Coder replied, or need not be asked

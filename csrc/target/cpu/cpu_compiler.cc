@@ -5,6 +5,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -27,54 +29,35 @@ constexpr std::string_view kPragmas[] = {
     "GCC ivdep",       "GCC unroll", "GCC optimize", "GCC push_options",
     "GCC pop_options", "omp simd",   "once",         "omp declare simd"};
 // Inline assembly, code that runs when the library is loaded, and the ways out of a computation.
-constexpr std::string_view kBanned[] = {"asm",
-                                        "__asm",
-                                        "__asm__",
-                                        "constructor",
-                                        "__constructor__",
-                                        "destructor",
-                                        "__destructor__",
-                                        "section",
-                                        "__section__",
-                                        "ifunc",
-                                        "__ifunc__",
-                                        "init_priority",
-                                        "__init_priority__",
-                                        "__has_include",
-                                        "__has_include_next",
-                                        "__has_embed",
-                                        "_Pragma",
-                                        "system",
-                                        "popen",
-                                        "fork",
-                                        "vfork",
-                                        "clone",
-                                        "execl",
-                                        "execv",
-                                        "execve",
-                                        "execvp",
-                                        "posix_spawn",
-                                        "dlopen",
-                                        "dlsym",
-                                        "mmap",
-                                        "mprotect",
-                                        "syscall",
-                                        "ptrace",
-                                        "socket",
-                                        "connect",
-                                        "open",
-                                        "openat",
-                                        "fopen",
-                                        "kill",
-                                        "signal",
-                                        "sigaction",
-                                        "pthread_create",
-                                        "getenv",
-                                        "setenv",
-                                        "putenv",
-                                        "atexit",
-                                        "_exit",
-                                        "environ"};
+constexpr std::string_view kBanned[] = {
+    "asm", "__asm", "__asm__", "constructor", "__constructor__", "destructor", "__destructor__",
+    "section", "__section__", "ifunc", "__ifunc__", "init_priority", "__init_priority__",
+    "__has_include", "__has_include_next", "__has_embed", "_Pragma", "system", "popen", "fork",
+    "vfork", "clone", "execl", "execv", "execve", "execvp", "posix_spawn", "dlopen", "dlsym",
+    "mmap", "mprotect", "syscall", "ptrace", "socket", "connect", "open", "openat", "fopen", "kill",
+    "signal", "sigaction", "pthread_create", "getenv", "setenv", "putenv", "atexit", "_exit",
+    "environ",
+    // memory that is no buffer, or keeps what was there
+    "_GLOBAL_OFFSET_TABLE_", "_DYNAMIC", "alloca", "uninitialized", "__uninitialized__",
+    "__builtin_frame_address", "__builtin_return_address", "__builtin_thread_pointer", "_mm_setcsr",
+    "_mm_getcsr", "__builtin_ia32_ldmxcsr", "__builtin_ia32_stmxcsr", "__builtin_readcyclecounter"};
+// Clocks, random numbers, the thread's own memory, modes of the processor that outlive a call, and
+// questions of what it is.
+constexpr std::string_view kBannedPrefixes[] = {"__rd",
+                                                "_rd",
+                                                "_read",
+                                                "_write",
+                                                "_MM_SET_",
+                                                "_fx",
+                                                "_xsave",
+                                                "_xrstor",
+                                                "__builtin_cpu_",
+                                                "__builtin_alloca",
+                                                "__builtin_ia32_rd",
+                                                "__builtin_ia32_wr",
+                                                "__builtin_ia32_fx",
+                                                "__builtin_ia32_xsave",
+                                                "__builtin_ia32_xrstor"};
 
 bool IsExecutable(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
 
@@ -140,10 +123,27 @@ Status CheckCpuSource(const std::string& code) {
   rules.includes = kIncludes;
   rules.pragmas = kPragmas;
   rules.banned_words = kBanned;
+  rules.banned_prefixes = kBannedPrefixes;
   return ScanSource(code, rules);
 }
 
 namespace {
+
+// What makes variables of the stack begin as zeros, so that none sees what a call before it left
+// there; empty where the compiler has no such option (GCC before 12, clang before 16).
+std::vector<std::string> ZeroedStack(const std::string& cxx, int timeout_ms) {
+  static std::mutex mutex;
+  static std::map<std::string, bool> known;
+  const std::string option = "-ftrivial-auto-var-init=zero";
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto [found, fresh] = known.emplace(cxx, false);
+  if (fresh) {
+    const auto run = RunProcess({cxx, option, "-x", "c++", "-E", "/dev/null", "-o", "/dev/null"},
+                                {.timeout_ms = timeout_ms, .join_errors = true});
+    found->second = run.ok() && run->exit_code == 0;
+  }
+  return found->second ? std::vector{option} : std::vector<std::string>{};
+}
 
 CompileResult RunCompiler(const std::string& cxx, const std::string& code, int timeout_ms) {
   const Result<TempDir> folder = TempDir::Create("cudaforge-cpu-");
@@ -156,29 +156,34 @@ CompileResult RunCompiler(const std::string& cxx, const std::string& code, int t
   // No reassociation, no finite-only maths, and no contraction: fused, x * 3 - max(x * 3) is not 0
   // at the maximum, and the exponential of what is left overflows for large x. Symbols stay
   // visible, as a kernel is found by its plain name, but bind inside the library first.
-  const std::vector<std::string> argv = {cxx,
-                                         "-std=c++20",
-                                         "-O3",
-                                         "-march=native",
-                                         "-fopenmp-simd",
-                                         "-ffp-contract=off",
-                                         "-fno-math-errno",
-                                         "-fno-trapping-math",
-                                         "-fno-exceptions",
-                                         "-fno-rtti",
-                                         "-fno-semantic-interposition",
-                                         "-fvisibility-inlines-hidden",
-                                         "-fPIC",
-                                         "-shared",
-                                         "-nostartfiles",
-                                         "-s",
-                                         "-Wl,-Bsymbolic",
-                                         "-Wl,--no-undefined",
-                                         "-Wl,--as-needed",
-                                         "-Wl,-z,noexecstack",
-                                         "-o",
-                                         object,
-                                         source};
+  std::vector<std::string> argv = {cxx,
+                                   "-std=c++20",
+                                   "-O3",
+                                   "-march=native",
+                                   "-fopenmp-simd",
+                                   "-ffp-contract=off",
+                                   "-fno-math-errno",
+                                   "-fno-trapping-math",
+                                   "-fno-exceptions",
+                                   "-Werror=vla",
+                                   "-fno-rtti",
+                                   "-fno-semantic-interposition",
+                                   "-fvisibility-inlines-hidden",
+                                   "-fPIC",
+                                   "-shared",
+                                   "-nostartfiles",
+                                   "-s",
+                                   "-Wl,-Bsymbolic",
+                                   "-Wl,--no-undefined",
+                                   "-Wl,--as-needed",
+                                   "-Wl,-z,noexecstack",
+                                   "-Wl,-z,relro",
+                                   "-Wl,-z,now",
+                                   "-o",
+                                   object,
+                                   source};
+  const std::vector<std::string> zeroed = ZeroedStack(cxx, timeout_ms);
+  argv.insert(argv.begin() + 1, zeroed.begin(), zeroed.end());
   const Result<ProcessResult> run =
       RunProcess(argv, {.timeout_ms = timeout_ms, .join_errors = true});
   if (!run.ok()) return CompileResult::Fault(run.status());

@@ -142,7 +142,7 @@ std::string UniquePath(int descriptor) {
 
 Result<std::unique_ptr<Executable>> LoadCpu(const std::string& binary, const Candidate& candidate,
                                             const OpSignature& signature) {
-  CF_RETURN_IF_ERROR(CheckElfBounds(binary));
+  CF_RETURN_IF_ERROR(CheckCpuLibrary(binary));
   CF_ASSIGN_OR_RETURN(const UniqueFd file, MemoryFile(binary));
   Result<DynamicLibrary> library = DynamicLibrary::Open({UniquePath(file.get())});
   if (!library.ok())

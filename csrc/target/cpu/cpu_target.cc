@@ -1,3 +1,6 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -49,6 +52,23 @@ class CpuTarget : public Target {
     if (data == nullptr)
       return Status::Unavailable("no memory for " + std::to_string(bytes) + " bytes");
     return DeviceBuffer(data, bytes, [](void* p) { std::free(p); });
+  }
+
+  bool has_fences() const override { return true; }
+
+  Result<DeviceBuffer> AllocateFenced(int64_t bytes) override {
+    const auto page = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+    const int64_t rounded = (std::max(bytes, int64_t{1}) + page - 1) / page * page;
+    const auto whole = static_cast<size_t>(rounded + 2 * page);
+    void* const base = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+      return Status::Unavailable("no memory for " + std::to_string(bytes) + " bytes");
+    char* const data = static_cast<char*>(base) + page;
+    const auto unmap = [base, whole](void*) { munmap(base, whole); };
+    DeviceBuffer buffer(data, rounded, unmap);
+    if (mprotect(data, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE) != 0)
+      return Status::Unavailable("no memory for " + std::to_string(bytes) + " bytes");
+    return buffer;
   }
 
   Status CopyIn(void* device, const void* host, int64_t bytes) override {

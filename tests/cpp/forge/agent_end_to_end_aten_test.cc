@@ -57,8 +57,8 @@ class RememberingRunner : public CandidateRunner {
   }
   Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
                         const OpSignature& signature, const InputSet& inputs,
-                        uint8_t poison) override {
-    return inner_.Run(binary, candidate, signature, inputs, poison);
+                        const RunPlan& plan) override {
+    return inner_.Run(binary, candidate, signature, inputs, plan);
   }
   Result<double> Time(const std::string& binary, const Candidate& candidate,
                       const OpSignature& signature, const InputSet& inputs,

@@ -79,9 +79,9 @@ class CountingRunner : public TableRunner {
   Result<Json> Facts() override { return facts; }
   Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
                         const OpSignature& signature, const InputSet& inputs,
-                        uint8_t poison) override {
+                        const RunPlan& plan) override {
     if (on_run) on_run();
-    return TableRunner::Run(binary, candidate, signature, inputs, poison);
+    return TableRunner::Run(binary, candidate, signature, inputs, plan);
   }
 
   std::vector<int> tiers;

@@ -173,7 +173,14 @@ TEST_F(AgentLimits, TheRooflineEndsIt) {
   const AgentOutcome outcome = Run({{.ns = 80}, {.ns = 67}, {.ns = 66}});
   EXPECT_EQ(sunk_.size(), 2u);
   EXPECT_EQ(outcome.search.reason, "the best kernel runs at 95.5% of what the device allows");
-  EXPECT_FALSE(outcome.search.out_of_time);
+}
+
+TEST_F(AgentLimits, AFloorThatIsSurpassedEndsNothing) {
+  prepare_ = [](CountingRunner& runner) { runner.facts = {{"bandwidth_gb_s", 1.0}}; };
+  CodeRows({0, 1});
+  const AgentOutcome outcome = Run({{.ns = 20}, {.ns = 19}});
+  EXPECT_EQ(sunk_.size(), 2u);
+  EXPECT_EQ(outcome.search.best->worker_ns, 19);
 }
 
 TEST_F(AgentLimits, CancelledDuringACall) {
@@ -239,7 +246,7 @@ TEST(AgentCancel, StopsTheWorker) {
   ASSERT_TRUE(compiled.ok() && compiled->ok);
   InputSet inputs{"zeros", {std::string(32, '\0')}, {}};
   cancel.Set();
-  const auto run = worker.Run(compiled->binary, candidate, ReluOfEight(), inputs, 0xFF);
+  const auto run = worker.Run(compiled->binary, candidate, ReluOfEight(), inputs, {});
   EXPECT_EQ(run.status().code(), StatusCode::kCancelled);
 }
 

@@ -213,7 +213,6 @@ TEST_F(AgentSession, ACoderThatCannotBeReachedEndsItAndAllIsKept) {
     const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 400}});
     EXPECT_EQ(outcome.search.best->worker_ns, 500);
     EXPECT_EQ(outcome.search.reason, "the Coder gave no reply: " + fault.ToString());
-    EXPECT_TRUE(outcome.search.out_of_time);
     ASSERT_EQ(sunk_.size(), 2u);
     EXPECT_EQ(sunk_[1]["answered"], false);
     EXPECT_EQ(sunk_[1]["calls"][0]["error"], fault.ToString());

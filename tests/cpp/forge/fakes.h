@@ -70,9 +70,9 @@ class TableRunner : public CandidateRunner {
     return result;
   }
   Result<RunOutput> Run(const std::string& binary, const Candidate& candidate, const OpSignature&,
-                        const InputSet& inputs, uint8_t poison) override {
+                        const InputSet& inputs, const RunPlan& plan) override {
     if (!fault.ok()) return fault;
-    runs.push_back(inputs.name + " " + std::to_string(poison));
+    runs.push_back(inputs.name + " " + std::to_string(plan.poison));
     EXPECT_EQ(binary, "binary " + candidate.source.code);
     RunOutput output;
     output.verdict.kind = At(candidate).run;

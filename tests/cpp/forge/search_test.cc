@@ -72,7 +72,7 @@ TEST_F(Forge, TheSearchIsToldWhatBecameOfEach) {
 TEST_F(Forge, OneRunEachAndEverySetForTheFastest) {
   Run({{.ns = 900}, {.ns = 800}, {.ns = 950}});
   EXPECT_EQ(runner_->runs, (std::vector<std::string>{"set0 255", "set0 255", "set0 255", "set0 43",
-                                                     "set1 43", "set2 255", "set3 43"}));
+                                                     "set1 255", "set2 43", "set3 255"}));
   EXPECT_EQ(runner_->abandon_ns, (std::vector<double>{INFINITY, 1800, 1600}));
 }
 
@@ -180,9 +180,9 @@ class SlowRuns : public TableRunner {
   using TableRunner::TableRunner;
   Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
                         const OpSignature& signature, const InputSet& inputs,
-                        uint8_t poison) override {
+                        const RunPlan& plan) override {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    return TableRunner::Run(binary, candidate, signature, inputs, poison);
+    return TableRunner::Run(binary, candidate, signature, inputs, plan);
   }
 };
 

@@ -109,7 +109,7 @@ TEST(WorkerSearch, ForgesASoftmaxOnTheCpu) {
   EXPECT_EQ(found->kind, CacheRecord::Kind::kWinner);
   auto candidate = Candidate::FromJson(ParseJson(found->candidate).value());
   ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
-  auto run = worker.Run(found->binary, *candidate, signature, checker.inputs(1), 0xFF);
+  auto run = worker.Run(found->binary, *candidate, signature, checker.inputs(1), {});
   ASSERT_TRUE(run.ok());
   EXPECT_TRUE(checker.Check(1, run->outputs).accepted());
 }

@@ -51,7 +51,7 @@ class GpuWorker : public ::testing::Test {
       ADD_FAILURE() << (compiled.ok() ? compiled->log : "");
       return {};
     }
-    auto run = client_.Run(compiled->binary, candidate, signature_, inputs_, 0xff);
+    auto run = client_.Run(compiled->binary, candidate, signature_, inputs_, {});
     EXPECT_TRUE(run.ok()) << run.status().ToString();
     return run.ok() ? *std::move(run) : RunOutput{};
   }

@@ -18,7 +18,7 @@ class GuardedRun : public ::testing::Test {
     outputs_[0].assign(256, kUntouched);
     char* const places[] = {outputs_[0].data()};
     const std::string_view views[] = {inputs_[0]};
-    const GuardedRunRequest request{&candidate_, &signature_, views, shifts_, poison_, 42, places};
+    const GuardedRunRequest request{&candidate_, &signature_, views, shifts_, plan_, 42, places};
     auto result = RunGuarded(target_, executable, request);
     EXPECT_TRUE(result.ok());
     return *std::move(result);
@@ -30,7 +30,7 @@ class GuardedRun : public ::testing::Test {
   std::vector<int64_t> shifts_ = {0};
   static constexpr char kUntouched = 'u';
   std::vector<std::string> outputs_;
-  uint8_t poison_ = 0x5a;
+  RunPlan plan_{.poison = 0x5a};
   FakeTarget target_;
 };
 
@@ -70,6 +70,29 @@ TEST_F(GuardedRun, WritesOutsideAreFoundOnBothSides) {
       EXPECT_EQ(outputs_[0], std::string(256, kUntouched));
     }
   }
+}
+
+// A kernel that trusts what is there does its work once, and its answer is spoilt before the second
+// run.
+TEST_F(GuardedRun, ASecondRunFindsSpoiltOutputs) {
+  int runs = 0;
+  const auto trusting = [&](Pointers in, Pointers out, Pointers) {
+    if (++runs == 1) std::memcpy(out[0], in[0], 256);
+    return Status::Ok();
+  };
+  EXPECT_TRUE(Run(trusting).verdict.accepted());
+  EXPECT_EQ(outputs_, inputs_);
+  plan_.again = true;
+  runs = 0;
+  EXPECT_TRUE(Run(trusting).verdict.accepted());
+  EXPECT_EQ(runs, 2);
+  EXPECT_NE(outputs_, inputs_);
+  const auto right = [](Pointers in, Pointers out, Pointers) {
+    std::memcpy(out[0], in[0], 256);
+    return Status::Ok();
+  };
+  EXPECT_TRUE(Run(right).verdict.accepted());
+  EXPECT_EQ(outputs_, inputs_);
 }
 
 TEST_F(GuardedRun, ChangedInput) {
@@ -131,7 +154,7 @@ TEST_F(GuardedRun, Times) {
       },
       {});
   const std::string_view views[] = {inputs_[0]};
-  const GuardedRunRequest request{&candidate_, &signature_, views, shifts_, 0, 0, {}};
+  const GuardedRunRequest request{&candidate_, &signature_, views, shifts_, {}, 0, {}};
   const auto launched = [&](const TimingPlan& plan) {
     FakeTarget fresh;  // 10 ns, 20 ns, 30 ns, ...
     launches = 0;
@@ -157,7 +180,7 @@ TEST_F(GuardedRun, ProfilesOnBuffersOfItsOwn) {
   };
   const FakeExecutable executable(target_.kernel, target_.scratch);
   const std::string_view views[] = {inputs_[0]};
-  const GuardedRunRequest request{&candidate_, &signature_, views, shifts_, poison_, 42, {}};
+  const GuardedRunRequest request{&candidate_, &signature_, views, shifts_, plan_, 42, {}};
   const auto profile = ProfileRuns(target_, executable, request, 2);
   ASSERT_TRUE(profile.ok()) << profile.status().ToString();
   EXPECT_EQ((*profile)["tier"], 2);

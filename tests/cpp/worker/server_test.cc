@@ -63,6 +63,8 @@ class Server : public ::testing::Test {
             {"inputs", Json::array({{{"at", 0}, {"shift", 0}}})},
             {"outputs", Json::array({{{"at", 0}}})},
             {"poison", 255},
+            {"fence", 0},
+            {"again", false},
             {"guard_seed", 1}};
   }
   std::vector<UniqueFd> RunFds(std::string_view binary = "BINARY", int64_t input_bytes = 16) {

@@ -51,7 +51,7 @@ class Client : public ::testing::Test {
     const auto compiled = client_.Compile(candidate);
     EXPECT_TRUE(compiled.ok()) << compiled.status().ToString();
     EXPECT_TRUE(compiled->ok) << compiled->log;
-    auto run = client_.Run(compiled->binary, candidate, signature_, inputs_, 0xff);
+    auto run = client_.Run(compiled->binary, candidate, signature_, inputs_, {});
     EXPECT_TRUE(run.ok()) << run.status().ToString();
     outputs_ = run->outputs;
     return run->verdict;
@@ -62,6 +62,25 @@ class Client : public ::testing::Test {
   std::vector<std::string> outputs_;
   WorkerClient client_{Options()};
 };
+
+TEST_F(Client, ReadingOutsideIsFoundAtAFence) {
+  using Fence = RunPlan::Fence;
+  for (const auto& [body, fence] :
+       {std::pair("{ y[i] = x[i]; if (x[i + 1] == 1e-30f) y[i] = 0; }", Fence::kAfter),
+        std::pair("{ y[i] = x[i]; if (y[i - 1] == 1e-30f) y[i] = 0; }", Fence::kBefore)}) {
+    const Candidate candidate = Make(body);
+    const auto compiled = client_.Compile(candidate);
+    ASSERT_TRUE(compiled.ok() && compiled->ok);
+    for (const Fence placed : {Fence::kNone, Fence::kBefore, Fence::kAfter}) {
+      const auto run =
+          client_.Run(compiled->binary, candidate, signature_, inputs_, {.fence = placed});
+      ASSERT_TRUE(run.ok()) << run.status().ToString();
+      EXPECT_EQ(run->verdict.kind,
+                placed == fence ? VerdictKind::kMemoryFault : VerdictKind::kAccepted)
+          << body << run->verdict.message;
+    }
+  }
+}
 
 TEST_F(Client, CompileRunTime) {
   const Verdict verdict = RunBody("y[i] = x[i] > 0 ? x[i] : 0;");
@@ -187,20 +206,20 @@ TEST_F(Client, AWorkerThatEndsLeavesNoFiles) {
 TEST_F(Client, IllegalPlanIsRefusedBeforeItIsSent) {
   Candidate candidate = Make("y[i] = x[i];");
   candidate.plan.launches[0].args[0].index = 9;
-  const auto run = client_.Run("BINARY", candidate, signature_, inputs_, 0xff);
+  const auto run = client_.Run("BINARY", candidate, signature_, inputs_, {});
   ASSERT_TRUE(run.ok());
   EXPECT_EQ(run->verdict.kind, VerdictKind::kRefused);
   EXPECT_EQ(client_.started(), 0);
 }
 
 TEST_F(Client, JunkBinaryIsALaunchError) {
-  const auto run = client_.Run("junk", Make("y[i] = x[i];"), signature_, inputs_, 0xff);
+  const auto run = client_.Run("junk", Make("y[i] = x[i];"), signature_, inputs_, {});
   ASSERT_TRUE(run.ok());
   EXPECT_EQ(run->verdict.kind, VerdictKind::kLaunchError);
 }
 
 TEST_F(Client, InputsOfAnotherSignature) {
-  EXPECT_FALSE(client_.Run("x", Make(""), signature_, Inputs(7), 0xff).ok());
+  EXPECT_FALSE(client_.Run("x", Make(""), signature_, Inputs(7), {}).ok());
 }
 
 // No verdict on the candidate, which another day compiles.
@@ -260,7 +279,7 @@ TEST(CandidateRunnerOfATest, ProfilesNothing) {
   class Runner : public CandidateRunner {
     Result<CompileResult> Compile(const Candidate&) override { return CompileResult(); }
     Result<RunOutput> Run(const std::string&, const Candidate&, const OpSignature&, const InputSet&,
-                          uint8_t) override {
+                          const RunPlan&) override {
       return RunOutput();
     }
     Result<double> Time(const std::string&, const Candidate&, const OpSignature&, const InputSet&,

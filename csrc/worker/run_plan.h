@@ -1,0 +1,21 @@
+// How one run of a candidate is watched.
+#pragma once
+
+#include <cstdint>
+
+namespace cudaforge {
+
+struct RunPlan {
+  // Where the memory beside every buffer ends the process when it is touched, be it read only, and
+  // not merely shows afterwards that it was written to. On targets whose buffers can be placed so
+  // (the CPU); else as kNone.
+  enum class Fence { kNone, kBefore, kAfter };
+
+  uint8_t poison = 0xff;  // what outputs and scratch hold before the run
+  Fence fence = Fence::kNone;
+  // Runs twice on the same buffers, and spoils a few bytes of the outputs in between: a candidate
+  // must not rely on what is there, even where nearly all of it is right.
+  bool again = false;
+};
+
+}  // namespace cudaforge
