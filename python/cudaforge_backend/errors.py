@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class CudaForgeError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of this package's own exceptions."""
 
 
 class OptionError(CudaForgeError, ValueError):

@@ -22,7 +22,8 @@ from ..records import (
     why,
     with_time,
 )
-from .output import add_cache_dir, add_json, cache_dir, of_key, open_store, show
+from .output import add_cache_dir, add_json, cache_dir, show
+from .stores import of_key, open_store
 
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]

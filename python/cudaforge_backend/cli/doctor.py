@@ -13,7 +13,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 import torch
 
 from .._native import _C
-from .output import add_cache_dir, add_json, cache_dir, cannot_write, show
+from .output import add_cache_dir, add_json, cache_dir, show
+from .stores import cannot_write
 
 # Without these nothing works; the others only narrow what can be forged.
 NEEDED = frozenset({"torch", "worker", "cache", "host compiler"})

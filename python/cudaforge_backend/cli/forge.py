@@ -17,15 +17,9 @@ from .._native import _C
 from ..agents import Agents
 from ..options import parse
 from ..records import RIVALS, clipped, counted, input_shapes, label, op_names
-from .output import (
-    add_cache_dir,
-    add_json,
-    cache_dir,
-    chosen_device,
-    forging_cache,
-    of_key,
-    show,
-)
+from .model import chosen_device, make_model
+from .output import add_cache_dir, add_json, cache_dir, show
+from .stores import forging_cache, of_key
 
 _PROVIDERS = f"""providers:
 {_C.providers_help()}
@@ -230,7 +224,6 @@ def _canonical(signature: Mapping[str, Any]) -> str:
 def _of_script(args: argparse.Namespace, script: str) -> list[str]:
     """The signatures of a model's regions."""
     from ..explain import explain
-    from .model import make_model
 
     model, inputs = make_model(script, chosen_device("--target", args.target))
     with torch.set_grad_enabled(args.train):

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..records import clipped, counted, printable
-from .output import add_cache_dir, add_json, of_key, open_store, show
+from .output import add_cache_dir, add_json, show
+from .stores import of_key, open_store
 
 Node = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""The model that SCRIPT.py:FACTORY makes."""
+"""The model that SCRIPT.py:FACTORY makes, and the device that it runs on."""
 
 from __future__ import annotations
 
@@ -63,3 +63,11 @@ def make_model(reference: str, device: str) -> tuple[torch.nn.Module, tuple[Any,
     return model.to(device), tuple(
         i.to(device) if isinstance(i, torch.Tensor) else i for i in inputs
     )
+
+
+def chosen_device(option: str, value: str) -> str:
+    """ "cpu" or "cuda", of an option that takes "auto" too. ValueError: PyTorch finds no GPU."""
+    device = value if value != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"{option} cuda, but PyTorch finds no GPU; `cudaforge doctor` says why")
+    return device

@@ -17,8 +17,9 @@ from ..heartbeat import Heartbeat
 from ..options import parse
 from ..records import counted, find, no_region, status_text, too_little_time
 from .failure import failed
-from .model import make_model
-from .output import add_cache_dir, add_json, cache_dir, chosen_device, forging_cache, show
+from .model import chosen_device, make_model
+from .output import add_cache_dir, add_json, cache_dir, show
+from .stores import forging_cache
 
 
 def add(verbs: Any) -> None:
@@ -114,10 +115,10 @@ def run(args: argparse.Namespace) -> int:
             print(f"  left to PyTorch: {reason} ({count})")
 
     show(args, data, text)
-    failed = counts["fallbacks"].get("forge_failed", 0) + counts["fallbacks"].get(
+    undecided = counts["fallbacks"].get("forge_failed", 0) + counts["fallbacks"].get(
         "backend_failed", 0
     )
-    return int(failed > 0)
+    return int(undecided > 0)
 
 
 def _try_eagerly(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -15,12 +15,12 @@ from cudaforge_backend.heartbeat import ForgingHeartbeat
 from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
+from .graphs import Compiled
+
 if TYPE_CHECKING:
     from .analysis import Analysis
     from .plan import Plan
     from .rules import Rules
-
-Compiled = Callable[..., Any]
 
 
 def cudaforge(

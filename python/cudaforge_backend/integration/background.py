@@ -12,10 +12,9 @@ from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.options import Settings
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
+from .graphs import Compiled
 from .plan import Plan, current_progress, forge_misses
 from .tracing import beside_running_programs
-
-Compiled = Callable[..., Any]
 
 
 class SwappingCallable:

@@ -44,7 +44,6 @@ class Forged:
     key: str
     kind: str  # "winner" or "negative"
     reason: str  # why there is no winner, "" where there is one
-    seconds: float
 
 
 def forge_region(
@@ -84,7 +83,7 @@ def forge_region(
     try:
         known = _C.store().verdict(key, arch)
         if known is not None and not again and not worth_more_time(known, budget_s):
-            return Forged(key, known["kind"], reason_of(known), 0.0)
+            return Forged(key, known["kind"], reason_of(known))
         return _in_clean_thread(
             _Forge(
                 signature=signature,
@@ -338,7 +337,6 @@ class _Forge:
         )
 
     def _end(self, won: bool) -> Forged:
-        seconds = self._seconds()
         kind = "winner" if won else "negative"
         record = _C.store().get(self.key, self.arch)
         reason = reason_of(record) if record else ""
@@ -349,9 +347,10 @@ class _Forge:
             "kind": kind,
             "verdict": verdict(record) if record else "",
         }
-        event |= {"reason": reason, "seconds": seconds, "timing": record and record["timing"]}
+        timing = record and record["timing"]
+        event |= {"reason": reason, "seconds": self._seconds(), "timing": timing}
         self.progress(event)
-        return Forged(self.key, kind, reason, seconds)
+        return Forged(self.key, kind, reason)
 
 
 def cuda_clock(device: torch.device) -> Callable[[Callable[[], None]], float]:

@@ -6,7 +6,7 @@ process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,9 +18,7 @@ from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .analysis import Analysis
-from .graphs import device_of
-
-Compiled = Callable[..., Any]
+from .graphs import Compiled, device_of
 
 _SECONDS = 3.0  # of timing, at most
 _MIN_ROUNDS = 10

@@ -1,15 +1,17 @@
-"""Whole graphs: their names in the cache, and where they run."""
+"""Whole graphs: what they are compiled to, their names in the cache, and where they run."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from cudaforge_backend._native import _C
+
+Compiled = Callable[..., Any]
 
 
 def graph_name(gm: fx.GraphModule, inputs: Sequence[Any], facts: object) -> str:

@@ -1,0 +1,60 @@
+"""The cache that a command works on: opened, written to, looked up in."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .._native import _C
+from ..records import counted
+from .output import cache_dir
+
+
+def cannot_write(folder: Path) -> str:
+    """Why nothing can be stored in `folder`, "" where it can (the folder need not exist)."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        return f"{there} is no folder"
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return ""
+    except OSError as error:
+        return f"{there} takes no writes ({error.strerror})"
+
+
+def forging_cache(cache_dir: str) -> None:
+    """Has the process use the cache in `cache_dir`. OSError: nothing can be stored there."""
+    folder = Path(cache_dir).absolute()
+    problem = _C.use_cache(cache_dir) or cannot_write(folder)
+    if problem:
+        raise OSError(
+            f"the cache {folder} cannot be used: {problem}; choose another folder with --cache-dir"
+        )
+
+
+def open_store(args: argparse.Namespace, writable: bool = False) -> Any:
+    """The cache that the command works on. OSError: it cannot be read."""
+    store = _C.KernelStore.open(cache_dir(args), writable)
+    problem = store.health()
+    if problem is not None:
+        raise OSError(f"the cache cannot be read: {problem}")
+    return store
+
+
+def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[dict[str, Any]]:
+    """The records of the one key that begins with `start`, one for each architecture, and with
+    `wanted` its wanted regions. KeyError: no region, or several."""
+    stored = [*store.records(arch), *(store.wanted(arch) if wanted else ())]
+    found = [record for record in stored if record["key"].startswith(start)]
+    if not found:
+        what = ("no record or wanted region" if wanted else "no record") + (arch and f" on {arch}")
+        lists = "`cudaforge cache ls` lists them"
+        if wanted:
+            lists = "`cudaforge cache ls` and `cudaforge cache wanted` list them"
+        raise KeyError(f"{what} starts with {start!r}; {lists}")
+    keys = {record["key"] for record in found}
+    if len(keys) > 1 or not start:
+        raise KeyError(f"{start!r} is the start of {counted(len(keys), 'key')}; give more digits")
+    return found
