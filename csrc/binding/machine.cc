@@ -34,7 +34,6 @@ py::dict ConfigDict() {
   dict["on_miss"] = config.on_miss;
   dict["region_budget_s"] = config.region_budget_s;
   dict["cache_dir"] = PathText(config.cache_dir);
-  dict["cxx"] = PathText(config.cxx);
   dict["log"] = config.log;
   dict["warnings"] = config.warnings;
   return dict;
@@ -125,8 +124,7 @@ void BindMachine(py::module_& m) {
             const RatioInterval r = times.Speedup(IndexOf(times, base), IndexOf(times, name));
             return py::make_tuple(r.low, r.median, r.high);
           },
-          py::arg("base"), py::arg("name"))
-      .def("rounds", &PairedTimes::rounds);
+          py::arg("base"), py::arg("name"));
   m.def("time_interleaved", &TimeInterleaved, py::arg("names"), py::arg("callables"),
         py::arg("min_rounds"), py::arg("budget_s"));
 }

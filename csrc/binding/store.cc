@@ -25,6 +25,8 @@ py::object RecordDict(const CacheRecord& record) {
   dict["key"] = record.key;
   dict["arch"] = record.arch;
   for (const auto& [name, field] : fields->items()) dict[name.c_str()] = ToPython(field);
+  const Json& author = MemberOrNull(record.provenance, "author");
+  dict["by_agent"] = author.is_string() && IsByAgent(author.get_ref<const std::string&>());
   dict["current"] = JudgedByThisBuild(record);
   dict["binary_bytes"] = record.binary.size();
   dict["checksum"] = record.checksum;

@@ -5,6 +5,7 @@
 namespace cudaforge {
 namespace {
 
+constexpr std::string_view kAgent = "agent:";
 constexpr size_t kMaxLaunches = 64;
 constexpr size_t kMaxArgs = 256;
 constexpr size_t kMaxScratch = 32;
@@ -280,5 +281,10 @@ Status Candidate::Validate(const OpSignature& signature) const {
   }
   return Status::Ok();
 }
+
+std::string AgentAuthor(std::string_view provider) {
+  return std::string(kAgent) + std::string(provider);
+}
+bool IsByAgent(std::string_view author) { return author.starts_with(kAgent); }
 
 }  // namespace cudaforge

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -81,7 +82,7 @@ struct Candidate {
   KernelSource source;
   LaunchPlan plan;
   std::vector<Constraint> constraints;
-  std::string author;            // who wrote it: "generator:rows"
+  std::string author;            // who wrote it: "generator:rows", "agent:openai:gpt-5"
   Json params = Json::object();  // what the author chose: tile sizes and the like; for people
 
   Json ToJson() const;
@@ -92,5 +93,10 @@ struct Candidate {
   // <= 64 GiB.
   Status Validate(const OpSignature& signature) const;
 };
+
+// The author of what an agent of `provider` writes.
+std::string AgentAuthor(std::string_view provider);
+// Whether an agent wrote what has this author.
+bool IsByAgent(std::string_view author);
 
 }  // namespace cudaforge

@@ -19,8 +19,7 @@ def configure(cuda_folders: list[str], worker: str) -> None:
     """Where CUDA's libraries and headers may be, and the worker; the environment wins."""
 
 def config() -> dict[str, Any]:
-    """The environment's settings: disabled, on_miss, region_budget_s, cache_dir, cxx, log,
-    warnings."""
+    """The environment's settings: disabled, on_miss, region_budget_s, cache_dir, log, warnings."""
 
 def cuda_search_paths() -> list[str]:
     """Folders that may hold libnvrtc, libnvJitLink, libcupti and the CUDA headers, the first to
@@ -67,8 +66,6 @@ class PairedTimes:
     def speedup(self, base: str, name: str) -> tuple[float, float, float]:
         """time(base) / time(name): low, median, high of the 95% interval."""
 
-    def rounds(self) -> int: ...
-
 def time_interleaved(
     names: list[str], callables: Sequence[Callable[[], float]], min_rounds: int, budget_s: float
 ) -> PairedTimes:
@@ -86,11 +83,14 @@ class KernelStore:
     @staticmethod
     def open(folder: str, writable: bool = False) -> KernelStore: ...
     @staticmethod
-    def in_memory() -> KernelStore: ...
+    def in_memory() -> KernelStore:
+        """For tests."""
+
     def get(self, key: str, arch: str) -> dict[str, Any] | None:
         """kind ("winner", "negative"), key, arch, signature, verification, timing, provenance,
-        versions, current (whether this build's torch and verifier judged it: what others judged
-        is a miss), binary_bytes, checksum; None on a miss."""
+        versions, by_agent (whether an agent wrote its best candidate), current (whether this
+        build's torch and verifier judged it: what others judged is a miss), binary_bytes, checksum;
+        None on a miss."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
         """kind, checksum and, of a negative entry, provenance of what `get` gives; cheap."""
@@ -98,18 +98,22 @@ class KernelStore:
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
         """Source, plan and constraints of a winner; None of a negative entry."""
 
-    def binary(self, key: str, arch: str) -> bytes: ...
+    def binary(self, key: str, arch: str) -> bytes:
+        """For tests."""
+
     def put(
         self,
         record: Mapping[str, Any],
         candidate: Mapping[str, Any] | None,
         binary: bytes,
         replace: bool = False,
-    ) -> None: ...
+    ) -> None:
+        """For tests: a record as `get` gives it."""
+
     def delete(self, key: str, arch: str) -> None: ...
     def records(self, arch: str = "") -> list[dict[str, Any]]: ...
     def add_wanted(self, regions: Sequence[tuple[str, str, str]]) -> None:
-        """Key, arch and signature of each; one write at most."""
+        """For tests: key, arch and signature of each; one write at most."""
 
     def put_graph(
         self,

@@ -54,7 +54,7 @@ class LlmCoder {
       : provider_(provider), calls_(calls), read_(std::move(read)) {}
 
   // "agent:openai:gpt-5"
-  std::string author() const { return "agent:" + provider_->name(); }
+  std::string author() const { return AgentAuthor(provider_->name()); }
   Allowance Allow(const Prompt& prompt) const {
     return calls_->Allow(*provider_, AgentRole::kCoder, prompt);
   }

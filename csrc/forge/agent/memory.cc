@@ -77,7 +77,7 @@ void FindNear(KernelStore& store, const OpSignature& signature, const std::strin
     if (auto candidate = WinnerOf(record)) {
       nearest = distance;
       memory->start = std::move(candidate);
-      memory->origin = "near " + record.key;
+      memory->origin = StartOrigin::kNear;
     }
     return true;
   });
@@ -99,20 +99,19 @@ SessionMemory RecallSession(KernelStore& store, const OpSignature& signature,
   }
   if (const auto record = store.Get(key, arch); record != nullptr) {
     memory.start = WinnerOf(*record);
-    memory.origin = memory.start.has_value() ? "winner" : "";
+    if (memory.start.has_value()) memory.origin = StartOrigin::kWinner;
   }
   if (!memory.start.has_value()) {
     memory.start = FastestRight(lineage);
-    memory.origin = memory.start.has_value() ? "lineage" : "";
+    if (memory.start.has_value()) memory.origin = StartOrigin::kLineage;
   }
   if (!memory.start.has_value()) FindNear(store, signature, arch, &memory);
   return memory;
 }
 
 std::optional<Candidate> StartOf(const SessionMemory& memory, const Candidate* made_now) {
-  const bool own = memory.origin == "winner" || memory.origin == "lineage";
-  const bool by_agent = own && memory.start->author.starts_with("agent:");
-  if (by_agent || made_now == nullptr) return memory.start;
+  const bool own = memory.origin == StartOrigin::kWinner || memory.origin == StartOrigin::kLineage;
+  if ((own && IsByAgent(memory.start->author)) || made_now == nullptr) return memory.start;
   return *made_now;
 }
 

@@ -14,12 +14,16 @@
 
 namespace cudaforge {
 
+// Whose kernel a session may start from: the region's winner, the fastest right one of its lineage,
+// or the winner of a near region.
+enum class StartOrigin { kNone, kWinner, kLineage, kNear };
+
 struct SessionMemory {
   // Nodes of the last session where that was cut off (no end was noted): it is resumed.
   std::vector<Json> unfinished;
   std::string session;             // its name; empty where there is none
   std::optional<Candidate> start;  // the best kernel known for the region, else for a near one
-  std::string origin;              // of `start`: "winner", "lineage", "near KEY"; empty without one
+  StartOrigin origin = StartOrigin::kNone;  // of `start`
 };
 
 // What `store` has for `signature` on `arch`: the winner's kernel, else the fastest right one of

@@ -213,8 +213,7 @@ def _winner_by_agents(signature: str) -> Mapping[str, Any] | None:
     record = _C.store().get(_C.signature_key(signature), arch)
     if record is None or record["kind"] != "winner" or not record["current"]:
         return None
-    author = (record["provenance"] or {}).get("author") or ""
-    return record if str(author).startswith("agent:") else None
+    return record if record["by_agent"] else None
 
 
 def _canonical(signature: Mapping[str, Any]) -> str:

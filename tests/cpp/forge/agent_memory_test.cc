@@ -34,7 +34,7 @@ class SessionMemoryTest : public AgentTest {
 TEST_F(SessionMemoryTest, AnEmptyStoreKnowsNothing) {
   const SessionMemory memory = Recall();
   EXPECT_FALSE(memory.start.has_value());
-  EXPECT_EQ(memory.origin, "");
+  EXPECT_EQ(memory.origin, StartOrigin::kNone);
   EXPECT_TRUE(memory.unfinished.empty());
 }
 
@@ -48,7 +48,7 @@ TEST_F(SessionMemoryTest, ASessionThatWasCutOffIsUnfinishedAndOneThatEndedIsNot)
   EXPECT_EQ(memory.unfinished.size(), 2u);
   EXPECT_TRUE(Recall(/*resume=*/false).unfinished.empty());
   ASSERT_TRUE(memory.start.has_value());
-  EXPECT_EQ(memory.origin, "lineage");
+  EXPECT_EQ(memory.origin, StartOrigin::kLineage);
   EXPECT_EQ(memory.start->source.code, "2\n") << "the fastest right one";
 
   ASSERT_TRUE(
@@ -66,10 +66,10 @@ TEST_F(SessionMemoryTest, TheWinnerComesFirstAndThenTheNearestSize) {
   SessionMemory memory = Recall();
   ASSERT_TRUE(memory.start.has_value());
   EXPECT_EQ(memory.start->source.code, "16");
-  EXPECT_EQ(memory.origin, "near " + Relu({16}, {1}).Key());
+  EXPECT_EQ(memory.origin, StartOrigin::kNear);
   Store(signature_, By("agent:x", 8));
   memory = Recall();
-  EXPECT_EQ(memory.origin, "winner");
+  EXPECT_EQ(memory.origin, StartOrigin::kWinner);
   EXPECT_EQ(memory.start->source.code, "8");
 }
 

@@ -89,6 +89,14 @@ TEST(CandidateTest, RoundTrip) {
   }
 }
 
+TEST(CandidateTest, AnAgentIsKnownByItsAuthor) {
+  EXPECT_EQ(AgentAuthor("openai:gpt-5"), "agent:openai:gpt-5");
+  EXPECT_TRUE(IsByAgent(AgentAuthor("command:python3")));
+  for (const char* other : {"generator:rows", "agent", "an agent:x", ""}) {
+    EXPECT_FALSE(IsByAgent(other)) << other;
+  }
+}
+
 TEST(CandidateTest, LanguagesHaveNames) {
   EXPECT_EQ(*ParseLanguage("ptx"), Language::kPtx);
   EXPECT_EQ(LanguageName(Language::kPtx), "ptx");
