@@ -13,6 +13,7 @@
 #include <charconv>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "cache/kernel_store.h"
 
 namespace cudaforge {
@@ -144,7 +145,7 @@ Result<std::unique_ptr<RocksDb>> RocksDb::Open(const std::string& folder, bool w
   if (writer) {
     options.create_missing_column_families = true;
     for (const std::string& name : OurFamilies()) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      if (!IsIn(name, names)) names.push_back(name);
     }
   }
   const auto families = Descriptors(names);

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "signature/op_signature.h"
 
 namespace cudaforge {
@@ -36,7 +37,7 @@ std::string FolderName(const CacheRecord& record) {
     if (!whole.is_string()) continue;
     std::string op(OpShortName(whole.get_ref<const std::string&>()));
     op.erase(0, op.find_first_not_of('_'));
-    if (std::find(names.begin(), names.end(), op) == names.end()) names.push_back(op);
+    if (!IsIn(op, names)) names.push_back(op);
   }
   std::string joined;
   for (const std::string& name : names) {
@@ -138,7 +139,7 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
   CF_ASSIGN_OR_RETURN(Json candidate, JsonField(json, "candidate"));
   CF_ASSIGN_OR_RETURN(const Json code, JsonField(candidate, "code"));
   CF_ASSIGN_OR_RETURN(const std::string file, JsonString(code, "file"));
-  if (std::find(std::begin(kSourceFiles), std::end(kSourceFiles), file) == std::end(kSourceFiles)) {
+  if (!IsIn(file, kSourceFiles)) {
     return Status::InvalidArgument(
         "the source's file is none of kernel.cu, kernel.cpp and kernel.ptx");
   }

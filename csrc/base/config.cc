@@ -24,11 +24,11 @@ constexpr const char* kSettings[] = {
     "CUDAFORGE_LOG",       "CUDAFORGE_ON_MISS",       "CUDAFORGE_REGION_BUDGET_S",
     "CUDAFORGE_WORKER"};
 // What the scripts that build and test read.
-constexpr size_t kMaxShown = 80;  // bytes of a name or a value in a warning
-
 constexpr const char* kOfScripts[] = {"CUDAFORGE_BUILD_DIR", "CUDAFORGE_BUILD_TESTS",
                                       "CUDAFORGE_REQUIRE_GPU", "CUDAFORGE_USE_CURRENT_ENV",
                                       "CUDAFORGE_WERROR"};
+
+constexpr size_t kMaxShown = 80;  // bytes of a name or a value in a warning
 
 // The value, nullptr where there is none or it is empty.
 const char* Find(const Environment& environment, const char* name) {
@@ -140,8 +140,7 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
   for (const std::string& topic : List(environment, "CUDAFORGE_LOG", ',')) {
     std::string known = "all";
     for (const char* one : kLogTopics) known += std::string(", ") + one;
-    if (topic == "all" ||
-        std::find(std::begin(kLogTopics), std::end(kLogTopics), topic) != std::end(kLogTopics)) {
+    if (topic == "all" || IsIn(topic, kLogTopics)) {
       config.log.push_back(topic);
     } else {
       Warn(&config, "CUDAFORGE_LOG", topic.c_str(), "expected topics out of " + known);

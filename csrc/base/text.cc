@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 
 namespace cudaforge {
 namespace {
@@ -31,6 +32,14 @@ size_t SequenceLength(std::string_view text) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
   return length;
+}
+
+// `format` has a precision and one number: "%.*g".
+std::string Formatted(const char* format, int digits, double value) {
+  const int length = std::snprintf(nullptr, 0, format, digits, value);
+  std::string text(static_cast<size_t>(length), '\0');
+  std::snprintf(text.data(), text.size() + 1, format, digits, value);
+  return text;
 }
 
 }  // namespace
@@ -77,5 +86,8 @@ std::string Escaped(std::string_view text, size_t max_bytes) {
   }
   return out;
 }
+
+std::string Significant(double value, int digits) { return Formatted("%.*g", digits, value); }
+std::string Fixed(double value, int digits) { return Formatted("%.*f", digits, value); }
 
 }  // namespace cudaforge

@@ -2,9 +2,9 @@
 
 #include <pybind11/stl.h>
 
-#include <chrono>
 #include <random>
 
+#include "base/clock.h"
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
@@ -28,7 +28,7 @@ SearchOutcome NotJudged(const Status& status) {
 // `seconds` count from here on. Runs without the GIL; `progress` is called with it.
 SearchOutcome Search(const std::string& text, int device_index, double seconds, int candidates,
                      const py::object& progress) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = SteadySeconds();
   const OpSignature signature = ParseSignature(text);
   Runtime& runtime = Runtime::Get();
   const ForgeProgress tell = Teller(progress);
@@ -42,8 +42,8 @@ SearchOutcome Search(const std::string& text, int device_index, double seconds, 
       RegionChecker::Create(signature, device_index, std::random_device()());
   if (checker.status().code() == StatusCode::kUnsupported) return NotJudged(checker.status());
   ThrowIfError(checker.status());
-  const std::chrono::duration<double> prepared = std::chrono::steady_clock::now() - start;
-  const ForgeBudget budget = {.seconds = seconds - prepared.count(), .candidates = candidates};
+  const double prepared = SteadySeconds() - start;
+  const ForgeBudget budget = {.seconds = seconds - prepared, .candidates = candidates};
   return ValueOrThrow(SearchRegion(signature, target->arch(), worker, **checker, budget, tell));
 }
 

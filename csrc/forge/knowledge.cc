@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "forge/embedded.h"
 
 namespace cudaforge {
@@ -12,10 +13,6 @@ namespace {
 constexpr std::string_view kFolder = "knowledge/";
 constexpr std::string_view kSuffix = ".md";
 constexpr std::string_view kContract = "contract/";
-
-bool Has(const std::vector<std::string>& list, std::string_view word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
 
 // "---", one line "name: word word" for each sort of tag, "---", then the text.
 Document ParseDocument(const EmbeddedText& embedded) {
@@ -79,7 +76,7 @@ int Score(const Document& document, const KnowledgeQuery& query, const std::stri
                {document.archs, arch, 1}};
   for (const auto& [tags, word, worth] : sorts) {
     if (tags.empty()) continue;
-    if (!Has(tags, word)) return -1;
+    if (!IsIn(word, tags)) return -1;
     score += worth;
   }
   return score;

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <kainjow/mustache.hpp>
 #include <limits>
 #include <utility>
 
 #include "base/sha256.h"
+#include "base/text.h"
 #include "forge/embedded.h"
 
 namespace cudaforge {
@@ -57,9 +57,7 @@ std::string OneLine(std::string text) {
 
 std::string NumberText(const Json& value) {
   if (!value.is_number_float()) return LenientText(value);
-  char text[40];
-  std::snprintf(text, sizeof(text), "%.6g", value.get<double>());
-  return text;
+  return Significant(value.get<double>(), 6);
 }
 
 void AppendLines(const std::string& name, const Json& value, std::string* text) {

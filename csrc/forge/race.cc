@@ -1,15 +1,10 @@
-#include <cstdio>
-
+#include "base/text.h"
 #include "forge/forge.h"
 
 namespace cudaforge {
 namespace {
 
-std::string Times(double factor) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3fx", factor);
-  return text;
-}
+std::string Times(double factor) { return Fixed(factor, 3) + "x"; }
 
 }  // namespace
 

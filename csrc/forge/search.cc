@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
 
+#include "base/clock.h"
 #include "forge/forge.h"
 
 namespace cudaforge {
@@ -36,9 +36,7 @@ class Search {
     size_t index;
   };
 
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  double Seconds() const { return SteadySeconds() - start_; }
   // True when the search must end: not before one candidate has been tried. What verifying one will
   // cost is kept in reserve as soon as there is one to verify.
   bool Spent() {
@@ -67,7 +65,7 @@ class Search {
   CandidateRunner& runner_;
   const RegionChecker& checker_;
   const ForgeBudget budget_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const double start_ = SteadySeconds();
   bool spent_ = false;
   double slowest_case_ = 0;  // seconds
   double best_ns_ = std::numeric_limits<double>::infinity();

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/text.h"
 #include "generators/generator.h"
 #include "generators/lower_node.h"
 #include "generators/lower_stages.h"
@@ -158,14 +159,12 @@ const std::vector<std::string>& AgentAnchorOps() {
 }
 
 Status IsAgentRegion(const OpSignature& signature) {
-  const auto among = [](const std::vector<std::string>& names, const std::string& op) {
-    return std::find(names.begin(), names.end(), rows::Overload(op)) != names.end();
-  };
   int anchors = 0;
   for (const Node& node : signature.nodes) {
-    if (among(AgentAnchorOps(), node.op)) {
+    const std::string overload = rows::Overload(node.op);
+    if (IsIn(overload, AgentAnchorOps())) {
       ++anchors;
-    } else if (!among(PointwiseOps(), node.op)) {
+    } else if (!IsIn(overload, PointwiseOps())) {
       return Status::Unsupported(node.op + " is no part of a region that agents write");
     }
   }

@@ -2,10 +2,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <sstream>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/subprocess.h"
 #include "base/text.h"
@@ -69,7 +69,7 @@ class CommandProvider : public Provider {
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = SteadySeconds();
     const std::string input = CanonicalJson(ToJson(request)) + "\n";
     ProcessOptions options;
     options.input = input;
@@ -96,8 +96,7 @@ class CommandProvider : public Provider {
     Result<Reply> reply = ReadReply(run->output, name(), request.limits.max_reply_bytes, secrets_);
     if (!reply.ok()) return Status(reply.status().code(), reply.status().message() + words);
     reply->attempts = 1;
-    reply->seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    reply->seconds = SteadySeconds() - start;
     if (on_text) on_text(reply->content);
     return reply;
   }

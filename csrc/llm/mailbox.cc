@@ -2,12 +2,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <optional>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -17,10 +17,8 @@
 namespace cudaforge {
 namespace {
 
-using MailClock = std::chrono::steady_clock;
-
 constexpr auto kPollTime = std::chrono::milliseconds(50);
-constexpr auto kSettleTime = std::chrono::milliseconds(300);
+constexpr double kSettleSeconds = 0.3;
 
 bool SameFile(const struct stat& a, const struct stat& b) {
   return a.st_ino == b.st_ino && a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
@@ -45,10 +43,10 @@ class Letter {
     }
     CF_RETURN_IF_ERROR(Check(now));
     if (!since_.has_value() || !SameFile(now, seen_)) {
-      since_ = MailClock::now();
+      since_ = SteadySeconds();
       seen_ = now;
     }
-    if (now.st_size == 0 || MailClock::now() - *since_ < kSettleTime) {
+    if (now.st_size == 0 || SteadySeconds() - *since_ < kSettleSeconds) {
       return std::optional<std::string>();
     }
     CF_ASSIGN_OR_RETURN(std::string bytes, Read());
@@ -87,7 +85,7 @@ class Letter {
 
   std::string path_;
   size_t max_bytes_;
-  std::optional<MailClock::time_point> since_;  // when it was first seen as it is
+  std::optional<double> since_;  // when it was first seen as it is
   struct stat seen_ = {};
 };
 
@@ -101,8 +99,7 @@ class MailboxProvider : public Provider {
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {
-    const auto start = MailClock::now();
-    const std::chrono::duration<double> total(std::min(request.limits.total_s, 1e8));
+    const double start = SteadySeconds();
     const std::string role = "-" + std::string(AgentRoleName(request.role));
     CF_ASSIGN_OR_RETURN(
         const std::string number,
@@ -124,14 +121,14 @@ class MailboxProvider : public Provider {
         break;
       }
       if (cancel.IsSet()) return Status::Cancelled(name() + ": cancelled");
-      if (MailClock::now() - start >= total) {
+      if (SteadySeconds() - start >= request.limits.total_s) {
         return Status::Timeout(name() + ": no reply in time to " + number + role + ".request.json");
       }
       std::this_thread::sleep_for(kPollTime);
     }
     CF_RETURN_IF_ERROR(reply.status());
     reply->attempts = 1;
-    reply->seconds = std::chrono::duration<double>(MailClock::now() - start).count();
+    reply->seconds = SteadySeconds() - start;
     if (on_text) on_text(reply->content);
     return reply;
   }

@@ -1,10 +1,11 @@
 #include "measure/paired.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <random>
+
+#include "base/clock.h"
 
 namespace cudaforge {
 namespace {
@@ -84,7 +85,7 @@ Result<PairedTimes> TimePaired(const std::vector<Contestant>& contestants, const
   std::mt19937_64 random(options.seed);
   std::vector<size_t> order(contestants.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  const auto start = std::chrono::steady_clock::now();
+  const double start = SteadySeconds();
   for (int round = -kWarmUpRounds; round < options.max_samples; ++round) {
     // A fixed order would give each contestant the same predecessor's caches and clocks every time.
     std::shuffle(order.begin(), order.end(), random);
@@ -97,8 +98,7 @@ Result<PairedTimes> TimePaired(const std::vector<Contestant>& contestants, const
     const bool check = done > 0 && done % kRoundsBetweenChecks == 0;
     if (check && options.decided && options.decided(times)) break;
     if (done < options.min_samples) continue;
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    if (spent.count() >= options.budget_s) break;
+    if (SteadySeconds() - start >= options.budget_s) break;
     if (check && PreciseEnough(times, options.precision)) break;
   }
   return times;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/sha256.h"
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
@@ -47,7 +48,7 @@ Status CheckFields(const Json& json, const std::string& where,
                    std::initializer_list<std::string_view> known) {
   if (!json.is_object()) return Invalid(where, "expected an object");
   for (const auto& [name, value] : json.items()) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (!IsIn(name, known)) {
       return Invalid(where, "unknown field \"" + name.substr(0, 80) + "\"");
     }
   }
@@ -101,7 +102,7 @@ Result<int> Reference(const Json& json, const char* field, size_t count, const s
 Status CheckOneOf(const Json& json, const char* field, const std::string& where,
                   std::initializer_list<std::string_view> known) {
   CF_ASSIGN_OR_RETURN(const std::string value, JsonString(json, field));
-  if (std::find(known.begin(), known.end(), value) == known.end()) {
+  if (!IsIn(value, known)) {
     return Invalid(where, "unknown " + std::string(field) + " \"" + value.substr(0, 80) + "\"");
   }
   return Status::Ok();

@@ -2,12 +2,12 @@
 
 #include <elf.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <string>
 #include <vector>
+
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
@@ -108,12 +108,9 @@ constexpr std::string_view kOtherFunctions[] = {
 
 // A function of <cmath> for double, float ("f") or long double ("l"), or one of <cstring>.
 bool IsPureFunction(std::string_view name) {
-  const auto one_of = [](std::span<const std::string_view> list, std::string_view what) {
-    return std::find(list.begin(), list.end(), what) != list.end();
-  };
-  if (one_of(kOtherFunctions, name) || one_of(kMathFunctions, name)) return true;
+  if (IsIn(name, kOtherFunctions) || IsIn(name, kMathFunctions)) return true;
   const bool suffix = name.ends_with('f') || name.ends_with('l');
-  return suffix && one_of(kMathFunctions, name.substr(0, name.size() - 1));
+  return suffix && IsIn(name.substr(0, name.size() - 1), kMathFunctions);
 }
 
 // Memory that the loader alone writes to, before it makes it read-only or as it binds functions.

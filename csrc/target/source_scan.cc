@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
+
 namespace cudaforge {
 namespace {
 
@@ -13,10 +15,6 @@ bool IsIdStart(char c) {
 }
 bool IsIdChar(char c) { return IsIdStart(c) || std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
-
-bool Contains(std::span<const std::string_view> list, std::string_view word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
 
 std::string_view Trim(std::string_view text) {
   while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
@@ -97,7 +95,7 @@ class Scanner {
     const bool prefixed =
         std::any_of(rules_.banned_prefixes.begin(), rules_.banned_prefixes.end(),
                     [word](std::string_view prefix) { return word.starts_with(prefix); });
-    if (prefixed || Contains(rules_.banned_words, word))
+    if (prefixed || IsIn(word, rules_.banned_words))
       Refuse("'" + std::string(word) + "' is refused in kernel source");
     current_ += word;
   }
@@ -150,7 +148,7 @@ class Scanner {
       Include(rest);
     } else if (name == "pragma") {
       Pragma(rest);
-    } else if (!Contains(kPlain, name) || (name.empty() && !rest.empty())) {
+    } else if (!IsIn(name, kPlain) || (name.empty() && !rest.empty())) {
       Refuse("#" + std::string(name) + " is refused");
     }
   }
@@ -168,7 +166,7 @@ class Scanner {
     const bool prefixed =
         std::any_of(rules_.include_prefixes.begin(), rules_.include_prefixes.end(),
                     [&](std::string_view prefix) { return header.starts_with(prefix); });
-    if (plain && (prefixed || Contains(rules_.includes, header))) return;
+    if (plain && (prefixed || IsIn(header, rules_.includes))) return;
     std::string allowed;
     for (const std::string_view name : rules_.includes) allowed += " <" + std::string(name) + ">";
     for (const std::string_view name : rules_.include_prefixes)

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
+
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
@@ -20,12 +21,6 @@ int64_t OutputTokensFor(double usd_left, const Price& price, int64_t input_token
   if (price.output <= 0) return kNoLimit;
   const double tokens = std::floor(std::max(left, 0.0) / price.output + kRounding);
   return tokens < 1e15 ? static_cast<int64_t>(tokens) : kNoLimit;
-}
-
-std::string Decimals(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4f", value);
-  return text;
 }
 
 }  // namespace
@@ -61,8 +56,8 @@ Allowance AllowCall(const AgentBudget& budget, const LedgerSum& spent, double se
     if (most < least_output) {
       out.refusal = price == nullptr
                         ? "a limit in dollars needs the price of the model"
-                        : "the dollars of the budget are spent, " + Decimals(spent.usd) + " of " +
-                              Decimals(budget.usd) + needs;
+                        : "the dollars of the budget are spent, " + Fixed(spent.usd, 4) + " of " +
+                              Fixed(budget.usd, 4) + needs;
       return out;
     }
   }

@@ -1,9 +1,10 @@
 #include "forge/agent/agent_calls.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace cudaforge {
 namespace {
@@ -60,7 +61,7 @@ Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& 
                        {"role", AgentRoleName(role)},
                        {"provider", provider.name()}});
   }
-  const auto start = std::chrono::steady_clock::now();
+  const double start = SteadySeconds();
   bool text_came = false;
   const Result<Reply> reply =
       provider.Complete({role, prompt.messages, limits}, cancel_,
@@ -84,7 +85,7 @@ Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& 
     const bool wrote = worked && provider.is_metered();
     EstimateMissing(worked ? input : 0, wrote ? limits.max_output_tokens : 0, &entry);
     entry.estimated = worked;
-    entry.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    entry.seconds = SteadySeconds() - start;
   }
   const Price* price = options_.prices.Find(entry.provider, entry.model);
   if (price != nullptr) entry.usd = Dollars(*price, entry.usage);

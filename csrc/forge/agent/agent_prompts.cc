@@ -1,9 +1,9 @@
 #include "forge/agent/agent_prompts.h"
 
-#include <cstdio>
 #include <utility>
 
 #include "base/sha256.h"
+#include "base/text.h"
 #include "forge/knowledge.h"
 #include "forge/region_text.h"
 
@@ -21,9 +21,7 @@ std::string TriedLine(const AgentNode& node) {
             " once more, not run again; write another one; it was ";
   }
   if (node.correct()) {
-    char time[48];
-    std::snprintf(time, sizeof(time), "right, %.3g us", *node.ns / 1e3);
-    line += time;
+    line += "right, " + Significant(*node.ns / 1e3, 3) + " us";
   } else {
     line += std::string(VerdictName(node.verdict.kind)) + ", " + node.verdict.message;
   }

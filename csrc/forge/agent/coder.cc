@@ -1,6 +1,5 @@
 #include "forge/agent/coder.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -27,8 +26,7 @@ Result<ReplyParts> SortBlocks(std::string_view reply, std::span<const std::strin
   for (const Fence& fence : FindFences(reply)) {
     const std::string word = FirstWord(fence);
     const bool plan = word == "json" || (word.empty() && BeginsAsObject(fence.body));
-    const bool source =
-        !plan && (word.empty() || std::find(words.begin(), words.end(), word) != words.end());
+    const bool source = !plan && (word.empty() || IsIn(word, words));
     if (!fence.closed) return BadProposal("has a code block that is not closed: was it cut off?");
     if (plan) parts.plans.push_back(fence.body);
     if (source) parts.sources.push_back(fence.body);

@@ -1,9 +1,8 @@
 #include "forge/agent/evaluate.h"
 
-#include <chrono>
 #include <utility>
 
-#include "llm/message.h"
+#include "base/clock.h"
 #include "measure/roofline.h"
 
 namespace cudaforge {
@@ -24,13 +23,11 @@ class Stopwatch {
   explicit Stopwatch(double* seconds) : seconds_(seconds) {}
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() {
-    *seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  ~Stopwatch() { *seconds_ += SteadySeconds() - start_; }
 
  private:
   double* const seconds_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const double start_ = SteadySeconds();
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "forge/agent/agent_calls.h"
 #include "forge/agent/agent_prompts.h"
 #include "forge/agent/coder.h"
@@ -26,12 +27,6 @@ constexpr int kMaxFaults = 2;
 // Sessions in which a candidate was being judged when they ended, before it is given up.
 constexpr int kMaxInterruptions = 1;
 
-std::string Rounded(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3g", value);
-  return text;
-}
-
 Json DeviceFor(const DeviceArch& arch, const Json& facts) {
   Json device = arch.properties.is_object() ? arch.properties : Json::object();
   device["arch"] = arch.target;
@@ -42,7 +37,7 @@ Json DeviceFor(const DeviceArch& arch, const Json& facts) {
 std::string RivalText(const AgentSettings& settings) {
   if (!settings.rival_ns.has_value()) return settings.rival;
   const std::string name = settings.rival.empty() ? "the best so far" : settings.rival;
-  return name + ", " + Rounded(*settings.rival_ns / 1e3) + " us";
+  return name + ", " + Significant(*settings.rival_ns / 1e3, 3) + " us";
 }
 
 // What DerivedFacts knows of any kernel for the region.
@@ -324,7 +319,8 @@ std::string Session::WhyStop() const {
   }
   const double reached = OfFloor();
   if (budget.roofline > 0 && reached >= budget.roofline && reached <= kPossible) {
-    return "the best kernel runs at " + Rounded(reached * 100) + "% of what the device allows";
+    return "the best kernel runs at " + Significant(reached * 100, 3) +
+           "% of what the device allows";
   }
   return "";
 }

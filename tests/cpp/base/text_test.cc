@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 namespace cudaforge {
 namespace {
 
@@ -28,6 +32,24 @@ TEST(TextTest, PrintableIsShortPlainAscii) {
 TEST(TextTest, EscapedShowsEveryByte) {
   EXPECT_EQ(Escaped("a \xe9\x1b\n", 80), R"(a \xe9\x1b\x0a)");
   EXPECT_EQ(Escaped("abc", 2), "ab");
+}
+
+TEST(TextTest, AWordIsInAListAsAWhole) {
+  constexpr std::string_view kViews[] = {"one", "two"};
+  const std::vector<std::string> strings = {"one", "two"};
+  for (const char* there : {"one", "two"}) {
+    EXPECT_TRUE(IsIn(there, kViews));
+    EXPECT_TRUE(IsIn(there, strings));
+  }
+  for (const char* absent : {"", "on", "ones"}) EXPECT_FALSE(IsIn(absent, strings)) << absent;
+}
+
+TEST(TextTest, NumbersHaveTheDigitsAskedFor) {
+  EXPECT_EQ(Significant(0.12345, 3), "0.123");
+  EXPECT_EQ(Significant(2.5, 6), "2.5");
+  EXPECT_EQ(Significant(1.5e9, 3), "1.5e+09");
+  EXPECT_EQ(Fixed(0.125, 4), "0.1250");
+  EXPECT_EQ(Fixed(1e300, 1).size(), 303u) << "however long it gets";
 }
 
 }  // namespace
