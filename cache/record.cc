@@ -17,6 +17,7 @@ namespace {
 constexpr std::string_view kMagic = "CFRC";
 constexpr size_t kHeaderBytes = 32;    // magic, format, and the lengths of the five parts
 constexpr size_t kChecksumBytes = 16;  // XXH3-128, at the very end
+constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 constexpr size_t kMaxJsonBytes = size_t{32} << 20;  // of each JSON text
 
 constexpr std::pair<const char*, Json CacheRecord::*> kParsed[] = {

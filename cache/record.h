@@ -12,8 +12,6 @@
 
 namespace cudaforge {
 
-inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;
-
 struct CacheRecord {
   static constexpr int kFormat = 2;
   enum class Kind { kWinner, kNegative };

@@ -18,14 +18,15 @@ namespace {
 
 constexpr int64_t kCompareGrain = 4 << 20;
 
-}  // namespace
-
+// CPUs that this process may use; at least 1.
 int UsableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return std::max(CPU_COUNT(&set), 1);
 }
+
+}  // namespace
 
 int64_t ChunkCount(int64_t n, int64_t grain) {
   CF_CHECK(n >= 0 && grain > 0);

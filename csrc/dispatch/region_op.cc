@@ -15,6 +15,7 @@
 #include "dispatch/cuda_driver.h"
 #include "dispatch/region_meta.h"
 #include "dispatch/resolver.h"
+#include "target/target.h"
 
 namespace cudaforge {
 namespace {
@@ -84,6 +85,24 @@ bool GatherInputs(const Winner& winner, IValues inputs, c10::SmallVectorImpl<voi
     pointers->push_back(const_cast<void*>(data));
   }
   return true;
+}
+
+// at::parallel_for as a LaunchContext takes it: PyTorch's own threads. `body` must not throw.
+void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
+  struct Call {
+    RangeFn body;
+    void* context;
+  } call{body, context};
+  // PyTorch's thread pool is OpenMP inside libtorch; the header's at::parallel_for would start a
+  // second one here.
+  const auto error = torch_parallel_for(
+      0, n, grain,
+      [](int64_t begin, int64_t end, void* data) {
+        const auto* c = static_cast<const Call*>(data);
+        c->body(c->context, begin, end);
+      },
+      &call);
+  CF_CHECK(error == 0) << "torch_parallel_for";
 }
 
 Status Launch(const RegionEntry& entry, const Winner& winner, std::span<void* const> inputs,
@@ -190,23 +209,6 @@ void MetaKernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
 
 c10::OperatorHandle RegionOperator() {
   return c10::Dispatcher::singleton().findSchemaOrThrow("cudaforge::region", "");
-}
-
-void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
-  struct Call {
-    RangeFn body;
-    void* context;
-  } call{body, context};
-  // PyTorch's thread pool is OpenMP inside libtorch; the header's at::parallel_for would start a
-  // second one here.
-  const auto error = torch_parallel_for(
-      0, n, grain,
-      [](int64_t begin, int64_t end, void* data) {
-        const auto* c = static_cast<const Call*>(data);
-        c->body(c->context, begin, end);
-      },
-      &call);
-  CF_CHECK(error == 0) << "torch_parallel_for";
 }
 
 TORCH_LIBRARY(cudaforge, library) {

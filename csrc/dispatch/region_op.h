@@ -7,16 +7,9 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <cstdint>
-
-#include "target/target.h"
-
 namespace cudaforge {
 
 // The operator's handle. Naming it also keeps its registration when linked from a static library.
 c10::OperatorHandle RegionOperator();
-
-// at::parallel_for as a LaunchContext takes it: PyTorch's own threads. `body` must not throw.
-void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context);
 
 }  // namespace cudaforge

@@ -1,7 +1,6 @@
 #include "forge/region_text.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 
 namespace cudaforge {

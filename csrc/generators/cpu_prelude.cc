@@ -1,7 +1,9 @@
 #include "generators/cpu_prelude.h"
 
 namespace cudaforge::rows {
+namespace {
 
+// Scalar functions (cf_exp, cf_max, ...) of scalar_op.h, and loads and stores of half types.
 const char* CpuMathPrelude() {
   return R"cpu(#pragma GCC optimize("O3,no-trapping-math,no-math-errno")
 #include <cmath>
@@ -261,6 +263,8 @@ CF_INLINE float cf_atan2(float y, float x) { return std::atan2(y, x); }
 CF_INLINE double cf_atan2(double y, double x) { return std::atan2(y, x); }
 )cpu";
 }
+
+}  // namespace
 
 std::string CpuPrelude() { return std::string(CpuMathPrelude()) + CpuTilePrelude(); }
 

@@ -7,9 +7,6 @@
 
 namespace cudaforge::rows {
 
-// Scalar functions (cf_exp, cf_max, ...) of scalar_op.h, and loads and stores of half types.
-const char* CpuMathPrelude();
-
 // Accumulators of a row, fed with tiles of at most kCpuTile elements; constructed with the
 // identity.
 //   CfSum<T>, CfProd<T>, CfMax<T>, CfMin<T>, CfArgMax<T>, CfArgMin<T>, CfAny, CfAll:

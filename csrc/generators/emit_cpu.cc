@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "generators/cpu_prelude.h"
 #include "generators/emit_cpu_stage.h"
 

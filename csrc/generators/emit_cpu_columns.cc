@@ -251,7 +251,7 @@ class ColumnWriter {
       if (!c.scan && !c.folds) finish.Add(store, c.arg ? "x" : "a", n, "[j]);");
     }
     if (!start.empty()) AddColumnLoop(lines, start);
-    AddLoops(lines, values, carried, reduces, stores, load, keep, fold);
+    AddLoops(lines, values, carried, stores, load, keep, fold);
     if (!fold.empty()) AddColumnLoop(lines, fold);
     if (!finish.empty()) AddColumnLoop(lines, finish);
     lines->Add("}");
@@ -275,8 +275,8 @@ class ColumnWriter {
   }
 
   void AddLoops(Lines* lines, const std::vector<int>& values, const std::vector<Carried>& carried,
-                const std::vector<int>& reduces, const std::vector<size_t>& stores,
-                const Lines& load, const Lines& keep, const Lines& fold) const {
+                const std::vector<size_t>& stores, const Lines& load, const Lines& keep,
+                const Lines& fold) const {
     const std::vector<int64_t>& inner = stage_.stage().inner;
     Lines step;  // one inner position
     for (int v : values) {

@@ -35,8 +35,7 @@ std::string ValueKey(const Value& value) {
   return key;
 }
 
-}  // namespace
-
+// Element strides of an access to a tensor; one DimIndex when nothing is bounded.
 Access MakeAccess(const Index& index, const std::vector<int64_t>& strides, const Loops& loops) {
   Access access;
   DimIndex linear = ZeroIndex(loops);
@@ -52,6 +51,8 @@ Access MakeAccess(const Index& index, const std::vector<int64_t>& strides, const
   }
   return access;
 }
+
+}  // namespace
 
 void AssignSpaces(Stage& stage) {
   for (Value& value : stage.values) {

@@ -52,9 +52,6 @@ class StageEmitter {
   std::map<std::string, int> memo_;    // by node and index
 };
 
-// Element strides of an access to a tensor; one DimIndex when nothing is bounded.
-Access MakeAccess(const Index& index, const std::vector<int64_t>& strides, const Loops& loops);
-
 // Sets every value's space from its operands and accesses, and makes stores that walk the inner
 // space store element values.
 void AssignSpaces(Stage& stage);

@@ -1,7 +1,6 @@
 #include "generators/lower_index.h"
 
 #include <algorithm>
-#include <functional>
 
 namespace cudaforge::rows {
 namespace {

@@ -4,12 +4,16 @@
 #include <limits>
 
 namespace cudaforge::rows {
+namespace {
 
+// The number of elements of `x` along `dims`.
 double CountOver(Graph& g, int x, const std::vector<int>& dims) {
   double count = 1;
   for (int dim : dims) count *= static_cast<double>(g.sizes(x)[static_cast<size_t>(dim)]);
   return count;
 }
+
+}  // namespace
 
 int MeanOver(Graph& g, int x, const std::vector<int>& dims) {
   return g.Div(g.Reduce(ReduceOp::kSum, x, dims), g.Like(x, CountOver(g, x, dims)));

@@ -7,9 +7,6 @@
 
 namespace cudaforge::rows {
 
-// The number of elements of `x` along `dims`.
-double CountOver(Graph& g, int x, const std::vector<int>& dims);
-
 // Sum over `dims` (kept as dimensions of size 1) over their count.
 int MeanOver(Graph& g, int x, const std::vector<int>& dims);
 

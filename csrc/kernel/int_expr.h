@@ -16,7 +16,7 @@ namespace cudaforge {
 class IntExpr {
  public:
   IntExpr() : text_("0") {}
-  IntExpr(int64_t value) : text_(std::to_string(value)) {}  // NOLINT(google-explicit-constructor)
+  IntExpr(int64_t value) : text_(std::to_string(value)) {}
   // Limits: 1,024 characters, nesting 32.
   static Result<IntExpr> Parse(std::string_view text);
 

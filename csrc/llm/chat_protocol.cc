@@ -25,7 +25,7 @@ bool IsPassing(const Json& error) {
   const Json& type = MemberOrNull(error, "type");
   if (!type.is_string()) return false;
   const auto& text = type.get_ref<const std::string&>();
-  return std::find(kPassing.begin(), kPassing.end(), text) != kPassing.end();
+  return IsIn(text, kPassing);
 }
 
 }  // namespace
@@ -44,13 +44,13 @@ Status ReplyBuilder::Append(std::string_view text) {
     return Status::Timeout("the reply is over the limit of " +
                            std::to_string(limits_.max_reply_bytes) + " bytes");
   }
-  return PassOn(filter_.Pass(text));
+  PassOn(filter_.Pass(text));
+  return Status::Ok();
 }
 
-Status ReplyBuilder::PassOn(const std::string& text) {
+void ReplyBuilder::PassOn(const std::string& text) {
   reply_.content += text;
   if (on_text_ && !text.empty()) on_text_(text);
-  return Status::Ok();
 }
 
 Status ReplyBuilder::Fault(const Json& error) {
@@ -78,7 +78,7 @@ Result<Reply> ReplyBuilder::Finish() {
     return Status::Corruption("the answer ended in the middle, after " + std::to_string(bytes_) +
                               " bytes of text");
   }
-  CF_RETURN_IF_ERROR(PassOn(filter_.Rest()));
+  PassOn(filter_.Rest());
   reply_.finish_reason = Printable(WithoutKey(finish_reason, key_), 100);
   return std::move(reply_);
 }

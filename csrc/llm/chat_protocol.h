@@ -40,7 +40,7 @@ class ReplyBuilder {
   bool worth_retry() const { return transient_ && bytes_ == 0; }
 
  private:
-  Status PassOn(const std::string& text);
+  void PassOn(const std::string& text);
 
   const ReplyLimits& limits_;
   std::string key_;

@@ -22,7 +22,7 @@ std::string Seconds(double s) {
   return text + " s";
 }
 
-long CurlMs(double s) {  // NOLINT(google-runtime-int): curl's own type
+long CurlMs(double s) {  // curl's own type
   return std::lround(std::clamp(s, 0.001, 86400.0) * 1000);
 }
 
@@ -108,8 +108,8 @@ class Transfer {
     Set(CURLOPT_FOLLOWLOCATION, 0L);
     Set(CURLOPT_SSL_VERIFYPEER, 1L);
     Set(CURLOPT_SSL_VERIFYHOST, 2L);
-    Set(CURLOPT_NETRC, long{CURL_NETRC_IGNORED});  // NOLINT(google-runtime-int)
-    Set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);     // a proxy's are no part of the answer
+    Set(CURLOPT_NETRC, long{CURL_NETRC_IGNORED});
+    Set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's are no part of the answer
     // What goes to this machine goes to no proxy.
     if (request_.endpoint.loopback) Set(CURLOPT_PROXY, "");
     Set(CURLOPT_URL, (request_.endpoint.url + request_.path).c_str());

@@ -19,12 +19,6 @@ void PutCount(Json* json, const char* field, const std::optional<int64_t>& count
 
 Status BadField(const std::string& what) { return Status::Corruption("reply: " + what); }
 
-}  // namespace
-
-std::string_view AgentRoleName(AgentRole role) {
-  return role == AgentRole::kCoder ? "coder" : "judge";
-}
-
 std::string_view AuthorName(Author author) {
   switch (author) {
     case Author::kSystem:
@@ -35,6 +29,12 @@ std::string_view AuthorName(Author author) {
       return "assistant";
   }
   return "user";
+}
+
+}  // namespace
+
+std::string_view AgentRoleName(AgentRole role) {
+  return role == AgentRole::kCoder ? "coder" : "judge";
 }
 
 bool IsTruncated(const Reply& reply) {

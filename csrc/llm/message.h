@@ -18,7 +18,6 @@ enum class AgentRole { kCoder, kJudge };
 std::string_view AgentRoleName(AgentRole role);  // "coder", "judge"
 
 enum class Author { kSystem, kUser, kAssistant };
-std::string_view AuthorName(Author author);  // "system", "user", "assistant"
 
 struct Message {
   Author author = Author::kUser;

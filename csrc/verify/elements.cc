@@ -95,6 +95,11 @@ double PowerOfTwo(int exponent) {
   return std::ldexp(1.0, exponent);
 }
 
+double LargestFinite(DType dtype) {
+  const Format format = FormatOf(dtype);
+  return (2 - PowerOfTwo(-format.fraction_bits)) * PowerOfTwo(format.max_exponent);
+}
+
 }  // namespace
 
 double LoadElement(DType dtype, const char* from) {
@@ -127,11 +132,6 @@ double UlpOf(DType dtype, double value) {
 
 double ComputeRoundoff(DType dtype) { return dtype == DType::kFloat64 ? 0x1p-53 : 0x1p-24; }
 double ComputeUnderflow(DType dtype) { return dtype == DType::kFloat64 ? 0 : 0x1p-150; }
-
-double LargestFinite(DType dtype) {
-  const Format format = FormatOf(dtype);
-  return (2 - PowerOfTwo(-format.fraction_bits)) * PowerOfTwo(format.max_exponent);
-}
 
 double RoundTo(DType dtype, double value) {
   if (dtype == DType::kFloat64 || !std::isfinite(value)) return value;

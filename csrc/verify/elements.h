@@ -29,7 +29,6 @@ double ComputeRoundoff(DType dtype);
 double ComputeUnderflow(DType dtype);
 // `value` as the dtype would hold it: an infinity where it is too large.
 double RoundTo(DType dtype, double value);
-double LargestFinite(DType dtype);
 
 // Visits a tensor's elements in row-major order of their indices.
 class ElementWalk {

@@ -287,6 +287,13 @@ void AddIntegers(const Json& args, std::vector<double>* integers) {
   for (const Json& arg : args) AddIntegers(arg, integers);
 }
 
+std::string_view InputKindName(InputKind kind) {
+  static constexpr std::string_view kNames[] = {
+      "normal", "uniform",        "row_scales", "special_values", "zeros_denormals",  "all_equal",
+      "mixed",  "small_integers", "one_unlike", "nan_operands",   "infinite_operands"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
 }  // namespace
 
 bool HasFloatingInput(const OpSignature& signature) {
@@ -322,13 +329,6 @@ std::vector<InputKind> InputKindsFor(const OpSignature& signature,
                  InputKind::kOneUnlike);
   }
   return kinds;
-}
-
-std::string_view InputKindName(InputKind kind) {
-  static constexpr std::string_view kNames[] = {
-      "normal", "uniform",        "row_scales", "special_values", "zeros_denormals",  "all_equal",
-      "mixed",  "small_integers", "one_unlike", "nan_operands",   "infinite_operands"};
-  return kNames[static_cast<size_t>(kind)];
 }
 
 bool IsLeastAligned(InputKind kind) {

@@ -39,7 +39,6 @@ enum class InputKind {
 // are the same everywhere.
 std::vector<InputKind> InputKindsFor(const OpSignature& signature,
                                      std::span<const InputRole> roles);
-std::string_view InputKindName(InputKind kind);
 // Whether an input holds floating-point numbers.
 bool HasFloatingInput(const OpSignature& signature);
 // Whether sets of this kind ask for no more alignment than the specs promise.

@@ -1,6 +1,18 @@
 #include "verify/verdict.h"
 
 namespace cudaforge {
+namespace {
+
+Result<VerdictKind> ParseVerdictKind(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(VerdictKind::kNotJudged); ++i) {
+    const auto kind = static_cast<VerdictKind>(i);
+    if (VerdictName(kind) == name) return kind;
+  }
+  return Status::InvalidArgument("no verdict is called \"" + std::string(name.substr(0, 40)) +
+                                 "\"");
+}
+
+}  // namespace
 
 std::string_view VerdictName(VerdictKind kind) {
   switch (kind) {
@@ -30,15 +42,6 @@ std::string_view VerdictName(VerdictKind kind) {
       return "not_judged";
   }
   return "unknown";
-}
-
-Result<VerdictKind> ParseVerdictKind(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(VerdictKind::kNotJudged); ++i) {
-    const auto kind = static_cast<VerdictKind>(i);
-    if (VerdictName(kind) == name) return kind;
-  }
-  return Status::InvalidArgument("no verdict is called \"" + std::string(name.substr(0, 40)) +
-                                 "\"");
 }
 
 Json Verdict::ToJson() const {

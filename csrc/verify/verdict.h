@@ -25,7 +25,6 @@ enum class VerdictKind {
 };
 
 std::string_view VerdictName(VerdictKind kind);  // "accepted", "compile_error", ...
-Result<VerdictKind> ParseVerdictKind(std::string_view name);
 
 struct Verdict {
   VerdictKind kind = VerdictKind::kAccepted;

@@ -1,7 +1,6 @@
 #include "worker/server.h"
 
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "worker/guarded_run.h"

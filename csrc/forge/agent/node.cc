@@ -1,6 +1,5 @@
 #include "forge/agent/node.h"
 
-#include <algorithm>
 #include <climits>
 #include <map>
 #include <utility>
@@ -14,6 +13,13 @@ constexpr double kMaxNs = 1e18;
 
 constexpr StepKind kStepKinds[] = {StepKind::kStart, StepKind::kSeed, StepKind::kRepair,
                                    StepKind::kOptimize};
+
+Result<StepKind> ParseStepKind(std::string_view name) {
+  for (const StepKind kind : kStepKinds) {
+    if (name == StepKindName(kind)) return kind;
+  }
+  return Status::InvalidArgument("kind: not one of start, seed, repair, optimize");
+}
 
 Json OptionalInt(const std::optional<int>& value) {
   return value.has_value() ? Json(*value) : Json();
@@ -80,13 +86,6 @@ std::string_view StepKindName(StepKind kind) {
       return "optimize";
   }
   return "";
-}
-
-Result<StepKind> ParseStepKind(std::string_view name) {
-  for (const StepKind kind : kStepKinds) {
-    if (name == StepKindName(kind)) return kind;
-  }
-  return Status::InvalidArgument("kind: not one of start, seed, repair, optimize");
 }
 
 Json AgentNode::ToJson() const {

@@ -18,7 +18,6 @@ namespace cudaforge {
 
 enum class StepKind { kStart, kSeed, kRepair, kOptimize };
 std::string_view StepKindName(StepKind kind);  // "start", "seed", "repair", "optimize"
-Result<StepKind> ParseStepKind(std::string_view name);
 
 struct AgentNode : Findings {
   int id = 0;  // counts up over a session and those that resume it; events call it "round"

@@ -190,22 +190,6 @@ Result<Json> Lowering::Lower(const Json& launch) {
               {"dynamic_shared_bytes", text(shared)}};
 }
 
-Result<Json> Lowering::Run() {
-  const Json& launches = MemberOrNull(plan_, "launches");
-  if (!launches.is_array() || launches.empty() || launches.size() > 64) {
-    return Bad("launches: 1 to 64 of them");
-  }
-  Json lowered = Json::array();
-  for (const Json& launch : launches) {
-    CF_ASSIGN_OR_RETURN(Json one, Lower(launch));
-    lowered.push_back(std::move(one));
-  }
-  CF_ASSIGN_OR_RETURN(std::string ptx, JoinPtx(modules_));
-  if (ptx.size() > KernelSource::kMaxBytes)
-    return Bad("its PTX is over " + std::to_string(KernelSource::kMaxBytes) + " bytes");
-  return Json{{"launches", std::move(lowered)}, {"code", std::move(ptx)}};
-}
-
 // The words of a line that say something of the whole module.
 bool IsHeader(std::string_view line) {
   static constexpr std::string_view kWords[] = {".version", ".target", ".address_size"};
@@ -221,8 +205,8 @@ std::string EntryOf(std::string_view line) {
   return std::string(rest.substr(0, rest.find_first_of("( \t")));
 }
 
-}  // namespace
-
+// Modules of PTX as one: the first's version and target, what is declared by several once.
+// kInvalidArgument: two of them have an entry of the same name.
 Result<std::string> JoinPtx(const std::vector<std::string>& modules) {
   std::string joined;
   std::set<std::string> declared;
@@ -246,6 +230,24 @@ Result<std::string> JoinPtx(const std::vector<std::string>& modules) {
   }
   return joined;
 }
+
+Result<Json> Lowering::Run() {
+  const Json& launches = MemberOrNull(plan_, "launches");
+  if (!launches.is_array() || launches.empty() || launches.size() > 64) {
+    return Bad("launches: 1 to 64 of them");
+  }
+  Json lowered = Json::array();
+  for (const Json& launch : launches) {
+    CF_ASSIGN_OR_RETURN(Json one, Lower(launch));
+    lowered.push_back(std::move(one));
+  }
+  CF_ASSIGN_OR_RETURN(std::string ptx, JoinPtx(modules_));
+  if (ptx.size() > KernelSource::kMaxBytes)
+    return Bad("its PTX is over " + std::to_string(KernelSource::kMaxBytes) + " bytes");
+  return Json{{"launches", std::move(lowered)}, {"code", std::move(ptx)}};
+}
+
+}  // namespace
 
 Result<Candidate> ParseTritonReply(std::string_view reply, const OpSignature& signature,
                                    const TritonCompiler& compiler, std::string author,

@@ -31,8 +31,4 @@ Result<Candidate> ParseTritonReply(std::string_view reply, const OpSignature& si
                                    const TritonCompiler& compiler, std::string author,
                                    const Cancel& cancel);
 
-// Modules of PTX as one: the first's version and target, what is declared by several once.
-// kInvalidArgument: two of them have an entry of the same name.
-Result<std::string> JoinPtx(const std::vector<std::string>& modules);
-
 }  // namespace cudaforge

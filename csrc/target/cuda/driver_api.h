@@ -12,7 +12,7 @@ namespace cudaforge::cu {
 
 using Result = int;  // CUresult; 0: success
 using Device = int;
-using DevicePtr = unsigned long long;  // NOLINT(google-runtime-int): CUdeviceptr
+using DevicePtr = unsigned long long;  // CUdeviceptr
 using Context = struct ContextTag*;
 using Module = struct ModuleTag*;
 using Function = struct FunctionTag*;

@@ -1,7 +1,5 @@
 #include "target/cuda/metric_schedule.h"
 
-#include <utility>
-
 namespace cudaforge {
 namespace {
 

@@ -65,7 +65,7 @@ class MetricSchedule {
   size_t passes_ = 0;
 };
 
-// Every chip that CUPTI knows.
+// For tests: every chip that CUPTI knows.
 Result<std::vector<std::string>> CuptiChips(const cupti::CuptiApi& api);
 
 }  // namespace cudaforge

@@ -70,7 +70,7 @@ class ScriptedProvider : public Provider {
 class CountingRunner : public TableRunner {
  public:
   using TableRunner::TableRunner;
-  Result<Json> Profile(const std::string& binary, const Candidate& candidate, const OpSignature&,
+  Result<Json> Profile(const std::string& binary, const Candidate&, const OpSignature&,
                        const InputSet&, int tier) override {
     tiers.push_back(tier);
     if (!profile_fault.ok()) return profile_fault;
