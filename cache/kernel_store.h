@@ -93,6 +93,9 @@ std::unique_ptr<KernelStore> MakeMemoryKernelStore();
 // Errors: kIoError (cannot be read; a plain file there is left untouched), kUnsupported (made by a
 // newer version). `writable` false: never writes.
 Result<std::unique_ptr<KernelStore>> OpenRocksKernelStore(const std::string& path, bool writable);
+// A region's lineage without the nodes that one with the same session and id replaces: those kept
+// before their candidate was run, and those whose candidate was refused when it was run again.
+std::vector<Json> SettledNodes(const std::vector<Json>& lineage);
 // Of the library that is linked: "7.8.3".
 std::string RocksDbVersion();
 

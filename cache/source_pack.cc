@@ -63,10 +63,9 @@ struct WinnerFiles {
 
 std::string LineageText(const std::vector<Json>& lineage) {
   Json rounds = Json::array();
-  for (Json node : lineage) {
+  for (Json& node : SettledNodes(lineage)) {
     if (!node.is_object() || !node.contains("session")) continue;
-    // Replaced by a later node, or never finished.
-    if (MemberOrNull(node, "evaluated") == Json(false)) continue;
+    if (MemberOrNull(node, "evaluated") == Json(false)) continue;  // never finished
     for (const char* field : kLeftOut) node.erase(field);
     rounds.push_back(std::move(node));
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
+#include <utility>
 
 namespace cudaforge {
 
@@ -45,6 +47,27 @@ Json WantedEntry(const WantedRegion& region) {
           {"arch", region.arch},
           {"signature", region.signature},
           {"first_seen", static_cast<int64_t>(std::time(nullptr))}};
+}
+
+std::vector<Json> SettledNodes(const std::vector<Json>& lineage) {
+  std::map<std::pair<std::string, int64_t>, size_t> places;
+  std::vector<Json> nodes;
+  for (const Json& node : lineage) {
+    const Json& name = MemberOrNull(node, "session");
+    const std::string session = name.is_string() ? name.get<std::string>() : "";
+    const Result<int64_t> id = JsonInt(node, "id");
+    if (session.empty() || !id.ok()) {
+      nodes.push_back(node);
+      continue;
+    }
+    const auto [place, is_new] = places.try_emplace({session, *id}, nodes.size());
+    if (is_new) {
+      nodes.push_back(node);
+    } else {
+      nodes[place->second] = node;
+    }
+  }
+  return nodes;
 }
 
 }  // namespace cudaforge

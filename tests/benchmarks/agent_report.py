@@ -4,7 +4,8 @@ FOLDER --as-source` wrote:
     python tests/benchmarks/agent_report.py cache/packs/sm_90a
 
 Rounds are in the order in which they were made, sessions separated by a bar: microseconds, or the
-verdict of a kernel that was not right; J: on a Judge's advice; in brackets the kernel that the
+verdict of a kernel that was not right (after an arrow, where it was so only when a session that
+went on ran it again); J: on a Judge's advice; in brackets the kernel that the
 session started from, an earlier one of an agent or the generators'. Speed-ups are over the fastest
 of ATen, Inductor and the generators' kernel: `first` of the first right kernel as the worker timed
 it, `final` of the winner as it was timed in the race.
@@ -21,10 +22,16 @@ from typing import Any
 Node = Mapping[str, Any]
 
 
+def is_right(node: Node) -> bool:
+    """Whether it was right, and timed; one that was refused may have a time too."""
+    return node["verdict"]["verdict"] == "accepted" and bool(node.get("ns"))
+
+
 def round_text(node: Node) -> str:
     """One kernel: "17.2 J"."""
-    right = node["verdict"]["verdict"] == "accepted"
-    text = f"{node['ns'] / 1e3:.1f}" if right else str(node["verdict"]["verdict"])
+    text = f"{node['ns'] / 1e3:.1f}" if is_right(node) else str(node["verdict"]["verdict"])
+    if (before := node.get("judged_before")) and before.get("ns"):
+        text = f"{before['ns'] / 1e3:.1f} -> {text}"
     text += " J" if node.get("advice") else ""
     return f"[{text}]" if node["kind"] == "start" else text
 
@@ -45,11 +52,11 @@ def row(folder: Path) -> str:
     ]
     timing = record["timing"]
     made = [n for n in nodes if n["kind"] == "start" and n["author"].startswith("generator:")]
-    built_in = min((n["ns"] / 1e3 for n in made if n.get("ns")), default=None)
+    built_in = min((n["ns"] / 1e3 for n in made if is_right(n)), default=None)
     rivals = {"ATen": timing.get("aten_us"), "Inductor": timing.get("inductor_us")}
     rivals["built-in"] = built_in
     best = min((us, name) for name, us in rivals.items() if us)
-    right = [n["ns"] / 1e3 for n in nodes if n["author"].startswith("agent:") and n.get("ns")]
+    right = [n["ns"] / 1e3 for n in nodes if n["author"].startswith("agent:") and is_right(n)]
     rounds = sum(n["kind"] != "start" for n in nodes)
     final, bar = timing["winner_us"], " \\| "
     return (

@@ -57,12 +57,36 @@ Status Journal::Load(const std::vector<Json>& earlier, const Prices& prices) {
 
 void Journal::Refresh(size_t index, const Findings& today) {
   AgentNode& node = nodes_[index];
+  if (!today.verdict.accepted()) {
+    const int id = node.id;
+    for (AgentNode& other : nodes_) {
+      if (other.id == id || other.duplicate_of == id) Refuse(&other, today);
+    }
+    if (best() == nullptr) gained_ns_ = std::numeric_limits<double>::infinity();
+    return;
+  }
   static_cast<Findings&>(node) = today;
   if (!today.ns.has_value()) return;
   gained_ns_ = std::max(std::isfinite(gained_ns_) ? gained_ns_ : 0, *node.ns);
   for (AgentNode& other : nodes_) {
     const bool same = &other == &node;
     if (!same && other.correct()) other.ns = std::max(*other.ns, *node.ns * kBarelySlower);
+  }
+}
+
+void Journal::Refuse(AgentNode* node, const Findings& today) {
+  const std::string_view before = VerdictName(node->verdict.kind);
+  node->judged_before = {{"verdict", before}};
+  if (node->ns.has_value()) node->judged_before["ns"] = FloatToJson(*node->ns);
+  static_cast<Findings&>(*node) = today;
+  const Json json = node->ToJson();
+  if (*settings_.sink) (*settings_.sink)(json);
+  if (settings_.progress) {
+    settings_.progress({{"event", "rejudged"},
+                        {"round", node->id},
+                        {"before", before},
+                        {"verdict", VerdictName(node->verdict.kind)},
+                        {"message", json["verdict"]["message"]}});
   }
 }
 

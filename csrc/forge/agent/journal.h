@@ -40,7 +40,9 @@ class Journal {
   // kInvalidArgument where a limit in dollars meets spending whose price is unknown.
   Status Load(const std::vector<Json>& earlier, const Prices& prices);
   // An earlier node's candidate was run again, with this result: its findings are today's. Where it
-  // is right, the other nodes, which were slower then, stay slower.
+  // is right, the other nodes, which were slower then, stay slower. Where it is not, it and its
+  // duplicates are stored again in their own place, and each is told:
+  // {"event":"rejudged","round","before","verdict","message"}.
   void Refresh(size_t index, const Findings& today);
 
   // A node with the next number.
@@ -72,6 +74,8 @@ class Journal {
 
  private:
   void Charge(AgentNode* node) const;
+  // Refresh of a node that is refused now.
+  void Refuse(AgentNode* node, const Findings& today);
   // Whether it was a round, and whether it gained something.
   void Count(const AgentNode& node);
 

@@ -32,7 +32,7 @@ std::optional<Candidate> WinnerOf(const CacheRecord& record) {
 std::optional<Candidate> FastestRight(const std::vector<Json>& lineage) {
   std::optional<Candidate> fastest;
   double ns = std::numeric_limits<double>::infinity();
-  for (const Json& json : lineage) {
+  for (const Json& json : SettledNodes(lineage)) {
     auto node = AgentNode::FromJson(json);
     if (!node.ok() || !node->correct() || !node->candidate.has_value() || *node->ns >= ns) continue;
     ns = *node->ns;

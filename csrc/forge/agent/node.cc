@@ -1,10 +1,10 @@
 #include "forge/agent/node.h"
 
 #include <climits>
-#include <map>
 #include <utility>
 
 #include "base/sha256.h"
+#include "cache/kernel_store.h"
 
 namespace cudaforge {
 namespace {
@@ -119,6 +119,7 @@ Json AgentNode::ToJson() const {
   if (!answered) json["answered"] = false;
   if (!evaluated) json["evaluated"] = false;
   if (duplicate_of.has_value()) json["duplicate_of"] = *duplicate_of;
+  if (!judged_before.is_null()) json["judged_before"] = judged_before;
   for (const LedgerEntry& call : calls) json["calls"].push_back(call.ToJson());
   // Logs and replies may hold bytes that are no UTF-8, and cutting may have split a character.
   return Json::parse(LenientText(json));
@@ -151,6 +152,7 @@ Result<AgentNode> AgentNode::FromJson(const Json& json) {
     node.advice = Advice{TextOrNone(advice, "issue"), TextOrNone(advice, "plan")};
   }
   node.silence = TextOrNone(json, "silence");
+  node.judged_before = ObjectOr(json, "judged_before", Json());
   if (const Json& prompts = MemberOrNull(json, "prompts"); prompts.is_array()) {
     node.prompts = prompts;
   }
@@ -188,26 +190,6 @@ const AgentNode* BestNode(const std::vector<AgentNode>& nodes) {
     if (node.correct() && (best == nullptr || *node.ns < *best->ns)) best = &node;
   }
   return best;
-}
-
-std::vector<Json> SettledNodes(const std::vector<Json>& lineage) {
-  std::map<std::pair<std::string, int64_t>, size_t> places;
-  std::vector<Json> nodes;
-  for (const Json& node : lineage) {
-    const std::string session = TextOrNone(node, "session");
-    const Result<int64_t> id = JsonInt(node, "id");
-    if (session.empty() || !id.ok()) {
-      nodes.push_back(node);
-      continue;
-    }
-    const auto [place, is_new] = places.try_emplace({session, *id}, nodes.size());
-    if (is_new) {
-      nodes.push_back(node);
-    } else {
-      nodes[place->second] = node;
-    }
-  }
-  return nodes;
 }
 
 std::vector<Json> LastSession(const std::vector<Json>& lineage) {

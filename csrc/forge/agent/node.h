@@ -38,6 +38,9 @@ struct AgentNode : Findings {
   std::vector<std::string> hints;
   Json prompts = Json::array();
   std::vector<LedgerEntry> calls;
+  // {"verdict","ns"} as they were before a session that was resumed ran the candidate again and
+  // refused it; null where the first verdict stands.
+  Json judged_before;
 
   // Whether the verdict is on what the Coder wrote: false of a round that ended before.
   bool judged() const { return answered && evaluated; }
@@ -59,10 +62,6 @@ std::string CandidateDigest(const Candidate& candidate);
 
 // The fastest correct node, the earliest of equals; nullptr where there is none.
 const AgentNode* BestNode(const std::vector<AgentNode>& nodes);
-
-// A region's lineage without the nodes that one with the same session and id replaces: those kept
-// before their candidate was run.
-std::vector<Json> SettledNodes(const std::vector<Json>& lineage);
 
 // Of a region's lineage, the nodes of the session that wrote last; empty where no agent did.
 std::vector<Json> LastSession(const std::vector<Json>& lineage);

@@ -82,7 +82,7 @@ class Session {
   void TellRound(const AgentNode& node) const;
 
   // Makes the best of the earlier nodes, and the start, the best of this session. Both are run, as
-  // a kernel that was right on another day is to be right today.
+  // a kernel that was right on another day is to be right today; one that is not stays refused.
   Status TryEarlier();
   Status TryStart();
   // The candidate of the last earlier node, whose session ended before its verdict.

@@ -51,7 +51,7 @@ struct AgentSettings {
 };
 
 struct AgentOutcome {
-  // As SearchRegion's. `lineage` is what the sink was given; `reason` says why the session ended.
+  // As SearchRegion's. `lineage` has the nodes that were finished here; `reason` says why it ended.
   SearchOutcome search;
   Ledger ledger;  // of this session and what it resumes
   bool answered;  // the Coder replied, or need not be asked

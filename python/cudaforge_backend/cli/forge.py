@@ -360,6 +360,12 @@ class _Teller:
                 if event.get("duplicate_of") is not None:
                     words = f": the same kernel as round {event['duplicate_of']}"
                 self._print(f"    {event['verdict']}{time}{best}{words}")
+            case "rejudged":
+                words = f": {clipped(event['message'])}" if event["message"] else ""
+                self._print(
+                    f"  round {event['round']} was {event['before']} and is now "
+                    f"{event['verdict']}{words}"
+                )
             case "agents_end":
                 self._data |= {name: event[name] for name in ("ledger", "answered")}
                 self._data["end"] = event["reason"]

@@ -98,4 +98,9 @@ def _verdict(node: Node) -> str:
     for again in ("no reply: ", "the Coder gave no reply: "):
         said = said.removeprefix(again)
     lines = said.splitlines()
-    return f"{word} ({clipped(lines[0])})" if lines and word != "accepted" else word
+    words = [clipped(lines[0])] if lines and word != "accepted" else []
+    if before := node.get("judged_before"):
+        ns = before.get("ns")
+        time = f" with {ns / 1e3:.1f} us" if isinstance(ns, float | int) else ""
+        words.append(f"{before.get('verdict', '?')}{time} when it was first run")
+    return f"{word} ({'; '.join(words)})" if words else word

@@ -77,8 +77,11 @@ TEST_F(SourcePack, HasTheRoundsOfAgents) {
   whole["profile"] = {{"metrics", Json::object()}};
   Json cut = whole;
   cut["evaluated"] = false;
+  Json first = whole;  // before it was refused when it was run again
+  first["ns"] = 4.0;
   ASSERT_TRUE(
-      from_->AddLineage(record.key, record.arch, {{{"author", "generator"}}, cut, whole}).ok());
+      from_->AddLineage(record.key, record.arch, {{{"author", "generator"}}, cut, first, whole})
+          .ok());
   ASSERT_EQ(Write().exported, 3);
   EXPECT_EQ(*ParseJson(*ReadFile(Place(1) + "/lineage.json")), Json::array({round}));
   EXPECT_FALSE(PathExists(Place(2) + "/lineage.json"));

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/kernel_store.h"
 #include "forge/agent/node.h"
 #include "forge/agent/session.h"
 #include "tests/cpp/forge/fakes.h"

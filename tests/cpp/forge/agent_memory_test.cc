@@ -51,6 +51,11 @@ TEST_F(SessionMemoryTest, ASessionThatWasCutOffIsUnfinishedAndOneThatEndedIsNot)
   EXPECT_EQ(memory.origin, StartOrigin::kLineage);
   EXPECT_EQ(memory.start->source.code, "2\n") << "the fastest right one";
 
+  Json refused = sunk_[1];  // when it was run again
+  refused["verdict"]["verdict"] = "wrong_values";
+  ASSERT_TRUE(store_->AddLineage(signature_.Key(), kArch, {refused}).ok());
+  EXPECT_EQ(Recall().start->source.code, "1\n");
+
   ASSERT_TRUE(
       store_->AddLineage(signature_.Key(), kArch, {EndNode("s1", "done", Json::object())}).ok());
   memory = Recall();

@@ -33,6 +33,7 @@ TEST(AgentNodeTest, SurvivesJson) {
   AgentNode node = SomeNode(4, StepKind::kOptimize, 12.5);
   node.parent = 2;
   node.duplicate_of = 1;
+  node.judged_before = {{"verdict", "accepted"}, {"ns", 9.5}};
   node.evaluated = false;
   node.seconds = 3;
   node.resources = {{"k", 1}};

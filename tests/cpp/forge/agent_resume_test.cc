@@ -106,6 +106,42 @@ TEST_F(AgentResume, ABestThatIsNoLongerRightGivesWayToTheNext) {
   EXPECT_EQ(outcome.search.best->worker_ns, 400);
 }
 
+TEST_F(AgentResume, AKernelThatIsRefusedWhenItIsRunAgainIsSoInTheLineage) {
+  settings_.budget = {.rounds = 3, .patience = 10};
+  CodeRows({5, 5, 2});
+  Run(rows_);
+  ASSERT_EQ(Column("verdict"), "accepted accepted accepted wrong_values");
+  settings_.earlier = LastSession(stored_);
+  settings_.budget.rounds = 4;
+  std::vector<Row> rows = rows_;
+  rows[5].wrong_case = 2;
+  CodeRows({3});
+  events_.clear();
+  Run(rows);
+  EXPECT_EQ(Column("id"), "0 1 2 3 4") << "each in its own place";
+  EXPECT_EQ(Column("verdict"), "accepted wrong_values wrong_values wrong_values accepted");
+  EXPECT_EQ(Column("duplicate_of"), "null null 1 null null");
+  for (const Json& node : {sunk_[1], sunk_[2]}) {
+    EXPECT_EQ(node["judged_before"], (Json{{"verdict", "accepted"}, {"ns", 300.0}}));
+  }
+  EXPECT_FALSE(sunk_[0].contains("judged_before"));
+  EXPECT_EQ(sunk_[1]["calls"].size(), 1u) << "what it cost stays";
+  const std::vector<Json> told = EventsOf("rejudged");
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0], (Json{{"event", "rejudged"},
+                           {"round", 1},
+                           {"before", "accepted"},
+                           {"verdict", "wrong_values"},
+                           {"message", sunk_[1]["verdict"]["message"]}}));
+
+  // It stays refused, whatever it would be today.
+  settings_.earlier = LastSession(stored_);
+  events_.clear();
+  CodeRows({});
+  EXPECT_EQ(Run(rows_).search.best->worker_ns, 400);
+  EXPECT_TRUE(EventsOf("rejudged").empty());
+}
+
 TEST_F(AgentResume, PromptsHaveWhatItsBestShowsToday) {
   CodeRows({1});
   settings_.budget.rounds = 1;
