@@ -128,12 +128,12 @@ TEST_F(AgentSession, MetricsAreOfTheKernelThatIsShown) {
   settings_.budget.rounds = 3;
   JudgeWith({TextReply(AdviceReply()), TextReply(AdviceReply())});
   Run({{.ns = 500}, {.ns = 900}, {.ns = 400}});
-  EXPECT_EQ(runner_->tiers, (std::vector<int>{4, 1, 4}));
+  EXPECT_EQ(runner_->tiers, (std::vector<int>{4, 3, 4}));
   for (const LlmRequest& request : judge_->requests) {  // of row 0, the best both times
     EXPECT_NE(TextOf(request).find("loads_of_row_0"), std::string::npos);
     EXPECT_EQ(TextOf(request).find("loads_of_row_1"), std::string::npos);
   }
-  EXPECT_EQ(sunk_[1]["profile"]["tier"], 1);
+  EXPECT_EQ(sunk_[1]["profile"]["tier"], 3);
   EXPECT_TRUE(sunk_[1].contains("derived"));
 }
 
