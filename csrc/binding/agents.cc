@@ -119,7 +119,9 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   if (!memory.session.empty()) agents.session = memory.session;
   agents.earlier = std::move(memory.unfinished);
   const bool made_now = built_in != nullptr && built_in->best.has_value();
-  agents.start = StartOf(memory, made_now ? &built_in->best->candidate : nullptr);
+  const Candidate* made = made_now ? &built_in->best->candidate : nullptr;
+  agents.start = StartOf(memory, made);
+  agents.start_near = NearRegionOf(memory, made);
   WorkerOptions options = runtime.Worker(signature.device, device_index);
   options.cancel = &cancel;
   WorkerClient worker(options);

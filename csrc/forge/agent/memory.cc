@@ -78,6 +78,7 @@ void FindNear(KernelStore& store, const OpSignature& signature, const std::strin
       nearest = distance;
       memory->start = std::move(candidate);
       memory->origin = StartOrigin::kNear;
+      memory->near = record.key;
     }
     return true;
   });
@@ -113,6 +114,10 @@ std::optional<Candidate> StartOf(const SessionMemory& memory, const Candidate* m
   const bool own = memory.origin == StartOrigin::kWinner || memory.origin == StartOrigin::kLineage;
   if ((own && IsByAgent(memory.start->author)) || made_now == nullptr) return memory.start;
   return *made_now;
+}
+
+std::string NearRegionOf(const SessionMemory& memory, const Candidate* made_now) {
+  return made_now == nullptr ? memory.near : "";
 }
 
 Json EndNode(const std::string& session, const std::string& reason, const Json& ledger) {

@@ -24,6 +24,7 @@ struct SessionMemory {
   std::string session;             // its name; empty where there is none
   std::optional<Candidate> start;  // the best kernel known for the region, else for a near one
   StartOrigin origin = StartOrigin::kNone;  // of `start`
+  std::string near;  // the key of the near region that `start` is the winner of; else empty
 };
 
 // What `store` has for `signature` on `arch`: the winner's kernel, else the fastest right one of
@@ -35,6 +36,8 @@ SessionMemory RecallSession(KernelStore& store, const OpSignature& signature,
 // What a session starts from: the region's own kernel by an agent, else what the generators have
 // just made (nullptr: nothing), else whatever is known.
 std::optional<Candidate> StartOf(const SessionMemory& memory, const Candidate* made_now);
+// The key of the near region that StartOf's kernel was made for; empty where it was for this one.
+std::string NearRegionOf(const SessionMemory& memory, const Candidate* made_now);
 
 // The node that ends a session: {"kind":"end","session":..,"reason":..,"ledger":{..}}.
 Json EndNode(const std::string& session, const std::string& reason, const Json& ledger);

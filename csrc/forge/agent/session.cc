@@ -79,7 +79,8 @@ class Session {
   void Tell(const Json& event) const {
     if (progress_) progress_(event);
   }
-  void TellRound(const AgentNode& node) const;
+  // `near`: the key of the near region that a start is from; may be empty.
+  void TellRound(const AgentNode& node, const std::string& near = "") const;
 
   // Makes the best of the earlier nodes, and the start, the best of this session. Both are run, as
   // a kernel that was right on another day is to be right today; one that is not stays refused.
@@ -135,11 +136,13 @@ ReplyReader Session::ReaderOf(const OpSignature& signature, const DeviceArch& ar
   };
 }
 
-void Session::TellRound(const AgentNode& node) const {
-  Tell({{"event", "round"},
-        {"round", node.id},
-        {"kind", StepKindName(node.kind)},
-        {"parent", node.parent.has_value() ? Json(*node.parent) : Json()}});
+void Session::TellRound(const AgentNode& node, const std::string& near) const {
+  Json event = {{"event", "round"},
+                {"round", node.id},
+                {"kind", StepKindName(node.kind)},
+                {"parent", node.parent.has_value() ? Json(*node.parent) : Json()}};
+  if (!near.empty()) event["near"] = near;
+  Tell(event);
 }
 
 void Session::Keep(Evaluation* evaluation) {
@@ -202,7 +205,7 @@ Status Session::TryStart() {
   AgentNode node = journal_.NewNode(StepKind::kStart, nullptr);
   node.author = settings_.start->author;
   node.candidate = settings_.start;
-  TellRound(node);
+  TellRound(node, settings_.start_near);
   Status status = Examine(&node);
   if (!status.ok()) return status;  // nothing was spent on it: not worth a node
   journal_.Finish(std::move(node));

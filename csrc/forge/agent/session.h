@@ -36,6 +36,7 @@ struct AgentSettings {
   std::string rival;               // its name: "inductor"
   // The best kernel there is so far. Tried first, and then what the Coder starts from.
   std::optional<Candidate> start;
+  std::string start_near;  // key of the near region that `start` was made for; empty: this one
   // What a person said since it was last asked; for the next prompts. May be empty.
   std::function<std::vector<std::string>()> hints;
   const Cancel* cancel = nullptr;  // nullptr: never
@@ -61,9 +62,9 @@ struct AgentOutcome {
 // half a second where the runner was given it too) or an agent cannot be reached. A candidate whose
 // source, plan and constraints were tried before is not run again.
 //
-// Progress, beside what agent_calls.h and journal.h say: {"event":"round","round","kind","parent"},
-// {"event":"advice","round","issue","plan"} or {...,"silence"}, {"event":"agents_end","reason",
-// "ledger","answered"}.
+// Progress, beside what agent_calls.h and journal.h say: {"event":"round","round","kind","parent"}
+// and, of a start that was made for a near region, "near": its key; {"event":"advice","round",
+// "issue","plan"} or {...,"silence"}; {"event":"agents_end","reason","ledger","answered"}.
 //
 // Errors: kInvalidArgument for settings that cannot be used (no Coder, no session's name, a limit
 // in dollars without a price); no call was made then. REQUIRES: the checker is the signature's.

@@ -321,7 +321,9 @@ class _Teller:
                     f"{counted(event['nodes'], 'round')}; so far {_cost(self._spent)}"
                 )
             case "round":
-                self._print(f"  round {event['round']}: {event['kind']}")
+                near = event.get("near")
+                origin = f", from the nearest region, {near[:12]}" if near else ""
+                self._print(f"  round {event['round']}: {event['kind']}{origin}")
             case "ask":
                 self._print(f"    asking the {event['role']} ({event['provider']})")
                 kind, _, folder = event["provider"].partition(":")

@@ -73,7 +73,11 @@ TEST_F(SessionMemoryTest, TheWinnerComesFirstAndThenTheNearestSize) {
   EXPECT_EQ(memory.start->source.code, "16");
   EXPECT_EQ(memory.origin, StartOrigin::kNear);
   Store(signature_, By("agent:x", 8));
+  const Candidate made_now = By("generator:rows", 1);
+  EXPECT_EQ(NearRegionOf(memory, nullptr), Relu({16}, {1}).Key());
+  EXPECT_EQ(NearRegionOf(memory, &made_now), "") << "what was made now is the start";
   memory = Recall();
+  EXPECT_EQ(NearRegionOf(memory, nullptr), "");
   EXPECT_EQ(memory.origin, StartOrigin::kWinner);
   EXPECT_EQ(memory.start->source.code, "8");
 }

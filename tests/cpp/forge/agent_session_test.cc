@@ -50,6 +50,13 @@ TEST_F(AgentSession, AStartCostsNothingAndIsOptimised) {
   EXPECT_TRUE(sunk_[0]["calls"].empty());
   EXPECT_EQ(sunk_[1]["calls"].size(), 1u);
   EXPECT_EQ(outcome.search.best->worker_ns, 800);
+  EXPECT_FALSE(EventsOf("round")[0].contains("near"));
+
+  settings_.start_near = "0123";
+  CodeRows({});
+  Run({{.ns = 900}, {.ns = 800}});
+  EXPECT_EQ(EventsOf("round")[2]["near"], "0123");
+  EXPECT_FALSE(EventsOf("round")[3].contains("near")) << "of the start alone";
 }
 
 TEST_F(AgentSession, AStartThatFailsIsRepaired) {
