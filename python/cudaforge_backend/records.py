@@ -221,6 +221,15 @@ def clipped(message: str) -> str:
     return f"{cut.rpartition(' ')[0] or cut[:-1]} ..."
 
 
+def dollars(usd: float, unpriced: int) -> str:
+    """ "$0.0120", "$0.0120 and 1 call of unknown price", "$?" where no price is known: `unpriced`
+    calls are not in `usd`."""
+    if unpriced and not usd:
+        return "$?"
+    unknown = f" and {counted(unpriced, 'call')} of unknown price" if unpriced else ""
+    return f"${usd:.4f}{unknown}"
+
+
 def counted(number: int, what: str) -> str:
     """ "1 kernel", "2 kernels"."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -11,7 +11,7 @@ from . import log
 from ._native import _C
 from .errors import CudaForgeWarning
 from .locks import ForkSafeLock
-from .records import HOW_TO_FORGE, counted
+from .records import HOW_TO_FORGE, counted, dollars
 
 
 class RegionStats(TypedDict):
@@ -118,10 +118,10 @@ def _agents(spent: AgentStats) -> str:
     notes = {
         "without a reply": spent["failed"],
         "with estimated tokens": spent["estimated"],
-        "of unknown price": spent["unpriced"],
     }
     told = "".join(f", {n} {what}" for what, n in notes.items() if n)
-    return f"{counted(spent['calls'], 'call')}{told}; {tokens} tokens, ${spent['usd']:.4f}"
+    cost = dollars(spent["usd"], spent["unpriced"])
+    return f"{counted(spent['calls'], 'call')}{told}; {tokens} tokens, {cost}"
 
 
 # As the text has them; a "hit" there is a call that a kernel served.

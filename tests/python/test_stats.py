@@ -110,17 +110,15 @@ def test_what_agents_were_asked() -> None:
         "input_tokens": 60, "output_tokens": 8, "usd": 0.5,
     }  # fmt: skip
     line = (
-        "\nagents: 3 calls, 2 without a reply, 1 with estimated tokens, 1 of unknown price; "
-        "68 tokens, $0.5000\n"
+        "\nagents: 3 calls, 2 without a reply, 1 with estimated tokens; "
+        "68 tokens, $0.5000 and 1 call of unknown price\n"
     )
     assert line in str(stats)
     cudaforge_backend.reset_stats()
     stats = cudaforge_backend.stats()
     assert not any(stats["agents"].values()) and "agents" not in str(stats)
     count_agent_call({"usage": usage, "usd": None, "error": "hung up"})
-    assert "agents: 1 call, 1 without a reply, 1 of unknown price; " in str(
-        cudaforge_backend.stats()
-    )
+    assert "agents: 1 call, 1 without a reply; 34 tokens, $?\n" in str(cudaforge_backend.stats())
 
 
 def test_the_text_of_nothing() -> None:

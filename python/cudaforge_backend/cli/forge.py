@@ -16,7 +16,7 @@ import torch
 from .._native import _C
 from ..agents import Agents
 from ..options import parse
-from ..records import RIVALS, clipped, counted, input_shapes, label, op_names
+from ..records import RIVALS, clipped, counted, dollars, input_shapes, label, op_names
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
 from .stores import forging_cache, of_key
@@ -193,11 +193,8 @@ def _cost(ledgers: Sequence[Mapping[str, Any]]) -> str:
     names = ("input_tokens", "output_tokens", "usd", "estimated", "unpriced")
     spent = {name: sum(ledger[name] for ledger in ledgers) for name in names}
     about = "about " if spent["estimated"] else ""
-    usd = f"${spent['usd']:.4f}"
-    if spent["unpriced"]:
-        unknown = f"{counted(spent['unpriced'], 'call')} of unknown price"
-        usd = f"{usd} and {unknown}" if spent["usd"] else "$?"
-    return f"{about}{spent['input_tokens'] + spent['output_tokens']} tokens, {usd}"
+    tokens = spent["input_tokens"] + spent["output_tokens"]
+    return f"{about}{tokens} tokens, {dollars(spent['usd'], spent['unpriced'])}"
 
 
 def _regions(args: argparse.Namespace, what: str) -> list[str]:
