@@ -25,9 +25,9 @@ Output = pytest.CaptureFixture[str]
 
 
 def forge(output: Output, *argv: str) -> Any:
-    """What `cudaforge forge --json` prints."""
+    """What `cudaforge forge --json` prints of the regions."""
     assert main(["forge", *argv, "--target", "cpu", "--json"]) == 0
-    return json.loads(output.readouterr().out)
+    return json.loads(output.readouterr().out)["regions"]
 
 
 def test_a_coders_matrix_product_is_proven_stored_served_and_shown(
@@ -45,6 +45,11 @@ def test_a_coders_matrix_product_is_proven_stored_served_and_shown(
     assert [r["ops"] for r in results] == ["mm -> relu"]
     rounds = results[0]["rounds"]
     assert [r["verdict"] for r in rounds] == ["refused", "wrong_values", "accepted"]
+    assert [r["advice"] for r in rounds] == [None, None, json.loads(ADVICE)]
+    assert [(r["input_tokens"], r["output_tokens"]) for r in rounds] == [
+        (100, 10), (100, 10), (200, 20),
+    ]  # fmt: skip
+    assert [r["usd"] for r in rounds] == [None] * 3  # it has no price
     assert results[0]["kind"] == "winner"
     ledger = results[0]["ledger"]
     assert ledger["calls"] == 3 + ledger["by_role"]["judge"]["calls"]
@@ -364,10 +369,11 @@ def test_a_region_without_a_reply_is_told_with_the_others(
     provider = coder(["no code at all"], [])
     odd = CODER.replace("own = ", "if made != 2: sys.exit(1)\nown = ")
     (tmp_path / "coder.py").write_text(odd)
-    results = as_json(
+    told = as_json(
         capsys, "forge", f"{tmp_path}/net.py:make", "--coder", provider, "--rounds", "1",
         "--target", "cpu", "--cache-dir", str(tmp_path / "cache"), code=1,
     )  # fmt: skip
+    results = told["regions"]
     assert [(r["kind"], r["answered"]) for r in results] == [
         ("", False),
         ("negative", True),
@@ -375,6 +381,8 @@ def test_a_region_without_a_reply_is_told_with_the_others(
     ]
     assert "the Coder gave no reply" in results[0]["reason"]
     assert [r["ledger"]["failed"] for r in results] == [1, 0, 1]
+    for what, sum_of_it in told["total"].items():
+        assert sum_of_it == pytest.approx(sum(r["ledger"][what] for r in results)), what
 
 
 @pytest.mark.parametrize(

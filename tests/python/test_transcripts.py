@@ -22,10 +22,11 @@ def test_a_recorded_session_is_replayed(
     tape = tmp_path / "tape"
 
     def forged(provider: str, cache: str) -> Any:
-        (result,) = as_json(
+        told = as_json(
             capsys, "forge", script, "--coder", provider, "--judge", provider, "--rounds", "2",
             "--target", "cpu", "--cache-dir", str(tmp_path / cache),
         )  # fmt: skip
+        (result,) = told["regions"]
         (place,) = as_json(capsys, "lineage", result["key"], "--cache-dir", str(tmp_path / cache))
         sources = [node["source"] for node in place["nodes"] if "source" in node]
         return result, sources
@@ -47,12 +48,13 @@ def test_a_recorded_session_is_replayed(
 @pytest.mark.parametrize("name", sorted(path.name for path in DATA.iterdir()))
 def test_sessions_of_real_agents_are_replayed(capsys: Output, tmp_path: Path, name: str) -> None:
     """What agents answered in tests/benchmarks/agent_regions.py:NAME comes to a right kernel."""
-    told = json.loads((DATA / name / "session.json").read_text())
+    recorded = json.loads((DATA / name / "session.json").read_text())
     regions = DATA.parents[1] / "benchmarks" / "agent_regions.py"
     provider = f"replay:{DATA / name}"
-    (result,) = as_json(
+    told = as_json(
         capsys, "forge", f"{regions}:{name}", "--coder", provider, "--judge", provider,
-        "--target", "cuda", "--rounds", str(told["rounds"]), "--cache-dir", str(tmp_path),
+        "--target", "cuda", "--rounds", str(recorded["rounds"]), "--cache-dir", str(tmp_path),
     )  # fmt: skip
+    (result,) = told["regions"]
     verdicts = [r["verdict"] for r in result["rounds"] if r["kind"] != "start"]
-    assert verdicts == told["verdicts"], result["rounds"]
+    assert verdicts == recorded["verdicts"], result["rounds"]

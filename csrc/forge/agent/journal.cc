@@ -162,7 +162,12 @@ void Journal::Finish(AgentNode node) {
                 {"kind", StepKindName(node.kind)},
                 {"verdict", VerdictName(node.verdict.kind)},
                 {"message", json["verdict"]["message"]},
-                {"best", is_best}};
+                {"best", is_best},
+                {"advice", json["advice"]}};
+  const LedgerSum cost = SumOf(node.calls);
+  event["input_tokens"] = cost.input_tokens;
+  event["output_tokens"] = cost.output_tokens;
+  event["usd"] = cost.unpriced == 0 ? Json(cost.usd) : Json();
   if (node.ns.has_value()) event["ns"] = FloatToJson(*node.ns);
   if (node.correct() && node.rival_ns.has_value() && *node.ns > 0) {
     event["speedup"] = FloatToJson(*node.rival_ns / *node.ns);

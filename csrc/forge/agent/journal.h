@@ -58,7 +58,8 @@ class Journal {
   int Interrupted(const Candidate& candidate) const;
   // The node is complete: charged with the calls and the time since the last one, stored in place
   // of what was kept under its id, and told: {"event":"candidate","round","kind","verdict",
-  // "message","ns","speedup","best","duplicate_of"}.
+  // "message","ns","speedup","best","duplicate_of","advice","input_tokens","output_tokens","usd"};
+  // "advice" is null where there was none, "usd" where the price of a call is unknown.
   void Finish(AgentNode node);
 
   const std::vector<AgentNode>& nodes() const { return nodes_; }  // oldest first, earlier included

@@ -118,9 +118,9 @@ Json LedgerSum::ToJson() const {
           {"seconds", seconds}};
 }
 
-LedgerSum Ledger::Sum() const {
+LedgerSum SumOf(const std::vector<LedgerEntry>& entries) {
   LedgerSum sum;
-  for (const LedgerEntry& entry : entries_) AddTo(&sum, entry);
+  for (const LedgerEntry& entry : entries) AddTo(&sum, entry);
   return sum;
 }
 

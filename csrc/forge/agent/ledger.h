@@ -60,11 +60,13 @@ struct LedgerSum {
   Json ToJson() const;
 };
 
+LedgerSum SumOf(const std::vector<LedgerEntry>& entries);
+
 class Ledger {
  public:
   void Add(LedgerEntry entry) { entries_.push_back(std::move(entry)); }
   const std::vector<LedgerEntry>& entries() const { return entries_; }
-  LedgerSum Sum() const;
+  LedgerSum Sum() const { return SumOf(entries_); }
   LedgerSum Sum(AgentRole role) const;
   // Seconds of the whole session, and of them those in which candidates used the device.
   void SetWork(double wall_seconds, double device_seconds) {

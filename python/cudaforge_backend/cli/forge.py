@@ -27,7 +27,12 @@ Keys are read from the environment alone: CUDAFORGE_CODER_API_KEY and CUDAFORGE_
 the variable that stands beside the provider.
 
 A region ends at the first of its limits. What was found is kept at once: an interrupted session
-(Ctrl-C, or killed) is resumed by the same command."""
+(Ctrl-C, or killed) is resumed by the same command.
+
+--json prints {{"regions": [...], "total": {{...}}}}. A region has "rounds", each with "verdict",
+"ns", "advice" (the Judge's "issue" and "plan"; null without), "input_tokens", "output_tokens" and
+"usd" (null where a price is unknown), and a "ledger", what its session cost. "total" is the sum
+of the ledgers; calls of unknown price are not in its "usd", but counted by "unpriced"."""
 
 _MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
 
@@ -153,20 +158,20 @@ def run(args: argparse.Namespace) -> int:
         hints.say_unused()
     silent = [result for result in results if not result["answered"]]
 
+    total = _total([result["ledger"] for result in results if result["ledger"]])
+
     def summary() -> None:
         known = sum(result["known"] for result in results)
         won = sum(result["kind"] == "winner" for result in results) - known
         without = f", {len(silent)} without a reply" if silent else ""
-        spent = [result["ledger"] for result in results if result["ledger"]]
-        wall = sum(ledger["wall_seconds"] for ledger in spent)
-        device = sum(ledger["device_seconds"] for ledger in spent)
+        wall, device = total["wall_seconds"], total["device_seconds"]
         print(
             f"{counted(len(results), 'region')}: {won} won, {known} passed over{without}; "
-            f"{_cost(spent)}, {wall:.0f} s, {device:.0f} s of them on the device; "
+            f"{_cost([total])}, {wall:.0f} s, {device:.0f} s of them on the device; "
             f"cache {_C.store().location()}"
         )
 
-    show(args, results, summary)
+    show(args, {"regions": results, "total": total}, summary)
     if not silent:
         return 0
     left = len(regions) - len(results)
@@ -186,6 +191,16 @@ def _check_language(language: str, signatures: Iterable[str]) -> None:
         if region["device"] != "cuda":
             where = label(op_names(region), input_shapes(region))
             raise ValueError(f"kernels in Triton are for a GPU; on the {region['device']}: {where}")
+
+
+_SUMS = (
+    "calls", "failed", "estimated", "unpriced", "input_tokens", "output_tokens", "usd",
+    "wall_seconds", "device_seconds",
+)  # fmt: skip
+
+
+def _total(ledgers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: sum(ledger[name] for ledger in ledgers) for name in _SUMS}
 
 
 def _cost(ledgers: Sequence[Mapping[str, Any]]) -> str:

@@ -283,7 +283,13 @@ TEST_F(AgentSession, TellsOfEverything) {
             (Json{{"event", "round"}, {"round", 1}, {"kind", "optimize"}, {"parent", 0}}));
   EXPECT_EQ(EventsOf("call")[1]["role"], "judge");
   EXPECT_EQ(EventsOf("advice")[0]["issue"], "too many loads");
-  EXPECT_EQ(EventsOf("candidate")[1]["ns"], 400.0);
+  const Json first = EventsOf("candidate")[0], second = EventsOf("candidate")[1];
+  EXPECT_EQ(second["ns"], 400.0);
+  EXPECT_TRUE(first["advice"].is_null());
+  EXPECT_EQ(second["advice"], sunk_[1]["advice"]);
+  EXPECT_GT(second["input_tokens"], first["input_tokens"]) << "of both calls";
+  EXPECT_GT(second["output_tokens"], 0);
+  EXPECT_TRUE(second["usd"].is_null()) << "nobody knows the price";
   EXPECT_EQ(events_.back()["ledger"], outcome.ledger.ToJson());
   EXPECT_EQ(events_.back()["reason"], outcome.search.reason);
 }
