@@ -178,6 +178,7 @@ TEST_F(AgentLimits, TheRooflineEndsIt) {
 TEST_F(AgentLimits, AFloorThatIsSurpassedEndsNothing) {
   prepare_ = [](CountingRunner& runner) { runner.facts = {{"bandwidth_gb_s", 1.0}}; };
   CodeRows({0, 1});
+  settings_.budget.rounds = 2;
   const AgentOutcome outcome = Run({{.ns = 20}, {.ns = 19}});
   EXPECT_EQ(sunk_.size(), 2u);
   EXPECT_EQ(outcome.search.best->worker_ns, 19);
