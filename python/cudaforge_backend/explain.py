@@ -108,6 +108,8 @@ def _speedup(region: RegionReport) -> str:
 _WHY = {
     "hit": "a winner is in the cache",
     "unused": "a winner is in the cache, but the graph is no faster with it: Inductor runs it",
+    "not_used": "a winner is in the cache, but the compiled graph has other strides or lost the "
+    "region: Inductor runs it",
     "negative": "nothing was faster than PyTorch",
     "miss": f"not forged yet: use {HOW_TO_FORGE}",
 }
@@ -211,14 +213,19 @@ def _inspect(
     arch = arch_of(example_inputs)
     plan = plan_analysis(analyse(gm, example_inputs, rules_for(arch, agents)))
     name = graph_name(gm, example_inputs, sorted(plan.winners().items()))
-    pays = gate.stored(name, arch) is not False
+    verdict = gate.stored(name, arch)
     reports = []
     for known in plan.regions:
-        status = "unused" if known.status == "hit" and not pays else known.status
+        status = known.status
         region = known.region
+        used = verdict is None or region.key in verdict.regions
+        if status == "hit" and verdict is not None and not (verdict.pays and used):
+            status = "unused"
         signature = json.loads(region.signature)
         record = _C.store().get(region.key, known.arch)
         why = why_of(record) if record and status == "negative" else _WHY[status]
+        if status == "unused" and not used:
+            why = _WHY["not_used"]
         if status == "miss" and (failed := failure(region.key)) is not None:
             why = f"forging it failed in this process: {failed}"
         reports.append(

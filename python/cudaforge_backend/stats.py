@@ -54,7 +54,8 @@ class Stats(TypedDict):
     left to PyTorch (every other reason). `graphs`, by what became of them: "substituted" (served
     with winners), "plain" (compiled by Inductor alone), "no_anchor" (without a region; they are
     "plain" too), "swapped" (given winners while they ran), "does_not_pay_in_place" (no faster with
-    their winners, so Inductor runs them). `agents`: what they were asked, and its cost. `cache`
+    their winners, so Inductor runs them), "winners_not_used" (the compiled graph has other strides
+    than its winners, or lost their regions). `agents`: what they were asked, and its cost. `cache`
     (reads, hits, writes, corrupt, errors) counts since the cache in use was opened."""
 
     hits: int
@@ -132,6 +133,8 @@ _GRAPHS = {
     "no_anchor": "without a region",
     "swapped": "given kernels while they ran",
     "does_not_pay_in_place": "no faster with their kernels (Inductor runs them)",
+    "winners_not_used": "with other strides than their kernels, or without the regions "
+    "(Inductor runs them)",
 }
 
 # What to do about a reason, where there is something.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ import pytest
 import torch
 from conftest import RunPython
 from cudaforge_backend import _C
-from cudaforge_backend.integration import analysis, gate
+from cudaforge_backend.integration import analysis, gate, graph_pass
+from cudaforge_backend.integration.outcome import Outcome
 from cudaforge_backend.integration.rules import native_rules
+from forged import compiled
 from torch import fx, nn
 
 ARCH = "cpu:x86-64-v4"
@@ -33,7 +37,16 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(gate, "_C", Fake())
     monkeypatch.setattr(gate, "_SECONDS", 0.01)
+    calls = itertools.count()
+    monkeypatch.setattr(gate, "_hits", lambda: Counter({"k": next(calls)}))
     return memory
+
+
+def gated(
+    without: Callable[..., Any], with_winners: Callable[..., Any], regions: tuple[str, ...] = ("k",)
+) -> gate.GatedCallable:
+    """Of a graph with these regions, the first of which ran whenever it is asked."""
+    return gate.GatedCallable(NAME, ARCH, regions, without, with_winners, Outcome(()))
 
 
 def taking(seconds: float, calls: list[str], name: str) -> Callable[..., Any]:
@@ -55,15 +68,15 @@ def test_the_faster_one_is_served_and_the_verdict_kept(
 ) -> None:
     calls: list[str] = []
     without, with_winners = taking(without_s, calls, "without"), taking(with_s, calls, "with")
-    gated = gate.GatedCallable(NAME, ARCH, ["k"], without, with_winners)
+    made = gated(without, with_winners, ("k", "lost"))
     x = torch.zeros(3)
-    assert torch.equal(gated(x)[0], x + 1)
+    assert torch.equal(made(x)[0], x + 1)
     verdict = store.get_graph(NAME, ARCH)
     assert verdict["pays"] is pays
     assert verdict["regions"] == ["k"]
-    assert gate.stored(NAME, ARCH) is pays
+    assert gate.stored(NAME, ARCH) == (pays, {"k"})
     calls.clear()
-    gated(x)
+    made(x)
     assert calls == ["with" if pays else "without"]
 
 
@@ -72,9 +85,8 @@ def test_buffers_are_written_once(store: Any) -> None:
         buffer += 1
         return (buffer.clone(),)
 
-    gated = gate.GatedCallable(NAME, ARCH, [], count, count)
     buffer = torch.zeros(1)
-    gated(buffer)
+    gated(count, count)(buffer)
     assert buffer.item() == 1
 
 
@@ -85,23 +97,20 @@ def test_random_state_is_left_alone(store: Any) -> None:
     torch.manual_seed(0)
     expected = torch.rand(1)
     torch.manual_seed(0)
-    assert torch.equal(gate.GatedCallable(NAME, ARCH, [], draw, draw)(torch.zeros(1))[0], expected)
+    assert torch.equal(gated(draw, draw)(torch.zeros(1))[0], expected)
 
 
 def test_parameters_get_no_gradient_from_the_timing(store: Any) -> None:
     weight = nn.Parameter(torch.ones(3))
-    gated = gate.GatedCallable(NAME, ARCH, [], lambda w: (w * 2,), lambda w: (w * 2,))
-    gated(weight)[0].sum().backward()
+    gated(lambda w: (w * 2,), lambda w: (w * 2,))(weight)[0].sum().backward()
     assert weight.grad is not None
     assert torch.equal(weight.grad, torch.full((3,), 2.0))
 
 
 def test_one_thread_decides(store: Any) -> None:
     calls: list[str] = []
-    gated = gate.GatedCallable(
-        NAME, ARCH, [], taking(0.001, calls, "without"), taking(0.002, calls, "with")
-    )
-    threads = [threading.Thread(target=gated, args=(torch.zeros(1),)) for _ in range(4)]
+    made = gated(taking(0.001, calls, "without"), taking(0.002, calls, "with"))
+    threads = [threading.Thread(target=made, args=(torch.zeros(1),)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -113,12 +122,71 @@ def test_a_graph_that_cannot_be_timed_runs_without(store: Any) -> None:
     def fails(x: torch.Tensor) -> Any:
         raise RuntimeError("no")
 
-    gated = gate.GatedCallable(NAME, ARCH, [], lambda x: (x + 1,), fails)
+    made = gated(lambda x: (x + 1,), fails)
     before = cudaforge_backend.stats()["fallbacks"].get("gate_failed", 0)
     with pytest.warns(UserWarning, match="could not be timed"):
-        assert gated(torch.zeros(1))[0].item() == 1
+        assert made(torch.zeros(1))[0].item() == 1
     assert cudaforge_backend.stats()["fallbacks"]["gate_failed"] == before + 1
     assert store.get_graph(NAME, ARCH) is None
+
+
+def test_a_graph_in_which_no_winner_ran_is_not_judged(store: Any) -> None:
+    calls: list[str] = []
+    made = gated(taking(0.002, calls, "without"), taking(0.001, calls, "with"), ("lost",))
+    made(torch.zeros(1))
+    assert calls[-1] == "without"
+    assert gate.stored(NAME, ARCH) == (False, frozenset())
+    assert cudaforge_backend.stats()["graphs"] == {"winners_not_used": 1}
+
+
+def function(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x * 2, -1)
+
+
+def lose_every_region(patch: pytest.MonkeyPatch) -> None:
+    """Has the pass find no region, as where strides are not those of the analysis."""
+    patch.setattr(graph_pass, "find_regions", lambda *given: ([], Counter()))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_winners_that_are_lost_are_neither_served_nor_timed(
+    all_win: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grad: bool
+) -> None:
+    lose_every_region(monkeypatch)
+    x = torch.randn(8, 47 + grad, requires_grad=grad)
+    made = compiled(function, tmp_path)
+    torch.testing.assert_close(made(x), function(x))
+    graphs = cudaforge_backend.stats()["graphs"]
+    assert graphs["winners_not_used"] == 1 and "substituted" not in graphs
+    report = cudaforge_backend.explain(function, x, cache_dir=str(tmp_path))
+    assert {region.status for region in report.regions} == {"unused"}
+    assert "other strides or lost" in str(report)
+    cudaforge_backend.reset_stats()
+    torch._dynamo.reset()
+    compiled(function, tmp_path)(x)
+    assert cudaforge_backend.stats()["graphs"] == {"winners_not_used": 1, "plain": 1}
+
+
+def test_a_backward_alone_may_have_the_winners(
+    all_win: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.randn(8, 49, requires_grad=True)
+    with monkeypatch.context() as patch:
+        lose_every_region(patch)
+        made = compiled(function, tmp_path, on_miss="fallback")
+        result = made(x)
+        assert cudaforge_backend.stats()["graphs"] == {"winners_not_used": 1}
+    result.sum().backward()
+    assert cudaforge_backend.stats()["graphs"] == {"substituted": 1}
+
+
+def test_code_from_inductors_cache_tells_what_it_calls(all_win: None, tmp_path: Path) -> None:
+    for _ in range(2):
+        torch._dynamo.reset()
+        cudaforge_backend.reset_stats()
+        compiled(function, tmp_path, on_miss="fallback")(torch.randn(8, 50))
+        assert cudaforge_backend.stats()["graphs"] == {"substituted": 1}
+    assert torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"] == 1
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
         "region_budget_to_retry_s": short[1] if short else None,
         "fallbacks": counts["fallbacks"],
         "graphs_without_gain": counts["graphs"].get("does_not_pay_in_place", 0),
+        "graphs_without_use": counts["graphs"].get("winners_not_used", 0),
         "seconds": time.monotonic() - started,
         "cache_dir": _C.store().location(),
     }
@@ -111,6 +112,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"  {short[0]}: --region-budget {short[1]} or more tries again")
         if without := data["graphs_without_gain"]:
             print(f"  unused: winners of {counted(without, 'graph')} no faster with them")
+        if lost := data["graphs_without_use"]:
+            print(f"  unused: winners of {counted(lost, 'graph')} compiled to other strides")
         for reason, count in sorted(counts["fallbacks"].items()):
             print(f"  left to PyTorch: {reason} ({count})")
 

@@ -19,6 +19,7 @@ from .graphs import Compiled
 
 if TYPE_CHECKING:
     from .analysis import Analysis
+    from .outcome import Outcome
     from .plan import Plan
     from .rules import Rules
 
@@ -178,21 +179,25 @@ def _gated(
     from .graphs import graph_name
 
     name = graph_name(gm, example_inputs, sorted(winners.items()))
-    pays = gate.stored(name, arch)
-    if pays is False:
-        count_graph("does_not_pay_in_place")
+    verdict = gate.stored(name, arch)
+    if verdict is not None and not verdict.pays:
+        count_graph("does_not_pay_in_place" if verdict.regions else "winners_not_used")
         return None
-    to_time = pays is None and settings.on_miss == "blocking"
+    to_time = verdict is None and settings.on_miss == "blocking"
     if to_time:
         traced = analysis or analyse(gm, example_inputs, rules, settings.inductor)
         if why := gate.obstacle(gm, traced, settings.inductor):
             log.graph.debug("a graph with winners is not timed: %s", why)
             to_time = False
-    with_winners = substituted(copy_graph(gm), example_inputs, settings, winners, rules)
-    if with_winners is None or not to_time:
+    with_winners, outcome = substituted(copy_graph(gm), example_inputs, settings, winners, rules)
+    if with_winners is None:
+        if settings.on_miss != "fallback" and not settings.inductor:  # they may change strides
+            gate.note_not_used(name, arch)
+        return None
+    if not to_time:
         return with_winners
     without = plain(copy_graph(gm), example_inputs, settings)
-    return gate.GatedCallable(name, arch, list(winners), without, with_winners)
+    return gate.GatedCallable(name, arch, list(winners), without, with_winners, outcome)
 
 
 def substituted(
@@ -201,24 +206,26 @@ def substituted(
     settings: Settings,
     winners: Mapping[str, str],
     rules: Rules,
-) -> Compiled | None:
-    """Inductor's compilation of `gm` (which it takes) with these regions replaced; None without
-    any."""
-    from torch._inductor.compile_fx import compile_fx
+) -> tuple[Compiled | None, Outcome]:
+    """Inductor's compilation of `gm` (which it takes) with these regions replaced, None where none
+    was; and what became of them, which is counted."""
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     from .graph_pass import SubstitutePass, kept_table
+    from .outcome import Outcome
 
-    if not winners:
-        return None
+    outcome = Outcome(winners)
     substitute = SubstitutePass(winners, rules)
-    compiled: Any = compile_fx(
-        gm,
-        list(example_inputs),
-        decompositions=kept_table(rules, settings.inductor),
-        config_patches={**settings.inductor, "post_grad_custom_pre_pass": substitute},
-    )
-    count_graph("substituted")
-    return cast(Compiled, compiled)
+    with outcome.noting_loads():
+        compiled: Any = compile_fx(
+            gm,
+            list(example_inputs),
+            inner_compile=outcome.noting(compile_fx_inner),
+            decompositions=kept_table(rules, settings.inductor),
+            config_patches={**settings.inductor, "post_grad_custom_pre_pass": substitute},
+        )
+    outcome.settle()
+    return (None if outcome.is_lost() else cast(Compiled, compiled)), outcome
 
 
 def _swapped(
@@ -227,16 +234,13 @@ def _swapped(
     settings: Settings,
     winners: Mapping[str, str],
     rules: Rules,
-) -> Compiled:
+) -> Compiled | None:
     from torch._dynamo.convert_frame import compile_lock
 
     from .analysis import copy_graph
 
     with compile_lock:
-        compiled = substituted(copy_graph(gm), inputs, settings, winners, rules)
-    if compiled is None:
-        raise RuntimeError("there is no winner to swap in")
-    return compiled
+        return substituted(copy_graph(gm), inputs, settings, winners, rules)[0]
 
 
 def _one_line(error: BaseException) -> str:

@@ -28,7 +28,7 @@ class SwappingCallable:
         plain: Compiled,
         plan: Plan,
         settings: Settings,
-        compile_substituted: Callable[[Plan, Sequence[Any]], Compiled],
+        compile_substituted: Callable[[Plan, Sequence[Any]], Compiled | None],
     ) -> None:
         self._plain = self._current = plain
         self._ready: Plan | None = None
@@ -65,8 +65,10 @@ class SwappingCallable:
             return
         try:
             with beside_running_programs():
-                self._current = self._compile(plan, args)
-            count_graph("swapped")
+                compiled = self._compile(plan, args)
+            if compiled is not None:  # None: the graph lost its winners
+                self._current = compiled
+                count_graph("swapped")
         except Exception as error:
             count_fallback("swap_failed")
             warn_once(f"the graph with new winners did not compile, the old one stays: {error}")

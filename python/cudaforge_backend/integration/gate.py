@@ -6,8 +6,9 @@ process."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -15,20 +16,45 @@ from torch import fx
 from cudaforge_backend import measure
 from cudaforge_backend._native import _C
 from cudaforge_backend.locks import ForkSafeLock
-from cudaforge_backend.stats import count_fallback, count_graph, warn_once
+from cudaforge_backend.stats import count_fallback, warn_once
 
 from .analysis import Analysis
 from .graphs import Compiled, device_of
+from .outcome import Outcome
 
 _SECONDS = 3.0  # of timing, at most
 _MIN_ROUNDS = 10
 _PURE = ("aten", "prims")  # operators that do nothing but give results
 
 
-def stored(name: str, arch: str) -> bool | None:
-    """Whether the winners pay in place, or None where the graph has not been timed."""
-    verdict = _C.store().get_graph(name, arch)
-    return None if verdict is None else verdict.get("pays") is not False
+class Verdict(NamedTuple):
+    """Whether a graph's winners pay in place, and the keys of those that ran in it. Without any,
+    the compiled graph had no use for them."""
+
+    pays: bool
+    regions: frozenset[str]
+
+
+def stored(name: str, arch: str) -> Verdict | None:
+    """The verdict on a graph, None where there is none."""
+    found = _C.store().get_graph(name, arch)
+    if found is None:
+        return None
+    return Verdict(found.get("pays") is not False, frozenset(map(str, found.get("regions") or ())))
+
+
+def note_not_used(name: str, arch: str) -> None:
+    """Stores that the compiled graph has no use for its winners: it has other strides than were
+    planned for, or lost the regions."""
+    _store(name, arch, {"pays": False, "speedup": None, "regions": []})
+
+
+def _store(name: str, arch: str, verdict: Mapping[str, Any]) -> None:
+    try:
+        _C.store().put_graph(name, arch, verdict)
+    except Exception as error:
+        count_fallback("not_recorded")
+        warn_once(f"whether a graph's winners pay in place is not recorded: {error}")
 
 
 def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]) -> str:
@@ -61,7 +87,8 @@ def gains(speedup: tuple[float, float, float]) -> bool:
 
 class GatedCallable:
     """At its first call times a graph with and without its winners, on clones of that call's
-    inputs; from then on it is the faster one. The verdict is stored. Thread-safe."""
+    inputs; from then on it is the faster one. The verdict is stored, unless no winner ran while it
+    was timed: then the graph runs without. Thread-safe."""
 
     def __init__(
         self,
@@ -70,10 +97,12 @@ class GatedCallable:
         regions: Sequence[str],
         without: Compiled,
         with_winners: Compiled,
+        outcome: Outcome,
     ) -> None:
         self._name = name
         self._arch = arch
         self._regions = sorted(regions)
+        self._outcome = outcome
         self._rivals = (without, with_winners)
         self._chosen: Compiled | None = None
         self._lock = ForkSafeLock()
@@ -96,22 +125,37 @@ class GatedCallable:
 
     def _pays(self, inputs: Sequence[Any]) -> bool:
         try:
-            speedup: tuple[float, float, float] = _C.uncounted(lambda: _race(*self._rivals, inputs))
+            speedup, served = _C.uncounted(lambda: self._race(inputs))
         except Exception as error:
             count_fallback("gate_failed")
             warn_once(f"a graph could not be timed with its winners and runs without: {error}")
             return False
+        if not served:
+            self._outcome.become("winners_not_used")
+            if self._outcome.is_lost():
+                note_not_used(self._name, self._arch)
+            return False
         pays = gains(speedup)
-        verdict = {"pays": pays, "speedup": list(speedup), "regions": self._regions}
-        try:
-            _C.store().put_graph(self._name, self._arch, verdict)
-        except Exception as error:
-            count_fallback("not_recorded")
-            warn_once(f"whether a graph's winners pay in place is not recorded: {error}")
+        verdict = {"pays": pays, "speedup": list(speedup), "regions": served}
+        _store(self._name, self._arch, verdict)
         if not pays:
-            count_graph("does_not_pay_in_place")
-            count_graph("substituted", -1)  # it was, to be timed
+            self._outcome.become("does_not_pay_in_place")
         return pays
+
+    def _race(self, inputs: Sequence[Any]) -> tuple[tuple[float, float, float], list[str]]:
+        """The speed-up, and the regions whose kernels ran meanwhile."""
+        before = _hits()
+        speedup = _race(*self._rivals, inputs)
+        after = _hits()
+        return speedup, [key for key in self._regions if after[key] > before[key]]
+
+
+def _hits() -> Counter[str]:
+    """Calls that kernels served so far, by region."""
+    found: Counter[str] = Counter()
+    for region in _C.stats().get("regions", ()):
+        found[region["key"]] += region["hits"]
+    return found
 
 
 def _race(
