@@ -330,11 +330,14 @@ std::vector<at::Tensor> RegionProgram::RunStrided(at::ArrayRef<at::Tensor> input
   for (size_t i = 0; i < outputs.size(); ++i) {
     const TensorSpec& spec = impl_->signature().output_spec(i);
     at::Tensor& output = outputs[i];
-    TORCH_CHECK(output.defined() && output.scalar_type() == ToScalarType(spec.dtype) &&
-                    output.sizes() == at::IntArrayRef(spec.sizes),
-                "output ", i, " of the region is ", output.toString(), output.sizes(),
-                ", its signature says ", std::string(DTypeName(spec.dtype)),
-                at::IntArrayRef(spec.sizes));
+    if (!output.defined() || output.scalar_type() != ToScalarType(spec.dtype) ||
+        output.sizes() != at::IntArrayRef(spec.sizes)) {
+      throw UnexpectedResult(
+          {__func__, __FILE__, __LINE__},
+          c10::str("output ", i, " of the region is ", output.toString(), output.sizes(),
+                   ", its signature says ", std::string(DTypeName(spec.dtype)),
+                   at::IntArrayRef(spec.sizes)));
+    }
     const bool aliased =
         std::any_of(inputs.begin(), inputs.end(),
                     [&](const at::Tensor& input) { return shares(output, input); }) ||

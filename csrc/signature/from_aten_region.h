@@ -23,6 +23,12 @@ Result<OpSignature> NormalizeAten(const OpSignature& signature);
 Result<DType> DTypeFromScalarType(at::ScalarType type);
 at::ScalarType ToScalarType(DType dtype);
 
+// What RunStrided throws where ATen's kernel gave another dtype or shape than the signature has:
+// signatures come of PyTorch's traces, which do not always say what a kernel does.
+class UnexpectedResult : public c10::Error {
+  using c10::Error::Error;
+};
+
 class RegionProgram {
  public:
   // Looks up every overload and pre-converts its literals. kUnsupported as NormalizeAten;
@@ -33,6 +39,7 @@ class RegionProgram {
   // RunStrided). Throws what ATen throws. Thread-safe.
   std::vector<at::Tensor> Run(at::ArrayRef<at::Tensor> inputs) const;
   // As Run; every output has exactly the signature's strides and shares no storage with any input.
+  // Throws UnexpectedResult, too.
   std::vector<at::Tensor> RunStrided(at::ArrayRef<at::Tensor> inputs) const;
   // The oracle: floating inputs upcast to fp64, dtype literals of floating types replaced by
   // float64.

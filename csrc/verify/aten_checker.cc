@@ -204,8 +204,10 @@ class AtenChecker : public RegionChecker {
 
   static Status Refused(const InputSet& set, const std::exception& error) {
     const auto* of_aten = dynamic_cast<const c10::Error*>(&error);
+    const bool has_result = dynamic_cast<const UnexpectedResult*>(&error) != nullptr;
     return Status::Unsupported(
-        "PyTorch itself refuses this region's inputs: " +
+        std::string(has_result ? "PyTorch's kernel gives something else than its trace says: "
+                               : "PyTorch itself refuses this region's inputs: ") +
         std::string(of_aten != nullptr ? of_aten->what_without_backtrace() : error.what()) +
         " (input set \"" + set.name + "\")");
   }

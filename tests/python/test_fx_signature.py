@@ -12,6 +12,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.integration.fx_signature import (
     Unsupported,
     is_getitem,
+    node_values,
     region_graph,
     signature,
 )
@@ -113,3 +114,45 @@ def test_what_cannot_be_a_graph_is_named(change: dict[str, object], named: str) 
     region["nodes"][0] |= change
     with pytest.raises(ValueError, match=named):
         region_graph(json.dumps(region), CPU)
+
+
+@pytest.mark.parametrize("weight", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("op", ["group", "layer"])
+def test_norms_that_are_traced_to_other_dtypes_are_left(
+    weight: torch.dtype, training: bool, op: str
+) -> None:
+    def norm(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        if op == "group":
+            made = torch.ops.aten.native_group_norm.default(x, w, w, 4, 8, 6, 2, 1e-5)
+        else:
+            made = torch.ops.aten.native_layer_norm.default(x.mT, [8], w, w, 1e-5)
+        return made if training else made[:1]
+
+    x, w = torch.randn(4, 8, 6).bfloat16(), torch.ones(8, dtype=weight)
+    traced = trace(norm, x, w)
+    real = [value.dtype for value in norm(x, w)]
+    (call,) = (node for node in traced.nodes if op in str(node.target))
+    if training and weight != x.dtype:
+        assert real != [value.dtype for value in call.meta["val"]]
+        with pytest.raises(Unsupported, match="mixed_dtypes"):
+            node_values(call)
+    else:
+        found = [None if value is None else value.dtype for value in node_values(call)]
+        assert found[: len(real)] == real
+
+
+def test_the_gradient_of_a_norm_of_mixed_dtypes_is_left() -> None:
+    def gradient(x: Tensor, w: Tensor, mean: Tensor) -> tuple[Tensor, ...]:
+        given = (x, x, mean, mean, w, 4, 8, 6, 2, [True, True, True])
+        return torch.ops.aten.native_group_norm_backward.default(*given)
+
+    x, w, mean = torch.randn(4, 8, 6), torch.ones(8), torch.ones(4, 2)
+    for half, reason in ((x.bfloat16(), "mixed_dtypes"), (x, "")):
+        graph = trace(gradient, half, w, mean.to(half.dtype))
+        (call,) = (node for node in graph.nodes if "group" in str(node.target))
+        if reason:
+            with pytest.raises(Unsupported, match=reason):
+                node_values(call)
+        else:
+            assert len(node_values(call)) == 3

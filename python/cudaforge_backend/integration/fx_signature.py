@@ -34,6 +34,13 @@ _MEMORY_FORMATS = {
     torch.channels_last: "channels_last",
 }
 _MEMORY_FORMAT_OF = {name: value for value, name in _MEMORY_FORMATS.items()}
+# Where a normalisation has its input and its weight.
+_NORMS = {
+    "aten::native_layer_norm": (0, 2),
+    "aten::native_layer_norm_backward": (1, 5),
+    "aten::native_group_norm": (0, 1),
+    "aten::native_group_norm_backward": (1, 4),
+}
 _MATRIX_OPS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "scaled_dot_product", "linear")
 
 
@@ -95,9 +102,29 @@ def _alignment(value: torch.Tensor) -> int:
     return alignment
 
 
+def _is_traced_wrongly(node: fx.Node) -> bool:
+    """Whether PyTorch's trace has other dtypes than its kernels on a CPU: of a normalisation whose
+    input is of a half type and whose weight is not, the mean and the rest, and what takes them."""
+    name = op_name(node)
+    if name not in _NORMS:
+        return False
+    value, weight = (
+        given.meta.get("val") if isinstance(given, fx.Node) else None
+        for given in (node.args[i] for i in _NORMS[name])
+    )
+    if not isinstance(value, torch.Tensor) or not isinstance(weight, torch.Tensor):
+        return False
+    if value.device.type != "cpu" or value.dtype == weight.dtype:
+        return False
+    takes_them = name.endswith("_backward")
+    return takes_them or any(user.args[1] != 0 for user in node.users if user.users)
+
+
 def node_values(node: fx.Node) -> list[torch.Tensor | None]:
     """The fake outputs of a node; None stands for one that is absent, such as a gradient that
     output_mask leaves out. Raises Unsupported."""
+    if _is_traced_wrongly(node):
+        raise Unsupported("mixed_dtypes")
     value = node.meta.get("val")
     values = list(value) if isinstance(value, tuple | list) else [value]
     if op_name(node) == _ATTENTION:

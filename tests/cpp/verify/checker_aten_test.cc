@@ -361,6 +361,21 @@ TEST(Checker, RefusesWhatItCannotJudge) {
   EXPECT_EQ(code(unary("aten::no_such_op", F32({4}), F32({4}))), StatusCode::kUnsupported);
 }
 
+TEST(Checker, SaysWhetherInputsWereRefusedOrTheResultIsAnother) {
+  const auto why = [](TensorSpec in, const char* op, Json args, TensorSpec out) {
+    const OpSignature region = Region({std::move(in)}, op, std::move(args), {std::move(out)});
+    return RegionChecker::Create(region, 0, 1).status().ToString();
+  };
+  const Json relu = Json::array({In(0)});
+  const std::string other = why(F32({8}), "aten::relu", relu, Spec(DType::kFloat64, {8}));
+  EXPECT_NE(other.find("PyTorch's kernel gives something else than its trace says: "),
+            std::string::npos)
+      << other;
+  const std::string refused = why(F32({8}), "aten::cumsum", Json::array({In(0), 3}), F32({8}));
+  EXPECT_NE(refused.find("PyTorch itself refuses this region's inputs: "), std::string::npos)
+      << refused;
+}
+
 TEST(Checker, LeavesTheGeneratorAlone) {
   at::manual_seed(5);
   const at::Tensor expected = at::rand({4});
