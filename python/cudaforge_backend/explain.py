@@ -23,6 +23,7 @@ from .records import (
     RIVALS,
     input_shapes,
     label,
+    no_graph,
     no_region,
     op_names,
     retry_above_s,
@@ -54,12 +55,14 @@ class RegionReport:
 @dataclass(frozen=True)
 class Report:
     """All regions of a model for these inputs, and what was left to PyTorch, by reason; `training`
-    says whether the graphs are those of training. str() is a table for people."""
+    says whether the graphs are those of training, `no_graph` why there is none, where there is
+    none. str() is a table for people."""
 
     regions: tuple[RegionReport, ...]
     left: Mapping[str, int]
     graphs: int
     training: bool
+    no_graph: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The same, JSON-serialisable."""
@@ -68,10 +71,7 @@ class Report:
     def __str__(self) -> str:
         rows = [f"graphs: {self.graphs}, regions: {len(self.regions)}"]
         if not self.graphs:
-            rows.append(
-                "  Dynamo made no graph: the model computes nothing with tensors, or was compiled "
-                "as often as recompile_limit allows (torch._dynamo.reset() has it begin anew)"
-            )
+            rows.append(f"  {self.no_graph}")
         elif not self.regions:
             rows.append(f"  {no_region(self.left)}")
         elif self.training:
@@ -148,7 +148,8 @@ def explain(
     with _leaving_no_trace():
         compiled: Any = torch.compile(model, backend=inspect)
         compiled(*inputs, **kwargs)
-    return Report(tuple(regions), dict(left), graphs, training)
+    why = "" if graphs else no_graph(model)
+    return Report(tuple(regions), dict(left), graphs, training, why)
 
 
 @contextmanager

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict
 
+import torch
+
 from ._native import _C
 
 RIVALS = {"aten": "ATen", "inductor": "Inductor"}
@@ -106,6 +108,21 @@ def no_region(left: Collection[str]) -> str:
     return (
         "no region was found: this model has no softmax, normalisation, reduction, scan, pooling "
         "or loss that a kernel can be made for"
+    )
+
+
+def no_graph(model: object) -> str:
+    """That Dynamo made no graph of a model, and why."""
+    modules = model.modules() if isinstance(model, torch.nn.Module) else ()
+    recurrent = {type(m).__name__ for m in modules if isinstance(m, torch.nn.RNNBase)}
+    if recurrent and not torch._dynamo.config.allow_rnn:
+        return (
+            f"Dynamo made no graph: it leaves code that calls torch.nn.{min(recurrent)} to eager "
+            "PyTorch, unless torch._dynamo.config.allow_rnn is set"
+        )
+    return (
+        "Dynamo made no graph: the model computes nothing with tensors, or was compiled as often "
+        "as recompile_limit allows (torch._dynamo.reset() has it begin anew)"
     )
 
 

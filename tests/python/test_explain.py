@@ -93,6 +93,21 @@ def test_a_model_that_dynamo_no_longer_compiles_says_so(tmp_path: Path) -> None:
     torch._dynamo.reset()
 
 
+class Recurrent(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = torch.nn.GRU(4, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.cell(x)[0], -1)
+
+
+def test_a_recurrent_model_is_told_why_it_has_no_graph(tmp_path: Path) -> None:
+    report = cudaforge_backend.explain(Recurrent(), torch.randn(2, 3, 4), cache_dir=str(tmp_path))
+    assert report.graphs == 0 and "torch.nn.GRU to eager PyTorch" in report.no_graph
+    assert report.no_graph in str(report) and "softmax" not in str(report)
+
+
 def test_as_text(forged: Path) -> None:
     x = torch.randn(16, 77)
     compiled(model, forged)(x)
@@ -115,7 +130,8 @@ def test_winners_that_do_not_pay_in_place_are_unused(
     (region,) = cudaforge_backend.explain(model, x, cache_dir=str(forged)).regions
     assert region.status == "hit"
     assert len(asked) == 2 and asked[0] == asked[1]  # the graph that the backend asks about
-    monkeypatch.setattr(gate, "stored", lambda name, arch: False)
+    verdict = gate.Verdict(False, frozenset({region.key}))
+    monkeypatch.setattr(gate, "stored", lambda name, arch: verdict)
     report = cudaforge_backend.explain(model, x, cache_dir=str(forged))
     assert report.regions[0].status == "unused"
     assert "no faster with it" in str(report) and "times as fast" not in str(report)

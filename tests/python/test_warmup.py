@@ -21,6 +21,12 @@ class Net(torch.nn.Module):
     def forward(self, x): return torch.softmax(x * 3, -1)
 def good(): return Net(), (torch.randn(64, 128),)
 def no_region(): return torch.nn.ReLU(), (torch.randn(4),)
+class Recurrent(Net):
+    def __init__(self):
+        super().__init__()
+        self.cell = torch.nn.LSTM(4, 8)
+    def forward(self, x): return torch.softmax(self.cell(x)[0], -1)
+def recurrent(): return Recurrent(), (torch.randn(2, 3, 4),)
 def no_tensor(): return Net(), ("text",)
 class Detached(Net):
     def forward(self, x): return x.detach() * 2
@@ -178,7 +184,17 @@ def test_warmup_of_a_model_without_regions_says_so(
 ) -> None:
     folder = ("--cache-dir", str(tmp_path / "cache"))
     assert main(["warmup", f"{script}:no_region", "--device", "cpu", *folder]) == 0
-    assert capsys.readouterr().out.startswith("no region was found")
+    assert "no region was found" in capsys.readouterr().out
+
+
+def test_warmup_of_a_model_without_graphs_says_so(
+    capsys: Output, tmp_path: Path, script: str
+) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    assert main(["warmup", f"{script}:recurrent", "--device", "cpu", *folder]) == 0
+    said = capsys.readouterr().out
+    assert "Dynamo made no graph: it leaves code that calls torch.nn.LSTM to eager" in said
+    assert "no region" not in said
 
 
 def test_warmup_says_that_it_goes_on(

@@ -15,7 +15,7 @@ import torch
 from .._native import _C
 from ..heartbeat import Heartbeat
 from ..options import parse
-from ..records import counted, find, no_region, status_text, too_little_time
+from ..records import counted, find, no_graph, no_region, status_text, too_little_time
 from .failure import failed
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
     def text() -> None:
         if not found:
-            print(no_region(counts["fallbacks"]))
+            print(no_region(counts["fallbacks"]) if counts["graphs"] else no_graph(model))
         print(
             f"{counted(data['forged'], 'winner')} forged, "
             f"{counted(data['negative'], 'region')} with no winner, "
