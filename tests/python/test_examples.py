@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coders import RIGHT
+from command import Output, as_json
 from conftest import RunPython
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -268,6 +270,16 @@ def test_bad_arguments_are_named_before_the_set_up(
 def test_the_script_itself_names_bad_arguments() -> None:
     done = quickstart("--region-budget", "0")
     assert done.returncode == 2 and "it takes a number of seconds above 0" in done.stderr
+
+
+def test_the_agent_of_the_readme(tmp_path: Path, script: str, capsys: Output) -> None:
+    kernel = tmp_path / "kernel.txt"
+    kernel.write_text(RIGHT)
+    coder = f"command:{sys.executable} {ROOT / 'examples' / 'my_agent.py'} {kernel}"
+    given = ["forge", script, "--target", "cpu", "--rounds", "1", "--coder", coder]
+    (done,) = as_json(capsys, *given, "--cache-dir", str(tmp_path / "cache"))
+    assert [one["verdict"] for one in done["rounds"]] == ["accepted"]
+    assert done["ledger"]["calls"] == 1 and not done["ledger"]["estimated"]
 
 
 def test_costs(tmp_path: Path) -> None:
