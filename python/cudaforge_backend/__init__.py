@@ -46,7 +46,10 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key",
     "region", "kind", "verdict", "reason", "timing", "seconds"}, kind "winner" or "negative".
     Where agents write kernels, {"event": "rival", "key", "rival", "us"} says what they are to beat,
-    and the events of csrc/forge/agent/session.h follow.
+    and the events of csrc/forge/agent/session.h follow. With on_miss="blocking" then {"event":
+    "graph", "step", "regions"} for each graph that is to be timed with its winners (their keys are
+    the regions): step "compile" when it is compiled with them and without, "race" when it is called
+    first and timed, which compiles its backward.
     "region" and the last "verdict" are for people: "mul -> cumsum(float32[8, 128])", "nothing
     faster than ATen"."""
     from .integration.plan import set_progress as set_callback

@@ -12,6 +12,12 @@ from .records import counted, find, too_little_time
 
 EVERY_S = 10.0
 
+# What is done to a graph when its regions have been forged, by the step of its event "graph".
+GRAPH_STEPS = {
+    "compile": "compiling the graph with its kernels and without",
+    "race": "timing the graph with its kernels and without",
+}
+
 
 class Heartbeat:
     """Has `say` told what goes on, and for how long it has, whenever EVERY_S seconds have passed

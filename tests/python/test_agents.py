@@ -106,7 +106,8 @@ def test_what_agents_won_is_passed_over_unless_it_is_asked_for_again(
     assert (known["kind"], known["known"], known["rounds"]) == ("winner", True, [])
     assert known["timing"] == first["timing"] and len(log.read_text().splitlines()) == 1
     assert main(["forge", script, *argv, "--target", "cpu"]) == 0
-    line, summary = capsys.readouterr().out.splitlines()
+    reading, line, summary = capsys.readouterr().out.splitlines()
+    assert reading == f"reading {script} ..."
     assert line.endswith(": passed over, its winner is by agents (--again: goes on from it)")
     assert summary.startswith("1 region: 0 won, 1 passed over; 0 tokens")
     for asked, *more in ([script, "--again"], [known["key"]], [script, known["key"]]):
@@ -414,7 +415,7 @@ def test_triton_for_a_cpu_is_refused_before_any_work(
     argv = ["forge", script, "--coder", "command:false", "--language", "triton", "--target", "cpu"]
     assert main([*argv, "--cache-dir", str(tmp_path / "cache")]) == 1
     told = capsys.readouterr()
-    assert told.out == ""
+    assert told.out == f"reading {script} ...\n"
     assert told.err.startswith("cudaforge: kernels in Triton are for a GPU; on the cpu: mm -> relu")
 
 

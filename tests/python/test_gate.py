@@ -15,7 +15,7 @@ import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
-from cudaforge_backend import _C
+from cudaforge_backend import _C, heartbeat
 from cudaforge_backend.integration import analysis, gate, graph_pass
 from cudaforge_backend.integration.outcome import Outcome
 from cudaforge_backend.integration.rules import native_rules
@@ -78,6 +78,21 @@ def test_the_faster_one_is_served_and_the_verdict_kept(
     calls.clear()
     made(x)
     assert calls == ["with" if pays else "without"]
+
+
+def test_a_race_is_announced(store: Any) -> None:
+    events: list[Any] = []
+    cudaforge_backend.set_progress(events.append)
+    gated(lambda x: (x + 1,), lambda x: (x + 1,))(torch.zeros(3))
+    assert events == [{"event": "graph", "step": "race", "regions": ["k"]}]
+
+
+def test_a_race_shows_that_it_goes_on(
+    store: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
+    gated(taking(0.05, [], ""), taking(0.05, [], ""))(torch.zeros(3))
+    assert "timing the graph with its kernels and without (" in caplog.text
 
 
 def test_buffers_are_written_once(store: Any) -> None:

@@ -236,7 +236,9 @@ def _of_script(args: argparse.Namespace, script: str) -> list[str]:
     """The signatures of a model's regions."""
     from ..explain import explain
 
-    model, inputs = make_model(script, chosen_device("--target", args.target))
+    device = chosen_device("--target", args.target)
+    print(f"reading {script} ...", file=sys.stderr if args.json else sys.stdout, flush=True)
+    model, inputs = make_model(script, device)
     with torch.set_grad_enabled(args.train):
         report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
     return [_canonical(region.signature) for region in report.regions]

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import torch
 
 from .._native import _C
-from ..heartbeat import Heartbeat
+from ..heartbeat import GRAPH_STEPS, Heartbeat
 from ..options import parse
 from ..records import counted, find, no_graph, no_region, status_text, too_little_time
 from .failure import failed
@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     forging_cache(settings.cache_dir)
     started = time.monotonic()
     with _Teller(sys.stderr if args.json else sys.stdout, f"running {args.factory}") as told:
+        told.say(f"reading {args.factory} ...")
         model, inputs = make_model(args.factory, device)
         _try_eagerly(args.factory, model, inputs, args.train)
         told.begin("compiling the model")
@@ -189,9 +190,10 @@ class _Teller(Heartbeat):
         self._stream = stream
         self._read = True  # until nobody does
         self._tried = 0
-        super().__init__(lambda text: self._print(f"    {text}"), doing)
+        super().__init__(lambda text: self.say(f"    {text}"), doing)
 
-    def _print(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """A line, unless nobody reads any more."""
         if self._read:
             try:
                 print(line, file=self._stream, flush=True)
@@ -207,7 +209,7 @@ class _Teller(Heartbeat):
             self.found.setdefault(event["key"], event["status"])
         elif kind == "start":
             self._tried = 0
-            self._print(f"forging {event['region']} ...")
+            self.say(f"forging {event['region']} ...")
             self.begin("trying candidates")
         elif kind == "candidate":
             self._tried += 1
@@ -215,6 +217,10 @@ class _Teller(Heartbeat):
         elif kind == "end":
             self._end(event)
             self.begin("compiling the model")
+        elif kind == "graph":
+            doing = GRAPH_STEPS[event["step"]]
+            self.say(f"{doing} ...")
+            self.begin(doing)
 
     def _end(self, event: Mapping[str, Any]) -> None:
         timing = event["timing"] or {}
@@ -226,4 +232,4 @@ class _Teller(Heartbeat):
             line += f": {verdict}" + (f" ({event['reason']})" if "best_rival" in timing else "")
             within = verdict.startswith("faster alone")
             self.reasons["faster alone, not within a larger region" if within else verdict] += 1
-        self._print(f"{line}, {event['seconds']:.1f} s")
+        self.say(f"{line}, {event['seconds']:.1f} s")

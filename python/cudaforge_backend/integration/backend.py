@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -177,6 +178,7 @@ def _gated(
     from . import gate
     from .analysis import analyse, copy_graph
     from .graphs import graph_name
+    from .plan import telling
 
     name = graph_name(gm, example_inputs, sorted(winners.items()))
     verdict = gate.stored(name, arch)
@@ -189,14 +191,17 @@ def _gated(
         if why := gate.obstacle(gm, traced, settings.inductor):
             log.graph.debug("a graph with winners is not timed: %s", why)
             to_time = False
-    with_winners, outcome = substituted(copy_graph(gm), example_inputs, settings, winners, rules)
-    if with_winners is None:
-        if settings.on_miss != "fallback" and not settings.inductor:  # they may change strides
-            gate.note_not_used(name, arch)
-        return None
-    if not to_time:
-        return with_winners
-    without = plain(copy_graph(gm), example_inputs, settings)
+    with telling("compile", winners) if to_time else nullcontext():
+        with_winners, outcome = substituted(
+            copy_graph(gm), example_inputs, settings, winners, rules
+        )
+        if with_winners is None:
+            if settings.on_miss != "fallback" and not settings.inductor:  # they may change strides
+                gate.note_not_used(name, arch)
+            return None
+        if not to_time:
+            return with_winners
+        without = plain(copy_graph(gm), example_inputs, settings)
     return gate.GatedCallable(name, arch, list(winners), without, with_winners, outcome)
 
 

@@ -21,6 +21,7 @@ from cudaforge_backend.stats import count_fallback, warn_once
 from .analysis import Analysis
 from .graphs import Compiled, device_of
 from .outcome import Outcome
+from .plan import telling
 
 _SECONDS = 3.0  # of timing, at most
 _MIN_ROUNDS = 10
@@ -125,7 +126,8 @@ class GatedCallable:
 
     def _pays(self, inputs: Sequence[Any]) -> bool:
         try:
-            speedup, served = _C.uncounted(lambda: self._race(inputs))
+            with telling("race", self._regions):
+                speedup, served = _C.uncounted(lambda: self._race(inputs))
         except Exception as error:
             count_fallback("gate_failed")
             warn_once(f"a graph could not be timed with its winners and runs without: {error}")

@@ -3,7 +3,8 @@ missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import fx
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
+from cudaforge_backend.heartbeat import GRAPH_STEPS, Heartbeat
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import reason_of, status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
@@ -187,6 +189,19 @@ def tell_region(key: str, arch: str, text: str, status: str) -> None:
     progress = current_progress()
     if progress is not None:
         progress({"event": "region", "key": key, "arch": arch, "region": text, "status": status})
+
+
+@contextmanager
+def telling(step: str, regions: Iterable[str]) -> Iterator[None]:
+    """Gives the event "graph" of a graph with these regions (cudaforge_backend.set_progress has
+    it). A program without a callback is told now and then, while it lasts, that it goes on."""
+    progress = current_progress()
+    if progress is not None:
+        progress({"event": "graph", "step": step, "regions": sorted(regions)})
+        yield
+        return
+    with Heartbeat(lambda text: log.forge.warning("cudaforge: %s", text), GRAPH_STEPS[step]):
+        yield
 
 
 def current_progress() -> Progress | None:
