@@ -86,7 +86,7 @@ def print_regions(regions: list[dict[str, Any]]) -> None:
         low, middle, high = r["speedup"] or (None, None, None)
         served = "-" if r["verdict"] != "winner" else "yes" if r["served"] else "no"
         speedup = "-" if middle is None else f"{middle:.2f} [{low:.2f}, {high:.2f}]"
-        region = label(r["ops"], r["shapes"])
+        region = label(r["ops"], r["shapes"], whole=True)
         print(
             f"  {microseconds(r['aten_us']):>9} {microseconds(r['inductor_us']):>9} "
             f"{microseconds(r['winner_us']):>9}  "

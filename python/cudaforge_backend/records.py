@@ -15,6 +15,7 @@ RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
 
 _MESSAGE = 200  # characters of a verdict's message
+_MOST_OPS, _MOST_SHAPES = 8, 4  # of a region in a line
 
 
 class RecordSummary(TypedDict):
@@ -252,9 +253,17 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def label(ops: str, shapes: Sequence[str]) -> str:
-    """A region in one line: "mul -> cumsum(float32[8, 128], float32[128])"."""
-    return f"{ops}({', '.join(shapes)})"
+def label(ops: str, shapes: Sequence[str], whole: bool = False) -> str:
+    """A region in one line: "mul -> cumsum(float32[8, 128], float32[128])". Unless it is to be
+    whole, the middle of many ops and the last of many shapes are only counted."""
+    names = ops.split(" -> ")
+    if not whole and len(names) > _MOST_OPS + 1:
+        around = _MOST_OPS // 2
+        names[around:-around] = [f"({len(names) - 2 * around} more)"]
+    given = list(shapes)
+    if not whole and len(given) > _MOST_SHAPES:
+        given[_MOST_SHAPES - 1 :] = [f"{len(given) - _MOST_SHAPES + 1} more"]
+    return f"{' -> '.join(names)}({', '.join(given)})"
 
 
 def find(key: str, arch: str) -> RecordSummary | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudaforge_backend.records import clipped, differences, printable, program
+from cudaforge_backend.records import clipped, differences, label, printable, program
 
 
 def spec(*sizes: int, dtype: str = "float32") -> dict[str, Any]:
@@ -50,3 +50,14 @@ def test_messages_are_cut_at_a_word() -> None:
     assert clipped("x" * 200) == "x" * 200
     assert clipped("x" * 201) == "x" * 196 + " ..."
     assert clipped(f"{'x' * 196} 1.5e-19") == f"{'x' * 196} ..."
+
+
+def test_long_regions_are_cut_in_the_middle() -> None:
+    ops = [f"op{i}" for i in range(26)]
+    shapes = [f"float32[{i}]" for i in range(6)]
+    cut = "op0 -> op1 -> op2 -> op3 -> (18 more) -> op22 -> op23 -> op24 -> op25"
+    given = "float32[0], float32[1], float32[2], 3 more"
+    assert label(" -> ".join(ops), shapes) == f"{cut}({given})"
+    whole = f"{' -> '.join(ops)}({', '.join(shapes)})"
+    assert label(" -> ".join(ops), shapes, whole=True) == whole
+    assert label("mul -> sum", shapes[:4]) == f"mul -> sum({', '.join(shapes[:4])})"

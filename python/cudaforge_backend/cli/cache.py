@@ -141,7 +141,7 @@ def _candidate(stored: Mapping[str, Any] | None, with_source: bool) -> dict[str,
 
 def _print_record(record: dict[str, Any]) -> None:
     row = summary(record)
-    _say(label(row["ops"], row["shapes"]))
+    _say(label(row["ops"], row["shapes"], whole=True))
     _say(f"key {row['key']} on {row['arch']}: {status_text(row['kind'])}")
     if not row["current"]:
         print(_NOT_CURRENT)
