@@ -22,9 +22,12 @@ namespace py = pybind11;
 constexpr double kSecondsPerKernel = 120;
 
 // Compiles a record's source for this machine and runs it on every input set; `record` gets the
-// binary built here. Of a record without a winner, that it is of this build and device.
+// binary built here and this build's versions: its race, against the same torch, still counts. Of a
+// record without a winner, that it is of this build and device.
 Status ProveOrThrow(CacheRecord* record) {
-  if (!JudgedByThisBuild(*record)) {
+  const bool raced = record->kind == CacheRecord::Kind::kWinner &&
+                     MemberOrNull(record->versions, "torch") == Versions()["torch"];
+  if (!JudgedByThisBuild(*record) && !raced) {
     return Status::Unsupported("judged by other versions (" + record->versions.dump() +
                                ") than these (" + Versions().dump() + "): forge it anew here");
   }
@@ -58,6 +61,7 @@ Status ProveOrThrow(CacheRecord* record) {
   record->arch = (*target)->arch().target;
   record->binary = std::move(proof.trial.binary);
   record->verification = LenientText(proof.verification);
+  record->versions = Versions();
   return NoteAgentRegion(*runtime.store(), signature, record->arch);
 }
 

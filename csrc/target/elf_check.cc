@@ -119,8 +119,8 @@ bool IsLoaders(std::string_view section) {
          section == ".relro_padding" || section.starts_with(".data.rel.ro");
 }
 
-// Whether every byte that the loader maps writable is one that it makes read-only before the library
-// is used: glibc does that to the whole pages of PT_GNU_RELRO.
+// Whether every byte that the loader maps writable is one that it makes read-only before the
+// library is used: glibc does that to the whole pages of PT_GNU_RELRO.
 bool NothingStaysWritable(const std::vector<Elf64_Phdr>& segments) {
   const uint64_t page = 4096;
   for (const Elf64_Phdr& segment : segments) {

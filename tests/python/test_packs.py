@@ -270,6 +270,17 @@ def test_a_kernel_that_is_not_proven_here_is_rejected(
     assert winners(tmp_path / "b") == []
 
 
+def test_another_verifiers_winner_is_judged_by_this_one(
+    cache: Path, tmp_path: Path, capsys: Output
+) -> None:
+    versions = {**_C.versions(), "verifier": 1}
+    packed(cache, tmp_path / "pack", versions=versions)
+    code, summary = adopt(capsys, tmp_path / "pack", tmp_path / "b")
+    assert (code, summary["imported"], summary["rejected"]) == (0, 1, 0)
+    (winner,) = winners(tmp_path / "b")
+    assert winner["versions"] == _C.versions()
+
+
 @pytest.fixture
 def sources(cache: Path, tmp_path: Path) -> Path:
     """Both winners as folders of text, to be edited."""

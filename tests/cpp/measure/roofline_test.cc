@@ -238,12 +238,14 @@ TEST_F(Derived, CacheMissesAreBytesOnTheCpu) {
 }
 
 TEST_F(Derived, WhatIsNotKnownIsLeftOut) {
-  EXPECT_EQ(DerivedFacts(Json(), Json::object(), relu_, 1000),
-            (Json{{"needed_bytes", 2'000'000}, {"achieved_gb_s", 2000.0}}));
-  EXPECT_EQ(DerivedFacts(Json(), Json::object(), relu_, 0), (Json{{"needed_bytes", 2'000'000}}));
+  EXPECT_EQ(
+      DerivedFacts(Json(), Json::object(), relu_, 1000),
+      (Json{{"needed_bytes", 2'000'000}, {"needed_flops", 250e3}, {"achieved_gb_s", 2000.0}}));
+  const Json work = {{"needed_bytes", 2'000'000}, {"needed_flops", 250e3}};
+  EXPECT_EQ(DerivedFacts(Json(), Json::object(), relu_, 0), work);
   const Json derived = DerivedFacts(
       {{"metrics", "junk"}}, {{"bandwidth_gb_s", "fast"}, {"fp32_tflops", 0}}, relu_, std::nan(""));
-  EXPECT_EQ(derived, (Json{{"needed_bytes", 2'000'000}}));
+  EXPECT_EQ(derived, work);
   EXPECT_EQ(DerivedFacts(Json(), {{"bandwidth_gb_s", 1000.0}}, relu_, 0)["floor_us"], 2.0);
 }
 
