@@ -278,7 +278,7 @@ def test_another_verifiers_winner_is_judged_by_this_one(
     code, summary = adopt(capsys, tmp_path / "pack", tmp_path / "b")
     assert (code, summary["imported"], summary["rejected"]) == (0, 1, 0)
     (winner,) = winners(tmp_path / "b")
-    assert winner["versions"] == _C.versions()
+    assert winner["versions"]["verifier"] == _C.versions()["verifier"] > 1
 
 
 @pytest.fixture
