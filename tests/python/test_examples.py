@@ -277,7 +277,7 @@ def test_the_agent_of_the_readme(tmp_path: Path, script: str, capsys: Output) ->
     kernel.write_text(RIGHT)
     coder = f"command:{sys.executable} {ROOT / 'examples' / 'my_agent.py'} {kernel}"
     given = ["forge", script, "--target", "cpu", "--rounds", "1", "--coder", coder]
-    (done,) = as_json(capsys, *given, "--cache-dir", str(tmp_path / "cache"))
+    (done,) = as_json(capsys, *given, "--cache-dir", str(tmp_path / "cache"))["regions"]
     assert [one["verdict"] for one in done["rounds"]] == ["accepted"]
     assert done["ledger"]["calls"] == 1 and not done["ledger"]["estimated"]
 
