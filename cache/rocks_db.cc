@@ -185,8 +185,10 @@ Result<std::unique_ptr<RocksDb>> RocksDb::OpenWriter(const std::string& folder) 
 
 Result<std::string> RocksDb::Get(Family family, const std::string& key) const {
   if (impl_->handle(family) == nullptr) return Status::NotFound(key);
+  rocksdb::ReadOptions options;
+  options.fill_cache = false;  // a value is read once: its reader keeps what it made of it
   std::string value;
-  CF_RETURN_IF_ERROR(FromRocks(impl_->db->Get({}, impl_->handle(family), key, &value)));
+  CF_RETURN_IF_ERROR(FromRocks(impl_->db->Get(options, impl_->handle(family), key, &value)));
   return value;
 }
 

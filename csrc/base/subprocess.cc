@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +12,9 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string_view>
 #include <thread>
 
@@ -167,7 +170,22 @@ class ChildPipes {
 
 constexpr int kLookMs = 20;  // how often a child's end, its deadline and its cancellation are seen
 
+bool IsExecutable(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
 }  // namespace
+
+bool IsProgram(const std::string& name) {
+  if (name.find('/') != std::string::npos) return IsExecutable(name);
+  const char* variable = std::getenv("PATH");
+  std::istringstream folders(variable != nullptr ? variable : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (IsExecutable((folder.empty() ? "." : folder) + "/" + name)) return true;
+  }
+  return false;
+}
 
 Result<ProcessResult> RunProcess(const std::vector<std::string>& argv,
                                  const ProcessOptions& options) {

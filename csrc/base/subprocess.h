@@ -34,6 +34,10 @@ struct ProcessResult {
   std::string errors;  // the last bytes of standard error
 };
 
+// Whether there is a plain file that may be executed: `name` itself where it has a slash, else in a
+// folder of PATH, as execvp looks for it.
+bool IsProgram(const std::string& name);
+
 // Runs argv[0] (looked up on PATH) to its end. Its own process group, killed with SIGKILL at any
 // limit, and when it has ended, with whatever it left running. Errors: kUnavailable when it cannot
 // be started.

@@ -24,12 +24,18 @@ const char* MappingName(Mapping mapping) {
   return "";
 }
 
-Json Schedule::ToJson() const {
-  return Json{{"items", items},
-              {"mapping", MappingName(mapping)},
-              {"rows", rows},
-              {"threads", threads},
-              {"vector", vector}};
+Json Schedule::ToJson(DeviceType device) const {
+  Json json = {{"mapping", MappingName(mapping)}};
+  const bool cuda = device == DeviceType::kCuda;
+  if (cuda || mapping == Mapping::kColumn) {
+    json["items"] = items;
+    json["vector"] = vector;
+  }
+  if (cuda) {
+    json["rows"] = rows;
+    json["threads"] = threads;
+  }
+  return json;
 }
 
 }  // namespace cudaforge::rows

@@ -34,7 +34,8 @@ struct Schedule {
   int items = 1;      // cuda: vectors per thread kept in registers; cpu, kColumn: steps unrolled
   int rows = 1;       // cuda: rows per block
   bool operator==(const Schedule&) const = default;
-  Json ToJson() const;
+  // "mapping", and of the others those that are used on that device.
+  Json ToJson(DeviceType device) const;
 };
 
 // Schedules worth trying for one stage, best guess first.

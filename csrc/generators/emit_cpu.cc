@@ -84,7 +84,7 @@ Result<Candidate> EmitCpu(const Program& program, const OpSignature& signature,
   candidate.author = "generator:rows";
   candidate.source.language = Language::kCpu;
   candidate.source.code = CpuPrelude();
-  candidate.params = Json::array();
+  Json stages = Json::array();
   for (int64_t bytes : program.scratch_bytes) candidate.plan.scratch_bytes.emplace_back(bytes);
   for (size_t s = 0; s < program.stages.size(); ++s) {
     const CpuStage stage(program.stages[s], "stage" + std::to_string(s));
@@ -100,8 +100,9 @@ Result<Candidate> EmitCpu(const Program& program, const OpSignature& signature,
     CpuKernel kernel = column ? EmitCpuColumns(stage, schedule) : EmitCpuRows(stage, schedule);
     candidate.source.code += "\n" + kernel.text;
     candidate.plan.launches.push_back(std::move(kernel.launch));
-    candidate.params.push_back(schedule.ToJson());
+    stages.push_back(schedule.ToJson(DeviceType::kCpu));
   }
+  candidate.params = {{"stages", std::move(stages)}};
   return candidate;
 }
 

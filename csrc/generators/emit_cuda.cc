@@ -46,7 +46,7 @@ Result<Candidate> EmitCuda(const Program& program, const OpSignature& signature,
       bytes = std::max(bytes, kernel.alignment[i]);
     }
     candidate.plan.launches.push_back(std::move(launch));
-    stages.push_back(schedules[s].ToJson());
+    stages.push_back(schedules[s].ToJson(DeviceType::kCuda));
   }
   for (int64_t bytes : program.scratch_bytes) candidate.plan.scratch_bytes.push_back(bytes);
   for (size_t i = 0; i < aligned.size(); ++i) {

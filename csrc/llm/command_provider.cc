@@ -1,9 +1,4 @@
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <sstream>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -39,22 +34,6 @@ std::string LastWords(std::string_view errors) {
     if (line != std::string_view::npos) errors.remove_prefix(line + 1);
   }
   return errors.empty() ? "" : ": " + Printable(errors, kMaxLastWords);
-}
-
-bool IsProgram(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
-}
-
-// Whether there is such a program, looked for as exec does.
-bool IsThere(const std::string& program) {
-  if (program.find('/') != std::string::npos) return IsProgram(program);
-  const char* variable = std::getenv("PATH");
-  std::istringstream folders(variable != nullptr ? variable : "/bin:/usr/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (IsProgram((folder.empty() ? "." : folder) + "/" + program)) return true;
-  }
-  return false;
 }
 
 class CommandProvider : public Provider {
@@ -111,7 +90,7 @@ class CommandProvider : public Provider {
 Result<std::unique_ptr<Provider>> MakeCommandProvider(std::vector<std::string> argv,
                                                       std::vector<std::string> secrets) {
   CF_CHECK(!argv.empty()) << "a command needs a program";
-  if (!IsThere(argv[0])) {
+  if (!IsProgram(argv[0])) {
     return Status::InvalidArgument("command: " + Printable(WithoutKeys(argv[0], secrets), 500) +
                                    ": no such program, or not executable");
   }

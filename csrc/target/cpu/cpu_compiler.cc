@@ -1,10 +1,7 @@
 #include "target/cpu/cpu_compiler.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -59,20 +56,6 @@ constexpr std::string_view kBannedPrefixes[] = {"__rd",
                                                 "__builtin_ia32_xsave",
                                                 "__builtin_ia32_xrstor"};
 
-bool IsExecutable(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
-
-bool OnPath(const std::string& name) {
-  if (name.find('/') != std::string::npos) return IsExecutable(name);
-  const char* variable = std::getenv("PATH");
-  std::string_view rest = variable == nullptr ? "" : variable;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find(':'), rest.size());
-    if (IsExecutable(std::string(rest.substr(0, end)) + "/" + name)) return true;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return false;
-}
-
 // The folder's name is random: without it the same source gives the same log.
 std::string WithoutFolder(std::string log, const std::string& folder) {
   const std::string prefix = folder + "/";
@@ -106,12 +89,12 @@ std::string FaultOfMachine(const std::string& log) {
 
 Result<std::string> FindHostCompiler(const std::string& wanted) {
   if (!wanted.empty()) {
-    if (OnPath(wanted)) return wanted;
+    if (IsProgram(wanted)) return wanted;
     return Status::Unavailable("the host compiler '" + wanted +
                                "' cannot be run; set CUDAFORGE_CXX to a C++20 compiler");
   }
   for (const char* name : {"g++", "c++", "clang++"}) {
-    if (OnPath(name)) return std::string(name);
+    if (IsProgram(name)) return std::string(name);
   }
   return Status::Unavailable(
       "no host C++ compiler (looked for g++, c++ and clang++ on PATH); install g++ or set "

@@ -38,6 +38,14 @@ TEST(RunProcessTest, ReportsSignals) {
   EXPECT_EQ(run->term_signal, SIGSEGV);
 }
 
+TEST(IsProgramTest, IsAFileThatMayBeExecuted) {
+  EXPECT_TRUE(IsProgram("sh"));
+  EXPECT_TRUE(IsProgram("/bin/sh"));
+  for (const char* name : {"no-such-program-here", "/no/such/program", "/tmp", "/etc/passwd", ""}) {
+    EXPECT_FALSE(IsProgram(name)) << name;
+  }
+}
+
 TEST(RunProcessTest, MissingProgram) {
   EXPECT_EQ(RunProcess({"/no/such/program"}).status().code(), StatusCode::kUnavailable);
 }

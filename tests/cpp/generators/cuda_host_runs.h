@@ -169,8 +169,8 @@ class HostRuns {
  public:
   void Add(StageCase c, const Schedule& schedule, bool nans = false) {
     Result<Candidate> candidate = Emit(c, schedule);
-    ASSERT_TRUE(candidate.ok()) << c.name << " " << schedule.ToJson().dump() << ": "
-                                << candidate.status().ToString();
+    ASSERT_TRUE(candidate.ok()) << c.name << " " << schedule.ToJson(DeviceType::kCuda).dump()
+                                << ": " << candidate.status().ToString();
     ASSERT_TRUE(candidate->Validate(SignatureOf(c)).ok());
     runs_.push_back({std::move(c), schedule, *std::move(candidate), nans});
   }
@@ -198,8 +198,8 @@ class HostRuns {
     launch_ = reinterpret_cast<LaunchFn>(dlsym(handle, "ShimLaunch"));
     ASSERT_NE(launch_, nullptr);
     for (size_t r = 0; r < runs_.size(); ++r) {
-      SCOPED_TRACE(runs_[r].c.name + " " + runs_[r].schedule.ToJson().dump() + " rows " +
-                   std::to_string(runs_[r].c.stage.rows()) + " length " +
+      SCOPED_TRACE(runs_[r].c.name + " " + runs_[r].schedule.ToJson(DeviceType::kCuda).dump() +
+                   " rows " + std::to_string(runs_[r].c.stage.rows()) + " length " +
                    std::to_string(runs_[r].c.stage.row_length()));
       RunOne(runs_[r], dlsym(handle, ("kernel" + std::to_string(r)).c_str()));
     }

@@ -42,6 +42,13 @@ Stage Softmax(int64_t rows, int64_t length, int64_t row_step, int64_t step) {
   return b.stage();
 }
 
+TEST(Schedules, SayWhatIsUsed) {
+  EXPECT_EQ(Map(Mapping::kBuffer).ToJson(DeviceType::kCpu), (Json{{"mapping", "buffer"}}));
+  EXPECT_EQ(Map(Mapping::kColumn, 8, 2).ToJson(DeviceType::kCpu),
+            (Json{{"mapping", "column"}, {"vector", 8}, {"items", 2}}));
+  EXPECT_EQ(Map(Mapping::kWarp).ToJson(DeviceType::kCuda).size(), 5u);
+}
+
 TEST(EmitCpu, SoftmaxOfOddSizesInEveryMapping) {
   for (const int64_t length : {1, 3, 31, 33, 1000, 4099}) {
     const int64_t rows = 5;

@@ -152,10 +152,13 @@ TEST(EmitCudaNvrtc, FirstSchedulesCompileEverywhereWithoutSpills) {
       const CompileResult result = compiler->Compile(candidate->source.code, arch);
       ASSERT_TRUE(result.ok) << c.name << " " << arch << "\n" << result.log;
       const Json& used = result.resources.at("rows_stage0");
-      EXPECT_EQ(used.at("spill_bytes"), 0) << c.name << " " << arch << " " << schedules[0].ToJson();
-      EXPECT_EQ(used.at("stack_bytes"), 0) << c.name << " " << arch << " " << schedules[0].ToJson();
+      EXPECT_EQ(used.at("spill_bytes"), 0)
+          << c.name << " " << arch << " " << schedules[0].ToJson(DeviceType::kCuda);
+      EXPECT_EQ(used.at("stack_bytes"), 0)
+          << c.name << " " << arch << " " << schedules[0].ToJson(DeviceType::kCuda);
       std::printf("%-18s %-8s %3d registers  %s\n", c.name.c_str(), arch,
-                  used.at("registers").get<int>(), schedules[0].ToJson().dump().c_str());
+                  used.at("registers").get<int>(),
+                  schedules[0].ToJson(DeviceType::kCuda).dump().c_str());
     }
   }
 }
@@ -168,11 +171,12 @@ TEST(EmitCudaNvrtc, EveryScheduleCompiles) {
       const Result<Candidate> candidate = Emit(c, schedule);
       ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
       const CompileResult result = compiler->Compile(candidate->source.code, "sm_90a");
-      ASSERT_TRUE(result.ok) << c.name << " " << schedule.ToJson() << "\n" << result.log;
+      ASSERT_TRUE(result.ok) << c.name << " " << schedule.ToJson(DeviceType::kCuda) << "\n"
+                             << result.log;
       const Json& used = result.resources.at("rows_stage0");
       std::printf("%-18s %3d registers %5d spilled  %s\n", c.name.c_str(),
                   used.at("registers").get<int>(), used.at("spill_bytes").get<int>(),
-                  schedule.ToJson().dump().c_str());
+                  schedule.ToJson(DeviceType::kCuda).dump().c_str());
     }
   }
 }
