@@ -126,3 +126,5 @@ def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: floa
         )
     same = "bit for bit" if difference == 0 else f"to {difference:.1e} of their size"
     print(f"  both processes gave the same numbers {same}")
+    if not processes["second_process"]["hits"]:
+        print("  no kernel ran: none won, or no graph as a whole gains by its winners here")
