@@ -9,6 +9,7 @@ namespace cudaforge::rows {
 NodeReader::NodeReader(Graph& graph, const OpSignature& signature, size_t node,
                        std::vector<std::vector<Tensor>>& results, const std::vector<Tensor>& inputs)
     : graph_(graph),
+      device_(signature.device),
       node_(signature.nodes[node]),
       results_(results),
       mine_(results[node]),

@@ -30,6 +30,7 @@ class NodeReader {
 
   Graph& g() { return graph_; }
   const Node& node() const { return node_; }
+  DeviceType device() const { return device_; }
   const TensorSpec& spec(size_t out = 0) const;
   Type type(size_t out = 0) const { return ComputeType(spec(out).dtype); }
 
@@ -65,6 +66,7 @@ class NodeReader {
  private:
   Tensor Resolve(const Json& reference);
   Graph& graph_;
+  const DeviceType device_;
   const Node& node_;
   std::vector<std::vector<Tensor>>& results_;
   std::vector<Tensor>& mine_;

@@ -94,7 +94,9 @@ template <Spread kind, bool by_correction>
 void Variance(NodeReader& r) {
   if (!IsFloatType(r.type())) return r.Fail("the result is no float");
   const Tensor self = r.TensorArg(0, "self");
-  const int x = r.As(self, r.type());
+  // On a CPU ATen has a standard deviation of denormals, whose squares float32 does not hold.
+  const bool wide = kind == Spread::kStd && r.device() == DeviceType::kCpu;
+  const int x = r.As(self, wide ? Type::kF64 : r.type());
   const std::vector<int> dims = ReducedDims(r, self, false);
   double correction = 1;
   bool keepdim = false;

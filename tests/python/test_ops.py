@@ -47,6 +47,7 @@ OPS: dict[str, Callable[[Tensor], Tensor]] = {
     "cumprod": lambda x: (1 + 0.01 * x).cumprod(-1),
     "logsumexp": lambda x: x.logsumexp(-1),
     "var": lambda x: x.var(-1),
+    "std": lambda x: x.std(-1),
     "rms_norm": lambda x: F.rms_norm(x, (64,)),
     "group_norm": lambda x: F.group_norm(x.view(6, 8, 64), 4),
     "max_pool2d": lambda x: F.max_pool2d(x.view(6, 8, 8, 8), 2),
