@@ -22,6 +22,11 @@ std::string_view Trim(std::string_view text) {
   return text;
 }
 
+bool BeginsWithAny(std::string_view text, std::span<const std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [text](std::string_view prefix) { return text.starts_with(prefix); });
+}
+
 // Takes source apart as translation phases 2 and 3 do: splices lines, drops comments, empties
 // literals, and looks at every identifier and directive that remains.
 class Scanner {
@@ -92,10 +97,7 @@ class Scanner {
     const std::string_view word = std::string_view(text_).substr(begin, at_ - begin);
     const bool raw = word == "R" || word == "LR" || word == "uR" || word == "UR" || word == "u8R";
     if (raw && Peek(0) == '"') Refuse("raw string literals are refused");
-    const bool prefixed =
-        std::any_of(rules_.banned_prefixes.begin(), rules_.banned_prefixes.end(),
-                    [word](std::string_view prefix) { return word.starts_with(prefix); });
-    if (prefixed || IsIn(word, rules_.banned_words))
+    if (BeginsWithAny(word, rules_.banned_prefixes) || IsIn(word, rules_.banned_words))
       Refuse("'" + std::string(word) + "' is refused in kernel source");
     current_ += word;
   }
@@ -163,9 +165,7 @@ class Scanner {
                        std::all_of(header.begin(), header.end(), [](char c) {
                          return IsIdChar(c) || c == '/' || c == '.' || c == '-';
                        });
-    const bool prefixed =
-        std::any_of(rules_.include_prefixes.begin(), rules_.include_prefixes.end(),
-                    [&](std::string_view prefix) { return header.starts_with(prefix); });
+    const bool prefixed = BeginsWithAny(header, rules_.include_prefixes);
     if (plain && (prefixed || IsIn(header, rules_.includes))) return;
     std::string allowed;
     for (const std::string_view name : rules_.includes) allowed += " <" + std::string(name) + ">";
