@@ -15,20 +15,10 @@ namespace cudaforge {
 namespace {
 
 constexpr std::string_view kMagic = "CFRC";
-constexpr size_t kHeaderBytes = 32;    // magic, format, and the lengths of the five parts
+constexpr size_t kHeaderBytes = 40;    // magic, format, and the lengths of the seven parts
 constexpr size_t kChecksumBytes = 16;  // XXH3-128, at the very end
 constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 constexpr size_t kMaxJsonBytes = size_t{32} << 20;  // of each JSON text
-
-constexpr std::pair<const char*, Json CacheRecord::*> kParsed[] = {
-    {"timing", &CacheRecord::timing},
-    {"provenance", &CacheRecord::provenance},
-    {"versions", &CacheRecord::versions},
-};
-constexpr std::pair<const char*, std::string CacheRecord::*> kTexts[] = {
-    {"signature", &CacheRecord::signature},
-    {"verification", &CacheRecord::verification},
-};
 
 constexpr int64_t kMaxCreated = 100'000'000'000;  // seconds since 1970: the year 5138
 
@@ -69,6 +59,21 @@ constexpr FieldRule kProvenanceRules[] = {
     {"forge_seconds", IsFinite, "a number"},
 };
 
+// The JSON texts, in the order of the bytes; those that may be empty, with their rules.
+constexpr std::string CacheRecord::*kTexts[] = {&CacheRecord::signature, &CacheRecord::verification,
+                                                &CacheRecord::timing, &CacheRecord::provenance,
+                                                &CacheRecord::candidate};
+struct Evidence {
+  const char* name;
+  std::string CacheRecord::*text;
+  std::span<const FieldRule> rules;
+};
+constexpr Evidence kEvidence[] = {
+    {"verification", &CacheRecord::verification, kVerificationRules},
+    {"timing", &CacheRecord::timing, kTimingRules},
+    {"provenance", &CacheRecord::provenance, kProvenanceRules},
+};
+
 // Whether `object` is null, or an object whose fields that are neither absent nor null follow
 // `rules`.
 Status CheckForm(const Json& object, std::string_view name, std::span<const FieldRule> rules) {
@@ -87,21 +92,27 @@ Status Corrupt(std::string_view what) {
   return Status::Corruption("cache record: " + std::string(what));
 }
 
-Status CheckParsed(const CacheRecord& record) {
-  CF_RETURN_IF_ERROR(CheckForm(record.timing, "timing", kTimingRules));
-  CF_RETURN_IF_ERROR(CheckForm(record.provenance, "provenance", kProvenanceRules));
-  return CheckForm(record.versions, "versions", {});
+// Of what Fields() gives.
+Status CheckFields(const Json& fields) {
+  if (!MemberOrNull(fields, "signature").is_object()) {
+    return Status::InvalidArgument("the signature is no object");
+  }
+  for (const auto& [name, _, rules] : kEvidence) {
+    CF_RETURN_IF_ERROR(CheckForm(MemberOrNull(fields, name), name, rules));
+  }
+  return CheckForm(MemberOrNull(fields, "versions"), "versions", {});
 }
 
-Status CheckEvidence(const Json& signature, const Json& verification) {
-  if (!signature.is_object()) return Status::InvalidArgument("the signature is no object");
-  return CheckForm(verification, "verification", kVerificationRules);
+Result<Json> ParseText(std::string_view name, const std::string& text) {
+  auto json = ParseJson(text, {.max_bytes = kMaxJsonBytes});
+  if (json.ok()) return json;
+  return Status::InvalidArgument(std::string(name) + ": " + json.status().message());
 }
 
 // What a record is checked for whenever it is read.
 Status CheckWhole(const CacheRecord& record) {
   CF_RETURN_IF_ERROR(record.CheckIdentity());
-  CF_RETURN_IF_ERROR(CheckParsed(record));
+  CF_RETURN_IF_ERROR(CheckForm(record.versions, "versions", {}));
   const bool winner = record.kind == CacheRecord::Kind::kWinner;
   if (record.candidate.empty() == winner || record.binary.empty() == winner) {
     return Status::InvalidArgument(winner ? "a winner needs a candidate and a binary"
@@ -137,7 +148,7 @@ Status ReadJsonPart(const Json& json, CacheRecord* record) {
   record->kind = *known;
   record->key = std::move(key).value();
   record->arch = std::move(arch).value();
-  for (const auto& [name, member] : kParsed) record->*member = MemberOrNull(json, name);
+  record->versions = MemberOrNull(json, "versions");
   return Status::Ok();
 }
 
@@ -188,33 +199,26 @@ Status CacheRecord::CheckIdentity() const {
 }
 
 Result<Json> CacheRecord::Fields() const {
-  Json fields = Json::object();
-  for (const auto& [name, member] : kParsed) fields[name] = this->*member;
-  for (const auto& [name, member] : kTexts) {
-    if ((this->*member).empty()) {
-      fields[name] = nullptr;
-      continue;
-    }
-    auto json = ParseJson(this->*member, {.max_bytes = kMaxJsonBytes});
-    if (!json.ok()) {
-      return Status::InvalidArgument(std::string(name) + ": " + json.status().message());
-    }
-    fields[name] = *std::move(json);
+  Json fields = {{"versions", versions}};
+  CF_ASSIGN_OR_RETURN(fields["signature"], ParseText("signature", signature));
+  for (const auto& [name, text, _] : kEvidence) {
+    fields[name] = nullptr;
+    if ((this->*text).empty()) continue;
+    CF_ASSIGN_OR_RETURN(fields[name], ParseText(name, this->*text));
   }
-  CF_RETURN_IF_ERROR(CheckParsed(*this));
-  CF_RETURN_IF_ERROR(CheckEvidence(fields["signature"], fields["verification"]));
+  CF_RETURN_IF_ERROR(CheckFields(fields));
   return fields;
 }
 
 Status CacheRecord::SetFields(const Json& object) {
-  for (const auto& [name, member] : kParsed) this->*member = MemberOrNull(object, name);
-  CF_RETURN_IF_ERROR(CheckParsed(*this));
-  const Json& of = MemberOrNull(object, "signature");
-  const Json& evidence = MemberOrNull(object, "verification");
-  CF_RETURN_IF_ERROR(CheckEvidence(of, evidence));
-  signature = CanonicalJson(of);
-  // Messages of compilers may hold bytes that are no UTF-8: replaced, not refused.
-  verification = evidence.is_null() ? "" : LenientText(evidence);
+  CF_RETURN_IF_ERROR(CheckFields(object));
+  versions = MemberOrNull(object, "versions");
+  signature = CanonicalJson(MemberOrNull(object, "signature"));
+  for (const auto& [name, text, _] : kEvidence) {
+    const Json& evidence = MemberOrNull(object, name);
+    // Messages of compilers may hold bytes that are no UTF-8: replaced, not refused.
+    this->*text = evidence.is_null() ? "" : LenientText(evidence);
+  }
   return Status::Ok();
 }
 
@@ -224,27 +228,25 @@ Status CacheRecord::Validate() const {
 }
 
 double CacheRecord::SpeedupLow() const {
-  const Json& interval = MemberOrNull(timing, "speedup");
+  const Json race = JsonOrNull(timing);
+  const Json& interval = MemberOrNull(race, "speedup");
   if (!interval.is_array() || interval.empty()) return 0;
   return interval[0].is_number() ? interval[0].get<double>() : 0;
 }
 
 std::string CacheRecord::Encode() const {
-  Json json = {{"kind", KindName(kind)}, {"key", key}, {"arch", arch}};
-  for (const auto& [name, member] : kParsed) json[name] = this->*member;
-  const std::string text = LenientText(json);
-  std::string bytes;
-  bytes.reserve(kHeaderBytes + text.size() + signature.size() + verification.size() +
-                candidate.size() + binary.size() + kChecksumBytes);
-  bytes += kMagic;
+  const std::string json =
+      LenientText({{"kind", KindName(kind)}, {"key", key}, {"arch", arch}, {"versions", versions}});
+  std::string bytes(kMagic);
   AppendLittleEndian(&bytes, uint32_t{kFormat});
-  for (const std::string* part : {&text, &signature, &verification, &candidate}) {
-    AppendLittleEndian(&bytes, static_cast<uint32_t>(part->size()));
+  AppendLittleEndian(&bytes, static_cast<uint32_t>(json.size()));
+  for (const auto text : kTexts) {
+    AppendLittleEndian(&bytes, static_cast<uint32_t>((this->*text).size()));
   }
   AppendLittleEndian(&bytes, static_cast<uint64_t>(binary.size()));
-  for (const std::string* part : {&text, &signature, &verification, &candidate, &binary}) {
-    bytes += *part;
-  }
+  bytes += json;
+  for (const auto text : kTexts) bytes += this->*text;
+  bytes += binary;
   bytes += RecordChecksum(bytes);
   return bytes;
 }
@@ -265,13 +267,16 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
   if (format != kFormat) {
     return Corrupt("format " + std::to_string(format) + " is not read by this version");
   }
-  size_t length[4];
-  for (size_t i = 0; i < std::size(length); ++i) {
+  constexpr size_t kLengths = 1 + std::size(kTexts);  // of the JSON text and of those
+  static_assert(8 + 4 * kLengths + 8 == kHeaderBytes);
+  size_t length[kLengths];
+  size_t texts = 0;
+  for (size_t i = 0; i < kLengths; ++i) {
     length[i] = LittleEndianAt<uint32_t>(bytes, 8 + 4 * i);
+    texts += length[i];
   }
   const size_t payload = body.size() - kHeaderBytes;
-  const size_t texts = length[0] + length[1] + length[2] + length[3];
-  if (texts > payload || LittleEndianAt<uint64_t>(bytes, 24) != payload - texts) {
+  if (texts > payload || LittleEndianAt<uint64_t>(bytes, kHeaderBytes - 8) != payload - texts) {
     return Corrupt("the lengths do not add up");
   }
   Parts parts(body.substr(kHeaderBytes));
@@ -279,9 +284,7 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
   if (!json.ok()) return Corrupt(json.status().message());
   CacheRecord record;
   CF_RETURN_IF_ERROR(ReadJsonPart(*json, &record));
-  record.signature = parts.Next(length[1]);
-  record.verification = parts.Next(length[2]);
-  record.candidate = parts.Next(length[3]);
+  for (size_t i = 0; i < std::size(kTexts); ++i) record.*kTexts[i] = parts.Next(length[i + 1]);
   record.binary = parts.Next(payload - texts);
   if (const Status sound = CheckWhole(record); !sound.ok()) return Corrupt(sound.message());
   record.checksum = Hex(bytes.substr(body.size()));

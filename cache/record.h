@@ -13,7 +13,7 @@
 namespace cudaforge {
 
 struct CacheRecord {
-  static constexpr int kFormat = 2;
+  static constexpr int kFormat = 3;
   enum class Kind { kWinner, kNegative };
   // "winner" or "negative".
   static std::string_view KindName(Kind kind);
@@ -23,15 +23,16 @@ struct CacheRecord {
   Kind kind = Kind::kWinner;
   std::string key;   // OpSignature::Key()
   std::string arch;  // DeviceArch::target
+  Json versions;     // cudaforge, torch, verifier
   // JSON texts, parsed where they are used: a process that serves a thousand kernels reads the
-  // evidence of none.
+  // evidence of none. FORMAT.md has their fields.
   std::string signature;     // OpSignature::Canonical(), whose SHA-256 is the key
   std::string verification;  // RegionChecker::Report and the cases passed; may be empty
+  std::string timing;        // of the race; may be empty
+  std::string provenance;    // who made it, when, in what time, and why there is no winner; may be
+                             // empty
   std::string candidate;     // of Candidate::ToJson(); empty when negative
   std::string binary;        // cubin or shared object; empty when negative
-  Json timing;               // of the race; this and the next two: see FORMAT.md
-  Json provenance;           // who made it, when, in what time, and why there is no winner
-  Json versions;             // cudaforge, torch, verifier
   std::string checksum;      // 32 digits, of the stored bytes; empty where it was not decoded
 
   // {"signature", "verification", "timing", "provenance", "versions"}, in the form that readers
@@ -50,7 +51,7 @@ struct CacheRecord {
   double SpeedupLow() const;
 
   std::string Encode() const;
-  // As Validate, but for what is in `signature` and `verification`. kCorruption: wrong magic,
+  // As Validate, but for what is in the JSON texts. kCorruption: wrong magic,
   // length, checksum, or a key that is not the signature's; kUnsupported: a newer format. Safe for
   // hostile bytes.
   static Result<CacheRecord> Decode(std::string_view bytes);

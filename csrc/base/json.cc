@@ -107,6 +107,11 @@ Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
   return root;
 }
 
+Json JsonOrNull(std::string_view text) {
+  Result<Json> json = ParseJson(text);
+  return json.ok() ? std::move(json).value() : Json();
+}
+
 std::string CanonicalJson(const Json& value) {
   try {
     return value.dump();

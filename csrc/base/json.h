@@ -22,6 +22,8 @@ struct JsonLimits {
 // Parses UTF-8 text. Errors: kInvalidArgument for malformed text, duplicate keys, trailing text, or
 // a document over the limits. Never throws.
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
+// The value of `text`; null where it is none, as ParseJson sees it.
+Json JsonOrNull(std::string_view text);
 
 // Sorted keys, no white space, shortest round-trip numbers: the text that keys are hashes of.
 // REQUIRES: every string is valid UTF-8 (CF_CHECK) and every float finite (see FloatToJson).

@@ -116,7 +116,7 @@ void Conclude(const std::string& text, int device_index, const SearchOutcome& ou
   RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
   if (entry == nullptr) return;
   entry->hits = 0;  // the race's own calls saved nobody anything
-  if (won) entry->saved_ns = SavedNs(record.timing);
+  if (won) entry->saved_ns = SavedNs(record);
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 
 namespace cudaforge::binding {
 
-double SavedNs(const Json& timing) {
+double SavedNs(const CacheRecord& record) {
+  const Json timing = JsonOrNull(record.timing);
   const auto number = [&timing](const char* field) {
     const Result<double> value = JsonDouble(timing, field);
     return value.ok() ? *value : 0.0;
@@ -89,7 +90,7 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   CF_ASSIGN_OR_RETURN(const Json candidate, ParseJson(record->candidate));
   CF_ASSIGN_OR_RETURN(auto winner,
                       LoadWinner(entry.signature, entry.device_index, candidate, record->binary));
-  winner->saved_ns = SavedNs(record->timing);
+  winner->saved_ns = SavedNs(*record);
   return winner;
 }
 

@@ -17,7 +17,7 @@
 namespace cudaforge::binding {
 
 // Nanoseconds that one call of a winner saves over its fastest rival, by a record's timing.
-double SavedNs(const Json& timing);
+double SavedNs(const CacheRecord& record);
 
 class Runtime {
  public:

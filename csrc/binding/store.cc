@@ -25,7 +25,7 @@ py::object RecordDict(const CacheRecord& record) {
   dict["key"] = record.key;
   dict["arch"] = record.arch;
   for (const auto& [name, field] : fields->items()) dict[name.c_str()] = ToPython(field);
-  const Json& author = MemberOrNull(record.provenance, "author");
+  const Json& author = MemberOrNull((*fields)["provenance"], "author");
   dict["by_agent"] = author.is_string() && IsByAgent(author.get_ref<const std::string&>());
   dict["current"] = JudgedByThisBuild(record);
   dict["binary_bytes"] = record.binary.size();
@@ -79,7 +79,7 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
   py::dict dict;
   dict["kind"] = CacheRecord::KindName(record->kind);
   const bool winner = record->kind == CacheRecord::Kind::kWinner;
-  dict["provenance"] = winner ? py::none() : ToPython(record->provenance);
+  dict["provenance"] = winner ? py::none() : ToPython(JsonOrNull(record->provenance));
   dict["checksum"] = record->checksum;
   return dict;
 }

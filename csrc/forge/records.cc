@@ -7,28 +7,31 @@ namespace {
 
 CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, const DeviceArch& arch,
                        const SearchOutcome& outcome, const Promotion* promotion,
-                       const RegionTime& time, const Json& versions) {
+                       const RegionTime& time, const std::string& reason, const Json& versions) {
   CacheRecord record;
   record.kind = kind;
   record.key = signature.Key();
   record.arch = arch.target;
   record.signature = signature.Canonical();
   record.verification = LenientText(outcome.verification);
-  record.timing = Json::object();
+  Json timing = Json::object();
   if (promotion != nullptr) {
-    record.timing = promotion->Timing();
-    if (!promotion->within.is_null()) record.timing["within"] = promotion->within;
+    timing = promotion->Timing();
+    if (!promotion->within.is_null()) timing["within"] = promotion->within;
   }
-  record.provenance = {{"candidates_tried", outcome.lineage.size() + outcome.stored},
-                       {"forge_seconds", time.spent_s},
-                       {"budget_s", time.budget_s},
-                       {"created", static_cast<int64_t>(std::time(nullptr))}};
+  record.timing = LenientText(timing);
+  Json provenance = {{"candidates_tried", outcome.lineage.size() + outcome.stored},
+                     {"forge_seconds", time.spent_s},
+                     {"budget_s", time.budget_s},
+                     {"created", static_cast<int64_t>(std::time(nullptr))}};
   const bool raced = !outcome.best.has_value() || promotion != nullptr;
-  if (outcome.out_of_time || !raced) record.provenance["out_of_time"] = true;
+  if (outcome.out_of_time || !raced) provenance["out_of_time"] = true;
   if (outcome.best.has_value()) {
-    record.provenance["author"] = outcome.best->candidate.author;
-    record.provenance["params"] = outcome.best->candidate.params;
+    provenance["author"] = outcome.best->candidate.author;
+    provenance["params"] = outcome.best->candidate.params;
   }
+  if (kind == CacheRecord::Kind::kNegative) provenance["reason"] = reason;
+  record.provenance = LenientText(provenance);
   record.versions = versions;
   return record;
 }
@@ -39,8 +42,8 @@ CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arc
                              const SearchOutcome& outcome, const Promotion& promotion,
                              const RegionTime& time, const Json& versions) {
   CF_CHECK(outcome.best.has_value() && promotion.promoted) << "only what won makes a winner";
-  CacheRecord record =
-      MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion, time, versions);
+  CacheRecord record = MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion,
+                                  time, "", versions);
   record.candidate = CanonicalJson(outcome.best->candidate.ToJson());
   record.binary = outcome.best->binary;
   return record;
@@ -49,17 +52,14 @@ CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arc
 CacheRecord MakeNegativeRecord(const OpSignature& signature, const DeviceArch& arch,
                                const SearchOutcome& outcome, const Promotion* promotion,
                                const RegionTime& time, const Json& versions) {
-  CacheRecord record =
-      MakeRecord(CacheRecord::Kind::kNegative, signature, arch, outcome, promotion, time, versions);
+  std::string reason = outcome.reason;
   if (promotion != nullptr) {
-    record.provenance["reason"] = promotion->reason;
+    reason = promotion->reason;
   } else if (outcome.best.has_value()) {
-    record.provenance["reason"] =
-        "not raced: region_budget_s was spent first; a larger one tries again";
-  } else {
-    record.provenance["reason"] = outcome.reason;
+    reason = "not raced: region_budget_s was spent first; a larger one tries again";
   }
-  return record;
+  return MakeRecord(CacheRecord::Kind::kNegative, signature, arch, outcome, promotion, time, reason,
+                    versions);
 }
 
 }  // namespace cudaforge

@@ -140,7 +140,7 @@ TEST_F(Pack, BadRecordsAreLeftOutWithALineEach) {
   CacheRecord wrong_key = TestWinner(3);
   wrong_key.key = TestWinner(4).key;
   CacheRecord odd = TestNegative(5);
-  odd.provenance = {{"created", 1e300}};
+  odd.provenance = R"({"created":1e300})";
   CacheRecord no_evidence = TestWinner(6);
   no_evidence.verification = "[1]";
   const std::string wrong = wrong_key.Encode() + odd.Encode() + no_evidence.Encode();

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
+#include <initializer_list>
+#include <utility>
 
 #include "tests/cpp/cache/test_records.h"
 
 namespace cudaforge {
 namespace {
+
+using Text = std::string CacheRecord::*;
 
 TEST(Record, RoundTrip) {
   for (const CacheRecord& record : {TestWinner(1), TestNegative(2)}) {
@@ -19,7 +22,9 @@ TEST(Record, RoundTrip) {
     EXPECT_EQ(back->binary, record.binary);
     EXPECT_EQ(back->signature, record.signature);
     EXPECT_EQ(back->candidate, record.candidate);
+    EXPECT_EQ(back->verification, record.verification);
     EXPECT_EQ(back->timing, record.timing);
+    EXPECT_EQ(back->provenance, record.provenance);
     EXPECT_EQ(back->versions, record.versions);
     EXPECT_EQ(back->checksum,
               Hex(std::string_view(record.Encode()).substr(record.Encode().size() - 16)));
@@ -50,14 +55,14 @@ TEST(Record, NewerFormatIsUnsupported) {
   std::string bytes = TestWinner(1).Encode();
   bytes[4] = CacheRecord::kFormat + 1;
   EXPECT_EQ(CacheRecord::Decode(Sealed(bytes)).status().code(), StatusCode::kUnsupported);
-  for (char older : {0, 1}) {
+  for (char older : {0, 1, 2}) {
     bytes[4] = older;
     EXPECT_EQ(CacheRecord::Decode(Sealed(bytes)).status().code(), StatusCode::kCorruption);
   }
 }
 
 TEST(Record, LengthsThatDoNotAddUp) {
-  for (size_t at : {8, 11, 12, 15, 16, 19, 20, 23, 24, 31}) {
+  for (size_t at : {8, 11, 12, 15, 16, 19, 20, 23, 24, 27, 28, 31, 32, 39}) {
     std::string bytes = TestWinner(1).Encode();
     bytes[at] = static_cast<char>(0xFF);
     EXPECT_EQ(CacheRecord::Decode(Sealed(bytes)).status().code(), StatusCode::kCorruption) << at;
@@ -83,21 +88,27 @@ TEST(Record, KindMustFit) {
   EXPECT_FALSE(CacheRecord::Decode(arch.Encode()).ok());
 }
 
-Json Parsed(const char* text) { return ParseJson(text).value(); }
+// A reader of the record takes it, a reader of the evidence has none of it, and it is not stored.
+void ExpectOdd(const CacheRecord& record, std::string_view said) {
+  const Status status = record.Validate();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << said;
+  EXPECT_NE(status.message().find(said), std::string::npos) << status.message();
+  const auto read = CacheRecord::Decode(record.Encode());
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_FALSE(read->Fields().ok()) << said;
+  EXPECT_FALSE(MakeMemoryKernelStore()->Put(*read).ok()) << said;
+}
 
-// Found where they are parsed: a reader of the evidence has none of it, and no record with them is
-// stored.
 TEST(Record, OddTextsAreDamage) {
-  for (const char* text : {"{", "[1]", R"({"cases":"normal"})", R"({"cases":[1]})", "\xff"}) {
-    CacheRecord record = TestWinner(1);
-    record.verification = text;
-    const Status status = record.Validate();
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text;
-    EXPECT_NE(status.message().find("verification"), std::string::npos) << status.message();
-    const auto read = CacheRecord::Decode(record.Encode());
-    ASSERT_TRUE(read.ok()) << read.status().ToString();
-    EXPECT_FALSE(read->Fields().ok()) << text;
-    EXPECT_FALSE(MakeMemoryKernelStore()->Put(*read).ok()) << text;
+  for (const char* text : {"{", "[1]", "\xff"}) {
+    for (const auto& [name, member] : std::initializer_list<std::pair<const char*, Text>>{
+             {"verification", &CacheRecord::verification},
+             {"timing", &CacheRecord::timing},
+             {"provenance", &CacheRecord::provenance}}) {
+      CacheRecord record = TestWinner(1);
+      record.*member = text;
+      ExpectOdd(record, name);
+    }
   }
   for (const char* text : {"", "null", "[]", "{"}) {
     CacheRecord record = TestWinner(1);
@@ -121,12 +132,12 @@ TEST(Record, FieldsComeBack) {
 
 TEST(Record, OddFieldsAreDamage) {
   const struct {
-    Json CacheRecord::*member;
+    Text member;
     const char* value;
     const char* said;
   } odd[] = {
-      {&CacheRecord::versions, R"("2.11.0")", "versions"},
-      {&CacheRecord::timing, "[1]", "timing"},
+      {&CacheRecord::verification, R"({"cases":"normal"})", "verification.cases"},
+      {&CacheRecord::verification, R"({"cases":[1]})", "verification.cases"},
       {&CacheRecord::timing, "1", "timing"},
       {&CacheRecord::timing, R"({"speedup":"x"})", "timing.speedup"},
       {&CacheRecord::timing, R"({"speedup":[1,2]})", "timing.speedup"},
@@ -152,17 +163,13 @@ TEST(Record, OddFieldsAreDamage) {
   };
   for (const auto& [member, value, said] : odd) {
     CacheRecord record = TestWinner(1);
-    record.*member = Parsed(value);
-    const Status status = record.Validate();
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << value;
-    EXPECT_NE(status.message().find(said), std::string::npos) << status.message();
-    EXPECT_EQ(CacheRecord::Decode(record.Encode()).status().code(), StatusCode::kCorruption)
-        << value;
-    EXPECT_FALSE(MakeMemoryKernelStore()->Put(record).ok()) << value;
+    record.*member = value;
+    ExpectOdd(record, said);
   }
   CacheRecord record = TestWinner(1);
-  record.timing["speedup"] = {1.0, 2.0, std::numeric_limits<double>::infinity()};
-  EXPECT_FALSE(record.Validate().ok());
+  record.versions = "2.11.0";
+  EXPECT_EQ(record.Validate().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(CacheRecord::Decode(record.Encode()).status().code(), StatusCode::kCorruption);
 }
 
 TEST(Record, FieldsMayBeAbsentOrNull) {
@@ -172,8 +179,8 @@ TEST(Record, FieldsMayBeAbsentOrNull) {
         R"({"speedup":[1,2.5,3],"rounds":9,"best_rival":"aten","within":{"key":"k"},"cases":[],
         "created":100000000000,"reason":"none","out_of_time":true,"budget_s":0.5})"}) {
     CacheRecord record = TestWinner(1);
-    record.verification = text;
-    record.timing = record.provenance = record.versions = Parsed(text);
+    record.verification = record.timing = record.provenance = text;
+    record.versions = ParseJson(text).value();
     EXPECT_TRUE(record.Validate().ok()) << record.Validate().message();
     EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok()) << text;
   }
@@ -192,10 +199,10 @@ TEST(Record, BytesThatAreNoUtf8AreReplaced) {
 TEST(Record, SpeedupLow) {
   EXPECT_EQ(TestWinner(1, 1.25).SpeedupLow(), 1.25);
   CacheRecord record = TestWinner(1);
-  for (const Json& timing : {Json(), Json::object(), Json{{"speedup", Json::array()}},
-                             Json{{"speedup", {"fast"}}}, Json{{"speedup", 3}}}) {
+  for (const char* timing : {"", "{", "null", "{}", R"({"speedup":[]})", R"({"speedup":["fast"]})",
+                             R"({"speedup":3})"}) {
     record.timing = timing;
-    EXPECT_EQ(record.SpeedupLow(), 0) << timing.dump();
+    EXPECT_EQ(record.SpeedupLow(), 0) << timing;
   }
 }
 

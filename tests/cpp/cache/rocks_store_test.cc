@@ -218,7 +218,7 @@ TEST_F(RocksStore, ARecordUnderAnotherKeyIsNotServed) {
 TEST_F(RocksStore, AStoredRecordWithAnOddFieldIsDamage) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   CacheRecord odd = TestWinner(2);
-  odd.timing = {{"speedup", "x"}};
+  odd.versions = "2.11.0";
   {
     auto db = RocksDb::OpenWriter(path_ + "/db").value();
     const std::string place = odd.key + " " + kTestArch;

@@ -57,7 +57,7 @@ TEST_P(StoreContract, WhatAnotherVerifierJudgedIsReplaced) {
   newer.kind = CacheRecord::Kind::kNegative;
   newer.candidate.clear();
   newer.binary.clear();
-  newer.provenance = {{"reason", "no time"}, {"out_of_time", true}};
+  newer.provenance = R"({"reason":"no time","out_of_time":true})";
   ASSERT_TRUE(store_->Put(newer).ok());
   EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
 }

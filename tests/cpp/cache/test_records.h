@@ -41,8 +41,9 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
     record.binary += static_cast<char>(i);
   }
   record.verification = R"({"cases":["normal","uniform"]})";
-  record.timing = {{"winner_us", 3.25}, {"speedup", {speedup, speedup + 0.1, speedup + 0.2}}};
-  record.provenance = {{"author", "generator:test"}};
+  record.timing =
+      CanonicalJson({{"winner_us", 3.25}, {"speedup", {speedup, speedup + 0.1, speedup + 0.2}}});
+  record.provenance = R"({"author":"generator:test"})";
   record.versions = {{"cudaforge", "0.1"}};
   return record;
 }
