@@ -32,8 +32,7 @@ const Json& NodeReader::Arg(size_t position, const char* name) const {
 }
 
 bool NodeReader::IsTensor(size_t position, const char* name) const {
-  const Json& arg = Arg(position, name);
-  return arg.is_object() && (arg.contains("in") || arg.contains("node"));
+  return IsTensorReference(Arg(position, name));
 }
 
 Tensor NodeReader::Resolve(const Json& reference) {

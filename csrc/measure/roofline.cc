@@ -49,18 +49,8 @@ int64_t DistinctBytes(const TensorSpec& spec) {
   return elements * DTypeSize(spec.dtype);
 }
 
-// The tensor that an argument names; null for any other argument.
-const TensorSpec* SpecOf(const OpSignature& signature, const Json& argument) {
-  if (!argument.is_object()) return nullptr;
-  if (argument.contains("in")) return &signature.inputs[argument["in"].get<size_t>()];
-  if (argument.contains("node")) {
-    return &signature.nodes[argument["node"].get<size_t>()].outputs[argument["out"].get<size_t>()];
-  }
-  return nullptr;
-}
-
 const TensorSpec* ArgumentSpec(const OpSignature& signature, const Node& node, size_t index) {
-  return index < node.args.size() ? SpecOf(signature, node.args[index]) : nullptr;
+  return index < node.args.size() ? signature.SpecOf(node.args[index]) : nullptr;
 }
 
 bool FlagArgument(const Node& node, size_t index) {
@@ -72,7 +62,7 @@ template <typename Visit>
 void VisitTensors(const Json& argument, const Visit& visit) {
   if (argument.is_array()) {
     for (const Json& element : argument) VisitTensors(element, visit);
-  } else if (argument.is_object() && (argument.contains("in") || argument.contains("node"))) {
+  } else if (IsTensorReference(argument)) {
     visit(argument);
   }
 }
@@ -162,7 +152,7 @@ void AddNode(const OpSignature& signature, const Node& node, RegionWork& work) {
   const TensorSpec* first = nullptr;
   double largest = 0;
   VisitTensors(node.args, [&](const Json& argument) {
-    const TensorSpec* spec = SpecOf(signature, argument);
+    const TensorSpec* spec = signature.SpecOf(argument);
     if (first == nullptr) first = spec;
     largest = std::max(largest, Numel(*spec));
   });

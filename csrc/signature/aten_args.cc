@@ -76,10 +76,6 @@ std::optional<c10::Scalar> AsScalar(const Json& json) {
   return c10::Scalar(*value);
 }
 
-bool IsRef(const Json& json) {
-  return json.is_object() && (json.contains("in") || json.contains("node"));
-}
-
 std::optional<ValueRef> AsRef(const Json& json) {
   auto index = [&](const char* field) -> std::optional<int> {
     if (!json.contains(field) || !json.at(field).is_number_integer()) return std::nullopt;
@@ -247,7 +243,7 @@ Result<AtenArg> ParseTensorList(const Json& json, const c10::TypePtr& type,
       arg.refs.push_back({});
       continue;
     }
-    auto ref = IsRef(element) ? AsRef(element) : std::nullopt;
+    auto ref = IsTensorReference(element) ? AsRef(element) : std::nullopt;
     if (!ref) return Misfit(json, schema);
     arg.refs.push_back(*ref);
   }
@@ -320,7 +316,7 @@ Result<AtenArg> ParseAtenArg(const Json& json, const c10::Argument& schema) {
     if (!IsOptional(schema.real_type()) && !none_default) return Misfit(json, schema);
     return Literal(IValue(), type, schema);
   }
-  if (IsRef(json)) {
+  if (IsTensorReference(json)) {
     auto ref = AsRef(json);
     if (!is_tensor || !ref) return Misfit(json, schema);
     AtenArg arg;

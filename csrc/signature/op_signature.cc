@@ -312,6 +312,16 @@ std::string_view OpShortName(std::string_view op) {
   return colons == std::string_view::npos ? name : name.substr(colons + 2);
 }
 
+bool IsTensorReference(const Json& argument) {
+  return argument.is_object() && (argument.contains("in") || argument.contains("node"));
+}
+
+const TensorSpec* OpSignature::SpecOf(const Json& argument) const {
+  if (!IsTensorReference(argument)) return nullptr;
+  if (argument.contains("in")) return &inputs[argument["in"].get<size_t>()];
+  return &nodes[argument["node"].get<size_t>()].outputs[argument["out"].get<size_t>()];
+}
+
 std::string OpSignature::Canonical() const { return CanonicalJson(ToJson()); }
 std::string OpSignature::Key() const { return Sha256Hex(Canonical()); }
 

@@ -58,6 +58,9 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
+// Whether an argument is {"in":i} or {"node":n,"out":k}.
+bool IsTensorReference(const Json& argument);
+
 // Row-major strides for `sizes`.
 std::vector<int64_t> ContiguousStrides(const std::vector<int64_t>& sizes);
 
@@ -98,6 +101,9 @@ struct OpSignature {
   const TensorSpec& output_spec(size_t i) const {
     return nodes[static_cast<size_t>(outputs[i].node)].outputs[static_cast<size_t>(outputs[i].out)];
   }
+
+  // What {"in":i} or {"node":n,"out":k} stands for; null for any other argument.
+  const TensorSpec* SpecOf(const Json& argument) const;
 
   Json ToJson() const;
   std::string Canonical() const;  // CanonicalJson(ToJson())

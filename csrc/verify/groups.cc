@@ -91,7 +91,7 @@ TruthGroups::TruthGroups(const OpSignature& signature, size_t input)
   if (!inside_.empty()) inside_.back() = true;
   for (const Node& node : signature.nodes) {
     if (!IsTruth(node) || node.args.empty()) continue;
-    const TensorSpec* operand = ArgumentSpec(signature, node.args[0]);
+    const TensorSpec* operand = signature.SpecOf(node.args[0]);
     if (operand == nullptr || operand->sizes != sizes_) continue;
     inside_ = ReducedDims(node, sizes_.size());
     break;

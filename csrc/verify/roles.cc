@@ -106,7 +106,7 @@ int64_t SizeAt(const TensorSpec& spec, int64_t dim) {
 int64_t BoundOf(const OpSignature& signature, const Node& node, const ArgumentRole& role) {
   if (role.bound == Bound::kIntArgument) return IntArgument(node, role.source, 0);
   const Json* source = Argument(node, role.source);
-  const TensorSpec* spec = source == nullptr ? nullptr : ArgumentSpec(signature, *source);
+  const TensorSpec* spec = source == nullptr ? nullptr : signature.SpecOf(*source);
   if (spec == nullptr) return 0;
   switch (role.bound) {
     case Bound::kSizeAt:
@@ -147,15 +147,6 @@ void Visit(const Json& argument, const auto& visitor) {
 
 }  // namespace
 
-const TensorSpec* ArgumentSpec(const OpSignature& signature, const Json& argument) {
-  if (!argument.is_object()) return nullptr;
-  if (argument.contains("in")) return &signature.inputs[argument["in"].get<size_t>()];
-  if (argument.contains("node")) {
-    return &signature.nodes[argument["node"].get<size_t>()].outputs[argument["out"].get<size_t>()];
-  }
-  return nullptr;
-}
-
 Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
   Values values;
   values.inputs.resize(signature.inputs.size());
@@ -195,7 +186,7 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
     if (!MayIndex(name)) continue;
     bool unknown = false;
     Visit(node.args, [&](const Json& argument) {
-      const TensorSpec* spec = ArgumentSpec(signature, argument);
+      const TensorSpec* spec = signature.SpecOf(argument);
       if (spec == nullptr || (spec->dtype != DType::kInt64 && spec->dtype != DType::kInt32)) return;
       const bool handled =
           std::any_of(known.begin(), known.end(), [&](const Json* k) { return *k == argument; });

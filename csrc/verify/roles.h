@@ -37,7 +37,4 @@ struct InputRole {
 // way that is not known here (an index out of range would be undefined behaviour on a GPU).
 Result<std::vector<InputRole>> FindRoles(const OpSignature& signature);
 
-// The spec of a node's argument given as {"in":i} or {"node":n,"out":k}; nullptr for anything else.
-const TensorSpec* ArgumentSpec(const OpSignature& signature, const Json& argument);
-
 }  // namespace cudaforge
