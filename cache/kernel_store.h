@@ -33,7 +33,7 @@ class KernelStore {
   virtual ~KernelStore() = default;
 
   // The record for (key, arch), winner or negative; null on a miss, also when the stored bytes are
-  // damaged.
+  // damaged. Its evidence is checked where it is read (CacheRecord::Fields).
   virtual std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
   // Stores durably, all or nothing. A winner replaces a negative entry; between two winners the one
   // with the larger lower bound of the speed-up stays; a negative entry replaces a negative entry,

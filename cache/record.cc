@@ -59,10 +59,11 @@ constexpr FieldRule kProvenanceRules[] = {
     {"forge_seconds", IsFinite, "a number"},
 };
 
-// The JSON texts, in the order of the bytes; those that may be empty, with their rules.
+// The JSON texts, in the order of the bytes.
 constexpr std::string CacheRecord::*kTexts[] = {&CacheRecord::signature, &CacheRecord::verification,
                                                 &CacheRecord::timing, &CacheRecord::provenance,
                                                 &CacheRecord::candidate};
+// Those that may be empty, with their rules.
 struct Evidence {
   const char* name;
   std::string CacheRecord::*text;

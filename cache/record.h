@@ -51,9 +51,9 @@ struct CacheRecord {
   double SpeedupLow() const;
 
   std::string Encode() const;
-  // As Validate, but for what is in the JSON texts. kCorruption: wrong magic,
-  // length, checksum, or a key that is not the signature's; kUnsupported: a newer format. Safe for
-  // hostile bytes.
+  // What Encode made, checked as Validate does but for what is in the JSON texts. kCorruption:
+  // wrong magic, length or checksum, or a key that is not the signature's; kUnsupported: a newer
+  // format. Safe for hostile bytes.
   static Result<CacheRecord> Decode(std::string_view bytes);
 };
 

@@ -229,8 +229,6 @@ class RocksKernelStore final : public KernelStore {
   }
 
  private:
-  using MakeWrites = std::function<std::vector<DbWrite>(const RocksDb&)>;
-
   // PutMany and Conclude; `lineage` is that of the one record of `records`.
   Status Store(std::span<const CacheRecord> records, const std::vector<Json>& lineage, bool replace,
                std::vector<bool>* stored) {

@@ -51,11 +51,6 @@ CF_INLINE uint16_t cf_to_f16(float x) {
 CF_INLINE float cf_round_to_half(float x) { return cf_from_f16(cf_to_f16(x)); }
 CF_INLINE float cf_round_to_bf16(float x) { return cf_from_bf16(cf_to_bf16(x)); }
 
-// 2^k * p for k in [-252, 254]; p near 1, so that only the last product rounds.
-CF_INLINE float cf_scale(float p, int32_t k) {
-  const int32_t half = k >> 1;
-  return p * cf_float((half + 127) << 23) * cf_float((k - half + 127) << 23);
-}
 CF_INLINE float cf_exp(float x) {
   const float t = cf_fma(x, 0x1.715476p+0f, 0x1.8p+23f);
   const float n = t - 0x1.8p+23f;

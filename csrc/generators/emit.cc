@@ -24,6 +24,15 @@ const char* MappingName(Mapping mapping) {
   return "";
 }
 
+LaunchArg ArgOf(const BufferRef& buffer) {
+  LaunchArg arg;
+  arg.kind = buffer.kind == BufferKind::kInput    ? LaunchArg::Kind::kInput
+             : buffer.kind == BufferKind::kOutput ? LaunchArg::Kind::kOutput
+                                                  : LaunchArg::Kind::kScratch;
+  arg.index = buffer.index;
+  return arg;
+}
+
 Json Schedule::ToJson(DeviceType device) const {
   Json json = {{"mapping", MappingName(mapping)}};
   const bool cuda = device == DeviceType::kCuda;

@@ -42,6 +42,9 @@ struct Schedule {
 std::vector<Schedule> CudaSchedules(const Stage& stage, const DeviceArch& arch);
 std::vector<Schedule> CpuSchedules(const Stage& stage, const DeviceArch& arch);
 
+// A buffer as an argument of a launch.
+LaunchArg ArgOf(const BufferRef& buffer);
+
 // One kernel per stage; schedules.size() == program.stages.size().
 Result<Candidate> EmitCuda(const Program& program, const OpSignature& signature,
                            const std::vector<Schedule>& schedules);

@@ -40,12 +40,6 @@ std::vector<int64_t> Concat(std::vector<int64_t> a, const std::vector<int64_t>& 
   return a;
 }
 
-int64_t Product(const std::vector<int64_t>& sizes) {
-  int64_t product = 1;
-  for (int64_t size : sizes) product *= size;
-  return product;
-}
-
 std::string FlatText(const std::vector<int64_t>& sizes, const char* prefix) {
   return LinearText(0, ContiguousStrides(sizes), Numbered(prefix, sizes.size()));
 }
@@ -64,8 +58,8 @@ CpuStage::CpuStage(const Stage& stage, std::string kernel)
       for (DimIndex& dim : s.access.dims) dim.inner_coef = {0};
     }
   }
-  rows_ = Product(stage_.outer);
-  row_length_ = Product(stage_.inner);
+  rows_ = NumElements(stage_.outer);
+  row_length_ = NumElements(stage_.inner);
   live_.resize(stage_.values.size());
   for (int v : LiveValues(stage_)) live_[static_cast<size_t>(v)] = true;
   for (size_t v = 0; v < stage_.values.size(); ++v) {
@@ -269,14 +263,7 @@ size_t CpuStage::BufferIndex(const BufferRef& buffer) const {
 Launch CpuStage::MakeLaunch() const {
   Launch launch;
   launch.kernel = kernel_;
-  for (const BufferRef& buffer : buffers_) {
-    LaunchArg arg;
-    arg.kind = buffer.kind == BufferKind::kInput    ? LaunchArg::Kind::kInput
-               : buffer.kind == BufferKind::kOutput ? LaunchArg::Kind::kOutput
-                                                    : LaunchArg::Kind::kScratch;
-    arg.index = buffer.index;
-    launch.args.push_back(std::move(arg));
-  }
+  for (const BufferRef& buffer : buffers_) launch.args.push_back(ArgOf(buffer));
   return launch;
 }
 

@@ -6,19 +6,6 @@
 #include "generators/emit_cuda_kernel.h"
 
 namespace cudaforge::rows {
-namespace {
-
-LaunchArg ToArg(const BufferRef& buffer) {
-  LaunchArg arg;
-  arg.kind = buffer.kind == BufferKind::kInput    ? LaunchArg::Kind::kInput
-             : buffer.kind == BufferKind::kOutput ? LaunchArg::Kind::kOutput
-                                                  : LaunchArg::Kind::kScratch;
-  arg.index = buffer.index;
-  return arg;
-}
-
-}  // namespace
-
 Result<Candidate> EmitCuda(const Program& program, const OpSignature& signature,
                            const std::vector<Schedule>& schedules) {
   CF_CHECK(schedules.size() == program.stages.size()) << "one schedule per stage";
@@ -40,7 +27,7 @@ Result<Candidate> EmitCuda(const Program& program, const OpSignature& signature,
     launch.dynamic_shared_bytes = plan.shared_bytes();
     for (size_t i = 0; i < kernel.buffers.size(); ++i) {
       const BufferRef& buffer = kernel.buffers[i];
-      launch.args.push_back(ToArg(buffer));
+      launch.args.push_back(ArgOf(buffer));
       if (buffer.kind != BufferKind::kInput) continue;
       int64_t& bytes = aligned[static_cast<size_t>(buffer.index)];
       bytes = std::max(bytes, kernel.alignment[i]);

@@ -55,8 +55,7 @@ class CudaKernelWriter {
  private:
   // What one pass computes, found before any text is written.
   struct PassWork {
-    std::set<int> reduces, scans,
-        kept;  // values finished, scanned and put into arrays in this pass
+    std::set<int> reduces, scans, kept;  // values finished, scanned, put into arrays
     std::vector<size_t> stores;
     std::vector<int> loads;
     std::vector<int> segment;  // per value: how many scans come before it

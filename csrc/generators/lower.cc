@@ -39,12 +39,6 @@ std::vector<std::string> Names(bool anchor) {
   return names;
 }
 
-// "aten::sum.default" and "aten::sum" are one overload.
-std::string Overload(const std::string& op) {
-  constexpr std::string_view kDefault = ".default";
-  return op.ends_with(kDefault) ? op.substr(0, op.size() - kDefault.size()) : op;
-}
-
 Status CheckNotEmpty(const OpSignature& signature) {
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     if (signature.inputs[i].numel() == 0) {
@@ -77,16 +71,16 @@ int RoundingOf(const GraphNode& node) {
 // One flag a node: whether two right kernels may disagree on its bits. One operation on inputs is
 // the same everywhere; two may become a fused one. What is compared afterwards (the place of a
 // maximum, x > y) then comes out differently where values are close.
-std::vector<bool> HangsOnRounding(const Graph& graph) {
+std::vector<bool> DependsOnRounding(const Graph& graph) {
   std::vector<int> rounding;
   for (const GraphNode& node : graph.nodes()) {
     int most = 0;
     for (int operand : node.operands) most = std::max(most, rounding[static_cast<size_t>(operand)]);
     rounding.push_back(std::min(most + RoundingOf(node), 2));
   }
-  std::vector<bool> hangs;
-  for (int r : rounding) hangs.push_back(r == 2);
-  return hangs;
+  std::vector<bool> depends;
+  for (int r : rounding) depends.push_back(r == 2);
+  return depends;
 }
 
 }  // namespace
@@ -103,7 +97,7 @@ Result<Program> Lower(const OpSignature& signature) {
   bool anchored = false;
   for (size_t n = 0; n < signature.nodes.size(); ++n) {
     const Node& node = signature.nodes[n];
-    const auto found = Overloads().find(Overload(node.op));
+    const auto found = Overloads().find(node.op);
     if (found == Overloads().end()) return Status::Unsupported(node.op + " has no lowering");
     anchored = anchored || found->second.anchor;
     NodeReader reader(graph, signature, n, results, inputs);
@@ -115,7 +109,7 @@ Result<Program> Lower(const OpSignature& signature) {
     }
   }
   if (!anchored) return Status::Unsupported("the region has no reduction, scan, pooling or loss");
-  const std::vector<bool> hangs = HangsOnRounding(graph);
+  const std::vector<bool> inexact = DependsOnRounding(graph);
   std::vector<GraphOutput> outputs;
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
     const OutputRef& ref = signature.outputs[o];
@@ -123,9 +117,9 @@ Result<Program> Lower(const OpSignature& signature) {
     if (!tensor.defined()) {
       return Status::Unsupported("output " + std::to_string(o) + " is not computed");
     }
-    if (!IsFloatType(ComputeType(tensor.dtype)) && hangs[static_cast<size_t>(tensor.node)]) {
+    if (!IsFloatType(ComputeType(tensor.dtype)) && inexact[static_cast<size_t>(tensor.node)]) {
       return Status::Unsupported("output " + std::to_string(o) +
-                                 " is exact and hangs on rounded values");
+                                 " is exact and depends on rounded values");
     }
     outputs.push_back({tensor.node, signature.output_spec(o)});
   }
@@ -161,10 +155,9 @@ const std::vector<std::string>& AgentAnchorOps() {
 Status IsAgentRegion(const OpSignature& signature) {
   int anchors = 0;
   for (const Node& node : signature.nodes) {
-    const std::string overload = rows::Overload(node.op);
-    if (IsIn(overload, AgentAnchorOps())) {
+    if (IsIn(node.op, AgentAnchorOps())) {
       ++anchors;
-    } else if (!IsIn(overload, PointwiseOps())) {
+    } else if (!IsIn(node.op, PointwiseOps())) {
       return Status::Unsupported(node.op + " is no part of a region that agents write");
     }
   }

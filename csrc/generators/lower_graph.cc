@@ -60,14 +60,6 @@ DType StorageOf(Type type) {
   }
 }
 
-bool IsFloatType(Type type) { return type == Type::kF32 || type == Type::kF64; }
-
-int64_t NumElements(const std::vector<int64_t>& sizes) {
-  int64_t count = 1;
-  for (int64_t size : sizes) count *= size;
-  return count;
-}
-
 int Graph::Fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
   return 0;

@@ -43,8 +43,6 @@ struct GraphNode {
 };
 
 DType StorageOf(Type type);  // the dtype that holds a value exactly in scratch
-bool IsFloatType(Type type);
-int64_t NumElements(const std::vector<int64_t>& sizes);
 
 // Builds nodes; equal nodes are built once. Errors are sticky: after the first one, builders give
 // node 0 and status() says what went wrong, so that callers check once.

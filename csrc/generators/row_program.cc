@@ -13,12 +13,6 @@ constexpr const char* kReduceNames[] = {"sum",    "prod",   "max", "min",
 constexpr const char* kScanNames[] = {"cumsum", "cumprod"};
 constexpr const char* kBufferNames[] = {"in", "out", "scratch"};
 
-int64_t Product(const std::vector<int64_t>& sizes) {
-  int64_t product = 1;
-  for (int64_t size : sizes) product *= size;
-  return product;
-}
-
 bool HasNonZero(const std::vector<int64_t>& values) {
   return std::any_of(values.begin(), values.end(), [](int64_t v) { return v != 0; });
 }
@@ -31,8 +25,6 @@ Space SpaceOfAccess(const Access& access) {
   }
   return space;
 }
-
-bool IsFloat(Type type) { return type == Type::kF32 || type == Type::kF64; }
 
 std::string Join(const std::vector<int64_t>& values) {
   std::string text = "[";
@@ -81,7 +73,7 @@ std::string ValueText(const Value& value) {
     case Value::Kind::kConst: {
       std::ostringstream number;
       number.precision(17);
-      if (IsFloat(value.type)) {
+      if (IsFloatType(value.type)) {
         number << value.number;
       } else {
         number << value.integer;
@@ -253,6 +245,14 @@ class StageChecker {
 
 }  // namespace
 
+bool IsFloatType(Type type) { return type == Type::kF32 || type == Type::kF64; }
+
+int64_t NumElements(const std::vector<int64_t>& sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes) count *= size;
+  return count;
+}
+
 Type ComputeType(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:
@@ -272,8 +272,8 @@ bool Access::IsLinear() const {
   return std::all_of(dims.begin(), dims.end(), [](const DimIndex& dim) { return dim.bound < 0; });
 }
 
-int64_t Stage::rows() const { return Product(outer); }
-int64_t Stage::row_length() const { return Product(inner); }
+int64_t Stage::rows() const { return NumElements(outer); }
+int64_t Stage::row_length() const { return NumElements(inner); }
 
 std::vector<int> Stage::SweepOfValues() const {
   std::vector<int> sweeps(values.size(), 0);

@@ -27,6 +27,8 @@ namespace cudaforge::rows {
 
 enum class Type { kF32, kF64, kI64, kI32, kBool };  // half types load to and store from kF32
 Type ComputeType(DType dtype);
+bool IsFloatType(Type type);
+int64_t NumElements(const std::vector<int64_t>& sizes);
 
 enum class Space { kConst, kRow, kElement };
 

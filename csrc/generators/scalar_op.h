@@ -70,7 +70,7 @@ struct OpFacts {
   bool keep;        // whether a CUDA kernel keeps its values rather than compute them again
   int cpu_cost;     // of doing it again in a CPU kernel, which keeps values that add up to 4
   // How far its own rounding may differ between two right kernels, on floating types: 0 where
-  // nothing is rounded, 1 where IEEE 754 says how, 2 for what hangs on order or on a library.
+  // nothing is rounded, 1 where IEEE 754 says how, 2 for what depends on order or on a library.
   int rounding;
 };
 const OpFacts& FactsOf(ScalarOp op);

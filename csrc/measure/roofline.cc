@@ -49,7 +49,7 @@ int64_t DistinctBytes(const TensorSpec& spec) {
   return elements * DTypeSize(spec.dtype);
 }
 
-const TensorSpec* ArgumentSpec(const OpSignature& signature, const Node& node, size_t index) {
+const TensorSpec* SpecAt(const OpSignature& signature, const Node& node, size_t index) {
   return index < node.args.size() ? signature.SpecOf(node.args[index]) : nullptr;
 }
 
@@ -70,11 +70,10 @@ void VisitTensors(const Json& argument, const Visit& visit) {
 // Operations of a matrix product, as 2 * elements of the result * length of a row of the left side.
 std::optional<double> ProductFlops(const OpSignature& signature, const Node& node) {
   static constexpr std::pair<std::string_view, size_t> kLeft[] = {
-      {"mm", 0},  {"bmm", 0},  {"matmul", 0}, {"linear", 0},  {"mv", 0},
-      {"dot", 0}, {"vdot", 0}, {"addmm", 1},  {"baddbmm", 1}, {"addmv", 1}};
+      {"mm", 0}, {"bmm", 0}, {"addmm", 1}, {"baddbmm", 1}};
   for (const auto& [name, index] : kLeft) {
     if (OpShortName(node.op) != name) continue;
-    const TensorSpec* left = ArgumentSpec(signature, node, index);
+    const TensorSpec* left = SpecAt(signature, node, index);
     if (left == nullptr || left->sizes.empty() || node.outputs.empty()) return std::nullopt;
     return 2.0 * Numel(node.outputs[0]) * static_cast<double>(left->sizes.back());
   }
@@ -82,47 +81,28 @@ std::optional<double> ProductFlops(const OpSignature& signature, const Node& nod
 }
 
 std::optional<double> ConvolutionFlops(const OpSignature& signature, const Node& node) {
-  const std::string_view name = OpShortName(node.op);
-  const bool backward = name == "convolution_backward";
-  if (!backward && name != "convolution" && name != "_convolution") return std::nullopt;
-  const TensorSpec* input = ArgumentSpec(signature, node, backward ? 1 : 0);
-  const TensorSpec* weight = ArgumentSpec(signature, node, backward ? 2 : 1);
-  const TensorSpec* result = backward ? ArgumentSpec(signature, node, 0) : &node.outputs[0];
-  if (input == nullptr || weight == nullptr || result == nullptr || weight->sizes.empty() ||
-      weight->sizes[0] == 0) {
+  if (OpShortName(node.op) != "convolution" || node.outputs.empty()) return std::nullopt;
+  const TensorSpec* input = SpecAt(signature, node, 0);
+  const TensorSpec* weight = SpecAt(signature, node, 1);
+  if (input == nullptr || weight == nullptr || weight->sizes.empty() || weight->sizes[0] == 0) {
     return std::nullopt;
   }
   // Each element of the result (of the input, when transposed) meets one filter.
-  const bool transposed = FlagArgument(node, backward ? 7 : 6);
-  const double once = 2.0 * Numel(transposed ? *input : *result) * Numel(*weight) /
-                      static_cast<double>(weight->sizes[0]);
-  if (!backward) return once;
-  double products = 0;
-  for (size_t o = 0; o < 2; ++o) products += node.HasOutput(static_cast<int64_t>(o)) ? 1 : 0;
-  return once * products;
+  const bool transposed = FlagArgument(node, 6);
+  return 2.0 * Numel(transposed ? *input : node.outputs[0]) * Numel(*weight) /
+         static_cast<double>(weight->sizes[0]);
 }
 
 std::optional<double> AttentionFlops(const OpSignature& signature, const Node& node) {
-  const std::string_view name = OpShortName(node.op);
-  if (name.find("scaled_dot_product") == std::string_view::npos) return std::nullopt;
-  const bool backward = name.ends_with("_backward");
-  const size_t first = backward ? 1 : 0;
-  const TensorSpec* query = ArgumentSpec(signature, node, first);
-  const TensorSpec* key = ArgumentSpec(signature, node, first + 1);
-  const TensorSpec* value = ArgumentSpec(signature, node, first + 2);
+  if (OpShortName(node.op) != "scaled_dot_product_attention") return std::nullopt;
+  const TensorSpec* query = SpecAt(signature, node, 0);
+  const TensorSpec* key = SpecAt(signature, node, 1);
+  const TensorSpec* value = SpecAt(signature, node, 2);
   if (query == nullptr || key == nullptr || value == nullptr || query->sizes.size() < 2 ||
       key->sizes.size() < 2 || value->sizes.empty()) {
     return std::nullopt;
   }
-  bool causal = false;
-  if (backward) {  // its only plain flag
-    for (size_t i = 0; i < node.args.size(); ++i) causal = causal || FlagArgument(node, i);
-  } else {
-    const bool flash = name.find("flash") != std::string_view::npos;
-    const bool biased = name.find("efficient") != std::string_view::npos ||
-                        name.find("cudnn") != std::string_view::npos;
-    causal = FlagArgument(node, flash ? 4 : biased ? 6 : 5);
-  }
+  const bool causal = FlagArgument(node, 5);
   const double rows = static_cast<double>(query->sizes[query->sizes.size() - 2]);
   const double columns = static_cast<double>(key->sizes[key->sizes.size() - 2]);
   const double width = static_cast<double>(query->sizes.back());
@@ -130,8 +110,7 @@ std::optional<double> AttentionFlops(const OpSignature& signature, const Node& n
   const double heads = Numel(*query) / (rows * width);
   const double full = std::min(rows, columns);  // rows before the triangle is full
   const double pairs = causal ? full * (full + 1) / 2 + (rows - full) * columns : rows * columns;
-  const double forward = 2 * heads * pairs * (width + static_cast<double>(value->sizes.back()));
-  return backward ? 2.5 * forward : forward;  // five products instead of two
+  return 2 * heads * pairs * (width + static_cast<double>(value->sizes.back()));
 }
 
 // The rate that bounds products of this dtype. Where float32 may be rounded to TF32, whose rate is

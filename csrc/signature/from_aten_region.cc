@@ -18,21 +18,6 @@ namespace {
 using c10::IValue;
 using Kind = AtenArg::Kind;
 
-// prims are Python-only; this one is what decompositions leave of a dtype conversion.
-Node RewritePrims(const Node& node) {
-  if (node.op != "prims::convert_element_type" &&
-      node.op != "prims::convert_element_type.default") {
-    return node;
-  }
-  Node rewritten = node;
-  rewritten.op = "aten::_to_copy";
-  if (node.args.size() == 2) {
-    rewritten.kwargs["dtype"] = node.args[1];
-    rewritten.args.erase(1);
-  }
-  return rewritten;
-}
-
 Status CheckRef(const OpSignature& signature, size_t node, const ValueRef& ref) {
   if (ref.index < 0) return Status::Ok();
   if (ref.node < 0) {
@@ -99,7 +84,6 @@ bool MayOverlap(const TensorSpec& spec) {
 
 Result<OpSignature> NormalizeAten(const OpSignature& signature) {
   OpSignature normal = signature;
-  for (Node& node : normal.nodes) node = RewritePrims(node);
   for (size_t n = 0; n < normal.nodes.size(); ++n) {
     CF_ASSIGN_OR_RETURN(BoundNode bound, BindNode(normal, n));
     Json args = Json::array();
@@ -161,7 +145,6 @@ Result<std::shared_ptr<const RegionProgram::Impl>> RegionProgram::Impl::Create(
     const OpSignature& signature) {
   auto impl = std::make_shared<Impl>();
   impl->signature_ = signature;
-  for (Node& node : impl->signature_.nodes) node = RewritePrims(node);
   impl->value_count_ = signature.inputs.size();
   for (size_t n = 0; n < signature.nodes.size(); ++n) {
     CF_ASSIGN_OR_RETURN(BoundNode bound, BindNode(impl->signature_, n));

@@ -145,7 +145,7 @@ class Target {
   //   cuda: CUPTI's names, see TierMetrics (cuda/metric_schedule.h)
   //   cpu, tier 1: see CountPerf (cpu/perf_counters.h)
   virtual Result<Json> Profile(const Executable& executable, const std::function<Status()>& enqueue,
-                               int tier);
+                               int tier) = 0;
   // What the device is, and what it measurably does; measured by the first call, in less than two
   // seconds, with kernels of this project's own (never taken from a table):
   //   {"name","arch",...,"bandwidth_gb_s","fp32_tflops",...,"note"}
@@ -154,7 +154,7 @@ class Target {
   //         "shared_bytes_per_sm","shared_bytes_per_block_optin","driver" as the driver tells them;
   //         the rates of cuda/device_rates.h
   //   cpu: "cores","threads","l1d_bytes","l2_bytes","l3_bytes"; the rates of cpu/cpu_rates.h
-  virtual Result<Json> Facts();
+  virtual Result<Json> Facts() = 0;
   // True once the device reported an error that no later call recovers from: give the process up.
   virtual bool poisoned() const { return false; }
 };

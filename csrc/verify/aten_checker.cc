@@ -32,7 +32,7 @@ constexpr int64_t kElementsToDoubtOne = 10'000;
 // multiple of it.
 constexpr uint64_t kTypicalSets = 4;
 constexpr double kDoubtfulRms = 2;
-// Values that show an output to hang on the inputs, although each of its rows is of one value.
+// Values that show that an output depends on the inputs, although each of its rows is of one value.
 constexpr size_t kRowValues = 3;
 // Non-zero elements, over all sets, that must equal the oracle before ATen is called exact.
 constexpr int64_t kEnoughForExact = 64;

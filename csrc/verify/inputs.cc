@@ -94,7 +94,7 @@ double SpecialValueFor(SplitMix& random, InputRole::Kind role, int64_t row) {
 }
 
 // Four of them, spread over the input: of many, each ruins a row or a column of the answer, and an
-// infinity times a number whose sign hangs on rounding proves nothing.
+// infinity times a number whose sign depends on rounding proves nothing.
 double SpecialOperand(SplitMix& random, const Part& part, int64_t index) {
   const double value = random.Normal();
   const int64_t period = std::max<int64_t>(part.elements / 4, 1);

@@ -32,7 +32,7 @@ namespace {
 //   double across lanes still fails for one element in 10^5.
 // - The same in the root-mean-square norm of errors and of moves, with half an ulp, for each
 //   octave of as many elements or more.
-// - Errors of like elements hang together where they share a sum (a row's mean, the prefix of a
+// - Errors of like elements are correlated where they share a sum (a row's mean, the prefix of a
 //   scan): an octave of thousands of elements may be a handful of rows, and ATen's error in them
 //   luck. So a candidate whose root-mean-square error is beyond its limit by no more than twice is
 //   judged again by ATen's over four more sets of the same kind (AddTypical). What was seen

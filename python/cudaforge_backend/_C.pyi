@@ -90,7 +90,7 @@ class KernelStore:
         """kind ("winner", "negative"), key, arch, signature, verification, timing, provenance,
         versions, by_agent (whether an agent wrote its best candidate), current (whether this
         build's torch and verifier judged it: what others judged is a miss), binary_bytes, checksum;
-        None on a miss."""
+        None on a miss, and where the evidence is damaged."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
         """kind, checksum and, of a negative entry, provenance of what `get` gives; cheap."""

@@ -20,13 +20,13 @@ from ._native import _C
 from .options import parse
 from .records import (
     HOW_TO_FORGE,
-    RIVALS,
     input_shapes,
     label,
     no_graph,
     no_region,
     op_names,
     retry_above_s,
+    speedup_text,
     status_text,
     too_little_time,
     with_time,
@@ -97,12 +97,8 @@ class Report:
 
 
 def _speedup(region: RegionReport) -> str:
-    timing = region.timing or {}
-    if region.status != "hit" or not timing.get("speedup"):
-        return ""
-    low, median, high = timing["speedup"]
-    rival = RIVALS.get(timing.get("best_rival", ""), timing.get("best_rival", ""))
-    return f": {median:.2f} times as fast as {rival} [{low:.2f}, {high:.2f}]"
+    words = speedup_text(region.timing) if region.status == "hit" else ""
+    return f": {words}" if words else ""
 
 
 _WHY = {

@@ -78,9 +78,8 @@ def verdict(record: Mapping[str, Any]) -> str:
     within = timing.get("within")
     if within is not None:  # of a part: it won alone, or it would not have been raced there
         return f"faster alone, not within region {within['key'][:12]}"
-    rival = timing.get("best_rival")
-    if rival is not None:
-        return f"nothing faster than {RIVALS.get(rival, rival)}"
+    if rival := rival_name(timing):
+        return f"nothing faster than {rival}"
     if retry_above_s(record) is not None:
         return "out of time, not raced"
     tried = (record["provenance"] or {}).get("candidates_tried")
@@ -100,6 +99,20 @@ def retry_above_s(record: Mapping[str, Any]) -> float | None:
     if record["kind"] != "negative" or not provenance.get("out_of_time"):
         return None
     return min(1.5 * float(provenance.get("budget_s") or 0.0), sys.float_info.max)
+
+
+def rival_name(timing: Mapping[str, Any]) -> str:
+    """The faster rival of a race, for people: "ATen"."""
+    rival = timing.get("best_rival") or ""
+    return RIVALS.get(rival, rival)
+
+
+def speedup_text(timing: Mapping[str, Any] | None) -> str:
+    """ "1.20 times as fast as Inductor [1.15, 1.25]" of a record's timing; "" without a race."""
+    if not timing or not timing.get("speedup"):
+        return ""
+    low, median, high = timing["speedup"]
+    return f"{median:.2f} times as fast as {rival_name(timing)} [{low:.2f}, {high:.2f}]"
 
 
 def no_region(left: Collection[str]) -> str:

@@ -73,6 +73,9 @@ def test_every_environment_variable_is_in_the_readme() -> None:
     told = set(re.findall(r"CUDAFORGE_[A-Z_]+", (ROOT / "README.md").read_text()))
     assert used <= told
     assert told <= used | {"CUDAFORGE_USE_CURRENT_ENV"}
+    assert set(re.findall(r"[A-Z_]+", " ".join(_C.provider_variables()))) <= set(
+        re.findall(r"`([A-Z_]+)`", (ROOT / "README.md").read_text())
+    )
 
 
 def test_every_anchor_has_a_word_that_finds_it() -> None:

@@ -30,8 +30,6 @@ Arguments = Callable[[argparse.ArgumentParser], None]
 
 _INDENT = 49  # where the regions of `ls` begin
 _NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
-
-
 _LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX"}
 
 

@@ -16,7 +16,7 @@ import torch
 from .._native import _C
 from ..agents import Agents
 from ..options import parse
-from ..records import RIVALS, clipped, counted, dollars, input_shapes, label, op_names
+from ..records import RIVALS, clipped, counted, dollars, input_shapes, label, op_names, speedup_text
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
 from .stores import forging_cache, of_key
@@ -392,12 +392,9 @@ class _Teller:
 
     @staticmethod
     def _verdict(event: Mapping[str, Any]) -> str:
-        timing = event["timing"] or {}
-        if not timing.get("speedup"):
+        words = speedup_text(event["timing"])
+        if not words:
             return str(event["verdict"])
-        low, median, high = timing["speedup"]
-        rival = RIVALS.get(timing.get("best_rival", ""), timing.get("best_rival", ""))
-        words = f"{median:.2f} times as fast as {rival} [{low:.2f}, {high:.2f}]"
-        if event["verdict"] != "winner" and median > 1:
+        if event["verdict"] != "winner" and event["timing"]["speedup"][1] > 1:
             return f"{event['verdict']} for certain: measured {words}"
         return f"{event['verdict']}: {words}"

@@ -142,7 +142,6 @@ TEST_F(AtenRegion, PointwiseCopiesAndLosses) {
        {{"dtype", Dtype("bfloat16")}},
        {x},
        {x.to(at::kBFloat16)}},
-      {"prims::convert_element_type", {In(0), Dtype("float16")}, {}, {x}, {x.to(at::kHalf)}},
       {"aten::nll_loss_forward", {In(0), In(1), nullptr, 1, -100}, {}, {x, target}, {loss, weight}},
       {"aten::max_pool2d_with_indices", {In(0), {2, 2}}, {}, {images}, {pooled, where}},
       {"aten::cat", {{In(0), In(1)}, 1}, {}, {x, y}, {at::cat({x, y}, 1)}},
