@@ -150,6 +150,7 @@ Status ReadJsonPart(const Json& json, CacheRecord* record) {
   record->key = std::move(key).value();
   record->arch = std::move(arch).value();
   record->versions = MemberOrNull(json, "versions");
+  record->provisional = MemberOrNull(json, "provisional") == Json(true);
   return Status::Ok();
 }
 
@@ -236,8 +237,9 @@ double CacheRecord::SpeedupLow() const {
 }
 
 std::string CacheRecord::Encode() const {
-  const std::string json =
-      LenientText({{"kind", KindName(kind)}, {"key", key}, {"arch", arch}, {"versions", versions}});
+  Json head = {{"kind", KindName(kind)}, {"key", key}, {"arch", arch}, {"versions", versions}};
+  if (provisional) head["provisional"] = true;
+  const std::string json = LenientText(head);
   std::string bytes(kMagic);
   AppendLittleEndian(&bytes, uint32_t{kFormat});
   AppendLittleEndian(&bytes, static_cast<uint32_t>(json.size()));

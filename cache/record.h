@@ -24,6 +24,9 @@ struct CacheRecord {
   std::string key;   // OpSignature::Key()
   std::string arch;  // DeviceArch::target
   Json versions;     // cudaforge, torch, verifier
+  // Raced beside a program that kept the processor busy: good for that process, to be raced again
+  // by any other.
+  bool provisional = false;
   // JSON texts, parsed where they are used: a process that serves a thousand kernels reads the
   // evidence of none. FORMAT.md has their fields.
   std::string signature;     // OpSignature::Canonical(), whose SHA-256 is the key

@@ -158,7 +158,7 @@ Result<PackSummary> WriteSourcePack(KernelStore& store, const std::string& folde
   if (only.empty()) return summary;
   Status status;
   CF_RETURN_IF_ERROR(store.ForEach(only, [&](const CacheRecord& record) {
-    if (record.kind != CacheRecord::Kind::kWinner) return true;
+    if (record.kind != CacheRecord::Kind::kWinner || record.provisional) return true;
     const std::string name = FolderName(record);
     const auto files = FilesOf(record, store.Lineage(record.key, record.arch));
     if (!files.ok()) {

@@ -36,8 +36,9 @@ Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> reco
 
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {
   if (existing == nullptr || replace) return true;
-  if (existing->kind == CacheRecord::Kind::kNegative) return true;
   if (!JudgedAlike(incoming.versions, existing->versions)) return true;
+  if (existing->provisional || incoming.provisional) return existing->provisional;
+  if (existing->kind == CacheRecord::Kind::kNegative) return true;
   return incoming.kind == CacheRecord::Kind::kWinner &&
          incoming.SpeedupLow() > existing->SpeedupLow();
 }

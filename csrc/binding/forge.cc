@@ -101,16 +101,17 @@ Promotion RaceCallables(const std::vector<std::string>& names,
 
 // Stores what was found as a winner, or as a negative entry where it was not promoted.
 void Conclude(const std::string& text, int device_index, const SearchOutcome& outcome,
-              const Promotion* promotion, double budget_s, double spent_s) {
+              const Promotion* promotion, double budget_s, double spent_s, bool provisional) {
   py::gil_scoped_release release;
   const OpSignature signature = ParseSignature(text);
   Runtime& runtime = Runtime::Get();
   const DeviceArch& arch = ValueOrThrow(runtime.TargetFor(signature.device, device_index))->arch();
   const bool won = promotion != nullptr && promotion->promoted;
   const RegionTime time = {budget_s, spent_s};
-  const CacheRecord record =
+  CacheRecord record =
       won ? MakeWinnerRecord(signature, arch, outcome, *promotion, time, Versions())
           : MakeNegativeRecord(signature, arch, outcome, promotion, time, Versions());
+  record.provisional = provisional;
   ThrowIfError(runtime.store()->Conclude(record, outcome.lineage));
   if (won) ThrowIfError(NoteAgentRegion(*runtime.store(), signature, arch.target));
   RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
@@ -141,7 +142,8 @@ void BindForge(py::module_& m) {
   m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),
         py::arg("device_index"), py::arg("budget_s"), py::arg("clock") = py::none());
   m.def("conclude", &Conclude, py::arg("signature"), py::arg("device_index"), py::arg("outcome"),
-        py::arg("promotion").none(true), py::arg("budget_s"), py::arg("spent_s"));
+        py::arg("promotion").none(true), py::arg("budget_s"), py::arg("spent_s"),
+        py::arg("provisional") = false);
   m.def("versions", [] {
     Json versions = Versions();
     versions["rocksdb"] = RocksDbVersion();

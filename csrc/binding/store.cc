@@ -28,6 +28,7 @@ py::object RecordDict(const CacheRecord& record) {
   const Json& author = MemberOrNull((*fields)["provenance"], "author");
   dict["by_agent"] = author.is_string() && IsByAgent(author.get_ref<const std::string&>());
   dict["current"] = JudgedByThisBuild(record);
+  dict["provisional"] = record.provisional;
   dict["binary_bytes"] = record.binary.size();
   dict["checksum"] = record.checksum;
   return dict;
@@ -81,6 +82,7 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
   const bool winner = record->kind == CacheRecord::Kind::kWinner;
   dict["provenance"] = winner ? py::none() : ToPython(JsonOrNull(record->provenance));
   dict["checksum"] = record->checksum;
+  dict["provisional"] = record->provisional;
   return dict;
 }
 

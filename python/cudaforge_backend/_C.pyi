@@ -89,11 +89,13 @@ class KernelStore:
     def get(self, key: str, arch: str) -> dict[str, Any] | None:
         """kind ("winner", "negative"), key, arch, signature, verification, timing, provenance,
         versions, by_agent (whether an agent wrote its best candidate), current (whether this
-        build's torch and verifier judged it: what others judged is a miss), binary_bytes, checksum;
+        build's torch and verifier judged it: what others judged is a miss), provisional (whether
+        it was raced beside a program that kept the processor busy), binary_bytes, checksum;
         None on a miss, and where the evidence is damaged."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
-        """kind, checksum and, of a negative entry, provenance of what `get` gives; cheap."""
+        """kind, checksum, provisional and, of a negative entry, provenance of what `get` gives;
+        cheap."""
 
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
         """Source, plan and constraints of a winner; None of a negative entry."""
@@ -247,9 +249,10 @@ def conclude(
     promotion: Promotion | None,
     budget_s: float,
     spent_s: float,
+    provisional: bool = False,
 ) -> None:
     """Stores the record: a winner where `promotion` says so, else a negative entry. The times are
-    those of the whole region, allowed and spent."""
+    those of the whole region, allowed and spent. `provisional`: see KernelStore.get."""
 
 def install(signature: str, device_index: int, outcome: SearchOutcome) -> None:
     """Has cudaforge::region serve the search's best from now on, in this process."""

@@ -108,6 +108,7 @@ _WHY = {
     "region: Inductor runs it",
     "negative": "nothing was faster than PyTorch",
     "miss": f"not forged yet: use {HOW_TO_FORGE}",
+    "provisional": f"raced beside a busy program, for that one alone: use {HOW_TO_FORGE}",
 }
 
 
@@ -223,6 +224,8 @@ def _inspect(
         why = why_of(record) if record and status == "negative" else _WHY[status]
         if status == "unused" and not used:
             why = _WHY["not_used"]
+        if status == "miss" and record and record["provisional"]:
+            why = _WHY["provisional"]
         if status == "miss" and (failed := failure(region.key)) is not None:
             why = f"forging it failed in this process: {failed}"
         reports.append(

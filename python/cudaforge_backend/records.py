@@ -23,7 +23,8 @@ class RecordSummary(TypedDict):
     microseconds of one call, None where nothing was timed; `speedup` is (low, median, high) over
     the faster rival; `verdict` is "winner" or why there is none; `retry_above_s`: see below;
     `current` is False where another torch or verifier judged it: such a record is not served, and
-    is replaced when its region is forged again."""
+    is replaced when its region is forged again; `provisional` where it was raced beside a program
+    that kept the processor busy: it is served by that program alone, and replaced likewise."""
 
     key: str
     arch: str
@@ -40,6 +41,7 @@ class RecordSummary(TypedDict):
     created: int | None
     retry_above_s: float | None
     current: bool
+    provisional: bool
 
 
 def summary(record: Mapping[str, Any]) -> RecordSummary:
@@ -62,6 +64,7 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
         created=provenance.get("created"),
         retry_above_s=retry_above_s(record),
         current=record["current"],
+        provisional=record["provisional"],
     )
 
 

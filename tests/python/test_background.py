@@ -13,7 +13,7 @@ import pytest
 import torch
 from conftest import RunPython
 from cudaforge_backend._native import _C
-from cudaforge_backend.integration import background, plan
+from cudaforge_backend.integration import background, forging, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
 from cudaforge_backend.options import parse
@@ -136,6 +136,65 @@ def test_forging_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad:
         torch.testing.assert_close(mine, theirs)
         assert cudaforge_backend.stats()["hits"] == before + 2
     assert sum(region["unserved"] for region in cudaforge_backend.stats()["regions"]) == 0
+
+
+def test_a_program_is_busy_while_its_threads_work() -> None:
+    assert not forging.program_is_busy()
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.is_set():
+            torch.randn(300, 300).matmul(torch.randn(300, 300))
+
+    beside = threading.Thread(target=work)
+    beside.start()
+    try:
+        assert forging.program_is_busy()
+    finally:
+        ended.set()
+        beside.join()
+
+
+_NEXT_PROCESS = """
+import cudaforge_backend, torch
+from test_background import function
+from forged import compiled, win_every_race
+win_every_race()
+x = torch.randn(8, 44)
+for mode in ("record", "blocking", "record"):
+    torch._dynamo.reset()
+    cudaforge_backend.reset_stats()
+    compiled(function, FOLDER, on_miss=mode, region_budget_s=25)(x)
+    stats = cudaforge_backend.stats()
+    print(mode, stats["hits"], stats["misses"], stats["forged"])
+(region,) = cudaforge_backend.explain(function, x, cache_dir=FOLDER).regions
+print(region.status)
+"""
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_what_was_raced_beside_a_busy_program_is_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_python: RunPython, busy: bool
+) -> None:
+    """The program that forged it is served; another races again before it is."""
+    win_every_race(monkeypatch)
+    monkeypatch.setattr(forging, "program_is_busy", lambda: busy)
+    cache = tmp_path / "cache"
+    x = torch.randn(8, 44)
+    made = compiled(function, cache, on_miss="background", region_budget_s=25)
+    made(x)
+    for thread in threading.enumerate():
+        if thread.name == "cudaforge-background":
+            thread.join()
+    torch.testing.assert_close(made(x), function(x))
+    assert cudaforge_backend.stats()["hits"] == 1
+    (record,) = _C.store().records()
+    assert (record["kind"], record["provisional"]) == ("winner", busy)
+    (region,) = cudaforge_backend.explain(function, x, cache_dir=str(cache)).regions
+    assert region.status == "hit"
+    shown = run_python(_NEXT_PROCESS.replace("FOLDER", repr(str(cache)))).stdout.split("\n")
+    first = ["record 0 1 0", "blocking 1 1 1"] if busy else ["record 1 0 0", "blocking 1 0 0"]
+    assert shown[:4] == [*first, "record 1 0 0", "hit"]
 
 
 _FIRST_CALL = """

@@ -10,6 +10,7 @@ from typing import Any
 
 from .._native import _C
 from ..records import (
+    RecordSummary,
     counted,
     differences,
     input_shapes,
@@ -30,6 +31,7 @@ Arguments = Callable[[argparse.ArgumentParser], None]
 
 _INDENT = 49  # where the regions of `ls` begin
 _NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
+_PROVISIONAL = "raced beside a busy program: served by that one alone, replaced when forged again"
 _LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX"}
 
 
@@ -70,8 +72,8 @@ def run_ls(args: argparse.Namespace) -> int:
                 _say(f"{'':<{_INDENT}}{differs}")
             if row["kind"] != "winner":
                 _say(f"{'':<{_INDENT}}{with_time(row['verdict'], row['retry_above_s'])}")
-            if not row["current"]:
-                _say(f"{'':<{_INDENT}}{_NOT_CURRENT}")
+            for said in _not_served(row):
+                _say(f"{'':<{_INDENT}}{said}")
         if not rows:
             print(_nothing(args, "records"))
 
@@ -137,12 +139,18 @@ def _candidate(stored: Mapping[str, Any] | None, with_source: bool) -> dict[str,
     return kept | {"code_lines": len(stored["code"].splitlines())}
 
 
+def _not_served(row: RecordSummary) -> list[str]:
+    """Why a record counts as a miss, in lines."""
+    lines = [] if row["current"] else [_NOT_CURRENT]
+    return [*lines, _PROVISIONAL] if row["provisional"] else lines
+
+
 def _print_record(record: dict[str, Any]) -> None:
     row = summary(record)
     _say(label(row["ops"], row["shapes"], whole=True))
     _say(f"key {row['key']} on {row['arch']}: {status_text(row['kind'])}")
-    if not row["current"]:
-        print(_NOT_CURRENT)
+    for said in _not_served(row):
+        print(said)
     if row["kind"] != "winner":
         _say(f"why: {why(record)}")
     if row["retry_above_s"] is not None:

@@ -32,9 +32,15 @@ MAX_CANDIDATES = 64
 _SIGNALS_SECONDS = 0.2  # a signal that another thread was given is seen after so long at most
 _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when the timed work starts
 
+BUSY_CORES = 0.2  # more than so much of a core taken by the program is no place for a race
+_BUSY_SECONDS = 0.03  # for which that is looked at ...
+_BUSY_LOOKS = 3  # ... so often, until it is quiet
+_SETTLE_SECONDS = 0.01  # PyTorch's threads wait in a loop before they sleep
+
 _locks_guard = ForkSafeLock()
 _locks: dict[tuple[str, str], ForkSafeLock] = {}
 _waited_for: Counter[tuple[str, str]] = Counter()  # by how many compilations
+_provisional: set[tuple[str, str]] = set()  # keys and archs of this process's provisional records
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ def forge_region(
         with _locks_guard:
             _waited_for[place] -= not compile_lock
     try:
-        known = _C.store().verdict(key, arch)
+        known = settled(key, arch)
         if known is not None and not again and not worth_more_time(known, budget_s):
             return Forged(key, known["kind"], reason_of(known))
         return _in_clean_thread(
@@ -100,6 +106,14 @@ def forge_region(
         )
     finally:
         lock.release()
+
+
+def settled(key: str, arch: str) -> Mapping[str, Any] | None:
+    """KernelStore.verdict, without what another process found beside a busy program."""
+    known = _C.store().verdict(key, arch)
+    if known is not None and known["provisional"] and (key, arch) not in _provisional:
+        return None
+    return known
 
 
 def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
@@ -160,6 +174,7 @@ class _Forge:
         self.region_id = _C.region_id(self.key)
         self.started = time.monotonic()
         self._agents_seconds = 0.0  # within limits of their own, not the region's
+        self._was_busy = False
         self._cancel = _C.Cancel()
 
     def interrupt(self) -> None:
@@ -177,7 +192,10 @@ class _Forge:
         if outcome.found:
             _C.install(self.signature, self.device_index, outcome)
             try:
-                won = self._conclude(outcome, self._race_all())
+                self._look_at_program()
+                promotion = self._race_all()
+                self._look_at_program()
+                won = self._conclude(outcome, promotion)
             finally:
                 if not won:
                     _C.uninstall(self.signature, self.device_index)
@@ -235,8 +253,18 @@ class _Forge:
 
     def _conclude(self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None) -> bool:
         """Stores the record; whether it is a winner."""
-        spent = self._seconds()
-        _C.conclude(self.signature, self.device_index, outcome, promotion, self.budget_s, spent)
+        provisional = self._was_busy and promotion is not None
+        if provisional:
+            _provisional.add((self.key, self.arch))
+        _C.conclude(
+            self.signature,
+            self.device_index,
+            outcome,
+            promotion,
+            self.budget_s,
+            self._seconds(),
+            provisional,
+        )
         return promotion is not None and promotion.promoted
 
     def _seconds(self) -> float:
@@ -336,6 +364,12 @@ class _Forge:
             cuda_clock(self.device) if self.device.type == "cuda" else None,
         )
 
+    def _look_at_program(self) -> None:
+        """Notes whether the program beside which this runs keeps the processor busy: a kernel of
+        one thread then looks faster than those of PyTorch, whose threads wait for each other."""
+        if self.compile_lock and self.device.type == "cpu":
+            self._was_busy = self._was_busy or program_is_busy()
+
     def _end(self, won: bool) -> Forged:
         kind = "winner" if won else "negative"
         record = _C.store().get(self.key, self.arch)
@@ -351,6 +385,17 @@ class _Forge:
         event |= {"reason": reason, "seconds": self._seconds(), "timing": timing}
         self.progress(event)
         return Forged(self.key, kind, reason)
+
+
+def program_is_busy() -> bool:
+    """Whether this process works while the calling thread sleeps. Takes 0.04 to 0.12 s."""
+    for _ in range(_BUSY_LOOKS):
+        time.sleep(_SETTLE_SECONDS)
+        worked, began = time.process_time(), time.monotonic()
+        time.sleep(_BUSY_SECONDS)
+        if time.process_time() - worked <= BUSY_CORES * (time.monotonic() - began):
+            return False
+    return True
 
 
 def cuda_clock(device: torch.device) -> Callable[[Callable[[], None]], float]:

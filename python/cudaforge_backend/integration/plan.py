@@ -18,7 +18,7 @@ from cudaforge_backend.records import reason_of, status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 
 from .analysis import Analysis, analyse
-from .forging import Progress, forge_region, worth_more_time
+from .forging import Progress, forge_region, settled, worth_more_time
 from .partition import Region
 from .rules import Rules
 
@@ -64,8 +64,9 @@ class Plan:
 
 def verdict_of(key: str, arch: str, budget_s: float | None) -> tuple[str, str, str]:
     """What the cache says of a region: status, checksum and reason, as in Known. A negative entry
-    that came of too little time counts as a miss where `budget_s` is clearly more."""
-    record = _C.store().verdict(key, arch)
+    that came of too little time counts as a miss where `budget_s` is clearly more; so does what
+    another process found beside a busy program."""
+    record = settled(key, arch)
     if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
         return "miss", "", ""
     status = "hit" if record["kind"] == "winner" else "negative"

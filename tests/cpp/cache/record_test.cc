@@ -13,7 +13,9 @@ namespace {
 using Text = std::string CacheRecord::*;
 
 TEST(Record, RoundTrip) {
-  for (const CacheRecord& record : {TestWinner(1), TestNegative(2)}) {
+  CacheRecord beside = TestWinner(3);
+  beside.provisional = true;
+  for (const CacheRecord& record : {TestWinner(1), TestNegative(2), beside}) {
     auto back = CacheRecord::Decode(record.Encode());
     ASSERT_TRUE(back.ok()) << back.status().ToString();
     EXPECT_EQ(back->kind, record.kind);
@@ -25,6 +27,7 @@ TEST(Record, RoundTrip) {
     EXPECT_EQ(back->verification, record.verification);
     EXPECT_EQ(back->timing, record.timing);
     EXPECT_EQ(back->provenance, record.provenance);
+    EXPECT_EQ(back->provisional, record.provisional);
     EXPECT_EQ(back->versions, record.versions);
     EXPECT_EQ(back->checksum,
               Hex(std::string_view(record.Encode()).substr(record.Encode().size() - 16)));

@@ -62,6 +62,21 @@ TEST_P(StoreContract, WhatAnotherVerifierJudgedIsReplaced) {
   EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
 }
 
+TEST_P(StoreContract, AProvisionalRecordGivesWay) {
+  CacheRecord beside = TestWinner(1, 4.5);
+  beside.provisional = true;
+  ASSERT_TRUE(store_->Put(beside).ok());
+  EXPECT_TRUE(Get(1)->provisional);
+  ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
+  EXPECT_FALSE(Get(1)->provisional);
+  ASSERT_TRUE(store_->Put(beside).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative) << "it replaces nothing else";
+  ASSERT_TRUE(store_->Put(beside, true).ok());
+  ASSERT_TRUE(store_->Put(TestWinner(1, 1.1)).ok());
+  EXPECT_EQ(Get(1)->SpeedupLow(), 1.1);
+}
+
 TEST_P(StoreContract, TheBetterWinnerStays) {
   ASSERT_TRUE(store_->Put(TestWinner(1, 1.5)).ok());
   std::vector<bool> stored;
