@@ -44,7 +44,9 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     graph, status "hit", "negative" or "miss"; then for each that is forged {"event": "start",
     "key", "arch", "region"}, {"event": "candidate", "key", "index", "verdict", "params", "best",
     "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key",
-    "region", "kind", "verdict", "reason", "timing", "seconds"}, kind "winner" or "negative".
+    "region", "kind", "verdict", "reason", "timing", "seconds", "kept"}, kind "winner" where its
+    kernel was stored, else "negative"; all are of this forging but for "kept", which is None or
+    {"author", "by_agent", "timing"} of the winner that was in the cache and stays.
     Where agents write kernels, {"event": "rival", "key", "rival", "us"} says what they are to beat,
     and the events of csrc/forge/agent/session.h follow. With on_miss="blocking" then {"event":
     "graph", "step", "regions"} for each graph that is to be timed with its winners (their keys are

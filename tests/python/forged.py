@@ -21,7 +21,7 @@ def host_ns(work: Any) -> float:
     return float(time.perf_counter_ns() - start)
 
 
-def _decide_every_race(patch: pytest.MonkeyPatch, winner_s: float, aten_s: float) -> None:
+def decide_every_race(patch: pytest.MonkeyPatch, winner_s: float, aten_s: float) -> None:
     """Has every race be one between callables that take so long."""
 
     def race_all(self: Any) -> Any:
@@ -37,12 +37,12 @@ def win_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
     it without timing whole graphs. Without `patch`, for the rest of the process."""
     patch = patch or pytest.MonkeyPatch()
     patch.setattr(gate, "obstacle", lambda gm, analysis, inductor: "a test")
-    _decide_every_race(patch, 0, 1e-4)
+    decide_every_race(patch, 0, 1e-4)
 
 
 def lose_every_race(patch: pytest.MonkeyPatch) -> None:
     """Has no region get a winner."""
-    _decide_every_race(patch, 1e-4, 0)
+    decide_every_race(patch, 1e-4, 0)
 
 
 def lose_for_want_of_time(patch: pytest.MonkeyPatch, raced: bool) -> None:

@@ -19,7 +19,7 @@ from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
 from cudaforge_backend.errors import OptionError
 from cudaforge_backend.options import parse
-from forged import compiled, win_every_race
+from forged import compiled, lose_every_race, win_every_race
 
 Output = pytest.CaptureFixture[str]
 
@@ -114,6 +114,30 @@ def test_what_agents_won_is_passed_over_unless_it_is_asked_for_again(
         before = len(log.read_text().splitlines())
         (again,) = forge(capsys, asked, *more, *argv)
         assert not again["known"] and len(log.read_text().splitlines()) == before + 1
+
+
+def test_a_coder_without_a_kernel_leaves_the_winner_and_has_won_nothing(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, script: str
+) -> None:
+    win_every_race(monkeypatch)
+    common = ("--rounds", "1", "--cache-dir", str(tmp_path / "cache"))
+    (first,) = forge(capsys, script, "--coder", coder([RIGHT], []), *common)
+    lose_every_race(monkeypatch)
+    argv = (script, "--again", "--coder", coder(["no code at all"], []), *common)
+    (again,) = forge(capsys, *argv)
+    assert [r["verdict"] for r in again["rounds"]] == ["accepted", "refused"]
+    assert all(("ns" in r) and (r["ns"] is None) == (i == 1) for i, r in enumerate(again["rounds"]))
+    assert (again["kind"], again["verdict"]) == ("negative", "nothing faster than ATen")
+    assert again["kept"]["timing"] == first["timing"] and again["kept"]["by_agent"]
+    own = again["timing"]
+    assert own["aten_us"] < own["winner_us"] and own["speedup"] is None
+    assert main(["forge", *argv, "--target", "cpu"]) == 0
+    *_, end, summary = capsys.readouterr().out.splitlines()
+    assert end.startswith("  nothing faster than ATen: measured 0.")
+    low, median, high = first["timing"]["speedup"]
+    was = f"{median:.2f} times as fast as ATen [{low:.2f}, {high:.2f}], by an agent"
+    assert end.endswith(f"; the kernel in the cache stays: {was}")
+    assert summary.startswith("1 region: 0 won, 0 passed over; ")
 
 
 ATTENTION = """```json

@@ -12,8 +12,8 @@ import torch
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import forging, rivals
-from cudaforge_backend.records import summary
-from forged import host_ns
+from cudaforge_backend.records import end_text, speedup_text, summary
+from forged import decide_every_race, host_ns
 
 
 def softmax(columns: int) -> str:
@@ -46,6 +46,39 @@ def test_every_rival_is_timed_whether_the_kernel_wins_or_not() -> None:
     low, median, high = timing["speedup"]
     assert low <= median <= high
     assert (done.kind == "winner") == (low > 1.03)
+
+
+@pytest.mark.parametrize(
+    ("winner_s", "aten_s", "verdict", "text"),
+    [
+        (1e-3, 0.0, "nothing faster than ATen", ": measured 0.0"),
+        (1e-3, 2e-3, "not faster than the kernel in the cache", ", which stays: "),
+    ],
+)
+def test_a_race_that_does_not_beat_the_winner_in_the_cache_tells_its_own_result(
+    monkeypatch: pytest.MonkeyPatch, winner_s: float, aten_s: float, verdict: str, text: str
+) -> None:
+    ends: list[dict[str, Any]] = []
+
+    def tell(event: Any) -> None:
+        if event["event"] == "end":
+            ends.append(event)
+
+    decide_every_race(monkeypatch, 0, 1e-3)
+    assert forging.forge_region(softmax(26), 0, 30.0, tell).kind == "winner"
+    decide_every_race(monkeypatch, winner_s, aten_s)
+    done = forging.forge_region(softmax(26), 0, 30.0, tell, again=True)
+    before, after = ends
+    assert (before["kind"], before["verdict"], before["kept"]) == ("winner", "winner", None)
+    assert record_of(done)["timing"] == before["timing"] == after["kept"]["timing"]
+    assert (done.kind, after["kind"], after["verdict"]) == ("negative", "negative", verdict)
+    own = after["timing"]
+    assert own["winner_us"] >= 1e3 and own["best_rival"] == "aten" and own["speedup"] is None
+    assert (own["aten_us"] >= 2e3) == (aten_s > 0)
+    said = end_text(after)
+    assert said.startswith(verdict + text) and said.endswith(", by the generators")
+    assert f"stays: {speedup_text(before['timing'])}, " in said
+    assert end_text(before) == f"winner: {speedup_text(before['timing'])}"
 
 
 def test_a_short_budget_tries_one_candidate_and_races_none() -> None:

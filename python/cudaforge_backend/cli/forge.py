@@ -16,7 +16,7 @@ import torch
 from .._native import _C
 from ..agents import Agents
 from ..options import parse
-from ..records import RIVALS, clipped, counted, dollars, input_shapes, label, op_names, speedup_text
+from ..records import RIVALS, clipped, counted, dollars, end_text, input_shapes, label, op_names
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
 from .stores import forging_cache, of_key
@@ -30,9 +30,13 @@ A region ends at the first of its limits. What was found is kept at once: an int
 (Ctrl-C, or killed) is resumed by the same command.
 
 --json prints {{"regions": [...], "total": {{...}}}}. A region has "rounds", each with "verdict",
-"ns", "advice" (the Judge's "issue" and "plan"; null without), "input_tokens", "output_tokens" and
-"usd" (null where a price is unknown), and a "ledger", what its session cost. "total" is the sum
-of the ledgers; calls of unknown price are not in its "usd", but counted by "unpriced"."""
+"ns" (null where it was not timed), "advice" (the Judge's "issue" and "plan"; null without),
+"input_tokens", "output_tokens" and "usd" (null where a price is unknown), and a "ledger", what its
+session cost. "kind" is "winner" where its kernel was stored, "negative" where not, "" without a
+reply; "verdict" and "timing" are of this race (its "speedup" is null where it was not stored; the
+fields are those of cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing" of the
+winner that was in the cache and stays. "total" is the sum of the ledgers; calls of unknown price
+are not in its "usd", but counted by "unpriced"."""
 
 _MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
 
@@ -299,7 +303,9 @@ class _Teller:
             "ledger": None,
             "answered": True,
             "known": known is not None,
+            "verdict": "winner" if known else "",
             "timing": known and known["timing"],
+            "kept": None,
         }
         self._spent: list[Mapping[str, Any]] = []  # sums of a ledger, and single calls
         self._rival = "it"
@@ -366,8 +372,9 @@ class _Teller:
             case "advice":
                 self._print(f"    judge: no advice ({event.get('silence', '')})")
             case "candidate" if "round" in event:
-                self._data["rounds"].append({k: v for k, v in event.items() if k != "event"})
                 ns = event.get("ns")
+                kept = {k: v for k, v in event.items() if k != "event"}
+                self._data["rounds"].append({**kept, "ns": ns})
                 time = f", {ns / 1e3:.1f} us" if ns is not None else ""
                 if event.get("speedup"):
                     time += f", about {event['speedup']:.2f} times as fast as {self._rival}"
@@ -387,14 +394,5 @@ class _Teller:
                 self._data["end"] = event["reason"]
                 self._print(f"  agents ended: {event['reason']}")
             case "end":
-                self._data["timing"] = event["timing"]
-                self._print(f"  {self._verdict(event)}")
-
-    @staticmethod
-    def _verdict(event: Mapping[str, Any]) -> str:
-        words = speedup_text(event["timing"])
-        if not words:
-            return str(event["verdict"])
-        if event["verdict"] != "winner" and event["timing"]["speedup"][1] > 1:
-            return f"{event['verdict']} for certain: measured {words}"
-        return f"{event['verdict']}: {words}"
+                self._data |= {name: event[name] for name in ("verdict", "timing", "kept")}
+                self._print(f"  {end_text(event)}")

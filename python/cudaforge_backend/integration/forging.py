@@ -17,7 +17,7 @@ from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend.locks import ForkSafeLock
-from cudaforge_backend.records import reason_of, retry_above_s, verdict
+from cudaforge_backend.records import measured_text, reason_of, retry_above_s, stayed, verdict
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 
 from . import rivals
@@ -48,8 +48,8 @@ class Forged:
     """What became of one region."""
 
     key: str
-    kind: str  # "winner" or "negative"
-    reason: str  # why there is no winner, "" where there is one
+    kind: str  # "winner": of a forging, where its kernel was stored; else "negative"
+    reason: str  # why it is no winner, "" where it is one
 
 
 def forge_region(
@@ -175,6 +175,7 @@ class _Forge:
         self.started = time.monotonic()
         self._agents_seconds = 0.0  # within limits of their own, not the region's
         self._was_busy = False
+        self._tried = False  # any candidate
         self._cancel = _C.Cancel()
 
     def interrupt(self) -> None:
@@ -195,14 +196,16 @@ class _Forge:
                 self._look_at_program()
                 promotion = self._race_all()
                 self._look_at_program()
-                won = self._conclude(outcome, promotion)
+                end = self._conclude(outcome, promotion)
+                won = promotion is not None and promotion.promoted
             finally:
                 if not won:
                     _C.uninstall(self.signature, self.device_index)
         else:
-            self._conclude(outcome, None)
-        count_forging("forged" if won else "negative")
-        return self._end(won)
+            end = self._conclude(outcome, None)
+        count_forging("forged" if end["kind"] == "winner" else "negative")
+        self.progress(end)
+        return Forged(self.key, end["kind"], end["reason"])
 
     def _search(self) -> _C.SearchOutcome | None:
         """What the generators find; None where they cannot make the region."""
@@ -251,8 +254,11 @@ class _Forge:
                 _C.uninstall(self.signature, self.device_index)
         return min(zip([name for name, _ in contestants], times, strict=True), key=lambda t: t[1])
 
-    def _conclude(self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None) -> bool:
-        """Stores the record; whether it is a winner."""
+    def _conclude(
+        self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None
+    ) -> dict[str, Any]:
+        """Stores the record; the event "end"."""
+        spent = self._seconds()
         provisional = self._was_busy and promotion is not None
         if provisional:
             _provisional.add((self.key, self.arch))
@@ -262,10 +268,41 @@ class _Forge:
             outcome,
             promotion,
             self.budget_s,
-            self._seconds(),
+            spent,
             provisional,
         )
-        return promotion is not None and promotion.promoted
+        stored = _C.store().get(self.key, self.arch)
+        # A better winner that was there stays. No other forging has these very seconds.
+        kept = stored is None or (stored["provenance"] or {}).get("forge_seconds") != spent
+        found = self._own(outcome, promotion) if stored is None or kept else stored
+        beaten = kept and promotion is not None and promotion.promoted
+        return {
+            "event": "end",
+            "key": self.key,
+            "region": self.text,
+            "kind": found["kind"],
+            "verdict": "not faster than the kernel in the cache" if beaten else verdict(found),
+            "reason": reason_of(found),
+            "timing": found["timing"],
+            "seconds": self._seconds(),
+            "kept": stayed(stored) if stored is not None and kept else None,
+        }
+
+    def _own(self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None) -> dict[str, Any]:
+        """What was found here and is not stored, as far as a record would say it."""
+        if promotion is not None:
+            names = ("winner_us", "aten_us", "inductor_us")
+            timing: dict[str, Any] = dict(zip(names, promotion.times_us(), strict=False))
+            best = min(list(timing)[1:], key=lambda name: float(timing[name]))
+            timing |= {"best_rival": best.removesuffix("_us"), "speedup": None}
+            provenance: dict[str, Any] = {"reason": measured_text(timing)}
+        else:
+            timing = {}
+            provenance = {"reason": outcome.reason, "candidates_tried": int(self._tried)}
+            if outcome.found:
+                provenance |= {"reason": "not raced: region_budget_s was spent first"}
+                provenance |= {"out_of_time": True, "budget_s": self.budget_s}
+        return {"kind": "negative", "timing": timing, "provenance": provenance}
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started
@@ -289,6 +326,7 @@ class _Forge:
     def _candidate_event(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "call":
             count_agent_call(event)
+        self._tried = self._tried or event["event"] == "candidate"
         self.progress({"key": self.key, **event})
 
     def _race_all(self) -> _C.Promotion | None:
@@ -369,22 +407,6 @@ class _Forge:
         one thread then looks faster than those of PyTorch, whose threads wait for each other."""
         if self.compile_lock and self.device.type == "cpu":
             self._was_busy = self._was_busy or program_is_busy()
-
-    def _end(self, won: bool) -> Forged:
-        kind = "winner" if won else "negative"
-        record = _C.store().get(self.key, self.arch)
-        reason = reason_of(record) if record else ""
-        event: dict[str, Any] = {
-            "event": "end",
-            "key": self.key,
-            "region": self.text,
-            "kind": kind,
-            "verdict": verdict(record) if record else "",
-        }
-        timing = record and record["timing"]
-        event |= {"reason": reason, "seconds": self._seconds(), "timing": timing}
-        self.progress(event)
-        return Forged(self.key, kind, reason)
 
 
 def program_is_busy() -> bool:
