@@ -10,6 +10,8 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
+from cudaforge_backend._native import _C
+from cudaforge_backend.integration import gate
 from forged import compiled
 from torch import Tensor
 
@@ -81,6 +83,37 @@ def test_wrapper_subclass(forged: Path) -> None:
     y, expected = quiet(compiled(softmax_chain, forged), x), softmax_chain(x)
     torch.testing.assert_close((y.a, y.b), (expected.a, expected.b))
     assert fallbacks() == {"tensor_subclass": 1}
+
+
+def test_a_call_with_a_lazily_negated_tensor_leaves_the_winner_in_use(
+    forged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[tuple[str, str]] = []
+    real = gate.stored
+
+    def stored(name: str, arch: str) -> gate.Verdict | None:
+        names.append((name, arch))
+        return real(name, arch)
+
+    monkeypatch.setattr(gate, "stored", stored)
+
+    def call(x: Tensor) -> dict[str, Any]:
+        torch._dynamo.reset()
+        cudaforge_backend.reset_stats()
+        made = compiled(softmax_chain, forged, on_miss="record")
+        y = quiet(made, x)
+        torch._dynamo.reset()
+        torch.testing.assert_close(y, torch.compile(softmax_chain)(x))
+        return {**cudaforge_backend.stats()}
+
+    x = torch.randn(8, 25)
+    compiled(softmax_chain, forged)(x)
+    assert call(x)["hits"] == 1
+    before = [_C.store().get_graph(*name) for name in names]
+    negated = call(torch._neg_view(x))
+    assert (negated["hits"], negated["fallbacks"]) == (0, {"lazy_conjugate": 1})
+    assert [_C.store().get_graph(*name) for name in names] == before
+    assert call(x)["hits"] == 1
 
 
 def test_nested_tensors(forged: Path) -> None:

@@ -20,6 +20,10 @@ def test_names_tell_graphs_shapes_and_facts_apart() -> None:
     assert name != graph_name(traced(lambda x: x + 2), [x], "c")
     assert name != graph_name(traced(lambda x: x + 1), [x.t()], "c")
     assert name != graph_name(traced(lambda x: x + 1), [x], "d")
+    assert name != graph_name(traced(lambda x: x + 1), [torch._neg_view(x)], "c")
+    z = torch.zeros(2, 3, dtype=torch.complex64)
+    names = {graph_name(traced(lambda x: x + 1), [v], "c") for v in (z, z.conj())}
+    assert len(names) == 2
     assert len(name) == 64
 
 

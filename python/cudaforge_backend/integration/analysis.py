@@ -96,6 +96,8 @@ def graph_reason(
             reason = tensor_reason(value)
             if reason in ("tensor_subclass", "sparse_layout"):
                 return reason
+            if value.is_conj() or value.is_neg():
+                return "lazy_conjugate"
     tensors = [v for v in example_inputs if isinstance(v, torch.Tensor)]
     if not tensors:
         return "no_tensor_inputs"

@@ -37,7 +37,8 @@ def _metadata(value: Any, storages: dict[int, int]) -> str:
     layout = (value.dtype, tuple(value.shape), value.stride(), value.storage_offset())
     identity = value.untyped_storage()._cdata
     storage = storages.setdefault(identity, len(storages))
-    return repr((str(value.device), *layout, value.requires_grad, storage))
+    bits = (value.requires_grad, value.is_conj(), value.is_neg())
+    return repr((str(value.device), *layout, *bits, storage))
 
 
 def device_of(inputs: Sequence[Any]) -> torch.device:
