@@ -8,6 +8,7 @@ from pathlib import Path
 
 from command import Output
 from cudaforge_backend._native import _C
+from cudaforge_backend.cli import main
 from cudaforge_backend.cli.forge import _Teller
 from cudaforge_backend.cli.lineage import tree
 
@@ -23,6 +24,39 @@ def test_a_kernel_that_was_refused_when_it_was_run_again_shows_both_verdicts() -
     assert list(tree([node]))[1:] == [
         "  0 seed: wrong_values (output 0 is wrong; accepted with 22.5 us when it was first run)"
     ]
+
+
+def generated(verdict: str, ns: float | None) -> dict[str, object]:
+    node: dict[str, object] = {"author": "generator:rows", "verdict": {"verdict": verdict}}
+    return node if ns is None else {**node, "ns": ns}
+
+
+def test_kernels_of_the_generators_are_counted_by_verdict() -> None:
+    wrong = generated("wrong_values", 1000.0)
+    assert list(tree([wrong])) == ["generators: 1 candidate: 1 wrong_values"]
+    slow = generated("too_slow", 3500.0)
+    right = [slow, slow, wrong, generated("compile_error", None), generated("accepted", 2500.0)]
+    counts = "2 too_slow, 1 wrong_values, 1 compile_error, 1 accepted"
+    said = f"generators: 5 candidates: {counts}; the fastest right one 2.5 us"
+    assert list(tree(right)) == [said]
+    first, second = tree(right, source=True)
+    assert first == said and "not stored" in second and "params" in second
+
+
+def test_why_no_candidate_was_right_is_shown(capsys: Output, tmp_path: Path) -> None:
+    record = json.loads((SOFTMAX / "record.json").read_text())
+    reason = "no candidate was right: tried every candidate; the fastest: output 0: element 3 is 2"
+    arch = _C.arch("cpu")
+    store = _C.KernelStore.open(str(tmp_path), True)
+    shown = {
+        "kind": "negative", "key": record["key"], "arch": arch, "signature": record["signature"],
+        "verification": {}, "timing": {}, "versions": _C.versions(),
+        "provenance": {"candidates_tried": 1, "reason": reason},
+    }  # fmt: skip
+    store.put(shown, None, b"")
+    argv = ["cache", "show", record["key"][:12], "--cache-dir", str(tmp_path)]
+    assert main(argv) == 0
+    assert f"\nwhy: no right candidate\n  {reason}\n" in capsys.readouterr().out
 
 
 def test_a_start_from_near_and_a_verdict_that_is_taken_back_are_told(capsys: Output) -> None:

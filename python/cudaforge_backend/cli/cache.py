@@ -152,7 +152,11 @@ def _print_record(record: dict[str, Any]) -> None:
     for said in _not_served(row):
         print(said)
     if row["kind"] != "winner":
-        _say(f"why: {why(record)}")
+        words = why(record)
+        _say(f"why: {words}")
+        reason = row["reason"]
+        if reason not in words and not reason.startswith("not raced"):
+            _say(f"  {reason}")
     if row["retry_above_s"] is not None:
         above = row["retry_above_s"]
         _say(f"too little time: a region_budget_s above {above:g} tries it again")

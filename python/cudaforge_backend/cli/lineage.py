@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,10 +20,12 @@ def add(verbs: Any) -> None:
         "lineage",
         help="show every kernel that was tried for a region",
         description="The kernels that were tried for one region: those of the generators in a "
-        "line, those of agents as a tree, each with its verdict, its time and the Judge's words.",
+        "line, counted by verdict, those of agents as a tree, each with its verdict, its time and "
+        "the Judge's words.",
     )
     command.add_argument("key", metavar="KEY", help="the first digits of a region's key")
-    command.add_argument("--source", action="store_true", help="with the source of each kernel")
+    command.add_argument("--source", action="store_true", help="with the source of each kernel of "
+                         "agents; the generators' are made anew, not stored")  # fmt: skip
     add_cache_dir(command)
     add_json(command)
     command.set_defaults(run=run)
@@ -51,9 +54,13 @@ def tree(nodes: Sequence[Node], source: bool = False) -> Iterator[str]:
     """The lines of one region's lineage."""
     made = [node for node in nodes if "session" not in node]
     if made:
-        timed = [node["ns"] for node in made if isinstance(node.get("ns"), float | int)]
-        best = f", the fastest {min(timed) / 1e3:.1f} us" if timed else ""
-        yield f"generators: {counted(len(made), 'candidate')}{best}"
+        verdicts = Counter(_word(node) for node in made)
+        counts = ", ".join(f"{n} {word}" for word, n in verdicts.most_common())
+        right = [n["ns"] for n in made if _word(n) == "accepted" and _is_time(n.get("ns"))]
+        best = f"; the fastest right one {min(right) / 1e3:.1f} us" if right else ""
+        yield f"generators: {counted(len(made), 'candidate')}: {counts}{best}"
+        if source:
+            yield "  their sources are not stored: they are made anew from the params (--json)"
     for session in dict.fromkeys(node["session"] for node in nodes if "session" in node):
         own = [node for node in nodes if node.get("session") == session]
         yield f"session {session[:8]}"
@@ -65,6 +72,14 @@ def tree(nodes: Sequence[Node], source: bool = False) -> Iterator[str]:
         for node in own:
             if node.get("kind") == "end":
                 yield f"  ended: {node['reason']}"
+
+
+def _is_time(ns: object) -> bool:
+    return isinstance(ns, float | int)
+
+
+def _word(node: Node) -> str:
+    return str((node.get("verdict") or {}).get("verdict", "?"))
 
 
 def _below(
@@ -87,7 +102,7 @@ def _below(
 def _verdict(node: Node) -> str:
     """The verdict in a word, and why where there is more to say."""
     verdict = node.get("verdict") or {}
-    word = str(verdict.get("verdict", "?"))
+    word = _word(node)
     if not node.get("answered", True):
         word = "no reply"
     elif not node.get("evaluated", True):
