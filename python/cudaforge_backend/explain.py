@@ -54,7 +54,8 @@ class RegionReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All regions of a model for these inputs, and what was left to PyTorch, by reason; `training`
+    """All regions of a model for these inputs, with the parts that forging tried of those without a
+    winner, and what was left to PyTorch, by reason; `training`
     says whether the graphs are those of training, `no_graph` why there is none, where there is
     none. str() is a table for people."""
 
@@ -106,6 +107,7 @@ _WHY = {
     "unused": "a winner is in the cache, but the graph is no faster with it: Inductor runs it",
     "not_used": "a winner is in the cache, but the compiled graph has other strides or lost the "
     "region: Inductor runs it",
+    "elsewhere": "a winner is in the cache, but this graph is divided into other regions",
     "negative": "nothing was faster than PyTorch",
     "miss": f"not forged yet: use {HOW_TO_FORGE}",
     "provisional": f"raced beside a busy program, for that one alone: use {HOW_TO_FORGE}",
@@ -201,7 +203,7 @@ def _inspect(
     from .integration import gate
     from .integration.analysis import analyse, graph_reason, is_training, may_have_anchor
     from .integration.graphs import arch_of, graph_name
-    from .integration.plan import failure, plan_analysis
+    from .integration.plan import failure, plan_analysis, tried_besides
     from .integration.rules import rules_for
 
     if not may_have_anchor(gm, is_training(example_inputs)):
@@ -213,11 +215,13 @@ def _inspect(
     name = graph_name(gm, example_inputs, sorted(plan.winners().items()))
     verdict = gate.stored(name, arch)
     reports = []
-    for known in plan.regions:
+    planned = len(plan.regions)
+    for index, known in enumerate([*plan.regions, *tried_besides(plan)]):
         status = known.status
         region = known.region
         used = verdict is None or region.key in verdict.regions
-        if status == "hit" and verdict is not None and not (verdict.pays and used):
+        elsewhere = index >= planned and status == "hit"
+        if elsewhere or (status == "hit" and verdict and not (verdict.pays and used)):
             status = "unused"
         signature = json.loads(region.signature)
         record = _C.store().get(region.key, known.arch)
@@ -226,6 +230,8 @@ def _inspect(
             why = _WHY["not_used"]
         if status == "miss" and record and record["provisional"]:
             why = _WHY["provisional"]
+        if elsewhere:
+            why = _WHY["elsewhere"]
         if status == "miss" and (failed := failure(region.key)) is not None:
             why = f"forging it failed in this process: {failed}"
         reports.append(

@@ -9,6 +9,7 @@ from pathlib import Path
 import cudaforge_backend
 import pytest
 import torch
+from cudaforge_backend._native import _C
 from cudaforge_backend.integration import gate, plan
 from cudaforge_backend.records import no_region
 from forged import compiled, lose_for_want_of_time
@@ -163,6 +164,35 @@ def test_training_has_the_backward_too(tmp_path: Path) -> None:
     report = cudaforge_backend.explain(model, x, cache_dir=str(tmp_path))
     ops = [n["op"] for r in report.regions for n in r.signature["nodes"]]
     assert {"aten::_softmax", "aten::_softmax_backward_data"} <= set(ops)
+
+
+def test_every_part_that_was_forged_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forge(signature: str, *args: object, **options: object) -> None:
+        record = {
+            "kind": "negative", "key": _C.signature_key(signature), "arch": _C.arch("cpu"),
+            "signature": json.loads(signature), "verification": {}, "timing": {},
+            "provenance": {"reason": "a test"}, "versions": _C.versions(),
+        }  # fmt: skip
+        _C.store().put(record, None, b"")
+
+    monkeypatch.setattr(plan, "forge_region", forge)
+    layers = [torch.nn.Linear(12, 16), torch.nn.LayerNorm(16), torch.nn.GELU()]
+    net = torch.nn.Sequential(*layers, torch.nn.Linear(16, 5))
+
+    def loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(net(x), label)
+
+    inputs = torch.randn(8, 12), torch.randint(5, (8,))
+    compiled(loss, tmp_path)(*inputs)
+    stored = {record["key"] for record in _C.store().records()}
+    report = cudaforge_backend.explain(loss, *inputs, cache_dir=str(tmp_path))
+    assert [region.status for region in report.regions] == ["negative"] * len(stored)
+    assert {region.key for region in report.regions} == stored
+    # One that is no region of the graph as it is now divided.
+    analysis = [region.ops for region in report.regions]
+    assert "_log_softmax_backward_data -> sum" in analysis
 
 
 def test_reasons_for_what_is_left(tmp_path: Path) -> None:

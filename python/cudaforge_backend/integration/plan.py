@@ -96,10 +96,13 @@ def plan_graph(
 
 
 def plan_analysis(
-    analysis: Analysis, given_up: Set[str] = frozenset(), budget_s: float | None = None
+    analysis: Analysis,
+    given_up: Set[str] = frozenset(),
+    budget_s: float | None = None,
+    anew: bool = False,
 ) -> Plan:
     """The plan of traced graphs. `given_up`: keys of which no more is expected than the cache has.
-    `budget_s`: see verdict_of."""
+    `budget_s`: see verdict_of. `anew`: as before the other regions without a winner were forged."""
     asked: dict[str, Known] = {}
 
     def take(region: Region, within: Region | None) -> bool:
@@ -113,7 +116,8 @@ def plan_analysis(
             more = None if region.key in given_up else budget_s
             known = replace(look_up(region, more), within=within.signature if within else "")
             asked[region.key] = known
-        return known.status == "hit" or (known.status == "miss" and region.key not in given_up)
+        open_yet = region.key not in given_up and (anew or known.status == "miss")
+        return known.status == "hit" or open_yet
 
     _, left = analysis.regions(take)
     return Plan(tuple(asked.values()), analysis, left)
@@ -134,6 +138,22 @@ def forge_misses(
             (ended if done else failed).add(known.region.key)
         plan = plan_analysis(plan.analysis, given_up=ended, budget_s=settings.region_budget_s)
     return plan
+
+
+def tried_besides(plan: Plan) -> list[Known]:
+    """Regions that forging came by on its way to `plan`, that have a record and are not in it: what
+    a part is depends on what else was still to be forged in its round."""
+    found: dict[str, Known] = {}
+    given_up: set[str] = set()
+    while True:  # the rounds of forge_misses
+        regions = plan_analysis(plan.analysis, given_up, anew=True).regions
+        found |= {known.region.key: known for known in regions}
+        without = {known.region.key for known in regions if known.status == "negative"}
+        if without <= given_up:
+            break
+        given_up |= without
+    planned = {known.region.key for known in plan.regions}
+    return [k for key, k in found.items() if k.status != "miss" and key not in planned]
 
 
 def _forge(known: Known, settings: Settings, progress: Progress | None, compile_lock: bool) -> bool:
