@@ -190,9 +190,14 @@ def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, 
         return None
     not_raced = sum(words.startswith("out of time") for words, _ in short)
     text = f"{counted(len(short), 'region')} had too little time"
-    text += f", {not_raced} of them not raced" * bool(not_raced)
-    budget = math.floor(max(above for _, above in short)) + 1
-    return text, max(budget, math.ceil(_C.DEFAULT_REGION_BUDGET_S)) if not_raced else budget
+    most = max(above for _, above in short)
+    budget, usual = math.floor(most) + 1, math.ceil(_C.DEFAULT_REGION_BUDGET_S)
+    if not not_raced:
+        return text, budget
+    text += f", {not_raced} of them not raced"
+    if budget < usual:
+        text += f" (above {most:g} s they are tried again, {usual} s leave time for the races)"
+    return text, max(budget, usual)
 
 
 def reason_of(record: Mapping[str, Any]) -> str:

@@ -171,7 +171,8 @@ def run(args: argparse.Namespace) -> int:
         wall, device = total["wall_seconds"], total["device_seconds"]
         print(
             f"{counted(len(results), 'region')}: {won} won, {known} passed over{without}; "
-            f"{_cost([total])}, {wall:.0f} s, {device:.0f} s of them on the device; "
+            f"{_cost([total])}, {wall:.0f} s of sessions, {device:.0f} s of them on the "
+            "device (Inductor's compilation and the races are not in it); "
             f"cache {_C.store().location()}"
         )
 
