@@ -131,26 +131,6 @@ def stayed(record: Mapping[str, Any]) -> dict[str, Any]:
     return {"author": author, "by_agent": record["by_agent"], "timing": record["timing"]}
 
 
-def end_text(event: Mapping[str, Any]) -> str:
-    """What a forging came to, of its event "end": the verdict with what was measured, and which
-    winner was there and stays."""
-    words = speedup_text(event["timing"])
-    text = str(event["verdict"])
-    if words and text != "winner" and event["timing"]["speedup"][1] > 1:
-        text += f" for certain: measured {words}"
-    elif words:
-        text += f": {words}"
-    if (kept := event["kept"]) is None:
-        return text
-    by = "an agent" if kept["by_agent"] else "the generators"
-    was = speedup_text(kept["timing"]) or "not timed"
-    if text.endswith("the kernel in the cache"):
-        return f"{text}, which stays: {was}, by {by}"
-    if (event["timing"] or {}).get("best_rival"):
-        text += f": measured {measured_text(event['timing'])}"
-    return f"{text}; the kernel in the cache stays: {was}, by {by}"
-
-
 def no_region(left: Collection[str]) -> str:
     """That a model has no region; `left`: why parts of it were left to PyTorch, where any were."""
     if set(left) - {"no_anchor"}:

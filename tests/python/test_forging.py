@@ -12,7 +12,8 @@ import torch
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import forging, rivals
-from cudaforge_backend.records import end_text, speedup_text, summary
+from cudaforge_backend.records import speedup_text, summary
+from cudaforge_backend.steps import race_text, step_text
 from forged import decide_every_race, host_ns
 
 
@@ -51,8 +52,8 @@ def test_every_rival_is_timed_whether_the_kernel_wins_or_not() -> None:
 @pytest.mark.parametrize(
     ("winner_s", "aten_s", "verdict", "text"),
     [
-        (1e-3, 0.0, "nothing faster than ATen", ": measured 0.0"),
-        (1e-3, 2e-3, "not faster than the kernel in the cache", ", which stays: "),
+        (1e-3, 0.0, "nothing faster than ATen", "0."),
+        (1e-3, 2e-3, "not faster than the kernel in the cache", ""),
     ],
 )
 def test_a_race_that_does_not_beat_the_winner_in_the_cache_tells_its_own_result(
@@ -75,10 +76,12 @@ def test_a_race_that_does_not_beat_the_winner_in_the_cache_tells_its_own_result(
     own = after["timing"]
     assert own["winner_us"] >= 1e3 and own["best_rival"] == "aten" and own["speedup"] is None
     assert (own["aten_us"] >= 2e3) == (aten_s > 0)
-    said = end_text(after)
-    assert said.startswith(verdict + text) and said.endswith(", by the generators")
-    assert f"stays: {speedup_text(before['timing'])}, " in said
-    assert end_text(before) == f"winner: {speedup_text(before['timing'])}"
+    said = race_text(after)
+    assert said.startswith(f"{verdict}: measured {text}") and said.endswith(", by the generators")
+    kept = "; the kernel in the cache stays: "
+    assert step_text(after).startswith(f"no winner: {verdict} (") and kept in step_text(after)
+    assert f"{kept}{speedup_text(before['timing'])}, " in said
+    assert race_text(before) == f"winner: {speedup_text(before['timing'])}"
 
 
 def test_a_short_budget_tries_one_candidate_and_races_none() -> None:

@@ -16,7 +16,8 @@ import torch
 from .._native import _C
 from ..agents import Agents
 from ..options import parse
-from ..records import RIVALS, clipped, counted, dollars, end_text, input_shapes, label, op_names
+from ..records import counted, dollars, input_shapes, label, op_names
+from ..steps import candidate_text, race_text, rival_text, step_text
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
 from .stores import forging_cache, of_key
@@ -249,12 +250,6 @@ def _of_script(args: argparse.Namespace, script: str) -> list[str]:
     return [_canonical(region.signature) for region in report.regions]
 
 
-_STAGES = {
-    "rivals": "timing ATen and Inductor, which compiles first",
-    "race": "the best kernel races ATen and Inductor",
-}
-
-
 class _Hints:
     """What a person says while agents work: lines added to a file, lines typed."""
 
@@ -330,23 +325,15 @@ class _Teller:
         """See csrc/forge/agent/session.h for the agents' events."""
         match event["event"]:
             case "rival":
-                name = RIVALS.get(event["rival"], "the generators' kernel")
-                self._rival = name
-                self._print(f"  to beat: {name}, {event['us']:.1f} us")
-            case "stage":
-                self._print(f"  {_STAGES[event['stage']]}")
+                self._rival = rival_text(event)
+                self._print(f"  {step_text(event)}")
+            case "stage" | "round" | "rejudged":
+                self._print(f"  {step_text(event)}")
             case "resumed":
                 self._spent.append(event["ledger"])
-                self._print(
-                    "  goes on with an interrupted session of "
-                    f"{counted(event['nodes'], 'round')}; so far {_cost(self._spent)}"
-                )
-            case "round":
-                near = event.get("near")
-                origin = f", from the nearest region, {near[:12]}" if near else ""
-                self._print(f"  round {event['round']}: {event['kind']}{origin}")
+                self._print(f"  {step_text(event)}; so far {_cost(self._spent)}")
             case "ask":
-                self._print(f"    asking the {event['role']} ({event['provider']})")
+                self._print(f"    {step_text(event)}")
                 kind, _, folder = event["provider"].partition(":")
                 if kind == "mailbox":
                     self._print(
@@ -363,37 +350,21 @@ class _Teller:
                         "unpriced": event["usd"] is None and any(tokens.values()),
                     }
                 )
-                self._print(
-                    f"    {event['role']} ({event['seconds']:.0f} s); so far {_cost(self._spent)}"
-                )
+                self._print(f"    {step_text(event)}; so far {_cost(self._spent)}")
                 if event.get("note"):
                     self._print(f"      {event['note']}")
             case "advice" if event.get("issue"):
                 self._print(f"    judge: {event['issue']}\n      do: {event['plan']}")
             case "advice":
-                self._print(f"    judge: no advice ({event.get('silence', '')})")
+                self._print(f"    {step_text(event)}")
             case "candidate" if "round" in event:
-                ns = event.get("ns")
                 kept = {k: v for k, v in event.items() if k != "event"}
-                self._data["rounds"].append({**kept, "ns": ns})
-                time = f", {ns / 1e3:.1f} us" if ns is not None else ""
-                if event.get("speedup"):
-                    time += f", about {event['speedup']:.2f} times as fast as {self._rival}"
-                best = ", the best so far" if event.get("best") else ""
-                words = f": {clipped(event['message'])}" if event.get("message") else ""
-                if event.get("duplicate_of") is not None:
-                    words = f": the same kernel as round {event['duplicate_of']}"
-                self._print(f"    {event['verdict']}{time}{best}{words}")
-            case "rejudged":
-                words = f": {clipped(event['message'])}" if event["message"] else ""
-                self._print(
-                    f"  round {event['round']} was {event['before']} and is now "
-                    f"{event['verdict']}{words}"
-                )
+                self._data["rounds"].append({**kept, "ns": event.get("ns")})
+                self._print(f"    {candidate_text(event, self._rival)}")
             case "agents_end":
                 self._data |= {name: event[name] for name in ("ledger", "answered")}
                 self._data["end"] = event["reason"]
-                self._print(f"  agents ended: {event['reason']}")
+                self._print(f"  {step_text(event)}")
             case "end":
                 self._data |= {name: event[name] for name in ("verdict", "timing", "kept")}
-                self._print(f"  {end_text(event)}")
+                self._print(f"  {race_text(event)}")

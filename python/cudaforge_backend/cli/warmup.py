@@ -15,7 +15,8 @@ import torch
 from .._native import _C
 from ..heartbeat import GRAPH_STEPS, Heartbeat
 from ..options import parse
-from ..records import counted, find, no_graph, no_region, status_text, too_little_time
+from ..records import counted, find, no_graph, no_region, too_little_time
+from ..steps import step_text
 from .failure import failed
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
@@ -209,7 +210,7 @@ class _Teller(Heartbeat):
             self.found.setdefault(event["key"], event["status"])
         elif kind == "start":
             self._tried = 0
-            self.say(f"forging {event['region']} ...")
+            self.say(step_text(event))
             self.begin("trying candidates")
         elif kind == "candidate":
             self._tried += 1
@@ -223,13 +224,8 @@ class _Teller(Heartbeat):
             self.begin(doing)
 
     def _end(self, event: Mapping[str, Any]) -> None:
-        timing = event["timing"] or {}
-        line = f"  {status_text(event['kind'])}"
-        if event["kind"] == "winner":
-            line += f", {timing['speedup'][1]:.2f}x" if timing.get("speedup") else ""
-        else:
-            verdict = event["verdict"]
-            line += f": {verdict}" + (f" ({event['reason']})" if "best_rival" in timing else "")
+        verdict = event["verdict"]
+        if event["kind"] != "winner":
             within = verdict.startswith("faster alone")
             self.reasons["faster alone, not within a larger region" if within else verdict] += 1
-        self.say(f"{line}, {event['seconds']:.1f} s")
+        self.say(f"  {step_text(event)}")

@@ -4,6 +4,7 @@ record."""
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.records import measured_text, reason_of, retry_above_s, stayed, verdict
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
+from cudaforge_backend.steps import step_text
 
 from . import rivals
 
@@ -315,7 +317,8 @@ class _Forge:
 
     def progress(self, event: Mapping[str, Any]) -> None:
         self._end_if_asked()
-        log.forge.debug("%s %s", self.key[:12], {k: v for k, v in event.items() if k != "key"})
+        if log.forge.isEnabledFor(logging.DEBUG):
+            log.forge.debug("%s %s", self.key[:12], step_text(event))
         if self.listener is not None:
             self.listener(event)
 

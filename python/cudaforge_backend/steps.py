@@ -1,0 +1,114 @@
+"""Steps of forging in words: what `cudaforge warmup` and `forge` print of an event, and what
+CUDAFORGE_LOG=forge writes. cudaforge_backend.set_progress has the events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .records import (
+    RIVALS,
+    clipped,
+    counted,
+    measured_text,
+    rival_name,
+    speedup_text,
+    status_text,
+)
+
+Event = Mapping[str, Any]
+
+_STAGES = {
+    "rivals": "timing ATen and Inductor, which compiles first",
+    "race": "the best kernel races ATen and Inductor",
+}
+
+
+def step_text(event: Event) -> str:
+    """Any event in one line."""
+    match event["event"]:
+        case "start":
+            return f"forging {event['region']} ..."
+        case "candidate":
+            return candidate_text(event)
+        case "verified":
+            return f"candidate {event['index']} on every input set: {event['verdict']}"
+        case "stage":
+            return _STAGES[event["stage"]]
+        case "rival":
+            return f"to beat: {rival_text(event)}, {event['us']:.1f} us"
+        case "resumed":
+            return f"goes on with an interrupted session of {counted(event['nodes'], 'round')}"
+        case "round":
+            near = event.get("near")
+            origin = f", from the nearest region, {near[:12]}" if near else ""
+            return f"round {event['round']}: {event['kind']}{origin}"
+        case "ask":
+            return f"asking the {event['role']} ({event['provider']})"
+        case "call":
+            return f"{event['role']} ({event['seconds']:.0f} s)"
+        case "advice" if event.get("issue"):
+            return f"judge: {event['issue']} -> {event['plan']}"
+        case "advice":
+            return f"judge: no advice ({event.get('silence', '')})"
+        case "rejudged":
+            words = f": {clipped(event['message'])}" if event["message"] else ""
+            was, now = event["before"], event["verdict"]
+            return f"round {event['round']} was {was} and is now {now}{words}"
+        case "agents_end":
+            return f"agents ended: {event['reason']}"
+        case "end":
+            return outcome_text(event)
+    return str(event["event"])
+
+
+def rival_text(event: Event) -> str:
+    """What agents are to beat, of its event "rival"."""
+    return RIVALS.get(event["rival"], "the generators' kernel")
+
+
+def candidate_text(event: Event, rival: str = "what it had to beat") -> str:
+    """A candidate's verdict and time; `rival` is what a round of agents had to beat."""
+    ns = event.get("ns")
+    time = f", {ns / 1e3:.1f} us" if ns is not None else ""
+    if event.get("speedup"):
+        time += f", about {event['speedup']:.2f} times as fast as {rival}"
+    best = ", the best so far" if event.get("best") else ""
+    words = f": {clipped(event['message'])}" if event.get("message") else ""
+    if event.get("duplicate_of") is not None:
+        words = f": the same kernel as round {event['duplicate_of']}"
+    number = "" if "round" in event else f"candidate {event['index']}: "
+    return f"{number}{event['verdict']}{time}{best}{words}"
+
+
+def outcome_text(event: Event) -> str:
+    """What a forging came to and how long it took, of its event "end": "winner, 1.20x, 3.4 s"."""
+    timing = event["timing"] or {}
+    line = status_text(event["kind"])
+    if event["kind"] == "winner":
+        line += f", {timing['speedup'][1]:.2f}x" if timing.get("speedup") else ""
+    else:
+        line += f": {event['verdict']}" + f" ({event['reason']})" * ("best_rival" in timing)
+    if event["kept"] is not None:
+        line += f"; {_kept_text(event['kept'])}"
+    return f"{line}, {event['seconds']:.1f} s"
+
+
+def race_text(event: Event) -> str:
+    """The verdict of a race with its interval, of the event "end", and which winner was there and
+    stays: "winner: 1.20 times as fast as ATen [1.15, 1.25]"."""
+    words = speedup_text(event["timing"])
+    text = str(event["verdict"])
+    if words and text != "winner" and event["timing"]["speedup"][1] > 1:
+        text += f" for certain: measured {words}"
+    elif words:
+        text += f": {words}"
+    elif rival_name(event["timing"] or {}):
+        text += f": measured {measured_text(event['timing'])}"
+    return text if event["kept"] is None else f"{text}; {_kept_text(event['kept'])}"
+
+
+def _kept_text(kept: Mapping[str, Any]) -> str:
+    by = "an agent" if kept["by_agent"] else "the generators"
+    was = speedup_text(kept["timing"]) or "not timed"
+    return f"the kernel in the cache stays: {was}, by {by}"
