@@ -22,18 +22,27 @@ constexpr size_t kMaxJsonBytes = size_t{32} << 20;  // of each JSON text
 
 constexpr int64_t kMaxCreated = 100'000'000'000;  // seconds since 1970: the year 5138
 
+constexpr double kMaxMicroseconds = 1e12;
+constexpr double kMaxSpeedup = 1e9;
+
 bool IsFinite(const Json& value) { return value.is_number() && std::isfinite(value.get<double>()); }
+bool IsWithin(const Json& value, double most) {
+  return IsFinite(value) && value.get<double>() >= 0 && value.get<double>() <= most;
+}
+bool IsMicroseconds(const Json& value) { return IsWithin(value, kMaxMicroseconds); }
+bool IsSpeedup(const Json& value) { return IsWithin(value, kMaxSpeedup); }
 bool IsText(const Json& value) { return value.is_string(); }
 bool IsTexts(const Json& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(), IsText);
 }
 bool IsInterval(const Json& value) {
-  return value.is_array() && value.size() == 3 && std::all_of(value.begin(), value.end(), IsFinite);
+  return value.is_array() && value.size() == 3 &&
+         std::all_of(value.begin(), value.end(), IsSpeedup);
 }
 bool IsTime(const Json& value) {
   return value.is_number_integer() && value >= 0 && value <= kMaxCreated;
 }
-bool IsOuterRace(const Json& value) { return JsonString(value, "key").ok(); }
+bool IsOuterRace(const Json& value);
 
 struct FieldRule {
   std::string_view field;
@@ -42,12 +51,12 @@ struct FieldRule {
 };
 constexpr FieldRule kVerificationRules[] = {{"cases", IsTexts, "a list of texts"}};
 constexpr FieldRule kTimingRules[] = {
-    {"aten_us", IsFinite, "a number"},
-    {"inductor_us", IsFinite, "a number"},
-    {"winner_us", IsFinite, "a number"},
+    {"aten_us", IsMicroseconds, "a number of microseconds"},
+    {"inductor_us", IsMicroseconds, "a number of microseconds"},
+    {"winner_us", IsMicroseconds, "a number of microseconds"},
     {"rounds", IsFinite, "a number"},
     {"best_rival", IsText, "a text"},
-    {"speedup", IsInterval, "three numbers"},
+    {"speedup", IsInterval, "three speed-ups"},
     {"within", IsOuterRace, "a race with a key"},
 };
 constexpr FieldRule kProvenanceRules[] = {
@@ -87,6 +96,10 @@ Status CheckForm(const Json& object, std::string_view name, std::span<const Fiel
                                    std::string(rule.form));
   }
   return Status::Ok();
+}
+
+bool IsOuterRace(const Json& value) {
+  return JsonString(value, "key").ok() && CheckForm(value, "within", kTimingRules).ok();
 }
 
 Status Corrupt(std::string_view what) {

@@ -132,6 +132,9 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
     return Status::Unsupported("format " + std::to_string(format) +
                                " is newer than this version reads");
   }
+  if (format != kSourcePackFormat) {
+    return Status::Corruption("there is no format " + std::to_string(format));
+  }
   CacheRecord record;
   CF_ASSIGN_OR_RETURN(record.key, JsonString(json, "key"));
   CF_ASSIGN_OR_RETURN(record.arch, JsonString(json, "arch"));

@@ -147,12 +147,18 @@ TEST(Record, OddFieldsAreDamage) {
       {&CacheRecord::timing, R"({"speedup":[1,2,3,4]})", "timing.speedup"},
       {&CacheRecord::timing, R"({"speedup":[null,"a",{}]})", "timing.speedup"},
       {&CacheRecord::timing, R"({"speedup":[1,2,true]})", "timing.speedup"},
+      {&CacheRecord::timing, R"({"speedup":[1,2,1000000001]})", "timing.speedup"},
+      {&CacheRecord::timing, R"({"speedup":[-0.5,1,2]})", "timing.speedup"},
       {&CacheRecord::timing, R"({"aten_us":"1"})", "timing.aten_us"},
+      {&CacheRecord::timing, R"({"aten_us":-1})", "timing.aten_us"},
+      {&CacheRecord::timing, R"({"winner_us":1e300})", "timing.winner_us"},
+      {&CacheRecord::timing, R"({"inductor_us":1000000000001})", "timing.inductor_us"},
       {&CacheRecord::timing, R"({"inductor_us":[1]})", "timing.inductor_us"},
       {&CacheRecord::timing, R"({"winner_us":{"float":"nan"}})", "timing.winner_us"},
       {&CacheRecord::timing, R"({"best_rival":["aten"]})", "timing.best_rival"},
       {&CacheRecord::timing, R"({"within":{"key":1}})", "timing.within"},
       {&CacheRecord::timing, R"({"within":"x"})", "timing.within"},
+      {&CacheRecord::timing, R"({"within":{"key":"k","aten_us":-1}})", "timing.within"},
       {&CacheRecord::provenance, R"(["x"])", "provenance"},
       {&CacheRecord::provenance, R"({"author":["x"]})", "provenance.author"},
       {&CacheRecord::provenance, R"({"reason":1})", "provenance.reason"},
@@ -179,7 +185,8 @@ TEST(Record, FieldsMayBeAbsentOrNull) {
   for (const char* text :
        {"null", "{}", R"({"new":[1],"within":null,"speedup":null,"aten_us":null,"cases":null,
         "author":null,"reason":null,"created":null,"budget_s":null})",
-        R"({"speedup":[1,2.5,3],"rounds":9,"best_rival":"aten","within":{"key":"k"},"cases":[],
+        R"({"speedup":[0,2.5,1000000000],"rounds":9,"best_rival":"aten","within":{"key":"k"},
+        "aten_us":0,"winner_us":1000000000000,"cases":[],
         "created":100000000000,"reason":"none","out_of_time":true,"budget_s":0.5})"}) {
     CacheRecord record = TestWinner(1);
     record.verification = record.timing = record.provenance = text;

@@ -179,6 +179,8 @@ TEST_F(SourcePack, WhatWasChangedIsLeftOutWithALine) {
     problem_with(field, missing);
   }
   EXPECT_NE(problem_with("format", 2).find("newer"), std::string::npos);
+  EXPECT_NE(problem_with("format", 0).find("no format 0"), std::string::npos);
+  EXPECT_NE(problem_with("format", -1).find("no format -1"), std::string::npos);
   EXPECT_NE(problem_with("signature", {{"format", 1}}).find("key"), std::string::npos);
   EXPECT_NE(problem_with("arch", "../x").find("arch"), std::string::npos);
   EXPECT_NE(problem_with("timing", {{"speedup", "x"}}).find("timing.speedup"), std::string::npos);
