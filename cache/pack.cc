@@ -2,6 +2,7 @@
 
 #include <ctime>
 #include <filesystem>
+#include <set>
 #include <span>
 
 #include "base/bytes.h"
@@ -41,15 +42,24 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   return record;
 }
 
-// Stores `count` records, each as `read` gives it and `accept` leaves it. The errors of `read` say
-// which record they are of; those of `accept` are named by its key.
-Result<PackSummary> Adopt(KernelStore& store, const AcceptRecord& accept, size_t count,
-                          const std::function<Result<CacheRecord>()>& read) {
+// Whether `store` has a winner that was judged as `winner` was: raced here, where that comes from
+// elsewhere.
+bool HasItsOwn(KernelStore& store, const CacheRecord& winner) {
+  const auto existing = store.Get(winner.key, winner.arch);
+  return existing != nullptr && existing->kind == CacheRecord::Kind::kWinner &&
+         JudgedAlike(existing->versions, winner.versions) && existing->Fields().ok();
+}
+
+// Stores `count` records, each as `read` gives it and `accept` leaves it; `replace` as ImportPack.
+// The errors of `read` say which record they are of; those of `accept` are named by its key.
+Result<PackSummary> Adopt(KernelStore& store, const AcceptRecord& accept, bool replace,
+                          size_t count, const std::function<Result<CacheRecord>()>& read) {
   PackSummary summary;
   std::vector<CacheRecord> negatives;
-  const auto put = [&](std::span<const CacheRecord> records) {
+  std::set<std::string> taken;  // of this pack: the better of two winners of one region
+  const auto put = [&](std::span<const CacheRecord> records, bool replacing) {
     std::vector<bool> stored;
-    const Status status = store.PutMany(records, false, &stored);
+    const Status status = store.PutMany(records, replacing, &stored);
     for (size_t i = 0; i < stored.size(); ++i) {
       const bool winner = records[i].kind == CacheRecord::Kind::kWinner;
       ++(!stored[i] ? summary.kept_existing : winner ? summary.imported : summary.without_winner);
@@ -67,13 +77,19 @@ Result<PackSummary> Adopt(KernelStore& store, const AcceptRecord& accept, size_t
     if (status.ok() && record->kind == CacheRecord::Kind::kNegative) {
       negatives.push_back(std::move(record).value());
     } else if (status.ok()) {
-      CF_RETURN_IF_ERROR(put({&*record, 1}));
+      const bool first = taken.insert(record->key + " " + record->arch).second;
+      if (first && !replace && HasItsOwn(store, *record)) {
+        ++summary.kept_existing;
+        taken.erase(record->key + " " + record->arch);
+      } else {
+        CF_RETURN_IF_ERROR(put({&*record, 1}, first && replace));
+      }
     } else {
       ++summary.rejected;
       summary.problems.push_back(std::move(problem));
     }
   }
-  if (!negatives.empty()) CF_RETURN_IF_ERROR(put(negatives));
+  if (!negatives.empty()) CF_RETURN_IF_ERROR(put(negatives, false));
   return summary;
 }
 
@@ -110,12 +126,13 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
 }
 
 Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
-                               const AcceptRecord& accept) {
+                               const AcceptRecord& accept, bool replace) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     CF_ASSIGN_OR_RETURN(std::vector<Result<CacheRecord>> records, ReadSourcePack(path));
     size_t next = 0;
-    return Adopt(store, accept, records.size(), [&] { return std::move(records[next++]); });
+    return Adopt(store, accept, replace, records.size(),
+                 [&] { return std::move(records[next++]); });
   }
   CF_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxPackBytes));
   if (bytes.size() < kPackHeaderBytes + kPackChecksumBytes || !bytes.starts_with(kPackMagic)) {
@@ -134,6 +151,9 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
     return Status::Unsupported(path + ": pack format " + std::to_string(format) +
                                " is newer than this version reads");
   }
+  if (format != kPackFormat) {
+    return Corrupt(path, "there is no pack format " + std::to_string(format));
+  }
   const uint64_t manifest_bytes = LittleEndianAt<uint64_t>(body, 8);
   if (manifest_bytes > body.size() - kPackHeaderBytes) return Corrupt(path, "the manifest is cut");
   auto manifest = ParseJson(body.substr(kPackHeaderBytes, manifest_bytes),
@@ -145,7 +165,7 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
   const std::string_view payload = body.substr(kPackHeaderBytes + manifest_bytes);
   size_t offset = 0;
   size_t next = 0;
-  return Adopt(store, accept, entries->size(), [&] {
+  return Adopt(store, accept, replace, entries->size(), [&] {
     Result<CacheRecord> record = ReadRecord((*entries)[next++], payload, &offset);
     if (record.ok()) return record;
     return Result<CacheRecord>(

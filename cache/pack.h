@@ -29,12 +29,13 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
 using AcceptRecord = std::function<Status(CacheRecord*)>;
 
 // Stores the records of a pack, or of a source pack (source_pack.h) where `path` is a folder, each
-// winner as soon as it is accepted, so that one who interrupts it keeps what was done; the better
-// of two winners stays, and a winner rather than a negative entry. The winners of a source pack
-// have no binary until `accept` builds it. Errors: kNotFound or kIoError (the file), kCorruption
-// (not a pack, cut short, or changed: nothing is imported), kUnsupported (a newer format), and
-// those of KernelStore::PutMany.
+// winner as soon as it is accepted, so that one who interrupts it keeps what was done. A winner
+// that is there and that the same torch and verifier judged stays, whatever speed-up the pack
+// claims, unless `replace`. A winner takes the place of a negative entry, never the other way
+// round. The winners of a source pack have no binary until `accept` builds it. Errors: kNotFound or
+// kIoError (the file), kCorruption (not a pack, cut short, or changed: nothing is imported),
+// kUnsupported (a newer format), and those of KernelStore::PutMany.
 Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
-                               const AcceptRecord& accept = nullptr);
+                               const AcceptRecord& accept = nullptr, bool replace = false);
 
 }  // namespace cudaforge

@@ -97,7 +97,7 @@ py::dict Export(KernelStore& store, const std::string& path, const std::string& 
   return SummaryDict(summary);
 }
 
-py::dict AdoptPack(const std::string& file, const py::object& tell) {
+py::dict AdoptPack(const std::string& file, const py::object& tell, bool replace) {
   PackSummary summary;
   {
     py::gil_scoped_release release;
@@ -111,7 +111,7 @@ py::dict AdoptPack(const std::string& file, const py::object& tell) {
       }
       return status;
     };
-    summary = ValueOrThrow(ImportPack(*Runtime::Get().store(), file, accept));
+    summary = ValueOrThrow(ImportPack(*Runtime::Get().store(), file, accept, replace));
   }
   return SummaryDict(summary);
 }
@@ -123,7 +123,8 @@ void BindPacks(py::module_& m) {
         py::arg("arch") = "");
   m.def("export_sources", &Export<WriteSourcePack>, py::arg("store"), py::arg("folder"),
         py::arg("arch") = "");
-  m.def("adopt_pack", &AdoptPack, py::arg("file"), py::arg("tell") = py::none());
+  m.def("adopt_pack", &AdoptPack, py::arg("file"), py::arg("tell") = py::none(),
+        py::arg("replace") = false);
 }
 
 }  // namespace cudaforge::binding

@@ -146,9 +146,12 @@ def export_pack(store: KernelStore, file: str, arch: str = "") -> dict[str, Any]
 def export_sources(store: KernelStore, folder: str, arch: str = "") -> dict[str, Any]:
     """Writes the winners as a source pack: how many, and what could not be written."""
 
-def adopt_pack(file: str, tell: Callable[[str, str], None] | None = None) -> dict[str, Any]:
-    """Compiles and proves each kernel of a pack here and stores it as soon as it is proven; what
-    has no winner is stored at the end. As export_pack.
+def adopt_pack(
+    file: str, tell: Callable[[str, str], None] | None = None, replace: bool = False
+) -> dict[str, Any]:
+    """Compiles and proves each kernel of a pack here and stores it as soon as it is proven, unless
+    the store has a winner that this build judged, or with `replace`; what has no winner is stored
+    at the end. As export_pack.
 
     `tell` gets the key of each kernel and what is wrong with it ("": nothing). RuntimeError: not a
     pack, or a damaged one."""

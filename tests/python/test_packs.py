@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,23 @@ def test_another_verifiers_winner_is_judged_by_this_one(
     assert winner["versions"]["verifier"] == _C.versions()["verifier"] > 1
 
 
+def test_a_winner_raced_here_stays_unless_replaced(
+    cache: Path, tmp_path: Path, capsys: Output
+) -> None:
+    here = tmp_path / "here"
+    shutil.copytree(cache, here)
+    first = winners(cache)[0]
+    packed(cache, tmp_path / "pack", timing={**first["timing"], "speedup": [900.0, 901.0, 902.0]})
+    code, summary = adopt(capsys, tmp_path / "pack", here)
+    assert (code, summary["imported"], summary["kept_existing"]) == (0, 0, 1)
+    assert first in winners(here)
+    folder = ("--cache-dir", str(here))
+    assert main(["cache", "import", str(tmp_path / "pack"), "--replace", *folder]) == 0
+    assert "1 kernel verified and stored" in capsys.readouterr().out
+    (other,) = (r for r in winners(here) if r["key"] == first["key"])
+    assert other["timing"]["speedup"] == [900.0, 901.0, 902.0]
+
+
 @pytest.fixture
 def sources(cache: Path, tmp_path: Path) -> Path:
     """Both winners as folders of text, to be edited."""
@@ -299,6 +317,8 @@ def edit(sources: Path, **fields: Any) -> str:
 _ODD = [
     {"timing": {"speedup": "x"}},
     {"timing": [1]},
+    {"timing": {"aten_us": -1}},
+    {"timing": {"winner_us": 1e300}},
     {"timing": {"speedup": [None, "a", {}]}},
     {"provenance": ["x"]},
     {"provenance": {"created": 1e300}},

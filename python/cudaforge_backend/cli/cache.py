@@ -299,7 +299,7 @@ def run_import(args: argparse.Namespace) -> int:
         else:
             print(f"  {name} verified", flush=True)
 
-    result = _C.adopt_pack(args.file, None if args.json else tell)
+    result = _C.adopt_pack(args.file, None if args.json else tell, args.replace)
 
     def text() -> None:
         for rejected in result["problems"]:
@@ -358,6 +358,12 @@ def _file_to_write(verb: argparse.ArgumentParser) -> None:
 
 def _file_to_read(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("file", metavar="FILE", help="what `cudaforge cache export` wrote")
+    verb.add_argument(
+        "--replace",
+        action="store_true",
+        help="also where this torch and verifier judged a kernel that is stored already (default: "
+        "that one stays, whatever speed-up FILE claims)",
+    )
 
 
 # Name, what it does, the function, its own arguments.

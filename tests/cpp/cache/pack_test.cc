@@ -52,16 +52,51 @@ TEST_F(Pack, AWinnerStaysWhereThePackHasNone) {
   EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
 }
 
-TEST_F(Pack, TheBetterOneStays) {
+TEST_F(Pack, WinnersThatAreThereStayUnlessReplaced) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
+  CacheRecord other = TestWinner(2, 1.9);
+  other.versions = {{"torch", "2.10.0"}};
   ASSERT_TRUE(to_->Put(TestWinner(0, 1.9)).ok());
   ASSERT_TRUE(to_->Put(TestWinner(1, 1.1)).ok());
+  ASSERT_TRUE(to_->Put(other).ok());
+  ASSERT_TRUE(to_->Put(TestNegative(3)).ok());
+  ASSERT_TRUE(to_->Put(TestWinner(8)).ok());
+  const auto low = [&](int i) { return to_->Get(TestWinner(i).key, kTestArch)->SpeedupLow(); };
   auto summary = ImportPack(*to_, file_);
   ASSERT_TRUE(summary.ok());
-  EXPECT_EQ(summary->imported, 3);
+  EXPECT_EQ(summary->imported, 2);
+  EXPECT_EQ(summary->kept_existing, 3);
+  EXPECT_EQ(low(0), 1.9);
+  EXPECT_EQ(low(1), 1.1) << "the pack's 1.5 is only claimed";
+  EXPECT_EQ(low(2), 1.5) << "another torch judged the one that was there";
+  EXPECT_EQ(to_->Get(TestWinner(3).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+  summary = ImportPack(*to_, file_, nullptr, true);
+  EXPECT_EQ(summary->imported, 4);
   EXPECT_EQ(summary->kept_existing, 1);
-  EXPECT_EQ(to_->Get(TestWinner(0).key, kTestArch)->SpeedupLow(), 1.9);
-  EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->SpeedupLow(), 1.5);
+  EXPECT_EQ(low(0), 1.5);
+  EXPECT_EQ(low(1), 1.5);
+  EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+}
+
+TEST_F(Pack, OfTwoWinnersOfOneRegionTheBetterIsTaken) {
+  const auto to_one_arch = [](CacheRecord* record) {
+    record->arch = kTestArch;
+    return Status::Ok();
+  };
+  for (const bool replace : {false, true}) {
+    for (const double first : {1.2, 1.8}) {  // in the order of their archs
+      auto from = MakeMemoryKernelStore();
+      auto to = MakeMemoryKernelStore();
+      CacheRecord one = TestWinner(1, first), two = TestWinner(1, 3.0 - first);
+      one.arch = "cpu:a";
+      two.arch = "cpu:b";
+      ASSERT_TRUE(from->Put(one).ok());
+      ASSERT_TRUE(from->Put(two).ok());
+      ASSERT_TRUE(ExportPack(*from, file_, "").ok());
+      ASSERT_TRUE(ImportPack(*to, file_, to_one_arch, replace).ok());
+      EXPECT_EQ(to->Get(TestWinner(1).key, kTestArch)->SpeedupLow(), 1.8);
+    }
+  }
 }
 
 TEST_F(Pack, TheImporterDecidesOnEachRecord) {
@@ -171,6 +206,8 @@ TEST_F(Pack, BadRecordsAreLeftOutWithALineEach) {
 TEST_F(Pack, HostileManifests) {
   ASSERT_TRUE(WriteFileAtomic(file_, HandMade(Json::array(), "", 2)).ok());
   EXPECT_EQ(ImportPack(*to_, file_).status().code(), StatusCode::kUnsupported);
+  ASSERT_TRUE(WriteFileAtomic(file_, HandMade(Json::array(), "", 0)).ok());
+  EXPECT_EQ(ImportPack(*to_, file_).status().code(), StatusCode::kCorruption);
   ASSERT_TRUE(WriteFileAtomic(file_, HandMade("no list", "")).ok());
   EXPECT_EQ(ImportPack(*to_, file_).status().code(), StatusCode::kCorruption);
   std::string huge = HandMade(Json::array(), "");
