@@ -52,11 +52,12 @@ class KernelStore {
   // As Put, with what was tried for that region, oldest first, in the same write: one JSON object a
   // candidate, added to what earlier forgings tried.
   virtual Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage) = 0;
-  // Forgets the record and its lineage.
+  // Forgets the record and its lineage, whether they can be read or not.
   virtual Status Delete(std::string_view key, std::string_view arch) = 0;
-  // Every intact record, in key order, winners before negative entries; stops when `visit` returns
-  // false. `arch` empty: all. kCorruption after the visit when the database could not be walked to
-  // its end.
+  // Every record that can be read, in key order, winners before negative entries; stops when
+  // `visit` returns false. `arch` empty: all. What is damaged, or of another record format, is
+  // passed over and counted in `corrupt`; so is what lies in damaged blocks, of whatever arch, with
+  // the record after them, which Get may still give. Errors: those of opening the database.
   virtual Status ForEach(std::string_view arch,
                          const std::function<bool(const CacheRecord&)>& visit) = 0;
 
@@ -80,11 +81,13 @@ class KernelStore {
   virtual std::optional<Json> GetGraph(std::string_view graph, std::string_view arch) = 0;
 
   virtual StoreCounters counters() const = 0;
+  // Adds to `corrupt`: records that were read whole and proved damaged where they were used.
+  virtual void CountCorrupt(int64_t records) = 0;
   virtual std::string location() const = 0;
   // Ok, or why every read is a miss at present ("the database is damaged: ...").
   virtual Status health() const = 0;
   // What the user should be told, one line each; a line is given once ("... was damaged; moved to
-  // ...").
+  // ..."; "... is damaged in places", after a Get or GetGraph that met a damaged block).
   virtual std::vector<std::string> TakeWarnings() = 0;
 };
 

@@ -127,6 +127,10 @@ class MemoryKernelStore final : public KernelStore {
     std::lock_guard lock(mutex_);
     return counters_;
   }
+  void CountCorrupt(int64_t records) override {
+    std::lock_guard lock(mutex_);
+    counters_.corrupt += records;
+  }
   std::string location() const override { return "memory"; }
   Status health() const override { return Status::Ok(); }
   std::vector<std::string> TakeWarnings() override { return {}; }

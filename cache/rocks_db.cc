@@ -11,6 +11,8 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <map>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -75,6 +77,29 @@ Status FromRocks(const rocksdb::Status& status) {
   }
   if (status.IsNotSupported()) return Status::Unsupported(text);
   return Status::IoError(text);
+}
+
+// The keys that start with `prefix`, as far as `it` gets to them forward and, where that ends at
+// damage, backward; what stopped it.
+rocksdb::Status KeysFromBothEnds(rocksdb::Iterator* it, const std::string& prefix,
+                                 std::set<std::string>* keys) {
+  for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
+    keys->insert(it->key().ToString());
+  }
+  rocksdb::Status stopped = it->status();
+  if (stopped.ok()) return stopped;
+  if (prefix.empty()) {
+    it->SeekToLast();
+  } else {
+    std::string end = prefix;  // after every key that starts with it
+    ++end.back();
+    it->SeekForPrev(end);
+    if (it->Valid() && it->key() == end) it->Prev();
+  }
+  for (; it->Valid() && it->key().starts_with(prefix); it->Prev()) {
+    keys->insert(it->key().ToString());
+  }
+  return stopped;
 }
 
 // Our families, in the order of Family, then RocksDB's own.
@@ -192,17 +217,59 @@ Result<std::string> RocksDb::Get(Family family, const std::string& key) const {
   return value;
 }
 
-Status RocksDb::Scan(
-    Family family, const std::string& prefix,
-    const std::function<bool(std::string_view key, std::string_view value)>& visit) const {
+Status RocksDb::Scan(Family family, const std::string& prefix,
+                     const std::function<bool(std::string_view key, std::string_view value)>& visit,
+                     int64_t* lost) const {
   if (impl_->handle(family) == nullptr) return Status::Ok();
   rocksdb::ReadOptions options;
   options.fill_cache = false;
   std::unique_ptr<rocksdb::Iterator> it(impl_->db->NewIterator(options, impl_->handle(family)));
+  std::optional<std::string> last;
   for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
-    if (!visit(it->key().ToStringView(), it->value().ToStringView())) break;
+    if (!visit(it->key().ToStringView(), it->value().ToStringView())) return Status::Ok();
+    last = it->key().ToString();
   }
-  return FromRocks(it->status());
+  const Status stopped = FromRocks(it->status());
+  if (stopped.code() != StatusCode::kCorruption) return stopped;
+  std::set<std::string> keys;
+  int64_t unread = 0;
+  CF_RETURN_IF_ERROR(Salvage(family, prefix, &keys, &unread));
+  if (lost != nullptr) *lost += std::max<int64_t>(unread, 1);
+  for (auto key = last ? keys.upper_bound(*last) : keys.begin(); key != keys.end(); ++key) {
+    const Result<std::string> value = Get(family, *key);
+    if (value.ok() && !visit(*key, *value)) break;
+    if (value.status().code() == StatusCode::kIoError) return value.status();
+  }
+  return Status::Ok();
+}
+
+Status RocksDb::Salvage(Family family, const std::string& prefix, std::set<std::string>* keys,
+                        int64_t* lost) const {
+  rocksdb::TablePropertiesCollection tables;
+  // A table whose properties cannot be read goes by number 0.
+  (void)impl_->db->GetPropertiesOfAllTables(impl_->handle(family), &tables);
+  std::map<uint64_t, uint64_t> pairs{{0, 0}};  // by a table's number; 0: of what is in no table
+  for (const auto& [_, table] : tables) {
+    pairs[table->orig_file_number] = table->num_entries - table->num_deletions;
+  }
+  for (const auto& [number, count] : pairs) {
+    rocksdb::ReadOptions options;
+    options.fill_cache = false;
+    options.table_filter = [number = number](const rocksdb::TableProperties& table) {
+      return table.orig_file_number == number;
+    };
+    std::unique_ptr<rocksdb::Iterator> it(impl_->db->NewIterator(options, impl_->handle(family)));
+    std::set<std::string> found;
+    const Status stopped = FromRocks(KeysFromBothEnds(it.get(), prefix, &found));
+    if (stopped.code() == StatusCode::kCorruption) {
+      const bool known = prefix.empty() && count > found.size();
+      *lost += known ? static_cast<int64_t>(count - found.size()) : 1;
+    } else if (!stopped.ok()) {
+      return stopped;
+    }
+    keys->merge(found);
+  }
+  return Status::Ok();
 }
 
 Status RocksDb::Write(const std::vector<DbWrite>& writes) {

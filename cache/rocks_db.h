@@ -2,9 +2,11 @@
 // the store relies on. Only rocks_db.cc includes RocksDB's headers. Private to cache/.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,9 +52,13 @@ class RocksDb {
   RocksDb& operator=(const RocksDb&) = delete;
 
   Result<std::string> Get(Family family, const std::string& key) const;
-  // Pairs whose key starts with `prefix`, in order, until `visit` returns false.
+  // Pairs whose key starts with `prefix`, in order, until `visit` returns false. What lies between
+  // the first damaged block of a table and its last, and the pair after that, is passed over and no
+  // error: `lost`, where given, grows by the number of such pairs, by at least 1 where it is not
+  // known.
   Status Scan(Family family, const std::string& prefix,
-              const std::function<bool(std::string_view key, std::string_view value)>& visit) const;
+              const std::function<bool(std::string_view key, std::string_view value)>& visit,
+              int64_t* lost = nullptr) const;
   // All or nothing; on the disk when it returns ok. Writer only.
   Status Write(const std::vector<DbWrite>& writes);
 
@@ -60,6 +66,11 @@ class RocksDb {
   struct Impl;
   explicit RocksDb(std::unique_ptr<Impl> impl);
   static Result<std::unique_ptr<RocksDb>> Open(const std::string& folder, bool writer);
+  // The keys that start with `prefix` and can be read, of every table by itself: a damaged block
+  // ends a walk over all tables at once, though the others are sound. Also gives keys that are
+  // deleted by now. `lost`: see Scan.
+  Status Salvage(Family family, const std::string& prefix, std::set<std::string>* keys,
+                 int64_t* lost) const;
   std::unique_ptr<Impl> impl_;
 };
 

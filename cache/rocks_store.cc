@@ -8,6 +8,7 @@
 #include <chrono>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "cache/kernel_store.h"
 #include "cache/rocks_folder.h"
@@ -35,15 +36,20 @@ struct ProcessState {
   std::unordered_map<std::string, std::shared_ptr<const CacheRecord>> winners;
   StoreCounters counters;
   std::vector<std::string> warnings;
+  bool warned_of_damage = false;
 };
 
-// The record under `db_key`; what is damaged is counted in `corrupt` and `errors`.
+// The record under `db_key`; what is damaged is counted in `corrupt` and `errors`. `damaged`, when
+// given, is set where the database itself is.
 std::shared_ptr<const CacheRecord> ReadRecord(const RocksDb& db, const std::string& db_key,
-                                              StoreCounters* counters) {
+                                              StoreCounters* counters, bool* damaged = nullptr) {
   for (Family family : {Family::kWinners, Family::kNegatives}) {
     auto bytes = db.Get(family, db_key);
     if (!bytes.ok()) {
-      if (bytes.status().code() == StatusCode::kCorruption) ++counters->corrupt;
+      if (bytes.status().code() == StatusCode::kCorruption) {
+        ++counters->corrupt;
+        if (damaged != nullptr) *damaged = true;
+      }
       if (bytes.status().code() == StatusCode::kIoError) ++counters->errors;
       continue;
     }
@@ -100,7 +106,9 @@ class RocksKernelStore final : public KernelStore {
       return seen->second;
     }
     if (state->reader == nullptr) return nullptr;
-    auto found = ReadRecord(*state->reader, db_key, &state->counters);
+    bool damaged = false;
+    auto found = ReadRecord(*state->reader, db_key, &state->counters, &damaged);
+    if (damaged) WarnOfDamage(state);
     if (found == nullptr) return nullptr;
     ++state->counters.hits;
     if (found->kind == CacheRecord::Kind::kWinner) state->winners.emplace(db_key, found);
@@ -151,20 +159,20 @@ class RocksKernelStore final : public KernelStore {
     Status worst;
     for (Family family : {Family::kWinners, Family::kNegatives}) {
       if (!going) break;
-      Status status = reader->Scan(family, "", [&](std::string_view key, std::string_view bytes) {
+      const auto look = [&](std::string_view key, std::string_view bytes) {
         if (!arch.empty() && key.substr(std::min<size_t>(65, key.size())) != arch) return true;
         auto record = CacheRecord::Decode(bytes);
         if (!record.ok() || !record->Validate().ok() ||
             StoreKey(record->key, record->arch) != key) {
-          CountCorrupt();
+          CountCorrupt(1);
           return true;
         }
         return going = visit(*record);
-      });
-      if (!status.ok()) {
-        CountCorrupt();
-        worst = status;
-      }
+      };
+      int64_t lost = 0;
+      const Status status = reader->Scan(family, "", look, &lost);
+      CountCorrupt(lost);
+      if (!status.ok()) worst = status;
     }
     return worst;
   }
@@ -190,6 +198,7 @@ class RocksKernelStore final : public KernelStore {
     if (state->reader == nullptr) return std::nullopt;
     auto text = state->reader->Get(Family::kGraphs, StoreKey(graph, arch));
     if (text.status().code() == StatusCode::kNotFound) return std::nullopt;
+    if (text.status().code() == StatusCode::kCorruption) WarnOfDamage(state);
     auto facts = text.ok() ? ParseJson(*text) : Result<Json>(text.status());
     if (facts.ok() && facts->is_object()) return std::move(facts).value();
     ++state->counters.corrupt;
@@ -215,6 +224,11 @@ class RocksKernelStore final : public KernelStore {
     ProcessState* state = State();
     std::lock_guard lock(state->mutex);
     return state->counters;
+  }
+  void CountCorrupt(int64_t records) override {
+    ProcessState* state = State();
+    std::lock_guard lock(state->mutex);
+    state->counters.corrupt += records;
   }
   std::string location() const override { return folder_.path(); }
   Status health() const override {
@@ -296,10 +310,13 @@ class RocksKernelStore final : public KernelStore {
     return state;
   }
 
-  void CountCorrupt() {
-    ProcessState* state = State();
-    std::lock_guard lock(state->mutex);
-    ++state->counters.corrupt;
+  // REQUIRES: state->mutex is held.
+  void WarnOfDamage(ProcessState* state) {
+    if (std::exchange(state->warned_of_damage, true)) return;
+    state->warnings.push_back("the cache in " + folder_.path() +
+                              " is damaged in places, and kernels there are not served: `cudaforge "
+                              "cache export FILE` keeps what is intact; then remove the folder and "
+                              "import FILE");
   }
 
   // What puts `regions` on the wanted list, less those that are on it: a write costs two openings
@@ -351,17 +368,20 @@ class RocksKernelStore final : public KernelStore {
     Status status = reader.status();
     if (status.code() == StatusCode::kNotFound) return values;
     if (status.ok()) {
-      status = (*reader)->Scan(family, prefix, [&](std::string_view, std::string_view text) {
+      int64_t lost = 0;
+      const auto take = [&](std::string_view, std::string_view text) {
         auto json = ParseJson(text);
         if (json.ok()) {
           values.push_back(std::move(json).value());
         } else {
-          CountCorrupt();
+          ++lost;
         }
         return true;
-      });
+      };
+      status = (*reader)->Scan(family, prefix, take, &lost);
+      CountCorrupt(lost);
     }
-    if (!status.ok()) CountCorrupt();
+    if (!status.ok()) CountCorrupt(1);
     return values;
   }
 

@@ -87,10 +87,20 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   if (!record || record->kind != CacheRecord::Kind::kWinner || !JudgedByThisBuild(*record)) {
     return std::unique_ptr<Winner>();
   }
-  CF_ASSIGN_OR_RETURN(const Json candidate, ParseJson(record->candidate));
-  CF_ASSIGN_OR_RETURN(auto winner,
-                      LoadWinner(entry.signature, entry.device_index, candidate, record->binary));
-  winner->saved_ns = SavedNs(*record);
+  const auto load = [&]() -> Result<std::unique_ptr<Winner>> {
+    if (const Status sound = record->Fields().status(); !sound.ok()) {
+      store()->CountCorrupt(1);
+      return sound;
+    }
+    CF_ASSIGN_OR_RETURN(const Json candidate, ParseJson(record->candidate));
+    return LoadWinner(entry.signature, entry.device_index, candidate, record->binary);
+  };
+  Result<std::unique_ptr<Winner>> winner = load();
+  if (!winner.ok()) {
+    return Status(winner.status().code(), winner.status().message() + "; `cudaforge cache rm " +
+                                              entry.key + "` forgets it");
+  }
+  (*winner)->saved_ns = SavedNs(*record);
   return winner;
 }
 

@@ -49,7 +49,8 @@ class Runtime {
 
  private:
   Runtime() = default;
-  // The Resolver's loader: the winner that the store has, or null.
+  // The Resolver's loader: the winner that the store has, or null. The error of one that is
+  // damaged, or cannot be loaded, names the command that forgets it.
   Result<std::unique_ptr<Winner>> FromStore(const RegionEntry& entry);
 
   // Set once, by Configure, before anybody else asks.

@@ -15,11 +15,14 @@ namespace {
 namespace py = pybind11;
 using StorePtr = std::shared_ptr<KernelStore>;
 
-// Everything but candidate and binary, which Python asks for by themselves. None where the evidence
-// is damaged.
-py::object RecordDict(const CacheRecord& record) {
+// Everything but candidate and binary, which Python asks for by themselves. None, counted by
+// `store`, where the evidence is damaged or the signature is none.
+py::object RecordDict(KernelStore& store, const CacheRecord& record) {
   const Result<Json> fields = record.Fields();
-  if (!fields.ok()) return py::none();
+  if (!fields.ok() || !OpSignature::FromJson((*fields)["signature"]).ok()) {
+    store.CountCorrupt(1);
+    return py::none();
+  }
   py::dict dict;
   dict["kind"] = CacheRecord::KindName(record.kind);
   dict["key"] = record.key;
@@ -69,18 +72,25 @@ std::shared_ptr<const CacheRecord> MustFind(KernelStore& store, const std::strin
 py::object Get(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
   if (!record) return py::none();
-  return RecordDict(*record);
+  return RecordDict(store, *record);
 }
 
 // What planning a graph asks of every region: no more is turned into Python objects. None also for
-// what another torch or verifier judged.
+// what another torch or verifier judged, and, counted, for a negative entry of damaged evidence.
 py::object Verdict(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
   if (!record || !JudgedByThisBuild(*record)) return py::none();
   py::dict dict;
   dict["kind"] = CacheRecord::KindName(record->kind);
-  const bool winner = record->kind == CacheRecord::Kind::kWinner;
-  dict["provenance"] = winner ? py::none() : ToPython(JsonOrNull(record->provenance));
+  dict["provenance"] = py::none();
+  if (record->kind == CacheRecord::Kind::kNegative) {
+    const Result<Json> fields = record->Fields();
+    if (!fields.ok()) {
+      store.CountCorrupt(1);
+      return py::none();
+    }
+    dict["provenance"] = ToPython((*fields)["provenance"]);
+  }
   dict["checksum"] = record->checksum;
   dict["provisional"] = record->provisional;
   return dict;
@@ -89,7 +99,7 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
 py::object CandidateOf(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = MustFind(store, key, arch);
   if (record->candidate.empty()) return py::none();
-  return ToPython(ValueOrThrow(ParseJson(record->candidate)));
+  return ToPython(JsonOrNull(record->candidate));
 }
 
 py::bytes Binary(KernelStore& store, const std::string& key, const std::string& arch) {
@@ -109,9 +119,10 @@ py::list Records(KernelStore& store, const std::string& arch) {
   Status status;
   {
     py::gil_scoped_release release;
-    status = store.ForEach(arch, [&list](const CacheRecord& record) {
+    status = store.ForEach(arch, [&](const CacheRecord& record) {
       py::gil_scoped_acquire acquire;
-      list.append(RecordDict(record));
+      const py::object dict = RecordDict(store, record);
+      if (!dict.is_none()) list.append(dict);
       return true;
     });
   }

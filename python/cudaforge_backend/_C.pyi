@@ -91,14 +91,16 @@ class KernelStore:
         versions, by_agent (whether an agent wrote its best candidate), current (whether this
         build's torch and verifier judged it: what others judged is a miss), provisional (whether
         it was raced beside a program that kept the processor busy), binary_bytes, checksum;
-        None on a miss, and where the evidence is damaged."""
+        None on a miss, and, counted in `corrupt`, where the evidence is damaged."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
         """kind, checksum, provisional and, of a negative entry, provenance of what `get` gives;
-        cheap."""
+        cheap. None on a miss, for what other versions judged and for a negative entry of damaged
+        evidence."""
 
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
-        """Source, plan and constraints of a winner; None of a negative entry."""
+        """Source, plan and constraints of a winner; None of a negative entry, and where the text is
+        no JSON. KeyError: no record."""
 
     def binary(self, key: str, arch: str) -> bytes:
         """For tests."""
@@ -113,7 +115,9 @@ class KernelStore:
         """For tests: a record as `get` gives it."""
 
     def delete(self, key: str, arch: str) -> None: ...
-    def records(self, arch: str = "") -> list[dict[str, Any]]: ...
+    def records(self, arch: str = "") -> list[dict[str, Any]]:
+        """All that can be read, as `get` gives them; the others are counted in `corrupt`."""
+
     def add_wanted(self, regions: Sequence[tuple[str, str, str]]) -> None:
         """For tests: key, arch and signature of each; one write at most."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from ..records import (
     with_time,
 )
 from .output import add_cache_dir, add_json, cache_dir, show
-from .stores import of_key, open_store
+from .stores import damaged, of_key, open_store, unreadable
 
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
@@ -57,7 +58,9 @@ def _say(line: str) -> None:
 
 def run_ls(args: argparse.Namespace) -> int:
     """One line a record, and what tells it from others that look the same."""
-    records = open_store(args).records(args.arch)
+    store = open_store(args)
+    records = store.records(args.arch)
+    passed_over = damaged(store)
     rows = [summary(r) for r in records]
     apart = _apart(records)
 
@@ -76,8 +79,12 @@ def run_ls(args: argparse.Namespace) -> int:
                 _say(f"{'':<{_INDENT}}{said}")
         if not rows:
             print(_nothing(args, "records"))
+        if passed_over:
+            print(passed_over)
 
     listed = [{**row, "differs": differs} for row, differs in zip(rows, apart, strict=True)]
+    if args.json and passed_over:
+        print(passed_over, file=sys.stderr)
     show(args, listed, text)
     return 0
 
@@ -94,19 +101,31 @@ def _region(signature: Mapping[str, Any]) -> str:
 
 
 def run_rm(args: argparse.Namespace) -> int:
-    """Deletes the records of one key, on every architecture or on one."""
+    """Deletes the records of one key, on every architecture or on one; those that cannot be read
+    where the key is whole."""
     store = open_store(args, writable=True)
-    rows = [summary(record) for record in of_key(store, args.key, args.arch, wanted=False)]
+    lost = unreadable(store, args.key, args.arch)
+    try:
+        rows = [summary(record) for record in of_key(store, args.key, args.arch, wanted=False)]
+    except KeyError:
+        if not lost:
+            raise
+        rows = []
     for row in rows:
         store.delete(row["key"], row["arch"])
+    for arch in lost:
+        store.delete(args.key, arch)
 
     def text() -> None:
+        for arch in lost:
+            _say(f"removed: damaged or of another record format, {args.key[:12]} on {arch}")
         for row in rows:
             region = label(row["ops"], row["shapes"])
             kind = status_text(row["kind"])
             _say(f"removed: {kind}, {row['key'][:12]} on {row['arch']}, {region}")
 
-    show(args, rows, text)
+    removed = [{"key": args.key, "arch": arch, "kind": "damaged"} for arch in lost]
+    show(args, [*rows, *removed], text)
     return 0
 
 
@@ -131,12 +150,16 @@ def run_show(args: argparse.Namespace) -> int:
     return 0
 
 
-def _candidate(stored: Mapping[str, Any] | None, with_source: bool) -> dict[str, Any] | None:
-    """A winner's candidate with the number of its source's lines; its `code` only if asked for."""
-    if stored is None:
+def _candidate(stored: Any, with_source: bool) -> dict[str, Any] | None:
+    """A winner's candidate with the number of its source's lines; its `code` only if asked for.
+    None where there is none, or it is damaged."""
+    if not isinstance(stored, dict):
+        return None
+    code, language = stored.get("code"), stored.get("language")
+    if not isinstance(code, str) or not isinstance(language, str):
         return None
     kept = {name: value for name, value in stored.items() if with_source or name != "code"}
-    return kept | {"code_lines": len(stored["code"].splitlines())}
+    return kept | {"code_lines": len(code.splitlines())}
 
 
 def _not_served(row: RecordSummary) -> list[str]:
@@ -188,6 +211,8 @@ def _print_record(record: dict[str, Any]) -> None:
         else:
             language = _LANGUAGES.get(candidate["language"], candidate["language"])
             _say(f"source: {candidate['code_lines']} lines of {language}; --source prints them")
+    elif row["kind"] == "winner":
+        print(f"source: damaged; `cudaforge cache rm {row['key']}` forgets the record")
 
 
 def run_wanted(args: argparse.Namespace) -> int:
@@ -216,9 +241,11 @@ def run_stats(args: argparse.Namespace) -> int:
         entry["winners" if record["kind"] == "winner" else "negatives"] += 1
         entry["bytes"] += record["binary_bytes"]
         entry["not_current"] += not record["current"]
+    passed_over = damaged(store)
     data = {
         "location": store.location(),
         "archs": archs,
+        "damaged": store.counters()["corrupt"],
         "wanted": len(store.wanted()),
         "counters": store.counters(),
     }
@@ -237,7 +264,7 @@ def run_stats(args: argparse.Namespace) -> int:
             f"wanted: {data['wanted']} (`cudaforge cache wanted` lists them, "
             "`cudaforge warmup` forges a model's)"
         )
-        print(f"damaged records, or written by another version: {store.counters()['corrupt']}")
+        print(passed_over or "no record is damaged or of another record format")
 
     show(args, data, text)
     return 0
@@ -341,6 +368,12 @@ def _key(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("key", help="the key, or its first digits")
 
 
+def _key_to_forget(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "key", help="the key, or its first digits; all 64 for a record that cannot be read"
+    )
+
+
 def _source(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--source", action="store_true", help="the kernel's source too")
 
@@ -379,7 +412,7 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
         "rm",
         "forget one region, winner or not: the next program that forges makes it anew",
         run_rm,
-        (_key, _arch),
+        (_key_to_forget, _arch),
     ),
     (
         "wanted",

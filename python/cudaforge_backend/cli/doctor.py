@@ -14,7 +14,7 @@ import torch
 
 from .._native import _C
 from .output import add_cache_dir, add_json, cache_dir, show
-from .stores import cannot_write
+from .stores import cannot_write, damaged
 
 # Without these nothing works; the others only narrow what can be forged.
 NEEDED = frozenset({"torch", "worker", "cache", "host compiler"})
@@ -149,4 +149,10 @@ def _cache(folder: str) -> Check:
         advice = "nothing is lost: the next kernel that is stored moves the damaged files aside"
         return check("cache", "broken", f"{folder}: {problem}", advice)
     detail = f"RocksDB {_C.versions()['rocksdb']}, {folder}, {len(store.records())} records"
+    if passed_over := damaged(store):
+        advice = (
+            "`cudaforge cache export FILE` keeps what is intact; then remove the folder and "
+            "`cudaforge cache import FILE`"
+        )
+        return check("cache", "broken", f"{detail}\n{passed_over}", advice)
     return check("cache", "ok", detail)

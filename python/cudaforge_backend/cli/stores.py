@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ from typing import Any
 from .._native import _C
 from ..records import counted
 from .output import cache_dir
+
+_WHOLE_KEY = re.compile("[0-9a-f]{64}")
 
 
 def cannot_write(folder: Path) -> str:
@@ -41,6 +45,47 @@ def open_store(args: argparse.Namespace, writable: bool = False) -> Any:
     if problem is not None:
         raise OSError(f"the cache cannot be read: {problem}")
     return store
+
+
+def damaged(store: Any) -> str:
+    """A line on the records that records() of `store`, just opened, has passed over; "" where there
+    were none."""
+    number = store.counters()["corrupt"]
+    if not number:
+        return ""
+    if number == 1:
+        are, they, replaced = "is", "it is", "is replaced when its region is forged again"
+    else:
+        are, they, replaced = "are", "they are", "are replaced when their regions are forged again"
+    return (
+        f"{counted(number, 'record')} {are} damaged or of another record format: {they} not "
+        f"served, and {replaced}"
+    )
+
+
+def unreadable(store: Any, key: str, arch: str) -> list[str]:
+    """Architectures on which `store` has a record of the whole `key` that cannot be read; `arch`:
+    of that one only. Looked for are this machine's and those of the other records."""
+    if not _WHOLE_KEY.fullmatch(key):
+        return []
+    archs = {arch} if arch else {record["arch"] for record in store.records()} | _archs_here()
+    return sorted(one for one in archs if _is_unreadable(store, key, one))
+
+
+def _is_unreadable(store: Any, key: str, arch: str) -> bool:
+    before = store.counters()
+    if store.get(key, arch) is not None:
+        return False
+    after = store.counters()
+    return any(after[name] > before[name] for name in ("hits", "corrupt", "errors"))
+
+
+def _archs_here() -> set[str]:
+    archs = set()
+    for device in ("cpu", "cuda"):
+        with contextlib.suppress(RuntimeError):  # no such device
+            archs.add(_C.arch(device))
+    return archs
 
 
 def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[dict[str, Any]]:

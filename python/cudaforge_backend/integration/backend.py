@@ -111,6 +111,7 @@ def _compile(
     name = plan_name(gm, example_inputs, settings, rules, training)
     recalled = recall(name, arch, budget_s)
     if recalled is not None and not (forging and recalled.misses):
+        _pass_warnings_on()
         return _gated(gm, example_inputs, settings, arch, recalled.winners, None, rules)
     plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
     if plan.misses() and settings.on_miss == "blocking":

@@ -234,6 +234,26 @@ TEST_F(RocksStore, AStoredRecordWithAnOddFieldIsDamage) {
   EXPECT_NE(store->Get(odd.key, kTestArch), nullptr);
 }
 
+TEST_F(RocksStore, ARecordOfAnEarlierFormatIsACountedMissThatIsReplaced) {
+  std::string earlier = TestWinner(1).Encode();
+  earlier[4] = CacheRecord::kFormat - 1;
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(2)).ok());
+  {
+    auto db = RocksDb::OpenWriter(path_ + "/db").value();
+    const std::string place = TestWinner(1).key + " " + kTestArch;
+    ASSERT_TRUE(db->Write({{Family::kWinners, place, Sealed(earlier)}}).ok());
+  }
+  auto store = OpenStore(path_);
+  int visits = 0;
+  EXPECT_TRUE(store->ForEach("", [&](const CacheRecord&) { return ++visits > 0; }).ok());
+  EXPECT_EQ(visits, 1);
+  EXPECT_EQ(store->counters().corrupt, 1);
+  EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
+  EXPECT_EQ(store->counters().corrupt, 2);
+  ASSERT_TRUE(store->Put(TestNegative(1)).ok());
+  EXPECT_NE(store->Get(TestWinner(1).key, kTestArch), nullptr);
+}
+
 TEST_F(RocksStore, AForkedChildReadsAndDoesNotWrite) {
   auto store = OpenStore(path_);
   ASSERT_TRUE(store->Put(TestWinner(1)).ok());

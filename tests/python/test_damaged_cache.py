@@ -1,0 +1,246 @@
+"""Caches with records that cannot be read: the others stay listed, served and carried."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import as_json, refusal
+from conftest import RunPython
+from cudaforge_backend._native import _C
+from cudaforge_backend.cli import main
+from two_regions import run_regions, told
+
+Output = pytest.CaptureFixture[str]
+Place = tuple[str, str]
+
+_RECORDS = 27  # a multiple of the sessions after which tables are compacted into one
+_SAID = "damaged or of another record format: "
+
+
+def signature(rows: int) -> dict[str, Any]:
+    spec = {"dtype": "float32", "sizes": [rows, 24], "strides": [24, 1]}
+    node = {"op": "aten::_softmax", "args": [{"in": 0}, -1, False], "kwargs": {}, "outputs": [spec]}
+    return {
+        "format": 1, "device": "cpu", "inputs": [spec | {"alignment": 64}], "nodes": [node],
+        "outputs": [{"node": 0, "out": 0}], "aliases": [], "numerics": {},
+    }  # fmt: skip
+
+
+def store_winner(folder: Path, described: dict[str, Any], candidate: Any) -> str:
+    """Stores a winner for a signature; its key."""
+    text = json.dumps(described, sort_keys=True, separators=(",", ":"))
+    key = hashlib.sha256(text.encode()).hexdigest()
+    record = {"kind": "winner", "key": key, "arch": _C.arch("cpu"), "signature": described}
+    record |= {"versions": _C.versions(), "timing": None, "verification": None, "provenance": None}
+    binary = b"".join(hashlib.sha512(f"{key} {i}".encode()).digest() for i in range(30))
+    _C.KernelStore.open(str(folder), True).put(record, candidate, binary)
+    return key
+
+
+@pytest.fixture
+def flipped(tmp_path: Path) -> tuple[Path, list[str]]:
+    """A cache with one damaged block in its largest table, and the keys of all its records."""
+    folder = tmp_path / "cache"
+    candidate = {"language": "cpu", "code": "int main;"}
+    keys = [store_winner(folder, signature(rows), candidate) for rows in range(1, _RECORDS + 1)]
+    table = max((folder / "db").glob("*.sst"), key=lambda file: file.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[200:2000] = bytes(byte ^ 0xFF for byte in data[200:2000])
+    table.write_bytes(data)
+    return folder, keys
+
+
+def test_every_verb_on_a_damaged_block(
+    flipped: tuple[Path, list[str]], tmp_path: Path, capsys: Output
+) -> None:
+    cache, keys = flipped
+    folder = ("--cache-dir", str(cache))
+    rows = as_json(capsys, "cache", "ls", *folder)
+    listed = [row["key"] for row in rows]
+    lost = len(keys) - len(listed)
+    assert 0 < lost < 10 and set(listed) <= set(keys) and len(set(listed)) == len(listed)
+    assert main(["cache", "ls", *folder]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == len(listed) + 1 and _SAID in said[-1]
+    assert said[-1].startswith(f"{lost} record")
+
+    stats = as_json(capsys, "cache", "stats", *folder)
+    assert (stats["damaged"], stats["archs"][_C.arch("cpu")]["winners"]) == (lost, len(listed))
+    assert main(["cache", "stats", *folder]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == said[-1]
+
+    assert main(["cache", "show", listed[0], *folder]) == 0
+    assert f"key {listed[0]} on" in capsys.readouterr().out
+
+    main(["doctor", "--json", *folder])
+    (found,) = (c for c in json.loads(capsys.readouterr().out) if c["name"] == "cache")
+    assert found["state"] == "broken" and said[-1] in found["detail"]
+    assert "cudaforge cache export FILE" in found["advice"] and "import" in found["advice"]
+
+    assert as_json(capsys, "cache", "export", str(tmp_path / "p"), *folder)["exported"] == len(rows)
+    sources = as_json(capsys, "cache", "export", str(tmp_path / "s"), "--as-source", *folder)
+    assert sources["exported"] == len(rows)
+
+    assert main(["cache", "rm", listed[0][:20], *folder]) == 0
+    assert "removed: winner" in capsys.readouterr().out
+    left = [row["key"] for row in as_json(capsys, "cache", "ls", *folder)]
+    assert left == listed[1:]
+
+
+def test_rm_of_a_whole_key_reads_no_record(flipped: tuple[Path, list[str]], capsys: Output) -> None:
+    cache, keys = flipped
+    folder = ("--cache-dir", str(cache))
+    store = _C.KernelStore.open(str(cache))
+    unread = next(key for key in keys if store.get(key, _C.arch("cpu")) is None)
+    assert "no record starts with" in refusal(capsys, "cache", "rm", unread[:63], *folder)
+    assert main(["cache", "rm", unread, *folder]) == 0
+    assert capsys.readouterr().out.startswith("removed: damaged or of another record format")
+    assert "no record starts with" in refusal(capsys, "cache", "rm", unread, *folder)
+    assert "no record starts with" in refusal(capsys, "cache", "rm", "0" * 64, *folder)
+
+
+def test_a_program_is_warned_of_a_damaged_block_once(
+    run_python: RunPython, forged: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    told(run_regions(run_python, cache, forge=True))
+    tables = sorted((cache / "db").glob("*.sst"), key=lambda file: file.stat().st_size)
+    for table in tables[-2:]:  # each has one winner
+        data = bytearray(table.read_bytes())
+        data[200:2000] = bytes(byte ^ 0xFF for byte in data[200:2000])
+        table.write_bytes(data)
+    warnings = told(run_regions(run_python, cache))["warnings"]
+    assert len(warnings) == 1 and str(cache) in warnings[0]
+    assert "cudaforge cache export FILE" in warnings[0]
+
+
+def test_a_signature_that_is_none_is_listed_nowhere(tmp_path: Path, capsys: Output) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    candidate = {"language": "cpu", "code": ""}
+    good = store_winner(tmp_path / "cache", signature(3), candidate)
+    odd = store_winner(tmp_path / "cache", {"format": 1}, candidate)
+    assert main(["cache", "ls", *folder]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2 and said[0].startswith(good[:12])
+    assert said[1].startswith(f"1 record is {_SAID}it is not served")
+    assert "no record starts with" in refusal(capsys, "cache", "show", odd, *folder)
+    assert main(["cache", "export", str(tmp_path / "pack"), *folder]) == 0
+    assert main(["cache", "rm", odd, *folder]) == 0
+    capsys.readouterr()
+    assert main(["cache", "ls", *folder]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.parametrize("candidate", [[1], {}, {"code": 1, "language": "cpu"}], ids=str)
+def test_show_of_a_candidate_that_is_none(tmp_path: Path, capsys: Output, candidate: Any) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    key = store_winner(tmp_path / "cache", signature(3), candidate)
+    (shown,) = as_json(capsys, "cache", "show", key, *folder)
+    assert shown["candidate"] is None
+    assert main(["cache", "show", key, "--source", *folder]) == 0
+    assert f"source: damaged; `cudaforge cache rm {key}`" in capsys.readouterr().out
+
+
+class _Hash(ctypes.Structure):
+    _fields_ = (("low", ctypes.c_uint64), ("high", ctypes.c_uint64))
+
+
+def _sealed(body: bytes) -> bytes:
+    """A record with a checksum that holds."""
+    try:
+        xxhash = ctypes.CDLL("libxxhash.so.0")
+    except OSError:
+        pytest.skip("needs libxxhash.so.0 to write a record")
+    xxhash.XXH3_128bits.restype = _Hash
+    xxhash.XXH3_128bits.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+    digest = xxhash.XXH3_128bits(body, len(body))
+    return body + struct.pack(">QQ", digest.high, digest.low)
+
+
+def _with_part(record: bytes, part: int, text: bytes) -> bytes:
+    """A record whose part (0: JSON, 1: signature, ..., 5: candidate) is another text."""
+    *head, binary = struct.unpack_from("<4sI6IQ", record)
+    lengths = [*head[2:], binary]
+    parts = []
+    at = 40
+    for length in lengths:
+        parts.append(record[at : at + length])
+        at += length
+    parts[part] = text
+    sizes = [len(one) for one in parts]
+    return _sealed(struct.pack("<4sI6IQ", *head[:2], *sizes) + b"".join(parts))
+
+
+def _rewrite(cache: Path, family: str, place: Place, change: Callable[[bytes], bytes]) -> None:
+    """Replaces the stored bytes of a record, behind the store's back."""
+    if shutil.which("ldb") is None:
+        pytest.skip("needs ldb (rocksdb-tools) to write a record")
+    ldb = ["ldb", f"--db={cache}/db", f"--column_family={family}", "--hex"]
+    key = "0x" + " ".join(place).encode().hex()
+    read = subprocess.run([*ldb, "get", key], check=True, capture_output=True, text=True)
+    changed = change(bytes.fromhex(read.stdout.strip().removeprefix("0x")))
+    subprocess.run([*ldb, "put", key, "0x" + changed.hex()], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [(3, b"{"), (3, b'{"speedup":1}'), (3, b'{"winner_us":-1}'), (6, b"no binary")],
+    ids=str,
+)
+def test_a_winner_that_is_damaged_is_not_served(
+    run_python: RunPython, tmp_path: Path, capsys: Output, part: int, text: bytes
+) -> None:
+    cache = tmp_path / "cache"
+    (record,) = told(run_regions(run_python, cache, forge=True, scales=(3,)))["records"]
+    place = (record["key"], record["arch"])
+    _rewrite(cache, "winners", place, lambda data: _with_part(data, part, text))
+    folder = ("--cache-dir", str(cache))
+    evidence = part == 3
+    assert len(as_json(capsys, "cache", "ls", *folder)) == (0 if evidence else 1)
+    result = told(run_regions(run_python, cache, scales=(3,)))
+    assert result["hits"] == 0
+    assert (result["cache"]["corrupt"] > 0) == evidence
+    assert any(f"`cudaforge cache rm {place[0]}` forgets it" in line for line in result["warnings"])
+    assert main(["cache", "rm", place[0], *folder]) == 0
+    assert capsys.readouterr().out.startswith("removed: damaged" if evidence else "removed: winner")
+    assert "no record starts" in refusal(capsys, "cache", "rm", place[0], *folder)
+
+
+def test_a_negative_entry_of_damaged_evidence_is_a_miss(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    key = store_winner(cache, signature(3), {"language": "cpu", "code": ""})
+    store = _C.KernelStore.open(str(cache), True)
+    record = store.get(key, _C.arch("cpu"))
+    assert record is not None
+    store.put({**record, "kind": "negative", "provenance": {"reason": "x"}}, None, b"", True)
+    assert store.verdict(key, _C.arch("cpu")) is not None
+    _rewrite(cache, "negatives", (key, _C.arch("cpu")), lambda data: _with_part(data, 4, b"[1]"))
+    store = _C.KernelStore.open(str(cache))
+    assert store.verdict(key, _C.arch("cpu")) is None
+    assert store.counters()["corrupt"] == 1
+
+
+def test_records_of_an_earlier_format_are_counted(tmp_path: Path, capsys: Output) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    key = store_winner(tmp_path / "cache", signature(3), {"language": "cpu", "code": ""})
+    earlier = struct.pack("<I", 2)
+    place = (key, _C.arch("cpu"))
+    _rewrite(
+        tmp_path / "cache", "winners", place, lambda data: _sealed(data[:4] + earlier + data[8:-16])
+    )
+    assert main(["cache", "ls", *folder]) == 0
+    nothing, line = capsys.readouterr().out.splitlines()
+    assert "has no records" in nothing and line.startswith(f"1 record is {_SAID}")
+    assert as_json(capsys, "cache", "stats", *folder)["damaged"] == 1
+    main(["doctor", "--json", *folder])
+    (found,) = (c for c in json.loads(capsys.readouterr().out) if c["name"] == "cache")
+    assert line in found["detail"]
