@@ -63,12 +63,16 @@ class ChatProtocol {
   virtual std::string path() const = 0;  // after the base URL
   virtual std::vector<std::string> Headers(const std::string& key) const = 0;
   virtual Json Body(const LlmRequest& request, bool stream) const = 0;
+  // Whether a service that refused Body's request (HTTP 400), saying `refusal`, wants it with other
+  // names; and the request so.
+  virtual bool WantsOtherNames(std::string_view /*refusal*/) const { return false; }
+  virtual Json WithOtherNames(Json body) const { return body; }
   // One event of a streamed answer; a whole one that was not streamed. kCorruption when malformed.
   virtual Status OnEvent(const SseEvent& event, ReplyBuilder* reply) const = 0;
   virtual Status OnDocument(const Json& document, ReplyBuilder* reply) const = 0;
 };
 
-// Chat completions. `own_service`: OpenAI itself, which names one field otherwise than the servers
+// Chat completions. `own_service`: OpenAI itself, which names one field otherwise than most servers
 // that imitate it.
 std::unique_ptr<ChatProtocol> MakeOpenAiProtocol(std::string model, bool own_service);
 // Anthropic messages. `versioned_url`: the base URL ends in /v1.

@@ -1,6 +1,7 @@
 #include "llm/http_provider.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/text.h"
 #include "llm/http.h"
@@ -88,22 +89,35 @@ class HttpProvider : public Provider {
     const RetryClock clock = RealClock(cancel);
     const double start = clock.now();
     const double deadline = start + request.limits.total_s;
+    const Json body = protocol_->Body(request, options_.stream);
+    bool other_names = other_names_;
     HttpRequest post{options_.endpoint, protocol_->path(), protocol_->Headers(options_.key),
-                     LenientText(protocol_->Body(request, options_.stream))};
+                     LenientText(other_names ? protocol_->WithOtherNames(body) : body)};
     Reply reply;
     int attempts = 0;
     const Status status = RunWithRetries(
         options_.retry, clock, deadline,
         [&] {
-          HttpLimits limits{request.limits.connect_s, request.limits.first_byte_s,
-                            request.limits.idle_s, deadline - clock.now(),
-                            request.limits.max_wire_bytes};
-          return TryOnce(post, request.limits, limits, cancel, on_text, &reply);
+          const auto try_once = [&](bool* wants_other_names) {
+            const HttpLimits limits{request.limits.connect_s, request.limits.first_byte_s,
+                                    request.limits.idle_s, deadline - clock.now(),
+                                    request.limits.max_wire_bytes};
+            return TryOnce(post, request.limits, limits, cancel, on_text, &reply,
+                           wants_other_names);
+          };
+          bool wants_other_names = false;
+          Attempt attempt = try_once(&wants_other_names);
+          if (!wants_other_names || other_names) return attempt;
+          other_names = true;
+          post.body = LenientText(protocol_->WithOtherNames(body));
+          ++attempts;
+          return try_once(&wants_other_names);
         },
         &attempts);
     if (!status.ok()) {
       return Status(status.code(), name() + ": " + WithoutKey(status.message(), secret_));
     }
+    if (other_names) other_names_ = true;
     reply.attempts = attempts;
     reply.seconds = clock.now() - start;
     return reply;
@@ -112,7 +126,7 @@ class HttpProvider : public Provider {
  private:
   Attempt TryOnce(const HttpRequest& post, const ReplyLimits& reply_limits,
                   const HttpLimits& limits, const Cancel& cancel, const TextSink& on_text,
-                  Reply* reply) const {
+                  Reply* reply, bool* wants_other_names) const {
     ReplyBuilder builder(reply_limits, secret_, on_text);
     BodyReader reader(*protocol_, reply_limits, &builder);
     HttpAnswer answer;
@@ -123,7 +137,10 @@ class HttpProvider : public Provider {
     // A connection that breaks after the service said that the reply is whole does no harm.
     if (builder.done && status.code() == StatusCode::kUnavailable) status = Status::Ok();
     if (!status.ok()) return {status, answer.connection_fault || builder.worth_retry(), {}};
-    if (answer.status < 200 || answer.status > 299) return Refusal(answer, reader.text());
+    if (answer.status < 200 || answer.status > 299) {
+      *wants_other_names = answer.status == 400 && protocol_->WantsOtherNames(reader.text());
+      return Refusal(answer, reader.text());
+    }
     status = reader.Finish();
     if (status.ok()) {
       Result<Reply> whole = builder.Finish();
@@ -146,7 +163,8 @@ class HttpProvider : public Provider {
 
   const std::unique_ptr<ChatProtocol> protocol_;
   const HttpProviderOptions options_;
-  const std::string secret_;  // the key, where it is long enough to be one
+  std::atomic<bool> other_names_ = false;  // the service answered to ChatProtocol::WithOtherNames
+  const std::string secret_;               // the key, where it is long enough to be one
 };
 
 }  // namespace

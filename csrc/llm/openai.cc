@@ -4,10 +4,17 @@
 namespace cudaforge {
 namespace {
 
+// Neither name holds the other. OpenAI's newer models refuse the old one, which is all that many
+// other servers know; but behind any address there may be a model of OpenAI's.
+constexpr const char* kOldLimit = "max_tokens";
+constexpr const char* kNewLimit = "max_completion_tokens";
+
 class OpenAiProtocol : public ChatProtocol {
  public:
   OpenAiProtocol(std::string model, bool own_service)
-      : model_(std::move(model)), own_service_(own_service) {}
+      : model_(std::move(model)),
+        limit_(own_service ? kNewLimit : kOldLimit),
+        other_limit_(own_service ? kOldLimit : kNewLimit) {}
 
   std::string name() const override { return "openai:" + model_; }
   std::string path() const override { return "/chat/completions"; }
@@ -19,12 +26,20 @@ class OpenAiProtocol : public ChatProtocol {
 
   Json Body(const LlmRequest& request, bool stream) const override {
     Json body = {{"model", model_}, {"messages", ToJson(request.messages)}};
-    // OpenAI's newer models refuse max_tokens; other servers know nothing else.
-    body[own_service_ ? "max_completion_tokens" : "max_tokens"] = request.limits.max_output_tokens;
+    body[limit_] = request.limits.max_output_tokens;
     if (stream) {
       body["stream"] = true;
       body["stream_options"] = {{"include_usage", true}};
     }
+    return body;
+  }
+
+  bool WantsOtherNames(std::string_view refusal) const override {
+    return refusal.find(other_limit_) != std::string_view::npos;
+  }
+  Json WithOtherNames(Json body) const override {
+    body[other_limit_] = body[limit_];
+    body.erase(limit_);
     return body;
   }
 
@@ -85,7 +100,8 @@ class OpenAiProtocol : public ChatProtocol {
   }
 
   std::string model_;
-  bool own_service_;
+  const char* limit_;
+  const char* other_limit_;
 };
 
 }  // namespace

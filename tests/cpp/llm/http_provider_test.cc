@@ -142,6 +142,33 @@ TEST(HttpProviderTest, APlaceholderForAKeySpoilsNothing) {
   EXPECT_NE(refusal.message().find("max_tokens"), std::string::npos) << refusal.message();
 }
 
+TEST(HttpProviderTest, TheLimitHasTheNameThatTheServiceAsksFor) {
+  const std::string refusal = HttpText(
+      "400 Bad Request",
+      R"({"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this )"
+      R"(model. Use 'max_completion_tokens' instead."}})");
+  const std::string good = StreamOf(OpenAiStream({"good"}));
+  ScriptedServer server({Says(refusal), Says(good), Says(good), Says(refusal), Says(good)});
+  const auto provider = MakeProvider("openai:model-1", LocalSettings(server.url()));
+  ASSERT_TRUE(provider.ok());
+  for (const int attempts : {2, 1}) {
+    const Result<Reply> reply = (*provider)->Complete(Ask("?"), Cancel(), {});
+    ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+    EXPECT_EQ(reply->content, "good");
+    EXPECT_EQ(reply->attempts, attempts);
+  }
+  EXPECT_EQ((*provider)->Complete(Ask("?"), Cancel(), {}).status().code(),
+            StatusCode::kInvalidArgument)
+      << "asked once more, it still wants another name";
+  std::string names;
+  for (const std::string& request : server.requests()) {
+    const bool is_new = request.find("\"max_completion_tokens\":") != std::string::npos;
+    EXPECT_NE(is_new, request.find("\"max_tokens\":") != std::string::npos);
+    names += is_new ? "new " : "old ";
+  }
+  EXPECT_EQ(names, "old new new new ");
+}
+
 TEST(HttpProviderTest, ABreakInTheMiddleIsNotTriedAgain) {
   const std::string whole = StreamOf(OpenAiStream({"first", "second"}));
   const std::string cut = whole.substr(0, whole.find("second"));
