@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -10,7 +12,7 @@
 namespace cudaforge {
 namespace {
 
-constexpr size_t kMaxLastWords = 500;  // of a program's standard error, from its end
+constexpr size_t kMaxLastWords = 500;  // of the last line of a program's standard error
 constexpr size_t kKeptErrors = 4096;   // of it, to find keys in
 
 // Standard error, of which the last kKeptErrors bytes are there, without keys, also without the end
@@ -23,17 +25,22 @@ std::string ErrorsWithoutKeys(const std::string& errors, const std::vector<std::
   return text.substr(std::min(text.size(), longest));
 }
 
-// The last lines that fit: what a program says at its end is why it ended.
+// The last line that is not empty: what a program says at its end is why it ended.
 std::string LastWords(std::string_view errors) {
-  while (!errors.empty() && (errors.back() == '\n' || errors.back() == '\r')) {
-    errors.remove_suffix(1);
-  }
-  if (errors.size() > kMaxLastWords) {
-    errors.remove_prefix(errors.size() - kMaxLastWords);
-    const size_t line = errors.find('\n');
-    if (line != std::string_view::npos) errors.remove_prefix(line + 1);
-  }
-  return errors.empty() ? "" : ": " + Printable(errors, kMaxLastWords);
+  const size_t end = errors.find_last_not_of(" \t\r\n");
+  if (end == std::string_view::npos) return "";
+  errors = errors.substr(0, end + 1);
+  errors.remove_prefix(errors.rfind('\n') + 1);  // npos + 1 is 0
+  return ": " + Printable(errors, kMaxLastWords);
+}
+
+// Where a program of this name is looked for.
+std::string LookedFor(const std::string& program) {
+  if (program.find('/') == std::string::npos) return " (looked for on PATH)";
+  if (program.starts_with('/')) return "";
+  std::error_code error;
+  const std::string folder = std::filesystem::current_path(error).string();
+  return " (looked for from the current folder, " + Printable(folder, 500) + ")";
 }
 
 class CommandProvider : public Provider {
@@ -92,7 +99,8 @@ Result<std::unique_ptr<Provider>> MakeCommandProvider(std::vector<std::string> a
   CF_CHECK(!argv.empty()) << "a command needs a program";
   if (!IsProgram(argv[0])) {
     return Status::InvalidArgument("command: " + Printable(WithoutKeys(argv[0], secrets), 500) +
-                                   ": no such program, or not executable");
+                                   ": no such program, or not executable" +
+                                   WithoutKeys(LookedFor(argv[0]), secrets));
   }
   return std::unique_ptr<Provider>(
       std::make_unique<CommandProvider>(std::move(argv), std::move(secrets)));

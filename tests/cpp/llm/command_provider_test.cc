@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "base/file.h"
@@ -49,13 +50,23 @@ TEST(CommandProviderTest, FailuresBringTheLastWords) {
   const Result<Reply> exit = AskScript("seq 1000 >&2; echo 'no model \x1b[31mloaded' >&2; exit 3");
   EXPECT_EQ(exit.status().code(), StatusCode::kUnavailable);
   EXPECT_NE(exit.status().message().find("exit code 3"), std::string::npos);
-  EXPECT_NE(exit.status().message().find("no model ?[31mloaded"), std::string::npos)
+  EXPECT_TRUE(exit.status().message().ends_with("exit code 3: no model ?[31mloaded"))
       << exit.status().message();
-  EXPECT_LT(exit.status().message().size(), 700u);
+  const std::string traceback = "echo 'Traceback:'; echo '  File x'; echo 'ValueError: no model'";
+  const Result<Reply> blank = AskScript("(" + traceback + "; echo; echo ' ') >&2; exit 1");
+  EXPECT_TRUE(blank.status().message().ends_with("exit code 1: ValueError: no model"))
+      << blank.status().message();
+  EXPECT_TRUE(AskScript("echo >&2; exit 1").status().message().ends_with("exit code 1"));
+  EXPECT_LT(AskScript("seq -s x 1000 >&2; exit 1").status().message().size(), 600u);
   EXPECT_NE(AskScript("kill -9 $$").status().message().find("signal 9"), std::string::npos);
   const Status missing = MakeCommandProvider({"/no/such/program"}).status();
   EXPECT_EQ(missing.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(missing.message().find("/no/such/program"), std::string::npos);
+  EXPECT_TRUE(missing.message().ends_with("/no/such/program: no such program, or not executable"));
+  EXPECT_NE(MakeCommandProvider({"nosuchprogram"}).status().message().find("(looked for on PATH)"),
+            std::string::npos);
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_NE(MakeCommandProvider({"./no/such"}).status().message().find("current folder, " + here),
+            std::string::npos);
 }
 
 TEST(CommandProviderTest, AnswersThatAreNone) {
