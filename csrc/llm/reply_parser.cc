@@ -132,6 +132,23 @@ bool BeginsAsObject(std::string_view text) {
   return at != std::string_view::npos && text[at] == '{';
 }
 
+std::vector<std::string_view> ObjectsIn(std::string_view text, int max_depth) {
+  std::vector<std::string_view> objects;
+  for (size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at)) {
+    const size_t next = text.find_first_not_of(kWhite, at + 1);
+    if (next == std::string_view::npos) break;
+    if (text[next] != '"') {
+      ++at;
+      continue;
+    }
+    const Result<std::string_view> object = BalancedObject(text.substr(at), max_depth);
+    if (!object.ok()) break;
+    objects.push_back(*object);
+    at += object->size();
+  }
+  return objects;
+}
+
 Result<Json> ParseJsonReply(std::string_view reply, const JsonLimits& limits) {
   CF_RETURN_IF_ERROR(CheckText(reply, limits.max_bytes));
   if (reply.starts_with(kByteOrderMark)) reply.remove_prefix(kByteOrderMark.size());

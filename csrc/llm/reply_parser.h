@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -20,6 +21,10 @@ namespace cudaforge {
 Result<Json> ParseJsonReply(std::string_view reply,
                             const JsonLimits& limits = {.max_bytes = size_t{1} << 20,
                                                         .max_depth = 64});
+
+// The objects of a text that are in no other, in their order, up to one that is not closed or is
+// nested deeper than `max_depth`: what begins as an object with a field does, well-formed or not.
+std::vector<std::string_view> ObjectsIn(std::string_view text, int max_depth = 64);
 
 // True when the first of `text` that is not white space is a brace.
 bool BeginsAsObject(std::string_view text);

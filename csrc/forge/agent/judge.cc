@@ -34,11 +34,21 @@ Result<std::string> AdviceField(const Json& json, const char* field) {
   return text;
 }
 
+bool HasAdvice(std::string_view object) {
+  const Result<Json> json = ParseJsonReply(object);
+  return json.ok() && json->contains("issue") && json->contains("plan");
+}
+
 }  // namespace
 
 Result<Advice> ParseJudgeReply(std::string_view reply) {
   const Result<Json> json = ParseJsonReply(reply);
   if (!json.ok()) return Status::InvalidArgument(json.status().message());
+  const std::vector<std::string_view> objects = ObjectsIn(reply);
+  if (const auto count = std::ranges::count_if(objects, HasAdvice); count > 1) {
+    return Status::InvalidArgument("the reply has " + std::to_string(count) +
+                                   " objects with an issue and a plan; one is wanted");
+  }
   Advice advice;
   CF_ASSIGN_OR_RETURN(advice.issue, AdviceField(*json, "issue"));
   CF_ASSIGN_OR_RETURN(advice.plan, AdviceField(*json, "plan"));

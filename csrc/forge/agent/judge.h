@@ -18,7 +18,8 @@ struct Advice {
 };
 
 // Reads {"issue": "...", "plan": "..."}, mended as ParseJsonReply does; both not empty and at most
-// 600 characters; other fields are dropped. Errors: kInvalidArgument, with words for the Judge.
+// 600 characters; other fields are dropped. Of several such objects none is taken.
+// Errors: kInvalidArgument, with words for the Judge.
 Result<Advice> ParseJudgeReply(std::string_view reply);
 
 class LlmJudge {

@@ -113,5 +113,22 @@ TEST(JudgeReply, AdviceOrWords) {
             "the reply's \"plan\" has 601 characters, over the limit of 600");
 }
 
+TEST(JudgeReply, OfSeveralPiecesOfAdviceNoneIsTaken) {
+  const std::string one = R"({"issue": "a", "plan": "b"})", two = R"({"issue": "c", "plan": "d",})";
+  for (const std::string& reply :
+       {"[" + one + ", " + two + "]", "First " + one + " and then " + two + ".",
+        "```json\n" + one + "\n```\n```json\n" + two + "\n```", two + "\n" + two}) {
+    EXPECT_EQ(ParseJudgeReply(reply).status().message(),
+              "the reply has 2 objects with an issue and a plan; one is wanted")
+        << reply;
+  }
+  for (const std::string& reply : {"[" + one + "]", R"({"thought": "{x}"} )" + one,
+                                   one + R"( {"confidence": 1} {}, or {"x)"}) {
+    const Result<Advice> advice = ParseJudgeReply(reply);
+    const bool taken = advice.ok() && advice->plan == "b";
+    EXPECT_EQ(taken, !reply.starts_with("{\"thought")) << reply << advice.status().ToString();
+  }
+}
+
 }  // namespace
 }  // namespace cudaforge

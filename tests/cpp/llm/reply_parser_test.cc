@@ -98,5 +98,12 @@ TEST(JsonReplyTest, TextThatTriesToGiveOrdersIsOnlyText) {
   EXPECT_EQ(object["file"], "../../etc/passwd");
 }
 
+TEST(ObjectsInTest, TheOutermostUpToABrokenOne) {
+  const std::vector<std::string_view> found =
+      ObjectsIn(R"([{"a": {"b": 1}}, {}] {x} { "c": "}" } {"d": {"e" and {"f": 1})");
+  EXPECT_EQ(found, (std::vector<std::string_view>{R"({"a": {"b": 1}})", R"({ "c": "}" })"}));
+  EXPECT_TRUE(ObjectsIn(std::string(100'000, '{')).empty());
+}
+
 }  // namespace
 }  // namespace cudaforge
