@@ -19,6 +19,9 @@ namespace {
 
 namespace py = pybind11;
 
+// The rival's name where it is the generators' kernel; integration/forging.py has it.
+constexpr const char* kBuiltIn = "built-in";
+
 // The Coder never replied: what was spent says nothing of the region.
 class NoReply : public std::runtime_error {
  public:
@@ -122,6 +125,8 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   const Candidate* made = made_now ? &built_in->best->candidate : nullptr;
   agents.start = StartOf(memory, made);
   agents.start_near = NearRegionOf(memory, made);
+  agents.start_is_rival = agents.rival == kBuiltIn && made_now &&
+                          CandidateDigest(*agents.start) == CandidateDigest(*made);
   WorkerOptions options = runtime.Worker(signature.device, device_index);
   options.cancel = &cancel;
   WorkerClient worker(options);

@@ -18,6 +18,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
 from cudaforge_backend.errors import OptionError
+from cudaforge_backend.integration.forging import _Forge
 from cudaforge_backend.options import parse
 from forged import compiled, lose_every_race, win_every_race
 
@@ -276,6 +277,7 @@ def test_a_region_of_the_generators_starts_from_their_kernel(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any
 ) -> None:
     win_every_race(monkeypatch)
+    monkeypatch.setattr(_Forge, "_fastest_rival", lambda *args: ("built-in", 1e-3))
     path = tmp_path / "softmax.py"
     path.write_text(
         "import torch\ndef make(): return torch.nn.Softmax(-1), (torch.randn(64, 128),)\n"
@@ -287,6 +289,7 @@ def test_a_region_of_the_generators_starts_from_their_kernel(
     )  # fmt: skip
     first = results[0]["rounds"][0]
     assert (first["kind"], first["verdict"]) == ("start", "accepted")
+    assert first["speedup"] == 1.0  # it is what has to be beaten, and timed once
     assert results[0]["kind"] == "winner"  # the generators' own
 
 

@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from coders import CODER, WRONG
+from coders import ADVICE, CODER, WRONG
 from command import Output, as_json
 from cudaforge_backend.cli import main
+from cudaforge_backend.cli.forge import _Teller
 
 # The command in a process that Ctrl-C ends, also where this one was started to ignore it.
 _MAIN = """
@@ -99,6 +100,32 @@ def test_ctrl_c_ends_a_session_that_the_same_command_goes_on_with(
     assert len({node["session"] for node in place["nodes"]}) == 1
     judged = [n["verdict"]["verdict"] for n in place["nodes"] if n.get("answered", "id" in n)]
     assert judged == ["wrong_values", "refused"]
+
+
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_what_was_paid_before_ctrl_c_is_counted(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, script: str,
+    last: int,
+) -> None:  # fmt: skip
+    provider = coder([WRONG], [ADVICE])
+    argv = ["forge", script, "--coder", provider, "--judge", provider, "--rounds", "2"]
+    argv += ["--target", "cpu", "--cache-dir", str(tmp_path / "cache")]
+    log, show = tmp_path / "coder.log", _Teller.__call__
+
+    def interrupted(self: _Teller, event: Mapping[str, Any]) -> None:
+        if event["event"] == "call" and len(log.read_text().splitlines()) == last:
+            raise KeyboardInterrupt
+        show(self, event)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Teller, "__call__", interrupted)
+        assert main(argv) == 130
+    capsys.readouterr()
+    assert len(log.read_text().splitlines()) == last
+    total = as_json(capsys, *argv)["total"]
+    asked = len(log.read_text().splitlines())
+    assert (total["calls"], total["input_tokens"]) == (asked, 100 * asked)
+    assert total["estimated"] == total["failed"] == 0
 
 
 def test_a_line_that_is_typed_is_in_the_next_prompt(

@@ -61,6 +61,7 @@ Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& 
                        {"role", AgentRoleName(role)},
                        {"provider", provider.name()}});
   }
+  if (cancel_.IsSet()) return Status::Cancelled("cancelled");
   const double start = SteadySeconds();
   bool text_came = false;
   const Result<Reply> reply =
@@ -89,8 +90,8 @@ Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& 
   }
   const Price* price = options_.prices.Find(entry.provider, entry.model);
   if (price != nullptr) entry.usd = Dollars(*price, entry.usage);
+  ledger_.Add(entry);
   Tell(entry);
-  ledger_.Add(std::move(entry));
   return reply;
 }
 

@@ -36,7 +36,8 @@ class AgentCalls {
   // {"event": "call","round","role","prompt","model","usage","usd","seconds"} and, of a call that
   // failed, "error". Counts that the service does not give, or gives as 0 where there was text, are
   // estimated: the input as Allow does, the output from the text, and all that was allowed where a
-  // reply that was begun did not come to its end. Errors: the provider's.
+  // reply that was begun did not come to its end. Errors: the provider's; kCancelled, without an
+  // entry, where `cancel` is set before the call.
   Result<Reply> Ask(Provider& provider, AgentRole role, const Prompt& prompt,
                     const ReplyLimits& limits, int round);
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -29,6 +30,7 @@ class AgentPrompts {
     std::string language;  // "triton"; empty: the device's own
   };
   explicit AgentPrompts(Task task);
+  void SetRival(std::string rival) { task_.rival = std::move(rival); }
 
   // `nodes`: of the session so far; step.parent, where it needs one, is among them.
   Result<Prompt> ForCoder(const Step& step, const std::vector<AgentNode>& nodes,
@@ -43,7 +45,7 @@ class AgentPrompts {
               const std::vector<std::string>& hints) const;
   Result<Prompt> Render(const std::string& name, const Json& values, const AgentNode* parent) const;
 
-  const Task task_;
+  Task task_;
   const std::string language_;
   const std::string region_;
   const std::string region_kind_;

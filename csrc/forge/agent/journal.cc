@@ -138,6 +138,14 @@ void Journal::KeepUnevaluated(AgentNode node) const {
   (*settings_.sink)(node.ToJson());
 }
 
+void Journal::KeepUnanswered(AgentNode node) const {
+  if (!*settings_.sink) return;
+  node.answered = false;
+  node.verdict = {VerdictKind::kRefused, "no reply: the session was cut off", Json::object()};
+  Charge(&node);
+  (*settings_.sink)(node.ToJson());
+}
+
 int Journal::Interrupted(const Candidate& candidate) const {
   const std::string digest = CandidateDigest(candidate);
   return static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(), [&](const AgentNode& node) {

@@ -45,6 +45,10 @@ class Journal {
   // {"event":"rejudged","round","before","verdict","message"}.
   void Refresh(size_t index, const Findings& today);
 
+  // From now on what must be beaten takes `ns`.
+  void SetRival(double ns) { settings_.rival_ns = ns; }
+  std::optional<double> rival_ns() const { return settings_.rival_ns; }
+
   // A node with the next number.
   AgentNode NewNode(StepKind kind, const AgentNode* parent) const;
   // The node that ran this candidate, or nullptr.
@@ -54,6 +58,9 @@ class Journal {
   // Stores a node whose candidate is about to be run, for the session that finishes this one if it
   // is killed.
   void KeepUnevaluated(AgentNode node) const;
+  // Stores a node whose Coder is about to be asked, for what was spent on it if the session is
+  // killed.
+  void KeepUnanswered(AgentNode node) const;
   // How many nodes hold this candidate, and no verdict because the session was cut off.
   int Interrupted(const Candidate& candidate) const;
   // The node is complete: charged with the calls and the time since the last one, stored in place
@@ -80,7 +87,7 @@ class Journal {
   // Whether it was a round, and whether it gained something.
   void Count(const AgentNode& node);
 
-  const Settings settings_;
+  Settings settings_;
   AgentCalls* const calls_;
   const double began_;
   double marked_;              // when the last node was finished

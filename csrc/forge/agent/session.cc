@@ -1,6 +1,7 @@
 #include "forge/agent/session.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/clock.h"
@@ -34,10 +35,9 @@ Json DeviceFor(const DeviceArch& arch, const Json& facts) {
   return device;
 }
 
-std::string RivalText(const AgentSettings& settings) {
-  if (!settings.rival_ns.has_value()) return settings.rival;
-  const std::string name = settings.rival.empty() ? "the best so far" : settings.rival;
-  return name + ", " + Significant(*settings.rival_ns / 1e3, 3) + " us";
+std::string RivalText(const std::string& rival, std::optional<double> ns) {
+  if (!ns.has_value()) return rival;
+  return (rival.empty() ? "the best so far" : rival) + ", " + Significant(*ns / 1e3, 3) + " us";
 }
 
 // What DerivedFacts knows of any kernel for the region.
@@ -53,11 +53,11 @@ Json FloorOf(const OpSignature& signature, const Json& facts) {
 class Session {
  public:
   Session(const OpSignature& signature, const DeviceArch& arch, CandidateRunner& runner,
-          const RegionChecker& checker, const AgentSettings& settings,
+          const RegionChecker& checker, const AgentSettings& settings, const Cancel& cancel,
           std::unique_ptr<Strategy> strategy, const NodeSink& sink, const ForgeProgress& progress)
       : settings_(settings),
         progress_(progress),
-        cancel_(settings.cancel != nullptr ? *settings.cancel : never_),
+        cancel_(cancel),
         calls_({settings.budget, settings.prices, settings.limits,
                 [this] { return journal_.seconds(); }, progress},
                cancel_),
@@ -65,8 +65,8 @@ class Session {
         evaluator_(signature, runner, checker, settings.metrics, cancel_),
         floor_(FloorOf(signature, evaluator_.facts())),
         prompts_({&signature, arch.target, DeviceFor(arch, evaluator_.facts()), floor_,
-                  RivalText(settings), settings.metrics, settings.max_documents,
-                  settings.triton.empty() ? "" : "triton"}),
+                  RivalText(settings.rival, settings.rival_ns), settings.metrics,
+                  settings.max_documents, settings.triton.empty() ? "" : "triton"}),
         strategy_(std::move(strategy)),
         journal_({settings.session, coder_.author(), settings.rival_ns,
                   settings.clock ? settings.clock : &SteadySeconds, &sink, progress},
@@ -81,11 +81,15 @@ class Session {
   }
   // `near`: the key of the near region that a start is from; may be empty.
   void TellRound(const AgentNode& node, const std::string& near = "") const;
+  void TellRival(std::optional<double> ns) const;
 
   // Makes the best of the earlier nodes, and the start, the best of this session. Both are run, as
   // a kernel that was right on another day is to be right today; one that is not stays refused.
   Status TryEarlier();
   Status TryStart();
+  // Where the start is what must be beaten: takes its time of today from the node that ran it.
+  void TakeRival(const AgentNode& start);
+  Status RecallRival();
   // The candidate of the last earlier node, whose session ended before its verdict.
   Status FinishInterrupted();
   Status Round();
@@ -106,13 +110,12 @@ class Session {
 
   const AgentSettings& settings_;
   const ForgeProgress& progress_;
-  const Cancel never_;
   const Cancel& cancel_;
   AgentCalls calls_;
   LlmCoder coder_;
   Evaluator evaluator_;
   const Json floor_;
-  const AgentPrompts prompts_;
+  AgentPrompts prompts_;
   const std::unique_ptr<Strategy> strategy_;
   Journal journal_;
 
@@ -143,6 +146,10 @@ void Session::TellRound(const AgentNode& node, const std::string& near) const {
                 {"parent", node.parent.has_value() ? Json(*node.parent) : Json()}};
   if (!near.empty()) event["near"] = near;
   Tell(event);
+}
+
+void Session::TellRival(std::optional<double> ns) const {
+  if (ns.has_value()) Tell({{"event", "rival"}, {"rival", settings_.rival}, {"us", *ns / 1e3}});
 }
 
 void Session::Keep(Evaluation* evaluation) {
@@ -199,6 +206,22 @@ Status Session::TryEarlier() {
   return Status::Ok();
 }
 
+void Session::TakeRival(const AgentNode& start) {
+  if (!settings_.start_is_rival) return;
+  if (start.correct()) {
+    journal_.SetRival(*start.ns);
+    prompts_.SetRival(RivalText(settings_.rival, start.ns));
+  }
+  TellRival(start.correct() ? start.ns : settings_.rival_ns);
+}
+
+Status Session::RecallRival() {
+  const AgentNode* start =
+      settings_.start.has_value() ? journal_.FindTried(*settings_.start) : nullptr;
+  if (start != nullptr) TakeRival(*start);
+  return Status::Ok();
+}
+
 Status Session::TryStart() {
   if (!settings_.start.has_value()) return Status::Ok();
   if (journal_.FindTried(*settings_.start) != nullptr) return Status::Ok();
@@ -208,6 +231,8 @@ Status Session::TryStart() {
   TellRound(node, settings_.start_near);
   Status status = Examine(&node);
   if (!status.ok()) return status;  // nothing was spent on it: not worth a node
+  TakeRival(node);
+  node.rival_ns = journal_.rival_ns();
   journal_.Finish(std::move(node));
   return Status::Ok();
 }
@@ -278,6 +303,7 @@ Status Session::Round() {
     journal_.Finish(std::move(node));
     return Status::Ok();
   };
+  if (journal_.has_open_calls()) journal_.KeepUnanswered(node);
   if (cancel_.IsSet()) return give_up("cancelled");
   const Result<Prompt> rendered = prompts_.ForCoder(step, journal_.nodes(), advice, node.hints);
   if (!rendered.ok()) return give_up(rendered.status().ToString());
@@ -338,7 +364,9 @@ Result<AgentOutcome> Session::Run() {
   CF_RETURN_IF_ERROR(journal_.Load(settings_.earlier, settings_.prices));
   outcome_.verification = Json::object();
   Status status;
-  for (const auto step : {&Session::TryEarlier, &Session::FinishInterrupted, &Session::TryStart}) {
+  if (!settings_.start_is_rival) TellRival(settings_.rival_ns);
+  for (const auto step : {&Session::TryEarlier, &Session::RecallRival, &Session::FinishInterrupted,
+                          &Session::TryStart}) {
     if (status.ok()) status = (this->*step)();
   }
   // What is not a candidate's fault, before the first round: nothing could be tried at all.
@@ -380,8 +408,23 @@ Result<AgentOutcome> RunAgents(const OpSignature& signature, const DeviceArch& a
     return Status::InvalidArgument("kernels in Triton are for CUDA devices");
   }
   CF_ASSIGN_OR_RETURN(auto strategy, MakeStrategy(settings.strategy));
-  return Session(signature, arch, runner, checker, settings, std::move(strategy), sink, progress)
-      .Run();
+  Cancel own;
+  Cancel& cancel = settings.cancel != nullptr ? *settings.cancel : own;
+  std::exception_ptr thrown;
+  const ForgeProgress tell = [&](const Json& event) {
+    if (!progress || thrown != nullptr) return;
+    try {
+      progress(event);
+    } catch (...) {
+      thrown = std::current_exception();
+      cancel.Set();
+    }
+  };
+  Result<AgentOutcome> outcome =
+      Session(signature, arch, runner, checker, settings, cancel, std::move(strategy), sink, tell)
+          .Run();
+  if (thrown != nullptr) std::rethrow_exception(thrown);
+  return outcome;
 }
 
 Status CheckAgents(const AgentSettings& settings) {

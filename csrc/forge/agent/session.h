@@ -34,13 +34,15 @@ struct AgentSettings {
   ReplyLimits limits;              // the most that any one call gets
   std::optional<double> rival_ns;  // of what must be beaten
   std::string rival;               // its name: "inductor"
+  // What must be beaten is `start`: where that is right, its time in this session is the rival's.
+  bool start_is_rival = false;
   // The best kernel there is so far. Tried first, and then what the Coder starts from.
   std::optional<Candidate> start;
   std::string start_near;  // key of the near region that `start` was made for; empty: this one
   // What a person said since it was last asked; for the next prompts. May be empty.
   std::function<std::vector<std::string>()> hints;
-  const Cancel* cancel = nullptr;  // nullptr: never
-  std::string session;             // names this session in the lineage; not empty
+  Cancel* cancel = nullptr;  // nullptr: never; the session sets it where `progress` throws
+  std::string session;       // names this session in the lineage; not empty
   // Nodes of the session that this one resumes, oldest first (see LastSession): ids go on, the
   // search goes on from the best of them, and what they spent counts. What cannot be read is passed
   // over.
@@ -62,9 +64,12 @@ struct AgentOutcome {
 // half a second where the runner was given it too) or an agent cannot be reached. A candidate whose
 // source, plan and constraints were tried before is not run again.
 //
-// Progress, beside what agent_calls.h and journal.h say: {"event":"round","round","kind","parent"}
-// and, of a start that was made for a near region, "near": its key; {"event":"advice","round",
-// "issue","plan"} or {...,"silence"}; {"event":"agents_end","reason","ledger","answered"}.
+// Progress, beside what agent_calls.h and journal.h say: {"event":"rival","rival","us"}, what must
+// be beaten, where that is known; {"event":"round","round","kind","parent"} and, of a start that
+// was made for a near region, "near": its key; {"event":"advice","round","issue","plan"} or
+// {...,"silence"}; {"event":"agents_end","reason","ledger","answered"}.
+// What `progress` throws cancels the session, and is thrown again when the round under way is
+// stored with the calls that it made; nothing is told any more.
 //
 // Errors: kInvalidArgument for settings that cannot be used (no Coder, no session's name, a limit
 // in dollars without a price); no call was made then. REQUIRES: the checker is the signature's.

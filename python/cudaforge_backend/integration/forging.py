@@ -226,7 +226,6 @@ class _Forge:
         began = time.monotonic()
         self.progress({"event": "stage", "key": self.key, "stage": "rivals"})
         rival, us = self._fastest_rival(built_in if built_in and built_in.found else None)
-        self.progress({"event": "rival", "key": self.key, "rival": rival, "us": us})
         found = _C.agents(
             self.signature,
             self.device_index,

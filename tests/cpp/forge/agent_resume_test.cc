@@ -79,6 +79,69 @@ TEST_F(AgentResume, AReplyIsKeptBeforeItsCandidateIsRun) {
   EXPECT_EQ(outcome.search.best->worker_ns, 300);
 }
 
+// Whichever event the caller throws at: all calls that were made are in the ledger afterwards.
+TEST_F(AgentResume, WhatACallbackThrowsLosesNoCall) {
+  struct Stop {};
+  const Usage usage{100, std::nullopt, 10};
+  settings_.budget.rounds = 2;
+  bool thrown = true;
+  for (int at = 1; thrown; ++at) {
+    Code({10, TextReply(RowReply(5), usage)});
+    JudgeWith({10, TextReply(AdviceReply(), usage)});
+    stored_.clear();
+    settings_.earlier.clear();
+    Cancel cancel;
+    settings_.cancel = &cancel;
+    thrown = false;
+    int told = 0;
+    runner_.emplace(rows_);
+    const auto stop = [&](const Json&) {
+      EXPECT_FALSE(thrown) << "told of something after it threw";
+      thrown = ++told == at;
+      if (thrown) throw Stop();
+    };
+    const auto run = [&] {
+      return RunAgents(signature_, arch_, *runner_, checker_, settings_, Sink(), stop);
+    };
+    try {
+      (void)run();
+      EXPECT_FALSE(thrown);
+    } catch (const Stop&) {
+      EXPECT_TRUE(thrown && cancel.IsSet());
+    }
+    const auto calls = [this] {
+      return static_cast<int64_t>(coder_->requests.size() + judge_->requests.size());
+    };
+    int64_t kept = 0;
+    for (const Json& node : SettledNodes(stored_)) kept += std::ssize(node["calls"]);
+    EXPECT_EQ(kept, calls()) << at;
+
+    settings_.cancel = nullptr;
+    settings_.earlier = LastSession(stored_);
+    const LedgerSum sum = Run(rows_).ledger.Sum();
+    EXPECT_EQ(sum.calls, calls()) << at;
+    EXPECT_EQ(sum.tokens(), 110 * calls()) << at;
+    EXPECT_EQ(sum.estimated, 0) << at;
+  }
+}
+
+TEST_F(AgentResume, WhatTheJudgeWasPaidIsKeptBeforeTheCoderIsAsked) {
+  CodeRows({1, 3, 5});
+  JudgeWith({3, TextReply(AdviceReply())});
+  settings_.budget.rounds = 1;
+  std::vector<Json> killed;  // what is stored while the Coder is asked
+  coder_->on_call = [&] { killed = stored_; };
+  Run(rows_);
+  settings_.earlier = LastSession(killed);
+  ASSERT_EQ(settings_.earlier.size(), 2u);
+  EXPECT_EQ(settings_.earlier[1]["answered"], false);
+  EXPECT_EQ(settings_.earlier[1]["advice"]["plan"], "use wider loads");
+  const AgentOutcome outcome = Run(rows_);
+  EXPECT_EQ(judge_->requests.size(), 2u);
+  EXPECT_EQ(outcome.ledger.Sum(AgentRole::kJudge).calls, 2);
+  EXPECT_EQ(outcome.ledger.Sum(AgentRole::kCoder).calls, 1) << "the one that was cut is not known";
+}
+
 TEST_F(AgentResume, AFinishedOneMakesNoCallAndProvesItsBestAgain) {
   CodeRows({1, 2, 3, 4, 5});
   Run(rows_);

@@ -254,6 +254,46 @@ TEST_F(AgentSession, AReplyThatIsNoneIsRefusedAndRepaired) {
   EXPECT_TRUE(judge_->requests.empty()) << "there is no kernel to judge";
 }
 
+TEST_F(AgentSession, AStartThatIsTheRivalIsTimedOnce) {
+  settings_.start = StartCandidate(0);
+  settings_.start_is_rival = true;
+  settings_.rival = "built-in";
+  settings_.rival_ns = 50;  // by another clock
+  settings_.budget.rounds = 1;
+  CodeRows({1, 2});
+  Run({{.ns = 900}, {.ns = 450}, {.ns = 300}});
+  EXPECT_EQ(Column("rival_ns"), "900.0 900.0");
+  const std::vector<Json> told = EventsOf("candidate");
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0]["speedup"], 1.0);
+  EXPECT_EQ(told[1]["speedup"], 2.0);
+  const Json rival = {{"event", "rival"}, {"rival", "built-in"}, {"us", 0.9}};
+  EXPECT_EQ(EventsOf("rival"), std::vector<Json>{rival});
+  ASSERT_EQ(coder_->requests.size(), 1u);
+  EXPECT_NE(TextOf(coder_->requests[0]).find("built-in, 0.9 us"), std::string::npos);
+
+  // A session that goes on takes the time of its own start.
+  settings_.earlier = LastSession(stored_);
+  settings_.budget.rounds = 2;
+  events_.clear();
+  Run({{.ns = 900}, {.ns = 450}, {.ns = 300}});
+  EXPECT_EQ(EventsOf("rival"), std::vector<Json>{rival});
+  EXPECT_EQ(Column("rival_ns"), "900.0 900.0 900.0");
+}
+
+TEST_F(AgentSession, AStartThatIsNotRightIsNoRival) {
+  settings_.start = StartCandidate(0);
+  settings_.start_is_rival = true;
+  settings_.rival = "built-in";
+  settings_.rival_ns = 50;
+  settings_.budget.rounds = 1;
+  CodeRows({1});
+  Run({{.wrong_case = 0}, {.ns = 450}});
+  EXPECT_EQ(Column("rival_ns"), "50.0 50.0");
+  ASSERT_EQ(EventsOf("rival").size(), 1u);
+  EXPECT_EQ(EventsOf("rival")[0]["us"], 0.05);
+}
+
 TEST_F(AgentSession, HintsAreInTheNextPrompts) {
   CodeRows({0, 1, 2});
   settings_.budget.rounds = 3;
