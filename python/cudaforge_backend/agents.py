@@ -14,7 +14,8 @@ from typing import Any
 from ._native import _C
 from .errors import OptionError
 
-# A start: prices change, and the file is yours to edit.
+# A start: prices change, and the file is yours to edit. Its names are whole, or those of a model's
+# dated snapshots: what else begins so ("-pro") may cost more.
 PRICES = Path(__file__).with_name("prices.json")
 
 _TRITON = Path(__file__).with_name("triton_aot")  # a program of its own

@@ -274,10 +274,10 @@ def clipped(message: str) -> str:
 
 
 def dollars(usd: float, unpriced: int) -> str:
-    """ "$0.0120", "$0.0120 and 1 call of unknown price", "$?" where no price is known: `unpriced`
-    calls are not in `usd`."""
+    """ "$0.0120", "$0.0120 and 1 call of unknown price", "price unknown" where none is known:
+    `unpriced` calls are not in `usd`."""
     if unpriced and not usd:
-        return "$?"
+        return "price unknown"
     unknown = f" and {counted(unpriced, 'call')} of unknown price" if unpriced else ""
     return f"${usd:.4f}{unknown}"
 

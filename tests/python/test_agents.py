@@ -415,7 +415,7 @@ def test_a_region_without_a_reply_is_told_with_the_others(
 
 @pytest.mark.parametrize(
     ("priced", "dollars"),
-    [("test", ("$2.0000", "$2.0000 and 1 call of unknown price")), ("other", ("$?", "$?"))],
+    [("test", ("$2.0000", "$2.0000 and 1 call of unknown price")), ("other", ("price unknown",) * 2)],
 )
 def test_what_nobody_counted_or_priced_is_told_as_such(
     capsys: Output, tmp_path: Path, coder: Any, script: str, priced: str, dollars: tuple[str, str]
@@ -433,6 +433,30 @@ def test_what_nobody_counted_or_priced_is_told_as_such(
     assert first == f"110 tokens, {dollars[0]}"
     assert second.startswith("about ") and second.endswith(f" tokens, {dollars[1]}")
     assert f"; {second}, " in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("model", "priced"),
+    [
+        ("gpt-5", True),
+        ("gpt-5-2025-08-07", True),
+        ("gpt-5-pro", False),
+        ("gpt-5-pro-2025-10-06", False),
+        ("gpt-5-mini", True),
+        ("o3", True),
+        ("o3-pro", False),
+        ("claude-sonnet-4-5-20250929", True),
+        ("claude-sonnet-4-9", False),
+        ("deepseek-chat-pro", False),
+    ],
+)
+def test_a_model_has_the_price_of_its_own_name(model: str, priced: bool) -> None:
+    settings = Agents(coder=f"openai:{model}", coder_key="k" * 20, usd=1).settings("", None)
+    if priced:
+        _C.check_agents(settings)
+    else:
+        with pytest.raises(ValueError, match=f"has none for openai:{model}"):
+            _C.check_agents(settings)
 
 
 def test_triton_for_a_cpu_is_refused_before_any_work(

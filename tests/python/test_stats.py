@@ -118,7 +118,9 @@ def test_what_agents_were_asked() -> None:
     stats = cudaforge_backend.stats()
     assert not any(stats["agents"].values()) and "agents" not in str(stats)
     count_agent_call({"usage": usage, "usd": None, "error": "hung up"})
-    assert "agents: 1 call, 1 without a reply; 34 tokens, $?\n" in str(cudaforge_backend.stats())
+    assert "agents: 1 call, 1 without a reply; 34 tokens, price unknown\n" in str(
+        cudaforge_backend.stats()
+    )
 
 
 def test_the_text_of_nothing() -> None:
