@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 import torch
@@ -18,6 +15,7 @@ from ..agents import Agents
 from ..options import parse
 from ..records import counted, dollars, input_shapes, label, op_names
 from ..steps import candidate_text, race_text, rival_text, step_text
+from .hints import Hints
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
 from .stores import forging_cache, of_key
@@ -100,8 +98,8 @@ def add(verbs: Any) -> None:
         action="store_true",
         help="also regions of a model that have a winner by agents; a KEY is always forged",
     )
-    command.add_argument("--hints", metavar="FILE", help="lines added to it go into the next "
-                         "prompt; so do lines typed here")  # fmt: skip
+    command.add_argument("--hints", metavar="FILE", help="whole lines added to it go into the "
+                         "next prompt; so do lines typed here")  # fmt: skip
     add_cache_dir(command)
     add_json(command)
     command.set_defaults(run=run)
@@ -140,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     _check_language(args.language, regions)
     results = []
     in_a_row = 0  # regions without a reply
-    hints = _Hints(args.hints, typed=not args.json and sys.stdin.isatty())
+    hints = Hints(args.hints, typed=not args.json and sys.stdin.isatty())
     try:
         for text, enough in regions.items():
             known = _winner_by_agents(text) if enough else None
@@ -250,35 +248,6 @@ def _of_script(args: argparse.Namespace, script: str) -> list[str]:
     return [_canonical(region.signature) for region in report.regions]
 
 
-class _Hints:
-    """What a person says while agents work: lines added to a file, lines typed."""
-
-    def __init__(self, file: str | None, typed: bool) -> None:
-        self._file = Path(file) if file else None
-        self._read = 0  # bytes of it
-        self._lines: deque[str] = deque()
-        if typed:
-            threading.Thread(target=self._listen, name="cudaforge-hints", daemon=True).start()
-
-    def _listen(self) -> None:
-        for line in sys.stdin:
-            if line.strip():
-                self._lines.append(line.strip())
-                print("    for the next prompt: " + line.strip(), flush=True)
-
-    def take(self) -> list[str]:
-        """What was said since the last call."""
-        said = [self._lines.popleft() for _ in range(len(self._lines))]
-        if self._file is not None and self._file.is_file():
-            text = self._file.read_bytes()[self._read :]
-            self._read += len(text)
-            said += [line for line in text.decode(errors="replace").splitlines() if line.strip()]
-        return said
-
-    def say_unused(self) -> None:
-        """Says what was typed and given to nobody."""
-        if self._lines:
-            print("cudaforge: typed, but in no prompt: " + "; ".join(self._lines), file=sys.stderr)
 
 
 class _Teller:
