@@ -1,4 +1,4 @@
-"""Coders and Judges with prepared replies, and a model with one matrix product for them."""
+"""Coders and Judges with prepared replies, and models with matrix products for them."""
 
 from __future__ import annotations
 
@@ -53,4 +53,13 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return torch.relu(x @ self.w)
 def make(): return Net(), (torch.randn(8, 16),)
+"""
+
+# Three regions.
+PRODUCTS = """
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x, *others):
+        return [torch.relu(x @ other) for other in others]
+def make(): return Net(), (torch.randn(8, 16), *(torch.randn(16, n) for n in (24, 28, 20)))
 """

@@ -28,10 +28,11 @@ int64_t OutputTokensFor(double usd_left, const Price& price, int64_t input_token
 Allowance AllowCall(const AgentBudget& budget, const LedgerSum& spent, double seconds_spent,
                     int64_t input_tokens, const Price* price, int64_t least_output,
                     const ReplyLimits& wanted) {
-  Allowance out{wanted, ""};
+  Allowance out{wanted, "", ""};
   const double seconds_left = budget.seconds - seconds_spent;
   if (seconds_left <= 0) {
     out.refusal = "the time of the budget is spent";
+    out.limit = "seconds";
     return out;
   }
   out.limits.total_s = std::min(wanted.total_s, seconds_left);
@@ -46,6 +47,7 @@ Allowance AllowCall(const AgentBudget& budget, const LedgerSum& spent, double se
     if (most < least_output) {
       out.refusal = "the tokens of the budget are spent, " + std::to_string(spent.tokens()) +
                     " of " + std::to_string(budget.tokens) + needs;
+      out.limit = "tokens";
       return out;
     }
   }
@@ -58,6 +60,7 @@ Allowance AllowCall(const AgentBudget& budget, const LedgerSum& spent, double se
                         ? "a limit in dollars needs the price of the model"
                         : "the dollars of the budget are spent, " + Fixed(spent.usd, 4) + " of " +
                               Fixed(budget.usd, 4) + needs;
+      out.limit = "usd";
       return out;
     }
   }

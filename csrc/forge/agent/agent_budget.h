@@ -24,6 +24,7 @@ struct AgentBudget {
 struct Allowance {
   ReplyLimits limits;
   std::string refusal;  // empty: it may be made
+  std::string limit;    // of a refusal, which leaves too little: "seconds", "tokens" or "usd"
 };
 
 // Lowers `wanted` until the call's worst case (its input as estimated, and max_output_tokens of

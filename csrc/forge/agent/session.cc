@@ -123,6 +123,7 @@ class Session {
   int faults_ = 0;  // in a row
   SearchOutcome outcome_;
   std::string reason_;
+  std::string limit_;  // that left no room for another call of the Coder
 };
 
 ReplyReader Session::ReaderOf(const OpSignature& signature, const DeviceArch& arch) const {
@@ -309,7 +310,10 @@ Status Session::Round() {
   if (!rendered.ok()) return give_up(rendered.status().ToString());
   const Prompt& prompt = *rendered;
   const Allowance allowance = coder_.Allow(prompt);
-  if (!allowance.refusal.empty()) return give_up(allowance.refusal);
+  if (!allowance.refusal.empty()) {
+    limit_ = allowance.limit;
+    return give_up(allowance.refusal);
+  }
   node.prompts.push_back(PromptNote(prompt));
   ++asked_;
   Result<Proposal> proposal = coder_.Propose(prompt, allowance.limits, node.id);
@@ -390,6 +394,7 @@ Result<AgentOutcome> Session::Run() {
   Ledger costs = journal_.Costs();
   Tell({{"event", "agents_end"},
         {"reason", reason},
+        {"limit", limit_},
         {"ledger", costs.ToJson()},
         {"answered", answered}});
   outcome_.lineage = journal_.TakeLineage();

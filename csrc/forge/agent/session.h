@@ -67,7 +67,8 @@ struct AgentOutcome {
 // Progress, beside what agent_calls.h and journal.h say: {"event":"rival","rival","us"}, what must
 // be beaten, where that is known; {"event":"round","round","kind","parent"} and, of a start that
 // was made for a near region, "near": its key; {"event":"advice","round","issue","plan"} or
-// {...,"silence"}; {"event":"agents_end","reason","ledger","answered"}.
+// {...,"silence"}; {"event":"agents_end","reason","limit","ledger","answered"}, "limit": that of
+// "seconds", "tokens" and "usd" that left no room for another call of the Coder, or "".
 // What `progress` throws cancels the session, and is thrown again when the round under way is
 // stored with the calls that it made; nothing is told any more.
 //

@@ -16,6 +16,7 @@ from ..options import parse
 from ..records import counted, dollars, input_shapes, label, op_names
 from ..steps import candidate_text, race_text, rival_text, step_text
 from .hints import Hints
+from .limits import Limits
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
 from .stores import forging_cache, of_key
@@ -25,17 +26,19 @@ _PROVIDERS = f"""providers:
 Keys are read from the environment alone: CUDAFORGE_CODER_API_KEY and CUDAFORGE_JUDGE_API_KEY, else
 the variable that stands beside the provider.
 
-A region ends at the first of its limits. What was found is kept at once: an interrupted session
-(Ctrl-C, or killed) is resumed by the same command.
+--max-time, --max-tokens and --max-usd hold for all regions together: each may spend what those
+before it have left, and where that is too little the others are passed over. What was found is
+kept at once: an interrupted session (Ctrl-C, or killed) is resumed by the same command.
 
 --json prints {{"regions": [...], "total": {{...}}}}. A region has "rounds", each with "verdict",
 "ns" (null where it was not timed), "advice" (the Judge's "issue" and "plan"; null without),
-"input_tokens", "output_tokens" and "usd" (null where a price is unknown), and a "ledger", what its
-session cost. "kind" is "winner" where its kernel was stored, "negative" where not, "" without a
-reply; "verdict" and "timing" are of this race (its "speedup" is null where it was not stored; the
-fields are those of cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing" of the
-winner that was in the cache and stays. "total" is the sum of the ledgers; calls of unknown price
-are not in its "usd", but counted by "unpriced"."""
+"input_tokens", "output_tokens" and "usd" (null where a price is unknown), a "ledger", what its
+session cost, and "limited", true where it was passed over because a limit was spent. "kind" is
+"winner" where its kernel was stored, "negative" where not, "" without a reply; "verdict" and
+"timing" are of this race (its "speedup" is null where it was not stored; the fields are those of
+cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing" of the winner that was in the
+cache and stays. "total" is the sum of the ledgers; calls of unknown price are not in its "usd", but
+counted by "unpriced"."""
 
 _MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
 
@@ -79,12 +82,15 @@ def add(verbs: Any) -> None:
         default=Agents.rounds,
         help="replies of the Coder for a region; default: %(default)s",
     )
-    command.add_argument("--max-time", type=float, default=Agents.seconds, metavar="SECONDS",
-                         help="for a region; default: %(default)g")  # fmt: skip
+    command.add_argument("--max-time", type=float, metavar="SECONDS",
+                         help="of the agents' sessions, for all regions together; default: "
+                         f"{Agents.seconds:g} for each")  # fmt: skip
     command.add_argument("--max-tokens", type=int, default=Agents.tokens,
-                         help="for a region; 0: no limit; default: %(default)s")  # fmt: skip
+                         help="for all regions together; 0: no limit; "
+                         "default: %(default)s")  # fmt: skip
     command.add_argument("--max-usd", type=float, default=Agents.usd,
-                         help="for a region; 0: no limit; default: %(default)g")  # fmt: skip
+                         help="for all regions together; 0: no limit; "
+                         "default: %(default)g")  # fmt: skip
     command.add_argument("--prices", default=Agents.prices_file, metavar="FILE",
                          help="dollars for a million tokens; default: %(default)s")  # fmt: skip
     command.add_argument(
@@ -116,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
         strategy=args.strategy,
         metrics=not args.no_metrics,
         rounds=args.rounds,
-        seconds=args.max_time,
+        seconds=Agents.seconds if args.max_time is None else args.max_time,
         tokens=args.max_tokens,
         usd=args.max_usd,
         prices_file=args.prices,
@@ -138,38 +144,49 @@ def run(args: argparse.Namespace) -> int:
     _check_language(args.language, regions)
     results = []
     in_a_row = 0  # regions without a reply
+    limits = Limits(agents, whole_time=args.max_time is not None)
+    stream = sys.stderr if args.json else sys.stdout
     hints = Hints(args.hints, typed=not args.json and sys.stdin.isatty())
     try:
         for text, enough in regions.items():
             known = _winner_by_agents(text) if enough else None
-            told = _Teller(text, sys.stderr if args.json else sys.stdout, known)
-            if known is not None:
-                results.append(told.result("winner", ""))
+            limited = limits.spent if known is None else ""
+            told = _Teller(text, stream, known, limited)
+            if known is not None or limited:
+                results.append(told.result("winner" if known else "", ""))
                 continue
             try:
                 done = forge_region(
                     text, 0, settings.region_budget_s, told,
-                    agents=agents, hints=hints.take, again=True,
+                    agents=limits.for_region(), hints=hints.take, again=True,
                 )  # fmt: skip
                 results.append(told.result(done.kind, done.reason))
             except _C.NoReply as error:
+                if limits.are_too_little(told.limit):
+                    told.pass_over()
                 results.append(told.result("", str(error)))
+            limits.charge(told.ledger, told.limit)
             in_a_row = 0 if told.answered else in_a_row + 1
             if in_a_row == _MAX_SILENT:
                 break
     finally:
         hints.say_unused()
     silent = [result for result in results if not result["answered"]]
+    limited_regions = sum(result["limited"] for result in results)
+    if limited_regions:
+        print(f"passed over, as {limits.spent} is spent: {counted(limited_regions, 'region')}",
+              file=stream, flush=True)  # fmt: skip
 
     total = _total([result["ledger"] for result in results if result["ledger"]])
 
     def summary() -> None:
         known = sum(result["known"] for result in results)
         won = sum(result["kind"] == "winner" for result in results) - known
+        over = known + limited_regions
         without = f", {len(silent)} without a reply" if silent else ""
         wall, device = total["wall_seconds"], total["device_seconds"]
         print(
-            f"{counted(len(results), 'region')}: {won} won, {known} passed over{without}; "
+            f"{counted(len(results), 'region')}: {won} won, {over} passed over{without}; "
             f"{_cost([total])}, {wall:.0f} s of sessions, {device:.0f} s of them on the "
             "device (Inductor's compilation and the races are not in it); "
             f"cache {_C.store().location()}"
@@ -208,7 +225,7 @@ def _total(ledgers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _cost(ledgers: Sequence[Mapping[str, Any]]) -> str:
-    """ "about 210 tokens, $0.0120 and 1 call of unknown price"; "$?" where no price is known."""
+    """ "about 210 tokens, $0.0120 and 1 call of unknown price"."""
     names = ("input_tokens", "output_tokens", "usd", "estimated", "unpriced")
     spent = {name: sum(ledger[name] for ledger in ledgers) for name in names}
     about = "about " if spent["estimated"] else ""
@@ -248,15 +265,18 @@ def _of_script(args: argparse.Namespace, script: str) -> list[str]:
     return [_canonical(region.signature) for region in report.regions]
 
 
-
-
 class _Teller:
     """Told of every step of one region: prints it, and keeps what the summary says."""
 
     def __init__(
-        self, signature: str, stream: TextIO, known: Mapping[str, Any] | None = None
+        self,
+        signature: str,
+        stream: TextIO,
+        known: Mapping[str, Any] | None = None,
+        limited: str = "",
     ) -> None:
-        """`known`: the record of a region that is passed over."""
+        """Of a region that is passed over: `known` is its record, `limited` the limit that is
+        spent, which is told of all such regions together."""
         region = json.loads(signature)
         self._stream = stream
         self._data: dict[str, Any] = {
@@ -264,16 +284,20 @@ class _Teller:
             "ops": op_names(region),
             "shapes": input_shapes(region),
             "rounds": [],
-            "end": "",
+            "end": f"{limited} is spent" if limited else "",
             "ledger": None,
             "answered": True,
             "known": known is not None,
             "verdict": "winner" if known else "",
+            "limited": bool(limited),
             "timing": known and known["timing"],
             "kept": None,
         }
         self._spent: list[Mapping[str, Any]] = []  # sums of a ledger, and single calls
         self._rival = "it"
+        self.limit = ""  # the setting that left no room for another call
+        if limited:
+            return
         over = ": passed over, its winner is by agents (--again: goes on from it)" if known else ""
         region_label = label(self._data["ops"], self._data["shapes"])
         self._print(f"{self._data['key'][:12]}  {region_label}{over}")
@@ -285,6 +309,15 @@ class _Teller:
     def answered(self) -> bool:
         """Whether the Coder replied at all."""
         return bool(self._data["answered"])
+
+    @property
+    def ledger(self) -> dict[str, Any]:
+        """What the session cost. REQUIRES: it has ended."""
+        return dict(self._data["ledger"])
+
+    def pass_over(self) -> None:
+        """The limits of the command left too little for the first call."""
+        self._data |= {"limited": True, "answered": True}
 
     def result(self, kind: str, reason: str) -> dict[str, Any]:
         """All of it, JSON-serialisable."""
@@ -333,6 +366,7 @@ class _Teller:
             case "agents_end":
                 self._data |= {name: event[name] for name in ("ledger", "answered")}
                 self._data["end"] = event["reason"]
+                self.limit = event["limit"]
                 self._print(f"  {step_text(event)}")
             case "end":
                 self._data |= {name: event[name] for name in ("verdict", "timing", "kept")}
