@@ -50,8 +50,10 @@ class KernelStore {
     return PutMany({&record, 1}, replace, nullptr);
   }
   // As Put, with what was tried for that region, oldest first, in the same write: one JSON object a
-  // candidate, added to what earlier forgings tried.
-  virtual Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage) = 0;
+  // candidate, added to what earlier forgings tried. `stored`, when given, tells whether the record
+  // is now the one that is stored.
+  virtual Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage,
+                          bool* stored = nullptr) = 0;
   // Forgets the record and its lineage, whether they can be read or not.
   virtual Status Delete(std::string_view key, std::string_view arch) = 0;
   // Every record that can be read, in key order, winners before negative entries; stops when

@@ -39,8 +39,11 @@ class MemoryKernelStore final : public KernelStore {
     return Wrote();
   }
 
-  Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage) override {
-    CF_RETURN_IF_ERROR(Put(record));
+  Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage,
+                  bool* stored) override {
+    std::vector<bool> taken;
+    CF_RETURN_IF_ERROR(PutMany({&record, 1}, false, &taken));
+    if (stored != nullptr) *stored = taken[0];
     std::lock_guard lock(mutex_);
     Append(StoreKey(record.key, record.arch), lineage);
     return Status::Ok();

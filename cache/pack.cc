@@ -42,12 +42,13 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   return record;
 }
 
-// Whether `store` has a winner that was judged as `winner` was: raced here, where that comes from
-// elsewhere.
+// Whether `store` has a winner for good that was judged as `winner` was: raced here, where that
+// comes from elsewhere.
 bool HasItsOwn(KernelStore& store, const CacheRecord& winner) {
   const auto existing = store.Get(winner.key, winner.arch);
   return existing != nullptr && existing->kind == CacheRecord::Kind::kWinner &&
-         JudgedAlike(existing->versions, winner.versions) && existing->Fields().ok();
+         !existing->provisional && JudgedAlike(existing->versions, winner.versions) &&
+         existing->Fields().ok();
 }
 
 // Stores `count` records, each as `read` gives it and `accept` leaves it; `replace` as ImportPack.
@@ -100,6 +101,7 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
   Json entries = Json::array();
   std::string payload;
   CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
+    if (record.provisional) return true;  // of use to no other process
     const std::string encoded = record.Encode();
     entries.push_back({{"key", record.key},
                        {"arch", record.arch},

@@ -21,7 +21,8 @@ struct PackSummary {
   std::vector<std::string> problems;  // one line for each rejected record
 };
 
-// Writes every record (of `arch`; empty: of all) to `file`, atomically; no file without one.
+// Writes every record that is not provisional (of `arch`; empty: of all) to `file`, atomically; no
+// file without one.
 Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std::string_view arch);
 
 // Decides on each record before it is stored, and may replace its binary by one that was built

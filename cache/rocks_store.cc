@@ -120,8 +120,12 @@ class RocksKernelStore final : public KernelStore {
     return Store(records, {}, replace, stored);
   }
 
-  Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage) override {
-    return Store({&record, 1}, lineage, false, nullptr);
+  Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage,
+                  bool* stored) override {
+    std::vector<bool> taken;
+    CF_RETURN_IF_ERROR(Store({&record, 1}, lineage, false, &taken));
+    if (stored != nullptr) *stored = taken[0];
+    return Status::Ok();
   }
 
   Status AddLineage(std::string_view key, std::string_view arch,

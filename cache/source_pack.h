@@ -12,10 +12,10 @@
 
 namespace cudaforge {
 
-// Writes every winner (of `arch`; empty: of the only one there is) into a folder of its own under
-// `folder`, which is made; files of the same winner are replaced, others stay. A record that cannot
-// be text is rejected. Errors: kInvalidArgument (winners of several archs, whose folders would have
-// the same names: nothing is written), kIoError.
+// Writes every winner that is not provisional (of `arch`; empty: of the only one there is) into a
+// folder of its own under `folder`, which is made; files of the same winner are replaced, others
+// stay. A record that cannot be text is rejected. Errors: kInvalidArgument (winners of several
+// archs, whose folders would have the same names: nothing is written), kIoError.
 Result<PackSummary> WriteSourcePack(KernelStore& store, const std::string& folder,
                                     std::string_view arch);
 

@@ -9,6 +9,7 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/progress.h"
+#include "binding/record_py.h"
 #include "binding/runtime.h"
 #include "binding/versions.h"
 #include "forge/agent/memory.h"
@@ -99,10 +100,11 @@ Promotion RaceCallables(const std::vector<std::string>& names,
   return ValueOrThrow(Race(contestants, MakeClock(target, clock), options));
 }
 
-// Stores what was found as a winner, or as a negative entry where it was not promoted.
-void Conclude(const std::string& text, int device_index, const SearchOutcome& outcome,
-              const Promotion* promotion, double budget_s, double spent_s, bool provisional) {
-  py::gil_scoped_release release;
+// Stores what was found as a winner, or as a negative entry where it was not promoted. Gives the
+// record, and whether it is now the one that is stored.
+std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
+                                      const SearchOutcome& outcome, const Promotion* promotion,
+                                      double budget_s, double spent_s, bool provisional) {
   const OpSignature signature = ParseSignature(text);
   Runtime& runtime = Runtime::Get();
   const DeviceArch& arch = ValueOrThrow(runtime.TargetFor(signature.device, device_index))->arch();
@@ -112,12 +114,26 @@ void Conclude(const std::string& text, int device_index, const SearchOutcome& ou
       won ? MakeWinnerRecord(signature, arch, outcome, *promotion, time, Versions())
           : MakeNegativeRecord(signature, arch, outcome, promotion, time, Versions());
   record.provisional = provisional;
-  ThrowIfError(runtime.store()->Conclude(record, outcome.lineage));
+  bool stored = false;
+  ThrowIfError(runtime.store()->Conclude(record, outcome.lineage, &stored));
   if (won) ThrowIfError(NoteAgentRegion(*runtime.store(), signature, arch.target));
   RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
-  if (entry == nullptr) return;
-  entry->hits = 0;  // the race's own calls saved nobody anything
-  if (won) entry->saved_ns = SavedNs(record);
+  if (entry != nullptr) {
+    entry->hits = 0;  // the race's own calls saved nobody anything
+    if (won) entry->saved_ns = SavedNs(record);
+  }
+  return {std::move(record), stored};
+}
+
+py::tuple ConcludeForPython(const std::string& text, int device_index, const SearchOutcome& outcome,
+                            const Promotion* promotion, double budget_s, double spent_s,
+                            bool provisional) {
+  std::pair<CacheRecord, bool> done;
+  {
+    py::gil_scoped_release release;
+    done = Conclude(text, device_index, outcome, promotion, budget_s, spent_s, provisional);
+  }
+  return py::make_tuple(RecordDict(*Runtime::Get().store(), done.first), done.second);
 }
 
 }  // namespace
@@ -141,9 +157,9 @@ void BindForge(py::module_& m) {
         py::arg("candidates"), py::arg("progress") = py::none());
   m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),
         py::arg("device_index"), py::arg("budget_s"), py::arg("clock") = py::none());
-  m.def("conclude", &Conclude, py::arg("signature"), py::arg("device_index"), py::arg("outcome"),
-        py::arg("promotion").none(true), py::arg("budget_s"), py::arg("spent_s"),
-        py::arg("provisional") = false);
+  m.def("conclude", &ConcludeForPython, py::arg("signature"), py::arg("device_index"),
+        py::arg("outcome"), py::arg("promotion").none(true), py::arg("budget_s"),
+        py::arg("spent_s"), py::arg("provisional") = false);
   m.def("versions", [] {
     Json versions = Versions();
     versions["rocksdb"] = RocksDbVersion();

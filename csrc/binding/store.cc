@@ -4,6 +4,7 @@
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
+#include "binding/record_py.h"
 #include "binding/runtime.h"
 #include "binding/text.h"
 #include "binding/versions.h"
@@ -15,8 +16,8 @@ namespace {
 namespace py = pybind11;
 using StorePtr = std::shared_ptr<KernelStore>;
 
-// Everything but candidate and binary, which Python asks for by themselves. None, counted by
-// `store`, where the evidence is damaged or the signature is none.
+}  // namespace
+
 py::object RecordDict(KernelStore& store, const CacheRecord& record) {
   const Result<Json> fields = record.Fields();
   if (!fields.ok() || !OpSignature::FromJson((*fields)["signature"]).ok()) {
@@ -36,6 +37,8 @@ py::object RecordDict(KernelStore& store, const CacheRecord& record) {
   dict["checksum"] = record.checksum;
   return dict;
 }
+
+namespace {
 
 CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
                        const std::string& binary) {

@@ -257,9 +257,10 @@ def conclude(
     budget_s: float,
     spent_s: float,
     provisional: bool = False,
-) -> None:
+) -> tuple[dict[str, Any], bool]:
     """Stores the record: a winner where `promotion` says so, else a negative entry. The times are
-    those of the whole region, allowed and spent. `provisional`: see KernelStore.get."""
+    those of the whole region, allowed and spent. `provisional`: see KernelStore.get. Gives the
+    record as that would, and whether it is now the one that is stored."""
 
 def install(signature: str, device_index: int, outcome: SearchOutcome) -> None:
     """Has cudaforge::region serve the search's best from now on, in this process."""

@@ -118,12 +118,6 @@ def speedup_text(timing: Mapping[str, Any] | None) -> str:
     return f"{median:.2f} times as fast as {rival_name(timing)} [{low:.2f}, {high:.2f}]"
 
 
-def measured_text(timing: Mapping[str, Any]) -> str:
-    """ "0.41 times as fast as Inductor" by the median times of a race."""
-    times = timing[f"{timing['best_rival']}_us"] / max(timing["winner_us"], 1e-9)
-    return f"{times:.2f} times as fast as {rival_name(timing)}"
-
-
 def stayed(record: Mapping[str, Any]) -> dict[str, Any]:
     """Of the winner that a forging found in the cache and did not beat: author, by_agent and
     timing."""

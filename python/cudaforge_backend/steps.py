@@ -10,8 +10,6 @@ from .records import (
     RIVALS,
     clipped,
     counted,
-    measured_text,
-    rival_name,
     speedup_text,
     status_text,
 )
@@ -99,12 +97,10 @@ def race_text(event: Event) -> str:
     stays: "winner: 1.20 times as fast as ATen [1.15, 1.25]"."""
     words = speedup_text(event["timing"])
     text = str(event["verdict"])
-    if words and text != "winner" and event["timing"]["speedup"][1] > 1:
+    if words and text.startswith("nothing") and event["timing"]["speedup"][1] > 1:
         text += f" for certain: measured {words}"
     elif words:
         text += f": {words}"
-    elif rival_name(event["timing"] or {}):
-        text += f": measured {measured_text(event['timing'])}"
     return text if event["kept"] is None else f"{text}; {_kept_text(event['kept'])}"
 
 

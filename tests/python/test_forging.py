@@ -74,10 +74,10 @@ def test_a_race_that_does_not_beat_the_winner_in_the_cache_tells_its_own_result(
     assert record_of(done)["timing"] == before["timing"] == after["kept"]["timing"]
     assert (done.kind, after["kind"], after["verdict"]) == ("negative", "negative", verdict)
     own = after["timing"]
-    assert own["winner_us"] >= 1e3 and own["best_rival"] == "aten" and own["speedup"] is None
+    assert own["winner_us"] >= 1e3 and own["best_rival"] == "aten" and own["speedup"] is not None
     assert (own["aten_us"] >= 2e3) == (aten_s > 0)
     said = race_text(after)
-    assert said.startswith(f"{verdict}: measured {text}") and said.endswith(", by the generators")
+    assert said.startswith(f"{verdict}: {text}") and said.endswith(", by the generators")
     kept = "; the kernel in the cache stays: "
     assert step_text(after).startswith(f"no winner: {verdict} (") and kept in step_text(after)
     assert f"{kept}{speedup_text(before['timing'])}, " in said

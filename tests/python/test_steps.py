@@ -56,9 +56,13 @@ def test_ends_with_and_without_a_winner() -> None:
     unsure = "measured 1.20 times as fast as Inductor [1.10, 1.30]"
     assert race_text(lost) == f"nothing faster than Inductor for certain: {unsure}"
     kept = {"author": "generator:rows", "by_agent": False, "timing": won["timing"]}
-    again = {**lost, "timing": {**RACE, "winner_us": 12.0, "speedup": None}, "kept": kept}
+    again = {
+        **lost,
+        "timing": {**RACE, "winner_us": 12.0, "speedup": [0.4, 0.5, 0.6]},
+        "kept": kept,
+    }
     stays = "the kernel in the cache stays: 1.20 times as fast as Inductor [1.10, 1.30]"
-    own = "nothing faster than Inductor: measured 0.50 times as fast as Inductor"
+    own = "nothing faster than Inductor: 0.50 times as fast as Inductor [0.40, 0.60]"
     assert race_text(again) == f"{own}; {stays}, by the generators"
     none = {**lost, "verdict": "no right candidate", "timing": {}, "kept": None}
     assert step_text(none) == "no winner: no right candidate, 3.4 s"

@@ -35,10 +35,9 @@ kept at once: an interrupted session (Ctrl-C, or killed) is resumed by the same 
 "input_tokens", "output_tokens" and "usd" (null where a price is unknown), a "ledger", what its
 session cost, and "limited", true where it was passed over because a limit was spent. "kind" is
 "winner" where its kernel was stored, "negative" where not, "" without a reply; "verdict" and
-"timing" are of this race (its "speedup" is null where it was not stored; the fields are those of
-cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing" of the winner that was in the
-cache and stays. "total" is the sum of the ledgers; calls of unknown price are not in its "usd", but
-counted by "unpriced"."""
+"timing" are of this race (the fields are those of cache/FORMAT.md); "kept" is null, or "author",
+"by_agent" and "timing" of the winner that was in the cache and stays. "total" is the sum of the
+ledgers; calls of unknown price are not in its "usd", but counted by "unpriced"."""
 
 _MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
 

@@ -18,7 +18,7 @@ from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend.locks import ForkSafeLock
-from cudaforge_backend.records import measured_text, reason_of, retry_above_s, stayed, verdict
+from cudaforge_backend.records import reason_of, retry_above_s, speedup_text, stayed, verdict
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 from cudaforge_backend.steps import step_text
 
@@ -177,7 +177,6 @@ class _Forge:
         self.started = time.monotonic()
         self._agents_seconds = 0.0  # within limits of their own, not the region's
         self._was_busy = False
-        self._tried = False  # any candidate
         self._cancel = _C.Cancel()
 
     def interrupt(self) -> None:
@@ -259,51 +258,35 @@ class _Forge:
         self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None
     ) -> dict[str, Any]:
         """Stores the record; the event "end"."""
-        spent = self._seconds()
         provisional = self._was_busy and promotion is not None
         if provisional:
             _provisional.add((self.key, self.arch))
-        _C.conclude(
+        made, stored = _C.conclude(
             self.signature,
             self.device_index,
             outcome,
             promotion,
             self.budget_s,
-            spent,
+            self._seconds(),
             provisional,
         )
-        stored = _C.store().get(self.key, self.arch)
-        # A better winner that was there stays. No other forging has these very seconds.
-        kept = stored is None or (stored["provenance"] or {}).get("forge_seconds") != spent
-        found = self._own(outcome, promotion) if stored is None or kept else stored
-        beaten = kept and promotion is not None and promotion.promoted
-        return {
+        there = None if stored else _C.store().get(self.key, self.arch)
+        kept = there if there is not None and there["kind"] == "winner" else None
+        event: dict[str, Any] = {
             "event": "end",
             "key": self.key,
             "region": self.text,
-            "kind": found["kind"],
-            "verdict": "not faster than the kernel in the cache" if beaten else verdict(found),
-            "reason": reason_of(found),
-            "timing": found["timing"],
+            "kind": made["kind"] if kept is None else "negative",
+            "verdict": verdict(made),
+            "reason": reason_of(made),
+            "timing": made["timing"],
             "seconds": self._seconds(),
-            "kept": stayed(stored) if stored is not None and kept else None,
+            "kept": None if kept is None else stayed(kept),
         }
-
-    def _own(self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None) -> dict[str, Any]:
-        """What was found here and is not stored, as far as a record would say it."""
-        if promotion is not None:
-            names = ("winner_us", "aten_us", "inductor_us")
-            timing: dict[str, Any] = dict(zip(names, promotion.times_us(), strict=False))
-            best = min(list(timing)[1:], key=lambda name: float(timing[name]))
-            timing |= {"best_rival": best.removesuffix("_us"), "speedup": None}
-            provenance: dict[str, Any] = {"reason": measured_text(timing)}
-        else:
-            timing = {}
-            provenance = {"reason": outcome.reason, "candidates_tried": int(self._tried)}
-            if outcome.found:
-                provenance |= {"reason": "not raced: region_budget_s was spent first"}
-                provenance |= {"out_of_time": True, "budget_s": self.budget_s}
-        return {"kind": "negative", "timing": timing, "provenance": provenance}
+        if kept is not None and made["kind"] == "winner":
+            event["verdict"] = "not faster than the kernel in the cache"
+            event["reason"] = speedup_text(made["timing"])
+        return event
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started
@@ -328,7 +311,6 @@ class _Forge:
     def _candidate_event(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "call":
             count_agent_call(event)
-        self._tried = self._tried or event["event"] == "candidate"
         self.progress({"key": self.key, **event})
 
     def _race_all(self) -> _C.Promotion | None:

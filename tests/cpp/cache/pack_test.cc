@@ -78,6 +78,18 @@ TEST_F(Pack, WinnersThatAreThereStayUnlessReplaced) {
   EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
 }
 
+TEST_F(Pack, ProvisionalRecordsStayBehindAndGiveWay) {
+  CacheRecord beside = TestWinner(9, 4.5);
+  beside.provisional = true;
+  ASSERT_TRUE(from_->Put(beside).ok());
+  EXPECT_EQ(ExportPack(*from_, file_, kTestArch)->exported, 4);
+  beside = TestWinner(0, 4.5);
+  beside.provisional = true;
+  ASSERT_TRUE(to_->Put(beside).ok());
+  EXPECT_EQ(ImportPack(*to_, file_)->kept_existing, 0);
+  EXPECT_EQ(to_->Get(beside.key, kTestArch)->SpeedupLow(), 1.5);
+}
+
 TEST_F(Pack, OfTwoWinnersOfOneRegionTheBetterIsTaken) {
   const auto to_one_arch = [](CacheRecord* record) {
     record->arch = kTestArch;

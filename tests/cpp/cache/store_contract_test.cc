@@ -183,7 +183,11 @@ TEST_P(StoreContract, LineageKeepsItsOrder) {
   for (int i = 0; i < 12; ++i) nodes.push_back({{"n", i}});
   ASSERT_TRUE(store_->Conclude(record, nodes).ok());
   ASSERT_TRUE(store_->Conclude(record, {{{"n", 12}, {"log", "\xff"}}}).ok());
-  ASSERT_TRUE(store_->Conclude(TestNegative(2), {{{"n", 99}}}).ok());
+  bool stored = true;
+  ASSERT_TRUE(store_->Conclude(TestNegative(1), {}, &stored).ok());
+  EXPECT_FALSE(stored) << "the winner stays";
+  ASSERT_TRUE(store_->Conclude(TestNegative(2), {{{"n", 99}}}, &stored).ok());
+  EXPECT_TRUE(stored);
   auto lineage = store_->Lineage(record.key, kTestArch);
   ASSERT_EQ(lineage.size(), 13u);
   for (int i = 0; i < 13; ++i) EXPECT_EQ(lineage[static_cast<size_t>(i)]["n"], i);
