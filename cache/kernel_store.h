@@ -36,14 +36,14 @@ class KernelStore {
   // damaged. Its evidence is checked where it is read (CacheRecord::Fields).
   virtual std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
   // Stores durably, all or nothing. A winner replaces a negative entry; between two winners the one
-  // with the larger lower bound of the speed-up stays; a negative entry replaces a negative entry,
-  // and a winner only if `replace`. What another torch or verifier judged (CacheRecord::versions),
-  // and what is provisional, is always replaced; a provisional record replaces nothing else.
-  // `stored`, when given, tells for each record whether it is now the one that is stored. A region
-  // that has a record leaves the wanted list in the same write. Errors: kInvalidArgument and
-  // kCorruption (CacheRecord::Validate), kIoError (a full disk, a read-only folder: nothing
-  // changed), kTimeout (the lock), kUnsupported (opened read-only, or made by a newer version),
-  // kUnavailable (in a forked child).
+  // with the larger lower bound of the speed-up stays, and of one kernel raced twice the first; a
+  // negative entry replaces a negative entry, and a winner only if `replace`. What another torch or
+  // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; a
+  // provisional record replaces nothing else. `stored`, when given, tells for each record whether
+  // it is now the one that is stored. A region that has a record leaves the wanted list in the same
+  // write. Errors: kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a full disk,
+  // a read-only folder: nothing changed), kTimeout (the lock), kUnsupported (opened read-only, or
+  // made by a newer version), kUnavailable (in a forked child).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
                          std::vector<bool>* stored = nullptr) = 0;
   Status Put(const CacheRecord& record, bool replace = false) {

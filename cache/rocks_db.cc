@@ -224,23 +224,35 @@ Status RocksDb::Scan(Family family, const std::string& prefix,
   rocksdb::ReadOptions options;
   options.fill_cache = false;
   std::unique_ptr<rocksdb::Iterator> it(impl_->db->NewIterator(options, impl_->handle(family)));
-  std::optional<std::string> last;
+  std::set<std::string> visited;
   for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
     if (!visit(it->key().ToStringView(), it->value().ToStringView())) return Status::Ok();
-    last = it->key().ToString();
+    visited.insert(it->key().ToString());
   }
   const Status stopped = FromRocks(it->status());
-  if (stopped.code() != StatusCode::kCorruption) return stopped;
+  const bool damaged = stopped.code() == StatusCode::kCorruption;
+  if (!stopped.ok() && !damaged) return stopped;
+  // A walk over compacted tables may pass over what is damaged without a word.
+  if (!damaged && (!prefix.empty() || visited.size() >= PairsInTables(family))) return stopped;
   std::set<std::string> keys;
   int64_t unread = 0;
   CF_RETURN_IF_ERROR(Salvage(family, prefix, &keys, &unread));
-  if (lost != nullptr) *lost += std::max<int64_t>(unread, 1);
-  for (auto key = last ? keys.upper_bound(*last) : keys.begin(); key != keys.end(); ++key) {
-    const Result<std::string> value = Get(family, *key);
-    if (value.ok() && !visit(*key, *value)) break;
+  if (lost != nullptr) *lost += damaged ? std::max<int64_t>(unread, 1) : unread;
+  for (const std::string& key : keys) {
+    if (visited.contains(key)) continue;
+    const Result<std::string> value = Get(family, key);
+    if (value.ok() && !visit(key, *value)) break;
     if (value.status().code() == StatusCode::kIoError) return value.status();
   }
   return Status::Ok();
+}
+
+uint64_t RocksDb::PairsInTables(Family family) const {
+  rocksdb::TablePropertiesCollection tables;
+  (void)impl_->db->GetPropertiesOfAllTables(impl_->handle(family), &tables);
+  uint64_t pairs = 0;
+  for (const auto& [_, table] : tables) pairs += table->num_entries - table->num_deletions;
+  return pairs;
 }
 
 Status RocksDb::Salvage(Family family, const std::string& prefix, std::set<std::string>* keys,
@@ -261,11 +273,11 @@ Status RocksDb::Salvage(Family family, const std::string& prefix, std::set<std::
     std::unique_ptr<rocksdb::Iterator> it(impl_->db->NewIterator(options, impl_->handle(family)));
     std::set<std::string> found;
     const Status stopped = FromRocks(KeysFromBothEnds(it.get(), prefix, &found));
-    if (stopped.code() == StatusCode::kCorruption) {
-      const bool known = prefix.empty() && count > found.size();
-      *lost += known ? static_cast<int64_t>(count - found.size()) : 1;
+    if (!stopped.ok() && stopped.code() != StatusCode::kCorruption) return stopped;
+    if (prefix.empty() && count > found.size()) {
+      *lost += static_cast<int64_t>(count - found.size());
     } else if (!stopped.ok()) {
-      return stopped;
+      *lost += 1;
     }
     keys->merge(found);
   }

@@ -52,7 +52,8 @@ class RocksDb {
   RocksDb& operator=(const RocksDb&) = delete;
 
   Result<std::string> Get(Family family, const std::string& key) const;
-  // Pairs whose key starts with `prefix`, in order, until `visit` returns false. What lies between
+  // Pairs whose key starts with `prefix`, in order (in a damaged database those last that it takes
+  // more than one walk to find), until `visit` returns false. What lies between
   // the first damaged block of a table and its last, and the pair after that, is passed over and no
   // error: `lost`, where given, grows by the number of such pairs, by at least 1 where it is not
   // known.
@@ -71,6 +72,8 @@ class RocksDb {
   // deleted by now. `lost`: see Scan.
   Status Salvage(Family family, const std::string& prefix, std::set<std::string>* keys,
                  int64_t* lost) const;
+  // Of all tables together: a key that was written again, or deleted, counts in each of them.
+  uint64_t PairsInTables(Family family) const;
   std::unique_ptr<Impl> impl_;
 };
 

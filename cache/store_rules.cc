@@ -39,6 +39,8 @@ bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool
   if (!JudgedAlike(incoming.versions, existing->versions)) return true;
   if (existing->provisional || incoming.provisional) return existing->provisional;
   if (existing->kind == CacheRecord::Kind::kNegative) return true;
+  // The same kernel raced again has gained nothing but another draw of the noise.
+  if (incoming.candidate == existing->candidate) return false;
   return incoming.kind == CacheRecord::Kind::kWinner &&
          incoming.SpeedupLow() > existing->SpeedupLow();
 }

@@ -23,7 +23,7 @@ Output = pytest.CaptureFixture[str]
 Place = tuple[str, str]
 
 _RECORDS = 27  # a multiple of the sessions after which tables are compacted into one
-_SAID = "damaged or of another record format: "
+_SAID = "damaged or of another record format, and not served"
 
 
 def signature(rows: int) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_a_signature_that_is_none_is_listed_nowhere(tmp_path: Path, capsys: Outp
     assert main(["cache", "ls", *folder]) == 0
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 2 and said[0].startswith(good[:12])
-    assert said[1].startswith(f"1 record is {_SAID}it is not served")
+    assert said[1].startswith(f"1 record is {_SAID}")
     assert "no record starts with" in refusal(capsys, "cache", "show", odd, *folder)
     assert main(["cache", "export", str(tmp_path / "pack"), *folder]) == 0
     assert main(["cache", "rm", odd, *folder]) == 0

@@ -236,11 +236,12 @@ def run_stats(args: argparse.Namespace) -> int:
     store = open_store(args)
     archs: dict[str, dict[str, int]] = {}
     for record in store.records():
-        zeros = {"winners": 0, "negatives": 0, "bytes": 0, "not_current": 0}
+        zeros = {"winners": 0, "negatives": 0, "bytes": 0, "not_current": 0, "provisional": 0}
         entry = archs.setdefault(record["arch"], zeros)
         entry["winners" if record["kind"] == "winner" else "negatives"] += 1
         entry["bytes"] += record["binary_bytes"]
         entry["not_current"] += not record["current"]
+        entry["provisional"] += record["provisional"]
     passed_over = damaged(store)
     data = {
         "location": store.location(),
@@ -260,6 +261,8 @@ def run_stats(args: argparse.Namespace) -> int:
             )
             if entry["not_current"]:
                 print(f"{'':<18} {entry['not_current']} of them {_NOT_CURRENT}")
+            if entry["provisional"]:
+                print(f"{'':<18} {entry['provisional']} of them {_PROVISIONAL}")
         print(
             f"wanted: {data['wanted']} (`cudaforge cache wanted` lists them, "
             "`cudaforge warmup` forges a model's)"

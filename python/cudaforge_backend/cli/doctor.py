@@ -146,7 +146,10 @@ def _cache(folder: str) -> Check:
         detail = f"{folder}: {why}; kernels are neither kept nor listed"
         return check("cache", "broken", detail, advice)
     if problem is not None:
-        advice = "nothing is lost: the next kernel that is stored moves the damaged files aside"
+        advice = (
+            "every region is a miss; the next write moves the database to db.damaged-N and begins "
+            "an empty one: before that, put back a copy if there is one"
+        )
         return check("cache", "broken", f"{folder}: {problem}", advice)
     detail = f"RocksDB {_C.versions()['rocksdb']}, {folder}, {len(store.records())} records"
     if passed_over := damaged(store):

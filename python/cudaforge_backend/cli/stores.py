@@ -43,7 +43,10 @@ def open_store(args: argparse.Namespace, writable: bool = False) -> Any:
     store = _C.KernelStore.open(cache_dir(args), writable)
     problem = store.health()
     if problem is not None:
-        raise OSError(f"the cache cannot be read: {problem}")
+        raise OSError(
+            f"the cache cannot be read: {problem}; every region is a miss, and the next write moves "
+            "the database to db.damaged-N and begins an empty one"
+        )
     return store
 
 
@@ -53,13 +56,10 @@ def damaged(store: Any) -> str:
     number = store.counters()["corrupt"]
     if not number:
         return ""
-    if number == 1:
-        are, they, replaced = "is", "it is", "is replaced when its region is forged again"
-    else:
-        are, they, replaced = "are", "they are", "are replaced when their regions are forged again"
     return (
-        f"{counted(number, 'record')} {are} damaged or of another record format: {they} not "
-        f"served, and {replaced}"
+        f"{counted(number, 'record')} {'is' if number == 1 else 'are'} damaged or of another "
+        "record format, and not served. To be rid of them: cudaforge cache export FILE, which "
+        "takes the others; remove the folder; import FILE"
     )
 
 

@@ -231,6 +231,23 @@ TEST_F(DamagedBlock, LeavesTheOtherTables) {
   EXPECT_EQ(store->counters().corrupt, 1);
 }
 
+// Later sessions compact the tables, the damaged one among them.
+TEST_F(DamagedBlock, HidesNothingElseAfterCompactions) {
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(2, 1.5, 20'000)).ok());
+  Spoil();
+  std::set<std::string> expected = {TestWinner(1).key};
+  for (int i = 3; i < 24; ++i) {
+    ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(i)).ok());
+    expected.insert(TestWinner(i).key);
+    auto store = OpenStore(path_);
+    const std::vector<std::string> visited = Visited(*store);
+    EXPECT_EQ(std::set<std::string>(visited.begin(), visited.end()), expected) << i;
+    EXPECT_EQ(visited.size(), expected.size()) << i;
+    EXPECT_EQ(store->counters().corrupt, 1) << i;
+  }
+}
+
 TEST_F(DamagedBlock, IsWarnedOfOnceAndCanBeDeletedAndReplaced) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(2, 1.5, 20'000)).ok());

@@ -62,6 +62,27 @@ TEST_P(StoreContract, WhatAnotherVerifierJudgedIsReplaced) {
   EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
 }
 
+TEST_P(StoreContract, TheSameKernelRacedAgainReplacesNothing) {
+  CacheRecord again = TestWinner(1, 1.5);
+  ASSERT_TRUE(store_->Put(again).ok());
+  again.timing = TestWinner(1, 1.9).timing;
+  std::vector<bool> stored;
+  ASSERT_TRUE(store_->PutMany({&again, 1}, false, &stored).ok());
+  EXPECT_FALSE(stored[0]);
+  EXPECT_EQ(Get(1)->SpeedupLow(), 1.5);
+}
+
+TEST_P(StoreContract, AProvisionalRecordLeavesTheRegionWanted) {
+  CacheRecord record = TestWinner(1);
+  ASSERT_TRUE(Want(*store_, record.key, record.arch, SignatureOf(record)).ok());
+  record.provisional = true;
+  ASSERT_TRUE(store_->Put(record).ok());
+  EXPECT_EQ(store_->Wanted("").size(), 1u);
+  record.provisional = false;
+  ASSERT_TRUE(store_->Put(record).ok());
+  EXPECT_TRUE(store_->Wanted("").empty());
+}
+
 TEST_P(StoreContract, AProvisionalRecordGivesWay) {
   CacheRecord beside = TestWinner(1, 4.5);
   beside.provisional = true;

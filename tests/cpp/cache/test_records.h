@@ -34,7 +34,7 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
   CacheRecord record;
   SetSignature(&record, {{"format", 1}, {"number", i}});
   record.arch = kTestArch;
-  record.candidate = R"({"source":"kernel )" + std::to_string(i) + "\"}";
+  record.candidate = CanonicalJson({{"source", "kernel " + std::to_string(i)}, {"of", speedup}});
   std::mt19937_64 random(static_cast<uint64_t>(i));
   while (record.binary.size() < bytes) {
     record.binary += static_cast<char>(random());
