@@ -44,8 +44,8 @@ def open_store(args: argparse.Namespace, writable: bool = False) -> Any:
     problem = store.health()
     if problem is not None:
         raise OSError(
-            f"the cache cannot be read: {problem}; every region is a miss, and the next write moves "
-            "the database to db.damaged-N and begins an empty one"
+            f"the cache cannot be read: {problem}; every region is a miss, and the next write "
+            "moves the database to db.damaged-N and begins an empty one"
         )
     return store
 
