@@ -229,7 +229,7 @@ Status RocksDb::Scan(Family family, const std::string& prefix,
     if (!visit(it->key().ToStringView(), it->value().ToStringView())) return Status::Ok();
     visited.insert(it->key().ToString());
   }
-  const Status stopped = FromRocks(it->status());
+  Status stopped = FromRocks(it->status());
   const bool damaged = stopped.code() == StatusCode::kCorruption;
   if (!stopped.ok() && !damaged) return stopped;
   // A walk over compacted tables may pass over what is damaged without a word.
@@ -272,7 +272,7 @@ Status RocksDb::Salvage(Family family, const std::string& prefix, std::set<std::
     };
     std::unique_ptr<rocksdb::Iterator> it(impl_->db->NewIterator(options, impl_->handle(family)));
     std::set<std::string> found;
-    const Status stopped = FromRocks(KeysFromBothEnds(it.get(), prefix, &found));
+    Status stopped = FromRocks(KeysFromBothEnds(it.get(), prefix, &found));
     if (!stopped.ok() && stopped.code() != StatusCode::kCorruption) return stopped;
     if (prefix.empty() && count > found.size()) {
       *lost += static_cast<int64_t>(count - found.size());
