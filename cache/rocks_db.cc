@@ -233,10 +233,14 @@ Status RocksDb::Scan(Family family, const std::string& prefix,
   const bool damaged = stopped.code() == StatusCode::kCorruption;
   if (!stopped.ok() && !damaged) return stopped;
   // A walk over compacted tables may pass over what is damaged without a word.
-  if (!damaged && (!prefix.empty() || visited.size() >= PairsInTables(family))) return stopped;
+  if (!damaged && !prefix.empty()) return stopped;
+  const PairsByTable tables = TablesOf(family);
+  uint64_t pairs = 0;
+  for (const auto& [_, count] : tables) pairs += count;
+  if (!damaged && visited.size() >= pairs) return stopped;
   std::set<std::string> keys;
   int64_t unread = 0;
-  CF_RETURN_IF_ERROR(Salvage(family, prefix, &keys, &unread));
+  CF_RETURN_IF_ERROR(Salvage(family, tables, prefix, &keys, &unread));
   if (lost != nullptr) *lost += damaged ? std::max<int64_t>(unread, 1) : unread;
   for (const std::string& key : keys) {
     if (visited.contains(key)) continue;
@@ -247,24 +251,20 @@ Status RocksDb::Scan(Family family, const std::string& prefix,
   return Status::Ok();
 }
 
-uint64_t RocksDb::PairsInTables(Family family) const {
-  rocksdb::TablePropertiesCollection tables;
-  (void)impl_->db->GetPropertiesOfAllTables(impl_->handle(family), &tables);
-  uint64_t pairs = 0;
-  for (const auto& [_, table] : tables) pairs += table->num_entries - table->num_deletions;
-  return pairs;
-}
-
-Status RocksDb::Salvage(Family family, const std::string& prefix, std::set<std::string>* keys,
-                        int64_t* lost) const {
+RocksDb::PairsByTable RocksDb::TablesOf(Family family) const {
   rocksdb::TablePropertiesCollection tables;
   // A table whose properties cannot be read goes by number 0.
   (void)impl_->db->GetPropertiesOfAllTables(impl_->handle(family), &tables);
-  std::map<uint64_t, uint64_t> pairs{{0, 0}};  // by a table's number; 0: of what is in no table
+  PairsByTable pairs{{0, 0}};
   for (const auto& [_, table] : tables) {
     pairs[table->orig_file_number] = table->num_entries - table->num_deletions;
   }
-  for (const auto& [number, count] : pairs) {
+  return pairs;
+}
+
+Status RocksDb::Salvage(Family family, const PairsByTable& tables, const std::string& prefix,
+                        std::set<std::string>* keys, int64_t* lost) const {
+  for (const auto& [number, count] : tables) {
     rocksdb::ReadOptions options;
     options.fill_cache = false;
     options.table_filter = [number = number](const rocksdb::TableProperties& table) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -53,10 +54,9 @@ class RocksDb {
 
   Result<std::string> Get(Family family, const std::string& key) const;
   // Pairs whose key starts with `prefix`, in order (in a damaged database those last that it takes
-  // more than one walk to find), until `visit` returns false. What lies between
-  // the first damaged block of a table and its last, and the pair after that, is passed over and no
-  // error: `lost`, where given, grows by the number of such pairs, by at least 1 where it is not
-  // known.
+  // more than one walk to find), until `visit` returns false. What lies between the first damaged
+  // block of a table and its last, and the pair after that, is passed over and no error: `lost`,
+  // where given, grows by the number of such pairs, by at least 1 where it is not known.
   Status Scan(Family family, const std::string& prefix,
               const std::function<bool(std::string_view key, std::string_view value)>& visit,
               int64_t* lost = nullptr) const;
@@ -67,13 +67,15 @@ class RocksDb {
   struct Impl;
   explicit RocksDb(std::unique_ptr<Impl> impl);
   static Result<std::unique_ptr<RocksDb>> Open(const std::string& folder, bool writer);
+  // How many pairs each table was written with, by its number; 0 stands for what is in no table. A
+  // key that was written again, or deleted, counts in each of its tables.
+  using PairsByTable = std::map<uint64_t, uint64_t>;
+  PairsByTable TablesOf(Family family) const;
   // The keys that start with `prefix` and can be read, of every table by itself: a damaged block
   // ends a walk over all tables at once, though the others are sound. Also gives keys that are
   // deleted by now. `lost`: see Scan.
-  Status Salvage(Family family, const std::string& prefix, std::set<std::string>* keys,
-                 int64_t* lost) const;
-  // Of all tables together: a key that was written again, or deleted, counts in each of them.
-  uint64_t PairsInTables(Family family) const;
+  Status Salvage(Family family, const PairsByTable& tables, const std::string& prefix,
+                 std::set<std::string>* keys, int64_t* lost) const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -8,37 +8,12 @@
 #include "binding/runtime.h"
 #include "binding/text.h"
 #include "binding/versions.h"
-#include "forge/agent/node.h"
 
 namespace cudaforge::binding {
 namespace {
 
 namespace py = pybind11;
 using StorePtr = std::shared_ptr<KernelStore>;
-
-}  // namespace
-
-py::object RecordDict(KernelStore& store, const CacheRecord& record) {
-  const Result<Json> fields = record.Fields();
-  if (!fields.ok() || !OpSignature::FromJson((*fields)["signature"]).ok()) {
-    store.CountCorrupt(1);
-    return py::none();
-  }
-  py::dict dict;
-  dict["kind"] = CacheRecord::KindName(record.kind);
-  dict["key"] = record.key;
-  dict["arch"] = record.arch;
-  for (const auto& [name, field] : fields->items()) dict[name.c_str()] = ToPython(field);
-  const Json& author = MemberOrNull((*fields)["provenance"], "author");
-  dict["by_agent"] = author.is_string() && IsByAgent(author.get_ref<const std::string&>());
-  dict["current"] = JudgedByThisBuild(record);
-  dict["provisional"] = record.provisional;
-  dict["binary_bytes"] = record.binary.size();
-  dict["checksum"] = record.checksum;
-  return dict;
-}
-
-namespace {
 
 CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
                        const std::string& binary) {

@@ -55,9 +55,8 @@ class RegionReport:
 @dataclass(frozen=True)
 class Report:
     """All regions of a model for these inputs, with the parts that forging tried of those without a
-    winner, and what was left to PyTorch, by reason; `training`
-    says whether the graphs are those of training, `no_graph` why there is none, where there is
-    none. str() is a table for people."""
+    winner, and what was left to PyTorch, by reason; `training` says whether the graphs are those of
+    training, `no_graph` why there is none, where there is none. str() is a table for people."""
 
     regions: tuple[RegionReport, ...]
     left: Mapping[str, int]

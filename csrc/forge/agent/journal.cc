@@ -131,17 +131,19 @@ void Journal::Charge(AgentNode* node) const {
 }
 
 void Journal::KeepUnevaluated(AgentNode node) const {
-  if (!*settings_.sink) return;
   node.evaluated = false;
   node.verdict = {VerdictKind::kNotJudged, "not verified: the session was cut off", Json::object()};
-  Charge(&node);
-  (*settings_.sink)(node.ToJson());
+  KeepOpen(std::move(node));
 }
 
 void Journal::KeepUnanswered(AgentNode node) const {
-  if (!*settings_.sink) return;
   node.answered = false;
   node.verdict = {VerdictKind::kRefused, "no reply: the session was cut off", Json::object()};
+  KeepOpen(std::move(node));
+}
+
+void Journal::KeepOpen(AgentNode node) const {
+  if (!*settings_.sink) return;
   Charge(&node);
   (*settings_.sink)(node.ToJson());
 }

@@ -82,6 +82,8 @@ class Journal {
 
  private:
   void Charge(AgentNode* node) const;
+  // Stores a node that is not complete.
+  void KeepOpen(AgentNode node) const;
   // Refresh of a node that is refused now.
   void Refuse(AgentNode* node, const Findings& today);
   // Whether it was a round, and whether it gained something.

@@ -1,0 +1,32 @@
+#include "binding/record_py.h"
+
+#include "binding/json_py.h"
+#include "binding/versions.h"
+#include "forge/agent/node.h"
+#include "signature/op_signature.h"
+
+namespace cudaforge::binding {
+
+namespace py = pybind11;
+
+py::object RecordDict(KernelStore& store, const CacheRecord& record) {
+  const Result<Json> fields = record.Fields();
+  if (!fields.ok() || !OpSignature::FromJson((*fields)["signature"]).ok()) {
+    store.CountCorrupt(1);
+    return py::none();
+  }
+  py::dict dict;
+  dict["kind"] = CacheRecord::KindName(record.kind);
+  dict["key"] = record.key;
+  dict["arch"] = record.arch;
+  for (const auto& [name, field] : fields->items()) dict[name.c_str()] = ToPython(field);
+  const Json& author = MemberOrNull((*fields)["provenance"], "author");
+  dict["by_agent"] = author.is_string() && IsByAgent(author.get_ref<const std::string&>());
+  dict["current"] = JudgedByThisBuild(record);
+  dict["provisional"] = record.provisional;
+  dict["binary_bytes"] = record.binary.size();
+  dict["checksum"] = record.checksum;
+  return dict;
+}
+
+}  // namespace cudaforge::binding
