@@ -26,6 +26,7 @@ class Heartbeat:
     def __init__(self, say: Callable[[str], None], doing: str) -> None:
         self._say = say
         self._ended = threading.Event()
+        self._saying = threading.Lock()
         self.begin(doing)
         threading.Thread(target=self._watch, name="cudaforge-heartbeat", daemon=True).start()
 
@@ -42,8 +43,10 @@ class Heartbeat:
         return f"{self._doing} ({now - self._since:.0f} s)"
 
     def end(self) -> None:
-        """Says no more."""
+        """Says no more, once a line that is being said is out."""
         self._ended.set()
+        with self._saying:
+            pass
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +57,11 @@ class Heartbeat:
     def _watch(self) -> None:
         while not self._ended.wait(min(1.0, EVERY_S)):
             now = time.monotonic()
-            if now - self._spoke >= EVERY_S:
+            if now - self._spoke < EVERY_S:
+                continue
+            with self._saying:
+                if self._ended.is_set():
+                    return
                 self._spoke = now
                 try:
                     self._say(self._words(now))

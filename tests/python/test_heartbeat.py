@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,24 @@ def test_what_is_short_is_not_mentioned() -> None:
     with heartbeat.Heartbeat(lines.append, "reading"):
         pass
     assert lines == []
+
+
+def test_no_line_comes_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
+    began = threading.Event()
+    lines: list[str] = []
+
+    def say(text: str) -> None:
+        began.set()
+        time.sleep(0.05)
+        lines.append(text)
+
+    with heartbeat.Heartbeat(say, "reading"):
+        assert began.wait(20)
+    said = len(lines)
+    assert said
+    time.sleep(0.2)
+    assert len(lines) == said
 
 
 def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
