@@ -55,7 +55,8 @@ Verdict OutputReference::Check(const std::string& candidate, std::string_view wh
     return verdict;
   }
   if (match_ != Match::kTolerance) return CheckExact(candidate, where);
-  return CheckTolerance(candidate, where, closely && closer_.has_value() ? *closer_ : *yardstick_);
+  closely = closely && closer_.has_value();
+  return CheckTolerance(candidate, where, closely ? *closer_ : *yardstick_, closely);
 }
 
 Verdict OutputReference::CheckExact(const std::string& candidate, std::string_view where) const {
@@ -86,7 +87,7 @@ Verdict OutputReference::CheckExact(const std::string& candidate, std::string_vi
 }
 
 Verdict OutputReference::CheckTolerance(const std::string& candidate, std::string_view where,
-                                        const Yardstick& yardstick) const {
+                                        const Yardstick& yardstick, bool closely) const {
   const auto size = static_cast<size_t>(DTypeSize(spec_.dtype));
   struct Worst {
     double ratio = 0;
@@ -119,7 +120,11 @@ Verdict OutputReference::CheckTolerance(const std::string& candidate, std::strin
       } else if (std::isfinite(rounded)) {
         error = std::fabs(c - r);
         limit = yardstick.MaxLimit(walk.index(), r);
-        const size_t octave = Yardstick::OctaveOf(r);
+        size_t octave = Yardstick::OctaveOf(r);
+        if (closely && r == 0 && error > limit && error <= yardstick.LimitOfSize(c)) {
+          limit = yardstick.LimitOfSize(c);
+          octave = Yardstick::OctaveOf(c);
+        }
         part.squares[octave] += error * error;
         ++part.counts[octave];
       } else if (std::isfinite(a)) {

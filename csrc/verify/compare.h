@@ -52,13 +52,14 @@ class OutputReference {
 
   // kAccepted, kWrongShape (another number of bytes) or kWrongValues, with the worst element in the
   // evidence. `where` names the case and the output.
-  // `closely`: by the limits that AddMove and AddTypical have widened.
+  // `closely`: by the limits that AddMove and AddTypical have widened, and zeros among elements of
+  // the candidate's size.
   Verdict Check(const std::string& candidate, std::string_view where, bool closely = false) const;
 
  private:
   Verdict CheckExact(const std::string& candidate, std::string_view where) const;
   Verdict CheckTolerance(const std::string& candidate, std::string_view where,
-                         const Yardstick& yardstick) const;
+                         const Yardstick& yardstick, bool closely) const;
 
   TensorSpec spec_;
   std::string aten_;

@@ -44,6 +44,10 @@ namespace {
 //   excuse, the output is looked at again under sixteen more moves (AddMove; aten_checker.cc).
 //   What was seen without: correct products with GELU and convolutions with ReLU refused, for one
 //   element of 4 and of 33 million, in about one verification of ten.
+//   There, an element whose oracle is zero may also be off by what elements of the candidate's size
+//   may be (LimitOfSize): where these err by as much as they are large, they are not told from
+//   zero. ATen's errors can be several times what a move does, as its sums are long; twenty moves
+//   then miss an element next to the bend, and it is held to nothing at all.
 // - Products below the smallest normal number lose up to half the spacing of the denormals each,
 //   which no relative move of an input shows (the weight gradient of a norm, where ATen
 //   multiplies sums and a kernel may sum products). So the yardstick is no smaller than 1.5

@@ -45,6 +45,8 @@ class Yardstick {
 
   // The largest error allowed for element `index` (row-major), whose oracle value is `value`.
   double MaxLimit(int64_t index, double value) const;
+  // The largest error allowed among elements of the size of `value`, whichever they are.
+  double LimitOfSize(double value) const { return octaves_[OctaveOf(value)].max_limit; }
   // Elements whose oracle values share an octave [2^e, 2^(e+1)) are judged together.
   static size_t OctaveOf(double value);
   size_t octave_count() const { return octaves_.size(); }

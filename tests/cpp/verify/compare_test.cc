@@ -261,6 +261,28 @@ TEST(Compare, OneMoreMoveWidensTheLimitsOfWhatItMoves) {
   EXPECT_FALSE(closely(one));
 }
 
+TEST(Compare, ZerosAreJudgedByTheCandidatesSizeInTheCloserLook) {
+  // After relu: of the elements above zero, the smallest are known to 8e-7 only.
+  const TensorSpec spec = Spec(DType::kFloat32, {200, 200});
+  std::vector<double> oracle(40000, 0);
+  std::fill_n(oracle.begin(), 300, 1e-6);
+  std::vector<double> aten = oracle;
+  for (size_t i = 0; i < 300; ++i) aten[i] += i % 2 == 0 ? 4e-7 : -4e-7;
+  const auto accepts = [&](double value, bool closely) {
+    OutputReference reference = Make(spec, oracle, aten);
+    reference.AddMove(oracle);
+    std::vector<double> candidate = oracle;
+    candidate[12345] = value;
+    return reference.Check(Bytes(spec, candidate), "test", closely).accepted();
+  };
+  EXPECT_FALSE(accepts(5e-7, false));
+  EXPECT_TRUE(accepts(5e-7, true));
+  EXPECT_TRUE(accepts(-5e-7, true));
+  EXPECT_FALSE(accepts(2e-6, true)) << "larger than what such elements may be off by";
+  EXPECT_FALSE(accepts(1e-3, true));
+  EXPECT_FALSE(accepts(1e-12, true)) << "nothing of that size is known so badly";
+}
+
 TEST(Compare, AtensErrorIsTakenOverMoreSetsWhereItWasLuckInOne) {
   const TensorSpec spec = Spec(DType::kFloat32, {100, 100});
   std::vector<double> oracle(10000);
