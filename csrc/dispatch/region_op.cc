@@ -129,6 +129,13 @@ Status Launch(const RegionEntry& entry, const Winner& winner, std::span<void* co
                                    context);
 }
 
+// Whether the settings that the kernel was proven under are in force, as far as a graph is not
+// guarded by them.
+bool NumericsHold(const RegionEntry& entry) {
+  return !entry.cudnn_tf32.has_value() ||
+         *entry.cudnn_tf32 == at::globalContext().allowTF32CuDNN(at::Float32Op::CONV);
+}
+
 c10::List<at::Tensor> RunByAten(const RegionEntry& entry, IValues inputs) {
   std::vector<at::Tensor> tensors;
   tensors.reserve(inputs.size());
@@ -163,6 +170,8 @@ c10::List<at::Tensor> RunRegion(RegionEntry* entry, IValues inputs) {
   Fallback reason = Fallback::kAlignment;
   if (fit != Fit::kYes) {
     reason = fit == Fit::kStrides ? Fallback::kStrides : Fallback::kDevice;
+  } else if (!NumericsHold(*entry)) {
+    reason = Fallback::kNumerics;
   } else if (GatherInputs(*winner, inputs, &pointers)) {
     c10::List<at::Tensor> outputs;
     const Status launched = Launch(*entry, *winner, {pointers.data(), pointers.size()}, &outputs);

@@ -33,6 +33,8 @@ Result<std::unique_ptr<RegionEntry>> MakeEntry(int64_t id, std::string_view text
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     entry->output_dtypes.push_back(ToScalarType(signature.output_spec(i).dtype));
   }
+  const Json& tf32 = MemberOrNull(signature.numerics, "cudnn_tf32");
+  if (tf32.is_boolean()) entry->cudnn_tf32 = tf32.get<bool>();
   entry->signature = std::move(signature);
   return entry;
 }

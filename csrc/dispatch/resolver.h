@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,9 +35,9 @@ struct Winner {
 };
 
 // Why a call of a region that was forged ran PyTorch's way, and the names of that in Stats.
-enum class Fallback { kDevice, kStrides, kAlignment, kLaunchError, kQuarantined };
-inline constexpr const char* kFallbackNames[] = {"device", "strides", "alignment", "launch_error",
-                                                 "quarantined"};
+enum class Fallback { kDevice, kStrides, kAlignment, kNumerics, kLaunchError, kQuarantined };
+inline constexpr const char* kFallbackNames[] = {"device",   "strides",      "alignment",
+                                                 "numerics", "launch_error", "quarantined"};
 
 // One region on one device. Lives as long as the process.
 struct RegionEntry {
@@ -47,6 +48,9 @@ struct RegionEntry {
   std::unique_ptr<RegionProgram> program;
   InputContract contract;
   std::vector<at::ScalarType> output_dtypes;
+  // The signature's "cudnn_tf32", where it has one. Of the settings in a signature it is the one
+  // that a compiled graph is not guarded by: each call looks at it.
+  std::optional<bool> cudnn_tf32;
   // Swapped in between two calls; old ones are kept alive.
   std::atomic<const Winner*> winner{nullptr};
   std::atomic<bool> quarantined{false};

@@ -50,13 +50,14 @@ class Stats(TypedDict):
     is what the hits are expected to have saved, from the records. Regions, each counted once:
     `misses` had no record when their graph was compiled, `forged` were forged to a winner and
     `negative` to no winner. `fallbacks`, by reason: calls whose kernel could not take them
-    ("device", "strides", "alignment", "launch_error", "quarantined"), and parts of graphs that were
-    left to PyTorch (every other reason). `graphs`, by what became of them: "substituted" (served
-    with winners), "plain" (compiled by Inductor alone), "no_anchor" (without a region; they are
-    "plain" too), "swapped" (given winners while they ran), "does_not_pay_in_place" (no faster with
-    their winners, so Inductor runs them), "winners_not_used" (the compiled graph has other strides
-    than its winners, or lost their regions). `agents`: what they were asked, and its cost. `cache`
-    (reads, hits, writes, corrupt, errors) counts since the cache in use was opened."""
+    ("device", "strides", "alignment", "numerics", "launch_error", "quarantined"), and parts of
+    graphs that were left to PyTorch (every other reason). `graphs`, by what became of them:
+    "substituted" (served with winners), "plain" (compiled by Inductor alone), "no_anchor" (without
+    a region; they are "plain" too), "swapped" (given winners while they ran),
+    "does_not_pay_in_place" (no faster with their winners, so Inductor runs them),
+    "winners_not_used" (the compiled graph has other strides than its winners, or lost their
+    regions). `agents`: what they were asked, and its cost. `cache` (reads, hits, writes, corrupt,
+    errors) counts since the cache in use was opened."""
 
     hits: int
     unserved: int

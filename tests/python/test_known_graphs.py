@@ -157,7 +157,7 @@ def test_the_graphs_inside_a_graph_are_in_the_name() -> None:
 
 def test_what_decides_the_regions_is_in_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     gm, inputs = captured(function, torch.randn(4, 8))
-    rules = native_rules()
+    rules = native_rules(agent_anchors=True)
 
     defaults = parse(None, None)
 
@@ -175,11 +175,16 @@ def test_what_decides_the_regions_is_in_the_name(monkeypatch: pytest.MonkeyPatch
         (torch, "get_default_dtype", torch.float64),
         (torch, "get_float32_matmul_precision", "medium"),
         (torch, "are_deterministic_algorithms_enabled", True),
+        (torch._C, "_get_cublas_allow_bf16_reduced_precision_reduction", (False, True)),
+        (torch._C, "_get_cublas_allow_fp16_reduced_precision_reduction", (False, True)),
         (_C, "versions", {**_C.versions(), "verifier": 0}),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(owner, question, lambda answer=answer: answer)
             names.append(name())
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32)
+        names.append(name())
     assert len(set(names)) == len(names)
     assert name() == names[0] == name(parse(None, {"on_miss": "blocking"}))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -145,7 +145,7 @@ def _node_value(node: fx.Node, out: int) -> torch.Tensor:
     return value
 
 
-def numerics(ops: Sequence[str]) -> dict[str, Any]:
+def numerics(ops: Iterable[str]) -> dict[str, Any]:
     """The settings that may change what these ops compute. Those of matrix products and
     convolutions are left out of regions without any, so that their winners serve under every
     setting."""

@@ -62,6 +62,23 @@ TEST_F(RegionOpTest, LargeInputsAreSplitOverThreads) {
   EXPECT_TRUE(at::equal(CallRegion(region, {x})[0], -x + 1));
 }
 
+TEST_F(RegionOpTest, AKernelIsServedUnderTheSettingItWasProvenUnder) {
+  Region region = NegRegion({4, 51});
+  region.signature.numerics["cudnn_tf32"] = true;
+  region = testing::Name(region.signature);
+  RegionEntry* entry = Served(region);
+  at::Context& context = at::globalContext();
+  const bool before = context.allowTF32CuDNN(at::Float32Op::CONV);
+  const at::Tensor x = at::randn({4, 51});
+  context.setAllowTF32CuDNN(true);
+  EXPECT_TRUE(at::equal(CallRegion(region, {x})[0], -x + 1));
+  context.setAllowTF32CuDNN(false);
+  EXPECT_TRUE(at::equal(CallRegion(region, {x})[0], -x));
+  context.setAllowTF32CuDNN(before);
+  EXPECT_EQ(entry->hits.load(), 1);
+  EXPECT_EQ(FallbackCount("numerics"), 1);
+}
+
 TEST_F(RegionOpTest, MissRunsAten) {
   const Region region = NegRegion({4, 6});
   const at::Tensor x = at::randn({4, 6});
