@@ -6,9 +6,12 @@ FOLDER --as-source` wrote:
 Rounds are in the order in which they were made, sessions separated by a bar: microseconds, or the
 verdict of a kernel that was not right (after an arrow, where it was so only when a session that
 went on ran it again); J: on a Judge's advice; in brackets the kernel that the
-session started from, an earlier one of an agent or the generators'. Speed-ups are over the fastest
-of ATen, Inductor and the generators' kernel: `first` of the first right kernel as the worker timed
-it, `final` of the winner as it was timed in the race.
+session started from, an earlier one of an agent or the generators'. `advice`: how many times as
+fast each kernel on a Judge's advice was as the one that the advice was about, both as the worker
+timed them; a dash where one of them was not right. Speed-ups are over the fastest of ATen, Inductor
+and the generators' kernel: `first` of the first right kernel as the worker timed it, `final` of the
+winner as it was timed in the race. The generators' kernel is timed by the worker, like the rounds:
+where it is the fastest of three, `final` is of two clocks.
 """
 
 from __future__ import annotations
@@ -42,6 +45,18 @@ def session_texts(nodes: Sequence[Node]) -> list[str]:
     return [", ".join(round_text(n) for n in nodes if n["session"] == name) for name in names]
 
 
+def advice_texts(nodes: Sequence[Node]) -> list[str]:
+    """What each piece of advice gained or lost, oldest first."""
+    at = {(node["session"], node["id"]): node for node in nodes}
+    texts = []
+    for node in nodes:
+        if node.get("advice"):
+            parent = at.get((node["session"], node["parent"]))
+            timed = parent is not None and is_right(parent) and is_right(node)
+            texts.append(f"{parent['ns'] / node['ns']:.2f}" if parent and timed else "-")
+    return texts
+
+
 def row(folder: Path) -> str:
     """The line of one region."""
     record = json.loads((folder / "record.json").read_text())
@@ -61,7 +76,8 @@ def row(folder: Path) -> str:
     final, bar = timing["winner_us"], " \\| "
     return (
         f"| {folder.name.rpartition('-')[0]} | {best[1]} {best[0]:.1f} | {rounds} "
-        f"| {bar.join(session_texts(nodes))} | {best[0] / right[0]:.2f} | {final:.1f} "
+        f"| {bar.join(session_texts(nodes))} | {', '.join(advice_texts(nodes)) or 'none'} "
+        f"| {best[0] / right[0]:.2f} | {final:.1f} "
         f"| {best[0] / final:.2f} |"
     )
 
@@ -70,8 +86,9 @@ def main() -> None:
     """Prints the table of the folder that is named."""
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    print("| region | fastest of three, us | rounds | kernels, us | first | winner, us | final |")
-    print("|---|---|---|---|---|---|---|")
+    names = ("region", "fastest of three, us", "rounds", "kernels, us", "advice", "first")
+    print(f"| {' | '.join((*names, 'winner, us', 'final'))} |")
+    print("|---|---|---|---|---|---|---|---|")
     for folder in sorted(Path(sys.argv[1]).iterdir()):
         if folder.is_dir():
             print(row(folder))
