@@ -119,6 +119,7 @@ Status Search::Verify(Trial* trial) {
     plan.poison = kPoisons[odd ? 0 : 1];  // the first set has seen the other one
     plan.fence = odd ? RunPlan::Fence::kBefore : RunPlan::Fence::kAfter;
     plan.again = i == 0;
+    plan.new_thread = odd;
     CF_RETURN_IF_ERROR(RunCase(i, plan, trial));
     if (!trial->verdict.accepted()) break;
   }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/parallel.h"
@@ -262,6 +264,14 @@ Verdict GuardHit(const std::string& name, const Guarded::Damage& damage, int64_t
            {"buffer_bytes", bytes}}};
 }
 
+// `work` here, or on a thread of its own.
+Status Run(bool new_thread, const std::function<Status()>& work) {
+  if (!new_thread) return work();
+  Status status;
+  std::thread([&] { status = work(); }).join();
+  return status;
+}
+
 }  // namespace
 
 Result<GuardedRunResult> RunGuarded(Target& target, const Executable& executable,
@@ -275,8 +285,12 @@ Result<GuardedRunResult> RunGuarded(Target& target, const Executable& executable
       const Status spoilt = run == 0 ? Status::Ok() : output.Spoil(target, random, room.get());
       if (!spoilt.ok()) return DeviceFailure(VerdictKind::kCrashed, spoilt);
     }
-    const Status launched = executable.Launch(buffers.input_pointers, buffers.output_pointers,
-                                              buffers.scratch_pointers, target.launch_context());
+    const bool new_thread =
+        request.signature->device == DeviceType::kCpu && (request.plan.new_thread || run > 0);
+    const Status launched = Run(new_thread, [&] {
+      return executable.Launch(buffers.input_pointers, buffers.output_pointers,
+                               buffers.scratch_pointers, target.launch_context());
+    });
     if (!launched.ok()) return DeviceFailure(VerdictKind::kLaunchError, launched);
     const Status finished = target.Synchronize();
     if (!finished.ok()) return DeviceFailure(VerdictKind::kCrashed, finished);

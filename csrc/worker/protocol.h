@@ -6,14 +6,14 @@
 // A request may carry "id", a random integer, which its reply repeats.
 // Requests and their replies (a reply without "ok": true carries "error"; "fatal": true says that
 // the worker ends now):
-//   {"command":"hello","protocol":6,"device":"cpu" or "cuda","device_index":0,"cxx":"",
+//   {"command":"hello","protocol":7,"device":"cpu" or "cuda","device_index":0,"cxx":"",
 //    "cuda_search_paths":[]}
-//       -> {"ok":true,"protocol":6,"arch":"cpu:x86-64-v4+1f0c93ab"}
+//       -> {"ok":true,"protocol":7,"arch":"cpu:x86-64-v4+1f0c93ab"}
 //   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{} (see CompileResult)}, fds [binary] when
 //       compiled
 //   {"command":"run","candidate":{},"signature":{},"poison":n,"fence":0 (none), 1
-//    (before) or 2 (after), "again":b (see RunPlan), "guard_seed":n,
+//    (before) or 2 (after), "again":b, "new_thread":b (see RunPlan), "guard_seed":n,
 //    "inputs":[{"at":byte offset in the memfd,"shift":bytes after a multiple of 256}],
 //    "outputs":[{"at":n}]}, fds [binary, inputs, outputs]: the worker writes the outputs into the
 //    third
@@ -38,7 +38,7 @@
 
 namespace cudaforge {
 
-inline constexpr int kWorkerProtocol = 6;
+inline constexpr int kWorkerProtocol = 7;
 inline constexpr uint32_t kMaxFrameBytes = 16u << 20;
 inline constexpr uint32_t kMaxFrameFds = 16;
 inline constexpr int64_t kMaxBinaryBytes = int64_t{256} << 20;

@@ -16,6 +16,9 @@ struct RunPlan {
   // Runs twice on the same buffers, and spoils a few bytes of the outputs in between: a candidate
   // must not rely on what is there, even where nearly all of it is right.
   bool again = false;
+  // Host code is launched from a new thread; the second of two runs always is. It is served on any
+  // thread, and could tell by its stack that this is the worker's first.
+  bool new_thread = false;
 };
 
 }  // namespace cudaforge

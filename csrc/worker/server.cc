@@ -122,6 +122,7 @@ Result<Reply> Run(Target& target, const Frame& frame) {
   CF_ASSIGN_OR_RETURN(const int64_t seed, JsonInt(frame.body, "guard_seed"));
   CF_ASSIGN_OR_RETURN(const int64_t fence, JsonInt(frame.body, "fence"));
   CF_ASSIGN_OR_RETURN(request.plan.again, JsonBool(frame.body, "again"));
+  CF_ASSIGN_OR_RETURN(request.plan.new_thread, JsonBool(frame.body, "new_thread"));
   if (fence < 0 || fence > static_cast<int>(RunPlan::Fence::kAfter)) {
     return Status::InvalidArgument("run: no such fence");
   }

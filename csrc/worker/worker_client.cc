@@ -308,6 +308,7 @@ Result<RunOutput> WorkerClient::RunOnce(const std::string& binary, const Candida
   packed.body["poison"] = plan.poison;
   packed.body["fence"] = static_cast<int>(plan.fence);
   packed.body["again"] = plan.again;
+  packed.body["new_thread"] = plan.new_thread;
   packed.body["guard_seed"] = static_cast<int64_t>(impl_->RandomSeed() >> 1);
   Json places = Json::array();
   int64_t total = 0;

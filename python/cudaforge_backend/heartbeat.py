@@ -11,6 +11,7 @@ from typing import Any, Self
 from .records import counted, find, too_little_time
 
 EVERY_S = 10.0
+_LAST_LINE_S = 1.0
 
 # What is done to a graph when its regions have been forged, by the step of its event "graph".
 GRAPH_STEPS = {
@@ -43,10 +44,10 @@ class Heartbeat:
         return f"{self._doing} ({now - self._since:.0f} s)"
 
     def end(self) -> None:
-        """Says no more, once a line that is being said is out."""
+        """Says no more; a line that is being said has a second to come out."""
         self._ended.set()
-        with self._saying:
-            pass
+        if self._saying.acquire(timeout=_LAST_LINE_S):
+            self._saying.release()
 
     def __enter__(self) -> Self:
         return self

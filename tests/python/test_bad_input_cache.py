@@ -203,6 +203,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+def test_a_disk_that_is_full_under_a_cache(run_python: RunPython, small_disk: Path) -> None:
+    cache = small_disk / "cache"
+    assert told(run_regions(run_python, cache, forge=True, scales=(3,)))["forged"] == 1
+    with pytest.raises(OSError, match="No space left"), (small_disk / "filler").open("wb", 0) as f:
+        while True:
+            f.write(bytes(4096))
+    result = told(run_regions(run_python, cache))
+    assert result["hits"] == 1
+    assert result["fallbacks"] == {"not_recorded": 1}
+    (warning,) = result["warnings"]
+    assert "No space left" in warning
+    (small_disk / "filler").unlink()
+    result = told(run_regions(run_python, cache))
+    assert (result["hits"], result["warnings"]) == (1, [])
+
+
 @pytest.mark.parametrize("forge", [False, True])
 def test_a_full_disk(run_python: RunPython, small_disk: Path, forge: bool) -> None:
     (small_disk / "filler").write_bytes(bytes((1 << 20) - 8192))

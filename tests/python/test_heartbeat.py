@@ -64,6 +64,21 @@ def test_no_line_comes_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(lines) == said
 
 
+def test_nobody_waits_for_ever_for_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
+    monkeypatch.setattr(heartbeat, "_LAST_LINE_S", 0.01)
+    began, read = threading.Event(), threading.Event()
+
+    def say(text: str) -> None:
+        began.set()
+        read.wait(20)
+
+    with heartbeat.Heartbeat(say, "reading"):
+        assert began.wait(20)
+    assert not read.is_set()
+    read.set()
+
+
 def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     lines: list[str] = []

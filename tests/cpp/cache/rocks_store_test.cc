@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "base/file.h"
 #include "base/subprocess.h"
@@ -298,6 +299,37 @@ TEST_F(RocksStore, AFullDiskLosesNothing) {
       EXPECT_NE(OpenStore(disk + "/cache")->Get(TestWinner(i).key, kTestArch), nullptr) << i;
     }
   }
+  (void)RunProcess({"umount", disk});
+}
+
+TEST_F(RocksStore, ADiskThatIsFullUnderACacheLosesNothing) {
+  const std::string disk = folder_.path() + "/disk";
+  ASSERT_TRUE(MakeDirs(disk).ok());
+  auto mounted = RunProcess({"mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk});
+  if (!mounted.ok() || mounted->exit_code != 0) GTEST_SKIP() << "cannot mount a small tmpfs";
+  const CacheRecord first = TestWinner(1);
+  ASSERT_TRUE(OpenStore(disk + "/cache")->Put(first).ok());
+  for (const size_t left : {0, 4096, 8192, 16384}) {
+    {
+      std::ofstream filler(disk + "/filler", std::ios::binary);
+      const std::string block(4096, 'x');
+      while (filler.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
+      }
+    }
+    const auto full = static_cast<off_t>(std::filesystem::file_size(disk + "/filler"));
+    ASSERT_EQ(truncate((disk + "/filler").c_str(), full - static_cast<off_t>(left)), 0);
+    for (int session = 0; session < 2; ++session) {
+      auto store = OpenStore(disk + "/cache");
+      const WantedRegion wanted{std::string(64, 'a'), kTestArch, Json::object()};
+      const Status added = store->AddWanted({&wanted, 1});
+      EXPECT_TRUE(added.ok() || added.code() == StatusCode::kIoError) << added.ToString();
+      EXPECT_EQ(store->Put(TestWinner(2, 1.5, 100'000)).code(), StatusCode::kIoError) << left;
+      EXPECT_NE(store->Get(first.key, kTestArch), nullptr) << left;
+    }
+    std::filesystem::remove(disk + "/filler");
+    EXPECT_NE(OpenStore(disk + "/cache")->Get(first.key, kTestArch), nullptr) << left;
+  }
+  EXPECT_TRUE(OpenStore(disk + "/cache")->Put(TestWinner(3)).ok());
   (void)RunProcess({"umount", disk});
 }
 

@@ -65,6 +65,7 @@ class Server : public ::testing::Test {
             {"poison", 255},
             {"fence", 0},
             {"again", false},
+            {"new_thread", false},
             {"guard_seed", 1}};
   }
   std::vector<UniqueFd> RunFds(std::string_view binary = "BINARY", int64_t input_bytes = 16) {
