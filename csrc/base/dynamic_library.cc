@@ -2,21 +2,37 @@
 
 #include <dlfcn.h>
 
+#include <cerrno>
 #include <memory>
 #include <mutex>
+#include <system_error>
 
 namespace cudaforge {
+namespace {
+
+// Whether the loader's message says that the file of this very name is not there. Of a library that
+// `name` needs, the message begins with that library's name.
+bool IsAbsence(const std::string& error, const std::string& name) {
+  return error.starts_with(name + ": ") &&
+         error.ends_with(": " + std::generic_category().message(ENOENT));
+}
+
+}  // namespace
 
 Result<DynamicLibrary> DynamicLibrary::Open(const std::vector<std::string>& names) {
   std::string tried;
+  bool absent = true;
   for (const std::string& name : names) {
     if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       return DynamicLibrary(handle, name);
     }
-    const char* error = dlerror();
-    tried += (tried.empty() ? "" : "; ") + (error != nullptr ? std::string(error) : name);
+    const char* said = dlerror();
+    const std::string error = said != nullptr ? said : name;
+    tried += (tried.empty() ? "" : "; ") + error;
+    absent = absent && IsAbsence(error, name);
   }
-  return Status::Unavailable(tried.empty() ? "no library was named" : tried);
+  if (tried.empty()) tried = "no library was named";
+  return absent ? Status::NotFound(tried) : Status::Unavailable(tried);
 }
 
 DynamicLibrary::~DynamicLibrary() {

@@ -11,8 +11,9 @@ namespace cudaforge {
 
 class DynamicLibrary {
  public:
-  // The first of `names` (paths or sonames) that opens, RTLD_NOW | RTLD_LOCAL. kUnavailable lists
-  // every name tried with the loader's message.
+  // The first of `names` (paths or sonames) that opens, RTLD_NOW | RTLD_LOCAL. Errors list every
+  // name tried with the loader's message: kNotFound where none of them is there, kUnavailable where
+  // one is and does not open (no library, or one that it needs is missing).
   static Result<DynamicLibrary> Open(const std::vector<std::string>& names);
   DynamicLibrary(DynamicLibrary&& other) noexcept
       : handle_(std::exchange(other.handle_, nullptr)), path_(std::move(other.path_)) {}

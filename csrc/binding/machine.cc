@@ -49,7 +49,7 @@ py::list CapabilityDicts() {
   for (const Capability& capability : found) {
     py::dict dict;
     dict["name"] = capability.name;
-    dict["ok"] = capability.ok;
+    dict["state"] = CapabilityStateName(capability.state);
     dict["detail"] = MessageText(capability.detail);
     dict["advice"] = MessageText(capability.advice);
     list.append(dict);

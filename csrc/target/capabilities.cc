@@ -3,12 +3,15 @@
 #include <array>
 #include <utility>
 
+#include "base/dynamic_library.h"
+#include "base/file.h"
 #include "base/subprocess.h"
 #include "target/cpu/cpu_compiler.h"
 #include "target/cuda/cupti_api.h"
 #include "target/cuda/driver_api.h"
 #include "target/cuda/nvrtc_compiler.h"
 #include "target/cuda/ptx_linker.h"
+#include "target/cuda/search_paths.h"
 #include "target/cuda/sm_arch.h"
 
 namespace cudaforge {
@@ -16,11 +19,28 @@ namespace {
 
 constexpr int kVersionTimeoutMs = 10'000;
 
-constexpr const char* kDriverAdvice =
-    "install the NVIDIA driver, or start the container with its GPUs; the cpu target works without";
+Capability Ok(std::string name, std::string detail) {
+  return {std::move(name), CapabilityState::kOk, std::move(detail), ""};
+}
 
 Capability Missing(std::string name, std::string detail, std::string advice) {
-  return {std::move(name), false, std::move(detail), std::move(advice)};
+  return {std::move(name), CapabilityState::kMissing, std::move(detail), std::move(advice)};
+}
+
+Capability Broken(std::string name, std::string detail, std::string advice) {
+  return {std::move(name), CapabilityState::kBroken, std::move(detail), std::move(advice)};
+}
+
+// One of CUDA's libraries, of which `fault` says that it cannot be used.
+Capability UnusableLibrary(std::string name, const Status& fault,
+                           const std::vector<std::string>& cuda_search_paths,
+                           const std::vector<std::string>& sonames, std::string advice) {
+  const Status opened =
+      DynamicLibrary::Open(CudaLibraryCandidates(cuda_search_paths, sonames)).status();
+  const std::string& why = opened.ok() ? fault.message() : opened.message();
+  const bool missing = opened.code() == StatusCode::kNotFound;
+  return {std::move(name), missing ? CapabilityState::kMissing : CapabilityState::kBroken, why,
+          std::move(advice)};
 }
 
 std::string Version(int encoded) {
@@ -48,84 +68,123 @@ std::string DeviceZeroArch(std::string* name = nullptr) {
 
 }  // namespace
 
+const char* CapabilityStateName(CapabilityState state) {
+  switch (state) {
+    case CapabilityState::kOk:
+      return "ok";
+    case CapabilityState::kMissing:
+      return "missing";
+    case CapabilityState::kBroken:
+      return "broken";
+  }
+  return "broken";
+}
+
 Capability HostCompilerCapability(const std::string& wanted_cxx) {
+  const char* const name = "host compiler";
   const char* const advice =
       "install g++ (apt-get install g++), or set CUDAFORGE_CXX to a C++20 compiler";
   const Result<std::string> cxx = FindHostCompiler(wanted_cxx);
-  if (!cxx.ok()) return Missing("host compiler", cxx.status().message(), advice);
+  if (!cxx.ok()) {
+    if (wanted_cxx.empty()) return Missing(name, "no g++, c++ or clang++ on PATH", advice);
+    if (wanted_cxx.find('/') != std::string::npos && PathExists(wanted_cxx))
+      return Broken(name, wanted_cxx + " cannot be run", advice);
+    return Missing(name, wanted_cxx + " is not there", advice);
+  }
   const Result<ProcessResult> run =
       RunProcess({*cxx, "--version"}, {.timeout_ms = kVersionTimeoutMs});
-  if (!run.ok()) return Missing("host compiler", run.status().message(), advice);
-  if (run->timed_out || run->term_signal != 0 || run->exit_code != 0) {
-    return Missing("host compiler", *cxx + " --version fails", advice);
+  if (!run.ok()) return Broken(name, run.status().message(), advice);
+  if (run->timed_out || run->term_signal != 0 || run->exit_code != 0)
+    return Broken(name, *cxx + " --version fails", advice);
+  return Ok(name, *cxx + ": " + run->output.substr(0, run->output.find('\n')));
+}
+
+Capability CpuCountersCapability(const OpenPerfCounter& open) {
+  const char* const name = "cpu counters";
+  const Result<std::vector<std::string>> events = PerfEvents(open);
+  if (events.ok()) {
+    std::string list;
+    for (const std::string& event : *events) list += (list.empty() ? "" : ", ") + event;
+    return Ok(name, list);
   }
-  return {"host compiler", true, *cxx + ": " + run->output.substr(0, run->output.find('\n')), ""};
+  if (events.status().code() == StatusCode::kUnsupported) {
+    return Missing(name, "this processor shows none",
+                   "have the virtual machine's host pass them on; only what agents are told of CPU "
+                   "kernels needs them");
+  }
+  return Broken(name, "this process may not count",
+                "set kernel.perf_event_paranoid to 2 or less, and let the container's seccomp "
+                "filter pass perf_event_open; only what agents are told of CPU kernels needs them");
 }
 
 Capability DriverCapability() {
   const Result<const cu::DriverApi*>& driver = cu::DriverApi::Get();
-  if (!driver.ok()) return Missing("driver", driver.status().message(), kDriverAdvice);
+  if (!driver.ok()) {
+    const cu::DriverFault& fault = cu::DriverApi::Fault();
+    return {"driver", fault.missing ? CapabilityState::kMissing : CapabilityState::kBroken,
+            fault.what, fault.advice + "; the cpu target works without"};
+  }
   int version = 0;
   if ((*driver)->DriverGetVersion(&version) != 0)
-    return Missing("driver", "it tells no version", kDriverAdvice);
-  return {"driver", true, "up to CUDA " + Version(version) + " (" + (*driver)->path + ")", ""};
+    return Broken("driver", "it tells no version", "install the driver again");
+  return Ok("driver", "up to CUDA " + Version(version) + " (" + (*driver)->path + ")");
 }
 
 Capability GpuCapability() {
-  const Result<const cu::DriverApi*>& driver = cu::DriverApi::Get();
-  if (!driver.ok()) return Missing("gpu", driver.status().message(), kDriverAdvice);
+  if (!cu::DriverApi::Get().ok()) return Missing("gpu", "none without the driver", "see driver");
   std::string name;
   const std::string arch = DeviceZeroArch(&name);
-  if (arch.empty()) return Missing("gpu", "device 0 cannot be read", "check nvidia-smi");
-  return {"gpu", true, name + " (" + arch + ")", ""};
+  if (arch.empty()) return Broken("gpu", "device 0 cannot be read", "check nvidia-smi");
+  return Ok("gpu", name + " (" + arch + ")");
 }
 
 Capability NvrtcCapability(const std::vector<std::string>& cuda_search_paths) {
   const Result<NvrtcCompiler> nvrtc = NvrtcCompiler::Create(cuda_search_paths);
   if (!nvrtc.ok()) {
-    return Missing("nvrtc", nvrtc.status().message(),
-                   "pip install nvidia-cuda-nvrtc, or set CUDAFORGE_CUDA_PATH to a CUDA toolkit");
+    return UnusableLibrary(
+        "nvrtc", nvrtc.status(), cuda_search_paths, NvrtcSonames(),
+        "pip install nvidia-cuda-nvrtc, or set CUDAFORGE_CUDA_PATH to a CUDA toolkit");
   }
   const auto [major, minor] = nvrtc->version();
   std::string detail =
       std::to_string(major) + "." + std::to_string(minor) + " (" + nvrtc->path() + ")";
-  if (const std::string arch = DeviceZeroArch(); !arch.empty()) {
-    if (const Status status = nvrtc->CheckArch(arch); !status.ok()) {
-      return Missing("nvrtc", detail + ": " + status.message(),
-                     "update nvidia-cuda-nvrtc or the CUDA toolkit");
-    }
+  if (const std::string arch = DeviceZeroArch(); !arch.empty() && !nvrtc->CheckArch(arch).ok()) {
+    return Broken("nvrtc", detail + ": it does not know " + arch,
+                  "update nvidia-cuda-nvrtc or the CUDA toolkit");
   }
   if (nvrtc->include_dirs().empty()) {
-    return Missing("nvrtc", detail + "; no CUDA headers (cuda_fp16.h)",
-                   "pip install nvidia-cuda-runtime, or set CUDAFORGE_CUDA_PATH to a CUDA toolkit");
+    return Broken("nvrtc", detail + "; no CUDA headers (cuda_fp16.h)",
+                  "pip install nvidia-cuda-runtime, or set CUDAFORGE_CUDA_PATH to a CUDA toolkit");
   }
-  return {"nvrtc", true, detail + ", headers in " + nvrtc->include_dirs().front(), ""};
+  return Ok("nvrtc", detail + ", headers in " + nvrtc->include_dirs().front());
 }
 
 Capability NvJitLinkCapability(const std::vector<std::string>& cuda_search_paths) {
   const Result<PtxLinker> linker = PtxLinker::Create(cuda_search_paths);
   if (!linker.ok()) {
-    return Missing("nvjitlink", linker.status().message(),
-                   "pip install nvidia-nvjitlink, or set CUDAFORGE_CUDA_PATH to a CUDA toolkit; "
-                   "only PTX kernels (of Triton) need it");
+    return UnusableLibrary(
+        "nvjitlink", linker.status(), cuda_search_paths, NvJitLinkSonames(),
+        "pip install nvidia-nvjitlink, or set CUDAFORGE_CUDA_PATH to a CUDA toolkit; only PTX "
+        "kernels (of Triton) need it");
   }
   const auto [major, minor] = linker->version();
-  return {"nvjitlink", true,
-          std::to_string(major) + "." + std::to_string(minor) + " (" + linker->path() + ")", ""};
+  return Ok("nvjitlink",
+            std::to_string(major) + "." + std::to_string(minor) + " (" + linker->path() + ")");
 }
 
 Capability CuptiCapability(const std::vector<std::string>& cuda_search_paths) {
   const Result<cupti::CuptiApi> api = cupti::CuptiApi::Open(cuda_search_paths);
   if (!api.ok()) {
-    return Missing("cupti", api.status().message(),
-                   "pip install nvidia-cuda-cupti; only hardware metrics need it");
+    return UnusableLibrary("cupti", api.status(), cuda_search_paths, CuptiSonames(),
+                           "pip install nvidia-cuda-cupti; only hardware metrics need it");
   }
-  return {"cupti", true, api->path, ""};
+  return Ok("cupti", api->path);
 }
 
 std::vector<Capability> Capabilities(const std::string& wanted_cxx,
                                      const std::vector<std::string>& cuda_search_paths) {
   return {HostCompilerCapability(wanted_cxx),
+          CpuCountersCapability(),
           DriverCapability(),
           GpuCapability(),
           NvrtcCapability(cuda_search_paths),

@@ -4,17 +4,31 @@
 #include <string>
 #include <vector>
 
+#include "target/cpu/perf_counters.h"
+
 namespace cudaforge {
 
+enum class CapabilityState {
+  kOk,
+  kMissing,  // it is not there
+  kBroken,   // it is there, and cannot be used as it is
+};
+// "ok", "missing", "broken".
+const char* CapabilityStateName(CapabilityState state);
+
 struct Capability {
-  std::string name;  // "host compiler", "driver", "gpu", "nvrtc", "nvjitlink", "cupti"
-  bool ok = false;
-  std::string detail;  // version and path, or what is wrong
+  // "host compiler", "cpu counters", "driver", "gpu", "nvrtc", "nvjitlink", "cupti"
+  std::string name;
+  CapabilityState state = CapabilityState::kMissing;
+  std::string detail;  // version and path, or what is wrong; never what to do about it
   std::string advice;  // what to do; empty when ok
+  bool ok() const { return state == CapabilityState::kOk; }
 };
 
 // First line of `COMPILER --version`. Starts a process; `wanted_cxx` as in CpuTargetOptions.
 Capability HostCompilerCapability(const std::string& wanted_cxx = "");
+// Which hardware events this process may count. Opens each once, counts nothing.
+Capability CpuCountersCapability(const OpenPerfCounter& open = OpenHardwareCounter);
 Capability DriverCapability();
 // Name and architecture of device 0. Takes no context.
 Capability GpuCapability();

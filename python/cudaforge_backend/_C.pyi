@@ -57,7 +57,8 @@ def arch(device: str, device_index: int = 0) -> str:
     """ "cpu:x86-64-v4+1f0c93ab", "cuda:sm_90a". RuntimeError: what is missing here."""
 
 def capabilities() -> list[dict[str, Any]]:
-    """What this machine has and lacks: dicts of name, ok, detail, advice."""
+    """What this machine has and lacks: dicts of name, state ("ok", "missing" or "broken"), detail,
+    advice ("" where it is ok)."""
 
 class PairedTimes:
     """Times of interleaved rounds, in nanoseconds. KeyError: no contestant has that name."""

@@ -112,6 +112,7 @@ def test_capabilities_say_what_is_missing(run_python: RunPython, tmp_path: Path)
         CUDAFORGE_CXX="/nonexistent/g++",
         CUDAFORGE_CUDA_PATH=str(tmp_path),
     )
-    lacking = [c for c in json.loads(done.stdout.splitlines()[-1]) if not c["ok"]]
-    assert any("/nonexistent/g++" in json.dumps(c) for c in lacking)
+    lacking = [c for c in json.loads(done.stdout.splitlines()[-1]) if c["state"] != "ok"]
+    (compiler,) = (c for c in lacking if c["name"] == "host compiler")
+    assert compiler["state"] == "missing" and "/nonexistent/g++" in compiler["detail"]
     assert all(c["advice"] for c in lacking)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import cudaforge_backend
 import pytest
@@ -24,6 +23,7 @@ def test_doctor_names_every_part(capsys: Output) -> None:
         "environment",
         "worker",
         "host compiler",
+        "cpu counters",
         "driver",
         "gpu",
         "nvrtc",
@@ -83,55 +83,61 @@ def test_warnings_of_the_environment_are_told_once(
     assert (printed.out + printed.err).count("CUDAFORGE_X=1 is not used") == 1
 
 
-def native(name: str, detail: str) -> dict[str, Any]:
-    return {"name": name, "ok": not detail, "detail": detail, "advice": detail and "install it"}
-
-
-NO_DRIVER = "no NVIDIA driver (libcuda.so.1: No such file or directory); install the driver"
-
-
-@pytest.mark.parametrize(
-    ("driver", "nvrtc", "compiler", "states"),
-    [
-        ("", "", "", ["ok", "ok", "ok", "ok"]),
-        (NO_DRIVER, "", "", ["ok", "missing", "missing", "ok"]),
-        (NO_DRIVER, "libnvrtc.so: No such file or directory", "",
-         ["ok", "missing", "missing", "not used"]),
-        ("", "libnvrtc.so: No such file or directory", "", ["ok", "ok", "ok", "missing"]),
-        ("", "13.0: it does not know sm_999", "", ["ok", "ok", "ok", "broken"]),
-        ("", "", "g++ --version fails", ["broken", "ok", "ok", "ok"]),
-        ("", "", "no host C++ compiler (looked for g++); install g++ or ...",
-         ["missing", "ok", "ok", "ok"]),
-    ],
-)  # fmt: skip
-def test_states_of_what_the_machine_offers(
-    capsys: Output,
-    monkeypatch: pytest.MonkeyPatch,
-    driver: str,
-    nvrtc: str,
-    compiler: str,
-    states: list[str],
-) -> None:
-    found = [native("host compiler", compiler), native("driver", driver)]
-    found += [native("gpu", driver), native("nvrtc", nvrtc)]
-    monkeypatch.setattr(_C, "capabilities", lambda: found)
-    checks = {c["name"]: c for c in as_json(capsys, "doctor", code=int(bool(compiler)))}
-    assert [checks[one["name"]]["state"] for one in found] == states
-    advice = [c["advice"] for c in checks.values() if c["advice"]]
-    assert len(set(advice)) == len(advice)
-    assert not any("; install" in check["detail"] for check in checks.values())
+def native(name: str, state: str) -> dict[str, str]:
+    advice = "" if state == "ok" else f"install {name}"
+    return {"name": name, "state": state, "detail": "what was found", "advice": advice}
 
 
 @pytest.mark.parametrize("library", ["nvrtc", "nvjitlink", "cupti"])
-@pytest.mark.parametrize(("driver", "state"), [("", "missing"), (NO_DRIVER, "not used")])
-def test_a_library_of_cuda_that_is_not_there(
-    capsys: Output, monkeypatch: pytest.MonkeyPatch, library: str, driver: str, state: str
+@pytest.mark.parametrize(
+    ("driver", "found", "told"),
+    [
+        ("ok", "ok", "ok"),
+        ("ok", "missing", "missing"),
+        ("ok", "broken", "broken"),
+        ("missing", "ok", "ok"),
+        ("missing", "missing", "not used"),
+        ("broken", "missing", "not used"),
+        ("missing", "broken", "not used"),
+    ],
+)
+def test_a_library_that_no_driver_uses(
+    capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
+    library: str,
+    driver: str,
+    found: str,
+    told: str,
 ) -> None:
-    found = [native("host compiler", ""), native("driver", driver)]
-    found += [native(library, "lib.so: No such file or directory")]
-    monkeypatch.setattr(_C, "capabilities", lambda: found)
+    parts = [native("host compiler", "ok"), native("driver", driver), native(library, found)]
+    monkeypatch.setattr(_C, "capabilities", lambda: parts)
     checks = {c["name"]: c for c in as_json(capsys, "doctor")}
-    assert checks[library]["state"] == state
+    assert (checks["driver"]["state"], checks[library]["state"]) == (driver, told)
+    assert bool(checks[library]["advice"]) == (told in ("missing", "broken"))
+    absent = checks[library]["detail"].startswith("not there")
+    assert absent == (told == "not used" and found == "missing")
+
+
+@pytest.mark.parametrize("state", ["missing", "broken"])
+def test_doctor_fails_without_a_compiler_and_not_without_counters(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    for name, code in (("host compiler", 1), ("cpu counters", 0)):
+        found = [native(name, state), native("driver", "ok")]
+        monkeypatch.setattr(_C, "capabilities", lambda found=found: found)
+        checks = {c["name"]: c for c in as_json(capsys, "doctor", code=code)}
+        assert {**native(name, state), "ok": False} == checks[name]
+
+
+def test_a_driver_that_does_not_load_is_broken(run_python: RunPython, tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    done = run_python(
+        "from cudaforge_backend.cli import main; main(['doctor', '--json'])",
+        LD_LIBRARY_PATH=str(tmp_path),
+    )
+    checks = {c["name"]: c for c in json.loads(done.stdout)}
+    assert checks["driver"]["state"] == "broken", checks["driver"]
+    assert (checks["gpu"]["state"], checks["gpu"]["advice"]) == ("missing", "see driver")
 
 
 def test_an_empty_cache(capsys: Output, tmp_path: Path) -> None:

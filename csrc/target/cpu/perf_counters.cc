@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 namespace cudaforge {
 namespace {
@@ -43,8 +42,7 @@ std::vector<pid_t> Threads() {
   return threads;
 }
 
-// The event's count over all threads, during one call of `work`; kUnavailable where the kernel
-// refuses.
+// The event's count over all threads, during one call of `work`; an error where it is refused.
 Result<double> CountEvent(uint64_t event, const std::function<Status()>& work,
                           const OpenPerfCounter& open, Status* failed) {
   std::vector<UniqueFd> counters;
@@ -97,7 +95,7 @@ Result<UniqueFd> OpenHardwareCounter(uint64_t event, pid_t thread) {
                                  "; kernel.perf_event_paranoid and the container's seccomp filter "
                                  "decide");
     default:  // ENOENT, EOPNOTSUPP: virtual machines without the counter
-      return Status::Unavailable("perf_event_open: " + why + "; this processor shows none");
+      return Status::Unsupported("perf_event_open: " + why + "; this processor shows none");
   }
 }
 
@@ -124,6 +122,21 @@ Result<PerfCounters> CountPerf(const std::function<Status()>& prepare,
     counters.note = "no " + missing + ": " + refusal.message();
   }
   return counters;
+}
+
+Result<std::vector<std::string>> PerfEvents(const OpenPerfCounter& open) {
+  std::vector<std::string> names;
+  Status refusal;
+  for (const auto& [name, event] : kEvents) {
+    const Result<UniqueFd> counter = open(event, /*thread=*/0);
+    if (counter.ok()) {
+      names.emplace_back(name);
+    } else {
+      refusal = counter.status();
+    }
+  }
+  if (names.empty()) return refusal;
+  return names;
 }
 
 }  // namespace cudaforge

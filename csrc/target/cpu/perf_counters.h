@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -21,6 +22,8 @@ struct PerfCounters {
 };
 
 // Opens a counter of hardware event `event` (PERF_COUNT_HW_...) for one thread, switched off.
+// kNotFound: the thread has ended; kUnavailable: the kernel refuses; kUnsupported: the processor
+// shows no such event.
 using OpenPerfCounter = std::function<Result<UniqueFd>(uint64_t event, pid_t thread)>;
 Result<UniqueFd> OpenHardwareCounter(uint64_t event, pid_t thread);
 
@@ -32,5 +35,9 @@ Result<UniqueFd> OpenHardwareCounter(uint64_t event, pid_t thread);
 Result<PerfCounters> CountPerf(const std::function<Status()>& prepare,
                                const std::function<Status()>& work,
                                const OpenPerfCounter& open = OpenHardwareCounter);
+
+// Names of those events that this thread may count: each is opened once. Where there is none, the
+// last refusal.
+Result<std::vector<std::string>> PerfEvents(const OpenPerfCounter& open = OpenHardwareCounter);
 
 }  // namespace cudaforge

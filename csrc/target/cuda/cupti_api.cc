@@ -26,8 +26,7 @@ const char* Advice(Result result) {
 
 ::cudaforge::Result<CuptiApi> CuptiApi::Open(const std::vector<std::string>& search_paths) {
   CF_ASSIGN_OR_RETURN(SymbolLoader load,
-                      OpenCudaLibrary(search_paths, {"libcupti.so.13", "libcupti.so.12"}, "CUPTI",
-                                      "nvidia-cuda-cupti"));
+                      OpenCudaLibrary(search_paths, CuptiSonames(), "CUPTI", "nvidia-cuda-cupti"));
   CuptiApi api;
   api.path = load.library.path();
   load.Required(api.GetResultString, "cuptiGetResultString");

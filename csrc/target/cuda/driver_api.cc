@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
 #include "base/dynamic_library.h"
 
 namespace cudaforge::cu {
@@ -59,39 +60,62 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   return load.missing;
 }
 
-// Called once.
-::cudaforge::Result<const DriverApi*> Open() {
+// Called once. `api` is null where there is a fault.
+struct Opened {
+  const DriverApi* api = nullptr;
+  DriverFault fault;
+};
+
+Opened Open() {
+  const auto fault = [](std::string what, std::string advice, bool missing = false) {
+    return Opened{nullptr, {missing, std::move(what), std::move(advice)}};
+  };
   ::cudaforge::Result<DynamicLibrary> library = DynamicLibrary::Open({"libcuda.so.1"});
   if (!library.ok()) {
-    return Status::Unavailable(
-        "no NVIDIA driver (" + library.status().message() +
-        "); install the driver, or in a container start it with its GPUs (--gpus all)");
+    const bool missing = library.status().code() == StatusCode::kNotFound;
+    const std::string what = missing ? "no NVIDIA driver" : "the NVIDIA driver does not load";
+    return fault(what + " (" + library.status().message() + ")",
+                 "install the driver, or in a container start it with its GPUs (--gpus all)",
+                 missing);
   }
   // Never unloaded: the driver has threads of its own, and kernels may run until the process ends.
   static const auto* const kept = new DynamicLibrary(*std::move(library));
   static auto* const api = new DriverApi;
   api->path = kept->path();
   if (const std::string missing = ResolveAll(*kept, *api); !missing.empty()) {
-    return Status::Unavailable("the NVIDIA driver has no " + missing +
-                               ": driver 525 (CUDA 12) or newer is needed");
+    return fault("the NVIDIA driver has no " + missing, "install driver 525 (CUDA 12) or newer");
   }
   int count = 0;
   Result error = api->Init(0);
   if (error == 0) error = api->DeviceGetCount(&count);
   if (error == kNoDevice || (error == 0 && count == 0)) {
-    return Status::Unavailable(
-        "the NVIDIA driver sees no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES");
+    return fault("the NVIDIA driver sees no GPU", "check nvidia-smi and CUDA_VISIBLE_DEVICES");
   }
-  CF_RETURN_IF_ERROR(api->Check(error, "starting the NVIDIA driver", StatusCode::kUnavailable));
-  return static_cast<const DriverApi*>(api);
+  const Status started = api->Check(error, "starting the NVIDIA driver");
+  if (!started.ok()) return fault(started.message(), "check nvidia-smi");
+  return {api, {}};
+}
+
+const Opened& OpenedOnce() {
+  static const auto* const opened = new Opened(Open());
+  return *opened;
 }
 
 }  // namespace
 
 const ::cudaforge::Result<const DriverApi*>& DriverApi::Get() {
-  static const ::cudaforge::Result<const DriverApi*>* const api =
-      new ::cudaforge::Result<const DriverApi*>(Open());
+  static const auto* const api = [] {
+    const auto& [opened, fault] = OpenedOnce();
+    return opened != nullptr ? new ::cudaforge::Result<const DriverApi*>(opened)
+                             : new ::cudaforge::Result<const DriverApi*>(
+                                   Status::Unavailable(fault.what + "; " + fault.advice));
+  }();
   return *api;
+}
+
+const DriverFault& DriverApi::Fault() {
+  CF_CHECK(OpenedOnce().api == nullptr) << "the driver has no fault";
+  return OpenedOnce().fault;
 }
 
 Status DriverApi::Check(Result result, const char* what, StatusCode code) const {

@@ -79,10 +79,19 @@ struct LaunchConfig {  // CUlaunchConfig
 };
 static_assert(sizeof(LaunchConfig) == 56);
 
+// Why there is no driver to use.
+struct DriverFault {
+  bool missing = false;  // libcuda is not there; else it is, and cannot be used
+  std::string what;
+  std::string advice;  // what to do
+};
+
 struct DriverApi {
   // The driver, opened and initialised on first use and never closed. kUnavailable when libcuda,
   // one of its functions or a device is missing, with advice. Thread-safe.
   static const ::cudaforge::Result<const DriverApi*>& Get();
+  // Why Get() has none. Thread-safe. REQUIRES: it has none.
+  static const DriverFault& Fault();
 
   // Ok for 0; else `code` with "what: CUDA_ERROR_NAME (description)".
   Status Check(Result result, const char* what, StatusCode code = StatusCode::kInternal) const;

@@ -33,10 +33,8 @@ Spelling FindSpelling(const DynamicLibrary& library) {
 }  // namespace
 
 Result<NvJitLinkApi> NvJitLinkApi::Open(const std::vector<std::string>& search_paths) {
-  CF_ASSIGN_OR_RETURN(
-      SymbolLoader load,
-      OpenCudaLibrary(search_paths, {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"},
-                      "nvJitLink", "nvidia-nvjitlink"));
+  CF_ASSIGN_OR_RETURN(SymbolLoader load, OpenCudaLibrary(search_paths, NvJitLinkSonames(),
+                                                         "nvJitLink", "nvidia-nvjitlink"));
   const Spelling spelling = FindSpelling(load.library);
   NvJitLinkApi api;
   api.path = load.library.path();

@@ -5,10 +5,8 @@
 namespace cudaforge {
 
 Result<NvrtcApi> NvrtcApi::Open(const std::vector<std::string>& search_paths) {
-  CF_ASSIGN_OR_RETURN(
-      SymbolLoader load,
-      OpenCudaLibrary(search_paths, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, "NVRTC",
-                      "nvidia-cuda-nvrtc"));
+  CF_ASSIGN_OR_RETURN(SymbolLoader load,
+                      OpenCudaLibrary(search_paths, NvrtcSonames(), "NVRTC", "nvidia-cuda-nvrtc"));
   NvrtcApi api;
   api.path = load.library.path();
   load.Required(api.Version, "nvrtcVersion");

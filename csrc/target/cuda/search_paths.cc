@@ -38,6 +38,23 @@ std::vector<std::string> CudaLibraryCandidates(const std::vector<std::string>& g
   return paths;
 }
 
+const std::vector<std::string>& NvrtcSonames() {
+  static const auto* const names =
+      new std::vector<std::string>{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  return *names;
+}
+
+const std::vector<std::string>& NvJitLinkSonames() {
+  static const auto* const names =
+      new std::vector<std::string>{"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"};
+  return *names;
+}
+
+const std::vector<std::string>& CuptiSonames() {
+  static const auto* const names = new std::vector<std::string>{"libcupti.so.13", "libcupti.so.12"};
+  return *names;
+}
+
 Result<SymbolLoader> OpenCudaLibrary(const std::vector<std::string>& given,
                                      const std::vector<std::string>& sonames, const char* name,
                                      const char* package) {

@@ -23,6 +23,11 @@ std::vector<std::string> CudaRoots(const std::vector<std::string>& given);
 std::vector<std::string> CudaLibraryCandidates(const std::vector<std::string>& given,
                                                const std::vector<std::string>& sonames);
 
+// What the libraries are called, the newest release first.
+const std::vector<std::string>& NvrtcSonames();
+const std::vector<std::string>& NvJitLinkSonames();
+const std::vector<std::string>& CuptiSonames();
+
 // Keeps the first of these that opens loaded, for a table of its functions. kUnavailable calls it
 // `name` ("NVRTC") and says that `package` of PyPI has it.
 Result<SymbolLoader> OpenCudaLibrary(const std::vector<std::string>& given,

@@ -25,7 +25,7 @@ State = Literal["ok", "missing", "broken", "not used"]
 
 class Check(TypedDict):
     """One line: what was looked at, how it stands, what was found, what to do. "missing": it is not
-    there; "broken": it is there and cannot be used as it is; "not used": it is not there, and
+    there; "broken": it is there and cannot be used as it is; "not used": one of these two, and
     nothing on this machine would use it. `detail` has a line for each thing that was found. `ok` is
     whether the state is "ok". `searched`, of nvrtc: the folders that may hold CUDA's libraries, the
     first to try first."""
@@ -72,37 +72,19 @@ def _print(checks: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _native() -> list[Check]:
-    """What the C++ part finds: host compiler, driver, gpu, nvrtc, nvjitlink, cupti."""
+    """What the C++ part finds: compiler, CPU counters, driver, gpu, nvrtc, nvjitlink, cupti."""
     found = {one["name"]: one for one in _C.capabilities()}
-    driver = found["driver"]["ok"]
+    driver = found["driver"]["state"] == "ok"
     checks = []
     for name, one in found.items():
-        if name == "gpu" and not driver:
-            checks.append(check(name, "missing", "none without the driver", "see driver"))
-        elif name in ("nvrtc", "nvjitlink", "cupti") and not one["ok"] and not driver:
-            checks.append(check(name, "not used", "not there; only kernels for a GPU need it"))
+        if name in ("nvrtc", "nvjitlink", "cupti") and one["state"] != "ok" and not driver:
+            what = "not there" if one["state"] == "missing" else one["detail"]
+            checks.append(check(name, "not used", f"{what}; only kernels for a GPU need it"))
         else:
-            checks.append(check(name, _state(one), _without_advice(one), one["advice"]))
+            checks.append(check(**one))
         if name == "nvrtc":
             checks[-1]["searched"] = _C.cuda_search_paths()
     return checks
-
-
-def _state(one: Mapping[str, Any]) -> State:
-    if one["ok"]:
-        return "ok"
-    absent = one["detail"].startswith("no ") or "No such file or directory" in one["detail"]
-    return "missing" if absent else "broken"
-
-
-def _without_advice(one: Mapping[str, Any]) -> str:
-    """The detail; where it ends with what to do, in the words of an error message, without that:
-    the advice says it."""
-    detail: str = one["detail"]
-    for verb in ("; install ", "; set ", "; check "):
-        if one["advice"]:
-            detail = detail.partition(verb)[0]
-    return detail
 
 
 def _versions() -> Check:

@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/dynamic_library.h"
+#include "base/file.h"
 #include "base/sha256.h"
 #include "base/status.h"
 
@@ -64,8 +65,20 @@ TEST(DynamicLibraryTest, OpensTheFirstThatWorks) {
   EXPECT_NE(library->Symbol("cos"), nullptr);
   EXPECT_EQ(library->Symbol("no_such_symbol"), nullptr);
   const Status missing = DynamicLibrary::Open({"/no/a.so", "/no/b.so"}).status();
-  EXPECT_EQ(missing.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(missing.code(), StatusCode::kNotFound) << missing.ToString();
   EXPECT_NE(missing.message().find("/no/b.so"), std::string::npos);
+}
+
+TEST(DynamicLibraryTest, TellsWhatIsNotThereFromWhatDoesNotOpen) {
+  const auto code_of = [](const std::vector<std::string>& names) {
+    return DynamicLibrary::Open(names).status().code();
+  };
+  EXPECT_EQ(code_of({"libno-such-library.so.1"}), StatusCode::kNotFound);
+  const TempDir folder = TempDir::Create("cudaforge-test-").value();
+  const std::string junk = folder.path() + "/junk.so";
+  ASSERT_TRUE(WriteFileAtomic(junk, "no library").ok());
+  EXPECT_EQ(code_of({junk}), StatusCode::kUnavailable);
+  EXPECT_EQ(code_of({"/no/a.so", junk, "/no/b.so"}), StatusCode::kUnavailable);
 }
 
 TEST(ConfigTest, Defaults) {
