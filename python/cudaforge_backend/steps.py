@@ -79,6 +79,19 @@ def candidate_text(event: Event, rival: str = "what it had to beat") -> str:
     return f"{number}{event['verdict']}{time}{best}{words}"
 
 
+_COUNTERS = {
+    "cpu": "cycles, instructions, cache and branch misses",
+    "cuda": "memory traffic, hit rates and what warps wait for",
+}
+
+
+def no_counters_text(why: str, device: str) -> str:
+    """What Judge and Coder are not told of a kernel on `device`, and why: "no_counters" of an event
+    "candidate"."""
+    why = " ".join(why.removeprefix("no hardware counters: ").split())
+    return f"no hardware counters: Judge and Coder go without {_COUNTERS[device]} ({why})"
+
+
 def outcome_text(event: Event) -> str:
     """What a forging came to and how long it took, of its event "end": "winner, 1.20x, 3.4 s"."""
     timing = event["timing"] or {}

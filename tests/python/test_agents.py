@@ -18,7 +18,8 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
 from cudaforge_backend.errors import OptionError
-from cudaforge_backend.integration.forging import _Forge
+from cudaforge_backend.integration import forging
+from cudaforge_backend.integration.forging import Forged, _Forge
 from cudaforge_backend.options import parse
 from forged import compiled, lose_every_race, win_every_race
 
@@ -370,6 +371,42 @@ def test_two_regions_in_a_row_without_a_reply_are_enough(capsys: Output, tmp_pat
     )
     assert told.err.startswith("cudaforge: no reply for 2 regions, the last: the Coder gave no ")
     assert told.err.endswith("; not begun after it: 1 region\n")
+
+
+def test_counters_that_cannot_be_read_are_told_once(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = {
+        "calls": 1, "failed": 0, "estimated": 0, "unpriced": 0, "input_tokens": 0,
+        "output_tokens": 0, "usd": 0.0, "wall_seconds": 0.0, "device_seconds": 0.0,
+    }  # fmt: skip
+
+    def play(text: str, device: int, budget_s: float, told: Any, **settings: Any) -> Forged:
+        judged = {"event": "candidate", "verdict": "accepted", "best": True, "usd": 0.0}
+        told({**judged, "round": 0})
+        why = "no hardware counters: perf_event_open: Operation not permitted"
+        told({**judged, "round": 1, "no_counters": why})
+        end = {"event": "agents_end", "reason": "made as many rounds as the budget allows (2)"}
+        told({**end, "limit": "", "ledger": ledger, "answered": True})
+        return Forged(_C.signature_key(text), "negative", "")
+
+    monkeypatch.setattr(forging, "forge_region", play)
+    (tmp_path / "net.py").write_text(PRODUCTS)
+    argv = ["forge", f"{tmp_path}/net.py:make", "--coder", "command:false", "--target", "cpu"]
+    argv += ["--cache-dir", str(tmp_path / "cache")]
+    assert main(argv) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (told,) = (line for line in lines if line.lstrip().startswith("no hardware counters"))
+    assert told == (
+        "    no hardware counters: Judge and Coder go without cycles, instructions, cache and "
+        "branch misses (perf_event_open: Operation not permitted)"
+    )
+    assert main([*argv, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert told in printed.err
+    for region in json.loads(printed.out)["regions"]:
+        first, second = region["rounds"]
+        assert "no_counters" not in first and "not permitted" in second["no_counters"]
 
 
 def test_a_region_without_a_reply_is_told_with_the_others(

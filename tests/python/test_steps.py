@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cudaforge_backend.steps import candidate_text, race_text, step_text
+from cudaforge_backend.steps import candidate_text, no_counters_text, race_text, step_text
 
 RACE = {"winner_us": 5.0, "aten_us": 8.0, "inductor_us": 6.0, "best_rival": "inductor"}
 
@@ -37,6 +37,11 @@ RACE = {"winner_us": 5.0, "aten_us": 8.0, "inductor_us": 6.0, "best_rival": "ind
 )
 def test_a_step_is_one_line(event: dict[str, Any], said: str) -> None:
     assert step_text(event) == said
+
+
+def test_why_there_are_no_counters_is_one_line() -> None:
+    said = no_counters_text("CUPTI does not profile this device:\n run as root", "cuda")
+    assert said.endswith("what warps wait for (CUPTI does not profile this device: run as root)")
 
 
 def test_a_round_names_its_rival() -> None:

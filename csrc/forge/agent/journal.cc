@@ -183,6 +183,10 @@ void Journal::Finish(AgentNode node) {
     event["speedup"] = FloatToJson(*node.rival_ns / *node.ns);
   }
   if (node.duplicate_of.has_value()) event["duplicate_of"] = *node.duplicate_of;
+  const Json& note = MemberOrNull(node.profile, "note");
+  if (MemberOrNull(node.profile, "metrics").empty() && note.is_string() && note != "") {
+    event["no_counters"] = note;
+  }
   if (settings_.progress) settings_.progress(event);
   lineage_.push_back(std::move(json));
   nodes_.push_back(std::move(node));

@@ -66,7 +66,8 @@ class Journal {
   // The node is complete: charged with the calls and the time since the last one, stored in place
   // of what was kept under its id, and told: {"event":"candidate","round","kind","verdict",
   // "message","ns","speedup","best","duplicate_of","advice","input_tokens","output_tokens","usd"};
-  // "advice" is null where there was none, "usd" where the price of a call is unknown.
+  // "advice" is null where there was none, "usd" where the price of a call is unknown. Of a profile
+  // without any hardware counter also "no_counters": why.
   void Finish(AgentNode node);
 
   const std::vector<AgentNode>& nodes() const { return nodes_; }  // oldest first, earlier included

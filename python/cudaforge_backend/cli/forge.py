@@ -14,7 +14,7 @@ from .._native import _C
 from ..agents import Agents
 from ..options import parse
 from ..records import counted, dollars, input_shapes, label, op_names
-from ..steps import candidate_text, race_text, rival_text, step_text
+from ..steps import candidate_text, no_counters_text, race_text, rival_text, step_text
 from .hints import Hints
 from .limits import Limits
 from .model import chosen_device, make_model
@@ -32,12 +32,13 @@ kept at once: an interrupted session (Ctrl-C, or killed) is resumed by the same 
 
 --json prints {{"regions": [...], "total": {{...}}}}. A region has "rounds", each with "verdict",
 "ns" (null where it was not timed), "advice" (the Judge's "issue" and "plan"; null without),
-"input_tokens", "output_tokens" and "usd" (null where a price is unknown), a "ledger", what its
-session cost, and "limited", true where it was passed over because a limit was spent. "kind" is
-"winner" where its kernel was stored, "negative" where not, "" without a reply; "verdict" and
-"timing" are of this race (the fields are those of cache/FORMAT.md); "kept" is null, or "author",
-"by_agent" and "timing" of the winner that was in the cache and stays. "total" is the sum of the
-ledgers; calls of unknown price are not in its "usd", but counted by "unpriced"."""
+"input_tokens", "output_tokens" and "usd" (null where a price is unknown), and, where its hardware
+counters could not be read, "no_counters", why; a "ledger", what its session cost, and "limited",
+true where it was passed over because a limit was spent. "kind" is "winner" where its kernel was
+stored, "negative" where not, "" without a reply; "verdict" and "timing" are of this race (the
+fields are those of cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing" of the
+winner that was in the cache and stays. "total" is the sum of the ledgers; calls of unknown price
+are not in its "usd", but counted by "unpriced"."""
 
 _MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
 
@@ -145,12 +146,13 @@ def run(args: argparse.Namespace) -> int:
     in_a_row = 0  # regions without a reply
     limits = Limits(agents, whole_time=args.max_time is not None)
     stream = sys.stderr if args.json else sys.stdout
+    said: set[str] = set()  # what is told once for all regions
     hints = Hints(args.hints, typed=not args.json and sys.stdin.isatty())
     try:
         for text, enough in regions.items():
             known = _winner_by_agents(text) if enough else None
             limited = limits.spent if known is None else ""
-            told = _Teller(text, stream, known, limited)
+            told = _Teller(text, stream, known, limited, said)
             if known is not None or limited:
                 results.append(told.result("winner" if known else "", ""))
                 continue
@@ -273,11 +275,15 @@ class _Teller:
         stream: TextIO,
         known: Mapping[str, Any] | None = None,
         limited: str = "",
+        said: set[str] | None = None,
     ) -> None:
         """Of a region that is passed over: `known` is its record, `limited` the limit that is
-        spent, which is told of all such regions together."""
+        spent, which is told of all such regions together. `said`: what was told of a region before
+        and holds for all; this one adds to it."""
         region = json.loads(signature)
         self._stream = stream
+        self._device = region["device"]
+        self._said = set() if said is None else said
         self._data: dict[str, Any] = {
             "key": _C.signature_key(signature),
             "ops": op_names(region),
@@ -362,6 +368,9 @@ class _Teller:
                 kept = {k: v for k, v in event.items() if k != "event"}
                 self._data["rounds"].append({**kept, "ns": event.get("ns")})
                 self._print(f"    {candidate_text(event, self._rival)}")
+                if event.get("no_counters") and "no_counters" not in self._said:
+                    self._said.add("no_counters")
+                    self._print(f"    {no_counters_text(event['no_counters'], self._device)}")
             case "agents_end":
                 self._data |= {name: event[name] for name in ("ledger", "answered")}
                 self._data["end"] = event["reason"]

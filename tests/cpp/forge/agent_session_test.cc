@@ -142,6 +142,7 @@ TEST_F(AgentSession, MetricsAreOfTheKernelThatIsShown) {
   }
   EXPECT_EQ(sunk_[1]["profile"]["tier"], 3);
   EXPECT_TRUE(sunk_[1].contains("derived"));
+  for (const Json& event : EventsOf("candidate")) EXPECT_FALSE(event.contains("no_counters"));
 }
 
 TEST_F(AgentSession, MetricsCanBeWithheld) {
@@ -153,6 +154,7 @@ TEST_F(AgentSession, MetricsCanBeWithheld) {
   EXPECT_TRUE(runner_->tiers.empty());
   EXPECT_FALSE(sunk_[0].contains("profile"));
   EXPECT_FALSE(sunk_[0].contains("derived"));
+  EXPECT_FALSE(EventsOf("candidate").at(0).contains("no_counters")) << "nobody asked for them";
   EXPECT_EQ(TextOf(judge_->requests.at(0)).find("loads_of_row"), std::string::npos);
 }
 
@@ -181,6 +183,7 @@ TEST_F(AgentSession, ARunnerThatCannotProfileIsAskedOnce) {
   Run({{.ns = 500}, {.ns = 400}});
   EXPECT_EQ(runner_->tiers.size(), 1u);
   EXPECT_EQ(sunk_[1]["profile"]["note"], "no counters");
+  for (const Json& event : EventsOf("candidate")) EXPECT_EQ(event["no_counters"], "no counters");
 }
 
 TEST_F(AgentSession, AJudgeIsAskedAgainOnceAndThenPassedOver) {
