@@ -14,6 +14,13 @@ from ._native import _C
 RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
 
+NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
+_PROVISIONAL = {
+    "winner": "raced beside a busy program: served by that one alone, replaced when forged again",
+    "negative": "judged beside a busy program: holds for that one alone; `cudaforge warmup` judges "
+    "it anew",
+}
+
 _MESSAGE = 200  # characters of a verdict's message
 _MOST_OPS, _MOST_SHAPES = 8, 4  # of a region in a line
 
@@ -24,7 +31,7 @@ class RecordSummary(TypedDict):
     the faster rival; `verdict` is "winner" or why there is none; `retry_above_s`: see below;
     `current` is False where another torch or verifier judged it: such a record is not served, and
     is replaced when its region is forged again; `provisional` where it was raced beside a program
-    that kept the processor busy: it is served by that program alone, and replaced likewise."""
+    that kept the processor busy: it holds for that program alone, and is replaced likewise."""
 
     key: str
     arch: str
@@ -93,6 +100,20 @@ def why(record: Mapping[str, Any]) -> str:
     """The verdict of a record, with what was measured."""
     timed = record["kind"] != "winner" and (record["timing"] or {}).get("best_rival") is not None
     return f"{verdict(record)} ({reason_of(record)})" if timed else verdict(record)
+
+
+def result_text(record: Mapping[str, Any]) -> str:
+    """What a record says of its region, in a line: "winner: 1.20 times as fast as ATen
+    [1.15, 1.25]", "no winner: nothing faster than ATen (...); too little time"."""
+    words = speedup_text(record["timing"]) if record["kind"] == "winner" else why(record)
+    said = f": {words}" if words else ""
+    return with_time(f"{status_text(record['kind'])}{said}", retry_above_s(record))
+
+
+def not_served(row: RecordSummary) -> list[str]:
+    """Why a record counts as a miss, in lines."""
+    lines = [] if row["current"] else [NOT_CURRENT]
+    return [*lines, _PROVISIONAL[row["kind"]]] if row["provisional"] else lines
 
 
 def retry_above_s(record: Mapping[str, Any]) -> float | None:

@@ -11,13 +11,15 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
+from command import Output, as_json
 from conftest import RunPython
 from cudaforge_backend._native import _C
+from cudaforge_backend.cli import main
 from cudaforge_backend.integration import background, forging, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
 from cudaforge_backend.options import parse
-from forged import compiled, win_every_race
+from forged import compiled, lose_every_race, win_every_race
 
 _OPTIONS = {"on_miss": "background"}
 
@@ -158,7 +160,7 @@ def test_a_program_is_busy_while_its_threads_work() -> None:
 _NEXT_PROCESS = """
 import cudaforge_backend, torch
 from test_background import function
-from forged import compiled, win_every_race
+from forged import compiled, lose_every_race, win_every_race
 win_every_race()
 x = torch.randn(8, 44)
 for mode in ("record", "blocking", "record"):
@@ -197,9 +199,32 @@ def test_what_was_raced_beside_a_busy_program_is_its_own(
     assert shown[:4] == [*first, "record 1 0 0", "hit"]
 
 
+@pytest.mark.parametrize("won", [True, False])
+def test_lists_say_what_holds_for_a_busy_program_alone(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, won: bool
+) -> None:
+    (win_every_race if won else lose_every_race)(monkeypatch)
+    monkeypatch.setattr(forging, "program_is_busy", lambda: True)
+    compiled(function, tmp_path, on_miss="background", region_budget_s=25)(torch.randn(8, 45))
+    for thread in threading.enumerate():
+        if thread.name == "cudaforge-background":
+            thread.join()
+    said = {
+        True: "raced beside a busy program: served by that one alone, ",
+        False: "judged beside a busy program: holds for that one alone; `cudaforge warmup` ",
+    }
+    folder = ("--cache-dir", str(tmp_path))
+    for verb in ("ls", "wanted"):
+        assert main(["cache", verb, *folder]) == 0
+        told = capsys.readouterr().out
+        assert said[won] in told and said[not won] not in told
+    (row, *_) = as_json(capsys, "cache", "wanted", *folder)
+    assert row["record"]["provisional"]
+
+
 _FIRST_CALL = """
 import os, signal, sys, threading, torch, cudaforge_backend
-from forged import compiled, win_every_race
+from forged import compiled, lose_every_race, win_every_race
 win_every_race()
 torch.set_num_threads(1)
 reached, go = threading.Event(), threading.Event()

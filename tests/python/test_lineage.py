@@ -1,4 +1,4 @@
-"""A verdict that was taken back: in the lineage, and where a session is told of."""
+"""`cudaforge lineage`, and a verdict that was taken back, also where a session is told of."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 import sys
 from pathlib import Path
 
-from command import Output
+import pytest
+import torch
+from command import Output, as_json
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.cli.forge import _Teller
 from cudaforge_backend.cli.lineage import tree
+from forged import compiled, lose_every_race, win_every_race
 
 SOFTMAX = next((Path(__file__).parents[2] / "cache" / "packs" / "sm_90a").glob("softmax-*"))
 
@@ -76,3 +79,21 @@ def test_a_start_from_near_and_a_verdict_that_is_taken_back_are_told(capsys: Out
         "  round 0: start, from the nearest region, abababababab",
         "  round 0 was accepted and is now wrong_values: output 0 is wrong",
     ]
+
+
+@pytest.mark.parametrize("won", [True, False])
+def test_a_lineage_ends_with_what_the_race_came_to(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, won: bool
+) -> None:
+    (win_every_race if won else lose_every_race)(monkeypatch)
+    compiled(lambda x: torch.softmax(x * 3, -1), tmp_path)(torch.randn(4, 61))
+    folder = ("--cache-dir", str(tmp_path))
+    row, *_ = as_json(capsys, "cache", "ls", *folder)
+    (place,) = as_json(capsys, "lineage", row["key"], *folder)
+    assert place["record"] == {k: v for k, v in row.items() if k != "differs"}
+    assert main(["lineage", row["key"], *folder]) == 0
+    *_, result, whose = capsys.readouterr().out.splitlines()
+    assert result == f"  {place['result']}"
+    assert result.startswith("  winner: " if won else "  no winner: nothing faster than ATen (")
+    assert " ATen" in result and ("times as fast as" in result) == won
+    assert whose.startswith("times of single kernels are the worker's")

@@ -11,11 +11,12 @@ from typing import Any
 
 from .._native import _C
 from ..records import (
-    RecordSummary,
+    NOT_CURRENT,
     counted,
     differences,
     input_shapes,
     label,
+    not_served,
     op_names,
     printable,
     program,
@@ -31,8 +32,8 @@ Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
 
 _INDENT = 49  # where the regions of `ls` begin
-_NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
-_PROVISIONAL = "raced beside a busy program: served by that one alone, replaced when forged again"
+# Of records of either kind.
+_PROVISIONAL = "judged beside a busy program: for that one alone, replaced when forged again"
 _LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX"}
 
 
@@ -75,7 +76,7 @@ def run_ls(args: argparse.Namespace) -> int:
                 _say(f"{'':<{_INDENT}}{differs}")
             if row["kind"] != "winner":
                 _say(f"{'':<{_INDENT}}{with_time(row['verdict'], row['retry_above_s'])}")
-            for said in _not_served(row):
+            for said in not_served(row):
                 _say(f"{'':<{_INDENT}}{said}")
         if not rows:
             print(_nothing(args, "records"))
@@ -162,17 +163,11 @@ def _candidate(stored: Any, with_source: bool) -> dict[str, Any] | None:
     return kept | {"code_lines": len(code.splitlines())}
 
 
-def _not_served(row: RecordSummary) -> list[str]:
-    """Why a record counts as a miss, in lines."""
-    lines = [] if row["current"] else [_NOT_CURRENT]
-    return [*lines, _PROVISIONAL] if row["provisional"] else lines
-
-
 def _print_record(record: dict[str, Any]) -> None:
     row = summary(record)
     _say(label(row["ops"], row["shapes"], whole=True))
     _say(f"key {row['key']} on {row['arch']}: {status_text(row['kind'])}")
-    for said in _not_served(row):
+    for said in not_served(row):
         print(said)
     if row["kind"] != "winner":
         words = why(record)
@@ -217,13 +212,19 @@ def _print_record(record: dict[str, Any]) -> None:
 
 def run_wanted(args: argparse.Namespace) -> int:
     """One line a region, the one that was asked for first on top."""
-    rows = sorted(open_store(args).wanted(args.arch), key=lambda row: row["first_seen"])
+    store = open_store(args)
+    rows = []
+    for row in sorted(store.wanted(args.arch), key=lambda row: row["first_seen"]):
+        record = store.get(row["key"], row["arch"])
+        rows.append({**row, "record": None if record is None else summary(record)})
 
     def text() -> None:
         for row, differs in zip(rows, _apart(rows), strict=True):
             _say(f"{row['key'][:12]}  {row['arch']:<22}  {_region(row['signature'])}")
             if differs:
                 _say(f"{'':<38}{differs}")
+            for said in not_served(row["record"]) if row["record"] else ():
+                _say(f"{'':<38}{said}")
         if not rows:
             print(_nothing(args, "wanted regions"))
 
@@ -260,7 +261,7 @@ def run_stats(args: argparse.Namespace) -> int:
                 f"{entry['bytes']} bytes of binaries"
             )
             if entry["not_current"]:
-                print(f"{'':<18} {entry['not_current']} of them {_NOT_CURRENT}")
+                print(f"{'':<18} {entry['not_current']} of them {NOT_CURRENT}")
             if entry["provisional"]:
                 print(f"{'':<18} {entry['provisional']} of them {_PROVISIONAL}")
         print(
@@ -419,7 +420,8 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
     ),
     (
         "wanted",
-        "list the regions that programs asked for and that are not forged yet",
+        "list the regions that programs asked for and that are not forged yet, or only beside a "
+        "busy program or for another torch or verifier",
         run_wanted,
         (_arch,),
     ),

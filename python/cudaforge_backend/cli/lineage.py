@@ -7,11 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..records import clipped, counted, printable
+from ..records import clipped, counted, not_served, printable, result_text, summary
 from .output import add_cache_dir, add_json, show
 from .stores import of_key, open_store
 
 Node = Mapping[str, Any]
+
+_WHOSE_TIMES = (
+    "times of single kernels are the worker's, of the search; `cudaforge cache show` has the race's"
+)
 
 
 def add(verbs: Any) -> None:
@@ -21,7 +25,7 @@ def add(verbs: Any) -> None:
         help="show every kernel that was tried for a region",
         description="The kernels that were tried for one region: those of the generators in a "
         "line, counted by verdict, those of agents as a tree, each with its verdict, its time and "
-        "the Judge's words.",
+        "the Judge's words; then what the race came to.",
     )
     command.add_argument("key", metavar="KEY", help="the first digits of a region's key")
     command.add_argument("--source", action="store_true", help="with the source of each kernel of "
@@ -35,16 +39,32 @@ def run(args: argparse.Namespace) -> int:
     """Prints the lineage of the one region whose key begins so."""
     store = open_store(args)
     places = {(r["key"], r["arch"]) for r in of_key(store, args.key)}
-    data = [
-        {"key": key, "arch": arch, "nodes": store.lineage(key, arch)}
-        for key, arch in sorted(places)
-    ]
+    data = []
+    for key, arch in sorted(places):
+        record = store.get(key, arch)
+        data.append(
+            {
+                "key": key,
+                "arch": arch,
+                "nodes": store.lineage(key, arch),
+                "record": None if record is None else summary(record),
+                "result": None if record is None else result_text(record),
+            }
+        )
 
     def text() -> None:
         for place in data:
             print(f"{place['key'][:12]} on {place['arch']}")
             for line in tree(place["nodes"], args.source):
                 print(f"  {printable(line)}")
+            if place["result"] is None:
+                print("  no record: the region is only wanted")
+                continue
+            print(f"  {printable(place['result'])}")
+            for line in not_served(place["record"]):
+                print(f"    {line}")
+        if any(_is_time(node.get("ns")) for place in data for node in place["nodes"]):
+            print(_WHOSE_TIMES)
 
     show(args, data, text)
     return 0
