@@ -32,6 +32,7 @@ from .records import (
     with_time,
 )
 from .records import why as why_of
+from .stats import remedies
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class Report:
             )
         for reason, n in sorted(self.left.items()):
             rows.append(f"  left to PyTorch: {reason} ({n})")
+        rows += [f"    {line}" for line in remedies(self.left)]
         return "\n".join(rows)
 
 

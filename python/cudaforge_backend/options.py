@@ -15,6 +15,8 @@ from .agents import Agents
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 ON_MISS = _C.ON_MISS
+RACING_SECONDS = 7.0  # of a region's budget, left for Inductor's compilation and the races ...
+RACING_SHARE = 0.7  # ... but no more than this part of it
 
 
 @dataclass(frozen=True)

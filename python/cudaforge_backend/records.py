@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import torch
 
 from ._native import _C
+from .options import RACING_SECONDS
 
 RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
@@ -185,6 +186,8 @@ def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, 
         return None
     not_raced = sum(words.startswith("out of time") for words, _ in short)
     text = f"{counted(len(short), 'region')} had too little time"
+    if not_raced < len(short):
+        text += f" (up to {RACING_SECONDS:g} s of each budget is kept for Inductor and the race)"
     most = max(above for _, above in short)
     budget, usual = math.floor(most) + 1, math.ceil(_C.DEFAULT_REGION_BUDGET_S)
     if not not_raced:

@@ -91,7 +91,7 @@ class _Readable(dict[str, Any]):
         forged = stats["forged"] + stats["negative"] + undecided(stats)
         if stats["misses"] and not forged:
             lines.insert(2, f"  missed: {HOW_TO_FORGE}, makes their kernels")
-        lines += [f"  {why}: {_REMEDIES[why]}" for why in _REMEDIES if stats["fallbacks"].get(why)]
+        lines += [f"  {line}" for line in remedies(stats["fallbacks"])]
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
         if called:
             lines.append("regions that were called:")
@@ -109,6 +109,12 @@ class _Readable(dict[str, Any]):
 def undecided(stats: Stats) -> int:
     """How many regions were to be forged and came to neither a winner nor no winner."""
     return sum(stats["fallbacks"].get(reason, 0) for reason in ("forge_failed", "no_reply"))
+
+
+def remedies(left: Mapping[str, int]) -> list[str]:
+    """A line for each of the reasons in `left` (Stats.fallbacks) about which something can be
+    done."""
+    return [f"{why}: {_REMEDIES[why]}" for why in _REMEDIES if left.get(why)]
 
 
 def _counts(counted: Mapping[str, int]) -> str:

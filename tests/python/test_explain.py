@@ -153,7 +153,8 @@ def test_a_region_that_had_too_little_time_says_how_much_more(
     words = "nothing faster than ATen (" if raced else "out of time, not raced"
     assert text.count(words) == n and text.count("  no winner ") == n
     not_raced = "" if raced else f", {n} of them not raced"
-    assert f" had too little time{not_raced}" in text
+    kept = " (up to 7 s of each budget is kept for Inductor and the race)" if raced else ""
+    assert f" had too little time{kept}{not_raced}" in text
     assert ("(above 6 s they are tried again, 30 s leave time for the races): " in text) != raced
     budget = 7 if raced else 30
     assert f"region_budget_s={budget} or more" in text and f"--region-budget {budget}," in text
@@ -204,6 +205,13 @@ def test_reasons_for_what_is_left(tmp_path: Path) -> None:
     assert report.left
     assert all(f"left to PyTorch: {reason}" in str(report) for reason in report.left)
     assert "no region was found: what might have been one is left" in str(report)
+
+
+def test_what_can_be_done_about_what_is_left_is_said(tmp_path: Path) -> None:
+    x = torch.ones(4, 9, dtype=torch.int8)
+    report = cudaforge_backend.explain(lambda x: x.amax(-1), x, cache_dir=str(tmp_path))
+    said = "  left to PyTorch: unsupported_dtype (1)\n    unsupported_dtype: kernels are made for "
+    assert said in str(report)
 
 
 def test_a_model_without_regions_says_so(tmp_path: Path) -> None:

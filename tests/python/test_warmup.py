@@ -56,6 +56,9 @@ class Uncopied(Shapes):
     def __deepcopy__(self, memo): raise TypeError("there is one of me")
 def shapes(): return Shapes(), (torch.randn(3, 5),)
 def uncopied(): return Uncopied(), (torch.randn(3, 5),)
+class Bytes(torch.nn.Module):
+    def forward(self, x): return x.amax(-1)
+def of_bytes(): return Bytes(), (torch.ones(4, 9, dtype=torch.int8),)
 def with_arguments(size): return Net(), (torch.randn(size),)
 instance = Net()
 def raising(): raise ZeroDivisionError("by nothing")
@@ -187,6 +190,15 @@ def test_warmup_of_a_model_without_regions_says_so(
     folder = ("--cache-dir", str(tmp_path / "cache"))
     assert main(["warmup", f"{script}:no_region", "--device", "cpu", *folder]) == 0
     assert "no region was found" in capsys.readouterr().out
+
+
+def test_warmup_says_what_can_be_done_about_what_is_left(
+    capsys: Output, tmp_path: Path, script: str
+) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    assert main(["warmup", f"{script}:of_bytes", "--device", "cpu", *folder]) == 0
+    text = capsys.readouterr().out
+    assert "  left to PyTorch: unsupported_dtype (1)\n    unsupported_dtype: kernels are " in text
 
 
 def test_warmup_of_a_model_without_graphs_says_so(

@@ -16,6 +16,7 @@ from .._native import _C
 from ..heartbeat import GRAPH_STEPS, Heartbeat
 from ..options import parse
 from ..records import counted, find, no_graph, no_region, too_little_time
+from ..stats import remedies
 from ..steps import step_text
 from .failure import failed
 from .model import chosen_device, make_model
@@ -118,6 +119,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"  unused: winners of {counted(lost, 'graph')} compiled to other strides")
         for reason, count in sorted(counts["fallbacks"].items()):
             print(f"  left to PyTorch: {reason} ({count})")
+        for line in remedies(counts["fallbacks"]):
+            print(f"    {line}")
 
     show(args, data, text)
     undecided = counts["fallbacks"].get("forge_failed", 0) + counts["fallbacks"].get(

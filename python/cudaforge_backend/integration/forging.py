@@ -18,6 +18,7 @@ from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.options import RACING_SECONDS, RACING_SHARE
 from cudaforge_backend.records import reason_of, retry_above_s, speedup_text, stayed, verdict
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 from cudaforge_backend.steps import step_text
@@ -28,8 +29,6 @@ Progress = Callable[[Mapping[str, Any]], None]
 
 INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cache
 RACE_SECONDS = 1.0  # at most, of each race
-RACING_SECONDS = 7.0  # of a region's budget, left for Inductor's compilation and the races ...
-RACING_SHARE = 0.7  # ... but no more than this part of it
 MAX_CANDIDATES = 64
 _SIGNALS_SECONDS = 0.2  # a signal that another thread was given is seen after so long at most
 _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when the timed work starts
