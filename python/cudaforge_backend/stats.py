@@ -174,6 +174,7 @@ def _time(ns: float) -> str:
 _lock = ForkSafeLock()
 _fallbacks: Counter[str] = Counter()
 _graphs: Counter[str] = Counter()
+_graph_gains: list[tuple[float, float, float]] = []
 _forging: Counter[str] = Counter()
 _agent_counts: Counter[str] = Counter()  # the whole numbers of AgentStats
 _agent_usd = 0.0
@@ -194,6 +195,19 @@ def count_graph(how: str, n: int = 1) -> None:
     log.graph.debug("graphs: %+d %s", n, _GRAPHS.get(how, how))
     with _lock:
         _graphs[how] += n
+
+
+def count_graph_gain(speedup: tuple[float, float, float]) -> None:
+    """Notes of a graph that runs with its winners how much faster it is by them: low, median and
+    high (95% interval)."""
+    with _lock:
+        _graph_gains.append(speedup)
+
+
+def graph_gains() -> list[tuple[float, float, float]]:
+    """What count_graph_gain() was told since the process began or reset_stats()."""
+    with _lock:
+        return list(_graph_gains)
 
 
 def count_miss(key: str) -> None:
@@ -286,6 +300,7 @@ def reset_stats() -> None:
         _agent_usd = 0.0
         _fallbacks.clear()
         _graphs.clear()
+        _graph_gains.clear()
         _forging.clear()
         _unknown.clear()
     _C.reset_stats()

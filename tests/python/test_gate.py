@@ -19,6 +19,7 @@ from cudaforge_backend import _C, heartbeat
 from cudaforge_backend.integration import analysis, gate, graph_pass
 from cudaforge_backend.integration.outcome import Outcome
 from cudaforge_backend.integration.rules import native_rules
+from cudaforge_backend.stats import graph_gains
 from forged import compiled
 from torch import fx, nn
 
@@ -74,7 +75,8 @@ def test_the_faster_one_is_served_and_the_verdict_kept(
     verdict = store.get_graph(NAME, ARCH)
     assert verdict["pays"] is pays
     assert verdict["regions"] == ["k"]
-    assert gate.stored(NAME, ARCH) == (pays, {"k"})
+    assert gate.stored(NAME, ARCH) == (pays, {"k"}, tuple(verdict["speedup"]))
+    assert graph_gains() == ([tuple(verdict["speedup"])] if pays else [])
     calls.clear()
     made(x)
     assert calls == ["with" if pays else "without"]
@@ -150,7 +152,7 @@ def test_a_graph_in_which_no_winner_ran_is_not_judged(store: Any) -> None:
     made = gated(taking(0.002, calls, "without"), taking(0.001, calls, "with"), ("lost",))
     made(torch.zeros(1))
     assert calls[-1] == "without"
-    assert gate.stored(NAME, ARCH) == (False, frozenset())
+    assert gate.stored(NAME, ARCH) == (False, frozenset(), None)
     assert cudaforge_backend.stats()["graphs"] == {"winners_not_used": 1}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import cudaforge_backend
 import pytest
@@ -13,7 +14,9 @@ from conftest import RunPython
 from cudaforge_backend import heartbeat
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
-from forged import lose_for_want_of_time
+from cudaforge_backend.cli.warmup import _with_kernels
+from cudaforge_backend.integration import gate
+from forged import lose_for_want_of_time, win_every_race
 
 SCRIPT = """
 import torch
@@ -65,6 +68,12 @@ def raising(): raise ZeroDivisionError("by nothing")
 def nonsense(): return 42
 number = 7
 """
+
+
+def raced_in_place(without: Any, with_winners: Any, inputs: Any) -> tuple[float, float, float]:
+    """Stands in for the gate's race: the graph with its winners is called, and is faster."""
+    with_winners(*inputs)
+    return 1.02, 1.06, 1.1
 
 
 @pytest.fixture
@@ -220,6 +229,35 @@ def test_warmup_says_that_it_goes_on(
     assert main(["warmup", f"{script}:good", *folder]) == 0
     text = capsys.readouterr().out
     assert "    compiling the model (" in text and "\n    trying candidates (" in text
+
+
+def test_warmup_says_which_graphs_run_with_kernels(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    win_every_race(monkeypatch)
+    monkeypatch.setattr(gate, "obstacle", lambda gm, analysis, inductor: "")
+    monkeypatch.setattr(gate, "_race", raced_in_place)
+    command = ("warmup", f"{script}:good", "--device", "cpu", "--cache-dir", str(tmp_path))
+    said = "  1 graph runs with its kernels: 1.06 times as fast as without [1.02, 1.10]\n"
+    for _ in range(2):  # timed, and known to be faster
+        cudaforge_backend.reset_stats()
+        torch._dynamo.reset()
+        assert main(command) == 0
+        assert said in capsys.readouterr().out
+    monkeypatch.setattr(gate, "stored", lambda name, arch: None)
+    monkeypatch.setattr(gate, "obstacle", lambda gm, analysis, inductor: "a test")
+    cudaforge_backend.reset_stats()
+    torch._dynamo.reset()
+    data = as_json(capsys, *command)
+    assert (data["graphs_with_kernels"], data["graph_speedups"]) == (1, [])
+
+
+def test_what_graphs_gain_is_said_in_a_line() -> None:
+    gains = [(1.0, 1.1, 1.2), (1.2, 1.3, 1.4)]
+    assert _with_kernels(1, []) == "1 graph runs with its kernels (1 not timed)"
+    two = "2 graphs run with their kernels: 1.10 to 1.30 times as fast as without"
+    assert _with_kernels(2, gains) == two
+    assert _with_kernels(3, gains) == two.replace("2 g", "3 g") + " (1 not timed)"
 
 
 def test_warmup_goes_on_when_nobody_reads(run_python: RunPython, script: str) -> None:

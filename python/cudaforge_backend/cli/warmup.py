@@ -7,7 +7,7 @@ import copy
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 import torch
@@ -16,7 +16,7 @@ from .._native import _C
 from ..heartbeat import GRAPH_STEPS, Heartbeat
 from ..options import parse
 from ..records import counted, find, no_graph, no_region, too_little_time
-from ..stats import remedies
+from ..stats import graph_gains, remedies
 from ..steps import step_text
 from .failure import failed
 from .model import chosen_device, make_model
@@ -95,6 +95,9 @@ def run(args: argparse.Namespace) -> int:
         "too_little_time": sum(record["retry_above_s"] is not None for record in stored),
         "region_budget_to_retry_s": short[1] if short else None,
         "fallbacks": counts["fallbacks"],
+        "graphs_with_kernels": counts["graphs"].get("substituted", 0)
+        - counts["fallbacks"].get("gate_failed", 0),
+        "graph_speedups": graph_gains(),
         "graphs_without_gain": counts["graphs"].get("does_not_pay_in_place", 0),
         "graphs_without_use": counts["graphs"].get("winners_not_used", 0),
         "seconds": time.monotonic() - started,
@@ -113,6 +116,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"  no winner: {reason} ({count})")
         if short:
             print(f"  {short[0]}: --region-budget {short[1]} or more tries again")
+        if with_kernels := data["graphs_with_kernels"]:
+            print(f"  {_with_kernels(with_kernels, data['graph_speedups'])}")
         if without := data["graphs_without_gain"]:
             print(f"  unused: winners of {counted(without, 'graph')} no faster with them")
         if lost := data["graphs_without_use"]:
@@ -127,6 +132,20 @@ def run(args: argparse.Namespace) -> int:
         "backend_failed", 0
     )
     return int(undecided > 0)
+
+
+def _with_kernels(graphs: int, speedups: Sequence[tuple[float, float, float]]) -> str:
+    """How many graphs run with kernels, and what those that were timed gain by them."""
+    text = f"{counted(graphs, 'graph')} {'runs with its' if graphs == 1 else 'run with their'}"
+    text += " kernels"
+    medians = [median for _, median, _ in speedups]
+    if len(speedups) == 1:
+        low, median, high = speedups[0]
+        text += f": {median:.2f} times as fast as without [{low:.2f}, {high:.2f}]"
+    elif speedups:
+        text += f": {min(medians):.2f} to {max(medians):.2f} times as fast as without"
+    timed = min(len(speedups), graphs)
+    return text + f" ({graphs - timed} not timed)" * (timed < graphs)
 
 
 def _try_eagerly(

@@ -14,7 +14,7 @@ from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
 from cudaforge_backend.heartbeat import ForgingHeartbeat
 from cudaforge_backend.options import Settings, disabled, parse
-from cudaforge_backend.stats import count_fallback, count_graph, warn_once
+from cudaforge_backend.stats import count_fallback, count_graph, count_graph_gain, warn_once
 
 from .graphs import Compiled
 
@@ -200,6 +200,8 @@ def _gated(
             if settings.on_miss != "fallback" and not settings.inductor:  # they may change strides
                 gate.note_not_used(name, arch)
             return None
+        if verdict is not None and verdict.speedup is not None:
+            count_graph_gain(verdict.speedup)
         if not to_time:
             return with_winners
         without = plain(copy_graph(gm), example_inputs, settings)

@@ -16,7 +16,7 @@ from torch import fx
 from cudaforge_backend import measure
 from cudaforge_backend._native import _C
 from cudaforge_backend.locks import ForkSafeLock
-from cudaforge_backend.stats import count_fallback, warn_once
+from cudaforge_backend.stats import count_fallback, count_graph_gain, warn_once
 
 from .analysis import Analysis
 from .graphs import Compiled, device_of
@@ -30,10 +30,11 @@ _PURE = ("aten", "prims")  # operators that do nothing but give results
 
 class Verdict(NamedTuple):
     """Whether a graph's winners pay in place, and the keys of those that ran in it. Without any,
-    the compiled graph had no use for them."""
+    the compiled graph had no use for them. `speedup`: low, median and high (95% interval)."""
 
     pays: bool
     regions: frozenset[str]
+    speedup: tuple[float, float, float] | None = None
 
 
 def stored(name: str, arch: str) -> Verdict | None:
@@ -41,7 +42,15 @@ def stored(name: str, arch: str) -> Verdict | None:
     found = _C.store().get_graph(name, arch)
     if found is None:
         return None
-    return Verdict(found.get("pays") is not False, frozenset(map(str, found.get("regions") or ())))
+    regions = frozenset(map(str, found.get("regions") or ()))
+    return Verdict(found.get("pays") is not False, regions, _speedup(found.get("speedup")))
+
+
+def _speedup(stored: object) -> tuple[float, float, float] | None:
+    match stored:
+        case [float() as low, float() as median, float() as high]:
+            return low, median, high
+    return None
 
 
 def note_not_used(name: str, arch: str) -> None:
@@ -140,7 +149,9 @@ class GatedCallable:
         pays = gains(speedup)
         verdict = {"pays": pays, "speedup": list(speedup), "regions": served}
         _store(self._name, self._arch, verdict)
-        if not pays:
+        if pays:
+            count_graph_gain(speedup)
+        else:
             self._outcome.become("does_not_pay_in_place")
         return pays
 
