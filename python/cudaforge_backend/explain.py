@@ -40,7 +40,8 @@ class RegionReport:
     """One region: `ops` as "mul -> cumsum", `shapes` of its inputs as "float32[8, 128]". `status`
     is "hit", "unused", "negative" (no winner) or "miss"; `why` says it in words. `timing` is the
     record's (its fields are in cache/FORMAT.md), None where nothing was timed. `retry_above_s`: the
-    region_budget_s above which a region that had too little time is tried again, else None."""
+    region_budget_s above which a region that had too little time is tried again, else None.
+    `within`: key of the larger region without a winner that this one is a part of, else None."""
 
     ops: str
     shapes: tuple[str, ...]
@@ -51,6 +52,7 @@ class RegionReport:
     why: str
     timing: Mapping[str, Any] | None
     retry_above_s: float | None = None
+    within: str | None = None
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,7 @@ def _inspect(
                 why=why,
                 timing=record["timing"] if record and status != "miss" else None,
                 retry_above_s=retry_above_s(record) if record and status != "miss" else None,
+                within=_C.signature_key(known.within) if known.within else None,
             )
         )
     return reports, Counter(plan.left)

@@ -361,6 +361,32 @@ def test_a_coder_that_cannot_be_reached_is_no_verdict_about_the_region(
     assert "seed: no reply (unavailable: command:false" in capsys.readouterr().out
 
 
+def test_parts_of_what_has_no_winner_are_told_as_such(
+    capsys: Output, tmp_path: Path, script: str
+) -> None:
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    argv = ["forge", script, "--coder", "command:false", "--target", "cpu", *folder]
+    assert main(argv) == 1
+    assert "a part of" not in capsys.readouterr().out
+    (wanted,) = as_json(capsys, "cache", "wanted", *folder)
+    lost = {
+        "kind": "negative", "key": wanted["key"], "arch": wanted["arch"],
+        "signature": wanted["signature"], "verification": {}, "timing": {},
+        "provenance": {"reason": "a test"}, "versions": _C.versions(),
+    }  # fmt: skip
+    _C.store().put(lost, None, b"")
+    assert main(argv) == 1
+    told = capsys.readouterr().out
+    said = f"  a part of {wanted['key'][:12]}, which has no winner: forged by itself\n"
+    assert told.count(said) == 1
+    heading = told.partition(said)[0].splitlines()[-1]
+    assert heading.endswith("  mm(float32[8, 16], float32[16, 24])")
+    regions = as_json(capsys, *argv, code=1)["regions"]
+    assert {region["ops"]: region["within"] for region in regions} == {
+        "mm -> relu": None, "mm": wanted["key"],
+    }  # fmt: skip
+
+
 def test_two_regions_in_a_row_without_a_reply_are_enough(capsys: Output, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(PRODUCTS)
     argv = ["forge", f"{tmp_path}/net.py:make", "--coder", "command:false", "--target", "cpu"]

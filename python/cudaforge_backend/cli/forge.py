@@ -30,15 +30,19 @@ the variable that stands beside the provider.
 before it have left, and where that is too little the others are passed over. What was found is
 kept at once: an interrupted session (Ctrl-C, or killed) is resumed by the same command.
 
+Of a model's regions that have no winner in the cache the parts are forged too, each by itself, with
+as many rounds.
+
 --json prints {{"regions": [...], "total": {{...}}}}. A region has "rounds", each with "verdict",
 "ns" (null where it was not timed), "advice" (the Judge's "issue" and "plan"; null without),
 "input_tokens", "output_tokens" and "usd" (null where a price is unknown), and, where its hardware
-counters could not be read, "no_counters", why; a "ledger", what its session cost, and "limited",
-true where it was passed over because a limit was spent. "kind" is "winner" where its kernel was
-stored, "negative" where not, "" without a reply; "verdict" and "timing" are of this race (the
-fields are those of cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing" of the
-winner that was in the cache and stays. "total" is the sum of the ledgers; calls of unknown price
-are not in its "usd", but counted by "unpriced"."""
+counters could not be read, "no_counters", why; a "ledger", what its session cost, "limited", true
+where it was passed over because a limit was spent, and "within", of a part the key of the larger
+region, else null. "kind" is "winner" where its kernel was stored, "negative" where not, "" without
+a reply; "verdict" and "timing" are of this race (the fields are those of cache/FORMAT.md); "kept"
+is null, or "author", "by_agent" and "timing" of the winner that was in the cache and stays. "total"
+is the sum of the ledgers; calls of unknown price are not in its "usd", but counted by
+"unpriced"."""
 
 _MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
 
@@ -132,11 +136,14 @@ def run(args: argparse.Namespace) -> int:
     settings = parse(None, {"cache_dir": cache_dir(args)})
     forging_cache(settings.cache_dir)
     regions: dict[str, bool] = {}  # each with whether a winner by agents is enough
+    larger: dict[str, str] = {}  # of parts: the key of the region without a winner
     for what in args.what:
-        for text in _regions(args, what):
+        for text, within in _regions(args, what):
             if not args.only or args.only in op_names(json.loads(text)):
                 enough = ".py:" in what and not args.again
                 regions[text] = enough and regions.get(text, True)
+                if within:
+                    larger[text] = within
     if not regions:
         raise ValueError(
             "there is no such region; `cudaforge cache wanted` and `cache ls` list some"
@@ -152,7 +159,7 @@ def run(args: argparse.Namespace) -> int:
         for text, enough in regions.items():
             known = _winner_by_agents(text) if enough else None
             limited = limits.spent if known is None else ""
-            told = _Teller(text, stream, known, limited, said)
+            told = _Teller(text, stream, known, limited, said, larger.get(text))
             if known is not None or limited:
                 results.append(told.result("winner" if known else "", ""))
                 continue
@@ -234,11 +241,12 @@ def _cost(ledgers: Sequence[Mapping[str, Any]]) -> str:
     return f"{about}{tokens} tokens, {dollars(spent['usd'], spent['unpriced'])}"
 
 
-def _regions(args: argparse.Namespace, what: str) -> list[str]:
-    """The signatures that a key or a script stands for."""
+def _regions(args: argparse.Namespace, what: str) -> list[tuple[str, str | None]]:
+    """The signatures that a key or a script stands for, each with the key of the larger region
+    without a winner that it is a part of, None where it is none."""
     if ".py:" in what:
         return _of_script(args, what)
-    return [_canonical(of_key(_C.store(), what)[0]["signature"])]
+    return [(_canonical(of_key(_C.store(), what)[0]["signature"]), None)]
 
 
 def _winner_by_agents(signature: str) -> Mapping[str, Any] | None:
@@ -254,8 +262,8 @@ def _canonical(signature: Mapping[str, Any]) -> str:
     return str(_C.normalize(json.dumps(signature)))
 
 
-def _of_script(args: argparse.Namespace, script: str) -> list[str]:
-    """The signatures of a model's regions."""
+def _of_script(args: argparse.Namespace, script: str) -> list[tuple[str, str | None]]:
+    """The signatures of a model's regions, as _regions() has them."""
     from ..explain import explain
 
     device = chosen_device("--target", args.target)
@@ -263,7 +271,7 @@ def _of_script(args: argparse.Namespace, script: str) -> list[str]:
     model, inputs = make_model(script, device)
     with torch.set_grad_enabled(args.train):
         report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
-    return [_canonical(region.signature) for region in report.regions]
+    return [(_canonical(region.signature), region.within) for region in report.regions]
 
 
 class _Teller:
@@ -276,10 +284,12 @@ class _Teller:
         known: Mapping[str, Any] | None = None,
         limited: str = "",
         said: set[str] | None = None,
+        within: str | None = None,
     ) -> None:
         """Of a region that is passed over: `known` is its record, `limited` the limit that is
         spent, which is told of all such regions together. `said`: what was told of a region before
-        and holds for all; this one adds to it."""
+        and holds for all; this one adds to it. Of a part: `within` is the key of the larger
+        region, which has no winner."""
         region = json.loads(signature)
         self._stream = stream
         self._device = region["device"]
@@ -295,6 +305,7 @@ class _Teller:
             "known": known is not None,
             "verdict": "winner" if known else "",
             "limited": bool(limited),
+            "within": within,
             "timing": known and known["timing"],
             "kept": None,
         }
@@ -306,6 +317,8 @@ class _Teller:
         over = ": passed over, its winner is by agents (--again: goes on from it)" if known else ""
         region_label = label(self._data["ops"], self._data["shapes"])
         self._print(f"{self._data['key'][:12]}  {region_label}{over}")
+        if within and not known:
+            self._print(f"  a part of {within[:12]}, which has no winner: forged by itself")
 
     def _print(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
