@@ -99,6 +99,16 @@ def test_import_proves_and_stores(pack: Path, tmp_path: Path, capsys: Output) ->
     assert (code, summary["imported"], summary["kept_existing"]) == (0, 0, 2)
 
 
+def test_a_second_import_says_what_stays(pack: Path, tmp_path: Path, capsys: Output) -> None:
+    command = ["cache", "import", str(pack), "--cache-dir", str(tmp_path / "b")]
+    stays = " verified; the kernel in the cache stays\n"
+    for more, verified, kept in (([], 2, 0), ([], 0, 2), (["--replace"], 2, 0)):
+        assert main([*command, *more]) == 0
+        text = capsys.readouterr().out
+        assert (text.count(" verified\n"), text.count(stays)) == (verified, kept)
+        assert f", {kept} kept what was there, " in text
+
+
 def test_sources_are_text_that_import_proves(cache: Path, tmp_path: Path, capsys: Output) -> None:
     folder = tmp_path / "sources"
     common = ("--as-source", "--cache-dir", str(cache))
@@ -203,6 +213,8 @@ def test_regions_with_no_winner_are_not_forged_again_either(
     assert f"0 kernels, {len(lost)} region" in capsys.readouterr().out
     code, summary = adopt(capsys, file, tmp_path / "b")
     assert (code, summary["imported"], summary["without_winner"]) == (0, 0, len(lost))
+    code, summary = adopt(capsys, file, tmp_path / "b")
+    assert (summary["without_winner"], summary["kept_existing"]) == (0, len(lost))
     done = run_python(_SERVE.replace("CACHE", repr(str(tmp_path / "b"))))
     assert json.loads(done.stdout) == [True, 0, 0, 0, 0]
 

@@ -26,7 +26,7 @@ from ..records import (
     with_time,
 )
 from .output import add_cache_dir, add_json, cache_dir, show
-from .stores import damaged, of_key, open_store, unreadable
+from .stores import archs_here, damaged, of_key, open_store, unreadable
 
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
@@ -321,6 +321,8 @@ def run_import(args: argparse.Namespace) -> int:
     if not Path(args.file).exists():
         raise OSError(f"there is no {args.file}; `cudaforge cache export` makes such files")
     told: set[str] = set()
+    before = _C.store().records()
+    stay = set() if args.replace else _proven_here(before)
 
     def tell(key: str, why_not: str) -> None:
         name = key[:12]
@@ -328,9 +330,14 @@ def run_import(args: argparse.Namespace) -> int:
             told.add(f"{name}: {why_not}")
             _say_rejected(f"{name}: {why_not}")
         else:
-            print(f"  {name} verified", flush=True)
+            stays = "; the kernel in the cache stays" if key in stay else ""
+            print(f"  {name} verified{stays}", flush=True)
 
     result = _C.adopt_pack(args.file, None if args.json else tell, args.replace)
+    new = _without_winner(_C.store().records()) - _without_winner(before)
+    if (as_before := result["without_winner"] - len(new)) > 0:
+        result["without_winner"] -= as_before
+        result["kept_existing"] += as_before
 
     def text() -> None:
         for rejected in result["problems"]:
@@ -351,6 +358,21 @@ def run_import(args: argparse.Namespace) -> int:
 
     show(args, result, text)
     return int(result["rejected"] > 0)
+
+
+def _proven_here(records: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Keys of the winners that an import does not replace unless it is told to."""
+    mine = archs_here()
+    return {
+        r["key"]
+        for r in records
+        if r["kind"] == "winner" and r["arch"] in mine and r["current"] and not r["provisional"]
+    }
+
+
+def _without_winner(records: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
+    """Of records without a winner the key, the architecture and the checksum."""
+    return {(r["key"], r["arch"], r["checksum"]) for r in records if r["kind"] != "winner"}
 
 
 def _say_rejected(problem: str) -> None:

@@ -68,7 +68,7 @@ def unreadable(store: Any, key: str, arch: str) -> list[str]:
     of that one only. Looked for are this machine's and those of the other records."""
     if not _WHOLE_KEY.fullmatch(key):
         return []
-    archs = {arch} if arch else {record["arch"] for record in store.records()} | _archs_here()
+    archs = {arch} if arch else {record["arch"] for record in store.records()} | archs_here()
     return sorted(one for one in archs if _is_unreadable(store, key, one))
 
 
@@ -80,7 +80,8 @@ def _is_unreadable(store: Any, key: str, arch: str) -> bool:
     return any(after[name] > before[name] for name in ("hits", "corrupt", "errors"))
 
 
-def _archs_here() -> set[str]:
+def archs_here() -> set[str]:
+    """The architectures of this machine's devices."""
     archs = set()
     for device in ("cpu", "cuda"):
         with contextlib.suppress(RuntimeError):  # no such device
