@@ -19,10 +19,9 @@ using Environment = std::map<std::string, std::string>;
 
 // What README.md lists.
 constexpr const char* kSettings[] = {
-    "CUDAFORGE_CACHE_DIR", "CUDAFORGE_CODER_API_KEY", "CUDAFORGE_CUDA_PATH",
-    "CUDAFORGE_CXX",       "CUDAFORGE_DISABLE",       "CUDAFORGE_JUDGE_API_KEY",
-    "CUDAFORGE_LOG",       "CUDAFORGE_ON_MISS",       "CUDAFORGE_REGION_BUDGET_S",
-    "CUDAFORGE_WORKER"};
+    "CUDAFORGE_CACHE_DIR", "CUDAFORGE_CODER_API_KEY",   "CUDAFORGE_CUDA_PATH",     "CUDAFORGE_CXX",
+    "CUDAFORGE_DISABLE",   "CUDAFORGE_EAGER",           "CUDAFORGE_JUDGE_API_KEY", "CUDAFORGE_LOG",
+    "CUDAFORGE_ON_MISS",   "CUDAFORGE_REGION_BUDGET_S", "CUDAFORGE_WORKER"};
 // What the scripts that build and test read.
 constexpr const char* kOfScripts[] = {"CUDAFORGE_BUILD_DIR", "CUDAFORGE_BUILD_TESTS",
                                       "CUDAFORGE_REQUIRE_GPU", "CUDAFORGE_USE_CURRENT_ENV",
@@ -83,13 +82,16 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
   Config config;
   config.cache_dir = DefaultCacheDir(environment);
   auto get = [&](const char* name) { return Find(environment, name); };
-  if (const char* value = get("CUDAFORGE_DISABLE")) {
-    if (std::strcmp(value, "1") == 0) {
-      config.disabled = true;
-    } else if (std::strcmp(value, "0") != 0) {
-      Warn(&config, "CUDAFORGE_DISABLE", value, "expected 0 or 1; the backend stays on");
+  const auto read_switch = [&](const char* name, bool* setting, const char* otherwise) {
+    const char* value = get(name);
+    if (value == nullptr) return;
+    *setting = std::strcmp(value, "1") == 0;
+    if (!*setting && std::strcmp(value, "0") != 0) {
+      Warn(&config, name, value, std::string("expected 0 or 1; ") + otherwise);
     }
-  }
+  };
+  read_switch("CUDAFORGE_DISABLE", &config.disabled, "the backend stays on");
+  read_switch("CUDAFORGE_EAGER", &config.eager, "eager calls are not intercepted");
   if (const char* value = get("CUDAFORGE_ON_MISS")) {
     std::string known;
     for (const char* choice : kOnMiss) {

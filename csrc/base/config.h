@@ -11,10 +11,11 @@ namespace cudaforge {
 inline constexpr const char* kOnMiss[] = {"fallback", "record", "background", "blocking"};
 
 // What CUDAFORGE_LOG can name beside "all" (README.md, Environment).
-inline constexpr const char* kLogTopics[] = {"forge", "graph", "cache"};
+inline constexpr const char* kLogTopics[] = {"forge", "graph", "cache", "dispatch"};
 
 struct Config {
   bool disabled = false;           // CUDAFORGE_DISABLE=1
+  bool eager = false;              // CUDAFORGE_EAGER=1
   std::string on_miss = "record";  // CUDAFORGE_ON_MISS, one of kOnMiss
   double region_budget_s = 30;     // CUDAFORGE_REGION_BUDGET_S, > 0
   // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge

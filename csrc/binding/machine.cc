@@ -31,6 +31,7 @@ py::dict ConfigDict() {
   const Config& config = GlobalConfig();
   py::dict dict;
   dict["disabled"] = config.disabled;
+  dict["eager"] = config.eager;
   dict["on_miss"] = config.on_miss;
   dict["region_budget_s"] = config.region_budget_s;
   dict["cache_dir"] = PathText(config.cache_dir);

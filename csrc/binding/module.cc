@@ -9,6 +9,7 @@ PYBIND11_MODULE(_C, m) {
   cudaforge::binding::BindStore(m);
   cudaforge::binding::BindForge(m);
   cudaforge::binding::BindDispatch(m);
+  cudaforge::binding::BindEager(m);
   cudaforge::binding::BindAgents(m);
   cudaforge::binding::BindPacks(m);
   cudaforge::binding::BindMachine(m);

@@ -2,8 +2,10 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "binding/errors.h"
+#include "binding/json_py.h"
 #include "binding/module.h"
 #include "generators/generator.h"
+#include "signature/aten_numerics.h"
 #include "signature/from_aten_region.h"
 
 namespace cudaforge::binding {
@@ -41,6 +43,10 @@ void BindSignature(py::module_& m) {
   m.def("agent_anchor_ops", &AgentAnchorOps);
   m.def("can_generate", &Refusal, py::arg("signature"));
 
+  m.def(
+      "numerics",
+      [](const std::vector<std::string>& ops) { return ToPython(NumericsInForce(ops)); },
+      py::arg("ops"));
   m.def(
       "normalize",
       [](const std::string& text) {

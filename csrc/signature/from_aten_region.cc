@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/own_work.h"
 #include "signature/aten_args.h"
 #include "signature/aten_schema.h"
 
@@ -263,6 +264,7 @@ std::vector<at::Tensor> RegionProgram::Impl::Execute(at::ArrayRef<at::Tensor> in
                                                      bool fp64) const {
   TORCH_CHECK(inputs.size() == signature_.inputs.size(), "the region takes ",
               signature_.inputs.size(), " inputs, not ", inputs.size());
+  const OwnWork own_work;
   // Autograd and autocast have had their turn around the region; inside it, calls mean what the
   // signature says.
   c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView |

@@ -41,6 +41,9 @@ def has_agent_regions(arch: str) -> bool:
 def can_generate(signature: str) -> str | None:
     """None when a generator can express the region, else why none can."""
 
+def numerics(ops: Sequence[str]) -> dict[str, Any]:
+    """The settings in force that may change what these overloads compute."""
+
 def normalize(signature: str) -> str:
     """The canonical form: defaults filled in, keyword-only arguments in "kwargs", keys sorted."""
 
@@ -271,6 +274,31 @@ def stats() -> dict[str, Any]:
     """hits, unserved, fallbacks by reason, saved_ns, regions."""
 
 def reset_stats() -> None: ...
+def can_intercept(op: str) -> str | None:
+    """None when calls of the overload can be intercepted, else why not."""
+
+def intercept(ops: Sequence[str]) -> None:
+    """Intercepts eager calls of exactly these overloads."""
+
+def intercepted() -> list[str]: ...
+def on_eager_miss(what: str, forge: Callable[[str, int], None] | None) -> None:
+    """What becomes of a call that is met for the first time and has no winner: `forge` is called
+    with its signature and device index; without it, it is put on the wanted list where `what` is
+    "record"."""
+
+def flush_eager_misses() -> None:
+    """Waits until every recorded miss is on the wanted list."""
+
+def eager_stats() -> dict[str, Any]:
+    """calls, hits, fallbacks, misses by reason, of each overload that was intercepted."""
+
+def reset_eager_stats() -> None: ...
+
+class OwnWork:
+    """While it is entered, calls of this thread are not intercepted. A thread enters its own."""
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
+
 def uncounted(work: Callable[[], Any]) -> Any:
     """Calls `work` and puts the counters back to where they stood."""
 

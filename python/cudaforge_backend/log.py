@@ -1,5 +1,5 @@
-"""What CudaForge does, line by line: CUDAFORGE_LOG=forge,graph,cache writes to stderr, and Python's
-own logging can be told to listen to the loggers "cudaforge.forge" and so on."""
+"""What CudaForge does, line by line: CUDAFORGE_LOG=forge,graph,cache,dispatch writes to stderr, and
+Python's own logging can be told to listen to the loggers "cudaforge.forge" and so on."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ _LOGGERS = {topic: logging.getLogger(f"cudaforge.{topic}") for topic in _C.LOG_T
 forge = _LOGGERS["forge"]
 graph = _LOGGERS["graph"]
 cache = _LOGGERS["cache"]
+dispatch = _LOGGERS["dispatch"]
 
 
 def install() -> None:

@@ -43,6 +43,18 @@ class AgentStats(TypedDict):
     usd: float
 
 
+class EagerStats(TypedDict):
+    """Eager calls of one overload that enable() had looked up: `hits` were served by a kernel,
+    `fallbacks` had one that could not take them, the others are `misses`, by reason: "new" (met for
+    the first time), "no_winner", "unsupported" (no signature holds the call), "capture" (met for
+    the first time in the capture of a CUDA graph), "too_many" (of ever new shapes)."""
+
+    calls: int
+    hits: int
+    fallbacks: int
+    misses: dict[str, int]
+
+
 class Stats(TypedDict):
     """Counts since the process began or reset_stats(). A plain dict; str() is a text for people.
 
@@ -57,7 +69,8 @@ class Stats(TypedDict):
     "does_not_pay_in_place" (no faster with their winners, so Inductor runs them),
     "winners_not_used" (the compiled graph has other strides than its winners, or lost their
     regions). `agents`: what they were asked, and its cost. `cache` (reads, hits, writes, corrupt,
-    errors) counts since the cache in use was opened."""
+    errors) counts since the cache in use was opened. `eager`: the calls that enable() had looked
+    up, by overload; those of the regions above are among them."""
 
     hits: int
     unserved: int
@@ -70,6 +83,7 @@ class Stats(TypedDict):
     saved_ns: float
     cache: dict[str, int]
     regions: list[RegionStats]
+    eager: dict[str, EagerStats]
 
 
 class _Readable(dict[str, Any]):
@@ -92,6 +106,13 @@ class _Readable(dict[str, Any]):
         if stats["misses"] and not forged:
             lines.insert(2, f"  missed: {HOW_TO_FORGE}, makes their kernels")
         lines += [f"  {line}" for line in remedies(stats["fallbacks"])]
+        for op, seen in sorted(stats["eager"].items()):
+            if seen["calls"]:
+                lines.append(
+                    f"eager {op}: {counted(seen['calls'], 'call')}, {seen['hits']} served by "
+                    f"kernels, {counted(seen['fallbacks'], 'fallback')}; "
+                    f"not served: {_counts(seen['misses'])}"
+                )
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
         if called:
             lines.append("regions that were called:")
@@ -275,6 +296,7 @@ def stats() -> Stats:
             saved_ns=float(served.get("saved_ns", 0.0)),
             cache=_C.store().counters(),
             regions=[_region(region) for region in served.get("regions", [])],
+            eager=_C.eager_stats(),
         )
     return cast(Stats, _Readable(counters))
 
@@ -304,3 +326,4 @@ def reset_stats() -> None:
         _forging.clear()
         _unknown.clear()
     _C.reset_stats()
+    _C.reset_eager_stats()

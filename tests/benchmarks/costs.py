@@ -4,6 +4,9 @@
                                       [--json FILE]
 
 region_call   one cudaforge::region call that hits, against the ATen operator it replaces, in us
+eager_call    one eager call of an operator that is intercepted, against the same call where it is
+              not, in us: with a winner, with a negative entry, and met for the first time and
+              recorded (RocksDB's write included); from Python and from C++ (a TorchScript loop)
 import        `import torch, cudaforge_backend` against `import torch`, seconds
 open_cache    opening a cache of 1,000 winners of 20 KB and reading them all, milliseconds
 compile       compiling a graph that has an anchor but no winner, against plain Inductor, seconds:
@@ -31,7 +34,7 @@ import torch
 from cudaforge_backend._native import _C
 
 SOFTMAX = {
-    "format": 1, "aliases": [], "numerics": {},
+    "format": 1, "aliases": [], "numerics": {"deterministic": False},
     "nodes": [{"op": "aten::_softmax", "args": [{"in": 0}, -1, False], "kwargs": {}}],
     "outputs": [{"node": 0, "out": 0}],
 }  # fmt: skip
@@ -100,6 +103,74 @@ def region_call(device: str) -> dict[str, Any]:
         "control_us": spread(control),
         "hits": hits,
     }
+
+
+EAGER_LOOP = """
+def loop(x: Tensor, n: int) -> Tensor:
+    y = x
+    for _ in range(n):
+        y = torch._softmax(y, -1, False)
+    return y
+"""
+
+
+def eager_call(device: str) -> dict[str, Any]:
+    """Tiny tensors. Rounds of 2,000 calls, interleaved: each state is brought about before its
+    round, and the operator is as PyTorch has it in the rounds of "native" and "native_again"."""
+    torch.set_num_threads(1)
+    op = "aten::_softmax"
+    signature = softmax_signature(device, 4, 16)
+    found = _C.search(signature, 0, 20.0, 1)
+    if not found.found:
+        raise RuntimeError(found.reason)
+    _C.install(signature, 0, found)
+    scripted = torch.jit.CompilationUnit(EAGER_LOOP).loop
+    aten = torch.ops.aten._softmax.default
+
+    def from_python(x: torch.Tensor, n: int) -> None:
+        for _ in range(n):
+            aten(x, -1, False)
+
+    served, negative = (torch.randn(4, n, device=device) for n in (16, 17))
+    states = {
+        "native": ([], served),
+        "hit": ([op], served),
+        "native_again": ([], served),
+        "native_of_negative": ([], negative),
+        "negative": ([op], negative),
+    }
+    callers = {"python": from_python, "cpp": scripted}
+    times: dict[str, list[float]] = {f"{c}_{s}": [] for c in callers for s in states}
+    _C.on_eager_miss("fallback", None)
+    cudaforge_backend.reset_stats()
+    for _ in range(40):
+        for state, (ops, x) in states.items():
+            _C.intercept(ops)
+            for caller, calls in callers.items():
+                calls(x, 10)
+                if device == "cuda":
+                    torch.cuda.synchronize()
+                start = time.perf_counter()
+                calls(x, 2000)
+                times[f"{caller}_{state}"].append((time.perf_counter() - start) / 2000 * 1e6)
+    hits = cudaforge_backend.stats()["eager"][op]["hits"]
+    result: dict[str, Any] = {"hits": hits}
+    for caller in callers:
+        result[f"{caller}_native_us"] = spread(times[f"{caller}_native"])
+        for state, base in (
+            ("hit", "native"), ("native_again", "native"), ("negative", "native_of_negative"),
+        ):  # fmt: skip
+            pairs = zip(times[f"{caller}_{state}"], times[f"{caller}_{base}"], strict=True)
+            result[f"{caller}_{state}_over_us"] = spread([t - b for t, b in pairs])
+    with tempfile.TemporaryDirectory() as folder, cudaforge_backend.enable([op], cache_dir=folder):
+        new = []
+        for columns in range(100, 200):
+            x = torch.randn(4, columns, device=device)
+            start = time.perf_counter()
+            aten(x, -1, False)
+            new.append((time.perf_counter() - start) * 1e6)
+    result["recorded_us"] = spread(new)
+    return result
 
 
 def import_seconds() -> dict[str, Any]:
@@ -236,6 +307,7 @@ def compile_seconds(device: str, rounds: int) -> Any:
 # What each is to cost at most: where the figure stands in the results, and the limit.
 LIMITS = {
     "region_call": (("over_us", "median"), 1.5),
+    "eager_call": (("python_negative_over_us", "median"), 0.3),
     "import": (("over_s", "median"), 0.3),
     "open_cache": (("milliseconds", "median"), 50.0),
     "compile": (("first", "median"), 1.05),
@@ -254,12 +326,13 @@ def main() -> None:
     """Prints one line per cost, then each against its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--only", default="region_call,import,open_cache,compile")
+    parser.add_argument("--only", default="region_call,eager_call,import,open_cache,compile")
     parser.add_argument("--rounds", type=int, default=7, help="of `compile`")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     costs: dict[str, Callable[[], Any]] = {
         "region_call": lambda: region_call(args.device),
+        "eager_call": lambda: eager_call(args.device),
         "import": import_seconds,
         "open_cache": open_cache,
         "compile": lambda: compile_seconds(args.device, args.rounds),

@@ -173,18 +173,27 @@ def test_what_decides_the_regions_is_in_the_name(monkeypatch: pytest.MonkeyPatch
         names.append(name())
     for owner, question, answer in (
         (torch, "get_default_dtype", torch.float64),
-        (torch, "get_float32_matmul_precision", "medium"),
-        (torch, "are_deterministic_algorithms_enabled", True),
-        (torch._C, "_get_cublas_allow_bf16_reduced_precision_reduction", (False, True)),
-        (torch._C, "_get_cublas_allow_fp16_reduced_precision_reduction", (False, True)),
         (_C, "versions", {**_C.versions(), "verifier": 0}),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(owner, question, lambda answer=answer: answer)
             names.append(name())
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32)
+    matmul = torch.backends.cuda.matmul
+    for owner, setting, value in (
+        (torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32),
+        (matmul, "allow_bf16_reduced_precision_reduction", False),
+        (matmul, "allow_fp16_reduced_precision_reduction", False),
+    ):
+        before = getattr(owner, setting)
+        setattr(owner, setting, value)
         names.append(name())
+        setattr(owner, setting, before)
+    torch.set_float32_matmul_precision("medium")
+    names.append(name())
+    torch.set_float32_matmul_precision("highest")
+    torch.use_deterministic_algorithms(True)
+    names.append(name())
+    torch.use_deterministic_algorithms(False)
     assert len(set(names)) == len(names)
     assert name() == names[0] == name(parse(None, {"on_miss": "blocking"}))
 

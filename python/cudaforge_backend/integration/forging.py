@@ -130,7 +130,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
 
     def body() -> None:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), _C.OwnWork():
                 result.append(forge.run())
         except BaseException as error:
             failure.append(error)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -41,7 +41,6 @@ _NORMS = {
     "aten::native_group_norm": (0, 1),
     "aten::native_group_norm_backward": (1, 4),
 }
-_MATRIX_OPS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "scaled_dot_product", "linear")
 
 
 class Unsupported(Exception):
@@ -143,26 +142,6 @@ def _node_value(node: fx.Node, out: int) -> torch.Tensor:
     if value is None:
         raise Unsupported("absent_output")
     return value
-
-
-def numerics(ops: Iterable[str]) -> dict[str, Any]:
-    """The settings that may change what these ops compute. Those of matrix products and
-    convolutions are left out of regions without any, so that their winners serve under every
-    setting."""
-    found: dict[str, Any] = {"deterministic": torch.are_deterministic_algorithms_enabled()}
-    if any(word in op for op in ops for word in _MATRIX_OPS):
-        matmul = torch.backends.cuda.matmul
-        found |= {
-            "bf16_reduced_precision": _flag(matmul.allow_bf16_reduced_precision_reduction),
-            "cudnn_tf32": bool(torch.backends.cudnn.allow_tf32),
-            "float32_matmul_precision": torch.get_float32_matmul_precision(),
-            "fp16_reduced_precision": _flag(matmul.allow_fp16_reduced_precision_reduction),
-        }
-    return found
-
-
-def _flag(value: object) -> bool:
-    return bool(value[0]) if isinstance(value, tuple) else bool(value)
 
 
 class _Writer:
@@ -285,7 +264,7 @@ def signature(
             "aliases": _aliases(inputs),
             "nodes": nodes,
             "outputs": [{"node": writer.index[n], "out": k} for n, k in outputs],
-            "numerics": numerics([n["op"] for n in nodes]),
+            "numerics": _C.numerics([n["op"] for n in nodes]),
         }
     )
     return text, inputs, device

@@ -19,7 +19,6 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
 from cudaforge_backend.stats import count_fallback, warn_once
 
-from .fx_signature import numerics
 from .graphs import graph_name
 from .plan import Plan, tell_region, verdict_of
 from .rules import Rules
@@ -40,7 +39,7 @@ def plan_name(
         sorted(rules.pointwise),
         sorted(_C.versions().items()),
         torch.get_default_dtype(),
-        sorted(numerics(rules.agent_anchors).items()),
+        sorted(_C.numerics(sorted(rules.agent_anchors)).items()),
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         [(k, torch.get_autocast_dtype(k)) for k in sorted(kinds) if torch.is_autocast_enabled(k)],

@@ -158,28 +158,44 @@ def tried_besides(plan: Plan) -> list[Known]:
 
 def _forge(known: Known, settings: Settings, progress: Progress | None, compile_lock: bool) -> bool:
     """Whether the region was decided."""
-    count_miss(known.region.key)
     signature = known.region.signature
+    return forge_one(
+        signature, known.device_index, settings, compile_lock, progress, within=known.within
+    )
+
+
+def forge_one(
+    signature: str,
+    device_index: int,
+    settings: Settings,
+    compile_lock: bool,
+    progress: Progress | None = None,
+    within: str = "",
+) -> bool:
+    """forge_region, which see, with the agents and in the budget that `settings` has. Whether the
+    region was decided: where not, that is warned of once and counted, and PyTorch runs it."""
+    key = _C.signature_key(signature)
+    count_miss(key)
     try:
         forge_region(
             signature,
-            known.device_index,
+            device_index,
             settings.region_budget_s,
             progress,
             compile_lock=compile_lock,
-            within=known.within,
+            within=within,
             agents=settings.agents,
         )
-        _failures.pop(known.region.key, None)
+        _failures.pop(key, None)
         return True
     except Exception as error:
-        text = known.text()
+        text = _C.describe(signature)
         if isinstance(error, _C.NoReply):
             reason, what = "no_reply", f"agents wrote no kernel for {text}"
             cause = f"no reply: {settings.agents and settings.agents.coder}"
         else:
             reason, what, cause = "forge_failed", f"forging {text} failed", f"forging: {error}"
-        _failures[known.region.key] = str(error)
+        _failures[key] = str(error)
         count_fallback(reason)
         warn_once(f"{what}, PyTorch runs it: {error}", cause=cause)
         return False

@@ -1,0 +1,35 @@
+// CallKey: one ATen call as words that compare fast: what its signature depends on, and no more
+// than can be read without allocating.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace cudaforge {
+
+class CallKey {
+ public:
+  // Reads a call's arguments. False: one of them has no words (a tensor that is not strided or of
+  // symbolic sizes, a generator, a stream): such a call is PyTorch's. `numerics`: NumericsWord of
+  // the overload. Throws nothing; allocates only for calls of very many dimensions.
+  bool Read(c10::ArrayRef<c10::IValue> args, uint64_t numerics);
+
+  uint64_t hash() const { return hash_; }
+  c10::ArrayRef<uint64_t> words() const { return words_; }
+  // Of the first tensor. REQUIRES: Read returned true.
+  c10::Device device() const { return device_; }
+
+ private:
+  bool Add(const c10::IValue& value);
+  bool AddTensor(const at::Tensor& tensor);
+
+  c10::SmallVector<uint64_t, 80> words_;
+  c10::SmallVector<const c10::TensorImpl*, 8> tensors_;
+  c10::Device device_{c10::kCPU};
+  uint64_t hash_ = 0;
+};
+
+}  // namespace cudaforge

@@ -1,0 +1,433 @@
+#include "dispatch/eager.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+#include <pthread.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "base/own_work.h"
+#include "dispatch/call_key.h"
+#include "dispatch/cuda_driver.h"
+#include "dispatch/serve.h"
+#include "signature/aten_numerics.h"
+#include "signature/aten_schema.h"
+#include "signature/from_aten_call.h"
+
+namespace cudaforge {
+namespace {
+
+using c10::DispatchKey;
+using c10::IValue;
+using torch::jit::Stack;
+
+constexpr size_t kFirstCallSlots = 64;
+constexpr size_t kMostCalls = 1 << 15;  // met of one overload: a program may have ever new shapes
+constexpr size_t kOpSlots = 8192;       // more than twice the overloads that ATen has
+
+enum class Miss { kNew, kNoWinner, kUnsupported, kCapture, kTooMany };
+constexpr const char* kMissNames[] = {"new", "no_winner", "unsupported", "capture", "too_many"};
+
+// Where overloads are intercepted, by index.
+constexpr std::array kKeys = {DispatchKey::CPU, DispatchKey::CUDA};
+constexpr size_t kCuda = 1;
+
+}  // namespace
+
+namespace eager {
+
+// One call that was met. Lives as long as the process.
+struct MetCall {
+  uint64_t hash = 0;
+  std::vector<uint64_t> words;
+  RegionEntry* region = nullptr;    // null: none holds it
+  std::vector<TensorPlace> inputs;  // of the region, among the call's arguments
+  std::vector<bool> absent;         // by result: undefined
+  std::string label;                // for profilers
+};
+
+// Open addressing, at most half full; slots are only ever filled.
+class CallTable {
+ public:
+  explicit CallTable(size_t slots)
+      : mask_(slots - 1), slots_(std::make_unique<std::atomic<const MetCall*>[]>(slots)) {}
+
+  const MetCall* Find(uint64_t hash, c10::ArrayRef<uint64_t> words) const {
+    for (size_t i = hash;; ++i) {
+      const MetCall* met = slots_[i & mask_].load(std::memory_order_acquire);
+      if (met == nullptr || (met->hash == hash && words.equals(met->words))) return met;
+    }
+  }
+  void Insert(const MetCall* met) {
+    size_t i = met->hash;
+    while (slots_[i & mask_].load(std::memory_order_relaxed) != nullptr) ++i;
+    slots_[i & mask_].store(met, std::memory_order_release);
+  }
+  size_t slots() const { return mask_ + 1; }
+
+ private:
+  size_t mask_;
+  std::unique_ptr<std::atomic<const MetCall*>[]> slots_;
+};
+
+// One overload that is or was intercepted. Lives as long as the process: a call may still be in it.
+struct Interception {
+  explicit Interception(c10::OperatorHandle handle, std::string full_name)
+      : op(std::move(handle)),
+        name(std::move(full_name)),
+        is_matrix_op(IsMatrixOp(name)),
+        arguments(op.schema().arguments().size()),
+        returns(op.schema().returns().size()) {
+    Grow(kFirstCallSlots);
+  }
+
+  void Grow(size_t slots) {
+    tables.push_back(std::make_unique<CallTable>(slots));
+    for (const auto& call : met) tables.back()->Insert(call.get());
+    table.store(tables.back().get(), std::memory_order_release);
+  }
+  void Count(Miss reason) {
+    misses[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+  }
+
+  const c10::OperatorHandle op;
+  const std::string name;
+  const bool is_matrix_op;
+  const size_t arguments, returns;
+  std::atomic<bool> active{false};
+  std::atomic<const CallTable*> table{nullptr};
+  std::atomic<size_t> calls_met{0};
+  // By key, the kernel that was there. Replaced, never freed: a call may be in it.
+  std::array<std::atomic<const c10::SafeKernelFunction*>, kKeys.size()> previous{};
+  std::atomic<int64_t> hits{0}, fallbacks{0};
+  std::array<std::atomic<int64_t>, std::size(kMissNames)> misses{};
+
+  // Guarded by the interceptor's mutex.
+  std::array<std::unique_ptr<torch::Library>, kKeys.size()> registrations;
+  std::vector<std::unique_ptr<const c10::SafeKernelFunction>> kernels;
+  std::vector<std::unique_ptr<CallTable>> tables;
+  std::vector<std::unique_ptr<const MetCall>> met;
+};
+
+}  // namespace eager
+
+namespace {
+
+using eager::CallTable;
+using eager::Interception;
+using eager::MetCall;
+
+// Interceptions by the address of their schema, which all handles of an overload share. Only ever
+// filled.
+class OpTable {
+ public:
+  Interception* Find(const c10::OperatorHandle& op) const {
+    const c10::FunctionSchema* schema = &op.schema();
+    for (size_t i = Hash(schema);; ++i) {
+      Interception* found = slots_[i % kOpSlots].load(std::memory_order_acquire);
+      if (found == nullptr || &found->op.schema() == schema) return found;
+    }
+  }
+  void Insert(Interception* made) {
+    size_t i = Hash(&made->op.schema());
+    while (slots_[i % kOpSlots].load(std::memory_order_relaxed) != nullptr) ++i;
+    slots_[i % kOpSlots].store(made, std::memory_order_release);
+  }
+
+ private:
+  static size_t Hash(const c10::FunctionSchema* schema) {
+    return reinterpret_cast<uintptr_t>(schema) / alignof(c10::FunctionSchema) *
+               0x9E3779B97F4A7C15u >>
+           40;
+  }
+  std::array<std::atomic<Interception*>, kOpSlots> slots_{};
+};
+
+OpTable g_ops;
+
+// PyTorch says that a kernel is overridden, which is what was asked for.
+struct Silence : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+void CallPrevious(const Interception& op, c10::DispatchKeySet keys, Stack* stack) {
+  const bool cuda = keys.has_backend(c10::BackendComponent::CUDABit);
+  op.previous[cuda ? kCuda : 0].load(std::memory_order_acquire)->callBoxed(op.op, keys, stack);
+}
+
+// False where the call has no key, or PyTorch's settings contradict each other.
+bool ReadKey(const Interception& op, const Stack& stack, CallKey* key) {
+  try {
+    return key->Read(torch::jit::last(stack, op.arguments), NumericsWord(op.is_matrix_op));
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+// The call, whose arguments lie on `stack`, by its kernel: the results take their place.
+bool ServeCall(const Interception& op, const MetCall& met, const Winner& winner, Stack* stack) {
+  const c10::ArrayRef<IValue> args = torch::jit::last(*stack, op.arguments);
+  TensorPointers tensors;
+  for (const TensorPlace& place : met.inputs) tensors.push_back(&place.In(args));
+  OutputTensors made;
+  if (!Serve(met.region, winner, tensors, &made)) return false;
+  torch::jit::drop(*stack, op.arguments);
+  size_t next = 0;
+  for (const bool absent : met.absent) {
+    stack->emplace_back(absent ? at::Tensor() : std::move(made[next++]));
+  }
+  return true;
+}
+
+// Guarded by the interceptor's mutex. False where another thread has met the same call.
+bool Keep(Interception* op, std::unique_ptr<const MetCall> call) {
+  CallTable& table = *op->tables.back();
+  if (table.Find(call->hash, call->words) != nullptr) return false;
+  op->met.push_back(std::move(call));
+  op->calls_met.store(op->met.size(), std::memory_order_relaxed);
+  if (op->met.size() * 2 > table.slots()) {
+    op->Grow(table.slots() * 2);
+  } else {
+    table.Insert(op->met.back().get());
+  }
+  return true;
+}
+
+}  // namespace
+
+struct EagerInterceptor::Impl {
+  // Guards everything below; never held while foreign code runs, so a fork finds it free (see
+  // pthread_atfork).
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<eager::Interception>> known;
+  OnMiss on_miss;
+
+  Status Activate(Interception* op);
+  static void Deactivate(Interception* op);
+
+  // A call that was not met before: runs as it would, then is looked up.
+  void Meet(Interception* op, const CallKey& key, c10::DispatchKeySet keys, Stack* stack);
+  void Learn(Interception* op, const CallKey& key, c10::ArrayRef<IValue> args,
+             c10::ArrayRef<IValue> results);
+
+  // Every overload's kernel. It has no state of its own, as PyTorch's dispatcher may call it while
+  // another thread replaces it.
+  static void Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack);
+};
+
+void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+                                    Stack* stack) {
+  Interception& op = *g_ops.Find(handle);
+  if (OwnWork::InForce() || !op.active.load(std::memory_order_relaxed)) [[unlikely]] {
+    return CallPrevious(op, keys, stack);
+  }
+  CallKey key;
+  if (!ReadKey(op, *stack, &key)) [[unlikely]] {
+    op.Count(Miss::kUnsupported);
+    return CallPrevious(op, keys, stack);
+  }
+  const MetCall* met = op.table.load(std::memory_order_acquire)->Find(key.hash(), key.words());
+  if (met == nullptr) [[unlikely]]
+    return Get().impl_->Meet(&op, key, keys, stack);
+  if (met->region == nullptr) {
+    op.Count(Miss::kUnsupported);
+    return CallPrevious(op, keys, stack);
+  }
+  const Winner* winner = met->region->winner.load(std::memory_order_acquire);
+  if (winner == nullptr) {
+    op.Count(Miss::kNoWinner);
+    met->region->unserved.fetch_add(1, std::memory_order_relaxed);
+    return CallPrevious(op, keys, stack);
+  }
+  RECORD_USER_SCOPE(met->label);
+  if (ServeCall(op, *met, *winner, stack)) {
+    op.hits.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  op.fallbacks.fetch_add(1, std::memory_order_relaxed);
+  CallPrevious(op, keys, stack);
+}
+
+void EagerInterceptor::Impl::Meet(Interception* op, const CallKey& key, c10::DispatchKeySet keys,
+                                  Stack* stack) {
+  const bool captured = key.device().is_cuda() && IsCapturing(CurrentStream(key.device()));
+  if (captured || op->calls_met.load(std::memory_order_relaxed) >= kMostCalls) {
+    op->Count(captured ? Miss::kCapture : Miss::kTooMany);
+    return CallPrevious(*op, keys, stack);
+  }
+  op->Count(Miss::kNew);
+  const std::vector<IValue> args = torch::jit::last(*stack, op->arguments).vec();
+  CallPrevious(*op, keys, stack);
+  try {
+    Learn(op, key, args, torch::jit::last(*stack, op->returns));
+  } catch (const std::exception& error) {
+    Resolver::Get().WarnOnce("cudaforge: a call of " + op->name +
+                             " could not be looked up, PyTorch runs it: " + error.what());
+  }
+}
+
+void EagerInterceptor::Impl::Learn(Interception* op, const CallKey& key, c10::ArrayRef<IValue> args,
+                                   c10::ArrayRef<IValue> results) {
+  const OwnWork own_work;
+  auto met = std::make_unique<MetCall>();
+  met->hash = key.hash();
+  met->words = key.words().vec();
+  std::string text;
+  Result<AtenCall> call = ReadAtenCall(op->op, args, results);
+  if (call.ok()) {
+    const std::string name = call->signature.Key();
+    text = call->signature.Canonical();
+    Result<RegionEntry*> entry =
+        Resolver::Get().Resolve(RegionId(name), text, key.device().index());
+    if (entry.ok()) {
+      met->region = *entry;
+      met->inputs = std::move(call->inputs);
+      for (const TensorSpec& output : call->signature.nodes[0].outputs) {
+        met->absent.push_back(output.absent);
+      }
+      met->label = "cudaforge::" + op->name + " " + name.substr(0, 12);
+    }
+  }
+  RegionEntry* const region = met->region;
+  OnMiss told;
+  {
+    const std::lock_guard lock(mutex);
+    if (Keep(op, std::move(met))) told = on_miss;
+  }
+  if (told && region != nullptr && region->winner.load(std::memory_order_acquire) == nullptr) {
+    told(*region, text);
+  }
+}
+
+Status EagerInterceptor::Impl::Activate(Interception* op) {
+  Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard silent(&silence);
+  const auto& name = op->op.operator_name();
+  const std::string short_name = name.name.substr(name.name.find("::") + 2) +
+                                 (name.overload_name.empty() ? "" : "." + name.overload_name);
+  op->active.store(true);
+  for (size_t i = 0; i < kKeys.size(); ++i) {
+    if (!op->op.hasComputedKernelForDispatchKey(kKeys[i])) continue;
+    if (i == kCuda && at::getNumGPUs() == 0) continue;
+    try {
+      op->kernels.push_back(std::make_unique<const c10::SafeKernelFunction>(
+          op->op.getComputedKernelForDispatchKey(kKeys[i])));
+      op->previous[i].store(op->kernels.back().get(), std::memory_order_release);
+      op->registrations[i] = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
+                                                              kKeys[i], __FILE__, __LINE__);
+      op->registrations[i]->impl(short_name.c_str(),
+                                 torch::CppFunction::makeFromBoxedFunction<&Kernel>());
+    } catch (const c10::Error& error) {
+      Deactivate(op);
+      return Status::Unsupported(op->name + ": " + error.what_without_backtrace());
+    }
+  }
+  return Status::Ok();
+}
+
+void EagerInterceptor::Impl::Deactivate(Interception* op) {
+  op->active.store(false);
+  for (auto& registration : op->registrations) registration.reset();
+}
+
+EagerInterceptor::EagerInterceptor() : impl_(new Impl) {
+  static std::mutex* mutex = &impl_->mutex;
+  pthread_atfork([] { mutex->lock(); }, [] { mutex->unlock(); }, [] { mutex->unlock(); });
+}
+
+EagerInterceptor& EagerInterceptor::Get() {
+  static auto* const interceptor = new EagerInterceptor;
+  return *interceptor;
+}
+
+Status EagerInterceptor::CanIntercept(std::string_view op) {
+  CF_ASSIGN_OR_RETURN(const c10::OperatorHandle handle, FindPureAtenOp(op));
+  if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+    return Status::Unsupported(std::string(op) +
+                               " is made of other operators (CompositeImplicitAutograd) and has no "
+                               "kernel of its own: those that it calls can be intercepted");
+  }
+  for (const DispatchKey key : kKeys) {
+    if (handle.hasComputedKernelForDispatchKey(key)) return Status::Ok();
+  }
+  return Status::Unsupported(std::string(op) + " has no kernel for CPU or CUDA");
+}
+
+Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
+  for (const std::string& op : ops) CF_RETURN_IF_ERROR(CanIntercept(op));
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<Interception*> begun;
+  for (const std::string& op : ops) {
+    std::unique_ptr<Interception>& known = impl_->known[op];
+    if (known == nullptr) {
+      CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindPureAtenOp(op));
+      known = std::make_unique<Interception>(std::move(handle), op);
+      g_ops.Insert(known.get());
+    }
+    if (known->active.load()) continue;
+    if (const Status status = impl_->Activate(known.get()); !status.ok()) {
+      for (Interception* one : begun) Impl::Deactivate(one);
+      return status;
+    }
+    begun.push_back(known.get());
+  }
+  for (const auto& [name, known] : impl_->known) {
+    const bool wanted = std::find(ops.begin(), ops.end(), name) != ops.end();
+    if (!wanted && known->active.load()) Impl::Deactivate(known.get());
+  }
+  return Status::Ok();
+}
+
+std::vector<std::string> EagerInterceptor::ops() const {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, known] : impl_->known) {
+    if (known->active.load()) names.push_back(name);
+  }
+  return names;
+}
+
+void EagerInterceptor::SetOnMiss(OnMiss on_miss) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->on_miss = std::move(on_miss);
+}
+
+Json EagerInterceptor::Stats() const {
+  const std::lock_guard lock(impl_->mutex);
+  Json stats = Json::object();
+  for (const auto& [name, op] : impl_->known) {
+    int64_t calls = op->hits.load() + op->fallbacks.load();
+    Json misses = Json::object();
+    for (size_t i = 0; i < std::size(kMissNames); ++i) {
+      const int64_t count = op->misses[i].load();
+      calls += count;
+      if (count > 0) misses[kMissNames[i]] = count;
+    }
+    stats[name] = {{"calls", calls},
+                   {"hits", op->hits.load()},
+                   {"fallbacks", op->fallbacks.load()},
+                   {"misses", std::move(misses)}};
+  }
+  return stats;
+}
+
+void EagerInterceptor::ResetStats() {
+  const std::lock_guard lock(impl_->mutex);
+  for (const auto& [name, op] : impl_->known) {
+    op->hits = 0;
+    op->fallbacks = 0;
+    for (auto& count : op->misses) count = 0;
+  }
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,55 @@
+// EagerInterceptor: ATen operators on their way through PyTorch's dispatcher. For each overload
+// that it is set to, one boxed kernel stands before the backend's own, at the dispatch keys CPU and
+// CUDA: below autograd, autocast and functorch, which have had their turn. A call that was met
+// before is found by its CallKey, without a lock and without an allocation; one with a winner is
+// served by it, any other goes to the kernel that was there. One per process.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "dispatch/resolver.h"
+
+namespace cudaforge {
+
+class EagerInterceptor {
+ public:
+  static EagerInterceptor& Get();
+
+  // Why an overload ("aten::_softmax", "aten::sum.dim_IntList") may not be intercepted:
+  // kUnsupported. Not intercepted are what this PyTorch does not have, what no region can hold
+  // (views, mutation, random numbers, shapes that depend on data) and what has no kernel of its own
+  // (CompositeImplicitAutograd: the operators that it calls have).
+  static Status CanIntercept(std::string_view op);
+
+  // From now on exactly these overloads are intercepted; for those no longer among them, the
+  // dispatcher has what it had. The same set changes nothing. An error is CanIntercept's of one of
+  // them, and changes nothing. Thread-safe, also beside calls.
+  Status SetOps(const std::vector<std::string>& ops);
+  std::vector<std::string> ops() const;  // sorted
+
+  // Told of every call that is met for the first time and has no winner, after it, in its thread:
+  // its region, and the signature's canonical text. May take its time and make winners; its own
+  // calls of ATen are not intercepted, and what it throws is warned of. Null: nobody.
+  using OnMiss = std::function<void(const RegionEntry&, const std::string& signature)>;
+  void SetOnMiss(OnMiss on_miss);
+
+  // {"aten::_softmax": {"calls":, "hits":, "fallbacks":, "misses": {reason: n}}}, of every overload
+  // that was intercepted in this process. A call of the program's (not of OwnWork) is a hit, a
+  // fallback (its kernel could not take it) or a miss: "new" (met for the first time), "no_winner",
+  // "unsupported" (no region holds it), "capture" (met for the first time while a CUDA graph was
+  // captured), "too_many" (other calls were met before it).
+  Json Stats() const;
+  void ResetStats();
+
+ private:
+  EagerInterceptor();
+  struct Impl;
+  Impl* impl_;  // never destroyed: calls may come during interpreter shutdown
+};
+
+}  // namespace cudaforge

@@ -1,0 +1,145 @@
+#include "dispatch/serve.h"
+
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/stable/c/shim.h>
+
+#include <optional>
+#include <utility>
+
+#include "dispatch/cuda_driver.h"
+#include "target/target.h"
+
+namespace cudaforge {
+namespace {
+
+// One allocation for all scratch buffers, freed in stream order.
+class Scratch {
+ public:
+  Scratch(const Winner& winner, c10::Device device) {
+    if (winner.scratch_bytes == 0) {
+      pointers_.resize(winner.scratch_offsets.size(), nullptr);
+      return;
+    }
+    uintptr_t base = 0;
+    if (device.is_cpu()) {
+      const auto bytes = static_cast<size_t>(winner.scratch_bytes) + kScratchAlignment;
+      host_ = c10::GetCPUAllocator()->allocate(bytes);
+      base = reinterpret_cast<uintptr_t>(host_.get());
+      base = (base + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+    } else {
+      // The caching allocator's blocks are 512-byte aligned.
+      device_ = at::empty({winner.scratch_bytes}, at::TensorOptions(at::kByte).device(device));
+      base = reinterpret_cast<uintptr_t>(device_.mutable_data_ptr());
+    }
+    for (int64_t offset : winner.scratch_offsets) {
+      pointers_.push_back(reinterpret_cast<void*>(base + static_cast<uintptr_t>(offset)));
+    }
+  }
+  std::span<void* const> pointers() const { return {pointers_.data(), pointers_.size()}; }
+
+ private:
+  c10::DataPtr host_;
+  at::Tensor device_;
+  c10::SmallVector<void*, 8> pointers_;
+};
+
+at::Tensor EmptyOutput(const TensorSpec& spec, at::ScalarType dtype, c10::Device device) {
+  if (device.is_cpu()) {
+    return at::Tensor(at::detail::empty_strided_cpu(spec.sizes, spec.strides, dtype));
+  }
+  return at::empty_strided(spec.sizes, spec.strides, at::TensorOptions(dtype).device(device));
+}
+
+// Fills `pointers`; false when one is not aligned as the winner needs.
+bool GatherInputs(const Winner& winner, const TensorPointers& inputs,
+                  c10::SmallVectorImpl<void*>* pointers) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    // const_data_ptr leaves copy-on-write storage alone; kernels never write inputs.
+    const void* data = inputs[i]->const_data_ptr();
+    if ((reinterpret_cast<uintptr_t>(data) & winner.alignment_masks[i]) != 0) return false;
+    pointers->push_back(const_cast<void*>(data));
+  }
+  return true;
+}
+
+// at::parallel_for as a LaunchContext takes it: PyTorch's own threads. `body` must not throw.
+void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
+  struct Call {
+    RangeFn body;
+    void* context;
+  } call{body, context};
+  // PyTorch's thread pool is OpenMP inside libtorch; the header's at::parallel_for would start a
+  // second one here.
+  const auto error = torch_parallel_for(
+      0, n, grain,
+      [](int64_t begin, int64_t end, void* data) {
+        const auto* c = static_cast<const Call*>(data);
+        c->body(c->context, begin, end);
+      },
+      &call);
+  CF_CHECK(error == 0) << "torch_parallel_for";
+}
+
+Status LaunchWinner(const RegionEntry& entry, const Winner& winner, std::span<void* const> inputs,
+                    OutputTensors* outputs) {
+  const c10::Device device = entry.contract.device();
+  std::optional<c10::DeviceGuard> guard;
+  LaunchContext context;
+  if (device.is_cpu()) {
+    context.parallel_for = &AtenParallelFor;
+  } else {
+    guard.emplace(device);
+    CF_RETURN_IF_ERROR(BindPrimaryContext(device.index()));
+    context.stream = CurrentStream(device);
+  }
+  c10::SmallVector<void*, 8> pointers;
+  outputs->reserve(entry.output_dtypes.size());
+  for (size_t i = 0; i < entry.output_dtypes.size(); ++i) {
+    at::Tensor output = EmptyOutput(entry.signature.output_spec(i), entry.output_dtypes[i], device);
+    pointers.push_back(output.mutable_data_ptr());
+    outputs->push_back(std::move(output));
+  }
+  const Scratch scratch(winner, device);
+  return winner.executable->Launch(inputs, {pointers.data(), pointers.size()}, scratch.pointers(),
+                                   context);
+}
+
+// Whether the settings that the kernel was proven under are in force, as far as a graph is not
+// guarded by them.
+bool NumericsHold(const RegionEntry& entry) {
+  return !entry.cudnn_tf32.has_value() ||
+         *entry.cudnn_tf32 == at::globalContext().allowTF32CuDNN(at::Float32Op::CONV);
+}
+
+}  // namespace
+
+void* CurrentStream(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+}
+
+bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& inputs,
+           OutputTensors* outputs) {
+  Resolver& resolver = Resolver::Get();
+  c10::SmallVector<void*, 16> pointers;
+  Fallback reason = Fallback::kNumerics;
+  if (NumericsHold(*entry)) {
+    reason = Fallback::kAlignment;
+    if (GatherInputs(winner, inputs, &pointers)) {
+      const Status launched =
+          LaunchWinner(*entry, winner, {pointers.data(), pointers.size()}, outputs);
+      if (launched.ok()) {
+        entry->hits.fetch_add(1, std::memory_order_relaxed);
+        return true;
+      }
+      resolver.Quarantine(entry, launched.ToString());
+      reason = Fallback::kLaunchError;
+    }
+  }
+  resolver.CountFallback(entry, reason);
+  return false;
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,24 @@
+// One call of a region's kernel on PyTorch's tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include "dispatch/resolver.h"
+
+namespace cudaforge {
+
+using TensorPointers = c10::SmallVector<const at::Tensor*, 16>;
+using OutputTensors = c10::SmallVector<at::Tensor, 4>;
+
+// PyTorch's current stream on a CUDA device: a CUstream.
+void* CurrentStream(c10::Device device);
+
+// Launches `winner` on the current stream and counts a hit. False: it cannot take this call, which
+// is counted as a fallback of `entry`; a failed launch also quarantines it. `inputs`: of the
+// region's dtypes, sizes, strides and device. `outputs`: new tensors, one for each of the region's;
+// unspecified when false.
+bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& inputs,
+           OutputTensors* outputs);
+
+}  // namespace cudaforge

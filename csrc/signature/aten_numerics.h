@@ -1,0 +1,24 @@
+// The settings of PyTorch that may change what an operator computes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace cudaforge {
+
+// Whether the settings of matrix products and convolutions bear upon an overload.
+bool IsMatrixOp(std::string_view op);
+
+// The settings in force, for a signature of these overloads. Those of matrix products and
+// convolutions are left out of regions without any, so that their winners serve under every
+// setting. Throws c10::Error where PyTorch's own settings contradict each other.
+Json NumericsInForce(const std::vector<std::string>& ops);
+
+// The same in a word, equal if and only if the JSON is. `matrix`: IsMatrixOp of any of the ops.
+uint64_t NumericsWord(bool matrix);
+
+}  // namespace cudaforge

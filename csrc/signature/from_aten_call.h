@@ -1,0 +1,38 @@
+// The signature of one ATen call, from what the dispatcher has of it.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <vector>
+
+#include "base/status.h"
+#include "signature/op_signature.h"
+
+namespace cudaforge {
+
+// Where a call's arguments have a tensor: args[arg], or element `element` of that list.
+struct TensorPlace {
+  int arg = 0;
+  int element = -1;
+
+  const at::Tensor& In(c10::ArrayRef<c10::IValue> args) const;
+};
+
+// The alignment that a signature gives a tensor whose data begins at `data`, in bytes: 16 at most.
+int64_t KnownAlignment(const void* data);
+
+// A call as a region of one node, normalised; all that the call returned are its outputs.
+struct AtenCall {
+  OpSignature signature;
+  std::vector<TensorPlace> inputs;  // in the signature's order; a tensor given twice is one input
+};
+
+// `args`: all of the schema's, in its order, as before the call. `results`: what it returned.
+// kUnsupported: an overload that no region holds (FindPureAtenOp), an argument that the format
+// cannot hold, tensors of several devices or of another layout, dtype or kind than regions have, a
+// result that is one of the arguments.
+Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
+                              c10::ArrayRef<c10::IValue> results);
+
+}  // namespace cudaforge

@@ -1,0 +1,74 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "dispatch/call_key.h"
+
+namespace cudaforge {
+namespace {
+
+using c10::IValue;
+using Args = std::vector<IValue>;
+
+std::vector<uint64_t> Words(const Args& args, uint64_t numerics = 0) {
+  CallKey key;
+  if (!key.Read(args, numerics)) return {};
+  return key.words().vec();
+}
+
+TEST(CallKey, EqualCallsAreEqual) {
+  const auto args = [] { return Args{at::randn({2, 3}), int64_t{-1}, false, IValue()}; };
+  EXPECT_EQ(Words(args()), Words(args()));
+  EXPECT_FALSE(Words(args()).empty());
+}
+
+TEST(CallKey, WhatASignatureDependsOnIsInIt) {
+  const at::Tensor x = at::randn({4, 4}), y = at::randn({4, 4});
+  at::Tensor number = at::scalar_tensor(2.0), other = at::scalar_tensor(3.0);
+  for (at::Tensor* one : {&number, &other}) {
+    one->unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  const std::vector<Args> calls = {
+      {x, int64_t{1}},
+      {x, int64_t{2}},
+      {x, 1.0},
+      {x, true},
+      {x, IValue()},
+      {x.t(), int64_t{1}},
+      {x.to(at::kDouble), int64_t{1}},
+      {at::randn({4, 5}), int64_t{1}},
+      {at::randn({17}).slice(0, 1).view({4, 4}), int64_t{1}},  // another alignment
+      {x, y},
+      {x, x},
+      {x, x.view({4, 4})},  // of the same storage
+      {x, number},
+      {x, other},
+      {x, c10::List<int64_t>({1})},
+      {x, c10::List<int64_t>({1, 2})},
+      {x, std::string("none")},
+      {x, std::string("tanh")},
+      {x, c10::List<at::Tensor>({x, y})},
+      {x, c10::List<at::Tensor>({y, x})},
+      {x, at::Tensor()},  // as None is
+  };
+  std::vector<std::vector<uint64_t>> words;
+  for (const Args& call : calls) words.push_back(Words(call));
+  for (size_t i = 0; i < words.size(); ++i) {
+    EXPECT_FALSE(words[i].empty()) << i;
+    for (size_t j = 0; j < i; ++j) {
+      EXPECT_EQ(words[i] == words[j], i == 20 && j == 4) << i << " " << j;
+    }
+  }
+  EXPECT_NE(Words(calls[0], 1), words[0]);
+}
+
+TEST(CallKey, SomeCallsHaveNone) {
+  EXPECT_TRUE(Words({int64_t{1}}).empty()) << "no tensor";
+  EXPECT_TRUE(Words({at::eye(3).to_sparse()}).empty());
+  EXPECT_TRUE(Words({at::_neg_view(at::randn({3}))}).empty());
+}
+
+}  // namespace
+}  // namespace cudaforge

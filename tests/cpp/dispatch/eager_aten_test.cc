@@ -1,0 +1,175 @@
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/own_work.h"
+#include "signature/aten_numerics.h"
+#include "dispatch/eager.h"
+#include "tests/cpp/dispatch/fake_region.h"
+
+namespace cudaforge {
+namespace {
+
+using testing::LaunchLog;
+using testing::NegRegion;
+using testing::NegWinner;
+using testing::Region;
+
+constexpr const char* kNeg = "aten::neg";
+
+// neg of such a tensor, as an eager call of it is read.
+Region EagerNeg(std::vector<int64_t> sizes) {
+  Region region = NegRegion(std::move(sizes), 16);
+  region.signature.numerics = NumericsInForce({kNeg});
+  return testing::Name(std::move(region.signature));
+}
+
+class EagerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    resolver_.SetLoader(nullptr);
+    interceptor_.SetOnMiss(nullptr);
+  }
+  void TearDown() override {
+    ASSERT_TRUE(interceptor_.SetOps({}).ok());
+    interceptor_.SetOnMiss(nullptr);
+    interceptor_.ResetStats();
+  }
+
+  // A kernel that answers -x + 1, which ATen never does.
+  RegionEntry* Serve(std::vector<int64_t> sizes, std::vector<Constraint> constraints = {}) {
+    const Region region = EagerNeg(std::move(sizes));
+    RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();
+    resolver_.Install(
+        entry, NegWinner(region.signature.inputs[0].numel(), 1, log_, {}, std::move(constraints)));
+    return entry;
+  }
+  Json Stats() const { return interceptor_.Stats().at(kNeg); }
+
+  Resolver& resolver_ = Resolver::Get();
+  EagerInterceptor& interceptor_ = EagerInterceptor::Get();
+  std::shared_ptr<LaunchLog> log_ = std::make_shared<LaunchLog>();
+};
+
+TEST_F(EagerTest, ACallThatWasMetIsServedByItsWinner) {
+  Serve({3, 5});
+  const at::Tensor x = at::randn({3, 5});
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  EXPECT_TRUE(at::equal(at::neg(x), at::zeros({3, 5}).sub(x))) << "the first one is PyTorch's";
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(at::allclose(at::neg(x), at::rsub(x, 1)));
+  EXPECT_EQ(Stats(),
+            Json::parse(R"({"calls": 3, "hits": 2, "fallbacks": 0, "misses": {"new": 1}})"));
+  ASSERT_TRUE(interceptor_.SetOps({}).ok());
+  EXPECT_TRUE(at::equal(at::neg(x), at::zeros({3, 5}).sub(x)));
+  EXPECT_EQ(Stats()["calls"], 3);
+}
+
+TEST_F(EagerTest, OtherCallsArePyTorchs) {
+  Serve({3, 6});
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  const at::Tensor x = at::randn({3, 6});
+  at::neg(x);
+  const std::vector<at::Tensor> others = {at::randn({6, 3}).t(), at::randn({3, 7}),
+                                          x.to(at::kDouble),
+                                          at::randn({19}).slice(0, 1).view({3, 6})};
+  for (const at::Tensor& other : others) {
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_TRUE(at::equal(at::neg(other), at::zeros_like(other).sub(other)));
+    }
+  }
+  EXPECT_EQ(Stats()["hits"], 0);
+  EXPECT_EQ(log_->launches.load(), 0);
+}
+
+TEST_F(EagerTest, OnMissIsToldOnceAndMayMakeTheWinner) {
+  int told = 0;
+  interceptor_.SetOnMiss([&](const RegionEntry& entry, const std::string& text) {
+    ++told;
+    EXPECT_EQ(entry.key, EagerNeg({3, 8}).signature.Key());
+    EXPECT_EQ(text, EagerNeg({3, 8}).text);
+    at::neg(at::randn({3, 8}));  // its own, not a call that is met
+    Serve({3, 8});
+  });
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  const at::Tensor x = at::randn({3, 8});
+  at::neg(x);
+  EXPECT_TRUE(at::allclose(at::neg(x), at::rsub(x, 1)));
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(Stats()["misses"], Json::parse(R"({"new": 1})"));
+}
+
+TEST_F(EagerTest, WhatOnMissThrowsIsWarnedOf) {
+  std::vector<std::string> warnings;
+  resolver_.SetWarningSink([&](const std::string& warning) { warnings.push_back(warning); });
+  interceptor_.SetOnMiss(
+      [](const RegionEntry&, const std::string&) { throw std::runtime_error("no room"); });
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  const at::Tensor x = at::randn({3, 9});
+  EXPECT_TRUE(at::equal(at::neg(x), at::zeros({3, 9}).sub(x)));
+  resolver_.SetWarningSink(nullptr);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("no room"), std::string::npos);
+}
+
+TEST_F(EagerTest, OwnWorkRunsPyTorchsKernels) {
+  Serve({4, 5});
+  const at::Tensor x = at::randn({4, 5});
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  at::neg(x);
+  const OwnWork own_work;
+  EXPECT_TRUE(at::equal(at::neg(x), at::zeros({4, 5}).sub(x)));
+  EXPECT_EQ(Stats()["calls"], 1);
+}
+
+TEST_F(EagerTest, AFailedLaunchFallsBackAndIsNotTriedAgain) {
+  Serve({4, 6});
+  const at::Tensor x = at::randn({4, 6});
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  at::neg(x);
+  resolver_.SetWarningSink([](const std::string&) {});
+  log_->fail = true;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(at::neg(x), at::zeros({4, 6}).sub(x)));
+  resolver_.SetWarningSink(nullptr);
+  EXPECT_EQ(log_->launches.load(), 1);
+  EXPECT_EQ(Stats()["fallbacks"], 1);
+}
+
+TEST_F(EagerTest, WhatMayNotBeInterceptedChangesNothing) {
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  for (const char* op : {"aten::view", "aten::neg_", "aten::softmax.int", "aten::nothing",
+                         "aten::bernoulli", "prims::sum"}) {
+    EXPECT_EQ(interceptor_.SetOps({"aten::mm", op}).code(), StatusCode::kUnsupported) << op;
+    EXPECT_EQ(interceptor_.ops(), std::vector<std::string>{kNeg});
+  }
+}
+
+TEST_F(EagerTest, ThreadsCallWhileOthersSwitch) {
+  Serve({64, 64});
+  const at::Tensor x = at::randn({64, 64});
+  const at::Tensor aten = at::neg(x), ours = at::rsub(x, 1);
+  std::atomic<bool> ended{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      while (!ended) {
+        const at::Tensor y = at::neg(x);
+        if (!at::equal(y, aten) && !at::allclose(y, ours)) ++wrong;
+      }
+    });
+  }
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_TRUE(interceptor_.SetOps({kNeg, "aten::mm"}).ok());
+    ASSERT_TRUE(
+        interceptor_
+            .SetOps(i % 2 == 0 ? std::vector<std::string>{} : std::vector<std::string>{"aten::mm"})
+            .ok());
+  }
+  ended = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+}  // namespace
+}  // namespace cudaforge

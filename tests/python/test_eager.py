@@ -1,0 +1,296 @@
+"""Eager calls that are looked up: enable() and disable()."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cudaforge_backend
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import RunPython
+from cudaforge_backend import OptionError, disable, enable
+from cudaforge_backend._native import _C
+from cudaforge_backend.integration import plan
+from cudaforge_backend.integration.eager import chosen_ops, default_ops
+from forged import win_every_race
+from torch import Tensor
+from torch._subclasses import FakeTensorMode
+
+SOFTMAX = "aten::_softmax"
+
+
+@pytest.fixture(autouse=True)
+def _ends() -> Iterator[None]:
+    yield
+    disable()
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Where the inputs lie."""
+    return str(request.param)
+
+
+@pytest.fixture
+def blocking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """Options under which the first call of every shape makes its kernel."""
+    win_every_race(monkeypatch)
+    return {"on_miss": "blocking", "cache_dir": str(tmp_path)}
+
+
+def seen(op: str = SOFTMAX) -> Any:
+    """The counters of an overload."""
+    return cudaforge_backend.stats()["eager"][op]
+
+
+def test_a_call_with_a_winner_is_served(blocking: dict[str, Any], device: str) -> None:
+    x = torch.randn(16, 50, device=device)
+    expected = x.softmax(-1)
+    with enable([SOFTMAX], **blocking):
+        for _ in range(3):
+            torch.testing.assert_close(x.softmax(-1), expected)
+        assert seen() == {"calls": 3, "hits": 2, "fallbacks": 0, "misses": {"new": 1}}
+        text = str(cudaforge_backend.stats())
+        assert f"eager {SOFTMAX}: 3 calls, 2 served by kernels" in text
+    x.softmax(-1)
+    assert seen()["calls"] == 3
+
+
+def test_disable_restores_what_was_there() -> None:
+    ops = ["aten::_softmax", "aten::sum.dim_IntList", "aten::native_layer_norm"]
+    before = [torch._C._dispatch_dump(op) for op in ops]
+    enable(ops)
+    assert _C.intercepted() == sorted(ops)
+    assert [torch._C._dispatch_dump(op) for op in ops] != before
+    disable()
+    assert _C.intercepted() == []
+    assert [torch._C._dispatch_dump(op) for op in ops] == before
+    disable()
+
+
+def test_states_are_replaced_and_brought_back() -> None:
+    enable([SOFTMAX])
+    enable([SOFTMAX])
+    with enable(["aten::mm"]):
+        assert _C.intercepted() == ["aten::mm"]
+        with enable(["aten::bmm"]):
+            assert _C.intercepted() == ["aten::bmm"]
+        assert _C.intercepted() == ["aten::mm"]
+    assert _C.intercepted() == [SOFTMAX]
+    disable()
+    assert _C.intercepted() == []
+
+
+@pytest.mark.parametrize(
+    ("ops", "words"),
+    [
+        (["aten::sofmax.int"], ["does not exist", "did you mean", "aten::softmax.int"]),
+        (["aten::view"], ["returns views"]),
+        (["aten::add_.Tensor"], ["changes its arguments"]),
+        (["aten::bernoulli"], ["draws random numbers"]),
+        (["aten::nonzero"], ["depend on more than"]),
+        (["aten::reshape"], ["views"]),
+        (["aten::dropout"], ["random"]),
+        (["prims::sum"], ["not an ATen operator"]),
+        (["aten::conv2d"], ["made of other operators"]),
+        (["aten::*nothing*"], ["no operator"]),
+        (["aten::relu_*"], ["none of which"]),
+        ("aten::_softmax", ["a list"]),
+        ([3], ["names of overloads"]),
+    ],
+)
+def test_what_may_not_be_intercepted_is_said(ops: Any, words: list[str]) -> None:
+    enable([SOFTMAX])
+    with pytest.raises(OptionError) as error:
+        enable(ops)
+    assert all(word in str(error.value) for word in words), error.value
+    assert _C.intercepted() == [SOFTMAX]
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(OptionError, match="unknown option 'inductor'"):
+        enable(inductor={})
+
+
+def test_names_patterns_and_defaults() -> None:
+    assert chosen_ops(["aten::softmax.int", "aten::mm"]) == ("aten::_softmax", "aten::mm")
+    norms = chosen_ops(["aten::native_*_norm"])
+    assert "aten::native_layer_norm" in norms and "aten::native_group_norm" in norms
+    known = {"aten::sum.dim_IntList", "aten::cumsum", "aten::convolution", "aten::bmm", SOFTMAX}
+    assert known <= set(default_ops())
+    assert "aten::scaled_dot_product_attention" not in default_ops()
+
+
+def test_gradients_and_their_own_ops(blocking: dict[str, Any], device: str) -> None:
+    backward = "aten::_softmax_backward_data"
+    x = torch.randn(8, 40, device=device, requires_grad=True)
+    weights = torch.randn(8, 40, device=device)
+
+    def gradient() -> Tensor:
+        (found,) = torch.autograd.grad((x.softmax(-1) * weights).sum(), x)
+        return found
+
+    expected = gradient()
+    with enable([SOFTMAX, backward], **blocking):
+        for _ in range(2):
+            torch.testing.assert_close(gradient(), expected)
+        assert seen()["hits"] == seen(backward)["hits"] == 1
+
+
+def test_what_stands_above_the_kernels_goes_on(blocking: dict[str, Any]) -> None:
+    x = torch.randn(4, 8, 32)
+    functions = {
+        "vmap": torch.vmap(lambda row: row.softmax(-1)),
+        "grad": torch.func.grad(lambda value: value.softmax(-1)[0, 0, 0]),
+        "no_grad": torch.no_grad()(lambda value: value.softmax(-1)),
+        "inference": torch.inference_mode()(lambda value: value.softmax(-1)),
+        "transposed": lambda value: value.transpose(0, 2).softmax(-1),
+        "half": lambda value: value.half().softmax(-1),
+        "to float": lambda value: value.half().softmax(-1, dtype=torch.float32),
+    }
+    for name, function in functions.items():
+        expected = function(x)
+        with enable([SOFTMAX], **blocking):
+            for _ in range(2):
+                torch.testing.assert_close(function(x), expected, msg=name)
+    assert seen()["hits"] >= 4
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = (x @ x.mT).softmax(-1)
+        with enable([SOFTMAX, "aten::bmm"], **blocking):
+            torch.testing.assert_close((x @ x.mT).softmax(-1), expected)
+
+
+def test_fake_tensors_and_exports_are_not_intercepted() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.softmax(-1)
+
+    with enable([SOFTMAX]):
+        with FakeTensorMode():
+            assert torch.empty(4, 8).softmax(-1).shape == (4, 8)
+        torch.export.export(Model(), (torch.randn(4, 8),))
+        assert seen()["calls"] == 0
+
+
+def test_a_miss_is_put_on_the_wanted_list_once(tmp_path: Path) -> None:
+    x = torch.randn(4, 30)
+    with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
+        for _ in range(3):
+            x.softmax(-1)
+    assert seen()["misses"] == {"new": 1, "no_winner": 2}
+    (wanted,) = _C.KernelStore.open(str(tmp_path)).wanted()
+    assert [node["op"] for node in wanted["signature"]["nodes"]] == [SOFTMAX]
+
+
+def test_what_no_region_holds_runs_as_before(tmp_path: Path) -> None:
+    with enable([SOFTMAX], cache_dir=str(tmp_path)):
+        for value in (torch.randn(3, 0), torch.randn(2, 3, dtype=torch.complex64)):
+            if value.is_complex():
+                with pytest.raises(RuntimeError):
+                    value.softmax(-1)
+            else:
+                assert value.softmax(-1).shape == value.shape
+    assert seen()["hits"] == 0
+
+
+def test_outputs_that_are_absent_stay_so(blocking: dict[str, Any]) -> None:
+    op = "aten::native_layer_norm_backward"
+    x = torch.randn(6, 16, requires_grad=True)
+    weight = torch.rand(16)
+
+    def gradient() -> Tensor:
+        (found,) = torch.autograd.grad(F.layer_norm(x, (16,), weight).square().sum(), x)
+        return found
+
+    expected = gradient()
+    with enable([op], **blocking):
+        for _ in range(2):
+            torch.testing.assert_close(gradient(), expected)
+    assert seen(op)["calls"] == 2
+
+
+def test_background_makes_the_kernel_that_later_calls_get(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    win_every_race(monkeypatch)
+    x = torch.randn(16, 54)
+    with enable([SOFTMAX], on_miss="background", cache_dir=str(tmp_path)):
+        x.softmax(-1)
+        for thread in threading.enumerate():
+            if thread.name == "cudaforge-eager":
+                thread.join()
+        torch.testing.assert_close(x.softmax(-1), torch.softmax(x.double(), -1).float())
+    assert seen()["hits"] == 1
+
+
+def test_a_failure_of_forging_is_told_and_nothing_else_happens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(_C, "search", fail)
+    warnings: list[str] = []
+    monkeypatch.setattr(plan, "warn_once", lambda text, cause: warnings.append(text))
+    x = torch.randn(5, 31)
+    expected = x.softmax(-1)
+    with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
+        for _ in range(2):
+            torch.testing.assert_close(x.softmax(-1), expected)
+    assert len(warnings) == 1 and "no compiler" in warnings[0]
+    assert cudaforge_backend.stats()["fallbacks"] == {"forge_failed": 1}
+
+
+def test_threads_call_while_another_enables_and_disables(blocking: dict[str, Any]) -> None:
+    ops = [SOFTMAX, "aten::sum.dim_IntList", "aten::cumsum"]
+    inputs = [torch.randn(8, 33) for _ in range(4)]
+    expected = [(x.softmax(-1), x.sum(-1), x.cumsum(-1)) for x in inputs]
+    with enable(ops, **blocking):
+        for x in inputs:
+            x.softmax(-1), x.sum(-1), x.cumsum(-1)
+    wrong: list[str] = []
+    ended = threading.Event()
+
+    def call(number: int) -> None:
+        x, right = inputs[number % 4], expected[number % 4]
+        while not ended.is_set():
+            for found, value in zip((x.softmax(-1), x.sum(-1), x.cumsum(-1)), right, strict=True):
+                if not torch.allclose(found, value, atol=1e-5):
+                    wrong.append(str(found - value))
+
+    threads = [threading.Thread(target=call, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(200):
+        enable(ops, **blocking)
+        disable()
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert seen()["hits"] > 0
+
+
+_AT_IMPORT = """
+import torch, cudaforge_backend
+from cudaforge_backend._native import _C
+from cudaforge_backend.integration import plan
+print(len(_C.intercepted()), cudaforge_backend.stats()["eager"] != {})
+pid = __import__("os").fork()
+value = torch.randn(4, 9).softmax(-1).sum()
+if pid == 0:
+    __import__("os")._exit(int(abs(value.item() - 4) > 1e-4))
+print(__import__("os").waitpid(pid, 0)[1])
+"""
+
+
+def test_the_environment_enables_at_import(run_python: RunPython, tmp_path: Path) -> None:
+    folder = {"CUDAFORGE_CACHE_DIR": str(tmp_path)}
+    told = run_python(_AT_IMPORT, CUDAFORGE_EAGER="1", **folder).stdout.split()
+    assert told == [str(len(default_ops())), "True", "0"]
+    told = run_python(_AT_IMPORT, CUDAFORGE_EAGER="1", CUDAFORGE_DISABLE="1", **folder)
+    assert told.stdout.split() == ["0", "False", "0"]
