@@ -275,6 +275,29 @@ def test_threads_call_while_another_enables_and_disables(blocking: dict[str, Any
     assert seen()["hits"] > 0
 
 
+_FORKED = """
+import os, torch, cudaforge_backend
+from forged import win_every_race
+win_every_race()
+torch.set_num_threads(1)
+options = {"on_miss": "blocking", "cache_dir": FOLDER}
+cudaforge_backend.enable(["aten::_softmax"], **options)
+x = torch.randn(4, 36)
+for _ in range(2): x.softmax(-1)
+pid = os.fork()
+x.softmax(-1), torch.randn(4, 37).softmax(-1)
+seen = cudaforge_backend.stats()
+print(pid == 0, seen["eager"]["aten::_softmax"]["hits"], seen["forged"], flush=True)
+if pid == 0: os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+def test_a_forked_child_is_served_and_forges_nothing(run_python: RunPython, tmp_path: Path) -> None:
+    told = run_python(f"FOLDER = {str(tmp_path)!r}{_FORKED}").stdout.split("\n")
+    assert sorted(told) == ["", "False 2 2", "True 2 1"]
+
+
 _AT_IMPORT = """
 import torch, cudaforge_backend
 from cudaforge_backend._native import _C

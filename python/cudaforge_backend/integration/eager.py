@@ -9,6 +9,7 @@ import fnmatch
 import functools
 import json
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -147,12 +148,15 @@ def _chosen(op: object) -> Iterable[str]:
 
 
 def _on_miss(settings: Settings) -> Callable[[str, int], None]:
-    """What is told of a call that is met for the first time and has no winner."""
+    """What is told of a call that is met for the first time and has no winner. Forked children are
+    served, and neither forge nor record: they cannot write to the cache."""
     forge = _forging(settings)
+    process = os.getpid()
 
     def told(signature: str, device_index: int) -> None:
         log.dispatch.debug("no kernel: %s", _C.describe(signature))
-        forge(signature, device_index)
+        if os.getpid() == process:
+            forge(signature, device_index)
 
     return told
 
