@@ -51,6 +51,12 @@ def _fresh() -> Iterator[None]:
     torch._dynamo.reset()
 
 
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Where tensors lie: tests that take it run on both."""
+    return str(request.param)
+
+
 @pytest.fixture
 def all_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every region counts as a hit; without a kernel its operator runs ATen. Tests the graph."""

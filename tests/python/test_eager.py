@@ -29,12 +29,6 @@ def _ends() -> Iterator[None]:
     disable()
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> str:
-    """Where the inputs lie."""
-    return str(request.param)
-
-
 @pytest.fixture
 def blocking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """Options under which the first call of every shape makes its kernel."""

@@ -55,12 +55,6 @@ def results(info: Any, sample: Any) -> list[Tensor]:
     return [v.detach() for v in outputs] + [g for g in gradients if g is not None]
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> str:
-    """Where the samples lie."""
-    return str(request.param)
-
-
 @pytest.mark.parametrize("name", OPS)
 def test_samples_give_what_they_give_without(
     name: str, device: str, forged: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,12 +16,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
 def expect_close(found: Tensor | None, expected: Tensor | None) -> None:
     """Equal but for rounding: on a GPU, sums are in another order than eager PyTorch's."""
     loose = expected is not None and expected.is_cuda and expected.is_floating_point()
