@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "base/own_work.h"
-#include "signature/aten_numerics.h"
 #include "dispatch/eager.h"
+#include "signature/aten_numerics.h"
 #include "tests/cpp/dispatch/fake_region.h"
 
 namespace cudaforge {
