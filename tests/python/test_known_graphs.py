@@ -179,15 +179,16 @@ def test_what_decides_the_regions_is_in_the_name(monkeypatch: pytest.MonkeyPatch
             patch.setattr(owner, question, lambda answer=answer: answer)
             names.append(name())
     matmul = torch.backends.cuda.matmul
-    for owner, setting, value in (
-        (torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32),
-        (matmul, "allow_bf16_reduced_precision_reduction", False),
-        (matmul, "allow_fp16_reduced_precision_reduction", False),
+    for setting in (
+        "allow_bf16_reduced_precision_reduction",
+        "allow_fp16_reduced_precision_reduction",
     ):
-        before = getattr(owner, setting)
-        setattr(owner, setting, value)
+        before = getattr(matmul, setting)
+        setattr(matmul, setting, not before)
         names.append(name())
-        setattr(owner, setting, before)
+        setattr(matmul, setting, before)
+    with torch.backends.cudnn.flags(allow_tf32=not torch.backends.cudnn.allow_tf32):
+        names.append(name())
     torch.set_float32_matmul_precision("medium")
     names.append(name())
     torch.set_float32_matmul_precision("highest")
