@@ -96,27 +96,21 @@ class Recorder {
   std::thread writer_;
 };
 
-void Record(const RegionEntry& region, const std::string& text) {
-  Recorder::Get().Add(region, text);
-}
-
 // The callback outlives the interpreter: it is called no more then, and never freed.
-void SetOnMiss(const std::string& what, std::optional<py::function> forge) {
-  EagerInterceptor::OnMiss on_miss;
-  if (what == "record") on_miss = &Record;
-  if (forge.has_value()) {
-    auto* const kept = new py::function(*std::move(forge));
-    on_miss = [kept](const RegionEntry& region, const std::string& text) {
-      if (!Py_IsInitialized()) return;
-      const py::gil_scoped_acquire acquire;
-      try {
-        (*kept)(text, region.device_index);
-      } catch (py::error_already_set& error) {
-        const std::string why = error.what();
-        throw std::runtime_error(why.substr(0, why.find('\n')));
-      }
-    };
-  }
+void SetOnMiss(bool record, std::optional<py::function> told) {
+  auto* const kept = told.has_value() ? new py::function(*std::move(told)) : nullptr;
+  EagerInterceptor::OnMiss on_miss = [record, kept](const RegionEntry& region,
+                                                    const std::string& text) {
+    if (record) Recorder::Get().Add(region, text);
+    if (kept == nullptr || !Py_IsInitialized()) return;
+    const py::gil_scoped_acquire acquire;
+    try {
+      (*kept)(text, region.device_index);
+    } catch (py::error_already_set& error) {
+      const std::string why = error.what();
+      throw std::runtime_error(why.substr(0, why.find('\n')));
+    }
+  };
   py::gil_scoped_release release;
   EagerInterceptor::Get().SetOnMiss(std::move(on_miss));
 }
@@ -150,7 +144,7 @@ void BindEager(py::module_& m) {
       },
       py::arg("ops"));
   m.def("intercepted", [] { return EagerInterceptor::Get().ops(); });
-  m.def("on_eager_miss", &SetOnMiss, py::arg("what"), py::arg("forge"));
+  m.def("on_eager_miss", &SetOnMiss, py::arg("record"), py::arg("told"));
   m.def("flush_eager_misses", [] {
     py::gil_scoped_release release;
     Recorder::Get().Flush();

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -73,10 +74,7 @@ bool CallKey::AddTensor(const at::Tensor& tensor) {
     words_.push_back(kNone);
     return true;
   }
-  if (tensor.layout() != at::kStrided || impl->has_symbolic_sizes_strides() ||
-      !impl->has_storage() || tensor.is_conj() || tensor.is_neg()) {
-    return false;
-  }
+  if (!IsPlain(tensor)) return false;
   const uint64_t kind = static_cast<uint64_t>(tensor.scalar_type()) << 8;
   const c10::Device device = tensor.device();
   if (impl->is_wrapped_number()) {

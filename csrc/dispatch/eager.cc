@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "base/own_work.h"
@@ -154,6 +153,20 @@ class OpTable {
 };
 
 OpTable g_ops;
+
+// The operator, or CanIntercept's error.
+Result<c10::OperatorHandle> FindInterceptable(std::string_view op) {
+  CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindPureAtenOp(op));
+  if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+    return Status::Unsupported(std::string(op) +
+                               " is made of other operators (CompositeImplicitAutograd) and has no "
+                               "kernel of its own: those that it calls can be intercepted");
+  }
+  for (const DispatchKey key : kKeys) {
+    if (handle.hasComputedKernelForDispatchKey(key)) return handle;
+  }
+  return Status::Unsupported(std::string(op) + " has no kernel for CPU or CUDA");
+}
 
 // PyTorch says that a kernel is overridden, which is what was asked for.
 struct Silence : c10::WarningHandler {
@@ -351,27 +364,21 @@ EagerInterceptor& EagerInterceptor::Get() {
 }
 
 Status EagerInterceptor::CanIntercept(std::string_view op) {
-  CF_ASSIGN_OR_RETURN(const c10::OperatorHandle handle, FindPureAtenOp(op));
-  if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
-    return Status::Unsupported(std::string(op) +
-                               " is made of other operators (CompositeImplicitAutograd) and has no "
-                               "kernel of its own: those that it calls can be intercepted");
-  }
-  for (const DispatchKey key : kKeys) {
-    if (handle.hasComputedKernelForDispatchKey(key)) return Status::Ok();
-  }
-  return Status::Unsupported(std::string(op) + " has no kernel for CPU or CUDA");
+  return FindInterceptable(op).status();
 }
 
 Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
-  for (const std::string& op : ops) CF_RETURN_IF_ERROR(CanIntercept(op));
+  std::vector<c10::OperatorHandle> handles;
+  for (const std::string& op : ops) {
+    CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindInterceptable(op));
+    handles.push_back(std::move(handle));
+  }
   const std::lock_guard lock(impl_->mutex);
   std::vector<Interception*> begun;
-  for (const std::string& op : ops) {
-    std::unique_ptr<Interception>& known = impl_->known[op];
+  for (size_t i = 0; i < ops.size(); ++i) {
+    std::unique_ptr<Interception>& known = impl_->known[ops[i]];
     if (known == nullptr) {
-      CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindPureAtenOp(op));
-      known = std::make_unique<Interception>(std::move(handle), op);
+      known = std::make_unique<Interception>(handles[i], ops[i]);
       g_ops.Insert(known.get());
     }
     if (known->active.load()) continue;

@@ -28,6 +28,13 @@ void CheckNotDifferentiable(IValues inputs) {
   }
 }
 
+// Whether the settings that the kernel was proven under are in force, as far as a graph is not
+// guarded by them.
+bool NumericsHold(const RegionEntry& entry) {
+  return !entry.cudnn_tf32.has_value() ||
+         *entry.cudnn_tf32 == at::globalContext().allowTF32CuDNN(at::Float32Op::CONV);
+}
+
 c10::List<at::Tensor> RunByAten(const RegionEntry& entry, IValues inputs) {
   std::vector<at::Tensor> tensors;
   tensors.reserve(inputs.size());
@@ -60,6 +67,10 @@ c10::List<at::Tensor> RunRegion(RegionEntry* entry, IValues inputs) {
   }
   if (fit != Fit::kYes) {
     resolver.CountFallback(entry, fit == Fit::kStrides ? Fallback::kStrides : Fallback::kDevice);
+    return RunByAten(*entry, inputs);
+  }
+  if (!NumericsHold(*entry)) {
+    resolver.CountFallback(entry, Fallback::kNumerics);
     return RunByAten(*entry, inputs);
   }
   TensorPointers tensors;

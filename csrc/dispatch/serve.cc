@@ -107,13 +107,6 @@ Status LaunchWinner(const RegionEntry& entry, const Winner& winner, std::span<vo
                                    context);
 }
 
-// Whether the settings that the kernel was proven under are in force, as far as a graph is not
-// guarded by them.
-bool NumericsHold(const RegionEntry& entry) {
-  return !entry.cudnn_tf32.has_value() ||
-         *entry.cudnn_tf32 == at::globalContext().allowTF32CuDNN(at::Float32Op::CONV);
-}
-
 }  // namespace
 
 void* CurrentStream(c10::Device device) {
@@ -123,20 +116,17 @@ void* CurrentStream(c10::Device device) {
 bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& inputs,
            OutputTensors* outputs) {
   Resolver& resolver = Resolver::Get();
+  Fallback reason = Fallback::kAlignment;
   c10::SmallVector<void*, 16> pointers;
-  Fallback reason = Fallback::kNumerics;
-  if (NumericsHold(*entry)) {
-    reason = Fallback::kAlignment;
-    if (GatherInputs(winner, inputs, &pointers)) {
-      const Status launched =
-          LaunchWinner(*entry, winner, {pointers.data(), pointers.size()}, outputs);
-      if (launched.ok()) {
-        entry->hits.fetch_add(1, std::memory_order_relaxed);
-        return true;
-      }
-      resolver.Quarantine(entry, launched.ToString());
-      reason = Fallback::kLaunchError;
+  if (GatherInputs(winner, inputs, &pointers)) {
+    const Status launched =
+        LaunchWinner(*entry, winner, {pointers.data(), pointers.size()}, outputs);
+    if (launched.ok()) {
+      entry->hits.fetch_add(1, std::memory_order_relaxed);
+      return true;
     }
+    resolver.Quarantine(entry, launched.ToString());
+    reason = Fallback::kLaunchError;
   }
   resolver.CountFallback(entry, reason);
   return false;

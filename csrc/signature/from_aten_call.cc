@@ -20,13 +20,9 @@ using Kind = AtenArg::Kind;
 constexpr int64_t kMostAlignment = 16;
 
 Result<TensorSpec> SpecOfTensor(const at::Tensor& tensor) {
-  if (tensor.layout() != at::kStrided || !tensor.has_storage()) {
-    return Status::Unsupported("a tensor that is not strided");
+  if (!IsPlain(tensor)) {
+    return Status::Unsupported("a tensor that is not strided, of symbolic sizes or lazily negated");
   }
-  if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
-    return Status::Unsupported("a tensor of symbolic sizes");
-  }
-  if (tensor.is_conj() || tensor.is_neg()) return Status::Unsupported("a lazily negated tensor");
   TensorSpec spec;
   CF_ASSIGN_OR_RETURN(spec.dtype, DTypeFromScalarType(tensor.scalar_type()));
   spec.sizes = tensor.sizes().vec();
@@ -143,6 +139,12 @@ const at::Tensor& TensorPlace::In(c10::ArrayRef<IValue> args) const {
   const IValue& value = args[static_cast<size_t>(arg)];
   return element < 0 ? value.toTensor()
                      : value.toListRef()[static_cast<size_t>(element)].toTensor();
+}
+
+bool IsPlain(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && tensor.has_storage() &&
+         !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && !tensor.is_conj() &&
+         !tensor.is_neg();
 }
 
 int64_t KnownAlignment(const void* data) {

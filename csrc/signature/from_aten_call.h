@@ -19,6 +19,10 @@ struct TensorPlace {
   const at::Tensor& In(c10::ArrayRef<c10::IValue> args) const;
 };
 
+// Whether a tensor's elements are where its sizes and strides say: strided, of known sizes, not
+// conjugated or negated lazily.
+bool IsPlain(const at::Tensor& tensor);
+
 // The alignment that a signature gives a tensor whose data begins at `data`, in bytes: 16 at most.
 int64_t KnownAlignment(const void* data);
 

@@ -281,10 +281,9 @@ def intercept(ops: Sequence[str]) -> None:
     """Intercepts eager calls of exactly these overloads."""
 
 def intercepted() -> list[str]: ...
-def on_eager_miss(what: str, forge: Callable[[str, int], None] | None) -> None:
-    """What becomes of a call that is met for the first time and has no winner: `forge` is called
-    with its signature and device index; without it, it is put on the wanted list where `what` is
-    "record"."""
+def on_eager_miss(record: bool, told: Callable[[str, int], None] | None) -> None:
+    """What becomes of a call that is met for the first time and has no winner: where `record`, it
+    is put on the wanted list; `told` is called with its signature and device index."""
 
 def flush_eager_misses() -> None:
     """Waits until every recorded miss is on the wanted list."""

@@ -9,7 +9,7 @@ graphs call) and the backend; nothing of Inductor is imported before a graph is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from ._native import _C
 from .errors import CudaForgeError, CudaForgeWarning, OptionError
 from .explain import Report, explain
 from .integration.backend import cudaforge
-from .integration.eager import Interception, disable
+from .integration.eager import Interception, disable, enable
 from .log import install as _install_log
 from .stats import Stats, reset_stats, stats
 
@@ -39,23 +39,6 @@ __all__ = [
     "set_progress",
     "stats",
 ]
-
-
-def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
-    """Has eager calls of ATen operators, of programs that do not compile, looked up in the kernel
-    cache: a call with a winner is served by it, any other runs as before.
-
-    `ops`: overloads ("aten::_softmax") and patterns ("aten::*norm*"); None: those that winners can
-    exist for. `options`: on_miss, region_budget_s, cache_dir and agents, as torch.compile's for
-    this backend; what is missing is recorded, or forged in the background, or at once.
-
-    Holds for the process until disable(); asked for anew, it replaces what was asked for before. As
-    a context manager, `with enable(...):`, its end brings back what was before it. Thread-safe.
-    Raises OptionError for an unknown option, and for an operator that is not known or may not be
-    intercepted (a view, one that changes its arguments or draws random numbers)."""
-    from .integration.eager import enable as enable_eager
-
-    return enable_eager(ops, **options)
 
 
 def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:

@@ -141,7 +141,7 @@ def eager_call(device: str) -> dict[str, Any]:
     }
     callers = {"python": from_python, "cpp": scripted}
     times: dict[str, list[float]] = {f"{c}_{s}": [] for c in callers for s in states}
-    _C.on_eager_miss("fallback", None)
+    _C.on_eager_miss(False, None)
     cudaforge_backend.reset_stats()
     for _ in range(40):
         for state, (ops, x) in states.items():

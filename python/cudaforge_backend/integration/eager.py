@@ -7,7 +7,6 @@ import atexit
 import difflib
 import fnmatch
 import functools
-import json
 import logging
 import os
 import threading
@@ -66,8 +65,17 @@ atexit.register(_C.flush_eager_misses)
 
 
 def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
-    """Has eager calls of chosen operators looked up in the kernel cache: see
-    cudaforge_backend.enable."""
+    """Has eager calls of ATen operators, of programs that do not compile, looked up in the kernel
+    cache: a call with a winner is served by it, any other runs as before.
+
+    `ops`: overloads ("aten::_softmax") and patterns ("aten::*norm*"); None: those that winners can
+    exist for. `options`: on_miss, region_budget_s, cache_dir and agents, as torch.compile's for
+    this backend; what is missing is recorded, or forged in the background, or at once.
+
+    Holds for the process until disable(); asked for anew, it replaces what was asked for before. As
+    a context manager, `with enable(...):`, its end brings back what was before it. Thread-safe.
+    Raises OptionError for an unknown option, and for an operator that is not known or may not be
+    intercepted (a view, one that changes its arguments or draws random numbers)."""
     for name in options:
         if name not in OPTIONS:
             raise errors.unknown("option", name, OPTIONS)
@@ -87,16 +95,13 @@ def disable() -> None:
 def _become(state: _State | None) -> None:
     global _state
     with _lock:
-        _C.flush_eager_misses()  # to the cache that they were meant for
         if state is None:
             _C.intercept([])
-            _C.on_eager_miss("fallback", None)
-            _C.flush_eager_misses()
-        else:
+            _C.on_eager_miss(False, None)
+        _C.flush_eager_misses()  # to the cache that they were meant for
+        if state is not None:
             open_cache(state.settings.cache_dir)
-            on_miss = state.settings.on_miss
-            told = on_miss in ("background", "blocking") or log.dispatch.isEnabledFor(logging.DEBUG)
-            _C.on_eager_miss(on_miss, _on_miss(state.settings) if told else None)
+            _C.on_eager_miss(state.settings.on_miss == "record", _on_miss(state.settings))
             _C.intercept(list(state.ops))
         _state = state
 
@@ -147,38 +152,25 @@ def _chosen(op: object) -> Iterable[str]:
     raise errors.OptionError(f"{op!r} may not be intercepted: {why}{hint}")
 
 
-def _on_miss(settings: Settings) -> Callable[[str, int], None]:
-    """What is told of a call that is met for the first time and has no winner. Forked children are
-    served, and neither forge nor record: they cannot write to the cache."""
-    forge = _forging(settings)
+def _on_miss(settings: Settings) -> Callable[[str, int], None] | None:
+    """What is told of a call that is met for the first time and has no winner, beside its being
+    recorded; None: nobody. Forked children are served, and forge nothing: they cannot write to the
+    cache."""
+    forge: Callable[[str, int], None] | None = None
+    if settings.on_miss == "blocking":
+        forge = functools.partial(_forge, settings=settings, compile_lock=False)
+    elif settings.on_miss == "background":
+        forge = _Queue(settings).add
+    if forge is None and not log.dispatch.isEnabledFor(logging.DEBUG):
+        return None
     process = os.getpid()
 
     def told(signature: str, device_index: int) -> None:
         log.dispatch.debug("no kernel: %s", _C.describe(signature))
-        if os.getpid() == process:
+        if forge is not None and os.getpid() == process:
             forge(signature, device_index)
 
     return told
-
-
-def _forging(settings: Settings) -> Callable[[str, int], None]:
-    if settings.on_miss == "fallback":
-        return lambda signature, device_index: None
-    if settings.on_miss == "record":
-        return _record
-    if settings.on_miss == "blocking":
-        return lambda signature, device_index: _forge(signature, device_index, settings, False)
-    return _Queue(settings).add
-
-
-def _record(signature: str, device_index: int) -> None:
-    key, arch = _C.signature_key(signature), _arch(signature, device_index)
-    if _C.store().verdict(key, arch) is None:
-        _C.store().add_wanted([(key, arch, signature)])
-
-
-def _arch(signature: str, device_index: int) -> str:
-    return _C.arch(json.loads(signature)["device"], device_index)
 
 
 def _forge(signature: str, device_index: int, settings: Settings, compile_lock: bool) -> None:
