@@ -141,12 +141,6 @@ const at::Tensor& TensorPlace::In(c10::ArrayRef<IValue> args) const {
                      : value.toListRef()[static_cast<size_t>(element)].toTensor();
 }
 
-bool IsPlain(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && tensor.has_storage() &&
-         !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && !tensor.is_conj() &&
-         !tensor.is_neg();
-}
-
 int64_t KnownAlignment(const void* data) {
   const auto bits = reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(kMostAlignment);
   return static_cast<int64_t>(bits & (~bits + 1));

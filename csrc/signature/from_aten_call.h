@@ -1,6 +1,7 @@
 // The signature of one ATen call, from what the dispatcher has of it.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
@@ -21,7 +22,11 @@ struct TensorPlace {
 
 // Whether a tensor's elements are where its sizes and strides say: strided, of known sizes, not
 // conjugated or negated lazily.
-bool IsPlain(const at::Tensor& tensor);
+inline bool IsPlain(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && tensor.has_storage() &&
+         !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && !tensor.is_conj() &&
+         !tensor.is_neg();
+}
 
 // The alignment that a signature gives a tensor whose data begins at `data`, in bytes: 16 at most.
 int64_t KnownAlignment(const void* data);
