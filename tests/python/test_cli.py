@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import cudaforge_backend
@@ -131,9 +132,10 @@ def test_doctor_fails_without_a_compiler_and_not_without_counters(
 
 def test_a_driver_that_does_not_load_is_broken(run_python: RunPython, tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").write_text("no library")
+    paths = [str(tmp_path), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     done = run_python(
         "from cudaforge_backend.cli import main; main(['doctor', '--json'])",
-        LD_LIBRARY_PATH=str(tmp_path),
+        LD_LIBRARY_PATH=os.pathsep.join(paths),
     )
     checks = {c["name"]: c for c in json.loads(done.stdout)}
     assert checks["driver"]["state"] == "broken", checks["driver"]
