@@ -19,6 +19,7 @@
 #include "binding/module.h"
 #include "binding/runtime.h"
 #include "dispatch/resolver.h"
+#include "signature/aten_schema.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -134,6 +135,14 @@ void BindEager(py::module_& m) {
         const Status status = EagerInterceptor::CanIntercept(op);
         if (status.ok()) return std::nullopt;
         return status.message();
+      },
+      py::arg("op"));
+  m.def(
+      "out_variant_of",
+      [](const std::string& op) -> std::optional<std::string> {
+        const auto variant = OutVariantOf(ValueOrThrow(FindAtenOp(op)));
+        if (!variant) return std::nullopt;
+        return c10::toString(variant->operator_name());
       },
       py::arg("op"));
   m.def(

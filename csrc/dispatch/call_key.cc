@@ -14,8 +14,16 @@ namespace {
 // The low byte of the word that an argument begins with.
 enum Tag : uint64_t { kNone, kTensor, kNumber, kInt, kDouble, kBool, kString, kDevice, kList };
 
-uint64_t Mix(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+// Two chains of multiplications, which the processor runs beside each other.
+uint64_t Hash(c10::ArrayRef<uint64_t> words) {
+  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15u;
+  uint64_t chains[2] = {words.size(), kOdd};
+  for (size_t i = 0; i < words.size(); ++i) {
+    uint64_t& chain = chains[i % 2];
+    chain = (chain ^ words[i]) * kOdd;
+    chain ^= chain >> 32;
+  }
+  const uint64_t hash = (chains[0] ^ std::rotl(chains[1], 29)) * kOdd;
   return hash ^ (hash >> 32);
 }
 
@@ -29,8 +37,7 @@ bool CallKey::Read(c10::ArrayRef<c10::IValue> args, uint64_t numerics) {
     if (!Add(arg)) return false;
   }
   if (tensors_.empty()) return false;
-  hash_ = 0;
-  for (const uint64_t word : words_) hash_ = Mix(hash_, word);
+  hash_ = Hash(words_);
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "dispatch/eager.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <pthread.h>
@@ -13,8 +14,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
+#include "base/append_only_table.h"
 #include "base/own_work.h"
 #include "dispatch/call_key.h"
 #include "dispatch/cuda_driver.h"
@@ -31,8 +34,8 @@ using c10::IValue;
 using torch::jit::Stack;
 
 constexpr size_t kFirstCallSlots = 64;
+constexpr size_t kFirstOpSlots = 512;
 constexpr size_t kMostCalls = 1 << 15;  // met of one overload: a program may have ever new shapes
-constexpr size_t kOpSlots = 8192;       // more than twice the overloads that ATen has
 
 enum class Miss { kNew, kNoWinner, kUnsupported, kCapture, kTooMany };
 constexpr const char* kMissNames[] = {"new", "no_winner", "unsupported", "capture", "too_many"};
@@ -40,6 +43,12 @@ constexpr const char* kMissNames[] = {"new", "no_winner", "unsupported", "captur
 // Where overloads are intercepted, by index.
 constexpr std::array kKeys = {DispatchKey::CPU, DispatchKey::CUDA};
 constexpr size_t kCuda = 1;
+
+// What calls of an overload are looked up as: those of `functional`, which is `op` itself, or what
+// `op` is the out variant of.
+struct Interceptable {
+  c10::OperatorHandle op, functional;
+};
 
 }  // namespace
 
@@ -55,56 +64,34 @@ struct MetCall {
   std::string label;                // for profilers
 };
 
-// Open addressing, at most half full; slots are only ever filled.
-class CallTable {
- public:
-  explicit CallTable(size_t slots)
-      : mask_(slots - 1), slots_(std::make_unique<std::atomic<const MetCall*>[]>(slots)) {}
-
-  const MetCall* Find(uint64_t hash, c10::ArrayRef<uint64_t> words) const {
-    for (size_t i = hash;; ++i) {
-      const MetCall* met = slots_[i & mask_].load(std::memory_order_acquire);
-      if (met == nullptr || (met->hash == hash && words.equals(met->words))) return met;
-    }
-  }
-  void Insert(const MetCall* met) {
-    size_t i = met->hash;
-    while (slots_[i & mask_].load(std::memory_order_relaxed) != nullptr) ++i;
-    slots_[i & mask_].store(met, std::memory_order_release);
-  }
-  size_t slots() const { return mask_ + 1; }
-
- private:
-  size_t mask_;
-  std::unique_ptr<std::atomic<const MetCall*>[]> slots_;
-};
-
 // One overload that is or was intercepted. Lives as long as the process: a call may still be in it.
 struct Interception {
-  explicit Interception(c10::OperatorHandle handle, std::string full_name)
-      : op(std::move(handle)),
+  Interception(Interceptable found, std::string full_name)
+      : op(std::move(found.op)),
+        functional(std::move(found.functional)),
         name(std::move(full_name)),
         is_matrix_op(IsMatrixOp(name)),
         arguments(op.schema().arguments().size()),
-        returns(op.schema().returns().size()) {
-    Grow(kFirstCallSlots);
-  }
+        inputs(functional.schema().arguments().size()),
+        returns(op.schema().returns().size()) {}
 
-  void Grow(size_t slots) {
-    tables.push_back(std::make_unique<CallTable>(slots));
-    for (const auto& call : met) tables.back()->Insert(call.get());
-    table.store(tables.back().get(), std::memory_order_release);
+  bool writes_out() const { return inputs < arguments; }
+  const MetCall* Find(const CallKey& key) const {
+    return calls.Find(key.hash(), [&key](const MetCall& met) {
+      return met.hash == key.hash() && key.words().equals(met.words);
+    });
   }
   void Count(Miss reason) {
     misses[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
   }
 
-  const c10::OperatorHandle op;
+  const c10::OperatorHandle op, functional;  // as in Interceptable
   const std::string name;
   const bool is_matrix_op;
-  const size_t arguments, returns;
+  // Of `arguments`, the first `inputs` are functional's; the others are written to.
+  const size_t arguments, inputs, returns;
   std::atomic<bool> active{false};
-  std::atomic<const CallTable*> table{nullptr};
+  AppendOnlyTable<const MetCall> calls{kFirstCallSlots};  // added to under the interceptor's mutex
   std::atomic<size_t> calls_met{0};
   // By key, the kernel that was there. Replaced, never freed: a call may be in it.
   std::array<std::atomic<const c10::SafeKernelFunction*>, kKeys.size()> previous{};
@@ -114,7 +101,6 @@ struct Interception {
   // Guarded by the interceptor's mutex.
   std::array<std::unique_ptr<torch::Library>, kKeys.size()> registrations;
   std::vector<std::unique_ptr<const c10::SafeKernelFunction>> kernels;
-  std::vector<std::unique_ptr<CallTable>> tables;
   std::vector<std::unique_ptr<const MetCall>> met;
 };
 
@@ -122,60 +108,64 @@ struct Interception {
 
 namespace {
 
-using eager::CallTable;
 using eager::Interception;
 using eager::MetCall;
 
-// Interceptions by the address of their schema, which all handles of an overload share. Only ever
-// filled.
-class OpTable {
- public:
-  Interception* Find(const c10::OperatorHandle& op) const {
-    const c10::FunctionSchema* schema = &op.schema();
-    for (size_t i = Hash(schema);; ++i) {
-      Interception* found = slots_[i % kOpSlots].load(std::memory_order_acquire);
-      if (found == nullptr || &found->op.schema() == schema) return found;
-    }
-  }
-  void Insert(Interception* made) {
-    size_t i = Hash(&made->op.schema());
-    while (slots_[i % kOpSlots].load(std::memory_order_relaxed) != nullptr) ++i;
-    slots_[i % kOpSlots].store(made, std::memory_order_release);
-  }
+// By the address of their schema, which all handles of an overload share. Never destroyed: calls
+// may come during interpreter shutdown.
+AppendOnlyTable<Interception>& g_ops = *new AppendOnlyTable<Interception>(kFirstOpSlots);
 
- private:
-  static size_t Hash(const c10::FunctionSchema* schema) {
-    return reinterpret_cast<uintptr_t>(schema) / alignof(c10::FunctionSchema) *
-               0x9E3779B97F4A7C15u >>
-           40;
-  }
-  std::array<std::atomic<Interception*>, kOpSlots> slots_{};
-};
+size_t Hash(const c10::FunctionSchema& schema) {
+  return reinterpret_cast<uintptr_t>(&schema) / alignof(c10::FunctionSchema) *
+             0x9E3779B97F4A7C15u >>
+         32;
+}
 
-OpTable g_ops;
+Interception* FindInterception(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema* schema = &op.schema();
+  return g_ops.Find(Hash(*schema),
+                    [=](const Interception& one) { return &one.op.schema() == schema; });
+}
 
-// The operator, or CanIntercept's error.
-Result<c10::OperatorHandle> FindInterceptable(std::string_view op) {
-  CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindPureAtenOp(op));
+// What is intercepted for `op`, or CanIntercept's error.
+Result<Interceptable> FindInterceptable(std::string_view op) {
+  CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindAtenOp(op));
+  const std::optional<c10::OperatorHandle> functional = FunctionalOf(handle);
+  CF_RETURN_IF_ERROR(CheckPure(functional.value_or(handle), op));
   if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
     return Status::Unsupported(std::string(op) +
                                " is made of other operators (CompositeImplicitAutograd) and has no "
                                "kernel of its own: those that it calls can be intercepted");
   }
+  if (functional && handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd)) {
+    return Status::Unsupported(std::string(op) + " has no kernel of its own, it calls " +
+                               c10::toString(functional->operator_name()) +
+                               ", which can be intercepted");
+  }
   for (const DispatchKey key : kKeys) {
-    if (handle.hasComputedKernelForDispatchKey(key)) return handle;
+    if (handle.hasComputedKernelForDispatchKey(key)) {
+      return Interceptable{handle, functional.value_or(handle)};
+    }
   }
   return Status::Unsupported(std::string(op) + " has no kernel for CPU or CUDA");
 }
 
 // PyTorch says that a kernel is overridden, which is what was asked for.
-struct Silence : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
+class Silenced {
+ public:
+  Silenced() : guard_(&silence_) {}
+
+ private:
+  struct Silence : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  };
+  Silence silence_;
+  c10::WarningUtils::WarningHandlerGuard guard_;
 };
 
-void CallPrevious(const Interception& op, c10::DispatchKeySet keys, Stack* stack) {
-  const bool cuda = keys.has_backend(c10::BackendComponent::CUDABit);
-  op.previous[cuda ? kCuda : 0].load(std::memory_order_acquire)->callBoxed(op.op, keys, stack);
+// Whether an error is that of calling `kernel` after the library that it came from has gone.
+bool IsOfDeregistered(const c10::SafeKernelFunction& kernel, const c10::Error& error) {
+  return error.msg() == "SafeKernelFunction has been invalidated " + kernel.debug();
 }
 
 // False where the call has no key, or PyTorch's settings contradict each other.
@@ -193,6 +183,7 @@ bool ServeCall(const Interception& op, const MetCall& met, const Winner& winner,
   TensorPointers tensors;
   for (const TensorPlace& place : met.inputs) tensors.push_back(&place.In(args));
   OutputTensors made;
+  for (const IValue& out : args.slice(op.inputs)) made.push_back(out.toTensor());
   if (!Serve(met.region, winner, tensors, &made)) return false;
   torch::jit::drop(*stack, op.arguments);
   size_t next = 0;
@@ -202,17 +193,49 @@ bool ServeCall(const Interception& op, const MetCall& met, const Winner& winner,
   return true;
 }
 
+// A call's region, and where its inputs are. That of an out variant is its functional overload's:
+// that is called for what its results are like, which the out arguments must have been like before
+// the call too, and share memory with nothing else.
+Result<AtenCall> ReadCall(const Interception& op, const CallKey& key, c10::ArrayRef<IValue> args,
+                          c10::ArrayRef<IValue> results) {
+  if (!op.writes_out()) return ReadAtenCall(op.op, args, results);
+  CallKey after;
+  if (!after.Read(args, key.words()[0]) || !after.words().equals(key.words())) {
+    return Status::Unsupported("an out argument that was resized");
+  }
+  const c10::ArrayRef<IValue> inputs = args.slice(0, op.inputs), outs = args.slice(op.inputs);
+  Stack stack = inputs.vec();
+  {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    op.functional.callBoxed(&stack);
+  }
+  CF_ASSIGN_OR_RETURN(AtenCall call, ReadAtenCall(op.functional, inputs, stack));
+  for (size_t i = 0; i < outs.size(); ++i) {
+    const at::Tensor &out = outs[i].toTensor(), &like = stack[i].toTensor();
+    const bool fits = out.defined() && like.defined() && out.dtype() == like.dtype() &&
+                      out.device() == like.device() && out.sizes() == like.sizes() &&
+                      out.strides() == like.strides();
+    if (!fits) return Status::Unsupported("an out argument unlike the result");
+    const auto shares = [&out](const at::Tensor& other) { return out.is_alias_of(other); };
+    for (const TensorPlace& place : call.inputs) {
+      if (shares(place.In(args))) return Status::Unsupported("an out argument that is an input");
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (shares(outs[j].toTensor())) return Status::Unsupported("out arguments that overlap");
+    }
+  }
+  return call;
+}
+
 // Guarded by the interceptor's mutex. False where another thread has met the same call.
 bool Keep(Interception* op, std::unique_ptr<const MetCall> call) {
-  CallTable& table = *op->tables.back();
-  if (table.Find(call->hash, call->words) != nullptr) return false;
+  const bool known = op->calls.Find(call->hash, [&call](const MetCall& met) {
+    return met.hash == call->hash && met.words == call->words;
+  }) != nullptr;
+  if (known) return false;
   op->met.push_back(std::move(call));
+  op->calls.Insert(op->met.back()->hash, op->met.back().get());
   op->calls_met.store(op->met.size(), std::memory_order_relaxed);
-  if (op->met.size() * 2 > table.slots()) {
-    op->Grow(table.slots() * 2);
-  } else {
-    table.Insert(op->met.back().get());
-  }
   return true;
 }
 
@@ -227,6 +250,11 @@ struct EagerInterceptor::Impl {
 
   Status Activate(Interception* op);
   static void Deactivate(Interception* op);
+  // Stands before the kernel that is there at kKeys[i].
+  static void Register(Interception* op, size_t i);
+
+  // The kernel that was there. Where it has been deregistered since, the one that is there now.
+  static void CallPrevious(Interception* op, c10::DispatchKeySet keys, Stack* stack);
 
   // A call that was not met before: runs as it would, then is looked up.
   void Meet(Interception* op, const CallKey& key, c10::DispatchKeySet keys, Stack* stack);
@@ -238,29 +266,52 @@ struct EagerInterceptor::Impl {
   static void Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack);
 };
 
+void EagerInterceptor::Impl::CallPrevious(Interception* op, c10::DispatchKeySet keys,
+                                          Stack* stack) {
+  const size_t i = keys.has_backend(c10::BackendComponent::CUDABit) ? kCuda : 0;
+  const c10::SafeKernelFunction* kernel = op->previous[i].load(std::memory_order_acquire);
+  try {
+    return kernel->callBoxed(op->op, keys, stack);
+  } catch (const c10::Error& error) {
+    // Said before anything is done with the arguments.
+    if (!IsOfDeregistered(*kernel, error)) throw;
+  }
+  {
+    const std::lock_guard lock(Get().impl_->mutex);
+    if (op->previous[i].load(std::memory_order_relaxed) == kernel) {
+      const Silenced silenced;
+      op->registrations[i].reset();
+      Register(op, i);
+      if (!op->active.load()) op->registrations[i].reset();
+    }
+    kernel = op->previous[i].load(std::memory_order_relaxed);
+  }
+  kernel->callBoxed(op->op, keys, stack);
+}
+
 void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
                                     Stack* stack) {
-  Interception& op = *g_ops.Find(handle);
+  Interception& op = *FindInterception(handle);
   if (OwnWork::InForce() || !op.active.load(std::memory_order_relaxed)) [[unlikely]] {
-    return CallPrevious(op, keys, stack);
+    return CallPrevious(&op, keys, stack);
   }
   CallKey key;
   if (!ReadKey(op, *stack, &key)) [[unlikely]] {
     op.Count(Miss::kUnsupported);
-    return CallPrevious(op, keys, stack);
+    return CallPrevious(&op, keys, stack);
   }
-  const MetCall* met = op.table.load(std::memory_order_acquire)->Find(key.hash(), key.words());
+  const MetCall* met = op.Find(key);
   if (met == nullptr) [[unlikely]]
     return Get().impl_->Meet(&op, key, keys, stack);
   if (met->region == nullptr) {
     op.Count(Miss::kUnsupported);
-    return CallPrevious(op, keys, stack);
+    return CallPrevious(&op, keys, stack);
   }
   const Winner* winner = met->region->winner.load(std::memory_order_acquire);
   if (winner == nullptr) {
     op.Count(Miss::kNoWinner);
     met->region->unserved.fetch_add(1, std::memory_order_relaxed);
-    return CallPrevious(op, keys, stack);
+    return CallPrevious(&op, keys, stack);
   }
   RECORD_USER_SCOPE(met->label);
   if (ServeCall(op, *met, *winner, stack)) {
@@ -268,7 +319,7 @@ void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::Disp
     return;
   }
   op.fallbacks.fetch_add(1, std::memory_order_relaxed);
-  CallPrevious(op, keys, stack);
+  CallPrevious(&op, keys, stack);
 }
 
 void EagerInterceptor::Impl::Meet(Interception* op, const CallKey& key, c10::DispatchKeySet keys,
@@ -276,11 +327,11 @@ void EagerInterceptor::Impl::Meet(Interception* op, const CallKey& key, c10::Dis
   const bool captured = key.device().is_cuda() && IsCapturing(CurrentStream(key.device()));
   if (captured || op->calls_met.load(std::memory_order_relaxed) >= kMostCalls) {
     op->Count(captured ? Miss::kCapture : Miss::kTooMany);
-    return CallPrevious(*op, keys, stack);
+    return CallPrevious(op, keys, stack);
   }
   op->Count(Miss::kNew);
   const std::vector<IValue> args = torch::jit::last(*stack, op->arguments).vec();
-  CallPrevious(*op, keys, stack);
+  CallPrevious(op, keys, stack);
   try {
     Learn(op, key, args, torch::jit::last(*stack, op->returns));
   } catch (const std::exception& error) {
@@ -296,7 +347,7 @@ void EagerInterceptor::Impl::Learn(Interception* op, const CallKey& key, c10::Ar
   met->hash = key.hash();
   met->words = key.words().vec();
   std::string text;
-  Result<AtenCall> call = ReadAtenCall(op->op, args, results);
+  Result<AtenCall> call = ReadCall(*op, key, args, results);
   if (call.ok()) {
     const std::string name = call->signature.Key();
     text = call->signature.Canonical();
@@ -323,29 +374,32 @@ void EagerInterceptor::Impl::Learn(Interception* op, const CallKey& key, c10::Ar
 }
 
 Status EagerInterceptor::Impl::Activate(Interception* op) {
-  Silence silence;
-  const c10::WarningUtils::WarningHandlerGuard silent(&silence);
-  const auto& name = op->op.operator_name();
-  const std::string short_name = name.name.substr(name.name.find("::") + 2) +
-                                 (name.overload_name.empty() ? "" : "." + name.overload_name);
+  const Silenced silenced;
   op->active.store(true);
   for (size_t i = 0; i < kKeys.size(); ++i) {
     if (!op->op.hasComputedKernelForDispatchKey(kKeys[i])) continue;
     if (i == kCuda && at::getNumGPUs() == 0) continue;
     try {
-      op->kernels.push_back(std::make_unique<const c10::SafeKernelFunction>(
-          op->op.getComputedKernelForDispatchKey(kKeys[i])));
-      op->previous[i].store(op->kernels.back().get(), std::memory_order_release);
-      op->registrations[i] = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
-                                                              kKeys[i], __FILE__, __LINE__);
-      op->registrations[i]->impl(short_name.c_str(),
-                                 torch::CppFunction::makeFromBoxedFunction<&Kernel>());
+      Register(op, i);
     } catch (const c10::Error& error) {
       Deactivate(op);
       return Status::Unsupported(op->name + ": " + error.what_without_backtrace());
     }
   }
   return Status::Ok();
+}
+
+void EagerInterceptor::Impl::Register(Interception* op, size_t i) {
+  const auto& name = op->op.operator_name();
+  const std::string short_name = name.name.substr(name.name.find("::") + 2) +
+                                 (name.overload_name.empty() ? "" : "." + name.overload_name);
+  op->kernels.push_back(std::make_unique<const c10::SafeKernelFunction>(
+      op->op.getComputedKernelForDispatchKey(kKeys[i])));
+  op->previous[i].store(op->kernels.back().get(), std::memory_order_release);
+  op->registrations[i] =
+      std::make_unique<torch::Library>(torch::Library::IMPL, "aten", kKeys[i], __FILE__, __LINE__);
+  op->registrations[i]->impl(short_name.c_str(),
+                             torch::CppFunction::makeFromBoxedFunction<&Kernel>());
 }
 
 void EagerInterceptor::Impl::Deactivate(Interception* op) {
@@ -368,18 +422,18 @@ Status EagerInterceptor::CanIntercept(std::string_view op) {
 }
 
 Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
-  std::vector<c10::OperatorHandle> handles;
+  std::vector<Interceptable> found;
   for (const std::string& op : ops) {
-    CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindInterceptable(op));
-    handles.push_back(std::move(handle));
+    CF_ASSIGN_OR_RETURN(Interceptable one, FindInterceptable(op));
+    found.push_back(std::move(one));
   }
   const std::lock_guard lock(impl_->mutex);
   std::vector<Interception*> begun;
   for (size_t i = 0; i < ops.size(); ++i) {
     std::unique_ptr<Interception>& known = impl_->known[ops[i]];
     if (known == nullptr) {
-      known = std::make_unique<Interception>(handles[i], ops[i]);
-      g_ops.Insert(known.get());
+      known = std::make_unique<Interception>(found[i], ops[i]);
+      g_ops.Insert(Hash(known->op.schema()), known.get());
     }
     if (known->active.load()) continue;
     if (const Status status = impl_->Activate(known.get()); !status.ok()) {

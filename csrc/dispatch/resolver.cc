@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/append_only_table.h"
 #include "base/sha256.h"
 
 namespace cudaforge {
@@ -63,63 +64,30 @@ void Prepare(const OpSignature& signature, Winner* winner) {
   }
 }
 
+// Ids are bits of a SHA-256: well mixed already.
+size_t Hash(int64_t id, int device_index) {
+  return static_cast<size_t>(id) + static_cast<size_t>(device_index) * 0x9E3779B97F4A7C15u;
+}
+
 }  // namespace
 
-// Open addressing, at most half full. Slots are only ever filled; a reader that sees an older table
-// misses nothing but entries newer than it.
-struct Resolver::Table {
-  explicit Table(size_t slots)
-      : mask(slots - 1), slots(std::make_unique<std::atomic<RegionEntry*>[]>(slots)) {}
-
-  static size_t Hash(int64_t id, int device_index) {
-    // Ids are bits of a SHA-256: well mixed already.
-    return static_cast<size_t>(id) + static_cast<size_t>(device_index) * 0x9E3779B97F4A7C15u;
-  }
-
-  RegionEntry* Find(int64_t id, int device_index) const {
-    for (size_t i = Hash(id, device_index);; ++i) {
-      RegionEntry* entry = slots[i & mask].load(std::memory_order_acquire);
-      if (entry == nullptr || (entry->id == id && entry->device_index == device_index)) {
-        return entry;
-      }
-    }
-  }
-
-  void Insert(RegionEntry* entry) {
-    size_t i = Hash(entry->id, entry->device_index);
-    while (slots[i & mask].load(std::memory_order_relaxed) != nullptr) ++i;
-    slots[i & mask].store(entry, std::memory_order_release);
-  }
-
-  const size_t mask;
-  const std::unique_ptr<std::atomic<RegionEntry*>[]> slots;
-};
-
 struct Resolver::Impl {
-  std::atomic<const Table*> table{nullptr};
+  AppendOnlyTable<RegionEntry> table{kFirstSlots};  // added to under the mutex
   std::atomic<bool> has_loader{false};
   std::array<std::atomic<int64_t>, std::size(kFallbackNames)> fallbacks{};
 
   // Guards everything below; never held while foreign code runs, so a fork finds it free (see
   // pthread_atfork).
   std::mutex mutex;
-  std::vector<std::unique_ptr<Table>> tables;
   std::vector<std::unique_ptr<RegionEntry>> entries;
   std::vector<std::unique_ptr<const Winner>> winners;
   LoadWinner load;
   std::function<void(const std::string&)> sink;
   std::set<std::string> warned;
   std::vector<std::pair<const RegionEntry*, std::string>> quarantined;
-
-  void Grow(size_t slots) {
-    tables.push_back(std::make_unique<Table>(slots));
-    for (const auto& entry : entries) tables.back()->Insert(entry.get());
-    table.store(tables.back().get(), std::memory_order_release);
-  }
 };
 
 Resolver::Resolver() : impl_(new Impl) {
-  impl_->Grow(kFirstSlots);
   static std::mutex* mutex = &impl_->mutex;
   pthread_atfork([] { mutex->lock(); }, [] { mutex->unlock(); }, [] { mutex->unlock(); });
 }
@@ -136,7 +104,10 @@ void Resolver::SetLoader(LoadWinner load) {
 }
 
 RegionEntry* Resolver::Find(int64_t id, int device_index) const {
-  return impl_->table.load(std::memory_order_acquire)->Find(id, std::max(device_index, 0));
+  device_index = std::max(device_index, 0);
+  return impl_->table.Find(Hash(id, device_index), [=](const RegionEntry& entry) {
+    return entry.id == id && entry.device_index == device_index;
+  });
 }
 
 bool Resolver::WantsWinner(const RegionEntry& entry) const {
@@ -157,12 +128,7 @@ Result<RegionEntry*> Resolver::Resolve(int64_t id, std::string_view canonical_si
     if (entry == nullptr) {
       entry = made.get();
       impl_->entries.push_back(std::move(made));
-      Table& table = *impl_->tables.back();
-      if (impl_->entries.size() * 2 > table.mask) {
-        impl_->Grow((table.mask + 1) * 2);
-      } else {
-        table.Insert(entry);
-      }
+      impl_->table.Insert(Hash(id, device_index), entry);
     }
   } else if (Sha256Hex(canonical_signature) != entry->key) {
     return Status::InvalidArgument("region " + std::to_string(id) +

@@ -105,7 +105,6 @@ class Resolver {
  private:
   Resolver();
   void AskLoader(RegionEntry* entry);
-  struct Table;
   struct Impl;
   Impl* impl_;  // never destroyed: calls may come during interpreter shutdown
 };

@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/stable/c/shim.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -46,11 +47,23 @@ class Scratch {
   c10::SmallVector<void*, 8> pointers_;
 };
 
+// What candidates are told of outputs (forge/knowledge/contract), in bytes. New ones have it.
+uintptr_t OutputAlignment(c10::Device device) { return device.is_cpu() ? 64 : 256; }
+
 at::Tensor EmptyOutput(const TensorSpec& spec, at::ScalarType dtype, c10::Device device) {
   if (device.is_cpu()) {
     return at::Tensor(at::detail::empty_strided_cpu(spec.sizes, spec.strides, dtype));
   }
   return at::empty_strided(spec.sizes, spec.strides, at::TensorOptions(dtype).device(device));
+}
+
+// Whether kernels may write to the outputs that are given.
+bool AreAligned(const OutputTensors& outputs) {
+  return std::all_of(outputs.begin(), outputs.end(), [](const at::Tensor& output) {
+    return reinterpret_cast<uintptr_t>(output.const_data_ptr()) %
+               OutputAlignment(output.device()) ==
+           0;
+  });
 }
 
 // Fills `pointers`; false when one is not aligned as the winner needs.
@@ -95,13 +108,14 @@ Status LaunchWinner(const RegionEntry& entry, const Winner& winner, std::span<vo
     CF_RETURN_IF_ERROR(BindPrimaryContext(device.index()));
     context.stream = CurrentStream(device);
   }
-  c10::SmallVector<void*, 8> pointers;
-  outputs->reserve(entry.output_dtypes.size());
-  for (size_t i = 0; i < entry.output_dtypes.size(); ++i) {
-    at::Tensor output = EmptyOutput(entry.signature.output_spec(i), entry.output_dtypes[i], device);
-    pointers.push_back(output.mutable_data_ptr());
-    outputs->push_back(std::move(output));
+  if (outputs->empty()) {
+    for (size_t i = 0; i < entry.output_dtypes.size(); ++i) {
+      outputs->push_back(
+          EmptyOutput(entry.signature.output_spec(i), entry.output_dtypes[i], device));
+    }
   }
+  c10::SmallVector<void*, 8> pointers;
+  for (const at::Tensor& output : *outputs) pointers.push_back(output.mutable_data_ptr());
   const Scratch scratch(winner, device);
   return winner.executable->Launch(inputs, {pointers.data(), pointers.size()}, scratch.pointers(),
                                    context);
@@ -118,7 +132,7 @@ bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& input
   Resolver& resolver = Resolver::Get();
   Fallback reason = Fallback::kAlignment;
   c10::SmallVector<void*, 16> pointers;
-  if (GatherInputs(winner, inputs, &pointers)) {
+  if (GatherInputs(winner, inputs, &pointers) && AreAligned(*outputs)) {
     const Status launched =
         LaunchWinner(*entry, winner, {pointers.data(), pointers.size()}, outputs);
     if (launched.ok()) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -12,10 +13,22 @@
 namespace cudaforge {
 
 // "aten::sum.dim_IntList" -> its handle. kUnsupported: no such overload, another namespace than
-// aten, or one that mutates, returns views or other things than tensors, draws random numbers
-// (attention may where CheckCall allows it), reads uninitialised memory, or has outputs whose shape
-// depends on data.
+// aten.
+Result<c10::OperatorHandle> FindAtenOp(std::string_view op);
+
+// kUnsupported, of `name`: an overload that mutates, returns views or other things than tensors,
+// draws random numbers (attention may where CheckCall allows it), reads uninitialised memory, or has
+// outputs whose shape depends on data.
+Status CheckPure(const c10::OperatorHandle& op, std::string_view name);
+
+// FindAtenOp of a pure one.
 Result<c10::OperatorHandle> FindPureAtenOp(std::string_view op);
+
+// The overload that returns what `op` writes to its last arguments, "aten::sum.dim_IntList" for
+// "aten::sum.IntList_out": the same arguments before them. None where `op` is no out variant.
+std::optional<c10::OperatorHandle> FunctionalOf(const c10::OperatorHandle& op);
+// The other way.
+std::optional<c10::OperatorHandle> OutVariantOf(const c10::OperatorHandle& functional);
 
 // Every argument in the schema's order, defaults filled in. kInvalidArgument: too many, unknown, or
 // missing arguments.

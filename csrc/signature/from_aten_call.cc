@@ -17,8 +17,6 @@ namespace {
 using c10::IValue;
 using Kind = AtenArg::Kind;
 
-constexpr int64_t kMostAlignment = 16;
-
 Result<TensorSpec> SpecOfTensor(const at::Tensor& tensor) {
   if (!IsPlain(tensor)) {
     return Status::Unsupported("a tensor that is not strided, of symbolic sizes or lazily negated");
@@ -139,11 +137,6 @@ const at::Tensor& TensorPlace::In(c10::ArrayRef<IValue> args) const {
   const IValue& value = args[static_cast<size_t>(arg)];
   return element < 0 ? value.toTensor()
                      : value.toListRef()[static_cast<size_t>(element)].toTensor();
-}
-
-int64_t KnownAlignment(const void* data) {
-  const auto bits = reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(kMostAlignment);
-  return static_cast<int64_t>(bits & (~bits + 1));
 }
 
 Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args,

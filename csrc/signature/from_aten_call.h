@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "base/status.h"
@@ -29,7 +30,11 @@ inline bool IsPlain(const at::Tensor& tensor) {
 }
 
 // The alignment that a signature gives a tensor whose data begins at `data`, in bytes: 16 at most.
-int64_t KnownAlignment(const void* data);
+inline int64_t KnownAlignment(const void* data) {
+  constexpr uintptr_t kMost = 16;
+  const uintptr_t bits = reinterpret_cast<uintptr_t>(data) | kMost;
+  return static_cast<int64_t>(bits & (~bits + 1));
+}
 
 // A call as a region of one node, normalised; all that the call returned are its outputs.
 struct AtenCall {

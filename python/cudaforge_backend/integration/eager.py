@@ -109,9 +109,12 @@ def _become(state: _State | None) -> None:
 @functools.cache
 def default_ops() -> tuple[str, ...]:
     """The overloads that winners can exist for: reductions, softmax, norms, scans, pooling, losses,
-    their backward, matrix products and convolutions."""
-    anchors = {*_C.anchor_ops(), *_C.agent_anchor_ops()}
-    return tuple(sorted(op for op in anchors if _C.can_intercept(op) is None))
+    their backward, matrix products and convolutions; and those that write their results to out
+    arguments, where they have kernels of their own."""
+    found: set[str] = set()
+    for op in (*_C.anchor_ops(), *_C.agent_anchor_ops()):
+        found.update((op, *filter(None, [_C.out_variant_of(op)])))
+    return tuple(sorted(op for op in found if _C.can_intercept(op) is None))
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
+#include <torch/library.h>
 
 #include <thread>
 
@@ -133,6 +134,62 @@ TEST_F(EagerTest, AFailedLaunchFallsBackAndIsNotTriedAgain) {
   resolver_.SetWarningSink(nullptr);
   EXPECT_EQ(log_->launches.load(), 1);
   EXPECT_EQ(Stats()["fallbacks"], 1);
+}
+
+TEST_F(EagerTest, AnOutVariantIsServedAsWhatItIsTheVariantOf) {
+  constexpr const char* kNegOut = "aten::neg.out";
+  Serve({6, 5});
+  ASSERT_TRUE(interceptor_.SetOps({kNegOut}).ok());
+  const at::Tensor x = at::randn({6, 5}), aten = at::zeros({6, 5}).sub(x), ours = at::rsub(x, 1);
+  at::Tensor out = at::empty({6, 5});
+  const void* const data = out.const_data_ptr();
+  for (int i = 0; i < 3; ++i) {
+    out.zero_();
+    at::Tensor& returned = at::neg_out(out, x);
+    EXPECT_TRUE(at::allclose(out, i == 0 ? aten : ours)) << i;
+    EXPECT_EQ(&returned, &out);
+    EXPECT_EQ(out.const_data_ptr(), data);
+  }
+  EXPECT_EQ(interceptor_.Stats().at(kNegOut)["hits"], 2);
+
+  // Of another layout, misaligned, resized, aliased: PyTorch's; and so are its errors.
+  at::Tensor wrong = at::empty({6, 5}, at::kDouble);
+  EXPECT_THROW(at::neg_out(wrong, x), c10::Error);
+  const at::Tensor buffer = at::empty({64});
+  std::vector<at::Tensor> others = {at::empty({5, 6}).t(), buffer.slice(0, 1, 31).view({6, 5})};
+  for (at::Tensor& other : others) {
+    for (int i = 0; i < 2; ++i) {
+      at::neg_out(other, x);
+      EXPECT_TRUE(at::equal(other, aten));
+    }
+  }
+  for (int i = 0; i < 2; ++i) {
+    at::Tensor empty = at::empty({0});
+    at::neg_out(empty, x);
+    EXPECT_TRUE(at::equal(empty, aten));
+  }
+  for (int i = 0; i < 2; ++i) {
+    at::Tensor same = x.clone();
+    at::neg_out(same, same);
+    EXPECT_TRUE(at::equal(same, aten));
+  }
+  EXPECT_EQ(interceptor_.Stats().at(kNegOut)["hits"], 2);
+  EXPECT_EQ(log_->launches.load(), 2);
+}
+
+TEST_F(EagerTest, AnOverrideThatGoesLeavesWhatWasBeforeIt) {
+  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
+                                                  at::DispatchKey::CPU, __FILE__, __LINE__);
+  library->impl("neg", torch::CppFunction::makeFromUnboxedFunction(
+                           +[](const at::Tensor& x) { return at::rsub(x, 2); }));
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  const at::Tensor x = at::randn({7, 5}), aten = at::zeros({7, 5}).sub(x);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(at::allclose(at::neg(x), at::rsub(x, 2)));
+  library.reset();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(at::neg(x), aten));
+  EXPECT_EQ(Stats()["calls"], 4) << "still intercepted";
+  ASSERT_TRUE(interceptor_.SetOps({}).ok());
+  EXPECT_TRUE(at::equal(at::neg(x), aten));
 }
 
 TEST_F(EagerTest, WhatMayNotBeInterceptedChangesNothing) {

@@ -1,0 +1,77 @@
+// AppendOnlyTable: entries by hash, found without a lock while others are added.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace cudaforge {
+
+// Open addressing, at most half full. Entries are not owned and are never taken out: they must
+// outlive the table. Find is safe in any thread at any time, and sees at least what was added
+// before the call began; Insert and size need a lock of the caller's.
+template <typename Entry>
+class AppendOnlyTable {
+ public:
+  // REQUIRES: a power of two.
+  explicit AppendOnlyTable(size_t first_slots) { Grow(first_slots); }
+  AppendOnlyTable(const AppendOnlyTable&) = delete;
+  AppendOnlyTable& operator=(const AppendOnlyTable&) = delete;
+
+  // The entry that was added with this hash and that `matches`(const Entry&), or null. `matches`
+  // may be asked of entries of other hashes.
+  template <typename Matches>
+  Entry* Find(size_t hash, Matches matches) const {
+    const Slots* slots = current_.load(std::memory_order_acquire);
+    for (size_t i = hash;; ++i) {
+      Entry* entry = slots->at[i & slots->mask].load(std::memory_order_acquire);
+      if (entry == nullptr || matches(*entry)) return entry;
+    }
+  }
+
+  // REQUIRES: Find would not find it.
+  void Insert(size_t hash, Entry* entry) {
+    entries_.emplace_back(hash, entry);
+    if (entries_.size() * 2 > kept_.back()->mask + 1) {
+      Grow((kept_.back()->mask + 1) * 2);
+    } else {
+      kept_.back()->Put(hash, entry);
+    }
+  }
+
+  size_t size() const { return entries_.size(); }
+
+ private:
+  struct Slots {
+    explicit Slots(size_t count)
+        : mask(count - 1), at(std::make_unique<std::atomic<Entry*>[]>(count)) {}
+
+    void Put(size_t hash, Entry* entry) {
+      size_t i = hash;
+      while (at[i & mask].load(std::memory_order_relaxed) != nullptr) ++i;
+      at[i & mask].store(entry, std::memory_order_release);
+    }
+
+    const size_t mask;
+    const std::unique_ptr<std::atomic<Entry*>[]> at;
+  };
+
+  void Grow(size_t count) {
+    CF_CHECK(std::has_single_bit(count)) << count << " slots";
+    auto grown = std::make_unique<Slots>(count);
+    for (const auto& [hash, entry] : entries_) grown->Put(hash, entry);
+    current_.store(grown.get(), std::memory_order_release);
+    kept_.push_back(std::move(grown));  // with those before it: a reader may be in one
+  }
+
+  std::atomic<const Slots*> current_{nullptr};
+  std::vector<std::unique_ptr<Slots>> kept_;
+  std::vector<std::pair<size_t, Entry*>> entries_;
+};
+
+}  // namespace cudaforge
