@@ -1,16 +1,10 @@
 #include "dispatch/eager.h"
 
-#include <pthread.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/own_work.h"
@@ -18,6 +12,7 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "cache/wanted_writer.h"
 #include "dispatch/resolver.h"
 #include "signature/aten_schema.h"
 
@@ -26,83 +21,31 @@ namespace {
 
 namespace py = pybind11;
 
-// Puts regions that nothing is known of on the wanted list: those of a short while in one write,
-// by a thread of its own, as a write takes longer than thousands of calls.
-class Recorder {
- public:
-  static Recorder& Get() {
-    static auto* const recorder = new Recorder;
-    return *recorder;
-  }
+WantedWriter& Writer() {
+  static auto* const writer = new WantedWriter([](const Status& status) {
+    Resolver::Get().WarnOnce("the cache takes no writes, what is missing is not recorded: " +
+                             status.message());
+  });
+  return *writer;
+}
 
-  void Add(const RegionEntry& region, const std::string& text) {
-    Runtime& runtime = Runtime::Get();
-    const Target* target =
-        ValueOrThrow(runtime.TargetFor(region.signature.device, region.device_index));
-    const std::string& arch = target->arch().target;
-    if (runtime.store()->Get(region.key, arch) != nullptr) return;
-    const std::lock_guard lock(mutex_);
-    if (process_ != getpid()) return;  // a forked child writes nothing
-    waiting_.push_back({region.key, arch, Json::parse(text)});
-    if (!writer_.joinable()) writer_ = std::thread([this] { Work(); });
-  }
-
-  // Waits until all that was added is written. Not beside itself.
-  void Flush() {
-    std::thread writer;
-    {
-      const std::lock_guard lock(mutex_);
-      if (process_ != getpid()) return;
-      hurry_ = true;
-      writer = std::move(writer_);
-    }
-    hurried_.notify_all();
-    if (writer.joinable()) writer.join();
-    const std::lock_guard lock(mutex_);
-    hurry_ = false;
-  }
-
- private:
-  static constexpr auto kWhile = std::chrono::milliseconds(500);
-
-  Recorder() {
-    static std::mutex* mutex = &mutex_;
-    pthread_atfork([] { mutex->lock(); }, [] { mutex->unlock(); }, [] { mutex->unlock(); });
-  }
-
-  void Work() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      hurried_.wait_for(lock, kWhile, [this] { return hurry_; });
-      const std::vector<WantedRegion> regions = std::exchange(waiting_, {});
-      if (regions.empty()) {
-        if (hurry_) return;
-        continue;
-      }
-      lock.unlock();
-      const Status added = Runtime::Get().store()->AddWanted(regions);
-      if (!added.ok()) {
-        Resolver::Get().WarnOnce("the cache takes no writes, what is missing is not recorded: " +
-                                 added.message());
-      }
-      lock.lock();
-    }
-  }
-
-  const pid_t process_ = getpid();
-  std::mutex mutex_;
-  std::condition_variable hurried_;
-  bool hurry_ = false;
-  std::vector<WantedRegion> waiting_;
-  std::thread writer_;
-};
+// Puts a region that nothing is known of on the wanted list.
+void Record(const RegionEntry& region, const std::string& text) {
+  Runtime& runtime = Runtime::Get();
+  const Target* target =
+      ValueOrThrow(runtime.TargetFor(region.signature.device, region.device_index));
+  const std::string& arch = target->arch().target;
+  std::shared_ptr<KernelStore> store = runtime.store();
+  if (store->Get(region.key, arch) != nullptr) return;
+  Writer().Add(std::move(store), {region.key, arch, Json::parse(text)});
+}
 
 // The callback outlives the interpreter: it is called no more then, and never freed.
 void SetOnMiss(bool record, std::optional<py::function> told) {
   auto* const kept = told.has_value() ? new py::function(*std::move(told)) : nullptr;
   EagerInterceptor::OnMiss on_miss = [record, kept](const RegionEntry& region,
                                                     const std::string& text) {
-    if (record) Recorder::Get().Add(region, text);
+    if (record) Record(region, text);
     if (kept == nullptr || !Py_IsInitialized()) return;
     const py::gil_scoped_acquire acquire;
     try {
@@ -156,7 +99,7 @@ void BindEager(py::module_& m) {
   m.def("on_eager_miss", &SetOnMiss, py::arg("record"), py::arg("told"));
   m.def("flush_eager_misses", [] {
     py::gil_scoped_release release;
-    Recorder::Get().Flush();
+    Writer().Flush();
   });
   m.def("eager_stats", [] { return ToPython(EagerInterceptor::Get().Stats()); });
   m.def("reset_eager_stats", [] { EagerInterceptor::Get().ResetStats(); });

@@ -1,0 +1,70 @@
+#include "cache/wanted_writer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace cudaforge {
+namespace {
+
+constexpr auto kWhile = std::chrono::milliseconds(500);
+
+}  // namespace
+
+WantedWriter::WantedWriter(std::function<void(const Status&)> failed)
+    : failed_(std::move(failed)), process_(getpid()) {}
+
+WantedWriter::~WantedWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  to_do_.notify_all();
+  if (writer_.joinable()) writer_.join();
+}
+
+bool WantedWriter::IsForked() const { return getpid() != process_; }
+
+void WantedWriter::Add(std::shared_ptr<KernelStore> store, WantedRegion region) {
+  if (IsForked()) return;
+  const std::lock_guard lock(mutex_);
+  waiting_[std::move(store)].push_back(std::move(region));
+  ++added_;
+  if (!writer_.joinable()) writer_ = std::thread([this] { Work(); });
+  to_do_.notify_all();
+}
+
+void WantedWriter::Flush() {
+  if (IsForked()) return;
+  std::unique_lock lock(mutex_);
+  const uint64_t added = added_;
+  hurried_ = std::max(hurried_, added);
+  to_do_.notify_all();
+  done_.wait(lock, [&] { return written_ >= added; });
+}
+
+void WantedWriter::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    to_do_.wait(lock, [this] { return !waiting_.empty() || ends_; });
+    if (waiting_.empty()) return;
+    to_do_.wait_for(lock, kWhile, [this] { return hurried_ > written_ || ends_; });
+    Batch batch = std::exchange(waiting_, {});
+    const uint64_t added = added_;
+    lock.unlock();
+    Write(std::move(batch));
+    lock.lock();
+    written_ = added;
+    done_.notify_all();
+  }
+}
+
+void WantedWriter::Write(Batch batch) const {
+  for (const auto& [store, regions] : batch) {
+    if (const Status added = store->AddWanted(regions); !added.ok()) failed_(added);
+  }
+}
+
+}  // namespace cudaforge

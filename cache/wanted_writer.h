@@ -1,0 +1,53 @@
+// WantedWriter: puts regions on a store's wanted list from a thread of its own, those of a short
+// while in one write, as a write takes longer than thousands of the calls that miss.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/kernel_store.h"
+
+namespace cudaforge {
+
+// Thread-safe. In a forked child it does nothing: a child writes nothing.
+class WantedWriter {
+ public:
+  // `failed` is told of a write that failed, in the writing thread.
+  explicit WantedWriter(std::function<void(const Status&)> failed);
+  // Writes what was added. Not in a forked child.
+  ~WantedWriter();
+  WantedWriter(const WantedWriter&) = delete;
+  WantedWriter& operator=(const WantedWriter&) = delete;
+
+  void Add(std::shared_ptr<KernelStore> store, WantedRegion region);
+  // Waits until all that was added before is written; not for what others add meanwhile.
+  void Flush();
+
+ private:
+  using Batch = std::map<std::shared_ptr<KernelStore>, std::vector<WantedRegion>>;
+  void Work();
+  void Write(Batch batch) const;
+  bool IsForked() const;
+
+  const std::function<void(const Status&)> failed_;
+  const pid_t process_;
+
+  std::mutex mutex_;  // guards what follows; a child never takes it
+  std::condition_variable to_do_, done_;
+  Batch waiting_;
+  uint64_t added_ = 0, written_ = 0;  // regions so far; written_ counts failed ones, too
+  uint64_t hurried_ = 0;              // as many are waited for
+  bool ends_ = false;
+  std::thread writer_;
+};
+
+}  // namespace cudaforge

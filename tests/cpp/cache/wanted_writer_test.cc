@@ -1,0 +1,76 @@
+#include "cache/wanted_writer.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+namespace cudaforge {
+namespace {
+
+WantedRegion Region(int number) {
+  const std::string digits = std::to_string(number);
+  return {std::string(64 - digits.size(), '0') + digits, "cpu:test", Json::object()};
+}
+
+void Unexpected(const Status& status) { ADD_FAILURE() << status.ToString(); }
+
+TEST(WantedWriter, FlushWritesWhatWasAddedToTheStoreItWasAddedFor) {
+  const std::shared_ptr<KernelStore> first = MakeMemoryKernelStore();
+  const std::shared_ptr<KernelStore> second = MakeMemoryKernelStore();
+  WantedWriter writer(&Unexpected);
+  writer.Flush();
+  writer.Add(first, Region(1));
+  writer.Add(second, Region(2));
+  writer.Add(first, Region(3));
+  writer.Flush();
+  EXPECT_EQ(first->Wanted("cpu:test").size(), 2u);
+  EXPECT_EQ(second->Wanted("cpu:test").size(), 1u);
+}
+
+TEST(WantedWriter, FlushEndsWhileOthersAddAndNothingIsLost) {
+  const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
+  std::atomic<bool> ended = false;
+  std::atomic<int> added = 0;
+  {
+    WantedWriter writer(&Unexpected);
+    std::thread adds([&] {
+      while (!ended) {
+        writer.Add(store, Region(added++));
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    });
+    for (int i = 0; i < 200; ++i) {
+      const int before = added - 1;  // the last one may be on its way
+      writer.Flush();
+      EXPECT_GE(static_cast<int>(store->Wanted("cpu:test").size()), before);
+    }
+    ended = true;
+    adds.join();
+  }
+  EXPECT_EQ(static_cast<int>(store->Wanted("cpu:test").size()), added.load());
+}
+
+TEST(WantedWriter, AForkedChildWritesNothing) {
+  const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
+  WantedWriter writer(&Unexpected);
+  writer.Add(store, Region(1));
+  writer.Flush();
+  const pid_t child = fork();
+  if (child == 0) {
+    writer.Add(store, Region(2));
+    writer.Flush();
+    _exit(static_cast<int>(store->Wanted("cpu:test").size()));
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+}  // namespace
+}  // namespace cudaforge
