@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,35 @@ def test_a_miss_is_put_on_the_wanted_list_once(tmp_path: Path) -> None:
     assert seen()["misses"] == {"new": 1, "no_winner": 2}
     (wanted,) = _C.KernelStore.open(str(tmp_path)).wanted()
     assert [node["op"] for node in wanted["signature"]["nodes"]] == [SOFTMAX]
+
+
+def test_enable_ends_beside_calls_that_miss(tmp_path: Path) -> None:
+    options = {"on_miss": "record", "cache_dir": str(tmp_path)}
+    ended = threading.Event()
+
+    def miss() -> None:
+        size = 2
+        while not ended.wait(0.002):
+            torch.zeros(3, size).softmax(-1)
+            size += 1
+
+    enable([SOFTMAX], **options)
+    before = seen()["misses"].get("new", 0)
+    thread = threading.Thread(target=miss)
+    thread.start()
+    while seen()["misses"].get("new", 0) < before + 20:
+        time.sleep(0.01)
+    enabling = threading.Thread(target=enable, args=([SOFTMAX, "aten::mm"],), kwargs=options)
+    enabling.start()
+    enabling.join(timeout=20)
+    hung = enabling.is_alive()
+    ended.set()
+    thread.join()
+    enabling.join()
+    disable()
+    assert not hung
+    wanted = _C.KernelStore.open(str(tmp_path)).wanted()
+    assert len(wanted) == seen()["misses"]["new"] - before
 
 
 def test_what_no_region_holds_runs_as_before(tmp_path: Path) -> None:
