@@ -1,10 +1,15 @@
 #include <pybind11/stl.h>
 
+#include <optional>
+#include <string>
+#include <utility>
+
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
 #include "dispatch/resolver.h"
+#include "dispatch/kernel_on_trial.h"
 #include "forge/forge.h"
 
 namespace cudaforge::binding {
@@ -12,22 +17,34 @@ namespace {
 
 namespace py = pybind11;
 
-void Install(const std::string& text, int device_index, const SearchOutcome& outcome) {
-  if (!outcome.best) throw StatusError(Status::InvalidArgument("the search found no candidate"));
-  const OpSignature signature = ParseSignature(text);
-  py::gil_scoped_release release;
-  const std::string key = signature.Key();
-  RegionEntry* entry = ValueOrThrow(Resolver::Get().Resolve(RegionId(key), text, device_index));
-  Resolver::Get().Install(
-      entry, ValueOrThrow(Runtime::Get().LoadWinner(
-                 signature, device_index, outcome.best->candidate.ToJson(), outcome.best->binary)));
-}
+// KernelOnTrial as a context manager, of what a search found.
+class TrialScope {
+ public:
+  TrialScope(std::string text, int device_index, const SearchOutcome& outcome)
+      : text_(std::move(text)), device_index_(device_index), outcome_(outcome) {
+    if (!outcome.best) throw StatusError(Status::InvalidArgument("the search found no candidate"));
+  }
+  TrialScope& Enter() {
+    const OpSignature signature = ParseSignature(text_);
+    RegionEntry* entry =
+        ValueOrThrow(Resolver::Get().Resolve(RegionId(signature.Key()), text_, device_index_));
+    trial_.emplace(entry, ValueOrThrow(Runtime::Get().LoadWinner(signature, device_index_,
+                                                                 outcome_.best->candidate.ToJson(),
+                                                                 outcome_.best->binary)));
+    return *this;
+  }
+  void Exit() { trial_.reset(); }
+  void Promote() {
+    if (!trial_) throw StatusError(Status::InvalidArgument("the trial has not begun"));
+    trial_->Promote();
+  }
 
-void Uninstall(const std::string& text, int device_index) {
-  py::gil_scoped_release release;
-  RegionEntry* entry = Resolver::Get().Find(RegionId(ParseSignature(text).Key()), device_index);
-  if (entry != nullptr) Resolver::Get().Install(entry, nullptr);
-}
+ private:
+  const std::string text_;
+  const int device_index_;
+  const SearchOutcome outcome_;
+  std::optional<KernelOnTrial> trial_;
+};
 
 // Warnings come from any thread; those after the interpreter's end have nobody to read them.
 void WarnPython(const std::string& message) {
@@ -43,20 +60,15 @@ void WarnPython(const std::string& message) {
 }  // namespace
 
 void BindDispatch(py::module_& m) {
-  m.def("install", &Install, py::arg("signature"), py::arg("device_index"), py::arg("outcome"));
-  m.def("uninstall", &Uninstall, py::arg("signature"), py::arg("device_index"));
+  using Release = py::call_guard<py::gil_scoped_release>;
+  py::class_<TrialScope>(m, "KernelOnTrial")
+      .def(py::init<std::string, int, const SearchOutcome&>(), py::arg("signature"),
+           py::arg("device_index"), py::arg("outcome"))
+      .def("__enter__", &TrialScope::Enter, py::return_value_policy::reference, Release())
+      .def("__exit__", [](TrialScope& trial, const py::args& /*error*/) { trial.Exit(); })
+      .def("promote", &TrialScope::Promote, Release());
   m.def("stats", [] { return ToPython(Resolver::Get().Stats()); });
   m.def("reset_stats", [] { Resolver::Get().ResetStats(); });
-  m.def(
-      "uncounted",
-      [](const py::function& work) {
-        struct Restore {
-          std::vector<int64_t> counts = Resolver::Get().Counts();
-          ~Restore() { Resolver::Get().SetCounts(counts); }
-        } restore;  // also when `work` throws
-        return py::object(work());
-      },
-      py::arg("work"));
   Resolver::Get().SetWarningSink(&WarnPython);
 }
 

@@ -3,6 +3,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -45,15 +46,20 @@ void SetOnMiss(bool record, std::optional<py::function> told) {
   auto* const kept = told.has_value() ? new py::function(*std::move(told)) : nullptr;
   EagerInterceptor::OnMiss on_miss = [record, kept](const RegionEntry& region,
                                                     const std::string& text) {
+    std::exception_ptr ends_call;
     if (record) Record(region, text);
-    if (kept == nullptr || !Py_IsInitialized()) return;
+    if (kept == nullptr || !Py_IsInitialized()) return ends_call;
     const py::gil_scoped_acquire acquire;
     try {
       (*kept)(text, region.device_index);
     } catch (py::error_already_set& error) {
-      const std::string why = error.what();
-      throw std::runtime_error(why.substr(0, why.find('\n')));
+      if (error.matches(PyExc_Exception)) {
+        const std::string why = error.what();
+        throw std::runtime_error(why.substr(0, why.find('\n')));
+      }
+      ends_call = std::current_exception();  // Ctrl-C: the program's, which PyTorch passes on
     }
+    return ends_call;
   };
   py::gil_scoped_release release;
   EagerInterceptor::Get().SetOnMiss(std::move(on_miss));

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <exception>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -37,8 +38,8 @@ constexpr size_t kFirstCallSlots = 64;
 constexpr size_t kFirstOpSlots = 512;
 constexpr size_t kMostCalls = 1 << 15;  // met of one overload: a program may have ever new shapes
 
-enum class Miss { kNew, kNoWinner, kUnsupported, kCapture, kTooMany };
-constexpr const char* kMissNames[] = {"new", "no_winner", "unsupported", "capture", "too_many"};
+enum class Miss { kNew, kNoKernel, kUnsupported, kCapture, kTooMany };
+constexpr const char* kMissNames[] = {"new", "no_kernel", "unsupported", "capture", "too_many"};
 
 // Where overloads are intercepted, by index.
 constexpr std::array kKeys = {DispatchKey::CPU, DispatchKey::CUDA};
@@ -62,6 +63,8 @@ struct MetCall {
   std::vector<TensorPlace> inputs;  // of the region, among the call's arguments
   std::vector<bool> absent;         // by result: undefined
   std::string label;                // for profilers
+  // The g_generation in which OnMiss was told of it.
+  mutable std::atomic<uint64_t> told{0};
 };
 
 // One overload that is or was intercepted. Lives as long as the process: a call may still be in it.
@@ -150,6 +153,9 @@ Result<Interceptable> FindInterceptable(std::string_view op) {
   return Status::Unsupported(std::string(op) + " has no kernel for CPU or CUDA");
 }
 
+// How often SetOnMiss was called: what was met before is told anew.
+std::atomic<uint64_t> g_generation{1};
+
 // PyTorch says that a kernel is overridden, which is what was asked for.
 class Silenced {
  public:
@@ -168,13 +174,11 @@ bool IsOfDeregistered(const c10::SafeKernelFunction& kernel, const c10::Error& e
   return error.msg() == "SafeKernelFunction has been invalidated " + kernel.debug();
 }
 
-// False where the call has no key, or PyTorch's settings contradict each other.
+// False where the call has no key, or the default dtype, which results may have and signatures do
+// not, is not the usual one.
 bool ReadKey(const Interception& op, const Stack& stack, CallKey* key) {
-  try {
-    return key->Read(torch::jit::last(stack, op.arguments), NumericsWord(op.is_matrix_op));
-  } catch (const c10::Error&) {
-    return false;
-  }
+  return c10::get_default_dtype() == caffe2::TypeMeta::Make<float>() &&
+         key->Read(torch::jit::last(stack, op.arguments), NumericsWord(op.is_matrix_op));
 }
 
 // The call, whose arguments lie on `stack`, by its kernel: the results take their place.
@@ -227,6 +231,11 @@ Result<AtenCall> ReadCall(const Interception& op, const CallKey& key, c10::Array
   return call;
 }
 
+void WarnOf(const std::string& what, const std::exception& error) {
+  Resolver::Get().WarnOnce("cudaforge: a call of " + what +
+                           " could not be looked up, PyTorch runs it: " + error.what());
+}
+
 // Guarded by the interceptor's mutex. False where another thread has met the same call.
 bool Keep(Interception* op, std::unique_ptr<const MetCall> call) {
   const bool known = op->calls.Find(call->hash, [&call](const MetCall& met) {
@@ -258,8 +267,11 @@ struct EagerInterceptor::Impl {
 
   // A call that was not met before: runs as it would, then is looked up.
   void Meet(Interception* op, const CallKey& key, c10::DispatchKeySet keys, Stack* stack);
-  void Learn(Interception* op, const CallKey& key, c10::ArrayRef<IValue> args,
-             c10::ArrayRef<IValue> results);
+  // Null: another thread has met it, or nothing can be said of it.
+  const MetCall* Learn(Interception* op, const CallKey& key, c10::ArrayRef<IValue> args,
+                       c10::ArrayRef<IValue> results);
+  // Tells OnMiss of a call without a winner, once in a generation.
+  void Tell(const MetCall& met);
 
   // Every overload's kernel. It has no state of its own, as PyTorch's dispatcher may call it while
   // another thread replaces it.
@@ -309,9 +321,19 @@ void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::Disp
   }
   const Winner* winner = met->region->winner.load(std::memory_order_acquire);
   if (winner == nullptr) {
-    op.Count(Miss::kNoWinner);
+    if (met->region->quarantined.load(std::memory_order_relaxed)) [[unlikely]] {
+      Resolver::Get().CountFallback(met->region, Fallback::kQuarantined);
+      op.fallbacks.fetch_add(1, std::memory_order_relaxed);
+      return CallPrevious(&op, keys, stack);
+    }
+    op.Count(Miss::kNoKernel);
     met->region->unserved.fetch_add(1, std::memory_order_relaxed);
-    return CallPrevious(&op, keys, stack);
+    CallPrevious(&op, keys, stack);
+    if (met->told.load(std::memory_order_relaxed) != g_generation.load(std::memory_order_relaxed))
+        [[unlikely]] {
+      Get().impl_->Tell(*met);
+    }
+    return;
   }
   RECORD_USER_SCOPE(met->label);
   if (ServeCall(op, *met, *winner, stack)) {
@@ -332,27 +354,29 @@ void EagerInterceptor::Impl::Meet(Interception* op, const CallKey& key, c10::Dis
   op->Count(Miss::kNew);
   const std::vector<IValue> args = torch::jit::last(*stack, op->arguments).vec();
   CallPrevious(op, keys, stack);
+  const MetCall* met = nullptr;
   try {
-    Learn(op, key, args, torch::jit::last(*stack, op->returns));
+    met = Learn(op, key, args, torch::jit::last(*stack, op->returns));
   } catch (const std::exception& error) {
-    Resolver::Get().WarnOnce("cudaforge: a call of " + op->name +
-                             " could not be looked up, PyTorch runs it: " + error.what());
+    WarnOf(op->name, error);
   }
+  if (met != nullptr && met->region != nullptr) Tell(*met);
 }
 
-void EagerInterceptor::Impl::Learn(Interception* op, const CallKey& key, c10::ArrayRef<IValue> args,
-                                   c10::ArrayRef<IValue> results) {
+const MetCall* EagerInterceptor::Impl::Learn(Interception* op, const CallKey& key,
+                                             c10::ArrayRef<IValue> args,
+                                             c10::ArrayRef<IValue> results) {
   const OwnWork own_work;
   auto met = std::make_unique<MetCall>();
   met->hash = key.hash();
   met->words = key.words().vec();
-  std::string text;
   Result<AtenCall> call = ReadCall(*op, key, args, results);
+  // Settings that another thread has changed meanwhile are not those of the key.
+  if (NumericsWord(op->is_matrix_op) != key.words()[0]) return nullptr;
   if (call.ok()) {
     const std::string name = call->signature.Key();
-    text = call->signature.Canonical();
     Result<RegionEntry*> entry =
-        Resolver::Get().Resolve(RegionId(name), text, key.device().index());
+        Resolver::Get().Resolve(RegionId(name), call->signature.Canonical(), key.device().index());
     if (entry.ok()) {
       met->region = *entry;
       met->inputs = std::move(call->inputs);
@@ -362,15 +386,34 @@ void EagerInterceptor::Impl::Learn(Interception* op, const CallKey& key, c10::Ar
       met->label = "cudaforge::" + op->name + " " + name.substr(0, 12);
     }
   }
-  RegionEntry* const region = met->region;
+  const MetCall* const kept = met.get();
+  const std::lock_guard lock(mutex);
+  return Keep(op, std::move(met)) ? kept : nullptr;
+}
+
+void EagerInterceptor::Impl::Tell(const MetCall& met) {
+  const RegionEntry& region = *met.region;
+  const c10::Device device = region.contract.device();
+  if (device.is_cuda() && IsCapturing(CurrentStream(device))) return;
+  const uint64_t generation = g_generation.load();
+  if (met.told.exchange(generation) == generation) return;
   OnMiss told;
   {
     const std::lock_guard lock(mutex);
-    if (Keep(op, std::move(met))) told = on_miss;
+    told = on_miss;
   }
-  if (told && region != nullptr && region->winner.load(std::memory_order_acquire) == nullptr) {
-    told(*region, text);
+  const OwnWork own_work;
+  std::exception_ptr ends_call;
+  try {
+    const std::string text = region.signature.Canonical();
+    CF_CHECK(Resolver::Get().Resolve(region.id, text, region.device_index).ok()) << region.key;
+    if (told && region.winner.load(std::memory_order_acquire) == nullptr) {
+      ends_call = told(region, text);
+    }
+  } catch (const std::exception& error) {
+    WarnOf(region.signature.Describe(), error);
   }
+  if (ends_call) std::rethrow_exception(ends_call);
 }
 
 Status EagerInterceptor::Impl::Activate(Interception* op) {
@@ -459,8 +502,12 @@ std::vector<std::string> EagerInterceptor::ops() const {
 }
 
 void EagerInterceptor::SetOnMiss(OnMiss on_miss) {
-  const std::lock_guard lock(impl_->mutex);
-  impl_->on_miss = std::move(on_miss);
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->on_miss = std::move(on_miss);
+  }
+  Resolver::Get().AskAgain();
+  g_generation.fetch_add(1);
 }
 
 Json EagerInterceptor::Stats() const {
@@ -474,6 +521,7 @@ Json EagerInterceptor::Stats() const {
       calls += count;
       if (count > 0) misses[kMissNames[i]] = count;
     }
+    if (calls == 0) continue;
     stats[name] = {{"calls", calls},
                    {"hits", op->hits.load()},
                    {"fallbacks", op->fallbacks.load()},

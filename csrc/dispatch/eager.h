@@ -5,6 +5,7 @@
 // served by it, any other goes to the kernel that was there. One per process.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -32,15 +33,17 @@ class EagerInterceptor {
   Status SetOps(const std::vector<std::string>& ops);
   std::vector<std::string> ops() const;  // sorted
 
-  // Told of every call that is met for the first time and has no winner, after it, in its thread:
-  // its region, and the signature's canonical text. May take its time and make winners; its own
-  // calls of ATen are not intercepted, and what it throws is warned of. Null: nobody.
-  using OnMiss = std::function<void(const RegionEntry&, const std::string& signature)>;
+  // Told of every call that is met for the first time since SetOnMiss and has no winner, after it,
+  // in its thread: its region, and the signature's canonical text. May take its time and make
+  // winners; its own calls of ATen are not intercepted. What it throws is warned of; what it
+  // returns (an interrupt) is thrown to the caller of the operator. Null: nobody.
+  using OnMiss =
+      std::function<std::exception_ptr(const RegionEntry&, const std::string& signature)>;
   void SetOnMiss(OnMiss on_miss);
 
   // {"aten::_softmax": {"calls":, "hits":, "fallbacks":, "misses": {reason: n}}}, of every overload
-  // that was intercepted in this process. A call of the program's (not of OwnWork) is a hit, a
-  // fallback (its kernel could not take it) or a miss: "new" (met for the first time), "no_winner",
+  // that had calls. A call of the program's (not of OwnWork) is a hit, a fallback (its kernel could
+  // not take it, or is quarantined) or a miss: "new" (met for the first time), "no_kernel",
   // "unsupported" (no region holds it), "capture" (met for the first time while a CUDA graph was
   // captured), "too_many" (other calls were met before it).
   Json Stats() const;

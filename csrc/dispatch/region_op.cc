@@ -6,10 +6,13 @@
 
 #include <utility>
 
+#include "base/own_work.h"
 #include "dispatch/cuda_driver.h"
 #include "dispatch/region_meta.h"
 #include "dispatch/resolver.h"
 #include "dispatch/serve.h"
+#include "dispatch/kernel_on_trial.h"
+#include "signature/aten_numerics.h"
 
 namespace cudaforge {
 namespace {
@@ -28,11 +31,9 @@ void CheckNotDifferentiable(IValues inputs) {
   }
 }
 
-// Whether the settings that the kernel was proven under are in force, as far as a graph is not
-// guarded by them.
+// Whether the settings that the kernel was proven under are in force.
 bool NumericsHold(const RegionEntry& entry) {
-  return !entry.cudnn_tf32.has_value() ||
-         *entry.cudnn_tf32 == at::globalContext().allowTF32CuDNN(at::Float32Op::CONV);
+  return !entry.matrix_numerics || *entry.matrix_numerics == NumericsWord(/*matrix=*/true);
 }
 
 c10::List<at::Tensor> RunByAten(const RegionEntry& entry, IValues inputs) {
@@ -56,11 +57,11 @@ c10::List<at::Tensor> RunRegion(RegionEntry* entry, IValues inputs) {
   const Fit fit = entry->contract.Check(inputs);
   TORCH_CHECK(fit != Fit::kShape, "cudaforge::region ", entry->signature.Describe(), ": ",
               entry->contract.Explain(inputs));
-  const Winner* winner = entry->winner.load(std::memory_order_acquire);
+  const Winner* winner = KernelOnTrial::WinnerOf(*entry);
   if (winner == nullptr) {
     if (entry->quarantined.load(std::memory_order_relaxed)) {
       resolver.CountFallback(entry, Fallback::kQuarantined);
-    } else {
+    } else if (!OwnWork::InForce()) {
       entry->unserved.fetch_add(1, std::memory_order_relaxed);
     }
     return RunByAten(*entry, inputs);

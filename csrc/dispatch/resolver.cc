@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "base/append_only_table.h"
+#include "base/own_work.h"
 #include "base/sha256.h"
+#include "signature/aten_numerics.h"
 
 namespace cudaforge {
 namespace {
@@ -34,8 +36,7 @@ Result<std::unique_ptr<RegionEntry>> MakeEntry(int64_t id, std::string_view text
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     entry->output_dtypes.push_back(ToScalarType(signature.output_spec(i).dtype));
   }
-  const Json& tf32 = MemberOrNull(signature.numerics, "cudnn_tf32");
-  if (tf32.is_boolean()) entry->cudnn_tf32 = tf32.get<bool>();
+  entry->matrix_numerics = MatrixNumericsWord(signature.numerics);
   entry->signature = std::move(signature);
   return entry;
 }
@@ -103,6 +104,16 @@ void Resolver::SetLoader(LoadWinner load) {
   impl_->has_loader.store(impl_->load != nullptr, std::memory_order_release);
 }
 
+void Resolver::AskAgain() {
+  std::lock_guard lock(impl_->mutex);
+  for (const auto& entry : impl_->entries) {
+    auto asked = RegionEntry::Loader::kAsked;
+    if (entry->winner.load() == nullptr && !entry->quarantined.load()) {
+      entry->loader.compare_exchange_strong(asked, RegionEntry::Loader::kUnasked);
+    }
+  }
+}
+
 RegionEntry* Resolver::Find(int64_t id, int device_index) const {
   device_index = std::max(device_index, 0);
   return impl_->table.Find(Hash(id, device_index), [=](const RegionEntry& entry) {
@@ -162,16 +173,22 @@ void Resolver::AskLoader(RegionEntry* entry) {
   entry->loader.store(RegionEntry::Loader::kAsked, std::memory_order_release);
 }
 
-void Resolver::Install(RegionEntry* entry, std::unique_ptr<Winner> winner) {
-  if (winner != nullptr) {
-    CF_CHECK(winner->executable != nullptr) << "a winner without an executable";
-    Prepare(entry->signature, winner.get());
-  }
+const Winner* Resolver::Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner) {
+  CF_CHECK(winner->executable != nullptr) << "a winner without an executable";
+  Prepare(entry.signature, winner.get());
+  std::lock_guard lock(impl_->mutex);
+  return impl_->winners.emplace_back(std::move(winner)).get();
+}
+
+void Resolver::Promote(RegionEntry* entry, const Winner* adopted) {
   std::lock_guard lock(impl_->mutex);
   if (entry->quarantined.load(std::memory_order_relaxed)) return;
-  if (winner != nullptr) entry->saved_ns = winner->saved_ns;
-  entry->winner.store(winner.get(), std::memory_order_release);
-  if (winner != nullptr) impl_->winners.push_back(std::move(winner));
+  if (adopted != nullptr) entry->saved_ns = adopted->saved_ns;
+  entry->winner.store(adopted, std::memory_order_release);
+}
+
+void Resolver::Install(RegionEntry* entry, std::unique_ptr<Winner> winner) {
+  Promote(entry, winner == nullptr ? nullptr : Adopt(*entry, std::move(winner)));
 }
 
 void Resolver::Quarantine(RegionEntry* entry, const std::string& why) {
@@ -186,6 +203,7 @@ void Resolver::Quarantine(RegionEntry* entry, const std::string& why) {
 }
 
 void Resolver::CountFallback(RegionEntry* entry, Fallback reason) {
+  if (OwnWork::InForce()) return;
   entry->fallbacks.fetch_add(1, std::memory_order_relaxed);
   impl_->fallbacks[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
 }
@@ -207,6 +225,7 @@ Json Resolver::Stats() const {
          {"hits", entry->hits.load()},
          {"unserved", entry->unserved.load()},
          {"fallbacks", entry->fallbacks.load()},
+         {"own_hits", entry->own_hits.load()},
          {"saved_ns", saved},
          {"quarantined", why != impl_->quarantined.end() ? Json(why->second) : Json(nullptr)}});
     hits += entry->hits.load();
@@ -225,27 +244,13 @@ Json Resolver::Stats() const {
           {"regions", std::move(regions)}};
 }
 
-void Resolver::ResetStats() { SetCounts({}); }
-
-std::vector<int64_t> Resolver::Counts() const {
+void Resolver::ResetStats() {
   std::lock_guard lock(impl_->mutex);
-  std::vector<int64_t> counts(impl_->fallbacks.begin(), impl_->fallbacks.end());
+  for (auto& count : impl_->fallbacks) count = 0;
   for (const auto& entry : impl_->entries) {
-    counts.insert(counts.end(), {entry->hits, entry->unserved, entry->fallbacks});
-  }
-  return counts;
-}
-
-void Resolver::SetCounts(const std::vector<int64_t>& counts) {
-  std::lock_guard lock(impl_->mutex);
-  // Entries are only ever appended: those made since the counts were taken stood at zero.
-  size_t at = 0;
-  const auto next = [&] { return at < counts.size() ? counts[at++] : 0; };
-  for (auto& count : impl_->fallbacks) count = next();
-  for (const auto& entry : impl_->entries) {
-    entry->hits = next();
-    entry->unserved = next();
-    entry->fallbacks = next();
+    entry->hits = 0;
+    entry->unserved = 0;
+    entry->fallbacks = 0;
   }
 }
 

@@ -48,16 +48,17 @@ struct RegionEntry {
   std::unique_ptr<RegionProgram> program;
   InputContract contract;
   std::vector<at::ScalarType> output_dtypes;
-  // The signature's "cudnn_tf32", where it has one. Of the settings in a signature it is the one
-  // that a compiled graph is not guarded by: each call looks at it.
-  std::optional<bool> cudnn_tf32;
-  // Swapped in between two calls; old ones are kept alive.
+  // MatrixNumericsWord of the signature. Compiled graphs are not guarded by all of these settings:
+  // each call looks at them.
+  std::optional<uint64_t> matrix_numerics;
+  // Swapped in between two calls; old ones are kept alive. For calls of OwnWork see KernelOnTrial.
   std::atomic<const Winner*> winner{nullptr};
   std::atomic<bool> quarantined{false};
   // Unserved: a call when there was no winner. A fallback: a call that did not use the winner there
   // is.
   std::atomic<int64_t> hits{0}, unserved{0}, fallbacks{0};
-  std::atomic<double> saved_ns{0};  // the last winner's
+  std::atomic<int64_t> own_hits{0};  // of OwnWork, whose calls are counted nowhere else
+  std::atomic<double> saved_ns{0};   // the last winner's
   enum class Loader { kUnasked, kBeingAsked, kAsked };
   std::atomic<Loader> loader{Loader::kUnasked};
 };
@@ -74,29 +75,31 @@ class Resolver {
   // kUnsupported: as RegionProgram.
   using LoadWinner = std::function<Result<std::unique_ptr<Winner>>(const RegionEntry&)>;
   void SetLoader(LoadWinner load);
+  // Entries without a winner ask the loader again at their next call: it may know more now.
+  void AskAgain();
   Result<RegionEntry*> Resolve(int64_t id, std::string_view canonical_signature, int device_index,
                                bool may_load = true);
   // Hot path: nullptr when (id, device) has not been resolved. A negative index is 0.
   RegionEntry* Find(int64_t id, int device_index) const;
   // Whether Resolve would ask the loader for this entry.
   bool WantsWinner(const RegionEntry& entry) const;
-  // Installs a winner (promoted in the background, or on trial); nullptr removes it. Nothing
-  // happens to a quarantined entry. Thread-safe. REQUIRES: the winner has an executable, its
-  // constraints name inputs of the region.
+  // Has a kernel ready to be launched for the entry, and keeps it for the life of the process: a
+  // call may be in it. REQUIRES: it has an executable, its constraints name inputs of the region.
+  const Winner* Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner);
+  // From now on calls are served by an adopted kernel; nullptr: by none. Nothing happens to a
+  // quarantined entry. Thread-safe.
+  void Promote(RegionEntry* entry, const Winner* adopted);
+  // Adopt, then Promote.
   void Install(RegionEntry* entry, std::unique_ptr<Winner> winner);
   // Never serve this entry again in this process (its launch failed).
   void Quarantine(RegionEntry* entry, const std::string& why);
   void CountFallback(RegionEntry* entry, Fallback reason);
 
   // {"hits":, "unserved":, "fallbacks": {reason: n}, "saved_ns":, "regions": [{"key", "describe",
-  // "device", "hits", "unserved", "fallbacks", "saved_ns", "quarantined": why or null}]}, regions
-  // in order of first sight.
+  // "device", "hits", "unserved", "fallbacks", "own_hits", "saved_ns", "quarantined": why or
+  // null}]}, regions in order of first sight.
   Json Stats() const;
   void ResetStats();
-  // The counters as they stand, and back to where they stood: for calls that serve nobody, such as
-  // timing. What other threads count meanwhile is lost.
-  std::vector<int64_t> Counts() const;
-  void SetCounts(const std::vector<int64_t>& counts);
   // One warning per message and process, through this sink (the binding routes it to Python's
   // warnings); without a sink, PyTorch's own.
   void SetWarningSink(std::function<void(const std::string&)> sink);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/own_work.h"
 #include "dispatch/cuda_driver.h"
 #include "target/target.h"
 
@@ -136,7 +137,7 @@ bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& input
     const Status launched =
         LaunchWinner(*entry, winner, {pointers.data(), pointers.size()}, outputs);
     if (launched.ok()) {
-      entry->hits.fetch_add(1, std::memory_order_relaxed);
+      (OwnWork::InForce() ? entry->own_hits : entry->hits).fetch_add(1, std::memory_order_relaxed);
       return true;
     }
     resolver.Quarantine(entry, launched.ToString());

@@ -17,8 +17,8 @@ void* CurrentStream(c10::Device device);
 // Launches `winner` on the current stream and counts a hit. False: it cannot take this call, which
 // is counted as a fallback of `entry`; a failed launch also quarantines it. `inputs`: of the
 // region's dtypes, sizes, strides and device. `outputs`: empty, and new tensors are put there, one
-// for each of the region's; or those to write to, of the region's dtypes, sizes, strides and device,
-// sharing memory with nothing else. What they hold is unspecified when false.
+// for each of the region's; or those to write to, of the region's dtypes, sizes, strides and
+// device, sharing memory with nothing else. What they hold is unspecified when false.
 bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& inputs,
            OutputTensors* outputs);
 

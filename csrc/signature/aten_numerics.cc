@@ -8,29 +8,52 @@
 namespace cudaforge {
 namespace {
 
-constexpr std::array<std::string_view, 7> kMatrixOps = {
-    "mm", "bmm", "addmm", "baddbmm", "convolution", "scaled_dot_product", "linear"};
-
-constexpr std::array<const char*, 3> kPrecisions = {"highest", "high", "medium"};
+constexpr std::array<std::string_view, 9> kMatrixOps = {
+    "mm", "bmm", "addmm", "baddbmm", "mv", "dot", "convolution", "scaled_dot_product", "linear"};
 
 bool AllowsReduced(at::CuBLASReductionOption option) {
   return option == at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK;
 }
 
+// Flags by name, in the order of the bits of the word: "deterministic" is of every operator, the
+// others are of matrix products and convolutions.
 struct Numerics {
   bool deterministic = at::globalContext().deterministicAlgorithms();
   bool bf16_reduced = false, fp16_reduced = false, cudnn_tf32 = false;
-  size_t precision = 0;
+  // Of float32 products: TF32 in cuBLAS, bfloat16 in oneDNN. Together PyTorch's float32 matmul
+  // precision: "highest" is neither, "high" the first, "medium" both.
+  bool tf32 = false, bf16 = false;
+  bool fp16_accumulation = false, conv_bf16 = false;
 
+  Numerics() = default;
   explicit Numerics(bool matrix) {
     if (!matrix) return;
+    using Backend = at::Float32Backend;
+    using Op = at::Float32Op;
+    using Precision = at::Float32Precision;
     const at::Context& context = at::globalContext();
     bf16_reduced = AllowsReduced(context.allowBF16ReductionCuBLAS());
     fp16_reduced = AllowsReduced(context.allowFP16ReductionCuBLAS());
-    cudnn_tf32 = context.allowTF32CuDNN();
-    precision = static_cast<size_t>(context.float32MatmulPrecision());
+    cudnn_tf32 = context.float32Precision(Backend::CUDA, Op::CONV) == Precision::TF32;
+    tf32 = context.float32Precision(Backend::CUDA, Op::MATMUL) == Precision::TF32;
+    bf16 = context.float32Precision(Backend::MKLDNN, Op::MATMUL) == Precision::BF16;
+    fp16_accumulation = context.allowFP16AccumulationCuBLAS();
+    conv_bf16 = context.float32Precision(Backend::MKLDNN, Op::CONV) == Precision::BF16;
+  }
+
+  uint64_t Word() const {
+    uint64_t word = 0, bit = 1;
+    for (const bool flag : {deterministic, bf16_reduced, fp16_reduced, cudnn_tf32, tf32, bf16,
+                            fp16_accumulation, conv_bf16}) {
+      if (flag) word |= bit;
+      bit <<= 1;
+    }
+    return word;
   }
 };
+
+constexpr const char* kPrecision = "float32_matmul_precision";
+constexpr const char* kCublasIeee = "cublas_ieee";  // "medium" otherwise, without TF32
 
 }  // namespace
 
@@ -44,20 +67,33 @@ Json NumericsInForce(const std::vector<std::string>& ops) {
   const bool matrix = std::any_of(ops.begin(), ops.end(), IsMatrixOp);
   const Numerics in_force(matrix);
   Json json = {{"deterministic", in_force.deterministic}};
-  if (matrix) {
-    json["bf16_reduced_precision"] = in_force.bf16_reduced;
-    json["cudnn_tf32"] = in_force.cudnn_tf32;
-    json["float32_matmul_precision"] = kPrecisions.at(in_force.precision);
-    json["fp16_reduced_precision"] = in_force.fp16_reduced;
-  }
+  if (!matrix) return json;
+  json["bf16_reduced_precision"] = in_force.bf16_reduced;
+  json["cudnn_tf32"] = in_force.cudnn_tf32;
+  json[kPrecision] = in_force.bf16 ? "medium" : in_force.tf32 ? "high" : "highest";
+  json["fp16_reduced_precision"] = in_force.fp16_reduced;
+  if (in_force.bf16 && !in_force.tf32) json[kCublasIeee] = true;
+  if (in_force.fp16_accumulation) json["fp16_accumulation"] = true;
+  if (in_force.conv_bf16) json["mkldnn_conv_bf16"] = true;
   return json;
 }
 
-uint64_t NumericsWord(bool matrix) {
-  const Numerics in_force(matrix);
-  return uint64_t{in_force.deterministic} | uint64_t{in_force.bf16_reduced} << 1 |
-         uint64_t{in_force.fp16_reduced} << 2 | uint64_t{in_force.cudnn_tf32} << 3 |
-         uint64_t{in_force.precision} << 4;
+uint64_t NumericsWord(bool matrix) { return Numerics(matrix).Word(); }
+
+std::optional<uint64_t> MatrixNumericsWord(const Json& numerics) {
+  if (!numerics.contains(kPrecision)) return std::nullopt;
+  const auto flag = [&](const char* name) { return numerics.value(name, Json()) == true; };
+  const Json& precision = numerics[kPrecision];
+  Numerics then;
+  then.deterministic = flag("deterministic");
+  then.bf16_reduced = flag("bf16_reduced_precision");
+  then.fp16_reduced = flag("fp16_reduced_precision");
+  then.cudnn_tf32 = flag("cudnn_tf32");
+  then.bf16 = precision == "medium";
+  then.tf32 = precision == "high" || (then.bf16 && !flag(kCublasIeee));
+  then.fp16_accumulation = flag("fp16_accumulation");
+  then.conv_bf16 = flag("mkldnn_conv_bf16");
+  return then.Word();
 }
 
 }  // namespace cudaforge

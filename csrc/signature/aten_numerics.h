@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,10 +16,13 @@ bool IsMatrixOp(std::string_view op);
 
 // The settings in force, for a signature of these overloads. Those of matrix products and
 // convolutions are left out of regions without any, so that their winners serve under every
-// setting. Throws c10::Error where PyTorch's own settings contradict each other.
+// setting; those that few programs change are there only where they are not as usual.
 Json NumericsInForce(const std::vector<std::string>& ops);
 
 // The same in a word, equal if and only if the JSON is. `matrix`: IsMatrixOp of any of the ops.
 uint64_t NumericsWord(bool matrix);
+// NumericsWord(true) while NumericsInForce gave this; nothing where it has no settings of matrix
+// products.
+std::optional<uint64_t> MatrixNumericsWord(const Json& numerics);
 
 }  // namespace cudaforge

@@ -17,8 +17,8 @@ namespace cudaforge {
 Result<c10::OperatorHandle> FindAtenOp(std::string_view op);
 
 // kUnsupported, of `name`: an overload that mutates, returns views or other things than tensors,
-// draws random numbers (attention may where CheckCall allows it), reads uninitialised memory, or has
-// outputs whose shape depends on data.
+// draws random numbers (attention may where CheckCall allows it), reads uninitialised memory, or
+// has outputs whose shape depends on data.
 Status CheckPure(const c10::OperatorHandle& op, std::string_view name);
 
 // FindAtenOp of a pure one.

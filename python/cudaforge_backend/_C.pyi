@@ -266,16 +266,24 @@ def conclude(
     those of the whole region, allowed and spent. `provisional`: see KernelStore.get. Gives the
     record as that would, and whether it is now the one that is stored."""
 
-def install(signature: str, device_index: int, outcome: SearchOutcome) -> None:
-    """Has cudaforge::region serve the search's best from now on, in this process."""
+class KernelOnTrial:
+    """While it is entered, cudaforge::region runs the search's best in this thread's OwnWork, and
+    for nobody else."""
+    def __init__(self, signature: str, device_index: int, outcome: SearchOutcome) -> None: ...
+    def __enter__(self) -> KernelOnTrial: ...
+    def __exit__(self, *error: object) -> None: ...
+    def promote(self) -> None:
+        """Has it serve everybody from now on, in this process."""
 
-def uninstall(signature: str, device_index: int) -> None: ...
 def stats() -> dict[str, Any]:
     """hits, unserved, fallbacks by reason, saved_ns, regions."""
 
 def reset_stats() -> None: ...
 def can_intercept(op: str) -> str | None:
     """None when calls of the overload can be intercepted, else why not."""
+
+def out_variant_of(op: str) -> str | None:
+    """The overload that writes what `op` returns to out arguments; None where there is none."""
 
 def intercept(ops: Sequence[str]) -> None:
     """Intercepts eager calls of exactly these overloads."""
@@ -294,12 +302,10 @@ def eager_stats() -> dict[str, Any]:
 def reset_eager_stats() -> None: ...
 
 class OwnWork:
-    """While it is entered, calls of this thread are not intercepted. A thread enters its own."""
+    """While it is entered, calls of this thread are neither intercepted nor counted. A thread
+    enters its own."""
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...
-
-def uncounted(work: Callable[[], Any]) -> Any:
-    """Calls `work` and puts the counters back to where they stood."""
 
 def versions() -> dict[str, Any]:
     """cudaforge, torch, verifier, rocksdb."""

@@ -73,7 +73,8 @@ def region_call(device: str) -> dict[str, Any]:
     found = _C.search(signature, 0, 20.0, 1)
     if not found.found:
         raise RuntimeError(found.reason)
-    _C.install(signature, 0, found)
+    with _C.KernelOnTrial(signature, 0, found) as trial:
+        trial.promote()
     region = torch.ops.cudaforge.region.default
     aten = torch.ops.aten._softmax.default
     number = _C.region_id(_C.signature_key(signature))
@@ -123,7 +124,8 @@ def eager_call(device: str) -> dict[str, Any]:
     found = _C.search(signature, 0, 20.0, 1)
     if not found.found:
         raise RuntimeError(found.reason)
-    _C.install(signature, 0, found)
+    with _C.KernelOnTrial(signature, 0, found) as trial:
+        trial.promote()
     scripted = torch.jit.CompilationUnit(EAGER_LOOP).loop
     aten = torch.ops.aten._softmax.default
 

@@ -39,7 +39,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(gate, "_C", Fake())
     monkeypatch.setattr(gate, "_SECONDS", 0.01)
     calls = itertools.count()
-    monkeypatch.setattr(gate, "_hits", lambda: Counter({"k": next(calls)}))
+    monkeypatch.setattr(gate, "_own_hits", lambda: Counter({"k": next(calls)}))
     return memory
 
 

@@ -3,6 +3,7 @@ record."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -189,18 +190,14 @@ class _Forge:
         if self.agents is not None:
             outcome = self._ask(self.agents, outcome)
         assert outcome is not None  # a region that no generator makes is forged by agents alone
-        won = False
         if outcome.found:
-            _C.install(self.signature, self.device_index, outcome)
-            try:
+            with self._on_trial(outcome) as trial:
                 self._look_at_program()
                 promotion = self._race_all()
                 self._look_at_program()
                 end = self._conclude(outcome, promotion)
-                won = promotion is not None and promotion.promoted
-            finally:
-                if not won:
-                    _C.uninstall(self.signature, self.device_index)
+                if promotion is not None and promotion.promoted:
+                    trial.promote()
         else:
             end = self._conclude(outcome, None)
         count_forging("forged" if end["kind"] == "winner" else "negative")
@@ -240,18 +237,19 @@ class _Forge:
     def _fastest_rival(self, built_in: _C.SearchOutcome | None) -> tuple[str, float]:
         """What there is to beat and its microseconds: ATen, Inductor or the generators' kernel."""
         contestants = [("aten", rivals.aten_call(self.signature)), *self._inductor(self.signature)]
-        if built_in is not None:
-            _C.install(self.signature, self.device_index, built_in)
-            call = rivals.operator_call(self.signature, self.region_id)
-            contestants.insert(0, ("built-in", call))
-        if len(contestants) == 1:  # Inductor cannot compile it: a race takes two
-            contestants.append(contestants[0])
-        try:
-            times = self._race(contestants, self.signature).times_us()
-        finally:  # it has won nothing yet
+        with contextlib.ExitStack() as on_trial:
             if built_in is not None:
-                _C.uninstall(self.signature, self.device_index)
+                on_trial.enter_context(self._on_trial(built_in))
+                call = rivals.operator_call(self.signature, self.region_id)
+                contestants.insert(0, ("built-in", call))
+            if len(contestants) == 1:  # Inductor cannot compile it: a race takes two
+                contestants.append(contestants[0])
+            times = self._race(contestants, self.signature).times_us()
         return min(zip([name for name, _ in contestants], times, strict=True), key=lambda t: t[1])
+
+    def _on_trial(self, outcome: _C.SearchOutcome) -> _C.KernelOnTrial:
+        """While it is entered, the operator runs what was found, in this thread alone."""
+        return _C.KernelOnTrial(self.signature, self.device_index, outcome)
 
     def _conclude(
         self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None

@@ -136,7 +136,7 @@ class GatedCallable:
     def _pays(self, inputs: Sequence[Any]) -> bool:
         try:
             with telling("race", self._regions):
-                speedup, served = _C.uncounted(lambda: self._race(inputs))
+                speedup, served = self._race(inputs)
         except Exception as error:
             count_fallback("gate_failed")
             warn_once(f"a graph could not be timed with its winners and runs without: {error}")
@@ -157,17 +157,18 @@ class GatedCallable:
 
     def _race(self, inputs: Sequence[Any]) -> tuple[tuple[float, float, float], list[str]]:
         """The speed-up, and the regions whose kernels ran meanwhile."""
-        before = _hits()
-        speedup = _race(*self._rivals, inputs)
-        after = _hits()
+        before = _own_hits()
+        with _C.OwnWork():
+            speedup = _race(*self._rivals, inputs)
+        after = _own_hits()
         return speedup, [key for key in self._regions if after[key] > before[key]]
 
 
-def _hits() -> Counter[str]:
-    """Calls that kernels served so far, by region."""
+def _own_hits() -> Counter[str]:
+    """Calls of CudaForge's own that kernels served so far, by region."""
     found: Counter[str] = Counter()
     for region in _C.stats().get("regions", ()):
-        found[region["key"]] += region["hits"]
+        found[region["key"]] += region["own_hits"]
     return found
 
 

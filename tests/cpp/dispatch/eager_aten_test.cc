@@ -6,6 +6,7 @@
 
 #include "base/own_work.h"
 #include "dispatch/eager.h"
+#include "dispatch/kernel_on_trial.h"
 #include "signature/aten_numerics.h"
 #include "tests/cpp/dispatch/fake_region.h"
 
@@ -91,6 +92,7 @@ TEST_F(EagerTest, OnMissIsToldOnceAndMayMakeTheWinner) {
     EXPECT_EQ(text, EagerNeg({3, 8}).text);
     at::neg(at::randn({3, 8}));  // its own, not a call that is met
     Serve({3, 8});
+    return std::exception_ptr();
   });
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
   const at::Tensor x = at::randn({3, 8});
@@ -103,8 +105,9 @@ TEST_F(EagerTest, OnMissIsToldOnceAndMayMakeTheWinner) {
 TEST_F(EagerTest, WhatOnMissThrowsIsWarnedOf) {
   std::vector<std::string> warnings;
   resolver_.SetWarningSink([&](const std::string& warning) { warnings.push_back(warning); });
-  interceptor_.SetOnMiss(
-      [](const RegionEntry&, const std::string&) { throw std::runtime_error("no room"); });
+  interceptor_.SetOnMiss([](const RegionEntry&, const std::string&) -> std::exception_ptr {
+    throw std::runtime_error("no room");
+  });
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
   const at::Tensor x = at::randn({3, 9});
   EXPECT_TRUE(at::equal(at::neg(x), at::zeros({3, 9}).sub(x)));
@@ -133,7 +136,77 @@ TEST_F(EagerTest, AFailedLaunchFallsBackAndIsNotTriedAgain) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(at::neg(x), at::zeros({4, 6}).sub(x)));
   resolver_.SetWarningSink(nullptr);
   EXPECT_EQ(log_->launches.load(), 1);
-  EXPECT_EQ(Stats()["fallbacks"], 1);
+  EXPECT_EQ(Stats()["fallbacks"], 3) << "one that failed, two in quarantine";
+}
+
+TEST_F(EagerTest, WhatOnMissReturnsIsThrownToTheCaller) {
+  interceptor_.SetOnMiss([](const RegionEntry&, const std::string&) {
+    return std::make_exception_ptr(std::out_of_range("interrupted"));
+  });
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  EXPECT_THROW(at::neg(at::randn({3, 10})), std::out_of_range);
+}
+
+TEST_F(EagerTest, AnotherOnMissIsToldOfCallsThatWereMet) {
+  const at::Tensor x = at::randn({3, 11});
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  int told = 0;
+  for (int i = 1; i <= 3; ++i) {
+    interceptor_.SetOnMiss([&](const RegionEntry&, const std::string& text) {
+      EXPECT_EQ(text, EagerNeg({3, 11}).text);
+      ++told;
+      return std::exception_ptr();
+    });
+    for (int call = 0; call < 3; ++call) at::neg(x);
+    EXPECT_EQ(told, i);
+  }
+}
+
+// What a signature has no word for: results of integers, in many operators.
+TEST_F(EagerTest, UnderAnotherDefaultDtypeCallsArePyTorchs) {
+  Serve({3, 12});
+  const at::Tensor x = at::randn({3, 12});
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  c10::set_default_dtype(caffe2::TypeMeta::Make<double>());
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(at::neg(x), at::zeros_like(x).sub(x)));
+  c10::set_default_dtype(caffe2::TypeMeta::Make<float>());
+  EXPECT_EQ(Stats()["misses"], Json::parse(R"({"unsupported": 2})"));
+}
+
+// Another kernel of the same region, on trial in this thread: nobody else gets it, nor is it
+// counted.
+TEST_F(EagerTest, AKernelOnTrialServesOwnWorkAlone) {
+  const Region region = EagerNeg({3, 13});
+  RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();
+  const at::Tensor x = at::randn({3, 13}), aten = at::zeros_like(x).sub(x);
+  const auto by_region = [&] { return testing::CallRegion(region, {x})[0]; };
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  at::neg(x);
+  const int64_t hits = entry->hits.load(), unserved = entry->unserved.load();
+  {
+    KernelOnTrial trial(entry, NegWinner(39, 1, log_));
+    EXPECT_TRUE(at::equal(at::neg(x), aten));
+    EXPECT_TRUE(at::equal(by_region(), aten)) << "the program's";
+    {
+      const OwnWork own_work;
+      EXPECT_TRUE(at::allclose(by_region(), at::rsub(x, 1)));
+      at::Tensor elsewhere;
+      std::thread([&] {
+        const OwnWork its_own;
+        elsewhere = by_region();
+      }).join();
+      EXPECT_TRUE(at::equal(elsewhere, aten));
+    }
+    EXPECT_EQ(entry->hits.load(), hits);
+    EXPECT_EQ(entry->unserved.load(), unserved + 2);
+    EXPECT_EQ(entry->own_hits.load(), 1);
+  }
+  {
+    const OwnWork own_work;
+    EXPECT_TRUE(at::equal(by_region(), aten)) << "ended";
+    KernelOnTrial(entry, NegWinner(39, 1, log_)).Promote();
+  }
+  EXPECT_TRUE(at::allclose(at::neg(x), at::rsub(x, 1)));
 }
 
 TEST_F(EagerTest, AnOutVariantIsServedAsWhatItIsTheVariantOf) {

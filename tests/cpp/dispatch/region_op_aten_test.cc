@@ -5,6 +5,7 @@
 
 #include "dispatch/region_meta.h"
 #include "dispatch/region_op.h"
+#include "signature/aten_numerics.h"
 #include "tests/cpp/dispatch/fake_region.h"
 
 namespace cudaforge {
@@ -63,14 +64,14 @@ TEST_F(RegionOpTest, LargeInputsAreSplitOverThreads) {
 }
 
 TEST_F(RegionOpTest, AKernelIsServedUnderTheSettingItWasProvenUnder) {
-  Region region = NegRegion({4, 51});
-  region.signature.numerics["cudnn_tf32"] = true;
-  region = testing::Name(region.signature);
-  RegionEntry* entry = Served(region);
   at::Context& context = at::globalContext();
   const bool before = context.allowTF32CuDNN(at::Float32Op::CONV);
-  const at::Tensor x = at::randn({4, 51});
   context.setAllowTF32CuDNN(true);
+  Region region = NegRegion({4, 51});
+  region.signature.numerics = NumericsInForce({"aten::convolution"});
+  region = testing::Name(region.signature);
+  RegionEntry* entry = Served(region);
+  const at::Tensor x = at::randn({4, 51});
   EXPECT_TRUE(at::equal(CallRegion(region, {x})[0], -x + 1));
   context.setAllowTF32CuDNN(false);
   EXPECT_TRUE(at::equal(CallRegion(region, {x})[0], -x));
