@@ -1,0 +1,193 @@
+"""Eager calls that are looked up, on a GPU: CUDA graphs, streams, several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cudaforge_backend
+import pytest
+import torch
+from cudaforge_backend import disable, enable
+from forged import win_every_race
+from torch import Tensor
+
+pytestmark = pytest.mark.gpu
+
+SOFTMAX = "aten::_softmax"
+LONG = 2_000_000_000  # GPU cycles: about a second
+
+
+@pytest.fixture(autouse=True)
+def _ends() -> Iterator[None]:
+    yield
+    disable()
+
+
+@pytest.fixture
+def blocking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """Options under which the first call of every shape makes its kernel."""
+    win_every_race(monkeypatch)
+    return {"on_miss": "blocking", "cache_dir": str(tmp_path)}
+
+
+def seen() -> Any:
+    """The counters of softmax."""
+    return cudaforge_backend.stats()["eager"][SOFTMAX]
+
+
+def exact(x: Tensor) -> Tensor:
+    """The softmax of float32 numbers, by operators that are not intercepted, in float64."""
+    powers = x.double().exp()
+    return (powers / powers.sum(-1, keepdim=True)).float()
+
+
+def captured(work: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    """`work` as a graph, and its result, which each replay writes."""
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = work()
+    return graph, result
+
+
+def replays_right(graph: torch.cuda.CUDAGraph, x: Tensor, y: Tensor) -> None:
+    """Three replays, each with new numbers in `x`, write their softmax to `y`."""
+    for _ in range(3):
+        x.copy_(torch.randn_like(x))
+        y.fill_(float("nan"))
+        graph.replay()
+        torch.testing.assert_close(y, exact(x))
+
+
+def test_a_winner_runs_inside_a_captured_graph(blocking: dict[str, Any]) -> None:
+    x = torch.randn(16, 131, device="cuda")
+    with enable([SOFTMAX], **blocking):
+        for _ in range(2):
+            x.softmax(-1)
+        assert seen()["hits"] == 1
+        cudaforge_backend.reset_stats()
+        graph, y = captured(lambda: x.softmax(-1))
+        assert seen() == {"calls": 1, "hits": 1, "fallbacks": 0, "misses": {}}
+    replays_right(graph, x, y)
+
+
+def test_a_call_first_met_during_capture_takes_the_previous_kernel(
+    blocking: dict[str, Any],
+) -> None:
+    x = torch.randn(16, 132, device="cuda")
+    x.softmax(-1)  # CUDA has loaded PyTorch's kernel
+    with enable([SOFTMAX], **blocking):
+        graph, y = captured(lambda: x.softmax(-1))
+        assert seen() == {"calls": 1, "hits": 0, "fallbacks": 0, "misses": {"capture": 1}}
+        assert cudaforge_backend.stats()["forged"] == 0
+        for _ in range(2):  # after the capture it is met as ever
+            torch.testing.assert_close(x.softmax(-1), exact(x))
+        assert seen()["misses"] == {"capture": 1, "new": 1} and seen()["hits"] == 1
+        cudaforge_backend.reset_stats()
+    replays_right(graph, x, y)
+
+
+def test_a_call_without_a_winner_is_captured_as_it_is(tmp_path: Path) -> None:
+    x = torch.randn(16, 133, device="cuda")
+    with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
+        x.softmax(-1)
+        graph, y = captured(lambda: x.softmax(-1))
+        assert seen()["misses"] == {"new": 1, "no_winner": 1}
+    replays_right(graph, x, y)
+
+
+def test_gradients_are_served_inside_a_captured_graph(blocking: dict[str, Any]) -> None:
+    backward = "aten::_softmax_backward_data"
+    x = torch.randn(16, 134, device="cuda", requires_grad=True)
+    weights = torch.randn(16, 134, device="cuda")
+
+    def gradient() -> Tensor:
+        (found,) = torch.autograd.grad(x.softmax(-1), x, weights)
+        return found
+
+    with enable([SOFTMAX, backward], **blocking):
+        stream = torch.cuda.Stream()  # PyTorch: what is to be captured is first run beside
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                gradient()
+        torch.cuda.current_stream().wait_stream(stream)
+        cudaforge_backend.reset_stats()
+        graph, y = captured(gradient)
+        counts = cudaforge_backend.stats()["eager"]
+        assert counts[SOFTMAX]["hits"] == counts[backward]["hits"] == 1
+    for _ in range(3):
+        with torch.no_grad():
+            x.copy_(torch.randn_like(x))
+        graph.replay()
+        torch.testing.assert_close(y, gradient())
+
+
+def test_a_winner_runs_on_the_current_stream(blocking: dict[str, Any]) -> None:
+    """On any other it would read the zeros that are there while the stream is busy."""
+    values = torch.randn(16, 135, device="cuda")
+    x = torch.zeros_like(values)
+    stream, ended = torch.cuda.Stream(), torch.cuda.Event()
+
+    def on_stream(cycles: int) -> Tensor:
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(cycles)
+            x.copy_(values)
+            y = x.softmax(-1)
+            ended.record(stream)
+        return y
+
+    with enable([SOFTMAX], **blocking):
+        for _ in range(3):  # makes the kernel, and has memory for the stream
+            on_stream(1000)
+        torch.cuda.synchronize()
+        x.zero_()
+        cudaforge_backend.reset_stats()
+        y = on_stream(LONG)
+        assert not ended.query()  # nothing has waited for the GPU
+        assert seen() == {"calls": 1, "hits": 1, "fallbacks": 0, "misses": {}}
+        ended.synchronize()  # of this stream alone
+    torch.testing.assert_close(y, exact(values))
+
+
+def test_two_streams_do_not_wait_for_each_other(blocking: dict[str, Any]) -> None:
+    x = torch.randn(16, 136, device="cuda")
+    busy, free = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with enable([SOFTMAX], **blocking):
+        with torch.cuda.stream(free):
+            for _ in range(3):
+                x.softmax(-1)
+        torch.cuda.synchronize()
+        ended = torch.cuda.Event()
+        with torch.cuda.stream(busy):
+            torch.cuda._sleep(LONG)
+            ended.record(busy)
+        with torch.cuda.stream(free):
+            y = x.softmax(-1)
+        free.synchronize()
+        assert not ended.query()
+    torch.testing.assert_close(y, exact(x))
+    assert seen()["hits"] == 3
+
+
+# Where there is one GPU, or none, there is no such test, rather than one that is skipped.
+if torch.cuda.device_count() > 1:
+
+    def test_calls_are_served_on_the_device_of_their_tensors(blocking: dict[str, Any]) -> None:
+        inputs = [torch.randn(16, 137, device=f"cuda:{index}") for index in (0, 1)]
+        expected = [exact(x) for x in inputs]
+        with enable([SOFTMAX], **blocking):
+            for current in (0, 1):  # neither is special
+                with torch.cuda.device(current):
+                    for x, right in zip(inputs, expected, strict=True):
+                        for _ in range(2):
+                            y = x.softmax(-1)
+                            assert y.device == x.device
+                            torch.testing.assert_close(y, right)
+                    assert torch.cuda.current_device() == current
+        # Each device has met the call once.
+        assert seen() == {"calls": 8, "hits": 6, "fallbacks": 0, "misses": {"new": 2}}
