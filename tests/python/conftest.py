@@ -21,6 +21,12 @@ if importlib.util.find_spec("cudaforge_backend") is None:  # not installed: the 
 # Read when torch and cudaforge_backend are imported, hence before them.
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_SESSION / "inductor")
 os.environ["CUDAFORGE_CACHE_DIR"] = str(_SESSION / "cache")
+# Of test_eager_samples.py; CudaForge warns of names with its prefix that it does not know. The
+# processes of a run under xdist inherit this one's environment, and so one cache for all.
+for _name in ("EVERY_SAMPLE", "SAMPLES"):
+    if f"CUDAFORGE_{_name}" in os.environ:
+        os.environ[f"EAGER_{_name}"] = os.environ.pop(f"CUDAFORGE_{_name}")
+_SAMPLES = os.environ.setdefault("EAGER_SAMPLES_CACHE", str(_SESSION / "samples"))
 os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # spares each compiling process ten seconds of probing
 for _name in ("CUDAFORGE_DISABLE", "CUDAFORGE_ON_MISS", "CUDAFORGE_REGION_BUDGET_S"):
     os.environ.pop(_name, None)
@@ -30,6 +36,7 @@ import torch  # noqa: E402
 from coders import CODER, MODEL  # noqa: E402
 from cudaforge_backend.integration import known_graphs, plan  # noqa: E402
 from forged import win_every_race  # noqa: E402
+from samples_summary import samples_summary  # noqa: E402
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,6 +77,26 @@ def forged(monkeypatch: pytest.MonkeyPatch) -> Path:
     each region is made once. Use it with forged.compiled."""
     win_every_race(monkeypatch)
     return _SESSION / "forged"
+
+
+@pytest.fixture
+def samples_cache() -> Path:
+    """The folder of the cache for PyTorch's samples: many operators have the same regions."""
+    return Path(_SAMPLES)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What came of PyTorch's samples, of all processes together."""
+    reports = [r for group in terminalreporter.stats.values() for r in group]
+    told = [
+        value
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, value in report.user_properties
+        if name == "eager_samples"
+    ]
+    for line in samples_summary(told):
+        terminalreporter.write_line(line)
 
 
 RunPython = Callable[..., subprocess.CompletedProcess[str]]

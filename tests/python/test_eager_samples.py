@@ -1,12 +1,17 @@
 """PyTorch's own samples (OpInfo) of intercepted operators: the same results and gradients as
-without."""
+without.
+
+By default some operators in float32. CUDAFORGE_EVERY_SAMPLE=1: every OpInfo that reaches an
+intercepted operator, in every dtype that it supports here; CUDAFORGE_SAMPLES: of each how many. A
+run that is ended by one SIGINT (timeout --foreground -s INT 570 python -m pytest -n 16 ...) says in
+its summary how far it came."""
 
 from __future__ import annotations
 
-import sys
+import os
 import types
-import unittest
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +19,13 @@ import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend import disable, enable
+from cudaforge_backend.errors import CudaForgeWarning
+from cudaforge_backend.integration import forging
 from forged import win_every_race
-from torch import Tensor
+from opinfos import Comparison, every_case, op_infos, results, samples
+from samples_summary import samples_summary
 
-# Only PyTorch's own test classes are made with it.
-sys.modules.setdefault(
-    "expecttest",
-    types.SimpleNamespace(TestCase=unittest.TestCase),  # type: ignore[arg-type]
-)
-
-SAMPLES = 4  # of each operator: each shape has kernels to be made
+EVERY = os.environ.get("EAGER_EVERY_SAMPLE") == "1"  # see conftest.py
 
 OPS = [
     "amax", "argmax", "cumprod", "cumsum", "log_softmax", "logsumexp", "mean",
@@ -32,43 +34,135 @@ OPS = [
 ]  # fmt: skip
 
 
-def samples(name: str, device: str, dtype: torch.dtype) -> Iterator[Any]:
-    """Some sample inputs of an operator, evenly spread over all that PyTorch has."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    info = next(one for one in op_db if one.name == name)
-    found = list(info.sample_inputs(device, dtype, requires_grad=info.supports_autograd))
-    for sample in found[:: -(-len(found) // SAMPLES)]:
-        yield info, sample
-
-
-def results(info: Any, sample: Any) -> list[Tensor]:
-    """What the operator gives for a sample, and the gradients of its sum."""
-    made = info(sample.input, *sample.args, **sample.kwargs)
-    outputs = [v for v in (made if isinstance(made, tuple | list) else [made]) if v is not None]
-    leaves = [v for v in (sample.input, *sample.args) if isinstance(v, Tensor) and v.requires_grad]
-    floating = [v for v in outputs if v.requires_grad]
-    if not (leaves and floating):
-        return [v.detach() for v in outputs]
-    total = sum(v.sum() for v in floating)
-    gradients = torch.autograd.grad(total, leaves, allow_unused=True)  # type: ignore[arg-type]
-    return [v.detach() for v in outputs] + [g for g in gradients if g is not None]
+def cases() -> list[Any]:
+    """Device, operator and dtype of each test."""
+    found = []
+    for device in ("cpu", "cuda"):
+        here = device == "cpu" or torch.cuda.is_available()
+        if EVERY and not here:
+            continue
+        marks = [pytest.mark.gpu] if device == "cuda" else []
+        some = every_case(device) if EVERY else ((name, torch.float32) for name in OPS)
+        for name, dtype in some:
+            label = f"{name}-{str(dtype).removeprefix('torch.')}-{device}"
+            found.append(pytest.param(device, name, dtype, id=label, marks=marks))
+    return found
 
 
-@pytest.mark.parametrize("name", OPS)
+def counts() -> dict[str, dict[str, int]]:
+    """Calls and hits of each overload that was called."""
+    seen = cudaforge_backend.stats()["eager"].items()
+    return {op: {"calls": n["calls"], "hits": n["hits"]} for op, n in seen if n["calls"]}
+
+
+def attempt(info: Any, sample: Any) -> list[torch.Tensor] | str:
+    """The results; a text where PyTorch raises, which it does not without."""
+    try:
+        return results(info, sample)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize(("device", "name", "dtype"), cases())
 def test_samples_give_what_they_give_without(
-    name: str, device: str, forged: Path, monkeypatch: pytest.MonkeyPatch
+    device: str,
+    name: str,
+    dtype: torch.dtype,
+    samples_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
 ) -> None:
+    told: dict[str, Any] = {"op": name, "dtype": str(dtype).removeprefix("torch.")}
+    told |= {"device": device, "samples": 0, "left_out": 0, "why": "", "overloads": {}}
+    told |= {"mismatches": 0, "warnings": []}
+    record_property("eager_samples", told)
     win_every_race(monkeypatch)
-    tried = 0
-    for info, sample in samples(name, device, torch.float32):
-        expected = results(info, sample)
-        with enable(on_miss="blocking", region_budget_s=2, cache_dir=str(forged)):
-            for _ in range(2):  # the second time by the kernels that the first has made
-                for found, right in zip(results(info, sample), expected, strict=True):
-                    torch.testing.assert_close(found, right)
-        tried += 1
-    disable()
-    hits = sum(one["hits"] for one in cudaforge_backend.stats()["eager"].values())
-    print(f"{name} on {device}: {tried} samples, {hits} hits, 0 mismatches")
-    assert tried and hits
+    if EVERY:
+        monkeypatch.setattr(forging, "MAX_CANDIDATES", 1)
+    info, wrong = op_infos()[name], []
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", CudaForgeWarning)
+        try:
+            chosen = samples(info, device, dtype)
+        except Exception as error:
+            told |= {"left_out": 1, "why": f"{type(error).__name__}: {error}"[:200]}
+            return
+        compared = []
+        for sample in chosen:
+            try:
+                compared.append((sample, Comparison(info, sample, dtype)))
+            except Exception as error:  # PyTorch's: it cannot do this one here
+                told["left_out"] += 1
+                told["why"] = f"{type(error).__name__}: {error}"[:200]
+        cudaforge_backend.reset_stats()
+        with enable(on_miss="blocking", region_budget_s=2, cache_dir=str(samples_cache)):
+            # The second time by the kernels that the first has made.
+            found = [[attempt(info, sample) for _ in range(2)] for sample, _ in compared]
+        told["overloads"] = counts()
+        disable()
+        for (_, comparison), runs in zip(compared, found, strict=True):
+            told["samples"] += 1
+            differences = [
+                run if isinstance(run, str) else comparison.difference(run) for run in runs
+            ]
+            wrong += [text for text in differences if text][:1]
+    told["mismatches"] = len(wrong)
+    told["warnings"] = sorted({str(one.message) for one in warned})[:4]
+    assert wrong == []
+    assert EVERY or (told["samples"] and any(n["hits"] for n in told["overloads"].values()))
+
+
+def test_the_comparison_sees_faults() -> None:
+    info = op_infos()["softmax"]
+    x = torch.randn(4, 6, requires_grad=True)
+    sample = types.SimpleNamespace(input=x, args=(-1,), kwargs={})
+    comparison = Comparison(info, sample, torch.float32)
+    right = comparison.expected
+    assert len(right) == 2
+    assert comparison.difference([value.clone() for value in right]) == ""
+    spoiled = right[0].clone()
+    spoiled.view(-1)[0] = float("nan")
+    others = [
+        [right[0]],
+        [right[0] * 1.001, right[1]],
+        [right[0], right[1] + 1e-4],
+        [right[0].double(), right[1]],
+        [right[0].mT.contiguous().mT, right[1]],
+        [spoiled, right[1]],
+    ]
+    assert all(comparison.difference(other) for other in others)
+
+
+def test_numbers_that_cancel_are_held_to_the_contract() -> None:
+    """The sum of a large number, its opposite and small ones: ATen itself is far off, and another
+    order of addition as far."""
+    info = op_infos()["sum"]
+    x = torch.cat([torch.randn(4000) * 1e4, torch.tensor([3e4])])
+    x[-1] -= x.double().sum().float()
+    sample = types.SimpleNamespace(input=x, args=(), kwargs={})
+    comparison = Comparison(info, sample, torch.float32)
+    backwards, true = x.flip(0).cumsum(0)[-1], x.double().sum()
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(backwards, comparison.expected[0])
+    assert comparison.difference([backwards]) == ""
+    assert comparison.difference([(true + 100).float()]) != ""
+
+
+def test_the_summary_adds_up() -> None:
+    one = {"op": "a", "dtype": "float32", "device": "cpu", "samples": 3, "left_out": 0, "why": ""}
+    one |= {"mismatches": 0, "warnings": [], "overloads": {"aten::a": {"calls": 6, "hits": 3}}}
+    two = one | {"dtype": "float64", "mismatches": 1, "warnings": ["slow"]}
+    none = one | {"op": "b", "overloads": {}}
+    left = none | {"op": "c", "samples": 0, "left_out": 1, "why": "no"}
+    assert samples_summary([]) == []
+    lines = samples_summary([one, two, none, left])
+    assert lines[2:] == [
+        "  aten::a: in 2 tests, 12 calls, 6 served by kernels",
+        "  float32: 1 operators, 3 samples, 3 hits, 0 mismatches",
+        "  float64: 1 operators, 3 samples, 3 hits, 1 mismatches",
+        "  MISMATCH: a, float64, cpu",
+        "  left out, as PyTorch cannot make or run them: 1 of c, float32, cpu: no",
+        "  warned: slow",
+        "  in all: 1 operators, 6 samples, 6 hits, 1 mismatches, 1 left out",
+    ]

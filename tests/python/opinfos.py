@@ -1,0 +1,191 @@
+"""PyTorch's own samples (OpInfo), and the comparison of what a kernel makes of one with what ATen
+does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+import unittest
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+# Only PyTorch's own test classes are made with it.
+sys.modules.setdefault(
+    "expecttest",
+    types.SimpleNamespace(TestCase=unittest.TestCase),  # type: ignore[arg-type]
+)
+
+SAMPLES = int(os.environ.get("EAGER_SAMPLES", "4"))  # of an operator: each shape costs a search
+
+FEW = 8  # numbers in all inputs
+
+# Those that a region can have, in the order in which they are tried.
+DTYPES = [
+    torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32,
+    torch.bool,
+]  # fmt: skip
+
+
+def op_infos() -> dict[str, Any]:
+    """Every OpInfo of PyTorch's by its name, with its variant's. Takes seconds the first time."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {info.name + (f".{v}" if (v := info.variant_test_name) else ""): info for info in op_db}
+
+
+def every_case(device: str) -> Iterator[tuple[str, torch.dtype]]:
+    """The names and dtypes that OpInfos have on a device, by dtype."""
+    infos = op_infos()
+    for dtype in DTYPES:
+        for name, info in infos.items():
+            if dtype in info.supported_dtypes(device):
+                yield name, dtype
+
+
+def _numbers(sample: Any) -> int:
+    given = tree_leaves((sample.input, sample.args, sample.kwargs))
+    return sum(value.numel() for value in given if _is_plain(value))
+
+
+def samples(info: Any, device: str, dtype: torch.dtype) -> list[Any]:
+    """Some sample inputs of an operator, evenly spread over all that PyTorch has; of more than a
+    few numbers where there are any, as of fewer the verifier often cannot tell right from wrong."""
+    differentiable = dtype in info.supported_backward_dtypes(device)
+    found = list(info.sample_inputs(device, dtype, requires_grad=differentiable))
+    found = [one for one in found if _numbers(one) > FEW] or found
+    last = len(found) - 1
+    chosen = {round(n * last / max(SAMPLES - 1, 1)) for n in range(SAMPLES)} if found else set()
+    return [found[n] for n in sorted(chosen)]
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout == torch.strided
+
+
+def _weights(like: Tensor) -> Tensor:
+    """Eighths between -1 and 1, the same for each shape and exact in every dtype: a sum's gradient,
+    which is one everywhere, would be zero through a softmax."""
+    generator = torch.Generator().manual_seed(like.numel())
+    eighths = torch.randint(-8, 9, like.shape, generator=generator) / 8
+    return eighths.to(like.device, like.dtype)
+
+
+def results(info: Any, sample: Any) -> list[Tensor]:
+    """What the operator gives for a sample, and the gradients of all its inputs. Random numbers
+    that it draws are the same each time."""
+    torch.manual_seed(0)
+    made = info(sample.input, *sample.args, **sample.kwargs)
+    outputs = [value for value in tree_leaves(made) if _is_plain(value)]
+    given = tree_leaves((sample.input, sample.args, sample.kwargs))
+    leaves = [value for value in given if _is_plain(value) and value.requires_grad]
+    sources = [value for value in outputs if value.requires_grad]
+    gradients: Any = []
+    if leaves and sources:
+        weights = [_weights(value) for value in sources]
+        gradients = torch.autograd.grad(sources, leaves, weights, allow_unused=True)
+    return [value.detach() for value in (*outputs, *gradients) if value is not None]
+
+
+def _doubled(sample: Any, dtype: torch.dtype, seed: int | None = None) -> Any:
+    """The sample in float64; with a seed, each number moved up or down by a rounding unit of
+    `dtype`, at random."""
+    unit = torch.finfo(dtype).eps / 2
+
+    def double(value: Any) -> Any:
+        if value is dtype:
+            return torch.float64
+        if not (isinstance(value, Tensor) and value.is_floating_point()):
+            return value
+        made = value.detach().double()
+        if seed is not None:
+            generator = torch.Generator().manual_seed(seed)
+            up = torch.randint(0, 2, made.shape, generator=generator).to(made.device)
+            made = made * (1 + (2 * up - 1) * unit)
+        return made.requires_grad_(value.requires_grad)
+
+    parts = tree_map(double, (sample.input, sample.args, sample.kwargs))
+    return types.SimpleNamespace(input=parts[0], args=parts[1], kwargs=parts[2])
+
+
+MOVES = 4  # of the inputs; see csrc/verify/yardstick.cc
+
+
+class Comparison:
+    """What ATen gives for one sample, and whether other results are as good.
+
+    Two answers are the same where PyTorch's own tests take them for the same: assert_close with the
+    tolerances that it has for the dtype (of float64 1e-12: a kernel that computes in float32 is not
+    let pass), integers and booleans exactly. Sums of numbers that cancel differ by more between
+    right kernels. There, what the verifier asks of a kernel is asked of the whole operator, in the
+    maximum: the error against float64 is at most k times ATen's own, or k times three times what
+    moving each input by a rounding unit does to the float64 answer (k is 2, of the half types 3),
+    and an ulp; of float64 sixteen times the move and sixteen ulps. NaN and infinities stand where
+    ATen has them in either case."""
+
+    def __init__(self, info: Any, sample: Any, dtype: torch.dtype) -> None:
+        self._info, self._sample, self._dtype = info, sample, dtype
+        self.expected = results(info, sample)
+        self._oracle: list[list[Tensor]] | None = None
+
+    def difference(self, found: list[Tensor]) -> str:
+        """How `found` differs from ATen's results; "" where it is as good."""
+        if len(found) != len(self.expected):
+            return f"{len(found)} results instead of {len(self.expected)}"
+        for n, (one, right) in enumerate(zip(found, self.expected, strict=True)):
+            exact = one.dtype == torch.float64
+            limits = {"rtol": 1e-12, "atol": 1e-12} if exact else {}
+            try:
+                torch.testing.assert_close(one, right, equal_nan=True, check_stride=True, **limits)
+            except AssertionError as error:
+                why = self._beyond_contract(n, one, right)
+                if why:
+                    return f"result {n}: {why}; {error}"
+        return ""
+
+    def _answers_in_float64(self) -> list[list[Tensor]]:
+        """First those of the sample, then those of its moves."""
+        seeds = [None, *range(MOVES)]
+        doubled = [_doubled(self._sample, self._dtype, seed) for seed in seeds]
+        return [results(self._info, sample) for sample in doubled]
+
+    def _beyond_contract(self, n: int, found: Tensor, right: Tensor) -> str:
+        same_kind = (
+            found.shape == right.shape
+            and found.stride() == right.stride()
+            and found.dtype == right.dtype
+        )
+        if not (same_kind and found.is_floating_point() and self._dtype.is_floating_point):
+            return "not the same"
+        finite = right.isfinite()
+        strange = ~finite
+        if not torch.equal(finite, found.isfinite()) or not torch.equal(
+            found[strange].nan_to_num(), right[strange].nan_to_num()
+        ):
+            return "NaN or infinities elsewhere"
+        if self._oracle is None:
+            doubled = [_doubled(self._sample, self._dtype, seed) for seed in (None, *range(MOVES))]
+            self._oracle = [results(self._info, sample) for sample in doubled]
+        true, *moved = (answers[n].double() for answers in self._oracle)
+        finite = finite & true.isfinite()
+        for one in moved:
+            finite &= one.isfinite()
+        true = true[finite]
+        error = (found.double()[finite] - true).abs()
+        own = (right.double()[finite] - true).abs()
+        move = torch.stack([(one[finite] - true).abs() for one in moved]).amax(0)
+        ulp = torch.finfo(found.dtype).eps * true.abs()
+        if found.dtype == torch.float64:
+            limit = 16 * move + 16 * ulp
+        else:
+            k = 2 if found.dtype == torch.float32 else 3
+            limit = k * torch.clamp(3 * move, min=own.max().item() if own.numel() else 0) + ulp
+        beyond = error - limit
+        if not (beyond > 0).any():
+            return ""
+        worst = int(beyond.argmax())
+        return f"an error of {error[worst]:.3g} against float64, of at most {limit[worst]:.3g}"
