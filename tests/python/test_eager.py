@@ -262,7 +262,8 @@ def test_a_kernel_in_a_race_serves_nobody(monkeypatch: pytest.MonkeyPatch, tmp_p
         thread.start()
         thread.join()
         assert in_its_thread.shape == x.shape
-        served.append(seen()["hits"])
+        if "[16, 70]" in self.text:  # not what an earlier test left to a thread
+            served.append(seen()["hits"])
 
     monkeypatch.setattr(forging._Forge, "_race_all", race)
     before = seen()["hits"]
