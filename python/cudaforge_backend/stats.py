@@ -113,6 +113,8 @@ class _Readable(dict[str, Any]):
                     f"kernels, {counted(seen['fallbacks'], 'fallback')}; "
                     f"not served: {_counts(seen['misses'])}"
                 )
+        if not forged and any(seen["misses"].get("new") for seen in stats["eager"].values()):
+            lines.append(f"  new: {_EAGER_FORGE}")
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
         if called:
             lines.append("regions that were called:")
@@ -164,6 +166,11 @@ _GRAPHS = {
     "winners_not_used": "with other strides than their kernels, or without the regions "
     "(Inductor runs them)",
 }
+
+_EAGER_FORGE = (
+    "on_miss='blocking' or 'background', or after 'record' `cudaforge forge --wanted`, makes the "
+    "kernels that generators can make"
+)
 
 # What to do about a reason, where there is something.
 _REMEDIES = {

@@ -26,7 +26,7 @@ from ..records import (
     with_time,
 )
 from .output import add_cache_dir, add_json, cache_dir, show
-from .stores import archs_here, damaged, of_key, open_store, unreadable
+from .stores import archs_here, canonical, damaged, of_key, only_agents, open_store, unreadable
 
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
@@ -211,18 +211,22 @@ def _print_record(record: dict[str, Any]) -> None:
 
 
 def run_wanted(args: argparse.Namespace) -> int:
-    """One line a region, the one that was asked for first on top."""
+    """One line a region, the one that was asked for first on top, and what only agents make."""
     store = open_store(args)
     rows = []
     for row in sorted(store.wanted(args.arch), key=lambda row: row["first_seen"]):
         record = store.get(row["key"], row["arch"])
-        rows.append({**row, "record": None if record is None else summary(record)})
+        why = only_agents(canonical(row["signature"]))
+        record_row = None if record is None else summary(record)
+        rows.append({**row, "record": record_row, "only_agents": why or None})
 
     def text() -> None:
         for row, differs in zip(rows, _apart(rows), strict=True):
             _say(f"{row['key'][:12]}  {row['arch']:<22}  {_region(row['signature'])}")
             if differs:
                 _say(f"{'':<38}{differs}")
+            if row["only_agents"]:
+                _say(f"{'':<38}only agents make it: `cudaforge forge KEY --coder PROVIDER`")
             for said in not_served(row["record"]) if row["record"] else ():
                 _say(f"{'':<38}{said}")
         if not rows:
@@ -265,8 +269,8 @@ def run_stats(args: argparse.Namespace) -> int:
             if entry["provisional"]:
                 print(f"{'':<18} {entry['provisional']} of them {_PROVISIONAL}")
         print(
-            f"wanted: {data['wanted']} (`cudaforge cache wanted` lists them, "
-            "`cudaforge warmup` forges a model's)"
+            f"wanted: {data['wanted']} (`cudaforge cache wanted` lists them, `cudaforge warmup` "
+            "forges a model's, `cudaforge forge --wanted` those of eager programs)"
         )
         print(passed_over or "no record is damaged or of another record format")
 
@@ -443,7 +447,7 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
     (
         "wanted",
         "list the regions that programs asked for and that are not forged yet, or only beside a "
-        "busy program or for another torch or verifier",
+        "busy program or for another torch or verifier; `cudaforge forge --wanted` forges them",
         run_wanted,
         (_arch,),
     ),

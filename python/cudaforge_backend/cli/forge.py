@@ -1,4 +1,5 @@
-"""`cudaforge forge`: language models write kernels for a region or for all regions of a model."""
+"""`cudaforge forge`: kernels for single regions, by the built-in generators, or by language models,
+which also write them for all regions of a model."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ import torch
 
 from .._native import _C
 from ..agents import Agents
-from ..options import parse
 from ..records import counted, dollars, input_shapes, label, op_names
 from ..steps import candidate_text, no_counters_text, race_text, rival_text, step_text
+from . import built_in
 from .hints import Hints
 from .limits import Limits
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
-from .stores import forging_cache, of_key
+from .stores import canonical, forging_cache, of_key, wanted_here
 
 _PROVIDERS = f"""providers:
 {_C.providers_help()}
@@ -33,17 +34,29 @@ kept at once: an interrupted session (Ctrl-C, or killed) is resumed by the same 
 Of a model's regions that have no winner in the cache the parts are forged too, each by itself, with
 as many rounds.
 
---json prints {{"regions": [...], "total": {{...}}}}. A region has "rounds", each with "verdict",
-"ns" (null where it was not timed), "advice" (the Judge's "issue" and "plan"; null without),
-"input_tokens", "output_tokens" and "usd" (null where a price is unknown), and, where its hardware
-counters could not be read, "no_counters", why; a "ledger", what its session cost, "limited", true
-where it was passed over because a limit was spent, and "within", of a part the key of the larger
-region, else null. "kind" is "winner" where its kernel was stored, "negative" where not, "" without
-a reply; "verdict" and "timing" are of this race (the fields are those of cache/FORMAT.md); "kept"
-is null, or "author", "by_agent" and "timing" of the winner that was in the cache and stays. "total"
-is the sum of the ledgers; calls of unknown price are not in its "usd", but counted by
-"unpriced"."""
+Without --coder a region is decided as by on_miss="blocking": what the cache has decided stays
+(`cudaforge cache rm KEY` first has it made anew). --json then prints {{"regions": [...],
+"only_agents": [...], "elsewhere": N, ...}}. A region has "kind" ("winner", "negative", "" where
+forging failed), "verdict", "reason", "speedup" (low, median, high of its race, or null),
+"retry_above_s" and "known", true where it was decided before; "only_agents" has the keys of wanted
+regions that no generator makes, "elsewhere" is the number of those of other machines.
 
+With --coder, --json prints {{"regions": [...], "total": {{...}}}}. A region has "rounds", each with
+"verdict", "ns" (null where it was not timed), "advice" (the Judge's "issue" and "plan"; null
+without), "input_tokens", "output_tokens" and "usd" (null where a price is unknown), and, where its
+hardware counters could not be read, "no_counters", why; a "ledger", what its session cost,
+"limited", true where it was passed over because a limit was spent, and "within", of a part the key
+of the larger region, else null. "kind" is "winner" where its kernel was stored, "negative" where
+not, "" without a reply; "verdict" and "timing" are of this race (the fields are those of
+cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing" of the winner that was in
+the cache and stays. "total" is the sum of the ledgers; calls of unknown price are not in its
+"usd", but counted by "unpriced"."""
+
+# Options that mean nothing without a Coder.
+_OF_AGENTS = (
+    "judge", "language", "target", "train", "strategy", "rounds", "max_time", "max_tokens",
+    "max_usd", "prices", "no_metrics", "no_resume", "again", "hints",
+)  # fmt: skip
 _MAX_SILENT = 2  # regions in a row without a reply: hardly the limits of each
 
 
@@ -51,23 +64,33 @@ def add(verbs: Any) -> None:
     """Registers the command."""
     command = verbs.add_parser(
         "forge",
-        help="have language models write kernels",
-        description="A Coder writes a kernel for a region, CudaForge compiles, verifies, times "
-        "and profiles it, a Judge names the one next thing to change, round after round. The best "
-        "right kernel then races ATen, Inductor and the built-in generators', and is kept if it "
-        "wins.",
+        help="make kernels of single regions, or have language models write them",
+        description="Without --coder, the built-in generators make the kernels of the regions that "
+        "are named, or of all that programs asked for (--wanted). With it, a Coder writes a kernel "
+        "for a region, CudaForge compiles, verifies, times and profiles it, a Judge names the one "
+        "next thing to change, round after round. The best right kernel then races ATen, Inductor "
+        "and the built-in generators', and is kept if it wins.",
         epilog=_PROVIDERS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument(
         "what",
-        nargs="+",
+        nargs="*",
         metavar="KEY|SCRIPT.py:FACTORY",
-        help="the first digits of a region's key (`cudaforge cache ls`, `wanted`), or a function "
-        "that returns (model, inputs): all regions of its graphs, matrix products, convolutions "
-        "and attention among them. The script is run: use only scripts that you trust",
+        help="the first digits of a region's key (`cudaforge cache ls`, `wanted`), or, with "
+        "--coder, a function that returns (model, inputs): all regions of its graphs, matrix "
+        "products, convolutions and attention among them. The script is run: use only scripts that "
+        "you trust",
     )
-    command.add_argument("--coder", required=True, metavar="PROVIDER", help="who writes kernels")
+    command.add_argument("--wanted", action="store_true",
+                         help="all regions of this machine on the wanted list (`cudaforge cache "
+                         "wanted`), too")  # fmt: skip
+    command.add_argument("--region-budget", type=float, metavar="SECONDS",
+                         help="longest time for one region, without that of agents (default: "
+                         "CUDAFORGE_REGION_BUDGET_S or 30)")  # fmt: skip
+    command.add_argument("--coder", default="", metavar="PROVIDER",
+                         help="who writes kernels; default: the built-in generators make "
+                         "them")  # fmt: skip
     command.add_argument("--judge", default="", metavar="PROVIDER", help="default: nobody judges")
     command.add_argument("--language", choices=("", "triton"), default="", metavar="triton",
                          help="have kernels for a GPU written in Triton, which must be installed "
@@ -106,16 +129,36 @@ def add(verbs: Any) -> None:
     command.add_argument(
         "--again",
         action="store_true",
-        help="also regions of a model that have a winner by agents; a KEY is always forged",
+        help="also regions of a model or of the wanted list that have a winner by agents; a KEY "
+        "is always forged",
     )
     command.add_argument("--hints", metavar="FILE", help="whole lines added to it go into the "
                          "next prompt; so do lines typed here")  # fmt: skip
     add_cache_dir(command)
     add_json(command)
-    command.set_defaults(run=run)
+    unsaid = {name: command.get_default(name) for name in _OF_AGENTS}
+    command.set_defaults(run=run, unsaid=unsaid)
 
 
 def run(args: argparse.Namespace) -> int:
+    """0 when every region that was not passed over was decided, or its Coder replied."""
+    if not (args.what or args.wanted):
+        raise ValueError("name what is to be forged: a KEY (`cudaforge cache wanted`), or --wanted")
+    if args.coder:
+        return _run_agents(args)
+    for name, unsaid in args.unsaid.items():
+        if getattr(args, name) != unsaid:
+            raise ValueError(f"--{name.replace('_', '-')} needs a --coder")
+    for what in args.what:
+        if ".py:" in what:
+            raise ValueError(
+                f"the built-in generators forge {what} by `cudaforge warmup {what}`; without "
+                "--coder, forge takes KEYs and --wanted"
+            )
+    return built_in.run(args)
+
+
+def _run_agents(args: argparse.Namespace) -> int:
     """0 when the Coder replied for every region that was not passed over."""
     from ..integration.forging import forge_region
 
@@ -133,7 +176,7 @@ def run(args: argparse.Namespace) -> int:
         resume=not args.no_resume,
     )
     _C.check_agents(agents.settings("", None))
-    settings = parse(None, {"cache_dir": cache_dir(args)})
+    settings = built_in.settings_of(args)
     forging_cache(settings.cache_dir)
     regions: dict[str, bool] = {}  # each with whether a winner by agents is enough
     larger: dict[str, str] = {}  # of parts: the key of the region without a winner
@@ -144,6 +187,9 @@ def run(args: argparse.Namespace) -> int:
                 regions[text] = enough and regions.get(text, True)
                 if within:
                     larger[text] = within
+    for text in wanted_here(_C.store())[0] if args.wanted else ():
+        if not args.only or args.only in op_names(json.loads(text)):
+            regions.setdefault(text, not args.again)
     if not regions:
         raise ValueError(
             "there is no such region; `cudaforge cache wanted` and `cache ls` list some"
@@ -246,7 +292,7 @@ def _regions(args: argparse.Namespace, what: str) -> list[tuple[str, str | None]
     without a winner that it is a part of, None where it is none."""
     if ".py:" in what:
         return _of_script(args, what)
-    return [(_canonical(of_key(_C.store(), what)[0]["signature"]), None)]
+    return [(canonical(of_key(_C.store(), what)[0]["signature"]), None)]
 
 
 def _winner_by_agents(signature: str) -> Mapping[str, Any] | None:
@@ -258,10 +304,6 @@ def _winner_by_agents(signature: str) -> Mapping[str, Any] | None:
     return record if record["by_agent"] else None
 
 
-def _canonical(signature: Mapping[str, Any]) -> str:
-    return str(_C.normalize(json.dumps(signature)))
-
-
 def _of_script(args: argparse.Namespace, script: str) -> list[tuple[str, str | None]]:
     """The signatures of a model's regions, as _regions() has them."""
     from ..explain import explain
@@ -271,7 +313,7 @@ def _of_script(args: argparse.Namespace, script: str) -> list[tuple[str, str | N
     model, inputs = make_model(script, device)
     with torch.set_grad_enabled(args.train):
         report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
-    return [(_canonical(region.signature), region.within) for region in report.regions]
+    return [(canonical(region.signature), region.within) for region in report.regions]
 
 
 class _Teller:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,22 @@ def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[
     if len(keys) > 1 or not start:
         raise KeyError(f"{start!r} is the start of {counted(len(keys), 'key')}; give more digits")
     return found
+
+
+def canonical(signature: Mapping[str, Any]) -> str:
+    """The canonical text of a stored signature."""
+    return str(_C.normalize(json.dumps(signature)))
+
+
+def only_agents(signature: str) -> str:
+    """Why no generator makes the region of a canonical signature, "" where one does."""
+    return _C.can_generate(signature) or ""
+
+
+def wanted_here(store: Any) -> tuple[list[str], int]:
+    """The canonical signatures of the wanted regions of this machine, the one that was asked for
+    first in front, and how many are of other machines."""
+    mine = archs_here()
+    rows = sorted(store.wanted(), key=lambda row: row["first_seen"])
+    here = [canonical(row["signature"]) for row in rows if row["arch"] in mine]
+    return here, len(rows) - len(here)

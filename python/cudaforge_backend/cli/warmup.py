@@ -74,7 +74,9 @@ def run(args: argparse.Namespace) -> int:
     settings = parse(None, options)
     forging_cache(settings.cache_dir)
     started = time.monotonic()
-    with _Teller(sys.stderr if args.json else sys.stdout, f"running {args.factory}") as told:
+    doing = f"running {args.factory}"
+    stream = sys.stderr if args.json else sys.stdout
+    with Teller(stream, doing, "compiling the model") as told:
         told.say(f"reading {args.factory} ...")
         model, inputs = make_model(args.factory, device)
         _try_eagerly(args.factory, model, inputs, args.train)
@@ -202,17 +204,19 @@ def _run_once(
         raise failed(f"{step} (the output is summed and differentiated)", error) from error
 
 
-class _Teller(Heartbeat):
+class Teller(Heartbeat):
     """Told of every step: keeps count of regions, and prints a line when a region begins and ends
     and when work in between takes long."""
 
-    def __init__(self, stream: TextIO, doing: str) -> None:
+    def __init__(self, stream: TextIO, doing: str, between: str) -> None:
+        """`doing`: what goes on now; `between`: what goes on after a region."""
         self.found: dict[str, str] = {}  # key to status when the model was compiled
         self.met: dict[tuple[str, str], None] = {}  # keys and architectures, of parts too
         self.reasons: Counter[str] = Counter()  # why there is no winner
         self._stream = stream
         self._read = True  # until nobody does
         self._tried = 0
+        self._between = between
         super().__init__(lambda text: self.say(f"    {text}"), doing)
 
     def say(self, line: str) -> None:
@@ -239,7 +243,7 @@ class _Teller(Heartbeat):
             self.go_on(f"{counted(self._tried, 'candidate')} tried, then the race")
         elif kind == "end":
             self._end(event)
-            self.begin("compiling the model")
+            self.begin(self._between)
         elif kind == "graph":
             doing = GRAPH_STEPS[event["step"]]
             self.say(f"{doing} ...")

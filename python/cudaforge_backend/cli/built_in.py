@@ -1,0 +1,135 @@
+"""`cudaforge forge` without a Coder: the built-in generators make the kernels of single regions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .._native import _C
+from ..options import Settings, parse
+from ..records import (
+    counted,
+    find,
+    input_shapes,
+    label,
+    op_names,
+    printable,
+    status_text,
+    too_little_time,
+    with_time,
+)
+from .output import cache_dir, show
+from .stores import canonical, forging_cache, of_key, only_agents, wanted_here
+from .warmup import Teller
+
+_INDENT = 25  # where the regions of the table begin
+_KEPT = ("kind", "verdict", "reason", "speedup", "retry_above_s")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when every region that was taken is decided: has a winner, or none."""
+    settings = settings_of(args)
+    forging_cache(settings.cache_dir)
+    taken, left, elsewhere = _regions(args)
+    started = time.monotonic()
+    with Teller(sys.stderr if args.json else sys.stdout, "forging", "forging") as told:
+        rows = [_forge(signature, settings, told) for signature in taken]
+    short = too_little_time([(row["verdict"], row["retry_above_s"]) for row in rows])
+    data = {
+        "regions": rows,
+        "only_agents": [_C.signature_key(signature) for signature in left],
+        "elsewhere": elsewhere,
+        "region_budget_to_retry_s": short[1] if short else None,
+        "seconds": time.monotonic() - started,
+        "cache_dir": _C.store().location(),
+    }
+
+    def text() -> None:
+        _print_table(rows)
+        if not (rows or left):
+            print("the wanted list has no such region for this machine")
+        print(_summary(rows, data))
+        if short:
+            print(f"  {short[0]}: their KEYs with --region-budget {short[1]} or more try again")
+        if left:
+            print(f"  passed over: {counted(len(left), 'region')} that only agents make "
+                  "(`cudaforge cache wanted` marks them; --coder names who writes)")  # fmt: skip
+        if elsewhere:
+            print(f"  passed over: {counted(elsewhere, 'region')} of other machines")
+
+    show(args, data, text)
+    return int(any(row["kind"] == "" for row in rows))
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """What the command is to forge with."""
+    options: dict[str, Any] = {"on_miss": "blocking", "cache_dir": cache_dir(args)}
+    if args.region_budget is not None:
+        options["region_budget_s"] = args.region_budget
+    return parse(None, options)
+
+
+def _regions(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
+    """The signatures to forge, those of the wanted list that only agents make, and how many of the
+    wanted list are of other machines. ValueError: a KEY that no generator makes."""
+    named = [canonical(of_key(_C.store(), key)[0]["signature"]) for key in args.what]
+    for signature in named:
+        if why := only_agents(signature):
+            raise ValueError(
+                f"no generator makes {_C.describe(signature)}: {why}; --coder names who writes its "
+                "kernel"
+            )
+    wanted, elsewhere = wanted_here(_C.store()) if args.wanted else ([], 0)
+    taken = {signature: None for signature in (*named, *wanted) if _is_asked(args.only, signature)}
+    left = [signature for signature in taken if only_agents(signature)]
+    return [signature for signature in taken if signature not in left], left, elsewhere
+
+
+def _is_asked(only: str | None, signature: str) -> bool:
+    return not only or only in op_names(json.loads(signature))
+
+
+def _forge(signature: str, settings: Settings, told: Teller) -> dict[str, Any]:
+    """One region decided, as on_miss="blocking" does; its row of the table."""
+    from ..integration.plan import failure, forge_one, verdict_of
+
+    region = json.loads(signature)
+    key, arch = _C.signature_key(signature), _C.arch(region["device"], 0)
+    known = verdict_of(key, arch, settings.region_budget_s)[0] != "miss"
+    decided = known or forge_one(signature, 0, settings, False, told)
+    record: Mapping[str, Any] | None = find(key, arch) if decided else None
+    empty = {"kind": "", "verdict": failure(key) or "not stored", "reason": ""}
+    kept = record or {**empty, "speedup": None, "retry_above_s": None}
+    return {
+        "key": key,
+        "arch": arch,
+        "ops": op_names(region),
+        "shapes": input_shapes(region),
+        **{name: kept[name] for name in _KEPT},
+        "known": known,
+    }
+
+
+def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    for row in rows:
+        won = row["kind"] == "winner" and row["speedup"]
+        gain = f"{row['speedup'][1]:.2f}x" if won else status_text(row["kind"] or "failed")
+        print(printable(f"{row['key'][:12]}  {gain:>9}  {label(row['ops'], row['shapes'])}"))
+        if row["kind"] != "winner":
+            words = with_time(row["verdict"], row["retry_above_s"])
+            print(printable(f"{'':<{_INDENT}}{words}"))
+
+
+def _summary(rows: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> str:
+    known = sum(row["known"] for row in rows)
+    kinds = [row["kind"] for row in rows if not row["known"]]
+    failed = f", {kinds.count('')} failed" if "" in kinds else ""
+    return (
+        f"{counted(len(rows), 'region')}: {counted(kinds.count('winner'), 'winner')} forged, "
+        f"{kinds.count('negative')} with no winner{failed}, {known} decided before, "
+        f"{data['seconds']:.0f} s; cache {data['cache_dir']}"
+    )
