@@ -174,8 +174,9 @@ _EAGER_FORGE = (
 
 # What to do about a reason, where there is something.
 _REMEDIES = {
-    "dynamic_shape": "a size changed between calls, and the graph for all sizes has no regions; "
-    "torch.compile(..., dynamic=False) gives every size its own graph and kernels",
+    "dynamic_shape": "a size changed between calls; the graph for all sizes has no regions, and "
+    "runs the first size too from then on; torch.compile(..., dynamic=False) gives every size its "
+    "own graph and kernels, as far as Dynamo's recompile_limit goes",
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
     "says what to do about it",
     "forge_failed": "the warning says why; `cudaforge doctor` looks for what is missing",

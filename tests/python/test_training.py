@@ -260,14 +260,24 @@ def test_a_forked_child_is_served(run_python: RunPython, tmp_path: Path, threads
     run_python(head + _FORKED, CUDA_VISIBLE_DEVICES="")
 
 
-def test_a_second_batch_size(forged: Path) -> None:
-    made = compiled(softmax_chain, forged)
+@pytest.mark.parametrize(
+    ("dynamic", "served"),
+    [(None, [2, 0, 0, 0]), (False, [2, 2, 2, 2])],
+)
+def test_a_second_batch_size(forged: Path, dynamic: bool | None, served: list[int]) -> None:
+    """The graph for all sizes, which has no regions, runs the first size too."""
+    options = {"on_miss": "blocking", "cache_dir": str(forged)}
+    made = torch.compile(softmax_chain, backend="cudaforge", dynamic=dynamic, options=options)
+    found = []
     for rows in (8, 5, 3, 8):
+        before = hits()
         x = torch.randn(rows, 24, requires_grad=True)
         y = made(x)
         torch.testing.assert_close(y, softmax_chain(x))
         (mine,) = torch.autograd.grad(y.square().sum(), x)
         (theirs,) = torch.autograd.grad(softmax_chain(x).square().sum(), x)
         torch.testing.assert_close(mine, theirs)
-    assert cudaforge_backend.stats()["fallbacks"]["dynamic_shape"] >= 1  # and Inductor ran it
-    assert hits() >= 2  # the first size keeps its kernels
+        found.append(hits() - before)
+    assert found == served
+    left = cudaforge_backend.stats()["fallbacks"].get("dynamic_shape", 0)
+    assert (left > 0) == (dynamic is None)  # and Inductor ran it
