@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_origin
 
 from . import errors
 from ._native import _C
@@ -73,11 +73,16 @@ def _on_miss(value: object) -> str:
 
 def _seconds(value: object) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type, operator]
+    try:
+        seconds = float(value) if number else math.nan  # type: ignore[arg-type]
+        shown = repr(value)
+    except OverflowError:  # such an int may have no decimal text either
+        seconds, shown = math.inf, "an integer that no float holds"
+    if not math.isfinite(seconds) or seconds <= 0:
         raise errors.OptionError(
-            f"option 'region_budget_s' is {value!r}; it takes a finite number of seconds above 0"
+            f"option 'region_budget_s' is {shown}; it takes a finite number of seconds above 0"
         )
-    return float(value)  # type: ignore[arg-type]
+    return seconds
 
 
 def _folder(value: object) -> str:
@@ -157,4 +162,17 @@ def _inductor_patches(value: object) -> dict[str, Any]:
             raise errors.OptionError(
                 "'post_grad_custom_pre_pass' of Inductor is taken by cudaforge"
             )
+        kind = config.get_type(name)  # type: ignore[attr-defined]
+        if not _may_be(patches[name], kind):
+            given = type(patches[name]).__name__
+            raise errors.OptionError(
+                f"option {name!r} of 'inductor' is of type {given}; it takes {kind.__name__}"
+            )
     return patches
+
+
+def _may_be(value: object, kind: Any) -> bool:
+    """Whether torch.compile's own options would take the value for one of this type. Of generic
+    types, and of an option that is None by default, nothing is known."""
+    unknown = not isinstance(kind, type) or get_origin(kind) is not None or kind is type(None)
+    return unknown or isinstance(value, kind)
