@@ -260,6 +260,38 @@ def test_a_forked_child_is_served(run_python: RunPython, tmp_path: Path, threads
     run_python(head + _FORKED, CUDA_VISIBLE_DEVICES="")
 
 
+_FORKED_COMPILES = """
+import os, signal, sys, torch
+torch.set_num_threads(1)
+options = {"on_miss": "fallback", "cache_dir": FOLDER}
+f, g = lambda x: torch.softmax(x * 2, -1), lambda x: torch.softmax(x * 5, -1) + 1
+x = torch.randn(16, 64)
+torch.compile(f, backend="cudaforge", options=options)(x)
+child = os.fork()
+if child == 0:
+    signal.alarm(200)  # ends a child that hangs
+    status = 1
+    try:
+        torch.testing.assert_close(torch.compile(g, backend="cudaforge", options=options)(x), g(x))
+        status = 0
+    finally:
+        os._exit(status)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_compiles_where_inductor_has_one_compile_thread(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    """As README, Limits says: else Inductor waits for threads of the parent's."""
+    run_python(
+        f"FOLDER = {str(tmp_path)!r}{_FORKED_COMPILES}",
+        CUDA_VISIBLE_DEVICES="",
+        TORCHINDUCTOR_COMPILE_THREADS="1",
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
+    )
+
+
 @pytest.mark.parametrize(
     ("dynamic", "served"),
     [(None, [2, 0, 0, 0]), (False, [2, 2, 2, 2])],
