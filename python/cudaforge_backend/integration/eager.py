@@ -20,11 +20,13 @@ import torch
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
 from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
 
 from .backend import open_cache
 
-OPTIONS = ("on_miss", "region_budget_s", "cache_dir", "agents")
+OPTIONS = tuple(name for name in ALL_OPTIONS if name != "inductor")
+_RECORDING = ("record", "background")  # a program may end before it has forged
 
 # Overloads that are made of others, by what is intercepted where they are named.
 _PARTS = {
@@ -40,27 +42,38 @@ _PARTS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _State:
+    """What one enable() asked for."""
+
     ops: tuple[str, ...]
     settings: Settings
+    entered: bool = False  # its end is that of a `with`
 
 
 class Interception:
-    """What enable() returns. As a context manager, its end brings back what was before it."""
+    """What enable() returns. As a context manager, its end takes back what was asked for; what was
+    asked for last of all else, in whatever thread, is then in force."""
 
-    def __init__(self, before: _State | None) -> None:
-        self._before = before
+    def __init__(self, state: _State | None) -> None:
+        self._state = state
 
     def __enter__(self) -> Self:
+        if self._state is not None:
+            with _lock:
+                self._state.entered = True
+                if self._state not in _states:  # taken for replaced, or disabled, before it began
+                    _rule([*_states, self._state])
         return self
 
     def __exit__(self, *error: object) -> None:
-        _become(self._before)
+        with _lock:
+            _rule([state for state in _states if state is not self._state])
 
 
-_lock = ForkSafeLock()
-_state: _State | None = None
+_lock = ForkSafeLock()  # guards what follows
+_states: list[_State] = []  # all that hold; the last one is in force
+_queue: _Queue | None = None  # of the state in force
 atexit.register(_C.flush_eager_misses)
 
 
@@ -73,37 +86,51 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     this backend; what is missing is recorded, or forged in the background, or at once.
 
     Holds for the process until disable(); asked for anew, it replaces what was asked for before. As
-    a context manager, `with enable(...):`, its end brings back what was before it. Thread-safe.
-    Raises OptionError for an unknown option, and for an operator that is not known or may not be
-    intercepted (a view, one that changes its arguments or draws random numbers)."""
+    a context manager, `with enable(...):`, it holds until the end of that, in every thread: then
+    what was asked for last, of all that still holds, is in force. What is not in force any more is
+    not forged in the background either. Thread-safe. Raises OptionError for an unknown option, and
+    for an operator that is not known or may not be intercepted (a view, one that changes its
+    arguments or draws random numbers)."""
     for name in options:
         if name not in OPTIONS:
             raise errors.unknown("option", name, OPTIONS)
     settings = parse(None, options)
     names = default_ops() if ops is None else chosen_ops(ops)
-    before = _state
-    if not disabled():
-        _become(_State(names, settings))
-    return Interception(before)
+    if disabled():
+        return Interception(None)
+    asked = _State(names, settings)
+    with _lock:
+        # What no `with` ends is replaced by the next such. Of the last two that is not known yet.
+        replaced = [state for state in _states if not state.entered][:-1]
+        _rule([*(state for state in _states if state not in replaced), asked])
+    return Interception(asked)
 
 
 def disable() -> None:
-    """Has eager calls of every operator run as PyTorch alone would run them."""
-    _become(None)
-
-
-def _become(state: _State | None) -> None:
-    global _state
+    """Has eager calls of every operator run as PyTorch alone would run them. Ends what every
+    enable() asked for, also inside its `with`."""
     with _lock:
-        if state is None:
+        _rule([])
+
+
+def _rule(states: list[_State]) -> None:
+    """Has `states` hold and the last of them be in force. REQUIRES: _lock is held."""
+    global _queue
+    if states[-1:] != _states[-1:] or not states:
+        if _queue is not None:
+            _queue.end()
+            _queue = None
+        if not states:
             _C.intercept([])
             _C.on_eager_miss(False, None)
         _C.flush_eager_misses()  # to the cache that they were meant for
-        if state is not None:
-            open_cache(state.settings.cache_dir)
-            _C.on_eager_miss(state.settings.on_miss == "record", _on_miss(state.settings))
+        for state in states[-1:]:
+            settings = state.settings
+            open_cache(settings.cache_dir)
+            _queue = _Queue(settings) if settings.on_miss == "background" else None
+            _C.on_eager_miss(settings.on_miss in _RECORDING, _on_miss(settings, _queue))
             _C.intercept(list(state.ops))
-        _state = state
+    _states[:] = states
 
 
 @functools.cache
@@ -155,15 +182,15 @@ def _chosen(op: object) -> Iterable[str]:
     raise errors.OptionError(f"{op!r} may not be intercepted: {why}{hint}")
 
 
-def _on_miss(settings: Settings) -> Callable[[str, int], None] | None:
+def _on_miss(settings: Settings, queue: _Queue | None) -> Callable[[str, int], None] | None:
     """What is told of a call that is met for the first time and has no winner, beside its being
     recorded; None: nobody. Forked children are served, and forge nothing: they cannot write to the
     cache."""
     forge: Callable[[str, int], None] | None = None
     if settings.on_miss == "blocking":
         forge = functools.partial(_forge, settings=settings, compile_lock=False)
-    elif settings.on_miss == "background":
-        forge = _Queue(settings).add
+    elif queue is not None:
+        forge = queue.add
     if forge is None and not log.dispatch.isEnabledFor(logging.DEBUG):
         return None
     process = os.getpid()
@@ -176,18 +203,30 @@ def _on_miss(settings: Settings) -> Callable[[str, int], None] | None:
     return told
 
 
-def _forge(signature: str, device_index: int, settings: Settings, compile_lock: bool) -> None:
+def _forge(
+    signature: str,
+    device_index: int,
+    settings: Settings,
+    compile_lock: bool,
+    store: _C.KernelStore | None = None,
+) -> None:
     from .plan import current_progress, forge_one
 
     if settings.agents is not None or _C.can_generate(signature) is None:
-        forge_one(signature, device_index, settings, compile_lock, current_progress())
+        progress = current_progress()
+        forge_one(signature, device_index, settings, compile_lock, progress, store=store)
 
 
 class _Queue:
-    """Forges what is added, one region after the other, in a thread that ends with the last."""
+    """Forges what is added, one region after the other, in a thread that ends with the last, into
+    the cache that is in use when the queue is made."""
+
+    _turn = ForkSafeLock()  # of two queues, one forges
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._store = _C.store()
+        self._ended = False
         self._waiting: deque[tuple[str, int]] = deque()
         self._works = False
         self._lock = ForkSafeLock()
@@ -195,12 +234,20 @@ class _Queue:
     def add(self, signature: str, device_index: int) -> None:
         """A region that is to be forged."""
         with self._lock:
+            if self._ended:
+                return
             self._waiting.append((signature, device_index))
             if self._works:
                 return
             self._works = True
         # A program that ends waits for the step under way: see forging.py.
         threading.Thread(target=self._work, name="cudaforge-eager", daemon=False).start()
+
+    def end(self) -> None:
+        """Forges no more. The region under way is finished, if the cache stays in use."""
+        with self._lock:
+            self._ended = True
+            self._waiting.clear()
 
     def _work(self) -> None:
         while threading.main_thread().is_alive():
@@ -209,4 +256,5 @@ class _Queue:
                     self._works = False
                     return
                 signature, device_index = self._waiting.popleft()
-            _forge(signature, device_index, self._settings, compile_lock=True)
+            with self._turn:
+                _forge(signature, device_index, self._settings, True, self._store)

@@ -45,6 +45,10 @@ _waited_for: Counter[tuple[str, str]] = Counter()  # by how many compilations
 _provisional: set[tuple[str, str]] = set()  # keys and archs of this process's provisional records
 
 
+class OtherCacheError(Exception):
+    """The process uses another cache than the one that a region is forged for."""
+
+
 @dataclass(frozen=True)
 class Forged:
     """What became of one region."""
@@ -65,6 +69,7 @@ def forge_region(
     agents: Agents | None = None,
     hints: Hints | None = None,
     again: bool = False,
+    store: _C.KernelStore | None = None,
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
@@ -72,7 +77,9 @@ def forge_region(
     No step begins after it, the one under way is finished, and one candidate is always tried.
     `within` is the signature of a larger region that this one is a part of: a part must win inside
     it too, where Inductor may fuse what the part leaves out. `agents` write kernels after the
-    generators have, within limits of their own. `again`: also where there is a record. One thread
+    generators have, within limits of their own. `again`: also where there is a record. `store`:
+    the cache that the record is for; OtherCacheError where that is not in use, or no longer at a
+    later step. None: the record goes to the one in use at the end. One thread
     at a time forges a key; a second finds its record. With `compile_lock`, Inductor runs
     under Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation
     waits for must not ask for it). Runs in a thread of its own, so that no tracing state of the
@@ -104,6 +111,7 @@ def forge_region(
                 within=within,
                 agents=agents,
                 hints=hints,
+                store=store,
             )
         )
     finally:
@@ -168,6 +176,7 @@ class _Forge:
     within: str
     agents: Agents | None = None
     hints: Hints | None = None
+    store: _C.KernelStore | None = None
     stop: bool = False  # set by another thread: the forging ends at its next step
 
     def __post_init__(self) -> None:
@@ -255,6 +264,7 @@ class _Forge:
         self, outcome: _C.SearchOutcome, promotion: _C.Promotion | None
     ) -> dict[str, Any]:
         """Stores the record; the event "end"."""
+        self._check_store()
         provisional = self._was_busy and promotion is not None
         if provisional:
             _provisional.add((self.key, self.arch))
@@ -304,6 +314,11 @@ class _Forge:
     def _end_if_asked(self) -> None:
         if self.stop or not threading.main_thread().is_alive():
             raise SystemExit  # the program was interrupted, or has ended and waits for this thread
+        self._check_store()
+
+    def _check_store(self) -> None:
+        if self.store is not None and _C.store() is not self.store:
+            raise OtherCacheError
 
     def _candidate_event(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "call":

@@ -18,7 +18,7 @@ from cudaforge_backend.records import reason_of, status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 
 from .analysis import Analysis, analyse
-from .forging import Progress, forge_region, settled, worth_more_time
+from .forging import OtherCacheError, Progress, forge_region, settled, worth_more_time
 from .partition import Region
 from .rules import Rules
 
@@ -171,9 +171,11 @@ def forge_one(
     compile_lock: bool,
     progress: Progress | None = None,
     within: str = "",
+    store: _C.KernelStore | None = None,
 ) -> bool:
     """forge_region, which see, with the agents and in the budget that `settings` has. Whether the
-    region was decided: where not, that is warned of once and counted, and PyTorch runs it."""
+    region was decided: where not, that is warned of once and counted, and PyTorch runs it. Nothing
+    is said of a region that was given up because `store` is not in use any more."""
     key = _C.signature_key(signature)
     count_miss(key)
     try:
@@ -185,9 +187,12 @@ def forge_one(
             compile_lock=compile_lock,
             within=within,
             agents=settings.agents,
+            store=store,
         )
         _failures.pop(key, None)
         return True
+    except OtherCacheError:
+        return False
     except Exception as error:
         text = _C.describe(signature)
         if isinstance(error, _C.NoReply):
