@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -161,6 +162,11 @@ def test_names_patterns_and_defaults() -> None:
     assert "aten::scaled_dot_product_attention" not in default_ops()
 
 
+def test_what_is_made_of_others_is_not_intercepted_beside_them() -> None:
+    assert chosen_ops(["aten::sum", "aten::mean"]) == ("aten::mean.dim", "aten::sum.dim_IntList")
+    assert not set(eager._PARTS) & {*default_ops(), *chosen_ops(["aten::sum*", "aten::mean*"])}
+
+
 def test_gradients_and_their_own_ops(blocking: dict[str, Any], device: str) -> None:
     backward = "aten::_softmax_backward_data"
     x = torch.randn(8, 40, device=device, requires_grad=True)
@@ -249,6 +255,40 @@ def test_enable_ends_beside_calls_that_miss(tmp_path: Path) -> None:
     assert not hung
     wanted = _C.KernelStore.open(str(tmp_path)).wanted()
     assert len(wanted) == seen()["misses"]["new"] - before
+
+
+def test_a_miss_is_a_region_without_a_record(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_python: RunPython
+) -> None:
+    x = torch.randn(4, 53)
+    with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
+        for _ in range(2):
+            x.softmax(-1)
+    assert cudaforge_backend.stats()["misses"] == 1
+    code = f"FOLDER = {str(tmp_path)!r}{_TWICE}"
+    assert run_python(code).stdout.split() == ["1", "0", "1"]
+    assert run_python(code).stdout.split() == ["0", "0", "0"]
+
+
+_TWICE = """
+import pytest, torch, cudaforge_backend
+from forged import lose_every_race
+lose_every_race(pytest.MonkeyPatch())
+with cudaforge_backend.enable(["aten::_softmax"], on_miss="blocking", cache_dir=FOLDER):
+    torch.randn(4, 53).softmax(-1)
+seen = cudaforge_backend.stats()
+print(seen["misses"], seen["forged"], seen["negative"])
+"""
+
+
+def test_blocking_says_what_it_does_and_what_came_of_it(
+    blocking: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), enable([SOFTMAX], **blocking):
+        torch.randn(7, 53).softmax(-1)
+    first, *_, last = [r.getMessage() for r in caplog.records if r.name == "cudaforge.forge"]
+    assert first.startswith("cudaforge: forging a kernel for _softmax(float32[7, 53]) (seconds al")
+    assert last.startswith("cudaforge: forged 1 region, parts included: 1 winner, ")
 
 
 def test_what_no_region_holds_runs_as_before(tmp_path: Path) -> None:

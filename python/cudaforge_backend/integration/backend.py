@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +11,6 @@ from torch import fx
 
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
-from cudaforge_backend.heartbeat import ForgingHeartbeat
 from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.stats import count_fallback, count_graph, count_graph_gain, warn_once
 
@@ -136,30 +134,15 @@ def _compile(
 
 
 def _forge(plan: Plan, settings: Settings) -> Plan:
-    """The plan with its misses forged. To a program that has no progress callback it is said that
-    this takes time, every few seconds that it goes on, and what came of it."""
-    from .plan import current_progress, forge_misses
+    """The plan with its misses forged, of which the program is told."""
+    from .plan import forge_misses, telling_of_forging
 
-    progress = current_progress()
-    if progress is not None:
-        return forge_misses(plan, settings, progress, compile_lock=False)
-    log.forge.warning(  # logging's last resort writes this to stderr
-        "cudaforge: forging kernels (regions: %d, and the parts of those that do not win; seconds "
-        "allowed for each: %g); CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each "
-        "step",
-        len(plan.misses()),
-        settings.region_budget_s,
+    what = (
+        f"kernels (regions: {len(plan.misses())}, and the parts of those that do not win; seconds "
+        f"allowed for each: {settings.region_budget_s:g})"
     )
-    silent = log.forge.isEnabledFor(logging.DEBUG)  # every step is said
-
-    def say(text: str) -> None:
-        if not silent:
-            log.forge.warning("cudaforge: %s", text)
-
-    with ForgingHeartbeat(say) as heartbeat:
-        plan = forge_misses(plan, settings, heartbeat, compile_lock=False)
-    log.forge.warning("cudaforge: %s", heartbeat.summary())
-    return plan
+    with telling_of_forging(what) as progress:
+        return forge_misses(plan, settings, progress, compile_lock=False)
 
 
 def _gated(

@@ -7,6 +7,7 @@ import atexit
 import difflib
 import fnmatch
 import functools
+import json
 import logging
 import os
 import threading
@@ -22,6 +23,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.locks import ForkSafeLock
 from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
+from cudaforge_backend.stats import count_miss
 
 from .backend import open_cache
 
@@ -35,8 +37,10 @@ _PARTS = {
     "aten::layer_norm": ("aten::native_layer_norm",),
     "aten::log_softmax.int": ("aten::_log_softmax",),
     "aten::max_pool2d": ("aten::max_pool2d_with_indices",),
+    "aten::mean": ("aten::mean.dim",),
     "aten::rms_norm": ("aten::_fused_rms_norm",),
     "aten::softmax.int": ("aten::_softmax",),
+    "aten::sum": ("aten::sum.dim_IntList",),
     "aten::linear": ("aten::addmm", "aten::mm"),
     "aten::matmul": ("aten::bmm", "aten::mm"),
 }
@@ -141,7 +145,11 @@ def default_ops() -> tuple[str, ...]:
     found: set[str] = set()
     for op in (*_C.anchor_ops(), *_C.agent_anchor_ops()):
         found.update((op, *filter(None, [_C.out_variant_of(op)])))
-    return tuple(sorted(op for op in found if _C.can_intercept(op) is None))
+    return tuple(sorted(filter(_may_intercept, found)))
+
+
+def _may_intercept(op: str) -> bool:
+    return op not in _PARTS and _C.can_intercept(op) is None
 
 
 @functools.cache
@@ -167,7 +175,7 @@ def _chosen(op: object) -> Iterable[str]:
         raise errors.OptionError(f"ops has {op!r}; it takes names of overloads, 'aten::_softmax'")
     if any(sign in op for sign in "*?["):
         matching = fnmatch.filter(_known_ops(), op)
-        allowed = [name for name in matching if _C.can_intercept(name) is None]
+        allowed = list(filter(_may_intercept, matching))
         if not allowed:
             what = f"{len(matching)} operators, none of which" if matching else "no operator that"
             raise errors.OptionError(f"the pattern {op!r} matches {what} may be intercepted")
@@ -182,39 +190,58 @@ def _chosen(op: object) -> Iterable[str]:
     raise errors.OptionError(f"{op!r} may not be intercepted: {why}{hint}")
 
 
-def _on_miss(settings: Settings, queue: _Queue | None) -> Callable[[str, int], None] | None:
+def _on_miss(settings: Settings, queue: _Queue | None) -> Callable[[str, int], None]:
     """What is told of a call that is met for the first time and has no winner, beside its being
-    recorded; None: nobody. Forked children are served, and forge nothing: they cannot write to the
-    cache."""
+    recorded. Forked children are served, and forge nothing: they cannot write to the cache."""
     forge: Callable[[str, int], None] | None = None
     if settings.on_miss == "blocking":
-        forge = functools.partial(_forge, settings=settings, compile_lock=False)
+        forge = functools.partial(_forge_at_once, settings=settings)
     elif queue is not None:
         forge = queue.add
-    if forge is None and not log.dispatch.isEnabledFor(logging.DEBUG):
-        return None
     process = os.getpid()
 
     def told(signature: str, device_index: int) -> None:
-        log.dispatch.debug("no kernel: %s", _C.describe(signature))
+        if log.dispatch.isEnabledFor(logging.DEBUG):
+            log.dispatch.debug("no kernel: %s", _C.describe(signature))
+        key, arch = _place(signature, device_index)
+        if _C.store().verdict(key, arch) is None:
+            count_miss(key)
         if forge is not None and os.getpid() == process:
             forge(signature, device_index)
 
     return told
 
 
-def _forge(
-    signature: str,
-    device_index: int,
-    settings: Settings,
-    compile_lock: bool,
-    store: _C.KernelStore | None = None,
+def _place(signature: str, device_index: int) -> tuple[str, str]:
+    """A region's key and architecture."""
+    device: str = json.loads(signature)["device"]
+    return _C.signature_key(signature), _C.arch(device, device_index)
+
+
+def _can_forge(signature: str, settings: Settings) -> bool:
+    return settings.agents is not None or _C.can_generate(signature) is None
+
+
+def _forge_at_once(signature: str, device_index: int, settings: Settings) -> None:
+    from .plan import forge_one, telling_of_forging, verdict_of
+
+    if not _can_forge(signature, settings):
+        return
+    if verdict_of(*_place(signature, device_index), settings.region_budget_s)[0] != "miss":
+        return
+    what = f"a kernel for {_C.describe(signature)} (seconds allowed: {settings.region_budget_s:g})"
+    with telling_of_forging(what) as progress:
+        forge_one(signature, device_index, settings, compile_lock=False, progress=progress)
+
+
+def _forge_beside(
+    signature: str, device_index: int, settings: Settings, store: _C.KernelStore
 ) -> None:
     from .plan import current_progress, forge_one
 
-    if settings.agents is not None or _C.can_generate(signature) is None:
+    if _can_forge(signature, settings):
         progress = current_progress()
-        forge_one(signature, device_index, settings, compile_lock, progress, store=store)
+        forge_one(signature, device_index, settings, True, progress, store=store)
 
 
 class _Queue:
@@ -257,4 +284,4 @@ class _Queue:
                     return
                 signature, device_index = self._waiting.popleft()
             with self._turn:
-                _forge(signature, device_index, self._settings, True, self._store)
+                _forge_beside(signature, device_index, self._settings, self._store)

@@ -3,6 +3,7 @@ missing."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from torch import fx
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
-from cudaforge_backend.heartbeat import GRAPH_STEPS, Heartbeat
+from cudaforge_backend.heartbeat import GRAPH_STEPS, ForgingHeartbeat, Heartbeat
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import reason_of, status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
@@ -159,6 +160,7 @@ def tried_besides(plan: Plan) -> list[Known]:
 def _forge(known: Known, settings: Settings, progress: Progress | None, compile_lock: bool) -> bool:
     """Whether the region was decided."""
     signature = known.region.signature
+    count_miss(known.region.key)  # a part, which no graph was said to have
     return forge_one(
         signature, known.device_index, settings, compile_lock, progress, within=known.within
     )
@@ -177,7 +179,6 @@ def forge_one(
     region was decided: where not, that is warned of once and counted, and PyTorch runs it. Nothing
     is said of a region that was given up because `store` is not in use any more."""
     key = _C.signature_key(signature)
-    count_miss(key)
     try:
         forge_region(
             signature,
@@ -244,6 +245,31 @@ def telling(step: str, regions: Iterable[str]) -> Iterator[None]:
         return
     with Heartbeat(lambda text: log.forge.warning("cudaforge: %s", text), GRAPH_STEPS[step]):
         yield
+
+
+@contextmanager
+def telling_of_forging(what: str) -> Iterator[Progress]:
+    """Gives who is told of the forging of `what`: the callback that set_progress was given. A
+    program without one is told that it begins, now and then that it goes on, and what came of
+    it."""
+    progress = current_progress()
+    if progress is not None:
+        yield progress
+        return
+    log.forge.warning(  # logging's last resort writes this to stderr
+        "cudaforge: forging %s; CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each "
+        "step",
+        what,
+    )
+    silent = log.forge.isEnabledFor(logging.DEBUG)  # every step is said
+
+    def say(text: str) -> None:
+        if not silent:
+            log.forge.warning("cudaforge: %s", text)
+
+    with ForgingHeartbeat(say) as heartbeat:
+        yield heartbeat
+    log.forge.warning("cudaforge: %s", heartbeat.summary())
 
 
 def current_progress() -> Progress | None:
