@@ -86,6 +86,9 @@ class Stats(TypedDict):
     eager: dict[str, EagerStats]
 
 
+_SHOWN = 20  # regions in the text, at most
+
+
 class _Readable(dict[str, Any]):
     """What stats() returns at run time: Stats, and a text when it is printed."""
 
@@ -119,13 +122,20 @@ class _Readable(dict[str, Any]):
         if called:
             lines.append("regions that were called:")
             lines.append(f"  {'hits':>8} {'unserved':>8} {'fallbacks':>9} {'saved':>9}  region")
-        for region in called:
+        called.sort(key=lambda r: (r["quarantined"] is None, -r["hits"], -r["unserved"]))
+        for region in called[:_SHOWN]:
             lines.append(
                 f"  {region['hits']:>8} {region['unserved']:>8} {region['fallbacks']:>9} "
                 f"{_time(region['saved_ns']):>9}  {region['key'][:12]}  {region['region']}"
             )
             if region["quarantined"]:
                 lines.append(f"{'':<40}not served any more: {region['quarantined']}")
+        if rest := called[_SHOWN:]:
+            hits, unserved = (sum(r[of] for r in rest) for of in ("hits", "unserved"))
+            lines.append(
+                f"  {hits:>8} {unserved:>8} {sum(r['fallbacks'] for r in rest):>9} "
+                f"{_time(sum(r['saved_ns'] for r in rest)):>9}  of {len(rest)} more"
+            )
         return "\n".join(lines)
 
 

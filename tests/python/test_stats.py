@@ -129,6 +129,29 @@ def test_the_text_of_nothing() -> None:
     assert "graphs: none\n" in str(stats) and "regions that were called" not in str(stats)
 
 
+def test_the_text_names_the_regions_that_were_served_most() -> None:
+    stats = cudaforge_backend.stats()
+    stats["regions"] = [
+        {
+            "key": f"{n:064x}",
+            "region": f"sum(float32[{n}])",
+            "device": "cpu",
+            "hits": n % 30,
+            "unserved": 2,
+            "fallbacks": 1,
+            "saved_ns": 1e6,
+            "quarantined": "it failed" if n == 0 else None,
+        }
+        for n in range(60)
+    ]
+    lines = str(stats).partition("regions that were called:\n")[2].splitlines()
+    assert "sum(float32[0])" in lines[1] and "it failed" in lines[2]
+    assert [int(line.split()[0]) for line in lines[3:-1]] == sorted(
+        [29, 28, 27, 26, 25, 24, 23, 22, 21] * 2 + [20], reverse=True
+    )
+    assert lines[-1].split() == ["400", "80", "40", "40.0", "ms", "of", "40", "more"]
+
+
 def test_the_text_says_what_is_not_served_any_more() -> None:
     stats = cudaforge_backend.stats()
     stats["regions"] = [
