@@ -39,6 +39,7 @@ class DiscreetProvider : public Provider {
 
   std::string name() const override { return inner_->name(); }
   bool is_metered() const override { return inner_->is_metered(); }
+  bool is_replay() const override { return inner_->is_replay(); }
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {

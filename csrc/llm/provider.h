@@ -47,6 +47,9 @@ class Provider {
 
   // Whether a call that brings no reply may have written tokens that somebody pays for.
   virtual bool is_metered() const { return true; }
+
+  // Whether replies are a recording's: nobody is asked, and nothing is spent.
+  virtual bool is_replay() const { return false; }
 };
 
 struct ProviderSettings {

@@ -28,6 +28,7 @@ class RecordingProvider : public Provider {
 
   std::string name() const override { return inner_->name(); }
   bool is_metered() const override { return inner_->is_metered(); }
+  bool is_replay() const override { return inner_->is_replay(); }
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {
@@ -178,6 +179,7 @@ class ReplayProvider : public Provider {
 
   std::string name() const override { return "replay:" + folder_; }
   bool is_metered() const override { return false; }
+  bool is_replay() const override { return true; }
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
                          const TextSink& on_text) override {

@@ -31,14 +31,17 @@ class RegionStats(TypedDict):
 
 class AgentStats(TypedDict):
     """What agents were asked in this process, and what it cost: `failed` calls brought no reply,
-    `estimated` ones have tokens that the service did not count, `unpriced` ones a model without a
-    price, so that they are not in `usd`."""
+    `estimated` ones have tokens that the service did not count, `replayed` ones were answered by a
+    recording, so that nothing was spent on them, and `unpriced` ones asked a model without a price,
+    so that they are not in `usd`. `cached_input_tokens` are a part of `input_tokens`."""
 
     calls: int
     failed: int
     estimated: int
+    replayed: int
     unpriced: int
     input_tokens: int
+    cached_input_tokens: int
     output_tokens: int
     usd: float
 
@@ -159,6 +162,7 @@ def _agents(spent: AgentStats) -> str:
     notes = {
         "without a reply": spent["failed"],
         "with estimated tokens": spent["estimated"],
+        "replayed, at no cost": spent["replayed"],
     }
     told = "".join(f", {n} {what}" for what, n in notes.items() if n)
     cost = dollars(spent["usd"], spent["unpriced"])
@@ -266,15 +270,19 @@ def count_agent_call(event: Mapping[str, Any]) -> None:
     global _agent_usd
     usage = event["usage"]
     tokens = {name: int(usage[name]) for name in ("input_tokens", "output_tokens")}
+    replayed = bool(event.get("replayed"))
+    unpriced = event.get("usd") is None and sum(tokens.values()) > 0
     with _lock:
         _agent_counts.update(
             calls=1,
             failed=int(bool(event.get("error"))),
             estimated=int(bool(event.get("estimated"))),
-            unpriced=int(event.get("usd") is None and sum(tokens.values()) > 0),
+            replayed=int(replayed),
+            unpriced=int(unpriced and not replayed),
+            cached_input_tokens=int(usage.get("cached_input_tokens") or 0),
             **tokens,
         )
-        _agent_usd += event.get("usd") or 0.0
+        _agent_usd += 0.0 if replayed else event.get("usd") or 0.0
 
 
 def warn_once(message: str, cause: str | None = None) -> None:
@@ -306,8 +314,10 @@ def stats() -> Stats:
                 calls=_agent_counts["calls"],
                 failed=_agent_counts["failed"],
                 estimated=_agent_counts["estimated"],
+                replayed=_agent_counts["replayed"],
                 unpriced=_agent_counts["unpriced"],
                 input_tokens=_agent_counts["input_tokens"],
+                cached_input_tokens=_agent_counts["cached_input_tokens"],
                 output_tokens=_agent_counts["output_tokens"],
                 usd=_agent_usd,
             ),

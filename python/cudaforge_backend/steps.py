@@ -44,7 +44,8 @@ def step_text(event: Event) -> str:
         case "ask":
             return f"asking the {event['role']} ({event['provider']})"
         case "call":
-            return f"{event['role']} ({event['seconds']:.0f} s)"
+            how = "replayed" if event.get("replayed") else f"{event['seconds']:.0f} s"
+            return f"{event['role']} ({how})"
         case "advice" if event.get("issue"):
             return f"judge: {event['issue']} -> {event['plan']}"
         case "advice":

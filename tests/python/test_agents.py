@@ -52,6 +52,8 @@ def test_a_coders_matrix_product_is_proven_stored_served_and_shown(
         (100, 10), (100, 10), (200, 20),
     ]  # fmt: skip
     assert [r["usd"] for r in rounds] == [None] * 3  # it has no price
+    assert all(r["seconds"] > r["device_seconds"] >= 0 for r in rounds)
+    assert [r["device_seconds"] > 0 for r in rounds] == [False, True, True]
     assert results[0]["kind"] == "winner"
     ledger = results[0]["ledger"]
     assert ledger["calls"] == 3 + ledger["by_role"]["judge"]["calls"]
@@ -91,8 +93,9 @@ def test_a_coder_forges_what_a_compilation_misses(
         torch.testing.assert_close(made(x, w), torch.relu(x @ w))
     stats = cudaforge_backend.stats()
     assert (stats["hits"], stats["forged"]) == (1, 1), stats
-    spent = {"calls": 1, "failed": 0, "estimated": 0, "unpriced": 0}
-    assert stats["agents"] == {**spent, "input_tokens": 100, "output_tokens": 10, "usd": 2}
+    spent = {"calls": 1, "failed": 0, "estimated": 0, "replayed": 0, "unpriced": 0, "usd": 2}
+    spent |= {"input_tokens": 100, "cached_input_tokens": 0, "output_tokens": 10}
+    assert stats["agents"] == spent
     assert "\nagents: 1 call; 110 tokens, $2.0000\n" in str(stats)
 
 
@@ -403,8 +406,9 @@ def test_counters_that_cannot_be_read_are_told_once(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = {
-        "calls": 1, "failed": 0, "estimated": 0, "unpriced": 0, "input_tokens": 0,
-        "output_tokens": 0, "usd": 0.0, "wall_seconds": 0.0, "device_seconds": 0.0,
+        "calls": 1, "failed": 0, "estimated": 0, "replayed": 0, "unpriced": 0, "input_tokens": 0,
+        "cached_input_tokens": 0, "output_tokens": 0, "usd": 0.0, "replayed_usd": 0.0,
+        "seconds": 0.0, "wall_seconds": 0.0, "device_seconds": 0.0,
     }  # fmt: skip
 
     def play(text: str, device: int, budget_s: float, told: Any, **settings: Any) -> Forged:

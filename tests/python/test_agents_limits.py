@@ -74,7 +74,8 @@ def test_a_limit_below_the_first_call_is_a_failure(
 
 def test_time_is_for_each_region_unless_it_is_given() -> None:
     agents = Agents(coder="openai:m", seconds=100, tokens=50)
-    ledger = {"wall_seconds": 60.0, "input_tokens": 10, "output_tokens": 5, "usd": 9.0}
+    ledger = {"wall_seconds": 60.0, "input_tokens": 10, "output_tokens": 5, "usd": 4.0}
+    ledger["replayed_usd"] = 5.0  # a limit counts what a recording would have cost
     each, whole = Limits(agents, whole_time=False), Limits(agents, whole_time=True)
     for limits, left in ((each, 100), (whole, 40)):
         limits.charge(ledger, "")

@@ -101,13 +101,13 @@ def test_a_warning_shows_no_line_of_ours() -> None:
 
 def test_what_agents_were_asked() -> None:
     usage = {"input_tokens": 30, "output_tokens": 4, "cached_input_tokens": None}
-    count_agent_call({"usage": usage, "usd": 0.5})
+    count_agent_call({"usage": {**usage, "cached_input_tokens": 20}, "usd": 0.5})
     count_agent_call({"usage": usage, "usd": None, "estimated": True, "error": "hung up"})
     count_agent_call({"usage": {"input_tokens": 0, "output_tokens": 0}, "usd": None, "error": "no"})
     stats = cudaforge_backend.stats()
     assert stats["agents"] == {
-        "calls": 3, "failed": 2, "estimated": 1, "unpriced": 1,
-        "input_tokens": 60, "output_tokens": 8, "usd": 0.5,
+        "calls": 3, "failed": 2, "estimated": 1, "replayed": 0, "unpriced": 1,
+        "input_tokens": 60, "cached_input_tokens": 20, "output_tokens": 8, "usd": 0.5,
     }  # fmt: skip
     line = (
         "\nagents: 3 calls, 2 without a reply, 1 with estimated tokens; "
@@ -121,6 +121,16 @@ def test_what_agents_were_asked() -> None:
     assert "agents: 1 call, 1 without a reply; 34 tokens, price unknown\n" in str(
         cudaforge_backend.stats()
     )
+
+
+def test_a_replayed_call_costs_nothing() -> None:
+    usage = {"input_tokens": 30, "output_tokens": 4}
+    count_agent_call({"usage": usage, "usd": 0.5, "replayed": True})
+    count_agent_call({"usage": usage, "usd": None, "replayed": True})
+    stats = cudaforge_backend.stats()
+    spent = stats["agents"]
+    assert (spent["calls"], spent["replayed"], spent["unpriced"], spent["usd"]) == (2, 2, 0, 0)
+    assert "\nagents: 2 calls, 2 replayed, at no cost; 68 tokens, $0.0000\n" in str(stats)
 
 
 def test_the_text_of_nothing() -> None:

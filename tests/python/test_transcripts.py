@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from coders import ADVICE, RIGHT, WRONG
 from command import Output, as_json
+from cudaforge_backend.cli import main
 from forged import win_every_race
 
 DATA = Path(__file__).parents[1] / "data" / "transcripts"
@@ -20,11 +21,14 @@ def test_a_recorded_session_is_replayed(
     win_every_race(monkeypatch)
     agents = coder([WRONG, RIGHT], [ADVICE])
     tape = tmp_path / "tape"
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"models": {"test": {"input": 1e4, "output": 1e5}}}')
+    common = ("--rounds", "2", "--target", "cpu", "--prices", str(prices))
 
     def forged(provider: str, cache: str) -> Any:
         told = as_json(
-            capsys, "forge", script, "--coder", provider, "--judge", provider, "--rounds", "2",
-            "--target", "cpu", "--cache-dir", str(tmp_path / cache),
+            capsys, "forge", script, "--coder", provider, "--judge", provider, *common,
+            "--cache-dir", str(tmp_path / cache),
         )  # fmt: skip
         (result,) = told["regions"]
         (place,) = as_json(capsys, "lineage", result["key"], "--cache-dir", str(tmp_path / cache))
@@ -42,6 +46,17 @@ def test_a_recorded_session_is_replayed(
     assert again["kind"] == result["kind"] == "winner"
     for count in ("calls", "input_tokens", "output_tokens"):
         assert again["ledger"][count] == result["ledger"][count]
+    # Nothing is spent on it.
+    for name, told in (("usd", result), ("replayed_usd", again)):
+        assert told["ledger"][name] == pytest.approx(3 * 2)
+    assert (again["ledger"]["usd"], again["ledger"]["replayed"]) == (0, 3)
+    assert [(r["usd"], r["replayed"]) for r in again["rounds"]] == [(0, 1), (0, 2)]
+    argv = ("--coder", f"replay:{tape}", "--judge", f"replay:{tape}", *common)
+    assert main(["forge", script, *argv, "--cache-dir", str(tmp_path / "third")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "    coder (replayed); so far 110 tokens as recorded, nothing spent" in lines
+    assert "; 330 tokens as recorded, nothing spent, " in lines[-1]
+    assert not any("$" in line for line in lines)
 
 
 @pytest.mark.gpu

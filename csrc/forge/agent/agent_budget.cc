@@ -52,14 +52,14 @@ Allowance AllowCall(const AgentBudget& budget, const LedgerSum& spent, double se
     }
   }
   if (budget.usd > 0) {
-    most = price == nullptr
-               ? -1
-               : std::min(most, OutputTokensFor(budget.usd - spent.usd, *price, input_tokens));
+    most = price == nullptr ? -1
+                            : std::min(most, OutputTokensFor(budget.usd - spent.charged_usd(),
+                                                             *price, input_tokens));
     if (most < least_output) {
       out.refusal = price == nullptr
                         ? "a limit in dollars needs the price of the model"
-                        : "the dollars of the budget are spent, " + Fixed(spent.usd, 4) + " of " +
-                              Fixed(budget.usd, 4) + needs;
+                        : "the dollars of the budget are spent, " + Fixed(spent.charged_usd(), 4) +
+                              " of " + Fixed(budget.usd, 4) + needs;
       out.limit = "usd";
       return out;
     }

@@ -71,6 +71,7 @@ Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& 
   entry.round = round;
   entry.role = role;
   entry.provider = provider.name();
+  entry.replayed = provider.is_replay();
   entry.model = reply.ok() && !reply->model.empty() ? reply->model : ModelOf(entry.provider);
   entry.prompt = prompt.name;
   entry.prompt_sha256 = prompt.sha256;
@@ -78,7 +79,7 @@ Result<Reply> AgentCalls::Ask(Provider& provider, AgentRole role, const Prompt& 
   if (reply.ok()) {
     entry.usage = reply->usage;
     EstimateMissing(input, EstimateTokens(reply->content), &entry);
-    entry.seconds = reply->seconds;
+    entry.seconds = entry.replayed ? SteadySeconds() - start : reply->seconds;
     entry.note = reply->note;
   } else {
     entry.error = reply.status().ToString();

@@ -33,8 +33,9 @@ class AgentCalls {
   Allowance Allow(const Provider& provider, AgentRole role, const Prompt& prompt) const;
   // Tells that it asks, {"event": "ask","round","role","provider"}, makes the call with limits that
   // Allow gave, enters it into the ledger and tells of it:
-  // {"event": "call","round","role","prompt","model","usage","usd","seconds"} and, of a call that
-  // failed, "error". Counts that the service does not give, or gives as 0 where there was text, are
+  // {"event": "call","round","role","prompt","model","usage","usd","seconds"}, of a call that
+  // failed also "error", and of one that a recording answered "replayed": its seconds are those it
+  // took here. Counts that the service does not give, or gives as 0 where there was text, are
   // estimated: the input as Allow does, the output from the text, and all that was allowed where a
   // reply that was begun did not come to its end. Errors: the provider's; kCancelled, without an
   // entry, where `cancel` is set before the call.

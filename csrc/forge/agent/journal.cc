@@ -176,7 +176,11 @@ void Journal::Finish(AgentNode node) {
                 {"advice", json["advice"]}};
   const LedgerSum cost = SumOf(node.calls);
   event["input_tokens"] = cost.input_tokens;
+  event["cached_input_tokens"] = cost.cached_input_tokens;
   event["output_tokens"] = cost.output_tokens;
+  event["replayed"] = cost.replayed;
+  event["seconds"] = node.seconds;
+  event["device_seconds"] = node.device_seconds;
   event["usd"] = cost.unpriced == 0 ? Json(cost.usd) : Json();
   if (node.ns.has_value()) event["ns"] = FloatToJson(*node.ns);
   if (node.correct() && node.rival_ns.has_value() && *node.ns > 0) {

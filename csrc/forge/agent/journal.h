@@ -65,9 +65,10 @@ class Journal {
   int Interrupted(const Candidate& candidate) const;
   // The node is complete: charged with the calls and the time since the last one, stored in place
   // of what was kept under its id, and told: {"event":"candidate","round","kind","verdict",
-  // "message","ns","speedup","best","duplicate_of","advice","input_tokens","output_tokens","usd"};
-  // "advice" is null where there was none, "usd" where the price of a call is unknown. Of a profile
-  // without any hardware counter also "no_counters": why.
+  // "message","ns","speedup","best","duplicate_of","advice","seconds","device_seconds"} with its
+  // calls' "input_tokens","cached_input_tokens","output_tokens","replayed","usd", as LedgerSum has
+  // them; "advice" is null where there was none, "usd" where the price of a call is unknown. Of a
+  // profile without any hardware counter also "no_counters": why.
   void Finish(AgentNode node);
 
   const std::vector<AgentNode>& nodes() const { return nodes_; }  // oldest first, earlier included

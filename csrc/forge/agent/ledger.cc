@@ -16,12 +16,14 @@ void AddTo(LedgerSum* sum, const LedgerEntry& entry) {
   ++sum->calls;
   sum->failed += entry.error.empty() ? 0 : 1;
   sum->estimated += entry.estimated ? 1 : 0;
-  sum->unpriced += !entry.usd.has_value() && (input > 0 || output > 0) ? 1 : 0;
+  sum->replayed += entry.replayed ? 1 : 0;
+  const bool costs = !entry.replayed && (input > 0 || output > 0);
+  sum->unpriced += costs && !entry.usd.has_value() ? 1 : 0;
   sum->input_tokens = AddTokens(sum->input_tokens, input);
   sum->cached_input_tokens =
       AddTokens(sum->cached_input_tokens, entry.usage.cached_input_tokens.value_or(0));
   sum->output_tokens = AddTokens(sum->output_tokens, output);
-  sum->usd += entry.usd.value_or(0);
+  (entry.replayed ? sum->replayed_usd : sum->usd) += entry.usd.value_or(0);
   sum->seconds += entry.seconds;
 }
 
@@ -45,6 +47,7 @@ Json LedgerEntry::ToJson() const {
                {"usd", usd.has_value() ? Json(*usd) : Json()},
                {"seconds", seconds}};
   if (estimated) json["estimated"] = true;
+  if (replayed) json["replayed"] = true;
   if (!note.empty()) json["note"] = note;
   if (error.empty()) {
     json["ok"] = true;
@@ -75,6 +78,7 @@ Result<LedgerEntry> LedgerEntry::FromJson(const Json& json) {
   }
   CF_ASSIGN_OR_RETURN(entry.seconds, AmountFromJson(json, "seconds"));
   entry.estimated = MemberOrNull(json, "estimated") == true;
+  entry.replayed = MemberOrNull(json, "replayed") == true;
   if (const Json& error = MemberOrNull(json, "error"); error.is_string()) {
     entry.error = error.get<std::string>();
   }
@@ -110,11 +114,13 @@ Json LedgerSum::ToJson() const {
   return {{"calls", calls},
           {"failed", failed},
           {"estimated", estimated},
+          {"replayed", replayed},
           {"unpriced", unpriced},
           {"input_tokens", input_tokens},
           {"cached_input_tokens", cached_input_tokens},
           {"output_tokens", output_tokens},
           {"usd", usd},
+          {"replayed_usd", replayed_usd},
           {"seconds", seconds}};
 }
 

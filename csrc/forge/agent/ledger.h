@@ -23,6 +23,8 @@ struct LedgerEntry {
   Usage usage;                // input and output tokens are always there
   // Something in `usage` is not the service's own count but what it cannot well have been above.
   bool estimated = false;
+  // Given back by a recording: nothing was spent, and `usd` is what it would have cost.
+  bool replayed = false;
   std::optional<double> usd;  // nothing: the price of the model is unknown
   double seconds = 0;
   std::string error;  // of a call that brought no reply; else empty
@@ -49,13 +51,17 @@ struct LedgerSum {
   int64_t calls = 0;
   int64_t failed = 0;     // of them, without a reply
   int64_t estimated = 0;  // of them, with counts that are not the service's own
-  int64_t unpriced = 0;   // of them, with tokens and without a known price
+  int64_t replayed = 0;   // of them, given back by a recording
+  int64_t unpriced = 0;   // of the others, with tokens and without a known price
   int64_t input_tokens = 0;
   int64_t cached_input_tokens = 0;  // part of input_tokens
   int64_t output_tokens = 0;
-  double usd = 0;  // of those whose price is known
+  double usd = 0;           // spent on those whose price is known
+  double replayed_usd = 0;  // what the replayed ones would have cost, as far as it is known
   double seconds = 0;
 
+  // What a limit in dollars counts: a replayed session ends where the recorded one did.
+  double charged_usd() const { return usd + replayed_usd; }
   int64_t tokens() const { return AddTokens(input_tokens, output_tokens); }
   Json ToJson() const;
 };

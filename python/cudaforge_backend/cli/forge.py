@@ -43,14 +43,18 @@ regions that no generator makes, "elsewhere" is the number of those of other mac
 
 With --coder, --json prints {{"regions": [...], "total": {{...}}}}. A region has "rounds", each with
 "verdict", "ns" (null where it was not timed), "advice" (the Judge's "issue" and "plan"; null
-without), "input_tokens", "output_tokens" and "usd" (null where a price is unknown), and, where its
-hardware counters could not be read, "no_counters", why; a "ledger", what its session cost,
-"limited", true where it was passed over because a limit was spent, and "within", of a part the key
-of the larger region, else null. "kind" is "winner" where its kernel was stored, "negative" where
-not, "" without a reply; "verdict" and "timing" are of this race (the fields are those of
-cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing" of the winner that was in
-the cache and stays. "total" is the sum of the ledgers; calls of unknown price are not in its
-"usd", but counted by "unpriced"."""
+without), "seconds", "device_seconds", "input_tokens", "cached_input_tokens" (a part of them),
+"output_tokens", "usd" (null where a price is unknown) and "replayed", how many of its calls a
+recording answered; where its hardware counters could not be read also "no_counters", why. A region
+also has a "ledger", what its session cost, "limited", true where it was passed over because a limit
+was spent, and "within", of a part the key of the larger region, else null. "kind" is "winner" where
+its kernel was stored, "negative" where not, "" without a reply; "verdict" and "timing" are of this
+race (the fields are those of cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing"
+of the winner that was in the cache and stays. "total" is the sum of the ledgers; calls of unknown
+price are not in its "usd", but counted by "unpriced". On calls that a recording answered
+("replayed") nothing is spent: what they would have cost is "replayed_usd", not in "usd", and
+--max-usd holds for both together. "seconds" are those of the calls, "wall_seconds" those of the
+sessions."""
 
 # Options that mean nothing without a Coder.
 _OF_AGENTS = (
@@ -269,8 +273,8 @@ def _check_language(language: str, signatures: Iterable[str]) -> None:
 
 
 _SUMS = (
-    "calls", "failed", "estimated", "unpriced", "input_tokens", "output_tokens", "usd",
-    "wall_seconds", "device_seconds",
+    "calls", "failed", "estimated", "replayed", "unpriced", "input_tokens", "cached_input_tokens",
+    "output_tokens", "usd", "replayed_usd", "seconds", "wall_seconds", "device_seconds",
 )  # fmt: skip
 
 
@@ -279,12 +283,18 @@ def _total(ledgers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _cost(ledgers: Sequence[Mapping[str, Any]]) -> str:
-    """ "about 210 tokens, $0.0120 and 1 call of unknown price"."""
-    names = ("input_tokens", "output_tokens", "usd", "estimated", "unpriced")
+    """ "about 210 tokens, $0.0120 and 1 call of unknown price"; "210 tokens as recorded, nothing
+    spent"."""
+    names = (
+        "calls", "replayed", "input_tokens", "output_tokens", "usd", "estimated", "unpriced",
+    )  # fmt: skip
     spent = {name: sum(ledger[name] for ledger in ledgers) for name in names}
     about = "about " if spent["estimated"] else ""
-    tokens = spent["input_tokens"] + spent["output_tokens"]
-    return f"{about}{tokens} tokens, {dollars(spent['usd'], spent['unpriced'])}"
+    tokens = f"{about}{spent['input_tokens'] + spent['output_tokens']} tokens"
+    if spent["replayed"] and spent["replayed"] == spent["calls"]:
+        return f"{tokens} as recorded, nothing spent"
+    replayed = f" ({counted(spent['replayed'], 'call')} replayed)" if spent["replayed"] else ""
+    return f"{tokens}{replayed}, {dollars(spent['usd'], spent['unpriced'])}"
 
 
 def _regions(args: argparse.Namespace, what: str) -> list[tuple[str, str | None]]:
@@ -404,12 +414,16 @@ class _Teller:
                     )
             case "call":
                 tokens = {name: event["usage"][name] for name in ("input_tokens", "output_tokens")}
+                replayed = event.get("replayed", False)
+                unpriced = event["usd"] is None and any(tokens.values())
                 self._spent.append(
                     {
                         **tokens,
-                        "usd": event["usd"] or 0.0,
+                        "calls": 1,
+                        "replayed": replayed,
+                        "usd": 0.0 if replayed else event["usd"] or 0.0,
                         "estimated": event.get("estimated", False),
-                        "unpriced": event["usd"] is None and any(tokens.values()),
+                        "unpriced": unpriced and not replayed,
                     }
                 )
                 self._print(f"    {step_text(event)}; so far {_cost(self._spent)}")

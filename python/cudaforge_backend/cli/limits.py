@@ -38,7 +38,8 @@ class Limits:
         """Takes off what a region cost. `limit`: its setting that left no room for a call, if any
         did."""
         tokens = ledger["input_tokens"] + ledger["output_tokens"]
-        cost = {"seconds": ledger["wall_seconds"], "tokens": tokens, "usd": ledger["usd"]}
+        usd = ledger["usd"] + ledger["replayed_usd"]  # so that a recording ends where it did
+        cost = {"seconds": ledger["wall_seconds"], "tokens": tokens, "usd": usd}
         self._is_whole = self._is_whole and tokens == 0
         for name in self._left:
             self._left[name] -= cost[name]

@@ -57,8 +57,10 @@ class ScriptedProvider : public Provider {
   }
   std::string name() const override { return name_; }
   bool is_metered() const override { return metered; }
+  bool is_replay() const override { return replay; }
 
   bool metered = true;
+  bool replay = false;
   std::vector<LlmRequest> requests;
   std::function<void()> on_call;
 

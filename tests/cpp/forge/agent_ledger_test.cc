@@ -29,6 +29,7 @@ TEST(Ledger, EntriesSurviveJson) {
   EXPECT_EQ(LedgerEntry::FromJson(entry.ToJson())->ToJson(), entry.ToJson());
   entry.usd.reset();
   entry.estimated = true;
+  entry.replayed = true;
   entry.error = "timeout: x";
   EXPECT_TRUE(entry.ToJson()["usd"].is_null());
   EXPECT_FALSE(entry.ToJson().contains("ok"));
@@ -132,6 +133,42 @@ TEST_F(AgentLedger, WhatIsNotCountedIsEstimatedUpwards) {
   EXPECT_TRUE(entries[1].estimated);
   EXPECT_EQ(entries[1].usage.output_tokens, 7000) << "it may have written that much unseen";
   EXPECT_EQ(outcome.ledger.Sum().unpriced, 2);
+}
+
+TEST_F(AgentLedger, ARecordingSpendsNothingAndEndsWhereItsSessionDid) {
+  settings_.prices =
+      Prices::Parse(R"({"models": {"coder-1": {"input": 2, "output": 10}}})").value();
+  settings_.budget.usd = 5;
+  settings_.budget.rounds = 6;
+  settings_.budget.patience = 6;
+  const Reply costly = TextReply(RowReply(0), {1'000'000, std::nullopt, 1});  // two dollars
+  LedgerSum sums[2];
+  for (const bool replay : {false, true}) {
+    Code({6, costly});
+    coder_->replay = replay;
+    const AgentOutcome outcome = Run({{.ns = 500}});
+    const LedgerSum& sum = sums[replay ? 1 : 0] = outcome.ledger.Sum();
+    EXPECT_EQ(sum.calls, 3);
+    EXPECT_EQ(sum.replayed, replay ? 3 : 0);
+    const LedgerEntry& entry = outcome.ledger.entries().at(0);
+    EXPECT_EQ(entry.ToJson().contains("replayed"), replay);
+    EXPECT_EQ(entry.seconds == 0.5, !replay) << "what it took here, not what it took then";
+    EXPECT_EQ(EventsOf("candidate").back()["replayed"], replay ? 1 : 0);
+    events_.clear();
+  }
+  EXPECT_GT(sums[0].usd, 6);
+  EXPECT_EQ(sums[0].replayed_usd, 0);
+  EXPECT_EQ(sums[1].usd, 0);
+  EXPECT_EQ(sums[1].replayed_usd, sums[0].usd);
+  EXPECT_EQ(sums[1].tokens(), sums[0].tokens());
+  // What has no price costs nothing either.
+  settings_.prices = Prices();
+  settings_.budget.usd = 0;
+  settings_.budget.rounds = 1;
+  Code({costly});
+  coder_->replay = true;
+  EXPECT_EQ(Run({{.ns = 500}}).ledger.Sum().unpriced, 0);
+  EXPECT_EQ(EventsOf("candidate").back()["usd"], 0);
 }
 
 TEST_F(AgentLedger, WhereNobodyPaysAFailureHasNoOutput) {

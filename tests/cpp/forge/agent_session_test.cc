@@ -317,7 +317,7 @@ TEST_F(AgentSession, HintsAreInTheNextPrompts) {
 TEST_F(AgentSession, TellsOfEverything) {
   CodeRows({0, 1});
   settings_.budget.rounds = 2;
-  JudgeWith({TextReply(AdviceReply())});
+  JudgeWith({TextReply(AdviceReply(), {900, 7, 20})});
   const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 400}});
   std::string order;
   for (const Json& event : events_) order += event["event"].get<std::string>() + " ";
@@ -332,6 +332,10 @@ TEST_F(AgentSession, TellsOfEverything) {
   EXPECT_EQ(second["advice"], sunk_[1]["advice"]);
   EXPECT_GT(second["input_tokens"], first["input_tokens"]) << "of both calls";
   EXPECT_GT(second["output_tokens"], 0);
+  for (const char* field : {"seconds", "device_seconds"}) {
+    EXPECT_EQ(second[field], sunk_[1][field]) << field;
+  }
+  EXPECT_EQ(second["cached_input_tokens"], 7);
   EXPECT_TRUE(second["usd"].is_null()) << "nobody knows the price";
   EXPECT_EQ(events_.back()["ledger"], outcome.ledger.ToJson());
   EXPECT_EQ(events_.back()["reason"], outcome.search.reason);

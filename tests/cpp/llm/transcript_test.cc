@@ -147,6 +147,7 @@ TEST_F(TranscriptTest, TheMarkOfAPromptIsNoDifference) {
   const auto provider = MakeProvider("replay:" + path_, {});
   ASSERT_TRUE(provider.ok());
   EXPECT_FALSE((*provider)->is_metered());
+  EXPECT_TRUE((*provider)->is_replay());
   const Result<Reply> same = Replay(**provider, prompt(b, "2 us"));
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(same->note, "");
