@@ -29,6 +29,22 @@ def test_a_kernel_that_was_refused_when_it_was_run_again_shows_both_verdicts() -
     ]
 
 
+def test_the_documents_that_agents_were_given_are_named() -> None:
+    node = {
+        "session": "0123456789", "id": 0, "parent": None, "kind": "seed",
+        "verdict": {"verdict": "accepted"}, "advice": {"issue": "slow", "plan": "unroll"},
+        "prompts": [
+            {"name": "judge_optimize", "documents": ["cpu/vectors", "cpu/caches"]},
+            {"name": "coder_optimize", "documents": ["cpu/caches", "cpu/threads"]},
+        ],
+    }  # fmt: skip
+    named = "      told of: cpu/vectors, cpu/caches, cpu/threads"
+    advice = "      judge: slow -> unroll"
+    assert list(tree([node]))[1:] == ["  0 seed: accepted", named, advice]
+    node["prompts"] = [{"name": "coder_seed", "documents": []}]
+    assert list(tree([node]))[1:] == ["  0 seed: accepted", advice]
+
+
 def generated(verdict: str, ns: float | None) -> dict[str, object]:
     node: dict[str, object] = {"author": "generator:rows", "verdict": {"verdict": verdict}}
     return node if ns is None else {**node, "ns": ns}

@@ -24,8 +24,9 @@ def add(verbs: Any) -> None:
         "lineage",
         help="show every kernel that was tried for a region",
         description="The kernels that were tried for one region: those of the generators in a "
-        "line, counted by verdict, those of agents as a tree, each with its verdict, its time and "
-        "the Judge's words; then what the race came to.",
+        "line, counted by verdict, those of agents as a tree, each with its verdict, its time, the "
+        "documents of the knowledge base that its agents were told of and the Judge's words; then "
+        "what the race came to.",
     )
     command.add_argument("key", metavar="KEY", help="the first digits of a region's key")
     command.add_argument("--source", action="store_true", help="with the source of each kernel of "
@@ -112,6 +113,9 @@ def _below(
         if isinstance(ns, float | int) and ns > 0 and isinstance(rival, float | int):
             time += f", about {rival / ns:.2f} times as fast as what it had to beat"
         yield f"{indent}{node['id']} {node['kind']}: {_verdict(node)}{time}"
+        told = (name for sent in node.get("prompts") or () for name in sent.get("documents") or ())
+        if documents := ", ".join(dict.fromkeys(map(str, told))):
+            yield f"{indent}    told of: {documents}"
         if advice := node.get("advice"):
             yield f"{indent}    judge: {advice['issue']} -> {advice['plan']}"
         if source and node.get("source"):
