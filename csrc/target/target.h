@@ -153,7 +153,7 @@ class Target {
   //   cuda: "sms","clock_mhz","l2_bytes","memory_bytes","threads_per_sm","registers_per_sm",
   //         "shared_bytes_per_sm","shared_bytes_per_block_optin","driver" as the driver tells them;
   //         the rates of cuda/device_rates.h
-  //   cpu: "cores","threads","l1d_bytes","l2_bytes","l3_bytes"; the rates of cpu/cpu_rates.h
+  //   cpu: "cores","threads","l1d_bytes","l2_bytes","l3_bytes","compiler"; rates of cpu/cpu_rates.h
   virtual Result<Json> Facts() = 0;
   // True once the device reported an error that no later call recovers from: give the process up.
   virtual bool poisoned() const { return false; }

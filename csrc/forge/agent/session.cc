@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "base/clock.h"
@@ -32,6 +33,9 @@ Json DeviceFor(const DeviceArch& arch, const Json& facts) {
   Json device = arch.properties.is_object() ? arch.properties : Json::object();
   device["arch"] = arch.target;
   device.update(facts);
+  for (auto field = device.begin(); field != device.end();) {  // what is empty tells nothing
+    field = field->is_null() || *field == "" ? device.erase(field) : std::next(field);
+  }
   return device;
 }
 

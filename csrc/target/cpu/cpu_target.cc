@@ -7,6 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/subprocess.h"
+#include "base/text.h"
 #include "target/cpu/cpu_compiler.h"
 #include "target/cpu/cpu_executable.h"
 #include "target/cpu/cpu_info.h"
@@ -20,6 +22,15 @@ namespace {
 
 constexpr int64_t kAlignment = 256;
 constexpr int64_t kMaxEviction = int64_t{64} << 20;
+
+// The first line in which the host compiler says what it is; empty where it does not.
+std::string CompilerVersion(const std::string& wanted) {
+  const Result<std::string> cxx = FindHostCompiler(wanted);
+  if (!cxx.ok()) return "";
+  const auto run = RunProcess({*cxx, "--version"}, {.timeout_ms = 5000});
+  if (!run.ok() || run->term_signal != 0 || run->exit_code != 0) return "";
+  return Printable(run->output.substr(0, run->output.find('\n')), 200);
+}
 
 class CpuTarget : public Target {
  public:
@@ -120,6 +131,7 @@ class CpuTarget : public Target {
     for (const char* name : {"name", "cores", "threads", "l1d_bytes", "l2_bytes", "l3_bytes"}) {
       facts[name] = arch_.properties.at(name);
     }
+    if (std::string words = CompilerVersion(cxx_); !words.empty()) facts["compiler"] = words;
     facts_ = std::move(facts);
     return facts_;
   }

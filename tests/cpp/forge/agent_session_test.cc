@@ -314,6 +314,19 @@ TEST_F(AgentSession, HintsAreInTheNextPrompts) {
   EXPECT_EQ(sunk_[1]["hints"], Json::array({"try shared memory"}));
 }
 
+TEST_F(AgentSession, WhatIsEmptyOfTheDeviceIsNotTold) {
+  prepare_ = [](CountingRunner& runner) { runner.facts = {{"name", "a device"}, {"note", ""}}; };
+  arch_.properties = {{"compiler", ""}, {"cores", 2}};
+  CodeRows({0});
+  settings_.budget.rounds = 1;
+  Run({{.ns = 500}});
+  const std::string told = TextOf(coder_->requests[0]);
+  EXPECT_NE(told.find("name: a device"), std::string::npos) << told;
+  EXPECT_NE(told.find("cores: 2"), std::string::npos);
+  EXPECT_EQ(told.find("note:"), std::string::npos);
+  EXPECT_EQ(told.find("compiler:"), std::string::npos);
+}
+
 TEST_F(AgentSession, TellsOfEverything) {
   CodeRows({0, 1});
   settings_.budget.rounds = 2;

@@ -302,6 +302,9 @@ TEST_F(CpuTargetTest, MeasuresItsFactsOnce) {
   EXPECT_EQ((*facts)["note"], "");
   EXPECT_EQ((*facts)["arch"], target_->arch().target);
   EXPECT_EQ((*facts)["threads"], target_->arch().properties["threads"]);
+  const std::string compiler = (*facts)["compiler"];
+  EXPECT_NE(compiler, target_->arch().properties["compiler"]) << "its version is told as well";
+  EXPECT_NE(compiler.find('.'), std::string::npos) << compiler;
   // Wide enough for any processor; a wrong unit or a wrong count is off by more.
   for (const char* rate : {"bandwidth_gb_s", "fp32_tflops", "fp64_tflops"}) {
     ASSERT_TRUE(facts->contains(rate)) << *facts;
@@ -319,6 +322,7 @@ TEST(CpuTargetWithoutACompiler, HasFactsWithoutRates) {
   EXPECT_FALSE(facts->contains("fp32_tflops"));
   EXPECT_NE((*facts)["note"].get<std::string>().find("no-such-compiler-here"), std::string::npos);
   EXPECT_TRUE(facts->contains("cores"));
+  EXPECT_FALSE(facts->contains("compiler"));
 }
 
 }  // namespace
