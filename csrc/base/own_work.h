@@ -1,5 +1,6 @@
 // Whose ATen calls these are: those that CudaForge makes itself, to judge and to time kernels, are
-// to run PyTorch's own kernels even where calls are intercepted.
+// to run PyTorch's own kernels even where calls are intercepted; and so are those that are a part
+// of a call that was looked up.
 #pragma once
 
 namespace cudaforge {

@@ -280,6 +280,7 @@ struct EagerInterceptor::Impl {
 
 void EagerInterceptor::Impl::CallPrevious(Interception* op, c10::DispatchKeySet keys,
                                           Stack* stack) {
+  const OwnWork inside;  // what that kernel calls is a part of this call, and looked up with it
   const size_t i = keys.has_backend(c10::BackendComponent::CUDABit) ? kCuda : 0;
   const c10::SafeKernelFunction* kernel = op->previous[i].load(std::memory_order_acquire);
   try {

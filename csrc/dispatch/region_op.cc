@@ -8,10 +8,10 @@
 
 #include "base/own_work.h"
 #include "dispatch/cuda_driver.h"
+#include "dispatch/kernel_on_trial.h"
 #include "dispatch/region_meta.h"
 #include "dispatch/resolver.h"
 #include "dispatch/serve.h"
-#include "dispatch/kernel_on_trial.h"
 #include "signature/aten_numerics.h"
 
 namespace cudaforge {

@@ -49,7 +49,7 @@ class AgentStats(TypedDict):
 class EagerStats(TypedDict):
     """Eager calls of one overload that enable() had looked up: `hits` were served by a kernel,
     `fallbacks` had one that could not take them, the others are `misses`, by reason: "new" (met for
-    the first time), "no_winner", "unsupported" (no signature holds the call), "capture" (met for
+    the first time), "no_kernel", "unsupported" (no signature holds the call), "capture" (met for
     the first time in the capture of a CUDA graph), "too_many" (of ever new shapes)."""
 
     calls: int

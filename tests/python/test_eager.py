@@ -302,6 +302,17 @@ def test_what_no_region_holds_runs_as_before(tmp_path: Path) -> None:
     assert seen()["hits"] == 0
 
 
+def test_what_a_kernel_of_pytorchs_calls_is_not_looked_up(device: str, tmp_path: Path) -> None:
+    inner = "aten::sum.IntList_out"  # which the mean of a CPU is made of
+    x = torch.randn(6, 31, device=device)
+    with enable(["aten::mean.dim", inner], cache_dir=str(tmp_path)):
+        calls = seen(inner)["calls"], seen("aten::mean.dim")["calls"]
+        x.mean(-1)
+        assert (seen(inner)["calls"], seen("aten::mean.dim")["calls"]) == (calls[0], calls[1] + 1)
+        torch.sum(x, -1, out=torch.empty(6, device=device))
+        assert seen(inner)["calls"] == calls[0] + 1
+
+
 def test_outputs_that_are_absent_stay_so(blocking: dict[str, Any]) -> None:
     op = "aten::native_layer_norm_backward"
     x = torch.randn(6, 16, requires_grad=True)
