@@ -51,17 +51,17 @@ void WantedWriter::Work() {
     to_do_.wait(lock, [this] { return !waiting_.empty() || ends_; });
     if (waiting_.empty()) return;
     to_do_.wait_for(lock, kWhile, [this] { return hurried_ > written_ || ends_; });
-    Batch batch = std::exchange(waiting_, {});
+    const Batch batch = std::exchange(waiting_, {});
     const uint64_t added = added_;
     lock.unlock();
-    Write(std::move(batch));
+    Write(batch);
     lock.lock();
     written_ = added;
     done_.notify_all();
   }
 }
 
-void WantedWriter::Write(Batch batch) const {
+void WantedWriter::Write(const Batch& batch) const {
   for (const auto& [store, regions] : batch) {
     if (const Status added = store->AddWanted(regions); !added.ok()) failed_(added);
   }

@@ -35,7 +35,7 @@ class WantedWriter {
  private:
   using Batch = std::map<std::shared_ptr<KernelStore>, std::vector<WantedRegion>>;
   void Work();
-  void Write(Batch batch) const;
+  void Write(const Batch& batch) const;
   bool IsForked() const;
 
   const std::function<void(const Status&)> failed_;

@@ -8,8 +8,8 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
-#include "dispatch/resolver.h"
 #include "dispatch/kernel_on_trial.h"
+#include "dispatch/resolver.h"
 #include "forge/forge.h"
 
 namespace cudaforge::binding {
