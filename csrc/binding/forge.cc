@@ -118,10 +118,7 @@ std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
   ThrowIfError(runtime.store()->Conclude(record, outcome.lineage, &stored));
   if (won) ThrowIfError(NoteAgentRegion(*runtime.store(), signature, arch.target));
   RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
-  if (entry != nullptr) {
-    entry->hits = 0;  // the race's own calls saved nobody anything
-    if (won) entry->saved_ns = SavedNs(record);
-  }
+  if (entry != nullptr && won) entry->saved_ns = SavedNs(record);
   return {std::move(record), stored};
 }
 

@@ -183,11 +183,11 @@ const Winner* Resolver::Adopt(const RegionEntry& entry, std::unique_ptr<Winner> 
 void Resolver::Promote(RegionEntry* entry, const Winner* adopted) {
   std::lock_guard lock(impl_->mutex);
   if (entry->quarantined.load(std::memory_order_relaxed)) return;
-  if (adopted != nullptr) entry->saved_ns = adopted->saved_ns;
   entry->winner.store(adopted, std::memory_order_release);
 }
 
 void Resolver::Install(RegionEntry* entry, std::unique_ptr<Winner> winner) {
+  if (winner != nullptr) entry->saved_ns = winner->saved_ns;
   Promote(entry, winner == nullptr ? nullptr : Adopt(*entry, std::move(winner)));
 }
 

@@ -87,7 +87,7 @@ class Resolver {
   // call may be in it. REQUIRES: it has an executable, its constraints name inputs of the region.
   const Winner* Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner);
   // From now on calls are served by an adopted kernel; nullptr: by none. Nothing happens to a
-  // quarantined entry. Thread-safe.
+  // quarantined entry. Leaves saved_ns to who has timed the kernel. Thread-safe.
   void Promote(RegionEntry* entry, const Winner* adopted);
   // Adopt, then Promote.
   void Install(RegionEntry* entry, std::unique_ptr<Winner> winner);

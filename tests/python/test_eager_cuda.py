@@ -34,7 +34,8 @@ def blocking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 
 def seen() -> Any:
     """The counters of softmax."""
-    return cudaforge_backend.stats()["eager"][SOFTMAX]
+    none: dict[str, Any] = {"calls": 0, "hits": 0, "fallbacks": 0, "misses": {}}
+    return cudaforge_backend.stats()["eager"].get(SOFTMAX, none)
 
 
 def exact(x: Tensor) -> Tensor:
@@ -94,7 +95,7 @@ def test_a_call_without_a_winner_is_captured_as_it_is(tmp_path: Path) -> None:
     with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
         x.softmax(-1)
         graph, y = captured(lambda: x.softmax(-1))
-        assert seen()["misses"] == {"new": 1, "no_winner": 1}
+        assert seen()["misses"] == {"new": 1, "no_kernel": 1}
     replays_right(graph, x, y)
 
 
