@@ -303,7 +303,8 @@ TEST_F(CpuTargetTest, MeasuresItsFactsOnce) {
   EXPECT_EQ((*facts)["arch"], target_->arch().target);
   EXPECT_EQ((*facts)["threads"], target_->arch().properties["threads"]);
   const std::string compiler = (*facts)["compiler"];
-  EXPECT_NE(compiler, target_->arch().properties["compiler"]) << "its version is told as well";
+  EXPECT_NE(compiler, target_->arch().properties["compiler"].get<std::string>())
+      << "its version is told as well";
   EXPECT_NE(compiler.find('.'), std::string::npos) << compiler;
   // Wide enough for any processor; a wrong unit or a wrong count is off by more.
   for (const char* rate : {"bandwidth_gb_s", "fp32_tflops", "fp64_tflops"}) {
