@@ -54,6 +54,7 @@ def _fresh() -> Iterator[None]:
     torch._dynamo.utils.counters.clear()
     cudaforge_backend.reset_stats()
     yield
+    cudaforge_backend.disable()
     cudaforge_backend.set_progress(None)
     torch._dynamo.reset()
 
@@ -97,6 +98,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     ]
     for line in samples_summary(told):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def blocking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """Options of enable() under which the first call of every shape makes its kernel."""
+    win_every_race(monkeypatch)
+    return {"on_miss": "blocking", "cache_dir": str(tmp_path)}
 
 
 RunPython = Callable[..., subprocess.CompletedProcess[str]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,30 +18,10 @@ from cudaforge_backend import OptionError, disable, enable
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import eager, forging, plan
 from cudaforge_backend.integration.eager import chosen_ops, default_ops
+from eager_calls import SOFTMAX, seen
 from forged import win_every_race
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
-
-SOFTMAX = "aten::_softmax"
-
-
-@pytest.fixture(autouse=True)
-def _ends() -> Iterator[None]:
-    yield
-    disable()
-
-
-@pytest.fixture
-def blocking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
-    """Options under which the first call of every shape makes its kernel."""
-    win_every_race(monkeypatch)
-    return {"on_miss": "blocking", "cache_dir": str(tmp_path)}
-
-
-def seen(op: str = SOFTMAX) -> Any:
-    """The counters of an overload."""
-    none: dict[str, Any] = {"calls": 0, "hits": 0, "fallbacks": 0, "misses": {}}
-    return cudaforge_backend.stats()["eager"].get(op, none)
 
 
 def test_a_call_with_a_winner_is_served(blocking: dict[str, Any], device: str) -> None:

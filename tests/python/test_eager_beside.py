@@ -11,31 +11,9 @@ import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
-from cudaforge_backend import disable, enable
-from forged import win_every_race
+from cudaforge_backend import enable
+from eager_calls import SOFTMAX, seen
 from torch import Tensor
-
-SOFTMAX = "aten::_softmax"
-
-
-@pytest.fixture(autouse=True)
-def _ends() -> Iterator[None]:
-    yield
-    disable()
-
-
-@pytest.fixture
-def blocking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
-    """Options under which the first call of every shape makes its kernel."""
-    win_every_race(monkeypatch)
-    return {"on_miss": "blocking", "cache_dir": str(tmp_path)}
-
-
-def seen() -> Any:
-    """The counters of softmax."""
-    none: dict[str, Any] = {"calls": 0, "hits": 0, "fallbacks": 0, "misses": {}}
-    return cudaforge_backend.stats()["eager"].get(SOFTMAX, none)
-
 
 _WORKERS = """
 import torch, cudaforge_backend
