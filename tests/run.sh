@@ -47,8 +47,10 @@ fi
 
 # run_ctest NAME FOLDER: runs the tests of a build folder; reports go to FOLDER/test-reports (see CMakeLists.txt).
 run_ctest() {
+  local worker=()
+  if [ -e "$2/cudaforge-worker" ]; then worker=("$2/cudaforge-worker"); fi
   "$PYTHON" tests/stage.py "${ALL[@]}" "$1" "$2/passed/ctest" "$2/test-reports/*_test_*.xml" \
-    "$2"/*_test "$2/cudaforge-worker" "$2/CTestTestfile.cmake" \
+    "$2"/*_test "${worker[@]}" "$2/CTestTestfile.cmake" \
     tests/adversarial/cpu/* tests/cpp/generators/cuda_shim.h cache/packs -- \
     ctest --test-dir "$2" --output-on-failure -j "$JOBS" ||
     fail "C++ tests failed; all they wrote is in $2/Testing/Temporary/LastTest.log"
