@@ -89,6 +89,18 @@ int NormGradient(Graph& g, int grad, int weight, int normal, int rstd, const std
   return g.Sub(inside, g.Mul(normal, along));
 }
 
+// The same as s + slope * x - (slope * mean + mean(s)), where slope is
+// (mean(s) * mean - mean(s * x)) * rstd^2. ATen's CPU kernels of layer and group norm have it so:
+// given infinite gradients it is NaN where the formula above may be infinite.
+int CpuNormGradient(Graph& g, int grad, int weight, int x, int mean, int rstd,
+                    const std::vector<int>& dims) {
+  int scaled = g.Mul(grad, rstd);
+  if (weight >= 0) scaled = g.Mul(scaled, weight);
+  const int over = MeanOver(g, scaled, dims), along = MeanOver(g, g.Mul(scaled, x), dims);
+  const int slope = g.Mul(g.Mul(g.Sub(g.Mul(over, mean), along), rstd), rstd);
+  return g.Sub(g.Add(scaled, g.Mul(slope, x)), g.Add(g.Mul(slope, mean), over));
+}
+
 bool Wanted(NodeReader& r, size_t position, size_t which) {
   const Json& mask = r.Arg(position, "output_mask");
   if (!mask.is_array() || which >= mask.size() || !mask[which].is_boolean()) {
@@ -115,7 +127,11 @@ void LayerNormBackward(NodeReader& r) {
   if (!r.ok()) return;
   const int normal = g.Mul(g.Sub(x, mean), rstd);
   const size_t leading = g.sizes(x).size() - dims.size();
-  if (Wanted(r, 7, 0)) r.Result(0, NormGradient(g, grad, weight, normal, rstd, dims, true));
+  if (Wanted(r, 7, 0)) {
+    r.Result(0, r.device() == DeviceType::kCpu
+                    ? CpuNormGradient(g, grad, weight, x, mean, rstd, dims)
+                    : NormGradient(g, grad, weight, normal, rstd, dims, true));
+  }
   if (Wanted(r, 7, 1)) ResultOverRows(r, 1, g.Mul(grad, normal), leading);
   if (Wanted(r, 7, 2)) ResultOverRows(r, 2, grad, leading);
 }
@@ -197,7 +213,10 @@ void GroupNormBackward(NodeReader& r) {
   const int normal = g.Mul(g.Sub(x, mean), rstd);
   const int channels = PerChannel(g, weight, *groups);
   if (Wanted(r, 9, 0)) {
-    r.Result(0, g.Merge(NormGradient(g, grad, channels, normal, rstd, groups->dims, true), 1));
+    const int gradient = r.device() == DeviceType::kCpu
+                             ? CpuNormGradient(g, grad, channels, x, mean, rstd, groups->dims)
+                             : NormGradient(g, grad, channels, normal, rstd, groups->dims, true);
+    r.Result(0, g.Merge(gradient, 1));
   }
   std::vector<int> rows = Range(3, groups->rank);
   rows.insert(rows.begin(), 0);

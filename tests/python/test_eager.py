@@ -308,6 +308,25 @@ def test_outputs_that_are_absent_stay_so(blocking: dict[str, Any]) -> None:
     assert seen(op)["calls"] == 2
 
 
+def test_infinite_gradients_come_to_nan_where_atens_do(blocking: dict[str, Any]) -> None:
+    op = "aten::native_layer_norm_backward"
+    x = torch.randn(3, 12, 32, requires_grad=True)
+    weight = torch.rand(32)
+    given = torch.randn(3, 12, 32)
+    given[..., 7] = torch.inf
+
+    def gradient() -> Tensor:
+        (found,) = torch.autograd.grad(F.layer_norm(x, (32,), weight), x, given)
+        return found
+
+    expected = gradient()
+    assert 0 < expected.isnan().sum() < expected.numel()
+    with enable([op], **blocking):
+        for _ in range(2):
+            assert torch.equal(gradient().nan_to_num(), expected.nan_to_num())
+    assert seen(op)["hits"] == 1
+
+
 def test_background_makes_the_kernel_that_later_calls_get(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
