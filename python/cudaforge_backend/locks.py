@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from typing import Any
 
 
 class ForkSafeLock:
     """A lock that is free in a forked child, where the thread that held it does not exist."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock: Any = threading.Lock()
         _locks.add(self)
 
     def acquire(self, blocking: bool = True) -> bool:
@@ -31,6 +32,18 @@ class ForkSafeLock:
     def renew(self) -> None:
         """Frees the lock whoever holds it."""
         self._lock = threading.Lock()
+
+
+class ForkSafeRLock(ForkSafeLock):
+    """One that a thread may take again while it holds it: a collection of garbage, or a signal, may
+    have the thread run other code at any place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renew()
+
+    def renew(self) -> None:
+        self._lock = threading.RLock()
 
 
 _locks: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()

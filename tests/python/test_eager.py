@@ -88,6 +88,36 @@ def test_a_with_may_end_after_what_began_in_it() -> None:
     assert _C.intercepted() == []
 
 
+def test_a_with_may_end_wherever_garbage_is_collected(run_python: RunPython) -> None:
+    assert run_python(_GARBAGE).stdout.split() == ["aten::_softmax", "1"]
+
+
+_GARBAGE = """
+import gc, faulthandler
+faulthandler.dump_traceback_later(60, exit=True)
+import torch
+from cudaforge_backend import enable
+from cudaforge_backend._native import _C
+from cudaforge_backend.integration import eager
+
+def held():
+    with enable(["aten::mm"]):
+        yield
+
+enable(["aten::_softmax"])
+gc.set_threshold(20)
+for _ in range(500):
+    cycle = [held()]
+    next(cycle[0])
+    cycle.append(cycle)
+    del cycle
+    with enable(["aten::bmm"]):
+        pass
+gc.collect()
+print(*_C.intercepted(), len(eager._states))
+"""
+
+
 def test_what_is_replaced_is_not_kept() -> None:
     for _ in range(20):
         enable([SOFTMAX])

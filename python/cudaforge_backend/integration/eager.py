@@ -20,7 +20,7 @@ import torch
 
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
-from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.locks import ForkSafeLock, ForkSafeRLock
 from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.stats import count_miss
@@ -64,18 +64,22 @@ class Interception:
 
     def __enter__(self) -> Self:
         if self._state is not None:
-            with _lock:
-                self._state.entered = True
-                if self._state not in _states:  # taken for replaced, or disabled, before it began
-                    _rule([*_states, self._state])
+            _change(self._begin)
         return self
 
     def __exit__(self, *error: object) -> None:
-        with _lock:
-            _rule([state for state in _states if state is not self._state])
+        _change(lambda states: [state for state in states if state is not self._state])
+
+    def _begin(self, states: list[_State]) -> list[_State]:
+        assert self._state is not None
+        self._state.entered = True
+        # It may have been taken for replaced, or been disabled, before it began.
+        return states if self._state in states else [*states, self._state]
 
 
-_lock = ForkSafeLock()  # guards what follows
+_lock = ForkSafeRLock()  # guards what follows
+_changes: deque[Callable[[list[_State]], list[_State]]] = deque()  # that are asked for
+_changing: int | None = None  # the thread that makes them
 _states: list[_State] = []  # all that hold; the last one is in force
 _queue: _Queue | None = None  # of the state in force
 atexit.register(_C.flush_eager_misses)
@@ -103,18 +107,36 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     if disabled():
         return Interception(None)
     asked = _State(names, settings)
-    with _lock:
+
+    def with_it(states: list[_State]) -> list[_State]:
         # What no `with` ends is replaced by the next such. Of the last two that is not known yet.
-        replaced = [state for state in _states if not state.entered][:-1]
-        _rule([*(state for state in _states if state not in replaced), asked])
+        replaced = [state for state in states if not state.entered][:-1]
+        return [*(state for state in states if state not in replaced), asked]
+
+    _change(with_it)
     return Interception(asked)
 
 
 def disable() -> None:
     """Has eager calls of every operator run as PyTorch alone would run them. Ends what every
     enable() asked for, also inside its `with`."""
+    _change(lambda _states: [])
+
+
+def _change(change: Callable[[list[_State]], list[_State]]) -> None:
+    """Has change(what holds) hold. In the midst of a change by the same thread, where a generator's
+    `with` may end as garbage is collected, or a signal be handled: after that change."""
+    global _changing
     with _lock:
-        _rule([])
+        _changes.append(change)
+        if _changing == threading.get_ident():
+            return
+        _changing = threading.get_ident()
+        try:
+            while _changes:
+                _rule(_changes.popleft()(list(_states)))
+        finally:
+            _changing = None
 
 
 def _rule(states: list[_State]) -> None:
@@ -272,14 +294,12 @@ class _Queue:
 
     def end(self) -> None:
         """Forges no more. The region under way is finished, if the cache stays in use."""
-        with self._lock:
-            self._ended = True
-            self._waiting.clear()
+        self._ended = True  # without the lock, which this thread may hold: see _change
 
     def _work(self) -> None:
         while threading.main_thread().is_alive():
             with self._lock:
-                if not self._waiting:
+                if self._ended or not self._waiting:
                     self._works = False
                     return
                 signature, device_index = self._waiting.popleft()
