@@ -17,7 +17,7 @@ class ForkSafeLock:
 
     def acquire(self, blocking: bool = True) -> bool:
         """Whether the lock is now held; waits for it if `blocking`."""
-        return self._lock.acquire(blocking)
+        return bool(self._lock.acquire(blocking))
 
     def release(self) -> None:
         """Gives the lock up. REQUIRES: it is held."""

@@ -88,6 +88,22 @@ def test_a_with_may_end_after_what_began_in_it() -> None:
     assert _C.intercepted() == []
 
 
+def test_a_change_that_is_interrupted_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def end_interrupted() -> None:
+        with enable([SOFTMAX]):
+            monkeypatch.setattr(_C, "flush_eager_misses", interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        end_interrupted()
+    monkeypatch.undo()
+    with enable(["aten::mm"]):
+        pass
+    assert _C.intercepted() == []
+
+
 def test_a_with_may_end_wherever_garbage_is_collected(run_python: RunPython) -> None:
     assert run_python(_GARBAGE).stdout.split() == ["aten::_softmax", "1"]
 

@@ -159,6 +159,15 @@ def test_ctrl_c_keeps_what_is_finished(
     assert (row["key"], row["kind"]) == (second, "winner")
 
 
+def test_a_wanted_list_that_cannot_be_read_is_no_empty_one(
+    folder: tuple[str, str], tmp_path: Path, capsys: Output
+) -> None:
+    for manifest in (tmp_path / "db").glob("MANIFEST-*"):
+        manifest.write_bytes(b"x" * 64)
+    assert main(["forge", "--wanted", *folder]) == 1
+    assert "the cache cannot be read" in capsys.readouterr().err
+
+
 def test_regions_of_other_machines_are_passed_over(
     capsys: Output, tmp_path: Path, recorded: list[tuple[str, str, str]]
 ) -> None:

@@ -43,13 +43,17 @@ def forging_cache(cache_dir: str) -> None:
 def open_store(args: argparse.Namespace, writable: bool = False) -> Any:
     """The cache that the command works on. OSError: it cannot be read."""
     store = _C.KernelStore.open(cache_dir(args), writable)
+    _check_readable(store)
+    return store
+
+
+def _check_readable(store: Any) -> None:
     problem = store.health()
     if problem is not None:
         raise OSError(
             f"the cache cannot be read: {problem}; every region is a miss, and the next write "
             "moves the database to db.damaged-N and begins an empty one"
         )
-    return store
 
 
 def damaged(store: Any) -> str:
@@ -120,7 +124,8 @@ def only_agents(signature: str) -> str:
 
 def wanted_here(store: Any) -> tuple[list[str], int]:
     """The canonical signatures of the wanted regions of this machine, the one that was asked for
-    first in front, and how many are of other machines."""
+    first in front, and how many are of other machines. OSError: the cache cannot be read."""
+    _check_readable(store)
     mine = archs_here()
     rows = sorted(store.wanted(), key=lambda row: row["first_seen"])
     here = [canonical(row["signature"]) for row in rows if row["arch"] in mine]

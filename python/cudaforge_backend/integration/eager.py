@@ -80,7 +80,8 @@ class Interception:
 _lock = ForkSafeRLock()  # guards what follows
 _changes: deque[Callable[[list[_State]], list[_State]]] = deque()  # that are asked for
 _changing: int | None = None  # the thread that makes them
-_states: list[_State] = []  # all that hold; the last one is in force
+_states: list[_State] = []  # all that hold; the last one is to be in force
+_in_force: _State | None = None  # None also while that changes
 _queue: _Queue | None = None  # of the state in force
 atexit.register(_C.flush_eager_misses)
 
@@ -113,8 +114,13 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
         replaced = [state for state in states if not state.entered][:-1]
         return [*(state for state in states if state not in replaced), asked]
 
-    _change(with_it)
-    return Interception(asked)
+    interception = Interception(asked)
+    try:
+        _change(with_it)
+    except BaseException:
+        interception.__exit__()
+        raise
+    return interception
 
 
 def disable() -> None:
@@ -141,8 +147,10 @@ def _change(change: Callable[[list[_State]], list[_State]]) -> None:
 
 def _rule(states: list[_State]) -> None:
     """Has `states` hold and the last of them be in force. REQUIRES: _lock is held."""
-    global _queue
-    if states[-1:] != _states[-1:] or not states:
+    global _queue, _in_force
+    _states[:] = states  # holds where what follows is interrupted, and the next change does it
+    if states[-1:] != [_in_force]:
+        _in_force = None
         if _queue is not None:
             _queue.end()
             _queue = None
@@ -156,7 +164,7 @@ def _rule(states: list[_State]) -> None:
             _queue = _Queue(settings) if settings.on_miss == "background" else None
             _C.on_eager_miss(settings.on_miss in _RECORDING, _on_miss(settings, _queue))
             _C.intercept(list(state.ops))
-    _states[:] = states
+            _in_force = state
 
 
 @functools.cache
