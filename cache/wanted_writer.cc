@@ -16,10 +16,13 @@ constexpr auto kWhile = std::chrono::milliseconds(500);
 WantedWriter::WantedWriter(std::function<void(const Status&)> failed)
     : failed_(std::move(failed)), process_(getpid()) {}
 
-WantedWriter::~WantedWriter() {
+WantedWriter::~WantedWriter() { End(); }
+
+void WantedWriter::End() {
+  if (IsForked()) return;
   {
     const std::lock_guard lock(mutex_);
-    ends_ = true;
+    if (std::exchange(ends_, true)) return;
   }
   to_do_.notify_all();
   if (writer_.joinable()) writer_.join();
@@ -29,7 +32,11 @@ bool WantedWriter::IsForked() const { return getpid() != process_; }
 
 void WantedWriter::Add(std::shared_ptr<KernelStore> store, WantedRegion region) {
   if (IsForked()) return;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (ends_) {
+    lock.unlock();
+    return Write({{std::move(store), {std::move(region)}}});
+  }
   waiting_[std::move(store)].push_back(std::move(region));
   ++added_;
   if (!writer_.joinable()) writer_ = std::thread([this] { Work(); });

@@ -23,7 +23,7 @@ class WantedWriter {
  public:
   // `failed` is told of a write that failed, in the writing thread.
   explicit WantedWriter(std::function<void(const Status&)> failed);
-  // Writes what was added. Not in a forked child.
+  // As End. Not in a forked child.
   ~WantedWriter();
   WantedWriter(const WantedWriter&) = delete;
   WantedWriter& operator=(const WantedWriter&) = delete;
@@ -31,6 +31,8 @@ class WantedWriter {
   void Add(std::shared_ptr<KernelStore> store, WantedRegion region);
   // Waits until all that was added before is written; not for what others add meanwhile.
   void Flush();
+  // Writes what was added and ends the thread: the process ends. From now on Add writes by itself.
+  void End();
 
  private:
   using Batch = std::map<std::shared_ptr<KernelStore>, std::vector<WantedRegion>>;

@@ -107,6 +107,10 @@ void BindEager(py::module_& m) {
     py::gil_scoped_release release;
     Writer().Flush();
   });
+  m.def("end_eager_misses", [] {
+    py::gil_scoped_release release;
+    Writer().End();
+  });
   m.def("eager_stats", [] { return ToPython(EagerInterceptor::Get().Stats()); });
   m.def("reset_eager_stats", [] { EagerInterceptor::Get().ResetStats(); });
   py::class_<OwnWorkScope>(m, "OwnWork")

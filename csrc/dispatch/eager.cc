@@ -211,6 +211,7 @@ Result<AtenCall> ReadCall(const Interception& op, const CallKey& key, c10::Array
   Stack stack = inputs.vec();
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const c10::impl::ExcludeDispatchKeyGuard below_autocast(c10::autocast_dispatch_keyset);
     op.functional.callBoxed(&stack);
   }
   CF_ASSIGN_OR_RETURN(AtenCall call, ReadAtenCall(op.functional, inputs, stack));

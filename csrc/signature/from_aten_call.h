@@ -21,12 +21,12 @@ struct TensorPlace {
   const at::Tensor& In(c10::ArrayRef<c10::IValue> args) const;
 };
 
-// Whether a tensor's elements are where its sizes and strides say: strided, of known sizes, not
-// conjugated or negated lazily.
+// Whether a tensor's elements are where its sizes and strides say, and nothing else is to be said
+// of it: strided, of known sizes, not conjugated or negated lazily, its dimensions without names.
 inline bool IsPlain(const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided && tensor.has_storage() &&
          !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && !tensor.is_conj() &&
-         !tensor.is_neg();
+         !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->has_named_tensor_meta();
 }
 
 // The alignment that a signature gives a tensor whose data begins at `data`, in bytes: 16 at most.

@@ -296,6 +296,9 @@ def on_eager_miss(record: bool, told: Callable[[str, int], None] | None) -> None
 def flush_eager_misses() -> None:
     """Waits until every recorded miss is on the wanted list."""
 
+def end_eager_misses() -> None:
+    """The same, as the process ends: later ones are written at once."""
+
 def eager_stats() -> dict[str, Any]:
     """calls, hits, fallbacks, misses by reason, of each overload that was intercepted."""
 

@@ -83,7 +83,7 @@ _changing: int | None = None  # the thread that makes them
 _states: list[_State] = []  # all that hold; the last one is to be in force
 _in_force: _State | None = None  # None also while that changes
 _queue: _Queue | None = None  # of the state in force
-atexit.register(_C.flush_eager_misses)
+atexit.register(_C.end_eager_misses)
 
 
 def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:

@@ -56,6 +56,18 @@ TEST(WantedWriter, FlushEndsWhileOthersAddAndNothingIsLost) {
   EXPECT_EQ(static_cast<int>(store->Wanted("cpu:test").size()), added.load());
 }
 
+TEST(WantedWriter, WhatIsAddedAfterTheEndIsWrittenAtOnce) {
+  const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
+  WantedWriter writer(&Unexpected);
+  writer.Add(store, Region(1));
+  writer.End();
+  EXPECT_EQ(store->Wanted("cpu:test").size(), 1u);
+  writer.Add(store, Region(2));
+  EXPECT_EQ(store->Wanted("cpu:test").size(), 2u);
+  writer.Flush();
+  writer.End();
+}
+
 TEST(WantedWriter, AForkedChildWritesNothing) {
   const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
   WantedWriter writer(&Unexpected);

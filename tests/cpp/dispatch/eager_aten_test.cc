@@ -250,6 +250,18 @@ TEST_F(EagerTest, AnOutVariantIsServedAsWhatItIsTheVariantOf) {
   EXPECT_EQ(log_->launches.load(), 2);
 }
 
+TEST_F(EagerTest, NamedTensorsArePyTorchs) {
+  Serve({6, 7});
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  at::Tensor x = at::randn({6, 7});
+  at::neg(x);
+  EXPECT_TRUE(at::allclose(at::neg(x), at::rsub(x, 1)));
+  const at::Dimname name = at::Dimname::fromSymbol(at::Symbol::dimname("a"));
+  x = x.refine_names({name, at::Dimname::wildcard()});
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(at::neg(x).names()[0], name);
+  EXPECT_EQ(Stats()["misses"]["unsupported"], 2);
+}
+
 TEST_F(EagerTest, AnOverrideThatGoesLeavesWhatWasBeforeIt) {
   auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
                                                   at::DispatchKey::CPU, __FILE__, __LINE__);
