@@ -35,7 +35,9 @@ void WantedWriter::Add(std::shared_ptr<KernelStore> store, WantedRegion region) 
   std::unique_lock lock(mutex_);
   if (ends_) {
     lock.unlock();
-    return Write({{std::move(store), {std::move(region)}}});
+    Batch batch;
+    batch[std::move(store)].push_back(std::move(region));
+    return Write(batch);
   }
   waiting_[std::move(store)].push_back(std::move(region));
   ++added_;
