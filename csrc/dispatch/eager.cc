@@ -61,7 +61,7 @@ struct MetCall {
   std::vector<uint64_t> words;
   RegionEntry* region = nullptr;    // null: none holds it
   std::vector<TensorPlace> inputs;  // of the region, among the call's arguments
-  std::vector<bool> absent;         // by result: undefined
+  std::vector<IValue> others;       // as in AtenCall
   std::string label;                // for profilers
   // The g_generation in which OnMiss was told of it.
   mutable std::atomic<uint64_t> told{0};
@@ -79,10 +79,9 @@ struct Interception {
         returns(op.schema().returns().size()) {}
 
   bool writes_out() const { return inputs < arguments; }
-  const MetCall* Find(const CallKey& key) const {
-    return calls.Find(key.hash(), [&key](const MetCall& met) {
-      return met.hash == key.hash() && key.words().equals(met.words);
-    });
+  const MetCall* Find(uint64_t hash, c10::ArrayRef<uint64_t> words) const {
+    return calls.Find(
+        hash, [=](const MetCall& met) { return met.hash == hash && words.equals(met.words); });
   }
   void Count(Miss reason) {
     misses[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
@@ -134,7 +133,7 @@ Interception* FindInterception(const c10::OperatorHandle& op) {
 Result<Interceptable> FindInterceptable(std::string_view op) {
   CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindAtenOp(op));
   const std::optional<c10::OperatorHandle> functional = FunctionalOf(handle);
-  CF_RETURN_IF_ERROR(CheckPure(functional.value_or(handle), op));
+  CF_RETURN_IF_ERROR(CheckPure(RegionOpOf(functional.value_or(handle)), op));
   if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
     return Status::Unsupported(std::string(op) +
                                " is made of other operators (CompositeImplicitAutograd) and has no "
@@ -191,8 +190,14 @@ bool ServeCall(const Interception& op, const MetCall& met, const Winner& winner,
   if (!Serve(met.region, winner, tensors, &made)) return false;
   torch::jit::drop(*stack, op.arguments);
   size_t next = 0;
-  for (const bool absent : met.absent) {
-    stack->emplace_back(absent ? at::Tensor() : std::move(made[next++]));
+  for (const IValue& other : met.others) {
+    if (other.isNone()) {
+      stack->emplace_back(std::move(made[next++]));
+    } else if (other.isTensor() && other.toTensor().defined()) {
+      stack->emplace_back(at::empty_like(other.toTensor()));
+    } else {
+      stack->push_back(other);
+    }
   }
   return true;
 }
@@ -239,10 +244,7 @@ void WarnOf(const std::string& what, const std::exception& error) {
 
 // Guarded by the interceptor's mutex. False where another thread has met the same call.
 bool Keep(Interception* op, std::unique_ptr<const MetCall> call) {
-  const bool known = op->calls.Find(call->hash, [&call](const MetCall& met) {
-    return met.hash == call->hash && met.words == call->words;
-  }) != nullptr;
-  if (known) return false;
+  if (op->Find(call->hash, call->words) != nullptr) return false;
   op->met.push_back(std::move(call));
   op->calls.Insert(op->met.back()->hash, op->met.back().get());
   op->calls_met.store(op->met.size(), std::memory_order_relaxed);
@@ -252,8 +254,8 @@ bool Keep(Interception* op, std::unique_ptr<const MetCall> call) {
 }  // namespace
 
 struct EagerInterceptor::Impl {
-  // Guards everything below; never held while foreign code runs, so a fork finds it free (see
-  // pthread_atfork).
+  // Guards everything below. Held while PyTorch's dispatcher registers kernels, never while an
+  // operator or OnMiss runs; a fork waits for it (see pthread_atfork).
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<eager::Interception>> known;
   OnMiss on_miss;
@@ -314,7 +316,7 @@ void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::Disp
     op.Count(Miss::kUnsupported);
     return CallPrevious(&op, keys, stack);
   }
-  const MetCall* met = op.Find(key);
+  const MetCall* met = op.Find(key.hash(), key.words());
   if (met == nullptr) [[unlikely]]
     return Get().impl_->Meet(&op, key, keys, stack);
   if (met->region == nullptr) {
@@ -382,9 +384,7 @@ const MetCall* EagerInterceptor::Impl::Learn(Interception* op, const CallKey& ke
     if (entry.ok()) {
       met->region = *entry;
       met->inputs = std::move(call->inputs);
-      for (const TensorSpec& output : call->signature.nodes[0].outputs) {
-        met->absent.push_back(output.absent);
-      }
+      met->others = std::move(call->others);
       met->label = "cudaforge::" + op->name + " " + name.substr(0, 12);
     }
   }
@@ -408,7 +408,9 @@ void EagerInterceptor::Impl::Tell(const MetCall& met) {
   std::exception_ptr ends_call;
   try {
     const std::string text = region.signature.Canonical();
-    CF_CHECK(Resolver::Get().Resolve(region.id, text, region.device_index).ok()) << region.key;
+    if (Resolver::Get().WantsWinner(region)) {
+      CF_CHECK(Resolver::Get().Resolve(region.id, text, region.device_index).ok()) << region.key;
+    }
     if (told && region.winner.load(std::memory_order_acquire) == nullptr) {
       ends_call = told(region, text);
     }

@@ -101,6 +101,14 @@ int CpuNormGradient(Graph& g, int grad, int weight, int x, int mean, int rstd,
   return g.Sub(g.Add(scaled, g.Mul(slope, x)), g.Add(g.Mul(slope, mean), over));
 }
 
+// That of layer and group norm.
+int CentredNormGradient(NodeReader& r, int grad, int weight, int x, int mean, int rstd, int normal,
+                        const std::vector<int>& dims) {
+  return r.device() == DeviceType::kCpu
+             ? CpuNormGradient(r.g(), grad, weight, x, mean, rstd, dims)
+             : NormGradient(r.g(), grad, weight, normal, rstd, dims, true);
+}
+
 bool Wanted(NodeReader& r, size_t position, size_t which) {
   const Json& mask = r.Arg(position, "output_mask");
   if (!mask.is_array() || which >= mask.size() || !mask[which].is_boolean()) {
@@ -128,9 +136,7 @@ void LayerNormBackward(NodeReader& r) {
   const int normal = g.Mul(g.Sub(x, mean), rstd);
   const size_t leading = g.sizes(x).size() - dims.size();
   if (Wanted(r, 7, 0)) {
-    r.Result(0, r.device() == DeviceType::kCpu
-                    ? CpuNormGradient(g, grad, weight, x, mean, rstd, dims)
-                    : NormGradient(g, grad, weight, normal, rstd, dims, true));
+    r.Result(0, CentredNormGradient(r, grad, weight, x, mean, rstd, normal, dims));
   }
   if (Wanted(r, 7, 1)) ResultOverRows(r, 1, g.Mul(grad, normal), leading);
   if (Wanted(r, 7, 2)) ResultOverRows(r, 2, grad, leading);
@@ -213,9 +219,8 @@ void GroupNormBackward(NodeReader& r) {
   const int normal = g.Mul(g.Sub(x, mean), rstd);
   const int channels = PerChannel(g, weight, *groups);
   if (Wanted(r, 9, 0)) {
-    const int gradient = r.device() == DeviceType::kCpu
-                             ? CpuNormGradient(g, grad, channels, x, mean, rstd, groups->dims)
-                             : NormGradient(g, grad, channels, normal, rstd, groups->dims, true);
+    const int gradient =
+        CentredNormGradient(r, grad, channels, x, mean, rstd, normal, groups->dims);
     r.Result(0, g.Merge(gradient, 1));
   }
   std::vector<int> rows = Range(3, groups->rank);

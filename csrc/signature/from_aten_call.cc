@@ -3,8 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "signature/aten_args.h"
@@ -91,9 +94,25 @@ class Reader {
     return Status::Ok();
   }
 
-  bool IsInput(const at::Tensor& tensor) const {
-    return std::any_of(tensors_.begin(), tensors_.end(),
-                       [&](const at::Tensor& input) { return tensor.is_alias_of(input); });
+  // A result that is the region's next output.
+  Status ReadOutput(const at::Tensor& result) {
+    OpSignature& signature = call_->signature;
+    Node& node = signature.nodes[0];
+    TensorSpec spec;
+    if (!result.defined()) {
+      spec.absent = true;
+      call_->others.emplace_back(result);
+    } else {
+      for (const at::Tensor& input : tensors_) {
+        if (!result.is_alias_of(input)) continue;
+        return Status::Unsupported("a result that is one of the arguments");
+      }
+      CF_ASSIGN_OR_RETURN(spec, SpecOfTensor(result));
+      signature.outputs.push_back({0, static_cast<int>(node.outputs.size())});
+      call_->others.emplace_back();
+    }
+    node.outputs.push_back(std::move(spec));
+    return Status::Ok();
   }
 
  private:
@@ -116,19 +135,48 @@ class Reader {
   std::optional<c10::Device> device_, asked_for_;
 };
 
-Status ReadResult(const at::Tensor& result, const Reader& reader, OpSignature* signature) {
-  Node& node = signature->nodes[0];
-  if (!result.defined()) {
-    TensorSpec absent;
-    absent.absent = true;
-    node.outputs.push_back(std::move(absent));
-    return Status::Ok();
+// Have a compute_log_sumexp, which is false where no backward will follow.
+constexpr std::array<std::string_view, 2> kAttentionKernels = {
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention",
+};
+
+// The arguments of a call of the region's overload, and where each is among those that were given.
+struct RegionArgs {
+  std::vector<IValue> values;
+  std::vector<int> places;
+};
+
+RegionArgs AsTheyAre(c10::ArrayRef<IValue> args) {
+  RegionArgs same{args.vec(), std::vector<int>(args.size())};
+  std::iota(same.places.begin(), same.places.end(), 0);
+  return same;
+}
+
+Result<RegionArgs> OfAttention(const c10::FunctionSchema& kernel, c10::ArrayRef<IValue> args) {
+  const auto place = [&kernel](const char* name) { return kernel.argumentIndexWithName(name); };
+  const auto given = [&](const char* name) {
+    const std::optional<int> at = place(name);
+    return at ? args[static_cast<size_t>(*at)] : IValue();
+  };
+  const auto asked = [&](const char* name) { return given(name) == IValue(true); };
+  if (asked("compute_log_sumexp") || asked("return_debug_mask")) {
+    return Status::Unsupported("attention for a backward");
   }
-  if (reader.IsInput(result)) return Status::Unsupported("a result that is one of the arguments");
-  CF_ASSIGN_OR_RETURN(TensorSpec spec, SpecOfTensor(result));
-  signature->outputs.push_back({0, static_cast<int>(node.outputs.size())});
-  node.outputs.push_back(std::move(spec));
-  return Status::Ok();
+  const at::Tensor query = given("query").toTensor(), key = given("key").toTensor();
+  if (query.dim() != 4 || key.dim() != 4) return Status::Unsupported("attention of few dimensions");
+  if (asked("is_causal") && query.size(2) != key.size(2)) {
+    return Status::Unsupported("causal attention with other numbers of keys than of queries");
+  }
+  RegionArgs region;
+  for (const char* name :
+       {"query", "key", "value", "attn_bias", "dropout_p", "is_causal", "scale"}) {
+    region.values.push_back(given(name));
+    region.places.push_back(place(name).value_or(-1));
+  }
+  region.values.emplace_back(query.size(1) != key.size(1));  // enable_gqa
+  region.places.push_back(-1);
+  return region;
 }
 
 }  // namespace
@@ -139,17 +187,34 @@ const at::Tensor& TensorPlace::In(c10::ArrayRef<IValue> args) const {
                      : value.toListRef()[static_cast<size_t>(element)].toTensor();
 }
 
+c10::OperatorHandle RegionOpOf(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  if (std::find(kAttentionKernels.begin(), kAttentionKernels.end(), name) ==
+      kAttentionKernels.end()) {
+    return op;
+  }
+  return c10::Dispatcher::singleton().findSchemaOrThrow("aten::scaled_dot_product_attention", "");
+}
+
 Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args,
                               c10::ArrayRef<IValue> results) {
-  const c10::FunctionSchema& schema = op.schema();
-  const c10::OperatorName& name = op.operator_name();
+  const c10::OperatorHandle region_op = RegionOpOf(op);
+  const bool is_attention = !(region_op == op);
+  RegionArgs given;
+  if (is_attention) {
+    CF_ASSIGN_OR_RETURN(given, OfAttention(op.schema(), args));
+  } else {
+    given = AsTheyAre(args);
+  }
+  const c10::FunctionSchema& schema = region_op.schema();
+  const c10::OperatorName& name = region_op.operator_name();
   AtenCall call;
   Reader reader(&call);
   Node node;
   node.op = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-  for (size_t i = 0; i < args.size(); ++i) {
+  for (size_t i = 0; i < given.values.size(); ++i) {
     const c10::Argument& parameter = schema.arguments()[i];
-    CF_ASSIGN_OR_RETURN(const AtenArg arg, reader.Read(args[i], static_cast<int>(i)));
+    CF_ASSIGN_OR_RETURN(const AtenArg arg, reader.Read(given.values[i], given.places[i]));
     CF_ASSIGN_OR_RETURN(Json json, AtenArgToJson(arg, parameter));
     if (parameter.kwarg_only()) {
       node.kwargs[parameter.name()] = std::move(json);
@@ -161,12 +226,10 @@ Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<IValu
   OpSignature& signature = call.signature;
   signature.nodes.push_back(std::move(node));
   for (const IValue& result : results) {
-    if (result.isTensor()) {
-      CF_RETURN_IF_ERROR(ReadResult(result.toTensor(), reader, &signature));
-    } else if (result.isTensorList()) {
-      for (const IValue& element : result.toListRef()) {
-        CF_RETURN_IF_ERROR(ReadResult(element.toTensor(), reader, &signature));
-      }
+    if (is_attention && !call.others.empty()) {
+      call.others.push_back(result);
+    } else if (result.isTensor()) {
+      CF_RETURN_IF_ERROR(reader.ReadOutput(result.toTensor()));
     } else {
       return Status::Unsupported("a result that is no tensor");
     }

@@ -54,6 +54,8 @@ const std::map<std::string, std::vector<ArgumentRole>, std::less<>>& Table() {
       {"aten::cudnn_batch_norm_backward", {{4, Kind::kPositive}, {6, Kind::kPositive}}},
       {"aten::scaled_dot_product_attention",
        {{0, Kind::kQuery}, {1, Kind::kFinite}, {2, Kind::kFinite}, {3, Kind::kMask}}},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu",
+       {{0, Kind::kQuery}, {1, Kind::kFinite}, {2, Kind::kFinite}}},
       {"aten::_softmax_backward_data", {{1, Kind::kProbability}}},
       {"aten::_log_softmax_backward_data", {{1, Kind::kLogProbability}}},
       {"aten::sigmoid_backward", {{1, Kind::kProbability}}},

@@ -12,7 +12,8 @@ class ForkSafeLock:
     """A lock that is free in a forked child, where the thread that held it does not exist."""
 
     def __init__(self) -> None:
-        self._lock: Any = threading.Lock()
+        self._lock: Any
+        self.renew()
         _locks.add(self)
 
     def acquire(self, blocking: bool = True) -> bool:
@@ -37,10 +38,6 @@ class ForkSafeLock:
 class ForkSafeRLock(ForkSafeLock):
     """One that a thread may take again while it holds it: a collection of garbage, or a signal, may
     have the thread run other code at any place."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.renew()
 
     def renew(self) -> None:
         self._lock = threading.RLock()

@@ -113,12 +113,11 @@ class _Readable(dict[str, Any]):
             lines.insert(2, f"  missed: {HOW_TO_FORGE}, makes their kernels")
         lines += [f"  {line}" for line in remedies(stats["fallbacks"])]
         for op, seen in sorted(stats["eager"].items()):
-            if seen["calls"]:
-                lines.append(
-                    f"eager {op}: {counted(seen['calls'], 'call')}, {seen['hits']} served by "
-                    f"kernels, {counted(seen['fallbacks'], 'fallback')}; "
-                    f"not served: {_counts(seen['misses'])}"
-                )
+            lines.append(
+                f"eager {op}: {counted(seen['calls'], 'call')}, {seen['hits']} served by "
+                f"kernels, {counted(seen['fallbacks'], 'fallback')}; "
+                f"not served: {_counts(seen['misses'])}"
+            )
         if not forged and any(seen["misses"].get("new") for seen in stats["eager"].values()):
             lines.append(f"  new: {_EAGER_FORGE}")
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]

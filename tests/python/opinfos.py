@@ -24,6 +24,10 @@ SAMPLES = int(os.environ.get("EAGER_SAMPLES", "4"))  # of an operator: each shap
 
 FEW = 8  # numbers in all inputs
 
+# How many results of an operator PyTorch writes: those after them, states of random numbers, hold
+# what was in memory.
+_WRITTEN = {"torch.ops.aten._efficient_attention_forward": 2}
+
 # Those that a region can have, in the order in which they are tried.
 DTYPES = [
     torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32,
@@ -81,6 +85,7 @@ def results(info: Any, sample: Any) -> list[Tensor]:
     torch.manual_seed(0)
     made = info(sample.input, *sample.args, **sample.kwargs)
     outputs = [value for value in tree_leaves(made) if _is_plain(value)]
+    outputs = outputs[: _WRITTEN.get(info.name)]
     given = tree_leaves((sample.input, sample.args, sample.kwargs))
     leaves = [value for value in given if _is_plain(value) and value.requires_grad]
     sources = [value for value in outputs if value.requires_grad]
@@ -168,8 +173,7 @@ class Comparison:
         ):
             return "NaN or infinities elsewhere"
         if self._oracle is None:
-            doubled = [_doubled(self._sample, self._dtype, seed) for seed in (None, *range(MOVES))]
-            self._oracle = [results(self._info, sample) for sample in doubled]
+            self._oracle = self._answers_in_float64()
         true, *moved = (answers[n].double() for answers in self._oracle)
         finite = finite & true.isfinite()
         for one in moved:

@@ -199,6 +199,44 @@ def test_a_coders_attention_is_served(
     assert (stats["hits"], stats["forged"]) == (1, 1), node["verdict"]
 
 
+# What PyTorch's own kernel for a CPU returns: also the logarithms that its backward reads.
+WITH_LOGARITHMS = (
+    ATTENTION.replace('{"out": 0}]', '{"out": 0}, {"out": 1}]')
+    .replace("(buffers[3]);", "(buffers[3]), *logarithms = static_cast<float*>(buffers[4]);")
+    .replace(
+        "    for (int d = 0; d < 4; ++d) {\n      double value",
+        "    logarithms[row % 8 * 2 + row / 8] = static_cast<float>(top + std::log(sum));\n"
+        "    for (int d = 0; d < 4; ++d) {\n      double value",
+    )
+)
+
+
+def test_a_coders_attention_is_served_to_eager_calls_and_their_backward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any
+) -> None:
+    win_every_race(monkeypatch)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    inputs = [torch.randn(1, 2, 8, 4, requires_grad=True) for _ in range(3)]
+
+    def run() -> tuple[torch.Tensor, ...]:
+        made = attention(*inputs, is_causal=True)
+        return made.detach(), *torch.autograd.grad(made.square().sum(), inputs)
+
+    expected = run()
+    op = "aten::_scaled_dot_product_flash_attention_for_cpu"
+    with cudaforge_backend.enable(
+        ["aten::scaled_dot_product_attention"],
+        on_miss="blocking",
+        cache_dir=str(tmp_path / "cache"),
+        agents={"coder": coder([WITH_LOGARITHMS], []), "rounds": 1, "seconds": 120},
+    ):
+        for _ in range(2):
+            torch.testing.assert_close(run(), expected)
+    (node,) = _C.store().lineage(*next((r["key"], r["arch"]) for r in _C.store().records()))[:1]
+    counts = cudaforge_backend.stats()["eager"]
+    assert counts[op]["hits"] == 1, node["verdict"]
+
+
 # One pass over the keys, as kernels do it; exp(-inf - -inf) is NaN where the first key is hidden.
 ONE_PASS = ATTENTION.split("```json")[1].split("```")[0].replace('{"out"', '{"in": 3}, {"out"')
 ONE_PASS = f"""```json{ONE_PASS}```

@@ -184,7 +184,10 @@ def test_names_patterns_and_defaults() -> None:
     assert "aten::native_layer_norm" in norms and "aten::native_group_norm" in norms
     known = {"aten::sum.dim_IntList", "aten::cumsum", "aten::convolution", "aten::bmm", SOFTMAX}
     assert known <= set(default_ops())
-    assert "aten::scaled_dot_product_attention" not in default_ops()
+    attention = "aten::scaled_dot_product_attention"
+    assert attention not in default_ops()
+    assert "aten::_scaled_dot_product_flash_attention_for_cpu" in chosen_ops([attention])
+    assert set(chosen_ops([attention])) <= set(default_ops())
 
 
 def test_what_is_made_of_others_is_not_intercepted_beside_them() -> None:

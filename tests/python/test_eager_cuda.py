@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend import enable
+from cudaforge_backend._native import _C
 from eager_calls import SOFTMAX, seen
 from torch import Tensor
 
@@ -153,6 +155,44 @@ def test_two_streams_do_not_wait_for_each_other(blocking: dict[str, Any]) -> Non
         assert not ended.query()
     torch.testing.assert_close(y, exact(x))
     assert seen()["hits"] == 3
+
+
+def test_attention_without_a_backward_is_served(tmp_path: Path) -> None:
+    """By the kernel that comes along, which is of aten::scaled_dot_product_attention, whatever
+    kernel PyTorch has chosen for that."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    packs = Path(__file__).parents[2] / "cache" / "packs" / _C.arch("cuda").removeprefix("cuda:")
+    found = list(packs.glob("scaled_dot_product_attention-*"))
+    if not found:
+        pytest.skip(f"no kernel for attention comes along for {packs.name}")
+    shutil.copytree(found[0], tmp_path / "pack" / found[0].name)
+    _C.use_cache(str(tmp_path / "cache"))
+    assert _C.adopt_pack(str(tmp_path / "pack"))["imported"] == 1
+    q, k, v = (torch.randn(4, 16, 1024, 64, device="cuda") for _ in range(3))
+    attention = torch.nn.functional.scaled_dot_product_attention
+    exact = attention(q.double(), k.double(), v.double(), is_causal=True).float()
+    op = "aten::_scaled_dot_product_efficient_attention"
+    cache = str(tmp_path / "cache")
+    with (
+        enable([op], on_miss="record", cache_dir=cache),
+        sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION),
+    ):
+        with torch.no_grad():
+            for _ in range(3):
+                torch.testing.assert_close(attention(q, k, v, is_causal=True), exact)
+        assert seen(op) == {"calls": 3, "hits": 2, "fallbacks": 0, "misses": {"new": 1}}
+        graph, y = captured(lambda: attention(q, k, v, is_causal=True))
+        y.fill_(float("nan"))
+        graph.replay()
+        torch.testing.assert_close(y, exact)
+        assert seen(op)["hits"] == 3
+        q.requires_grad_()
+        for _ in range(2):  # a backward will follow, which reads what a region does not hold
+            (gradient,) = torch.autograd.grad(attention(q, k, v, is_causal=True).sum(), q)
+            assert gradient.isfinite().all()
+        misses = {"new": 2, "unsupported": 1}
+        assert seen(op) == {"calls": 6, "hits": 3, "fallbacks": 0, "misses": misses}
 
 
 # Where there is one GPU, or none, there is no such test, rather than one that is skipped.

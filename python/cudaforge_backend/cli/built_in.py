@@ -23,7 +23,7 @@ from ..records import (
     with_time,
 )
 from .output import cache_dir, show
-from .stores import canonical, forging_cache, of_key, only_agents, wanted_here
+from .stores import canonical, forging_cache, is_asked, of_key, only_agents, wanted_here
 from .warmup import Teller
 
 _INDENT = 25  # where the regions of the table begin
@@ -84,13 +84,9 @@ def _regions(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
                 "kernel"
             )
     wanted, elsewhere = wanted_here(_C.store()) if args.wanted else ([], 0)
-    taken = {signature: None for signature in (*named, *wanted) if _is_asked(args.only, signature)}
+    taken = {signature: None for signature in (*named, *wanted) if is_asked(args.only, signature)}
     left = [signature for signature in taken if only_agents(signature)]
     return [signature for signature in taken if signature not in left], left, elsewhere
-
-
-def _is_asked(only: str | None, signature: str) -> bool:
-    return not only or only in op_names(json.loads(signature))
 
 
 def _forge(signature: str, settings: Settings, told: Teller) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from .hints import Hints
 from .limits import Limits
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
-from .stores import canonical, forging_cache, of_key, wanted_here
+from .stores import canonical, forging_cache, is_asked, of_key, wanted_here
 
 _PROVIDERS = f"""providers:
 {_C.providers_help()}
@@ -186,13 +186,13 @@ def _run_agents(args: argparse.Namespace) -> int:
     larger: dict[str, str] = {}  # of parts: the key of the region without a winner
     for what in args.what:
         for text, within in _regions(args, what):
-            if not args.only or args.only in op_names(json.loads(text)):
+            if is_asked(args.only, text):
                 enough = ".py:" in what and not args.again
                 regions[text] = enough and regions.get(text, True)
                 if within:
                     larger[text] = within
     for text in wanted_here(_C.store())[0] if args.wanted else ():
-        if not args.only or args.only in op_names(json.loads(text)):
+        if is_asked(args.only, text):
             regions.setdefault(text, not args.again)
     if not regions:
         raise ValueError(

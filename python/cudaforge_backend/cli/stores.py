@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .._native import _C
-from ..records import counted
+from ..records import counted, op_names
 from .output import cache_dir
 
 _WHOLE_KEY = re.compile("[0-9a-f]{64}")
@@ -115,6 +115,11 @@ def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[
 def canonical(signature: Mapping[str, Any]) -> str:
     """The canonical text of a stored signature."""
     return str(_C.normalize(json.dumps(signature)))
+
+
+def is_asked(only: str | None, signature: str) -> bool:
+    """Whether --only OP, or its absence, takes the region of a canonical signature."""
+    return not only or only in op_names(json.loads(signature))
 
 
 def only_agents(signature: str) -> str:

@@ -43,6 +43,11 @@ _PARTS = {
     "aten::sum": ("aten::sum.dim_IntList",),
     "aten::linear": ("aten::addmm", "aten::mm"),
     "aten::matmul": ("aten::bmm", "aten::mm"),
+    "aten::scaled_dot_product_attention": (
+        "aten::_scaled_dot_product_cudnn_attention",
+        "aten::_scaled_dot_product_efficient_attention",
+        "aten::_scaled_dot_product_flash_attention_for_cpu",
+    ),
 }
 
 
@@ -170,11 +175,11 @@ def _rule(states: list[_State]) -> None:
 @functools.cache
 def default_ops() -> tuple[str, ...]:
     """The overloads that winners can exist for: reductions, softmax, norms, scans, pooling, losses,
-    their backward, matrix products and convolutions; and those that write their results to out
-    arguments, where they have kernels of their own."""
+    their backward, matrix products, convolutions and attention; and those that write their results
+    to out arguments, where they have kernels of their own."""
     found: set[str] = set()
     for op in (*_C.anchor_ops(), *_C.agent_anchor_ops()):
-        found.update((op, *filter(None, [_C.out_variant_of(op)])))
+        found.update((*_PARTS.get(op, (op,)), *filter(None, [_C.out_variant_of(op)])))
     return tuple(sorted(filter(_may_intercept, found)))
 
 
@@ -211,7 +216,7 @@ def _chosen(op: object) -> Iterable[str]:
             raise errors.OptionError(f"the pattern {op!r} matches {what} may be intercepted")
         return allowed
     if op in _PARTS:
-        return _PARTS[op]
+        return filter(_may_intercept, _PARTS[op])
     why = _C.can_intercept(op)
     if why is None:
         return [op]

@@ -129,6 +129,7 @@ TEST(RegionWork, Attention) {
   const double causal = 2.0 * 6 * (128 * 129 / 2) * (64 + 64);
   EXPECT_EQ(flops("aten::scaled_dot_product_attention", {nullptr, 0.0, false}), full);
   EXPECT_EQ(flops("aten::scaled_dot_product_attention", {nullptr, 0.0, true}), causal);
+  EXPECT_EQ(flops("aten::_scaled_dot_product_flash_attention_for_cpu", {0.0, true}), causal);
 }
 
 // Three passes over halves of float16 give a float32 product: what runs at the rate of plain

@@ -58,7 +58,7 @@ TEST(ReadAtenCall, ATensorGivenTwiceIsOneInputAndAViewSharesItsStorage) {
   EXPECT_EQ(gram->signature.aliases, (std::vector<std::vector<int>>{{0, 1}}));
 }
 
-TEST(ReadAtenCall, ListsAndAbsentResultsAreRead) {
+TEST(ReadAtenCall, ListsOfArgumentsAndAbsentResultsAreRead) {
   const at::Tensor x = at::randn({2, 3}), y = at::randn({2, 1});
   const Result<AtenCall> cat = Read(Op("aten::cat"), {c10::List<at::Tensor>({x, y}), int64_t{1}});
   ASSERT_TRUE(cat.ok()) << cat.status().ToString();
@@ -73,6 +73,79 @@ TEST(ReadAtenCall, ListsAndAbsentResultsAreRead) {
   ASSERT_TRUE(backward.ok()) << backward.status().ToString();
   EXPECT_EQ(backward->signature.outputs.size(), 1u);
   EXPECT_TRUE(backward->signature.nodes[0].outputs[1].absent);
+  ASSERT_EQ(backward->others.size(), 3u);
+  EXPECT_TRUE(backward->others[0].isNone());
+  EXPECT_FALSE(backward->others[1].toTensor().defined());
+}
+
+// A call of one of PyTorch's kernels for attention, which only CUDA has, and what it returned.
+class ReadAttention : public ::testing::Test {
+ protected:
+  Result<AtenCall> Efficient(IValue bias, bool for_backward, double dropout, bool causal,
+                             IValue scale = {}) {
+    return ReadAtenCall(Op("aten::_scaled_dot_product_efficient_attention"),
+                        {q_, k_, v_, std::move(bias), for_backward, dropout, causal, scale},
+                        {out_, at::empty({2, 4, 0}), seed_, seed_});
+  }
+  Result<AtenCall> Cudnn(bool debug) {
+    return ReadAtenCall(Op("aten::_scaled_dot_product_cudnn_attention"),
+                        {q_, k_, v_, IValue(), false, 0.0, true, debug, 0.5},
+                        {out_, at::Tensor(), at::Tensor(), at::Tensor(), int64_t{16}, int64_t{16},
+                         seed_, seed_, at::Tensor()});
+  }
+  Result<AtenCall> Named(IValue mask, bool causal, IValue scale) {
+    return ReadAtenCall(Op("aten::scaled_dot_product_attention"),
+                        {q_, k_, v_, std::move(mask), 0.0, causal, std::move(scale), false},
+                        {out_});
+  }
+
+  at::Tensor q_ = at::randn({2, 4, 16, 8}), k_ = at::randn({2, 4, 16, 8}),
+             v_ = at::randn({2, 4, 16, 8}), out_ = at::randn({2, 4, 16, 8}), seed_ = at::zeros({});
+};
+
+TEST_F(ReadAttention, IsTheCallWhoseKernelItIs) {
+  const at::Tensor mask = at::randn({2, 4, 16, 16});
+  const auto efficient = Efficient(mask, false, 0.0, false);
+  ASSERT_TRUE(efficient.ok()) << efficient.status().ToString();
+  EXPECT_EQ(efficient->signature.Canonical(), Named(mask, false, {})->signature.Canonical());
+  EXPECT_EQ(efficient->inputs[3].In({IValue(), IValue(), IValue(), IValue(mask)}).data_ptr(),
+            mask.data_ptr());
+  const auto cudnn = Cudnn(false);
+  ASSERT_TRUE(cudnn.ok()) << cudnn.status().ToString();
+  EXPECT_EQ(cudnn->signature.Canonical(), Named({}, true, 0.5)->signature.Canonical());
+  EXPECT_EQ(cudnn->signature.Canonical(),
+            Efficient({}, false, 0.0, true, 0.5)->signature.Canonical());
+}
+
+TEST_F(ReadAttention, WhatItReturnsBesideIsKept) {
+  const auto efficient = Efficient({}, false, 0.0, true);
+  ASSERT_EQ(efficient->others.size(), 4u);
+  EXPECT_TRUE(efficient->others[0].isNone());
+  EXPECT_EQ(efficient->others[1].toTensor().sizes(), (std::vector<int64_t>{2, 4, 0}));
+  const auto cudnn = Cudnn(false);
+  ASSERT_EQ(cudnn->others.size(), 9u);
+  EXPECT_FALSE(cudnn->others[1].toTensor().defined());
+  EXPECT_EQ(cudnn->others[4], IValue(int64_t{16}));
+}
+
+TEST_F(ReadAttention, IsNoRegionForABackwardOrWithDropout) {
+  const auto code = [](const Result<AtenCall>& call) { return call.status().code(); };
+  EXPECT_EQ(code(Efficient({}, true, 0.0, true)), StatusCode::kUnsupported);
+  EXPECT_EQ(code(Efficient({}, false, 0.1, true)), StatusCode::kUnsupported);
+  EXPECT_EQ(code(Cudnn(true)), StatusCode::kUnsupported);
+  k_ = at::randn({2, 4, 24, 8});
+  v_ = at::randn({2, 4, 24, 8});
+  EXPECT_TRUE(Efficient({}, false, 0.0, false).ok());
+  EXPECT_EQ(code(Efficient({}, false, 0.0, true)), StatusCode::kUnsupported);
+}
+
+// The CPU's kernel is not told whether a backward will follow: the region is of all it returns.
+TEST_F(ReadAttention, OfTheCpuIsARegionOfBothResults) {
+  const c10::OperatorHandle op = Op("aten::_scaled_dot_product_flash_attention_for_cpu");
+  const Result<AtenCall> call = Read(op, {q_, k_, v_, 0.0, true, IValue(), IValue()});
+  ASSERT_TRUE(call.ok()) << call.status().ToString();
+  EXPECT_EQ(call->signature.outputs.size(), 2u);
+  EXPECT_FALSE(ReadAtenCall(op, {q_, k_, v_, 0.5, true, IValue(), IValue()}, {out_, out_}).ok());
 }
 
 TEST(ReadAtenCall, WhatNoRegionHoldsIsRefused) {
@@ -81,6 +154,8 @@ TEST(ReadAtenCall, WhatNoRegionHoldsIsRefused) {
   EXPECT_EQ(code(Read(Op("aten::neg"), {complex})), StatusCode::kUnsupported);
   EXPECT_EQ(code(Read(Op("aten::neg"), {at::ones({3}, at::kShort)})), StatusCode::kUnsupported);
   EXPECT_EQ(code(Read(Op("aten::t"), {at::randn({3, 3})})), StatusCode::kUnsupported);
+  EXPECT_EQ(code(Read(Op("aten::_foreach_neg"), {c10::List<at::Tensor>({at::randn({4})})})),
+            StatusCode::kUnsupported);
 }
 
 TEST(KnownAlignment, IsSixteenAtMost) {

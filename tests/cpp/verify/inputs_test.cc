@@ -200,14 +200,18 @@ TEST(Inputs, AttentionGetsNanInItsQueryAlone) {
                         Json::object(),
                         {spec}};
   signature.outputs = {{0, 0}};
-  const InputSet made = Make(signature, InputKind::kSpecialValues);
-  for (size_t i = 0; i < 3; ++i) {
-    int nan = 0;
-    for (double value : Values(spec, made.bytes[i])) {
-      nan += std::isnan(value);
-      EXPECT_FALSE(std::isinf(value)) << i;
+  for (const char* op : {"aten::scaled_dot_product_attention",
+                         "aten::_scaled_dot_product_flash_attention_for_cpu"}) {
+    signature.nodes[0].op = op;
+    const InputSet made = Make(signature, InputKind::kSpecialValues);
+    for (size_t i = 0; i < 3; ++i) {
+      int nan = 0;
+      for (double value : Values(spec, made.bytes[i])) {
+        nan += std::isnan(value);
+        EXPECT_FALSE(std::isinf(value)) << op << i;
+      }
+      EXPECT_EQ(nan > 0, i == 0) << op << i;
     }
-    EXPECT_EQ(nan > 0, i == 0) << i;
   }
 }
 
