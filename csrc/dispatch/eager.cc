@@ -1,7 +1,6 @@
 #include "dispatch/eager.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <pthread.h>
@@ -15,17 +14,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "base/append_only_table.h"
 #include "base/own_work.h"
-#include "dispatch/call_key.h"
 #include "dispatch/cuda_driver.h"
+#include "dispatch/interceptable.h"
 #include "dispatch/serve.h"
 #include "signature/aten_numerics.h"
-#include "signature/aten_schema.h"
-#include "signature/from_aten_call.h"
 
 namespace cudaforge {
 namespace {
@@ -41,15 +37,7 @@ constexpr size_t kMostCalls = 1 << 15;  // met of one overload: a program may ha
 enum class Miss { kNew, kNoKernel, kUnsupported, kCapture, kTooMany };
 constexpr const char* kMissNames[] = {"new", "no_kernel", "unsupported", "capture", "too_many"};
 
-// Where overloads are intercepted, by index.
-constexpr std::array kKeys = {DispatchKey::CPU, DispatchKey::CUDA};
-constexpr size_t kCuda = 1;
-
-// What calls of an overload are looked up as: those of `functional`, which is `op` itself, or what
-// `op` is the out variant of.
-struct Interceptable {
-  c10::OperatorHandle op, functional;
-};
+constexpr size_t kCuda = 1;  // among kInterceptedKeys
 
 }  // namespace
 
@@ -68,17 +56,15 @@ struct MetCall {
 };
 
 // One overload that is or was intercepted. Lives as long as the process: a call may still be in it.
-struct Interception {
+struct Interception : Interceptable {
   Interception(Interceptable found, std::string full_name)
-      : op(std::move(found.op)),
-        functional(std::move(found.functional)),
+      : Interceptable(std::move(found)),
         name(std::move(full_name)),
         is_matrix_op(IsMatrixOp(name)),
         arguments(op.schema().arguments().size()),
         inputs(functional.schema().arguments().size()),
         returns(op.schema().returns().size()) {}
 
-  bool writes_out() const { return inputs < arguments; }
   const MetCall* Find(uint64_t hash, c10::ArrayRef<uint64_t> words) const {
     return calls.Find(
         hash, [=](const MetCall& met) { return met.hash == hash && words.equals(met.words); });
@@ -87,7 +73,6 @@ struct Interception {
     misses[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
   }
 
-  const c10::OperatorHandle op, functional;  // as in Interceptable
   const std::string name;
   const bool is_matrix_op;
   // Of `arguments`, the first `inputs` are functional's; the others are written to.
@@ -96,12 +81,12 @@ struct Interception {
   AppendOnlyTable<const MetCall> calls{kFirstCallSlots};  // added to under the interceptor's mutex
   std::atomic<size_t> calls_met{0};
   // By key, the kernel that was there. Replaced, never freed: a call may be in it.
-  std::array<std::atomic<const c10::SafeKernelFunction*>, kKeys.size()> previous{};
+  std::array<std::atomic<const c10::SafeKernelFunction*>, kInterceptedKeys.size()> previous{};
   std::atomic<int64_t> hits{0}, fallbacks{0};
   std::array<std::atomic<int64_t>, std::size(kMissNames)> misses{};
 
   // Guarded by the interceptor's mutex.
-  std::array<std::unique_ptr<torch::Library>, kKeys.size()> registrations;
+  std::array<std::unique_ptr<torch::Library>, kInterceptedKeys.size()> registrations;
   std::vector<std::unique_ptr<const c10::SafeKernelFunction>> kernels;
   std::vector<std::unique_ptr<const MetCall>> met;
 };
@@ -127,29 +112,6 @@ Interception* FindInterception(const c10::OperatorHandle& op) {
   const c10::FunctionSchema* schema = &op.schema();
   return g_ops.Find(Hash(*schema),
                     [=](const Interception& one) { return &one.op.schema() == schema; });
-}
-
-// What is intercepted for `op`, or CanIntercept's error.
-Result<Interceptable> FindInterceptable(std::string_view op) {
-  CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindAtenOp(op));
-  const std::optional<c10::OperatorHandle> functional = FunctionalOf(handle);
-  CF_RETURN_IF_ERROR(CheckPure(RegionOpOf(functional.value_or(handle)), op));
-  if (handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
-    return Status::Unsupported(std::string(op) +
-                               " is made of other operators (CompositeImplicitAutograd) and has no "
-                               "kernel of its own: those that it calls can be intercepted");
-  }
-  if (functional && handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd)) {
-    return Status::Unsupported(std::string(op) + " has no kernel of its own, it calls " +
-                               c10::toString(functional->operator_name()) +
-                               ", which can be intercepted");
-  }
-  for (const DispatchKey key : kKeys) {
-    if (handle.hasComputedKernelForDispatchKey(key)) {
-      return Interceptable{handle, functional.value_or(handle)};
-    }
-  }
-  return Status::Unsupported(std::string(op) + " has no kernel for CPU or CUDA");
 }
 
 // How often SetOnMiss was called: what was met before is told anew.
@@ -202,41 +164,6 @@ bool ServeCall(const Interception& op, const MetCall& met, const Winner& winner,
   return true;
 }
 
-// A call's region, and where its inputs are. That of an out variant is its functional overload's:
-// that is called for what its results are like, which the out arguments must have been like before
-// the call too, and share memory with nothing else.
-Result<AtenCall> ReadCall(const Interception& op, const CallKey& key, c10::ArrayRef<IValue> args,
-                          c10::ArrayRef<IValue> results) {
-  if (!op.writes_out()) return ReadAtenCall(op.op, args, results);
-  CallKey after;
-  if (!after.Read(args, key.words()[0]) || !after.words().equals(key.words())) {
-    return Status::Unsupported("an out argument that was resized");
-  }
-  const c10::ArrayRef<IValue> inputs = args.slice(0, op.inputs), outs = args.slice(op.inputs);
-  Stack stack = inputs.vec();
-  {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const c10::impl::ExcludeDispatchKeyGuard below_autocast(c10::autocast_dispatch_keyset);
-    op.functional.callBoxed(&stack);
-  }
-  CF_ASSIGN_OR_RETURN(AtenCall call, ReadAtenCall(op.functional, inputs, stack));
-  for (size_t i = 0; i < outs.size(); ++i) {
-    const at::Tensor &out = outs[i].toTensor(), &like = stack[i].toTensor();
-    const bool fits = out.defined() && like.defined() && out.dtype() == like.dtype() &&
-                      out.device() == like.device() && out.sizes() == like.sizes() &&
-                      out.strides() == like.strides();
-    if (!fits) return Status::Unsupported("an out argument unlike the result");
-    const auto shares = [&out](const at::Tensor& other) { return out.is_alias_of(other); };
-    for (const TensorPlace& place : call.inputs) {
-      if (shares(place.In(args))) return Status::Unsupported("an out argument that is an input");
-    }
-    for (size_t j = 0; j < i; ++j) {
-      if (shares(outs[j].toTensor())) return Status::Unsupported("out arguments that overlap");
-    }
-  }
-  return call;
-}
-
 void WarnOf(const std::string& what, const std::exception& error) {
   Resolver::Get().WarnOnce("cudaforge: a call of " + what +
                            " could not be looked up, PyTorch runs it: " + error.what());
@@ -262,7 +189,7 @@ struct EagerInterceptor::Impl {
 
   Status Activate(Interception* op);
   static void Deactivate(Interception* op);
-  // Stands before the kernel that is there at kKeys[i].
+  // Stands before the kernel that is there at kInterceptedKeys[i].
   static void Register(Interception* op, size_t i);
 
   // The kernel that was there. Where it has been deregistered since, the one that is there now.
@@ -423,8 +350,8 @@ void EagerInterceptor::Impl::Tell(const MetCall& met) {
 Status EagerInterceptor::Impl::Activate(Interception* op) {
   const Silenced silenced;
   op->active.store(true);
-  for (size_t i = 0; i < kKeys.size(); ++i) {
-    if (!op->op.hasComputedKernelForDispatchKey(kKeys[i])) continue;
+  for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
+    if (!op->op.hasComputedKernelForDispatchKey(kInterceptedKeys[i])) continue;
     if (i == kCuda && at::getNumGPUs() == 0) continue;
     try {
       Register(op, i);
@@ -441,10 +368,10 @@ void EagerInterceptor::Impl::Register(Interception* op, size_t i) {
   const std::string short_name = name.name.substr(name.name.find("::") + 2) +
                                  (name.overload_name.empty() ? "" : "." + name.overload_name);
   op->kernels.push_back(std::make_unique<const c10::SafeKernelFunction>(
-      op->op.getComputedKernelForDispatchKey(kKeys[i])));
+      op->op.getComputedKernelForDispatchKey(kInterceptedKeys[i])));
   op->previous[i].store(op->kernels.back().get(), std::memory_order_release);
-  op->registrations[i] =
-      std::make_unique<torch::Library>(torch::Library::IMPL, "aten", kKeys[i], __FILE__, __LINE__);
+  op->registrations[i] = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
+                                                          kInterceptedKeys[i], __FILE__, __LINE__);
   op->registrations[i]->impl(short_name.c_str(),
                              torch::CppFunction::makeFromBoxedFunction<&Kernel>());
 }

@@ -250,6 +250,25 @@ TEST_F(EagerTest, AnOutVariantIsServedAsWhatItIsTheVariantOf) {
   EXPECT_EQ(log_->launches.load(), 2);
 }
 
+TEST_F(EagerTest, AnOutVariantOfWhatFailsIsPyTorchs) {
+  constexpr const char* kNegOut = "aten::neg.out";
+  torch::Library other(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+  other.impl("neg", [](const at::Tensor&) -> at::Tensor { TORCH_CHECK(false, "no memory"); });
+  std::vector<std::string> warnings;
+  resolver_.SetWarningSink([&](const std::string& warning) { warnings.push_back(warning); });
+  ASSERT_TRUE(interceptor_.SetOps({kNegOut}).ok());
+  const at::Tensor x = at::randn({6, 9});
+  at::Tensor out = at::empty({6, 9});
+  for (int i = 0; i < 2; ++i) {
+    at::neg_out(out, x);
+    EXPECT_TRUE(at::equal(out, at::rsub(x, 0)));
+  }
+  resolver_.SetWarningSink(nullptr);
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_EQ(interceptor_.Stats().at(kNegOut)["misses"],
+            Json::parse(R"({"new": 1, "unsupported": 1})"));
+}
+
 TEST_F(EagerTest, NamedTensorsArePyTorchs) {
   Serve({6, 7});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
