@@ -20,31 +20,16 @@ class MemoryKernelStore final : public KernelStore {
 
   Status PutMany(std::span<const CacheRecord> records, bool replace,
                  std::vector<bool>* stored) override {
-    CF_ASSIGN_OR_RETURN(const std::vector<std::string> bytes, StorableBytes(records));
     std::lock_guard lock(mutex_);
-    if (stored != nullptr) stored->clear();
-    for (size_t i = 0; i < records.size(); ++i) {
-      const CacheRecord& record = records[i];
-      const std::string key = StoreKey(record.key, record.arch);
-      auto found = records_.find(key);
-      const bool take =
-          TakesPlaceOf(record, found == records_.end() ? nullptr : found->second.get(), replace);
-      if (take) {  // what comes back is what a database would give
-        CF_ASSIGN_OR_RETURN(CacheRecord copy, CacheRecord::Decode(bytes[i]));
-        records_[key] = std::make_shared<const CacheRecord>(std::move(copy));
-      }
-      if (stored != nullptr) stored->push_back(take);
-      if (!record.provisional) wanted_.erase(key);
-    }
-    return Wrote();
+    return PutLocked(records, replace, stored);
   }
 
   Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage,
                   bool* stored) override {
     std::vector<bool> taken;
-    CF_RETURN_IF_ERROR(PutMany({&record, 1}, false, &taken));
-    if (stored != nullptr) *stored = taken[0];
     std::lock_guard lock(mutex_);
+    CF_RETURN_IF_ERROR(PutLocked({&record, 1}, false, &taken));
+    if (stored != nullptr) *stored = taken[0];
     Append(StoreKey(record.key, record.arch), lineage);
     return Status::Ok();
   }
@@ -139,6 +124,26 @@ class MemoryKernelStore final : public KernelStore {
   std::vector<std::string> TakeWarnings() override { return {}; }
 
  private:
+  // REQUIRES: mutex_ is held.
+  Status PutLocked(std::span<const CacheRecord> records, bool replace, std::vector<bool>* stored) {
+    CF_ASSIGN_OR_RETURN(const std::vector<std::string> bytes, StorableBytes(records));
+    if (stored != nullptr) stored->clear();
+    for (size_t i = 0; i < records.size(); ++i) {
+      const CacheRecord& record = records[i];
+      const std::string key = StoreKey(record.key, record.arch);
+      auto found = records_.find(key);
+      const bool take =
+          TakesPlaceOf(record, found == records_.end() ? nullptr : found->second.get(), replace);
+      if (take) {  // what comes back is what a database would give
+        CF_ASSIGN_OR_RETURN(CacheRecord copy, CacheRecord::Decode(bytes[i]));
+        records_[key] = std::make_shared<const CacheRecord>(std::move(copy));
+      }
+      if (stored != nullptr) stored->push_back(take);
+      if (!record.provisional) wanted_.erase(key);
+    }
+    return Wrote();
+  }
+
   // REQUIRES: mutex_ is held.
   void Append(const std::string& key, const std::vector<Json>& nodes) {
     std::vector<Json>& tried = lineage_[key];

@@ -153,13 +153,7 @@ bool ServeCall(const Interception& op, const MetCall& met, const Winner& winner,
   torch::jit::drop(*stack, op.arguments);
   size_t next = 0;
   for (const IValue& other : met.others) {
-    if (other.isNone()) {
-      stack->emplace_back(std::move(made[next++]));
-    } else if (other.isTensor() && other.toTensor().defined()) {
-      stack->emplace_back(at::empty_like(other.toTensor()));
-    } else {
-      stack->push_back(other);
-    }
+    stack->push_back(other.isNone() ? IValue(std::move(made[next++])) : other);
   }
   return true;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "signature/aten_attention.h"
 #include "signature/aten_schema.h"
 
 namespace cudaforge {
@@ -17,6 +18,9 @@ Result<Interceptable> FindInterceptable(std::string_view op) {
   CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindAtenOp(op));
   const std::optional<c10::OperatorHandle> functional = FunctionalOf(handle);
   CF_RETURN_IF_ERROR(CheckPure(RegionOpOf(functional.value_or(handle)), op));
+  if (ReturnsList(handle.schema())) {
+    return Status::Unsupported(std::string(op) + " returns lists of tensors");
+  }
   if (handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
     return Status::Unsupported(std::string(op) +
                                " is made of other operators (CompositeImplicitAutograd) and has no "

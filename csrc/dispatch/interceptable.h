@@ -27,7 +27,8 @@ struct Interceptable {
 };
 
 // "aten::_softmax", "aten::sum.IntList_out". kUnsupported, with why: what this PyTorch does not
-// have, what no region can hold (CheckPure), what has no kernel of its own for CPU or CUDA.
+// have, what no region can hold (CheckPure), what returns lists, what has no kernel of its own for
+// CPU or CUDA.
 Result<Interceptable> FindInterceptable(std::string_view op);
 
 // The region of a call of `op`, whose places are among `args`, the call's arguments; `results` is

@@ -94,6 +94,12 @@ Status CheckPure(const c10::OperatorHandle& op, std::string_view name) {
   return Status::Ok();
 }
 
+bool ReturnsList(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.returns().begin(), schema.returns().end(), [](const auto& result) {
+    return result.real_type()->kind() == c10::TypeKind::ListType;
+  });
+}
+
 Result<c10::OperatorHandle> FindAtenOp(std::string_view op) {
   if (!op.starts_with("aten::")) {
     return Status::Unsupported(std::string(op) + " is not an ATen operator");

@@ -21,6 +21,9 @@ Result<c10::OperatorHandle> FindAtenOp(std::string_view op);
 // has outputs whose shape depends on data.
 Status CheckPure(const c10::OperatorHandle& op, std::string_view name);
 
+// Whether any result is a list of tensors.
+bool ReturnsList(const c10::FunctionSchema& schema);
+
 // FindAtenOp of a pure one.
 Result<c10::OperatorHandle> FindPureAtenOp(std::string_view op);
 

@@ -2,15 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
-#include <array>
-#include <numeric>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "signature/aten_args.h"
+#include "signature/aten_attention.h"
 #include "signature/aten_numerics.h"
 #include "signature/from_aten_region.h"
 
@@ -135,50 +132,6 @@ class Reader {
   std::optional<c10::Device> device_, asked_for_;
 };
 
-// Have a compute_log_sumexp, which is false where no backward will follow.
-constexpr std::array<std::string_view, 2> kAttentionKernels = {
-    "aten::_scaled_dot_product_efficient_attention",
-    "aten::_scaled_dot_product_cudnn_attention",
-};
-
-// The arguments of a call of the region's overload, and where each is among those that were given.
-struct RegionArgs {
-  std::vector<IValue> values;
-  std::vector<int> places;
-};
-
-RegionArgs AsTheyAre(c10::ArrayRef<IValue> args) {
-  RegionArgs same{args.vec(), std::vector<int>(args.size())};
-  std::iota(same.places.begin(), same.places.end(), 0);
-  return same;
-}
-
-Result<RegionArgs> OfAttention(const c10::FunctionSchema& kernel, c10::ArrayRef<IValue> args) {
-  const auto place = [&kernel](const char* name) { return kernel.argumentIndexWithName(name); };
-  const auto given = [&](const char* name) {
-    const std::optional<int> at = place(name);
-    return at ? args[static_cast<size_t>(*at)] : IValue();
-  };
-  const auto asked = [&](const char* name) { return given(name) == IValue(true); };
-  if (asked("compute_log_sumexp") || asked("return_debug_mask")) {
-    return Status::Unsupported("attention for a backward");
-  }
-  const at::Tensor query = given("query").toTensor(), key = given("key").toTensor();
-  if (query.dim() != 4 || key.dim() != 4) return Status::Unsupported("attention of few dimensions");
-  if (asked("is_causal") && query.size(2) != key.size(2)) {
-    return Status::Unsupported("causal attention with other numbers of keys than of queries");
-  }
-  RegionArgs region;
-  for (const char* name :
-       {"query", "key", "value", "attn_bias", "dropout_p", "is_causal", "scale"}) {
-    region.values.push_back(given(name));
-    region.places.push_back(place(name).value_or(-1));
-  }
-  region.values.emplace_back(query.size(1) != key.size(1));  // enable_gqa
-  region.places.push_back(-1);
-  return region;
-}
-
 }  // namespace
 
 const at::Tensor& TensorPlace::In(c10::ArrayRef<IValue> args) const {
@@ -187,25 +140,10 @@ const at::Tensor& TensorPlace::In(c10::ArrayRef<IValue> args) const {
                      : value.toListRef()[static_cast<size_t>(element)].toTensor();
 }
 
-c10::OperatorHandle RegionOpOf(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  if (std::find(kAttentionKernels.begin(), kAttentionKernels.end(), name) ==
-      kAttentionKernels.end()) {
-    return op;
-  }
-  return c10::Dispatcher::singleton().findSchemaOrThrow("aten::scaled_dot_product_attention", "");
-}
-
 Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args,
                               c10::ArrayRef<IValue> results) {
   const c10::OperatorHandle region_op = RegionOpOf(op);
-  const bool is_attention = !(region_op == op);
-  RegionArgs given;
-  if (is_attention) {
-    CF_ASSIGN_OR_RETURN(given, OfAttention(op.schema(), args));
-  } else {
-    given = AsTheyAre(args);
-  }
+  CF_ASSIGN_OR_RETURN(const RegionArgs given, RegionArgsOf(op, args));
   const c10::FunctionSchema& schema = region_op.schema();
   const c10::OperatorName& name = region_op.operator_name();
   AtenCall call;
@@ -226,7 +164,7 @@ Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<IValu
   OpSignature& signature = call.signature;
   signature.nodes.push_back(std::move(node));
   for (const IValue& result : results) {
-    if (is_attention && !call.others.empty()) {
+    if (call.others.size() >= schema.returns().size()) {
       call.others.push_back(result);
     } else if (result.isTensor()) {
       CF_RETURN_IF_ERROR(reader.ReadOutput(result.toTensor()));

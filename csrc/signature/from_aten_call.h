@@ -40,23 +40,16 @@ inline int64_t KnownAlignment(const void* data) {
 struct AtenCall {
   OpSignature signature;
   std::vector<TensorPlace> inputs;  // in the signature's order; a tensor given twice is one input
-  // By result of the call: None where it is the region's next output. Else it is none of them: an
-  // undefined tensor or a number, which the call always returns, or a tensor whose elements nothing
-  // reads.
+  // By result of the call: None where it is the region's next output. Else what the call may return
+  // as it is, which is none of them: an undefined tensor, or something of an attention kernel that
+  // only a backward would read.
   std::vector<c10::IValue> others;
 };
 
-// The overload whose calls are the regions of `op`'s: itself, or
-// aten::scaled_dot_product_attention, where `op` is one of the kernels that PyTorch chooses among
-// for it and is told whether a backward will read what it returns beside the result.
-c10::OperatorHandle RegionOpOf(const c10::OperatorHandle& op);
-
 // `args`: all of the schema's, in its order, as before the call. `results`: what it returned.
-// kUnsupported: an overload that no region holds (CheckPure of RegionOpOf), a call of an attention
-// kernel for a backward, with dropout, or causal with other numbers of keys than of queries (the
-// kernels differ in where the diagonal ends), an argument that the format
-// cannot hold, tensors of several devices or of another layout, dtype or kind than regions have, a
-// result that is one of the arguments.
+// kUnsupported: an overload that no region holds (CheckPure of RegionOpOf), a list among its
+// results, RegionArgsOf's, an argument that the format cannot hold, tensors of several devices or
+// of another layout, dtype or kind than regions have, a result that is one of the arguments.
 Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
                               c10::ArrayRef<c10::IValue> results);
 

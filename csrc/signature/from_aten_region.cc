@@ -33,12 +33,6 @@ Status CheckRef(const OpSignature& signature, size_t node, const ValueRef& ref) 
   return Status::InvalidArgument(producer.op + " has no output " + std::to_string(ref.index));
 }
 
-bool ReturnsList(const c10::FunctionSchema& schema) {
-  return std::any_of(schema.returns().begin(), schema.returns().end(), [](const auto& result) {
-    return result.real_type()->kind() == c10::TypeKind::ListType;
-  });
-}
-
 struct BoundNode {
   c10::OperatorHandle op;
   std::vector<AtenArg> args;

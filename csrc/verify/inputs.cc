@@ -77,19 +77,22 @@ double ZeroOrDenormal(SplitMix& random, DType dtype, int64_t row) {
   }
 }
 
-// Whether an input of this role, smaller than the largest, gets NaN or infinities in the sets of
-// special operands.
+// Whether an input of this role, smaller than the largest or not a row of the result's, gets NaN or
+// infinities in the sets of special operands.
 bool TakesSpecials(InputRole::Kind role, InputKind kind) {
   using Kind = InputRole::Kind;
   return role == Kind::kValue ||
-         ((role == Kind::kWeight || role == Kind::kQuery) && kind == InputKind::kNanOperands);
+         ((role == Kind::kWeight || role == Kind::kQuery || role == Kind::kKey) &&
+          kind == InputKind::kNanOperands);
 }
 
 // A value of a row of special ones that an input of this role may hold.
 double SpecialValueFor(SplitMix& random, InputRole::Kind role, int64_t row) {
   const double value = SpecialValue(random, row);
-  const bool refused = (role == InputRole::Kind::kFinite && !std::isfinite(value)) ||
-                       (role == InputRole::Kind::kQuery && std::isinf(value));
+  using Kind = InputRole::Kind;
+  const bool finite = role == Kind::kFinite || role == Kind::kKey;
+  const bool refused =
+      (finite && !std::isfinite(value)) || (role == Kind::kQuery && std::isinf(value));
   return refused ? random.Normal() : value;
 }
 
@@ -125,14 +128,14 @@ double MixedValue(SplitMix& random, const Part& part, int64_t row, int64_t colum
   }
 }
 
-// A row's keys are all seen, or hidden before the middle, behind it, here and there, or all but
-// one: each set begins with another of these, as a mask may have one row.
+// A row's keys are all seen, or hidden before the middle, behind it, here and there, all but one,
+// or all where they may be: each set begins with another of these, as a mask may have one row.
 double MaskValue(SplitMix& random, const Part& part, int64_t row, int64_t column) {
   const double value = random.Normal();
   const int64_t columns = part.columns;
   if (columns < 2) return value;
   bool hidden = false;
-  switch ((row + static_cast<int64_t>(part.kind)) % 5) {
+  switch ((row + static_cast<int64_t>(part.kind)) % 6) {
     case 1:
       hidden = column < columns / 2;
       break;
@@ -144,6 +147,9 @@ double MaskValue(SplitMix& random, const Part& part, int64_t row, int64_t column
       break;
     case 4:
       hidden = column != 7 * row % columns;
+      break;
+    case 5:
+      hidden = part.role.kind == InputRole::Kind::kRowMask;
       break;
     default:
       break;
@@ -163,6 +169,7 @@ double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t co
     case InputRole::Kind::kTanh:
       return 1.98 * (random.Uniform() - 0.5);
     case InputRole::Kind::kMask:
+    case InputRole::Kind::kRowMask:
       return MaskValue(random, part, row, column);
     default:
       break;
@@ -189,7 +196,9 @@ double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t co
       return static_cast<double>(random.Below(7)) - 3;
     case InputKind::kNanOperands:
     case InputKind::kInfiniteOperands:
-      return part.large ? random.Normal() : SpecialOperand(random, part, index);
+      return part.large && part.role.kind != InputRole::Kind::kKey
+                 ? random.Normal()
+                 : SpecialOperand(random, part, index);
     default:
       return random.Normal();
   }
@@ -315,7 +324,8 @@ std::vector<InputKind> InputKindsFor(const OpSignature& signature,
   for (const InputKind kind : {InputKind::kNanOperands, InputKind::kInfiniteOperands}) {
     for (size_t i = 0; i < roles.size(); ++i) {
       const TensorSpec& spec = signature.inputs[i];
-      if (!IsFloating(spec.dtype) || spec.numel() == 0 || spec.numel() == largest) continue;
+      if (!IsFloating(spec.dtype) || spec.numel() == 0) continue;
+      if (spec.numel() == largest && roles[i].kind != InputRole::Kind::kKey) continue;
       if (!TakesSpecials(roles[i].kind, kind)) continue;
       kinds.push_back(kind);
       break;

@@ -26,9 +26,9 @@ enum class InputKind {
   kSmallIntegers,  // integers in [-3, 3]: many answers are exact
   kOneUnlike,    // for any() and all(): each group that is looked at as one holds a single number,
                  // in most groups but for one element: the last, the first, or one inside
-  kNanOperands,  // a few NaN in each input that is smaller than the largest; the rest normal.
-                 // The largest ones, which other sets try, are normal here, as NaN would hide
-                 // what becomes of the small ones'
+  kNanOperands,  // a few NaN in each input that is smaller than the largest, and in attention's
+                 // keys and values; the rest normal. The largest ones, which other sets try, are
+                 // normal here, as NaN would hide what becomes of the small ones'
   kInfiniteOperands,  // the same with infinities of both signs
 };
 

@@ -52,10 +52,6 @@ const std::map<std::string, std::vector<ArgumentRole>, std::less<>>& Table() {
       {"aten::native_batch_norm_backward", {{4, Kind::kPositive}, {6, Kind::kPositive}}},
       {"aten::batch_norm_backward", {{4, Kind::kPositive}, {6, Kind::kPositive}}},
       {"aten::cudnn_batch_norm_backward", {{4, Kind::kPositive}, {6, Kind::kPositive}}},
-      {"aten::scaled_dot_product_attention",
-       {{0, Kind::kQuery}, {1, Kind::kFinite}, {2, Kind::kFinite}, {3, Kind::kMask}}},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu",
-       {{0, Kind::kQuery}, {1, Kind::kFinite}, {2, Kind::kFinite}}},
       {"aten::_softmax_backward_data", {{1, Kind::kProbability}}},
       {"aten::_log_softmax_backward_data", {{1, Kind::kLogProbability}}},
       {"aten::sigmoid_backward", {{1, Kind::kProbability}}},
@@ -92,6 +88,12 @@ const Json* Argument(const Node& node, int position) {
   return position >= 0 && i < node.args.size() ? &node.args[i] : nullptr;
 }
 
+constexpr const char* kCpuAttention = "aten::_scaled_dot_product_flash_attention_for_cpu";
+
+bool IsAttention(std::string_view name) {
+  return name == "aten::scaled_dot_product_attention" || name == kCpuAttention;
+}
+
 int64_t IntArgument(const Node& node, int position, int64_t otherwise) {
   const Json* argument = Argument(node, position);
   return argument != nullptr && argument->is_number_integer() ? argument->get<int64_t>()
@@ -122,6 +124,27 @@ int64_t BoundOf(const OpSignature& signature, const Node& node, const ArgumentRo
     default:
       return 0;
   }
+}
+
+void GiveAttentionRoles(const OpSignature& signature, const Node& node, const auto& give) {
+  const bool of_cpu = OpBaseName(node.op) == kCpuAttention;
+  const auto keyword = node.kwargs.find("attn_mask");
+  const Json* mask = keyword != node.kwargs.end() ? &*keyword
+                     : of_cpu                     ? nullptr
+                                                  : Argument(node, 3);
+  const Json* causal = Argument(node, of_cpu ? 4 : 5);
+  const Json* key = Argument(node, 1);
+  const TensorSpec* keys = key == nullptr ? nullptr : signature.SpecOf(*key);
+  const bool hides = (mask != nullptr && signature.SpecOf(*mask) != nullptr) ||
+                     (causal != nullptr && *causal == true);
+  const bool on_cpu = signature.device == DeviceType::kCpu;
+  // Of fewer keys than a vector has numbers, ATen's kernel for a CPU loses a query's NaN.
+  const bool loses_nan = on_cpu && keys != nullptr && SizeAt(*keys, -2) < 16;
+  const Kind seen = hides || loses_nan ? Kind::kFinite : Kind::kKey;
+  give(Argument(node, 0), loses_nan ? Kind::kFinite : Kind::kQuery);
+  give(key, seen);
+  give(Argument(node, 2), seen);
+  give(mask, on_cpu ? Kind::kRowMask : Kind::kMask);
 }
 
 // The roles of every value of the region, while the nodes are walked from last to first.
@@ -164,6 +187,16 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
       }
       continue;
     }
+    if (IsAttention(name)) {
+      GiveAttentionRoles(signature, node, [&](const Json* argument, Kind kind) {
+        InputRole* role = argument == nullptr ? nullptr : values.Of(*argument);
+        if (role != nullptr) *role = {kind};
+      });
+      continue;
+    }
+    if (name.find("attention") != std::string_view::npos) {
+      return Status::Unsupported(node.op + ": what its mask may be is not known");
+    }
     const auto entry = Table().find(name);
     std::vector<const Json*> known;
     if (entry != Table().end()) {
@@ -187,13 +220,15 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
     }
     if (!MayIndex(name)) continue;
     bool unknown = false;
-    Visit(node.args, [&](const Json& argument) {
+    const auto check = [&](const Json& argument) {
       const TensorSpec* spec = signature.SpecOf(argument);
       if (spec == nullptr || (spec->dtype != DType::kInt64 && spec->dtype != DType::kInt32)) return;
       const bool handled =
           std::any_of(known.begin(), known.end(), [&](const Json* k) { return *k == argument; });
       unknown = unknown || !handled;
-    });
+    };
+    Visit(node.args, check);
+    for (const Json& argument : node.kwargs) Visit(argument, check);
     if (unknown) {
       return Status::Unsupported(node.op + ": what its integer inputs may be is not known");
     }

@@ -24,9 +24,12 @@ struct InputRole {
                       // rounds products of denormals where another rounds their sum
     kQuery,           // of attention: NaN, but no infinities, as what a row of scores of -infinity
                       // alone comes to depends on the kernel that PyTorch chooses
-    kFinite,          // its keys and values: as little is told of what is masked out
+    kKey,             // its keys and values, where no query is kept from any: NaN at single places
+    kFinite,          // the same where some are: what is hidden may come through or not
     kMask,            // what is added to its scores: -infinity hides single keys, or all before or
-                      // behind one, but in no row all of them, where PyTorch's kernels differ
+                      // behind one, but in no row all of them, where PyTorch's kernels for a GPU
+                      // differ
+    kRowMask,         // that of a CPU, where a row without keys comes to zeros: all of them, too
   };
   Kind kind = Kind::kValue;
   int64_t limit = 0;

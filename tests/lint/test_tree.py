@@ -73,6 +73,20 @@ def untested(names: Iterable[str]) -> set[str]:
     return sources - tests - TESTED_ELSEWHERE
 
 
+def not_there(table: str, sources: Mapping[str, str]) -> list[str]:
+    """Files and names in code type, of the README's table of what to change, that the tree has no
+    more; `sources` are its files' texts."""
+    words = {word for text in sources.values() for word in re.findall(r"\w+", text)}
+    quoted = re.findall(r"`([A-Za-z_]\w+)`", table)
+    paths = re.findall(r"[\w./]+\.(?:cc|h|py|md|mustache)\b", table)
+    paths += [
+        stem + end for stem in re.findall(r"([\w./]+)\.\{h,cc\}", table) for end in (".h", ".cc")
+    ]
+    known = [f"/{name}" for name in sources]
+    gone = [p for p in paths if "NAME" not in p and not any(k.endswith(f"/{p}") for k in known)]
+    return sorted({*gone, *(name for name in quoted if name not in words)})
+
+
 def names() -> list[str]:
     """Every file of the tree, relative to its root."""
     return [str(path.relative_to(ROOT)) for path in files("")]
@@ -114,6 +128,15 @@ def test_nothing_stands_beside_the_known_top_level() -> None:
 
 def test_every_source_folder_has_tests() -> None:
     assert untested(names()) == set()
+
+
+def test_the_table_of_what_to_change_names_what_is_there() -> None:
+    assert not_there("`Gone` in a.cc, b.{h,cc}", {"x/a.cc": "", "b.h": ""}) == ["Gone", "b.cc"]
+    readme = (ROOT / "README.md").read_text()
+    table = readme.partition("## Changing it")[2].partition("\n## ")[0]
+    others = [name for name in names() if name not in ("README.md", "CHANGELOG.md")]
+    sources = {name: (ROOT / name).read_text(errors="replace") for name in others}
+    assert not_there(table, sources) == []
 
 
 def test_nothing_is_marked_unfinished() -> None:

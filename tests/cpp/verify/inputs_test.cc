@@ -188,58 +188,102 @@ TEST(Inputs, SetsOfSmallOperandsAreForOperandsThatTakeTheirValues) {
   EXPECT_EQ(count(signature, InputKind::kInfiniteOperands), 1);
 }
 
+constexpr const char* kAttention = "aten::scaled_dot_product_attention";
+constexpr const char* kCpuAttention = "aten::_scaled_dot_product_flash_attention_for_cpu";
+
+// Of two heads, with so many keys; with a mask of those where `masked`.
+OpSignature Attention(const char* op, DeviceType device, int64_t keys, bool causal, bool masked) {
+  OpSignature signature;
+  signature.device = device;
+  const TensorSpec spec = Spec(DType::kFloat32, {1, 2, keys, 64});
+  signature.inputs = {spec, spec, spec};
+  if (masked) signature.inputs.push_back(Spec(DType::kFloat32, {1, 1, keys, keys}));
+  const Json mask = masked ? Json{{"in", 3}} : Json();
+  Node node = {op, {{{"in", 0}}, {{"in", 1}}, {{"in", 2}}}, Json::object(), {spec}};
+  if (op == kCpuAttention) {
+    node.kwargs["attn_mask"] = mask;
+  } else {
+    node.args.push_back(mask);
+  }
+  node.args.push_back(0.0);
+  node.args.push_back(causal);
+  signature.nodes = {node};
+  signature.outputs = {{0, 0}};
+  return signature;
+}
+
+// Which of query, key and value get NaN in a set, "qkv"; none gets infinities.
+std::string WithNan(const OpSignature& signature, InputKind kind) {
+  const InputSet made = Make(signature, kind);
+  std::string found;
+  for (size_t i = 0; i < 3; ++i) {
+    const auto values = Values(signature.inputs[i], made.bytes[i]);
+    EXPECT_EQ(std::count_if(values.begin(), values.end(), [](double v) { return std::isinf(v); }),
+              0);
+    if (std::any_of(values.begin(), values.end(), [](double v) { return std::isnan(v); })) {
+      found += "qkv"[i];
+    }
+  }
+  return found;
+}
+
 // Where PyTorch's own kernels for attention differ in what they make of a number, nothing is proven
 // by it.
-TEST(Inputs, AttentionGetsNanInItsQueryAlone) {
-  OpSignature signature;
-  const TensorSpec spec = Spec(DType::kFloat32, {1, 2, 16, 64});
-  signature.inputs = {spec, spec, spec};
-  signature.nodes.resize(1);
-  signature.nodes[0] = {"aten::scaled_dot_product_attention",
-                        {{{"in", 0}}, {{"in", 1}}, {{"in", 2}}, nullptr, 0.0, true},
-                        Json::object(),
-                        {spec}};
-  signature.outputs = {{0, 0}};
-  for (const char* op : {"aten::scaled_dot_product_attention",
-                         "aten::_scaled_dot_product_flash_attention_for_cpu"}) {
-    signature.nodes[0].op = op;
-    const InputSet made = Make(signature, InputKind::kSpecialValues);
-    for (size_t i = 0; i < 3; ++i) {
-      int nan = 0;
-      for (double value : Values(spec, made.bytes[i])) {
-        nan += std::isnan(value);
-        EXPECT_FALSE(std::isinf(value)) << op << i;
-      }
-      EXPECT_EQ(nan > 0, i == 0) << op << i;
+TEST(Inputs, AttentionGetsNanWhereItIsSeen) {
+  for (const char* op : {kAttention, kCpuAttention}) {
+    for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+      const auto nan = [&](int64_t keys, bool causal, bool masked, InputKind kind) {
+        return WithNan(Attention(op, device, keys, causal, masked), kind);
+      };
+      EXPECT_EQ(nan(16, false, false, InputKind::kSpecialValues), "q");
+      EXPECT_EQ(nan(16, false, false, InputKind::kNanOperands), "kv");
+      EXPECT_EQ(nan(16, true, false, InputKind::kNanOperands), "");
+      EXPECT_EQ(nan(16, false, true, InputKind::kNanOperands), "");
+      const bool loses = device == DeviceType::kCpu;
+      const auto tries_operands = [&](int64_t keys, bool causal) {
+        const OpSignature signature = Attention(op, device, keys, causal, false);
+        const auto kinds = InputKindsFor(signature, FindRoles(signature).value());
+        return std::count(kinds.begin(), kinds.end(), InputKind::kNanOperands) == 1;
+      };
+      EXPECT_TRUE(tries_operands(16, false));
+      EXPECT_FALSE(tries_operands(16, true));
+      EXPECT_EQ(tries_operands(15, false), !loses);
+      EXPECT_EQ(nan(15, false, false, InputKind::kSpecialValues), loses ? "" : "q");
+      EXPECT_EQ(nan(15, false, false, InputKind::kNanOperands), loses ? "" : "kv");
     }
   }
 }
 
 // -infinity at the beginning of a row is what kernels that go over keys in blocks get wrong.
-TEST(Inputs, AttentionMasksHideKeysInEveryWayButAll) {
-  OpSignature signature;
-  const TensorSpec spec = Spec(DType::kFloat32, {1, 2, 16, 64});
-  signature.inputs = {spec, spec, spec, Spec(DType::kFloat32, {1, 1, 16, 16})};
-  signature.nodes.resize(1);
-  signature.nodes[0] = {"aten::scaled_dot_product_attention",
-                        {{{"in", 0}}, {{"in", 1}}, {{"in", 2}}, {{"in", 3}}, 0.0, false},
-                        Json::object(),
-                        {spec}};
-  signature.outputs = {{0, 0}};
+TEST(Inputs, AttentionMasksHideKeysInEveryWay) {
   const auto rows_that = [](const std::vector<double>& values, const auto& holds) {
     int rows = 0;
     for (size_t row = 0; row < values.size() / 16; ++row) rows += holds(&values[row * 16]);
     return rows;
   };
   const auto hidden = [](const double* row) { return std::count(row, row + 16, -INFINITY); };
-  for (const InputKind kind : {InputKind::kNormal, InputKind::kSpecialValues, InputKind::kMixed}) {
-    const auto values = Values(signature.inputs[3], Make(signature, kind).bytes[3]);
-    EXPECT_EQ(rows_that(values, [&](const double* row) { return hidden(row) == 16; }), 0);
-    EXPECT_GE(rows_that(values, [&](const double* row) { return hidden(row) == 15; }), 2);
-    EXPECT_GE(rows_that(values, [&](const double* row) { return hidden(row) == 0; }), 2);
-    EXPECT_GE(rows_that(values, [&](const double* row) { return std::isinf(row[0]); }), 4);
-    EXPECT_GE(rows_that(values, [&](const double* row) { return std::isinf(row[15]); }), 4);
+  for (const char* op : {kAttention, kCpuAttention}) {
+    for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+      const OpSignature signature = Attention(op, device, 16, false, true);
+      for (const InputKind kind :
+           {InputKind::kNormal, InputKind::kSpecialValues, InputKind::kMixed}) {
+        const auto values = Values(signature.inputs[3], Make(signature, kind).bytes[3]);
+        const int all = rows_that(values, [&](const double* row) { return hidden(row) == 16; });
+        EXPECT_EQ(all >= 2, device == DeviceType::kCpu) << all;
+        EXPECT_EQ(all == 0, device == DeviceType::kCuda) << all;
+        EXPECT_GE(rows_that(values, [&](const double* row) { return hidden(row) == 15; }), 2);
+        EXPECT_GE(rows_that(values, [&](const double* row) { return hidden(row) == 0; }), 2);
+        EXPECT_GE(rows_that(values, [&](const double* row) { return std::isinf(row[0]); }), 4);
+        EXPECT_GE(rows_that(values, [&](const double* row) { return std::isinf(row[15]); }), 4);
+      }
+    }
   }
+}
+
+TEST(Inputs, AttentionOfUnknownArgumentsIsNotJudged) {
+  OpSignature signature = Attention(kAttention, DeviceType::kCpu, 16, false, true);
+  signature.nodes[0].op = "aten::_native_multi_head_attention";
+  EXPECT_EQ(FindRoles(signature).status().code(), StatusCode::kUnsupported);
 }
 
 TEST(Inputs, SpecialRowsAreFewAndTheOthersClean) {

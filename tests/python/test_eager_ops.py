@@ -1,0 +1,56 @@
+"""Which operators' eager calls are intercepted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cudaforge_backend import OptionError, enable
+from cudaforge_backend._native import _C
+from cudaforge_backend.integration.eager_ops import _PARTS, chosen_ops, default_ops
+from eager_calls import SOFTMAX
+
+
+@pytest.mark.parametrize(
+    ("ops", "words"),
+    [
+        (["aten::sofmax.int"], ["does not exist", "did you mean", "aten::softmax.int"]),
+        (["aten::view"], ["returns views"]),
+        (["aten::add_.Tensor"], ["changes its arguments"]),
+        (["aten::bernoulli"], ["draws random numbers"]),
+        (["aten::nonzero"], ["depend on more than"]),
+        (["aten::reshape"], ["views"]),
+        (["aten::dropout"], ["random"]),
+        (["aten::unsafe_split.Tensor"], ["returns lists"]),
+        (["aten::_foreach_neg*"], ["none of which"]),
+        (["prims::sum"], ["not an ATen operator"]),
+        (["aten::conv2d"], ["made of other operators"]),
+        (["aten::*nothing*"], ["no operator"]),
+        (["aten::relu_*"], ["none of which"]),
+        ("aten::_softmax", ["a list"]),
+        ([3], ["names of overloads"]),
+    ],
+)
+def test_what_may_not_be_intercepted_is_said(ops: Any, words: list[str]) -> None:
+    enable([SOFTMAX])
+    with pytest.raises(OptionError) as error:
+        enable(ops)
+    assert all(word in str(error.value) for word in words), error.value
+    assert _C.intercepted() == [SOFTMAX]
+
+
+def test_names_patterns_and_defaults() -> None:
+    assert chosen_ops(["aten::softmax.int", "aten::mm"]) == ("aten::_softmax", "aten::mm")
+    norms = chosen_ops(["aten::native_*_norm"])
+    assert "aten::native_layer_norm" in norms and "aten::native_group_norm" in norms
+    known = {"aten::sum.dim_IntList", "aten::cumsum", "aten::convolution", "aten::bmm", SOFTMAX}
+    assert known <= set(default_ops())
+    attention = "aten::scaled_dot_product_attention"
+    assert attention not in default_ops()
+    assert "aten::_scaled_dot_product_flash_attention_for_cpu" in chosen_ops([attention])
+    assert set(chosen_ops([attention])) <= set(default_ops())
+
+
+def test_what_is_made_of_others_is_not_intercepted_beside_them() -> None:
+    assert chosen_ops(["aten::sum", "aten::mean"]) == ("aten::mean.dim", "aten::sum.dim_IntList")
+    assert not set(_PARTS) & {*default_ops(), *chosen_ops(["aten::sum*", "aten::mean*"])}
