@@ -138,9 +138,9 @@ def measure(
     own = {n: parameters for n in modules} | {"control": list(twin.parameters())}
     runs = {n: (lambda n=n: step(modules[n], inputs, phase, own[n])) for n in modules}
     times = time_interleaved(runs, device)
-    # What has no kernel is Inductor's, whose own error may be several times eager PyTorch's.
-    rival = max(errors["eager"], errors["inductor"])
-    limit = max(2 * rival, float(torch.finfo(torch.float32).eps))
+    # What has no kernel is Inductor's, whose own error may be many times eager PyTorch's.
+    allowed = 2 * errors["eager"] + min(errors["inductor"], 100 * errors["eager"])
+    limit = max(allowed, float(torch.finfo(torch.float32).eps))
     return {
         "name": name,
         "phase": phase,
@@ -150,6 +150,8 @@ def measure(
         "speedup_over_inductor": times.speedup("inductor", "cudaforge"),
         "control": times.speedup("inductor", "control"),
         "error": errors["cudaforge"],
+        "eager_error": errors["eager"],
+        "inductor_error": errors["inductor"],
         "error_limit": limit,
         "winners": winners,
     }
@@ -233,7 +235,8 @@ def main() -> int:
     for name, phase in chosen(args):
         progress.say(f"  {name} {phase}", f"compiling and timing {name} {phase}")
         models.append(measure(name, phase, device, args, first.substituted[f"{name}/{phase}"] > 0))
-    print("\nModels (milliseconds; A/A is Inductor against itself; errors are relative to float64)")
+    print("\nModels (milliseconds; A/A is Inductor against itself; errors are relative to float64;")
+    print("allowed: twice eager PyTorch's, and Inductor's own)")
     print_models(models)
 
     progress.say("\nA second process, from the cache", "the second process runs")

@@ -345,7 +345,7 @@ Status EagerInterceptor::Impl::Activate(Interception* op) {
   const Silenced silenced;
   op->active.store(true);
   for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
-    if (!op->op.hasComputedKernelForDispatchKey(kInterceptedKeys[i])) continue;
+    if (!HasKernel(op->op, kInterceptedKeys[i])) continue;
     if (i == kCuda && at::getNumGPUs() == 0) continue;
     try {
       Register(op, i);

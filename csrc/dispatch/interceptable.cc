@@ -13,6 +13,16 @@
 #include "signature/aten_schema.h"
 
 namespace cudaforge {
+namespace {
+
+constexpr c10::DispatchKey kComposite = c10::DispatchKey::CompositeImplicitAutograd;
+
+}  // namespace
+
+bool HasKernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  return op.hasKernelForDispatchKey(kComposite) ? op.hasKernelForDispatchKey(key)
+                                                : op.hasComputedKernelForDispatchKey(key);
+}
 
 Result<Interceptable> FindInterceptable(std::string_view op) {
   CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindAtenOp(op));
@@ -21,20 +31,18 @@ Result<Interceptable> FindInterceptable(std::string_view op) {
   if (ReturnsList(handle.schema())) {
     return Status::Unsupported(std::string(op) + " returns lists of tensors");
   }
-  if (handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
-    return Status::Unsupported(std::string(op) +
-                               " is made of other operators (CompositeImplicitAutograd) and has no "
-                               "kernel of its own: those that it calls can be intercepted");
-  }
   if (functional && handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
     return Status::Unsupported(std::string(op) + " has no kernel of its own, it calls " +
                                c10::toString(functional->operator_name()) +
                                ", which can be intercepted");
   }
   for (const c10::DispatchKey key : kInterceptedKeys) {
-    if (handle.hasComputedKernelForDispatchKey(key)) {
-      return Interceptable{handle, functional.value_or(handle)};
-    }
+    if (HasKernel(handle, key)) return Interceptable{handle, functional.value_or(handle)};
+  }
+  if (handle.hasKernelForDispatchKey(kComposite)) {
+    return Status::Unsupported(std::string(op) +
+                               " is made of other operators (CompositeImplicitAutograd) and has no "
+                               "kernel of its own: those that it calls can be intercepted");
   }
   return Status::Unsupported(std::string(op) + " has no kernel for CPU or CUDA");
 }

@@ -26,6 +26,10 @@ struct Interceptable {
   c10::OperatorHandle functional;
 };
 
+// Whether calls that reach `key`, which is not intercepted, run a kernel of the overload's own: not
+// other operators that it is made of there, as aten::_fused_rms_norm is on a CPU.
+bool HasKernel(const c10::OperatorHandle& op, c10::DispatchKey key);
+
 // "aten::_softmax", "aten::sum.IntList_out". kUnsupported, with why: what this PyTorch does not
 // have, what no region can hold (CheckPure), what returns lists, what has no kernel of its own for
 // CPU or CUDA.

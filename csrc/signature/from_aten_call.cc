@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -171,6 +172,11 @@ Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<IValu
     } else {
       return Status::Unsupported("a result that is no tensor");
     }
+  }
+  const auto& made = signature.nodes[0].outputs;
+  if (std::all_of(made.begin(), made.end(),
+                  [](const TensorSpec& spec) { return spec.absent || spec.numel() == 0; })) {
+    return Status::Unsupported("results without elements");
   }
   signature.numerics = NumericsInForce({signature.nodes[0].op});
   CF_ASSIGN_OR_RETURN(signature, NormalizeAten(signature));

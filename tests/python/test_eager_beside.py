@@ -13,6 +13,7 @@ import torch
 from conftest import RunPython
 from cudaforge_backend import enable
 from eager_calls import SOFTMAX, seen
+from forged import compiled, win_every_race
 from torch import Tensor
 
 _WORKERS = """
@@ -126,3 +127,17 @@ def test_a_profiler_names_operator_and_kernel(blocking: dict[str, Any], device: 
         region["key"][:12] for region in cudaforge_backend.stats()["regions"] if region["hits"]
     }
     assert ranges == [f"cudaforge::{SOFTMAX} {key}"]
+
+
+@pytest.mark.parametrize("on_miss", ["blocking", "fallback"])
+def test_a_compiled_graph_is_not_intercepted_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_miss: str
+) -> None:
+    win_every_race(monkeypatch)
+    made = compiled(lambda x: (x * 2).softmax(-1), tmp_path, on_miss=on_miss)
+    x = torch.randn(16, 45 + len(on_miss))
+    with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
+        for _ in range(2):
+            torch.testing.assert_close(made(x), (x * 2).softmax(-1))
+        assert cudaforge_backend.stats()["hits"] == 2 * (on_miss == "blocking")
+    assert seen()["calls"] == 2  # those that the results were compared with

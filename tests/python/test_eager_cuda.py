@@ -10,7 +10,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
-from cudaforge_backend import enable
+from cudaforge_backend import disable, enable
 from cudaforge_backend._native import _C
 from eager_calls import SOFTMAX, seen
 from torch import Tensor
@@ -157,6 +157,20 @@ def test_two_streams_do_not_wait_for_each_other(blocking: dict[str, Any]) -> Non
     assert seen()["hits"] == 3
 
 
+def test_an_operator_with_a_kernel_for_one_device_alone_is_intercepted_there(
+    blocking: dict[str, Any],
+) -> None:
+    op = "aten::_fused_rms_norm"
+    x, weight = torch.randn(16, 138, device="cuda"), torch.rand(138, device="cuda")
+    expected = torch.nn.functional.rms_norm(x.double(), (138,), weight.double(), 1e-6).float()
+    with enable(["aten::rms_norm"], **blocking):
+        for _ in range(2):
+            y = torch.nn.functional.rms_norm(x, (138,), weight, 1e-6)
+            torch.testing.assert_close(y, expected)
+        torch.nn.functional.rms_norm(x.cpu(), (138,))  # made of others
+    assert seen(op) == {"calls": 2, "hits": 1, "fallbacks": 0, "misses": {"new": 1}}
+
+
 def test_attention_without_a_backward_is_served(tmp_path: Path) -> None:
     """By the kernel that comes along, which is of aten::scaled_dot_product_attention, whatever
     kernel PyTorch has chosen for that."""
@@ -174,6 +188,12 @@ def test_attention_without_a_backward_is_served(tmp_path: Path) -> None:
     exact = attention(q.double(), k.double(), v.double(), is_causal=True).float()
     op = "aten::_scaled_dot_product_efficient_attention"
     cache = str(tmp_path / "cache")
+
+    def results() -> list[Any]:
+        of_kernel = torch.ops.aten._scaled_dot_product_efficient_attention
+        made = of_kernel(q, k, v, None, False, 0.0, True)
+        return [(one.shape, one.dtype, one.device) for one in made]
+
     with (
         enable([op], on_miss="record", cache_dir=cache),
         sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION),
@@ -187,12 +207,17 @@ def test_attention_without_a_backward_is_served(tmp_path: Path) -> None:
         graph.replay()
         torch.testing.assert_close(y, exact)
         assert seen(op)["hits"] == 3
+        served = results()
+        assert seen(op)["hits"] == 4
+        disable()
+        assert served == results()
+    with enable([op], on_miss="record", cache_dir=cache):
         q.requires_grad_()
         for _ in range(2):  # a backward will follow, which reads what a region does not hold
             (gradient,) = torch.autograd.grad(attention(q, k, v, is_causal=True).sum(), q)
             assert gradient.isfinite().all()
         misses = {"new": 2, "unsupported": 1}
-        assert seen(op) == {"calls": 6, "hits": 3, "fallbacks": 0, "misses": misses}
+        assert seen(op) == {"calls": 7, "hits": 4, "fallbacks": 0, "misses": misses}
 
 
 # Where there is one GPU, or none, there is no such test, rather than one that is skipped.

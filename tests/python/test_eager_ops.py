@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from cudaforge_backend import OptionError, enable
 from cudaforge_backend._native import _C
-from cudaforge_backend.integration.eager_ops import _PARTS, chosen_ops, default_ops
+from cudaforge_backend.integration import eager_ops
+from cudaforge_backend.integration.eager_ops import chosen_ops, default_ops
 from eager_calls import SOFTMAX
 
 
@@ -45,6 +46,7 @@ def test_names_patterns_and_defaults() -> None:
     assert "aten::native_layer_norm" in norms and "aten::native_group_norm" in norms
     known = {"aten::sum.dim_IntList", "aten::cumsum", "aten::convolution", "aten::bmm", SOFTMAX}
     assert known <= set(default_ops())
+    assert "aten::_fused_rms_norm" in default_ops()  # which only a GPU has a kernel of its own for
     attention = "aten::scaled_dot_product_attention"
     assert attention not in default_ops()
     assert "aten::_scaled_dot_product_flash_attention_for_cpu" in chosen_ops([attention])
@@ -53,4 +55,12 @@ def test_names_patterns_and_defaults() -> None:
 
 def test_what_is_made_of_others_is_not_intercepted_beside_them() -> None:
     assert chosen_ops(["aten::sum", "aten::mean"]) == ("aten::mean.dim", "aten::sum.dim_IntList")
-    assert not set(_PARTS) & {*default_ops(), *chosen_ops(["aten::sum*", "aten::mean*"])}
+    assert not set(eager_ops._PARTS) & {*default_ops(), *chosen_ops(["aten::sum*", "aten::mean*"])}
+
+
+def test_a_name_whose_parts_may_not_be_intercepted_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(eager_ops, "_PARTS", {"aten::softmax.int": ("aten::softmax.int",)})
+    with pytest.raises(OptionError, match=r"'aten::softmax.int' may not .* made of"):
+        chosen_ops(["aten::softmax.int"])

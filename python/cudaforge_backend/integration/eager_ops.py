@@ -77,7 +77,10 @@ def _chosen(op: object) -> Iterable[str]:
             raise errors.OptionError(f"the pattern {op!r} matches {what} may be intercepted")
         return allowed
     if op in _PARTS:
-        return filter(_may_intercept, _PARTS[op])
+        allowed = list(filter(_may_intercept, _PARTS[op]))
+        if allowed:
+            return allowed
+        op = _PARTS[op][0]
     why = _C.can_intercept(op)
     if why is None:
         return [op]

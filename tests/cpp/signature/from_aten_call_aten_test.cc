@@ -154,6 +154,7 @@ TEST(ReadAtenCall, WhatNoRegionHoldsIsRefused) {
   EXPECT_EQ(code(Read(Op("aten::neg"), {complex})), StatusCode::kUnsupported);
   EXPECT_EQ(code(Read(Op("aten::neg"), {at::ones({3}, at::kShort)})), StatusCode::kUnsupported);
   EXPECT_EQ(code(Read(Op("aten::t"), {at::randn({3, 3})})), StatusCode::kUnsupported);
+  EXPECT_EQ(code(Read(Op("aten::neg"), {at::ones({0, 3})})), StatusCode::kUnsupported);
   EXPECT_EQ(code(Read(Op("aten::_foreach_neg"), {c10::List<at::Tensor>({at::randn({4})})})),
             StatusCode::kUnsupported);
 }
