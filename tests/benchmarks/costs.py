@@ -5,8 +5,8 @@
 
 region_call   one cudaforge::region call that hits, against the ATen operator it replaces, in us
 eager_call    one eager call of an operator that is intercepted, against the same call where it is
-              not, in us: with a winner, with a negative entry, and met for the first time and
-              recorded (RocksDB's write included); from Python and from C++ (a TorchScript loop)
+              not, in us: with a winner and with a negative entry, from Python and from C++ (a
+              TorchScript loop); and, from Python, met for the first time and recorded
 import        `import torch, cudaforge_backend` against `import torch`, seconds
 open_cache    opening a cache of 1,000 winners of 20 KB and reading them all, milliseconds
 compile       compiling a graph that has an anchor but no winner, against plain Inductor, seconds:
@@ -171,13 +171,17 @@ def eager_call(device: str) -> dict[str, Any]:
             pairs = zip(times[f"{caller}_{state}"], times[f"{caller}_{base}"], strict=True)
             result[f"{caller}_{state}_over_us"] = spread([t - b for t, b in pairs])
     with tempfile.TemporaryDirectory() as folder, cudaforge_backend.enable([op], cache_dir=folder):
-        new = []
+        over = []
         for columns in range(100, 200):
             x = torch.randn(4, columns, device=device)
-            start = time.perf_counter()
-            aten(x, -1, False)
-            new.append((time.perf_counter() - start) * 1e6)
-    result["recorded_us"] = spread(new)
+            taken = []
+            for ops in ([], [], [op]):  # the first one has memory for the result
+                _C.intercept(ops)
+                start = time.perf_counter()
+                aten(x, -1, False)
+                taken.append((time.perf_counter() - start) * 1e6)
+            over.append(taken[2] - taken[1])
+    result["python_recorded_over_us"] = spread(over)
     return result
 
 
@@ -324,11 +328,15 @@ class Limit(NamedTuple):
 
 
 LIMITS = {
-    "region_call": Limit("over_us", 1.5, "control_us"),
-    "eager_call": Limit("python_negative_over_us", 0.3, "python_native_again_over_us"),
-    "import": Limit("over_s", 0.3, "control_s"),
-    "open_cache": Limit("milliseconds", 50.0),
-    "compile": Limit("first", 1.05, "control", none=1.0),
+    "region_call": [Limit("over_us", 1.5, "control_us")],
+    "eager_call": [
+        Limit(f"{caller}_{state}_over_us", most, f"{caller}_native_again_over_us")
+        for caller in ("python", "cpp")
+        for state, most in (("negative", 0.3), ("hit", 1.0))
+    ],
+    "import": [Limit("over_s", 0.3, "control_s")],
+    "open_cache": [Limit("milliseconds", 50.0)],
+    "compile": [Limit("first", 1.05, "control", none=1.0)],
 }
 
 
@@ -345,13 +353,16 @@ def verdict(limit: Limit, result: Any) -> str:
     return "OVER" if cost["low"] > limit.most else ""
 
 
-def against_limit(name: str, result: Any) -> str:
-    """One line: "open_cache: 41 (38 to 47) of at most 50"."""
-    limit = LIMITS[name]
-    cost = result[limit.figure]
-    said = verdict(limit, result)
-    measured = f"{cost['median']:.3g} ({cost['low']:.3g} to {cost['high']:.3g})"
-    return f"{name}: {measured} of at most {limit.most:g}{said and f', {said}'}"
+def against_limits(name: str, result: Any) -> list[str]:
+    """A line each: "open_cache milliseconds: 41 (38 to 47) of at most 50"."""
+    lines = []
+    for limit in LIMITS[name]:
+        cost = result[limit.figure]
+        said = verdict(limit, result)
+        measured = f"{cost['median']:.3g} ({cost['low']:.3g} to {cost['high']:.3g})"
+        most = f"{limit.most:g}{said and f', {said}'}"
+        lines.append(f"{name} {limit.figure}: {measured} of at most {most}")
+    return lines
 
 
 def main() -> None:
@@ -374,7 +385,7 @@ def main() -> None:
         results[name] = costs[name]()
         print(name, json.dumps(results[name]), flush=True)
     for name, result in results.items():
-        print(against_limit(name, result))
+        print(*against_limits(name, result), sep="\n")
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n")
 

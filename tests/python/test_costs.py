@@ -40,26 +40,30 @@ QUIET = around(-0.01, 0.0, 0.01)
 def test_a_verdict_takes_a_measurement_that_allows_one(
     cost: Mapping[str, float], control: Mapping[str, float], said: str
 ) -> None:
-    results = {
-        "import": {"over_s": cost, "control_s": control},
-        "eager_call": {
-            "python_negative_over_us": cost, "python_native_again_over_us": control,
-        },
-    }  # fmt: skip
-    for name, result in results.items():
-        line = costs.against_limit(name, result)
-        assert line.startswith(f"{name}: {cost['median']:.3g} (")
-        assert line.rpartition(" of at most 0.3")[2] == (f", {said}" if said else "")
+    (line,) = costs.against_limits("import", {"over_s": cost, "control_s": control})
+    assert line.startswith(f"import over_s: {cost['median']:.3g} (")
+    assert line.rpartition(" of at most 0.3")[2] == (f", {said}" if said else "")
+
+
+def test_both_callers_have_limits_for_hits_and_negative_entries() -> None:
+    figures = [f"{c}_{s}_over_us" for c in ("python", "cpp") for s in ("negative", "hit")]
+    result = {f"{caller}_native_again_over_us": QUIET for caller in ("python", "cpp")}
+    result |= {figure: around(n + 0.4, n + 0.5, n + 0.6) for n, figure in enumerate(figures)}
+    lines = costs.against_limits("eager_call", result)
+    assert [line.split(":")[0] for line in lines] == [f"eager_call {name}" for name in figures]
+    assert [line.rpartition(" of at most ")[2] for line in lines] == [
+        "0.3, OVER", "1, OVER", "0.3, OVER", "1, OVER",
+    ]  # fmt: skip
 
 
 def test_the_control_of_a_ratio_is_one() -> None:
     result = {"first": around(1.01, 1.02, 1.03), "control": around(0.99, 1.0, 1.01)}
-    assert costs.against_limit("compile", result).endswith(" of at most 1.05")
+    assert costs.against_limits("compile", result)[0].endswith(" of at most 1.05")
     result["control"] = around(0.96, 1.0, 1.01)
-    assert costs.against_limit("compile", result).endswith(", undecided")
+    assert costs.against_limits("compile", result)[0].endswith(", undecided")
 
 
 def test_a_cost_without_a_control_goes_by_its_spread() -> None:
     for high, said in ((49, "50"), (51, "50, undecided")):
         result = {"milliseconds": around(30, 40, high)}
-        assert costs.against_limit("open_cache", result).endswith(f" of at most {said}")
+        assert costs.against_limits("open_cache", result)[0].endswith(f" of at most {said}")
