@@ -157,6 +157,28 @@ double MaskValue(SplitMix& random, const Part& part, int64_t row, int64_t column
   return hidden ? -kInfinity : value;
 }
 
+// The same in booleans, one of which hides: each pattern and its opposite.
+bool MaskBit(SplitMix& random, const Part& part, int64_t row, int64_t column) {
+  const int64_t columns = part.columns;
+  const int64_t turn = (row + static_cast<int64_t>(part.kind)) % 8;
+  const bool bit = random.Below(turn == 0 ? 4 : 2) == 0;
+  if (columns < 2) return bit;
+  switch (turn) {
+    case 1:
+    case 2:
+      return (column < columns / 2) == (turn == 1);
+    case 3:
+    case 4:
+      return (column == 7 * row % columns) == (turn == 3);
+    case 5:
+    case 6:
+      if (part.role.kind == InputRole::Kind::kRowMask) return turn == 5;
+      [[fallthrough]];
+    default:
+      return column == row % columns ? true : column == (row + 1) % columns ? false : bit;
+  }
+}
+
 double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t column, int64_t index,
                      double* last) {
   switch (part.role.kind) {
@@ -261,6 +283,8 @@ std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
         value = part.truths->Value(walk.position(), part.turn, seed);
       } else if (IsFloating(spec.dtype)) {
         value = FloatingValue(random, part, row, walk.column(), walk.index(), &last);
+      } else if (spec.dtype == DType::kBool && IsMask(part.role.kind)) {
+        value = MaskBit(random, part, row, walk.column()) ? 1 : 0;
       } else if (spec.dtype == DType::kBool) {
         value = part.kind == InputKind::kAllEqual ? 1 : static_cast<double>(random.Below(2));
       } else {

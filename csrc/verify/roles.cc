@@ -73,6 +73,12 @@ bool PassesThrough(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+// Ops that make a mask of numbers of one of booleans, or the opposite of a mask.
+bool MakesMask(std::string_view name) {
+  return name == "aten::where" || name == "aten::masked_fill" || name == "aten::logical_not" ||
+         name == "aten::bitwise_not";
+}
+
 // Ops that take integers to address memory.
 bool MayIndex(std::string_view name) {
   for (std::string_view word :
@@ -172,6 +178,8 @@ void Visit(const Json& argument, const auto& visitor) {
 
 }  // namespace
 
+bool IsMask(InputRole::Kind kind) { return kind == Kind::kMask || kind == Kind::kRowMask; }
+
 Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
   Values values;
   values.inputs.resize(signature.inputs.size());
@@ -196,6 +204,15 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
     }
     if (name.find("attention") != std::string_view::npos) {
       return Status::Unsupported(node.op + ": what its mask may be is not known");
+    }
+    if (MakesMask(name) && !values.nodes[n].empty() && IsMask(values.nodes[n][0].kind)) {
+      for (const Json& argument : node.args) {
+        const TensorSpec* spec = signature.SpecOf(argument);
+        if (spec != nullptr && spec->dtype == DType::kBool) {
+          *values.Of(argument) = values.nodes[n][0];
+        }
+      }
+      continue;
     }
     const auto entry = Table().find(name);
     std::vector<const Json*> known;

@@ -28,13 +28,15 @@ struct InputRole {
     kFinite,          // the same where some are: what is hidden may come through or not
     kMask,            // what is added to its scores: -infinity hides single keys, or all before or
                       // behind one, but in no row all of them, where PyTorch's kernels for a GPU
-                      // differ
+                      // differ. Or booleans that such numbers are made of, whichever of them hides
     kRowMask,         // that of a CPU, where a row without keys comes to zeros: all of them, too
   };
   Kind kind = Kind::kValue;
   int64_t limit = 0;
   int64_t ignore_index = -100;
 };
+
+bool IsMask(InputRole::Kind kind);
 
 // One role per input. kUnsupported: an integer input reaches an op that may use it as an index in a
 // way that is not known here (an index out of range would be undefined behaviour on a GPU).

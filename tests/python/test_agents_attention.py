@@ -191,22 +191,39 @@ def test_eager_attention_is_tried_with_hidden_keys(
     assert counts["aten::_scaled_dot_product_flash_attention_for_cpu"]["hits"] == int(guarded)
 
 
+def of_booleans(reply: str) -> str:
+    """The kernel with a mask of booleans, which a compiled graph's region begins with."""
+    plan = '{"in": 0}, {"in": 1}, {"in": 2}, {"in": 3}'
+    mask = "static_cast<const bool*>(buffers[3])[row % 8 * 8 + j] ? 0.0 : -HUGE_VAL;"
+    assert plan in reply and "in[3][row % 8 * 8 + j];" in reply
+    reply = reply.replace(plan, '{"in": 1}, {"in": 2}, {"in": 3}, {"in": 0}')
+    return reply.replace("in[3][row % 8 * 8 + j];", mask)
+
+
+@pytest.mark.parametrize("boolean", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_attention_is_tried_with_hidden_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, kernel: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, kernel: str, boolean: bool
 ) -> None:
     win_every_race(monkeypatch)
-    agents = {"coder": coder([KERNELS[kernel]], []), "rounds": 1, "seconds": 120}
+    reply = of_booleans(KERNELS[kernel]) if boolean else KERNELS[kernel]
+    agents = {"coder": coder([reply], []), "rounds": 1, "seconds": 120}
+    regions: list[tuple[str, str]] = []
+    cudaforge_backend.set_progress(
+        lambda event: event["event"] == "start" and regions.append((event["key"], event["arch"]))
+    )
     made = compiled(
         torch.nn.functional.scaled_dot_product_attention, tmp_path / "cache", agents=agents
     )
     q, k, v = (torch.randn(1, 2, 8, 4) for _ in range(3))
+    mask = hidden_keys() == 0 if boolean else hidden_keys()
     with torch.no_grad():
-        expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, hidden_keys())
-        torch.testing.assert_close(made(q, k, v, hidden_keys()), expected)
+        expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
+        torch.testing.assert_close(made(q, k, v, mask), expected)
     guarded = kernel == "guarded"
     assert cudaforge_backend.stats()["hits"] == int(guarded)
-    assert only_verdict() == ("accepted" if guarded else "wrong_values")
+    verdict = _C.store().lineage(*regions[0])[0]["verdict"]["verdict"]
+    assert verdict == ("accepted" if guarded else "wrong_values")
 
 
 # Every key is seen, and the NaN of one is passed over.

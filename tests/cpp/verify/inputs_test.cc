@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "tests/cpp/verify/spec.h"
@@ -276,6 +277,41 @@ TEST(Inputs, AttentionMasksHideKeysInEveryWay) {
         EXPECT_GE(rows_that(values, [&](const double* row) { return std::isinf(row[0]); }), 4);
         EXPECT_GE(rows_that(values, [&](const double* row) { return std::isinf(row[15]); }), 4);
       }
+    }
+  }
+}
+
+// masked_fill, or where with its numbers the other way round: which boolean hides is not told.
+TEST(Inputs, BooleansThatAMaskIsMadeOfHideKeysInEveryWay) {
+  for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+    OpSignature signature = Attention(kAttention, device, 16, false, true);
+    signature.inputs[3].dtype = DType::kBool;
+    Node attention = signature.nodes[0];
+    attention.args[3] = {{"node", 1}, {"out", 0}};
+    const TensorSpec mask = Spec(DType::kFloat32, {1, 1, 16, 16});
+    Node inverted = {"aten::logical_not", {{{"in", 3}}}, Json::object(), {signature.inputs[3]}};
+    Node filled = {"aten::where.ScalarOther",
+                   {{{"node", 0}, {"out", 0}}, -INFINITY, 0.0},
+                   Json::object(),
+                   {mask}};
+    signature.nodes = {inverted, filled, attention};
+    signature.outputs = {{2, 0}};
+    for (const InputKind kind :
+         {InputKind::kNormal, InputKind::kAllEqual, InputKind::kSpecialValues}) {
+      const auto values = Values(signature.inputs[3], Make(signature, kind).bytes[3]);
+      std::map<int64_t, int> rows;  // by how many are true
+      int front = 0, back = 0;
+      for (size_t row = 0; row < 16; ++row) {
+        const double* const bits = &values[row * 16];
+        ++rows[std::count(bits, bits + 16, 1.0)];
+        front += bits[0] == 0;
+        back += bits[0] == 1;
+      }
+      EXPECT_GE(std::min(front, back), 4);
+      EXPECT_GE(rows[1], 2);
+      EXPECT_GE(rows[15], 2);
+      EXPECT_EQ(rows[0] >= 2 && rows[16] >= 2, device == DeviceType::kCpu);
+      EXPECT_EQ(rows[0] + rows[16] == 0, device == DeviceType::kCuda);
     }
   }
 }
