@@ -8,6 +8,7 @@ graphs call) and the backend; nothing of Inductor is imported before a graph is 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 from ._native import _C
 from .errors import CudaForgeError, CudaForgeWarning, OptionError
 from .explain import Report, explain
-from .integration.backend import cudaforge
+from .integration.backend import cudaforge, warn_of_environment
 from .integration.eager import Interception, disable, enable
 from .log import install as _install_log
 from .stats import Stats, reset_stats, stats
@@ -102,3 +103,5 @@ _install_log()
 _keep_device_guard()
 if _C.config()["eager"]:
     enable()
+elif "CUDAFORGE_EAGER" in os.environ:
+    warn_of_environment()

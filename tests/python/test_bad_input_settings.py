@@ -51,6 +51,27 @@ def test_bad_environment_values(run_python: RunPython, environment: dict[str, st
     assert "SETTINGS record 30.0 False" in lines
 
 
+@pytest.mark.parametrize(
+    ("environment", "code", "named"),
+    [
+        ({"CUDAFORGE_EAGER": "yes"}, "", ["CUDAFORGE_EAGER=yes"]),
+        ({"CUDAFORGE_EAGER": "1", "CUDAFORGE_ON_MIS": "record"}, "", ["CUDAFORGE_ON_MIS"]),
+        ({"CUDAFORGE_ON_MISS": "sometimes"}, "", []),  # nothing is asked for
+        (
+            {"CUDAFORGE_ON_MISS": "sometimes"},
+            "; [cudaforge_backend.enable() for _ in range(2)]",
+            ["CUDAFORGE_ON_MISS=sometimes"],
+        ),
+    ],
+)
+def test_eager_programs_are_warned_once(
+    run_python: RunPython, environment: dict[str, str], code: str, named: list[str]
+) -> None:
+    warned = run_python(f"import cudaforge_backend{code}", **environment).stderr.splitlines()
+    told = [line.partition("CudaForgeWarning: ")[2] for line in warned]
+    assert [line.partition(" is not used: ")[0] for line in told if line] == named
+
+
 def test_the_value_of_an_unknown_variable_is_not_shown(run_python: RunPython) -> None:
     done = run_python(_SCRIPT, CUDAFORGE_CODER_KEY="sk-secret")
     (warned,) = (line for line in done.stdout.splitlines() if line.startswith("WARNING"))

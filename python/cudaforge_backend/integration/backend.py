@@ -75,6 +75,12 @@ def open_cache(cache_dir: str) -> bool:
     return problem is None
 
 
+def warn_of_environment() -> None:
+    """Warns of the variables that cannot be used, once in the process."""
+    for warning in _C.config()["warnings"]:
+        warn_once(warning)
+
+
 def _pass_warnings_on() -> None:
     for warning in _C.store().take_warnings():
         warn_once(warning)
@@ -91,8 +97,7 @@ def _compile(
     from .plan import plan_graph
     from .rules import rules_for
 
-    for warning in _C.config()["warnings"]:
-        warn_once(warning)
+    warn_of_environment()
     if open_cache(settings.cache_dir):  # a folder that cannot be used is left as it is
         isa.install(settings.cache_dir)
     training = is_training(example_inputs)

@@ -21,7 +21,7 @@ from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.stats import count_miss
 
-from .backend import open_cache
+from .backend import open_cache, warn_of_environment
 from .eager_ops import chosen_ops, default_ops
 
 OPTIONS = tuple(name for name in ALL_OPTIONS if name != "inductor")
@@ -89,6 +89,7 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     names = default_ops() if ops is None else chosen_ops(ops)
     if disabled():
         return Interception(None)
+    warn_of_environment()
     asked = _State(names, settings)
 
     def with_it(states: list[_State]) -> list[_State]:
