@@ -95,6 +95,8 @@ _SHOWN = 20  # regions in the text, at most
 class _Readable(dict[str, Any]):
     """What stats() returns at run time: Stats, and a text when it is printed."""
 
+    missed_eager = False  # no graph missed a region
+
     def __str__(self) -> str:
         stats = cast(Stats, self)
         lines = [
@@ -110,7 +112,8 @@ class _Readable(dict[str, Any]):
             lines.insert(2, f"agents: {_agents(stats['agents'])}")
         forged = stats["forged"] + stats["negative"] + undecided(stats)
         if stats["misses"] and not forged:
-            lines.insert(2, f"  missed: {HOW_TO_FORGE}, makes their kernels")
+            how = _EAGER_FORGE if self.missed_eager else f"{HOW_TO_FORGE}, makes their kernels"
+            lines.insert(2, f"  missed: {how}")
         lines += [f"  {line}" for line in remedies(stats["fallbacks"])]
         for op, seen in sorted(stats["eager"].items()):
             lines.append(
@@ -118,7 +121,8 @@ class _Readable(dict[str, Any]):
                 f"kernels, {counted(seen['fallbacks'], 'fallback')}; "
                 f"not served: {_counts(seen['misses'])}"
             )
-        if not forged and any(seen["misses"].get("new") for seen in stats["eager"].values()):
+        new = any(seen["misses"].get("new") for seen in stats["eager"].values())
+        if new and not forged and not self.missed_eager:
             lines.append(f"  new: {_EAGER_FORGE}")
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
         if called:
@@ -220,7 +224,8 @@ _graph_gains: list[tuple[float, float, float]] = []
 _forging: Counter[str] = Counter()
 _agent_counts: Counter[str] = Counter()  # the whole numbers of AgentStats
 _agent_usd = 0.0
-_unknown: set[str] = set()
+_unknown: set[str] = set()  # regions of graphs
+_unknown_eager: set[str] = set()
 _warned: set[str] = set()
 
 
@@ -252,10 +257,10 @@ def graph_gains() -> list[tuple[float, float, float]]:
         return list(_graph_gains)
 
 
-def count_miss(key: str) -> None:
-    """Counts a region that the cache does not know, once."""
+def count_miss(key: str, eager: bool = False) -> None:
+    """Counts a region of a graph, or of an eager call, that the cache does not know, once."""
     with _lock:
-        _unknown.add(key)
+        (_unknown_eager if eager else _unknown).add(key)
 
 
 def count_forging(outcome: str) -> None:
@@ -304,7 +309,7 @@ def stats() -> Stats:
         counters = Stats(
             hits=int(served.get("hits", 0)),
             unserved=int(served.get("unserved", 0)),
-            misses=len(_unknown),
+            misses=len(_unknown | _unknown_eager),
             fallbacks=dict(fallbacks),
             forged=_forging["forged"],
             negative=_forging["negative"],
@@ -325,7 +330,9 @@ def stats() -> Stats:
             regions=[_region(region) for region in served.get("regions", [])],
             eager=_C.eager_stats(),
         )
-    return cast(Stats, _Readable(counters))
+        readable = _Readable(counters)
+        readable.missed_eager = not _unknown
+    return cast(Stats, readable)
 
 
 def _region(served: dict[str, Any]) -> RegionStats:
@@ -352,5 +359,6 @@ def reset_stats() -> None:
         _graph_gains.clear()
         _forging.clear()
         _unknown.clear()
+        _unknown_eager.clear()
     _C.reset_stats()
     _C.reset_eager_stats()

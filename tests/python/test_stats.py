@@ -63,6 +63,16 @@ def test_misses_without_forging_say_what_makes_kernels(tmp_path: Path) -> None:
     assert "missed: on_miss=" not in text and "\n  forge_failed: the warning says why" in text
 
 
+def test_what_eager_calls_missed_is_made_from_the_wanted_list(tmp_path: Path) -> None:
+    x = torch.randn(16, 95)
+    with cudaforge_backend.enable(["aten::_softmax"], on_miss="record", cache_dir=str(tmp_path)):
+        x.softmax(-1)
+    (line,) = (line for line in str(cudaforge_backend.stats()).splitlines() if "on_miss=" in line)
+    assert line.startswith("  missed: ") and "`cudaforge forge --wanted`" in line
+    compiled(model, tmp_path, on_miss="record")(x)
+    assert ", or cudaforge warmup, makes their kernels\n" in str(cudaforge_backend.stats())
+
+
 @pytest.mark.parametrize(
     ("reason", "said"),
     [

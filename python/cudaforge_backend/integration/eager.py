@@ -165,7 +165,7 @@ def _on_miss(settings: Settings, queue: _Queue | None) -> Callable[[str, int], N
             log.dispatch.debug("no kernel: %s", _C.describe(signature))
         key, arch = _place(signature, device_index)
         if _C.store().verdict(key, arch) is None:
-            count_miss(key)
+            count_miss(key, eager=True)
         if forge is not None and os.getpid() == process:
             forge(signature, device_index)
 
