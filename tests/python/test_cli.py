@@ -230,8 +230,14 @@ def test_stats_counts_winners_regions_without_and_wanted_ones(
     assert main(["cache", "stats", *folder]) == 0
     text = capsys.readouterr().out
     assert f"1 winner, 1 region with no winner, {len(binary)} bytes of binaries\n" in text
-    assert "\nwanted: 1 (" in text
+    how = "`cudaforge cache wanted` lists them, `cudaforge forge --wanted` forges them"
+    assert f"\nwanted: 1 ({how})\n" in text
     assert text.endswith("\nno record is damaged or of another record format\n")
+
+
+def test_stats_of_an_empty_wanted_list_name_no_command(capsys: Output, tmp_path: Path) -> None:
+    assert main(["cache", "stats", "--cache-dir", str(tmp_path)]) == 0
+    assert "\nwanted: 0\n" in capsys.readouterr().out
 
 
 def test_wanted_lists_what_was_asked_for(capsys: Output, tmp_path: Path) -> None:

@@ -268,10 +268,8 @@ def run_stats(args: argparse.Namespace) -> int:
                 print(f"{'':<18} {entry['not_current']} of them {NOT_CURRENT}")
             if entry["provisional"]:
                 print(f"{'':<18} {entry['provisional']} of them {_PROVISIONAL}")
-        print(
-            f"wanted: {data['wanted']} (`cudaforge cache wanted` lists them, `cudaforge warmup` "
-            "forges a model's, `cudaforge forge --wanted` those of eager programs)"
-        )
+        how = " (`cudaforge cache wanted` lists them, `cudaforge forge --wanted` forges them)"
+        print(f"wanted: {data['wanted']}{how if data['wanted'] else ''}")
         print(passed_over or "no record is damaged or of another record format")
 
     show(args, data, text)
