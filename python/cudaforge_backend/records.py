@@ -151,10 +151,7 @@ def no_region(left: Collection[str]) -> str:
     """That a model has no region; `left`: why parts of it were left to PyTorch, where any were."""
     if set(left) - {"no_anchor"}:
         return "no region was found: what might have been one is left to PyTorch, see below"
-    return (
-        "no region was found: this model has no softmax, normalisation, reduction, scan, pooling "
-        "or loss that a kernel can be made for"
-    )
+    return "no region was found: this model has no operation that a kernel can be made for"
 
 
 def no_graph(model: object) -> str:
