@@ -107,15 +107,15 @@ def _shape(value: object) -> str:
 def _agents(value: object, on_miss: str) -> Agents | None:
     if value is None:
         return None
+    known = [field.name for field in fields(Agents)]
+    for name in value if isinstance(value, Mapping) else ():
+        if name not in known:
+            raise errors.unknown("key of option 'agents':", name, known)
     if not isinstance(value, Mapping) or "coder" not in value:
         raise errors.OptionError(
             f"option 'agents' is {_shape(value)}; it takes a dict with at least 'coder', such as "
             "{'coder': 'openai:gpt-5', 'judge': 'anthropic:claude-opus-4-5', 'rounds': 5, 'usd': 2}"
         )
-    known = [field.name for field in fields(Agents)]
-    for name in value:
-        if name not in known:
-            raise errors.unknown("key of option 'agents':", name, known)
     if on_miss not in ("background", "blocking"):
         raise errors.OptionError(
             f"option 'agents' forges what is missing, and on_miss is {on_miss!r}; give it with "

@@ -150,6 +150,8 @@ def test_a_coder_without_a_kernel_leaves_the_winner_and_has_won_nothing(
     [
         ({"agents": "openai:gpt-5"}, "takes a dict"),
         ({"agents": {"coder": "openai:gpt-5", "round": 3}}, "'round'"),
+        ({"agents": {"coderr": "openai:gpt-5"}}, "'coderr'.* coder, judge, "),
+        ({"agents": {"judge": "openai:gpt-5"}}, "at least 'coder'"),
         ({"agents": {"coder": "gpt-5"}}, "openai:MODEL"),
         ({"agents": {"coder": "mailbox:/tmp"}, "on_miss": "record"}, "on_miss 'blocking'"),
     ],
