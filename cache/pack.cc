@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/sha256.h"
 #include "cache/source_pack.h"
+#include "cache/store_rules.h"
 
 namespace cudaforge {
 namespace {
@@ -78,10 +79,10 @@ Result<PackSummary> Adopt(KernelStore& store, const AcceptRecord& accept, bool r
     if (status.ok() && record->kind == CacheRecord::Kind::kNegative) {
       negatives.push_back(std::move(record).value());
     } else if (status.ok()) {
-      const bool first = taken.insert(record->key + " " + record->arch).second;
+      const bool first = taken.insert(StoreKey(record->key, record->arch)).second;
       if (first && !replace && HasItsOwn(store, *record)) {
         ++summary.kept_existing;
-        taken.erase(record->key + " " + record->arch);
+        taken.erase(StoreKey(record->key, record->arch));
       } else {
         CF_RETURN_IF_ERROR(put({&*record, 1}, first && replace));
       }

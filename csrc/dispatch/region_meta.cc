@@ -28,10 +28,7 @@ Result<std::shared_ptr<const Parsed>> Remember(int64_t id, const std::string& te
     if (it != memo->end() && it->second->text == text) return it->second;
   }
   CF_ASSIGN_OR_RETURN(OpSignature signature, OpSignature::Parse(text));
-  if (RegionId(signature.Key()) != id) {
-    return Status::InvalidArgument("region " + std::to_string(id) +
-                                   " is called with the signature of another region");
-  }
+  if (RegionId(signature.Key()) != id) return OtherRegion(id);
   auto parsed = std::make_shared<const Parsed>(Parsed{text, std::move(signature)});
   std::lock_guard lock(mutex);
   memo->try_emplace(id, parsed);

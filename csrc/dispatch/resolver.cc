@@ -25,10 +25,7 @@ Result<std::unique_ptr<RegionEntry>> MakeEntry(int64_t id, std::string_view text
   CF_ASSIGN_OR_RETURN(OpSignature signature, OpSignature::Parse(text));
   auto entry = std::make_unique<RegionEntry>();
   entry->key = signature.Key();
-  if (RegionId(entry->key) != id) {
-    return Status::InvalidArgument("region " + std::to_string(id) +
-                                   " is called with the signature of another region");
-  }
+  if (RegionId(entry->key) != id) return OtherRegion(id);
   CF_ASSIGN_OR_RETURN(entry->program, RegionProgram::Create(signature));
   entry->id = id;
   entry->device_index = device_index;
@@ -77,7 +74,7 @@ struct Resolver::Impl {
   std::atomic<bool> has_loader{false};
   std::array<std::atomic<int64_t>, std::size(kFallbackNames)> fallbacks{};
 
-  // Guards everything below; never held while foreign code runs, so a fork finds it free (see
+  // Guards everything below; never held while foreign code runs: a fork waits for it (see
   // pthread_atfork).
   std::mutex mutex;
   std::vector<std::unique_ptr<RegionEntry>> entries;
@@ -142,8 +139,7 @@ Result<RegionEntry*> Resolver::Resolve(int64_t id, std::string_view canonical_si
       impl_->table.Insert(Hash(id, device_index), entry);
     }
   } else if (Sha256Hex(canonical_signature) != entry->key) {
-    return Status::InvalidArgument("region " + std::to_string(id) +
-                                   " is called with the signature of another region");
+    return OtherRegion(id);
   }
   if (may_load && WantsWinner(*entry)) AskLoader(entry);
   return entry;

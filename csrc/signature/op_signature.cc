@@ -411,4 +411,9 @@ int64_t RegionId(std::string_view key) {
   return static_cast<int64_t>(id >> 1);
 }
 
+Status OtherRegion(int64_t id) {
+  return Status::InvalidArgument("region " + std::to_string(id) +
+                                 " is called with the signature of another region");
+}
+
 }  // namespace cudaforge

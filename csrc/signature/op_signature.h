@@ -121,4 +121,7 @@ struct OpSignature {
 // The first 63 bits of the key as a non-negative integer: what `cudaforge::region` is called with.
 int64_t RegionId(std::string_view key);
 
+// kInvalidArgument: region `id` is called with the signature of another one.
+Status OtherRegion(int64_t id);
+
 }  // namespace cudaforge

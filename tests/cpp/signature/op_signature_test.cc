@@ -134,6 +134,11 @@ TEST(OpNameTest, WithoutOverloadAndNamespace) {
   EXPECT_EQ(OpShortName("aten::"), "");
 }
 
+TEST(RegionIdTest, AnotherRegionsSignatureIsNamed) {
+  EXPECT_EQ(OtherRegion(7).ToString(),
+            "invalid argument: region 7 is called with the signature of another region");
+}
+
 TEST(RegionIdTest, FirstSixtyThreeBits) {
   EXPECT_EQ(RegionId("ffffffffffffffff" + std::string(48, '0')), INT64_MAX);
   EXPECT_EQ(RegionId("0000000000000002" + std::string(48, 'f')), 1);
