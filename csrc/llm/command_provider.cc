@@ -80,7 +80,11 @@ class CommandProvider : public Provider {
           std::to_string(signal ? run->term_signal : run->exit_code) + words);
     }
     Result<Reply> reply = ReadReply(run->output, name(), request.limits.max_reply_bytes, secrets_);
-    if (!reply.ok()) return Status(reply.status().code(), reply.status().message() + words);
+    if (!reply.ok()) {
+      const bool unreadable = reply.status().code() == StatusCode::kCorruption;
+      const std::string advice = unreadable ? "; the program must print {\"content\": TEXT}" : "";
+      return Status(reply.status().code(), reply.status().message() + advice + words);
+    }
     reply->attempts = 1;
     reply->seconds = SteadySeconds() - start;
     if (on_text) on_text(reply->content);

@@ -75,7 +75,8 @@ TEST(CommandProviderTest, AnswersThatAreNone) {
     const Status status =
         AskScript("echo no model >&2; printf '" + std::string(answer) + "'").status();
     EXPECT_EQ(status.code(), StatusCode::kCorruption) << answer;
-    EXPECT_TRUE(status.message().ends_with(": no model")) << status.message();
+    const std::string advice = "; the program must print {\"content\": TEXT}: no model";
+    EXPECT_TRUE(status.message().ends_with(advice)) << status.message();
   }
 }
 
