@@ -22,7 +22,7 @@ namespace py = pybind11;
 // The rival's name where it is the generators' kernel; integration/forging.py has it.
 constexpr const char* kBuiltIn = "built-in";
 
-// The Coder never replied: what was spent says nothing of the region.
+// No reply of the Coder has a candidate: what was spent says nothing of the region.
 class NoReply : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -139,7 +139,8 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   if (!cancel.IsSet()) {
     keep(EndNode(agents.session, outcome.search.reason, outcome.ledger.ToJson()));
   }
-  if (!outcome.answered && !outcome.search.best.has_value() && !cancel.IsSet()) {
+  const bool tried = outcome.answered && (outcome.has_candidate || built_in != nullptr);
+  if (!tried && !outcome.search.best.has_value() && !cancel.IsSet()) {
     throw NoReply(outcome.search.reason);
   }
   outcome.search.stored = outcome.search.lineage.size();  // node by node

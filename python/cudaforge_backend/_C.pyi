@@ -180,7 +180,7 @@ class SearchOutcome:
     def reason(self) -> str: ...
 
 class NoReply(RuntimeError):
-    """The Coder never replied, within its limits or at all: nothing is known of the region."""
+    """No reply of the Coder has a candidate, or there is none: nothing is known of the region."""
 
 class Cancel:
     """Ends a session of agents from another thread."""
@@ -217,7 +217,8 @@ def agents(
 ) -> SearchOutcome:
     """One session of agents, without the GIL; `settings` are those of agents.Agents.settings().
     Every node is stored as soon as it is finished. Raises ValueError for settings that cannot be
-    used, before any call is made, and NoReply where there is no kernel for want of a reply."""
+    used, before any call is made, and NoReply where no candidate was tried for want of a reply
+    that has one."""
 
 class Promotion:
     """The result of a race."""

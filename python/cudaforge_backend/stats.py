@@ -197,8 +197,8 @@ _REMEDIES = {
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
     "says what to do about it",
     "forge_failed": "the warning says why; `cudaforge doctor` looks for what is missing",
-    "no_reply": "the Coder did not reply within its limits, or cannot be reached; a later process "
-    "asks again",
+    "no_reply": "the Coder did not reply within its limits, cannot be reached, or wrote no "
+    "candidate; a later process asks again",
     "mixed_dtypes": "on a CPU, PyTorch traces a normalisation whose input is of a half type and "
     "whose weight is not (as under autocast) with other dtypes than its kernel gives; weights of "
     "the input's dtype have no such difference",

@@ -41,6 +41,7 @@ extern "C" void rows(void* const* buffers, const int64_t*, const double*, int64_
 """
 WRONG = PLAN + PRODUCT.replace("value < 0 ? 0.0f : value", "value")
 RIGHT = PLAN + PRODUCT
+BROKEN = PLAN + "```cpp\nno C++\n```\n"
 ADVICE = '{"issue": "negative values are kept", "plan": "apply the relu"}'
 
 MODEL = """

@@ -12,7 +12,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
-from coders import ADVICE, CODER, PRODUCTS, RIGHT, WRONG
+from coders import ADVICE, BROKEN, CODER, PRODUCTS, RIGHT, WRONG
 from command import as_json
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents
@@ -295,6 +295,28 @@ def test_two_regions_in_a_row_without_a_reply_are_enough(capsys: Output, tmp_pat
     assert told.err.endswith("; not begun after it: 1 region\n")
 
 
+def test_replies_without_a_candidate_leave_the_regions_wanted(
+    capsys: Output, tmp_path: Path, coder: Any
+) -> None:
+    (tmp_path / "net.py").write_text(PRODUCTS)
+    common = ("--rounds", "1", "--cache-dir", str(tmp_path / "cache"))
+    argv = ["forge", f"{tmp_path}/net.py:make", "--target", "cpu", *common]
+    assert main([*argv, "--coder", coder(["no code at all"], [])]) == 1
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-1].startswith(
+        "3 regions: 0 won, 0 passed over, 3 without a candidate; 330 tokens, "
+    )
+    assert told.err == (
+        "cudaforge: no candidate for 3 regions, the last: no reply has a candidate: made as many "
+        "rounds as the budget allows (1); the last: the reply has no block of source where one is "
+        "wanted\n"
+    )
+    assert _C.store().records() == [] and len(_C.store().wanted()) == 3
+    told = as_json(capsys, "forge", "--wanted", "--coder", coder([BROKEN], []), *common)
+    assert [(r["kind"], r["answered"]) for r in told["regions"]] == [("negative", True)] * 3
+    assert len(_C.store().records()) == 3 and _C.store().wanted() == []
+
+
 def test_counters_that_cannot_be_read_are_told_once(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,7 +358,7 @@ def test_a_region_without_a_reply_is_told_with_the_others(
     capsys: Output, tmp_path: Path, coder: Any
 ) -> None:
     (tmp_path / "net.py").write_text(PRODUCTS)
-    provider = coder(["no code at all"], [])
+    provider = coder([BROKEN], [])
     odd = CODER.replace("own = ", "if made != 2: sys.exit(1)\nown = ")
     (tmp_path / "coder.py").write_text(odd)
     told = as_json(
@@ -367,7 +389,7 @@ def test_what_nobody_counted_or_priced_is_told_as_such(
 ) -> None:
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps({"models": {priced: {"input": 1e4, "output": 1e5}}}))
-    provider = coder(["no code at all"], [])
+    provider = coder([BROKEN], [])
     other = 'model = "test"\nif made == 2: usage, model = {}, "unheard"\nprint('
     odd = CODER.replace("print(", other).replace('"model": "test"', '"model": model')
     (tmp_path / "coder.py").write_text(odd)

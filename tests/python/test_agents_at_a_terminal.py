@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coders import ADVICE, CODER, WRONG
+from coders import ADVICE, BROKEN, CODER, WRONG
 from command import Output, as_json
 from cudaforge_backend.cli import main
 from cudaforge_backend.cli.forge import _Teller
@@ -132,7 +132,7 @@ def test_a_line_that_is_typed_is_in_the_next_prompt(
     tmp_path: Path, coder: Any, script: str, terminal: tuple[int, int]
 ) -> None:
     cache = ("--cache-dir", str(tmp_path / "cache"))
-    provider = coder(["no code at all"], [])
+    provider = coder([BROKEN], [])
     argv = ["forge", script, "--coder", provider, "--target", "cpu", *cache, "--rounds", "2"]
     gate = gated(tmp_path, request=1)
     with running(terminal[1], *argv) as process:
@@ -152,7 +152,7 @@ def test_lines_that_no_prompt_took_are_told_after_ctrl_c(
     tmp_path: Path, coder: Any, script: str, terminal: tuple[int, int]
 ) -> None:
     cache = ("--cache-dir", str(tmp_path / "cache"))
-    provider = coder(["no code at all"], [])
+    provider = coder([BROKEN], [])
     gated(tmp_path, request=1)
     with running(
         terminal[1], "forge", script, "--coder", provider, "--target", "cpu", *cache

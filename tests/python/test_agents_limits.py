@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coders import CODER, PRODUCTS
+from coders import BROKEN, CODER, PRODUCTS
 from command import Output, as_json
 from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
@@ -19,7 +19,7 @@ PRICES = {"models": {"test": {"input": 1, "output": 1}, "command:*": {"input": 1
 def arguments(folder: Path, coder: Any, tokens: int, *more: str) -> list[str]:
     """`cudaforge forge` of three regions, one round each, by a coder that counts so many tokens."""
     (folder / "net.py").write_text(PRODUCTS)
-    provider = coder(["no code at all"], [])
+    provider = coder([BROKEN], [])
     (folder / "coder.py").write_text(
         CODER.replace('"input_tokens": 100', f'"input_tokens": {tokens}')
     )

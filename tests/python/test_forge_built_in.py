@@ -10,6 +10,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
+from coders import BROKEN
 from command import Output, as_json, refusal
 from cudaforge_backend import enable
 from cudaforge_backend._native import _C
@@ -198,6 +199,6 @@ def test_a_coder_writes_for_the_wanted_list(
     capsys: Output, folder: tuple[str, str], coder: Any
 ) -> None:
     key = wanted(capsys, folder)["16"]["key"]
-    argv = ["forge", "--wanted", "--only", "mm", "--coder", coder(["no code"], []), "--rounds", "1"]
+    argv = ["forge", "--wanted", "--only", "mm", "--coder", coder([BROKEN], []), "--rounds", "1"]
     (region,) = as_json(capsys, *argv, "--max-time", "60", *folder)["regions"]
     assert (region["key"], len(region["rounds"])) == (key, 1)

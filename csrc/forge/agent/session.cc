@@ -385,13 +385,16 @@ Result<AgentOutcome> Session::Run() {
     if (!status.ok() && status.code() != StatusCode::kCancelled) End(status.ToString());
   }
   outcome_.reason = reason;
+  const std::vector<AgentNode>& nodes = journal_.nodes();
+  const bool has_candidate = std::any_of(
+      nodes.begin(), nodes.end(), [](const AgentNode& node) { return node.candidate.has_value(); });
   if (!outcome_.best.has_value()) {
-    const std::vector<AgentNode>& nodes = journal_.nodes();
     const auto last = std::find_if(nodes.rbegin(), nodes.rend(),
                                    [](const AgentNode& node) { return node.answered; });
     if (last != nodes.rend() && !last->correct()) {
       outcome_.reason =
-          "no candidate was right: " + reason + "; the last: " + last->verdict.message;
+          std::string(has_candidate ? "no candidate was right: " : "no reply has a candidate: ") +
+          reason + "; the last: " + last->verdict.message;
     }
   }
   const bool answered = journal_.rounds() > 0 || (asked_ == 0 && outcome_.best.has_value());
@@ -402,7 +405,7 @@ Result<AgentOutcome> Session::Run() {
         {"ledger", costs.ToJson()},
         {"answered", answered}});
   outcome_.lineage = journal_.TakeLineage();
-  return AgentOutcome{std::move(outcome_), std::move(costs), answered};
+  return AgentOutcome{std::move(outcome_), std::move(costs), answered, has_candidate};
 }
 
 }  // namespace

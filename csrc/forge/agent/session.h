@@ -56,8 +56,9 @@ struct AgentSettings {
 struct AgentOutcome {
   // As SearchRegion's. `lineage` has the nodes that were finished here; `reason` says why it ended.
   SearchOutcome search;
-  Ledger ledger;  // of this session and what it resumes
-  bool answered;  // the Coder replied, or need not be asked
+  Ledger ledger;       // of this session and what it resumes
+  bool answered;       // the Coder replied, or need not be asked
+  bool has_candidate;  // of the generators, or in a reply
 };
 
 // Runs the session until the budget is spent, nothing is gained any more, `cancel` is set (within

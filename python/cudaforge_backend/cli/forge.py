@@ -48,7 +48,8 @@ without), "seconds", "device_seconds", "input_tokens", "cached_input_tokens" (a 
 recording answered; where its hardware counters could not be read also "no_counters", why. A region
 also has a "ledger", what its session cost, "limited", true where it was passed over because a limit
 was spent, and "within", of a part the key of the larger region, else null. "kind" is "winner" where
-its kernel was stored, "negative" where not, "" without a reply; "verdict" and "timing" are of this
+its kernel was stored, "negative" where not, "" where no reply had a candidate: the region stays
+wanted ("answered" is false where there was no reply at all). "verdict" and "timing" are of this
 race (the fields are those of cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing"
 of the winner that was in the cache and stays. "total" is the sum of the ledgers; calls of unknown
 price are not in its "usd", but counted by "unpriced". On calls that a recording answered
@@ -145,7 +146,7 @@ def add(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every region that was not passed over was decided, or its Coder replied."""
+    """0 when every region that was not passed over was decided, or had a candidate."""
     if not (args.what or args.wanted):
         raise ValueError("name what is to be forged: a KEY (`cudaforge cache wanted`), or --wanted")
     if args.coder:
@@ -163,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_agents(args: argparse.Namespace) -> int:
-    """0 when the Coder replied for every region that was not passed over."""
+    """0 when there was a candidate for every region that was not passed over."""
     from ..integration.forging import forge_region
 
     agents = Agents(
@@ -220,7 +221,7 @@ def _run_agents(args: argparse.Namespace) -> int:
                 )  # fmt: skip
                 results.append(told.result(done.kind, done.reason))
             except _C.NoReply as error:
-                if limits.are_too_little(told.limit):
+                if not told.answered and limits.are_too_little(told.limit):
                     told.pass_over()
                 results.append(told.result("", str(error)))
             limits.charge(told.ledger, told.limit)
@@ -229,7 +230,9 @@ def _run_agents(args: argparse.Namespace) -> int:
                 break
     finally:
         hints.say_unused()
-    silent = [result for result in results if not result["answered"]]
+    undecided = [result for result in results if not (result["kind"] or result["limited"])]
+    silent = [result for result in undecided if not result["answered"]]
+    empty = [result for result in undecided if result["answered"]]
     limited_regions = sum(result["limited"] for result in results)
     if limited_regions:
         print(f"passed over, as {limits.spent} is spent: {counted(limited_regions, 'region')}",
@@ -242,6 +245,7 @@ def _run_agents(args: argparse.Namespace) -> int:
         won = sum(result["kind"] == "winner" for result in results) - known
         over = known + limited_regions
         without = f", {len(silent)} without a reply" if silent else ""
+        without += f", {len(empty)} without a candidate" if empty else ""
         wall, device = total["wall_seconds"], total["device_seconds"]
         print(
             f"{counted(len(results), 'region')}: {won} won, {over} passed over{without}; "
@@ -251,15 +255,13 @@ def _run_agents(args: argparse.Namespace) -> int:
         )
 
     show(args, {"regions": results, "total": total}, summary)
-    if not silent:
+    if not undecided:
         return 0
+    what = f"no reply for {counted(len(silent), 'region')}, " if silent else ""
+    what += f"no candidate for {counted(len(empty), 'region')}, " if empty else ""
     left = len(regions) - len(results)
     after = f"; not begun after it: {counted(left, 'region')}" if left else ""
-    print(
-        f"cudaforge: no reply for {counted(len(silent), 'region')}, "
-        f"the last: {silent[-1]['end']}{after}",
-        file=sys.stderr,
-    )
+    print(f"cudaforge: {what}the last: {undecided[-1]['reason']}{after}", file=sys.stderr)
     return 1
 
 

@@ -257,6 +257,20 @@ TEST_F(AgentSession, AReplyThatIsNoneIsRefusedAndRepaired) {
   EXPECT_TRUE(judge_->requests.empty()) << "there is no kernel to judge";
 }
 
+TEST_F(AgentSession, RepliesWithoutACandidateAreToldFromWrongCandidates) {
+  settings_.budget.rounds = 2;
+  Code({TextReply("I cannot do that."), TextReply("Nor that.")});
+  const AgentOutcome none = Run({});
+  EXPECT_TRUE(none.answered);
+  EXPECT_FALSE(none.has_candidate);
+  const std::string& reason = none.search.reason;
+  EXPECT_TRUE(reason.starts_with("no reply has a candidate: made as many rounds ")) << reason;
+  EXPECT_NE(reason.find("no block of source"), std::string::npos) << reason;
+
+  Code({TextReply("I cannot do that."), TextReply(RowReply(0))});
+  EXPECT_TRUE(Run({{.wrong_case = 0}}).has_candidate);
+}
+
 TEST_F(AgentSession, AStartThatIsTheRivalIsTimedOnce) {
   settings_.start = StartCandidate(0);
   settings_.start_is_rival = true;
