@@ -13,7 +13,7 @@ import cudaforge_backend
 import pytest
 import torch
 from coders import ADVICE, BROKEN, CODER, PRODUCTS, RIGHT, WRONG
-from command import as_json
+from command import as_json, refusal
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
@@ -28,7 +28,8 @@ Output = pytest.CaptureFixture[str]
 
 def forge(output: Output, *argv: str) -> Any:
     """What `cudaforge forge --json` prints of the regions."""
-    assert main(["forge", *argv, "--target", "cpu", "--json"]) == 0
+    target = ("--target", "cpu") if any(".py:" in word for word in argv) else ()
+    assert main(["forge", *argv, *target, "--json"]) == 0
     return json.loads(output.readouterr().out)["regions"]
 
 
@@ -197,7 +198,6 @@ def test_a_region_of_the_generators_starts_from_their_kernel(
         (("--coder", "command:/no/such/program", "--rounds", "0"), "rounds"),
         (("--coder", "openai:unknown-model"), "OPENAI_API_KEY"),
         (("--coder", "mailbox:MAIL", "--max-usd", "1"), "prices.json has none for mailbox:"),
-        (("--coder", "mailbox:MAIL", "--only", "conv"), "no such region"),
         (("--coder", "mailbox:MAIL", "--prices", "/no/such/file"), "/no/such/file"),
     ],
 )
@@ -466,6 +466,29 @@ def test_a_killed_session_goes_on_unless_another_process_works_on_the_region(
         assert main([*argv, "--rounds", "2"]) == 0
     found = sessions(cache)
     assert (len(set(found)), len(found)) == ((2, 3) if beside else (1, 2))
+
+
+@pytest.mark.parametrize("option", [("--target", "cpu"), ("--train",)])
+def test_options_of_models_need_a_script(
+    capsys: Output, tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    for what in ("0123", "--wanted"):
+        argv = ("forge", what, "--coder", "command:true", "--cache-dir", str(tmp_path), *option)
+        said = f"cudaforge: {option[0]} is of models and needs a SCRIPT.py:FACTORY\n"
+        assert refusal(capsys, *argv) == said
+
+
+def test_where_nothing_is_to_be_forged_it_says_why(
+    capsys: Output, tmp_path: Path, script: str
+) -> None:
+    argv = ("--cache-dir", str(tmp_path / "cache"), "--coder", "command:false")
+    assert main(["forge", "--wanted", *argv]) == 0
+    none, summary = capsys.readouterr().out.splitlines()
+    assert none == "no region is named, and the wanted list has none for this machine"
+    assert summary.startswith("0 regions: 0 won, 0 passed over; ")
+    assert main(["forge", script, "--only", "conv", *argv]) == 0
+    _, none, _ = capsys.readouterr().out.splitlines()
+    assert none == "no region that is named or wanted has 'conv' among its operators"
 
 
 def test_an_unknown_key(capsys: Output, tmp_path: Path) -> None:

@@ -98,6 +98,13 @@ def test_one_region_is_forged_by_its_key(
     assert set(wanted(capsys, folder)) == {"30", "16"}
     (again,) = as_json(capsys, "forge", key, *folder)["regions"]
     assert (again["kind"], again["known"]) == ("winner", True)
+    assert main(["forge", key, *folder]) == 0
+    said = ", 1 decided before (cudaforge cache rm KEY makes it anew), "
+    assert said in capsys.readouterr().out
+    assert main(["forge", key, "--only", "conv", *folder]) == 0
+    none, summary = capsys.readouterr().out.splitlines()
+    assert none == "no region that is named or wanted has 'conv' among its operators"
+    assert summary.startswith("0 regions: 0 winners forged, ")
 
 
 def test_what_had_too_little_time_is_tried_again_with_more(

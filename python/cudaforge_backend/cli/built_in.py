@@ -23,7 +23,15 @@ from ..records import (
     with_time,
 )
 from .output import cache_dir, show
-from .stores import canonical, forging_cache, is_asked, of_key, only_agents, wanted_here
+from .stores import (
+    canonical,
+    forging_cache,
+    is_asked,
+    nothing_asked,
+    of_key,
+    only_agents,
+    wanted_here,
+)
 from .warmup import Teller
 
 _INDENT = 25  # where the regions of the table begin
@@ -34,7 +42,10 @@ def run(args: argparse.Namespace) -> int:
     """0 when every region that was taken is decided: has a winner, or none."""
     settings = settings_of(args)
     forging_cache(settings.cache_dir)
-    taken, left, elsewhere = _regions(args)
+    named, wanted, elsewhere = _regions(args)
+    asked = [text for text in dict.fromkeys((*named, *wanted)) if is_asked(args.only, text)]
+    left = [text for text in asked if only_agents(text)]
+    taken = [text for text in asked if text not in left]
     started = time.monotonic()
     with Teller(sys.stderr if args.json else sys.stdout, "forging", "forging") as told:
         rows = [_forge(signature, settings, told) for signature in taken]
@@ -50,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
 
     def text() -> None:
         _print_table(rows)
-        if not (rows or left):
-            print("the wanted list has no such region for this machine")
+        if not asked:
+            print(nothing_asked(args.only, bool(named or wanted)))
         print(_summary(rows, data))
         if short:
             print(f"  {short[0]}: their KEYs with --region-budget {short[1]} or more try again")
@@ -74,8 +85,8 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def _regions(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
-    """The signatures to forge, those of the wanted list that only agents make, and how many of the
-    wanted list are of other machines. ValueError: a KEY that no generator makes."""
+    """The signatures that KEYs name, those of the wanted list, and how many of that are of other
+    machines. ValueError: a KEY that no generator makes."""
     named = [canonical(of_key(_C.store(), key)[0]["signature"]) for key in args.what]
     for signature in named:
         if why := only_agents(signature):
@@ -83,10 +94,7 @@ def _regions(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
                 f"no generator makes {_C.describe(signature)}: {why}; --coder names who writes its "
                 "kernel"
             )
-    wanted, elsewhere = wanted_here(_C.store()) if args.wanted else ([], 0)
-    taken = {signature: None for signature in (*named, *wanted) if is_asked(args.only, signature)}
-    left = [signature for signature in taken if only_agents(signature)]
-    return [signature for signature in taken if signature not in left], left, elsewhere
+    return named, *(wanted_here(_C.store()) if args.wanted else ([], 0))
 
 
 def _forge(signature: str, settings: Settings, told: Teller) -> dict[str, Any]:
@@ -124,8 +132,9 @@ def _summary(rows: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> str:
     known = sum(row["known"] for row in rows)
     kinds = [row["kind"] for row in rows if not row["known"]]
     failed = f", {kinds.count('')} failed" if "" in kinds else ""
+    anew = " (cudaforge cache rm KEY makes it anew)" if known else ""
     return (
         f"{counted(len(rows), 'region')}: {counted(kinds.count('winner'), 'winner')} forged, "
-        f"{kinds.count('negative')} with no winner{failed}, {known} decided before, "
+        f"{kinds.count('negative')} with no winner{failed}, {known} decided before{anew}, "
         f"{data['seconds']:.0f} s; cache {data['cache_dir']}"
     )

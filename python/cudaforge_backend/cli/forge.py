@@ -20,7 +20,7 @@ from .hints import Hints
 from .limits import Limits
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
-from .stores import canonical, forging_cache, is_asked, of_key, wanted_here
+from .stores import canonical, forging_cache, is_asked, nothing_asked, of_key, wanted_here
 
 _PROVIDERS = f"""providers:
 {_C.providers_help()}
@@ -102,8 +102,8 @@ def add(verbs: Any) -> None:
                          "here and is not needed where they are served; default: CUDA C++, on a "
                          "CPU C++")  # fmt: skip
     command.add_argument("--target", choices=("auto", "cpu", "cuda"), default="auto",
-                         help="the device of the model; default: %(default)s")  # fmt: skip
-    command.add_argument("--train", action="store_true", help="the graphs of training")
+                         help="the device of a script's model; default: %(default)s")  # fmt: skip
+    command.add_argument("--train", action="store_true", help="a script's graphs of training")
     command.add_argument("--only", metavar="WORD", help="only regions with WORD in their ops")
     command.add_argument("--strategy", choices=_C.strategies(), default=Agents.strategy,
                          help="which right kernel a round goes on from: the fastest, or the last; "
@@ -180,25 +180,28 @@ def _run_agents(args: argparse.Namespace) -> int:
         prices_file=args.prices,
         resume=not args.no_resume,
     )
+    if not any(".py:" in what for what in args.what):
+        for name in ("target", "train"):
+            if getattr(args, name) != args.unsaid[name]:
+                raise ValueError(f"--{name} is of models and needs a SCRIPT.py:FACTORY")
     _C.check_agents(agents.settings("", None))
     settings = built_in.settings_of(args)
     forging_cache(settings.cache_dir)
     regions: dict[str, bool] = {}  # each with whether a winner by agents is enough
     larger: dict[str, str] = {}  # of parts: the key of the region without a winner
+    there = False
     for what in args.what:
         for text, within in _regions(args, what):
+            there = True
             if is_asked(args.only, text):
                 enough = ".py:" in what and not args.again
                 regions[text] = enough and regions.get(text, True)
                 if within:
                     larger[text] = within
     for text in wanted_here(_C.store())[0] if args.wanted else ():
+        there = True
         if is_asked(args.only, text):
             regions.setdefault(text, not args.again)
-    if not regions:
-        raise ValueError(
-            "there is no such region; `cudaforge cache wanted` and `cache ls` list some"
-        )
     _check_language(args.language, regions)
     results = []
     in_a_row = 0  # regions without a reply
@@ -241,6 +244,8 @@ def _run_agents(args: argparse.Namespace) -> int:
     total = _total([result["ledger"] for result in results if result["ledger"]])
 
     def summary() -> None:
+        if not regions:
+            print(nothing_asked(args.only, there))
         known = sum(result["known"] for result in results)
         won = sum(result["kind"] == "winner" for result in results) - known
         over = known + limited_regions

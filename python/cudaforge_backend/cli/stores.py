@@ -122,6 +122,14 @@ def is_asked(only: str | None, signature: str) -> bool:
     return not only or only in op_names(json.loads(signature))
 
 
+def nothing_asked(only: str | None, there: bool) -> str:
+    """Why there is nothing to forge; `there`: regions are named or wanted, and --only takes none
+    of them."""
+    if there:
+        return f"no region that is named or wanted has {only!r} among its operators"
+    return "no region is named, and the wanted list has none for this machine"
+
+
 def only_agents(signature: str) -> str:
     """Why no generator makes the region of a canonical signature, "" where one does."""
     return _C.can_generate(signature) or ""
