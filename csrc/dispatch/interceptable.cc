@@ -28,13 +28,14 @@ Result<Interceptable> FindInterceptable(std::string_view op) {
   CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindAtenOp(op));
   const std::optional<c10::OperatorHandle> functional = FunctionalOf(handle);
   CF_RETURN_IF_ERROR(CheckPure(RegionOpOf(functional.value_or(handle)), op));
-  if (ReturnsList(handle.schema())) {
+  if (ReturnsList(functional.value_or(handle).schema())) {
     return Status::Unsupported(std::string(op) + " returns lists of tensors");
   }
   if (functional && handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
-    return Status::Unsupported(std::string(op) + " has no kernel of its own, it calls " +
-                               c10::toString(functional->operator_name()) +
-                               ", which can be intercepted");
+    const std::string called = c10::toString(functional->operator_name());
+    return Status::Unsupported(
+        std::string(op) + " has no kernel of its own, it calls " + called +
+        (FindInterceptable(called).ok() ? ", which can be intercepted" : ""));
   }
   for (const c10::DispatchKey key : kInterceptedKeys) {
     if (HasKernel(handle, key)) return Interceptable{handle, functional.value_or(handle)};

@@ -81,16 +81,20 @@ double ZeroOrDenormal(SplitMix& random, DType dtype, int64_t row) {
 // infinities in the sets of special operands.
 bool TakesSpecials(InputRole::Kind role, InputKind kind) {
   using Kind = InputRole::Kind;
-  return role == Kind::kValue ||
-         ((role == Kind::kWeight || role == Kind::kQuery || role == Kind::kKey) &&
-          kind == InputKind::kNanOperands);
+  if (role == Kind::kWeight || role == Kind::kKey) return kind == InputKind::kNanOperands;
+  if (role == Kind::kQuery || role == Kind::kSeen) return kind == InputKind::kInfiniteOperands;
+  return role == Kind::kValue;
+}
+
+bool IsSeen(InputRole::Kind role) {
+  return role == InputRole::Kind::kKey || role == InputRole::Kind::kSeen;
 }
 
 // A value of a row of special ones that an input of this role may hold.
 double SpecialValueFor(SplitMix& random, InputRole::Kind role, int64_t row) {
   const double value = SpecialValue(random, row);
   using Kind = InputRole::Kind;
-  const bool finite = role == Kind::kFinite || role == Kind::kKey;
+  const bool finite = role == Kind::kFinite || IsSeen(role);
   const bool refused =
       (finite && !std::isfinite(value)) || (role == Kind::kQuery && std::isinf(value));
   return refused ? random.Normal() : value;
@@ -101,9 +105,12 @@ double SpecialValueFor(SplitMix& random, InputRole::Kind role, int64_t row) {
 double SpecialOperand(SplitMix& random, const Part& part, int64_t index) {
   const double value = random.Normal();
   const int64_t period = std::max<int64_t>(part.elements / 4, 1);
-  if (index % period != part.row_shift % period) return value;
-  if (!TakesSpecials(part.role.kind, part.kind)) return value;
-  if (part.kind == InputKind::kNanOperands) return kNan;
+  const InputRole::Kind role = part.role.kind;
+  // A query's NaN, in the same set, hides a value's of the same head.
+  const int64_t shift = part.row_shift + (role == InputRole::Kind::kSeen ? period / 2 : 0);
+  if (index % period != shift % period) return value;
+  if (!TakesSpecials(role, part.kind)) return value;
+  if (part.kind == InputKind::kNanOperands || role != InputRole::Kind::kValue) return kNan;
   return index / period % 2 == 0 ? kInfinity : -kInfinity;
 }
 
@@ -133,7 +140,10 @@ double MixedValue(SplitMix& random, const Part& part, int64_t row, int64_t colum
 double MaskValue(SplitMix& random, const Part& part, int64_t row, int64_t column) {
   const double value = random.Normal();
   const int64_t columns = part.columns;
-  if (columns < 2) return value;
+  if (columns < 2) {  // one number for all keys
+    const bool all = part.role.kind == InputRole::Kind::kRowMask && row % 6 == 5;
+    return all ? -kInfinity : value;
+  }
   bool hidden = false;
   switch ((row + static_cast<int64_t>(part.kind)) % 6) {
     case 1:
@@ -218,9 +228,8 @@ double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t co
       return static_cast<double>(random.Below(7)) - 3;
     case InputKind::kNanOperands:
     case InputKind::kInfiniteOperands:
-      return part.large && part.role.kind != InputRole::Kind::kKey
-                 ? random.Normal()
-                 : SpecialOperand(random, part, index);
+      return part.large && !IsSeen(part.role.kind) ? random.Normal()
+                                                   : SpecialOperand(random, part, index);
     default:
       return random.Normal();
   }
@@ -349,7 +358,7 @@ std::vector<InputKind> InputKindsFor(const OpSignature& signature,
     for (size_t i = 0; i < roles.size(); ++i) {
       const TensorSpec& spec = signature.inputs[i];
       if (!IsFloating(spec.dtype) || spec.numel() == 0) continue;
-      if (spec.numel() == largest && roles[i].kind != InputRole::Kind::kKey) continue;
+      if (spec.numel() == largest && !IsSeen(roles[i].kind)) continue;
       if (!TakesSpecials(roles[i].kind, kind)) continue;
       kinds.push_back(kind);
       break;

@@ -27,9 +27,10 @@ enum class InputKind {
   kOneUnlike,    // for any() and all(): each group that is looked at as one holds a single number,
                  // in most groups but for one element: the last, the first, or one inside
   kNanOperands,  // a few NaN in each input that is smaller than the largest, and in attention's
-                 // keys and values; the rest normal. The largest ones, which other sets try, are
-                 // normal here, as NaN would hide what becomes of the small ones'
-  kInfiniteOperands,  // the same with infinities of both signs
+                 // keys; the rest normal. The largest ones, which other sets try, are normal here,
+                 // as NaN would hide what becomes of the small ones'
+  kInfiniteOperands,  // the same with infinities of both signs; in attention, which takes none,
+                      // NaN in values, and in queries that are smaller than the largest input
 };
 
 // The sets that tell something about this signature: only those of an integer kind when no input is

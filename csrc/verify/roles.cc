@@ -79,6 +79,12 @@ bool MakesMask(std::string_view name) {
          name == "aten::bitwise_not";
 }
 
+// Ops that make one mask of two: of these, patterns in both may hide all keys of a row.
+bool JoinsMasks(std::string_view name) {
+  return name == "aten::bitwise_and" || name == "aten::bitwise_or" || name == "aten::logical_and" ||
+         name == "aten::logical_or";
+}
+
 // Ops that take integers to address memory.
 bool MayIndex(std::string_view name) {
   for (std::string_view word :
@@ -146,10 +152,10 @@ void GiveAttentionRoles(const OpSignature& signature, const Node& node, const au
   const bool on_cpu = signature.device == DeviceType::kCpu;
   // Of fewer keys than a vector has numbers, ATen's kernel for a CPU loses a query's NaN.
   const bool loses_nan = on_cpu && keys != nullptr && SizeAt(*keys, -2) < 16;
-  const Kind seen = hides || loses_nan ? Kind::kFinite : Kind::kKey;
+  const bool finite = hides || loses_nan;
   give(Argument(node, 0), loses_nan ? Kind::kFinite : Kind::kQuery);
-  give(key, seen);
-  give(Argument(node, 2), seen);
+  give(key, finite ? Kind::kFinite : Kind::kKey);
+  give(Argument(node, 2), finite ? Kind::kFinite : Kind::kSeen);
   give(mask, on_cpu ? Kind::kRowMask : Kind::kMask);
 }
 
@@ -205,7 +211,8 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
     if (name.find("attention") != std::string_view::npos) {
       return Status::Unsupported(node.op + ": what its mask may be is not known");
     }
-    if (MakesMask(name) && !values.nodes[n].empty() && IsMask(values.nodes[n][0].kind)) {
+    const Kind first = values.nodes[n].empty() ? Kind::kValue : values.nodes[n][0].kind;
+    if ((MakesMask(name) && IsMask(first)) || (JoinsMasks(name) && first == Kind::kRowMask)) {
       for (const Json& argument : node.args) {
         const TensorSpec* spec = signature.SpecOf(argument);
         if (spec != nullptr && spec->dtype == DType::kBool) {

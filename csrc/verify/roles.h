@@ -24,8 +24,10 @@ struct InputRole {
                       // rounds products of denormals where another rounds their sum
     kQuery,           // of attention: NaN, but no infinities, as what a row of scores of -infinity
                       // alone comes to depends on the kernel that PyTorch chooses
-    kKey,             // its keys and values, where no query is kept from any: NaN at single places
-    kFinite,          // the same where some are: what is hidden may come through or not
+    kKey,             // its keys, where no query is kept from any: NaN at single places
+    kSeen,            // its values there: the same, in other sets, as a key's NaN hides a value's
+    kFinite,          // both where some are hidden: that may come through or not. And all three of
+                      // fewer than 16 keys on a CPU, where ATen's kernel may lose a NaN
     kMask,            // what is added to its scores: -infinity hides single keys, or all before or
                       // behind one, but in no row all of them, where PyTorch's kernels for a GPU
                       // differ. Or booleans that such numbers are made of, whichever of them hides

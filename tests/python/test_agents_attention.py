@@ -260,27 +260,43 @@ extern "C" void queries(void* const* buffers, const int64_t*, const double*, int
 """
 
 
-@pytest.mark.parametrize("loses", [True, False])
-def test_attention_is_tried_with_nan_in_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, loses: bool
+@pytest.mark.parametrize(
+    ("which", "loses"), [("k", "exp"), ("v", "value"), ("k", "nothing"), ("v", "nothing")]
+)
+def test_attention_is_tried_with_nan_in_keys_and_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any, which: str, loses: str
 ) -> None:
     win_every_race(monkeypatch)
+    reply = LOSES_NAN
     weight = "std::exp(score[j] - top)"
-    kept = f"score[j] > -HUGE_VAL ? {weight} : 0" if loses else weight
-    scale = 0.5 + 2**-30 * loses
+    if loses == "exp":  # of a single key; what a query's NaN does to all is kept
+        weight = f"score[j] == score[j] || top == -HUGE_VAL ? {weight} : 0"
+    elif loses == "value":
+        reply = reply.replace("in[2][(first + j) * 4 + d];", "VALUE;")
+        value = "in[2][(first + j) * 4 + d]"
+        reply = reply.replace("VALUE", f"({value} == {value} ? {value} : 0)")
+    scale = 0.5 + 2**-30 * (len(loses) + ord(which))
     attention = torch.nn.functional.scaled_dot_product_attention
-    q, k, v = (torch.randn(1, 2, 16, 4) for _ in range(3))
-    k[0, 1, 3, 0] = torch.nan
+    inputs = {name: torch.randn(1, 2, 16, 4) for name in "qkv"}
+    inputs[which][0, 1, 3, 0] = torch.nan
     with cudaforge_backend.enable(
         ["aten::scaled_dot_product_attention"],
         on_miss="blocking",
         cache_dir=str(tmp_path / "cache"),
         agents={
-            "coder": coder([LOSES_NAN.replace("WEIGHT", kept)], []),
+            "coder": coder([reply.replace("WEIGHT", weight)], []),
             "rounds": 1,
             "seconds": 120,
         },
     ):
         for _ in range(2):
-            assert attention(q, k, v, scale=scale).isnan().sum() == 64
-    assert only_verdict() == ("wrong_values" if loses else "accepted")
+            made = attention(*inputs.values(), scale=scale)
+            assert made.isnan().sum() == (64 if which == "k" else 16)
+    ((key, arch),) = {(record["key"], record["arch"]) for record in _C.store().records()}
+    verdict = _C.store().lineage(key, arch)[0]["verdict"]
+    if loses == "nothing":
+        assert verdict["verdict"] == "accepted"
+    else:
+        sets = {"k": "nan_operands", "v": "infinite_operands"}
+        assert verdict["verdict"] == "wrong_values"
+        assert verdict["evidence"]["input_set"] == sets[which], verdict

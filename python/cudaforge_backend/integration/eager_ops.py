@@ -80,8 +80,7 @@ def _chosen(op: object) -> Iterable[str]:
         allowed = list(filter(_may_intercept, _PARTS[op]))
         if allowed:
             return allowed
-        op = _PARTS[op][0]
-    why = _C.can_intercept(op)
+    why = _C.can_intercept(_PARTS.get(op, (op,))[0])
     if why is None:
         return [op]
     near = [] if op in _known_ops() else difflib.get_close_matches(op, _known_ops())

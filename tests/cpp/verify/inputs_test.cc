@@ -237,20 +237,27 @@ TEST(Inputs, AttentionGetsNanWhereItIsSeen) {
         return WithNan(Attention(op, device, keys, causal, masked), kind);
       };
       EXPECT_EQ(nan(16, false, false, InputKind::kSpecialValues), "q");
-      EXPECT_EQ(nan(16, false, false, InputKind::kNanOperands), "kv");
+      EXPECT_EQ(nan(16, false, false, InputKind::kNanOperands), "k");
+      EXPECT_EQ(nan(16, false, false, InputKind::kInfiniteOperands), "v");
       EXPECT_EQ(nan(16, true, false, InputKind::kNanOperands), "");
       EXPECT_EQ(nan(16, false, true, InputKind::kNanOperands), "");
       const bool loses = device == DeviceType::kCpu;
       const auto tries_operands = [&](int64_t keys, bool causal) {
         const OpSignature signature = Attention(op, device, keys, causal, false);
         const auto kinds = InputKindsFor(signature, FindRoles(signature).value());
-        return std::count(kinds.begin(), kinds.end(), InputKind::kNanOperands) == 1;
+        return std::count(kinds.begin(), kinds.end(), InputKind::kNanOperands) == 1 &&
+               std::count(kinds.begin(), kinds.end(), InputKind::kInfiniteOperands) == 1;
       };
       EXPECT_TRUE(tries_operands(16, false));
       EXPECT_FALSE(tries_operands(16, true));
       EXPECT_EQ(tries_operands(15, false), !loses);
       EXPECT_EQ(nan(15, false, false, InputKind::kSpecialValues), loses ? "" : "q");
-      EXPECT_EQ(nan(15, false, false, InputKind::kNanOperands), loses ? "" : "kv");
+      EXPECT_EQ(nan(15, false, false, InputKind::kNanOperands), loses ? "" : "k");
+      EXPECT_EQ(nan(15, false, false, InputKind::kInfiniteOperands), loses ? "" : "v");
+      OpSignature decoding = Attention(op, device, 16, false, false);
+      decoding.inputs[0] = Spec(DType::kFloat32, {1, 2, 1, 64});
+      EXPECT_EQ(WithNan(decoding, InputKind::kNanOperands), "k");
+      EXPECT_EQ(WithNan(decoding, InputKind::kInfiniteOperands), "qv");
     }
   }
 }
@@ -313,6 +320,41 @@ TEST(Inputs, BooleansThatAMaskIsMadeOfHideKeysInEveryWay) {
       EXPECT_EQ(rows[0] >= 2 && rows[16] >= 2, device == DeviceType::kCpu);
       EXPECT_EQ(rows[0] + rows[16] == 0, device == DeviceType::kCuda);
     }
+  }
+}
+
+TEST(Inputs, MasksOfTwoAndOfOneColumnHideWholeRowsOnACpu) {
+  OpSignature joined = Attention(kAttention, DeviceType::kCpu, 16, false, true);
+  joined.inputs[3] = Spec(DType::kBool, {1, 1, 16, 16});
+  joined.inputs.push_back(joined.inputs[3]);
+  Node attention = joined.nodes[0];
+  attention.args[3] = {{"node", 1}, {"out", 0}};
+  const TensorSpec mask = Spec(DType::kFloat32, {1, 1, 16, 16});
+  joined.nodes = {
+      {"aten::bitwise_and.Tensor", {{{"in", 3}}, {{"in", 4}}}, Json::object(), {joined.inputs[3]}},
+      {"aten::where.ScalarOther",
+       {{{"node", 0}, {"out", 0}}, 0.0, -INFINITY},
+       Json::object(),
+       {mask}},
+      attention};
+  joined.outputs = {{2, 0}};
+  const InputSet made = Make(joined, InputKind::kNormal);
+  const auto a = Values(joined.inputs[3], made.bytes[3]),
+             b = Values(joined.inputs[4], made.bytes[4]);
+  int hidden = 0;
+  for (size_t row = 0; row < 16; ++row) {
+    bool any = false;
+    for (size_t c = row * 16; c < row * 16 + 16; ++c) any = any || (a[c] == 1 && b[c] == 1);
+    hidden += !any;
+  }
+  EXPECT_GE(hidden, 2);
+
+  for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+    OpSignature narrow = Attention(kAttention, device, 16, false, true);
+    narrow.inputs[3] = Spec(DType::kFloat32, {1, 1, 16, 1});
+    const auto values = Values(narrow.inputs[3], Make(narrow, InputKind::kNormal).bytes[3]);
+    const auto all = std::count(values.begin(), values.end(), -INFINITY);
+    EXPECT_EQ(all, device == DeviceType::kCpu ? 2 : 0);
   }
 }
 
