@@ -29,8 +29,8 @@ struct InputRole {
     kFinite,          // both where some are hidden: that may come through or not. And all three of
                       // fewer than 16 keys on a CPU, where ATen's kernel may lose a NaN
     kMask,            // what is added to its scores: -infinity hides single keys, or all before or
-                      // behind one, but in no row all of them, where PyTorch's kernels for a GPU
-                      // differ. Or booleans that such numbers are made of, whichever of them hides
+                      // behind one, but in no row all of them. Or booleans that such numbers are
+                      // made of, whichever of them hides
     kRowMask,         // that of a CPU, where a row without keys comes to zeros: all of them, too
   };
   Kind kind = Kind::kValue;

@@ -140,21 +140,36 @@ def test_forging_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad:
     assert sum(region["unserved"] for region in cudaforge_backend.stats()["regions"]) == 0
 
 
-def test_a_program_is_busy_while_its_threads_work() -> None:
-    assert not forging.program_is_busy()
-    ended = threading.Event()
+class Clock:
+    """The clocks of a program whose threads take so many cores while this one sleeps, one number a
+    look at them."""
 
-    def work() -> None:
-        while not ended.is_set():
-            torch.randn(300, 300).matmul(torch.randn(300, 300))
+    def __init__(self, cores: Sequence[float]) -> None:
+        self.cores = [rate for look in cores for rate in (0.0, look)]  # first it lets them settle
+        self.now = self.worked = 0.0
 
-    beside = threading.Thread(target=work)
-    beside.start()
-    try:
-        assert forging.program_is_busy()
-    finally:
-        ended.set()
-        beside.join()
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.worked += seconds * self.cores.pop(0)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return self.worked
+
+
+@pytest.mark.parametrize(
+    ("cores", "busy"),
+    [([0], False), ([1, 1, 1], True), ([4, 1, 0.25], True), ([1, 0.15], False), ([1, 1, 0], False)],
+)
+def test_a_program_is_busy_whose_threads_work_at_every_look(
+    monkeypatch: pytest.MonkeyPatch, cores: list[float], busy: bool
+) -> None:
+    clock = Clock(cores)
+    monkeypatch.setattr(forging, "time", clock)
+    assert forging.program_is_busy() is busy
+    assert clock.cores == []
 
 
 _NEXT_PROCESS = """

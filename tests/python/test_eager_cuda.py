@@ -161,13 +161,13 @@ def test_an_operator_with_a_kernel_for_one_device_alone_is_intercepted_there(
     blocking: dict[str, Any],
 ) -> None:
     op = "aten::_fused_rms_norm"
-    x, weight = torch.randn(16, 138, device="cuda"), torch.rand(138, device="cuda")
-    expected = torch.nn.functional.rms_norm(x.double(), (138,), weight.double(), 1e-6).float()
+    x, weight = torch.randn(64, 1024, device="cuda"), torch.rand(1024, device="cuda")
+    expected = torch.nn.functional.rms_norm(x.double(), (1024,), weight.double(), 1e-6).float()
     with enable(["aten::rms_norm"], **blocking):
         for _ in range(2):
-            y = torch.nn.functional.rms_norm(x, (138,), weight, 1e-6)
+            y = torch.nn.functional.rms_norm(x, (1024,), weight, 1e-6)
             torch.testing.assert_close(y, expected)
-        torch.nn.functional.rms_norm(x.cpu(), (138,))  # made of others
+        torch.nn.functional.rms_norm(x.cpu(), (1024,))  # made of others
     assert seen(op) == {"calls": 2, "hits": 1, "fallbacks": 0, "misses": {"new": 1}}
 
 
