@@ -52,11 +52,14 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     "region", "kind", "verdict", "reason", "timing", "seconds", "kept"}, kind "winner" where its
     kernel was stored, else "negative"; all are of this forging but for "kept", which is None or
     {"author", "by_agent", "timing"} of the winner that was in the cache and stays.
-    Where agents write kernels, {"event": "rival", "key", "rival", "us"} says what they are to beat,
-    and the events of csrc/forge/agent/session.h follow. With on_miss="blocking" then {"event":
-    "graph", "step", "regions"} for each graph that is to be timed with its winners (their keys are
-    the regions): step "compile" when it is compiled with them and without, "race" when it is called
-    first and timed, which compiles its backward.
+    Where agents write kernels, {"event": "rival", "key", "rival", "us"} says what they are to beat;
+    then come "resumed" of a session that goes on, and of each "round", which names its "kind", the
+    Judge's "advice" ("issue" and "plan", or its "silence"), "ask" and "call" of each question
+    ("role"; "usage", "usd", "seconds"), and the "candidate"; at last "agents_end" with its "reason"
+    and the "ledger". With on_miss="blocking" then {"event": "graph", "step", "regions"} for each
+    graph that is to be timed with its winners (their keys are the regions): step "compile" when it
+    is compiled with them and without, "race" when it is called first and timed, which compiles its
+    backward.
     "region" and the last "verdict" are for people: "mul -> cumsum(float32[8, 128])", "nothing
     faster than ATen"."""
     from .integration.plan import set_progress as set_callback

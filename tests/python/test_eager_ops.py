@@ -29,6 +29,7 @@ from eager_calls import SOFTMAX
         (["aten::*nothing*"], ["no operator"]),
         (["aten::relu_*"], ["none of which"]),
         ("aten::_softmax", ["a list"]),
+        ([], ["is empty"]),
         ([3], ["names of overloads"]),
     ],
 )

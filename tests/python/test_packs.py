@@ -389,3 +389,26 @@ def test_texts_of_others_reach_the_terminal_escaped(
     assert main(["cache", "show", key, "--json", *folder]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     assert shown["provenance"]["author"].startswith("\x1b]0;")  # data is left as it is
+
+
+def test_what_many_kernels_are_rejected_for_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    (tmp_path / "pack").mkdir()
+    reasons = ["made for another machine"] * 3 + ["not proven on this machine"]
+    problems = [f"{number:012d}: {reason}" for number, reason in enumerate(reasons)]
+
+    def adopt_pack(file: str, tell: Any, replace: bool) -> dict[str, Any]:
+        for problem in problems:
+            tell(*problem.split(": "))
+        counts = {"imported": 0, "without_winner": 0, "kept_existing": 0, "rejected": 4}
+        return {**counts, "problems": problems}
+
+    monkeypatch.setattr(_C, "adopt_pack", adopt_pack)
+    main(["cache", "import", str(tmp_path / "pack"), "--cache-dir", str(tmp_path / "b")])
+    told = [line.strip() for line in capsys.readouterr().out.splitlines() if "rejected:" in line]
+    assert told == [
+        f"rejected: {problems[0]}",
+        f"rejected: {problems[3]}",
+        "rejected: 2 more, each: made for another machine",
+    ]

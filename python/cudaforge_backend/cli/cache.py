@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -323,6 +324,7 @@ def run_import(args: argparse.Namespace) -> int:
     if not Path(args.file).exists():
         raise OSError(f"there is no {args.file}; `cudaforge cache export` makes such files")
     told: set[str] = set()
+    reasons: Counter[str] = Counter()
     before = _C.store().records()
     stay = set() if args.replace else _proven_here(before)
 
@@ -330,7 +332,9 @@ def run_import(args: argparse.Namespace) -> int:
         name = key[:12]
         if why_not:
             told.add(f"{name}: {why_not}")
-            _say_rejected(f"{name}: {why_not}")
+            reasons[why_not] += 1
+            if reasons[why_not] == 1:
+                _say_rejected(f"{name}: {why_not}")
         else:
             stays = "; the kernel in the cache stays" if key in stay else ""
             print(f"  {name} verified{stays}", flush=True)
@@ -345,6 +349,9 @@ def run_import(args: argparse.Namespace) -> int:
         for rejected in result["problems"]:
             if rejected not in told:  # it could not even be read
                 _say_rejected(rejected)
+        for reason, times in reasons.items():
+            if times > 1:
+                _say_rejected(f"{times - 1} more, each: {reason}")
         print(
             f"{counted(result['imported'], 'kernel')} verified and stored, "
             f"{counted(result['without_winner'], 'region')} with no winner stored, "
@@ -418,7 +425,9 @@ def _file_to_write(verb: argparse.ArgumentParser) -> None:
 
 
 def _file_to_read(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("file", metavar="FILE", help="what `cudaforge cache export` wrote")
+    verb.add_argument(
+        "file", metavar="FILE", help="what `cudaforge cache export` wrote: a file or a folder"
+    )
     verb.add_argument(
         "--replace",
         action="store_true",
@@ -450,10 +459,16 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
         (_arch,),
     ),
     ("stats", "counts by architecture, and whether the files are sound", run_stats, ()),
-    ("export", "write the records to one checksummed file", run_export, (_file_to_write, _arch)),
+    (
+        "export",
+        "write the records to one checksummed file, or the kernels to a folder (--as-source)",
+        run_export,
+        (_file_to_write, _arch),
+    ),
     (
         "import",
-        "verify a file's kernels on this machine, store those that pass and what had no winner",
+        "verify the kernels of a file or folder on this machine, store those that pass and what "
+        "had no winner",
         run_import,
         (_file_to_read,),
     ),
@@ -462,7 +477,10 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
 
 def add(verbs: Any) -> None:
     """Registers the command and its verbs."""
-    command = verbs.add_parser("cache", help="list, show, export and import stored kernels")
+    command = verbs.add_parser(
+        "cache",
+        help="list, show, forget, export and import stored kernels; what is wanted; statistics",
+    )
     inner = command.add_subparsers(dest="cache_verb", required=True, metavar="VERB")
     for name, text, run, arguments in VERBS:
         verb = inner.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")

@@ -63,6 +63,8 @@ def chosen_ops(ops: Iterable[str]) -> tuple[str, ...]:
     found: set[str] = set()
     for op in ops:
         found.update(_chosen(op))
+    if not found:
+        raise errors.OptionError("ops is empty; without it, what winners can exist for is chosen")
     return tuple(sorted(found))
 
 
