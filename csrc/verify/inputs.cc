@@ -136,14 +136,11 @@ double MixedValue(SplitMix& random, const Part& part, int64_t row, int64_t colum
 }
 
 // A row's keys are all seen, or hidden before the middle, behind it, here and there, all but one,
-// or all where they may be: each set begins with another of these, as a mask may have one row.
+// or all: each set begins with another of these, as a mask may have one row.
 double MaskValue(SplitMix& random, const Part& part, int64_t row, int64_t column) {
   const double value = random.Normal();
   const int64_t columns = part.columns;
-  if (columns < 2) {  // one number for all keys
-    const bool all = part.role.kind == InputRole::Kind::kRowMask && row % 6 == 5;
-    return all ? -kInfinity : value;
-  }
+  if (columns < 2) return row % 6 == 5 ? -kInfinity : value;  // one number for all keys
   bool hidden = false;
   switch ((row + static_cast<int64_t>(part.kind)) % 6) {
     case 1:
@@ -159,7 +156,7 @@ double MaskValue(SplitMix& random, const Part& part, int64_t row, int64_t column
       hidden = column != 7 * row % columns;
       break;
     case 5:
-      hidden = part.role.kind == InputRole::Kind::kRowMask;
+      hidden = true;
       break;
     default:
       break;
@@ -182,10 +179,9 @@ bool MaskBit(SplitMix& random, const Part& part, int64_t row, int64_t column) {
       return (column == 7 * row % columns) == (turn == 3);
     case 5:
     case 6:
-      if (part.role.kind == InputRole::Kind::kRowMask) return turn == 5;
-      [[fallthrough]];
+      return turn == 5;
     default:
-      return column == row % columns ? true : column == (row + 1) % columns ? false : bit;
+      return bit;
   }
 }
 
@@ -201,7 +197,6 @@ double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t co
     case InputRole::Kind::kTanh:
       return 1.98 * (random.Uniform() - 0.5);
     case InputRole::Kind::kMask:
-    case InputRole::Kind::kRowMask:
       return MaskValue(random, part, row, column);
     default:
       break;
@@ -292,7 +287,7 @@ std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
         value = part.truths->Value(walk.position(), part.turn, seed);
       } else if (IsFloating(spec.dtype)) {
         value = FloatingValue(random, part, row, walk.column(), walk.index(), &last);
-      } else if (spec.dtype == DType::kBool && IsMask(part.role.kind)) {
+      } else if (spec.dtype == DType::kBool && part.role.kind == InputRole::Kind::kMask) {
         value = MaskBit(random, part, row, walk.column()) ? 1 : 0;
       } else if (spec.dtype == DType::kBool) {
         value = part.kind == InputKind::kAllEqual ? 1 : static_cast<double>(random.Below(2));

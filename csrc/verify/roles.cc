@@ -73,16 +73,12 @@ bool PassesThrough(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-// Ops that make a mask of numbers of one of booleans, or the opposite of a mask.
+// Ops that make a mask of numbers of one of booleans, or a mask of others.
 bool MakesMask(std::string_view name) {
-  return name == "aten::where" || name == "aten::masked_fill" || name == "aten::logical_not" ||
-         name == "aten::bitwise_not";
-}
-
-// Ops that make one mask of two: of these, patterns in both may hide all keys of a row.
-bool JoinsMasks(std::string_view name) {
-  return name == "aten::bitwise_and" || name == "aten::bitwise_or" || name == "aten::logical_and" ||
-         name == "aten::logical_or";
+  static constexpr std::string_view kNames[] = {
+      "aten::where",       "aten::masked_fill", "aten::logical_not", "aten::bitwise_not",
+      "aten::logical_and", "aten::bitwise_and", "aten::logical_or",  "aten::bitwise_or"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 // Ops that take integers to address memory.
@@ -149,14 +145,14 @@ void GiveAttentionRoles(const OpSignature& signature, const Node& node, const au
   const TensorSpec* keys = key == nullptr ? nullptr : signature.SpecOf(*key);
   const bool hides = (mask != nullptr && signature.SpecOf(*mask) != nullptr) ||
                      (causal != nullptr && *causal == true);
-  const bool on_cpu = signature.device == DeviceType::kCpu;
   // Of fewer keys than a vector has numbers, ATen's kernel for a CPU loses a query's NaN.
-  const bool loses_nan = on_cpu && keys != nullptr && SizeAt(*keys, -2) < 16;
+  const bool loses_nan =
+      signature.device == DeviceType::kCpu && keys != nullptr && SizeAt(*keys, -2) < 16;
   const bool finite = hides || loses_nan;
   give(Argument(node, 0), loses_nan ? Kind::kFinite : Kind::kQuery);
   give(key, finite ? Kind::kFinite : Kind::kKey);
   give(Argument(node, 2), finite ? Kind::kFinite : Kind::kSeen);
-  give(mask, on_cpu ? Kind::kRowMask : Kind::kMask);
+  give(mask, Kind::kMask);
 }
 
 // The roles of every value of the region, while the nodes are walked from last to first.
@@ -184,8 +180,6 @@ void Visit(const Json& argument, const auto& visitor) {
 
 }  // namespace
 
-bool IsMask(InputRole::Kind kind) { return kind == Kind::kMask || kind == Kind::kRowMask; }
-
 Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
   Values values;
   values.inputs.resize(signature.inputs.size());
@@ -211,8 +205,7 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
     if (name.find("attention") != std::string_view::npos) {
       return Status::Unsupported(node.op + ": what its mask may be is not known");
     }
-    const Kind first = values.nodes[n].empty() ? Kind::kValue : values.nodes[n][0].kind;
-    if ((MakesMask(name) && IsMask(first)) || (JoinsMasks(name) && first == Kind::kRowMask)) {
+    if (MakesMask(name) && !values.nodes[n].empty() && values.nodes[n][0].kind == Kind::kMask) {
       for (const Json& argument : node.args) {
         const TensorSpec* spec = signature.SpecOf(argument);
         if (spec != nullptr && spec->dtype == DType::kBool) {

@@ -28,17 +28,14 @@ struct InputRole {
     kSeen,            // its values there: the same, in other sets, as a key's NaN hides a value's
     kFinite,          // both where some are hidden: that may come through or not. And all three of
                       // fewer than 16 keys on a CPU, where ATen's kernel may lose a NaN
-    kMask,            // what is added to its scores: -infinity hides single keys, or all before or
-                      // behind one, but in no row all of them. Or booleans that such numbers are
-                      // made of, whichever of them hides
-    kRowMask,         // that of a CPU, where a row without keys comes to zeros: all of them, too
+    kMask,            // what is added to its scores: -infinity hides single keys, all before or
+                      // behind one, or all of a row, which then comes to zeros. Or booleans that
+                      // such numbers are made of, whichever of them hides
   };
   Kind kind = Kind::kValue;
   int64_t limit = 0;
   int64_t ignore_index = -100;
 };
-
-bool IsMask(InputRole::Kind kind);
 
 // One role per input. kUnsupported: an integer input reaches an op that may use it as an index in a
 // way that is not known here (an index out of range would be undefined behaviour on a GPU).

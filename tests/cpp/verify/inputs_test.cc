@@ -276,9 +276,7 @@ TEST(Inputs, AttentionMasksHideKeysInEveryWay) {
       for (const InputKind kind :
            {InputKind::kNormal, InputKind::kSpecialValues, InputKind::kMixed}) {
         const auto values = Values(signature.inputs[3], Make(signature, kind).bytes[3]);
-        const int all = rows_that(values, [&](const double* row) { return hidden(row) == 16; });
-        EXPECT_EQ(all >= 2, device == DeviceType::kCpu) << all;
-        EXPECT_EQ(all == 0, device == DeviceType::kCuda) << all;
+        EXPECT_GE(rows_that(values, [&](const double* row) { return hidden(row) == 16; }), 2);
         EXPECT_GE(rows_that(values, [&](const double* row) { return hidden(row) == 15; }), 2);
         EXPECT_GE(rows_that(values, [&](const double* row) { return hidden(row) == 0; }), 2);
         EXPECT_GE(rows_that(values, [&](const double* row) { return std::isinf(row[0]); }), 4);
@@ -317,13 +315,13 @@ TEST(Inputs, BooleansThatAMaskIsMadeOfHideKeysInEveryWay) {
       EXPECT_GE(std::min(front, back), 4);
       EXPECT_GE(rows[1], 2);
       EXPECT_GE(rows[15], 2);
-      EXPECT_EQ(rows[0] >= 2 && rows[16] >= 2, device == DeviceType::kCpu);
-      EXPECT_EQ(rows[0] + rows[16] == 0, device == DeviceType::kCuda);
+      EXPECT_GE(rows[0], 2);
+      EXPECT_GE(rows[16], 2);
     }
   }
 }
 
-TEST(Inputs, MasksOfTwoAndOfOneColumnHideWholeRowsOnACpu) {
+TEST(Inputs, MasksOfTwoAndOfOneColumnHideWholeRows) {
   OpSignature joined = Attention(kAttention, DeviceType::kCpu, 16, false, true);
   joined.inputs[3] = Spec(DType::kBool, {1, 1, 16, 16});
   joined.inputs.push_back(joined.inputs[3]);
@@ -354,7 +352,7 @@ TEST(Inputs, MasksOfTwoAndOfOneColumnHideWholeRowsOnACpu) {
     narrow.inputs[3] = Spec(DType::kFloat32, {1, 1, 16, 1});
     const auto values = Values(narrow.inputs[3], Make(narrow, InputKind::kNormal).bytes[3]);
     const auto all = std::count(values.begin(), values.end(), -INFINITY);
-    EXPECT_EQ(all, device == DeviceType::kCpu ? 2 : 0);
+    EXPECT_EQ(all, 2);
   }
 }
 
