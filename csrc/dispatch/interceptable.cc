@@ -27,8 +27,9 @@ bool HasKernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
 Result<Interceptable> FindInterceptable(std::string_view op) {
   CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindAtenOp(op));
   const std::optional<c10::OperatorHandle> functional = FunctionalOf(handle);
-  CF_RETURN_IF_ERROR(CheckPure(RegionOpOf(functional.value_or(handle)), op));
-  if (ReturnsList(functional.value_or(handle).schema())) {
+  const c10::OperatorHandle read = functional.value_or(handle);
+  CF_RETURN_IF_ERROR(CheckPure(RegionOpOf(read), op));
+  if (ReturnsList(read.schema())) {
     return Status::Unsupported(std::string(op) + " returns lists of tensors");
   }
   if (functional && handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
@@ -38,7 +39,7 @@ Result<Interceptable> FindInterceptable(std::string_view op) {
         (FindInterceptable(called).ok() ? ", which can be intercepted" : ""));
   }
   for (const c10::DispatchKey key : kInterceptedKeys) {
-    if (HasKernel(handle, key)) return Interceptable{handle, functional.value_or(handle)};
+    if (HasKernel(handle, key)) return Interceptable{handle, read};
   }
   if (handle.hasKernelForDispatchKey(kComposite)) {
     return Status::Unsupported(std::string(op) +

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "signature/attention_op.h"
+
 namespace cudaforge {
 namespace {
 
@@ -94,9 +96,8 @@ std::optional<double> ConvolutionFlops(const OpSignature& signature, const Node&
 }
 
 std::optional<double> AttentionFlops(const OpSignature& signature, const Node& node) {
-  const std::string_view name = OpShortName(node.op);
-  const bool of_cpu = name == "_scaled_dot_product_flash_attention_for_cpu";
-  if (!of_cpu && name != "scaled_dot_product_attention") return std::nullopt;
+  const AttentionOp* attention = FindAttentionOp(OpBaseName(node.op));
+  if (attention == nullptr) return std::nullopt;
   const TensorSpec* query = SpecAt(signature, node, 0);
   const TensorSpec* key = SpecAt(signature, node, 1);
   const TensorSpec* value = SpecAt(signature, node, 2);
@@ -104,7 +105,7 @@ std::optional<double> AttentionFlops(const OpSignature& signature, const Node& n
       key->sizes.size() < 2 || value->sizes.empty()) {
     return std::nullopt;
   }
-  const bool causal = FlagArgument(node, of_cpu ? 4 : 5);
+  const bool causal = FlagArgument(node, static_cast<size_t>(attention->causal));
   const double rows = static_cast<double>(query->sizes[query->sizes.size() - 2]);
   const double columns = static_cast<double>(key->sizes[key->sizes.size() - 2]);
   const double width = static_cast<double>(query->sizes.back());

@@ -38,13 +38,13 @@ Result<RegionArgs> AttentionArgs(const c10::FunctionSchema& kernel, c10::ArrayRe
   return region;
 }
 
-}  // namespace
-
 bool IsAttentionKernel(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   return name == "aten::_scaled_dot_product_efficient_attention" ||
          name == "aten::_scaled_dot_product_cudnn_attention";
 }
+
+}  // namespace
 
 c10::OperatorHandle RegionOpOf(const c10::OperatorHandle& op) {
   if (!IsAttentionKernel(op)) return op;

@@ -12,8 +12,6 @@
 
 namespace cudaforge {
 
-bool IsAttentionKernel(const c10::OperatorHandle& op);
-
 // The overload whose calls are the regions of `op`'s: itself, or
 // aten::scaled_dot_product_attention.
 c10::OperatorHandle RegionOpOf(const c10::OperatorHandle& op);

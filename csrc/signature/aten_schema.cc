@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "signature/attention_op.h"
+
 namespace cudaforge {
 namespace {
 
@@ -19,17 +21,6 @@ constexpr std::array<std::string_view, 6> kUninitialised = {
     "aten::empty",          "aten::empty_like", "aten::empty_strided",
     "aten::empty_permuted", "aten::new_empty",  "aten::new_empty_strided",
 };
-
-// Draw random numbers where their dropout_p is not 0.
-constexpr std::array<std::string_view, 2> kAttention = {
-    "aten::scaled_dot_product_attention",
-    "aten::_scaled_dot_product_flash_attention_for_cpu",
-};
-
-template <size_t N>
-bool Has(const std::array<std::string_view, N>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 bool IsTensorOrTensors(const c10::TypePtr& type) {
   if (type->kind() == c10::TypeKind::TensorType) return true;
@@ -86,11 +77,15 @@ Status CheckPure(const c10::OperatorHandle& op, std::string_view name) {
     if (!IsTensorOrTensors(result.real_type())) return refuse("returns more than tensors");
   }
   const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
-  if (random && !Has(kAttention, op.operator_name().name)) return refuse("draws random numbers");
+  const std::string& base_name = op.operator_name().name;
+  // Attention draws them where its dropout_p is not 0: see CheckCall.
+  if (random && FindAttentionOp(base_name) == nullptr) return refuse("draws random numbers");
   for (at::Tag tag : kRefusedTags) {
     if (op.hasTag(tag)) return refuse("has outputs that depend on more than its inputs' shapes");
   }
-  if (Has(kUninitialised, op.operator_name().name)) return refuse("returns uninitialised memory");
+  if (std::find(kUninitialised.begin(), kUninitialised.end(), base_name) != kUninitialised.end()) {
+    return refuse("returns uninitialised memory");
+  }
   return Status::Ok();
 }
 

@@ -77,8 +77,8 @@ double ZeroOrDenormal(SplitMix& random, DType dtype, int64_t row) {
   }
 }
 
-// Whether an input of this role, smaller than the largest or not a row of the result's, gets NaN or
-// infinities in the sets of special operands.
+// Whether an input of this role gets NaN or infinities in the sets of special operands, where it is
+// not left as it is for being one of the largest.
 bool TakesSpecials(InputRole::Kind role, InputKind kind) {
   using Kind = InputRole::Kind;
   if (role == Kind::kWeight || role == Kind::kKey) return kind == InputKind::kNanOperands;

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "signature/attention_op.h"
+
 namespace cudaforge {
 namespace {
 
@@ -96,12 +98,6 @@ const Json* Argument(const Node& node, int position) {
   return position >= 0 && i < node.args.size() ? &node.args[i] : nullptr;
 }
 
-constexpr const char* kCpuAttention = "aten::_scaled_dot_product_flash_attention_for_cpu";
-
-bool IsAttention(std::string_view name) {
-  return name == "aten::scaled_dot_product_attention" || name == kCpuAttention;
-}
-
 int64_t IntArgument(const Node& node, int position, int64_t otherwise) {
   const Json* argument = Argument(node, position);
   return argument != nullptr && argument->is_number_integer() ? argument->get<int64_t>()
@@ -134,13 +130,11 @@ int64_t BoundOf(const OpSignature& signature, const Node& node, const ArgumentRo
   }
 }
 
-void GiveAttentionRoles(const OpSignature& signature, const Node& node, const auto& give) {
-  const bool of_cpu = OpBaseName(node.op) == kCpuAttention;
+void GiveAttentionRoles(const OpSignature& signature, const Node& node, const AttentionOp& op,
+                        const auto& give) {
   const auto keyword = node.kwargs.find("attn_mask");
-  const Json* mask = keyword != node.kwargs.end() ? &*keyword
-                     : of_cpu                     ? nullptr
-                                                  : Argument(node, 3);
-  const Json* causal = Argument(node, of_cpu ? 4 : 5);
+  const Json* mask = keyword != node.kwargs.end() ? &*keyword : Argument(node, op.mask);
+  const Json* causal = Argument(node, op.causal);
   const Json* key = Argument(node, 1);
   const TensorSpec* keys = key == nullptr ? nullptr : signature.SpecOf(*key);
   const bool hides = (mask != nullptr && signature.SpecOf(*mask) != nullptr) ||
@@ -195,8 +189,8 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
       }
       continue;
     }
-    if (IsAttention(name)) {
-      GiveAttentionRoles(signature, node, [&](const Json* argument, Kind kind) {
+    if (const AttentionOp* attention = FindAttentionOp(name)) {
+      GiveAttentionRoles(signature, node, *attention, [&](const Json* argument, Kind kind) {
         InputRole* role = argument == nullptr ? nullptr : values.Of(*argument);
         if (role != nullptr) *role = {kind};
       });

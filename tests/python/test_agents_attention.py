@@ -8,6 +8,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
+from cudaforge_backend import Interception
 from cudaforge_backend._native import _C
 from forged import compiled, win_every_race
 
@@ -77,6 +78,16 @@ WITH_LOGARITHMS = (
 )
 
 
+def eager_attention(coder: str, cache: Path) -> Interception:
+    """Eager attention is looked up inside it, with kernels of one reply of the Coder's."""
+    return cudaforge_backend.enable(
+        ["aten::scaled_dot_product_attention"],
+        on_miss="blocking",
+        cache_dir=str(cache),
+        agents={"coder": coder, "rounds": 1, "seconds": 120},
+    )
+
+
 def test_a_coders_attention_is_served_to_eager_calls_and_their_backward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any
 ) -> None:
@@ -90,12 +101,7 @@ def test_a_coders_attention_is_served_to_eager_calls_and_their_backward(
 
     expected = run()
     op = "aten::_scaled_dot_product_flash_attention_for_cpu"
-    with cudaforge_backend.enable(
-        ["aten::scaled_dot_product_attention"],
-        on_miss="blocking",
-        cache_dir=str(tmp_path / "cache"),
-        agents={"coder": coder([WITH_LOGARITHMS], []), "rounds": 1, "seconds": 120},
-    ):
+    with eager_attention(coder([WITH_LOGARITHMS], []), tmp_path / "cache"):
         for _ in range(2):
             torch.testing.assert_close(run(), expected)
     (node,) = _C.store().lineage(*next((r["key"], r["arch"]) for r in _C.store().records()))[:1]
@@ -150,10 +156,10 @@ def hidden_keys() -> torch.Tensor:
     return mask
 
 
-def only_verdict() -> str:
+def only_verdict() -> dict[str, Any]:
     """That of the one kernel that was tried."""
     ((key, arch),) = {(record["key"], record["arch"]) for record in _C.store().records()}
-    verdict: str = _C.store().lineage(key, arch)[0]["verdict"]["verdict"]
+    verdict: dict[str, Any] = _C.store().lineage(key, arch)[0]["verdict"]
     return verdict
 
 
@@ -177,16 +183,11 @@ def test_eager_attention_is_tried_with_hidden_keys(
     q, k, v = (torch.randn(1, 2, 8, 4) for _ in range(3))
     attention = torch.nn.functional.scaled_dot_product_attention
     expected = attention(q, k, v, hidden_keys(), scale=scale)
-    with cudaforge_backend.enable(
-        ["aten::scaled_dot_product_attention"],
-        on_miss="blocking",
-        cache_dir=str(tmp_path / "cache"),
-        agents={"coder": coder([reply], []), "rounds": 1, "seconds": 120},
-    ):
+    with eager_attention(coder([reply], []), tmp_path / "cache"):
         for _ in range(2):
             torch.testing.assert_close(attention(q, k, v, hidden_keys(), scale=scale), expected)
     guarded = kernel == "guarded"
-    assert only_verdict() == ("accepted" if guarded else "wrong_values")
+    assert only_verdict()["verdict"] == ("accepted" if guarded else "wrong_values")
     counts = cudaforge_backend.stats()["eager"]
     assert counts["aten::_scaled_dot_product_flash_attention_for_cpu"]["hits"] == int(guarded)
 
@@ -279,21 +280,11 @@ def test_attention_is_tried_with_nan_in_keys_and_values(
     attention = torch.nn.functional.scaled_dot_product_attention
     inputs = {name: torch.randn(1, 2, 16, 4) for name in "qkv"}
     inputs[which][0, 1, 3, 0] = torch.nan
-    with cudaforge_backend.enable(
-        ["aten::scaled_dot_product_attention"],
-        on_miss="blocking",
-        cache_dir=str(tmp_path / "cache"),
-        agents={
-            "coder": coder([reply.replace("WEIGHT", weight)], []),
-            "rounds": 1,
-            "seconds": 120,
-        },
-    ):
+    with eager_attention(coder([reply.replace("WEIGHT", weight)], []), tmp_path / "cache"):
         for _ in range(2):
             made = attention(*inputs.values(), scale=scale)
             assert made.isnan().sum() == (64 if which == "k" else 16)
-    ((key, arch),) = {(record["key"], record["arch"]) for record in _C.store().records()}
-    verdict = _C.store().lineage(key, arch)[0]["verdict"]
+    verdict = only_verdict()
     if loses == "nothing":
         assert verdict["verdict"] == "accepted"
     else:
