@@ -114,7 +114,7 @@ build() {
   # quickstart and tests, so that the second one finds everything compiled.
   if [ "$("${CXX:-g++}" -dumpversion 2>/dev/null || true)" = 12 ]; then export CUDAFORGE_WERROR="${CUDAFORGE_WERROR:-ON}"; fi
   export CUDAFORGE_BUILD_TESTS="${CUDAFORGE_BUILD_TESTS:-OFF}"
-  say "building; what the tools say goes to build/build.log (first time: 3 to 4 minutes on 2 cores; later: seconds)"
+  say "building; what the tools say goes to build/build.log (on 2 cores each kind of build takes minutes the first time, then seconds)"
   busy building logged build/build.log "$@" || {
     tail -40 build/build.log >&2
     fail "the build failed; all of it is in build/build.log"

@@ -46,18 +46,17 @@ class TrialScope {
   std::optional<KernelOnTrial> trial_;
 };
 
-// Warnings come from any thread; those after the interpreter's end have nobody to read them.
-void WarnPython(const std::string& message) {
+}  // namespace
+
+void TellStats(const char* function, const std::string& text) {
   if (!Py_IsInitialized()) return;
   py::gil_scoped_acquire acquire;
   try {
-    py::module_::import("cudaforge_backend.stats").attr("warn_once")(message);
+    py::module_::import("cudaforge_backend.stats").attr(function)(text);
   } catch (py::error_already_set& error) {
     error.discard_as_unraisable("cudaforge warning");
   }
 }
-
-}  // namespace
 
 void BindDispatch(py::module_& m) {
   using Release = py::call_guard<py::gil_scoped_release>;
@@ -69,7 +68,8 @@ void BindDispatch(py::module_& m) {
       .def("promote", &TrialScope::Promote, Release());
   m.def("stats", [] { return ToPython(Resolver::Get().Stats()); });
   m.def("reset_stats", [] { Resolver::Get().ResetStats(); });
-  Resolver::Get().SetWarningSink(&WarnPython);
+  Resolver::Get().SetWarningSink(
+      [](const std::string& message) { TellStats("warn_once", message); });
 }
 
 }  // namespace cudaforge::binding

@@ -23,10 +23,8 @@ namespace {
 namespace py = pybind11;
 
 WantedWriter& Writer() {
-  static auto* const writer = new WantedWriter([](const Status& status) {
-    Resolver::Get().WarnOnce("the cache takes no writes, what is missing is not recorded: " +
-                             status.message());
-  });
+  static auto* const writer = new WantedWriter(
+      [](const Status& status) { TellStats("wanted_not_recorded", status.message()); });
   return *writer;
 }
 

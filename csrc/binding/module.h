@@ -24,4 +24,8 @@ void BindAgents(pybind11::module_& m);     // sessions of agents
 void BindPacks(pybind11::module_& m);      // packs: written here, proven before they are stored
 void BindMachine(pybind11::module_& m);  // configuration, devices, capabilities, interleaved timing
 
+// Calls the function `function` of cudaforge_backend.stats with `text`: a warning. From any thread;
+// after the interpreter's end there is nobody to read it.
+void TellStats(const char* function, const std::string& text);
+
 }  // namespace cudaforge::binding

@@ -194,6 +194,13 @@ void BindStore(py::module_& m) {
           },
           py::arg("arch") = "")
       .def(
+          "add_wanted",
+          [](KernelStore& store, const std::vector<WantedTuple>& regions) {
+            py::gil_scoped_release release;
+            ThrowIfError(store.AddWanted(WantedRegions(regions)));
+          },
+          py::arg("regions"))
+      .def(
           "lineage",
           [](KernelStore& store, const std::string& key, const std::string& arch) {
             return ToList([&] {
@@ -217,14 +224,7 @@ void BindStore(py::module_& m) {
       .def_static("in_memory", [] { return StorePtr(MakeMemoryKernelStore()); })
       .def("binary", &Binary, py::arg("key"), py::arg("arch"))
       .def("put", &Put, py::arg("record"), py::arg("candidate").none(true), py::arg("binary"),
-           py::arg("replace") = false)
-      .def(
-          "add_wanted",
-          [](KernelStore& store, const std::vector<WantedTuple>& regions) {
-            py::gil_scoped_release release;
-            ThrowIfError(store.AddWanted(WantedRegions(regions)));
-          },
-          py::arg("regions"));
+           py::arg("replace") = false);
   m.def("store", [] { return Runtime::Get().store(); });
   m.def("use_cache", &UseCache, py::arg("folder"));
 }

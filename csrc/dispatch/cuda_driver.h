@@ -1,4 +1,4 @@
-// What the region operator asks of the CUDA driver.
+// What serving kernels asks of the CUDA driver.
 #pragma once
 
 #include "base/status.h"

@@ -31,7 +31,7 @@ struct KnowledgeQuery {
   std::string limiter = {};      // "memory", "compute", "latency"; "" before anything was measured
 };
 
-// The contract of the language ("contract/cuda") and what holds for both
+// The contract of the language ("contract/cuda") and what holds for all
 // ("contract/verification"), always and first; then every document all of whose tags match, most
 // specific first (kind, limiter, arch), as many whole ones as fit into `max_bytes` of text, the
 // contracts included. `left_out`, unless null, gets those that match and did not fit, in the same

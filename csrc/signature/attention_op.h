@@ -6,7 +6,7 @@
 namespace cudaforge {
 
 struct AttentionOp {
-  std::string_view name;  // "aten::mm": without an overload's
+  std::string_view name;  // "aten::scaled_dot_product_attention": without an overload's
   int causal;             // the position of is_causal
   int mask;               // that of attn_mask; -1: it is keyword-only
 };

@@ -200,8 +200,8 @@ Status CheckCubin(std::string_view image) {
     if (!variable) continue;
     return Status::InvalidArgument(
         "the kernel has the variable '" + symbol.name.substr(0, 80) +
-        "' in global memory, which outlives a launch: constants are __constant__ or constexpr, "
-        "anything else is an argument");
+        "' in global memory, which outlives a launch: constants are __constant__ or constexpr "
+        "(one that is zero: a literal, or an enum), anything else is an argument");
   }
   return Status::Ok();
 }

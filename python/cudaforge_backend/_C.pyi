@@ -19,7 +19,8 @@ def configure(cuda_folders: list[str], worker: str) -> None:
     """Where CUDA's libraries and headers may be, and the worker; the environment wins."""
 
 def config() -> dict[str, Any]:
-    """The environment's settings: disabled, on_miss, region_budget_s, cache_dir, log, warnings."""
+    """The environment's settings: disabled, eager, on_miss, region_budget_s, cache_dir, log,
+    warnings."""
 
 def cuda_search_paths() -> list[str]:
     """Folders that may hold libnvrtc, libnvJitLink, libcupti and the CUDA headers, the first to
@@ -123,7 +124,7 @@ class KernelStore:
         """All that can be read, as `get` gives them; the others are counted in `corrupt`."""
 
     def add_wanted(self, regions: Sequence[tuple[str, str, str]]) -> None:
-        """For tests: key, arch and signature of each; one write at most."""
+        """Key, arch and canonical signature of each; one write at most."""
 
     def put_graph(
         self,
@@ -289,7 +290,9 @@ def out_variant_of(op: str) -> str | None:
 def intercept(ops: Sequence[str]) -> None:
     """Intercepts eager calls of exactly these overloads."""
 
-def intercepted() -> list[str]: ...
+def intercepted() -> list[str]:
+    """The overloads that are intercepted. For tests."""
+
 def on_eager_miss(record: bool, told: Callable[[str, int], None] | None) -> None:
     """What becomes of a call that is met for the first time and has no winner: where `record`, it
     is put on the wanted list; `told` is called with its signature and device index."""
@@ -301,7 +304,7 @@ def end_eager_misses() -> None:
     """The same, as the process ends: later ones are written at once."""
 
 def eager_stats() -> dict[str, Any]:
-    """calls, hits, fallbacks, misses by reason, of each overload that was intercepted."""
+    """calls, hits, fallbacks, misses by reason, of each overload that had calls."""
 
 def reset_eager_stats() -> None: ...
 

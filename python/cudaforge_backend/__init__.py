@@ -51,15 +51,18 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key",
     "region", "kind", "verdict", "reason", "timing", "seconds", "kept"}, kind "winner" where its
     kernel was stored, else "negative"; all are of this forging but for "kept", which is None or
-    {"author", "by_agent", "timing"} of the winner that was in the cache and stays.
+    {"author", "by_agent", "timing"} of the winner that was in the cache and stays. {"event":
+    "stage", "key", "stage"} says that rivals are compiled ("rivals") or raced ("race"). There is no
+    "ns" where nothing was timed. Other events may come with later versions.
     Where agents write kernels, {"event": "rival", "key", "rival", "us"} says what they are to beat;
     then come "resumed" of a session that goes on, and of each "round", which names its "kind", the
     Judge's "advice" ("issue" and "plan", or its "silence"), "ask" and "call" of each question
-    ("role"; "usage", "usd", "seconds"), and the "candidate"; at last "agents_end" with its "reason"
-    and the "ledger". With on_miss="blocking" then {"event": "graph", "step", "regions"} for each
-    graph that is to be timed with its winners (their keys are the regions): step "compile" when it
-    is compiled with them and without, "race" when it is called first and timed, which compiles its
-    backward.
+    ("role"; "usage", "usd", "seconds"), and the "candidate"; "rejudged" ("round", "before",
+    "verdict", "message") of a kernel of an earlier session that is not right any more; at last
+    "agents_end" with its "reason" and the "ledger".
+    With on_miss="blocking" then {"event": "graph", "step", "regions"} for each graph that is to be
+    timed with its winners (their keys are the regions): step "compile" when it is compiled with
+    them and without, "race" when it is called first and timed, which compiles its backward.
     "region" and the last "verdict" are for people: "mul -> cumsum(float32[8, 128])", "nothing
     faster than ATen"."""
     from .integration.plan import set_progress as set_callback

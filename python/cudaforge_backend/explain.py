@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from ._native import _C
-from .options import parse
+from .options import DISABLED, disabled, parse
 from .records import (
     HOW_TO_FORGE,
     input_shapes,
@@ -129,8 +129,11 @@ def explain(
     torch.compile's option, it is the process's cache from then on. What the program has compiled
     stays as it is; a function that Dynamo no longer compiles (its recompile_limit) has no graph."""
     from .integration.analysis import is_training
-    from .integration.backend import open_cache
+    from .integration.backend import open_cache, warn_of_environment
 
+    if disabled():
+        return Report((), {}, 0, training=False, no_graph=DISABLED)
+    warn_of_environment()
     open_cache(parse(None, {} if cache_dir is None else {"cache_dir": cache_dir}).cache_dir)
     regions: list[RegionReport] = []
     left: Counter[str] = Counter()
@@ -147,11 +150,27 @@ def explain(
         left.update(reasons)
         return gm.forward
 
-    with _leaving_no_trace():
+    # Of a module that torch.compile has wrapped, itself: a graph's name is that of its own code.
+    model = getattr(model, "_orig_mod", model)
+    with _leaving_no_trace(), _not_compiled(model):
         compiled: Any = torch.compile(model, backend=inspect)
         compiled(*inputs, **kwargs)
     why = "" if graphs else no_graph(model)
     return Report(tuple(regions), dict(left), graphs, training, why)
+
+
+@contextmanager
+def _not_compiled(model: Any) -> Iterator[None]:
+    """Has a module that was compiled in place (`module.compile()`) run as it is."""
+    compiled = getattr(model, "_compiled_call_impl", None)
+    if compiled is None:
+        yield
+        return
+    model._compiled_call_impl = None
+    try:
+        yield
+    finally:
+        model._compiled_call_impl = compiled
 
 
 @contextmanager

@@ -33,6 +33,12 @@ class Settings:
 OPTIONS = tuple(field.name for field in fields(Settings))
 
 
+DISABLED = (
+    "CUDAFORGE_DISABLE=1 is set: torch.compile with this backend is plain Inductor, eager calls "
+    "are not looked up and nothing is forged; unset it"
+)
+
+
 def disabled() -> bool:
     """Whether CUDAFORGE_DISABLE=1 was set when the process read its environment."""
     return bool(_C.config()["disabled"])

@@ -300,6 +300,19 @@ def warn_once(message: str, cause: str | None = None) -> None:
     warnings.warn_explicit(message, CudaForgeWarning, "cudaforge", 0)
 
 
+CHOOSE_FOLDER = (
+    "choose a folder that you can write to (CUDAFORGE_CACHE_DIR or the option cache_dir)"
+)
+
+
+def wanted_not_recorded(error: str) -> None:
+    """Counts and warns that a region which is missing could not be put on the wanted list."""
+    count_fallback("not_recorded")
+    warn_once(
+        f"the cache takes no writes, what is missing is not recorded: {error}; {CHOOSE_FOLDER}"
+    )
+
+
 def stats() -> Stats:
     """This process's counters, JSON-serialisable; print() gives them as a text."""
     served: dict[str, Any] = _C.stats()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -37,6 +38,26 @@ def test_an_impossible_folder(run_python: RunPython, folder: str) -> None:
     result = told(run_regions(run_python, folder))
     assert len(result["warnings"]) == 1
     assert folder in result["warnings"][0]
+    assert "choose" in result["warnings"][0]
+
+
+def test_an_eager_miss_that_cannot_be_recorded_counts_and_says_what_to_do(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    (tmp_path / "lock").mkdir()
+    code = (
+        "import cudaforge_backend as cf, json, torch, warnings\n"
+        "with warnings.catch_warnings(record=True) as warned:\n"
+        "    warnings.simplefilter('always')\n"
+        f"    with cf.enable(['aten::_softmax'], on_miss='record', cache_dir={str(tmp_path)!r}):\n"
+        "        torch.randn(4, 31).softmax(-1)\n"
+        "texts = [str(w.message) for w in warned]\n"
+        "print(json.dumps({'warnings': texts, 'fallbacks': cf.stats()['fallbacks']}))\n"
+    )
+    result = json.loads(run_python(code).stdout.splitlines()[-1])
+    assert result["fallbacks"] == {"not_recorded": 1}
+    (warning,) = result["warnings"]
+    assert "is not recorded: " in warning and "choose a folder that you can write to" in warning
 
 
 @pytest.mark.parametrize("forge", [False, True])
@@ -88,6 +109,7 @@ def test_a_read_only_folder(run_python: Any, winners: Path, forge: bool) -> None
     result = told(done)
     assert len(result["warnings"]) == 1, result["warnings"]
     assert "ermission denied" in result["warnings"][0]
+    assert "choose a folder that you can write to" in result["warnings"][0]
     assert "backend_failed" not in result["fallbacks"]
     assert {p: p.read_bytes() for p in winners.rglob("*") if p.is_file()} == before
     reason = "forge_failed" if forge else "not_recorded"

@@ -122,6 +122,25 @@ def test_good_environment_values_warn_of_nothing(run_python: RunPython) -> None:
     assert "SETTINGS fallback 30.0 False" in done.stdout
 
 
+def test_what_is_disabled_says_so(run_python: RunPython, tmp_path: Path) -> None:
+    """explain and doctor do, warmup ends with an error."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\ndef make():\n    return torch.nn.Softmax(-1), (torch.randn(3, 5),)\n"
+    )
+    code = (
+        "import cudaforge_backend, torch\n"
+        "from cudaforge_backend.cli import main\n"
+        "print(cudaforge_backend.explain(torch.nn.Softmax(-1), torch.randn(3, 5)))\n"
+        "main(['doctor'])\n"
+        f"print('rc', main(['warmup', {str(script) + ':make'!r}]))\n"
+    )
+    done = run_python(code, CUDAFORGE_DISABLE="1", CUDAFORGE_CACHE_DIR=str(tmp_path / "none"))
+    assert done.stdout.count("CUDAFORGE_DISABLE=1 is set") == 2
+    assert done.stderr.count("CUDAFORGE_DISABLE=1 is set") == 1 and "rc 1" in done.stdout
+    assert not (tmp_path / "none").exists()
+
+
 def test_an_unknown_mode_reaches_the_user(run_python: RunPython) -> None:
     done = run_python(
         "import torch\n"

@@ -317,7 +317,9 @@ def test_rm_forgets_one_region(
     assert main(["cache", "rm", first["key"][:16], *folder]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"removed: winner, {first['key'][:12]} on cpu:") and "softmax" in text
+    assert f"wanted now: `cudaforge forge {first['key'][:12]}` makes it anew" in text
     assert as_json(capsys, "cache", "ls", *folder) == [second]
+    assert [row["key"] for row in as_json(capsys, "cache", "wanted", *folder)] == [first["key"]]
     assert "no record starts with" in refusal(capsys, "cache", "rm", first["key"], *folder)
 
 

@@ -70,6 +70,34 @@ def test_what_is_compiled_stays_so(
     torch._dynamo.reset()
 
 
+def test_a_compiled_module_is_explained_as_what_it_is(forged: Path) -> None:
+    """Wrapped by torch.compile, and compiled in place; both stay so."""
+    x = torch.randn(6, 37)
+    plain = torch.nn.Sequential(torch.nn.Softmax(-1), torch.nn.LayerNorm(37))
+    expected = cudaforge_backend.explain(plain, x, cache_dir=str(forged)).to_dict()
+    assert expected["graphs"] == 1
+    wrapped = torch.compile(plain, backend="eager")
+    assert cudaforge_backend.explain(wrapped, x, cache_dir=str(forged)).to_dict() == expected
+
+    class Own(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.softmax(x * 2, -1)
+
+    graphs = 0
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        nonlocal graphs
+        graphs += 1
+        return gm.forward
+
+    own = Own()
+    own.compile(backend=backend)
+    report = cudaforge_backend.explain(own, x, cache_dir=str(forged))
+    assert (report.graphs, len(report.regions), graphs) == (1, 1, 0)
+    own(x)
+    assert graphs == 1
+
+
 def test_it_leaves_no_size_behind(tmp_path: Path) -> None:
     sizes: list[object] = []
 

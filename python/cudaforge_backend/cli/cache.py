@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -102,19 +102,37 @@ def _region(signature: Mapping[str, Any]) -> str:
     return label(op_names(signature), input_shapes(signature))
 
 
+def _to_make_anew(record: Mapping[str, Any], here: Set[str]) -> str:
+    """The canonical signature of a record's region, "" where this build and machine make none."""
+    if record["arch"] not in here:
+        return ""
+    try:
+        return canonical(record["signature"])
+    except (ValueError, RuntimeError):
+        return ""
+
+
 def run_rm(args: argparse.Namespace) -> int:
     """Deletes the records of one key, on every architecture or on one; those that cannot be read
-    where the key is whole."""
+    where the key is whole. What can be made anew here is wanted then: the record had the only copy
+    of the region's signature."""
     store = open_store(args, writable=True)
     lost = unreadable(store, args.key, args.arch)
     try:
-        rows = [summary(record) for record in of_key(store, args.key, args.arch, wanted=False)]
+        records = of_key(store, args.key, args.arch, wanted=False)
     except KeyError:
         if not lost:
             raise
-        rows = []
-    for row in rows:
-        store.delete(row["key"], row["arch"])
+        records = []
+    here = archs_here()
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        signature = _to_make_anew(record, here)
+        store.delete(record["key"], record["arch"])
+        if signature:
+            store.add_wanted([(record["key"], record["arch"], signature)])
+        agents = bool(signature and only_agents(signature))
+        rows.append({**summary(record), "wanted": bool(signature), "only_agents": agents})
     for arch in lost:
         store.delete(args.key, arch)
 
@@ -125,6 +143,9 @@ def run_rm(args: argparse.Namespace) -> int:
             region = label(row["ops"], row["shapes"])
             kind = status_text(row["kind"])
             _say(f"removed: {kind}, {row['key'][:12]} on {row['arch']}, {region}")
+            if row["wanted"]:
+                coder = " --coder PROVIDER" if row["only_agents"] else ""
+                _say(f"wanted now: `cudaforge forge {row['key'][:12]}{coder}` makes it anew")
 
     removed = [{"key": args.key, "arch": arch, "kind": "damaged"} for arch in lost]
     show(args, [*rows, *removed], text)
@@ -269,7 +290,10 @@ def run_stats(args: argparse.Namespace) -> int:
                 print(f"{'':<18} {entry['not_current']} of them {NOT_CURRENT}")
             if entry["provisional"]:
                 print(f"{'':<18} {entry['provisional']} of them {_PROVISIONAL}")
-        how = " (`cudaforge cache wanted` lists them, `cudaforge forge --wanted` forges them)"
+        how = (
+            " (`cudaforge cache wanted` lists them, `cudaforge forge --wanted` forges those that "
+            "generators make)"
+        )
         print(f"wanted: {data['wanted']}{how if data['wanted'] else ''}")
         print(passed_over or "no record is damaged or of another record format")
 

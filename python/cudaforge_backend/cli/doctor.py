@@ -13,6 +13,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 import torch
 
 from .._native import _C
+from ..options import DISABLED, disabled
 from .output import add_cache_dir, add_json, cache_dir, show
 from .stores import cannot_write, damaged
 
@@ -114,6 +115,8 @@ def _environment() -> Check:
     if wrong := _C.config()["warnings"]:
         advice = "correct these variables or unset them; CudaForge goes on as if they were not set"
         return check("environment", "broken", "\n".join(wrong), advice)
+    if disabled():
+        return check("environment", "ok", DISABLED)
     return check("environment", "ok", "every CUDAFORGE_ variable is known and used")
 
 

@@ -14,7 +14,7 @@ import torch
 
 from .._native import _C
 from ..heartbeat import GRAPH_STEPS, Heartbeat
-from ..options import parse
+from ..options import DISABLED, disabled, parse
 from ..records import counted, find, no_graph, no_region, too_little_time
 from ..stats import graph_gains, remedies
 from ..steps import step_text
@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     if args.region_budget is not None:
         options["region_budget_s"] = args.region_budget
     settings = parse(None, options)
+    if disabled():
+        raise ValueError(DISABLED)
     forging_cache(settings.cache_dir)
     started = time.monotonic()
     doing = f"running {args.factory}"
@@ -123,7 +125,8 @@ def run(args: argparse.Namespace) -> int:
         if without := data["graphs_without_gain"]:
             print(f"  unused: winners of {counted(without, 'graph')} no faster with them")
         if lost := data["graphs_without_use"]:
-            print(f"  unused: winners of {counted(lost, 'graph')} compiled to other strides")
+            graphs = counted(lost, "graph")
+            print(f"  unused: winners of {graphs} compiled to other strides or without the regions")
         for reason, count in sorted(counts["fallbacks"].items()):
             print(f"  left to PyTorch: {reason} ({count})")
         for line in remedies(counts["fallbacks"]):

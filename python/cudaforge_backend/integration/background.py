@@ -1,4 +1,5 @@
-"""on_miss="background": the plain graph runs until winners are there, then the substituted one."""
+"""on_miss="background": the graph as it was compiled first runs until winners are there, then one
+that has them."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ from .tracing import beside_running_programs
 
 
 class SwappingCallable:
-    """Serves `plain`; once the forging thread has made a winner, one call compiles the substituted
+    """Serves `first`; once the forging thread has made a winner, one call compiles the substituted
     graph with its own inputs and every later call runs that. Calls under saved-tensor hooks are
-    `plain`'s for good: activation checkpointing runs a graph again in the backward, and what it
-    saves then must be what it saved before. Thread-safe; a failure keeps `plain`."""
+    `first`'s for good: activation checkpointing runs a graph again in the backward, and what it
+    saves then must be what it saved before. Thread-safe; a failure keeps `first`."""
 
     def __init__(
         self,
-        plain: Compiled,
+        first: Compiled,
         plan: Plan,
         settings: Settings,
         compile_substituted: Callable[[Plan, Sequence[Any]], Compiled | None],
     ) -> None:
-        self._plain = self._current = plain
+        self._first = self._current = first
         self._ready: Plan | None = None
         self._compile = compile_substituted
         self._swap_lock = ForkSafeLock()
@@ -41,7 +42,7 @@ class SwappingCallable:
 
     def __call__(self, *args: Any) -> Any:
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-            return self._plain(*args)
+            return self._first(*args)
         if self._ready is not None and self._swap_lock.acquire(blocking=False):
             try:
                 self._swap(args)

@@ -17,7 +17,7 @@ from torch import fx
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
-from cudaforge_backend.stats import count_fallback, warn_once
+from cudaforge_backend.stats import count_fallback, wanted_not_recorded
 
 from .graphs import graph_name
 from .plan import Plan, tell_region, verdict_of
@@ -113,8 +113,4 @@ def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
     except Exception as error:
         log.cache.debug("a graph is not recorded: %s", error)
         if misses:
-            count_fallback("not_recorded")
-            warn_once(
-                f"the cache takes no writes, what is missing is not recorded: {error}; choose a "
-                "folder that you can write to (CUDAFORGE_CACHE_DIR or the option cache_dir)"
-            )
+            wanted_not_recorded(str(error))

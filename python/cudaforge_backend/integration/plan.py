@@ -16,7 +16,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.heartbeat import GRAPH_STEPS, ForgingHeartbeat, Heartbeat
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import reason_of, status_text
-from cudaforge_backend.stats import count_fallback, count_miss, warn_once
+from cudaforge_backend.stats import CHOOSE_FOLDER, count_fallback, count_miss, warn_once
 
 from .analysis import Analysis, analyse
 from .forging import OtherCacheError, Progress, forge_region, settled, worth_more_time
@@ -203,7 +203,10 @@ def forge_one(
             reason, what, cause = "forge_failed", f"forging {text} failed", f"forging: {error}"
         _failures[key] = str(error)
         count_fallback(reason)
-        warn_once(f"{what}, PyTorch runs it: {error}", cause=cause)
+        folder = _C.store().location()
+        of_cache = bool(folder) and isinstance(error, OSError) and str(error).startswith(folder)
+        advice = f"; {CHOOSE_FOLDER}" if of_cache else ""
+        warn_once(f"{what}, PyTorch runs it: {error}{advice}", cause=cause)
         return False
 
 

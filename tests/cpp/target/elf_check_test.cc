@@ -78,7 +78,8 @@ TEST(CheckCubin, ConstantsAndMathsAreAllowed) {
 TEST(CheckCubin, NothingOutlivesALaunch) {
   for (const auto& [before, body] :
        {std::pair("__device__ int n;\n", "y[0] = float(atomicAdd(&n, 1));"),
-        std::pair("", "static int n; y[0] = float(n++);")}) {
+        std::pair("", "static int n; y[0] = float(n++);"),
+        std::pair("constexpr int kFirst = 0;\n", "y[kFirst] = 1;")}) {  // NVRTC gives it a place
     const CompileResult made = Cuda(before, body);
     if (!made.fault.ok()) GTEST_SKIP() << made.fault.ToString();
     EXPECT_FALSE(made.ok) << before << body;
