@@ -230,7 +230,8 @@ def test_stats_counts_winners_regions_without_and_wanted_ones(
     assert main(["cache", "stats", *folder]) == 0
     text = capsys.readouterr().out
     assert f"1 winner, 1 region with no winner, {len(binary)} bytes of binaries\n" in text
-    assert "\nwanted: 1 (`cudaforge cache wanted` lists them, " in text
+    how = "`cudaforge forge --wanted` forges those that generators make"
+    assert f"\nwanted: 1 (`cudaforge cache wanted` lists them, {how})\n" in text
     assert text.endswith("\nno record is damaged or of another record format\n")
 
 
