@@ -109,7 +109,7 @@ class AtenChecker : public RegionChecker {
       CF_ASSIGN_OR_RETURN(made.inputs, make(seed));
       made.inputs.id = NextId();
       std::vector<std::vector<OutputDraw>> drawn(signature.outputs.size());
-      const bool varies = kind != InputKind::kAllEqual && kind != InputKind::kOneUnlike;
+      const bool varies = kind != InputKind::kAllEqual && !HasTurns(kind);
       for (int64_t d = 0; varies && d < plan.draws; ++d) {
         CF_ASSIGN_OR_RETURN(const InputSet set,
                             make(SplitMix(seed + ~static_cast<uint64_t>(d)).Next()));
@@ -125,7 +125,7 @@ class AtenChecker : public RegionChecker {
         again.inputs.name += ", again";
         CF_RETURN_IF_ERROR(checker->AddCase(std::move(again), drawn, ~seed));
       }
-      if (kind == InputKind::kOneUnlike) ++turn;
+      if (HasTurns(kind)) ++turn;
     }
     checker->ChooseMatches();
     CF_RETURN_IF_ERROR(checker->TryDecoys());
@@ -243,7 +243,7 @@ class AtenChecker : public RegionChecker {
     Case& one = cases_[i];
     if (one.typical != Case::kNotAsked) return one.typical == Case::kMade;
     one.typical = Case::kNone;
-    if (one.kind == InputKind::kAllEqual || one.kind == InputKind::kOneUnlike) return false;
+    if (one.kind == InputKind::kAllEqual || HasTurns(one.kind)) return false;
     const at::NoGradGuard no_grad;
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard silent(&silence);

@@ -95,12 +95,12 @@ double PowerOfTwo(int exponent) {
   return std::ldexp(1.0, exponent);
 }
 
+}  // namespace
+
 double LargestFinite(DType dtype) {
   const Format format = FormatOf(dtype);
   return (2 - PowerOfTwo(-format.fraction_bits)) * PowerOfTwo(format.max_exponent);
 }
-
-}  // namespace
 
 double LoadElement(DType dtype, const char* from) {
   switch (dtype) {

@@ -21,6 +21,8 @@ void StoreElement(DType dtype, double value, char* to);
 // The distance between `value` and the next larger magnitude in the dtype (denormals included).
 // REQUIRES: a floating dtype; finite value.
 double UlpOf(DType dtype, double value);
+// REQUIRES: a floating dtype.
+double LargestFinite(DType dtype);
 // Half the relative spacing just above 1: the rounding unit that the dtype is computed with (the
 // half types are computed in float32). REQUIRES: a floating dtype.
 double ComputeRoundoff(DType dtype);

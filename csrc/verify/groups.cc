@@ -1,11 +1,14 @@
 #include "verify/groups.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <utility>
 
+#include "verify/elements.h"
 #include "verify/random.h"
 #include "verify/roles.h"
 
@@ -23,7 +26,7 @@ struct Pattern {
 };
 
 // The first tell most: few groups, or large inputs, get no further.
-constexpr Pattern kPatternTable[] = {
+constexpr Pattern kTruthPatterns[] = {
     {0, Place::kNowhere, 0},
     {kLarge, Place::kLast, 0},
     {0, Place::kLast, kLarge},
@@ -41,16 +44,65 @@ constexpr Pattern kPatternTable[] = {
     {0, Place::kInside, std::numeric_limits<double>::quiet_NaN()},
     {kLarge, Place::kFirst, -kLarge},
 };
-static_assert(std::size(kPatternTable) == TruthGroups::kPatterns);
+
+constexpr double kEndless = std::numeric_limits<double>::infinity();
+constexpr double kLowest = -std::numeric_limits<double>::max();  // the dtype's own in its place
+// Not one element of ordinary size beside -infinity alone, which other sets have.
+constexpr Pattern kExtremePatterns[] = {
+    {kLowest, Place::kNowhere, 0},       {-kEndless, Place::kNowhere, 0},
+    {-kEndless, Place::kLast, kLowest},  {kLowest, Place::kInside, -1},
+    {-kEndless, Place::kFirst, kLowest}, {kLowest, Place::kFirst, -kEndless},
+};
+
+std::span<const Pattern> PatternsOf(DecidingGroups::Kind kind) {
+  if (kind == DecidingGroups::Kind::kTruths) return kTruthPatterns;
+  return kExtremePatterns;
+}
+
+constexpr std::string_view kMaxima[] = {
+    "aten::_log_softmax",
+    "aten::_safe_softmax",
+    "aten::_softmax",
+    "aten::amax",
+    "aten::argmax",
+    "aten::cummax",
+    "aten::logsumexp",
+    "aten::max",
+    "aten::max_pool2d_with_indices",
+    "aten::max_pool3d_with_indices",
+};
+constexpr std::string_view kMinima[] = {"aten::amin", "aten::argmin", "aten::cummin", "aten::min"};
+// Element by element, and harmless with numbers so far out. Others may stand beside a maximum, too:
+// the set is left out there.
+constexpr std::string_view kElementwise[] = {
+    "aten::_to_copy",  "aten::abs",     "aten::add", "aten::clamp", "aten::clamp_max",
+    "aten::clamp_min", "aten::clone",   "aten::div", "aten::exp",   "aten::masked_fill",
+    "aten::maximum",   "aten::minimum", "aten::mul", "aten::neg",   "aten::relu",
+    "aten::sub",       "aten::where",
+};
+
+bool IsNamed(std::span<const std::string_view> names, const Node& node) {
+  return std::find(names.begin(), names.end(), OpBaseName(node.op)) != names.end();
+}
 
 bool IsTruth(const Node& node) {
   const std::string_view name = OpBaseName(node.op);
   return name == "aten::any" || name == "aten::all";
 }
 
-// The dimensions that an any() or all() reduces: those its second argument names, else all.
+bool Decides(const Node& node, DecidingGroups::Kind kind) {
+  if (kind == DecidingGroups::Kind::kTruths) return IsTruth(node);
+  return IsNamed(kMaxima, node) || IsNamed(kMinima, node);
+}
+
+// The dimensions that such an operation reduces: those its second argument names, else all.
 std::vector<bool> ReducedDims(const Node& node, size_t rank) {
   std::vector<int64_t> named;
+  if (OpBaseName(node.op).starts_with("aten::max_pool")) {
+    std::vector<bool> planes(rank, true);
+    for (size_t d = 0; d + 2 < rank && d < 2; ++d) planes[d] = false;
+    return planes;
+  }
   if (node.args.size() > 1 && node.args[1].is_number_integer()) {
     named.push_back(node.args[1].get<int64_t>());
   } else if (node.args.size() > 1 && node.args[1].is_array()) {
@@ -75,7 +127,21 @@ bool HasTruths(const OpSignature& signature) {
   return std::any_of(signature.nodes.begin(), signature.nodes.end(), IsTruth);
 }
 
-size_t TruthInput(const OpSignature& signature) {
+int ExtremesOf(const OpSignature& signature) {
+  bool maxima = false, minima = false;
+  for (const Node& node : signature.nodes) {
+    const bool maximum = IsNamed(kMaxima, node), minimum = IsNamed(kMinima, node);
+    if (!maximum && !minimum && !IsNamed(kElementwise, node)) return 0;
+    maxima = maxima || maximum;
+    minima = minima || minimum;
+  }
+  if (signature.inputs.empty() || !IsFloating(signature.inputs[DecidingInput(signature)].dtype)) {
+    return 0;
+  }
+  return maxima == minima ? 0 : maxima ? 1 : -1;
+}
+
+size_t DecidingInput(const OpSignature& signature) {
   CF_CHECK(!signature.inputs.empty()) << "a region with inputs";
   auto size = [](const TensorSpec& spec) {
     return std::pair(IsFloating(spec.dtype), spec.numel());
@@ -86,11 +152,15 @@ size_t TruthInput(const OpSignature& signature) {
   return static_cast<size_t>(largest - signature.inputs.begin());
 }
 
-TruthGroups::TruthGroups(const OpSignature& signature, size_t input)
-    : sizes_(signature.inputs[input].sizes), inside_(sizes_.size(), false) {
+DecidingGroups::DecidingGroups(const OpSignature& signature, size_t input, Kind kind)
+    : kind_(kind), sizes_(signature.inputs[input].sizes), inside_(sizes_.size(), false) {
+  if (kind == Kind::kExtremes) {
+    sign_ = ExtremesOf(signature);
+    largest_ = LargestFinite(signature.inputs[input].dtype);
+  }
   if (!inside_.empty()) inside_.back() = true;
   for (const Node& node : signature.nodes) {
-    if (!IsTruth(node) || node.args.empty()) continue;
+    if (!Decides(node, kind) || node.args.empty()) continue;
     const TensorSpec* operand = signature.SpecOf(node.args[0]);
     if (operand == nullptr || operand->sizes != sizes_) continue;
     inside_ = ReducedDims(node, sizes_.size());
@@ -102,7 +172,13 @@ TruthGroups::TruthGroups(const OpSignature& signature, size_t input)
   }
 }
 
-double TruthGroups::Value(const std::vector<int64_t>& position, int turn, uint64_t seed) const {
+int64_t DecidingGroups::turns() const {
+  const auto patterns = static_cast<int64_t>(PatternsOf(kind_).size());
+  const int64_t groups = std::max<int64_t>(count_, 1);
+  return (patterns + groups - 1) / groups;
+}
+
+double DecidingGroups::Value(const std::vector<int64_t>& position, int turn, uint64_t seed) const {
   int64_t group = 0;
   int64_t place = 0;
   for (size_t d = 0; d < sizes_.size(); ++d) {
@@ -111,7 +187,9 @@ double TruthGroups::Value(const std::vector<int64_t>& position, int turn, uint64
   }
   const int64_t number = group + turn * count_;
   // Shifted by one in each round, so that no lane of a kernel meets one pattern only.
-  const Pattern& pattern = kPatternTable[(number + number / kPatterns) % kPatterns];
+  const std::span<const Pattern> patterns = PatternsOf(kind_);
+  const auto period = static_cast<int64_t>(patterns.size());
+  const Pattern& pattern = patterns[static_cast<size_t>((number + number / period) % period)];
   int64_t other = -1;
   switch (pattern.place) {
     case Place::kNowhere:
@@ -127,7 +205,9 @@ double TruthGroups::Value(const std::vector<int64_t>& position, int turn, uint64
           SplitMix(seed + static_cast<uint64_t>(group)).Below(static_cast<uint64_t>(length_)));
       break;
   }
-  return place == other ? pattern.other : pattern.background;
+  const double value = place == other ? pattern.other : pattern.background;
+  if (kind_ == Kind::kTruths) return value;
+  return sign_ * (std::isfinite(value) ? std::max(value, -largest_) : value);
 }
 
 }  // namespace cudaforge

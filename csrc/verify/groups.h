@@ -1,6 +1,9 @@
-// Inputs for any() and all(). On ordinary numbers such a reduction is the same everywhere, so that
-// a constant would pass; what tells kernels apart is a group (the elements that one output looks
-// at) in which a single element decides, at the places that a loop's ends get wrong.
+// Inputs for operations that a single element decides, where ordinary numbers tell little. any()
+// and all() are the same everywhere on them, so that a constant would pass; what tells kernels
+// apart is a group (the elements that one output looks at) in which one element decides, at the
+// places that a loop's ends get wrong. Maxima are right on them from whatever number a kernel
+// begins at; what tells is a group of numbers far below, which masks make: the lowest finite one,
+// and -infinity.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +16,32 @@ namespace cudaforge {
 
 // Whether the region has an any(), an all() or an output of booleans.
 bool HasTruths(const OpSignature& signature);
+// 1 where all that the region reduces it reduces by maxima (softmax and logsumexp are such), -1
+// where by minima, else 0: sums and the like cannot take numbers so far out.
+int ExtremesOf(const OpSignature& signature);
 
 // The groups of one input.
-class TruthGroups {
+class DecidingGroups {
  public:
-  // REQUIRES: signature.inputs[input]. Where an any() or all() of the region takes a tensor of this
-  // input's sizes, the groups are its own; else they are rows.
-  TruthGroups(const OpSignature& signature, size_t input);
+  enum class Kind { kTruths, kExtremes };
+  // REQUIRES: HasTruths or ExtremesOf the region; for kExtremes a floating signature.inputs[input].
+  // Where such an operation of the region takes a tensor of this input's sizes, the groups are its
+  // own (of a pooling, whole planes); else they are rows.
+  DecidingGroups(const OpSignature& signature, size_t input, Kind kind);
 
-  int64_t count() const { return count_; }
-  // The element at `position`. Each group takes one of kPatterns patterns in turn, from pattern
-  // `turn` * count() on: a background of zeros, of positive or of negative numbers; no other
-  // element, or one: the last, the first or one inside; zero, of the other sign, or NaN. Depends on
-  // its arguments alone.
+  // In how many turns every pattern is met, in whatever group: 1 where there are many.
+  int64_t turns() const;
+  // The element at `position`. Each group takes one of the patterns in turn, from pattern
+  // `turn` * (number of groups) on. kTruths: a background of zeros, of positive or of negative
+  // numbers; no other element, or one: the last, the first or one inside; zero, of the other sign,
+  // or NaN. kExtremes: -infinity or the lowest number of the dtype (of minima: the opposites), all
+  // over, or but for one element. Depends on its arguments alone.
   double Value(const std::vector<int64_t>& position, int turn, uint64_t seed) const;
 
-  static constexpr int64_t kPatterns = 16;
-
  private:
+  Kind kind_;
+  double sign_ = 1;             // kExtremes
+  double largest_ = 0;          // the dtype's
   std::vector<int64_t> sizes_;  // expanded dimensions count as one element
   std::vector<bool> inside_;    // by dimension: of the group, or of the groups' number
   int64_t count_ = 1;
@@ -38,6 +49,6 @@ class TruthGroups {
 };
 
 // The input whose values decide: the largest of the floating ones; without any, the largest.
-size_t TruthInput(const OpSignature& signature);
+size_t DecidingInput(const OpSignature& signature);
 
 }  // namespace cudaforge

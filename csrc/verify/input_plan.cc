@@ -38,6 +38,7 @@ bool KeptWhenLarge(InputKind kind, bool floating, bool huge) {
     case InputKind::kSpecialValues:
     case InputKind::kMixed:
     case InputKind::kOneUnlike:
+    case InputKind::kFarOut:
     case InputKind::kNanOperands:
       return true;
     case InputKind::kRowScales:
@@ -60,7 +61,7 @@ std::vector<InputKind> KindsForLarge(const std::vector<InputKind>& kinds, bool f
   std::vector<InputKind> kept;
   int turns = 0;
   for (const InputKind kind : kinds) {
-    if (kind == InputKind::kOneUnlike && ++turns > (huge ? 2 : 4)) continue;
+    if (HasTurns(kind) && ++turns > (huge ? 2 : 4)) continue;
     if (KeptWhenLarge(kind, floating, huge)) kept.push_back(kind);
   }
   return kept;

@@ -11,7 +11,7 @@ namespace cudaforge {
 struct InputPlan {
   // All that tell something of the region; over 32 MiB of inputs and outputs four at most, over
   // 256 MiB three; two or one more where an input is smaller than the largest, and as many as four
-  // or two more for any() and all().
+  // or two more for any() and all(), and for maxima and minima.
   std::vector<InputKind> kinds;
   int64_t draws = 0;   // further ones of each set, on which ATen and the oracle run for
                        // the yardstick of small outputs (NeedsMoreDraws)

@@ -14,7 +14,7 @@ namespace cudaforge {
 namespace {
 
 constexpr int64_t kFillChunk = 1 << 16;
-constexpr int64_t kMostTurns = 8;  // sets of kOneUnlike
+constexpr int64_t kMostTurns = 8;  // sets of kOneUnlike, of kFarOut
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -28,8 +28,8 @@ struct Part {
   int64_t row_shift = 0;  // spreads special rows of different inputs over different rows
   int64_t row_length = 1;
   int64_t elements = 1;
-  int64_t columns = 1;                  // that differ in memory
-  const TruthGroups* truths = nullptr;  // kOneUnlike: of the input that decides
+  int64_t columns = 1;                     // that differ in memory
+  const DecidingGroups* groups = nullptr;  // kOneUnlike, kFarOut: of the input that decides
   int turn = 0;
   // Where set, kRowScales takes integers of every magnitude, and these.
   const std::vector<double>* constants = nullptr;
@@ -136,13 +136,17 @@ double MixedValue(SplitMix& random, const Part& part, int64_t row, int64_t colum
 }
 
 // A row's keys are all seen, or hidden before the middle, behind it, here and there, all but one,
-// or all: each set begins with another of these, as a mask may have one row.
+// or all: by -infinity, the last two by the lowest number as well. Each set begins with another of
+// these, as a mask may have one row.
 double MaskValue(SplitMix& random, const Part& part, int64_t row, int64_t column) {
   const double value = random.Normal();
   const int64_t columns = part.columns;
   if (columns < 2) return row % 6 == 5 ? -kInfinity : value;  // one number for all keys
   bool hidden = false;
-  switch ((row + static_cast<int64_t>(part.kind)) % 6) {
+  double hides = -kInfinity;
+  const int64_t pattern = (row + static_cast<int64_t>(part.kind)) % 8;
+  if (pattern >= 6) hides = -LargestFinite(part.dtype);
+  switch (pattern) {
     case 1:
       hidden = column < columns / 2;
       break;
@@ -153,15 +157,19 @@ double MaskValue(SplitMix& random, const Part& part, int64_t row, int64_t column
       hidden = random.Below(4) == 0 && column != row % columns;
       break;
     case 4:
+    case 6:
       hidden = column != 7 * row % columns;
       break;
     case 5:
       hidden = true;
       break;
+    case 7:  // float16's lowest number leaves bits of the scores, more or fewer by the order of sums
+      hidden = part.dtype != DType::kFloat16;
+      break;
     default:
       break;
   }
-  return hidden ? -kInfinity : value;
+  return hidden ? hides : value;
 }
 
 // The same in booleans, one of which hides: each pattern and its opposite.
@@ -283,8 +291,8 @@ std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
       // A tensor of one dimension has one row: its elements then take the rows' kinds in blocks.
       const int64_t row = spec.sizes.size() > 1 ? walk.row() : walk.index() / part.row_length;
       double value;
-      if (part.truths != nullptr) {
-        value = part.truths->Value(walk.position(), part.turn, seed);
+      if (part.groups != nullptr) {
+        value = part.groups->Value(walk.position(), part.turn, seed);
       } else if (IsFloating(spec.dtype)) {
         value = FloatingValue(random, part, row, walk.column(), walk.index(), &last);
       } else if (spec.dtype == DType::kBool && part.role.kind == InputRole::Kind::kMask) {
@@ -326,8 +334,8 @@ void AddIntegers(const Json& args, std::vector<double>* integers) {
 
 std::string_view InputKindName(InputKind kind) {
   static constexpr std::string_view kNames[] = {
-      "normal", "uniform",        "row_scales", "special_values", "zeros_denormals",  "all_equal",
-      "mixed",  "small_integers", "one_unlike", "nan_operands",   "infinite_operands"};
+      "normal", "uniform",        "row_scales", "special_values", "zeros_denormals",   "all_equal",
+      "mixed",  "small_integers", "one_unlike", "nan_operands",   "infinite_operands", "far_out"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -359,14 +367,18 @@ std::vector<InputKind> InputKindsFor(const OpSignature& signature,
       break;
     }
   }
-  if (!signature.inputs.empty() && HasTruths(signature)) {
-    const int64_t groups =
-        std::max<int64_t>(TruthGroups(signature, TruthInput(signature)).count(), 1);
-    const int64_t turns = (TruthGroups::kPatterns + groups - 1) / groups;
-    kinds.insert(kinds.end(), static_cast<size_t>(std::min(turns, kMostTurns)),
-                 InputKind::kOneUnlike);
-  }
+  auto add_turns = [&](InputKind kind, DecidingGroups::Kind groups) {
+    const int64_t turns = DecidingGroups(signature, DecidingInput(signature), groups).turns();
+    kinds.insert(kinds.end(), static_cast<size_t>(std::min(turns, kMostTurns)), kind);
+  };
+  if (signature.inputs.empty()) return kinds;
+  if (HasTruths(signature)) add_turns(InputKind::kOneUnlike, DecidingGroups::Kind::kTruths);
+  if (ExtremesOf(signature) != 0) add_turns(InputKind::kFarOut, DecidingGroups::Kind::kExtremes);
   return kinds;
+}
+
+bool HasTurns(InputKind kind) {
+  return kind == InputKind::kOneUnlike || kind == InputKind::kFarOut;
 }
 
 bool IsLeastAligned(InputKind kind) {
@@ -381,11 +393,13 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
   set.name = InputKindName(kind);
   const int64_t largest = LargestFloating(signature);
   const bool misalign = IsLeastAligned(kind);
-  std::optional<TruthGroups> truths;
+  std::optional<DecidingGroups> groups;
   size_t deciding = 0;
-  if (kind == InputKind::kOneUnlike && !signature.inputs.empty()) {
-    deciding = TruthInput(signature);
-    truths.emplace(signature, deciding);
+  if (!signature.inputs.empty() && HasTurns(kind)) {
+    deciding = DecidingInput(signature);
+    groups.emplace(signature, deciding,
+                   kind == InputKind::kOneUnlike ? DecidingGroups::Kind::kTruths
+                                                 : DecidingGroups::Kind::kExtremes);
   }
   const bool integral = IsIntegral(signature);
   std::vector<double> constants;
@@ -406,8 +420,8 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
               spec.numel(),
               spec.sizes.empty() || spec.strides.back() == 0 ? 1 : spec.sizes.back()};
     if (integral) part.constants = &constants;
-    if (truths.has_value() && i == deciding && roles[i].kind == InputRole::Kind::kValue) {
-      part.truths = &*truths;
+    if (groups.has_value() && i == deciding && roles[i].kind == InputRole::Kind::kValue) {
+      part.groups = &*groups;
       part.turn = turn;
     }
     SplitMix mix(seed ^ (static_cast<uint64_t>(kind) << 32) ^ (i << 40) ^
@@ -422,10 +436,11 @@ std::vector<double> Perturbed(const TensorSpec& spec, const std::string& bytes, 
   std::vector<double> values(static_cast<size_t>(spec.numel()));
   const int64_t size = DTypeSize(spec.dtype);
   const bool floating = IsFloating(spec.dtype);
+  const double largest = floating ? LargestFinite(spec.dtype) : 0;
   ParallelChunks(spec.numel(), kFillChunk, [&](int64_t, int64_t begin, int64_t end) {
     for (ElementWalk walk(spec, /*skip_repeats=*/false, begin, end); !walk.done(); walk.Next()) {
       double value = LoadElement(spec.dtype, bytes.data() + walk.offset() * size);
-      if (floating && std::isfinite(value) && value != 0) {
+      if (floating && std::fabs(value) < largest && value != 0) {
         // The move depends on the place in memory alone, so that expanded elements move together.
         SplitMix random(seed ^ static_cast<uint64_t>(walk.offset()));
         if (spec.dtype == DType::kFloat64) {

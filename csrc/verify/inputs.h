@@ -31,23 +31,26 @@ enum class InputKind {
                  // as NaN would hide what becomes of the small ones'
   kInfiniteOperands,  // the same with infinities of both signs; in attention, which takes none,
                       // NaN in values, and in queries that are smaller than the largest input
+  kFarOut,  // for maxima and minima: groups of -infinity and of the lowest number, or of the opposites
 };
 
 // The sets that tell something about this signature: only those of an integer kind when no input is
 // floating, those of small operands when a floating input is smaller than the largest and its role
 // takes such values. A region with any(), all() or an output of booleans gets kOneUnlike too, up to
 // eight times where there are few groups, each a turn of its own: on ordinary numbers such answers
-// are the same everywhere.
+// are the same everywhere. kFarOut likewise where all that is reduced is by maxima, or by minima.
 std::vector<InputKind> InputKindsFor(const OpSignature& signature,
                                      std::span<const InputRole> roles);
 // Whether an input holds floating-point numbers.
 bool HasFloatingInput(const OpSignature& signature);
+// Whether sets of this kind come in turns, and are the same for every seed but for single places.
+bool HasTurns(InputKind kind);
 // Whether sets of this kind ask for no more alignment than the specs promise.
 bool IsLeastAligned(InputKind kind);
 
 // Deterministic in (signature, kind, seed, turn). Bytes between strided elements hold 0xff (NaN in
 // every floating dtype). Inputs that an op reads as indices are legal.
-// `turn`: of kOneUnlike, the patterns that the groups begin with.
+// `turn`: of kinds that have turns, the patterns that the groups begin with.
 InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> roles, InputKind kind,
                     uint64_t seed, int turn = 0);
 
@@ -55,7 +58,8 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
 // dtype they are computed in (float64: at most one): what the oracle does with them measures how
 // sensitive the region is. The unit is the bound of one operation's error, underflow included:
 // |v| ComputeRoundoff + ComputeUnderflow (Higham, Accuracy and Stability of Numerical Algorithms,
-// 2nd ed., equation 2.8). Zeros, infinities and NaN stay.
+// 2nd ed., equation 2.8). Zeros, infinities, NaN and the largest
+// finite numbers stay.
 std::vector<double> Perturbed(const TensorSpec& spec, const std::string& bytes, uint64_t seed);
 
 }  // namespace cudaforge

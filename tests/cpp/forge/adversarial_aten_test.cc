@@ -69,6 +69,14 @@ OpSignature SignatureOf(const std::string& name) {
     return OneNode({in(f32, {64, 512})}, "aten::var.correction", Json::array({x, Json::array({1})}),
                    {{"correction", 0}, {"keepdim", false}}, out(f32, {64}));
   }
+  if (name == "amax") {
+    return OneNode({in(f32, {64, 512})}, "aten::amax", {x, Json::array({1}), false}, Json::object(),
+                   out(f32, {64}));
+  }
+  if (name == "argmax") {
+    return OneNode({in(f32, {64, 512})}, "aten::argmax", {x, 1, false}, Json::object(),
+                   out(DType::kInt64, {64}));
+  }
   CF_CHECK(name == "sum_half") << "unknown region " << name;
   return OneNode({in(DType::kFloat16, {64, 512})}, "aten::sum.dim_IntList",
                  Json::array({x, Json::array({1}), false}), {{"dtype", nullptr}},

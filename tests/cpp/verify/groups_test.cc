@@ -1,0 +1,104 @@
+#include "verify/groups.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "tests/cpp/verify/made_inputs.h"
+
+namespace cudaforge {
+namespace {
+
+TEST(Groups, OneElementOfAGroupIsUnlike) {
+  OpSignature signature = OneInput(Spec(DType::kFloat32, {4, 32, 7}));
+  signature.nodes[0] = {"aten::any.dims",
+                        {{{"in", 0}}, Json::array({0, -1}), false},
+                        Json::object(),
+                        {Spec(DType::kBool, {32})}};
+  const std::vector<InputKind> kinds = KindsFor(signature);
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), InputKind::kOneUnlike), 1) << "32 groups";
+  const TensorSpec& spec = signature.inputs[0];
+  const std::vector<double> values = Values(spec, Make(signature, InputKind::kOneUnlike).bytes[0]);
+  std::set<int64_t> places;
+  std::set<double> backgrounds;
+  for (int64_t group = 0; group < 32; ++group) {
+    std::vector<double> members;
+    for (int64_t n = 0; n < 4; ++n) {
+      for (int64_t c = 0; c < 7; ++c) {
+        members.push_back(values[static_cast<size_t>((n * 32 + group) * 7 + c)]);
+      }
+    }
+    const double common = members[1] == members[2] ? members[1] : members[3];
+    int64_t unlike = 0;
+    for (int64_t i = 0; i < 28; ++i) {
+      if (members[static_cast<size_t>(i)] == common) continue;
+      ++unlike;
+      places.insert(i);
+    }
+    EXPECT_LE(unlike, 1);
+    backgrounds.insert(common);
+  }
+  EXPECT_TRUE(places.contains(0) && places.contains(27));
+  EXPECT_GT(places.size(), 2u);
+  EXPECT_EQ(backgrounds, (std::set<double>{-64, 0, 64}));
+}
+
+TEST(Groups, FewGroupsTakeTurns) {
+  OpSignature signature = OneInput(Spec(DType::kBool, {9, 5}));
+  signature.nodes[0] = {
+      "aten::all", Json::array({{{"in", 0}}}), Json::object(), {Spec(DType::kBool, {})}};
+  const std::vector<InputKind> kinds = KindsFor(signature);
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), InputKind::kOneUnlike), 8);
+  const std::vector<InputRole> roles = *FindRoles(signature);
+  std::set<std::string> sets;
+  for (int turn = 0; turn < 8; ++turn) {
+    sets.insert(MakeInputs(signature, roles, InputKind::kOneUnlike, 7, turn).bytes[0]);
+  }
+  EXPECT_GE(sets.size(), 5u);
+  EXPECT_TRUE(sets.contains(std::string(45, '\0')));
+  EXPECT_TRUE(sets.contains(std::string(44, '\1') + '\0'));
+}
+
+TEST(Groups, MaximaMeetNumbersFarBelow) {
+  constexpr double kLowest = -std::numeric_limits<float>::max();
+  OpSignature signature = OneInput(Spec(DType::kFloat32, {9, 24}));
+  const auto of = [&](const char* op, Json args, TensorSpec out) {
+    signature.nodes[0] = {op, std::move(args), Json::object(), {std::move(out)}};
+    return KindsFor(signature);
+  };
+  const Json x = {{"in", 0}};
+  const auto times = [](const std::vector<InputKind>& kinds) {
+    return std::count(kinds.begin(), kinds.end(), InputKind::kFarOut);
+  };
+  // Columns: 24 groups of 9.
+  EXPECT_EQ(times(of("aten::amax", {x, Json::array({0}), false}, Spec(DType::kFloat32, {24}))), 1);
+  const auto values = Values(signature.inputs[0], Make(signature, InputKind::kFarOut).bytes[0]);
+  int lowest = 0, infinite = 0;
+  for (int64_t group = 0; group < 24; ++group) {
+    int low = 0, none = 0;
+    for (int64_t i = 0; i < 9; ++i) {
+      const double value = values[static_cast<size_t>(i * 24 + group)];
+      low += value == kLowest;
+      none += value == -INFINITY;
+    }
+    EXPECT_GE(low + none, 8);
+    lowest += low == 9;
+    infinite += none == 9;
+  }
+  EXPECT_GE(lowest, 2);
+  EXPECT_GE(infinite, 2);
+  // One group: every pattern, in turn. Minima: the opposites.
+  EXPECT_EQ(times(of("aten::amin", {x, Json::array(), false}, Spec(DType::kFloat32, {}))), 6);
+  const auto high = Values(signature.inputs[0], Make(signature, InputKind::kFarOut).bytes[0]);
+  EXPECT_EQ(std::count(high.begin(), high.end(), -kLowest), 9 * 24);
+  // A sum cannot take them.
+  EXPECT_EQ(
+      times(of("aten::sum.dim_IntList", {x, Json::array({0}), false}, Spec(DType::kFloat32, {24}))),
+      0);
+}
+
+}  // namespace
+}  // namespace cudaforge
