@@ -48,7 +48,8 @@ Status ProveOrThrow(CacheRecord* record) {
   CF_ASSIGN_OR_RETURN(const Json candidate_json, ParseJson(record->candidate));
   CF_ASSIGN_OR_RETURN(const Candidate candidate, Candidate::FromJson(candidate_json));
   // The checker runs the region's ops in this process: none but those that we know.
-  if (!IsAgentRegion(signature).ok()) CF_RETURN_IF_ERROR(CanGenerate(signature));
+  if (!IsAgentRegion(signature).ok())
+    CF_RETURN_IF_ERROR(CanGenerate(signature, (*target)->arch().target));
   CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionChecker> checker,
                       RegionChecker::Create(signature, 0, std::random_device()()));
   WorkerClient worker(runtime.Worker(signature.device, 0));

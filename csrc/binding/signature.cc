@@ -13,9 +13,9 @@ namespace {
 
 namespace py = pybind11;
 
-std::optional<std::string> Refusal(const std::string& text) {
+std::optional<std::string> Refusal(const std::string& text, const std::string& arch) {
   py::gil_scoped_release release;
-  const Status status = CanGenerate(ParseSignature(text));
+  const Status status = CanGenerate(ParseSignature(text), arch);
   if (status.ok()) return std::nullopt;
   return status.message();
 }
@@ -41,7 +41,10 @@ void BindSignature(py::module_& m) {
   m.def("anchor_ops", &AnchorOps);
   m.def("pointwise_ops", &PointwiseOps);
   m.def("agent_anchor_ops", &AgentAnchorOps);
-  m.def("can_generate", &Refusal, py::arg("signature"));
+  m.def(
+      "generates_heavy_ops", [](const std::string& arch) { return GeneratesHeavyOps(arch); },
+      py::arg("arch"));
+  m.def("can_generate", &Refusal, py::arg("signature"), py::arg("arch"));
 
   m.def(
       "numerics",

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -36,16 +37,19 @@ class CandidateSearch {
 Result<std::unique_ptr<CandidateSearch>> MakeSearch(const OpSignature& signature,
                                                     const DeviceArch& arch);
 
-// Whether MakeSearch would succeed; cheap enough for graph partitioning.
-Status CanGenerate(const OpSignature& signature);
+// Whether MakeSearch would succeed on `target` ("cuda:sm_90a"); cheap enough for partitioning.
+Status CanGenerate(const OpSignature& signature, std::string_view target);
 
 // ATen overloads ("aten::_softmax") that generators know: heavy anchors, and pointwise ops that may
 // join them.
 const std::vector<std::string>& AnchorOps();
 const std::vector<std::string>& PointwiseOps();
-// Heavy ATen overloads that no generator makes, and agents may: matrix products, convolutions,
-// attention. A region has one of them, with the pointwise chains around it.
+// Heavy ATen overloads: matrix products, convolutions, attention. A region has one of them, with
+// the pointwise chains around it, and agents make its kernel, but for products that a generator
+// makes (generators/product.h).
 const std::vector<std::string>& AgentAnchorOps();
+// Whether a generator makes kernels for some of them on `target`.
+bool GeneratesHeavyOps(std::string_view target);
 // Whether `signature` is such a region. kUnsupported says what else is in it.
 Status IsAgentRegion(const OpSignature& signature);
 

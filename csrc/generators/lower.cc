@@ -132,8 +132,6 @@ Result<Program> Lower(const OpSignature& signature) {
 
 }  // namespace rows
 
-Status CanGenerate(const OpSignature& signature) { return rows::Lower(signature).status(); }
-
 const std::vector<std::string>& AnchorOps() {
   static const std::vector<std::string> kNames = rows::Names(true);
   return kNames;

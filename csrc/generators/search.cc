@@ -7,6 +7,7 @@
 
 #include "generators/emit.h"
 #include "generators/generator.h"
+#include "generators/product.h"
 #include "generators/row_program.h"
 #include "generators/split.h"
 
@@ -233,7 +234,15 @@ class RowSearch : public CandidateSearch {
 
 Result<std::unique_ptr<CandidateSearch>> MakeSearch(const OpSignature& signature,
                                                     const DeviceArch& arch) {
+  if (CanGenerateProduct(signature, arch.target).ok()) return MakeProductSearch(signature);
   return RowSearch::Create(signature, arch);
 }
+
+Status CanGenerate(const OpSignature& signature, std::string_view target) {
+  if (CanGenerateProduct(signature, target).ok()) return Status::Ok();
+  return rows::Lower(signature).status();
+}
+
+bool GeneratesHeavyOps(std::string_view target) { return target == kProductTarget; }
 
 }  // namespace cudaforge

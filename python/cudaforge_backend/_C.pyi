@@ -34,13 +34,16 @@ def pointwise_ops() -> list[str]:
     """Overloads that may join a region before or after its anchor."""
 
 def agent_anchor_ops() -> list[str]:
-    """Heavy overloads that no generator makes and agents may: "aten::mm"."""
+    """Heavy overloads, which agents make kernels for, and generators some: "aten::mm"."""
+
+def generates_heavy_ops(arch: str) -> bool:
+    """Whether a generator makes kernels for some of them on `arch`."""
 
 def has_agent_regions(arch: str) -> bool:
     """Whether the store in use has ever held a winner of such a region for `arch`."""
 
-def can_generate(signature: str) -> str | None:
-    """None when a generator can express the region, else why none can."""
+def can_generate(signature: str, arch: str) -> str | None:
+    """None when a generator makes kernels for the region on `arch`, else why none does."""
 
 def numerics(ops: Sequence[str]) -> dict[str, Any]:
     """The settings in force that may change what these overloads compute."""

@@ -124,7 +124,7 @@ def explain(
 
     Runs the model once, eagerly below Dynamo's graphs; forges and compiles nothing. Gradients on
     and an input or parameter that requires them: training's regions are listed, the backward's too.
-    `agents`: also the regions around matrix products, convolutions and attention, which only agents
+    `agents`: also the regions around matrix products, convolutions and attention that only agents
     make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with
     torch.compile's option, it is the process's cache from then on. What the program has compiled
     stays as it is; a function that Dynamo no longer compiles (its recompile_limit) has no graph."""

@@ -23,6 +23,23 @@ def test_chain_before_and_after_an_anchor() -> None:
     assert not left
 
 
+def test_a_heavy_op_is_the_agents_where_no_generator_makes_its_region() -> None:
+    def refusal(signature: str) -> str | None:
+        return None if ops(signature) == ["mm"] else "only alone"
+
+    asked: list[tuple[list[str], bool]] = []
+
+    def take(region: Region, within: Region | None) -> bool:
+        asked.append((ops(region.signature), region.by_agents))
+        return not region.by_agents
+
+    graph = trace(lambda x, y: torch.relu(x @ y), X, torch.randn(8, 4))
+    heavy = replace(rules(refusal), agent_anchors=frozenset({"aten::mm"}))
+    regions, _ = find_regions(graph, heavy, take)
+    assert asked == [(["mm", "relu"], True), (["mm"], False)]
+    assert [ops(r.signature) for r in regions] == [["mm"]]
+
+
 def test_no_anchor_no_region() -> None:
     regions, left = find_regions(trace(lambda x: (x * 2).exp() + x, X), rules())
     assert regions == []
@@ -87,7 +104,11 @@ def test_a_heavy_op_has_its_chains_and_no_other_anchor() -> None:
     assert [ops(r.signature) for r in find_regions(graph, rules())[0]] == [
         ["_softmax", "mul.Tensor", "relu"]
     ]
-    heavy = replace(rules(), agent_anchors=frozenset({"aten::mm"}))
+
+    def refusal(signature: str) -> str | None:
+        return "a matrix product" if "mm" in ops(signature) else None
+
+    heavy = replace(rules(refusal), agent_anchors=frozenset({"aten::mm"}))
     found, _ = find_regions(graph, heavy)
     assert [(ops(r.signature), r.by_agents) for r in found] == [
         (["mm", "mul.Tensor", "relu"], True),

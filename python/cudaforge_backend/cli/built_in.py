@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     forging_cache(settings.cache_dir)
     named, wanted, elsewhere = _regions(args)
     asked = [text for text in dict.fromkeys((*named, *wanted)) if is_asked(args.only, text)]
-    left = [text for text in asked if only_agents(text)]
+    left = [text for text in asked if only_agents(text, _arch(text))]
     taken = [text for text in asked if text not in left]
     started = time.monotonic()
     with Teller(sys.stderr if args.json else sys.stdout, "forging", "forging") as told:
@@ -84,12 +84,16 @@ def settings_of(args: argparse.Namespace) -> Settings:
     return parse(None, options)
 
 
+def _arch(signature: str) -> str:
+    return _C.arch(json.loads(signature)["device"], 0)
+
+
 def _regions(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
     """The signatures that KEYs name, those of the wanted list, and how many of that are of other
     machines. ValueError: a KEY that no generator makes."""
     named = [canonical(of_key(_C.store(), key)[0]["signature"]) for key in args.what]
     for signature in named:
-        if why := only_agents(signature):
+        if why := only_agents(signature, _arch(signature)):
             raise ValueError(
                 f"no generator makes {_C.describe(signature)}: {why}; --coder names who writes its "
                 "kernel"

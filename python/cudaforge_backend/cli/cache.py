@@ -131,7 +131,7 @@ def run_rm(args: argparse.Namespace) -> int:
         store.delete(record["key"], record["arch"])
         if signature:
             store.add_wanted([(record["key"], record["arch"], signature)])
-        agents = bool(signature and only_agents(signature))
+        agents = bool(signature and only_agents(signature, record["arch"]))
         rows.append({**summary(record), "wanted": bool(signature), "only_agents": agents})
     for arch in lost:
         store.delete(args.key, arch)
@@ -238,7 +238,7 @@ def run_wanted(args: argparse.Namespace) -> int:
     rows = []
     for row in sorted(store.wanted(args.arch), key=lambda row: row["first_seen"]):
         record = store.get(row["key"], row["arch"])
-        why = only_agents(canonical(row["signature"]))
+        why = only_agents(canonical(row["signature"]), row["arch"])
         record_row = None if record is None else summary(record)
         rows.append({**row, "record": record_row, "only_agents": why or None})
 

@@ -130,9 +130,9 @@ def nothing_asked(only: str | None, there: bool) -> str:
     return "no region is named, and the wanted list has none for this machine"
 
 
-def only_agents(signature: str) -> str:
-    """Why no generator makes the region of a canonical signature, "" where one does."""
-    return _C.can_generate(signature) or ""
+def only_agents(signature: str, arch: str) -> str:
+    """Why no generator makes the region of a canonical signature on `arch`, "" where one does."""
+    return _C.can_generate(signature, arch) or ""
 
 
 def wanted_here(store: Any) -> tuple[list[str], int]:

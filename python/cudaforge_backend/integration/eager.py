@@ -178,14 +178,15 @@ def _place(signature: str, device_index: int) -> tuple[str, str]:
     return _C.signature_key(signature), _C.arch(device, device_index)
 
 
-def _can_forge(signature: str, settings: Settings) -> bool:
-    return settings.agents is not None or _C.can_generate(signature) is None
+def _can_forge(signature: str, device_index: int, settings: Settings) -> bool:
+    arch = _place(signature, device_index)[1]
+    return settings.agents is not None or _C.can_generate(signature, arch) is None
 
 
 def _forge_at_once(signature: str, device_index: int, settings: Settings) -> None:
     from .plan import forge_one, telling_of_forging, verdict_of
 
-    if not _can_forge(signature, settings):
+    if not _can_forge(signature, device_index, settings):
         return
     if verdict_of(*_place(signature, device_index), settings.region_budget_s)[0] != "miss":
         return
@@ -199,7 +200,7 @@ def _forge_beside(
 ) -> None:
     from .plan import current_progress, forge_one
 
-    if _can_forge(signature, settings):
+    if _can_forge(signature, device_index, settings):
         progress = current_progress()
         forge_one(signature, device_index, settings, True, progress, store=store)
 

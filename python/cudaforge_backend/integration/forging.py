@@ -215,7 +215,7 @@ class _Forge:
 
     def _search(self) -> _C.SearchOutcome | None:
         """What the generators find; None where they cannot make the region."""
-        if _C.can_generate(self.signature) is not None and self.agents is not None:
+        if _C.can_generate(self.signature, self.arch) is not None and self.agents is not None:
             return None
         return _C.search(
             self.signature,

@@ -208,8 +208,9 @@ class _Partition:
             canonical = self.rules.normalize(text)
         except Exception:  # the op cannot be a region at all: views, random numbers, odd arguments
             return "unsupported_op"
-        by_agents = any(op_name(node) in self.rules.agent_anchors for node in ordered)
-        if not by_agents and self.rules.refusal(canonical) is not None:
+        refused = self.rules.refusal(canonical) is not None
+        by_agents = refused and any(op_name(n) in self.rules.agent_anchors for n in ordered)
+        if refused and not by_agents:
             return "no_kernel_generator"
         key = self.rules.key(canonical)
         return Region(ordered, tuple(inputs), outputs, device, canonical, key, by_agents)

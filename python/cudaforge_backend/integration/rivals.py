@@ -13,7 +13,7 @@ from cudaforge_backend._native import _C
 
 from .fx_signature import region_graph
 from .graph_pass import SubstitutePass, kept_table
-from .rules import native_rules
+from .rules import rules_for
 from .tracing import beside_running_programs
 
 Call = Callable[[Sequence[torch.Tensor]], Any]
@@ -78,7 +78,7 @@ def _inductor_call(signature: str, device: torch.device, replaced: str) -> Call:
     patches: dict[str, Any] = {}
     substitute: SubstitutePass | None = None
     if replaced:
-        rules = native_rules()
+        rules = rules_for(_C.arch(device.type, device.index or 0), agents=False)
         substitute = SubstitutePass({replaced: "racing"}, rules)
         table = kept_table(rules, {})
         patches = {"post_grad_custom_pre_pass": substitute, "force_disable_caches": True}

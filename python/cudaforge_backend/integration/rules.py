@@ -18,22 +18,24 @@ class Rules:
 
     anchors: frozenset[str]  # of generators
     pointwise: frozenset[str]
-    refusal: Callable[[str], str | None]  # signature -> why no kernel can be generated, or None
+    refusal: Callable[[str], str | None]  # signature -> why no kernel is generated here, or None
     normalize: Callable[[str], str]  # signature -> canonical signature; raises for unsupported ones
     key: Callable[[str], str]  # canonical signature -> SHA-256
-    # Heavy ops that agents alone make kernels for; empty where none has and none is asked to.
+    # Heavy ops, which agents make kernels for, and generators some; empty where none has and none
+    # is asked to.
     agent_anchors: frozenset[str] = frozenset()
     agents: bool = False  # whether regions of theirs that the cache does not know are missed
 
 
 @functools.cache
-def native_rules(agent_anchors: bool = False, agents: bool = False) -> Rules:
-    """The rules of this build. `agent_anchors`: regions around heavy ops are looked for as well;
-    `agents`: and are missed where the cache does not know them."""
+def native_rules(agent_anchors: bool = False, agents: bool = False, arch: str = "") -> Rules:
+    """The rules of this build for kernels on `arch`, or on every one. `agent_anchors`: regions
+    around heavy ops are looked for as well; `agents`: and are missed where the cache does not know
+    them and no generator makes them."""
     return Rules(
         anchors=frozenset(_C.anchor_ops()),
         pointwise=frozenset(_C.pointwise_ops()),
-        refusal=_refusal,
+        refusal=lambda signature: refusal(signature, arch),
         normalize=_C.normalize,
         key=_C.signature_key,
         agent_anchors=frozenset(_C.agent_anchor_ops()) if agent_anchors or agents else frozenset(),
@@ -42,12 +44,14 @@ def native_rules(agent_anchors: bool = False, agents: bool = False) -> Rules:
 
 
 def rules_for(arch: str, agents: bool) -> Rules:
-    """The rules for graphs on `arch`: with the heavy ops where they are asked for (`agents`), or
-    the cache has had winners of theirs."""
-    return native_rules(agents or _C.has_agent_regions(arch), agents)
+    """The rules for graphs on `arch`: with the heavy ops where they are asked for (`agents`), a
+    generator makes kernels for some, or the cache has had winners of theirs."""
+    heavy = agents or _C.generates_heavy_ops(arch) or _C.has_agent_regions(arch)
+    return native_rules(heavy, agents, arch)
 
 
-_refusal = functools.lru_cache(maxsize=4096)(_C.can_generate)
+# Why no generator makes the region of a canonical signature on an architecture, or None.
+refusal = functools.lru_cache(maxsize=4096)(_C.can_generate)
 
 
 def overload(name: str) -> torch._ops.OpOverload | None:

@@ -45,7 +45,7 @@ TEST(ShippedPacks, HoldWinnersWithTheirEvidence) {
     const auto signature = OpSignature::Parse(record.signature);
     ASSERT_TRUE(signature.ok()) << signature.status().ToString();
     EXPECT_EQ(signature->Key(), record.key);
-    EXPECT_TRUE(IsAgentRegion(*signature).ok() || CanGenerate(*signature).ok());
+    EXPECT_TRUE(IsAgentRegion(*signature).ok() || CanGenerate(*signature, record.arch).ok());
     const auto json = ParseJson(record.candidate);
     const auto candidate = Candidate::FromJson(*json);
     ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();

@@ -71,8 +71,8 @@ TEST(Search, SaysWhatCannotBeExpressed) {
   const auto search = MakeSearch(region.Signature(), Arch("cpu:x86-64-v4"));
   EXPECT_EQ(search.status().code(), StatusCode::kUnsupported);
   EXPECT_NE(search.status().message().find("aten::sort has no lowering"), std::string::npos);
-  EXPECT_FALSE(CanGenerate(region.Signature()).ok());
-  EXPECT_TRUE(CanGenerate(Sum({8})).ok());
+  EXPECT_FALSE(CanGenerate(region.Signature(), "cpu:x86-64-v4").ok());
+  EXPECT_TRUE(CanGenerate(Sum({8}), "cpu:x86-64-v4").ok());
 }
 
 TEST(Search, ListsItsOps) {

@@ -1,0 +1,140 @@
+"""float32 matrix products on a GPU: the generator's kernels, called eagerly and in graphs, on
+ordinary numbers and on those that halves cannot hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import cudaforge_backend
+import pytest
+import torch
+from cudaforge_backend._native import _C
+from forged import compiled
+from torch import Tensor, nn
+
+pytestmark = pytest.mark.gpu
+
+OPS = ["aten::mm", "aten::addmm"]
+# M, K, N, and which operand is transposed in memory; the last two are summed up in parts along K.
+# Of the third, mm has no winner.
+SHAPES = [
+    (300, 777, 1001, False, False, OPS),
+    (512, 256, 640, False, True, OPS),
+    (301, 640, 512, True, True, ["aten::addmm"]),
+    (128, 4096, 192, True, False, OPS),
+]
+
+
+@pytest.fixture(autouse=True)
+def _of_this_gpu() -> None:
+    if not _C.generates_heavy_ops(_C.arch("cuda")):
+        pytest.skip(f"no generator makes products for {_C.arch('cuda')}")
+
+
+def ordinary(x: Tensor) -> None:
+    """As it is."""
+
+
+def mixed_rows(x: Tensor) -> None:
+    """Elements 2^-40 of their row's largest, every other row; rows of every scale."""
+    x[::2, ::3] *= 2.0**-40
+    x *= torch.exp2(torch.randint(-30, 30, (x.shape[0], 1), device=x.device).float())
+
+
+def only_the_small_ones(x: Tensor) -> None:
+    """One large element a row, at one place: where the other operand has zeros there, the sums are
+    those of the small ones alone."""
+    x *= 2.0**-35
+    x[:, 5] = 1.0 if x.shape[0] % 2 else 0.0
+
+
+def sparse_rows(x: Tensor) -> None:
+    x[1::4] = 0
+    x[1::4, 3] = 2.5
+    x[2::4] = 0
+
+
+def out_of_range(x: Tensor) -> None:
+    x[0] *= 2.0**60  # products of two such rows are still finite, whatever the order of their sums
+    x[1] *= 2.0**-70
+    x[2] = 1e-40
+    x[3] = -0.0
+
+
+def not_finite(x: Tensor) -> None:
+    x[7, 11] = torch.inf
+    x[9, 0] = -torch.inf
+    x[40, 13] = torch.nan
+
+
+FILLS: list[Callable[[Tensor], None]] = [
+    ordinary,
+    mixed_rows,
+    only_the_small_ones,
+    sparse_rows,
+    out_of_range,
+    not_finite,
+]
+
+
+def operand(rows: int, k: int, fill: Callable[[Tensor], None], transposed: bool) -> Tensor:
+    """rows x k, either way in memory."""
+    x = torch.randn(rows, k, device="cuda")
+    fill(x)
+    return x.t().contiguous().t() if transposed else x
+
+
+def expect_right(got: Tensor, a: Tensor, b: Tensor, added: Tensor | None) -> None:
+    """Within what sums of float32 may lose, element by element; NaN and infinities as ATen's."""
+    plain = a @ b if added is None else torch.addmm(added, a, b)
+    exact = a.double() @ b.double() + (0 if added is None else added.double())
+    size = a.double().abs() @ b.double().abs() + (0 if added is None else added.double().abs())
+    torch.testing.assert_close(got.isnan(), plain.isnan())
+    torch.testing.assert_close(
+        got.isinf() * got.sign(), plain.isinf() * plain.sign(), equal_nan=True
+    )
+    error = ((got.double() - exact).abs() / (size + 2.0**-126))[plain.isfinite()]
+    assert error.max().item() < 2.0**-18
+
+
+@pytest.mark.parametrize(("m", "k", "n", "a_transposed", "b_transposed", "ops"), SHAPES)
+def test_eager_products(
+    forged: Path, m: int, k: int, n: int, a_transposed: bool, b_transposed: bool, ops: list[str]
+) -> None:
+    added = torch.randn(n, device="cuda")
+    asked: list[tuple[Tensor, Tensor]] = []
+    for seed, fill in enumerate([ordinary, *FILLS]):  # the first call of a shape is ATen's
+        torch.manual_seed(seed)
+        asked.append((operand(m, k, fill, a_transposed), operand(n, k, fill, b_transposed).t()))
+    with cudaforge_backend.enable(ops, on_miss="blocking", cache_dir=str(forged)):
+        got = [(torch.mm(a, b), torch.addmm(added, a, b)) for a, b in asked]
+    for (a, b), (product, sum_) in zip(asked, got, strict=True):
+        expect_right(product, a, b, None)
+        expect_right(sum_, a, b, added)
+    assert made_by() == {"generator:product": len(ops) * len(FILLS)}
+
+
+def made_by() -> Counter[str]:
+    """How many calls the kernels of each author served."""
+    served: Counter[str] = Counter()
+    for region in cudaforge_backend.stats()["regions"]:
+        if region["hits"] > 0:
+            record = _C.store().get(region["key"], _C.arch("cuda"))
+            assert record is not None
+            served[record["provenance"]["author"]] += region["hits"]
+    return served
+
+
+def test_a_linear_layer_in_a_graph_and_its_backward(forged: Path) -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(512, 384).cuda()
+    made = compiled(layer, forged)
+    x = torch.randn(640, 512, device="cuda", requires_grad=True)
+    of = [x, *layer.parameters()]
+    for _ in range(2):
+        wanted = torch.autograd.grad(layer(x).square().mean(), of)
+        got = torch.autograd.grad(made(x).square().mean(), of)
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
+    assert made_by()["generator:product"] >= 3  # the product, and two of the backward
