@@ -35,9 +35,17 @@ struct Winner {
 };
 
 // Why a call of a region that was forged ran PyTorch's way, and the names of that in Stats.
-enum class Fallback { kDevice, kStrides, kAlignment, kNumerics, kLaunchError, kQuarantined };
-inline constexpr const char* kFallbackNames[] = {"device",   "strides",      "alignment",
-                                                 "numerics", "launch_error", "quarantined"};
+enum class Fallback {
+  kDevice,
+  kStrides,
+  kAlignment,
+  kNumerics,
+  kNoMemory,
+  kLaunchError,
+  kQuarantined
+};
+inline constexpr const char* kFallbackNames[] = {
+    "device", "strides", "alignment", "numerics", "no_memory", "launch_error", "quarantined"};
 
 // One region on one device. Lives as long as the process.
 struct RegionEntry {

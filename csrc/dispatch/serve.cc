@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/own_work.h"
@@ -97,8 +98,27 @@ void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
   CF_CHECK(error == 0) << "torch_parallel_for";
 }
 
+// Makes the outputs, where none are given, and the scratch. False: there is no memory for them, and
+// there are no outputs that were not given.
+bool Allocate(const RegionEntry& entry, const Winner& winner, OutputTensors* outputs,
+              std::optional<Scratch>* scratch) {
+  const c10::Device device = entry.contract.device();
+  const bool given = !outputs->empty();
+  try {
+    scratch->emplace(winner, device);
+    for (size_t i = 0; !given && i < entry.output_dtypes.size(); ++i) {
+      outputs->push_back(
+          EmptyOutput(entry.signature.output_spec(i), entry.output_dtypes[i], device));
+    }
+    return true;
+  } catch (const c10::Error&) {
+    if (!given) outputs->clear();
+    return false;
+  }
+}
+
 Status LaunchWinner(const RegionEntry& entry, const Winner& winner, std::span<void* const> inputs,
-                    OutputTensors* outputs) {
+                    const OutputTensors& outputs, const Scratch& scratch) {
   const c10::Device device = entry.contract.device();
   std::optional<c10::DeviceGuard> guard;
   LaunchContext context;
@@ -109,15 +129,8 @@ Status LaunchWinner(const RegionEntry& entry, const Winner& winner, std::span<vo
     CF_RETURN_IF_ERROR(BindPrimaryContext(device.index()));
     context.stream = CurrentStream(device);
   }
-  if (outputs->empty()) {
-    for (size_t i = 0; i < entry.output_dtypes.size(); ++i) {
-      outputs->push_back(
-          EmptyOutput(entry.signature.output_spec(i), entry.output_dtypes[i], device));
-    }
-  }
   c10::SmallVector<void*, 8> pointers;
-  for (const at::Tensor& output : *outputs) pointers.push_back(output.mutable_data_ptr());
-  const Scratch scratch(winner, device);
+  for (const at::Tensor& output : outputs) pointers.push_back(output.mutable_data_ptr());
   return winner.executable->Launch(inputs, {pointers.data(), pointers.size()}, scratch.pointers(),
                                    context);
 }
@@ -133,15 +146,25 @@ bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& input
   Resolver& resolver = Resolver::Get();
   Fallback reason = Fallback::kAlignment;
   c10::SmallVector<void*, 16> pointers;
+  std::optional<Scratch> scratch;
   if (GatherInputs(winner, inputs, &pointers) && AreAligned(*outputs)) {
-    const Status launched =
-        LaunchWinner(*entry, winner, {pointers.data(), pointers.size()}, outputs);
-    if (launched.ok()) {
-      (OwnWork::InForce() ? entry->own_hits : entry->hits).fetch_add(1, std::memory_order_relaxed);
-      return true;
+    if (!Allocate(*entry, winner, outputs, &scratch)) {
+      resolver.WarnOnce("cudaforge: there is no memory for the kernel of " +
+                        entry->signature.Describe() + ", which takes " +
+                        std::to_string(winner.scratch_bytes) +
+                        " bytes beside its outputs: PyTorch runs, and later calls try again");
+      reason = Fallback::kNoMemory;
+    } else {
+      const Status launched =
+          LaunchWinner(*entry, winner, {pointers.data(), pointers.size()}, *outputs, *scratch);
+      if (launched.ok()) {
+        auto& hits = OwnWork::InForce() ? entry->own_hits : entry->hits;
+        hits.fetch_add(1, std::memory_order_relaxed);
+        return true;
+      }
+      resolver.Quarantine(entry, launched.ToString());
+      reason = Fallback::kLaunchError;
     }
-    resolver.Quarantine(entry, launched.ToString());
-    reason = Fallback::kLaunchError;
   }
   resolver.CountFallback(entry, reason);
   return false;

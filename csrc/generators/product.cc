@@ -13,7 +13,7 @@ namespace {
 
 using rows::Cat;
 
-constexpr int64_t kTile = 128;      // as in product_sm90.cu
+constexpr int64_t kTile = 128;      // as in product_split_sm90.cu
 constexpr int64_t kBlockK = 64;     // as there
 constexpr int64_t kStages = 3;      // as many as fit in the shared memory of a multiprocessor
 constexpr int64_t kSplitRows = 32;  // of a block of `split`
@@ -21,10 +21,10 @@ constexpr int64_t kStageBytes = 4 * kTile * kBlockK * 2;
 // Below this the whole product takes microseconds, and three launches as many.
 constexpr int64_t kLeastWork = int64_t{1} << 24;  // M * N * K
 constexpr int64_t kLeastSide = 64;
+// Rows with fewer than 64 elements that are not zero are computed slowly: of shorter rows, what
+// ReLU leaves has no more.
+constexpr int64_t kLeastK = 256;
 constexpr int64_t kMostSide = int64_t{1} << 24;  // positions in a tile are 32-bit integers
-// Blocks that run at once on the smallest GPU of the architecture: fewer tiles are summed up in
-// parts.
-constexpr int64_t kBlocksAtOnce = 132;
 constexpr int64_t kLeastStepsOfPart = 4;
 constexpr int64_t kStepsOfCombining = 3;  // what writing and reading a part takes, in such
 
@@ -88,10 +88,9 @@ Result<double> ReadScalar(const Node& node, const char* name) {
 
 Result<Product> ReadProduct(const OpSignature& signature) {
   if (signature.device != DeviceType::kCuda) return No("not on a GPU");
-  if (signature.nodes.size() != 1 || signature.outputs.size() != 1) return No("more than one op");
+  if (!IsProduct(signature) || signature.outputs.size() != 1) return No("not one mm or addmm");
   const Node& node = signature.nodes[0];
   const bool added = node.op == "aten::addmm";
-  if (!added && node.op != "aten::mm") return No(node.op + " is another op");
   const size_t first = added ? 1 : 0;
   if (node.args.size() != first + 2) return No("unknown arguments");
   Product product;
@@ -105,10 +104,10 @@ Result<Product> ReadProduct(const OpSignature& signature) {
       out.strides != ContiguousStrides(out.sizes) || out.dtype != DType::kFloat32) {
     return No("an unexpected result");
   }
-  const int64_t least = std::min({product.m, product.n, product.k});
+  const int64_t least = std::min({product.m, product.n, product.k - (kLeastK - kLeastSide)});
   const int64_t most = std::max({product.m, product.n, product.k});
   if (least < kLeastSide || most > kMostSide || product.m * product.n < kLeastWork / product.k) {
-    return No("too small or too large");
+    return No("sides of 64 to 2^24, rows of 256 and more, and 2^24 products at least are made");
   }
   if (!added) return product;
   CF_ASSIGN_OR_RETURN(product.alpha, ReadScalar(node, "alpha"));
@@ -157,7 +156,7 @@ Candidate Write(const Product& p, int64_t parts) {
   candidate.author = "generator:product";
   candidate.params = {{"parts", parts}};
   candidate.source.language = Language::kCuda;
-  candidate.source.code = lines.Text() + kProductSource;
+  candidate.source.code = lines.Text() + kProductSplitSource + kProductSource;
   const int64_t rows_a = Product::TilesOf(p.m) * kTile, rows_b = Product::TilesOf(p.n) * kTile;
   const int64_t element_bytes = 4;  // two halves
   const int64_t k = p.steps() * kBlockK;
@@ -196,12 +195,12 @@ Candidate Write(const Product& p, int64_t parts) {
 }
 
 // In how many parts the sums may be worth making, best guess first: tiles that fill no wave of
-// blocks, or little of their last one, are split.
-std::vector<int64_t> PartCounts(const Product& product) {
+// blocks, one a multiprocessor, or little of their last one, are split.
+std::vector<int64_t> PartCounts(const Product& product, int64_t multiprocessors) {
   const int64_t most =
       std::max<int64_t>(1, std::min<int64_t>(8, product.steps() / kLeastStepsOfPart));
   auto time = [&](int64_t parts) {  // in blocks' steps, one after the other
-    const int64_t waves = (product.tiles() * parts + kBlocksAtOnce - 1) / kBlocksAtOnce;
+    const int64_t waves = (product.tiles() * parts + multiprocessors - 1) / multiprocessors;
     return waves * ((product.steps() + parts - 1) / parts + (parts > 1 ? kStepsOfCombining : 0));
   };
   std::vector<int64_t> counts;
@@ -215,8 +214,8 @@ std::vector<int64_t> PartCounts(const Product& product) {
 
 class ProductSearch : public CandidateSearch {
  public:
-  explicit ProductSearch(const Product& product)
-      : product_(product), counts_(PartCounts(product)) {}
+  ProductSearch(const Product& product, int64_t multiprocessors)
+      : product_(product), counts_(PartCounts(product, multiprocessors)) {}
 
   std::optional<Candidate> Next() override {
     if (next_ == counts_.size()) return std::nullopt;
@@ -232,15 +231,24 @@ class ProductSearch : public CandidateSearch {
 
 }  // namespace
 
+bool IsProduct(const OpSignature& signature) {
+  if (signature.nodes.size() != 1) return false;
+  const std::string& op = signature.nodes[0].op;
+  return op == "aten::mm" || op == "aten::addmm";
+}
+
 Status CanGenerateProduct(const OpSignature& signature, std::string_view target) {
-  if (target != kProductTarget) return No("not for " + std::string(target));
+  if (target != kProductTarget) return No("made for " + std::string(kProductTarget) + " alone");
   return ReadProduct(signature).status();
 }
 
-std::unique_ptr<CandidateSearch> MakeProductSearch(const OpSignature& signature) {
+std::unique_ptr<CandidateSearch> MakeProductSearch(const OpSignature& signature,
+                                                   const DeviceArch& arch) {
   Result<Product> product = ReadProduct(signature);
   CF_CHECK(product.ok()) << product.status().message();
-  return std::make_unique<ProductSearch>(*product);
+  const Json& read = MemberOrNull(arch.properties, "multiprocessors");
+  const int64_t multiprocessors = read.is_number_integer() ? read.get<int64_t>() : 132;
+  return std::make_unique<ProductSearch>(*product, std::max<int64_t>(1, multiprocessors));
 }
 
 }  // namespace cudaforge

@@ -1,5 +1,5 @@
 // The generator of float32 matrix products: results of float32's accuracy from Hopper's
-// half-precision tensor cores (product_sm90.cu says how).
+// half-precision tensor cores (product_split_sm90.cu says how).
 #pragma once
 
 #include <memory>
@@ -14,14 +14,18 @@ namespace cudaforge {
 // The only target that it makes kernels for.
 inline constexpr std::string_view kProductTarget = "cuda:sm_90a";
 
-// The kernels, for NVRTC: product_sm90.cu, which CMake makes part of the program. They read the
-// constants that are named at its top.
+// The kernels, for NVRTC: product_split_sm90.cu and product_sm90.cu, in this order, which CMake
+// makes part of the program. They read the constants that are named at the top of the first.
+extern const char* const kProductSplitSource;
 extern const char* const kProductSource;
 
+// Whether the region is an mm or addmm by itself, which no other generator makes.
+bool IsProduct(const OpSignature& signature);
 // kUnsupported: the region is no such product, or none for `target`.
 Status CanGenerateProduct(const OpSignature& signature, std::string_view target);
 
-// REQUIRES: CanGenerateProduct(signature, target).
-std::unique_ptr<CandidateSearch> MakeProductSearch(const OpSignature& signature);
+// REQUIRES: CanGenerateProduct(signature, arch.target).
+std::unique_ptr<CandidateSearch> MakeProductSearch(const OpSignature& signature,
+                                                   const DeviceArch& arch);
 
 }  // namespace cudaforge

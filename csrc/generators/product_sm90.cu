@@ -1,207 +1,4 @@
-// out = alpha * A B, or that and beta * self, in float32 on Hopper's tensor cores: each operand is
-// split into two halves, h + l / 2048, of a row (of A) or column (of B) that is scaled by a power of
-// two; of the products h h' + (h l' + l h') / 2048 the sums over 64 elements are added up in float32,
-// as the tensor cores' own accumulators truncate. H. Ootomo and R. Yokota, "Recovering single
-// precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance",
-// arXiv 2203.03341.
-// A tile with a row or column that cannot be split (NaN, infinities, few elements that are not zero)
-// is computed in float32. Elements far below the largest of their row lose bits: half a unit of 2^-35
-// where the largest is 2^15 at most, so that a sum of kK products is off by kK * 2^-20 at most by
-// that. Sums that are not well above it, in a row or column with such elements, are computed in
-// float32.
-//
-// generators/product.cc puts constants in front: kM, kN, kK; A is at row * kARow + k * kAStep, B at
-// column * kBRow + k * kBStep, in elements, one of the two being 1; kAVector, kBVector: rows of
-// 16-byte vectors along k; kAdds: whether self is added, which is at row * kSelfRow +
-// column * kSelfColumn; kParts: along k, summed up by a launch of its own where there are several;
-// kStages.
-
-constexpr int kTile = 128;     // rows of A, columns of B in a block's tile
-constexpr int kBlockK = 64;    // 64 halves: one swizzled row of 128 bytes
-constexpr int kTilesM = (kM + kTile - 1) / kTile;
-constexpr int kTilesN = (kN + kTile - 1) / kTile;
-constexpr int kRowsA = kTilesM * kTile;
-constexpr int kRowsB = kTilesN * kTile;
-constexpr int kSteps = (kK + kBlockK - 1) / kBlockK;
-constexpr int kPartBytes = kTile * kBlockK * 2;  // the h or the l part of one operand
-constexpr int kOperandBytes = 2 * kPartBytes;    // h, then l
-constexpr int kStageBytes = 2 * kOperandBytes;   // A, then B
-
-// ---------------------------------------------------------------------------------------------
-// split: blocks of 32 rows of A, then of 32 columns of B. Tile (row / 128, k / 64) is 32 KB in one
-// piece: 128 rows of 64 halves h, then the same of l; the 16-byte chunk c of row r stands at
-// chunk c ^ (r % 8). What is beyond the matrix is zero.
-// ---------------------------------------------------------------------------------------------
-constexpr int kSplitThreads = 1024;
-constexpr int kSplitWarps = kSplitThreads / 32;
-constexpr int kChunks = kSteps * 8;  // of 8 elements
-
-__device__ __forceinline__ unsigned SplitPair(float a, float b, unsigned& low) {
-  const __half ha = __float2half_rn(a), hb = __float2half_rn(b);
-  const __half la = __float2half_rn((a - __half2float(ha)) * 2048.0f);
-  const __half lb = __float2half_rn((b - __half2float(hb)) * 2048.0f);
-  low = static_cast<unsigned>(__half_as_ushort(la)) | (static_cast<unsigned>(__half_as_ushort(lb)) << 16);
-  return static_cast<unsigned>(__half_as_ushort(ha)) | (static_cast<unsigned>(__half_as_ushort(hb)) << 16);
-}
-
-// A row's scale is negative where it is not to be split, else a power of two with these bits in it.
-constexpr unsigned kLoses = 1u;    // it has elements that lose bits
-constexpr unsigned kAllZero = 2u;  // it has nothing but zeros, and so have the sums
-constexpr unsigned kOne = 0x3f800000u;
-__device__ __forceinline__ float CleanScale(float scale) {
-  return __uint_as_float(__float_as_uint(scale) & ~(kLoses | kAllZero));
-}
-// Whether `sum`, of a row and a column with these scales, is to be computed in float32.
-__device__ __forceinline__ bool IsUnsure(float sum, float row_scale, float column_scale) {
-  const unsigned bits = __float_as_uint(row_scale) | __float_as_uint(column_scale);
-  const float bound = kK * 16.0f * CleanScale(row_scale) * CleanScale(column_scale);  // kK * 2^(24 - 20)
-  return (bits & (kLoses | kAllZero)) == kLoses && fabsf(sum) < bound;
-}
-
-// The magnitudes of a row as integers, of which those of NaN are above infinity's.
-struct Magnitudes {
-  unsigned top = 0;
-  unsigned low_less_1 = 0xffffffffu;  // of those that are not zero; less 1, zero is the largest
-  unsigned nonzero = 0;
-
-  __device__ __forceinline__ void Take(float x) {
-    const unsigned m = __float_as_uint(x) & 0x7fffffffu;
-    top = max(top, m);
-    low_less_1 = min(low_less_1, m - 1u);
-    nonzero += m != 0;
-  }
-  // A row's scale, a power of two, with the bits above; the inverse is 1 where there is none.
-  __device__ __forceinline__ float Scale(float& inverse) const {
-    inverse = 1.0f;
-    if (top == 0) return __uint_as_float(kOne | kAllZero);
-    const int exponent = static_cast<int>(top >> 23) - 127;
-    if (exponent > 60 || exponent < -45) return -1.0f;  // also NaN, infinity (128), denormals (-127)
-    const float scale = __uint_as_float(static_cast<unsigned>(127 + exponent - 14) << 23);
-    const float up = __uint_as_float(static_cast<unsigned>(127 + 14 - exponent) << 23);
-    if (nonzero < 64) return -1.0f;  // sums of few products are nearly exact in float32
-    inverse = up;
-    // The largest comes to [2^14, 2^15). Below 2^-14 bits get lost, below 2^-16 more than matter.
-    const bool loses = __uint_as_float(low_less_1 + 1u) * up < 1.52587890625e-05f;
-    return __uint_as_float(__float_as_uint(scale) | (loses ? kLoses : 0u));
-  }
-};
-
-// Elements 8 chunk .. + 7 of the row at `from`, those beyond kK zero.
-template <int kStep, bool kVector>
-__device__ __forceinline__ void LoadChunk(const float* __restrict__ from, int chunk, float (&x)[8]) {
-  if constexpr (kVector) {
-    if (chunk * 8 < kK) {  // kK is a multiple of 8
-      const float4 p = reinterpret_cast<const float4*>(from)[2 * chunk];
-      const float4 q = reinterpret_cast<const float4*>(from)[2 * chunk + 1];
-      x[0] = p.x, x[1] = p.y, x[2] = p.z, x[3] = p.w, x[4] = q.x, x[5] = q.y, x[6] = q.z, x[7] = q.w;
-      return;
-    }
-#pragma unroll
-    for (int j = 0; j < 8; ++j) x[j] = 0.0f;
-  } else {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const int k = chunk * 8 + j;
-      x[j] = k < kK ? from[static_cast<long long>(k) * kStep] : 0.0f;
-    }
-  }
-}
-
-__device__ __forceinline__ void StoreChunk(unsigned char* __restrict__ tiles, int row, int chunk, const float (&x)[8],
-                                           float inverse) {
-  uint4 high, low;
-  high.x = SplitPair(x[0] * inverse, x[1] * inverse, low.x);
-  high.y = SplitPair(x[2] * inverse, x[3] * inverse, low.y);
-  high.z = SplitPair(x[4] * inverse, x[5] * inverse, low.z);
-  high.w = SplitPair(x[6] * inverse, x[7] * inverse, low.w);
-  const int r = row % kTile;
-  unsigned char* to = tiles + (static_cast<long long>(row / kTile) * kSteps + chunk / 8) * kOperandBytes + r * 128 +
-                      (((chunk % 8) ^ (r % 8)) * 16);
-  *reinterpret_cast<uint4*>(to) = high;
-  *reinterpret_cast<uint4*>(to + kPartBytes) = low;
-}
-
-template <int kRows, int kLead, int kStep, bool kVector>
-__device__ __forceinline__ void SplitRows(const float* __restrict__ x, unsigned char* __restrict__ tiles,
-                                          float* __restrict__ scales, int first) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  Magnitudes seen;
-  float inverse, values[8];
-  if constexpr (kStep == 1) {  // a warp a row
-    const int row = first + warp;
-    const float* from = x + static_cast<long long>(row) * kLead;
-    if (row < kRows) {
-#pragma unroll 2
-      for (int chunk = lane; chunk < kChunks; chunk += 32) {
-        LoadChunk<1, kVector>(from, chunk, values);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) seen.Take(values[j]);
-      }
-    }
-    seen.top = __reduce_max_sync(0xffffffffu, seen.top);
-    seen.low_less_1 = __reduce_min_sync(0xffffffffu, seen.low_less_1);
-    seen.nonzero = __reduce_add_sync(0xffffffffu, seen.nonzero);
-    const float scale = seen.Scale(inverse);
-    if (lane == 0) scales[row] = scale;
-#pragma unroll 2
-    for (int chunk = lane; chunk < kChunks; chunk += 32) {
-      if (row < kRows) {
-        LoadChunk<1, kVector>(from, chunk, values);
-      } else {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) values[j] = 0.0f;
-      }
-      StoreChunk(tiles, row, chunk, values, inverse);
-    }
-  } else {  // a lane a row: neighbours in memory
-    __shared__ unsigned tops[kSplitWarps][32], lows[kSplitWarps][32], counts[kSplitWarps][32];
-    const int row = first + lane;
-    const float* from = x + row;
-    if (row < kRows) {
-#pragma unroll 2
-      for (int chunk = warp; chunk < kChunks; chunk += kSplitWarps) {
-        LoadChunk<kStep, false>(from, chunk, values);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) seen.Take(values[j]);
-      }
-    }
-    tops[warp][lane] = seen.top;
-    lows[warp][lane] = seen.low_less_1;
-    counts[warp][lane] = seen.nonzero;
-    __syncthreads();
-    seen = Magnitudes();
-#pragma unroll 4
-    for (int w = 0; w < kSplitWarps; ++w) {
-      seen.top = max(seen.top, tops[w][lane]);
-      seen.low_less_1 = min(seen.low_less_1, lows[w][lane]);
-      seen.nonzero += counts[w][lane];
-    }
-    const float scale = seen.Scale(inverse);
-    if (warp == 0) scales[row] = scale;
-#pragma unroll 2
-    for (int chunk = warp; chunk < kChunks; chunk += kSplitWarps) {
-      if (row < kRows) {
-        LoadChunk<kStep, false>(from, chunk, values);
-      } else {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) values[j] = 0.0f;
-      }
-      StoreChunk(tiles, row, chunk, values, inverse);
-    }
-  }
-}
-
-// Parts of a row that is not split are written too, whatever they are; nobody uses what comes of it.
-extern "C" __global__ void __launch_bounds__(kSplitThreads)
-    split(const float* __restrict__ a, const float* __restrict__ b, unsigned char* __restrict__ a_tiles,
-          unsigned char* __restrict__ b_tiles, float* __restrict__ scales) {
-  const int first = blockIdx.x * 32;
-  if (first < kRowsA) {
-    SplitRows<kM, kARow, kAStep, kAVector != 0>(a, a_tiles, scales, first);
-  } else {
-    SplitRows<kN, kBRow, kBStep, kBVector != 0>(b, b_tiles, scales + kRowsA, first - kRowsA);
-  }
-}
+// The second part of the kernels' text; product_split_sm90.cu is the first, and says how they work.
 
 // ---------------------------------------------------------------------------------------------
 // product: a block a tile of the result, or a part of its sum.
@@ -215,12 +12,15 @@ __device__ __forceinline__ void BarrierInit(unsigned barrier, unsigned count) {
 }
 
 __device__ __forceinline__ void BarrierArrive(unsigned barrier) {
-  asm volatile("{\n.reg .b64 t;\nmbarrier.arrive.shared::cta.b64 t, [%0];\n}" ::"r"(barrier) : "memory");
+  asm volatile("{\n.reg .b64 t;\nmbarrier.arrive.shared::cta.b64 t, [%0];\n}" ::"r"(barrier)
+               : "memory");
 }
 
 __device__ __forceinline__ void BarrierExpect(unsigned barrier, unsigned bytes) {
-  asm volatile("{\n.reg .b64 t;\nmbarrier.arrive.expect_tx.shared::cta.b64 t, [%0], %1;\n}" ::"r"(barrier), "r"(bytes)
-               : "memory");
+  asm volatile(
+      "{\n.reg .b64 t;\nmbarrier.arrive.expect_tx.shared::cta.b64 t, [%0], %1;\n}" ::"r"(barrier),
+      "r"(bytes)
+      : "memory");
 }
 
 __device__ __forceinline__ void BarrierWait(unsigned barrier, unsigned parity) {
@@ -236,14 +36,17 @@ __device__ __forceinline__ void BarrierWait(unsigned barrier, unsigned parity) {
   }
 }
 
-__device__ __forceinline__ void BulkCopy(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier)
-               : "memory");
+__device__ __forceinline__ void BulkCopy(unsigned to, const void* from, unsigned bytes,
+                                         unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier)
+      : "memory");
 }
 
-__device__ __forceinline__ void LoadStage(unsigned stage, const unsigned char* a, const unsigned char* b,
-                                          unsigned barrier) {
+__device__ __forceinline__ void LoadStage(unsigned stage, const unsigned char* a,
+                                          const unsigned char* b, unsigned barrier) {
   BarrierExpect(barrier, kStageBytes);
   BulkCopy(stage, a, kOperandBytes, barrier);
   BulkCopy(stage + kOperandBytes, b, kOperandBytes, barrier);
@@ -251,7 +54,8 @@ __device__ __forceinline__ void LoadStage(unsigned stage, const unsigned char* a
 
 // K contiguous, rows of 128 bytes, 128-byte swizzle, 1024 bytes from 8 rows to the next 8.
 __device__ __forceinline__ unsigned long long Descriptor(unsigned address) {
-  return static_cast<unsigned long long>((address & 0x3ffffu) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
+  return static_cast<unsigned long long>((address & 0x3ffffu) >> 4) | (1ull << 16) | (64ull << 32) |
+         (1ull << 62);
 }
 
 // d (64 x 128) = a (64 x 16) b (16 x 128) + (add ? d : 0)
@@ -265,8 +69,7 @@ __device__ __forceinline__ void Mma(float (&d)[64], unsigned long long a, unsign
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
       "}, %64, %65, p, 1, 1, 0, 0;\n}"
-      :
-        "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
         "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
@@ -279,26 +82,30 @@ __device__ __forceinline__ void Mma(float (&d)[64], unsigned long long a, unsign
       : "l"(a), "l"(b), "n"(kAdd));
 }
 
-__device__ __forceinline__ void MmaFence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void MmaCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void MmaFence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void MmaCommit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 
 // The registers are named so that nothing that reads them moves in front of the wait.
 template <int kLeft>
 __device__ __forceinline__ void MmaWait(float (&d)[64]) {
   asm volatile("wgmma.wait_group.sync.aligned %64;"
-      :
-        "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
-        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
-        "+f"(d[63])
-      : "n"(kLeft)
-      : "memory");
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+                 "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]),
+                 "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]),
+                 "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+                 "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]),
+                 "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
+                 "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]),
+                 "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
+                 "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]),
+                 "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]),
+                 "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+               : "n"(kLeft)
+               : "memory");
 }
 
 struct Added {
@@ -312,8 +119,8 @@ struct Added {
 };
 
 // Two neighbours of a row, the first in an even column.
-__device__ __forceinline__ void StorePair(const Added& added, float* __restrict__ out, int row, int column,
-                                          float first, float second) {
+__device__ __forceinline__ void StorePair(const Added& added, float* __restrict__ out, int row,
+                                          int column, float first, float second) {
   if (row >= kM) return;
   float* to = out + static_cast<long long>(row) * kN + column;
   if constexpr (kN % 2 == 0) {
@@ -328,7 +135,8 @@ __device__ __forceinline__ void StorePair(const Added& added, float* __restrict_
 
 // What the block of a tile does with two neighbours: a part of several is left for `combine`.
 __device__ __forceinline__ void GivePair(const Added& added, float* __restrict__ out,
-                                         float* __restrict__ partial, int row, int column, float first, float second) {
+                                         float* __restrict__ partial, int row, int column,
+                                         float first, float second) {
   if constexpr (kParts == 1) {
     StorePair(added, out, row, column, first, second);
   } else {
@@ -342,21 +150,25 @@ constexpr int kSlowK = 16;
 constexpr int kSlowPitch = kTile + 4;
 
 template <int kRows, int kLead, int kStep>
-__device__ __forceinline__ void LoadSlow(const float* __restrict__ x, float* to, int row0, int k0, int end) {
+__device__ __forceinline__ void LoadSlow(const float* __restrict__ x, float* to, int row0, int k0,
+                                         int end) {
 #pragma unroll
   for (int i = 0; i < kSlowK * kTile / 256; ++i) {
     const int e = i * 256 + threadIdx.x;
     const int row = kStep == 1 ? e / kSlowK : e % kTile, k = kStep == 1 ? e % kSlowK : e / kTile;
     const bool inside = row0 + row < kRows && k0 + k < end;
     to[k * kSlowPitch + row] =
-        inside ? x[static_cast<long long>(row0 + row) * kLead + static_cast<long long>(k0 + k) * kStep] : 0.0f;
+        inside
+            ? x[static_cast<long long>(row0 + row) * kLead + static_cast<long long>(k0 + k) * kStep]
+            : 0.0f;
   }
 }
 
 // A tile in float32: 8 x 8 results a thread, at rows ty * 4 + {0..3, 64..67}, columns likewise.
 __device__ __forceinline__ void SlowTile(const Added& added, const float* __restrict__ a,
-                                      const float* __restrict__ b, float* __restrict__ partial,
-                                      float* __restrict__ out, float* memory, int m0, int n0, int begin, int end) {
+                                         const float* __restrict__ b, float* __restrict__ partial,
+                                         float* __restrict__ out, float* memory, int m0, int n0,
+                                         int begin, int end) {
   float* as = memory;  // [kSlowK][kSlowPitch]
   float* bs = memory + kSlowK * kSlowPitch;
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
@@ -412,8 +224,8 @@ __device__ __forceinline__ void SlowTile(const Added& added, const float* __rest
 }
 
 // The sum at (row, column) in float32, by all lanes of a warp; theirs all.
-__device__ __forceinline__ float SumAgain(const float* __restrict__ a, const float* __restrict__ b, int row,
-                                          int column) {
+__device__ __forceinline__ float SumAgain(const float* __restrict__ a, const float* __restrict__ b,
+                                          int row, int column) {
   const float* from_a = a + static_cast<long long>(row) * kARow;
   const float* from_b = b + static_cast<long long>(column) * kBRow;
   float total = 0.0f;
@@ -424,19 +236,22 @@ __device__ __forceinline__ float SumAgain(const float* __restrict__ a, const flo
     for (int i = 0; i < 8; ++i) {
       const int k = k0 + 32 * i;
       if (k < kK) {
-        part = fmaf(from_a[static_cast<long long>(k) * kAStep], from_b[static_cast<long long>(k) * kBStep], part);
+        part = fmaf(from_a[static_cast<long long>(k) * kAStep],
+                    from_b[static_cast<long long>(k) * kBStep], part);
       }
     }
     total += part;
   }
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) total += __shfl_xor_sync(0xffffffffu, total, offset);
+  for (int offset = 16; offset > 0; offset /= 2)
+    total += __shfl_xor_sync(0xffffffffu, total, offset);
   return total;
 }
 
 // Whether the tile has a row or column that is not split; to all threads of the block.
 __device__ __forceinline__ bool IsSlow(const float* __restrict__ scales, int m0, int n0) {
-  const float mine = threadIdx.x < 128 ? scales[m0 + threadIdx.x] : scales[kRowsA + n0 + threadIdx.x - 128];
+  const float mine =
+      threadIdx.x < 128 ? scales[m0 + threadIdx.x] : scales[kRowsA + n0 + threadIdx.x - 128];
   return __syncthreads_or(mine < 0.0f) != 0;
 }
 
@@ -451,12 +266,11 @@ __device__ __forceinline__ void TileOf(int block, int& m_tile, int& n_tile) {
 
 // The tile from `steps` steps of 64 along k. False: too many of its sums are unsure, and what was
 // given does not hold.
-__device__ __forceinline__ bool FastTile(const Added& added, const float* __restrict__ a,
-                                         const float* __restrict__ b, const unsigned char* __restrict__ from_a,
-                                         const unsigned char* __restrict__ from_b, const float* __restrict__ scales,
-                                         float* __restrict__ partial, float* __restrict__ out,
-                                         unsigned char* dynamic_memory, unsigned long long* barriers, int m0, int n0,
-                                         int steps) {
+__device__ __forceinline__ bool FastTile(
+    const Added& added, const float* __restrict__ a, const float* __restrict__ b,
+    const unsigned char* __restrict__ from_a, const unsigned char* __restrict__ from_b,
+    const float* __restrict__ scales, float* __restrict__ partial, float* __restrict__ out,
+    unsigned char* dynamic_memory, unsigned long long* barriers, int m0, int n0, int steps) {
   const unsigned memory = (SharedAddress(dynamic_memory) + 1023u) & ~1023u;
   const unsigned full = SharedAddress(barriers);
   const unsigned empty = full + 8 * kStages;
@@ -513,8 +327,8 @@ __device__ __forceinline__ bool FastTile(const Added& added, const float* __rest
     if (threadIdx.x == 0 && step > 0 && step + kStages - 1 < steps) {
       BarrierWait(empty + 8 * previous, previous_parity);
       const long long next = step + kStages - 1;
-      LoadStage(memory + previous * kStageBytes, from_a + next * kOperandBytes, from_b + next * kOperandBytes,
-                full + 8 * previous);
+      LoadStage(memory + previous * kStageBytes, from_a + next * kOperandBytes,
+                from_b + next * kOperandBytes, full + 8 * previous);
     }
     __syncwarp();
     previous = stage;
@@ -539,8 +353,8 @@ __device__ __forceinline__ bool FastTile(const Added& added, const float* __rest
     float v[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      v[i] = fmaf(cross[4 * j + i], 1.0f / 2048.0f, total[4 * j + i]) * (i < 2 ? clean_0 : clean_8) *
-             (i % 2 == 0 ? clean.x : clean.y);
+      v[i] = fmaf(cross[4 * j + i], 1.0f / 2048.0f, total[4 * j + i]) *
+             (i < 2 ? clean_0 : clean_8) * (i % 2 == 0 ? clean.x : clean.y);
       if constexpr (kParts == 1) {
         const bool one = IsUnsure(v[i], i < 2 ? scale_0 : scale_8, i % 2 == 0 ? s.x : s.y);
         unsure |= static_cast<unsigned long long>(one) << (4 * j + i);
@@ -557,7 +371,8 @@ __device__ __forceinline__ bool FastTile(const Added& added, const float* __rest
     const int one = __shfl_sync(0xffffffffu, __ffsll(static_cast<long long>(unsure)) - 1, owner);
     const int at_row = first_row + owner / 4 + one % 4 / 2 * 8;
     const int at_column = n0 + one / 4 * 8 + owner % 4 * 2 + one % 2;
-    const float sum = SumAgain(a, b, at_row, at_column);  // inside the matrix: beyond it all is zero
+    const float sum =
+        SumAgain(a, b, at_row, at_column);  // inside the matrix: beyond it all is zero
     if (lane == owner) {
       out[static_cast<long long>(at_row) * kN + at_column] = added.Finish(at_row, at_column, sum);
       unsure &= unsure - 1;
@@ -567,10 +382,10 @@ __device__ __forceinline__ bool FastTile(const Added& added, const float* __rest
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-    product(const float* __restrict__ self, const float* __restrict__ a, const float* __restrict__ b,
-            const unsigned char* __restrict__ a_tiles, const unsigned char* __restrict__ b_tiles,
-            const float* __restrict__ scales, float* __restrict__ partial, float* __restrict__ out, double alpha,
-            double beta) {
+    product(const float* __restrict__ self, const float* __restrict__ a,
+            const float* __restrict__ b, const unsigned char* __restrict__ a_tiles,
+            const unsigned char* __restrict__ b_tiles, const float* __restrict__ scales,
+            float* __restrict__ partial, float* __restrict__ out, double alpha, double beta) {
   extern __shared__ __align__(1024) unsigned char dynamic_memory[];
   __shared__ __align__(8) unsigned long long barriers[2 * kStages];
   const Added added = {self, static_cast<float>(alpha), static_cast<float>(beta)};
@@ -578,13 +393,16 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   TileOf(blockIdx.x, m_tile, n_tile);
   const int m0 = m_tile * kTile, n0 = n_tile * kTile;
   const int first_step = static_cast<int>(static_cast<long long>(kSteps) * blockIdx.y / kParts);
-  const int steps = static_cast<int>(static_cast<long long>(kSteps) * (blockIdx.y + 1) / kParts) - first_step;
-  const unsigned char* from_a = a_tiles + (static_cast<long long>(m_tile) * kSteps + first_step) * kOperandBytes;
-  const unsigned char* from_b = b_tiles + (static_cast<long long>(n_tile) * kSteps + first_step) * kOperandBytes;
-  if (IsSlow(scales, m0, n0) ||
-      !FastTile(added, a, b, from_a, from_b, scales, partial, out, dynamic_memory, barriers, m0, n0, steps)) {
-    SlowTile(added, a, b, partial, out, reinterpret_cast<float*>(dynamic_memory), m0, n0, first_step * kBlockK,
-             min((first_step + steps) * kBlockK, kK));
+  const int steps =
+      static_cast<int>(static_cast<long long>(kSteps) * (blockIdx.y + 1) / kParts) - first_step;
+  const unsigned char* from_a =
+      a_tiles + (static_cast<long long>(m_tile) * kSteps + first_step) * kOperandBytes;
+  const unsigned char* from_b =
+      b_tiles + (static_cast<long long>(n_tile) * kSteps + first_step) * kOperandBytes;
+  if (IsSlow(scales, m0, n0) || !FastTile(added, a, b, from_a, from_b, scales, partial, out,
+                                          dynamic_memory, barriers, m0, n0, steps)) {
+    SlowTile(added, a, b, partial, out, reinterpret_cast<float*>(dynamic_memory), m0, n0,
+             first_step * kBlockK, min((first_step + steps) * kBlockK, kK));
   }
 }
 
@@ -592,17 +410,18 @@ extern "C" __global__ void __launch_bounds__(256, 1)
 // combine, where there are several parts: a thread two neighbours of a row.
 // ---------------------------------------------------------------------------------------------
 extern "C" __global__ void __launch_bounds__(256)
-    combine(const float* __restrict__ self, const float* __restrict__ a, const float* __restrict__ b,
-            const float* __restrict__ scales, const float* __restrict__ partial, float* __restrict__ out,
-            double alpha, double beta) {
+    combine(const float* __restrict__ self, const float* __restrict__ a,
+            const float* __restrict__ b, const float* __restrict__ scales,
+            const float* __restrict__ partial, float* __restrict__ out, double alpha, double beta) {
   const Added added = {self, static_cast<float>(alpha), static_cast<float>(beta)};
   const long long pair = static_cast<long long>(blockIdx.x) * 256 + threadIdx.x;
-  const int row = static_cast<int>(pair / (kRowsB / 2)), column = static_cast<int>(pair % (kRowsB / 2)) * 2;
+  const int row = static_cast<int>(pair / (kRowsB / 2)),
+            column = static_cast<int>(pair % (kRowsB / 2)) * 2;
   float2 sum = make_float2(0.0f, 0.0f);
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    const float2 x =
-        *reinterpret_cast<const float2*>(partial + (static_cast<long long>(part) * kRowsA + row) * kRowsB + column);
+    const float2 x = *reinterpret_cast<const float2*>(
+        partial + (static_cast<long long>(part) * kRowsA + row) * kRowsB + column);
     sum.x += x.x;
     sum.y += x.y;
   }

@@ -234,12 +234,15 @@ class RowSearch : public CandidateSearch {
 
 Result<std::unique_ptr<CandidateSearch>> MakeSearch(const OpSignature& signature,
                                                     const DeviceArch& arch) {
-  if (CanGenerateProduct(signature, arch.target).ok()) return MakeProductSearch(signature);
+  if (IsProduct(signature)) {
+    CF_RETURN_IF_ERROR(CanGenerateProduct(signature, arch.target));
+    return MakeProductSearch(signature, arch);
+  }
   return RowSearch::Create(signature, arch);
 }
 
 Status CanGenerate(const OpSignature& signature, std::string_view target) {
-  if (CanGenerateProduct(signature, target).ok()) return Status::Ok();
+  if (IsProduct(signature)) return CanGenerateProduct(signature, target);
   return rows::Lower(signature).status();
 }
 

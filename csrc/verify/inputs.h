@@ -58,8 +58,7 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
 // dtype they are computed in (float64: at most one): what the oracle does with them measures how
 // sensitive the region is. The unit is the bound of one operation's error, underflow included:
 // |v| ComputeRoundoff + ComputeUnderflow (Higham, Accuracy and Stability of Numerical Algorithms,
-// 2nd ed., equation 2.8). Zeros, infinities, NaN and the largest
-// finite numbers stay.
+// 2nd ed., equation 2.8). Zeros, infinities, NaN and the largest finite numbers stay.
 std::vector<double> Perturbed(const TensorSpec& spec, const std::string& bytes, uint64_t seed);
 
 }  // namespace cudaforge

@@ -105,6 +105,10 @@ def _speedup(region: RegionReport) -> str:
     return f": {words}" if words else ""
 
 
+_ONLY_AGENTS = (
+    "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` has agents write "
+    "its kernel"
+)
 _WHY = {
     "hit": "a winner is in the cache",
     "unused": "a winner is in the cache, but the graph is no faster with it: Inductor runs it",
@@ -250,6 +254,8 @@ def _inspect(
         why = why_of(record) if record and status == "negative" else _WHY[status]
         if status == "unused" and not used:
             why = _WHY["not_used"]
+        if status == "miss" and region.by_agents:
+            why = _ONLY_AGENTS
         if status == "miss" and record and record["provisional"]:
             why = _WHY["provisional"]
         if elsewhere:

@@ -86,15 +86,20 @@ def verdict(record: Mapping[str, Any]) -> str:
     if record["kind"] == "winner":
         return "winner"
     timing = record["timing"] or {}
-    within = timing.get("within")
-    if within is not None:  # of a part: it won alone, or it would not have been raced there
-        return f"faster alone, not within region {within['key'][:12]}"
+    if within := larger_region(record):  # it won alone, or it would not have been raced there
+        return f"faster alone, not within region {within[:12]}"
     if rival := rival_name(timing):
         return f"nothing faster than {rival}"
     if retry_above_s(record) is not None:
         return "out of time, not raced"
     tried = (record["provenance"] or {}).get("candidates_tried")
     return "no right candidate" if tried else reason_of(record)
+
+
+def larger_region(record: Mapping[str, Any]) -> str:
+    """Of a part that was raced inside a larger region too: that one's key, else ""."""
+    within = (record["timing"] or {}).get("within")
+    return within["key"] if within is not None else ""
 
 
 def why(record: Mapping[str, Any]) -> str:

@@ -65,8 +65,9 @@ class Stats(TypedDict):
     is what the hits are expected to have saved, from the records. Regions, each counted once:
     `misses` had no record when their graph was compiled, `forged` were forged to a winner and
     `negative` to no winner. `fallbacks`, by reason: calls whose kernel could not take them
-    ("device", "strides", "alignment", "numerics", "launch_error", "quarantined"), and parts of
-    graphs that were left to PyTorch (every other reason). `graphs`, by what became of them:
+    ("device", "strides", "alignment", "numerics", "no_memory" for its outputs or scratch,
+    "launch_error", "quarantined"), and parts of graphs that were left to PyTorch (every other
+    reason). `graphs`, by what became of them:
     "substituted" (served with winners), "plain" (compiled by Inductor alone), "no_anchor" (without
     a region; they are "plain" too), "swapped" (given winners while they ran),
     "does_not_pay_in_place" (no faster with their winners, so Inductor runs them),

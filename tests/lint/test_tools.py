@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tree import ROOT, files
+from tree import ROOT, files, own_kernels
 
 TOOLS = Path(sys.executable).parent
 BUILD = Path(os.environ.get("CUDAFORGE_BUILD_DIR", ROOT / "build" / "cmake"))
@@ -29,7 +29,7 @@ def run(*command: str | Path) -> None:
 
 
 def test_clang_format() -> None:
-    run(TOOLS / "clang-format", "--dry-run", "-Werror", *files(".h", ".cc"))
+    run(TOOLS / "clang-format", "--dry-run", "-Werror", *files(".h", ".cc"), *own_kernels())
 
 
 def test_ruff() -> None:

@@ -19,3 +19,8 @@ def files(*suffixes: str) -> list[Path]:
     ).stdout.split("\n")
     paths = (ROOT / name for name in sorted(set(listed)) if name.endswith(suffixes))
     return [path for path in paths if path.is_file()]
+
+
+def own_kernels() -> list[Path]:
+    """CUDA sources that are part of the program: those of packs stay as agents wrote them."""
+    return [path for path in files(".cu") if path.relative_to(ROOT).parts[0] == "csrc"]

@@ -123,7 +123,7 @@ def test_good_environment_values_warn_of_nothing(run_python: RunPython) -> None:
 
 
 def test_what_is_disabled_says_so(run_python: RunPython, tmp_path: Path) -> None:
-    """explain and doctor do, warmup ends with an error."""
+    """explain and doctor do, warmup and forge end with an error."""
     script = tmp_path / "script.py"
     script.write_text(
         "import torch\ndef make():\n    return torch.nn.Softmax(-1), (torch.randn(3, 5),)\n"
@@ -134,10 +134,12 @@ def test_what_is_disabled_says_so(run_python: RunPython, tmp_path: Path) -> None
         "print(cudaforge_backend.explain(torch.nn.Softmax(-1), torch.randn(3, 5)))\n"
         "main(['doctor'])\n"
         f"print('rc', main(['warmup', {str(script) + ':make'!r}]))\n"
+        "print('rc', main(['forge', '--wanted']))\n"
+        f"print('rc', main(['forge', {str(script) + ':make'!r}, '--coder', 'command:cat']))\n"
     )
     done = run_python(code, CUDAFORGE_DISABLE="1", CUDAFORGE_CACHE_DIR=str(tmp_path / "none"))
     assert done.stdout.count("CUDAFORGE_DISABLE=1 is set") == 2
-    assert done.stderr.count("CUDAFORGE_DISABLE=1 is set") == 1 and "rc 1" in done.stdout
+    assert done.stderr.count("CUDAFORGE_DISABLE=1 is set") == 3 == done.stdout.count("rc 1")
     assert not (tmp_path / "none").exists()
 
 

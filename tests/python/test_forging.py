@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from command import Output
 from conftest import RunPython
 from cudaforge_backend._native import _C
+from cudaforge_backend.cli import main
 from cudaforge_backend.integration import forging, rivals
 from cudaforge_backend.records import speedup_text, summary
 from cudaforge_backend.steps import race_text, step_text
@@ -168,7 +170,7 @@ def softmax_times_two(columns: int) -> str:
 
 @pytest.mark.parametrize("wins_inside", [True, False])
 def test_a_part_is_raced_alone_and_inside_its_region(
-    monkeypatch: pytest.MonkeyPatch, wins_inside: bool
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wins_inside: bool
 ) -> None:
     part, whole = softmax(24), softmax_times_two(24)
     races: list[tuple[str, list[str]]] = []
@@ -203,6 +205,11 @@ def test_a_part_is_raced_alone_and_inside_its_region(
         assert (
             done.reason.startswith("faster alone (") and "but not inside the region" in done.reason
         )
+    # What is removed is not wanted: forged by its key it would be raced alone.
+    assert main(["cache", "rm", done.key, "--cache-dir", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert f"a part of region {_C.signature_key(whole)[:12]}" in told and "wanted" not in told
+    assert _C.store().wanted() == []
 
 
 def test_a_region_that_inductor_cannot_compile_has_one_rival_less(

@@ -17,6 +17,7 @@ from ..records import (
     differences,
     input_shapes,
     label,
+    larger_region,
     not_served,
     op_names,
     printable,
@@ -103,8 +104,9 @@ def _region(signature: Mapping[str, Any]) -> str:
 
 
 def _to_make_anew(record: Mapping[str, Any], here: Set[str]) -> str:
-    """The canonical signature of a record's region, "" where this build and machine make none."""
-    if record["arch"] not in here:
+    """The canonical signature of a record's region, "" where this build and machine make none, and
+    for a part of a larger region, which is judged inside that region alone."""
+    if record["arch"] not in here or larger_region(record):
         return ""
     try:
         return canonical(record["signature"])
@@ -115,7 +117,8 @@ def _to_make_anew(record: Mapping[str, Any], here: Set[str]) -> str:
 def run_rm(args: argparse.Namespace) -> int:
     """Deletes the records of one key, on every architecture or on one; those that cannot be read
     where the key is whole. What can be made anew here is wanted then: the record had the only copy
-    of the region's signature."""
+    of the region's signature. Not a part of a larger region, which forging by its key would race by
+    itself."""
     store = open_store(args, writable=True)
     lost = unreadable(store, args.key, args.arch)
     try:
@@ -132,7 +135,10 @@ def run_rm(args: argparse.Namespace) -> int:
         if signature:
             store.add_wanted([(record["key"], record["arch"], signature)])
         agents = bool(signature and only_agents(signature, record["arch"]))
-        rows.append({**summary(record), "wanted": bool(signature), "only_agents": agents})
+        within = larger_region(record) or None
+        rows.append(
+            {**summary(record), "wanted": bool(signature), "only_agents": agents, "within": within}
+        )
     for arch in lost:
         store.delete(args.key, arch)
 
@@ -146,6 +152,11 @@ def run_rm(args: argparse.Namespace) -> int:
             if row["wanted"]:
                 coder = " --coder PROVIDER" if row["only_agents"] else ""
                 _say(f"wanted now: `cudaforge forge {row['key'][:12]}{coder}` makes it anew")
+            if row["within"]:
+                _say(
+                    f"a part of region {row['within'][:12]}, inside which alone it is judged: "
+                    "`cudaforge warmup` or a run with on_miss='blocking' makes it anew"
+                )
 
     removed = [{"key": args.key, "arch": arch, "kind": "damaged"} for arch in lost]
     show(args, [*rows, *removed], text)
@@ -471,14 +482,15 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
     ),
     (
         "rm",
-        "forget one region, winner or not: the next program that forges makes it anew",
+        "forget the record of one region, winner or not; it is wanted then, and forged anew",
         run_rm,
         (_key_to_forget, _arch),
     ),
     (
         "wanted",
-        "list the regions that programs asked for and that are not forged yet, or only beside a "
-        "busy program or for another torch or verifier; `cudaforge forge --wanted` forges them",
+        "list the regions that programs asked for, or that were removed, and that are not forged "
+        "yet, or only beside a busy program or for another torch or verifier; `cudaforge forge "
+        "--wanted` forges those that generators make",
         run_wanted,
         (_arch,),
     ),

@@ -13,6 +13,7 @@ import torch
 
 from .._native import _C
 from ..agents import Agents
+from ..options import DISABLED, disabled
 from ..records import counted, dollars, input_shapes, label, op_names
 from ..steps import candidate_text, no_counters_text, race_text, rival_text, step_text
 from . import built_in
@@ -149,6 +150,8 @@ def run(args: argparse.Namespace) -> int:
     """0 when every region that was not passed over was decided, or had a candidate."""
     if not (args.what or args.wanted):
         raise ValueError("name what is to be forged: a KEY (`cudaforge cache wanted`), or --wanted")
+    if disabled():
+        raise ValueError(DISABLED)
     if args.coder:
         return _run_agents(args)
     for name, unsaid in args.unsaid.items():

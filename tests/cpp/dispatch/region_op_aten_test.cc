@@ -147,6 +147,18 @@ TEST_F(RegionOpTest, LaunchErrorFallsBackAndQuarantines) {
   EXPECT_NE(warnings_[0].find("the fake fails"), std::string::npos);
 }
 
+TEST_F(RegionOpTest, WithoutMemoryForScratchAtenRuns) {
+  const Region region = NegRegion({4, 13});
+  RegionEntry* entry = Served(region, {int64_t{1} << 60});
+  const at::Tensor x = at::randn({4, 13});
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(CallRegion(region, {x})[0], -x));
+  EXPECT_EQ(log_->launches.load(), 0);
+  EXPECT_FALSE(entry->quarantined.load());
+  EXPECT_EQ(FallbackCount("no_memory"), 2);
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_NE(warnings_[0].find("which takes 1152921504606846976 bytes"), std::string::npos);
+}
+
 TEST_F(RegionOpTest, IsNotDifferentiable) {
   const Region region = NegRegion({4, 13});
   Served(region);

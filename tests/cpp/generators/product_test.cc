@@ -43,7 +43,10 @@ std::vector<Candidate> All(const OpSignature& signature) {
   EXPECT_TRUE(CanGenerateProduct(signature, kTarget).ok())
       << CanGenerateProduct(signature, kTarget).ToString();
   std::vector<Candidate> all;
-  const auto search = MakeProductSearch(signature);
+  DeviceArch arch;
+  arch.target = kTarget;
+  arch.properties = {{"multiprocessors", 132}};
+  const auto search = MakeProductSearch(signature, arch);
   while (std::optional<Candidate> candidate = search->Next()) {
     EXPECT_TRUE(candidate->Validate(signature).ok()) << candidate->Validate(signature).ToString();
     search->Tell({true, 1000});
@@ -139,11 +142,19 @@ TEST(ProductNvrtc, CompilesWithoutSpills) {
 
 TEST(Product, RefusesWhatItCannotMake) {
   EXPECT_EQ(CanGenerateProduct(Mm(Spec({512, 256}), Spec({256, 384})), "cuda:sm_80").message(),
-            "no product kernel: not for cuda:sm_80");
-  EXPECT_EQ(Refusal(Mm(Spec({64, 64}), Spec({64, 64}))),
-            "no product kernel: too small or too large");
-  EXPECT_EQ(Refusal(Mm(Spec({32, 4096}), Spec({4096, 4096}))),
-            "no product kernel: too small or too large");
+            "no product kernel: made for cuda:sm_90a alone");
+  EXPECT_EQ(
+      Refusal(Mm(Spec({64, 64}), Spec({64, 64}))),
+      "no product kernel: sides of 64 to 2^24, rows of 256 and more, and 2^24 products at least "
+      "are made");
+  EXPECT_EQ(
+      Refusal(Mm(Spec({4096, 192}), Spec({192, 4096}))),
+      "no product kernel: sides of 64 to 2^24, rows of 256 and more, and 2^24 products at least "
+      "are made");
+  EXPECT_EQ(
+      Refusal(Mm(Spec({32, 4096}), Spec({4096, 4096}))),
+      "no product kernel: sides of 64 to 2^24, rows of 256 and more, and 2^24 products at least "
+      "are made");
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat16), Spec({256, 384}, DType::kFloat16))),
             "no product kernel: an operand is not float32");
   EXPECT_EQ(Refusal(Mm(Spec({512, 256}, DType::kFloat32, {512, 2}), Spec({256, 384}))),
@@ -155,7 +166,7 @@ TEST(Product, RefusesWhatItCannotMake) {
   EXPECT_EQ(Refusal(cpu), "no product kernel: not on a GPU");
   OpSignature two = Mm(Spec({512, 256}), Spec({256, 384}));
   two.nodes.push_back(two.nodes[0]);
-  EXPECT_EQ(Refusal(two), "no product kernel: more than one op");
+  EXPECT_EQ(Refusal(two), "no product kernel: not one mm or addmm");
 }
 
 TEST(Product, IsWhatTheGeneratorsMakeOfIt) {

@@ -100,5 +100,23 @@ TEST(Groups, MaximaMeetNumbersFarBelow) {
       0);
 }
 
+TEST(Groups, MasksAndArithmeticBesideMaximaAreNoObstacle) {
+  OpSignature signature = OneInput(Spec(DType::kFloat32, {9, 24}));
+  const auto of = [&](const std::vector<const char*>& ops) {
+    signature.nodes.clear();
+    for (const char* op : ops) {
+      signature.nodes.push_back(
+          {op, Json::array({{{"in", 0}}}), Json::object(), {signature.inputs[0]}});
+    }
+    return ExtremesOf(signature);
+  };
+  EXPECT_EQ(of({"aten::eq.Scalar", "aten::full", "aten::where.self", "aten::_softmax"}), 1);
+  EXPECT_EQ(of({"aten::bitwise_not", "aten::full", "aten::where.self", "aten::amin"}), -1);
+  EXPECT_EQ(of({"aten::gt.Scalar", "aten::mul.Tensor", "aten::where.self", "aten::amax"}), 1);
+  EXPECT_EQ(of({"aten::pow.Tensor_Scalar", "aten::amax"}), 0);
+  EXPECT_EQ(of({"aten::amax", "aten::amin"}), 0);
+  EXPECT_EQ(of({"aten::_softmax", "aten::sum.dim_IntList"}), 0);
+}
+
 }  // namespace
 }  // namespace cudaforge
