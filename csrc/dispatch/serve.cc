@@ -144,30 +144,30 @@ void* CurrentStream(c10::Device device) {
 bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& inputs,
            OutputTensors* outputs) {
   Resolver& resolver = Resolver::Get();
-  Fallback reason = Fallback::kAlignment;
+  const auto left = [&](Fallback reason) {
+    resolver.CountFallback(entry, reason);
+    return false;
+  };
   c10::SmallVector<void*, 16> pointers;
-  std::optional<Scratch> scratch;
-  if (GatherInputs(winner, inputs, &pointers) && AreAligned(*outputs)) {
-    if (!Allocate(*entry, winner, outputs, &scratch)) {
-      resolver.WarnOnce("cudaforge: there is no memory for the kernel of " +
-                        entry->signature.Describe() + ", which takes " +
-                        std::to_string(winner.scratch_bytes) +
-                        " bytes beside its outputs: PyTorch runs, and later calls try again");
-      reason = Fallback::kNoMemory;
-    } else {
-      const Status launched =
-          LaunchWinner(*entry, winner, {pointers.data(), pointers.size()}, *outputs, *scratch);
-      if (launched.ok()) {
-        auto& hits = OwnWork::InForce() ? entry->own_hits : entry->hits;
-        hits.fetch_add(1, std::memory_order_relaxed);
-        return true;
-      }
-      resolver.Quarantine(entry, launched.ToString());
-      reason = Fallback::kLaunchError;
-    }
+  if (!GatherInputs(winner, inputs, &pointers) || !AreAligned(*outputs)) {
+    return left(Fallback::kAlignment);
   }
-  resolver.CountFallback(entry, reason);
-  return false;
+  std::optional<Scratch> scratch;
+  if (!Allocate(*entry, winner, outputs, &scratch)) {
+    resolver.WarnOnce("cudaforge: there is no memory for the kernel of " +
+                      entry->signature.Describe() + ", which takes " +
+                      std::to_string(winner.scratch_bytes) +
+                      " bytes beside its outputs: PyTorch runs, and later calls try again");
+    return left(Fallback::kNoMemory);
+  }
+  const Status launched =
+      LaunchWinner(*entry, winner, {pointers.data(), pointers.size()}, *outputs, *scratch);
+  if (!launched.ok()) {
+    resolver.Quarantine(entry, launched.ToString());
+    return left(Fallback::kLaunchError);
+  }
+  (OwnWork::InForce() ? entry->own_hits : entry->hits).fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace cudaforge

@@ -104,9 +104,9 @@ Result<Product> ReadProduct(const OpSignature& signature) {
       out.strides != ContiguousStrides(out.sizes) || out.dtype != DType::kFloat32) {
     return No("an unexpected result");
   }
-  const int64_t least = std::min({product.m, product.n, product.k - (kLeastK - kLeastSide)});
   const int64_t most = std::max({product.m, product.n, product.k});
-  if (least < kLeastSide || most > kMostSide || product.m * product.n < kLeastWork / product.k) {
+  if (std::min(product.m, product.n) < kLeastSide || product.k < kLeastK || most > kMostSide ||
+      product.m * product.n < kLeastWork / product.k) {
     return No("sides of 64 to 2^24, rows of 256 and more, and 2^24 products at least are made");
   }
   if (!added) return product;

@@ -105,10 +105,6 @@ def _speedup(region: RegionReport) -> str:
     return f": {words}" if words else ""
 
 
-_ONLY_AGENTS = (
-    "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` has agents write "
-    "its kernel"
-)
 _WHY = {
     "hit": "a winner is in the cache",
     "unused": "a winner is in the cache, but the graph is no faster with it: Inductor runs it",
@@ -117,6 +113,8 @@ _WHY = {
     "elsewhere": "a winner is in the cache, but this graph is divided into other regions",
     "negative": "nothing was faster than PyTorch",
     "miss": f"not forged yet: use {HOW_TO_FORGE}",
+    "only_agents": "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` "
+    "has agents write its kernel",
     "provisional": f"raced beside a busy program, for that one alone: use {HOW_TO_FORGE}",
 }
 
@@ -255,7 +253,7 @@ def _inspect(
         if status == "unused" and not used:
             why = _WHY["not_used"]
         if status == "miss" and region.by_agents:
-            why = _ONLY_AGENTS
+            why = _WHY["only_agents"]
         if status == "miss" and record and record["provisional"]:
             why = _WHY["provisional"]
         if elsewhere:
