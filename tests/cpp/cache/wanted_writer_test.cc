@@ -33,27 +33,34 @@ TEST(WantedWriter, FlushWritesWhatWasAddedToTheStoreItWasAddedFor) {
   EXPECT_EQ(second->Wanted("cpu:test").size(), 1u);
 }
 
+// To read a list takes the longer the more is on it: while all of it is read after each flush, the other thread adds
+// more, and the list grows without bound. So each thread has a store, and the other's is read after the last flush alone.
 TEST(WantedWriter, FlushEndsWhileOthersAddAndNothingIsLost) {
-  const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
+  const std::shared_ptr<KernelStore> own = MakeMemoryKernelStore();
+  const std::shared_ptr<KernelStore> others = MakeMemoryKernelStore();
   std::atomic<bool> ended = false;
   std::atomic<int> added = 0;
   {
     WantedWriter writer(&Unexpected);
     std::thread adds([&] {
       while (!ended) {
-        writer.Add(store, Region(added++));
+        writer.Add(others, Region(added++));
         std::this_thread::sleep_for(std::chrono::microseconds(100));
       }
     });
+    while (added == 0) std::this_thread::yield();
     for (int i = 0; i < 200; ++i) {
-      const int before = added - 1;  // the last one may be on its way
+      writer.Add(own, Region(i));
       writer.Flush();
-      EXPECT_GE(static_cast<int>(store->Wanted("cpu:test").size()), before);
+      EXPECT_EQ(static_cast<int>(own->Wanted("cpu:test").size()), i + 1);
     }
+    const int before = added - 1;  // the last one may be on its way
+    writer.Flush();
+    EXPECT_GE(static_cast<int>(others->Wanted("cpu:test").size()), before);
     ended = true;
     adds.join();
   }
-  EXPECT_EQ(static_cast<int>(store->Wanted("cpu:test").size()), added.load());
+  EXPECT_EQ(static_cast<int>(others->Wanted("cpu:test").size()), added.load());
 }
 
 TEST(WantedWriter, WhatIsAddedAfterTheEndIsWrittenAtOnce) {
