@@ -67,6 +67,8 @@ class KernelStore {
   // writes those that are not on the list yet, at once; it touches no file when all are.
   virtual Status AddWanted(std::span<const WantedRegion> regions) = 0;
   virtual std::vector<Json> Wanted(std::string_view arch) = 0;
+  // Takes the region off that list, where it is on it. Errors as PutMany's.
+  virtual Status RemoveWanted(std::string_view key, std::string_view arch) = 0;
 
   // Adds to what was tried for (key, arch), whether there is a record or not: JSON objects, oldest
   // first, durably and all or nothing. Errors as PutMany's.

@@ -105,6 +105,13 @@ class MemoryKernelStore final : public KernelStore {
     return entries;
   }
 
+  Status RemoveWanted(std::string_view key, std::string_view arch) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    std::lock_guard lock(mutex_);
+    wanted_.erase(StoreKey(key, arch));
+    return Wrote();
+  }
+
   std::vector<Json> Lineage(std::string_view key, std::string_view arch) override {
     std::lock_guard lock(mutex_);
     auto found = lineage_.find(StoreKey(key, arch));

@@ -220,6 +220,13 @@ class RocksKernelStore final : public KernelStore {
     return entries;
   }
 
+  Status RemoveWanted(std::string_view key, std::string_view arch) override {
+    CF_RETURN_IF_ERROR(CheckStoreKey(key, arch));
+    return Write([db_key = StoreKey(key, arch)](const RocksDb&) {
+      return std::vector<DbWrite>{{Family::kWanted, db_key, std::nullopt}};
+    });
+  }
+
   std::vector<Json> Lineage(std::string_view key, std::string_view arch) override {
     return ScanJson(Family::kLineage, StoreKey(key, arch) + " ");
   }

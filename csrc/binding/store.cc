@@ -163,6 +163,13 @@ void BindStore(py::module_& m) {
             ThrowIfError(store.Delete(key, arch));
           },
           py::arg("key"), py::arg("arch"))
+      .def(
+          "remove_wanted",
+          [](KernelStore& store, const std::string& key, const std::string& arch) {
+            py::gil_scoped_release release;
+            ThrowIfError(store.RemoveWanted(key, arch));
+          },
+          py::arg("key"), py::arg("arch"))
       .def("records", &Records, py::arg("arch") = "")
       .def(
           "put_graph",

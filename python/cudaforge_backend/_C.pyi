@@ -123,6 +123,7 @@ class KernelStore:
         """For tests: a record as `get` gives it."""
 
     def delete(self, key: str, arch: str) -> None: ...
+    def remove_wanted(self, key: str, arch: str) -> None: ...
     def records(self, arch: str = "") -> list[dict[str, Any]]:
         """All that can be read, as `get` gives them; the others are counted in `corrupt`."""
 

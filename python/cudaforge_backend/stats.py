@@ -11,6 +11,7 @@ from . import log
 from ._native import _C
 from .errors import CudaForgeWarning
 from .locks import ForkSafeLock
+from .options import DISABLED, disabled
 from .records import HOW_TO_FORGE, counted, dollars
 
 
@@ -100,7 +101,8 @@ class _Readable(dict[str, Any]):
 
     def __str__(self) -> str:
         stats = cast(Stats, self)
-        lines = [
+        lines = [DISABLED] if disabled() else []
+        lines += [
             f"calls: {stats['hits']} served by kernels, {stats['unserved']} unserved; "
             f"{_time(stats['saved_ns'])} saved, as expected from the races",
             f"regions: {stats['misses']} missed, {stats['forged']} forged to a winner, "
@@ -109,12 +111,12 @@ class _Readable(dict[str, Any]):
             f"left to PyTorch: {_counts(stats['fallbacks'])}",
             f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
         ]
-        if stats["agents"]["calls"]:
-            lines.insert(2, f"agents: {_agents(stats['agents'])}")
         forged = stats["forged"] + stats["negative"] + undecided(stats)
         if stats["misses"] and not forged:
             how = _EAGER_FORGE if self.missed_eager else f"{HOW_TO_FORGE}, makes their kernels"
-            lines.insert(2, f"  missed: {how}")
+            lines.insert(-3, f"  missed: {how}")
+        if stats["agents"]["calls"]:
+            lines.insert(-3, f"agents: {_agents(stats['agents'])}")
         lines += [f"  {line}" for line in remedies(stats["fallbacks"])]
         for op, seen in sorted(stats["eager"].items()):
             lines.append(

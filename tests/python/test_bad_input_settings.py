@@ -133,12 +133,13 @@ def test_what_is_disabled_says_so(run_python: RunPython, tmp_path: Path) -> None
         "from cudaforge_backend.cli import main\n"
         "print(cudaforge_backend.explain(torch.nn.Softmax(-1), torch.randn(3, 5)))\n"
         "main(['doctor'])\n"
+        "print(cudaforge_backend.stats())\n"
         f"print('rc', main(['warmup', {str(script) + ':make'!r}]))\n"
         "print('rc', main(['forge', '--wanted']))\n"
         f"print('rc', main(['forge', {str(script) + ':make'!r}, '--coder', 'command:cat']))\n"
     )
     done = run_python(code, CUDAFORGE_DISABLE="1", CUDAFORGE_CACHE_DIR=str(tmp_path / "none"))
-    assert done.stdout.count("CUDAFORGE_DISABLE=1 is set") == 2
+    assert done.stdout.count("CUDAFORGE_DISABLE=1 is set") == 3
     assert done.stderr.count("CUDAFORGE_DISABLE=1 is set") == 3 == done.stdout.count("rc 1")
     assert not (tmp_path / "none").exists()
 

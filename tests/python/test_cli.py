@@ -311,7 +311,7 @@ def test_rm_forgets_one_region(
     folder = ["--cache-dir", str(tmp_path)]
     first, second = as_json(capsys, "cache", "ls", *folder)
     assert "the start of 2 keys" in refusal(capsys, "cache", "rm", "", *folder)
-    assert "no record on cpu:other" in refusal(
+    assert "no record or wanted region on cpu:other" in refusal(
         capsys, "cache", "rm", first["key"], "--arch", "cpu:other", *folder
     )
     assert main(["cache", "rm", first["key"][:16], *folder]) == 0
@@ -320,7 +320,16 @@ def test_rm_forgets_one_region(
     assert f"wanted now: `cudaforge forge {first['key'][:12]}` makes it anew" in text
     assert as_json(capsys, "cache", "ls", *folder) == [second]
     assert [row["key"] for row in as_json(capsys, "cache", "wanted", *folder)] == [first["key"]]
-    assert "no record starts with" in refusal(capsys, "cache", "rm", first["key"], *folder)
+    # Once more, and it is not wanted either.
+    assert main(["cache", "rm", first["key"], *folder]) == 0
+    text = capsys.readouterr().out
+    assert (
+        text.startswith(f"not wanted any more: {first['key'][:12]} on cpu:") and "softmax" in text
+    )
+    assert as_json(capsys, "cache", "wanted", *folder) == []
+    assert as_json(capsys, "cache", "ls", *folder) == [second]
+    gone = refusal(capsys, "cache", "rm", first["key"], *folder)
+    assert "no record or wanted region starts with" in gone
 
 
 def test_version(capsys: Output) -> None:

@@ -101,11 +101,17 @@ def test_rm_of_a_whole_key_reads_no_record(flipped: tuple[Path, list[str]], caps
     folder = ("--cache-dir", str(cache))
     store = _C.KernelStore.open(str(cache))
     unread = next(key for key in keys if store.get(key, _C.arch("cpu")) is None)
-    assert "no record starts with" in refusal(capsys, "cache", "rm", unread[:63], *folder)
+    assert "no record or wanted region starts with" in refusal(
+        capsys, "cache", "rm", unread[:63], *folder
+    )
     assert main(["cache", "rm", unread, *folder]) == 0
     assert capsys.readouterr().out.startswith("removed: damaged or of another record format")
-    assert "no record starts with" in refusal(capsys, "cache", "rm", unread, *folder)
-    assert "no record starts with" in refusal(capsys, "cache", "rm", "0" * 64, *folder)
+    assert "no record or wanted region starts with" in refusal(
+        capsys, "cache", "rm", unread, *folder
+    )
+    assert "no record or wanted region starts with" in refusal(
+        capsys, "cache", "rm", "0" * 64, *folder
+    )
 
 
 def test_a_program_is_warned_of_a_damaged_block_once(
@@ -212,7 +218,10 @@ def test_a_winner_that_is_damaged_is_not_served(
     assert any(f"`cudaforge cache rm {place[0]}` forgets it" in line for line in result["warnings"])
     assert main(["cache", "rm", place[0], *folder]) == 0
     assert capsys.readouterr().out.startswith("removed: damaged" if evidence else "removed: winner")
-    assert "no record starts" in refusal(capsys, "cache", "rm", place[0], *folder)
+    if not evidence:  # what was removed could be read, so that it is wanted now
+        assert main(["cache", "rm", place[0], *folder]) == 0
+        assert capsys.readouterr().out.startswith("not wanted any more: ")
+    assert "no record or wanted region starts" in refusal(capsys, "cache", "rm", place[0], *folder)
 
 
 def test_a_negative_entry_of_damaged_evidence_is_a_miss(tmp_path: Path) -> None:

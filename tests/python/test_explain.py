@@ -166,6 +166,24 @@ def test_winners_that_do_not_pay_in_place_are_unused(
     assert "no faster with it" in str(report) and "times as fast" not in str(report)
 
 
+def test_a_wrapped_module_is_asked_about_by_the_name_that_the_backend_gives_its_graph(
+    forged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.softmax(x * 3, -1) + 1
+
+    x = torch.randn(16, 79)
+    wrapped = compiled(Module(), forged)
+    wrapped(x)
+    asked: list[str] = []
+    monkeypatch.setattr(gate, "stored", lambda name, arch: asked.append(name))
+    torch._dynamo.reset()
+    wrapped(x)
+    assert cudaforge_backend.explain(wrapped, x, cache_dir=str(forged)).regions[0].status == "hit"
+    assert len(asked) == 2 and asked[0] == asked[1]
+
+
 @pytest.mark.parametrize("raced", [True, False])
 def test_a_region_that_had_too_little_time_says_how_much_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raced: bool

@@ -118,15 +118,18 @@ def run_rm(args: argparse.Namespace) -> int:
     """Deletes the records of one key, on every architecture or on one; those that cannot be read
     where the key is whole. What can be made anew here is wanted then: the record had the only copy
     of the region's signature. Not a part of a larger region, which forging by its key would race by
-    itself."""
+    itself. A region that is wanted and has no record is not wanted any more."""
     store = open_store(args, writable=True)
     lost = unreadable(store, args.key, args.arch)
     try:
-        records = of_key(store, args.key, args.arch, wanted=False)
+        found = of_key(store, args.key, args.arch)
     except KeyError:
         if not lost:
             raise
-        records = []
+        found = []
+    records = [row for row in found if "kind" in row]
+    places = {record["arch"] for record in records} | set(lost)
+    unwanted = [row for row in found if "kind" not in row and row["arch"] not in places]
     here = archs_here()
     rows: list[dict[str, Any]] = []
     for record in records:
@@ -141,6 +144,8 @@ def run_rm(args: argparse.Namespace) -> int:
         )
     for arch in lost:
         store.delete(args.key, arch)
+    for row in unwanted:
+        store.remove_wanted(row["key"], row["arch"])
 
     def text() -> None:
         for arch in lost:
@@ -158,7 +163,13 @@ def run_rm(args: argparse.Namespace) -> int:
                     "`cudaforge warmup` or a run with on_miss='blocking' makes it anew"
                 )
 
+        for row in unwanted:
+            _say(
+                f"not wanted any more: {row['key'][:12]} on {row['arch']}, {_region(row['signature'])}"
+            )
+
     removed = [{"key": args.key, "arch": arch, "kind": "damaged"} for arch in lost]
+    removed += [{"key": row["key"], "arch": row["arch"], "kind": "wanted"} for row in unwanted]
     show(args, [*rows, *removed], text)
     return 0
 
@@ -482,7 +493,8 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
     ),
     (
         "rm",
-        "forget the record of one region, winner or not; it is wanted then, and forged anew",
+        "forget the record of one region, winner or not; it is wanted then, and forged anew; one "
+        "that is wanted and has no record leaves that list",
         run_rm,
         (_key_to_forget, _arch),
     ),

@@ -59,7 +59,10 @@ def chosen_ops(ops: Iterable[str]) -> tuple[str, ...]:
     OptionError for a name that this PyTorch does not have or that may not be intercepted, and for a
     pattern of no overload that may."""
     if isinstance(ops, str):
-        raise errors.OptionError(f"ops is {ops!r}; it takes a list, such as [{ops!r}]")
+        raise errors.OptionError(
+            f"ops is {ops!r}; it takes a list of names of overloads and of patterns, such as "
+            "['aten::_softmax', 'aten::*norm*']"
+        )
     found: set[str] = set()
     for op in ops:
         found.update(_chosen(op))

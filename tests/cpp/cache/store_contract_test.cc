@@ -124,6 +124,21 @@ TEST_P(StoreContract, WinnersAndNegatives) {
   EXPECT_EQ(Get(1), nullptr);
 }
 
+TEST_P(StoreContract, ARegionLeavesTheWantedList) {
+  for (int number : {1, 2}) {
+    const WantedRegion region{TestWinner(number).key, kTestArch, Json::object()};
+    ASSERT_TRUE(store_->AddWanted({&region, 1}).ok());
+  }
+  ASSERT_TRUE(store_->Delete(TestWinner(1).key, kTestArch).ok());
+  EXPECT_EQ(store_->Wanted("").size(), 2u);
+  ASSERT_TRUE(store_->RemoveWanted(TestWinner(1).key, kTestArch).ok());
+  ASSERT_TRUE(store_->RemoveWanted(TestWinner(3).key, kTestArch).ok());  // it is not on it
+  EXPECT_FALSE(store_->RemoveWanted("short", kTestArch).ok());
+  const std::vector<Json> wanted = store_->Wanted("");
+  ASSERT_EQ(wanted.size(), 1u);
+  EXPECT_EQ(wanted[0]["key"], TestWinner(2).key);
+}
+
 TEST_P(StoreContract, OneBatchKeepsTheBest) {
   std::vector<CacheRecord> records = {TestWinner(1, 1.4), TestWinner(1, 1.8), TestWinner(1, 1.1),
                                       TestWinner(2)};
