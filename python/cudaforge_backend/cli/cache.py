@@ -164,9 +164,8 @@ def run_rm(args: argparse.Namespace) -> int:
                 )
 
         for row in unwanted:
-            _say(
-                f"not wanted any more: {row['key'][:12]} on {row['arch']}, {_region(row['signature'])}"
-            )
+            region = _region(row["signature"])
+            _say(f"not wanted any more: {row['key'][:12]} on {row['arch']}, {region}")
 
     removed = [{"key": args.key, "arch": arch, "kind": "damaged"} for arch in lost]
     removed += [{"key": row["key"], "arch": row["arch"], "kind": "wanted"} for row in unwanted]

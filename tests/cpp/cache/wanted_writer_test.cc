@@ -33,8 +33,9 @@ TEST(WantedWriter, FlushWritesWhatWasAddedToTheStoreItWasAddedFor) {
   EXPECT_EQ(second->Wanted("cpu:test").size(), 1u);
 }
 
-// To read a list takes the longer the more is on it: while all of it is read after each flush, the other thread adds
-// more, and the list grows without bound. So each thread has a store, and the other's is read after the last flush alone.
+// To read a list takes the longer the more is on it: while all of it is read after each flush, the
+// other thread adds more, and the list grows without bound. So each thread has a store, and the
+// other's is read after the last flush alone.
 TEST(WantedWriter, FlushEndsWhileOthersAddAndNothingIsLost) {
   const std::shared_ptr<KernelStore> own = MakeMemoryKernelStore();
   const std::shared_ptr<KernelStore> others = MakeMemoryKernelStore();
