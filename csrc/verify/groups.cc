@@ -73,7 +73,8 @@ constexpr std::string_view kMaxima[] = {
 };
 constexpr std::string_view kMinima[] = {"aten::amin", "aten::argmin", "aten::cummin", "aten::min"};
 // Element by element, or making what masks are made of, and harmless with numbers so far out.
-// Beside others (powers, remainders, sines, backward functions) the set is left out.
+// Beside others (powers, roots, logarithms, remainders, sines, backward functions) the set is left
+// out.
 constexpr std::string_view kElementwise[] = {
     "aten::_to_copy",
     "aten::abs",

@@ -18,8 +18,8 @@ HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
 NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
 _PROVISIONAL = {
     "winner": "raced beside a busy program: served by that one alone, replaced when forged again",
-    "negative": "judged beside a busy program: holds for that one alone; `cudaforge warmup` judges "
-    "it anew",
+    "negative": "judged beside a busy program: holds for that one alone; `cudaforge forge "
+    "--wanted`, or `cudaforge warmup` (with --train for training's graphs), judges it anew",
 }
 
 _MESSAGE = 200  # characters of a verdict's message

@@ -69,8 +69,9 @@ class Stats(TypedDict):
     ("device", "strides", "alignment", "numerics", "no_memory" for its outputs or scratch,
     "launch_error", "quarantined"), and parts of graphs that were left to PyTorch (every other
     reason). `graphs`, by what became of them:
-    "substituted" (served with winners), "plain" (compiled by Inductor alone), "no_anchor" (without
-    a region; they are "plain" too), "swapped" (given winners while they ran),
+    "substituted" (served with winners), "plain" (compiled by Inductor alone; so are those
+    without a region, "no_anchor", and those whose winners are known not to pay or not to be used),
+    "swapped" (given winners while they ran),
     "does_not_pay_in_place" (no faster with their winners, so Inductor runs them),
     "winners_not_used" (the compiled graph has other strides than its winners, or lost their
     regions). `agents`: what they were asked, and its cost. `cache` (reads, hits, writes, corrupt,
@@ -107,16 +108,18 @@ class _Readable(dict[str, Any]):
             f"{_time(stats['saved_ns'])} saved, as expected from the races",
             f"regions: {stats['misses']} missed, {stats['forged']} forged to a winner, "
             f"{stats['negative']} to no winner",
-            f"graphs: {_graph_counts(stats['graphs'])}",
-            f"left to PyTorch: {_counts(stats['fallbacks'])}",
-            f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
         ]
         forged = stats["forged"] + stats["negative"] + undecided(stats)
         if stats["misses"] and not forged:
             how = _EAGER_FORGE if self.missed_eager else f"{HOW_TO_FORGE}, makes their kernels"
-            lines.insert(-3, f"  missed: {how}")
+            lines.append(f"  missed: {how}")
         if stats["agents"]["calls"]:
-            lines.insert(-3, f"agents: {_agents(stats['agents'])}")
+            lines.append(f"agents: {_agents(stats['agents'])}")
+        lines += [
+            f"graphs: {_graph_counts(stats['graphs'])}",
+            f"left to PyTorch: {_counts(stats['fallbacks'])}",
+            f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
+        ]
         lines += [f"  {line}" for line in remedies(stats["fallbacks"])]
         for op, seen in sorted(stats["eager"].items()):
             lines.append(

@@ -226,7 +226,8 @@ def test_lists_say_what_holds_for_a_busy_program_alone(
             thread.join()
     said = {
         True: "raced beside a busy program: served by that one alone, ",
-        False: "judged beside a busy program: holds for that one alone; `cudaforge warmup` ",
+        False: "judged beside a busy program: holds for that one alone; `cudaforge forge "
+        "--wanted`, or `cudaforge warmup` ",
     }
     folder = ("--cache-dir", str(tmp_path))
     for verb in ("ls", "wanted"):

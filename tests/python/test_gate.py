@@ -174,7 +174,8 @@ def test_winners_that_are_lost_are_neither_served_nor_timed(
     made = compiled(function, tmp_path)
     torch.testing.assert_close(made(x), function(x))
     graphs = cudaforge_backend.stats()["graphs"]
-    assert graphs["winners_not_used"] == 1 and "substituted" not in graphs
+    # A training graph is found out by its race, beside which Inductor's own is compiled.
+    assert graphs == {"winners_not_used": 1} | ({} if grad else {"plain": 1})
     report = cudaforge_backend.explain(function, x, cache_dir=str(tmp_path))
     assert {region.status for region in report.regions} == {"unused"}
     assert "other strides or lost" in str(report)

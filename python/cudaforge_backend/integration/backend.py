@@ -53,10 +53,16 @@ def cudaforge(
 
 
 def plain(gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Compiled:
-    """Inductor's own result, as torch.compile's default backend makes it."""
+    """Inductor's own result, as torch.compile's default backend makes it; counted."""
+    count_graph("plain")
+    return _without_kernels(gm, example_inputs, settings)
+
+
+def _without_kernels(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
+) -> Compiled:
     from torch._inductor.compile_fx import compile_fx
 
-    count_graph("plain")
     compiled: Any = compile_fx(gm, list(example_inputs), config_patches=settings.inductor)
     return cast(Compiled, compiled)
 
@@ -192,7 +198,7 @@ def _gated(
             count_graph_gain(verdict.speedup)
         if not to_time:
             return with_winners
-        without = plain(copy_graph(gm), example_inputs, settings)
+        without = _without_kernels(copy_graph(gm), example_inputs, settings)
     return gate.GatedCallable(name, arch, list(winners), without, with_winners, outcome)
 
 
