@@ -492,8 +492,9 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
     ),
     (
         "rm",
-        "forget the record of one region, winner or not; it is wanted then, and forged anew; one "
-        "that is wanted and has no record leaves that list",
+        "forget the record of one region, winner or not; it is wanted then, and forged anew, "
+        "unless it is a part of a larger region, of another machine, or damaged; one that is "
+        "wanted and has no record leaves that list",
         run_rm,
         (_key_to_forget, _arch),
     ),
