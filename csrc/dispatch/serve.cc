@@ -98,10 +98,10 @@ void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
   CF_CHECK(error == 0) << "torch_parallel_for";
 }
 
-// Makes the outputs, where none are given, and the scratch. False: there is no memory for them, and
-// there are no outputs that were not given.
-bool Allocate(const RegionEntry& entry, const Winner& winner, OutputTensors* outputs,
-              std::optional<Scratch>* scratch) {
+// Makes the outputs, where none are given, and the scratch. An error, in the allocator's words:
+// there is no memory for them, and there are no outputs that were not given.
+Status Allocate(const RegionEntry& entry, const Winner& winner, OutputTensors* outputs,
+                std::optional<Scratch>* scratch) {
   const c10::Device device = entry.contract.device();
   const bool given = !outputs->empty();
   try {
@@ -110,10 +110,11 @@ bool Allocate(const RegionEntry& entry, const Winner& winner, OutputTensors* out
       outputs->push_back(
           EmptyOutput(entry.signature.output_spec(i), entry.output_dtypes[i], device));
     }
-    return true;
-  } catch (const c10::Error&) {
+    return Status::Ok();
+  } catch (const c10::Error& error) {
     if (!given) outputs->clear();
-    return false;
+    const std::string words = error.what_without_backtrace();
+    return Status::Unavailable(words.substr(0, words.find('\n')));
   }
 }
 
@@ -153,11 +154,14 @@ bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& input
     return left(Fallback::kAlignment);
   }
   std::optional<Scratch> scratch;
-  if (!Allocate(*entry, winner, outputs, &scratch)) {
-    resolver.WarnOnce("cudaforge: there is no memory for the kernel of " +
-                      entry->signature.Describe() + ", which takes " +
-                      std::to_string(winner.scratch_bytes) +
-                      " bytes beside its outputs: PyTorch runs, and later calls try again");
+  if (const Status made = Allocate(*entry, winner, outputs, &scratch); !made.ok()) {
+    std::string takes = "the outputs of";
+    if (winner.scratch_bytes != 0) {
+      takes += " and the " + std::to_string(winner.scratch_bytes) + " bytes beside them for";
+    }
+    resolver.WarnOnce("cudaforge: there is no memory for " + takes + " the kernel of " +
+                      entry->signature.Describe() + " (" + made.message() +
+                      "): PyTorch runs, and later calls try again");
     return left(Fallback::kNoMemory);
   }
   const Status launched =

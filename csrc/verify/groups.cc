@@ -54,9 +54,10 @@ constexpr Pattern kExtremePatterns[] = {
     {-kEndless, Place::kFirst, kLowest}, {kLowest, Place::kFirst, -kEndless},
 };
 
-std::span<const Pattern> PatternsOf(DecidingGroups::Kind kind) {
-  if (kind == DecidingGroups::Kind::kTruths) return kTruthPatterns;
-  return kExtremePatterns;
+// Each of kExtremePatterns is followed by its opposite: the region may negate what it reduces.
+int64_t PatternCount(DecidingGroups::Kind kind) {
+  if (kind == DecidingGroups::Kind::kTruths) return std::ssize(kTruthPatterns);
+  return 2 * std::ssize(kExtremePatterns);
 }
 
 constexpr std::string_view kMaxima[] = {
@@ -229,9 +230,8 @@ DecidingGroups::DecidingGroups(const OpSignature& signature, size_t input, Kind 
 }
 
 int64_t DecidingGroups::turns() const {
-  const auto patterns = static_cast<int64_t>(PatternsOf(kind_).size());
   const int64_t groups = std::max<int64_t>(count_, 1);
-  return (patterns + groups - 1) / groups;
+  return (PatternCount(kind_) + groups - 1) / groups;
 }
 
 double DecidingGroups::Value(const std::vector<int64_t>& position, int turn, uint64_t seed) const {
@@ -243,9 +243,10 @@ double DecidingGroups::Value(const std::vector<int64_t>& position, int turn, uin
   }
   const int64_t number = group + turn * count_;
   // Shifted by one in each round, so that no lane of a kernel meets one pattern only.
-  const std::span<const Pattern> patterns = PatternsOf(kind_);
-  const auto period = static_cast<int64_t>(patterns.size());
-  const Pattern& pattern = patterns[static_cast<size_t>((number + number / period) % period)];
+  const int64_t period = PatternCount(kind_);
+  const auto chosen = static_cast<size_t>((number + number / period) % period);
+  const bool truths = kind_ == Kind::kTruths;
+  const Pattern& pattern = truths ? kTruthPatterns[chosen] : kExtremePatterns[chosen / 2];
   int64_t other = -1;
   switch (pattern.place) {
     case Place::kNowhere:
@@ -262,8 +263,9 @@ double DecidingGroups::Value(const std::vector<int64_t>& position, int turn, uin
       break;
   }
   const double value = place == other ? pattern.other : pattern.background;
-  if (kind_ == Kind::kTruths) return value;
-  return sign_ * (std::isfinite(value) ? std::max(value, -largest_) : value);
+  if (truths) return value;
+  const int sign = chosen % 2 == 0 ? sign_ : -sign_;
+  return sign * (std::isfinite(value) ? std::max(value, -largest_) : value);
 }
 
 }  // namespace cudaforge

@@ -35,8 +35,9 @@ class DecidingGroups {
   // The element at `position`. Each group takes one of the patterns in turn, from pattern
   // `turn` * (number of groups) on. kTruths: a background of zeros, of positive or of negative
   // numbers; no other element, or one: the last, the first or one inside; zero, of the other sign,
-  // or NaN. kExtremes: -infinity or the lowest number of the dtype (of minima: the opposites), all
-  // over, or but for one element. Depends on its arguments alone.
+  // or NaN. kExtremes: -infinity or the lowest number of the dtype, all over, or but for one
+  // element, and the opposites of all these, as the region may negate what it reduces (of minima
+  // the opposites come first). Depends on its arguments alone.
   double Value(const std::vector<int64_t>& position, int turn, uint64_t seed) const;
 
  private:

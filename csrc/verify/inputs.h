@@ -31,7 +31,7 @@ enum class InputKind {
                  // as NaN would hide what becomes of the small ones'
   kInfiniteOperands,  // the same with infinities of both signs; in attention, which takes none,
                       // NaN in values, and in queries that are smaller than the largest input
-  kFarOut,  // for maxima and minima: groups of -infinity and of the lowest number, or of the opposites
+  kFarOut,  // for maxima and minima: groups of -infinity, of the lowest number, and the opposites
 };
 
 // The sets that tell something about this signature: only those of an integer kind when no input is
