@@ -66,11 +66,11 @@ CF_DEVICE CfIndexed<T> cf_xor(CfIndexed<T> x, int mask) {
   return CfIndexed<T>{cf_xor(x.value, mask), cf_xor(x.index, mask)};
 }
 
-// The combination over aligned groups of G <= 32 lanes, the same bits in every lane.
-template <class Op, int G>
+// The combination over aligned groups of G <= 32 lanes, the same bits in every lane; with S > 1, over every S-th lane.
+template <class Op, int G, int S = 1>
 CF_DEVICE typename Op::State cf_lanes(typename Op::State x) {
 #pragma unroll
-  for (int mask = G / 2; mask > 0; mask /= 2) x = Op::Combine(x, cf_xor(x, mask));
+  for (int mask = G / 2; mask >= S; mask /= 2) x = Op::Combine(x, cf_xor(x, mask));
   return x;
 }
 

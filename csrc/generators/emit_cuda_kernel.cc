@@ -17,6 +17,7 @@ CudaKernelWriter::CudaKernelWriter(const CudaPlan& plan, std::string name)
 
 CudaKernelText CudaKernelWriter::Write() {
   Signature();
+  OpenRun();
   Position();
   Declarations();
   for (int pass = 0; pass < plan_.passes; ++pass) {
@@ -25,6 +26,7 @@ CudaKernelText CudaKernelWriter::Write() {
   }
   RowValues(plan_.passes);
   RowStores();
+  CloseRun();
   lines_.Add("}");
   result_.text = lines_.Text();
   return std::move(result_);
@@ -51,6 +53,9 @@ void CudaKernelWriter::Signature() {
     const size_t i = static_cast<size_t>(&s - stage_.stores.data());
     Parameter(s.buffer, s.storage, true, vector_store(i));
   }
+  for (const RunSum& sum : stage_.run_sums) {
+    Parameter({BufferKind::kScratch, sum.scratch}, StorageOf(value(sum.value).type), true, true);
+  }
   for (int v : live_) {
     if (value(v).kind == Kind::kLoad) {
       Parameter(value(v).buffer, value(v).storage, false, vector_load(v));
@@ -62,12 +67,62 @@ void CudaKernelWriter::Signature() {
   }
 }
 
-void CudaKernelWriter::Position() {
+// A group's run of rows: its sums, and the loop that makes every one of its rows `row0`.
+void CudaKernelWriter::OpenRun() {
   lines_.Add("using I = ", plan_.wide ? "int64_t" : "int32_t", ";");
+  if (!plan_.runs()) return;
+  lines_.Add("const int t = threadIdx.x % ", plan_.group, ";");
+  lines_.Add("const I run = (I)blockIdx.x * ", plan_.rows_per_block, " + threadIdx.x / ",
+             plan_.group, ";");
+  for (size_t n = 0; n < stage_.run_sums.size(); ++n) {
+    const Type type = value(stage_.run_sums[n].value).type;
+    const std::string extent = Cat("[", plan_.unroll, "][", plan_.vector, "] = {};");
+    lines_.Add(TypeText(type), " q", n, extent);
+    if (type == Type::kF32) lines_.Add("float y", n, extent);
+  }
+  lines_.Add("#pragma unroll 1");
+  lines_.Add("for (int r = 0; r < ", stage_.rows_per_run, "; ++r) {");
+}
+
+void CudaKernelWriter::CloseRun() {
+  if (!plan_.runs()) return;
+  lines_.Add("}");
+  // The last block's groups may be more than there are runs.
+  const bool spare = stage_.runs() % plan_.rows_per_block != 0;
+  if (spare) lines_.Add("if (run < ", stage_.runs(), ") {");
+  lines_.Unroll("u", plan_.unroll);
+  lines_.Add("const I e0 = ((I)u * ", plan_.group, " + t) * ", plan_.vector, ";");
+  for (size_t n = 0; n < stage_.run_sums.size(); ++n) {
+    const RunSum& sum = stage_.run_sums[n];
+    const Type type = value(sum.value).type;
+    const std::string to =
+        Cat(BufferText({BufferKind::kScratch, sum.scratch}), " + run * ", plan_.length, " + e0");
+    const std::string all = type == Type::kF32 ? Cat("cf_settle(q", n, "[u][k], y", n, "[u][k])")
+                                               : Cat("q", n, "[u][k]");
+    lines_.Add("CfVec<", TypeText(type), ", ", plan_.vector, "> w", n, ";");
+    lines_.Unroll("k", plan_.vector);
+    lines_.Add("w", n, ".v[k] = ", all, ";");
+    lines_.Add("}");
+    if (WholeVectors()) {
+      lines_.Add(plan_.full ? "" : Cat("if (e0 < ", plan_.length, ") "), "cf_store_vector<",
+                 plan_.vector, ">(", to, ", w", n, ");");
+    } else {
+      lines_.Unroll("k", plan_.vector);
+      lines_.Add("if (e0 + k < ", plan_.length, ") (", to, ")[k] = w", n, ".v[k];");
+      lines_.Add("}");
+    }
+  }
+  lines_.Add("}");
+  if (spare) lines_.Add("}");
+}
+
+void CudaKernelWriter::Position() {
   if (plan_.column) {
     lines_.Add("const int tx = threadIdx.x % ", plan_.group, ";");
     lines_.Add("const int ty = threadIdx.x / ", plan_.group, ";");
     lines_.Add("const I row0 = ((I)blockIdx.x * ", plan_.group, " + tx) * ", plan_.vector, ";");
+  } else if (plan_.runs()) {
+    lines_.Add("const I row0 = run * ", stage_.rows_per_run, " + r;");
   } else {
     lines_.Add("const int t = threadIdx.x % ", plan_.group, ";");
     lines_.Add("const I row0 = (I)blockIdx.x * ", plan_.rows_per_block, " + threadIdx.x / ",
@@ -107,13 +162,16 @@ void CudaKernelWriter::Declarations() {
     if (x.kind == Kind::kReduce) {
       lines_.Add("using Op", v, " = ", ReduceOpText(stage_, v), ";");
       if (CrossesWarps()) {
-        const int64_t states = plan_.column ? int64_t{plan_.threads} * plan_.vector : 32;
-        lines_.Add("__shared__ Op", v, "::State s", v, "[", states, "];");
+        const int64_t states =
+            plan_.column ? int64_t{plan_.threads / plan_.parts_per_warp()} * plan_.vector : 32;
+        // Two rows' states, by turns: while some threads still read one, others write the next.
+        const std::string rows = plan_.runs() ? " * 2" : "";
+        lines_.Add("__shared__ Op", v, "::State s", v, "[", states, rows, "];");
       }
     }
     if (x.kind == Kind::kScan) {
       lines_.Add("using Op", v, " = ", ScanOpText(stage_, v), ";");
-      if (CrossesWarps()) {
+      if (plan_.column ? plan_.parts > 1 : CrossesWarps()) {
         const int64_t states =
             plan_.column ? int64_t{plan_.threads} * plan_.vector * 2 : int64_t{plan_.unroll} * 64;
         lines_.Add("__shared__ Op", v, "::State s", v, "[", states, "];");

@@ -28,6 +28,12 @@ CudaKernelWriter::PassWork CudaKernelWriter::FindWork(int pass) const {
     work.stores.push_back(s);
     roots.push_back(v);
   }
+  for (size_t n = 0; n < stage_.run_sums.size(); ++n) {
+    const int v = stage_.run_sums[n].value;
+    if (pass_of(v) != pass) continue;
+    work.run_sums.push_back(n);
+    roots.push_back(v);
+  }
   work.empty = roots.empty();
   work.segment.assign(stage_.values.size(), 0);
   for (int v : Closure(stage_, roots, arrays_)) {
@@ -90,7 +96,7 @@ void CudaKernelWriter::Pass(int pass) {
   for (int v : work.loads) {
     if (kept(v) || staged(v)) loaded_.insert(v);
   }
-  Finish(work.reduces);
+  Finish(work.reduces, pass + 1 == plan_.passes);
 }
 
 void CudaKernelWriter::Segment(const PassWork& work, int segment) {
@@ -113,6 +119,7 @@ void CudaKernelWriter::Segment(const PassWork& work, int segment) {
     stores.push_back(s);
     roots.push_back(stage_.stores[s].value);
   }
+  for (size_t n : work.run_sums) roots.push_back(stage_.run_sums[n].value);  // no scans beside them
   for (int v : work.kept) {
     if (here(v)) roots.push_back(v);
   }
@@ -146,6 +153,7 @@ void CudaKernelWriter::Segment(const PassWork& work, int segment) {
     lines_.Add("if (ok) p", v, "[k] = Op", v, "::Combine(p", v, "[k], Op", v, "::Of(",
                Ref(value(v).operands[0], defined), ", e));");
   }
+  for (size_t n : work.run_sums) RunSumOf(n, defined);
   for (size_t s : stores) ElementStore(s, defined);
   lines_.Add("}");
   for (size_t s : stores) {
@@ -198,6 +206,17 @@ void CudaKernelWriter::ElementStore(size_t s, const std::set<int>& arrays) {
              "] = ", stored, ";");
 }
 
+void CudaKernelWriter::RunSumOf(size_t n, const std::set<int>& arrays) {
+  const int v = stage_.run_sums[n].value;
+  const std::string all = Cat("q", n, "[u][k]"), x = Ref(v, arrays);
+  const std::string inside = Cat("if (", ragged() ? "active && " : "", "ok) ");
+  if (value(v).type == Type::kF32) {
+    lines_.Add(inside, "cf_accumulate(", all, ", y", n, "[u][k], ", x, ");");
+  } else {
+    lines_.Add(inside, all, " += ", x, ";");
+  }
+}
+
 void CudaKernelWriter::VectorStore(size_t s) {
   const Store& store = stage_.stores[s];
   const std::string pointer =
@@ -241,17 +260,25 @@ void CudaKernelWriter::Accumulate(int v) {
 }
 
 // From each thread's state to the row's value, in every thread. Reduces of one pass share a
-// barrier.
-void CudaKernelWriter::Finish(const std::set<int>& reduces) {
+// barrier. In the `last` pass a column's value is known to the threads of ty 0 alone.
+void CudaKernelWriter::Finish(const std::set<int>& reduces, bool last) {
+  const std::string turn = plan_.runs() ? "r % 2 * 32 + " : "";
   const std::string k = plan_.column ? "[k]" : "";
   for (int v : reduces) {
     if (plan_.column) lines_.Unroll("k", plan_.vector);
     if (Compensated(v)) lines_.Add("a", v, k, " = cf_settle(a", v, k, ", c", v, k, ");");
     if (!plan_.column) {
       lines_.Add("a", v, " = cf_lanes<Op", v, ", ", std::min(plan_.group, 32), ">(a", v, ");");
-      if (CrossesWarps()) lines_.Add("if (t % 32 == 0) s", v, "[t / 32] = a", v, ";");
-    } else if (CrossesWarps()) {
-      lines_.Add("s", v, "[(ty * ", plan_.vector, " + k) * ", plan_.group, " + tx] = a", v, "[k];");
+      if (CrossesWarps()) lines_.Add("if (t % 32 == 0) s", v, "[", turn, "t / 32] = a", v, ";");
+    } else {
+      const int together = plan_.parts_per_warp();
+      if (together > 1) {
+        lines_.Add("a", v, "[k] = cf_lanes<Op", v, ", 32, ", plan_.group, ">(a", v, "[k]);");
+      }
+      if (CrossesWarps()) {
+        lines_.Add(together > 1 ? Cat("if (ty % ", together, " == 0) ") : "", "s", v, "[(ty / ",
+                   together, " * ", plan_.vector, " + k) * ", plan_.group, " + tx] = a", v, "[k];");
+      }
     }
     if (plan_.column) lines_.Add("}");
   }
@@ -262,16 +289,18 @@ void CudaKernelWriter::Finish(const std::set<int>& reduces) {
     if (plan_.column) {
       lines_.Add(type, " v", v, "[", plan_.vector, "];");
       lines_.Unroll("k", plan_.vector);
-      const std::string all = CrossesWarps()
-                                  ? Cat("cf_column<Op", v, ", ", plan_.group, ", ", plan_.parts,
-                                        ", ", plan_.vector, ">(s", v, ", tx, k)")
-                                  : Cat("a", v, "[k]");
+      std::string all = Cat("a", v, "[k]");
+      if (CrossesWarps()) {
+        all = Cat(last ? Cat("ty != 0 ? Op", v, "::Identity() : ") : "", "cf_column<Op", v, ", ",
+                  plan_.group, ", ", plan_.parts / plan_.parts_per_warp(), ", ", plan_.vector,
+                  ">(s", v, ", tx, k)");
+      }
       lines_.Add("v", v, "[k] = (", type, ")Op", v, "::Result(", all, ");");
       lines_.Add("}");
     } else {
-      const std::string all =
-          CrossesWarps() ? Cat("cf_lanes<Op", v, ", ", warps, ">(s", v, "[t % ", warps, "])")
-                         : Cat("a", v);
+      const std::string all = CrossesWarps() ? Cat("cf_lanes<Op", v, ", ", warps, ">(s", v, "[",
+                                                   turn, "t % ", warps, "])")
+                                             : Cat("a", v);
       lines_.Add("const ", type, " v", v, " = (", type, ")Op", v, "::Result(", all, ");");
     }
   }

@@ -60,8 +60,10 @@ Status SetColumns(const Schedule& schedule, CudaPlan* plan) {
     plan->parts = 1;
   } else {
     const int across = std::max(1, schedule.rows / schedule.vector);
-    if (schedule.threads % across != 0 || schedule.threads / across > 32) {
-      return Bad("column: threads / (rows / vector) must be from 1 to 32");
+    // A scan goes through its parts one by one.
+    const int most = plan->stage.Has(Value::Kind::kScan) ? 32 : 128;
+    if (schedule.threads % across != 0 || schedule.threads / across > most) {
+      return Bad("column: threads / (rows / vector) must be from 1 to 128, with scans to 32");
     }
     plan->parts = schedule.threads / across;
   }
@@ -133,6 +135,8 @@ class RowVectors {
     // Without a shift the first vector of every row starts at position 0.
     for (size_t v = 0; v < stage.values.size(); ++v) Note(stage.values[v], static_cast<int>(v));
     for (size_t s = 0; s < stage.stores.size(); ++s) Note(stage.stores[s], static_cast<int>(s));
+    // What a thread sums over rows is at the same positions in all of them.
+    if (plan_.runs()) shift_.clear();
     plan_.shifted = !shift_.empty() && !aligned_;
     for (size_t v = 0; v < stage.values.size(); ++v) {
       const Value& value = stage.values[v];
@@ -257,6 +261,10 @@ void SetKept(CudaPlan* plan) {
     const int pass = plan->pass[static_cast<size_t>(store.value)];
     use(store.value, pass, pass);
   }
+  for (const RunSum& sum : stage.run_sums) {
+    const int pass = plan->pass[static_cast<size_t>(sum.value)];
+    use(sum.value, pass, pass);
+  }
   for (size_t v = stage.values.size(); v-- > 0;) {
     const Value& value = stage.values[v];
     if (last[v] < 0) continue;
@@ -279,6 +287,13 @@ void SetKept(CudaPlan* plan) {
   }
 }
 
+Status CheckRuns(const CudaPlan& plan) {
+  if (!plan.runs()) return Status::Ok();
+  if (plan.column || !plan.keep) return Bad("sums over runs of rows need rows in registers");
+  return plan.stage.Has(Value::Kind::kScan) ? Bad("sums over runs of rows beside a scan")
+                                            : Status::Ok();
+}
+
 Status CheckShared(const CudaPlan& plan) {
   int64_t bytes = 0;
   for (const Value& value : plan.stage.values) {
@@ -286,7 +301,7 @@ Status CheckShared(const CudaPlan& plan) {
     if (!scan && value.kind != Value::Kind::kReduce) continue;
     const int64_t states =
         plan.column ? int64_t{plan.threads} * plan.vector : (scan ? 32 * plan.unroll : 32);
-    bytes += StateBytes(plan, value) * states * (scan ? 2 : 1);
+    bytes += StateBytes(plan, value) * states * (scan || plan.runs() ? 2 : 1);
   }
   if (bytes > kMaxStaticSharedBytes && !(plan.column && plan.parts == 1)) {
     return Bad("too much shared memory");
@@ -340,10 +355,11 @@ Result<CudaPlan> MakeCudaPlan(const Stage& stage, const Schedule& schedule) {
     return Bad("block: the row does not fit in registers");
   // Positions run past the end of the last chunk, so the limit is below 2^31.
   plan.wide = Extent(plan.stage, plan.rows * plan.length) + plan.chunks * chunk >= kNarrowLimit ||
-              plan.blocks() * plan.rows_per_block >= kNarrowLimit;
+              plan.blocks() * plan.rows_per_block * plan.stage.rows_per_run >= kNarrowLimit;
   if (plan.blocks() >= (int64_t{1} << 31)) return Bad("too many blocks");
   SetPasses(&plan);
   SetKept(&plan);
+  CF_RETURN_IF_ERROR(CheckRuns(plan));
   CF_RETURN_IF_ERROR(CheckShared(plan));
   return plan;
 }

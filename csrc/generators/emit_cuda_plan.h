@@ -3,9 +3,10 @@
 //
 // Row engine (kWarp, kBlock, kShared, kLoop): a group of `group` threads works on one row;
 // element (chunk, u, t, k) of the row is at position ((chunk * unroll + u) * group + t) * vector +
-// k, minus a shift that makes vectors aligned. Column engine (kColumn, kThread): a thread works
-// on `vector` neighbouring rows; `parts` threads along y share the inner space: position (chunk *
-// parts + ty) * unroll + u.
+// k, minus a shift that makes vectors aligned. With run sums a group works on the rows of a run one
+// after the other, each thread at the same positions in all of them. Column engine (kColumn,
+// kThread): a thread works on `vector` neighbouring rows; `parts` threads along y share the inner
+// space: position (chunk * parts + ty) * unroll + u.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +23,10 @@ struct CudaPlan {
   int threads = 256;
   int vector = 1;
   int unroll = 1;
-  int group = 1;           // row engine: threads per row
-  int parts = 1;           // column engine: threads along y
-  int rows_per_block = 1;  // rows covered by one block
+  int group = 1;  // row engine: threads per row
+  int parts = 1;  // column engine: threads along y
+  int parts_per_warp() const { return group < 32 ? 32 / group : 1; }
+  int rows_per_block = 1;  // runs of rows covered by one block, of one row each without run sums
   int64_t chunks = 1;
   bool keep = false;     // one chunk: element values may stay in registers between passes
   bool staged = false;   // loads that several passes use are staged in dynamic shared memory
@@ -42,7 +44,8 @@ struct CudaPlan {
   std::vector<bool> kept;  // per value: an element value that stays in an array between passes
   std::vector<bool> stage_in_shared;  // per value
 
-  int64_t blocks() const { return (rows + rows_per_block - 1) / rows_per_block; }
+  bool runs() const { return !stage.run_sums.empty(); }
+  int64_t blocks() const { return (stage.runs() + rows_per_block - 1) / rows_per_block; }
   int64_t shared_bytes() const;  // dynamic
 };
 

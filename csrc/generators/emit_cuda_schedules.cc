@@ -76,6 +76,7 @@ Shape Describe(const Stage& stage) {
     if (stage.values[static_cast<size_t>(store.value)].space == Space::kElement)
       look(store.access, store.storage);
   }
+  shape.registers += std::ssize(stage.run_sums);
   shape.registers = std::max<int64_t>(1, shape.registers);
   // At most two 16-byte accesses a thread where storage types differ in size.
   shape.vector = static_cast<int>(std::max<int64_t>(1, std::min(16 / smallest, 32 / largest)));
@@ -168,8 +169,9 @@ class Chooser {
   // multiprocessor.
   void Blocks(const std::vector<int>& vectors) {
     const bool many = shape_.rows >= processors_ * 2;
-    const std::vector<int> sizes =
-        many ? std::vector<int>{128, 256, 512, 1024} : std::vector<int>{1024, 512, 256};
+    const std::vector<int> sizes = !stage_.run_sums.empty() ? std::vector<int>{256, 512, 128, 1024}
+                                   : many                   ? std::vector<int>{128, 256, 512, 1024}
+                                                            : std::vector<int>{1024, 512, 256};
     for (int vector : vectors) {
       for (int threads : sizes) {
         if (shape_.length * 2 <= int64_t{threads} * vector) continue;
@@ -207,6 +209,14 @@ class Chooser {
     Blocks({1});
   }
 
+  // One sweep that leaves nothing but values of rows.
+  bool OnlyReduces() const {
+    return Passes() == 1 &&
+           std::all_of(stage_.stores.begin(), stage_.stores.end(), [&](const Store& store) {
+             return stage_.values[static_cast<size_t>(store.value)].space != Space::kElement;
+           });
+  }
+
   int Passes() const {
     const Result<CudaPlan> plan = MakeCudaPlan(stage_, {Mapping::kLoop, 256, 1, 1, 1});
     return plan.ok() ? plan->passes : 1;
@@ -223,14 +233,19 @@ class Chooser {
       if (shape_.rows / vector < processors_ * 64 && vector > 2 && shape_.length < 64) continue;
       if (shape_.length <= 16) Thread(vector, 256);
     }
+    // Narrower vectors first where wide ones leave processors without a block.
+    std::stable_partition(vectors.begin(), vectors.end(), [&](int vector) {
+      return CeilDiv(shape_.rows, int64_t{8} * vector) * 4 >= processors_ * 3;
+    });
     const int64_t wanted = processors_ * 2048;  // threads that fill the device
+    const int64_t most = OnlyReduces() ? 128 : 32;
     for (int vector : vectors) {
       const bool narrow = shape_.rows < processors_ * 32 * vector;
       for (int across : narrow ? std::vector<int>{8, 16, 32} : std::vector<int>{32, 16, 64}) {
         if (across > 16 && int64_t{across} * vector > 2 * shape_.rows) continue;
         const int64_t columns = CeilDiv(shape_.rows, vector);
         int64_t parts =
-            FloorPowerOfTwo(std::clamp<int64_t>(wanted / std::max<int64_t>(1, columns), 4, 32));
+            FloorPowerOfTwo(std::clamp<int64_t>(wanted / std::max<int64_t>(1, columns), 4, most));
         parts = std::min<int64_t>(parts, FloorPowerOfTwo(shape_.length));
         parts = std::max<int64_t>(parts, CeilDiv(32, across));
         const int threads = static_cast<int>(std::min<int64_t>(1024, across * parts));

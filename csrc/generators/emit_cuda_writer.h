@@ -45,7 +45,8 @@ void AddCoordinates(CudaLines* lines, const std::string& prefix, const std::stri
 // Writes one kernel. Names in the text: v5 is value 5 (an array over k when it is a row value of
 // the column engine), l5 its loaded vectors, x5 an array [u][k] of an element value, b5 and d5
 // where a load's and a store's row starts, p5, a5 and s5 the partial, accumulated and shared states
-// of a reduce, z5 a load's place in dynamic shared memory, w5 a store's vector;
+// of a reduce, z5 a load's place in dynamic shared memory, w5 a store's vector, q5 and y5 a run
+// sum and what it has lost;
 // Op5 is the type of reduce or scan 5, carry5 what a scan carries from tile to tile.
 class CudaKernelWriter {
  public:
@@ -56,7 +57,7 @@ class CudaKernelWriter {
   // What one pass computes, found before any text is written.
   struct PassWork {
     std::set<int> reduces, scans, kept;  // values finished, scanned, put into arrays
-    std::vector<size_t> stores;
+    std::vector<size_t> stores, run_sums;
     std::vector<int> loads;
     std::vector<int> segment;  // per value: how many scans come before it
     int segments = 1;
@@ -70,12 +71,13 @@ class CudaKernelWriter {
   bool staged(int v) const { return plan_.stage_in_shared[static_cast<size_t>(v)]; }
   bool vector_load(int v) const { return plan_.vector_load[static_cast<size_t>(v)]; }
   bool vector_store(size_t s) const { return plan_.vector_store[s]; }
-  bool ragged() const { return plan_.rows % plan_.rows_per_block != 0; }
+  bool ragged() const { return plan_.rows % (plan_.rows_per_block * stage_.rows_per_run) != 0; }
   // A vector of the row engine is inside the row as a whole or not at all.
   bool WholeVectors() const { return !plan_.shifted && plan_.length % plan_.vector == 0; }
-  // Threads of a row, or of a column, are in several warps or along y: states go through shared
-  // memory.
-  bool CrossesWarps() const { return plan_.column ? plan_.parts > 1 : plan_.group > 32; }
+  // Threads of a row, or of a column, are in several warps: states go through shared memory.
+  bool CrossesWarps() const {
+    return plan_.column ? plan_.parts > plan_.parts_per_warp() : plan_.group > 32;
+  }
   bool Compensated(int v) const;
   bool FromShared(int v) const { return staged(v) && loaded_.count(v) != 0; }
 
@@ -83,6 +85,8 @@ class CudaKernelWriter {
   void Signature();
   void Position();
   void Base(const std::string& name, const Access& access, const std::vector<std::string>& outer);
+  void OpenRun();
+  void CloseRun();
   void Declarations();
   std::string VectorType(int v) const;
   void DeclareArray(int v);
@@ -110,9 +114,10 @@ class CudaKernelWriter {
   void ElementValue(int v, const std::set<int>& arrays);
   void ElementStore(size_t s, const std::set<int>& arrays);
   void VectorStore(size_t s);
+  void RunSumOf(size_t n, const std::set<int>& arrays);
   void Scan(int v);
   void Accumulate(int v);
-  void Finish(const std::set<int>& reduces);
+  void Finish(const std::set<int>& reduces, bool last);
 
   const CudaPlan& plan_;
   const Stage& stage_;

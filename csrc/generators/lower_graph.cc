@@ -45,21 +45,6 @@ constexpr size_t kMaxNodes = 4096;
 
 }  // namespace
 
-DType StorageOf(Type type) {
-  switch (type) {
-    case Type::kF64:
-      return DType::kFloat64;
-    case Type::kI64:
-      return DType::kInt64;
-    case Type::kI32:
-      return DType::kInt32;
-    case Type::kBool:
-      return DType::kBool;
-    default:
-      return DType::kFloat32;
-  }
-}
-
 int Graph::Fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
   return 0;

@@ -42,8 +42,6 @@ struct GraphNode {
   bool IsAnchor() const { return kind == Kind::kReduce || kind == Kind::kScan; }
 };
 
-DType StorageOf(Type type);  // the dtype that holds a value exactly in scratch
-
 // Builds nodes; equal nodes are built once. Errors are sticky: after the first one, builders give
 // node 0 and status() says what went wrong, so that callers check once.
 class Graph {

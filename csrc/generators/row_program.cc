@@ -119,7 +119,8 @@ class StageChecker {
     for (size_t v = 0; v < stage_.values.size(); ++v) {
       CF_RETURN_IF_ERROR(CheckValue(stage_.values[v], v));
     }
-    if (stage_.stores.empty()) return Error("no store");
+    if (stage_.stores.empty() && stage_.run_sums.empty()) return Error("no store");
+    CF_RETURN_IF_ERROR(CheckRuns());
     for (size_t s = 0; s < stage_.stores.size(); ++s) {
       const Store& store = stage_.stores[s];
       const std::string name = "store " + std::to_string(s);
@@ -155,6 +156,31 @@ class StageChecker {
         return Error(name + ": coefficients do not match the loops");
       }
       if (dim.div < 1 || (dim.bound < 0 && dim.div != 1)) return Error(name + ": bad divisor");
+    }
+    return Status::Ok();
+  }
+
+  Status CheckRuns() const {
+    if (stage_.run_sums.empty()) {
+      return stage_.rows_per_run == 1 ? Status::Ok() : Error("runs without sums over them");
+    }
+    if (stage_.rows_per_run < 1) return Error("a run has no rows");
+    for (const RunSum& sum : stage_.run_sums) {
+      if (sum.value < 0 || static_cast<size_t>(sum.value) >= stage_.values.size()) {
+        return Error("run sum: no such value");
+      }
+      const Value& value = stage_.values[static_cast<size_t>(sum.value)];
+      if (value.space != Space::kElement || value.type == Type::kBool) {
+        return Error("run sum: not of numbers of elements");
+      }
+      if (sum.scratch < 0 || static_cast<size_t>(sum.scratch) >= program_.scratch_bytes.size()) {
+        return Error("run sum: no such buffer");
+      }
+      const int64_t elements = stage_.runs() * stage_.row_length();
+      if (program_.scratch_bytes[static_cast<size_t>(sum.scratch)] <
+          elements * DTypeSize(StorageOf(value.type))) {
+        return Error("run sum: the buffer is too small");
+      }
     }
     return Status::Ok();
   }
@@ -268,12 +294,33 @@ Type ComputeType(DType dtype) {
   }
 }
 
+DType StorageOf(Type type) {
+  switch (type) {
+    case Type::kF64:
+      return DType::kFloat64;
+    case Type::kI64:
+      return DType::kInt64;
+    case Type::kI32:
+      return DType::kInt32;
+    case Type::kBool:
+      return DType::kBool;
+    default:
+      return DType::kFloat32;
+  }
+}
+
 bool Access::IsLinear() const {
   return std::all_of(dims.begin(), dims.end(), [](const DimIndex& dim) { return dim.bound < 0; });
 }
 
 int64_t Stage::rows() const { return NumElements(outer); }
+int64_t Stage::runs() const { return (rows() + rows_per_run - 1) / rows_per_run; }
 int64_t Stage::row_length() const { return NumElements(inner); }
+
+bool Stage::Has(Value::Kind kind) const {
+  return std::any_of(values.begin(), values.end(),
+                     [&](const Value& value) { return value.kind == kind; });
+}
 
 std::vector<int> Stage::SweepOfValues() const {
   std::vector<int> sweeps(values.size(), 0);
@@ -314,6 +361,10 @@ std::string Program::ToString() const {
     for (const Store& store : stage.stores) {
       text << "  store %" << store.value << " -> "
            << AccessText(store.buffer, store.storage, store.access) << "\n";
+    }
+    for (const RunSum& sum : stage.run_sums) {
+      text << "  sum %" << sum.value << " over " << stage.rows_per_run << " rows -> scratch"
+           << sum.scratch << "\n";
     }
   }
   return text.str();

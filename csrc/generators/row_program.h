@@ -27,6 +27,7 @@ namespace cudaforge::rows {
 
 enum class Type { kF32, kF64, kI64, kI32, kBool };  // half types load to and store from kF32
 Type ComputeType(DType dtype);
+DType StorageOf(Type type);  // the dtype that holds a value exactly in scratch
 bool IsFloatType(Type type);
 int64_t NumElements(const std::vector<int64_t>& sizes);
 
@@ -41,6 +42,7 @@ struct DimIndex {
   std::vector<int64_t> inner_coef;  // one per inner dimension
   int64_t div = 1;
   int64_t bound = -1;
+  bool operator==(const DimIndex&) const = default;
 };
 
 // Where a load reads or a store writes: tensor dimension d contributes dims[d] * strides[d]
@@ -51,6 +53,7 @@ struct Access {
   std::vector<int64_t> strides;
   // True when no dimension has a bound: offset = linear in the loop indices.
   bool IsLinear() const;
+  bool operator==(const Access&) const = default;
 };
 
 enum class BufferKind { kInput, kOutput, kScratch };
@@ -84,6 +87,7 @@ struct Value {
   ReduceOp reduce = ReduceOp::kSum;  // kReduce
   ScanOp scan = ScanOp::kSum;        // kScan
   std::vector<int> operands;         // earlier values of the same stage
+  bool operator==(const Value&) const = default;
 };
 
 struct Store {
@@ -93,14 +97,26 @@ struct Store {
   int value = 0;  // kRow values are stored once per row; kElement once per element
 };
 
+// The sum of an element value over each run of rows, position by position: partial sums of columns,
+// made where the rows are read anyway. Another stage adds them up.
+struct RunSum {
+  int scratch = 0;  // buffer of [runs, row length] elements of the value's type
+  int value = 0;
+};
+
 struct Stage {
   std::vector<int64_t> outer;  // sizes, row-major order; empty: one row
   std::vector<int64_t> inner;  // sizes, row-major order; empty: one element
   std::vector<Value> values;
   std::vector<Store> stores;
+  // Row r is in run r / rows_per_run; the last run may be shorter. More than 1 only with run_sums.
+  int64_t rows_per_run = 1;
+  std::vector<RunSum> run_sums;
 
   int64_t rows() const;
+  int64_t runs() const;
   int64_t row_length() const;
+  bool Has(Value::Kind kind) const;
   // Sweep in which value v is first known: 0 before any reduce, then one more than its deepest
   // reduce or scan operand.
   std::vector<int> SweepOfValues() const;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "generators/emit.h"
+#include "generators/fuse.h"
 #include "generators/generator.h"
 #include "generators/product.h"
 #include "generators/row_program.h"
@@ -84,13 +85,18 @@ Program SeparateAll(const Program& program, bool cuda) {
   return result;
 }
 
-// The ways to write the program, best guess first: split where rows are few, then as lowered.
+// The ways to write the program, best guess first: elements read once for rows and columns, split
+// where rows are few, then as lowered.
 std::vector<Program> Variants(const Program& program, bool cuda) {
   std::vector<Program> variants;
   std::set<std::string> texts;
   auto add = [&](Program variant) {
     if (texts.insert(variant.ToString()).second) variants.push_back(std::move(variant));
   };
+  for (int64_t runs : {512, 2048, 256, 8192}) {
+    Result<Program> fused = rows::FuseColumnSums(program, runs);
+    if (cuda && fused.ok()) add(*std::move(fused));
+  }
   const Program separate = SeparateAll(program, cuda);
   constexpr size_t kTargets = 4;
   const bool lone = std::any_of(program.stages.begin(), program.stages.end(), [&](const Stage& s) {

@@ -39,11 +39,6 @@ bool IsArg(const Value& value) {
          (value.reduce == ReduceOp::kArgMax || value.reduce == ReduceOp::kArgMin);
 }
 
-bool HasScan(const Stage& stage) {
-  return std::any_of(stage.values.begin(), stage.values.end(),
-                     [](const Value& v) { return v.kind == Value::Kind::kScan; });
-}
-
 bool StoresElements(const Stage& stage) {
   return std::any_of(stage.stores.begin(), stage.stores.end(), [&](const Store& store) {
     return stage.values[static_cast<size_t>(store.value)].space == Space::kElement;
@@ -263,7 +258,7 @@ class Splitter {
 Result<Program> SplitStage(const Program& program, size_t s, int64_t chunks) {
   CF_CHECK(s < program.stages.size() && chunks > 0);
   const Stage& stage = program.stages[s];
-  if (HasScan(stage) || StoresElements(stage)) {
+  if (stage.Has(Value::Kind::kScan) || StoresElements(stage) || !stage.run_sums.empty()) {
     return Status::Unsupported("a stage with element results does not split");
   }
   const std::vector<int> sweeps = stage.SweepOfValues();
@@ -293,7 +288,8 @@ Result<Program> SeparateSweeps(const Program& program, size_t s) {
     if (IsReduce(from.values[v])) last = std::max(last, sweeps[v]);
   }
   const bool elements = StoresElements(from);
-  if (HasScan(from) || last < 0 || (last == 0 && !elements)) {
+  if (from.Has(Value::Kind::kScan) || !from.run_sums.empty() || last < 0 ||
+      (last == 0 && !elements)) {
     return Status::Unsupported("a stage with nothing to separate");
   }
   Program result = program;

@@ -104,6 +104,7 @@ std::vector<int> Closure(const Stage& stage, const std::vector<int>& roots,
 std::vector<int> LiveValues(const Stage& stage) {
   std::vector<int> roots;
   for (const Store& store : stage.stores) roots.push_back(store.value);
+  for (const RunSum& sum : stage.run_sums) roots.push_back(sum.value);
   return Closure(stage, roots, {});
 }
 

@@ -14,7 +14,7 @@ namespace cudaforge::rows {
 std::vector<int> Closure(const Stage& stage, const std::vector<int>& roots,
                          const std::set<int>& known);
 
-// Values that some store needs, in SSA order: the rest is dead.
+// Values that some store or sum over runs needs, in SSA order: the rest is dead.
 std::vector<int> LiveValues(const Stage& stage);
 
 // The stage with adjacent outer dimensions, and adjacent inner dimensions, merged wherever every

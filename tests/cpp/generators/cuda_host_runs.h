@@ -22,10 +22,14 @@
 
 namespace cudaforge::rows {
 
-inline Result<Candidate> Emit(const StageCase& c, const Schedule& schedule) {
+inline Program ProgramOf(const StageCase& c) {
   Program program;
   program.stages = {c.stage};
-  return EmitCuda(program, SignatureOf(c), {schedule});
+  return program;
+}
+
+inline Result<Candidate> Emit(const StageCase& c, const Schedule& schedule) {
+  return EmitCuda(ProgramOf(c), SignatureOf(c), {schedule});
 }
 
 // Bytes that end at a page that may not be touched, so that reads past the end fault.
@@ -141,11 +145,11 @@ inline Num Get(const char* p, DType t) {
 
 // Multiples of 1/16 in [-4, 4], exact in every type; ties are common. With NaNs now and then when
 // asked.
-inline std::vector<Memory> MakeInputs(const StageCase& c, bool nans) {
+inline std::vector<Memory> MakeInputs(const OpSignature& signature, bool nans) {
   std::mt19937 random(7);
   std::vector<Memory> inputs;
-  for (const BufferShape& shape : c.inputs) {
-    Memory buffer(static_cast<size_t>(shape.count));
+  for (const TensorSpec& shape : signature.inputs) {
+    Memory buffer(static_cast<size_t>(shape.StorageBytes() / DTypeSize(shape.dtype)));
     for (Num& x : buffer) {
       const int n = static_cast<int>(random() % 129) - 64;
       x = {n / 16.0, shape.dtype == DType::kBool ? n > 0 : n};
@@ -163,16 +167,27 @@ inline double Tolerance(DType t) {
                                 : 2e-5;
 }
 
-// Kernels of many cases in one library, run on the host by cuda_shim.h and compared with the
-// oracle.
+// Kernels of many programs in one library, run on the host by cuda_shim.h and compared with the
+// oracle's results of each program.
 class HostRuns {
  public:
-  void Add(StageCase c, const Schedule& schedule, bool nans = false) {
-    Result<Candidate> candidate = Emit(c, schedule);
-    ASSERT_TRUE(candidate.ok()) << c.name << " " << schedule.ToJson(DeviceType::kCuda).dump()
-                                << ": " << candidate.status().ToString();
-    ASSERT_TRUE(candidate->Validate(SignatureOf(c)).ok());
-    runs_.push_back({std::move(c), schedule, *std::move(candidate), nans});
+  void Add(const StageCase& c, const Schedule& schedule, bool nans = false) {
+    const std::string name = c.name + " rows " + std::to_string(c.stage.rows()) + " length " +
+                             std::to_string(c.stage.row_length());
+    Add(name, SignatureOf(c), ProgramOf(c), ProgramOf(c), {schedule}, nans);
+  }
+
+  // Runs `program`, which must give what `meant` gives.
+  void Add(const std::string& name, const OpSignature& signature, const Program& meant,
+           const Program& program, const std::vector<Schedule>& schedules, bool nans = false) {
+    std::string text = name;
+    for (const Schedule& schedule : schedules) {
+      text += " " + schedule.ToJson(DeviceType::kCuda).dump();
+    }
+    Result<Candidate> candidate = EmitCuda(program, signature, schedules);
+    ASSERT_TRUE(candidate.ok()) << text << ": " << candidate.status().ToString();
+    ASSERT_TRUE(candidate->Validate(signature).ok()) << candidate->Validate(signature).ToString();
+    runs_.push_back({text, signature, meant, *std::move(candidate), program.scratch_bytes, nans});
   }
 
   void Go() {
@@ -180,8 +195,13 @@ class HostRuns {
     code << "#include \"" CUDAFORGE_SOURCE_DIR "/tests/cpp/generators/cuda_shim.h\"\n"
          << CudaPrelude();
     for (size_t r = 0; r < runs_.size(); ++r) {
-      code << "#define rows_stage0 kernel" << r << "\n"
-           << runs_[r].candidate.source.code.substr(CudaPrelude().size()) << "#undef rows_stage0\n";
+      for (const Launch& launch : runs_[r].candidate.plan.launches) {
+        code << "#define " << launch.kernel << " " << Symbol(r, launch) << "\n";
+      }
+      code << runs_[r].candidate.source.code.substr(CudaPrelude().size());
+      for (const Launch& launch : runs_[r].candidate.plan.launches) {
+        code << "#undef " << launch.kernel << "\n";
+      }
     }
     Result<TempDir> folder = TempDir::Create("emit_cuda");
     ASSERT_TRUE(folder.ok());
@@ -198,10 +218,12 @@ class HostRuns {
     launch_ = reinterpret_cast<LaunchFn>(dlsym(handle, "ShimLaunch"));
     ASSERT_NE(launch_, nullptr);
     for (size_t r = 0; r < runs_.size(); ++r) {
-      SCOPED_TRACE(runs_[r].c.name + " " + runs_[r].schedule.ToJson(DeviceType::kCuda).dump() +
-                   " rows " + std::to_string(runs_[r].c.stage.rows()) + " length " +
-                   std::to_string(runs_[r].c.stage.row_length()));
-      RunOne(runs_[r], dlsym(handle, ("kernel" + std::to_string(r)).c_str()));
+      SCOPED_TRACE(runs_[r].text);
+      std::vector<void*> kernels;
+      for (const Launch& launch : runs_[r].candidate.plan.launches) {
+        kernels.push_back(dlsym(handle, Symbol(r, launch).c_str()));
+      }
+      RunOne(runs_[r], kernels);
     }
     dlclose(handle);
   }
@@ -209,45 +231,63 @@ class HostRuns {
  private:
   using LaunchFn = int (*)(void (*)(), void**, int, int64_t, int);
   struct One {
-    StageCase c;
-    Schedule schedule;
+    std::string text;
+    OpSignature signature;
+    Program meant;
     Candidate candidate;
+    std::vector<int64_t> scratch_bytes;
     bool nans;
   };
 
-  void RunOne(const One& run, void* kernel) {
-    ASSERT_NE(kernel, nullptr);
-    const StageCase& c = run.c;
-    const std::vector<Memory> inputs = MakeInputs(c, run.nans);
-    std::vector<GuardedBuffer> in, out;
-    for (size_t i = 0; i < c.inputs.size(); ++i) {
-      const int64_t size = DTypeSize(c.inputs[i].dtype);
-      in.emplace_back(static_cast<size_t>(c.inputs[i].count * size));
+  static std::string Symbol(size_t run, const Launch& launch) {
+    return "run" + std::to_string(run) + "_" + launch.kernel;
+  }
+
+  static void AddPoisoned(int64_t bytes, std::vector<GuardedBuffer>& buffers) {
+    buffers.emplace_back(static_cast<size_t>(bytes));
+    memset(buffers.back().data(), 0x7b, static_cast<size_t>(bytes));
+  }
+
+  void RunOne(const One& run, const std::vector<void*>& kernels) {
+    const OpSignature& signature = run.signature;
+    const std::vector<Memory> inputs = MakeInputs(signature, run.nans);
+    std::vector<GuardedBuffer> in, out, scratch;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const int64_t size = DTypeSize(signature.inputs[i].dtype);
+      in.emplace_back(static_cast<size_t>(signature.inputs[i].StorageBytes()));
       for (size_t e = 0; e < inputs[i].size(); ++e) {
-        Put(in[i].data() + static_cast<int64_t>(e) * size, c.inputs[i].dtype, inputs[i][e]);
+        Put(in[i].data() + static_cast<int64_t>(e) * size, signature.inputs[i].dtype, inputs[i][e]);
       }
     }
-    for (const BufferShape& b : c.outputs) {
-      out.emplace_back(static_cast<size_t>(b.count * DTypeSize(b.dtype)));
-      memset(out.back().data(), 0x7b, static_cast<size_t>(b.count * DTypeSize(b.dtype)));
+    for (size_t o = 0; o < signature.outputs.size(); ++o) {
+      AddPoisoned(signature.output_spec(o).StorageBytes(), out);
     }
-    const Launch& launch = run.candidate.plan.launches[0];
-    std::vector<void*> args;
-    for (const LaunchArg& arg : launch.args) {
-      const size_t i = static_cast<size_t>(arg.index);
-      args.push_back(arg.kind == LaunchArg::Kind::kInput ? in[i].data() : out[i].data());
+    for (int64_t bytes : run.scratch_bytes) AddPoisoned(bytes, scratch);
+    for (size_t l = 0; l < kernels.size(); ++l) {
+      ASSERT_NE(kernels[l], nullptr);
+      const Launch& launch = run.candidate.plan.launches[l];
+      std::vector<void*> args;
+      for (const LaunchArg& arg : launch.args) {
+        std::vector<GuardedBuffer>& buffers = arg.kind == LaunchArg::Kind::kInput    ? in
+                                              : arg.kind == LaunchArg::Kind::kOutput ? out
+                                                                                     : scratch;
+        args.push_back(buffers.at(static_cast<size_t>(arg.index)).data());
+      }
+      const int64_t grid = launch.grid[0].Evaluate(signature).value();
+      const int64_t threads = launch.block[0].Evaluate(signature).value();
+      ASSERT_EQ(launch_(reinterpret_cast<void (*)()>(kernels[l]), args.data(),
+                        static_cast<int>(args.size()), grid, static_cast<int>(threads)),
+                0)
+          << "threads disagree on a barrier\n"
+          << run.candidate.source.code.substr(CudaPrelude().size());
     }
-    const int64_t grid = launch.grid[0].Evaluate(SignatureOf(c)).value();
-    ASSERT_EQ(launch_(reinterpret_cast<void (*)()>(kernel), args.data(),
-                      static_cast<int>(args.size()), grid, run.schedule.threads),
-              0)
-        << "threads disagree on a barrier\n"
-        << run.candidate.source.code.substr(CudaPrelude().size());
-    const std::vector<Memory> expected =
-        ProgramRunner::Run({{}, {c.stage}}, SignatureOf(c), inputs);
-    for (size_t i = 0; i < c.outputs.size(); ++i) {
+    for (const GuardedBuffer& buffer : scratch) {
+      EXPECT_TRUE(buffer.Intact()) << "written outside a scratch buffer";
+    }
+    const std::vector<Memory> expected = ProgramRunner::Run(run.meant, signature, inputs);
+    for (size_t i = 0; i < out.size(); ++i) {
       EXPECT_TRUE(out[i].Intact()) << "written outside output " << i;
-      const DType t = c.outputs[i].dtype;
+      const DType t = signature.output_spec(i).dtype;
       for (size_t e = 0; e < expected[i].size(); ++e) {
         const Num got = Get(out[i].data() + static_cast<int64_t>(e) * DTypeSize(t), t);
         const Num want = expected[i][e];

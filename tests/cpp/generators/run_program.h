@@ -96,6 +96,15 @@ class ProgramRunner {
           At(store.buffer).at(static_cast<size_t>(at)) = number;
         }
       }
+      for (const RunSum& sum : stage.run_sums) {
+        Memory& to = memory_[2].at(static_cast<size_t>(sum.scratch));
+        for (int64_t e = 0; e < length; ++e) {
+          const Num x = v[static_cast<size_t>(sum.value)][static_cast<size_t>(e)];
+          Num& all = to.at(static_cast<size_t>(row / stage.rows_per_run * length + e));
+          const Num before = row % stage.rows_per_run == 0 ? Num{} : all;
+          all = {before.f + x.f, before.i + x.i};
+        }
+      }
     }
   }
 

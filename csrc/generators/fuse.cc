@@ -1,0 +1,194 @@
+#include "generators/fuse.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "generators/lower_emitter.h"
+#include "generators/split.h"
+#include "generators/stage_copier.h"
+#include "generators/stage_loops.h"
+
+namespace cudaforge::rows {
+namespace {
+
+bool Writes(const Stage& stage, const BufferRef& buffer) {
+  return std::any_of(stage.stores.begin(), stage.stores.end(),
+                     [&](const Store& store) { return store.buffer == buffer; }) ||
+         std::any_of(stage.run_sums.begin(), stage.run_sums.end(), [&](const RunSum& sum) {
+           return buffer == BufferRef{BufferKind::kScratch, sum.scratch};
+         });
+}
+
+bool ReadsWhatIsWritten(const Stage& reader, const Stage& writer) {
+  return std::any_of(reader.values.begin(), reader.values.end(), [&](const Value& value) {
+    return value.kind == Value::Kind::kLoad && Writes(writer, value.buffer);
+  });
+}
+
+// The same element where rows and columns have changed places.
+Access Transpose(Access access) {
+  for (DimIndex& dim : access.dims) std::swap(dim.outer_coef, dim.inner_coef);
+  return access;
+}
+
+bool SameValue(const Value& a, const Value& b) {
+  return a == b && std::signbit(a.number) == std::signbit(b.number);
+}
+
+// Values that compute the same become the first of them; what is no longer used is dead. Returns
+// how many loads went.
+int MergeEqualValues(Stage& stage) {
+  int loads = 0;
+  std::vector<int> first(stage.values.size());
+  const auto follow = [&](int& v) {
+    if (v >= 0) v = first[static_cast<size_t>(v)];
+  };
+  for (size_t v = 0; v < stage.values.size(); ++v) {
+    Value& value = stage.values[v];
+    for (int& operand : value.operands) follow(operand);
+    follow(value.out_of_bounds);
+    first[v] = static_cast<int>(v);
+    for (size_t u = 0; u < v; ++u) {
+      if (first[u] != static_cast<int>(u) || !SameValue(stage.values[u], value)) continue;
+      first[v] = static_cast<int>(u);
+      loads += value.kind == Value::Kind::kLoad ? 1 : 0;
+      break;
+    }
+  }
+  for (Store& store : stage.stores) follow(store.value);
+  for (RunSum& sum : stage.run_sums) follow(sum.value);
+  return loads;
+}
+
+// Whether stage `columns` may be computed in two parts: where stage `rows` stands, and after it.
+bool MayMove(const Program& program, size_t rows, size_t columns) {
+  for (size_t s = std::min(rows, columns); s <= std::max(rows, columns); ++s) {
+    if (s == rows || s == columns) continue;
+    const bool conflict = rows < columns
+                              ? ReadsWhatIsWritten(program.stages[columns], program.stages[s])
+                              : ReadsWhatIsWritten(program.stages[s], program.stages[columns]);
+    if (conflict) return false;
+  }
+  return rows < columns || !ReadsWhatIsWritten(program.stages[rows], program.stages[columns]);
+}
+
+// The sums of `columns` (outer: columns, inner: rows) as run sums of `rows`; `parts` are the stores
+// of the partial sums, one for each reduction. kUnsupported when they read different elements.
+Status AddRunSums(const Stage& columns, const std::vector<Store>& parts, Stage* rows) {
+  const Stage before = *rows;
+  int shared = 0;
+  bool forwarded = true;  // what `rows` writes and `columns` reads is known without a load
+  StageCopier copier(
+      columns, *rows,
+      [&](int v) {
+        const Value& value = columns.values[static_cast<size_t>(v)];
+        if (value.kind != Value::Kind::kLoad || !Writes(before, value.buffer)) return -1;
+        const Access access = Transpose(value.access);
+        for (const Store& store : before.stores) {
+          if (store.buffer == value.buffer && store.access == access &&
+              store.storage == StorageOf(value.type)) {
+            ++shared;
+            return store.value;
+          }
+        }
+        forwarded = false;
+        return -1;
+      },
+      [](Value& value) {
+        using Kind = Value::Kind;
+        value.access = Transpose(std::move(value.access));
+        if (value.kind == Kind::kInnerIndex) {
+          value.kind = Kind::kOuterIndex;
+        } else if (value.kind == Kind::kOuterIndex) {
+          value.kind = Kind::kInnerIndex;
+        }
+      });
+  size_t part = 0;
+  for (const Value& value : columns.values) {
+    if (value.kind != Value::Kind::kReduce) continue;
+    rows->run_sums.push_back({parts[part++].buffer.index, copier.Copy(value.operands[0])});
+  }
+  AssignSpaces(*rows);
+  shared += MergeEqualValues(*rows);
+  if (!forwarded || shared == 0) return Status::Unsupported("the stages share no elements");
+  for (const RunSum& sum : rows->run_sums) {
+    if (rows->values[static_cast<size_t>(sum.value)].space != Space::kElement) {
+      return Status::Unsupported("a sum of what is the same along the row");
+    }
+  }
+  return Status::Ok();
+}
+
+// What only the columns' stage read is not written any more.
+void DropUnreadStores(const Program& program, Stage* stage) {
+  std::erase_if(stage->stores, [&](const Store& store) {
+    return store.buffer.kind == BufferKind::kScratch &&
+           std::none_of(program.stages.begin(), program.stages.end(), [&](const Stage& reader) {
+             return std::any_of(reader.values.begin(), reader.values.end(), [&](const Value& v) {
+               return v.kind == Value::Kind::kLoad && v.buffer == store.buffer;
+             });
+           });
+  });
+}
+
+Result<Program> Fuse(Program program, size_t rows_at, size_t columns_at, int64_t runs) {
+  Stage rows = Coalesce(program.stages[rows_at]);
+  const Stage columns = program.stages[columns_at] = Coalesce(program.stages[columns_at]);
+  if (rows.inner != columns.outer || rows.outer != columns.inner || rows.outer.size() != 1) {
+    return Status::Unsupported("the stages have other loops");
+  }
+  const bool sums =
+      std::all_of(columns.values.begin(), columns.values.end(), [](const Value& value) {
+        return value.kind != Value::Kind::kReduce || value.reduce == ReduceOp::kSum;
+      });
+  if (!sums || !columns.run_sums.empty() || rows.Has(Value::Kind::kScan) ||
+      !MayMove(program, rows_at, columns_at)) {
+    return Status::Unsupported("the stages cannot be one");
+  }
+  constexpr int64_t kFewestRows = 4;  // of a run: its partial sums are written and read again
+  runs = std::min(runs, rows.rows() / kFewestRows);
+  if (runs < 2) return Status::Unsupported("the rows are few");
+  // The partial sums of each run are those of one chunk.
+  CF_ASSIGN_OR_RETURN(Program split, SplitStage(program, columns_at, runs));
+  const auto at = split.stages.begin() + static_cast<std::ptrdiff_t>(columns_at);
+  const int64_t rows_per_run = at->inner[0];
+  if (!rows.run_sums.empty() && rows.rows_per_run != rows_per_run) {
+    return Status::Unsupported("the stage has other runs");
+  }
+  rows.rows_per_run = rows_per_run;
+  CF_RETURN_IF_ERROR(AddRunSums(columns, at->stores, &rows));
+  Stage combine = std::move(*(at + 1));
+  program.scratch_bytes = std::move(split.scratch_bytes);
+  program.stages[rows_at] = std::move(rows);
+  const auto first = program.stages.begin();
+  program.stages.erase(first + static_cast<std::ptrdiff_t>(columns_at));
+  const size_t combine_at = std::max(rows_at, columns_at);
+  program.stages.insert(first + static_cast<std::ptrdiff_t>(combine_at), std::move(combine));
+  DropUnreadStores(program, &program.stages[rows_at < columns_at ? rows_at : rows_at - 1]);
+  return program;
+}
+
+}  // namespace
+
+Result<Program> FuseColumnSums(const Program& program, int64_t runs) {
+  CF_CHECK(runs > 0);
+  Program result = program;
+  bool fused = false;
+  for (size_t columns = 0; columns < result.stages.size(); ++columns) {
+    for (size_t rows = 0; rows < result.stages.size(); ++rows) {
+      if (rows == columns) continue;
+      Result<Program> next = Fuse(result, rows, columns, runs);
+      if (!next.ok()) continue;
+      result = *std::move(next);
+      fused = true;
+      if (columns < rows) --columns;  // another stage stands there now
+      break;
+    }
+  }
+  if (!fused) return Status::Unsupported("no column sums beside rows");
+  return result;
+}
+
+}  // namespace cudaforge::rows
