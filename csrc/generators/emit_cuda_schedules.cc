@@ -93,6 +93,7 @@ class Chooser {
                                                                    : otherwise;
     };
     processors_ = read("multiprocessors", 108);
+    resident_ = processors_ * 2048;
     shared_ =
         std::min(int64_t{200} * 1024, read("shared_bytes_per_block_optin", int64_t{99} * 1024));
   }
@@ -156,12 +157,19 @@ class Chooser {
     }
   }
 
-  // Groups of a warp or less: at least 8 threads, vectors that just cover the row.
+  // Groups of a warp or less: at least 8 threads, vectors that just cover the row. Where such groups
+  // are more than the device holds at once, also smaller ones, whose threads load a little more.
   void Warps(const std::vector<int>& vectors) {
+    constexpr int kLittle = 16;  // elements
     for (int vector : vectors) {
-      const int group =
-          std::clamp(FloorPowerOfTwo(std::max<int64_t>(1, shape_.length / vector)), 8, 32);
-      for (int threads : {256, 128}) AddCovering(Mapping::kWarp, threads, group, vector, Budget());
+      int group = std::clamp(FloorPowerOfTwo(std::max<int64_t>(1, shape_.length / vector)), 8, 32);
+      for (bool more = true; more; group /= 2) {
+        for (int threads : {256, 128}) {
+          AddCovering(Mapping::kWarp, threads, group, vector, Budget());
+        }
+        more = vector == shape_.vector && shape_.rows * group > resident_ &&
+               shape_.length * 2 <= int64_t{group} * kLittle && group > 4;
+      }
     }
   }
 
@@ -233,36 +241,45 @@ class Chooser {
       if (shape_.rows / vector < processors_ * 64 && vector > 2 && shape_.length < 64) continue;
       if (shape_.length <= 16) Thread(vector, 256);
     }
-    // Narrower vectors first where wide ones leave processors without a block.
+    // Narrower vectors first where wide ones leave a third of the processors without a block.
     std::stable_partition(vectors.begin(), vectors.end(), [&](int vector) {
-      return CeilDiv(shape_.rows, int64_t{8} * vector) * 4 >= processors_ * 3;
+      return CeilDiv(shape_.rows, int64_t{8} * vector) * 3 >= processors_ * 2;
     });
-    const int64_t wanted = processors_ * 2048;  // threads that fill the device
-    const int64_t most = OnlyReduces() ? 128 : 32;
     for (int vector : vectors) {
       const bool narrow = shape_.rows < processors_ * 32 * vector;
-      for (int across : narrow ? std::vector<int>{8, 16, 32} : std::vector<int>{32, 16, 64}) {
+      for (int across : narrow ? std::vector<int>{8, 4, 16} : std::vector<int>{32, 16, 64}) {
         if (across > 16 && int64_t{across} * vector > 2 * shape_.rows) continue;
-        const int64_t columns = CeilDiv(shape_.rows, vector);
-        int64_t parts =
-            FloorPowerOfTwo(std::clamp<int64_t>(wanted / std::max<int64_t>(1, columns), 4, most));
-        parts = std::min<int64_t>(parts, FloorPowerOfTwo(shape_.length));
-        parts = std::max<int64_t>(parts, CeilDiv(32, across));
-        const int threads = static_cast<int>(std::min<int64_t>(1024, across * parts));
-        const int64_t per_part = CeilDiv(shape_.length, threads / across);
-        const int rows = across * vector;
-        const int64_t budget = std::max<int64_t>(1, Budget() / 2 / vector);
-        if (per_part <= budget)
-          Add({Mapping::kColumn, threads, vector, static_cast<int>(per_part), rows});
-        Add({Mapping::kColumn, threads, vector,
-             FloorPowerOfTwo(std::clamp<int64_t>(per_part, 1, std::max<int64_t>(1, 16 / vector))),
-             rows});
+        if (across < 8 && across * vector < 8) continue;  // less than a sector of memory
+        for (bool half : {false, true}) {
+          if (!half || narrow) Column(vector, across, half);
+        }
       }
     }
     for (int vector : vectors) {
       if (shape_.length <= kMaxUnrolledLength) Thread(vector, 128);
     }
     Add({Mapping::kColumn, 256, 1, 4, 32});
+  }
+
+  // `across` threads side by side, and as many parts of the inner space as occupy the device, or half
+  // of them: smaller blocks, of which a processor holds two.
+  void Column(int vector, int across, bool half) {
+    const int64_t most = OnlyReduces() ? 128 : 32;
+    const int64_t columns = CeilDiv(shape_.rows, vector);
+    int64_t parts =
+        FloorPowerOfTwo(std::clamp<int64_t>(resident_ / std::max<int64_t>(1, columns), 4, most));
+    parts = std::min<int64_t>(parts, FloorPowerOfTwo(shape_.length));
+    parts = std::max<int64_t>(parts, CeilDiv(32, across));
+    const int threads = static_cast<int>(std::min<int64_t>(1024, across * parts)) / (half ? 2 : 1);
+    if (half && threads < 256) return;
+    const int64_t per_part = CeilDiv(shape_.length, threads / across);
+    const int rows = across * vector;
+    const int64_t budget = std::max<int64_t>(1, Budget() / 2 / vector);
+    if (per_part <= budget)
+      Add({Mapping::kColumn, threads, vector, static_cast<int>(per_part), rows});
+    const int64_t loads = std::max<int64_t>(1, (half ? 32 : 16) / vector);
+    Add({Mapping::kColumn, threads, vector,
+         FloorPowerOfTwo(std::clamp<int64_t>(per_part, 1, loads)), rows});
   }
 
   // Widest first; 1 last.
@@ -275,6 +292,7 @@ class Chooser {
   Stage stage_;
   Shape shape_;
   int64_t processors_ = 108;
+  int64_t resident_ = 0;  // threads that the device holds at once
   int64_t shared_ = 0;
   std::vector<Schedule> result_;
 };
