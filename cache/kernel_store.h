@@ -35,9 +35,10 @@ class KernelStore {
   // The record for (key, arch), winner or negative; null on a miss, also when the stored bytes are
   // damaged. Its evidence is checked where it is read (CacheRecord::Fields).
   virtual std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
-  // Stores durably, all or nothing. A winner replaces a negative entry; between two winners the one
-  // with the larger lower bound of the speed-up stays, and of one kernel raced twice the first; a
-  // negative entry replaces a negative entry, and a winner only if `replace`. What another torch or
+  // Stores durably, all or nothing. A winner replaces any other kind, a kernel for eager calls alone
+  // a negative entry; between two of a kind the one with the larger lower bound of the speed-up
+  // stays, and of one kernel raced twice the first; a negative entry replaces a negative entry, and
+  // a kernel only if `replace`. What another torch or
   // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; a
   // provisional record replaces nothing else. `stored`, when given, tells for each record whether
   // it is now the one that is stored. A region that has a record leaves the wanted list in the same
@@ -56,7 +57,7 @@ class KernelStore {
                           bool* stored = nullptr) = 0;
   // Forgets the record and its lineage, whether they can be read or not.
   virtual Status Delete(std::string_view key, std::string_view arch) = 0;
-  // Every record that can be read, in key order, winners before negative entries; stops when
+  // Every record that can be read, in key order, those with kernels before negative entries; stops when
   // `visit` returns false. `arch` empty: all. What is damaged, or of another record format, is
   // passed over and counted in `corrupt`; so is what lies in damaged blocks, of whatever arch, with
   // the record after them, which Get may still give. Errors: those of opening the database.

@@ -56,9 +56,9 @@ class MemoryKernelStore final : public KernelStore {
     std::vector<std::shared_ptr<const CacheRecord>> found;  // `visit` may call back into this store
     {
       std::lock_guard lock(mutex_);
-      for (auto kind : {CacheRecord::Kind::kWinner, CacheRecord::Kind::kNegative}) {
+      for (const bool kernel : {true, false}) {
         for (const auto& [key, record] : records_) {
-          if (record->kind == kind && (arch.empty() || record->arch == arch)) {
+          if (record->has_kernel() == kernel && (arch.empty() || record->arch == arch)) {
             found.push_back(record);
           }
         }

@@ -47,9 +47,8 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
 // comes from elsewhere.
 bool HasItsOwn(KernelStore& store, const CacheRecord& winner) {
   const auto existing = store.Get(winner.key, winner.arch);
-  return existing != nullptr && existing->kind == CacheRecord::Kind::kWinner &&
-         !existing->provisional && JudgedAlike(existing->versions, winner.versions) &&
-         existing->Fields().ok();
+  return existing != nullptr && existing->has_kernel() && !existing->provisional &&
+         JudgedAlike(existing->versions, winner.versions) && existing->Fields().ok();
 }
 
 // Stores `count` records, each as `read` gives it and `accept` leaves it; `replace` as ImportPack.
@@ -63,8 +62,8 @@ Result<PackSummary> Adopt(KernelStore& store, const AcceptRecord& accept, bool r
     std::vector<bool> stored;
     const Status status = store.PutMany(records, replacing, &stored);
     for (size_t i = 0; i < stored.size(); ++i) {
-      const bool winner = records[i].kind == CacheRecord::Kind::kWinner;
-      ++(!stored[i] ? summary.kept_existing : winner ? summary.imported : summary.without_winner);
+      const bool kernel = records[i].has_kernel();
+      ++(!stored[i] ? summary.kept_existing : kernel ? summary.imported : summary.without_winner);
     }
     return status;
   };
@@ -109,7 +108,7 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
                        {"bytes", encoded.size()},
                        {"sha256", Sha256Hex(encoded)}});
     payload += encoded;
-    ++(record.kind == CacheRecord::Kind::kWinner ? summary.exported : summary.without_winner);
+    ++(record.has_kernel() ? summary.exported : summary.without_winner);
     return payload.size() <= kMaxPackBytes / 2;
   }));
   if (payload.size() > kMaxPackBytes / 2) {

@@ -57,6 +57,7 @@ constexpr FieldRule kTimingRules[] = {
     {"rounds", IsFinite, "a number"},
     {"best_rival", IsText, "a text"},
     {"speedup", IsInterval, "three speed-ups"},
+    {"speedup_over_aten", IsInterval, "three speed-ups"},
     {"within", IsOuterRace, "a race with a key"},
 };
 constexpr FieldRule kProvenanceRules[] = {
@@ -127,9 +128,9 @@ Result<Json> ParseText(std::string_view name, const std::string& text) {
 Status CheckWhole(const CacheRecord& record) {
   CF_RETURN_IF_ERROR(record.CheckIdentity());
   CF_RETURN_IF_ERROR(CheckForm(record.versions, "versions", {}));
-  const bool winner = record.kind == CacheRecord::Kind::kWinner;
-  if (record.candidate.empty() == winner || record.binary.empty() == winner) {
-    return Status::InvalidArgument(winner ? "a winner needs a candidate and a binary"
+  const bool kernel = record.has_kernel();
+  if (record.candidate.empty() == kernel || record.binary.empty() == kernel) {
+    return Status::InvalidArgument(kernel ? "a winner needs a candidate and a binary"
                                           : "a negative entry has no candidate and no binary");
   }
   if (record.binary.size() > kMaxRecordBytes / 2) {
@@ -187,6 +188,8 @@ std::string_view CacheRecord::KindName(Kind kind) {
   switch (kind) {
     case Kind::kWinner:
       return "winner";
+    case Kind::kEagerOnly:
+      return "eager_only";
     case Kind::kNegative:
       return "negative";
   }
@@ -194,10 +197,10 @@ std::string_view CacheRecord::KindName(Kind kind) {
 }
 
 Result<CacheRecord::Kind> CacheRecord::ParseKind(std::string_view name) {
-  for (const Kind kind : {Kind::kWinner, Kind::kNegative}) {
+  for (const Kind kind : {Kind::kWinner, Kind::kEagerOnly, Kind::kNegative}) {
     if (name == KindName(kind)) return kind;
   }
-  return Status::InvalidArgument("kind is neither 'winner' nor 'negative'");
+  return Status::InvalidArgument("kind is none of 'winner', 'eager_only' and 'negative'");
 }
 
 bool JudgedAlike(const Json& versions, const Json& others) {

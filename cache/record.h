@@ -14,13 +14,16 @@ namespace cudaforge {
 
 struct CacheRecord {
   static constexpr int kFormat = 3;
-  enum class Kind { kWinner, kNegative };
-  // "winner" or "negative".
+  // kEagerOnly: a kernel of a single operation that is faster than ATen, which eager calls run, and
+  // not than Inductor, which compiled graphs run.
+  enum class Kind { kWinner, kEagerOnly, kNegative };
+  // "winner", "eager_only" or "negative".
   static std::string_view KindName(Kind kind);
   // kInvalidArgument: another name.
   static Result<Kind> ParseKind(std::string_view name);
 
   Kind kind = Kind::kWinner;
+  bool has_kernel() const { return kind != Kind::kNegative; }
   std::string key;   // OpSignature::Key()
   std::string arch;  // DeviceArch::target
   Json versions;     // cudaforge, torch, verifier
@@ -47,8 +50,8 @@ struct CacheRecord {
 
   // A plausible arch (else kInvalidArgument) and a key that is the signature's (else kCorruption).
   Status CheckIdentity() const;
-  // Whether this may be stored: CheckIdentity(), a candidate and a binary exactly when it is a
-  // winner, and what Fields() asks. kInvalidArgument says what is wrong.
+  // Whether this may be stored: CheckIdentity(), a candidate and a binary exactly when it has
+  // a kernel, and what Fields() asks. kInvalidArgument says what is wrong.
   Status Validate() const;
   // The lower bound of the speed-up; 0 where `timing` has none.
   double SpeedupLow() const;

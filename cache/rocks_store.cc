@@ -111,7 +111,7 @@ class RocksKernelStore final : public KernelStore {
     if (damaged) WarnOfDamage(state);
     if (found == nullptr) return nullptr;
     ++state->counters.hits;
-    if (found->kind == CacheRecord::Kind::kWinner) state->winners.emplace(db_key, found);
+    if (found->has_kernel()) state->winners.emplace(db_key, found);
     return found;
   }
 
@@ -281,9 +281,9 @@ class RocksKernelStore final : public KernelStore {
         taken.push_back(!left && TakesPlaceOf(record, rival, replace));
         if (!taken.back()) continue;
         batch[db_key] = &record;
-        const bool winner = record.kind == CacheRecord::Kind::kWinner;
-        writes.push_back({winner ? Family::kWinners : Family::kNegatives, db_key, bytes[i]});
-        writes.push_back({winner ? Family::kNegatives : Family::kWinners, db_key, std::nullopt});
+        const bool kernel = record.has_kernel();
+        writes.push_back({kernel ? Family::kWinners : Family::kNegatives, db_key, bytes[i]});
+        writes.push_back({kernel ? Family::kNegatives : Family::kWinners, db_key, std::nullopt});
       }
       return writes;
     }));

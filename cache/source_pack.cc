@@ -81,6 +81,7 @@ Result<WinnerFiles> FilesOf(const CacheRecord& record, const std::vector<Json>& 
   candidate["code"] = {{"file", files.source_name}};
   CF_ASSIGN_OR_RETURN(Json json, record.Fields());
   json["format"] = kSourcePackFormat;
+  if (record.kind != CacheRecord::Kind::kWinner) json["kind"] = CacheRecord::KindName(record.kind);
   json["key"] = record.key;
   json["arch"] = record.arch;
   json["candidate"] = std::move(candidate);
@@ -112,7 +113,7 @@ Status WriteWinner(const WinnerFiles& files, const std::string& folder) {
 Result<std::string> OnlyArch(KernelStore& store, std::string_view arch) {
   std::set<std::string> archs;
   CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
-    if (record.kind == CacheRecord::Kind::kWinner) archs.insert(record.arch);
+    if (record.has_kernel()) archs.insert(record.arch);
     return true;
   }));
   if (archs.empty()) return std::string();
@@ -136,6 +137,10 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
     return Status::Corruption("there is no format " + std::to_string(format));
   }
   CacheRecord record;
+  if (json.contains("kind")) {
+    CF_ASSIGN_OR_RETURN(const std::string kind, JsonString(json, "kind"));
+    CF_ASSIGN_OR_RETURN(record.kind, CacheRecord::ParseKind(kind));
+  }
   CF_ASSIGN_OR_RETURN(record.key, JsonString(json, "key"));
   CF_ASSIGN_OR_RETURN(record.arch, JsonString(json, "arch"));
   CF_ASSIGN_OR_RETURN(Json candidate, JsonField(json, "candidate"));
@@ -161,7 +166,7 @@ Result<PackSummary> WriteSourcePack(KernelStore& store, const std::string& folde
   if (only.empty()) return summary;
   Status status;
   CF_RETURN_IF_ERROR(store.ForEach(only, [&](const CacheRecord& record) {
-    if (record.kind != CacheRecord::Kind::kWinner || record.provisional) return true;
+    if (!record.has_kernel() || record.provisional) return true;
     const std::string name = FolderName(record);
     const auto files = FilesOf(record, store.Lineage(record.key, record.arch));
     if (!files.ok()) {

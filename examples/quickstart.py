@@ -178,7 +178,7 @@ def counters(first_result_s: float, progress: Progress) -> dict[str, Any]:
         "misses": stats["misses"],
         "unserved": stats["unserved"],
         "forged": stats["forged"],
-        "negative": stats["negative"],
+        "negative": stats["eager_only"] + stats["negative"],
         "regions_with_winner": len(progress.known["hit"]),
         "regions_known_without": len(progress.known["negative"]),
         "first_result_s": first_result_s,

@@ -83,7 +83,7 @@ SampleClock MakeClock(Target* target, const py::object& python_clock) {
 
 Promotion RaceCallables(const std::vector<std::string>& names,
                         const std::vector<py::function>& calls, const std::string& device,
-                        int device_index, double budget_s, const py::object& clock) {
+                        int device_index, double budget_s, const py::object& clock, bool eager) {
   if (names.size() != calls.size()) {
     throw StatusError(Status::InvalidArgument("there are not as many names as callables"));
   }
@@ -97,11 +97,11 @@ Promotion RaceCallables(const std::vector<std::string>& names,
   Target* target = ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
   PairedOptions options;
   options.budget_s = budget_s;
-  return ValueOrThrow(Race(contestants, MakeClock(target, clock), options));
+  return ValueOrThrow(Race(contestants, MakeClock(target, clock), options, eager));
 }
 
-// Stores what was found as a winner, or as a negative entry where it was not promoted. Gives the
-// record, and whether it is now the one that is stored.
+// Stores what was found as a winner, as a kernel for eager calls alone, or as a negative entry. Gives
+// the record, and whether it is now the one that is stored.
 std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
                                       const SearchOutcome& outcome, const Promotion* promotion,
                                       double budget_s, double spent_s, bool provisional) {
@@ -109,16 +109,17 @@ std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
   Runtime& runtime = Runtime::Get();
   const DeviceArch& arch = ValueOrThrow(runtime.TargetFor(signature.device, device_index))->arch();
   const bool won = promotion != nullptr && promotion->promoted;
+  const bool serves = won || (promotion != nullptr && promotion->eager_only());
   const RegionTime time = {budget_s, spent_s};
   CacheRecord record =
-      won ? MakeWinnerRecord(signature, arch, outcome, *promotion, time, Versions())
-          : MakeNegativeRecord(signature, arch, outcome, promotion, time, Versions());
+      serves ? MakeWinnerRecord(signature, arch, outcome, *promotion, time, Versions())
+             : MakeNegativeRecord(signature, arch, outcome, promotion, time, Versions());
   record.provisional = provisional;
   bool stored = false;
   ThrowIfError(runtime.store()->Conclude(record, outcome.lineage, &stored));
   if (won) ThrowIfError(NoteAgentRegion(*runtime.store(), signature, arch.target));
   RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
-  if (entry != nullptr && won) entry->saved_ns = SavedNs(record);
+  if (entry != nullptr && serves) entry->saved_ns = SavedNs(record);
   return {std::move(record), stored};
 }
 
@@ -141,6 +142,7 @@ void BindForge(py::module_& m) {
       .def_readonly("reason", &SearchOutcome::reason);
   py::class_<Promotion>(m, "Promotion")
       .def_readonly("promoted", &Promotion::promoted)
+      .def_property_readonly("eager_only", &Promotion::eager_only)
       .def("times_us",
            [](const Promotion& promotion) {
              std::vector<double> us;
@@ -153,7 +155,8 @@ void BindForge(py::module_& m) {
   m.def("search", &Search, py::arg("signature"), py::arg("device_index"), py::arg("seconds"),
         py::arg("candidates"), py::arg("progress") = py::none());
   m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),
-        py::arg("device_index"), py::arg("budget_s"), py::arg("clock") = py::none());
+        py::arg("device_index"), py::arg("budget_s"), py::arg("clock") = py::none(),
+        py::arg("eager") = false);
   m.def("conclude", &ConcludeForPython, py::arg("signature"), py::arg("device_index"),
         py::arg("outcome"), py::arg("promotion").none(true), py::arg("budget_s"),
         py::arg("spent_s"), py::arg("provisional") = false);

@@ -25,8 +25,8 @@ constexpr double kSecondsPerKernel = 120;
 // binary built here and this build's versions: its race, against the same torch, still counts. Of a
 // record without a winner, that it is of this build and device.
 Status ProveOrThrow(CacheRecord* record) {
-  const bool raced = record->kind == CacheRecord::Kind::kWinner &&
-                     MemberOrNull(record->versions, "torch") == Versions()["torch"];
+  const bool raced =
+      record->has_kernel() && MemberOrNull(record->versions, "torch") == Versions()["torch"];
   if (!JudgedByThisBuild(*record) && !raced) {
     return Status::Unsupported("judged by other versions (" + record->versions.dump() +
                                ") than these (" + Versions().dump() + "): forge it anew here");
@@ -41,7 +41,7 @@ Status ProveOrThrow(CacheRecord* record) {
   if (!target.ok() || (!cpu && record->arch != (*target)->arch().target)) {
     return Status::Unsupported("made for " + record->arch + "; this machine " + here);
   }
-  if (record->kind == CacheRecord::Kind::kNegative) {
+  if (!record->has_kernel()) {
     record->arch = (*target)->arch().target;
     return Status::Ok();
   }
@@ -106,8 +106,7 @@ py::dict AdoptPack(const std::string& file, const py::object& tell, bool replace
       const Status status = Prove(record);
       py::gil_scoped_acquire acquire;
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-      const bool winner = record->kind == CacheRecord::Kind::kWinner;
-      if (!tell.is_none() && (winner || !status.ok())) {
+      if (!tell.is_none() && (record->has_kernel() || !status.ok())) {
         tell(record->key, MessageText(status.message()));
       }
       return status;

@@ -17,7 +17,8 @@ double SavedNs(const CacheRecord& record) {
     return value.ok() ? *value : 0.0;
   };
   const double aten = number("aten_us"), inductor = number("inductor_us");
-  const double rival = inductor > 0 ? std::min(aten, inductor) : aten;
+  const bool compiled = inductor > 0 && record.kind == CacheRecord::Kind::kWinner;
+  const double rival = compiled ? std::min(aten, inductor) : aten;
   return std::max(0.0, rival - number("winner_us")) * 1e3;
 }
 
@@ -84,7 +85,7 @@ Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature
 Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, entry.device_index));
   const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
-  if (!record || record->kind != CacheRecord::Kind::kWinner || !JudgedByThisBuild(*record)) {
+  if (!record || !record->has_kernel() || !JudgedByThisBuild(*record)) {
     return std::unique_ptr<Winner>();
   }
   const auto load = [&]() -> Result<std::unique_ptr<Winner>> {

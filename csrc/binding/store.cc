@@ -54,14 +54,14 @@ py::object Get(KernelStore& store, const std::string& key, const std::string& ar
 }
 
 // What planning a graph asks of every region: no more is turned into Python objects. None also for
-// what another torch or verifier judged, and, counted, for a negative entry of damaged evidence.
+// what another torch or verifier judged, and, counted, for damaged evidence of what is no winner.
 py::object Verdict(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
   if (!record || !JudgedByThisBuild(*record)) return py::none();
   py::dict dict;
   dict["kind"] = CacheRecord::KindName(record->kind);
   dict["provenance"] = py::none();
-  if (record->kind == CacheRecord::Kind::kNegative) {
+  if (record->kind != CacheRecord::Kind::kWinner) {
     const Result<Json> fields = record->Fields();
     if (!fields.ok()) {
       store.CountCorrupt(1);

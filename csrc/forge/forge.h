@@ -90,22 +90,28 @@ Result<Proof> ProveCandidate(const OpSignature& signature, const Candidate& cand
 
 // The promotion rule: contestants[0] is the winner-to-be, the others its rivals. It
 // wins when the lower bound of its speed-up over the fastest rival (by median) is above
-// kPromotionBound.
+// kPromotionBound. Where an eager call may be all of the region (`eager`), a kernel that does not
+// win may serve such calls, if the lower bound over the rival "aten" is: that is what they run.
 struct Promotion {
   bool promoted = false;
+  bool eager = false;
   std::string reason;
   std::string best_rival;
-  RatioInterval speedup;  // over best_rival
+  RatioInterval speedup;                   // over best_rival
+  std::optional<RatioInterval> over_aten;  // of a rival of that name
   PairedTimes times;
   Json within;  // of a part: {"key": the larger region's, and the times of the race inside it}
 
-  // {"winner_us", one NAME_us for each rival, "rounds", "best_rival", "speedup"}
+  // Not promoted, and good for eager calls.
+  bool eager_only() const;
+  // {"winner_us", one NAME_us for each rival, "rounds", "best_rival", "speedup"}, and where
+  // eager_only() "speedup_over_aten".
   Json Timing() const;
 };
 inline constexpr double kPromotionBound = 1.03;
 // REQUIRES: at least two contestants.
 Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
-                       const PairedOptions& options);
+                       const PairedOptions& options, bool eager = false);
 
 // The verdict on a part of the region `key` that was raced alone and, with the rest of that region
 // by Inductor, inside it: it must win both.
@@ -119,8 +125,8 @@ struct RegionTime {
 };
 
 // The record of what was found. `versions`: see CacheRecord. The race's contestants become NAME_us
-// in `timing`, the first one winner_us: rivals are named "aten" and "inductor". REQUIRES (winner):
-// outcome.best and promotion.promoted.
+// in `timing`, the first one winner_us: rivals are named "aten" and "inductor". REQUIRES (winner,
+// which may be one for eager calls alone): outcome.best, and promotion.promoted or eager_only().
 CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
                              const SearchOutcome& outcome, const Promotion& promotion,
                              const RegionTime& time, const Json& versions);

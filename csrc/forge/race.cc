@@ -4,22 +4,26 @@
 namespace cudaforge {
 namespace {
 
+constexpr std::string_view kAten = "aten";  // the rival that eager calls run
+
 std::string Times(double factor) { return Fixed(factor, 3) + "x"; }
 
 }  // namespace
 
 Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
-                       const PairedOptions& options) {
+                       const PairedOptions& options, bool eager) {
   CF_CHECK(contestants.size() >= 2) << "a race needs a rival";
   // What is surely slower than a rival cannot be promoted, however long the race goes on.
   PairedOptions until_lost = options;
-  until_lost.decided = [](const PairedTimes& times) {
+  until_lost.decided = [eager](const PairedTimes& times) {
     for (size_t rival = 1; rival < times.names.size(); ++rival) {
+      if (eager && times.names[rival] != kAten) continue;
       if (times.Speedup(rival, 0).high < 1) return true;
     }
     return false;
   };
   Promotion promotion;
+  promotion.eager = eager;
   CF_ASSIGN_OR_RETURN(promotion.times, TimePaired(contestants, clock, until_lost));
   size_t rival = 1;
   for (size_t i = 2; i < contestants.size(); ++i) {
@@ -31,7 +35,14 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
   promotion.reason = Times(promotion.speedup.median) + " " + promotion.best_rival +
                      ", lower bound " + Times(promotion.speedup.low) +
                      (promotion.promoted ? " > " : ", not above ") + Times(kPromotionBound);
+  for (size_t i = 1; i < contestants.size(); ++i) {
+    if (contestants[i].name == kAten) promotion.over_aten = promotion.times.Speedup(i, 0);
+  }
   return promotion;
+}
+
+bool Promotion::eager_only() const {
+  return eager && !promoted && over_aten && over_aten->low > kPromotionBound;
 }
 
 Json Promotion::Timing() const {
@@ -43,6 +54,8 @@ Json Promotion::Timing() const {
   timing["rounds"] = times.rounds();
   timing["best_rival"] = best_rival;
   timing["speedup"] = {speedup.low, speedup.median, speedup.high};
+  if (eager_only())
+    timing["speedup_over_aten"] = {over_aten->low, over_aten->median, over_aten->high};
   return timing;
 }
 

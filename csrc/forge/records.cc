@@ -30,7 +30,7 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
     provenance["author"] = outcome.best->candidate.author;
     provenance["params"] = outcome.best->candidate.params;
   }
-  if (kind == CacheRecord::Kind::kNegative) provenance["reason"] = reason;
+  if (kind != CacheRecord::Kind::kWinner) provenance["reason"] = reason;
   record.provenance = LenientText(provenance);
   record.versions = versions;
   return record;
@@ -41,9 +41,11 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
 CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
                              const SearchOutcome& outcome, const Promotion& promotion,
                              const RegionTime& time, const Json& versions) {
-  CF_CHECK(outcome.best.has_value() && promotion.promoted) << "only what won makes a winner";
-  CacheRecord record = MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion,
-                                  time, "", versions);
+  CF_CHECK(outcome.best.has_value() && (promotion.promoted || promotion.eager_only()))
+      << "only what won makes a winner";
+  const auto kind = promotion.promoted ? CacheRecord::Kind::kWinner : CacheRecord::Kind::kEagerOnly;
+  CacheRecord record =
+      MakeRecord(kind, signature, arch, outcome, &promotion, time, promotion.reason, versions);
   record.candidate = CanonicalJson(outcome.best->candidate.ToJson());
   record.binary = outcome.best->binary;
   return record;

@@ -95,16 +95,16 @@ class KernelStore:
         """For tests."""
 
     def get(self, key: str, arch: str) -> dict[str, Any] | None:
-        """kind ("winner", "negative"), key, arch, signature, verification, timing, provenance,
-        versions, by_agent (whether an agent wrote its best candidate), current (whether this
-        build's torch and verifier judged it: what others judged is a miss), provisional (whether
-        it was raced beside a program that kept the processor busy), binary_bytes, checksum;
-        None on a miss, and, counted in `corrupt`, where the evidence is damaged."""
+        """kind ("winner", "eager_only", "negative"), key, arch, signature, verification, timing,
+        provenance, versions, by_agent (whether an agent wrote its best candidate), current (whether
+        this build's torch and verifier judged it: what others judged is a miss), provisional
+        (whether it was raced beside a program that kept the processor busy), binary_bytes,
+        checksum; None on a miss, and, counted in `corrupt`, where the evidence is damaged."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
-        """kind, checksum, provisional and, of a negative entry, provenance of what `get` gives;
-        cheap. None on a miss, for what other versions judged and for a negative entry of damaged
-        evidence."""
+        """kind, checksum, provisional and, of what is no winner, provenance of what `get` gives;
+        cheap. None on a miss, for what other versions judged and for damaged evidence of what is
+        no winner."""
 
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
         """Source, plan and constraints of a winner; None of a negative entry, and where the text is
@@ -230,6 +230,10 @@ class Promotion:
 
     @property
     def promoted(self) -> bool: ...
+    @property
+    def eager_only(self) -> bool:
+        """Not promoted, but surely faster than ATen: good for eager calls."""
+
     def times_us(self) -> list[float]:
         """Median microseconds of each contestant."""
 
@@ -253,11 +257,12 @@ def race(
     device_index: int,
     budget_s: float,
     clock: Callable[[Callable[[], None]], float] | None = None,
+    eager: bool = False,
 ) -> Promotion:
     """Interleaved timing of callables, the winner-to-be first, rivals named "aten" and "inductor".
 
     A callable gets the sample's number. `clock` gives the nanoseconds of one call of work with
-    caches cold; None: the target's own clock."""
+    caches cold; None: the target's own clock. `eager`: an eager call may be all that is timed."""
 
 def conclude(
     signature: str,
@@ -268,7 +273,8 @@ def conclude(
     spent_s: float,
     provisional: bool = False,
 ) -> tuple[dict[str, Any], bool]:
-    """Stores the record: a winner where `promotion` says so, else a negative entry. The times are
+    """Stores the record: a winner or a kernel for eager calls where `promotion` says so, else a
+    negative entry. The times are
     those of the whole region, allowed and spent. `provisional`: see KernelStore.get. Gives the
     record as that would, and whether it is now the one that is stored."""
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from .records import counted, find, too_little_time
+from .records import counted, find, for_eager, too_little_time
 
 EVERY_S = 10.0
 _LAST_LINE_S = 1.0
@@ -106,6 +106,7 @@ class ForgingHeartbeat(Heartbeat):
         return (
             f"forged {counted(self._started, 'region')}, parts included: "
             f"{counted(self._kinds['winner'], 'winner')}, "
+            f"{for_eager(self._kinds['eager_only'])}"
             f"{self._kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
             f"({time.monotonic() - self._since:.0f} s){again}"
         )

@@ -16,8 +16,10 @@ RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
 
 NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
+_SERVED = "raced beside a busy program: served by that one alone, replaced when forged again"
 _PROVISIONAL = {
-    "winner": "raced beside a busy program: served by that one alone, replaced when forged again",
+    "winner": _SERVED,
+    "eager_only": _SERVED,
     "negative": "judged beside a busy program: holds for that one alone; `cudaforge forge "
     "--wanted`, or `cudaforge warmup` (with --train for training's graphs), judges it anew",
 }
@@ -29,7 +31,8 @@ _MOST_OPS, _MOST_SHAPES = 8, 4  # of a region in a line
 class RecordSummary(TypedDict):
     """One record: `ops` as "mul -> cumsum", `shapes` of the inputs as "float32[8, 128]"; times in
     microseconds of one call, None where nothing was timed; `speedup` is (low, median, high) over
-    the faster rival; `verdict` is "winner" or why there is none; `retry_above_s`: see below;
+    the faster rival, `speedup_over_aten` of a kernel for eager calls; `verdict` is "winner" or why
+    there is none; `retry_above_s`: see below;
     `current` is False where another torch or verifier judged it: such a record is not served, and
     is replaced when its region is forged again; `provisional` where it was raced beside a program
     that kept the processor busy: it holds for that program alone, and is replaced likewise."""
@@ -45,6 +48,7 @@ class RecordSummary(TypedDict):
     inductor_us: float | None
     winner_us: float | None
     speedup: list[float] | None
+    speedup_over_aten: list[float] | None
     author: str | None
     created: int | None
     retry_above_s: float | None
@@ -68,6 +72,7 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
         inductor_us=timing.get("inductor_us"),
         winner_us=timing.get("winner_us"),
         speedup=timing.get("speedup"),
+        speedup_over_aten=timing.get("speedup_over_aten"),
         author=provenance.get("author"),
         created=provenance.get("created"),
         retry_above_s=retry_above_s(record),
@@ -77,8 +82,9 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
 
 
 def status_text(status: str) -> str:
-    """A status or a kind of records ("hit", "winner", "unused", "negative", "miss") in a text."""
-    return "no winner" if status == "negative" else status
+    """A status or a kind of records ("hit", "winner", "eager_only", "unused", "negative", "miss")
+    in a text."""
+    return {"negative": "no winner", "eager_only": "for eager"}.get(status, status)
 
 
 def verdict(record: Mapping[str, Any]) -> str:
@@ -86,8 +92,11 @@ def verdict(record: Mapping[str, Any]) -> str:
     if record["kind"] == "winner":
         return "winner"
     timing = record["timing"] or {}
+    eager = "; serves eager calls" if record["kind"] == "eager_only" else ""
     if within := larger_region(record):  # it won alone, or it would not have been raced there
-        return f"faster alone, not within region {within[:12]}"
+        return f"faster alone, not within region {within[:12]}{eager}"
+    if eager:
+        return f"faster than ATen, not than Inductor{eager}"
     if rival := rival_name(timing):
         return f"nothing faster than {rival}"
     if retry_above_s(record) is not None:
@@ -126,7 +135,7 @@ def retry_above_s(record: Mapping[str, Any]) -> float | None:
     """The region_budget_s above which forging tries a region again that has no winner and had too
     little time to find one; None of every other record."""
     provenance = record["provenance"] or {}
-    if record["kind"] != "negative" or not provenance.get("out_of_time"):
+    if record["kind"] == "winner" or not provenance.get("out_of_time"):
         return None
     return min(1.5 * float(provenance.get("budget_s") or 0.0), sys.float_info.max)
 
@@ -300,6 +309,11 @@ def dollars(usd: float, unpriced: int) -> str:
         return "price unknown"
     unknown = f" and {counted(unpriced, 'call')} of unknown price" if unpriced else ""
     return f"${usd:.4f}{unknown}"
+
+
+def for_eager(number: int) -> str:
+    """Of a list of what came of regions: "2 for eager calls alone, ", and "" of none."""
+    return f"{number} for eager calls alone, " if number else ""
 
 
 def counted(number: int, what: str) -> str:

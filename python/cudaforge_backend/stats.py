@@ -12,7 +12,7 @@ from ._native import _C
 from .errors import CudaForgeWarning
 from .locks import ForkSafeLock
 from .options import DISABLED, disabled
-from .records import HOW_TO_FORGE, counted, dollars
+from .records import HOW_TO_FORGE, counted, dollars, for_eager
 
 
 class RegionStats(TypedDict):
@@ -64,11 +64,11 @@ class Stats(TypedDict):
 
     Calls of regions: `hits` were served by a kernel, `unserved` found none and ran ATen; saved_ns
     is what the hits are expected to have saved, from the records. Regions, each counted once:
-    `misses` had no record when their graph was compiled, `forged` were forged to a winner and
-    `negative` to no winner. `fallbacks`, by reason: calls whose kernel could not take them
-    ("device", "strides", "alignment", "numerics", "no_memory" for its outputs or scratch,
-    "launch_error", "quarantined"), and parts of graphs that were left to PyTorch (every other
-    reason). `graphs`, by what became of them:
+    `misses` had no record when their graph was compiled, `forged` were forged to a winner,
+    `eager_only` to a kernel that serves eager calls alone and `negative` to none. `fallbacks`, by
+    reason: calls whose kernel could not take them ("device", "strides", "alignment", "numerics",
+    "no_memory" for its outputs or scratch, "launch_error", "quarantined"), and parts of graphs that
+    were left to PyTorch (every other reason). `graphs`, by what became of them:
     "substituted" (served with winners), "plain" (compiled by Inductor alone; so are those
     without a region, "no_anchor", and those whose winners are known not to pay or not to be used),
     "swapped" (given winners while they ran),
@@ -83,6 +83,7 @@ class Stats(TypedDict):
     misses: int
     fallbacks: dict[str, int]
     forged: int
+    eager_only: int
     negative: int
     graphs: dict[str, int]
     agents: AgentStats
@@ -107,9 +108,9 @@ class _Readable(dict[str, Any]):
             f"calls: {stats['hits']} served by kernels, {stats['unserved']} unserved; "
             f"{_time(stats['saved_ns'])} saved, as expected from the races",
             f"regions: {stats['misses']} missed, {stats['forged']} forged to a winner, "
-            f"{stats['negative']} to no winner",
+            f"{for_eager(stats['eager_only'])}{stats['negative']} to no winner",
         ]
-        forged = stats["forged"] + stats["negative"] + undecided(stats)
+        forged = stats["forged"] + stats["eager_only"] + stats["negative"] + undecided(stats)
         if stats["misses"] and not forged:
             how = _EAGER_FORGE if self.missed_eager else f"{HOW_TO_FORGE}, makes their kernels"
             lines.append(f"  missed: {how}")
@@ -270,7 +271,7 @@ def count_miss(key: str, eager: bool = False) -> None:
 
 
 def count_forging(outcome: str) -> None:
-    """Counts one forged region: "forged" or "negative"."""
+    """Counts one forged region: "forged", "eager_only" or "negative"."""
     with _lock:
         _forging[outcome] += 1
 
@@ -331,6 +332,7 @@ def stats() -> Stats:
             misses=len(_unknown | _unknown_eager),
             fallbacks=dict(fallbacks),
             forged=_forging["forged"],
+            eager_only=_forging["eager_only"],
             negative=_forging["negative"],
             graphs={how: n for how, n in _graphs.items() if n > 0},
             agents=AgentStats(

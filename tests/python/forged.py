@@ -21,12 +21,17 @@ def host_ns(work: Any) -> float:
     return float(time.perf_counter_ns() - start)
 
 
-def decide_every_race(patch: pytest.MonkeyPatch, winner_s: float, aten_s: float) -> None:
-    """Has every race be one between callables that take so long."""
+def decide_every_race(
+    patch: pytest.MonkeyPatch, winner_s: float, aten_s: float, inductor_s: float | None = None
+) -> None:
+    """Has every race be one between callables that take so long, of single operations."""
 
     def race_all(self: Any) -> Any:
-        calls = [lambda sample, s=s: s and time.sleep(s) for s in (winner_s, aten_s)]
-        return _C.race(["winner", "aten"], calls, self.device.type, self.device_index, 0.3, host_ns)
+        takes = {"winner": winner_s, "aten": aten_s}
+        takes |= {} if inductor_s is None else {"inductor": inductor_s}
+        calls = [lambda sample, s=s: s and time.sleep(s) for s in takes.values()]
+        place = (self.device.type, self.device_index)
+        return _C.race(list(takes), calls, *place, 0.3, host_ns, True)
 
     patch.setattr(forging, "MAX_CANDIDATES", CANDIDATES)
     patch.setattr(forging._Forge, "_race_all", race_all)

@@ -16,10 +16,11 @@ import torch.nn.functional as F
 from conftest import RunPython
 from cudaforge_backend import OptionError, disable, enable
 from cudaforge_backend._native import _C
+from cudaforge_backend.cli import main
 from cudaforge_backend.integration import eager, forging, plan
 from cudaforge_backend.integration.eager_ops import default_ops
 from eager_calls import SOFTMAX, seen
-from forged import win_every_race
+from forged import decide_every_race, win_every_race
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
@@ -35,6 +36,38 @@ def test_a_call_with_a_winner_is_served(blocking: dict[str, Any], device: str) -
         assert f"eager {SOFTMAX}: 3 calls, 2 served by kernels" in text
     x.softmax(-1)
     assert seen()["calls"] == 3
+
+
+def test_what_loses_to_inductor_alone_serves_eager_calls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decide_every_race(monkeypatch, 1e-4, 4e-4, inductor_s=0)
+    x = torch.randn(16, 51)
+    expected = x.softmax(-1)
+    folder = {"cache_dir": str(tmp_path)}
+    with enable([SOFTMAX], on_miss="blocking", **folder):
+        for _ in range(3):
+            torch.testing.assert_close(x.softmax(-1), expected)
+    assert seen()["hits"] == 2
+    stats = cudaforge_backend.stats()
+    assert (stats["forged"], stats["eager_only"], stats["negative"]) == (0, 1, 0)
+    assert "0 forged to a winner, 1 for eager calls alone, 0 to no winner" in str(stats)
+    # Compiled graphs do without it.
+    options = {"on_miss": "blocking", **folder}
+    model = torch.compile(lambda x: x.softmax(-1), backend="cudaforge", options=options)
+    torch.testing.assert_close(model(x), expected)
+    after = cudaforge_backend.stats()
+    assert (after["hits"], after["eager_only"], after["graphs"]) == (2, 1, {"plain": 1})
+    (region,) = cudaforge_backend.explain(lambda x: x.softmax(-1), x, **folder).regions
+    why = "faster than ATen, not than Inductor; serves eager calls ("
+    assert region.status == "negative" and region.why.startswith(why)
+    assert main(["cache", "ls", "--cache-dir", str(tmp_path)]) == 0
+    line, reason = capsys.readouterr().out.splitlines()
+    assert line.split()[0] == region.key[:12] and "  for eager  _softmax(" in line
+    assert reason.strip() == "faster than ATen, not than Inductor; serves eager calls"
+    assert main(["cache", "show", region.key, "--cache-dir", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "\nspeed-up over ATen, which eager calls run: " in text and "\nverified against " in text
 
 
 def test_disable_restores_what_was_there() -> None:

@@ -14,6 +14,7 @@ from ..options import Settings, parse
 from ..records import (
     counted,
     find,
+    for_eager,
     input_shapes,
     label,
     op_names,
@@ -139,6 +140,7 @@ def _summary(rows: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> str:
     anew = " (cudaforge cache rm KEY makes it anew)" if known else ""
     return (
         f"{counted(len(rows), 'region')}: {counted(kinds.count('winner'), 'winner')} forged, "
+        f"{for_eager(kinds.count('eager_only'))}"
         f"{kinds.count('negative')} with no winner{failed}, {known} decided before{anew}, "
         f"{data['seconds']:.0f} s; cache {data['cache_dir']}"
     )

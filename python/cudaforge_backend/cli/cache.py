@@ -15,6 +15,7 @@ from ..records import (
     NOT_CURRENT,
     counted,
     differences,
+    for_eager,
     input_shapes,
     label,
     larger_region,
@@ -33,6 +34,8 @@ from .stores import archs_here, canonical, damaged, of_key, only_agents, open_st
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
 
+_OF_KIND = {"winner": "winners", "eager_only": "eager_only", "negative": "negatives"}
+_COUNTS = (*_OF_KIND.values(), "bytes", "not_current", "provisional")
 _INDENT = 49  # where the regions of `ls` begin
 # Of records of either kind.
 _PROVISIONAL = "judged beside a busy program: for that one alone, replaced when forged again"
@@ -234,14 +237,13 @@ def _print_record(record: dict[str, Any]) -> None:
         ("kernel", row["winner_us"]),
     ):
         _say(f"{rival}: {'not timed' if us is None else f'{us:.1f} microseconds'}")
-    if row["speedup"]:
-        low, median, high = row["speedup"]
-        _say(
-            f"speed-up over the faster of ATen and Inductor: {median:.2f} "
-            f"(95% interval {low:.2f} to {high:.2f})"
-        )
+    rivals = ("the faster of ATen and Inductor", "ATen, which eager calls run")
+    for rival, speedup in zip(rivals, (row["speedup"], row["speedup_over_aten"]), strict=True):
+        if speedup:
+            low, median, high = speedup
+            _say(f"speed-up over {rival}: {median:.2f} (95% interval {low:.2f} to {high:.2f})")
     cases = (record["verification"] or {}).get("cases")
-    if cases and row["kind"] == "winner":
+    if cases and row["kind"] != "negative":
         _say(f"verified against ATen and float64 on {len(cases)} input sets: {', '.join(cases)}")
     if candidate := record["candidate"]:
         if "code" in candidate:
@@ -249,7 +251,7 @@ def _print_record(record: dict[str, Any]) -> None:
         else:
             language = _LANGUAGES.get(candidate["language"], candidate["language"])
             _say(f"source: {candidate['code_lines']} lines of {language}; --source prints them")
-    elif row["kind"] == "winner":
+    elif row["kind"] != "negative":
         print(f"source: damaged; `cudaforge cache rm {row['key']}` forgets the record")
 
 
@@ -284,9 +286,8 @@ def run_stats(args: argparse.Namespace) -> int:
     store = open_store(args)
     archs: dict[str, dict[str, int]] = {}
     for record in store.records():
-        zeros = {"winners": 0, "negatives": 0, "bytes": 0, "not_current": 0, "provisional": 0}
-        entry = archs.setdefault(record["arch"], zeros)
-        entry["winners" if record["kind"] == "winner" else "negatives"] += 1
+        entry = archs.setdefault(record["arch"], dict.fromkeys(_COUNTS, 0))
+        entry[_OF_KIND[record["kind"]]] += 1
         entry["bytes"] += record["binary_bytes"]
         entry["not_current"] += not record["current"]
         entry["provisional"] += record["provisional"]
@@ -304,6 +305,7 @@ def run_stats(args: argparse.Namespace) -> int:
         for arch, entry in archs.items():
             print(
                 f"{arch:<18} {counted(entry['winners'], 'winner')}, "
+                f"{for_eager(entry['eager_only'])}"
                 f"{counted(entry['negatives'], 'region')} with no winner, "
                 f"{entry['bytes']} bytes of binaries"
             )
@@ -420,13 +422,13 @@ def _proven_here(records: Sequence[Mapping[str, Any]]) -> set[str]:
     return {
         r["key"]
         for r in records
-        if r["kind"] == "winner" and r["arch"] in mine and r["current"] and not r["provisional"]
+        if r["kind"] != "negative" and r["arch"] in mine and r["current"] and not r["provisional"]
     }
 
 
 def _without_winner(records: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
     """Of records without a winner the key, the architecture and the checksum."""
-    return {(r["key"], r["arch"], r["checksum"]) for r in records if r["kind"] != "winner"}
+    return {(r["key"], r["arch"], r["checksum"]) for r in records if r["kind"] == "negative"}
 
 
 def _say_rejected(problem: str) -> None:

@@ -37,10 +37,11 @@ as many rounds.
 
 Without --coder a region is decided as by on_miss="blocking": what the cache has decided stays
 (`cudaforge cache rm KEY` first has it made anew). --json then prints {{"regions": [...],
-"only_agents": [...], "elsewhere": N, ...}}. A region has "kind" ("winner", "negative", "" where
-forging failed), "verdict", "reason", "speedup" (low, median, high of its race, or null),
-"retry_above_s" and "known", true where it was decided before; "only_agents" has the keys of wanted
-regions that no generator makes, "elsewhere" is the number of those of other machines.
+"only_agents": [...], "elsewhere": N, ...}}. A region has "kind" ("winner", "eager_only" where its
+kernel serves eager calls alone, "negative", "" where forging failed), "verdict", "reason",
+"speedup" (low, median, high of its race, or null), "retry_above_s" and "known", true where it was
+decided before; "only_agents" has the keys of wanted regions that no generator makes, "elsewhere" is
+the number of those of other machines.
 
 With --coder, --json prints {{"regions": [...], "total": {{...}}}}. A region has "rounds", each with
 "verdict", "ns" (null where it was not timed), "advice" (the Judge's "issue" and "plan"; null
@@ -49,10 +50,11 @@ without), "seconds", "device_seconds", "input_tokens", "cached_input_tokens" (a 
 recording answered; where its hardware counters could not be read also "no_counters", why. A region
 also has a "ledger", what its session cost, "limited", true where it was passed over because a limit
 was spent, and "within", of a part the key of the larger region, else null. "kind" is "winner" where
-its kernel was stored, "negative" where not, "" where no reply had a candidate: the region stays
-wanted ("answered" is false where there was no reply at all). "verdict" and "timing" are of this
-race (the fields are those of cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing"
-of the winner that was in the cache and stays. "total" is the sum of the ledgers; calls of unknown
+its kernel was stored, "eager_only" where it was for eager calls alone, "negative" where not, ""
+where no reply had a candidate: the region stays wanted ("answered" is false where there was no
+reply at all). "verdict" and "timing" are of this race (the fields are those of cache/FORMAT.md);
+"kept" is null, or "author", "by_agent" and "timing" of the winner that was in the cache and stays.
+"total" is the sum of the ledgers; calls of unknown
 price are not in its "usd", but counted by "unpriced". On calls that a recording answered
 ("replayed") nothing is spent: what they would have cost is "replayed_usd", not in "usd", and
 --max-usd holds for both together. "seconds" are those of the calls, "wall_seconds" those of the

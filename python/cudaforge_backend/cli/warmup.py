@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         "known": sum(status != "miss" for status in found.values()),
         "hits": counts["hits"],
         "forged": counts["forged"],
-        "negative": counts["negative"],
+        "negative": counts["eager_only"] + counts["negative"],
         "reasons": dict(reasons),
         "too_little_time": sum(record["retry_above_s"] is not None for record in stored),
         "region_budget_to_retry_s": short[1] if short else None,

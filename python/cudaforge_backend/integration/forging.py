@@ -54,7 +54,7 @@ class Forged:
     """What became of one region."""
 
     key: str
-    kind: str  # "winner": of a forging, where its kernel was stored; else "negative"
+    kind: str  # of a record; of a forging "negative" too where its kernel was not stored
     reason: str  # why it is no winner, "" where it is one
 
 
@@ -205,11 +205,11 @@ class _Forge:
                 promotion = self._race_all()
                 self._look_at_program()
                 end = self._conclude(outcome, promotion)
-                if promotion is not None and promotion.promoted:
+                if promotion is not None and (promotion.promoted or end["kind"] == "eager_only"):
                     trial.promote()
         else:
             end = self._conclude(outcome, None)
-        count_forging("forged" if end["kind"] == "winner" else "negative")
+        count_forging("forged" if end["kind"] == "winner" else end["kind"])
         self.progress(end)
         return Forged(self.key, end["kind"], end["reason"])
 
@@ -278,7 +278,7 @@ class _Forge:
             provisional,
         )
         there = None if stored else _C.store().get(self.key, self.arch)
-        kept = there if there is not None and there["kind"] == "winner" else None
+        kept = there if there is not None and there["kind"] != "negative" else None
         event: dict[str, Any] = {
             "event": "end",
             "key": self.key,
@@ -290,7 +290,7 @@ class _Forge:
             "seconds": self._seconds(),
             "kept": None if kept is None else stayed(kept),
         }
-        if kept is not None and made["kind"] == "winner":
+        if kept is not None and made["kind"] != "negative":
             event["verdict"] = "not faster than the kernel in the cache"
             event["reason"] = speedup_text(made["timing"])
         return event
@@ -378,6 +378,7 @@ class _Forge:
         contestants: Sequence[tuple[str, rivals.Call]],
         signature: str,
     ) -> _C.Promotion:
+        eager = len(json.loads(signature)["nodes"]) == 1  # a call of that operator may be all of it
         sets = [rivals.make_inputs(signature, self.device, seed) for seed in range(INPUT_SETS)]
         for _, call in contestants:
             for inputs in sets:
@@ -396,6 +397,7 @@ class _Forge:
             self.device_index,
             min(RACE_SECONDS, max(self._left(), 0.0)),
             cuda_clock(self.device) if self.device.type == "cuda" else None,
+            eager,
         )
 
     def _look_at_program(self) -> None:

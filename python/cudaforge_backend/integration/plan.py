@@ -30,7 +30,7 @@ class Known:
 
     region: Region
     arch: str
-    status: str  # "hit", "negative", "miss"
+    status: str  # "hit", "negative" (also where a kernel serves eager calls alone), "miss"
     checksum: str  # of the record, "" for a miss
     reason: str  # of a negative entry
     within: str = ""  # signature of the larger region that it is a part of and that did not win

@@ -83,6 +83,10 @@ TEST(Record, KindMustFit) {
   CacheRecord empty = TestWinner(1);
   empty.binary.clear();
   EXPECT_FALSE(CacheRecord::Decode(empty.Encode()).ok());
+  CacheRecord eager = TestEagerOnly(1);
+  EXPECT_TRUE(CacheRecord::Decode(eager.Encode()).ok());
+  eager.binary.clear();
+  EXPECT_FALSE(CacheRecord::Decode(eager.Encode()).ok());
   CacheRecord full = TestNegative(1);
   full.binary = "x";
   EXPECT_FALSE(CacheRecord::Decode(full.Encode()).ok());
@@ -149,6 +153,7 @@ TEST(Record, OddFieldsAreDamage) {
       {&CacheRecord::timing, R"({"speedup":[1,2,true]})", "timing.speedup"},
       {&CacheRecord::timing, R"({"speedup":[1,2,1000000001]})", "timing.speedup"},
       {&CacheRecord::timing, R"({"speedup":[-0.5,1,2]})", "timing.speedup"},
+      {&CacheRecord::timing, R"({"speedup_over_aten":1.5})", "timing.speedup_over_aten"},
       {&CacheRecord::timing, R"({"aten_us":"1"})", "timing.aten_us"},
       {&CacheRecord::timing, R"({"aten_us":-1})", "timing.aten_us"},
       {&CacheRecord::timing, R"({"winner_us":1e300})", "timing.winner_us"},

@@ -69,6 +69,16 @@ TEST_F(SourcePack, CarriesWinnersAsText) {
   }
 }
 
+TEST_F(SourcePack, AKernelForEagerCallsStaysOne) {
+  CacheRecord record = WinnerWithSource(7);
+  record.kind = CacheRecord::Kind::kEagerOnly;
+  ASSERT_TRUE(from_->Put(record).ok());
+  Write();
+  ASSERT_TRUE(Import().ok());
+  EXPECT_EQ(to_->Get(record.key, kTestArch)->kind, CacheRecord::Kind::kEagerOnly);
+  EXPECT_EQ(to_->Get(WinnerWithSource(1).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+}
+
 TEST_F(SourcePack, HasTheRoundsOfAgents) {
   const CacheRecord record = WinnerWithSource(1);
   const Json round = {{"session", "s"}, {"id", 0}, {"ns", 5.0}, {"advice", {{"issue", "slow"}}}};

@@ -124,6 +124,25 @@ TEST_P(StoreContract, WinnersAndNegatives) {
   EXPECT_EQ(Get(1), nullptr);
 }
 
+TEST_P(StoreContract, AKernelForEagerCallsStandsBetween) {
+  ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
+  ASSERT_TRUE(store_->Put(TestEagerOnly(1)).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kEagerOnly);
+  EXPECT_EQ(Get(1)->candidate, TestEagerOnly(1).candidate);
+  ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kEagerOnly);
+  ASSERT_TRUE(store_->Put(TestEagerOnly(1, 1.02)).ok());
+  EXPECT_EQ(Get(1)->SpeedupLow(), 1.02);
+  CacheRecord same = TestEagerOnly(1, 1.02);
+  same.kind = CacheRecord::Kind::kWinner;
+  ASSERT_TRUE(store_->Put(same).ok()) << "the same kernel, which has won by now";
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kWinner);
+  ASSERT_TRUE(store_->Put(TestEagerOnly(1, 5)).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kWinner);
+  ASSERT_TRUE(store_->Put(TestEagerOnly(1), true).ok());
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kEagerOnly);
+}
+
 TEST_P(StoreContract, ARegionLeavesTheWantedList) {
   for (int number : {1, 2}) {
     const WantedRegion region{TestWinner(number).key, kTestArch, Json::object()};

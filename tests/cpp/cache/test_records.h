@@ -48,6 +48,12 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
   return record;
 }
 
+inline CacheRecord TestEagerOnly(int i, double speedup = 1) {
+  CacheRecord record = TestWinner(i, speedup);
+  record.kind = CacheRecord::Kind::kEagerOnly;
+  return record;
+}
+
 inline CacheRecord TestNegative(int i) {
   CacheRecord record = TestWinner(i);
   record.kind = CacheRecord::Kind::kNegative;

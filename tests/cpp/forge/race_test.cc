@@ -27,11 +27,11 @@ class Track {
   int64_t calls_ = 0;
 };
 
-Promotion RaceOf(double winner, double aten, double inductor) {
+Promotion RaceOf(double winner, double aten, double inductor, bool eager = false) {
   Track track;
   return Race({track.Make("forged", winner), track.Make("aten", aten),
                track.Make("inductor", inductor)},
-              track.clock(), {})
+              track.clock(), {}, eager)
       .value();
 }
 
@@ -78,6 +78,24 @@ TEST(RaceRule, ALittleFasterIsNotEnough) {
   EXPECT_TRUE(RaceOf(1000, 1060, 1060).promoted);
 }
 
+TEST(RaceRule, AnEagerCallsRivalIsAten) {
+  const Promotion eager = RaceOf(1000, 3000, 900, true);
+  EXPECT_FALSE(eager.promoted);
+  EXPECT_TRUE(eager.eager_only());
+  EXPECT_NEAR(eager.over_aten->median, 3, 0.05);
+  EXPECT_EQ(eager.best_rival, "inductor");
+  EXPECT_GE(RaceOf(3000, 4000, 1200, true).times.rounds(), 30u) << "it may still serve eager calls";
+  EXPECT_EQ(RaceOf(3000, 1200, 4000, true).times.rounds(), 10u);
+  EXPECT_FALSE(RaceOf(3000, 1200, 4000, true).eager_only());
+  EXPECT_FALSE(RaceOf(1000, 1020, 900, true).eager_only()) << "a little faster is not enough";
+  EXPECT_FALSE(RaceOf(1000, 3000, 900).eager_only()) << "no eager call is all of the region";
+  const Promotion won = RaceOf(1000, 3000, 1200, true);
+  EXPECT_TRUE(won.promoted);
+  EXPECT_FALSE(won.eager_only());
+  EXPECT_FALSE(won.Timing().contains("speedup_over_aten"));
+  EXPECT_TRUE(PlacedIn(won, std::string(64, 'a'), RaceOf(1000, 1000, 1000)).eager_only());
+}
+
 TEST(RaceRule, NeedsARival) {
   Track track;
   EXPECT_THROW((void)Race({track.Make("alone", 1)}, track.clock(), {}), CheckError);
@@ -107,6 +125,17 @@ TEST(Records, AWinnerCanBeStored) {
   EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
   EXPECT_TRUE(Candidate::FromJson(ParseJson(record.candidate).value()).ok());
   EXPECT_TRUE(OpSignature::Parse(record.signature).ok());
+}
+
+TEST(Records, AKernelForEagerCallsCanBeStored) {
+  const Promotion promotion = RaceOf(1000, 3000, 900, true);
+  const CacheRecord record = MakeWinnerRecord(ReluOfEight(), {.target = "cpu:x86-64-v3"}, Found(),
+                                              promotion, {30, 4.5}, {{"torch", "2.11.0"}});
+  EXPECT_EQ(record.kind, CacheRecord::Kind::kEagerOnly);
+  EXPECT_NEAR(JsonOrNull(record.timing)["speedup_over_aten"][1].get<double>(), 3, 0.05);
+  EXPECT_EQ(JsonOrNull(record.provenance)["reason"], promotion.reason);
+  EXPECT_TRUE(MakeMemoryKernelStore()->Put(record).ok());
+  EXPECT_EQ(CacheRecord::Decode(record.Encode())->kind, CacheRecord::Kind::kEagerOnly);
 }
 
 TEST(RaceRule, APartMustWinAloneAndInPlace) {
