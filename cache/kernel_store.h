@@ -1,4 +1,4 @@
-// KernelStore: where winners, negative entries, wanted signatures and lineage live. Thread-safe;
+// KernelStore: where kernels, negative entries, wanted signatures and lineage live. Thread-safe;
 // several processes may use one folder. What cannot be read or fails its check is a miss and a
 // counter, never an exception.
 #pragma once
@@ -32,19 +32,19 @@ class KernelStore {
  public:
   virtual ~KernelStore() = default;
 
-  // The record for (key, arch), winner or negative; null on a miss, also when the stored bytes are
+  // The record for (key, arch), of whatever kind; null on a miss, also when the stored bytes are
   // damaged. Its evidence is checked where it is read (CacheRecord::Fields).
   virtual std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
-  // Stores durably, all or nothing. A winner replaces any other kind, a kernel for eager calls alone
-  // a negative entry; between two of a kind the one with the larger lower bound of the speed-up
-  // stays, and of one kernel raced twice the first; a negative entry replaces a negative entry, and
-  // a kernel only if `replace`. What another torch or
-  // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; a
-  // provisional record replaces nothing else. `stored`, when given, tells for each record whether
-  // it is now the one that is stored. A region that has a record leaves the wanted list in the same
-  // write. Errors: kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a full disk,
-  // a read-only folder: nothing changed), kTimeout (the lock), kUnsupported (opened read-only, or
-  // made by a newer version), kUnavailable (in a forked child).
+  // Stores durably, all or nothing. A winner replaces any other kind, a kernel for eager calls
+  // alone a negative entry; between two of a kind the one with the larger SpeedupLow() stays, and
+  // of one kernel raced twice the first; a negative entry replaces a negative entry, and a kernel
+  // only if `replace`. What another torch or verifier judged (CacheRecord::versions), and what is
+  // provisional, is always replaced; a provisional record replaces nothing else. `stored`, when
+  // given, tells for each record whether it is now the one that is stored. A region that has a
+  // record leaves the wanted list in the same write. Errors: kInvalidArgument and kCorruption
+  // (CacheRecord::Validate), kIoError (a full disk, a read-only folder: nothing changed), kTimeout
+  // (the lock), kUnsupported (opened read-only, or made by a newer version), kUnavailable (in a
+  // forked child).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
                          std::vector<bool>* stored = nullptr) = 0;
   Status Put(const CacheRecord& record, bool replace = false) {
@@ -57,8 +57,8 @@ class KernelStore {
                           bool* stored = nullptr) = 0;
   // Forgets the record and its lineage, whether they can be read or not.
   virtual Status Delete(std::string_view key, std::string_view arch) = 0;
-  // Every record that can be read, in key order, those with kernels before negative entries; stops when
-  // `visit` returns false. `arch` empty: all. What is damaged, or of another record format, is
+  // Every record that can be read, in key order, those with kernels before negative entries; stops
+  // when `visit` returns false. `arch` empty: all. What is damaged, or of another record format, is
   // passed over and counted in `corrupt`; so is what lies in damaged blocks, of whatever arch, with
   // the record after them, which Get may still give. Errors: those of opening the database.
   virtual Status ForEach(std::string_view arch,

@@ -43,12 +43,14 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   return record;
 }
 
-// Whether `store` has a winner for good that was judged as `winner` was: raced here, where that
-// comes from elsewhere.
-bool HasItsOwn(KernelStore& store, const CacheRecord& winner) {
-  const auto existing = store.Get(winner.key, winner.arch);
-  return existing != nullptr && existing->has_kernel() && !existing->provisional &&
-         JudgedAlike(existing->versions, winner.versions) && existing->Fields().ok();
+// Whether `store` has a kernel for good, as good a one, that was judged as that of `record` was:
+// raced here, where that one comes from elsewhere.
+bool HasItsOwn(KernelStore& store, const CacheRecord& record) {
+  const auto existing = store.Get(record.key, record.arch);
+  const bool as_good = existing != nullptr && (existing->kind == CacheRecord::Kind::kWinner ||
+                                               existing->kind == record.kind);
+  return as_good && existing->has_kernel() && !existing->provisional &&
+         JudgedAlike(existing->versions, record.versions) && existing->Fields().ok();
 }
 
 // Stores `count` records, each as `read` gives it and `accept` leaves it; `replace` as ImportPack.

@@ -1,4 +1,4 @@
-// Packs: the records of one or all archs in one checksummed file, for another machine: the winners,
+// Packs: the records of one or all archs in one checksummed file, for another machine: the kernels,
 // and the regions for which there is none, so that nothing is forged again there. The byte format
 // is in FORMAT.md.
 #pragma once
@@ -15,7 +15,7 @@
 namespace cudaforge {
 
 struct PackSummary {
-  int64_t exported = 0, imported = 0;  // winners
+  int64_t exported = 0, imported = 0;  // kernels
   int64_t without_winner = 0;          // negative entries, exported or imported
   int64_t kept_existing = 0, rejected = 0;
   std::vector<std::string> problems;  // one line for each rejected record
@@ -30,12 +30,13 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
 using AcceptRecord = std::function<Status(CacheRecord*)>;
 
 // Stores the records of a pack, or of a source pack (source_pack.h) where `path` is a folder, each
-// winner as soon as it is accepted, so that one who interrupts it keeps what was done. A winner
+// kernel as soon as it is accepted, so that one who interrupts it keeps what was done. A winner
 // that is there and that the same torch and verifier judged stays, whatever speed-up the pack
-// claims, unless `replace`. A winner takes the place of a negative entry, never the other way
-// round. The winners of a source pack have no binary until `accept` builds it. Errors: kNotFound or
-// kIoError (the file), kCorruption (not a pack, cut short, or changed: nothing is imported),
-// kUnsupported (a newer format), and those of KernelStore::PutMany.
+// claims, unless `replace`, and so does a kernel for eager calls, but where the pack has a winner.
+// A kernel takes the place of a negative entry, never the other way round. Those of a source pack
+// have no binary until `accept` builds it. Errors: kNotFound or kIoError (the file), kCorruption
+// (not a pack, cut short, or changed: nothing is imported), kUnsupported (a newer format), and
+// those of KernelStore::PutMany.
 Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
                                const AcceptRecord& accept = nullptr, bool replace = false);
 

@@ -140,6 +140,7 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
   if (json.contains("kind")) {
     CF_ASSIGN_OR_RETURN(const std::string kind, JsonString(json, "kind"));
     CF_ASSIGN_OR_RETURN(record.kind, CacheRecord::ParseKind(kind));
+    if (!record.has_kernel()) return Status::InvalidArgument("it is of a region without a kernel");
   }
   CF_ASSIGN_OR_RETURN(record.key, JsonString(json, "key"));
   CF_ASSIGN_OR_RETURN(record.arch, JsonString(json, "arch"));

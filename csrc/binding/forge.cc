@@ -100,8 +100,8 @@ Promotion RaceCallables(const std::vector<std::string>& names,
   return ValueOrThrow(Race(contestants, MakeClock(target, clock), options, eager));
 }
 
-// Stores what was found as a winner, as a kernel for eager calls alone, or as a negative entry. Gives
-// the record, and whether it is now the one that is stored.
+// Stores what was found as a winner, as a kernel for eager calls alone, or as a negative entry.
+// Gives the record, and whether it is now the one that is stored.
 std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
                                       const SearchOutcome& outcome, const Promotion* promotion,
                                       double budget_s, double spent_s, bool provisional) {
@@ -119,7 +119,7 @@ std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
   ThrowIfError(runtime.store()->Conclude(record, outcome.lineage, &stored));
   if (won) ThrowIfError(NoteAgentRegion(*runtime.store(), signature, arch.target));
   RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
-  if (entry != nullptr && serves) entry->saved_ns = SavedNs(record);
+  if (entry != nullptr && (won || (serves && stored))) entry->saved_ns = SavedNs(record);
   return {std::move(record), stored};
 }
 
@@ -142,7 +142,6 @@ void BindForge(py::module_& m) {
       .def_readonly("reason", &SearchOutcome::reason);
   py::class_<Promotion>(m, "Promotion")
       .def_readonly("promoted", &Promotion::promoted)
-      .def_property_readonly("eager_only", &Promotion::eager_only)
       .def("times_us",
            [](const Promotion& promotion) {
              std::vector<double> us;

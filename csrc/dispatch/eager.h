@@ -1,7 +1,7 @@
 // EagerInterceptor: ATen operators on their way through PyTorch's dispatcher. For each overload
 // that it is set to, one boxed kernel stands before the backend's own, at the dispatch keys CPU and
 // CUDA: below autograd, autocast and functorch, which have had their turn. A call that was met
-// before is found by its CallKey, without a lock and without an allocation; one with a winner is
+// before is found by its CallKey, without a lock and without an allocation; one with a kernel is
 // served by it, any other goes to the kernel that was there, whose own calls are not looked up. One
 // per process.
 #pragma once

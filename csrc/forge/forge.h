@@ -114,7 +114,7 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
                        const PairedOptions& options, bool eager = false);
 
 // The verdict on a part of the region `key` that was raced alone and, with the rest of that region
-// by Inductor, inside it: it must win both.
+// by Inductor, inside it: it must win both. What wins alone may serve eager calls.
 Promotion PlacedIn(Promotion alone, const std::string& key, const Promotion& inside);
 
 // Of a whole region, from the making of the checker to the end of the last race: what was allowed

@@ -13,7 +13,8 @@ std::string Times(double factor) { return Fixed(factor, 3) + "x"; }
 Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
                        const PairedOptions& options, bool eager) {
   CF_CHECK(contestants.size() >= 2) << "a race needs a rival";
-  // What is surely slower than a rival cannot be promoted, however long the race goes on.
+  // What is surely slower than a rival cannot be promoted, nor what is slower than ATen serve eager
+  // calls, however long the race goes on.
   PairedOptions until_lost = options;
   until_lost.decided = [eager](const PairedTimes& times) {
     for (size_t rival = 1; rival < times.names.size(); ++rival) {

@@ -94,6 +94,9 @@ Result<Candidate> EmitCpu(const Program& program, const OpSignature& signature,
       return Status::InvalidArgument(std::string("no CPU mapping: ") +
                                      MappingName(schedule.mapping));
     }
+    if (!program.stages[s].run_sums.empty()) {
+      return Status::Unsupported("stage " + std::to_string(s) + " has sums over runs of rows");
+    }
     if (column && !ColumnsPossible(stage)) {
       return Status::Unsupported("stage " + std::to_string(s) + " has no columns");
     }

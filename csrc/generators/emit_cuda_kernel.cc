@@ -161,19 +161,13 @@ void CudaKernelWriter::Declarations() {
     const Value& x = value(v);
     if (x.kind == Kind::kReduce) {
       lines_.Add("using Op", v, " = ", ReduceOpText(stage_, v), ";");
-      if (CrossesWarps()) {
-        const int64_t states =
-            plan_.column ? int64_t{plan_.threads / plan_.parts_per_warp()} * plan_.vector : 32;
-        // Two rows' states, by turns: while some threads still read one, others write the next.
-        const std::string rows = plan_.runs() ? " * 2" : "";
-        lines_.Add("__shared__ Op", v, "::State s", v, "[", states, rows, "];");
+      if (const int64_t states = plan_.shared_states(x); states > 0) {
+        lines_.Add("__shared__ Op", v, "::State s", v, "[", states, "];");
       }
     }
     if (x.kind == Kind::kScan) {
       lines_.Add("using Op", v, " = ", ScanOpText(stage_, v), ";");
-      if (plan_.column ? plan_.parts > 1 : CrossesWarps()) {
-        const int64_t states =
-            plan_.column ? int64_t{plan_.threads} * plan_.vector * 2 : int64_t{plan_.unroll} * 64;
+      if (const int64_t states = plan_.shared_states(x); states > 0) {
         lines_.Add("__shared__ Op", v, "::State s", v, "[", states, "];");
       } else {
         lines_.Add("Op", v, "::State* const s", v, " = nullptr;");

@@ -269,20 +269,21 @@ void CudaKernelWriter::Finish(const std::set<int>& reduces, bool last) {
     if (Compensated(v)) lines_.Add("a", v, k, " = cf_settle(a", v, k, ", c", v, k, ");");
     if (!plan_.column) {
       lines_.Add("a", v, " = cf_lanes<Op", v, ", ", std::min(plan_.group, 32), ">(a", v, ");");
-      if (CrossesWarps()) lines_.Add("if (t % 32 == 0) s", v, "[", turn, "t / 32] = a", v, ";");
+      if (plan_.crosses_warps())
+        lines_.Add("if (t % 32 == 0) s", v, "[", turn, "t / 32] = a", v, ";");
     } else {
       const int together = plan_.parts_per_warp();
       if (together > 1) {
         lines_.Add("a", v, "[k] = cf_lanes<Op", v, ", 32, ", plan_.group, ">(a", v, "[k]);");
       }
-      if (CrossesWarps()) {
+      if (plan_.crosses_warps()) {
         lines_.Add(together > 1 ? Cat("if (ty % ", together, " == 0) ") : "", "s", v, "[(ty / ",
                    together, " * ", plan_.vector, " + k) * ", plan_.group, " + tx] = a", v, "[k];");
       }
     }
     if (plan_.column) lines_.Add("}");
   }
-  if (CrossesWarps() && !reduces.empty()) lines_.Add("__syncthreads();");
+  if (plan_.crosses_warps() && !reduces.empty()) lines_.Add("__syncthreads();");
   const int warps = plan_.group / 32;
   for (int v : reduces) {
     const std::string type = TypeText(value(v).type);
@@ -290,7 +291,7 @@ void CudaKernelWriter::Finish(const std::set<int>& reduces, bool last) {
       lines_.Add(type, " v", v, "[", plan_.vector, "];");
       lines_.Unroll("k", plan_.vector);
       std::string all = Cat("a", v, "[k]");
-      if (CrossesWarps()) {
+      if (plan_.crosses_warps()) {
         all = Cat(last ? Cat("ty != 0 ? Op", v, "::Identity() : ") : "", "cf_column<Op", v, ", ",
                   plan_.group, ", ", plan_.parts / plan_.parts_per_warp(), ", ", plan_.vector,
                   ">(s", v, ", tx, k)");
@@ -298,9 +299,9 @@ void CudaKernelWriter::Finish(const std::set<int>& reduces, bool last) {
       lines_.Add("v", v, "[k] = (", type, ")Op", v, "::Result(", all, ");");
       lines_.Add("}");
     } else {
-      const std::string all = CrossesWarps() ? Cat("cf_lanes<Op", v, ", ", warps, ">(s", v, "[",
-                                                   turn, "t % ", warps, "])")
-                                             : Cat("a", v);
+      const std::string all = plan_.crosses_warps() ? Cat("cf_lanes<Op", v, ", ", warps, ">(s", v,
+                                                          "[", turn, "t % ", warps, "])")
+                                                    : Cat("a", v);
       lines_.Add("const ", type, " v", v, " = (", type, ")Op", v, "::Result(", all, ");");
     }
   }

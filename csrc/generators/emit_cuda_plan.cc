@@ -297,20 +297,25 @@ Status CheckRuns(const CudaPlan& plan) {
 Status CheckShared(const CudaPlan& plan) {
   int64_t bytes = 0;
   for (const Value& value : plan.stage.values) {
-    const bool scan = value.kind == Value::Kind::kScan;
-    if (!scan && value.kind != Value::Kind::kReduce) continue;
-    const int64_t states =
-        plan.column ? int64_t{plan.threads} * plan.vector : (scan ? 32 * plan.unroll : 32);
-    bytes += StateBytes(plan, value) * states * (scan || plan.runs() ? 2 : 1);
+    if (value.kind != Value::Kind::kScan && value.kind != Value::Kind::kReduce) continue;
+    bytes += StateBytes(plan, value) * plan.shared_states(value);
   }
-  if (bytes > kMaxStaticSharedBytes && !(plan.column && plan.parts == 1)) {
-    return Bad("too much shared memory");
-  }
+  if (bytes > kMaxStaticSharedBytes) return Bad("too much shared memory");
   if (plan.shared_bytes() > kMaxSharedBytes) return Bad("shared: the row does not fit");
   return Status::Ok();
 }
 
 }  // namespace
+
+int64_t CudaPlan::shared_states(const Value& value) const {
+  if (value.kind == Value::Kind::kScan) {
+    if (column) return parts > 1 ? int64_t{threads} * vector * 2 : 0;
+    return crosses_warps() ? int64_t{unroll} * 64 : 0;
+  }
+  if (!crosses_warps()) return 0;
+  // Two rows' states, by turns: while some threads still read one, others write the next.
+  return (column ? int64_t{threads / parts_per_warp()} * vector : 32) * (runs() ? 2 : 1);
+}
 
 int64_t CudaPlan::shared_bytes() const {
   int64_t bytes = 0;

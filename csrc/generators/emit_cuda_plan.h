@@ -23,9 +23,8 @@ struct CudaPlan {
   int threads = 256;
   int vector = 1;
   int unroll = 1;
-  int group = 1;  // row engine: threads per row
-  int parts = 1;  // column engine: threads along y
-  int parts_per_warp() const { return group < 32 ? 32 / group : 1; }
+  int group = 1;           // row engine: threads per row
+  int parts = 1;           // column engine: threads along y
   int rows_per_block = 1;  // runs of rows covered by one block, of one row each without run sums
   int64_t chunks = 1;
   bool keep = false;     // one chunk: element values may stay in registers between passes
@@ -44,7 +43,12 @@ struct CudaPlan {
   std::vector<bool> kept;  // per value: an element value that stays in an array between passes
   std::vector<bool> stage_in_shared;  // per value
 
+  int parts_per_warp() const { return group < 32 ? 32 / group : 1; }
   bool runs() const { return !stage.run_sums.empty(); }
+  // The threads of a row, or of a column, are in several warps: states go through shared memory.
+  bool crosses_warps() const { return column ? parts > parts_per_warp() : group > 32; }
+  // Of a reduce or a scan: how many states its threads share.
+  int64_t shared_states(const Value& value) const;
   int64_t blocks() const { return (stage.runs() + rows_per_block - 1) / rows_per_block; }
   int64_t shared_bytes() const;  // dynamic
 };

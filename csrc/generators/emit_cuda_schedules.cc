@@ -115,9 +115,11 @@ class Chooser {
       Rows();
       if (shape_.length <= 32) Thread(1, 256);
     }
-    // One that suits every stage, so that there is always a first guess.
-    if (result_.size() == kMaxSchedules) result_.pop_back();
-    Add({Mapping::kLoop, 256, 1, 4, 1});
+    // One that suits every stage but those with run sums, so that there is always a first guess.
+    if (stage_.run_sums.empty()) {
+      if (result_.size() == kMaxSchedules) result_.pop_back();
+      Add({Mapping::kLoop, 256, 1, 4, 1});
+    }
     return std::move(result_);
   }
 
@@ -157,8 +159,9 @@ class Chooser {
     }
   }
 
-  // Groups of a warp or less: at least 8 threads, vectors that just cover the row. Where such groups
-  // are more than the device holds at once, also smaller ones, whose threads load a little more.
+  // Groups of a warp or less: at least 8 threads, vectors that just cover the row. Where such
+  // groups are more than the device holds at once, also smaller ones, whose threads load a little
+  // more.
   void Warps(const std::vector<int>& vectors) {
     constexpr int kLittle = 16;  // elements
     for (int vector : vectors) {
@@ -261,8 +264,8 @@ class Chooser {
     Add({Mapping::kColumn, 256, 1, 4, 32});
   }
 
-  // `across` threads side by side, and as many parts of the inner space as occupy the device, or half
-  // of them: smaller blocks, of which a processor holds two.
+  // `across` threads side by side, and as many parts of the inner space as occupy the device, or
+  // half of them: smaller blocks, of which a processor holds two.
   void Column(int vector, int across, bool half) {
     const int64_t most = OnlyReduces() ? 128 : 32;
     const int64_t columns = CeilDiv(shape_.rows, vector);

@@ -74,10 +74,6 @@ class CudaKernelWriter {
   bool ragged() const { return plan_.rows % (plan_.rows_per_block * stage_.rows_per_run) != 0; }
   // A vector of the row engine is inside the row as a whole or not at all.
   bool WholeVectors() const { return !plan_.shifted && plan_.length % plan_.vector == 0; }
-  // Threads of a row, or of a column, are in several warps: states go through shared memory.
-  bool CrossesWarps() const {
-    return plan_.column ? plan_.parts > plan_.parts_per_warp() : plan_.group > 32;
-  }
   bool Compensated(int v) const;
   bool FromShared(int v) const { return staged(v) && loaded_.count(v) != 0; }
 

@@ -13,6 +13,8 @@
 namespace cudaforge::rows {
 namespace {
 
+size_t At(int index) { return static_cast<size_t>(index); }
+
 bool Writes(const Stage& stage, const BufferRef& buffer) {
   return std::any_of(stage.stores.begin(), stage.stores.end(),
                      [&](const Store& store) { return store.buffer == buffer; }) ||
@@ -38,12 +40,12 @@ bool SameValue(const Value& a, const Value& b) {
 }
 
 // Values that compute the same become the first of them; what is no longer used is dead. Returns
-// how many loads went.
+// how many loads are so.
 int MergeEqualValues(Stage& stage) {
   int loads = 0;
   std::vector<int> first(stage.values.size());
   const auto follow = [&](int& v) {
-    if (v >= 0) v = first[static_cast<size_t>(v)];
+    if (v >= 0) v = first[At(v)];
   };
   for (size_t v = 0; v < stage.values.size(); ++v) {
     Value& value = stage.values[v];
@@ -83,7 +85,7 @@ Status AddRunSums(const Stage& columns, const std::vector<Store>& parts, Stage* 
   StageCopier copier(
       columns, *rows,
       [&](int v) {
-        const Value& value = columns.values[static_cast<size_t>(v)];
+        const Value& value = columns.values[At(v)];
         if (value.kind != Value::Kind::kLoad || !Writes(before, value.buffer)) return -1;
         const Access access = Transpose(value.access);
         for (const Store& store : before.stores) {
@@ -114,28 +116,53 @@ Status AddRunSums(const Stage& columns, const std::vector<Store>& parts, Stage* 
   shared += MergeEqualValues(*rows);
   if (!forwarded || shared == 0) return Status::Unsupported("the stages share no elements");
   for (const RunSum& sum : rows->run_sums) {
-    if (rows->values[static_cast<size_t>(sum.value)].space != Space::kElement) {
+    if (rows->values[At(sum.value)].space != Space::kElement) {
       return Status::Unsupported("a sum of what is the same along the row");
     }
   }
   return Status::Ok();
 }
 
-// What only the columns' stage read is not written any more.
-void DropUnreadStores(const Program& program, Stage* stage) {
-  std::erase_if(stage->stores, [&](const Store& store) {
-    return store.buffer.kind == BufferKind::kScratch &&
-           std::none_of(program.stages.begin(), program.stages.end(), [&](const Stage& reader) {
-             return std::any_of(reader.values.begin(), reader.values.end(), [&](const Value& v) {
-               return v.kind == Value::Kind::kLoad && v.buffer == store.buffer;
-             });
-           });
-  });
+// What nobody reads any more, as the columns' stage did, is not written and has no memory.
+void DropUnreadStores(Program* program) {
+  std::vector<int> place(program->scratch_bytes.size(), -1);  // of what is read; -1: nobody does
+  for (const Stage& reader : program->stages) {
+    for (const Value& value : reader.values) {
+      const bool scratch = value.buffer.kind == BufferKind::kScratch;
+      if (value.kind == Value::Kind::kLoad && scratch) place[At(value.buffer.index)] = 0;
+    }
+  }
+  for (Stage& stage : program->stages) {
+    std::erase_if(stage.stores, [&](const Store& store) {
+      return store.buffer.kind == BufferKind::kScratch && place[At(store.buffer.index)] < 0;
+    });
+  }
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < place.size(); ++i) {
+    if (place[i] < 0) continue;
+    place[i] = static_cast<int>(kept.size());
+    kept.push_back(program->scratch_bytes[i]);
+  }
+  program->scratch_bytes = std::move(kept);
+  const auto move = [&](BufferRef& buffer) {
+    if (buffer.kind == BufferKind::kScratch) buffer.index = place[At(buffer.index)];
+  };
+  for (Stage& each : program->stages) {
+    for (Value& value : each.values) {
+      if (value.kind == Value::Kind::kLoad) move(value.buffer);
+    }
+    for (Store& store : each.stores) move(store.buffer);
+    for (RunSum& sum : each.run_sums) sum.scratch = place[At(sum.scratch)];
+  }
 }
 
 Result<Program> Fuse(Program program, size_t rows_at, size_t columns_at, int64_t runs) {
   Stage rows = Coalesce(program.stages[rows_at]);
-  const Stage columns = program.stages[columns_at] = Coalesce(program.stages[columns_at]);
+  Stage& lone = program.stages[columns_at] = Coalesce(program.stages[columns_at]);
+  // What is equal now is in one stage; what is equal afterwards is read by both.
+  MergeEqualValues(rows);
+  MergeEqualValues(lone);
+  const Stage columns = lone;
   if (rows.inner != columns.outer || rows.outer != columns.inner || rows.outer.size() != 1) {
     return Status::Unsupported("the stages have other loops");
   }
@@ -166,7 +193,7 @@ Result<Program> Fuse(Program program, size_t rows_at, size_t columns_at, int64_t
   program.stages.erase(first + static_cast<std::ptrdiff_t>(columns_at));
   const size_t combine_at = std::max(rows_at, columns_at);
   program.stages.insert(first + static_cast<std::ptrdiff_t>(combine_at), std::move(combine));
-  DropUnreadStores(program, &program.stages[rows_at < columns_at ? rows_at : rows_at - 1]);
+  DropUnreadStores(&program);
   return program;
 }
 
@@ -176,16 +203,19 @@ Result<Program> FuseColumnSums(const Program& program, int64_t runs) {
   CF_CHECK(runs > 0);
   Program result = program;
   bool fused = false;
-  for (size_t columns = 0; columns < result.stages.size(); ++columns) {
+  size_t columns = 0;
+  while (columns < result.stages.size()) {
+    bool another = false;  // stands there now
     for (size_t rows = 0; rows < result.stages.size(); ++rows) {
       if (rows == columns) continue;
       Result<Program> next = Fuse(result, rows, columns, runs);
       if (!next.ok()) continue;
       result = *std::move(next);
       fused = true;
-      if (columns < rows) --columns;  // another stage stands there now
+      another = columns < rows;
       break;
     }
+    if (!another) ++columns;
   }
   if (!fused) return Status::Unsupported("no column sums beside rows");
   return result;

@@ -93,9 +93,11 @@ std::vector<Program> Variants(const Program& program, bool cuda) {
   auto add = [&](Program variant) {
     if (texts.insert(variant.ToString()).second) variants.push_back(std::move(variant));
   };
+  // A run is a group of threads: about as many as are at work at once, then as few as a block each.
   for (int64_t runs : {512, 2048, 256, 8192}) {
+    if (!cuda) break;  // no CPU engine has run sums
     Result<Program> fused = rows::FuseColumnSums(program, runs);
-    if (cuda && fused.ok()) add(*std::move(fused));
+    if (fused.ok()) add(*std::move(fused));
   }
   const Program separate = SeparateAll(program, cuda);
   constexpr size_t kTargets = 4;

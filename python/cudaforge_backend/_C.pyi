@@ -107,7 +107,7 @@ class KernelStore:
         no winner."""
 
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
-        """Source, plan and constraints of a winner; None of a negative entry, and where the text is
+        """Source, plan and constraints of a kernel; None of a negative entry, and where the text is
         no JSON. KeyError: no record."""
 
     def binary(self, key: str, arch: str) -> bytes:
@@ -153,18 +153,18 @@ class KernelStore:
     def take_warnings(self) -> list[str]: ...
 
 def export_pack(store: KernelStore, file: str, arch: str = "") -> dict[str, Any]:
-    """Writes the records to one file. Counts: exported and imported (winners), without_winner,
+    """Writes the records to one file. Counts: exported and imported (kernels), without_winner,
     kept_existing, rejected; problems has a line for each that was rejected."""
 
 def export_sources(store: KernelStore, folder: str, arch: str = "") -> dict[str, Any]:
-    """Writes the winners as a source pack: how many, and what could not be written."""
+    """Writes the kernels as a source pack: how many, and what could not be written."""
 
 def adopt_pack(
     file: str, tell: Callable[[str, str], None] | None = None, replace: bool = False
 ) -> dict[str, Any]:
     """Compiles and proves each kernel of a pack here and stores it as soon as it is proven, unless
-    the store has a winner that this build judged, or with `replace`; what has no winner is stored
-    at the end. As export_pack.
+    the store has as good a kind of one that this build judged, or with `replace`; what has none is
+    stored at the end. As export_pack.
 
     `tell` gets the key of each kernel and what is wrong with it ("": nothing). RuntimeError: not a
     pack, or a damaged one."""
@@ -230,10 +230,6 @@ class Promotion:
 
     @property
     def promoted(self) -> bool: ...
-    @property
-    def eager_only(self) -> bool:
-        """Not promoted, but surely faster than ATen: good for eager calls."""
-
     def times_us(self) -> list[float]:
         """Median microseconds of each contestant."""
 

@@ -38,9 +38,10 @@ from .stats import remedies
 @dataclass(frozen=True)
 class RegionReport:
     """One region: `ops` as "mul -> cumsum", `shapes` of its inputs as "float32[8, 128]". `status`
-    is "hit", "unused", "negative" (no winner) or "miss"; `why` says it in words. `timing` is the
-    record's (its fields are in cache/FORMAT.md), None where nothing was timed. `retry_above_s`: the
-    region_budget_s above which a region that had too little time is tried again, else None.
+    is "hit", "unused", "negative" (no winner; eager calls may have a kernel) or "miss"; `why` says
+    it in words. `timing` is the record's (its fields are in cache/FORMAT.md), None where nothing
+    was timed. `retry_above_s`: the region_budget_s above which a region that had too little time is
+    tried again, else None.
     `within`: key of the larger region without a winner that this one is a part of, else None."""
 
     ops: str

@@ -92,11 +92,10 @@ def verdict(record: Mapping[str, Any]) -> str:
     if record["kind"] == "winner":
         return "winner"
     timing = record["timing"] or {}
-    eager = "; serves eager calls" if record["kind"] == "eager_only" else ""
     if within := larger_region(record):  # it won alone, or it would not have been raced there
-        return f"faster alone, not within region {within[:12]}{eager}"
-    if eager:
-        return f"faster than ATen, not than Inductor{eager}"
+        return f"faster alone, not within region {within[:12]}"
+    if record["kind"] == "eager_only":
+        return "faster than ATen, not than Inductor"
     if rival := rival_name(timing):
         return f"nothing faster than {rival}"
     if retry_above_s(record) is not None:
@@ -135,7 +134,7 @@ def retry_above_s(record: Mapping[str, Any]) -> float | None:
     """The region_budget_s above which forging tries a region again that has no winner and had too
     little time to find one; None of every other record."""
     provenance = record["provenance"] or {}
-    if record["kind"] == "winner" or not provenance.get("out_of_time"):
+    if record["kind"] != "negative" or not provenance.get("out_of_time"):
         return None
     return min(1.5 * float(provenance.get("budget_s") or 0.0), sys.float_info.max)
 
@@ -147,11 +146,15 @@ def rival_name(timing: Mapping[str, Any]) -> str:
 
 
 def speedup_text(timing: Mapping[str, Any] | None) -> str:
-    """ "1.20 times as fast as Inductor [1.15, 1.25]" of a record's timing; "" without a race."""
-    if not timing or not timing.get("speedup"):
+    """ "1.20 times as fast as Inductor [1.15, 1.25]" of a record's timing, of a kernel that serves
+    eager calls alone over ATen; "" without a race."""
+    over_aten = (timing or {}).get("speedup_over_aten")
+    interval = over_aten or (timing or {}).get("speedup")
+    if not timing or not interval:
         return ""
-    low, median, high = timing["speedup"]
-    return f"{median:.2f} times as fast as {rival_name(timing)} [{low:.2f}, {high:.2f}]"
+    low, median, high = interval
+    rival = RIVALS["aten"] if over_aten else rival_name(timing)
+    return f"{median:.2f} times as fast as {rival} [{low:.2f}, {high:.2f}]"
 
 
 def stayed(record: Mapping[str, Any]) -> dict[str, Any]:

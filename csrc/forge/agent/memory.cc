@@ -21,8 +21,8 @@ const std::string& AgentRegionsName() {
 
 bool IsEnd(const Json& node) { return MemberOrNull(node, "kind") == kEnd; }
 
-std::optional<Candidate> WinnerOf(const CacheRecord& record) {
-  if (record.kind != CacheRecord::Kind::kWinner) return std::nullopt;
+std::optional<Candidate> KernelOf(const CacheRecord& record) {
+  if (!record.has_kernel()) return std::nullopt;
   const auto json = ParseJson(record.candidate);
   auto candidate = json.ok() ? Candidate::FromJson(*json) : Result<Candidate>(json.status());
   if (!candidate.ok()) return std::nullopt;
@@ -74,7 +74,7 @@ void FindNear(KernelStore& store, const OpSignature& signature, const std::strin
     if (!other.ok() || other->device != signature.device || OpsOf(*other) != ops) return true;
     const double distance = DistanceOf(signature, *other);
     if (distance >= nearest) return true;
-    if (auto candidate = WinnerOf(record)) {
+    if (auto candidate = KernelOf(record)) {
       nearest = distance;
       memory->start = std::move(candidate);
       memory->origin = StartOrigin::kNear;
@@ -99,7 +99,7 @@ SessionMemory RecallSession(KernelStore& store, const OpSignature& signature,
     }
   }
   if (const auto record = store.Get(key, arch); record != nullptr) {
-    memory.start = WinnerOf(*record);
+    memory.start = KernelOf(*record);
     if (memory.start.has_value()) memory.origin = StartOrigin::kWinner;
   }
   if (!memory.start.has_value()) {

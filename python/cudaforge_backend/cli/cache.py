@@ -198,7 +198,7 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def _candidate(stored: Any, with_source: bool) -> dict[str, Any] | None:
-    """A winner's candidate with the number of its source's lines; its `code` only if asked for.
+    """A kernel's candidate with the number of its source's lines; its `code` only if asked for.
     None where there is none, or it is damaged."""
     if not isinstance(stored, dict):
         return None
@@ -417,17 +417,18 @@ def run_import(args: argparse.Namespace) -> int:
 
 
 def _proven_here(records: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Keys of the winners that an import does not replace unless it is told to."""
+    """Keys of the winners that an import does not replace unless it is told to; of kernels for
+    eager calls alone it is not known yet."""
     mine = archs_here()
     return {
         r["key"]
         for r in records
-        if r["kind"] != "negative" and r["arch"] in mine and r["current"] and not r["provisional"]
+        if r["kind"] == "winner" and r["arch"] in mine and r["current"] and not r["provisional"]
     }
 
 
 def _without_winner(records: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
-    """Of records without a winner the key, the architecture and the checksum."""
+    """Of records without a kernel the key, the architecture and the checksum."""
     return {(r["key"], r["arch"], r["checksum"]) for r in records if r["kind"] == "negative"}
 
 

@@ -14,7 +14,7 @@ import torch
 from .._native import _C
 from ..agents import Agents
 from ..options import DISABLED, disabled
-from ..records import counted, dollars, input_shapes, label, op_names
+from ..records import counted, dollars, for_eager, input_shapes, label, op_names
 from ..steps import candidate_text, no_counters_text, race_text, rival_text, step_text
 from . import built_in
 from .hints import Hints
@@ -253,12 +253,13 @@ def _run_agents(args: argparse.Namespace) -> int:
             print(nothing_asked(args.only, there))
         known = sum(result["known"] for result in results)
         won = sum(result["kind"] == "winner" for result in results) - known
+        eager = for_eager(sum(result["kind"] == "eager_only" for result in results))
         over = known + limited_regions
         without = f", {len(silent)} without a reply" if silent else ""
         without += f", {len(empty)} without a candidate" if empty else ""
         wall, device = total["wall_seconds"], total["device_seconds"]
         print(
-            f"{counted(len(results), 'region')}: {won} won, {over} passed over{without}; "
+            f"{counted(len(results), 'region')}: {won} won, {eager}{over} passed over{without}; "
             f"{_cost([total])}, {wall:.0f} s of sessions, {device:.0f} s of them on the "
             "device (Inductor's compilation and the races are not in it); "
             f"cache {_C.store().location()}"

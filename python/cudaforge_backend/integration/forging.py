@@ -378,7 +378,8 @@ class _Forge:
         contestants: Sequence[tuple[str, rivals.Call]],
         signature: str,
     ) -> _C.Promotion:
-        eager = len(json.loads(signature)["nodes"]) == 1  # a call of that operator may be all of it
+        # An eager call may be all of a region of one operator, and is served by what is raced.
+        eager = contestants[0][0] == "winner" and len(json.loads(signature)["nodes"]) == 1
         sets = [rivals.make_inputs(signature, self.device, seed) for seed in range(INPUT_SETS)]
         for _, call in contestants:
             for inputs in sets:

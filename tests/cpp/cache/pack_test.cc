@@ -78,6 +78,16 @@ TEST_F(Pack, WinnersThatAreThereStayUnlessReplaced) {
   EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
 }
 
+TEST_F(Pack, AWinnerTakesThePlaceOfAKernelForEagerCalls) {
+  ASSERT_TRUE(from_->Put(TestEagerOnly(8)).ok());
+  EXPECT_EQ(ExportPack(*from_, file_, kTestArch)->exported, 5);
+  ASSERT_TRUE(to_->Put(TestEagerOnly(1, 1.1)).ok());
+  ASSERT_TRUE(to_->Put(TestEagerOnly(8, 1.1)).ok());
+  EXPECT_EQ(ImportPack(*to_, file_)->kept_existing, 1);
+  EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+  EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->SpeedupLow(), 1.1) << "raced here";
+}
+
 TEST_F(Pack, ProvisionalRecordsStayBehindAndGiveWay) {
   CacheRecord beside = TestWinner(9, 4.5);
   beside.provisional = true;

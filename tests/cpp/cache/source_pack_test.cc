@@ -77,6 +77,14 @@ TEST_F(SourcePack, AKernelForEagerCallsStaysOne) {
   ASSERT_TRUE(Import().ok());
   EXPECT_EQ(to_->Get(record.key, kTestArch)->kind, CacheRecord::Kind::kEagerOnly);
   EXPECT_EQ(to_->Get(WinnerWithSource(1).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+  const std::string file = Place(7) + "/record.json";
+  Json json = *ParseJson(*ReadFile(file));
+  json["kind"] = "negative";
+  ASSERT_TRUE(WriteFileAtomic(file, json.dump()).ok());
+  const auto summary = Import();
+  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+  EXPECT_EQ(summary->rejected, 1);
+  EXPECT_NE(summary->problems[0].find("a region without a kernel"), std::string::npos);
 }
 
 TEST_F(SourcePack, HasTheRoundsOfAgents) {

@@ -131,9 +131,11 @@ TEST_P(StoreContract, AKernelForEagerCallsStandsBetween) {
   EXPECT_EQ(Get(1)->candidate, TestEagerOnly(1).candidate);
   ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
   EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kEagerOnly);
-  ASSERT_TRUE(store_->Put(TestEagerOnly(1, 1.02)).ok());
-  EXPECT_EQ(Get(1)->SpeedupLow(), 1.02);
-  CacheRecord same = TestEagerOnly(1, 1.02);
+  ASSERT_TRUE(store_->Put(TestEagerOnly(1, 1.2)).ok());
+  EXPECT_EQ(Get(1)->SpeedupLow(), 1.5);
+  ASSERT_TRUE(store_->Put(TestEagerOnly(1, 1.8)).ok());
+  EXPECT_EQ(Get(1)->SpeedupLow(), 1.8);
+  CacheRecord same = TestEagerOnly(1, 1.8);
   same.kind = CacheRecord::Kind::kWinner;
   ASSERT_TRUE(store_->Put(same).ok()) << "the same kernel, which has won by now";
   EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kWinner);

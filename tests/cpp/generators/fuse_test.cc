@@ -24,13 +24,13 @@ OpSignature LayerNormBackward(int64_t rows, int64_t length, DType dtype = DType:
 }
 
 // Rows with their mean taken off, and the sum over them, which reads what the first stage writes.
-OpSignature CentredRowsAndTheirSum(int64_t rows, int64_t length) {
+OpSignature CentredRowsAndTheirSum(int64_t rows, int64_t length, bool rows_asked_for = true) {
   Region region;
   const Json x = region.Input(Spec({rows, length}));
   const int mean = region.Call("mean.dim", {x, {1}, true}, {Spec({rows, 1})});
   const int centred = region.Call("sub.Tensor", {x, Out(mean)}, {Spec({rows, length})});
   const int sum = region.Call("sum.dim_IntList", {Out(centred), {0}, false}, {Spec({length})});
-  region.Output(centred);
+  if (rows_asked_for) region.Output(centred);
   region.Output(sum);
   OpSignature signature = region.Signature();
   signature.device = DeviceType::kCuda;
@@ -83,6 +83,17 @@ TEST(Fuse, SumsOfWhatTheRowsGiveNeedNoLoadOfIt) {
   // Nothing reads the rows' means any more.
   EXPECT_EQ(fused->stages[0].stores.size(), 1u) << fused->ToString();
   ExpectSameResults(signature, program, *fused);
+}
+
+TEST(Fuse, WhatIsReadNoMoreHasNoMemory) {
+  const OpSignature signature = CentredRowsAndTheirSum(64, 48, false);
+  const Program program = *Lower(signature);
+  const Result<Program> fused = FuseColumnSums(program, 8);
+  if (program.stages.size() == 1) GTEST_FAIL() << "the rows have no stage of their own";
+  ASSERT_TRUE(fused.ok()) << fused.status().ToString() << program.ToString();
+  ExpectSameResults(signature, program, *fused);
+  EXPECT_TRUE(fused->stages[0].stores.empty()) << fused->ToString();
+  EXPECT_EQ(fused->scratch_bytes, (std::vector<int64_t>{8 * 48 * 4}));
 }
 
 TEST(Fuse, RefusesWhatSharesNothing) {
