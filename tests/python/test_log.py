@@ -38,6 +38,17 @@ def test_all_topics(run_python: RunPython, tmp_path: Path) -> None:
     assert any(str(tmp_path / "cache") in line for line in _lines(done.stderr, "cache"))
 
 
+def test_eager_calls_without_a_kernel(run_python: RunPython, tmp_path: Path) -> None:
+    script = """
+import torch, cudaforge_backend
+with cudaforge_backend.enable(on_miss="record"):
+    for _ in range(2): torch.randn(64, 48).softmax(-1)
+"""
+    done = run_python(script, CUDAFORGE_LOG="dispatch", CUDAFORGE_CACHE_DIR=str(tmp_path))
+    (line,) = _lines(done.stderr, "dispatch")
+    assert line.endswith("no kernel: _softmax(float32[64, 48])")
+
+
 def test_one_topic_and_none(run_python: RunPython, tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     script = _SCRIPT.replace("blocking", "record")
