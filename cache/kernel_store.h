@@ -35,16 +35,15 @@ class KernelStore {
   // The record for (key, arch), of whatever kind; null on a miss, also when the stored bytes are
   // damaged. Its evidence is checked where it is read (CacheRecord::Fields).
   virtual std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
-  // Stores durably, all or nothing. A winner replaces any other kind, a kernel for eager calls
-  // alone a negative entry; between two of a kind the one with the larger SpeedupLow() stays, and
-  // of one kernel raced twice the first; a negative entry replaces a negative entry, and a kernel
-  // only if `replace`. What another torch or verifier judged (CacheRecord::versions), and what is
-  // provisional, is always replaced; a provisional record replaces nothing else. `stored`, when
-  // given, tells for each record whether it is now the one that is stored. A region that has a
-  // record leaves the wanted list in the same write. Errors: kInvalidArgument and kCorruption
-  // (CacheRecord::Validate), kIoError (a full disk, a read-only folder: nothing changed), kTimeout
-  // (the lock), kUnsupported (opened read-only, or made by a newer version), kUnavailable (in a
-  // forked child).
+  // Stores durably, all or nothing. What is no winner is replaced by whatever comes; between two
+  // winners the one with the larger lower bound of the speed-up stays, and of one kernel raced
+  // twice the first; what is no winner replaces a winner only if `replace`. What another torch or
+  // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; a
+  // provisional record replaces nothing else. `stored`, when given, tells for each record whether
+  // it is now the one that is stored. A region that has a record leaves the wanted list in the same
+  // write. Errors: kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a full disk,
+  // a read-only folder: nothing changed), kTimeout (the lock), kUnsupported (opened read-only, or
+  // made by a newer version), kUnavailable (in a forked child).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
                          std::vector<bool>* stored = nullptr) = 0;
   Status Put(const CacheRecord& record, bool replace = false) {

@@ -43,14 +43,13 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   return record;
 }
 
-// Whether `store` has a kernel for good, as good a one, that was judged as that of `record` was:
-// raced here, where that one comes from elsewhere.
+// Whether `store` has a kernel for good, as good a one, that was judged as `record` was: raced
+// here, where that comes from elsewhere.
 bool HasItsOwn(KernelStore& store, const CacheRecord& record) {
   const auto existing = store.Get(record.key, record.arch);
-  const bool as_good = existing != nullptr && (existing->kind == CacheRecord::Kind::kWinner ||
-                                               existing->kind == record.kind);
-  return as_good && existing->has_kernel() && !existing->provisional &&
-         JudgedAlike(existing->versions, record.versions) && existing->Fields().ok();
+  return existing != nullptr && existing->has_kernel() && existing->kind <= record.kind &&
+         !existing->provisional && JudgedAlike(existing->versions, record.versions) &&
+         existing->Fields().ok();
 }
 
 // Stores `count` records, each as `read` gives it and `accept` leaves it; `replace` as ImportPack.
@@ -77,8 +76,12 @@ Result<PackSummary> Adopt(KernelStore& store, const AcceptRecord& accept, bool r
       status = accept(&*record);
       problem = record->key.substr(0, kKeyDigitsInProblem) + ": " + status.message();
     }
-    if (status.ok() && record->kind == CacheRecord::Kind::kNegative) {
-      negatives.push_back(std::move(record).value());
+    if (status.ok() && !record->has_kernel()) {
+      if (HasItsOwn(store, *record)) {
+        ++summary.kept_existing;
+      } else {
+        negatives.push_back(std::move(record).value());
+      }
     } else if (status.ok()) {
       const bool first = taken.insert(StoreKey(record->key, record->arch)).second;
       if (first && !replace && HasItsOwn(store, *record)) {

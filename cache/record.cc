@@ -247,8 +247,7 @@ Status CacheRecord::Validate() const {
 
 double CacheRecord::SpeedupLow() const {
   const Json race = JsonOrNull(timing);
-  const Json& interval =
-      MemberOrNull(race, kind == Kind::kEagerOnly ? "speedup_over_aten" : "speedup");
+  const Json& interval = MemberOrNull(race, "speedup");
   if (!interval.is_array() || interval.empty()) return 0;
   return interval[0].is_number() ? interval[0].get<double>() : 0;
 }

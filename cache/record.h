@@ -16,7 +16,7 @@ struct CacheRecord {
   static constexpr int kFormat = 3;
   // kEagerOnly: a kernel of a single operation that is faster than ATen, which eager calls run, and
   // not than Inductor, or not within its larger region, which compiled graphs run.
-  enum class Kind { kWinner, kEagerOnly, kNegative };
+  enum class Kind { kWinner, kEagerOnly, kNegative };  // the better ones first
   // "winner", "eager_only" or "negative".
   static std::string_view KindName(Kind kind);
   // kInvalidArgument: another name.
@@ -53,7 +53,7 @@ struct CacheRecord {
   // Whether this may be stored: CheckIdentity(), a candidate and a binary exactly when it has
   // a kernel, and what Fields() asks. kInvalidArgument says what is wrong.
   Status Validate() const;
-  // The lower bound of the speed-up, for eager calls alone over ATen; 0 where `timing` has none.
+  // The lower bound of the speed-up; 0 where `timing` has none.
   double SpeedupLow() const;
 
   std::string Encode() const;

@@ -38,11 +38,11 @@ bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool
   if (existing == nullptr || replace) return true;
   if (!JudgedAlike(incoming.versions, existing->versions)) return true;
   if (existing->provisional || incoming.provisional) return existing->provisional;
-  if (!existing->has_kernel()) return true;
-  if (incoming.kind != existing->kind) return incoming.kind == CacheRecord::Kind::kWinner;
+  if (existing->kind != CacheRecord::Kind::kWinner) return true;
   // The same kernel raced again has gained nothing but another draw of the noise.
   if (incoming.candidate == existing->candidate) return false;
-  return incoming.SpeedupLow() > existing->SpeedupLow();
+  return incoming.kind == CacheRecord::Kind::kWinner &&
+         incoming.SpeedupLow() > existing->SpeedupLow();
 }
 
 Json WantedEntry(const WantedRegion& region) {

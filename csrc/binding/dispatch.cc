@@ -34,9 +34,9 @@ class TrialScope {
     return *this;
   }
   void Exit() { trial_.reset(); }
-  void Promote() {
+  void Promote(bool eager_only) {
     if (!trial_) throw StatusError(Status::InvalidArgument("the trial has not begun"));
-    trial_->Promote();
+    trial_->Promote(eager_only);
   }
 
  private:
@@ -65,7 +65,9 @@ void BindDispatch(py::module_& m) {
            py::arg("device_index"), py::arg("outcome"))
       .def("__enter__", &TrialScope::Enter, py::return_value_policy::reference, Release())
       .def("__exit__", [](TrialScope& trial, const py::args& /*error*/) { trial.Exit(); })
-      .def("promote", &TrialScope::Promote, Release());
+      .def("promote", &TrialScope::Promote, py::arg("eager_only") = false, Release());
+  m.def(
+      "ask_again", [] { Resolver::Get().AskAgain(); }, Release());
   m.def("stats", [] { return ToPython(Resolver::Get().Stats()); });
   m.def("reset_stats", [] { Resolver::Get().ResetStats(); });
   Resolver::Get().SetWarningSink(

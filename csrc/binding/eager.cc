@@ -28,14 +28,15 @@ WantedWriter& Writer() {
   return *writer;
 }
 
-// Puts a region that nothing is known of on the wanted list.
+// Puts a region that nothing is known of, or for another process alone, on the wanted list.
 void Record(const RegionEntry& region, const std::string& text) {
   Runtime& runtime = Runtime::Get();
   const Target* target =
       ValueOrThrow(runtime.TargetFor(region.signature.device, region.device_index));
   const std::string& arch = target->arch().target;
   std::shared_ptr<KernelStore> store = runtime.store();
-  if (store->Get(region.key, arch) != nullptr) return;
+  const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
+  if (known != nullptr && !known->provisional) return;
   Writer().Add(std::move(store), {region.key, arch, Json::parse(text)});
 }
 

@@ -85,7 +85,8 @@ Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature
 Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, entry.device_index));
   const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
-  if (!record || !record->has_kernel() || !JudgedByThisBuild(*record)) {
+  // A provisional one is good for the process that made it, which has it already.
+  if (!record || !record->has_kernel() || record->provisional || !JudgedByThisBuild(*record)) {
     return std::unique_ptr<Winner>();
   }
   const auto load = [&]() -> Result<std::unique_ptr<Winner>> {
@@ -102,6 +103,7 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
                                               entry.key + "` forgets it");
   }
   (*winner)->saved_ns = SavedNs(*record);
+  (*winner)->eager_only = record->kind == CacheRecord::Kind::kEagerOnly;
   return winner;
 }
 

@@ -244,7 +244,7 @@ void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::Disp
     op.Count(Miss::kUnsupported);
     return CallPrevious(&op, keys, stack);
   }
-  const Winner* winner = met->region->winner.load(std::memory_order_acquire);
+  const Winner* winner = met->region->ForEager();
   if (winner == nullptr) {
     if (met->region->quarantined.load(std::memory_order_relaxed)) [[unlikely]] {
       Resolver::Get().CountFallback(met->region, Fallback::kQuarantined);
@@ -332,7 +332,7 @@ void EagerInterceptor::Impl::Tell(const MetCall& met) {
     if (Resolver::Get().WantsWinner(region)) {
       CF_CHECK(Resolver::Get().Resolve(region.id, text, region.device_index).ok()) << region.key;
     }
-    if (told && region.winner.load(std::memory_order_acquire) == nullptr) {
+    if (told && region.ForEager() == nullptr) {
       ends_call = told(region, text);
     }
   } catch (const std::exception& error) {

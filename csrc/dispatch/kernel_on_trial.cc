@@ -15,7 +15,9 @@ KernelOnTrial::KernelOnTrial(RegionEntry* entry, std::unique_ptr<Winner> kernel)
 
 KernelOnTrial::~KernelOnTrial() { innermost_ = outer_; }
 
-void KernelOnTrial::Promote() { Resolver::Get().Promote(entry_, kernel_); }
+void KernelOnTrial::Promote(bool eager_only) {
+  Resolver::Get().Promote(entry_, kernel_, eager_only);
+}
 
 const Winner* KernelOnTrial::WinnerOf(const RegionEntry& entry) {
   if (OwnWork::InForce()) {

@@ -26,7 +26,8 @@ constexpr int64_t kScratchAlignment = 256;  // bytes, of every scratch buffer
 struct Winner {
   std::unique_ptr<Executable> executable;
   std::vector<Constraint> constraints;
-  double saved_ns = 0;  // expected of one hit (from the record), for statistics
+  double saved_ns = 0;      // expected of one hit (from the record), for statistics
+  bool eager_only = false;  // not for compiled graphs
 
   // Filled in by Resolver::Install.
   std::vector<uintptr_t> alignment_masks;  // per input: bits of the data pointer that must be zero
@@ -61,6 +62,12 @@ struct RegionEntry {
   std::optional<uint64_t> matrix_numerics;
   // Swapped in between two calls; old ones are kept alive. For calls of OwnWork see KernelOnTrial.
   std::atomic<const Winner*> winner{nullptr};
+  std::atomic<const Winner*> eager_only{nullptr};  // serves eager calls where there is no winner
+  // What an eager call runs, or null.
+  const Winner* ForEager() const {
+    const Winner* const best = winner.load(std::memory_order_acquire);
+    return best != nullptr ? best : eager_only.load(std::memory_order_acquire);
+  }
   std::atomic<bool> quarantined{false};
   // Unserved: a call when there was no winner. A fallback: a call that did not use the winner there
   // is.
@@ -94,10 +101,11 @@ class Resolver {
   // Has a kernel ready to be launched for the entry, and keeps it for the life of the process: a
   // call may be in it. REQUIRES: it has an executable, its constraints name inputs of the region.
   const Winner* Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner);
-  // From now on calls are served by an adopted kernel; nullptr: by none. Nothing happens to a
-  // quarantined entry. Leaves saved_ns to who has timed the kernel. Thread-safe.
-  void Promote(RegionEntry* entry, const Winner* adopted);
-  // Adopt, then Promote.
+  // From now on calls are served by an adopted kernel, or eager calls alone; nullptr: by none.
+  // Nothing happens to a quarantined entry. Leaves saved_ns to who has timed the kernel.
+  // Thread-safe.
+  void Promote(RegionEntry* entry, const Winner* adopted, bool eager_only = false);
+  // Adopt, then Promote, for eager calls alone where the kernel says so.
   void Install(RegionEntry* entry, std::unique_ptr<Winner> winner);
   // Never serve this entry again in this process (its launch failed).
   void Quarantine(RegionEntry* entry, const std::string& why);

@@ -158,11 +158,11 @@ void DropUnreadStores(Program* program) {
 
 Result<Program> Fuse(Program program, size_t rows_at, size_t columns_at, int64_t runs) {
   Stage rows = Coalesce(program.stages[rows_at]);
-  Stage& lone = program.stages[columns_at] = Coalesce(program.stages[columns_at]);
-  // What is equal now is in one stage; what is equal afterwards is read by both.
+  Stage columns = program.stages[columns_at] = Coalesce(program.stages[columns_at]);
+  // What is equal now is in one stage; what is equal afterwards is read by both. That SplitStage
+  // knows nothing of it does no harm: a sum that is there twice has two results, which are read.
   MergeEqualValues(rows);
-  MergeEqualValues(lone);
-  const Stage columns = lone;
+  MergeEqualValues(columns);
   if (rows.inner != columns.outer || rows.outer != columns.inner || rows.outer.size() != 1) {
     return Status::Unsupported("the stages have other loops");
   }

@@ -280,8 +280,11 @@ class KernelOnTrial:
     def __init__(self, signature: str, device_index: int, outcome: SearchOutcome) -> None: ...
     def __enter__(self) -> KernelOnTrial: ...
     def __exit__(self, *error: object) -> None: ...
-    def promote(self) -> None:
-        """Has it serve everybody from now on, in this process."""
+    def promote(self, eager_only: bool = False) -> None:
+        """Has it serve everybody from now on, in this process, or eager calls alone."""
+
+def ask_again() -> None:
+    """Has regions without a winner look for one in the store again, at their next call."""
 
 def stats() -> dict[str, Any]:
     """hits, unserved, fallbacks by reason, saved_ns, regions."""

@@ -95,7 +95,7 @@ def verdict(record: Mapping[str, Any]) -> str:
     if within := larger_region(record):  # it won alone, or it would not have been raced there
         return f"faster alone, not within region {within[:12]}"
     if record["kind"] == "eager_only":
-        return "faster than ATen, not than Inductor"
+        return "faster than ATen, not surely than Inductor"
     if rival := rival_name(timing):
         return f"nothing faster than {rival}"
     if retry_above_s(record) is not None:
@@ -134,7 +134,7 @@ def retry_above_s(record: Mapping[str, Any]) -> float | None:
     """The region_budget_s above which forging tries a region again that has no winner and had too
     little time to find one; None of every other record."""
     provenance = record["provenance"] or {}
-    if record["kind"] != "negative" or not provenance.get("out_of_time"):
+    if record["kind"] == "winner" or not provenance.get("out_of_time"):
         return None
     return min(1.5 * float(provenance.get("budget_s") or 0.0), sys.float_info.max)
 

@@ -16,7 +16,7 @@ from cudaforge_backend.cli import main
 from cudaforge_backend.integration import forging, rivals
 from cudaforge_backend.records import speedup_text, summary
 from cudaforge_backend.steps import race_text, step_text
-from forged import decide_every_race, host_ns
+from forged import decide_every_race, host_ns, lose_for_want_of_time
 
 
 def softmax(columns: int) -> str:
@@ -106,6 +106,20 @@ def test_a_short_budget_tries_one_candidate_and_races_none() -> None:
     (served,) = region([x], _C.region_id(done.key), signature)
     torch.testing.assert_close(served, torch.softmax(x, -1))
     assert _C.stats()["hits"] == before
+
+
+def test_a_kernel_for_eager_calls_that_had_too_little_time_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced=True)
+    decide_every_race(monkeypatch, 1e-4, 4e-4, inductor_s=0)
+    for budget in (5.0, 20.0):  # the same kernel, and the record is of what it was given last
+        done = forging.forge_region(softmax(27), 0, budget)
+        assert done.kind == "eager_only"
+        assert not forging.worth_more_time(record_of(done), 1.4 * budget)
+        assert forging.worth_more_time(record_of(done), 1.6 * budget)
+    decide_every_race(monkeypatch, 0, 1e-4)
+    assert forging.forge_region(softmax(27), 0, 60.0).kind == "winner"
 
 
 def test_a_budget_without_end_is_one_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,9 @@ def run_ls(args: argparse.Namespace) -> int:
             if differs:
                 _say(f"{'':<{_INDENT}}{differs}")
             if row["kind"] != "winner":
-                _say(f"{'':<{_INDENT}}{with_time(row['verdict'], row['retry_above_s'])}")
+                over = row["speedup_over_aten"]
+                words = row["verdict"] + (f": {over[1]:.2f}x of ATen" if over else "")
+                _say(f"{'':<{_INDENT}}{with_time(words, row['retry_above_s'])}")
             for said in not_served(row):
                 _say(f"{'':<{_INDENT}}{said}")
         if not rows:

@@ -216,6 +216,7 @@ def substituted(
     from .graph_pass import SubstitutePass, kept_table
     from .outcome import Outcome
 
+    _C.ask_again()  # a region that was looked up without a winner may have one by now
     outcome = Outcome(winners)
     substitute = SubstitutePass(winners, rules)
     with outcome.noting_loads():

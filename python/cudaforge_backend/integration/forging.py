@@ -206,7 +206,7 @@ class _Forge:
                 self._look_at_program()
                 end = self._conclude(outcome, promotion)
                 if promotion is not None and (promotion.promoted or end["kind"] == "eager_only"):
-                    trial.promote()
+                    trial.promote(eager_only=not promotion.promoted)
         else:
             end = self._conclude(outcome, None)
         count_forging("forged" if end["kind"] == "winner" else end["kind"])
@@ -278,7 +278,7 @@ class _Forge:
             provisional,
         )
         there = None if stored else _C.store().get(self.key, self.arch)
-        kept = there if there is not None and there["kind"] != "negative" else None
+        kept = there if there is not None and there["kind"] == "winner" else None
         event: dict[str, Any] = {
             "event": "end",
             "key": self.key,

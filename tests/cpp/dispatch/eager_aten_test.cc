@@ -67,6 +67,22 @@ TEST_F(EagerTest, ACallThatWasMetIsServedByItsWinner) {
   EXPECT_EQ(Stats()["calls"], 3);
 }
 
+TEST_F(EagerTest, AKernelForEagerCallsServesThemAlone) {
+  const Region region = EagerNeg({3, 15});
+  RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();
+  std::unique_ptr<Winner> kernel = NegWinner(45, 1, log_);
+  kernel->eager_only = true;
+  resolver_.Install(entry, std::move(kernel));
+  const at::Tensor x = at::randn({3, 15});
+  ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
+  for (int i = 0; i < 2; ++i) at::neg(x);
+  EXPECT_TRUE(at::allclose(at::neg(x), at::rsub(x, 1)));
+  EXPECT_EQ(Stats()["hits"], 2);
+  torch::jit::Stack stack = {c10::List<at::Tensor>({x}), region.id, region.text};
+  RegionOperator().callBoxed(stack);
+  EXPECT_TRUE(at::equal(stack[0].toTensorList().get(0), at::rsub(x, 0))) << "a graph runs ATen";
+}
+
 TEST_F(EagerTest, OtherCallsArePyTorchs) {
   Serve({3, 6});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());

@@ -83,6 +83,29 @@ TEST_F(ResolverTest, AsksTheLoaderOnce) {
   EXPECT_NE(entry->winner.load(), nullptr);
 }
 
+TEST_F(ResolverTest, AKernelForEagerCallsIsNoWinner) {
+  const Region region = NegRegion({3, 14});
+  bool eager_only = true;
+  resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
+    std::unique_ptr<Winner> found = NegWinner(42, 0, log_);
+    found->eager_only = eager_only;
+    return found;
+  });
+  RegionEntry* entry = Resolve(region);
+  EXPECT_EQ(entry->winner.load(), nullptr);
+  const Winner* const for_eager = entry->ForEager();
+  EXPECT_NE(for_eager, nullptr);
+  eager_only = false;
+  resolver_.AskAgain();
+  ASSERT_TRUE(resolver_.WantsWinner(*entry)) << "there may be a winner by now";
+  Resolve(region);
+  EXPECT_NE(entry->winner.load(), nullptr);
+  EXPECT_EQ(entry->ForEager(), entry->winner.load());
+  EXPECT_NE(entry->ForEager(), for_eager);
+  resolver_.Quarantine(entry, "a test");
+  EXPECT_EQ(entry->ForEager(), nullptr);
+}
+
 TEST_F(ResolverTest, LoaderFailuresAreWarnedOfOnce) {
   const Region refused = NegRegion({3, 5});
   const Region thrown = NegRegion({3, 6});

@@ -85,6 +85,20 @@ TEST(Fuse, SumsOfWhatTheRowsGiveNeedNoLoadOfIt) {
   ExpectSameResults(signature, program, *fused);
 }
 
+TEST(Fuse, OneSumUnderTwoNames) {
+  Region region;
+  const Json x = region.Input(Spec({64, 48}));
+  region.Output(region.Call("_softmax", {x, 1, false}, {Spec({64, 48})}));
+  region.Output(region.Call("sum.dim_IntList", {x, {0}, false}, {Spec({48})}));
+  region.Output(region.Call("sum.dim_IntList", {x, {0}, true}, {Spec({1, 48})}));
+  OpSignature signature = region.Signature();
+  signature.device = DeviceType::kCuda;
+  const Program program = *Lower(signature);
+  const Result<Program> fused = FuseColumnSums(program, 8);
+  ASSERT_TRUE(fused.ok()) << fused.status().ToString() << program.ToString();
+  ExpectSameResults(signature, program, *fused);
+}
+
 TEST(Fuse, WhatIsReadNoMoreHasNoMemory) {
   const OpSignature signature = CentredRowsAndTheirSum(64, 48, false);
   const Program program = *Lower(signature);
