@@ -251,6 +251,8 @@ def _inspect(
         signature = json.loads(region.signature)
         record = _C.store().get(region.key, known.arch)
         why = why_of(record) if record and status == "negative" else _WHY[status]
+        if record and record["kind"] == "eager_only" and status == "negative":
+            why += "; eager calls are served by its kernel"
         if status == "unused" and not used:
             why = _WHY["not_used"]
         if status == "miss" and region.by_agents:

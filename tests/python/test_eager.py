@@ -16,11 +16,10 @@ import torch.nn.functional as F
 from conftest import RunPython
 from cudaforge_backend import OptionError, disable, enable
 from cudaforge_backend._native import _C
-from cudaforge_backend.cli import main
 from cudaforge_backend.integration import eager, forging, plan
 from cudaforge_backend.integration.eager_ops import default_ops
 from eager_calls import SOFTMAX, seen
-from forged import decide_every_race, win_every_race
+from forged import win_every_race
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
@@ -36,68 +35,6 @@ def test_a_call_with_a_winner_is_served(blocking: dict[str, Any], device: str) -
         assert f"eager {SOFTMAX}: 3 calls, 2 served by kernels" in text
     x.softmax(-1)
     assert seen()["calls"] == 3
-
-
-def test_what_loses_to_inductor_alone_serves_eager_calls(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    decide_every_race(monkeypatch, 1e-4, 4e-4, inductor_s=0)
-    x = torch.randn(16, 51)
-    expected = x.softmax(-1)
-    folder = {"cache_dir": str(tmp_path)}
-    with enable([SOFTMAX], on_miss="blocking", **folder):
-        for _ in range(3):
-            torch.testing.assert_close(x.softmax(-1), expected)
-    assert seen()["hits"] == 2
-    stats = cudaforge_backend.stats()
-    assert (stats["forged"], stats["eager_only"], stats["negative"]) == (0, 1, 0)
-    assert "0 forged to a winner, 1 for eager calls alone, 0 to no winner" in str(stats)
-    # Compiled graphs do without it.
-    options = {"on_miss": "blocking", **folder}
-    model = torch.compile(lambda x: x.softmax(-1), backend="cudaforge", options=options)
-    torch.testing.assert_close(model(x), expected)
-    after = cudaforge_backend.stats()
-    assert (after["hits"], after["eager_only"], after["graphs"]) == (2, 1, {"plain": 1})
-    (region,) = cudaforge_backend.explain(lambda x: x.softmax(-1), x, **folder).regions
-    why = "faster than ATen, not surely than Inductor ("
-    assert region.status == "negative" and region.why.startswith(why)
-    assert main(["cache", "ls", "--cache-dir", str(tmp_path)]) == 0
-    line, reason = capsys.readouterr().out.splitlines()
-    assert line.split()[0] == region.key[:12] and "  for eager  _softmax(" in line
-    assert reason.strip().startswith("faster than ATen, not surely than Inductor: ")
-    assert reason.endswith("x of ATen")
-    assert main(["cache", "show", region.key, "--cache-dir", str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    assert "too little time" not in text
-    assert "\nspeed-up over ATen, which eager calls run: " in text and "\nverified against " in text
-
-
-@pytest.mark.parametrize("busy", [True, False])
-def test_what_was_raced_beside_a_busy_program_serves_that_one_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_python: RunPython, busy: bool
-) -> None:
-    win_every_race(monkeypatch)
-    monkeypatch.setattr(forging, "program_is_busy", lambda: busy)
-    x = torch.randn(16, 52 + busy)  # a process has one kernel of a shape
-    with enable([SOFTMAX], on_miss="background", cache_dir=str(tmp_path)):
-        x.softmax(-1)
-        for thread in threading.enumerate():
-            if thread.name == "cudaforge-eager":
-                thread.join()
-        x.softmax(-1)
-        assert seen()["hits"] == 1
-    given = f"FOLDER, COLUMNS = {str(tmp_path)!r}, {52 + busy}\n"
-    shown = run_python(given + _AFTER_A_BUSY_PROGRAM).stdout.split()
-    assert shown == (["0", "1"] if busy else ["2", "0"])
-
-
-_AFTER_A_BUSY_PROGRAM = """
-import torch, cudaforge_backend
-from cudaforge_backend._native import _C
-with cudaforge_backend.enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER):
-    for _ in range(3): torch.randn(16, COLUMNS).softmax(-1)
-print(cudaforge_backend.stats()["eager"]["aten::_softmax"]["hits"], len(_C.store().wanted()))
-"""
 
 
 def test_disable_restores_what_was_there() -> None:
