@@ -94,8 +94,9 @@ std::vector<Program> Variants(const Program& program, bool cuda) {
     if (texts.insert(variant.ToString()).second) variants.push_back(std::move(variant));
   };
   // A run is a group of threads: about as many as are at work at once, then as few as a block each.
-  for (int64_t runs : {512, 2048, 256, 8192}) {
-    if (!cuda) break;  // no CPU engine has run sums
+  const std::vector<int64_t> run_counts =  // no CPU engine has run sums
+      cuda ? std::vector<int64_t>{512, 2048, 256, 8192} : std::vector<int64_t>{};
+  for (int64_t runs : run_counts) {
     Result<Program> fused = rows::FuseColumnSums(program, runs);
     if (fused.ok()) add(*std::move(fused));
   }

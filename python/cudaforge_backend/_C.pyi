@@ -270,9 +270,9 @@ def conclude(
     provisional: bool = False,
 ) -> tuple[dict[str, Any], bool]:
     """Stores the record: a winner or a kernel for eager calls where `promotion` says so, else a
-    negative entry. The times are
-    those of the whole region, allowed and spent. `provisional`: see KernelStore.get. Gives the
-    record as that would, and whether it is now the one that is stored."""
+    negative entry. The times are those of the whole region, allowed and spent. `provisional`: see
+    KernelStore.get. Gives the record as that would, and whether it is now the one that is
+    stored."""
 
 class KernelOnTrial:
     """While it is entered, cudaforge::region runs the search's best in this thread's OwnWork, and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,13 @@ def host_ns(work: Any) -> float:
     start = time.perf_counter_ns()
     work()
     return float(time.perf_counter_ns() - start)
+
+
+def join_threads(name: str) -> None:
+    """Waits until this process has no more threads of that name."""
+    for thread in threading.enumerate():
+        if thread.name == name:
+            thread.join()
 
 
 def decide_every_race(

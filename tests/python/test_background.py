@@ -19,7 +19,7 @@ from cudaforge_backend.integration import background, forging, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
 from cudaforge_backend.options import parse
-from forged import compiled, lose_every_race, win_every_race
+from forged import compiled, join_threads, lose_every_race, win_every_race
 
 _OPTIONS = {"on_miss": "background"}
 
@@ -200,9 +200,7 @@ def test_what_was_raced_beside_a_busy_program_is_its_own(
     x = torch.randn(8, 44)
     made = compiled(function, cache, on_miss="background", region_budget_s=25)
     made(x)
-    for thread in threading.enumerate():
-        if thread.name == "cudaforge-background":
-            thread.join()
+    join_threads("cudaforge-background")
     torch.testing.assert_close(made(x), function(x))
     assert cudaforge_backend.stats()["hits"] == 1
     (record,) = _C.store().records()
@@ -221,9 +219,7 @@ def test_lists_say_what_holds_for_a_busy_program_alone(
     (win_every_race if won else lose_every_race)(monkeypatch)
     monkeypatch.setattr(forging, "program_is_busy", lambda: True)
     compiled(function, tmp_path, on_miss="background", region_budget_s=25)(torch.randn(8, 45))
-    for thread in threading.enumerate():
-        if thread.name == "cudaforge-background":
-            thread.join()
+    join_threads("cudaforge-background")
     said = {
         True: "raced beside a busy program: served by that one alone, ",
         False: "judged beside a busy program: holds for that one alone; `cudaforge forge "

@@ -19,7 +19,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.integration import eager, forging, plan
 from cudaforge_backend.integration.eager_ops import default_ops
 from eager_calls import SOFTMAX, seen
-from forged import win_every_race
+from forged import join_threads, win_every_race
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
@@ -348,16 +348,10 @@ def test_background_makes_the_kernel_that_later_calls_get(
     expected = x.softmax(-1)
     with enable([SOFTMAX], on_miss="background", cache_dir=str(tmp_path)):
         x.softmax(-1)
-        _join_background()
+        join_threads("cudaforge-eager")
         torch.testing.assert_close(x.softmax(-1), expected)
     assert seen()["hits"] == 1
     assert _C.KernelStore.open(str(tmp_path)).wanted() == []
-
-
-def _join_background() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "cudaforge-eager":
-            thread.join()
 
 
 def stored(folder: Path) -> tuple[int, int]:
@@ -389,7 +383,7 @@ def test_a_background_queue_ends_with_what_it_was_made_for(
         folder = first if after == "same" else second
         enable(["aten::mm"], on_miss="fallback", cache_dir=str(folder))
     go.set()
-    _join_background()
+    join_threads("cudaforge-eager")
     assert stored(first) == ((0, 2) if after == "other" else (1, 1))
     assert after != "other" or stored(second) == (0, 0)
     assert cudaforge_backend.stats()["fallbacks"] == {}
@@ -497,7 +491,7 @@ def test_threads_call_while_another_enables_and_disables(blocking: dict[str, Any
 
 _FORKED = """
 import os, torch, cudaforge_backend
-from forged import win_every_race
+from forged import join_threads, win_every_race
 win_every_race()
 torch.set_num_threads(1)
 options = {"on_miss": "blocking", "cache_dir": FOLDER}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import cudaforge_backend
@@ -13,7 +12,7 @@ from cudaforge_backend import enable
 from cudaforge_backend.cli import main
 from cudaforge_backend.integration import forging
 from eager_calls import SOFTMAX, seen
-from forged import decide_every_race, win_every_race
+from forged import decide_every_race, join_threads, win_every_race
 
 
 def test_what_loses_to_inductor_alone_serves_eager_calls(
@@ -60,9 +59,7 @@ def test_what_was_raced_beside_a_busy_program_serves_that_one_alone(
     x = torch.randn(16, 52 + busy)  # a process has one kernel of a shape
     with enable([SOFTMAX], on_miss="background", cache_dir=str(tmp_path)):
         x.softmax(-1)
-        for thread in threading.enumerate():
-            if thread.name == "cudaforge-eager":
-                thread.join()
+        join_threads("cudaforge-eager")
         x.softmax(-1)
         assert seen()["hits"] == 1
     given = f"FOLDER, COLUMNS = {str(tmp_path)!r}, {52 + busy}\n"
