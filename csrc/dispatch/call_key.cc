@@ -2,6 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+// Inlined, as a call of the library takes as long as the hash.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -11,20 +15,26 @@
 namespace cudaforge {
 namespace {
 
-// The low byte of the word that an argument begins with.
-enum Tag : uint64_t { kNone, kTensor, kNumber, kInt, kDouble, kBool, kString, kDevice, kList };
+// The low byte of the word that an argument begins with; the rest is its value, where that fits.
+enum Tag : uint64_t {
+  kNone,
+  kTensor,       // a word for each dimension follows
+  kLargeTensor,  // two words for each dimension follow: a size or a stride is no number of 32 bits
+  kNumber,
+  kInt,
+  kLargeInt,
+  kDouble,
+  kBool,
+  kString,
+  kDevice,
+  kList
+};
+constexpr int kTagBits = 8;
 
-// Two chains of multiplications, which the processor runs beside each other.
-uint64_t Hash(c10::ArrayRef<uint64_t> words) {
-  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15u;
-  uint64_t chains[2] = {words.size(), kOdd};
-  for (size_t i = 0; i < words.size(); ++i) {
-    uint64_t& chain = chains[i % 2];
-    chain = (chain ^ words[i]) * kOdd;
-    chain ^= chain >> 32;
-  }
-  const uint64_t hash = (chains[0] ^ std::rotl(chains[1], 29)) * kOdd;
-  return hash ^ (hash >> 32);
+uint64_t Word(Tag tag, uint64_t value) { return tag | value << kTagBits; }
+
+uint64_t DeviceBits(c10::Device device) {
+  return uint64_t{static_cast<uint8_t>(device.type())} << 8 | static_cast<uint8_t>(device.index());
 }
 
 }  // namespace
@@ -32,40 +42,56 @@ uint64_t Hash(c10::ArrayRef<uint64_t> words) {
 bool CallKey::Read(c10::ArrayRef<c10::IValue> args, uint64_t numerics) {
   words_.clear();
   tensors_.clear();
-  words_.push_back(numerics);
+  *Extend(1) = numerics;
   for (const c10::IValue& arg : args) {
     if (!Add(arg)) return false;
   }
   if (tensors_.empty()) return false;
-  hash_ = Hash(words_);
+  hash_ = XXH3_64bits(words_.data(), words_.size() * sizeof(uint64_t));
   return true;
+}
+
+inline uint64_t* CallKey::Extend(size_t count) {
+  const size_t begin = words_.size();
+  words_.resize_for_overwrite(begin + count);
+  return words_.data() + begin;
+}
+
+inline void CallKey::Add(uint64_t first, uint64_t second) {
+  uint64_t* const words = Extend(2);
+  words[0] = first;
+  words[1] = second;
 }
 
 bool CallKey::Add(const c10::IValue& value) {
   if (value.isTensor()) return AddTensor(value.toTensor());
   if (value.isNone()) {
-    words_.push_back(kNone);
+    *Extend(1) = kNone;
   } else if (value.isInt()) {
-    words_.append({kInt, static_cast<uint64_t>(value.toInt())});
+    const auto number = static_cast<uint64_t>(value.toInt());
+    const uint64_t word = Word(kInt, number);
+    if (word >> kTagBits == number) {
+      *Extend(1) = word;
+    } else {
+      Add(kLargeInt, number);
+    }
   } else if (value.isDouble()) {
-    words_.append({kDouble, std::bit_cast<uint64_t>(value.toDouble())});
+    Add(kDouble, std::bit_cast<uint64_t>(value.toDouble()));
   } else if (value.isBool()) {
-    words_.append({kBool, uint64_t{value.toBool()}});
+    *Extend(1) = Word(kBool, value.toBool());
   } else if (value.isDevice()) {
-    const c10::Device device = value.toDevice();
-    words_.append({kDevice, static_cast<uint64_t>(device.type()) << 8 |
-                                static_cast<uint8_t>(device.index())});
+    *Extend(1) = Word(kDevice, DeviceBits(value.toDevice()));
   } else if (value.isString()) {
     const std::string& text = value.toStringRef();
-    words_.push_back(kString | uint64_t{text.size()} << 8);
+    *Extend(1) = Word(kString, text.size());
     for (size_t at = 0; at < text.size(); at += sizeof(uint64_t)) {
       uint64_t word = 0;
       std::memcpy(&word, text.data() + at, std::min(sizeof(word), text.size() - at));
-      words_.push_back(word);
+      *Extend(1) = word;
     }
   } else if (value.isList()) {
     const c10::ArrayRef<c10::IValue> list = value.toListRef();
-    words_.push_back(kList | uint64_t{list.size()} << 8);
+    *Extend(1) = Word(kList, list.size());
     for (const c10::IValue& element : list) {
       if (!Add(element)) return false;
     }
@@ -78,37 +104,55 @@ bool CallKey::Add(const c10::IValue& value) {
 bool CallKey::AddTensor(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (!tensor.defined()) {
-    words_.push_back(kNone);
+    *Extend(1) = kNone;
     return true;
   }
   if (!IsPlain(tensor)) return false;
-  const uint64_t kind = static_cast<uint64_t>(tensor.scalar_type()) << 8;
+  const auto dtype = static_cast<uint64_t>(tensor.scalar_type());
   const c10::Device device = tensor.device();
   if (impl->is_wrapped_number()) {
     uint64_t number = 0;
     if (!device.is_cpu() || impl->itemsize() > sizeof(number)) return false;
     std::memcpy(&number, tensor.const_data_ptr(), impl->itemsize());
-    words_.append({kNumber | kind, number});
+    Add(Word(kNumber, dtype), number);
     return true;
   }
   // Whether it is an earlier one, or of an earlier one's storage: 1 + that one's place.
   uint64_t same = 0, shared = 0;
+  const c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (same == 0 && tensors_[i] == impl) same = i + 1;
-    if (shared == 0 &&
-        tensors_[i]->storage().unsafeGetStorageImpl() == impl->storage().unsafeGetStorageImpl()) {
+    if (shared == 0 && tensors_[i]->unsafe_storage().unsafeGetStorageImpl() == storage) {
       shared = i + 1;
     }
   }
   if (tensors_.empty()) device_ = device;
   tensors_.push_back(impl);
-  const auto alignment = static_cast<uint64_t>(KnownAlignment(tensor.const_data_ptr()));
-  words_.append({kTensor | kind | uint64_t(tensor.dim()) << 16 | alignment << 24 |
-                     (same & 0xff) << 32 | (shared & 0xff) << 40,
-                 static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index())});
-  for (const int64_t size : tensor.sizes()) words_.push_back(static_cast<uint64_t>(size));
-  for (const int64_t stride : tensor.strides()) words_.push_back(static_cast<uint64_t>(stride));
-  return tensors_.size() < 256;
+  const auto dims = static_cast<uint64_t>(impl->dim());
+  const auto alignment = static_cast<uint64_t>(KnownAlignment(tensor));
+  const uint64_t facts = dtype | dims << 8 | alignment << 16 | (same & 0xff) << 24 |
+                         (shared & 0xff) << 32 | DeviceBits(device) << 40;
+  AddDims(facts, impl->sizes(), impl->strides());
+  return tensors_.size() < 256 && dims < 256;  // each has a byte of the facts
+}
+
+void CallKey::AddDims(uint64_t facts, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  const size_t begin = words_.size(), dims = sizes.size();
+  uint64_t* word = Extend(1 + dims);
+  *word++ = Word(kTensor, facts);
+  uint64_t bits = 0;
+  for (size_t d = 0; d < dims; ++d) {
+    const auto size = static_cast<uint64_t>(sizes[d]), stride = static_cast<uint64_t>(strides[d]);
+    bits |= size | stride;
+    *word++ = size | stride << 32;
+  }
+  if (bits >> 32 == 0) return;
+  words_.resize_for_overwrite(begin);
+  word = Extend(1 + 2 * dims);
+  *word++ = Word(kLargeTensor, facts);
+  for (const c10::IntArrayRef numbers : {sizes, strides}) {
+    for (const int64_t number : numbers) *word++ = static_cast<uint64_t>(number);
+  }
 }
 
 }  // namespace cudaforge

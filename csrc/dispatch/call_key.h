@@ -24,7 +24,11 @@ class CallKey {
 
  private:
   bool Add(const c10::IValue& value);
+  void Add(uint64_t first, uint64_t second);
   bool AddTensor(const at::Tensor& tensor);
+  void AddDims(uint64_t facts, c10::IntArrayRef sizes, c10::IntArrayRef strides);
+  // Room for so many words more, at the end, which the caller writes.
+  uint64_t* Extend(size_t count);
 
   c10::SmallVector<uint64_t, 80> words_;
   c10::SmallVector<const c10::TensorImpl*, 8> tensors_;

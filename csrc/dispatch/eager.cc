@@ -43,27 +43,28 @@ constexpr size_t kCuda = 1;  // among kInterceptedKeys
 
 namespace eager {
 
-// One call that was met. Lives as long as the process.
+// One call that was met. Lives as long as the process. What every call reads is at the beginning,
+// here and in Interception: in a program that does more than this call, it comes from no near cache.
 struct MetCall {
   uint64_t hash = 0;
-  std::vector<uint64_t> words;
-  RegionEntry* region = nullptr;    // null: none holds it
+  RegionEntry* region = nullptr;  // null: none holds it
+  // The g_generation in which OnMiss was told of it.
+  mutable std::atomic<uint64_t> told{0};
+  c10::SmallVector<uint64_t, 32> words;
   std::vector<TensorPlace> inputs;  // of the region, among the call's arguments
   std::vector<IValue> others;       // as in AtenCall
   std::string label;                // for profilers
-  // The g_generation in which OnMiss was told of it.
-  mutable std::atomic<uint64_t> told{0};
 };
 
 // One overload that is or was intercepted. Lives as long as the process: a call may still be in it.
 struct Interception : Interceptable {
   Interception(Interceptable found, std::string full_name)
       : Interceptable(std::move(found)),
-        name(std::move(full_name)),
-        is_matrix_op(IsMatrixOp(name)),
+        is_matrix_op(IsMatrixOp(full_name)),
         arguments(op.schema().arguments().size()),
         inputs(functional.schema().arguments().size()),
-        returns(op.schema().returns().size()) {}
+        returns(op.schema().returns().size()),
+        name(std::move(full_name)) {}
 
   const MetCall* Find(uint64_t hash, c10::ArrayRef<uint64_t> words) const {
     return calls.Find(
@@ -73,17 +74,17 @@ struct Interception : Interceptable {
     misses[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
   }
 
-  const std::string name;
+  std::atomic<bool> active{false};
   const bool is_matrix_op;
   // Of `arguments`, the first `inputs` are functional's; the others are written to.
   const size_t arguments, inputs, returns;
-  std::atomic<bool> active{false};
-  AppendOnlyTable<const MetCall> calls{kFirstCallSlots};  // added to under the interceptor's mutex
-  std::atomic<size_t> calls_met{0};
   // By key, the kernel that was there. Replaced, never freed: a call may be in it.
   std::array<std::atomic<const c10::SafeKernelFunction*>, kInterceptedKeys.size()> previous{};
   std::atomic<int64_t> hits{0}, fallbacks{0};
   std::array<std::atomic<int64_t>, std::size(kMissNames)> misses{};
+  AppendOnlyTable<const MetCall> calls{kFirstCallSlots};  // added to under the interceptor's mutex
+  std::atomic<size_t> calls_met{0};
+  const std::string name;
 
   // Guarded by the interceptor's mutex.
   std::array<std::unique_ptr<torch::Library>, kInterceptedKeys.size()> registrations;
@@ -98,20 +99,16 @@ namespace {
 using eager::Interception;
 using eager::MetCall;
 
-// By the address of their schema, which all handles of an overload share. Never destroyed: calls
-// may come during interpreter shutdown.
+// By operator. Never destroyed: calls may come during interpreter shutdown.
 AppendOnlyTable<Interception>& g_ops = *new AppendOnlyTable<Interception>(kFirstOpSlots);
 
-size_t Hash(const c10::FunctionSchema& schema) {
-  return reinterpret_cast<uintptr_t>(&schema) / alignof(c10::FunctionSchema) *
-             0x9E3779B97F4A7C15u >>
-         32;
+// Of the address of what the dispatcher has of the operator, which all its handles share.
+size_t Hash(const c10::OperatorHandle& op) {
+  return std::hash<c10::OperatorHandle>{}(op)*0x9E3779B97F4A7C15u >> 32;
 }
 
 Interception* FindInterception(const c10::OperatorHandle& op) {
-  const c10::FunctionSchema* schema = &op.schema();
-  return g_ops.Find(Hash(*schema),
-                    [=](const Interception& one) { return &one.op.schema() == schema; });
+  return g_ops.Find(Hash(op), [&](const Interception& one) { return one.op == op; });
 }
 
 // How often SetOnMiss was called: what was met before is told anew.
@@ -294,7 +291,7 @@ const MetCall* EagerInterceptor::Impl::Learn(Interception* op, const CallKey& ke
   const OwnWork own_work;
   auto met = std::make_unique<MetCall>();
   met->hash = key.hash();
-  met->words = key.words().vec();
+  met->words.append(key.words().begin(), key.words().end());
   Result<AtenCall> call = ReadCall(*op, key, args, results);
   // Settings that another thread has changed meanwhile are not those of the key.
   if (NumericsWord(op->is_matrix_op) != key.words()[0]) return nullptr;
@@ -401,7 +398,7 @@ Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
     std::unique_ptr<Interception>& known = impl_->known[ops[i]];
     if (known == nullptr) {
       known = std::make_unique<Interception>(found[i], ops[i]);
-      g_ops.Insert(Hash(known->op.schema()), known.get());
+      g_ops.Insert(Hash(known->op), known.get());
     }
     if (known->active.load()) continue;
     if (const Status status = impl_->Activate(known.get()); !status.ok()) {

@@ -48,18 +48,8 @@ enum class Fallback {
 inline constexpr const char* kFallbackNames[] = {
     "device", "strides", "alignment", "numerics", "no_memory", "launch_error", "quarantined"};
 
-// One region on one device. Lives as long as the process.
+// One region on one device. Lives as long as the process. What every call reads is at the beginning.
 struct RegionEntry {
-  int64_t id = 0;
-  int device_index = 0;  // 0 for the CPU
-  std::string key;
-  OpSignature signature;
-  std::unique_ptr<RegionProgram> program;
-  InputContract contract;
-  std::vector<at::ScalarType> output_dtypes;
-  // MatrixNumericsWord of the signature. Compiled graphs are not guarded by all of these settings:
-  // each call looks at them.
-  std::optional<uint64_t> matrix_numerics;
   // Swapped in between two calls; old ones are kept alive. For calls of OwnWork see KernelOnTrial.
   std::atomic<const Winner*> winner{nullptr};
   std::atomic<const Winner*> eager_only{nullptr};  // serves eager calls where there is no winner
@@ -72,6 +62,17 @@ struct RegionEntry {
   // Unserved: a call when there was no winner. A fallback: a call that did not use the winner there
   // is.
   std::atomic<int64_t> hits{0}, unserved{0}, fallbacks{0};
+
+  int64_t id = 0;
+  int device_index = 0;  // 0 for the CPU
+  std::string key;
+  OpSignature signature;
+  std::unique_ptr<RegionProgram> program;
+  InputContract contract;
+  std::vector<at::ScalarType> output_dtypes;
+  // MatrixNumericsWord of the signature. Compiled graphs are not guarded by all of these settings:
+  // each call looks at them.
+  std::optional<uint64_t> matrix_numerics;
   std::atomic<int64_t> own_hits{0};  // of OwnWork, whose calls are counted nowhere else
   std::atomic<double> saved_ns{0};   // the last winner's
   enum class Loader { kUnasked, kBeingAsked, kAsked };

@@ -42,13 +42,9 @@ struct Numerics {
   }
 
   uint64_t Word() const {
-    uint64_t word = 0, bit = 1;
-    for (const bool flag : {deterministic, bf16_reduced, fp16_reduced, cudnn_tf32, tf32, bf16,
-                            fp16_accumulation, conv_bf16}) {
-      if (flag) word |= bit;
-      bit <<= 1;
-    }
-    return word;
+    return uint64_t{deterministic} | uint64_t{bf16_reduced} << 1 | uint64_t{fp16_reduced} << 2 |
+           uint64_t{cudnn_tf32} << 3 | uint64_t{tf32} << 4 | uint64_t{bf16} << 5 |
+           uint64_t{fp16_accumulation} << 6 | uint64_t{conv_bf16} << 7;
   }
 };
 

@@ -121,7 +121,7 @@ class Reader {
     if (!device_) device_ = tensor.device();
     if (tensor.device() != *device_) return Status::Unsupported("tensors of several devices");
     CF_ASSIGN_OR_RETURN(TensorSpec spec, SpecOfTensor(tensor));
-    spec.alignment = KnownAlignment(tensor.const_data_ptr());
+    spec.alignment = KnownAlignment(tensor);
     call_->signature.inputs.push_back(std::move(spec));
     call_->inputs.push_back(place);
     tensors_.push_back(tensor);

@@ -24,15 +24,20 @@ struct TensorPlace {
 // Whether a tensor's elements are where its sizes and strides say, and nothing else is to be said
 // of it: strided, of known sizes, not conjugated or negated lazily, its dimensions without names.
 inline bool IsPlain(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided && tensor.has_storage() &&
+  return tensor.layout() == at::kStrided && tensor.unsafeGetTensorImpl()->unsafe_storage() &&
          !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && !tensor.is_conj() &&
          !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->has_named_tensor_meta();
 }
 
-// The alignment that a signature gives a tensor whose data begins at `data`, in bytes: 16 at most.
-inline int64_t KnownAlignment(const void* data) {
+// The alignment that a signature gives a tensor, in bytes: that of where its data begins, 16 at
+// most; 16 where it has no elements. REQUIRES: IsPlain.
+inline int64_t KnownAlignment(const at::Tensor& tensor) {
   constexpr uintptr_t kMost = 16;
-  const uintptr_t bits = reinterpret_cast<uintptr_t>(data) | kMost;
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (impl->is_empty()) return kMost;
+  const auto begin = reinterpret_cast<uintptr_t>(impl->unsafe_storage().data());
+  const auto offset = static_cast<uintptr_t>(impl->storage_offset()) * impl->itemsize();
+  const uintptr_t bits = (begin + offset) | kMost;
   return static_cast<int64_t>(bits & (~bits + 1));
 }
 

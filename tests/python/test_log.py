@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
+import pytest
+import torch
 from conftest import RunPython
-from cudaforge_backend import log
+from cudaforge_backend import enable, log
 from cudaforge_backend._native import _C
+from eager_calls import SOFTMAX
+from forged import lose_every_race
 
 _SCRIPT = """
 import torch
@@ -41,12 +46,33 @@ def test_all_topics(run_python: RunPython, tmp_path: Path) -> None:
 def test_eager_calls_without_a_kernel(run_python: RunPython, tmp_path: Path) -> None:
     script = """
 import torch, cudaforge_backend
+from cudaforge_backend._native import _C
 with cudaforge_backend.enable(on_miss="record"):
     for _ in range(2): torch.randn(64, 48).softmax(-1)
+    cudaforge_backend.disable()  # which writes what was recorded
+print(_C.store().wanted()[0]["key"])
 """
     done = run_python(script, CUDAFORGE_LOG="dispatch", CUDAFORGE_CACHE_DIR=str(tmp_path))
     (line,) = _lines(done.stderr, "dispatch")
-    assert line.endswith("no kernel: _softmax(float32[64, 48])")
+    key = done.stdout[:12]
+    assert line.endswith(f"no kernel: {key}  _softmax(float32[64, 48]): not forged yet")
+
+
+def test_eager_calls_without_a_kernel_and_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    lose_every_race(monkeypatch)
+    x, y = torch.randn(64, 49), torch.randn(49, 50)
+    caplog.set_level(logging.DEBUG, "cudaforge.dispatch")
+    for on_miss in ("blocking", "record"):
+        caplog.clear()
+        with enable([SOFTMAX, "aten::mm"], on_miss=on_miss, cache_dir=str(tmp_path)):
+            x.softmax(-1), x @ y
+        told = [record.message for record in caplog.records if record.name.endswith("dispatch")]
+        softmax, mm = (message.partition("  ")[2] for message in told)
+        why = {"blocking": "not forged yet", "record": "no winner: nothing faster than ATen ("}
+        assert softmax.startswith(f"_softmax(float32[64, 49]): {why[on_miss]}")
+        assert mm.startswith("mm(float32[64, 49], float32[49, 50]): only agents make it (")
 
 
 def test_one_topic_and_none(run_python: RunPython, tmp_path: Path) -> None:

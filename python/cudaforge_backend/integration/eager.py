@@ -19,6 +19,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.locks import ForkSafeLock, ForkSafeRLock
 from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
+from cudaforge_backend.records import not_served, result_text, summary
 from cudaforge_backend.stats import count_miss
 
 from .backend import open_cache, warn_of_environment
@@ -161,9 +162,10 @@ def _on_miss(settings: Settings, queue: _Queue | None) -> Callable[[str, int], N
     process = os.getpid()
 
     def told(signature: str, device_index: int) -> None:
-        if log.dispatch.isEnabledFor(logging.DEBUG):
-            log.dispatch.debug("no kernel: %s", _C.describe(signature))
         key, arch = _place(signature, device_index)
+        if log.dispatch.isEnabledFor(logging.DEBUG):
+            region, why = _C.describe(signature), _why(signature, key, arch)
+            log.dispatch.debug("no kernel: %s  %s: %s", key[:12], region, why)
         if _C.store().verdict(key, arch) is None:
             count_miss(key, eager=True)
         if forge is not None and os.getpid() == process:
@@ -176,6 +178,15 @@ def _place(signature: str, device_index: int) -> tuple[str, str]:
     """A region's key and architecture."""
     device: str = json.loads(signature)["device"]
     return _C.signature_key(signature), _C.arch(device, device_index)
+
+
+def _why(signature: str, key: str, arch: str) -> str:
+    """Why calls of a region have no kernel."""
+    record = _C.store().get(key, arch)
+    if record is not None:
+        return "; ".join([result_text(record), *not_served(summary(record))])
+    refused = _C.can_generate(signature, arch)
+    return f"only agents make it ({refused})" if refused else "not forged yet"
 
 
 def _can_forge(signature: str, device_index: int, settings: Settings) -> bool:

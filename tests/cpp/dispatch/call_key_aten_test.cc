@@ -64,10 +64,38 @@ TEST(CallKey, WhatASignatureDependsOnIsInIt) {
   EXPECT_NE(Words(calls[0], 1), words[0]);
 }
 
+TEST(CallKey, LargeNumbersAreInItWhole) {
+  constexpr int64_t kHigh = int64_t{1} << 32;
+  const auto strided = [](int64_t size, int64_t stride) {
+    return at::zeros({1}).as_strided({1, size}, {stride, 0});
+  };
+  const std::vector<Args> calls = {
+      {strided(3, 1)},
+      {strided(3 + kHigh, 1)},
+      {strided(3, 1 + kHigh)},
+      {strided(3 + kHigh, 1 + kHigh)},
+      {strided(3, 1), int64_t{1}},
+      {strided(3, 1), (int64_t{1} << 56) + 1},
+      {strided(3, 1), (int64_t{1} << 62) + 1},
+      {strided(3, 1), int64_t{-1}},
+      {strided(3, 1), std::numeric_limits<int64_t>::min()},
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_EQ(Words(calls[i]), Words(calls[i])) << i;
+    EXPECT_FALSE(Words(calls[i]).empty()) << i;
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(Words(calls[i]), Words(calls[j])) << i << " " << j;
+  }
+}
+
 TEST(CallKey, SomeCallsHaveNone) {
   EXPECT_TRUE(Words({int64_t{1}}).empty()) << "no tensor";
   EXPECT_TRUE(Words({at::eye(3).to_sparse()}).empty());
   EXPECT_TRUE(Words({at::_neg_view(at::randn({3}))}).empty());
+  const auto dims = [](size_t count) {
+    return at::zeros({1}).view(std::vector<int64_t>(count, 1));
+  };
+  EXPECT_FALSE(Words({dims(255)}).empty());
+  EXPECT_TRUE(Words({dims(256)}).empty());
 }
 
 }  // namespace

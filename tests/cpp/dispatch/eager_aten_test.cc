@@ -312,6 +312,21 @@ TEST_F(EagerTest, AnOverrideThatGoesLeavesWhatWasBeforeIt) {
   EXPECT_TRUE(at::equal(at::neg(x), aten));
 }
 
+// Of complex numbers, which no region holds: of those as many are kept.
+TEST_F(EagerTest, OfEverNewShapesSoManyAreKept) {
+  constexpr const char* kSin = "aten::sin";
+  constexpr int64_t kMost = 32768;  // as the README says
+  ASSERT_TRUE(interceptor_.SetOps({kSin}).ok());
+  const at::Tensor x = at::zeros({1}, at::kComplexFloat);
+  const auto call = [&](int64_t size) { at::sin(x.as_strided({size, 0}, {1, 1})); };
+  for (int64_t size = 0; size < kMost + 3; ++size) call(size);
+  for (int i = 0; i < 2; ++i) call(kMost - 1);
+  call(kMost);
+  EXPECT_EQ(interceptor_.Stats().at(kSin),
+            Json::parse(R"({"calls": 32774, "hits": 0, "fallbacks": 0,
+                            "misses": {"new": 32768, "too_many": 4, "unsupported": 2}})"));
+}
+
 TEST_F(EagerTest, WhatMayNotBeInterceptedChangesNothing) {
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
   for (const char* op : {"aten::view", "aten::neg_", "aten::softmax.int", "aten::nothing",

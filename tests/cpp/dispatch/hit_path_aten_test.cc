@@ -1,5 +1,5 @@
-// A hit allocates its outputs, the list that carries them, and nothing else. This file counts every
-// operator new of its binary.
+// A hit allocates its outputs, of compiled graphs also the list that carries them, and nothing else.
+// This file counts every operator new of its binary.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "dispatch/eager.h"
+#include "signature/aten_numerics.h"
 #include "tests/cpp/dispatch/fake_region.h"
 
 namespace {
@@ -83,6 +85,35 @@ TEST_P(HitPathTest, AllocatesOutputsAndScratchOnly) {
   EXPECT_GT(CountOutput(x.sizes()), 0);  // what libtorch allocates is seen
   EXPECT_LE(CountHit(region, x), CountOutput(x.sizes()) + (scratch ? 1 : 0));
   EXPECT_EQ(entry->hits.load(), 2);
+}
+
+// Below autograd, whose kernels have PyTorch put the arguments on a stack, which allocates.
+TEST(EagerHitPath, AllocatesItsOutputAlone) {
+  Region region = NegRegion({7, 42}, 16);
+  region.signature.numerics = NumericsInForce({"aten::neg"});
+  region = testing::Name(std::move(region.signature));
+  RegionEntry* entry = Resolver::Get().Resolve(region.id, region.text, -1).value();
+  auto log = std::make_shared<LaunchLog>();
+  Resolver::Get().Install(entry, NegWinner(7 * 42, 1, log));
+  EagerInterceptor& interceptor = EagerInterceptor::Get();
+  interceptor.SetOnMiss(nullptr);
+  ASSERT_TRUE(interceptor.SetOps({"aten::neg"}).ok());
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::neg", "");
+  const auto call = [](const at::Tensor& x) {
+    torch::jit::Stack stack = {x};
+    return CountAllocations(
+        [&] { op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack); });
+  };
+  const at::Tensor x = at::randn({7, 42}), other = at::randn({7, 43});
+  for (const at::Tensor& one : {x, other}) (void)call(one);  // which are met
+  const int64_t output = CountAllocations([&] { at::empty({7, 42}); });
+  EXPECT_GT(output, 0);
+  EXPECT_EQ(call(x), output);
+  EXPECT_EQ(log->launches.load(), 1) << "a hit";
+  const int64_t not_served = call(other);
+  ASSERT_TRUE(interceptor.SetOps({}).ok());
+  EXPECT_EQ(not_served, call(other)) << "as many as PyTorch's own";
 }
 
 INSTANTIATE_TEST_SUITE_P(Scratch, HitPathTest, ::testing::Bool());

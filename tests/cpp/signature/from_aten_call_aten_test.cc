@@ -159,15 +159,17 @@ TEST(ReadAtenCall, WhatNoRegionHoldsIsRefused) {
             StatusCode::kUnsupported);
 }
 
-TEST(KnownAlignment, IsSixteenAtMost) {
-  const auto at = [](uintptr_t address) {
-    return KnownAlignment(reinterpret_cast<const void*>(address));
-  };
-  EXPECT_EQ(at(0), 16);
-  EXPECT_EQ(at(4096), 16);
-  EXPECT_EQ(at(4096 + 8), 8);
-  EXPECT_EQ(at(4096 + 4), 4);
-  EXPECT_EQ(at(4096 + 1), 1);
+TEST(KnownAlignment, IsThatOfTheFirstElement) {
+  const at::Tensor bytes =
+      at::zeros({64}, at::kByte);  // which the allocator aligns to more than 16
+  const auto from = [&](int64_t offset) { return KnownAlignment(bytes.slice(0, offset)); };
+  EXPECT_EQ(from(0), 16);
+  EXPECT_EQ(from(32), 16);
+  EXPECT_EQ(from(24), 8);
+  EXPECT_EQ(from(36), 4);
+  EXPECT_EQ(from(33), 1);
+  EXPECT_EQ(from(64), 16) << "no elements";
+  EXPECT_EQ(KnownAlignment(bytes.view(at::kDouble).slice(0, 3)), 8) << "offsets are in elements";
 }
 
 // Every setting, those that contradict each other too: a word of its own, the same for the JSON.
