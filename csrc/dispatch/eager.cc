@@ -44,7 +44,7 @@ constexpr size_t kCuda = 1;  // among kInterceptedKeys
 namespace eager {
 
 // One call that was met. Lives as long as the process. What every call reads is at the beginning,
-// here and in Interception: in a program that does more than this call, it comes from no near cache.
+// here and in Interception: in a program that does more than this, it comes from no near cache.
 struct MetCall {
   uint64_t hash = 0;
   RegionEntry* region = nullptr;  // null: none holds it

@@ -48,7 +48,8 @@ enum class Fallback {
 inline constexpr const char* kFallbackNames[] = {
     "device", "strides", "alignment", "numerics", "no_memory", "launch_error", "quarantined"};
 
-// One region on one device. Lives as long as the process. What every call reads is at the beginning.
+// One region on one device. Lives as long as the process. What every call reads is at its
+// beginning.
 struct RegionEntry {
   // Swapped in between two calls; old ones are kept alive. For calls of OwnWork see KernelOnTrial.
   std::atomic<const Winner*> winner{nullptr};

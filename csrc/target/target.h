@@ -116,14 +116,15 @@ class Target {
   virtual const DeviceArch& arch() const = 0;
   // Compiles for arch().target. `timeout_ms` bounds it where the compiler is a process.
   virtual CompileResult Compile(const KernelSource& source, int timeout_ms) = 0;
-  // Loads a binary and prepares the plan for `signature`. REQUIRES:
-  // candidate.Validate(signature).ok().
+  // Loads a binary and prepares the plan for `signature`. Leaves the device that is current in this
+  // thread as it was. REQUIRES: candidate.Validate(signature).ok().
   virtual Result<std::unique_ptr<Executable>> Load(const std::string& binary,
                                                    const Candidate& candidate,
                                                    const OpSignature& signature) = 0;
 
-  // Plain memory and time, for the worker. Buffers are 256-byte aligned. Every call may report an
-  // earlier asynchronous error of the device; after such an error the process must be given up.
+  // Plain memory and time, for the worker: what follows makes the device current. Buffers are
+  // 256-byte aligned. Every call may report an earlier asynchronous error of the device; after such
+  // an error the process must be given up.
   virtual Result<DeviceBuffer> Allocate(int64_t bytes) = 0;
   // Whole pages, `bytes` or more of them, between memory that ends the process when it is read or
   // written. REQUIRES: has_fences(), which says whether the device has such memory.
@@ -180,7 +181,7 @@ struct CudaTargetOptions {
 
 // The target of this machine's device `index`. kUnavailable says what is missing and what to do. A
 // compiler that is missing is no error here, as stored binaries load without one: Compile then
-// gives a fault.
+// gives a fault. The device that is current in this thread stays so.
 Result<std::unique_ptr<Target>> MakeCpuTarget(const CpuTargetOptions& options = {});
 Result<std::unique_ptr<Target>> MakeCudaTarget(int device_index,
                                                const CudaTargetOptions& options = {});

@@ -237,3 +237,14 @@ if torch.cuda.device_count() > 1:
                     assert torch.cuda.current_device() == current
         # Each device has met the call once.
         assert seen() == {"calls": 8, "hits": 6, "fallbacks": 0, "misses": {"new": 2}}
+
+    def test_graphs_are_served_on_the_device_of_their_tensors(blocking: dict[str, Any]) -> None:
+        model = torch.compile(lambda x: x.softmax(-1), backend="cudaforge", options=blocking)
+        with torch.cuda.device(0):
+            for index in (1, 0):
+                x = torch.randn(16, 139, device=f"cuda:{index}")
+                for _ in range(3):
+                    y = model(x)
+                    assert y.device == x.device
+                    torch.testing.assert_close(y, exact(x))
+                    assert torch.cuda.current_device() == 0

@@ -103,8 +103,9 @@ Result<CudaModule> CudaModule::Load(CudaContextPtr context, const std::string& i
 }
 
 CudaModule::~CudaModule() {
-  if (module_ == nullptr || !context_->MakeCurrent().ok()) return;
-  context_->api().ModuleUnload(module_);
+  if (module_ == nullptr) return;
+  const CurrentContextKeeper keeper(context_->api());
+  if (context_->MakeCurrent().ok()) context_->api().ModuleUnload(module_);
 }
 
 Result<cu::Function> CudaModule::Kernel(const std::string& name) const {

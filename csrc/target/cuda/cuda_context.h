@@ -46,10 +46,27 @@ class CudaContext {
 
 using CudaContextPtr = std::shared_ptr<const CudaContext>;
 
+// At its end the context that was current in this thread is current again, or none. The runtime
+// takes the current context for the current device, which is the program's.
+class CurrentContextKeeper {
+ public:
+  explicit CurrentContextKeeper(const cu::DriverApi& api) : api_(api) {
+    api_.ContextGetCurrent(&context_);
+  }
+  CurrentContextKeeper(const CurrentContextKeeper&) = delete;
+  CurrentContextKeeper& operator=(const CurrentContextKeeper&) = delete;
+  ~CurrentContextKeeper() { api_.ContextSetCurrent(context_); }
+
+ private:
+  const cu::DriverApi& api_;
+  cu::Context context_ = nullptr;
+};
+
 // A loaded module (cubin, or PTX for the driver to assemble). Move-only.
 class CudaModule {
  public:
-  // kCorruption when the driver refuses the image.
+  // kCorruption when the driver refuses the image. Leaves the context current; the destructor does
+  // not.
   static Result<CudaModule> Load(CudaContextPtr context, const std::string& image);
   CudaModule(CudaModule&& other) noexcept
       : context_(std::move(other.context_)), module_(std::exchange(other.module_, nullptr)) {}

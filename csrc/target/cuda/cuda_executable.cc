@@ -275,6 +275,7 @@ class CudaExecutable : public Executable {
 Result<std::unique_ptr<Executable>> LoadCuda(CudaContextPtr context, const std::string& binary,
                                              const Candidate& candidate,
                                              const OpSignature& signature) {
+  const CurrentContextKeeper keeper(context->api());
   CF_ASSIGN_OR_RETURN(CudaModule module, CudaModule::Load(context, binary));
   auto executable = std::make_unique<CudaExecutable>(std::move(context), std::move(module));
   CF_RETURN_IF_ERROR(executable->Prepare(candidate.plan, signature));

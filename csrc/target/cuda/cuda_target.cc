@@ -200,6 +200,8 @@ class CudaTarget : public Target {
 }  // namespace
 
 Result<std::unique_ptr<Target>> MakeCudaTarget(int device_index, const CudaTargetOptions& options) {
+  CF_ASSIGN_OR_RETURN(const cu::DriverApi* api, cu::DriverApi::Get());
+  const CurrentContextKeeper keeper(*api);
   CF_ASSIGN_OR_RETURN(CudaContextPtr context, CudaContext::Retain(device_index));
   CF_ASSIGN_OR_RETURN(DeviceArch arch, context->Describe());
   auto target = std::make_unique<CudaTarget>(std::move(context), std::move(arch), options);

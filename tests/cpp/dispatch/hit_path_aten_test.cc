@@ -1,5 +1,5 @@
-// A hit allocates its outputs, of compiled graphs also the list that carries them, and nothing else.
-// This file counts every operator new of its binary.
+// A hit allocates its outputs, of compiled graphs also the list that carries them, and nothing
+// else. This file counts every operator new of its binary.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -160,8 +160,7 @@ TEST(ReadAtenCall, WhatNoRegionHoldsIsRefused) {
 }
 
 TEST(KnownAlignment, IsThatOfTheFirstElement) {
-  const at::Tensor bytes =
-      at::zeros({64}, at::kByte);  // which the allocator aligns to more than 16
+  const at::Tensor bytes = at::zeros({64}, at::kByte);  // PyTorch aligns it to 64
   const auto from = [&](int64_t offset) { return KnownAlignment(bytes.slice(0, offset)); };
   EXPECT_EQ(from(0), 16);
   EXPECT_EQ(from(32), 16);

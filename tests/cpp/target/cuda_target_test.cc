@@ -6,6 +6,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "target/cuda/driver_api.h"
@@ -221,6 +222,25 @@ TEST_F(GpuCudaTarget, RunsOnTheDefaultStream) {
   ASSERT_TRUE(ns.ok()) << ns.status().ToString();
   EXPECT_GT(*ns, 0);
   EXPECT_EQ(Output()[5], 3.0f * values_[5]);
+}
+
+// Of a thread that has none yet.
+TEST_F(GpuCudaTarget, MakingLoadingAndFreeingLeaveTheCurrentDevice) {
+  const cu::DriverApi& api = **cu::DriverApi::Get();
+  std::thread([&] {
+    const auto is_without = [&api] {
+      cu::Context current = nullptr;
+      return api.ContextGetCurrent(&current) == 0 && current == nullptr;
+    };
+    EXPECT_TRUE(MakeCudaTarget(0, {.search_paths = {}, .own_stream = false}).ok());
+    EXPECT_TRUE(is_without());
+    {
+      const auto executable = Load(OneLaunch("scale"));
+      EXPECT_TRUE(executable.ok()) << executable.status().ToString();
+      EXPECT_TRUE(is_without());
+    }
+    EXPECT_TRUE(is_without());
+  }).join();
 }
 
 TEST_F(GpuCudaTarget, GivesLargeDynamicSharedMemory) {
