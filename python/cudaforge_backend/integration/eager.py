@@ -24,6 +24,7 @@ from cudaforge_backend.stats import count_miss
 
 from .backend import open_cache, warn_of_environment
 from .eager_ops import chosen_ops, default_ops
+from .rules import refusal
 
 OPTIONS = tuple(name for name in ALL_OPTIONS if name != "inductor")
 _RECORDING = ("record", "background")  # a program may end before it has forged
@@ -185,13 +186,13 @@ def _why(signature: str, key: str, arch: str) -> str:
     record = _C.store().get(key, arch)
     if record is not None:
         return "; ".join([result_text(record), *not_served(summary(record))])
-    refused = _C.can_generate(signature, arch)
+    refused = refusal(signature, arch)
     return f"only agents make it ({refused})" if refused else "not forged yet"
 
 
 def _can_forge(signature: str, device_index: int, settings: Settings) -> bool:
     arch = _place(signature, device_index)[1]
-    return settings.agents is not None or _C.can_generate(signature, arch) is None
+    return settings.agents is not None or refusal(signature, arch) is None
 
 
 def _forge_at_once(signature: str, device_index: int, settings: Settings) -> None:

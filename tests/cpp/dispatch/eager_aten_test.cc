@@ -7,25 +7,17 @@
 #include "base/own_work.h"
 #include "dispatch/eager.h"
 #include "dispatch/kernel_on_trial.h"
-#include "signature/aten_numerics.h"
 #include "tests/cpp/dispatch/fake_region.h"
 
 namespace cudaforge {
 namespace {
 
+using testing::EagerNeg;
 using testing::LaunchLog;
-using testing::NegRegion;
 using testing::NegWinner;
 using testing::Region;
 
 constexpr const char* kNeg = "aten::neg";
-
-// neg of such a tensor, as an eager call of it is read.
-Region EagerNeg(std::vector<int64_t> sizes) {
-  Region region = NegRegion(std::move(sizes), 16);
-  region.signature.numerics = NumericsInForce({kNeg});
-  return testing::Name(std::move(region.signature));
-}
 
 class EagerTest : public ::testing::Test {
  protected:

@@ -12,6 +12,7 @@
 
 #include "dispatch/region_op.h"
 #include "dispatch/resolver.h"
+#include "signature/aten_numerics.h"
 #include "signature/from_aten_region.h"
 
 namespace cudaforge::testing {
@@ -38,6 +39,13 @@ inline Region NegRegion(std::vector<int64_t> sizes, int64_t alignment = 4) {
   signature.nodes = {{"aten::neg", Json::array({{{"in", 0}}}), Json::object(), {spec}}};
   signature.outputs = {{0, 0}};
   return Name(NormalizeAten(signature).value());
+}
+
+// neg of such a tensor, as an eager call of it is read.
+inline Region EagerNeg(std::vector<int64_t> sizes) {
+  Region region = NegRegion(std::move(sizes), 16);
+  region.signature.numerics = NumericsInForce({"aten::neg"});
+  return Name(std::move(region.signature));
 }
 
 // What the fakes saw, shared by all launches of one executable.

@@ -8,7 +8,6 @@
 #include <new>
 
 #include "dispatch/eager.h"
-#include "signature/aten_numerics.h"
 #include "tests/cpp/dispatch/fake_region.h"
 
 namespace {
@@ -34,6 +33,7 @@ void operator delete[](void* data, std::size_t) noexcept { std::free(data); }
 namespace cudaforge {
 namespace {
 
+using testing::EagerNeg;
 using testing::LaunchLog;
 using testing::NegRegion;
 using testing::NegWinner;
@@ -89,9 +89,7 @@ TEST_P(HitPathTest, AllocatesOutputsAndScratchOnly) {
 
 // Below autograd, whose kernels have PyTorch put the arguments on a stack, which allocates.
 TEST(EagerHitPath, AllocatesItsOutputAlone) {
-  Region region = NegRegion({7, 42}, 16);
-  region.signature.numerics = NumericsInForce({"aten::neg"});
-  region = testing::Name(std::move(region.signature));
+  const Region region = EagerNeg({7, 42});
   RegionEntry* entry = Resolver::Get().Resolve(region.id, region.text, -1).value();
   auto log = std::make_shared<LaunchLog>();
   Resolver::Get().Install(entry, NegWinner(7 * 42, 1, log));
