@@ -60,8 +60,7 @@ def every_case(device: str) -> Iterator[tuple[str, torch.dtype]]:
 
 
 def _numbers(sample: Any) -> int:
-    given = tree_leaves((sample.input, sample.args, sample.kwargs))
-    return sum(value.numel() for value in given if _is_plain(value))
+    return sum(value.numel() for value in _given(sample) if _is_plain(value))
 
 
 def samples(info: Any, device: str, dtype: torch.dtype) -> list[Any]:
@@ -94,8 +93,7 @@ def results(info: Any, sample: Any) -> list[Tensor]:
     made = info(sample.input, *sample.args, **sample.kwargs)
     outputs = [value for value in tree_leaves(made) if _is_plain(value)]
     outputs = outputs[: _WRITTEN.get(info.name)]
-    given = tree_leaves((sample.input, sample.args, sample.kwargs))
-    leaves = [value for value in given if _is_plain(value) and value.requires_grad]
+    leaves = [value for value in _given(sample) if _is_plain(value) and value.requires_grad]
     sources = [value for value in outputs if value.requires_grad]
     gradients: Any = []
     if leaves and sources:
@@ -104,10 +102,26 @@ def results(info: Any, sample: Any) -> list[Tensor]:
     return [value.detach() for value in (*outputs, *gradients) if value is not None]
 
 
-def _doubled(sample: Any, dtype: torch.dtype, seed: int | None = None) -> Any:
-    """The sample in float64; with a seed, each number moved up or down by a rounding unit of
-    `dtype`, at random."""
-    unit = torch.finfo(dtype).eps / 2
+def _given(sample: Any) -> list[Any]:
+    leaves: list[Any] = tree_leaves((sample.input, sample.args, sample.kwargs))
+    return leaves
+
+
+def _coarsest(sample: Any, dtype: torch.dtype) -> torch.dtype:
+    """Of a floating dtype and those of the sample's tensors, the one that rounds the most: what is
+    computed of that tensor alone is rounded to it (of cov in float64 the samples have weights in
+    float32)."""
+    given = [value.dtype for value in _given(sample) if isinstance(value, Tensor)]
+    return max((dtype, *(one for one in given if one.is_floating_point)), key=_unit)
+
+
+def _unit(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
+
+
+def _doubled(sample: Any, dtype: torch.dtype, unit: float, seed: int | None = None) -> Any:
+    """The sample, and `dtype` where it is named, in float64; with a seed, each number moved up or
+    down by the share `unit`, at random."""
 
     def double(value: Any) -> Any:
         if value is dtype:
@@ -138,10 +152,12 @@ class Comparison:
     maximum: the error against float64 is at most k times ATen's own, or k times three times what
     moving each input by a rounding unit does to the float64 answer (k is 2, of the half types 3),
     and an ulp; of float64 sixteen times the move and sixteen ulps. NaN and infinities stand where
-    ATen has them in either case."""
+    ATen has them in either case. `dtype` is the one that the sample was asked for in: where it has
+    a tensor in a coarser one, all of this is that one's."""
 
     def __init__(self, info: Any, sample: Any, dtype: torch.dtype) -> None:
         self._info, self._sample, self._dtype = info, sample, dtype
+        self._coarsest = _coarsest(sample, dtype)
         self.expected = results(info, sample)
         self._oracle: list[list[Tensor]] | None = None
 
@@ -150,8 +166,7 @@ class Comparison:
         if len(found) != len(self.expected):
             return f"{len(found)} results instead of {len(self.expected)}"
         for n, (one, right) in enumerate(zip(found, self.expected, strict=True)):
-            exact = one.dtype == torch.float64
-            limits = {"rtol": 1e-12, "atol": 1e-12} if exact else {}
+            limits = self._tolerances(one.dtype)
             try:
                 torch.testing.assert_close(one, right, equal_nan=True, check_stride=True, **limits)
             except AssertionError as error:
@@ -160,10 +175,21 @@ class Comparison:
                     return f"result {n}: {why}; {error}"
         return ""
 
+    def _rounded_to(self, result: torch.dtype) -> torch.dtype:
+        """The dtype whose rounding a result of the floating dtype `result` has."""
+        return result if self._coarsest == self._dtype else max(result, self._coarsest, key=_unit)
+
+    def _tolerances(self, result: torch.dtype) -> dict[str, float]:
+        rounded_to = self._rounded_to(result) if result.is_floating_point else result
+        if rounded_to == torch.float64:
+            return {"rtol": 1e-12, "atol": 1e-12}
+        rtol, atol = torch.testing._comparison.default_tolerances(rounded_to)
+        return {"rtol": rtol, "atol": atol}
+
     def _answers_in_float64(self) -> list[list[Tensor]]:
         """First those of the sample, then those of its moves."""
-        seeds = [None, *range(MOVES)]
-        doubled = [_doubled(self._sample, self._dtype, seed) for seed in seeds]
+        seeds, unit = [None, *range(MOVES)], _unit(self._coarsest)
+        doubled = [_doubled(self._sample, self._dtype, unit, seed) for seed in seeds]
         return [results(self._info, sample) for sample in doubled]
 
     def _beyond_contract(self, n: int, found: Tensor, right: Tensor) -> str:
@@ -190,11 +216,12 @@ class Comparison:
         error = (found.double()[finite] - true).abs()
         own = (right.double()[finite] - true).abs()
         move = torch.stack([(one[finite] - true).abs() for one in moved]).amax(0)
-        ulp = torch.finfo(found.dtype).eps * true.abs()
-        if found.dtype == torch.float64:
+        rounded_to = self._rounded_to(found.dtype)
+        ulp = torch.finfo(rounded_to).eps * true.abs()
+        if rounded_to == torch.float64:
             limit = 16 * move + 16 * ulp
         else:
-            k = 2 if found.dtype == torch.float32 else 3
+            k = 2 if rounded_to == torch.float32 else 3
             limit = k * torch.clamp(3 * move, min=own.max().item() if own.numel() else 0) + ulp
         beyond = error - limit
         if not (beyond > 0).any():

@@ -149,6 +149,28 @@ def test_numbers_that_cancel_are_held_to_the_contract() -> None:
     assert comparison.difference([(true + 100).float()]) != ""
 
 
+class WeightedMean:
+    name = "weighted mean"
+
+    def __call__(self, x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        return (x * (weights / weights.sum())).sum(-1)
+
+
+def test_a_tensor_in_a_coarser_dtype_sets_the_limits() -> None:
+    """cov in float64 has samples with weights in float32: their sum is rounded to that."""
+    x, weights = torch.randn(4, 300, dtype=torch.float64), torch.rand(300, dtype=torch.float64)
+    for dtype, bearable, wrong in (
+        (torch.float32, 1e-7, 1e-2),
+        (torch.float64, 1e-16, 1e-8),
+    ):
+        sample = types.SimpleNamespace(input=x, args=(weights.to(dtype),), kwargs={})
+        comparison = Comparison(WeightedMean(), sample, torch.float64)
+        right = comparison.expected[0]
+        assert right.dtype == torch.float64
+        assert comparison.difference([right * (1 + bearable)]) == ""
+        assert comparison.difference([right * (1 + wrong)]) != ""
+
+
 def test_the_summary_adds_up() -> None:
     one = {"op": "a", "dtype": "float32", "device": "cpu", "samples": 3, "left_out": 0, "why": ""}
     one |= {"mismatches": 0, "warnings": [], "overloads": {"aten::a": {"calls": 6, "hits": 3}}}
