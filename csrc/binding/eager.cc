@@ -28,29 +28,33 @@ WantedWriter& Writer() {
   return *writer;
 }
 
+const std::string& ArchOf(const RegionEntry& region) {
+  return ValueOrThrow(Runtime::Get().TargetFor(region.signature.device, region.device_index))
+      ->arch()
+      .target;
+}
+
 // Puts a region that nothing is known of, or for another process alone, on the wanted list.
-void Record(const RegionEntry& region, const std::string& text) {
-  Runtime& runtime = Runtime::Get();
-  const Target* target =
-      ValueOrThrow(runtime.TargetFor(region.signature.device, region.device_index));
-  const std::string& arch = target->arch().target;
-  std::shared_ptr<KernelStore> store = runtime.store();
+void Record(const RegionEntry& region, const std::string& arch, const std::string& text) {
+  std::shared_ptr<KernelStore> store = Runtime::Get().store();
   const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
   if (known != nullptr && !known->provisional) return;
   Writer().Add(std::move(store), {region.key, arch, Json::parse(text)});
 }
 
-// The callback outlives the interpreter: it is called no more then, and never freed.
+// `told` is called as told(signature, key, arch, device_index). It outlives the interpreter: it is
+// called no more then, and never freed.
 void SetOnMiss(bool record, std::optional<py::function> told) {
   auto* const kept = told.has_value() ? new py::function(*std::move(told)) : nullptr;
   EagerInterceptor::OnMiss on_miss = [record, kept](const RegionEntry& region,
                                                     const std::string& text) {
     std::exception_ptr ends_call;
-    if (record) Record(region, text);
+    const std::string& arch = ArchOf(region);
+    if (record) Record(region, arch, text);
     if (kept == nullptr || !Py_IsInitialized()) return ends_call;
     const py::gil_scoped_acquire acquire;
     try {
-      (*kept)(text, region.device_index);
+      (*kept)(text, region.key, arch, region.device_index);
     } catch (py::error_already_set& error) {
       if (error.matches(PyExc_Exception)) {
         const std::string why = error.what();
@@ -60,6 +64,7 @@ void SetOnMiss(bool record, std::optional<py::function> told) {
     }
     return ends_call;
   };
+  if (!record && kept == nullptr) on_miss = nullptr;
   py::gil_scoped_release release;
   EagerInterceptor::Get().SetOnMiss(std::move(on_miss));
 }

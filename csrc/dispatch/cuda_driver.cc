@@ -1,14 +1,23 @@
 #include "dispatch/cuda_driver.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include "target/cuda/driver_api.h"
 
 namespace cudaforge {
 
-bool IsCapturing(void* stream) {
+void* CurrentStream(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+}
+
+bool IsCapturing(c10::Device device) {
+  if (!device.is_cuda()) return false;
   const auto& driver = cu::DriverApi::Get();
   int status = 0;
   return driver.ok() &&
-         (*driver)->StreamIsCapturing(static_cast<cu::Stream>(stream), &status) == 0 && status != 0;
+         (*driver)->StreamIsCapturing(static_cast<cu::Stream>(CurrentStream(device)), &status) ==
+             0 &&
+         status != 0;
 }
 
 Status BindPrimaryContext(int device_index) {

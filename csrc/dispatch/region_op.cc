@@ -46,7 +46,7 @@ c10::List<at::Tensor> RunByAten(const RegionEntry& entry, IValues inputs) {
 // First sight of a region on a device: outside stream capture the loader is asked; inside, nothing
 // is loaded or compiled, and a later call asks.
 RegionEntry* ResolveUnseen(int64_t id, const std::string& signature, c10::Device device) {
-  const bool may_load = device.is_cpu() || !IsCapturing(CurrentStream(device));
+  const bool may_load = !IsCapturing(device);
   auto entry = Resolver::Get().Resolve(id, signature, device.index(), may_load);
   TORCH_CHECK(entry.ok(), "cudaforge::region: ", entry.status().ToString());
   return *entry;

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/stable/c/shim.h>
 
 #include <algorithm>
@@ -137,10 +136,6 @@ Status LaunchWinner(const RegionEntry& entry, const Winner& winner, std::span<vo
 }
 
 }  // namespace
-
-void* CurrentStream(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
-}
 
 bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& inputs,
            OutputTensors* outputs) {

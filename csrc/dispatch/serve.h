@@ -11,9 +11,6 @@ namespace cudaforge {
 using TensorPointers = c10::SmallVector<const at::Tensor*, 16>;
 using OutputTensors = c10::SmallVector<at::Tensor, 4>;
 
-// PyTorch's current stream on a CUDA device: a CUstream.
-void* CurrentStream(c10::Device device);
-
 // Launches `winner` on the current stream and counts a hit. False: it cannot take this call, which
 // is counted as a fallback of `entry`; a failed launch also quarantines it. `inputs`: of the
 // region's dtypes, sizes, strides and device. `outputs`: empty, and new tensors are put there, one

@@ -8,8 +8,8 @@
 namespace cudaforge {
 namespace {
 
-constexpr std::array<std::string_view, 9> kMatrixOps = {
-    "mm", "bmm", "addmm", "baddbmm", "mv", "dot", "convolution", "scaled_dot_product", "linear"};
+// Parts of the names of operators.
+constexpr std::array<std::string_view, 5> kMatrixOps = {"mm", "mv", "dot", "convolution", "linear"};
 
 bool AllowsReduced(at::CuBLASReductionOption option) {
   return option == at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK;

@@ -302,9 +302,10 @@ def intercept(ops: Sequence[str]) -> None:
 def intercepted() -> list[str]:
     """The overloads that are intercepted. For tests."""
 
-def on_eager_miss(record: bool, told: Callable[[str, int], None] | None) -> None:
+def on_eager_miss(record: bool, told: Callable[[str, str, str, int], None] | None) -> None:
     """What becomes of a call that is met for the first time and has no winner: where `record`, it
-    is put on the wanted list; `told` is called with its signature and device index."""
+    is put on the wanted list; `told` is called with its signature, its key, the architecture and
+    the device's index."""
 
 def flush_eager_misses() -> None:
     """Waits until every recorded miss is on the wanted list."""

@@ -66,7 +66,7 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     them and without, "race" when it is called first and timed, which compiles its backward.
     "region" and the last "verdict" are for people: "mul -> cumsum(float32[8, 128])", "nothing
     faster than ATen"."""
-    from .integration.plan import set_progress as set_callback
+    from .integration.telling import set_progress as set_callback
 
     if callback is not None and not callable(callback):
         raise TypeError(f"set_progress takes a function of one event, or None; got {callback!r}")

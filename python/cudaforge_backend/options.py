@@ -29,6 +29,12 @@ class Settings:
     agents: Agents | None  # who writes kernels beside the generators
     inductor: dict[str, Any]  # Inductor's config patches
 
+    @property
+    def records(self) -> bool:
+        """Whether what is missing is put on the wanted list: with "background" too, as a program
+        may end before it has forged."""
+        return self.on_miss in ("record", "background")
+
 
 OPTIONS = tuple(field.name for field in fields(Settings))
 

@@ -25,7 +25,7 @@ from eager_calls import SOFTMAX
         (["aten::unsafe_split.Tensor"], ["returns lists"]),
         (["aten::_foreach_neg*"], ["none of which"]),
         (["prims::sum"], ["not an ATen operator"]),
-        (["aten::conv2d"], ["made of other operators"]),
+        (["aten::einsum"], ["made of other operators"]),
         (["aten::*nothing*"], ["no operator"]),
         (["aten::relu_*"], ["none of which"]),
         ("aten::_softmax", ["a list"]),
@@ -56,7 +56,16 @@ def test_names_patterns_and_defaults() -> None:
 
 def test_what_is_made_of_others_is_not_intercepted_beside_them() -> None:
     assert chosen_ops(["aten::sum", "aten::mean"]) == ("aten::mean.dim", "aten::sum.dim_IntList")
+    assert chosen_ops(["aten::var.dim", "aten::conv2d"]) == (
+        "aten::convolution",
+        "aten::var.correction",
+    )
     assert not set(eager_ops._PARTS) & {*default_ops(), *chosen_ops(["aten::sum*", "aten::mean*"])}
+
+
+def test_every_operation_worth_a_region_is_intercepted_or_named_by_its_parts() -> None:
+    worth = {*_C.anchor_ops(), *_C.agent_anchor_ops()}
+    assert [op for op in worth if op not in eager_ops._PARTS and _C.can_intercept(op)] == []
 
 
 def test_a_name_whose_parts_may_not_be_intercepted_is_an_error(

@@ -125,9 +125,8 @@ def _compile(
     plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
     if plan.misses() and settings.on_miss == "blocking":
         plan = _forge(plan, settings)
-    wanted = settings.on_miss in ("record", "background")  # a program may end before it has forged
-    if wanted or (forging and not plan.misses()):
-        remember(name, arch, plan, wanted)
+    if settings.records or (forging and not plan.misses()):
+        remember(name, arch, plan, settings.records)
     _pass_warnings_on()
     if not (plan.misses() and settings.on_miss == "background"):
         return _gated(gm, example_inputs, settings, arch, plan.winners(), plan.analysis, rules)
@@ -146,7 +145,8 @@ def _compile(
 
 def _forge(plan: Plan, settings: Settings) -> Plan:
     """The plan with its misses forged, of which the program is told."""
-    from .plan import forge_misses, telling_of_forging
+    from .plan import forge_misses
+    from .telling import telling_of_forging
 
     what = (
         f"kernels (regions: {len(plan.misses())}, and the parts of those that do not win; seconds "
@@ -173,7 +173,7 @@ def _gated(
     from . import gate
     from .analysis import analyse, copy_graph
     from .graphs import graph_name
-    from .plan import telling
+    from .telling import telling
 
     name = graph_name(gm, example_inputs, sorted(winners.items()))
     verdict = gate.stored(name, arch)

@@ -14,7 +14,8 @@ from cudaforge_backend.options import Settings
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .graphs import Compiled
-from .plan import Plan, current_progress, forge_misses
+from .plan import Plan, forge_misses
+from .telling import current_progress
 from .tracing import beside_running_programs
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
 import logging
 import os
 import threading
@@ -25,9 +24,9 @@ from cudaforge_backend.stats import count_miss
 from .backend import open_cache, warn_of_environment
 from .eager_ops import chosen_ops, default_ops
 from .rules import refusal
+from .telling import current_progress, telling_of_forging
 
 OPTIONS = tuple(name for name in ALL_OPTIONS if name != "inductor")
-_RECORDING = ("record", "background")  # a program may end before it has forged
 
 
 @dataclass(eq=False)
@@ -95,7 +94,8 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     asked = _State(names, settings)
 
     def with_it(states: list[_State]) -> list[_State]:
-        # What no `with` ends is replaced by the next such. Of the last two that is not known yet.
+        # An enable() without `with` replaces the one before. Of the last one and of this it is not
+        # known yet whether a `with` will enter them: both are kept.
         replaced = [state for state in states if not state.entered][:-1]
         return [*(state for state in states if state not in replaced), asked]
 
@@ -147,38 +147,35 @@ def _rule(states: list[_State]) -> None:
             settings = state.settings
             open_cache(settings.cache_dir)
             _queue = _Queue(settings) if settings.on_miss == "background" else None
-            _C.on_eager_miss(settings.on_miss in _RECORDING, _on_miss(settings, _queue))
+            _C.on_eager_miss(settings.records, _on_miss(settings, _queue))
             _C.intercept(list(state.ops))
             _in_force = state
 
 
-def _on_miss(settings: Settings, queue: _Queue | None) -> Callable[[str, int], None]:
+# Of a miss: the region's signature, its key, the architecture and the device's index.
+_Told = Callable[[str, str, str, int], None]
+
+
+def _on_miss(settings: Settings, queue: _Queue | None) -> _Told | None:
     """What is told of a call that is met for the first time and has no winner, beside its being
     recorded. Forked children are served, and forge nothing: they cannot write to the cache."""
-    forge: Callable[[str, int], None] | None = None
+    forge: _Told | None = None
     if settings.on_miss == "blocking":
-        forge = functools.partial(_forge_at_once, settings=settings)
+        forge = functools.partial(_forge_at_once, settings)
     elif queue is not None:
         forge = queue.add
     process = os.getpid()
 
-    def told(signature: str, device_index: int) -> None:
-        key, arch = _place(signature, device_index)
+    def told(signature: str, key: str, arch: str, device_index: int) -> None:
         if log.dispatch.isEnabledFor(logging.DEBUG):
             region, why = _C.describe(signature), _why(signature, key, arch)
             log.dispatch.debug("no kernel: %s  %s: %s", key[:12], region, why)
         if _C.store().verdict(key, arch) is None:
             count_miss(key, eager=True)
         if forge is not None and os.getpid() == process:
-            forge(signature, device_index)
+            forge(signature, key, arch, device_index)
 
     return told
-
-
-def _place(signature: str, device_index: int) -> tuple[str, str]:
-    """A region's key and architecture."""
-    device: str = json.loads(signature)["device"]
-    return _C.signature_key(signature), _C.arch(device, device_index)
 
 
 def _why(signature: str, key: str, arch: str) -> str:
@@ -190,31 +187,22 @@ def _why(signature: str, key: str, arch: str) -> str:
     return f"only agents make it ({refused})" if refused else "not forged yet"
 
 
-def _can_forge(signature: str, device_index: int, settings: Settings) -> bool:
-    arch = _place(signature, device_index)[1]
+def _can_forge(signature: str, arch: str, settings: Settings) -> bool:
     return settings.agents is not None or refusal(signature, arch) is None
 
 
-def _forge_at_once(signature: str, device_index: int, settings: Settings) -> None:
-    from .plan import forge_one, telling_of_forging, verdict_of
+def _forge_at_once(
+    settings: Settings, signature: str, key: str, arch: str, device_index: int
+) -> None:
+    from .plan import forge_one, verdict_of
 
-    if not _can_forge(signature, device_index, settings):
+    if not _can_forge(signature, arch, settings):
         return
-    if verdict_of(*_place(signature, device_index), settings.region_budget_s)[0] != "miss":
+    if verdict_of(key, arch, settings.region_budget_s)[0] != "miss":
         return
     what = f"a kernel for {_C.describe(signature)} (seconds allowed: {settings.region_budget_s:g})"
     with telling_of_forging(what) as progress:
         forge_one(signature, device_index, settings, compile_lock=False, progress=progress)
-
-
-def _forge_beside(
-    signature: str, device_index: int, settings: Settings, store: _C.KernelStore
-) -> None:
-    from .plan import current_progress, forge_one
-
-    if _can_forge(signature, device_index, settings):
-        progress = current_progress()
-        forge_one(signature, device_index, settings, True, progress, store=store)
 
 
 class _Queue:
@@ -227,16 +215,16 @@ class _Queue:
         self._settings = settings
         self._store = _C.store()
         self._ended = False
-        self._waiting: deque[tuple[str, int]] = deque()
+        self._waiting: deque[tuple[str, str, int]] = deque()
         self._works = False
         self._lock = ForkSafeLock()
 
-    def add(self, signature: str, device_index: int) -> None:
+    def add(self, signature: str, _key: str, arch: str, device_index: int) -> None:
         """A region that is to be forged."""
         with self._lock:
             if self._ended:
                 return
-            self._waiting.append((signature, device_index))
+            self._waiting.append((signature, arch, device_index))
             if self._works:
                 return
             self._works = True
@@ -253,6 +241,13 @@ class _Queue:
                 if self._ended or not self._waiting:
                     self._works = False
                     return
-                signature, device_index = self._waiting.popleft()
+                signature, arch, device_index = self._waiting.popleft()
             with self._turn:
-                _forge_beside(signature, device_index, self._settings, self._store)
+                self._forge(signature, arch, device_index)
+
+    def _forge(self, signature: str, arch: str, device_index: int) -> None:
+        from .plan import forge_one
+
+        if _can_forge(signature, arch, self._settings):
+            progress = current_progress()
+            forge_one(signature, device_index, self._settings, True, progress, store=self._store)

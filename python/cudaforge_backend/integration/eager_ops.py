@@ -14,6 +14,10 @@ from cudaforge_backend._native import _C
 
 # Overloads that are made of others, by what is intercepted where they are named.
 _PARTS = {
+    "aten::avg_pool1d": ("aten::avg_pool2d",),
+    "aten::conv1d": ("aten::convolution",),
+    "aten::conv2d": ("aten::convolution",),
+    "aten::conv3d": ("aten::convolution",),
     "aten::cross_entropy_loss": ("aten::_log_softmax", "aten::nll_loss_forward"),
     "aten::group_norm": ("aten::native_group_norm",),
     "aten::layer_norm": ("aten::native_layer_norm",),
@@ -22,7 +26,11 @@ _PARTS = {
     "aten::mean": ("aten::mean.dim",),
     "aten::rms_norm": ("aten::_fused_rms_norm",),
     "aten::softmax.int": ("aten::_softmax",),
+    "aten::std": ("aten::std.correction",),
+    "aten::std.dim": ("aten::std.correction",),
     "aten::sum": ("aten::sum.dim_IntList",),
+    "aten::var": ("aten::var.correction",),
+    "aten::var.dim": ("aten::var.correction",),
     "aten::linear": ("aten::addmm", "aten::mm"),
     "aten::matmul": ("aten::bmm", "aten::mm"),
     "aten::scaled_dot_product_attention": (

@@ -25,8 +25,7 @@ from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 from cudaforge_backend.steps import step_text
 
 from . import rivals
-
-Progress = Callable[[Mapping[str, Any]], None]
+from .telling import Progress
 
 INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cache
 RACE_SECONDS = 1.0  # at most, of each race

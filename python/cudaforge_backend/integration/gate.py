@@ -21,7 +21,7 @@ from cudaforge_backend.stats import count_fallback, count_graph_gain, warn_once
 from .analysis import Analysis
 from .graphs import Compiled, device_of
 from .outcome import Outcome
-from .plan import telling
+from .telling import telling
 
 _SECONDS = 3.0  # of timing, at most
 _MIN_ROUNDS = 10

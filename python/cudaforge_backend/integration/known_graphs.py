@@ -20,8 +20,9 @@ from cudaforge_backend.options import Settings
 from cudaforge_backend.stats import count_fallback, wanted_not_recorded
 
 from .graphs import graph_name
-from .plan import Plan, tell_region, verdict_of
+from .plan import Plan, verdict_of
 from .rules import Rules
+from .telling import tell_region
 
 
 def plan_name(

@@ -3,25 +3,22 @@ missing."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import fx
 
-from cudaforge_backend import log
 from cudaforge_backend._native import _C
-from cudaforge_backend.heartbeat import GRAPH_STEPS, ForgingHeartbeat, Heartbeat
 from cudaforge_backend.options import Settings
-from cudaforge_backend.records import reason_of, status_text
+from cudaforge_backend.records import reason_of
 from cudaforge_backend.stats import CHOOSE_FOLDER, count_fallback, count_miss, warn_once
 
 from .analysis import Analysis, analyse
-from .forging import OtherCacheError, Progress, forge_region, settled, worth_more_time
+from .forging import OtherCacheError, forge_region, settled, worth_more_time
 from .partition import Region
 from .rules import Rules
+from .telling import Progress, tell_region
 
 
 @dataclass(frozen=True)
@@ -128,9 +125,9 @@ def forge_misses(
     plan: Plan, settings: Settings, progress: Progress | None, compile_lock: bool
 ) -> Plan:
     """Forges what is missing, one region after the other, with the agents and in the budget that
-    `settings` has. Where a region ends without a winner its
-    parts are forged in the next round; where forging itself failed they would fail as well. Returns
-    the plan as the cache then has it."""
+    `settings` has. Where a region ends without a winner its parts are forged in the next round;
+    where forging itself failed they would fail as well. Returns the plan as the cache then has
+    it."""
     ended: set[str] = set()
     failed: set[str] = set()
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
@@ -216,65 +213,3 @@ _failures: dict[str, str] = {}
 def failure(key: str) -> str | None:
     """Why forging the region failed when this process last tried, None where it did not."""
     return _failures.get(key)
-
-
-_progress: list[Callable[[Mapping[str, Any]], None]] = []
-
-
-def set_progress(callback: Progress | None) -> None:
-    """Who is told of forging in this process; cudaforge_backend.set_progress has the events."""
-    _progress[:] = [callback] if callback is not None else []
-
-
-def tell_region(key: str, arch: str, text: str, status: str) -> None:
-    """Counts a miss, and gives the event {"event": "region", "key", "arch", "region", "status"}: a
-    graph has this region."""
-    log.graph.debug("%s %s: %s", status_text(status), key[:12], text)
-    if status == "miss":
-        count_miss(key)
-    progress = current_progress()
-    if progress is not None:
-        progress({"event": "region", "key": key, "arch": arch, "region": text, "status": status})
-
-
-@contextmanager
-def telling(step: str, regions: Iterable[str]) -> Iterator[None]:
-    """Gives the event "graph" of a graph with these regions (cudaforge_backend.set_progress has
-    it). A program without a callback is told now and then, while it lasts, that it goes on."""
-    progress = current_progress()
-    if progress is not None:
-        progress({"event": "graph", "step": step, "regions": sorted(regions)})
-        yield
-        return
-    with Heartbeat(lambda text: log.forge.warning("cudaforge: %s", text), GRAPH_STEPS[step]):
-        yield
-
-
-@contextmanager
-def telling_of_forging(what: str) -> Iterator[Progress]:
-    """Gives who is told of the forging of `what`: the callback that set_progress was given. A
-    program without one is told that it begins, now and then that it goes on, and what came of
-    it."""
-    progress = current_progress()
-    if progress is not None:
-        yield progress
-        return
-    log.forge.warning(  # logging's last resort writes this to stderr
-        "cudaforge: forging %s; CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each "
-        "step",
-        what,
-    )
-    silent = log.forge.isEnabledFor(logging.DEBUG)  # every step is said
-
-    def say(text: str) -> None:
-        if not silent:
-            log.forge.warning("cudaforge: %s", text)
-
-    with ForgingHeartbeat(say) as heartbeat:
-        yield heartbeat
-    log.forge.warning("cudaforge: %s", heartbeat.summary())
-
-
-def current_progress() -> Progress | None:
-    """The callback that set_progress was given last."""
-    return _progress[0] if _progress else None

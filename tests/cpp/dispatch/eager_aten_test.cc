@@ -59,6 +59,15 @@ TEST_F(EagerTest, ACallThatWasMetIsServedByItsWinner) {
   EXPECT_EQ(Stats()["calls"], 3);
 }
 
+TEST_F(EagerTest, AnOperatorHasOneName) {
+  ASSERT_TRUE(interceptor_.SetOps({"aten::neg.default"}).ok());
+  EXPECT_EQ(interceptor_.ops(), std::vector<std::string>{kNeg});
+  ASSERT_TRUE(interceptor_.SetOps({kNeg, "aten::neg.default"}).ok());
+  EXPECT_EQ(interceptor_.ops(), std::vector<std::string>{kNeg});
+  at::neg(at::randn({3, 27}));
+  EXPECT_EQ(Stats()["calls"], 1);
+}
+
 TEST_F(EagerTest, AKernelForEagerCallsServesThemAlone) {
   const Region region = EagerNeg({3, 15});
   RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();

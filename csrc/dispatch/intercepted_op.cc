@@ -1,0 +1,130 @@
+#include "dispatch/intercepted_op.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "base/own_work.h"
+#include "signature/aten_numerics.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr size_t kFirstCallSlots = 64;
+constexpr size_t kCuda = 1;  // among kInterceptedKeys
+
+// PyTorch says that a kernel is overridden, which is what was asked for.
+class Silenced {
+ public:
+  Silenced() : guard_(&silence_) {}
+
+ private:
+  struct Silence : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  };
+  Silence silence_;
+  c10::WarningUtils::WarningHandlerGuard guard_;
+};
+
+// Whether an error is that of calling `kernel` after the library that it came from has gone.
+bool IsOfDeregistered(const c10::SafeKernelFunction& kernel, const c10::Error& error) {
+  return error.msg() == "SafeKernelFunction has been invalidated " + kernel.debug();
+}
+
+}  // namespace
+
+InterceptedOp::InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::mutex* mutex)
+    : Interceptable(std::move(found)),
+      is_matrix_op(IsMatrixOp(c10::toString(functional.operator_name()))),
+      arguments(op.schema().arguments().size()),
+      inputs(functional.schema().arguments().size()),
+      returns(op.schema().returns().size()),
+      calls_(kFirstCallSlots),
+      name_(c10::toString(op.operator_name())),
+      kernel_(std::move(kernel)),
+      mutex_(mutex) {}
+
+void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const OwnWork inside;  // what that kernel calls is a part of this call, and looked up with it
+  const size_t i = keys.has_backend(c10::BackendComponent::CUDABit) ? kCuda : 0;
+  const c10::SafeKernelFunction* kernel = previous_[i].load(std::memory_order_acquire);
+  try {
+    return kernel->callBoxed(op, keys, stack);
+  } catch (const c10::Error& error) {
+    // Said before anything is done with the arguments.
+    if (!IsOfDeregistered(*kernel, error)) throw;
+  }
+  {
+    const std::lock_guard lock(*mutex_);
+    if (previous_[i].load(std::memory_order_relaxed) == kernel) {
+      const Silenced silenced;
+      registrations_[i].reset();
+      Register(i);
+      if (!active.load()) registrations_[i].reset();
+    }
+    kernel = previous_[i].load(std::memory_order_relaxed);
+  }
+  kernel->callBoxed(op, keys, stack);
+}
+
+Status InterceptedOp::Activate() {
+  const Silenced silenced;
+  active.store(true);
+  for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
+    if (!HasKernel(op, kInterceptedKeys[i])) continue;
+    if (i == kCuda && at::getNumGPUs() == 0) continue;
+    try {
+      Register(i);
+    } catch (const c10::Error& error) {
+      Deactivate();
+      return Status::Unsupported(name_ + ": " + error.what_without_backtrace());
+    }
+  }
+  return Status::Ok();
+}
+
+void InterceptedOp::Deactivate() {
+  active.store(false);
+  for (auto& registration : registrations_) registration.reset();
+}
+
+void InterceptedOp::Register(size_t i) {
+  kernels_.push_back(std::make_unique<const c10::SafeKernelFunction>(
+      op.getComputedKernelForDispatchKey(kInterceptedKeys[i])));
+  previous_[i].store(kernels_.back().get(), std::memory_order_release);
+  registrations_[i] = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
+                                                       kInterceptedKeys[i], __FILE__, __LINE__);
+  registrations_[i]->impl(name_.c_str(), torch::CppFunction::makeFromBoxedKernel(kernel_));
+}
+
+bool InterceptedOp::Keep(std::unique_ptr<const MetCall> call) {
+  if (Find(call->hash, call->words) != nullptr) return false;
+  met_.push_back(std::move(call));
+  calls_.Insert(met_.back()->hash, met_.back().get());
+  calls_met.store(met_.size(), std::memory_order_relaxed);
+  return true;
+}
+
+Json InterceptedOp::Stats() const {
+  int64_t calls = hits.load() + fallbacks.load();
+  Json by_reason = Json::object();
+  for (size_t i = 0; i < std::size(kMissNames); ++i) {
+    const int64_t count = misses[i].load();
+    calls += count;
+    if (count > 0) by_reason[kMissNames[i]] = count;
+  }
+  if (calls == 0) return nullptr;
+  return {{"calls", calls},
+          {"hits", hits.load()},
+          {"fallbacks", fallbacks.load()},
+          {"misses", std::move(by_reason)}};
+}
+
+void InterceptedOp::ResetStats() {
+  hits = 0;
+  fallbacks = 0;
+  for (auto& count : misses) count = 0;
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,108 @@
+// InterceptedOp: one ATen overload that is or was intercepted: its place in PyTorch's dispatcher,
+// the calls of it that were met, and its counts.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+#include <torch/library.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/append_only_table.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "dispatch/call_key.h"
+#include "dispatch/interceptable.h"
+#include "dispatch/resolver.h"
+#include "signature/from_aten_call.h"
+
+namespace cudaforge {
+
+// Why a call has no kernel, and the names of that in Stats (see EagerInterceptor::Stats).
+enum class Miss { kNew, kNoKernel, kUnsupported, kCapture, kTooMany };
+inline constexpr const char* kMissNames[] = {"new", "no_kernel", "unsupported", "capture",
+                                             "too_many"};
+
+// One call that was met. Lives as long as the process. What every call reads is at the beginning,
+// here and in InterceptedOp: in a program that does more than this, it comes from no near cache.
+struct MetCall {
+  uint64_t hash = 0;
+  RegionEntry* region = nullptr;  // null: none holds it
+  // The last SetOnMiss whose OnMiss was told of it; 0: none's.
+  mutable std::atomic<uint64_t> told{0};
+  c10::SmallVector<uint64_t, 32> words;
+  std::vector<TensorPlace> inputs;  // of the region, among the call's arguments
+  std::vector<c10::IValue> others;  // as in AtenCall
+  std::string label;                // for profilers
+};
+
+// Lives as long as the process: a call may still be in it.
+class InterceptedOp : public Interceptable {
+ public:
+  // `kernel` is what is to stand before the backends' own. `mutex` guards what is said to need it,
+  // and outlives this.
+  InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::mutex* mutex);
+
+  // "aten::sum.dim_IntList", as the dispatcher has it.
+  const std::string& name() const { return name_; }
+  // The call that was met with this key, or null. Takes no lock.
+  const MetCall* Find(const CallKey& key) const { return Find(key.hash(), key.words()); }
+  void Count(Miss reason) {
+    misses[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+  }
+
+  // Runs the kernel that was there on the arguments on `stack`; where it has been deregistered
+  // since, the one that is there now, and takes the mutex for that. Its own calls are OwnWork.
+  void CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+  // What follows needs the mutex.
+
+  // Puts the kernel at those of kInterceptedKeys that the overload has a kernel of its own for and
+  // this machine a device. kUnsupported, and nothing is changed: PyTorch refuses it.
+  Status Activate();
+  // The dispatcher has what it had. Calls may still come, and run the previous kernel.
+  void Deactivate();
+  // False where another thread has met the same call.
+  bool Keep(std::unique_ptr<const MetCall> call);
+  // One entry of EagerInterceptor::Stats; null where there were no calls.
+  Json Stats() const;
+  void ResetStats();
+
+  std::atomic<bool> active{false};
+  const bool is_matrix_op;
+  // Of `arguments`, the first `inputs` are functional's; the others are written to.
+  const size_t arguments, inputs, returns;
+  std::atomic<int64_t> hits{0}, fallbacks{0};
+  std::array<std::atomic<int64_t>, std::size(kMissNames)> misses{};
+  std::atomic<size_t> calls_met{0};
+
+ private:
+  const MetCall* Find(uint64_t hash, c10::ArrayRef<uint64_t> words) const {
+    return calls_.Find(
+        hash, [=](const MetCall& met) { return met.hash == hash && words.equals(met.words); });
+  }
+  // Has kernel_ stand before the kernel that is there at kInterceptedKeys[i].
+  void Register(size_t i);
+
+  // By key, the kernel that was there. Replaced, never freed: a call may be in it.
+  std::array<std::atomic<const c10::SafeKernelFunction*>, kInterceptedKeys.size()> previous_{};
+  AppendOnlyTable<const MetCall> calls_;
+  const std::string name_;
+  const c10::BoxedKernel kernel_;
+  std::mutex* const mutex_;
+  std::array<std::unique_ptr<torch::Library>, kInterceptedKeys.size()> registrations_;
+  std::vector<std::unique_ptr<const c10::SafeKernelFunction>> kernels_;
+  std::vector<std::unique_ptr<const MetCall>> met_;
+};
+
+}  // namespace cudaforge

@@ -1,0 +1,76 @@
+"""Who is told of forging, and of the compiling and timing after it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from cudaforge_backend import log
+from cudaforge_backend.heartbeat import GRAPH_STEPS, ForgingHeartbeat, Heartbeat
+from cudaforge_backend.records import status_text
+from cudaforge_backend.stats import count_miss
+
+Progress = Callable[[Mapping[str, Any]], None]
+
+_progress: list[Progress] = []
+
+
+def set_progress(callback: Progress | None) -> None:
+    """Who is told of forging in this process; cudaforge_backend.set_progress has the events."""
+    _progress[:] = [callback] if callback is not None else []
+
+
+def current_progress() -> Progress | None:
+    """The callback that set_progress was given last."""
+    return _progress[0] if _progress else None
+
+
+def tell_region(key: str, arch: str, text: str, status: str) -> None:
+    """Counts a miss, and gives the event {"event": "region", "key", "arch", "region", "status"}: a
+    graph has this region."""
+    log.graph.debug("%s %s: %s", status_text(status), key[:12], text)
+    if status == "miss":
+        count_miss(key)
+    progress = current_progress()
+    if progress is not None:
+        progress({"event": "region", "key": key, "arch": arch, "region": text, "status": status})
+
+
+@contextmanager
+def telling(step: str, regions: Iterable[str]) -> Iterator[None]:
+    """Gives the event "graph" of a graph with these regions (cudaforge_backend.set_progress has
+    it). A program without a callback is told now and then, while it lasts, that it goes on."""
+    progress = current_progress()
+    if progress is not None:
+        progress({"event": "graph", "step": step, "regions": sorted(regions)})
+        yield
+        return
+    with Heartbeat(lambda text: log.forge.warning("cudaforge: %s", text), GRAPH_STEPS[step]):
+        yield
+
+
+@contextmanager
+def telling_of_forging(what: str) -> Iterator[Progress]:
+    """Gives who is told of the forging of `what`: the callback that set_progress was given. A
+    program without one is told that it begins, now and then that it goes on, and what came of
+    it."""
+    progress = current_progress()
+    if progress is not None:
+        yield progress
+        return
+    log.forge.warning(  # logging's last resort writes this to stderr
+        "cudaforge: forging %s; CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each "
+        "step",
+        what,
+    )
+    silent = log.forge.isEnabledFor(logging.DEBUG)  # every step is said
+
+    def say(text: str) -> None:
+        if not silent:
+            log.forge.warning("cudaforge: %s", text)
+
+    with ForgingHeartbeat(say) as heartbeat:
+        yield heartbeat
+    log.forge.warning("cudaforge: %s", heartbeat.summary())
