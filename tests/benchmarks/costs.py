@@ -23,6 +23,7 @@ open_cache has no control. What is undecided wants a quieter machine, or more ro
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -39,11 +40,14 @@ import cudaforge_backend
 import torch
 from cudaforge_backend._native import _C
 
+SOFTMAX_OP = "aten::_softmax"
 SOFTMAX = {
     "format": 1, "aliases": [], "numerics": {"deterministic": False},
-    "nodes": [{"op": "aten::_softmax", "args": [{"in": 0}, -1, False], "kwargs": {}}],
+    "nodes": [{"op": SOFTMAX_OP, "args": [{"in": 0}, -1, False], "kwargs": {}}],
     "outputs": [{"node": 0, "out": 0}],
 }  # fmt: skip
+
+_COLUMNS = itertools.count(100)  # of shapes that this process has not met
 
 
 def softmax_signature(device: str, rows: int, columns: int) -> str:
@@ -57,9 +61,22 @@ def softmax_signature(device: str, rows: int, columns: int) -> str:
     )
 
 
+def served_softmax(device: str) -> str:
+    """Makes this process's kernel for a softmax over [4, 16], from the generators; its signature.
+    From here on PyTorch has one thread: the barriers of a pool are no part of a call."""
+    torch.set_num_threads(1)
+    signature = softmax_signature(device, 4, 16)
+    found = _C.search(signature, 0, 20.0, 1)
+    if not found.found:
+        raise RuntimeError(found.reason)
+    with _C.KernelOnTrial(signature, 0, found) as trial:
+        trial.promote()
+    return signature
+
+
 def spread(values: list[float]) -> dict[str, float]:
     """Median and the middle half."""
-    low, middle, high = statistics.quantiles(values, n=4)
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
     return {"low": low, "median": middle, "high": high}
 
 
@@ -74,13 +91,7 @@ def interval(values: list[float]) -> dict[str, float]:
 
 def region_call(device: str) -> dict[str, Any]:
     """A hit on a tiny tensor: the call is all there is. Rounds of 2,000 calls, interleaved."""
-    torch.set_num_threads(1)  # the barriers of a pool are no part of the call
-    signature = softmax_signature(device, 4, 16)
-    found = _C.search(signature, 0, 20.0, 1)
-    if not found.found:
-        raise RuntimeError(found.reason)
-    with _C.KernelOnTrial(signature, 0, found) as trial:
-        trial.promote()
+    signature = served_softmax(device)
     region = torch.ops.cudaforge.region.default
     aten = torch.ops.aten._softmax.default
     number = _C.region_id(_C.signature_key(signature))
@@ -124,14 +135,7 @@ def loop(x: Tensor, n: int) -> Tensor:
 def eager_call(device: str) -> dict[str, Any]:
     """Tiny tensors. Rounds of 2,000 calls, interleaved: each state is brought about before its
     round, and the operator is as PyTorch has it in the rounds of "native" and "native_again"."""
-    torch.set_num_threads(1)
-    op = "aten::_softmax"
-    signature = softmax_signature(device, 4, 16)
-    found = _C.search(signature, 0, 20.0, 1)
-    if not found.found:
-        raise RuntimeError(found.reason)
-    with _C.KernelOnTrial(signature, 0, found) as trial:
-        trial.promote()
+    served_softmax(device)
     scripted = torch.jit.CompilationUnit(EAGER_LOOP).loop
     aten = torch.ops.aten._softmax.default
 
@@ -142,10 +146,10 @@ def eager_call(device: str) -> dict[str, Any]:
     served, negative = (torch.randn(4, n, device=device) for n in (16, 17))
     states = {
         "native": ([], served),
-        "hit": ([op], served),
+        "hit": ([SOFTMAX_OP], served),
         "native_again": ([], served),
         "native_of_negative": ([], negative),
-        "negative": ([op], negative),
+        "negative": ([SOFTMAX_OP], negative),
     }
     callers = {"python": from_python, "cpp": scripted}
     times: dict[str, list[float]] = {f"{c}_{s}": [] for c in callers for s in states}
@@ -161,7 +165,7 @@ def eager_call(device: str) -> dict[str, Any]:
                 start = time.perf_counter()
                 calls(x, 2000)
                 times[f"{caller}_{state}"].append((time.perf_counter() - start) / 2000 * 1e6)
-    hits = cudaforge_backend.stats()["eager"][op]["hits"]
+    hits = cudaforge_backend.stats()["eager"][SOFTMAX_OP]["hits"]
     result: dict[str, Any] = {"hits": hits}
     for caller in callers:
         result[f"{caller}_native_us"] = spread(times[f"{caller}_native"])
@@ -170,19 +174,28 @@ def eager_call(device: str) -> dict[str, Any]:
         ):  # fmt: skip
             pairs = zip(times[f"{caller}_{state}"], times[f"{caller}_{base}"], strict=True)
             result[f"{caller}_{state}_over_us"] = spread([t - b for t, b in pairs])
-    with tempfile.TemporaryDirectory() as folder, cudaforge_backend.enable([op], cache_dir=folder):
+        result[f"{caller}_recorded_over_us"] = recorded_call(device, callers[caller])
+    return result
+
+
+def recorded_call(device: str, calls: Callable[[torch.Tensor, int], Any]) -> dict[str, float]:
+    """The first calls of 100 shapes with the default on_miss, record, against the same calls where
+    the operator is not intercepted, in us. calls(x, n) calls it n times."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        cudaforge_backend.enable([SOFTMAX_OP], cache_dir=folder),
+    ):
         over = []
-        for columns in range(100, 200):
-            x = torch.randn(4, columns, device=device)
+        for _ in range(100):
+            x = torch.randn(4, next(_COLUMNS), device=device)
             taken = []
-            for ops in ([], [], [op]):  # the first one has memory for the result
+            for ops in ([], [], [SOFTMAX_OP]):  # the first one has memory for the result
                 _C.intercept(ops)
                 start = time.perf_counter()
-                aten(x, -1, False)
+                calls(x, 1)
                 taken.append((time.perf_counter() - start) * 1e6)
             over.append(taken[2] - taken[1])
-    result["python_recorded_over_us"] = spread(over)
-    return result
+    return spread(over)
 
 
 def import_seconds() -> dict[str, Any]:
@@ -327,16 +340,31 @@ class Limit(NamedTuple):
     none: float = 0.0
 
 
-LIMITS = {
-    "region_call": [Limit("over_us", 1.5, "control_us")],
-    "eager_call": [
-        Limit(f"{caller}_{state}_over_us", most, f"{caller}_native_again_over_us")
-        for caller in ("python", "cpp")
-        for state, most in (("negative", 0.3), ("hit", 1.0))
-    ],
-    "import": [Limit("over_s", 0.3, "control_s")],
-    "open_cache": [Limit("milliseconds", 50.0)],
-    "compile": [Limit("first", 1.05, "control", none=1.0)],
+class Cost(NamedTuple):
+    """How a cost is measured, and what it may be at most."""
+
+    measure: Callable[[argparse.Namespace], Any]
+    limits: list[Limit]
+
+
+COSTS = {
+    "region_call": Cost(
+        lambda args: region_call(args.device), [Limit("over_us", 1.5, "control_us")]
+    ),
+    "eager_call": Cost(
+        lambda args: eager_call(args.device),
+        [
+            Limit(f"{caller}_{state}_over_us", most, f"{caller}_native_again_over_us")
+            for caller in ("python", "cpp")
+            for state, most in (("negative", 0.3), ("hit", 1.0))
+        ],
+    ),
+    "import": Cost(lambda args: import_seconds(), [Limit("over_s", 0.3, "control_s")]),
+    "open_cache": Cost(lambda args: open_cache(), [Limit("milliseconds", 50.0)]),
+    "compile": Cost(
+        lambda args: compile_seconds(args.device, args.rounds),
+        [Limit("first", 1.05, "control", none=1.0)],
+    ),
 }
 
 
@@ -356,7 +384,7 @@ def verdict(limit: Limit, result: Any) -> str:
 def against_limits(name: str, result: Any) -> list[str]:
     """A line each: "open_cache milliseconds: 41 (38 to 47) of at most 50"."""
     lines = []
-    for limit in LIMITS[name]:
+    for limit in COSTS[name].limits:
         cost = result[limit.figure]
         said = verdict(limit, result)
         measured = f"{cost['median']:.3g} ({cost['low']:.3g} to {cost['high']:.3g})"
@@ -369,20 +397,13 @@ def main() -> None:
     """Prints one line per cost, then each against its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--only", default="region_call,eager_call,import,open_cache,compile")
+    parser.add_argument("--only", default=",".join(COSTS))
     parser.add_argument("--rounds", type=int, default=7, help="of `compile`")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    costs: dict[str, Callable[[], Any]] = {
-        "region_call": lambda: region_call(args.device),
-        "eager_call": lambda: eager_call(args.device),
-        "import": import_seconds,
-        "open_cache": open_cache,
-        "compile": lambda: compile_seconds(args.device, args.rounds),
-    }
     results = {}
     for name in args.only.split(","):
-        results[name] = costs[name]()
+        results[name] = COSTS[name].measure(args)
         print(name, json.dumps(results[name]), flush=True)
     for name, result in results.items():
         print(*against_limits(name, result), sep="\n")

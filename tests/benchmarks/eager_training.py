@@ -2,7 +2,7 @@
 
     python tests/benchmarks/eager_training.py [--device cpu|cuda] [--size tiny|example] [--steps N]
         [--rounds N] [--optimizer adamw|sgd] [--region-budget S] [--cache-dir DIR] [--every-winner]
-        [--json FILE]
+        [--least-hits SHARE] [--json FILE]
 
 losses     Of N steps from the same seeds: the largest difference between a training with kernels
            and one without, and what is allowed. The numerics contract of a kernel, held over the
@@ -37,6 +37,7 @@ sys.path[:0] = [str(TESTS.parent / "examples"), str(TESTS / "python")]
 
 import cudaforge_backend  # noqa: E402
 import torch  # noqa: E402
+import yardstick  # type: ignore[import-not-found]  # noqa: E402
 from costs import spread  # noqa: E402
 from models import EXAMPLES, GPT  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -59,11 +60,10 @@ class Training:
         generator = torch.Generator().manual_seed(7)
         self.model = model.to(dtype)
         if moved:
-            unit = torch.finfo(torch.float32).eps / 2
+            unit = yardstick.rounding_unit(torch.float32)
             with torch.no_grad():
                 for parameter in self.model.parameters():
-                    up = torch.randint(0, 2, parameter.shape, generator=generator)
-                    parameter.mul_(1 + (2 * up - 1).to(parameter) * unit)
+                    parameter.copy_(yardstick.moved(parameter, unit, generator))
         make = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[args.optimizer]
         rate = {"adamw": 1e-3, "sgd": 1e-1}[args.optimizer]
         self.optimizer: Any = make(self.model.parameters(), lr=rate)
@@ -121,8 +121,8 @@ def compare_losses(
     exact = Training(args, torch.float64).losses(args.steps)
     moved = Training(args, torch.float64, moved=True).losses(args.steps)
     aten, kernels, move = (largest(losses, exact) for losses in (plain, found, moved))
-    ulp = torch.finfo(torch.float32).eps * max(abs(loss) for loss in exact)
-    allowed = 2 * max(aten, 3 * move) + ulp
+    sizes = torch.tensor([move, max(abs(loss) for loss in exact)], dtype=torch.float64)
+    allowed = yardstick.limit(torch.float32, aten, *sizes).item()
     losses = {
         "first": plain[0],
         "last": plain[-1],
@@ -202,6 +202,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--region-budget", type=float, default=30.0, help="seconds")
     parser.add_argument("--cache-dir", help="else an empty one")
     parser.add_argument("--every-winner", action="store_true")
+    parser.add_argument(
+        "--least-hits", type=float, default=0.0, help="end with 1 where fewer of all calls are hits"
+    )
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
@@ -231,7 +234,8 @@ def report(results: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Prints what came of it; 1 where losses differ by more than is allowed."""
+    """Prints what came of it; 1 where losses differ by more than is allowed, or hits are too
+    few."""
     args = parse()
     if args.every_winner:
         importlib.import_module("forged").win_every_race()
@@ -263,7 +267,7 @@ def main() -> int:
     report(results)
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n")
-    return int(not losses["within"])
+    return int(not losses["within"] or (ops["share"] or 0.0) < args.least_hits)
 
 
 if __name__ == "__main__":

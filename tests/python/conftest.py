@@ -21,11 +21,8 @@ if importlib.util.find_spec("cudaforge_backend") is None:  # not installed: the 
 # Read when torch and cudaforge_backend are imported, hence before them.
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_SESSION / "inductor")
 os.environ["CUDAFORGE_CACHE_DIR"] = str(_SESSION / "cache")
-# Of test_eager_samples.py; CudaForge warns of names with its prefix that it does not know. The
-# processes of a run under xdist inherit this one's environment, and so one cache for all.
-for _name in ("EVERY_SAMPLE", "SAMPLES"):
-    if f"CUDAFORGE_{_name}" in os.environ:
-        os.environ[f"EAGER_{_name}"] = os.environ.pop(f"CUDAFORGE_{_name}")
+# Of test_eager_samples.py: the processes of a run under xdist inherit this one's environment, and
+# so one cache for all.
 _SAMPLES = os.environ.setdefault("EAGER_SAMPLES_CACHE", str(_SESSION / "samples"))
 os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # spares each compiling process ten seconds of probing
 for _name in ("CUDAFORGE_DISABLE", "CUDAFORGE_ON_MISS", "CUDAFORGE_REGION_BUDGET_S"):

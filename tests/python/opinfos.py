@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from cudaforge_backend._native import _C
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
+from yardstick import limit, moved, rounding_unit
 
 # Only PyTorch's own test classes are made with it.
 sys.modules.setdefault(
@@ -37,10 +39,7 @@ _UNWRITTEN = {
 }  # fmt: skip
 
 # Those that a region can have, in the order in which they are tried.
-DTYPES = [
-    torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32,
-    torch.bool,
-]  # fmt: skip
+DTYPES = [getattr(torch, name) for name in _C.DTYPES]
 
 
 def op_infos() -> dict[str, Any]:
@@ -112,11 +111,7 @@ def _coarsest(sample: Any, dtype: torch.dtype) -> torch.dtype:
     computed of that tensor alone is rounded to it (of cov in float64 the samples have weights in
     float32)."""
     given = [value.dtype for value in _given(sample) if isinstance(value, Tensor)]
-    return max((dtype, *(one for one in given if one.is_floating_point)), key=_unit)
-
-
-def _unit(dtype: torch.dtype) -> float:
-    return torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
+    return max((dtype, *(one for one in given if one.is_floating_point)), key=rounding_unit)
 
 
 def _doubled(sample: Any, dtype: torch.dtype, unit: float, seed: int | None = None) -> Any:
@@ -131,8 +126,7 @@ def _doubled(sample: Any, dtype: torch.dtype, unit: float, seed: int | None = No
         made = value.detach().double()
         if seed is not None:
             generator = torch.Generator().manual_seed(seed)
-            up = torch.randint(0, 2, made.shape, generator=generator).to(made.device)
-            made = made * (1 + (2 * up - 1) * unit)
+            made = moved(made, unit, generator)
         return made.requires_grad_(value.requires_grad)
 
     parts = tree_map(double, (sample.input, sample.args, sample.kwargs))
@@ -149,9 +143,7 @@ class Comparison:
     tolerances that it has for the dtype (of float64 1e-12: a kernel that computes in float32 is not
     let pass), integers and booleans exactly. Sums of numbers that cancel differ by more between
     right kernels. There, what the verifier asks of a kernel is asked of the whole operator, in the
-    maximum: the error against float64 is at most k times ATen's own, or k times three times what
-    moving each input by a rounding unit does to the float64 answer (k is 2, of the half types 3),
-    and an ulp; of float64 sixteen times the move and sixteen ulps. NaN and infinities stand where
+    maximum: an error against float64 is at most yardstick.limit. NaN and infinities stand where
     ATen has them in either case. `dtype` is the one that the sample was asked for in: where it has
     a tensor in a coarser one, all of this is that one's."""
 
@@ -177,7 +169,9 @@ class Comparison:
 
     def _rounded_to(self, result: torch.dtype) -> torch.dtype:
         """The dtype whose rounding a result of the floating dtype `result` has."""
-        return result if self._coarsest == self._dtype else max(result, self._coarsest, key=_unit)
+        if self._coarsest == self._dtype:
+            return result
+        return max(result, self._coarsest, key=rounding_unit)
 
     def _tolerances(self, result: torch.dtype) -> dict[str, float]:
         rounded_to = self._rounded_to(result) if result.is_floating_point else result
@@ -188,7 +182,7 @@ class Comparison:
 
     def _answers_in_float64(self) -> list[list[Tensor]]:
         """First those of the sample, then those of its moves."""
-        seeds, unit = [None, *range(MOVES)], _unit(self._coarsest)
+        seeds, unit = [None, *range(MOVES)], rounding_unit(self._coarsest)
         doubled = [_doubled(self._sample, self._dtype, unit, seed) for seed in seeds]
         return [results(self._info, sample) for sample in doubled]
 
@@ -208,23 +202,18 @@ class Comparison:
             return "NaN or infinities elsewhere"
         if self._oracle is None:
             self._oracle = self._answers_in_float64()
-        true, *moved = (answers[n].double() for answers in self._oracle)
+        true, *moves = (answers[n].double() for answers in self._oracle)
         finite = finite & true.isfinite()
-        for one in moved:
+        for one in moves:
             finite &= one.isfinite()
         true = true[finite]
         error = (found.double()[finite] - true).abs()
         own = (right.double()[finite] - true).abs()
-        move = torch.stack([(one[finite] - true).abs() for one in moved]).amax(0)
-        rounded_to = self._rounded_to(found.dtype)
-        ulp = torch.finfo(rounded_to).eps * true.abs()
-        if rounded_to == torch.float64:
-            limit = 16 * move + 16 * ulp
-        else:
-            k = 2 if rounded_to == torch.float32 else 3
-            limit = k * torch.clamp(3 * move, min=own.max().item() if own.numel() else 0) + ulp
-        beyond = error - limit
+        move = torch.stack([(one[finite] - true).abs() for one in moves]).amax(0)
+        largest = own.max().item() if own.numel() else 0.0
+        most = limit(self._rounded_to(found.dtype), largest, move, true)
+        beyond = error - most
         if not (beyond > 0).any():
             return ""
         worst = int(beyond.argmax())
-        return f"an error of {error[worst]:.3g} against float64, of at most {limit[worst]:.3g}"
+        return f"an error of {error[worst]:.3g} against float64, of at most {most[worst]:.3g}"

@@ -1,5 +1,5 @@
-"""Eager calls that are looked up, beside what else a program does: workers of a data loader, other
-overrides of the operator, deterministic algorithms, the profiler."""
+"""Eager calls that are looked up, beside what else a program does: forked children, workers of a
+data loader, other overrides of the operator, deterministic algorithms, the profiler."""
 
 from __future__ import annotations
 
@@ -56,6 +56,30 @@ def test_workers_of_a_data_loader_are_served(run_python: RunPython, tmp_path: Pa
     assert told.split("\n") == ["True (1, 1) True", ""]
 
 
+_FORKED = """
+import os, torch, cudaforge_backend
+from forged import join_threads, win_every_race
+win_every_race()
+torch.set_num_threads(1)
+options = {"on_miss": "blocking", "cache_dir": FOLDER}
+cudaforge_backend.enable(["aten::_softmax"], **options)
+x = torch.randn(4, 36)
+for _ in range(2): x.softmax(-1)
+pid = os.fork()
+x.softmax(-1), torch.randn(4, 37).softmax(-1)
+seen = cudaforge_backend.stats()
+served = seen["eager"]["aten::_softmax"]["hits"]
+print(pid == 0, served, seen["forged"], seen["fallbacks"], flush=True)
+if pid == 0: os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+def test_a_forked_child_is_served_and_forges_nothing(run_python: RunPython, tmp_path: Path) -> None:
+    told = run_python(f"FOLDER = {str(tmp_path)!r}{_FORKED}").stdout.split("\n")
+    assert sorted(told) == ["", "False 2 2 {}", "True 2 1 {}"]
+
+
 @pytest.fixture
 def other_library() -> Iterator[torch.library.Library]:
     """Somebody else's overrides of operators; they end with the test."""
@@ -100,6 +124,39 @@ def test_an_override_made_later_comes_first(
     torch.testing.assert_close(x.softmax(-1), x.double().softmax(-1).float())
 
 
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+@pytest.mark.parametrize("first", ["other", "enable"])
+def test_an_override_that_keeps_the_kernel_it_found(
+    other_library: torch.library.Library, tmp_path: Path, first: str
+) -> None:
+    """As PyTorch's own overrides in Triton do: it takes some calls, and passes the others on."""
+    x = torch.randn(4, 48)
+    expected = x.softmax(-1)
+
+    def register() -> None:
+        kept = torch.library.get_kernel(SOFTMAX, "CPU")
+
+        def sevens_or(keys: torch.DispatchKeySet, x: Tensor, dim: int, half: bool) -> Any:
+            if x.size(0) == 7:
+                return torch.full_like(x, 7)
+            return kept.call_boxed(keys, x, dim, half)
+
+        other_library.impl("_softmax", sevens_or, "CPU", with_keyset=True, allow_override=True)
+
+    if first == "other":
+        register()
+    with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
+        if first == "enable":
+            register()
+        for _ in range(2):
+            assert torch.equal(x.new_ones(7, 2).softmax(-1), torch.full((7, 2), 7.0))
+            assert torch.equal(x.softmax(-1), expected)
+        assert seen()["calls"] == (4 if first == "other" else 2)
+        other_library._destroy()
+        assert torch.equal(x.softmax(-1), expected)
+    assert torch.equal(x.softmax(-1), expected)
+
+
 def test_deterministic_algorithms_have_kernels_of_their_own(
     blocking: dict[str, Any], device: str
 ) -> None:
@@ -141,3 +198,16 @@ def test_a_compiled_graph_is_not_intercepted_again(
             torch.testing.assert_close(made(x), (x * 2).softmax(-1))
         assert cudaforge_backend.stats()["hits"] == 2 * (on_miss == "blocking")
     assert seen()["calls"] == 2  # those that the results were compared with
+
+
+def test_products_that_inductor_leaves_to_pytorch_are_eager_calls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    win_every_race(monkeypatch)
+    made = compiled(lambda x, w: x @ w, tmp_path, on_miss="fallback")
+    x, w = torch.randn(20, 30), torch.randn(30, 40)
+    expected = x @ w
+    with enable(["aten::mm", "aten::mm.out"], on_miss="fallback", cache_dir=str(tmp_path)):
+        for _ in range(2):
+            torch.testing.assert_close(made(x, w), expected)
+        assert seen("aten::mm.out")["calls"] == 2

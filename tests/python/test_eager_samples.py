@@ -1,10 +1,10 @@
 """PyTorch's own samples (OpInfo) of intercepted operators: the same results and gradients as
 without.
 
-By default some operators in float32. CUDAFORGE_EVERY_SAMPLE=1: every OpInfo that reaches an
-intercepted operator, in every dtype that it supports here; CUDAFORGE_SAMPLES: of each how many. A
-run that is ended by one SIGINT (timeout --foreground -s INT 570 python -m pytest -n 16 ...) says in
-its summary how far it came."""
+By default some operators in float32. EAGER_EVERY_SAMPLE=1: every OpInfo that reaches an
+intercepted operator, in every dtype that it supports here; EAGER_SAMPLES: of each how many. A run
+that is ended by one SIGINT (timeout --foreground -s INT 570 python -m pytest -n 16 ...) says in its
+summary how far it came."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from forged import win_every_race
 from opinfos import Comparison, every_case, op_infos, results, samples
 from samples_summary import samples_summary
 
-EVERY = os.environ.get("EAGER_EVERY_SAMPLE") == "1"  # see conftest.py
+EVERY = os.environ.get("EAGER_EVERY_SAMPLE") == "1"
 
 OPS = [
     "amax", "argmax", "cumprod", "cumsum", "log_softmax", "logsumexp", "mean",

@@ -31,19 +31,21 @@ OPTIONS = tuple(name for name in ALL_OPTIONS if name != "inductor")
 
 @dataclass(eq=False)
 class _State:
-    """What one enable() asked for."""
+    """What one enable() asked for, or one `with disable()`."""
 
-    ops: tuple[str, ...]
-    settings: Settings
+    ops: tuple[str, ...] = ()
+    settings: Settings | None = None  # None: nothing is intercepted
     entered: bool = False  # its end is that of a `with`
+    ended: bool = False  # that `with`
 
 
 class Interception:
-    """What enable() returns. As a context manager, its end takes back what was asked for; what was
-    asked for last of all else, in whatever thread, is then in force."""
+    """What enable() and disable() return. As a context manager, its end takes back what was asked
+    for; what was asked for last of all else, in whatever thread, is then in force."""
 
     def __init__(self, state: _State | None) -> None:
         self._state = state
+        self._disabled: list[_State] = []  # what held before disable()
 
     def __enter__(self) -> Self:
         if self._state is not None:
@@ -51,13 +53,21 @@ class Interception:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._state is not None:
+            self._state.ended = True
         _change(lambda states: [state for state in states if state is not self._state])
 
     def _begin(self, states: list[_State]) -> list[_State]:
         assert self._state is not None
         self._state.entered = True
+        held = [state for state in self._disabled if not state.ended and state not in states]
+        self._disabled = []
         # It may have been taken for replaced, or been disabled, before it began.
-        return states if self._state in states else [*states, self._state]
+        return [*held, *states, *([] if self._state in states else [self._state])]
+
+    def _end_all(self, states: list[_State]) -> list[_State]:
+        self._disabled = states
+        return []
 
 
 _lock = ForkSafeRLock()  # guards what follows
@@ -108,10 +118,14 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     return interception
 
 
-def disable() -> None:
+def disable() -> Interception:
     """Has eager calls of every operator run as PyTorch alone would run them. Ends what every
-    enable() asked for, also inside its `with`."""
-    _change(lambda _states: [])
+    enable() asked for, also inside its `with`. As a context manager, `with disable():`, for as long
+    as that lasts, in every thread: then what held before holds again, but for what has ended
+    meanwhile. Thread-safe."""
+    interception = Interception(_State())
+    _change(interception._end_all)
+    return interception
 
 
 def _change(change: Callable[[list[_State]], list[_State]]) -> None:
@@ -134,22 +148,24 @@ def _rule(states: list[_State]) -> None:
     """Has `states` hold and the last of them be in force. REQUIRES: _lock is held."""
     global _queue, _in_force
     _states[:] = states  # holds where what follows is interrupted, and the next change does it
-    if states[-1:] != [_in_force]:
-        _in_force = None
-        if _queue is not None:
-            _queue.end()
-            _queue = None
-        if not states:
-            _C.intercept([])
-            _C.on_eager_miss(False, None)
-        _C.flush_eager_misses()  # to the cache that they were meant for
-        for state in states[-1:]:
-            settings = state.settings
-            open_cache(settings.cache_dir)
-            _queue = _Queue(settings) if settings.on_miss == "background" else None
-            _C.on_eager_miss(settings.records, _on_miss(settings, _queue))
-            _C.intercept(list(state.ops))
-            _in_force = state
+    last = states[-1] if states else _State()
+    if last is _in_force:
+        return
+    _in_force = None
+    if _queue is not None:
+        _queue.end()
+        _queue = None
+    settings = last.settings
+    if settings is None:
+        _C.intercept([])
+        _C.on_eager_miss(False, None)
+    _C.flush_eager_misses()  # to the cache that they were meant for
+    if settings is not None:
+        open_cache(settings.cache_dir)
+        _queue = _Queue(settings) if settings.on_miss == "background" else None
+        _C.on_eager_miss(settings.records, _on_miss(settings, _queue))
+        _C.intercept(list(last.ops))
+    _in_force = last
 
 
 # Of a miss: the region's signature, its key, the architecture and the device's index.

@@ -1,19 +1,30 @@
 // A hit allocates its outputs, of compiled graphs also the list that carries them, and nothing
-// else. This file counts every operator new of its binary.
+// else; it takes no lock. This file counts every operator new of its binary, and the locks of its
+// process.
 #include <ATen/ATen.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <new>
+#include <shared_mutex>
 
 #include "dispatch/eager.h"
 #include "tests/cpp/dispatch/fake_region.h"
 
 namespace {
 
-std::atomic<int64_t> allocations{0};
+std::atomic<int64_t> allocations{0}, locks{0};
 thread_local bool counting = false;
+
+// The C library's function of this name, which the one here stands before.
+template <typename Function>
+Function* Real(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
 
 void* Allocate(std::size_t bytes) {
   if (counting) allocations.fetch_add(1, std::memory_order_relaxed);
@@ -22,6 +33,19 @@ void* Allocate(std::size_t bytes) {
 }
 
 }  // namespace
+
+extern "C" {
+int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  static auto* const real = Real<int(pthread_mutex_t*)>("pthread_mutex_lock");
+  if (counting) locks.fetch_add(1, std::memory_order_relaxed);
+  return real(mutex);
+}
+int pthread_rwlock_rdlock(pthread_rwlock_t* lock) noexcept {
+  static auto* const real = Real<int(pthread_rwlock_t*)>("pthread_rwlock_rdlock");
+  if (counting) locks.fetch_add(1, std::memory_order_relaxed);
+  return real(lock);
+}
+}
 
 void* operator new(std::size_t bytes) { return Allocate(bytes); }
 void* operator new[](std::size_t bytes) { return Allocate(bytes); }
@@ -41,7 +65,7 @@ using testing::Region;
 
 template <typename Work>
 int64_t CountAllocations(const Work& work) {
-  allocations = 0;
+  allocations = locks = 0;
   counting = true;
   work();
   counting = false;
@@ -68,6 +92,16 @@ int64_t CountOutput(at::IntArrayRef sizes) {
   });
 }
 
+TEST(LockCount, SeesLocks) {
+  std::mutex mutex;
+  std::shared_mutex shared;
+  (void)CountAllocations([&] {
+    const std::lock_guard lock(mutex);
+    const std::shared_lock read(shared);
+  });
+  EXPECT_EQ(locks.load(), 2);
+}
+
 class HitPathTest : public ::testing::TestWithParam<bool> {};
 
 TEST_P(HitPathTest, AllocatesOutputsAndScratchOnly) {
@@ -84,7 +118,9 @@ TEST_P(HitPathTest, AllocatesOutputsAndScratchOnly) {
   (void)CountHit(region, x);             // what is made once
   EXPECT_GT(CountOutput(x.sizes()), 0);  // what libtorch allocates is seen
   EXPECT_LE(CountHit(region, x), CountOutput(x.sizes()) + (scratch ? 1 : 0));
-  EXPECT_EQ(entry->hits.load(), 2);
+  (void)CountHit(region, x);
+  EXPECT_EQ(locks.load(), 0);
+  EXPECT_EQ(entry->hits.load(), 3);
 }
 
 // Below autograd, whose kernels have PyTorch put the arguments on a stack, which allocates.
@@ -107,9 +143,12 @@ TEST(EagerHitPath, AllocatesItsOutputAlone) {
   for (const at::Tensor& one : {x, other}) (void)call(one);  // which are met
   const int64_t output = CountAllocations([&] { at::empty({7, 42}); });
   EXPECT_GT(output, 0);
+  const int launches = log->launches;
   EXPECT_EQ(call(x), output);
-  EXPECT_EQ(log->launches.load(), 1) << "a hit";
+  EXPECT_EQ(locks.load(), 0);
+  EXPECT_EQ(log->launches.load(), launches + 1) << "a hit";
   const int64_t not_served = call(other);
+  EXPECT_EQ(locks.load(), 0);
   ASSERT_TRUE(interceptor.SetOps({}).ok());
   EXPECT_EQ(not_served, call(other)) << "as many as PyTorch's own";
 }

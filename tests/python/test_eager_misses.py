@@ -1,0 +1,211 @@
+"""What becomes of eager calls that have no kernel yet: the wanted list, on_miss="blocking" and
+"background", and failures."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import cudaforge_backend
+import pytest
+import torch
+from conftest import RunPython
+from cudaforge_backend import disable, enable
+from cudaforge_backend._native import _C
+from cudaforge_backend.integration import forging, plan
+from eager_calls import SOFTMAX, seen
+from forged import join_threads, win_every_race
+
+
+def test_a_miss_is_put_on_the_wanted_list_once(tmp_path: Path) -> None:
+    x = torch.randn(4, 30)
+    with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
+        for _ in range(3):
+            x.softmax(-1)
+    assert seen()["misses"] == {"new": 1, "no_kernel": 2}
+    (wanted,) = _C.KernelStore.open(str(tmp_path)).wanted()
+    assert [node["op"] for node in wanted["signature"]["nodes"]] == [SOFTMAX]
+
+
+def test_enable_ends_beside_calls_that_miss(tmp_path: Path) -> None:
+    options = {"on_miss": "record", "cache_dir": str(tmp_path)}
+    ended = threading.Event()
+
+    def miss() -> None:
+        size = 2
+        while not ended.wait(0.002):
+            torch.zeros(3, size).softmax(-1)
+            size += 1
+
+    enable([SOFTMAX], **options)
+    before = seen()["misses"].get("new", 0)
+    thread = threading.Thread(target=miss)
+    thread.start()
+    while seen()["misses"].get("new", 0) < before + 20:
+        time.sleep(0.01)
+    enabling = threading.Thread(target=enable, args=([SOFTMAX, "aten::mm"],), kwargs=options)
+    enabling.start()
+    enabling.join(timeout=20)
+    hung = enabling.is_alive()
+    ended.set()
+    thread.join()
+    enabling.join()
+    disable()
+    assert not hung
+    wanted = _C.KernelStore.open(str(tmp_path)).wanted()
+    assert len(wanted) == seen()["misses"]["new"] - before
+
+
+def test_a_miss_is_a_region_without_a_record(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_python: RunPython
+) -> None:
+    x = torch.randn(4, 53)
+    with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
+        for _ in range(2):
+            x.softmax(-1)
+    assert cudaforge_backend.stats()["misses"] == 1
+    code = f"FOLDER = {str(tmp_path)!r}{_TWICE}"
+    assert run_python(code).stdout.split() == ["1", "0", "1"]
+    assert run_python(code).stdout.split() == ["0", "0", "0"]
+
+
+_TWICE = """
+import pytest, torch, cudaforge_backend
+from forged import lose_every_race
+lose_every_race(pytest.MonkeyPatch())
+with cudaforge_backend.enable(["aten::_softmax"], on_miss="blocking", cache_dir=FOLDER):
+    torch.randn(4, 53).softmax(-1)
+seen = cudaforge_backend.stats()
+print(seen["misses"], seen["forged"], seen["negative"])
+"""
+
+
+def test_blocking_says_what_it_does_and_what_came_of_it(
+    blocking: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), enable([SOFTMAX], **blocking):
+        torch.randn(7, 53).softmax(-1)
+    first, *_, last = [r.getMessage() for r in caplog.records if r.name == "cudaforge.forge"]
+    assert first.startswith("cudaforge: forging a kernel for _softmax(float32[7, 53]) (seconds al")
+    assert last.startswith("cudaforge: forged 1 region, parts included: 1 winner, ")
+
+
+def test_background_makes_the_kernel_that_later_calls_get(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    win_every_race(monkeypatch)
+    x = torch.randn(16, 54)
+    expected = x.softmax(-1)
+    with enable([SOFTMAX], on_miss="background", cache_dir=str(tmp_path)):
+        x.softmax(-1)
+        join_threads("cudaforge-eager")
+        torch.testing.assert_close(x.softmax(-1), expected)
+    assert seen()["hits"] == 1
+    assert _C.KernelStore.open(str(tmp_path)).wanted() == []
+
+
+def stored(folder: Path) -> tuple[int, int]:
+    """How many regions a cache has records of, and how many it wants."""
+    store = _C.KernelStore.open(str(folder))
+    return len(store.records()), len(store.wanted())
+
+
+@pytest.mark.parametrize(("after", "rows"), [("disabled", 23), ("same", 25), ("other", 26)])
+def test_a_background_queue_ends_with_what_it_was_made_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, after: str, rows: int
+) -> None:
+    win_every_race(monkeypatch)
+    races, go = threading.Event(), threading.Event()
+    real = forging._Forge._race_all
+
+    def race_all(forge: Any) -> Any:
+        races.set()
+        assert go.wait(60)
+        return real(forge)
+
+    monkeypatch.setattr(forging._Forge, "_race_all", race_all)
+    first, second = tmp_path / "first", tmp_path / "second"
+    with enable([SOFTMAX], on_miss="background", cache_dir=str(first)):
+        torch.randn(rows, 38).softmax(-1)
+        assert races.wait(60)
+        torch.randn(rows, 39).softmax(-1)
+    if after != "disabled":
+        folder = first if after == "same" else second
+        enable(["aten::mm"], on_miss="fallback", cache_dir=str(folder))
+    go.set()
+    join_threads("cudaforge-eager")
+    assert stored(first) == ((0, 2) if after == "other" else (1, 1))
+    assert after != "other" or stored(second) == (0, 0)
+    assert cudaforge_backend.stats()["fallbacks"] == {}
+
+
+def test_a_kernel_in_a_race_serves_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    x = torch.randn(16, 70)
+    served: list[int] = []
+
+    def race(self: Any) -> None:
+        in_its_thread = torch.softmax(x, -1)  # its own work: neither intercepted nor counted
+        thread = threading.Thread(target=lambda: [x.softmax(-1) for _ in range(5)])
+        thread.start()
+        thread.join()
+        assert in_its_thread.shape == x.shape
+        served.append(seen()["hits"])
+
+    monkeypatch.setattr(forging._Forge, "_race_all", race)
+    before = seen()["hits"]
+    with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
+        x.softmax(-1), x.softmax(-1)
+    assert served == [before]
+    assert seen()["hits"] == before
+
+
+def test_an_interrupt_while_forging_is_the_programs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*arguments: Any, **named: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plan, "forge_region", interrupted)
+    x = torch.randn(5, 71)
+    with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
+        with pytest.raises(KeyboardInterrupt):
+            x.softmax(-1)
+        assert torch.equal(x.softmax(-1), torch._softmax(x, -1, False))
+
+
+def test_another_on_miss_is_asked_of_shapes_that_were_met(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    win_every_race(monkeypatch)
+    x = torch.randn(5, 72)
+    with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
+        x.softmax(-1)
+    assert _C.KernelStore.open(str(tmp_path)).wanted() == []
+    with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
+        x.softmax(-1)
+    assert len(_C.KernelStore.open(str(tmp_path)).wanted()) == 1
+    with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
+        before = seen()["hits"]
+        x.softmax(-1), x.softmax(-1)
+        assert seen()["hits"] == before + 1
+
+
+def test_a_failure_of_forging_is_told_and_nothing_else_happens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(_C, "search", fail)
+    warnings: list[str] = []
+    monkeypatch.setattr(plan, "warn_once", lambda text, cause: warnings.append(text))
+    x = torch.randn(5, 31)
+    expected = x.softmax(-1)
+    with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
+        for _ in range(2):
+            torch.testing.assert_close(x.softmax(-1), expected)
+    assert len(warnings) == 1 and "no compiler" in warnings[0]
+    assert cudaforge_backend.stats()["fallbacks"] == {"forge_failed": 1}
