@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cache/kernel_store.h"
+#include "cache/rocks_env.h"
 
 namespace cudaforge {
 namespace {
@@ -49,6 +50,7 @@ class NoLog : public rocksdb::Logger {
 
 rocksdb::DBOptions DatabaseOptions() {
   rocksdb::DBOptions options;
+  options.env = RocksEnv();
   options.info_log = std::make_shared<NoLog>();
   options.max_open_files = -1;  // a reader keeps its files through another process's compaction
   options.max_file_opening_threads = 1;

@@ -12,7 +12,6 @@
 #include <mutex>
 #include <utility>
 
-#include "base/append_only_table.h"
 #include "base/own_work.h"
 #include "dispatch/cuda_driver.h"
 #include "dispatch/intercepted_op.h"
@@ -25,20 +24,7 @@ namespace {
 using c10::IValue;
 using torch::jit::Stack;
 
-constexpr size_t kFirstOpSlots = 512;
 constexpr size_t kMostCalls = 1 << 15;  // met of one overload: a program may have ever new shapes
-
-// By operator. Never destroyed: calls may come during interpreter shutdown.
-AppendOnlyTable<InterceptedOp>& g_ops = *new AppendOnlyTable<InterceptedOp>(kFirstOpSlots);
-
-// Of the address of what the dispatcher has of the operator, which all its handles share.
-size_t Hash(const c10::OperatorHandle& op) {
-  return std::hash<c10::OperatorHandle>{}(op)*0x9E3779B97F4A7C15u >> 32;
-}
-
-InterceptedOp* FindOp(const c10::OperatorHandle& op) {
-  return g_ops.Find(Hash(op), [&](const InterceptedOp& one) { return one.op == op; });
-}
 
 // How often SetOnMiss was called: what was met before is told anew.
 std::atomic<uint64_t> g_generation{1};
@@ -81,46 +67,47 @@ struct EagerInterceptor::Impl {
   OnMiss on_miss;
 
   // A call that was not met before: runs as it would, then is looked up.
-  void Meet(InterceptedOp* op, const CallKey& key, c10::DispatchKeySet keys, Stack* stack);
+  void Meet(InterceptedOp* op, const Override& kernel, const CallKey& key, c10::DispatchKeySet keys,
+            Stack* stack);
   // Null: another thread has met it, or nothing can be said of it.
   const MetCall* Learn(InterceptedOp* op, const CallKey& key, c10::ArrayRef<IValue> args,
                        c10::ArrayRef<IValue> results);
   // Tells OnMiss of a call without a winner, once in a generation.
   void Tell(const MetCall& met);
 
-  // Every overload's kernel. It has no state of its own, as PyTorch's dispatcher may call it while
-  // another thread replaces it.
-  static void Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack);
+  // Every override's handler.
+  static void Handle(InterceptedOp* op, const Override& kernel, c10::DispatchKeySet keys,
+                     Stack* stack);
 };
 
-void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
-                                    Stack* stack) {
-  InterceptedOp& op = *FindOp(handle);
+void EagerInterceptor::Impl::Handle(InterceptedOp* intercepted, const Override& kernel,
+                                    c10::DispatchKeySet keys, Stack* stack) {
+  InterceptedOp& op = *intercepted;
   if (OwnWork::InForce() || !op.active.load(std::memory_order_relaxed)) [[unlikely]] {
-    return op.CallPrevious(keys, stack);
+    return kernel.CallPrevious(keys, stack);
   }
   CallKey key;
   if (!ReadKey(op, *stack, &key)) [[unlikely]] {
     op.Count(Miss::kUnsupported);
-    return op.CallPrevious(keys, stack);
+    return kernel.CallPrevious(keys, stack);
   }
   const MetCall* met = op.Find(key);
   if (met == nullptr) [[unlikely]]
-    return Get().impl_->Meet(&op, key, keys, stack);
+    return Get().impl_->Meet(&op, kernel, key, keys, stack);
   if (met->region == nullptr) {
     op.Count(Miss::kUnsupported);
-    return op.CallPrevious(keys, stack);
+    return kernel.CallPrevious(keys, stack);
   }
   const Winner* winner = met->region->ForEager();
   if (winner == nullptr) {
     if (met->region->quarantined.load(std::memory_order_relaxed)) [[unlikely]] {
       Resolver::Get().CountFallback(met->region, Fallback::kQuarantined);
       op.fallbacks.fetch_add(1, std::memory_order_relaxed);
-      return op.CallPrevious(keys, stack);
+      return kernel.CallPrevious(keys, stack);
     }
     op.Count(Miss::kNoKernel);
     met->region->unserved.fetch_add(1, std::memory_order_relaxed);
-    op.CallPrevious(keys, stack);
+    kernel.CallPrevious(keys, stack);
     if (met->told.load(std::memory_order_relaxed) != g_generation.load(std::memory_order_relaxed))
         [[unlikely]] {
       Get().impl_->Tell(*met);
@@ -133,19 +120,19 @@ void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::Disp
     return;
   }
   op.fallbacks.fetch_add(1, std::memory_order_relaxed);
-  op.CallPrevious(keys, stack);
+  kernel.CallPrevious(keys, stack);
 }
 
-void EagerInterceptor::Impl::Meet(InterceptedOp* op, const CallKey& key, c10::DispatchKeySet keys,
-                                  Stack* stack) {
+void EagerInterceptor::Impl::Meet(InterceptedOp* op, const Override& kernel, const CallKey& key,
+                                  c10::DispatchKeySet keys, Stack* stack) {
   const bool captured = IsCapturing(key.device());
   if (captured || op->calls_met.load(std::memory_order_relaxed) >= kMostCalls) {
     op->Count(captured ? Miss::kCapture : Miss::kTooMany);
-    return op->CallPrevious(keys, stack);
+    return kernel.CallPrevious(keys, stack);
   }
   op->Count(Miss::kNew);
   const std::vector<IValue> args = torch::jit::last(*stack, op->arguments).vec();
-  op->CallPrevious(keys, stack);
+  kernel.CallPrevious(keys, stack);
   const MetCall* met = nullptr;
   try {
     met = Learn(op, key, args, torch::jit::last(*stack, op->returns));
@@ -232,9 +219,7 @@ Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
   for (const auto& [name, found] : wanted) {
     std::unique_ptr<InterceptedOp>& known = impl_->known[name];
     if (known == nullptr) {
-      known = std::make_unique<InterceptedOp>(
-          found, c10::BoxedKernel::makeFromFunction<&Impl::Kernel>(), &impl_->mutex);
-      g_ops.Insert(Hash(known->op), known.get());
+      known = std::make_unique<InterceptedOp>(found, &Impl::Handle, &impl_->mutex);
     }
     if (known->active.load()) continue;
     if (const Status status = known->Activate(); !status.ok()) {
@@ -244,7 +229,7 @@ Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
     begun.push_back(known.get());
   }
   for (const auto& [name, known] : impl_->known) {
-    if (!wanted.contains(name) && known->active.load()) known->Deactivate();
+    if (!wanted.contains(name)) known->Deactivate();
   }
   return Status::Ok();
 }

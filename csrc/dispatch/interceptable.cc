@@ -58,6 +58,7 @@ Result<AtenCall> ReadCall(const Interceptable& op, const CallKey& key,
   }
   const size_t given = op.functional.schema().arguments().size();
   const c10::ArrayRef<c10::IValue> inputs = args.slice(0, given), outs = args.slice(given);
+  CF_RETURN_IF_ERROR(CheckCall(op.functional.schema(), inputs));
   torch::jit::Stack stack = inputs.vec();
   try {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/own_work.h"
@@ -34,7 +35,25 @@ bool IsOfDeregistered(const c10::SafeKernelFunction& kernel, const c10::Error& e
 
 }  // namespace
 
-InterceptedOp::InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::mutex* mutex)
+Override::Override(InterceptedOp* op, size_t key, c10::SafeKernelFunction previous, Handler handler)
+    : op_(op), key_(key), previous_(std::move(previous)), handler_(handler) {}
+
+void Override::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack) const {
+  const OwnWork inside;  // what that kernel calls is a part of this call, and looked up with it
+  const Override* now = nullptr;
+  try {
+    return previous_.callBoxed(op_->op, keys, stack);
+  } catch (const c10::Error& error) {
+    // Said before anything is done with the arguments.
+    if (!IsOfDeregistered(previous_, error)) throw;
+    const std::lock_guard lock(*op_->mutex_);
+    now = op_->Renew(*this);
+    if (now == nullptr) throw;
+  }
+  now->previous_.callBoxed(op_->op, keys, stack);
+}
+
+InterceptedOp::InterceptedOp(Interceptable found, Override::Handler handler, std::mutex* mutex)
     : Interceptable(std::move(found)),
       is_matrix_op(IsMatrixOp(c10::toString(functional.operator_name()))),
       arguments(op.schema().arguments().size()),
@@ -42,31 +61,8 @@ InterceptedOp::InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::
       returns(op.schema().returns().size()),
       calls_(kFirstCallSlots),
       name_(c10::toString(op.operator_name())),
-      kernel_(std::move(kernel)),
+      handler_(handler),
       mutex_(mutex) {}
-
-void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const OwnWork inside;  // what that kernel calls is a part of this call, and looked up with it
-  const size_t i = keys.has_backend(c10::BackendComponent::CUDABit) ? kCuda : 0;
-  const c10::SafeKernelFunction* kernel = previous_[i].load(std::memory_order_acquire);
-  try {
-    return kernel->callBoxed(op, keys, stack);
-  } catch (const c10::Error& error) {
-    // Said before anything is done with the arguments.
-    if (!IsOfDeregistered(*kernel, error)) throw;
-  }
-  {
-    const std::lock_guard lock(*mutex_);
-    if (previous_[i].load(std::memory_order_relaxed) == kernel) {
-      const Silenced silenced;
-      registrations_[i].reset();
-      Register(i);
-      if (!active.load()) registrations_[i].reset();
-    }
-    kernel = previous_[i].load(std::memory_order_relaxed);
-  }
-  kernel->callBoxed(op, keys, stack);
-}
 
 Status InterceptedOp::Activate() {
   const Silenced silenced;
@@ -75,7 +71,7 @@ Status InterceptedOp::Activate() {
     if (!HasKernel(op, kInterceptedKeys[i])) continue;
     if (i == kCuda && at::getNumGPUs() == 0) continue;
     try {
-      Register(i);
+      if (!StandsFirst(i)) Register(i);
     } catch (const c10::Error& error) {
       Deactivate();
       return Status::Unsupported(name_ + ": " + error.what_without_backtrace());
@@ -86,16 +82,47 @@ Status InterceptedOp::Activate() {
 
 void InterceptedOp::Deactivate() {
   active.store(false);
-  for (auto& registration : registrations_) registration.reset();
+  for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
+    while (StandsFirst(i)) places_[i].registrations.pop_back();
+  }
+}
+
+const Override* InterceptedOp::Make(size_t i) {
+  auto kernel = std::make_unique<Override>(
+      this, i, op.getComputedKernelForDispatchKey(kInterceptedKeys[i]), handler_);
+  const Override* const made = kernel.get();
+  kept_.push_back(c10::BoxedKernel::makeFromFunctor(std::move(kernel)));
+  return made;
 }
 
 void InterceptedOp::Register(size_t i) {
-  kernels_.push_back(std::make_unique<const c10::SafeKernelFunction>(
-      op.getComputedKernelForDispatchKey(kInterceptedKeys[i])));
-  previous_[i].store(kernels_.back().get(), std::memory_order_release);
-  registrations_[i] = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
-                                                       kInterceptedKeys[i], __FILE__, __LINE__);
-  registrations_[i]->impl(name_.c_str(), torch::CppFunction::makeFromBoxedKernel(kernel_));
+  const Override* const kernel = Make(i);
+  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", kInterceptedKeys[i],
+                                                  __FILE__, __LINE__);
+  library->impl(name_.c_str(), torch::CppFunction::makeFromBoxedKernel(kept_.back()));
+  places_[i].registrations.push_back({kernel, std::move(library)});
+  places_[i].mark = op.getComputedKernelForDispatchKey(kInterceptedKeys[i]).debug();
+}
+
+bool InterceptedOp::StandsFirst(size_t i) const {
+  const Place& place = places_[i];
+  return !place.registrations.empty() &&
+         op.getComputedKernelForDispatchKey(kInterceptedKeys[i]).debug() == place.mark;
+}
+
+const Override* InterceptedOp::Renew(const Override& gone) {
+  const size_t i = gone.key_;
+  std::vector<Registration>& registrations = places_[i].registrations;
+  const bool registered = std::any_of(registrations.begin(), registrations.end(),
+                                      [&](const Registration& one) { return one.kernel == &gone; });
+  if (!registrations.empty() && !StandsFirst(i)) return nullptr;
+  if (!registered) return registrations.empty() ? Make(i) : registrations.back().kernel;
+  if (registrations.back().kernel != &gone) return nullptr;
+  const Silenced silenced;
+  registrations.pop_back();
+  if (!active.load()) return Make(i);
+  Register(i);
+  return registrations.back().kernel;
 }
 
 bool InterceptedOp::Keep(std::unique_ptr<const MetCall> call) {

@@ -33,6 +33,7 @@ Result<std::unique_ptr<RegionEntry>> MakeEntry(int64_t id, std::string_view text
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     entry->output_dtypes.push_back(ToScalarType(signature.output_spec(i).dtype));
   }
+  entry->labels = FindLabels(signature);
   entry->matrix_numerics = MatrixNumericsWord(signature.numerics);
   entry->signature = std::move(signature);
   return entry;

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "dispatch/contract.h"
+#include "dispatch/labels.h"
 #include "signature/from_aten_region.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
@@ -41,12 +42,14 @@ enum class Fallback {
   kStrides,
   kAlignment,
   kNumerics,
+  kLabels,
   kNoMemory,
   kLaunchError,
   kQuarantined
 };
-inline constexpr const char* kFallbackNames[] = {
-    "device", "strides", "alignment", "numerics", "no_memory", "launch_error", "quarantined"};
+inline constexpr const char* kFallbackNames[] = {"device",       "strides",    "alignment",
+                                                 "numerics",     "labels",     "no_memory",
+                                                 "launch_error", "quarantined"};
 
 // One region on one device. Lives as long as the process. What every call reads is at its
 // beginning.
@@ -71,6 +74,7 @@ struct RegionEntry {
   std::unique_ptr<RegionProgram> program;
   InputContract contract;
   std::vector<at::ScalarType> output_dtypes;
+  std::vector<LabelInput> labels;
   // MatrixNumericsWord of the signature. Compiled graphs are not guarded by all of these settings:
   // each call looks at them.
   std::optional<uint64_t> matrix_numerics;

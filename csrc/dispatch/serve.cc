@@ -148,6 +148,9 @@ bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& input
   if (!GatherInputs(winner, inputs, &pointers) || !AreAligned(*outputs)) {
     return left(Fallback::kAlignment);
   }
+  for (const LabelInput& labels : entry->labels) {
+    if (!AreInRange(*inputs[labels.index], labels)) return left(Fallback::kLabels);
+  }
   std::optional<Scratch> scratch;
   if (const Status made = Allocate(*entry, winner, outputs, &scratch); !made.ok()) {
     std::string takes = "the outputs of";

@@ -159,25 +159,34 @@ Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, con
 }
 
 Status CheckCall(const c10::FunctionSchema& schema, const std::vector<AtenArg>& args) {
-  bool training = false;
+  const c10::IValue tensor{at::Tensor()};
+  std::vector<c10::IValue> values;
+  for (const AtenArg& arg : args) {
+    values.push_back(arg.kind == AtenArg::Kind::kValue ? tensor : arg.literal);
+  }
+  return CheckCall(schema, values);
+}
+
+Status CheckCall(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args) {
+  bool training = true;  // where no argument says so
   bool running = false;
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& name = schema.arguments()[i].name();
-    const AtenArg& arg = args[i];
-    if ((name == "training" || name == "train") && arg.literal.isBool()) {
-      training = training || arg.literal.toBool();
-    }
-    if (name == "dropout_p" && !(arg.literal.isDouble() && arg.literal.toDouble() == 0)) {
+    const c10::IValue& arg = args[i];
+    if (name == "training" || name == "train") training = !arg.isBool() || arg.toBool();
+    if (name == "dropout_p" && !(arg.isDouble() && arg.toDouble() == 0)) {
       return Status::Unsupported(schema.name() + " draws random numbers");
     }
-    if (name.starts_with("running_")) running = running || arg.kind == AtenArg::Kind::kValue;
+    if (name.starts_with("running_")) running = running || arg.isTensor();
   }
-  // The backward formulas have arguments of these names too, and only read them; so does the
-  // functional form.
-  const bool reads_only =
-      schema.name().ends_with("backward") || schema.name().ends_with("functional");
+  // The backward formulas have arguments of these names too, and only read them; so do the
+  // functional form and those for inference.
+  const std::string& op = schema.name();
+  const auto has = [&op](const char* word) { return op.find(word) != std::string::npos; };
+  const bool reads_only = op.ends_with("backward") || op.ends_with("functional") ||
+                          has("no_training") || has("no_update");
   if (training && running && !reads_only) {
-    return Status::Unsupported(schema.name() + " changes its running statistics in training");
+    return Status::Unsupported(op + " changes its running statistics");
   }
   return Status::Ok();
 }

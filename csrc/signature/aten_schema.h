@@ -40,5 +40,7 @@ Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, con
 // kUnsupported for calls that do more than their schema says: batch norms in training with running
 // statistics, which they change, and attention with dropout.
 Status CheckCall(const c10::FunctionSchema& schema, const std::vector<AtenArg>& args);
+// The same, of a call's own values: all of the schema's, or the first of them.
+Status CheckCall(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args);
 
 }  // namespace cudaforge

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, get_origin
 
 from . import errors
@@ -106,7 +107,7 @@ def _folder(value: object) -> str:
         named = False
     if not named:
         raise errors.OptionError(f"option 'cache_dir' is {value!r}, which no folder can be named")
-    return value
+    return str(Path(value).absolute())  # a program may go to another folder later
 
 
 def _shape(value: object) -> str:

@@ -67,9 +67,9 @@ class Stats(TypedDict):
     `misses` had no record when their graph was compiled, `forged` were forged to a winner,
     `eager_only` to a kernel that serves eager calls alone and `negative` to none. `fallbacks`, by
     reason: calls whose kernel could not take them ("device", "strides", "alignment", "numerics",
-    "no_memory" for its outputs or scratch, "launch_error", "quarantined"), and parts of graphs that
-    were left to PyTorch (every other reason). `graphs`, by what became of them:
-    "substituted" (served with winners), "plain" (compiled by Inductor alone; so are those
+    "labels" out of range, "no_memory" for its outputs or scratch, "launch_error", "quarantined"),
+    and parts of graphs that were left to PyTorch (every other reason). `graphs`, by what became of
+    them: "substituted" (served with winners), "plain" (compiled by Inductor alone; so are those
     without a region, "no_anchor", and those whose winners are known not to pay or not to be used),
     "swapped" (given winners while they ran),
     "does_not_pay_in_place" (no faster with their winners, so Inductor runs them),

@@ -322,6 +322,59 @@ def test_infinite_gradients_come_to_nan_where_atens_do(blocking: dict[str, Any])
     assert seen(op)["hits"] == 1
 
 
+def test_labels_out_of_range_raise_pytorchs_error(blocking: dict[str, Any]) -> None:
+    forward, backward = "aten::nll_loss_forward", "aten::nll_loss_backward"
+    x = torch.randn(6, 50, requires_grad=True)
+    labels = torch.tensor([3, 0, 49, -100, 7, 7])
+    wrong = torch.tensor([3, 0, 50, -100, 7, 7])
+    kept = torch.ops.aten.nll_loss_forward(x.detach(), labels, None, 1, -100)[1]
+    expected = F.nll_loss(x, labels)
+    with enable([forward, backward], **blocking):
+        for _ in range(2):
+            torch.testing.assert_close(F.nll_loss(x, labels), expected)
+            F.nll_loss(x, labels).backward()  # type: ignore[no-untyped-call]
+        with pytest.raises(IndexError, match="out of bounds"):
+            F.nll_loss(x, wrong)
+        with pytest.raises(IndexError, match="out of bounds"):
+            torch.ops.aten.nll_loss_backward(torch.ones(()), x.detach(), wrong, None, 1, -100, kept)
+    assert seen(forward)["hits"] == 3 and seen(backward)["hits"] == 1
+    assert seen(forward)["fallbacks"] == seen(backward)["fallbacks"] == 1
+    assert cudaforge_backend.stats()["fallbacks"]["labels"] == 2
+
+
+def test_running_statistics_are_changed_once_and_never_by_a_kernel(tmp_path: Path) -> None:
+    x = torch.randn(8, 4)
+    ops = ["aten::native_batch_norm.out", "aten::batch_norm_update_stats"]
+
+    def statistics() -> list[Tensor]:
+        found = [torch.zeros(4), torch.ones(4), torch.zeros(4), torch.ones(4)]
+        out = [torch.empty(8, 4), torch.empty(4), torch.empty(4)]
+        torch.ops.aten.native_batch_norm.out(
+            x, None, None, *found[:2], True, 0.1, 1e-5, out=out[0], save_mean=out[1],
+            save_invstd=out[2],
+        )  # fmt: skip
+        torch.batch_norm_update_stats(x, *found[2:], 0.1)
+        return found
+
+    expected = statistics()
+    with enable(ops, on_miss="record", cache_dir=str(tmp_path)):
+        for _ in range(2):
+            assert all(map(torch.equal, statistics(), expected))
+    assert [seen(op)["misses"] for op in ops] == [{"new": 1, "unsupported": 1}] * 2
+    assert _C.store().wanted("") == []
+
+
+def test_a_relative_cache_dir_is_of_the_folder_at_enable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with enable([SOFTMAX], on_miss="record", cache_dir="kernels"):
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        torch.randn(3, 54).softmax(-1)
+    assert (tmp_path / "kernels" / "db").is_dir()
+
+
 def test_threads_call_while_another_enables_and_disables(blocking: dict[str, Any]) -> None:
     ops = [SOFTMAX, "aten::sum.dim_IntList", "aten::cumsum"]
     inputs = [torch.randn(8, 33) for _ in range(4)]

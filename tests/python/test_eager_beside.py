@@ -11,7 +11,7 @@ import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
-from cudaforge_backend import enable
+from cudaforge_backend import disable, enable
 from eager_calls import SOFTMAX, seen
 from forged import compiled, win_every_race
 from torch import Tensor
@@ -131,7 +131,7 @@ def test_an_override_that_keeps_the_kernel_it_found(
 ) -> None:
     """As PyTorch's own overrides in Triton do: it takes some calls, and passes the others on."""
     x = torch.randn(4, 48)
-    expected = x.softmax(-1)
+    expected, before = x.softmax(-1), torch._C._dispatch_dump(SOFTMAX)
 
     def register() -> None:
         kept = torch.library.get_kernel(SOFTMAX, "CPU")
@@ -152,9 +152,16 @@ def test_an_override_that_keeps_the_kernel_it_found(
             assert torch.equal(x.new_ones(7, 2).softmax(-1), torch.full((7, 2), 7.0))
             assert torch.equal(x.softmax(-1), expected)
         assert seen()["calls"] == (4 if first == "other" else 2)
+    for _ in range(2):
+        assert torch.equal(x.new_ones(7, 2).softmax(-1), torch.full((7, 2), 7.0))
+        assert torch.equal(x.softmax(-1), expected)
+    with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
+        assert torch.equal(x.softmax(-1), expected)
         other_library._destroy()
         assert torch.equal(x.softmax(-1), expected)
     assert torch.equal(x.softmax(-1), expected)
+    disable()
+    assert torch._C._dispatch_dump(SOFTMAX) == before
 
 
 def test_deterministic_algorithms_have_kernels_of_their_own(

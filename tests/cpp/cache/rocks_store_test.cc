@@ -82,6 +82,11 @@ TEST_F(RocksStore, StaysAfterTheProcessThatWrote) {
   EXPECT_EQ(reader->Put(TestWinner(2)).code(), StatusCode::kUnsupported);
 }
 
+TEST_F(RocksStore, AForkedChildEndsAfterItsParentHasWritten) {
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  EXPECT_EQ(InForkedChild([]() -> int { std::exit(7); }), 7);
+}
+
 TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
   auto writer = OpenStore(path_);
   auto reader = OpenRocksKernelStore(path_, false).value();
