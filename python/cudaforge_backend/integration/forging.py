@@ -153,7 +153,12 @@ def _in_clean_thread(forge: _Forge) -> Forged:
             pass
     except BaseException:  # Ctrl-C: the key is not given up while the thread works on it
         forge.interrupt()
-        ended.wait()
+        if not ended.wait(1.0):
+            log.forge.warning(
+                "cudaforge: interrupted; the step under way is finished first (compiling a rival "
+                "can take some ten seconds)"
+            )
+            ended.wait()
         raise
     thread.join()
     if failure:
