@@ -87,20 +87,25 @@ void InterceptedOp::Deactivate() {
   }
 }
 
-const Override* InterceptedOp::Make(size_t i) {
+InterceptedOp::Made InterceptedOp::Make(size_t i, const Override* gone) {
+  Place& place = places_[i];
+  std::string kernels = op.dumpState();
+  if (place.last && place.last->kernel != gone && place.kernels == kernels) return *place.last;
   auto kernel = std::make_unique<Override>(
       this, i, op.getComputedKernelForDispatchKey(kInterceptedKeys[i]), handler_);
   const Override* const made = kernel.get();
   kept_.push_back(c10::BoxedKernel::makeFromFunctor(std::move(kernel)));
-  return made;
+  place.last = Made{made, kept_.back()};
+  place.kernels = std::move(kernels);
+  return *place.last;
 }
 
-void InterceptedOp::Register(size_t i) {
-  const Override* const kernel = Make(i);
+void InterceptedOp::Register(size_t i, const Override* gone) {
+  Made made = Make(i, gone);
   auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", kInterceptedKeys[i],
                                                   __FILE__, __LINE__);
-  library->impl(name_.c_str(), torch::CppFunction::makeFromBoxedKernel(kept_.back()));
-  places_[i].registrations.push_back({kernel, std::move(library)});
+  library->impl(name_.c_str(), torch::CppFunction::makeFromBoxedKernel(std::move(made.boxed)));
+  places_[i].registrations.push_back({made.kernel, std::move(library)});
   places_[i].mark = op.getComputedKernelForDispatchKey(kInterceptedKeys[i]).debug();
 }
 
@@ -116,12 +121,13 @@ const Override* InterceptedOp::Renew(const Override& gone) {
   const bool registered = std::any_of(registrations.begin(), registrations.end(),
                                       [&](const Registration& one) { return one.kernel == &gone; });
   if (!registrations.empty() && !StandsFirst(i)) return nullptr;
-  if (!registered) return registrations.empty() ? Make(i) : registrations.back().kernel;
+  if (!registered)
+    return registrations.empty() ? Make(i, &gone).kernel : registrations.back().kernel;
   if (registrations.back().kernel != &gone) return nullptr;
   const Silenced silenced;
   registrations.pop_back();
-  if (!active.load()) return Make(i);
-  Register(i);
+  if (!active.load()) return Make(i, &gone).kernel;
+  Register(i, &gone);
   return registrations.back().kernel;
 }
 

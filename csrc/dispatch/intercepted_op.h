@@ -15,6 +15,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -126,18 +127,26 @@ class InterceptedOp : public Interceptable {
     const Override* kernel;
     std::unique_ptr<torch::Library> library;  // ends it
   };
+  struct Made {
+    const Override* kernel;
+    c10::BoxedKernel boxed;  // as PyTorch takes it
+  };
   // At one dispatch key. Each registration stands before the one before it.
   struct Place {
     std::vector<Registration> registrations;
     std::string mark;  // what PyTorch says of where they come from
+    // The override that was made last, and what PyTorch said of the operator's kernels then. While
+    // it says the same, that one's previous kernel is what is there, or has gone (see Renew).
+    std::optional<Made> last;
+    std::string kernels;
   };
 
   // What follows needs the mutex.
 
-  // Makes an override for the kernel that is there at kInterceptedKeys[i]. It is kept.
-  const Override* Make(size_t i);
+  // An override for the kernel that is there at kInterceptedKeys[i], not `gone`. It is kept.
+  Made Make(size_t i, const Override* gone = nullptr);
   // Has one stand before that kernel.
-  void Register(size_t i);
+  void Register(size_t i, const Override* gone = nullptr);
   // Whether an override of this operator is what PyTorch calls at kInterceptedKeys[i].
   bool StandsFirst(size_t i) const;
   // The override to be called in place of one whose previous kernel has gone. Null: there is none,

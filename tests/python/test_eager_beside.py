@@ -3,6 +3,7 @@ data loader, other overrides of the operator, deterministic algorithms, the prof
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,42 @@ def test_an_override_that_keeps_the_kernel_it_found(
     assert torch.equal(x.softmax(-1), expected)
     disable()
     assert torch._C._dispatch_dump(SOFTMAX) == before
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+def test_each_enable_stands_before_what_is_there_then(tmp_path: Path) -> None:
+    """PyTorch says the same of all these libraries: where they come from."""
+    x, plain = torch.randn(4, 49), torch._C._dispatch_dump(SOFTMAX)
+
+    def library(value: float) -> torch.library.Library:
+        made = torch.library.Library("aten", "IMPL")
+        answer = functools.partial(_all_of, value)
+        made.impl("_softmax", answer, "CPU", allow_override=True)
+        return made
+
+    def answer() -> set[float]:
+        with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
+            return {*x.softmax(-1).flatten().tolist(), *x.softmax(-1).flatten().tolist()}
+
+    lasting, above = library(7), library(8)
+    assert answer() == {8}
+    above._destroy()
+    assert answer() == {7}
+    above = library(9)
+    assert answer() == {9}
+    above._destroy()
+    above = library(10)
+    assert answer() == {10}
+    lasting._destroy()
+    assert answer() == {10}
+    above._destroy()
+    assert len(answer()) > 4
+    disable()
+    assert torch._C._dispatch_dump(SOFTMAX) == plain
+
+
+def _all_of(value: float, x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    return torch.full_like(x, value)
 
 
 def test_deterministic_algorithms_have_kernels_of_their_own(
