@@ -12,6 +12,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/append_only_table.h"
 #include "base/own_work.h"
 #include "dispatch/cuda_driver.h"
 #include "dispatch/intercepted_op.h"
@@ -24,7 +25,20 @@ namespace {
 using c10::IValue;
 using torch::jit::Stack;
 
+constexpr size_t kFirstOpSlots = 512;
 constexpr size_t kMostCalls = 1 << 15;  // met of one overload: a program may have ever new shapes
+
+// By operator. Never destroyed: calls may come during interpreter shutdown.
+AppendOnlyTable<InterceptedOp>& g_ops = *new AppendOnlyTable<InterceptedOp>(kFirstOpSlots);
+
+// Of the address of what the dispatcher has of the operator, which all its handles share.
+size_t Hash(const c10::OperatorHandle& op) {
+  return std::hash<c10::OperatorHandle>{}(op)*0x9E3779B97F4A7C15u >> 32;
+}
+
+InterceptedOp* FindOp(const c10::OperatorHandle& op) {
+  return g_ops.Find(Hash(op), [&](const InterceptedOp& one) { return one.op == op; });
+}
 
 // How often SetOnMiss was called: what was met before is told anew.
 std::atomic<uint64_t> g_generation{1};
@@ -67,47 +81,46 @@ struct EagerInterceptor::Impl {
   OnMiss on_miss;
 
   // A call that was not met before: runs as it would, then is looked up.
-  void Meet(InterceptedOp* op, const Override& kernel, const CallKey& key, c10::DispatchKeySet keys,
-            Stack* stack);
+  void Meet(InterceptedOp* op, const CallKey& key, c10::DispatchKeySet keys, Stack* stack);
   // Null: another thread has met it, or nothing can be said of it.
   const MetCall* Learn(InterceptedOp* op, const CallKey& key, c10::ArrayRef<IValue> args,
                        c10::ArrayRef<IValue> results);
   // Tells OnMiss of a call without a winner, once in a generation.
   void Tell(const MetCall& met);
 
-  // Every override's handler.
-  static void Handle(InterceptedOp* op, const Override& kernel, c10::DispatchKeySet keys,
-                     Stack* stack);
+  // Every overload's kernel. It has no state of its own, as PyTorch's dispatcher may call it while
+  // another thread replaces it.
+  static void Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack);
 };
 
-void EagerInterceptor::Impl::Handle(InterceptedOp* intercepted, const Override& kernel,
-                                    c10::DispatchKeySet keys, Stack* stack) {
-  InterceptedOp& op = *intercepted;
+void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+                                    Stack* stack) {
+  InterceptedOp& op = *FindOp(handle);
   if (OwnWork::InForce() || !op.active.load(std::memory_order_relaxed)) [[unlikely]] {
-    return kernel.CallPrevious(keys, stack);
+    return op.CallPrevious(keys, stack);
   }
   CallKey key;
   if (!ReadKey(op, *stack, &key)) [[unlikely]] {
     op.Count(Miss::kUnsupported);
-    return kernel.CallPrevious(keys, stack);
+    return op.CallPrevious(keys, stack);
   }
   const MetCall* met = op.Find(key);
   if (met == nullptr) [[unlikely]]
-    return Get().impl_->Meet(&op, kernel, key, keys, stack);
+    return Get().impl_->Meet(&op, key, keys, stack);
   if (met->region == nullptr) {
     op.Count(Miss::kUnsupported);
-    return kernel.CallPrevious(keys, stack);
+    return op.CallPrevious(keys, stack);
   }
   const Winner* winner = met->region->ForEager();
   if (winner == nullptr) {
     if (met->region->quarantined.load(std::memory_order_relaxed)) [[unlikely]] {
       Resolver::Get().CountFallback(met->region, Fallback::kQuarantined);
       op.fallbacks.fetch_add(1, std::memory_order_relaxed);
-      return kernel.CallPrevious(keys, stack);
+      return op.CallPrevious(keys, stack);
     }
     op.Count(Miss::kNoKernel);
     met->region->unserved.fetch_add(1, std::memory_order_relaxed);
-    kernel.CallPrevious(keys, stack);
+    op.CallPrevious(keys, stack);
     if (met->told.load(std::memory_order_relaxed) != g_generation.load(std::memory_order_relaxed))
         [[unlikely]] {
       Get().impl_->Tell(*met);
@@ -120,19 +133,19 @@ void EagerInterceptor::Impl::Handle(InterceptedOp* intercepted, const Override& 
     return;
   }
   op.fallbacks.fetch_add(1, std::memory_order_relaxed);
-  kernel.CallPrevious(keys, stack);
+  op.CallPrevious(keys, stack);
 }
 
-void EagerInterceptor::Impl::Meet(InterceptedOp* op, const Override& kernel, const CallKey& key,
-                                  c10::DispatchKeySet keys, Stack* stack) {
+void EagerInterceptor::Impl::Meet(InterceptedOp* op, const CallKey& key, c10::DispatchKeySet keys,
+                                  Stack* stack) {
   const bool captured = IsCapturing(key.device());
   if (captured || op->calls_met.load(std::memory_order_relaxed) >= kMostCalls) {
     op->Count(captured ? Miss::kCapture : Miss::kTooMany);
-    return kernel.CallPrevious(keys, stack);
+    return op->CallPrevious(keys, stack);
   }
   op->Count(Miss::kNew);
   const std::vector<IValue> args = torch::jit::last(*stack, op->arguments).vec();
-  kernel.CallPrevious(keys, stack);
+  op->CallPrevious(keys, stack);
   const MetCall* met = nullptr;
   try {
     met = Learn(op, key, args, torch::jit::last(*stack, op->returns));
@@ -219,7 +232,9 @@ Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
   for (const auto& [name, found] : wanted) {
     std::unique_ptr<InterceptedOp>& known = impl_->known[name];
     if (known == nullptr) {
-      known = std::make_unique<InterceptedOp>(found, &Impl::Handle, &impl_->mutex);
+      known = std::make_unique<InterceptedOp>(
+          found, c10::BoxedKernel::makeFromFunction<&Impl::Kernel>(), &impl_->mutex);
+      g_ops.Insert(Hash(known->op), known.get());
     }
     if (known->active.load()) continue;
     if (const Status status = known->Activate(); !status.ok()) {

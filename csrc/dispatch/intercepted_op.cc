@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/own_work.h"
@@ -28,6 +27,12 @@ class Silenced {
   c10::WarningUtils::WarningHandlerGuard guard_;
 };
 
+// Whether a kernel is one of those that PyTorch's build registers, each in a place of its own, and
+// that never go.
+bool IsAtens(const c10::SafeKernelFunction& kernel) {
+  return kernel.debug().find("/aten/src/ATen/Register") != std::string::npos;
+}
+
 // Whether an error is that of calling `kernel` after the library that it came from has gone.
 bool IsOfDeregistered(const c10::SafeKernelFunction& kernel, const c10::Error& error) {
   return error.msg() == "SafeKernelFunction has been invalidated " + kernel.debug();
@@ -35,25 +40,7 @@ bool IsOfDeregistered(const c10::SafeKernelFunction& kernel, const c10::Error& e
 
 }  // namespace
 
-Override::Override(InterceptedOp* op, size_t key, c10::SafeKernelFunction previous, Handler handler)
-    : op_(op), key_(key), previous_(std::move(previous)), handler_(handler) {}
-
-void Override::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack) const {
-  const OwnWork inside;  // what that kernel calls is a part of this call, and looked up with it
-  const Override* now = nullptr;
-  try {
-    return previous_.callBoxed(op_->op, keys, stack);
-  } catch (const c10::Error& error) {
-    // Said before anything is done with the arguments.
-    if (!IsOfDeregistered(previous_, error)) throw;
-    const std::lock_guard lock(*op_->mutex_);
-    now = op_->Renew(*this);
-    if (now == nullptr) throw;
-  }
-  now->previous_.callBoxed(op_->op, keys, stack);
-}
-
-InterceptedOp::InterceptedOp(Interceptable found, Override::Handler handler, std::mutex* mutex)
+InterceptedOp::InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::mutex* mutex)
     : Interceptable(std::move(found)),
       is_matrix_op(IsMatrixOp(c10::toString(functional.operator_name()))),
       arguments(op.schema().arguments().size()),
@@ -61,8 +48,30 @@ InterceptedOp::InterceptedOp(Interceptable found, Override::Handler handler, std
       returns(op.schema().returns().size()),
       calls_(kFirstCallSlots),
       name_(c10::toString(op.operator_name())),
-      handler_(handler),
+      kernel_(std::move(kernel)),
       mutex_(mutex) {}
+
+void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const OwnWork inside;  // what that kernel calls is a part of this call, and looked up with it
+  const size_t i = keys.has_backend(c10::BackendComponent::CUDABit) ? kCuda : 0;
+  const c10::SafeKernelFunction* kernel = previous_[i].load(std::memory_order_acquire);
+  try {
+    return kernel->callBoxed(op, keys, stack);
+  } catch (const c10::Error& error) {
+    // Said before anything is done with the arguments.
+    if (!IsOfDeregistered(*kernel, error)) throw;
+    const std::lock_guard lock(*mutex_);
+    if (previous_[i].load(std::memory_order_relaxed) == kernel) {
+      if (registrations_[i] != nullptr && !StandsFirst(i)) throw;
+      const Silenced silenced;
+      registrations_[i].reset();
+      Register(i);
+      if (!active.load()) registrations_[i].reset();
+    }
+    kernel = previous_[i].load(std::memory_order_relaxed);
+  }
+  kernel->callBoxed(op, keys, stack);
+}
 
 Status InterceptedOp::Activate() {
   const Silenced silenced;
@@ -71,7 +80,7 @@ Status InterceptedOp::Activate() {
     if (!HasKernel(op, kInterceptedKeys[i])) continue;
     if (i == kCuda && at::getNumGPUs() == 0) continue;
     try {
-      if (!StandsFirst(i)) Register(i);
+      if (registrations_[i] == nullptr) Register(i);
     } catch (const c10::Error& error) {
       Deactivate();
       return Status::Unsupported(name_ + ": " + error.what_without_backtrace());
@@ -83,52 +92,26 @@ Status InterceptedOp::Activate() {
 void InterceptedOp::Deactivate() {
   active.store(false);
   for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
-    while (StandsFirst(i)) places_[i].registrations.pop_back();
+    if (StandsFirst(i)) registrations_[i].reset();
   }
 }
 
-InterceptedOp::Made InterceptedOp::Make(size_t i, const Override* gone) {
-  Place& place = places_[i];
-  std::string kernels = op.dumpState();
-  if (place.last && place.last->kernel != gone && place.kernels == kernels) return *place.last;
-  auto kernel = std::make_unique<Override>(
-      this, i, op.getComputedKernelForDispatchKey(kInterceptedKeys[i]), handler_);
-  const Override* const made = kernel.get();
-  kept_.push_back(c10::BoxedKernel::makeFromFunctor(std::move(kernel)));
-  place.last = Made{made, kept_.back()};
-  place.kernels = std::move(kernels);
-  return *place.last;
-}
-
-void InterceptedOp::Register(size_t i, const Override* gone) {
-  Made made = Make(i, gone);
-  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", kInterceptedKeys[i],
-                                                  __FILE__, __LINE__);
-  library->impl(name_.c_str(), torch::CppFunction::makeFromBoxedKernel(std::move(made.boxed)));
-  places_[i].registrations.push_back({made.kernel, std::move(library)});
-  places_[i].mark = op.getComputedKernelForDispatchKey(kInterceptedKeys[i]).debug();
+void InterceptedOp::Register(size_t i) {
+  c10::SafeKernelFunction there = op.getComputedKernelForDispatchKey(kInterceptedKeys[i]);
+  const c10::SafeKernelFunction* const last = previous_[i].load(std::memory_order_relaxed);
+  if (last == nullptr || last->debug() != there.debug() || !IsAtens(there)) {
+    kernels_.push_back(std::make_unique<const c10::SafeKernelFunction>(std::move(there)));
+    previous_[i].store(kernels_.back().get(), std::memory_order_release);
+  }
+  registrations_[i] = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
+                                                       kInterceptedKeys[i], __FILE__, __LINE__);
+  registrations_[i]->impl(name_.c_str(), torch::CppFunction::makeFromBoxedKernel(kernel_));
+  mark_ = op.getComputedKernelForDispatchKey(kInterceptedKeys[i]).debug();
 }
 
 bool InterceptedOp::StandsFirst(size_t i) const {
-  const Place& place = places_[i];
-  return !place.registrations.empty() &&
-         op.getComputedKernelForDispatchKey(kInterceptedKeys[i]).debug() == place.mark;
-}
-
-const Override* InterceptedOp::Renew(const Override& gone) {
-  const size_t i = gone.key_;
-  std::vector<Registration>& registrations = places_[i].registrations;
-  const bool registered = std::any_of(registrations.begin(), registrations.end(),
-                                      [&](const Registration& one) { return one.kernel == &gone; });
-  if (!registrations.empty() && !StandsFirst(i)) return nullptr;
-  if (!registered)
-    return registrations.empty() ? Make(i, &gone).kernel : registrations.back().kernel;
-  if (registrations.back().kernel != &gone) return nullptr;
-  const Silenced silenced;
-  registrations.pop_back();
-  if (!active.load()) return Make(i, &gone).kernel;
-  Register(i, &gone);
-  return registrations.back().kernel;
+  return registrations_[i] != nullptr &&
+         op.getComputedKernelForDispatchKey(kInterceptedKeys[i]).debug() == mark_;
 }
 
 bool InterceptedOp::Keep(std::unique_ptr<const MetCall> call) {

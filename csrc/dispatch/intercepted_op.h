@@ -15,7 +15,6 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,43 +46,12 @@ struct MetCall {
   std::string label;                // for profilers
 };
 
-class InterceptedOp;
-
-// The kernel that stands at one dispatch key of an overload, before the one that was there. Lives
-// as long as the process: a call may still be in it.
-class Override final : public c10::OperatorKernel {
- public:
-  // Takes every call that reaches the key; its arguments lie on the stack.
-  using Handler = void (*)(InterceptedOp* op, const Override& kernel, c10::DispatchKeySet keys,
-                           torch::jit::Stack* stack);
-
-  Override(InterceptedOp* op, size_t key, c10::SafeKernelFunction previous, Handler handler);
-
-  // How PyTorch calls it.
-  void operator()(const c10::OperatorHandle& /*op*/, c10::DispatchKeySet keys,
-                  torch::jit::Stack* stack) {
-    handler_(op_, *this, keys, stack);
-  }
-
-  // Runs the kernel that was there. Its own calls are OwnWork. Where that kernel has been
-  // deregistered since and none but this stands before it, the one that is there now runs; else
-  // PyTorch's error of that is thrown.
-  void CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack) const;
-
- private:
-  friend class InterceptedOp;
-
-  InterceptedOp* const op_;
-  const size_t key_;  // among kInterceptedKeys
-  const c10::SafeKernelFunction previous_;
-  const Handler handler_;
-};
-
 // Lives as long as the process: a call may still be in it.
 class InterceptedOp : public Interceptable {
  public:
-  // `handler` takes the calls. `mutex` guards what is said to need it, and outlives this.
-  InterceptedOp(Interceptable found, Override::Handler handler, std::mutex* mutex);
+  // `kernel` is what is to stand before the backends' own. `mutex` guards what is said to need it,
+  // and outlives this.
+  InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::mutex* mutex);
 
   // "aten::sum.dim_IntList", as the dispatcher has it.
   const std::string& name() const { return name_; }
@@ -93,14 +61,19 @@ class InterceptedOp : public Interceptable {
     misses[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
   }
 
+  // Runs the kernel that was there on the arguments on `stack`. Its own calls are OwnWork. Where
+  // that kernel has been deregistered since, the one that is there now runs, and the mutex is taken
+  // for that; PyTorch's error is thrown where another library's override stands first.
+  void CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
   // What follows needs the mutex.
 
-  // Puts an override at those of kInterceptedKeys that the overload has a kernel of its own for and
+  // Puts the kernel at those of kInterceptedKeys that the overload has a kernel of its own for and
   // this machine a device. kUnsupported, and nothing is changed: PyTorch refuses it.
   Status Activate();
   // The dispatcher has what it had. Calls may still come, and run the previous kernel. Where
-  // another library's override stands before this one's and may call it, it stays and passes calls
-  // on; doing this again once that has gone takes it away.
+  // another library's override stands before this one, and may call it, it stays and passes calls
+  // on, until Activate, or this again once the other has gone.
   void Deactivate();
   // False where another thread has met the same call.
   bool Keep(std::unique_ptr<const MetCall> call);
@@ -121,44 +94,20 @@ class InterceptedOp : public Interceptable {
     return calls_.Find(
         hash, [=](const MetCall& met) { return met.hash == hash && words.equals(met.words); });
   }
-  friend class Override;
-
-  struct Registration {
-    const Override* kernel;
-    std::unique_ptr<torch::Library> library;  // ends it
-  };
-  struct Made {
-    const Override* kernel;
-    c10::BoxedKernel boxed;  // as PyTorch takes it
-  };
-  // At one dispatch key. Each registration stands before the one before it.
-  struct Place {
-    std::vector<Registration> registrations;
-    std::string mark;  // what PyTorch says of where they come from
-    // The override that was made last, and what PyTorch said of the operator's kernels then. While
-    // it says the same, that one's previous kernel is what is there, or has gone (see Renew).
-    std::optional<Made> last;
-    std::string kernels;
-  };
-
-  // What follows needs the mutex.
-
-  // An override for the kernel that is there at kInterceptedKeys[i], not `gone`. It is kept.
-  Made Make(size_t i, const Override* gone = nullptr);
-  // Has one stand before that kernel.
-  void Register(size_t i, const Override* gone = nullptr);
-  // Whether an override of this operator is what PyTorch calls at kInterceptedKeys[i].
+  // Has kernel_ stand before the kernel that is there at kInterceptedKeys[i].
+  void Register(size_t i);
+  // Whether kernel_ stands at kInterceptedKeys[i], and before all else.
   bool StandsFirst(size_t i) const;
-  // The override to be called in place of one whose previous kernel has gone. Null: there is none,
-  // as another library's stands before that one and would call it again.
-  const Override* Renew(const Override& gone);
 
+  // By key, the kernel that was there. Replaced, never freed: a call may be in it.
+  std::array<std::atomic<const c10::SafeKernelFunction*>, kInterceptedKeys.size()> previous_{};
   AppendOnlyTable<const MetCall> calls_;
   const std::string name_;
-  const Override::Handler handler_;
+  const c10::BoxedKernel kernel_;
   std::mutex* const mutex_;
-  std::array<Place, kInterceptedKeys.size()> places_;
-  std::vector<c10::BoxedKernel> kept_;  // every override
+  std::array<std::unique_ptr<torch::Library>, kInterceptedKeys.size()> registrations_;
+  std::string mark_;  // what PyTorch says of where they come from
+  std::vector<std::unique_ptr<const c10::SafeKernelFunction>> kernels_;
   std::vector<std::unique_ptr<const MetCall>> met_;
 };
 

