@@ -22,8 +22,9 @@ bool InRange(const Label* data, c10::IntArrayRef sizes, c10::IntArrayRef strides
 
 std::vector<LabelInput> FindLabels(const OpSignature& signature) {
   std::vector<LabelInput> found;
+  if (signature.device != DeviceType::kCpu) return found;
   const Result<std::vector<InputRole>> roles = FindRoles(signature);
-  if (signature.device != DeviceType::kCpu || !roles.ok()) return found;
+  if (!roles.ok()) return found;
   for (size_t i = 0; i < roles->size(); ++i) {
     const InputRole& role = (*roles)[i];
     if (role.kind == InputRole::Kind::kTarget) found.push_back({i, role.limit, role.ignore_index});

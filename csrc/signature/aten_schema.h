@@ -37,8 +37,8 @@ std::optional<c10::OperatorHandle> OutVariantOf(const c10::OperatorHandle& funct
 // missing arguments.
 Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, const Node& node);
 
-// kUnsupported for calls that do more than their schema says: batch norms in training with running
-// statistics, which they change, and attention with dropout.
+// kUnsupported for calls that do more than their schema says: batch norms with running statistics,
+// which they change in training or always, and attention with dropout.
 Status CheckCall(const c10::FunctionSchema& schema, const std::vector<AtenArg>& args);
 // The same, of a call's own values: all of the schema's, or the first of them.
 Status CheckCall(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args);

@@ -172,7 +172,7 @@ def _rule(states: list[_State]) -> None:
 _Told = Callable[[str, str, str, int], None]
 
 
-def _on_miss(settings: Settings, queue: _Queue | None) -> _Told | None:
+def _on_miss(settings: Settings, queue: _Queue | None) -> _Told:
     """What is told of a call that is met for the first time and has no winner, beside its being
     recorded. Forked children are served, and forge nothing: they cannot write to the cache."""
     forge: _Told | None = None
