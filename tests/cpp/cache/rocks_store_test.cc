@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/file.h"
 #include "base/subprocess.h"
@@ -97,6 +99,29 @@ TEST_F(RocksStore, AForkedChildEndsAfterItsParentHasWritten) {
               std::exit(0);
             }),
             7);
+}
+
+TEST_F(RocksStore, AChildForkedWhileAnotherThreadWritesEnds) {
+  std::atomic<bool> done = false;
+  std::atomic<int> written = 0;
+  std::thread writer([&] {
+    auto store = OpenStore(path_);
+    for (int i = 0; !done; ++i) {
+      ASSERT_TRUE(store->Put(TestWinner(i % 5, 2.0 + i)).ok());
+      ++written;
+    }
+  });
+  while (written == 0) std::this_thread::yield();
+  for (int child = 0; child < 30; ++child) {
+    EXPECT_EQ(InForkedChild([]() -> int {
+                in_forked_child = true;
+                std::exit(0);
+              }),
+              7);
+  }
+  done = true;
+  writer.join();
+  EXPECT_GT(written, 1);
 }
 
 TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
