@@ -1,5 +1,6 @@
 // RocksDb: one open handle on our RocksDB database, with the settings and the error mapping that
-// the store relies on. Only rocks_db.cc includes RocksDB's headers. Private to cache/.
+// the store relies on. Only rocks_db.cc and rocks_env.cc include RocksDB's headers. Private to
+// cache/.
 #pragma once
 
 #include <cstdint>

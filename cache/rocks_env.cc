@@ -2,6 +2,7 @@
 
 #include <rocksdb/env.h>
 #include <rocksdb/threadpool.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
@@ -50,6 +51,8 @@ class Environment final : public rocksdb::EnvWrapper {
                       [=](const Job& job) { return job.priority == priority; }));
   }
 
+  pid_t process() const { return process_; }
+
   // The pool has its threads, whatever is asked for.
   void SetBackgroundThreads(int /*number*/, Priority /*priority*/) override {}
   int GetBackgroundThreads(Priority /*priority*/) override { return kThreads; }
@@ -82,16 +85,21 @@ class Environment final : public rocksdb::EnvWrapper {
     next.front().function(next.front().arg);
   }
 
+  const pid_t process_ = getpid();
   mutable std::mutex mutex_;
   std::list<Job> waiting_;
   rocksdb::ThreadPool* const pool_ = rocksdb::NewThreadPool(kThreads);
 };
 
-}  // namespace
-
-rocksdb::Env* RocksEnv() {
+Environment* TheEnvironment() {
   static auto* const env = new Environment;
   return env;
 }
+
+}  // namespace
+
+rocksdb::Env* RocksEnv() { return TheEnvironment(); }
+
+bool LacksRocksThreads() { return TheEnvironment()->process() != getpid(); }
 
 }  // namespace cudaforge

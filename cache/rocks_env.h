@@ -12,4 +12,8 @@ namespace cudaforge {
 // These are never waited for; closing a database waits for its jobs. Never destroyed. Thread-safe.
 rocksdb::Env* RocksEnv();
 
+// Whether RocksEnv was first called in a process of which this one is a forked child: its threads
+// are not here, and a write would wait for them for ever.
+bool LacksRocksThreads();
+
 }  // namespace cudaforge

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cache/kernel_store.h"
+#include "cache/rocks_env.h"
 #include "cache/rocks_folder.h"
 #include "cache/store_rules.h"
 
@@ -398,8 +399,7 @@ class RocksKernelStore final : public KernelStore {
 
   Status Write(const RocksFolder::MakeWrites& make) {
     if (!writable_) return Status::Unsupported(folder_.path() + ": opened read-only");
-    if (getpid() != creator_) {
-      // RocksDB's threads do not survive a fork: a flush in the child would wait for ever.
+    if (getpid() != creator_ || LacksRocksThreads()) {
       return Status::Unavailable("a forked process does not write to the cache");
     }
     std::vector<std::string> warnings;

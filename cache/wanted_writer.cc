@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 namespace cudaforge {
@@ -33,7 +34,7 @@ bool WantedWriter::IsForked() const { return getpid() != process_; }
 void WantedWriter::Add(std::shared_ptr<KernelStore> store, WantedRegion region) {
   if (IsForked()) return;
   std::unique_lock lock(mutex_);
-  if (ends_) {
+  if (!HasThread()) {
     lock.unlock();
     Batch batch;
     batch[std::move(store)].push_back(std::move(region));
@@ -41,8 +42,17 @@ void WantedWriter::Add(std::shared_ptr<KernelStore> store, WantedRegion region) 
   }
   waiting_[std::move(store)].push_back(std::move(region));
   ++added_;
-  if (!writer_.joinable()) writer_ = std::thread([this] { Work(); });
   to_do_.notify_all();
+}
+
+bool WantedWriter::HasThread() {
+  if (ends_) return false;
+  try {
+    if (!writer_.joinable()) writer_ = std::thread([this] { Work(); });
+  } catch (const std::system_error&) {  // the system has no more threads for this process
+    return false;
+  }
+  return true;
 }
 
 void WantedWriter::Flush() {

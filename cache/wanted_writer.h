@@ -31,7 +31,8 @@ class WantedWriter {
   void Add(std::shared_ptr<KernelStore> store, WantedRegion region);
   // Waits until all that was added before is written; not for what others add meanwhile.
   void Flush();
-  // Writes what was added and ends the thread: the process ends. From now on Add writes by itself.
+  // Writes what was added and ends the thread: the process ends. From now on Add writes by itself,
+  // as it does where the system has no thread to give.
   void End();
 
  private:
@@ -39,6 +40,9 @@ class WantedWriter {
   void Work();
   void Write(const Batch& batch) const;
   bool IsForked() const;
+  // Starts the thread where it is to be there and is not; false: there is none. REQUIRES: mutex_ is
+  // held.
+  bool HasThread();
 
   const std::function<void(const Status&)> failed_;
   const pid_t process_;

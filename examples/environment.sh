@@ -11,7 +11,9 @@ SCRIPT=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
 cd "$ROOT"
 mkdir -p build
 
-say() { printf '\033[1m== %s\033[0m\n' "$*"; }
+say() {
+  if [ -t 1 ]; then printf '\033[1m== %s\033[0m\n' "$*"; else printf '== %s\n' "$*"; fi
+}
 fail() {
   printf 'cudaforge: %s\n' "$*" >&2
   exit 1

@@ -105,9 +105,10 @@ void Resolver::SetLoader(LoadWinner load) {
 void Resolver::AskAgain() {
   std::lock_guard lock(impl_->mutex);
   for (const auto& entry : impl_->entries) {
-    auto asked = RegionEntry::Loader::kAsked;
-    if (entry->winner.load() == nullptr && !entry->quarantined.load()) {
-      entry->loader.compare_exchange_strong(asked, RegionEntry::Loader::kUnasked);
+    auto asked = RegionEntry::Loader::kAsked, being_asked = RegionEntry::Loader::kBeingAsked;
+    if (entry->winner.load() == nullptr && !entry->quarantined.load() &&
+        !entry->loader.compare_exchange_strong(asked, RegionEntry::Loader::kUnasked)) {
+      entry->loader.compare_exchange_strong(being_asked, RegionEntry::Loader::kToBeAskedAgain);
     }
   }
 }
@@ -167,7 +168,10 @@ void Resolver::AskLoader(RegionEntry* entry) {
   } catch (const std::exception& error) {
     WarnOnce(what + error.what());
   }
-  entry->loader.store(RegionEntry::Loader::kAsked, std::memory_order_release);
+  auto being_asked = RegionEntry::Loader::kBeingAsked;
+  if (!entry->loader.compare_exchange_strong(being_asked, RegionEntry::Loader::kAsked)) {
+    entry->loader.store(RegionEntry::Loader::kUnasked, std::memory_order_release);
+  }
 }
 
 const Winner* Resolver::Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner) {

@@ -30,7 +30,7 @@ struct Winner {
   double saved_ns = 0;      // expected of one hit (from the record), for statistics
   bool eager_only = false;  // not for compiled graphs
 
-  // Filled in by Resolver::Install.
+  // Filled in by Resolver::Adopt.
   std::vector<uintptr_t> alignment_masks;  // per input: bits of the data pointer that must be zero
   std::vector<int64_t> scratch_offsets;    // all scratch buffers live in one allocation
   int64_t scratch_bytes = 0;
@@ -80,7 +80,7 @@ struct RegionEntry {
   std::optional<uint64_t> matrix_numerics;
   std::atomic<int64_t> own_hits{0};  // of OwnWork, whose calls are counted nowhere else
   std::atomic<double> saved_ns{0};   // the last winner's
-  enum class Loader { kUnasked, kBeingAsked, kAsked };
+  enum class Loader { kUnasked, kBeingAsked, kToBeAskedAgain, kAsked };
   std::atomic<Loader> loader{Loader::kUnasked};
 };
 

@@ -4,17 +4,20 @@
 #include <array>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "signature/attention_op.h"
 
 namespace cudaforge {
 namespace {
 
-constexpr std::array kRefusedTags = {
-    at::Tag::dynamic_output_shape,
-    at::Tag::data_dependent_output,
-    at::Tag::inplace_view,
-    at::Tag::maybe_aliasing_or_mutating,
+constexpr const char* kDataDependent = "has outputs that depend on more than its inputs' shapes";
+constexpr const char* kMayMutate = "may change its arguments or return views of them";
+constexpr std::pair<at::Tag, const char*> kRefusedTags[] = {
+    {at::Tag::dynamic_output_shape, kDataDependent},
+    {at::Tag::data_dependent_output, kDataDependent},
+    {at::Tag::inplace_view, kMayMutate},
+    {at::Tag::maybe_aliasing_or_mutating, kMayMutate},
 };
 
 constexpr std::array<std::string_view, 6> kUninitialised = {
@@ -80,8 +83,8 @@ Status CheckPure(const c10::OperatorHandle& op, std::string_view name) {
   const std::string& base_name = op.operator_name().name;
   // Attention draws them where its dropout_p is not 0: see CheckCall.
   if (random && FindAttentionOp(base_name) == nullptr) return refuse("draws random numbers");
-  for (at::Tag tag : kRefusedTags) {
-    if (op.hasTag(tag)) return refuse("has outputs that depend on more than its inputs' shapes");
+  for (const auto& [tag, why] : kRefusedTags) {
+    if (op.hasTag(tag)) return refuse(why);
   }
   if (std::find(kUninitialised.begin(), kUninitialised.end(), base_name) != kUninitialised.end()) {
     return refuse("returns uninitialised memory");
@@ -103,8 +106,13 @@ Result<c10::OperatorHandle> FindAtenOp(std::string_view op) {
   std::string overload(op.substr(std::min(name.size() + 1, op.size())));
   if (overload == "default") overload.clear();
   auto handle = c10::Dispatcher::singleton().findSchema({std::string(name), std::move(overload)});
-  if (!handle) return Status::Unsupported(std::string(op) + " does not exist in this PyTorch");
-  return *handle;
+  if (handle) return *handle;
+  std::string others;
+  for (const c10::OperatorHandle& other : OverloadsOf(std::string(name))) {
+    others += (others.empty() ? "" : ", ") + c10::toString(other.operator_name());
+  }
+  return Status::Unsupported(std::string(op) + " does not exist in this PyTorch" +
+                             (others.empty() ? "" : "; there is " + others));
 }
 
 Result<c10::OperatorHandle> FindPureAtenOp(std::string_view op) {

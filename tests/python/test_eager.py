@@ -128,6 +128,27 @@ def test_a_with_brings_back_what_was_disabled_before_it() -> None:
     assert _C.intercepted() == []
 
 
+def test_a_with_may_begin_again_and_inside_itself() -> None:
+    softmax = enable([SOFTMAX])
+    with softmax:
+        pass
+    assert _C.intercepted() == []
+    with softmax, softmax:
+        with disable():
+            assert _C.intercepted() == []
+        assert _C.intercepted() == [SOFTMAX]
+        with softmax:
+            pass
+        assert _C.intercepted() == [SOFTMAX]
+    assert _C.intercepted() == []
+    with softmax:
+        nothing = disable()
+        with nothing, nothing:
+            pass
+        assert _C.intercepted() == [SOFTMAX]
+    assert _C.intercepted() == []
+
+
 def test_an_enable_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     enable([SOFTMAX])
     intercept = _C.intercept

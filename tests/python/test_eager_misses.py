@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def test_enable_ends_beside_calls_that_miss(tmp_path: Path) -> None:
     def miss() -> None:
         size = 2
         while not ended.wait(0.002):
-            torch.zeros(3, size).softmax(-1)
+            torch.zeros(3, 1, 1, size).softmax(-1)  # no other test has met it
             size += 1
 
     enable([SOFTMAX], **options)
@@ -105,6 +106,37 @@ def test_background_makes_the_kernel_that_later_calls_get(
         torch.testing.assert_close(x.softmax(-1), expected)
     assert seen()["hits"] == 1
     assert _C.KernelStore.open(str(tmp_path)).wanted() == []
+
+
+@pytest.mark.parametrize("failing", ["forging", "thread"])
+def test_background_goes_on_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: str
+) -> None:
+    win_every_race(monkeypatch)
+    failures = ["a test"]
+
+    def fail_once(real: Any) -> Any:
+        def once(*args: Any, **kwargs: Any) -> Any:
+            if failures:
+                raise RuntimeError(failures.pop())
+            return real(*args, **kwargs)
+
+        return once
+
+    where, name = (plan, "forge_one") if failing == "forging" else (threading.Thread, "start")
+    monkeypatch.setattr(where, name, fail_once(getattr(where, name)))
+    what = "forging in the background failed" if failing == "forging" else "could not be looked up"
+    rows = 27 if failing == "forging" else 28
+    with enable([SOFTMAX], on_miss="background", cache_dir=str(tmp_path)):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            torch.randn(rows, 38).softmax(-1)
+            join_threads("cudaforge-eager")
+        assert [what in str(one.message) and "a test" in str(one.message) for one in warned] == [1]
+        torch.randn(rows, 39).softmax(-1)
+        join_threads("cudaforge-eager")
+    # Where there was no thread, the first one has waited for the second.
+    assert stored(tmp_path) == ((1, 1) if failing == "forging" else (2, 0))
 
 
 def stored(folder: Path) -> tuple[int, int]:

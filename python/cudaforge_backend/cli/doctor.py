@@ -47,7 +47,11 @@ def check(name: str, state: State, detail: str, advice: str = "") -> Check:
 def add(verbs: Any) -> None:
     """Registers the command."""
     command = verbs.add_parser(
-        "doctor", help="check versions, GPU, compilers and the cache, and say what to do"
+        "doctor",
+        help="check versions, GPU, compilers and the cache, and say what to do",
+        description="Looks at what this machine offers, a line for each thing, with what to do "
+        "about what is missing. The exit status is 0 when all is there that CudaForge needs; a "
+        "machine without a GPU lacks nothing.",
     )
     add_cache_dir(command)
     add_json(command)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
@@ -15,11 +16,12 @@ from typing import Any, Self
 
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
+from cudaforge_backend.errors import CudaForgeWarning
 from cudaforge_backend.locks import ForkSafeLock, ForkSafeRLock
 from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.records import not_served, result_text, summary
-from cudaforge_backend.stats import count_miss
+from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 
 from .backend import open_cache, warn_of_environment
 from .eager_ops import chosen_ops, default_ops
@@ -35,8 +37,7 @@ class _State:
 
     ops: tuple[str, ...] = ()
     settings: Settings | None = None  # None: nothing is intercepted
-    entered: bool = False  # its end is that of a `with`
-    ended: bool = False  # that `with`
+    withs: int | None = None  # that have begun and not ended; None: its end is not that of a `with`
 
 
 class Interception:
@@ -54,16 +55,20 @@ class Interception:
 
     def __exit__(self, *error: object) -> None:
         if self._state is not None:
-            self._state.ended = True
-        _change(lambda states: [state for state in states if state is not self._state])
+            _change(self._end)
 
     def _begin(self, states: list[_State]) -> list[_State]:
         assert self._state is not None
-        self._state.entered = True
-        held = [state for state in self._disabled if not state.ended and state not in states]
+        self._state.withs = (self._state.withs or 0) + 1
+        held = [state for state in self._disabled if state.withs != 0 and state not in states]
         self._disabled = []
         # It may have been taken for replaced, or been disabled, before it began.
         return [*held, *states, *([] if self._state in states else [self._state])]
+
+    def _end(self, states: list[_State]) -> list[_State]:
+        assert self._state is not None
+        self._state.withs = max((self._state.withs or 0) - 1, 0)
+        return [state for state in states if state is not self._state or state.withs]
 
     def _end_all(self, states: list[_State]) -> list[_State]:
         self._disabled = states
@@ -106,7 +111,7 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     def with_it(states: list[_State]) -> list[_State]:
         # An enable() without `with` replaces the one before. Of the last one and of this it is not
         # known yet whether a `with` will enter them: both are kept.
-        replaced = [state for state in states if not state.entered][:-1]
+        replaced = [state for state in states if state.withs is None][:-1]
         return [*(state for state in states if state not in replaced), asked]
 
     interception = Interception(asked)
@@ -244,8 +249,12 @@ class _Queue:
             if self._works:
                 return
             self._works = True
-        # A program that ends waits for the step under way: see forging.py.
-        threading.Thread(target=self._work, name="cudaforge-eager", daemon=False).start()
+        try:
+            # A program that ends waits for the step under way: see forging.py.
+            threading.Thread(target=self._work, name="cudaforge-eager", daemon=False).start()
+        except BaseException:
+            self._works = False  # the next one that is added tries again
+            raise
 
     def end(self) -> None:
         """Forges no more. The region under way is finished, if the cache stays in use."""
@@ -258,8 +267,13 @@ class _Queue:
                     self._works = False
                     return
                 signature, arch, device_index = self._waiting.popleft()
-            with self._turn:
-                self._forge(signature, arch, device_index)
+            try:
+                with self._turn:
+                    self._forge(signature, arch, device_index)
+            except Exception as error:
+                count_fallback("background_failed")
+                with contextlib.suppress(CudaForgeWarning):  # which is an error to this program
+                    warn_once(f"forging in the background failed, PyTorch runs: {error}")
 
     def _forge(self, signature: str, arch: str, device_index: int) -> None:
         from .plan import forge_one

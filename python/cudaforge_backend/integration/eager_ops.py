@@ -96,6 +96,7 @@ def _chosen(op: object) -> Iterable[str]:
     why = _C.can_intercept(_PARTS.get(op, (op,))[0])
     if why is None:
         return [op]
-    near = [] if op in _known_ops() else difflib.get_close_matches(op, _known_ops())
+    named = {known.split(".")[0] for known in _known_ops()}
+    near = [] if op.split(".")[0] in named else difflib.get_close_matches(op, _known_ops())
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     raise errors.OptionError(f"{op!r} may not be intercepted: {why}{hint}")

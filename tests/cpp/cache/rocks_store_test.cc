@@ -315,6 +315,15 @@ TEST_F(RocksStore, AForkedChildReadsAndDoesNotWrite) {
   EXPECT_EQ(store->Get(TestWinner(3).key, kTestArch), nullptr);
 }
 
+TEST_F(RocksStore, AForkedChildWritesToNoOtherStoreEither) {
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  const int code = InForkedChild([&] {
+    const Status status = OpenStore(path_ + "-of-the-child")->Put(TestWinner(2));
+    return status.code() == StatusCode::kUnavailable ? 0 : 1;
+  });
+  EXPECT_EQ(code, 0);
+}
+
 TEST_F(RocksStore, AFullDiskLosesNothing) {
   const std::string disk = folder_.path() + "/disk";
   ASSERT_TRUE(MakeDirs(disk).ok());

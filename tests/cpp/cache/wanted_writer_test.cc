@@ -1,6 +1,7 @@
 #include "cache/wanted_writer.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,6 +75,25 @@ TEST(WantedWriter, WhatIsAddedAfterTheEndIsWrittenAtOnce) {
   EXPECT_EQ(store->Wanted("cpu:test").size(), 2u);
   writer.Flush();
   writer.End();
+}
+
+TEST(WantedWriter, WritesAtOnceWhereThereIsNoThreadToHave) {
+  const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
+  WantedWriter writer(&Unexpected);
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 50), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  writer.Add(store, Region(1));
+  ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+  EXPECT_EQ(store->Wanted("cpu:test").size(), 1u);
+  writer.Flush();
+  writer.Add(store, Region(2));
+  writer.Flush();
+  EXPECT_EQ(store->Wanted("cpu:test").size(), 2u);
+  pthread_attr_destroy(&usual);
+  pthread_attr_destroy(&huge);
 }
 
 TEST(WantedWriter, AForkedChildWritesNothing) {

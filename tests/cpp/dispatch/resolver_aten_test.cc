@@ -106,6 +106,20 @@ TEST_F(ResolverTest, AKernelForEagerCallsIsNoWinner) {
   EXPECT_EQ(entry->ForEager(), nullptr);
 }
 
+TEST_F(ResolverTest, AsksAgainWhereThatIsAskedForWhileTheLoaderLooks) {
+  const Region region = NegRegion({3, 15});
+  int asked = 0;
+  resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
+    if (++asked > 1) return NegWinner(45, 0, log_);
+    resolver_.AskAgain();  // a winner is stored meanwhile
+    return std::unique_ptr<Winner>();
+  });
+  EXPECT_EQ(Resolve(region)->winner.load(), nullptr);
+  EXPECT_NE(Resolve(region)->winner.load(), nullptr);
+  Resolve(region);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST_F(ResolverTest, LoaderFailuresAreWarnedOfOnce) {
   const Region refused = NegRegion({3, 5});
   const Region thrown = NegRegion({3, 6});
