@@ -27,7 +27,7 @@ enum class Family {
   kMeta = 4,
   kGraphs = 5
 };
-inline constexpr int kFamilies = 6;
+inline constexpr int kFamilies = static_cast<int>(Family::kGraphs) + 1;
 
 // Of the database as a whole, stored as text under meta/"format".
 inline constexpr int kDatabaseFormat = 1;

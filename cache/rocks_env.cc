@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <list>
+#include <memory>
 #include <mutex>
 
 namespace cudaforge {
@@ -15,6 +17,7 @@ namespace {
 class Environment final : public rocksdb::EnvWrapper {
  public:
   Environment() : EnvWrapper(rocksdb::Env::Default()) {}
+  ~Environment() override { pool_->JoinAllThreads(); }
   const char* Name() const override { return "cudaforge"; }
 
   void Schedule(void (*function)(void*), void* arg, Priority priority, void* tag,
@@ -88,18 +91,17 @@ class Environment final : public rocksdb::EnvWrapper {
   const pid_t process_ = getpid();
   mutable std::mutex mutex_;
   std::list<Job> waiting_;
-  rocksdb::ThreadPool* const pool_ = rocksdb::NewThreadPool(kThreads);
+  const std::unique_ptr<rocksdb::ThreadPool> pool_{rocksdb::NewThreadPool(kThreads)};
 };
-
-Environment* TheEnvironment() {
-  static auto* const env = new Environment;
-  return env;
-}
 
 }  // namespace
 
-rocksdb::Env* RocksEnv() { return TheEnvironment(); }
-
-bool LacksRocksThreads() { return TheEnvironment()->process() != getpid(); }
+rocksdb::Env* RocksEnv() {
+  static std::atomic<Environment*> current{nullptr};
+  Environment* env = current.load();
+  if (env != nullptr && env->process() == getpid()) return env;
+  auto fresh = std::make_unique<Environment>();
+  return current.compare_exchange_strong(env, fresh.get()) ? fresh.release() : env;
+}
 
 }  // namespace cudaforge

@@ -9,11 +9,8 @@ namespace cudaforge {
 
 // RocksDB's default environment, but for the threads of its background jobs. Those of the default
 // one are waited for when a process exits: in a forked child they are not there, and it hangs.
-// These are never waited for; closing a database waits for its jobs. Never destroyed. Thread-safe.
+// These are never waited for; closing a database waits for its jobs. A forked child has one of its
+// own. Never destroyed. Thread-safe.
 rocksdb::Env* RocksEnv();
-
-// Whether RocksEnv was first called in a process of which this one is a forked child: its threads
-// are not here, and a write would wait for them for ever.
-bool LacksRocksThreads();
 
 }  // namespace cudaforge

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "cache/kernel_store.h"
-#include "cache/rocks_env.h"
 #include "cache/rocks_folder.h"
 #include "cache/store_rules.h"
 
@@ -399,7 +398,8 @@ class RocksKernelStore final : public KernelStore {
 
   Status Write(const RocksFolder::MakeWrites& make) {
     if (!writable_) return Status::Unsupported(folder_.path() + ": opened read-only");
-    if (getpid() != creator_ || LacksRocksThreads()) {
+    if (getpid() != creator_) {
+      // The parent's database may be open in memory that both have now.
       return Status::Unavailable("a forked process does not write to the cache");
     }
     std::vector<std::string> warnings;

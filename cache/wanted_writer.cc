@@ -10,7 +10,7 @@
 namespace cudaforge {
 namespace {
 
-constexpr auto kWhile = std::chrono::milliseconds(500);
+constexpr auto kBatchDelay = std::chrono::milliseconds(500);  // a write takes up to 100
 
 }  // namespace
 
@@ -69,7 +69,7 @@ void WantedWriter::Work() {
   while (true) {
     to_do_.wait(lock, [this] { return !waiting_.empty() || ends_; });
     if (waiting_.empty()) return;
-    to_do_.wait_for(lock, kWhile, [this] { return hurried_ > written_ || ends_; });
+    to_do_.wait_for(lock, kBatchDelay, [this] { return hurried_ > written_ || ends_; });
     const Batch batch = std::exchange(waiting_, {});
     const uint64_t added = added_;
     lock.unlock();

@@ -18,7 +18,7 @@
 
 namespace cudaforge {
 
-// Thread-safe. In a forked child it does nothing: a child writes nothing.
+// Thread-safe. In a forked child of the process that made it, it does nothing.
 class WantedWriter {
  public:
   // `failed` is told of a write that failed, in the writing thread.

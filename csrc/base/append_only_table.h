@@ -14,7 +14,7 @@ namespace cudaforge {
 
 // Open addressing, at most half full. Entries are not owned and are never taken out: they must
 // outlive the table. Find is safe in any thread at any time, and sees at least what was added
-// before the call began; Insert and size need a lock of the caller's.
+// before the call began; Insert needs a lock of the caller's.
 template <typename Entry>
 class AppendOnlyTable {
  public:
@@ -43,8 +43,6 @@ class AppendOnlyTable {
       kept_.back()->Put(hash, entry);
     }
   }
-
-  size_t size() const { return entries_.size(); }
 
  private:
   struct Slots {

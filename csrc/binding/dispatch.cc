@@ -68,8 +68,16 @@ void BindDispatch(py::module_& m) {
       .def("promote", &TrialScope::Promote, py::arg("eager_only") = false, Release());
   m.def(
       "ask_again", [] { Resolver::Get().AskAgain(); }, Release());
-  m.def("stats", [] { return ToPython(Resolver::Get().Stats()); });
-  m.def("reset_stats", [] { Resolver::Get().ResetStats(); });
+  m.def("stats", [] {
+    Json stats;
+    {
+      py::gil_scoped_release release;
+      stats = Resolver::Get().Stats();
+    }
+    return ToPython(stats);
+  });
+  m.def(
+      "reset_stats", [] { Resolver::Get().ResetStats(); }, Release());
   Resolver::Get().SetWarningSink(
       [](const std::string& message) { TellStats("warn_once", message); });
 }

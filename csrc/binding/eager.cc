@@ -82,6 +82,7 @@ class OwnWorkScope {
 }  // namespace
 
 void BindEager(py::module_& m) {
+  using Release = py::call_guard<py::gil_scoped_release>;
   m.def(
       "can_intercept",
       [](const std::string& op) -> std::optional<std::string> {
@@ -105,7 +106,8 @@ void BindEager(py::module_& m) {
         ThrowIfError(EagerInterceptor::Get().SetOps(ops));
       },
       py::arg("ops"));
-  m.def("intercepted", [] { return EagerInterceptor::Get().ops(); });
+  m.def(
+      "intercepted", [] { return EagerInterceptor::Get().ops(); }, Release());
   m.def("on_eager_miss", &SetOnMiss, py::arg("record"), py::arg("told"));
   m.def("flush_eager_misses", [] {
     py::gil_scoped_release release;
@@ -115,8 +117,16 @@ void BindEager(py::module_& m) {
     py::gil_scoped_release release;
     Writer().End();
   });
-  m.def("eager_stats", [] { return ToPython(EagerInterceptor::Get().Stats()); });
-  m.def("reset_eager_stats", [] { EagerInterceptor::Get().ResetStats(); });
+  m.def("eager_stats", [] {
+    Json stats;
+    {
+      py::gil_scoped_release release;  // which what goes with an override's kernel may take
+      stats = EagerInterceptor::Get().Stats();
+    }
+    return ToPython(stats);
+  });
+  m.def(
+      "reset_eager_stats", [] { EagerInterceptor::Get().ResetStats(); }, Release());
   py::class_<OwnWorkScope>(m, "OwnWork")
       .def(py::init<>())
       .def("__enter__", &OwnWorkScope::Enter)

@@ -66,9 +66,8 @@ bool ServeCall(const InterceptedOp& op, const MetCall& met, const Winner& winner
   return true;
 }
 
-void WarnOf(const std::string& what, const std::exception& error) {
-  Resolver::Get().WarnOnce("cudaforge: a call of " + what +
-                           " could not be looked up, PyTorch runs it: " + error.what());
+void Warn(const std::string& what, const std::exception& error) {
+  Resolver::Get().WarnOnce("cudaforge: " + what + ", PyTorch runs it: " + error.what());
 }
 
 }  // namespace
@@ -149,8 +148,8 @@ void EagerInterceptor::Impl::Meet(InterceptedOp* op, const CallKey& key, c10::Di
   const MetCall* met = nullptr;
   try {
     met = Learn(op, key, args, torch::jit::last(*stack, op->returns));
-  } catch (const std::exception& error) {
-    WarnOf(op->name(), error);
+  } catch (const std::exception& error) {  // the next such call tries again
+    Warn("a call of " + op->name() + " could not be looked up", error);
   }
   if (met != nullptr && met->region != nullptr) Tell(*met);
 }
@@ -196,13 +195,14 @@ void EagerInterceptor::Impl::Tell(const MetCall& met) {
   try {
     const std::string text = region.signature.Canonical();
     if (Resolver::Get().WantsWinner(region)) {
-      CF_CHECK(Resolver::Get().Resolve(region.id, text, region.device_index).ok()) << region.key;
+      const auto asked = Resolver::Get().Resolve(region.id, text, region.device_index);
+      CF_CHECK(asked.ok()) << region.key;
     }
     if (told && region.ForEager() == nullptr) {
       ends_call = told(region, text);
     }
   } catch (const std::exception& error) {
-    WarnOf(region.signature.Describe(), error);
+    Warn(region.signature.Describe() + " has no kernel and could not be recorded or forged", error);
   }
   if (ends_call) std::rethrow_exception(ends_call);
 }

@@ -32,6 +32,7 @@ namespace cudaforge {
 enum class Miss { kNew, kNoKernel, kUnsupported, kCapture, kTooMany };
 inline constexpr const char* kMissNames[] = {"new", "no_kernel", "unsupported", "capture",
                                              "too_many"};
+static_assert(std::size(kMissNames) == static_cast<size_t>(Miss::kTooMany) + 1);
 
 // One call that was met. Lives as long as the process. What every call reads is at the beginning,
 // here and in InterceptedOp: in a program that does more than this, it comes from no near cache.

@@ -5,12 +5,10 @@
 namespace cudaforge {
 namespace {
 
-template <typename Label>
-bool InRange(const Label* data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+bool InRange(const int64_t* data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
              const LabelInput& input) {
   if (sizes.empty()) {
-    const auto label = static_cast<int64_t>(*data);
-    return (label >= 0 && label < input.limit) || label == input.ignore;
+    return (*data >= 0 && *data < input.limit) || *data == input.ignore;
   }
   for (int64_t i = 0; i < sizes[0]; ++i) {
     if (!InRange(data + i * strides[0], sizes.slice(1), strides.slice(1), input)) return false;
@@ -33,15 +31,9 @@ std::vector<LabelInput> FindLabels(const OpSignature& signature) {
 }
 
 bool AreInRange(const at::Tensor& labels, const LabelInput& input) {
-  const void* data = labels.const_data_ptr();
-  switch (labels.scalar_type()) {
-    case at::kLong:
-      return InRange(static_cast<const int64_t*>(data), labels.sizes(), labels.strides(), input);
-    case at::kInt:
-      return InRange(static_cast<const int32_t*>(data), labels.sizes(), labels.strides(), input);
-    default:  // PyTorch has no losses of others
-      return true;
-  }
+  // PyTorch's losses take labels of another type, uint8, which no region has.
+  if (labels.scalar_type() != at::kLong) return false;
+  return InRange(labels.const_data_ptr<int64_t>(), labels.sizes(), labels.strides(), input);
 }
 
 }  // namespace cudaforge

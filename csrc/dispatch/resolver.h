@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,7 @@ enum class Fallback {
 inline constexpr const char* kFallbackNames[] = {"device",       "strides",    "alignment",
                                                  "numerics",     "labels",     "no_memory",
                                                  "launch_error", "quarantined"};
+static_assert(std::size(kFallbackNames) == static_cast<size_t>(Fallback::kQuarantined) + 1);
 
 // One region on one device. Lives as long as the process. What every call reads is at its
 // beginning.
@@ -88,16 +90,17 @@ class Resolver {
  public:
   static Resolver& Get();
 
-  // Finds or makes the entry. `load` is asked once, on first sight, for a winner (from the store);
-  // null: there is none. While it is being asked in one thread, others get the entry without a
-  // winner; what it throws or returns as an error is warned of, and there is no winner. `may_load`
-  // false: an unseen entry stays unasked (stream capture). kInvalidArgument: a malformed signature,
-  // an id that is not RegionId of its key, or an id whose stored key differs (a collision).
-  // kUnsupported: as RegionProgram.
+  // `load` is asked for an entry's winner (from the store) at its first Resolve; null: there is
+  // none. While it is being asked in one thread, others get the entry without a winner; what it
+  // throws or returns as an error is warned of, and there is no winner.
   using LoadWinner = std::function<Result<std::unique_ptr<Winner>>(const RegionEntry&)>;
   void SetLoader(LoadWinner load);
-  // Entries without a winner ask the loader again at their next call: it may know more now.
+  // For entries without a winner the loader is asked again at their next Resolve: it may know more
+  // by then.
   void AskAgain();
+  // Finds or makes the entry. `may_load` false: the loader is not asked (stream capture).
+  // kInvalidArgument: a malformed signature, an id that is not RegionId of its key, or an id whose
+  // stored key differs (a collision). kUnsupported: as RegionProgram.
   Result<RegionEntry*> Resolve(int64_t id, std::string_view canonical_signature, int device_index,
                                bool may_load = true);
   // Hot path: nullptr when (id, device) has not been resolved. A negative index is 0.

@@ -16,6 +16,7 @@ from .agents import Agents
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 ON_MISS = _C.ON_MISS
+FORGING = ("background", "blocking")  # of ON_MISS, what forges in the program
 RACING_SECONDS = 7.0  # of a region's budget, left for Inductor's compilation and the races ...
 RACING_SHARE = 0.7  # ... but no more than this part of it
 
@@ -129,7 +130,7 @@ def _agents(value: object, on_miss: str) -> Agents | None:
             f"option 'agents' is {_shape(value)}; it takes a dict with at least 'coder', such as "
             "{'coder': 'openai:gpt-5', 'judge': 'anthropic:claude-opus-4-5', 'rounds': 5, 'usd': 2}"
         )
-    if on_miss not in ("background", "blocking"):
+    if on_miss not in FORGING:
         raise errors.OptionError(
             f"option 'agents' forges what is missing, and on_miss is {on_miss!r}; give it with "
             "on_miss 'blocking' or 'background'"

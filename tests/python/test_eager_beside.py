@@ -153,9 +153,11 @@ def test_an_override_that_keeps_the_kernel_it_found(
             assert torch.equal(x.new_ones(7, 2).softmax(-1), torch.full((7, 2), 7.0))
             assert torch.equal(x.softmax(-1), expected)
         assert seen()["calls"] == (4 if first == "other" else 2)
+    counted = seen()["calls"]
     for _ in range(2):
         assert torch.equal(x.new_ones(7, 2).softmax(-1), torch.full((7, 2), 7.0))
         assert torch.equal(x.softmax(-1), expected)
+    assert seen()["calls"] == counted, "what stays after disable() looks nothing up"
     with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
         assert torch.equal(x.softmax(-1), expected)
         other_library._destroy()
@@ -163,6 +165,27 @@ def test_an_override_that_keeps_the_kernel_it_found(
     assert torch.equal(x.softmax(-1), expected)
     disable()
     assert torch._C._dispatch_dump(SOFTMAX) == before
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+def test_what_stays_behind_another_override_goes_at_a_call(
+    other_library: torch.library.Library, tmp_path: Path
+) -> None:
+    """Where both the override that stood before CudaForge's kernel and the one that it calls have
+    gone."""
+    x = torch.randn(4, 50)
+    expected, plain = x.softmax(-1), torch._C._dispatch_dump(SOFTMAX)
+    other_library.impl("_softmax", _sevens, "CPU")
+    with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
+        above = torch.library.Library("aten", "IMPL")
+        above.impl("_softmax", functools.partial(_all_of, 8), "CPU", allow_override=True)
+    above._destroy()
+    other_library._destroy()
+    assert torch._C._dispatch_dump(SOFTMAX) != plain
+    for _ in range(2):
+        assert torch.equal(x.softmax(-1), expected)
+        assert torch._C._dispatch_dump(SOFTMAX) == plain
+    assert seen()["calls"] == 0
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")

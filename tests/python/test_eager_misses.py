@@ -125,7 +125,7 @@ def test_background_goes_on_after_a_failure(
 
     where, name = (plan, "forge_one") if failing == "forging" else (threading.Thread, "start")
     monkeypatch.setattr(where, name, fail_once(getattr(where, name)))
-    what = "forging in the background failed" if failing == "forging" else "could not be looked up"
+    what = "forging in the background failed" if failing == "forging" else "recorded or forged"
     rows = 27 if failing == "forging" else 28
     with enable([SOFTMAX], on_miss="background", cache_dir=str(tmp_path)):
         with warnings.catch_warnings(record=True) as warned:
@@ -137,6 +137,29 @@ def test_background_goes_on_after_a_failure(
         join_threads("cudaforge-eager")
     # Where there was no thread, the first one has waited for the second.
     assert stored(tmp_path) == ((1, 1) if failing == "forging" else (2, 0))
+
+
+def test_a_rival_that_the_programs_end_takes_away_has_not_lost(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    done = run_python(f"FOLDER = {str(tmp_path)!r}{_ENDS}")
+    assert done.stderr == ""
+    assert stored(tmp_path) == (0, 1)
+
+
+_ENDS = """
+import threading, torch, cudaforge_backend
+from cudaforge_backend.integration import rivals
+races = threading.Event()
+def inductor_call(*_):
+    races.set()
+    threading.main_thread().join()
+    raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+rivals.inductor_call = inductor_call
+cudaforge_backend.enable(["aten::_softmax"], on_miss="background", cache_dir=FOLDER)
+torch.randn(256, 254).softmax(-1)
+assert races.wait(60)
+"""
 
 
 def stored(folder: Path) -> tuple[int, int]:

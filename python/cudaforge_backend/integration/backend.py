@@ -11,7 +11,7 @@ from torch import fx
 
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
-from cudaforge_backend.options import Settings, disabled, parse
+from cudaforge_backend.options import FORGING, Settings, disabled, parse
 from cudaforge_backend.stats import count_fallback, count_graph, count_graph_gain, warn_once
 
 from .graphs import Compiled
@@ -114,7 +114,7 @@ def _compile(
         count_fallback(why)
         return None
     arch = arch_of(example_inputs)
-    forging = settings.on_miss in ("background", "blocking")
+    forging = settings.on_miss in FORGING
     rules = rules_for(arch, settings.agents is not None)
     budget_s = settings.region_budget_s if forging else None
     name = plan_name(gm, example_inputs, settings, rules, training)

@@ -360,6 +360,7 @@ class _Forge:
         try:
             call = self._compile(lambda: rivals.inductor_call(signature, self.device))
         except Exception as error:
+            self._end_if_asked()  # a program that ends lets Inductor start no threads
             warn_once(f"Inductor could not compile {_C.describe(signature)}: {error}")
             return []
         return [("inductor", call)]

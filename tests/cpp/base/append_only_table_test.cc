@@ -28,7 +28,6 @@ TEST(AppendOnlyTable, FindsWhatWasAddedAcrossGrowthAndCollisions) {
     EXPECT_EQ(FindNumber(table, hash, n), nullptr);
     table.Insert(hash, &items.emplace_back(Item{hash, n}));
   }
-  EXPECT_EQ(table.size(), 1000u);
   for (Item& item : items) EXPECT_EQ(FindNumber(table, item.hash, item.number), &item);
   EXPECT_EQ(FindNumber(table, 7, 1001), nullptr);
 }
