@@ -99,6 +99,7 @@ struct Promotion {
   std::string best_rival;
   RatioInterval speedup;                   // over best_rival
   std::optional<RatioInterval> over_aten;  // of a rival of that name
+  bool faster_than_aten = false;           // surely
   PairedTimes times;
   Json within;  // of a part: {"key": the larger region's, and the times of the race inside it}
 

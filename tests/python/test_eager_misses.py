@@ -147,6 +147,26 @@ def test_a_rival_that_the_programs_end_takes_away_has_not_lost(
     assert stored(tmp_path) == (0, 1)
 
 
+def test_a_thread_that_outlives_the_main_one_goes_on(run_python: RunPython, tmp_path: Path) -> None:
+    done = run_python(f"FOLDER = {str(tmp_path)!r}{_OUTLIVES}")
+    assert done.stdout == "no kernel 2\n" and done.stderr == ""
+
+
+_OUTLIVES = """
+import threading, torch, cudaforge_backend
+cudaforge_backend.enable(["aten::_softmax"], on_miss="blocking", cache_dir=FOLDER)
+def work():
+    threading.main_thread().join()
+    x = torch.randn(4, 77)
+    eager = x.softmax(-1)
+    torch.testing.assert_close(x.double().softmax(-1).float(), eager)
+    stats = cudaforge_backend.stats()
+    assert not stats["fallbacks"], stats
+    print("no kernel", stats["misses"])
+threading.Thread(target=work).start()
+"""
+
+
 _ENDS = """
 import threading, torch, cudaforge_backend
 from cudaforge_backend.integration import rivals

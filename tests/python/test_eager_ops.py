@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cudaforge_backend import OptionError, enable
+from cudaforge_backend import OptionError, disable, enable
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import eager_ops
 from cudaforge_backend.integration.eager_ops import chosen_ops, default_ops
@@ -43,6 +43,12 @@ def test_what_may_not_be_intercepted_is_said(ops: Any, words: list[str]) -> None
     assert all(word in str(error.value) for word in words), error.value
     assert "did you mean" in words or "did you mean" not in str(error.value)
     assert _C.intercepted() == [SOFTMAX]
+
+
+def test_what_is_intercepted_is_told() -> None:
+    assert enable().ops == default_ops() == tuple(_C.intercepted())
+    assert enable(["aten::mm", "aten::softmax.int"]).ops == ("aten::_softmax", "aten::mm")
+    assert disable().ops == ()
 
 
 def test_names_patterns_and_defaults() -> None:

@@ -48,6 +48,11 @@ class Interception:
         self._state = state
         self._disabled: list[_State] = []  # what held before disable()
 
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The overloads that enable() was asked for; of disable() none."""
+        return self._state.ops if self._state is not None else ()
+
     def __enter__(self) -> Self:
         if self._state is not None:
             _change(self._begin)
@@ -215,9 +220,10 @@ def _can_forge(signature: str, arch: str, settings: Settings) -> bool:
 def _forge_at_once(
     settings: Settings, signature: str, key: str, arch: str, device_index: int
 ) -> None:
+    from .forging import program_has_ended
     from .plan import forge_one, verdict_of
 
-    if not _can_forge(signature, arch, settings):
+    if program_has_ended() or not _can_forge(signature, arch, settings):
         return
     if verdict_of(key, arch, settings.region_budget_s)[0] != "miss":
         return
@@ -261,7 +267,9 @@ class _Queue:
         self._ended = True  # without the lock, which this thread may hold: see _change
 
     def _work(self) -> None:
-        while threading.main_thread().is_alive():
+        from .forging import program_has_ended
+
+        while not program_has_ended():
             with self._lock:
                 if self._ended or not self._waiting:
                     self._works = False

@@ -44,6 +44,10 @@ _waited_for: Counter[tuple[str, str]] = Counter()  # by how many compilations
 _provisional: set[tuple[str, str]] = set()  # keys and archs of this process's provisional records
 
 
+class ProgramEndedError(Exception):
+    """The program has ended, or was interrupted, and waits for what is under way."""
+
+
 class OtherCacheError(Exception):
     """The process uses another cache than the one that a region is forged for."""
 
@@ -82,7 +86,8 @@ def forge_region(
     at a time forges a key; a second finds its record. With `compile_lock`, Inductor runs
     under Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation
     waits for must not ask for it). Runs in a thread of its own, so that no tracing state of the
-    caller's is in force. Raises what forging raises: RuntimeError for what this machine lacks."""
+    caller's is in force. Raises what forging raises: RuntimeError for what this machine lacks,
+    ProgramEndedError from the end of the main thread on."""
     key = _C.signature_key(signature)
     arch = _C.arch(json.loads(signature)["device"], device_index)
     place = (key, arch)
@@ -131,7 +136,14 @@ def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
     return above is not None and budget_s > above
 
 
+def program_has_ended() -> bool:
+    """Whether the main thread has ended: from then on the interpreter waits for other threads."""
+    return not threading.main_thread().is_alive()
+
+
 def _in_clean_thread(forge: _Forge) -> Forged:
+    if program_has_ended():
+        raise ProgramEndedError
     result: list[Forged] = []
     failure: list[BaseException] = []
     ended = threading.Event()
@@ -316,8 +328,8 @@ class _Forge:
             self.listener(event)
 
     def _end_if_asked(self) -> None:
-        if self.stop or not threading.main_thread().is_alive():
-            raise SystemExit  # the program was interrupted, or has ended and waits for this thread
+        if self.stop or program_has_ended():
+            raise ProgramEndedError
         self._check_store()
 
     def _check_store(self) -> None:

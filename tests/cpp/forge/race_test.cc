@@ -96,6 +96,28 @@ TEST(RaceRule, AnEagerCallsRivalIsAten) {
   EXPECT_TRUE(PlacedIn(won, std::string(64, 'a'), RaceOf(1000, 1000, 1000)).eager_only());
 }
 
+// Pairs that say 1.1, and medians of 6 and 5.5: such may come of a machine that is busy.
+TEST(RaceRule, WhatHasNoSmallerMedianIsNotFaster) {
+  double ns = 0;
+  const auto make = [&ns](const std::string& name, double often, double at_times, double last) {
+    return Contestant{name, [=, &ns, calls = 0](int64_t) mutable {
+                        const int phase = calls++ % 20;
+                        ns = 1000 * (phase < 7 ? often : phase < 14 ? at_times : last);
+                        return Status::Ok();
+                      }};
+  };
+  const SampleClock clock = [&ns](const std::function<Status()>& work) -> Result<double> {
+    CF_RETURN_IF_ERROR(work());
+    return ns;
+  };
+  const Promotion promotion =
+      Race({make("forged", 5, 9, 6), make("aten", 5.5, 9.9, 1)}, clock, {}, true).value();
+  EXPECT_GT(promotion.speedup.low, kPromotionBound);
+  EXPECT_FALSE(promotion.promoted);
+  EXPECT_FALSE(promotion.eager_only());
+  EXPECT_NE(promotion.reason.find("too busy"), std::string::npos) << promotion.reason;
+}
+
 TEST(RaceRule, NeedsARival) {
   Track track;
   EXPECT_THROW((void)Race({track.Make("alone", 1)}, track.clock(), {}), CheckError);
