@@ -39,10 +39,10 @@ uint64_t DeviceBits(c10::Device device) {
 
 }  // namespace
 
-bool CallKey::Read(c10::ArrayRef<c10::IValue> args, uint64_t numerics) {
+bool CallKey::Read(c10::ArrayRef<c10::IValue> args, uint64_t settings) {
   words_.clear();
   tensors_.clear();
-  *Extend(1) = numerics;
+  *Extend(1) = settings;
   for (const c10::IValue& arg : args) {
     if (!Add(arg)) return false;
   }

@@ -43,11 +43,18 @@ InterceptedOp* FindOp(const c10::OperatorHandle& op) {
 // How often SetOnMiss was called: what was met before is told anew.
 std::atomic<uint64_t> g_generation{1};
 
+// The settings in force that a call depends on. "Deterministic, or a warning" has results of its
+// own, too: else PyTorch may raise an error.
+uint64_t SettingsWord(bool matrix) {
+  return NumericsWord(matrix) | uint64_t{at::globalContext().deterministicAlgorithmsWarnOnly()}
+                                    << 63;
+}
+
 // False where the call has no key, or the default dtype, which results may have and signatures do
 // not, is not the usual one.
 bool ReadKey(const InterceptedOp& op, const Stack& stack, CallKey* key) {
   return c10::get_default_dtype() == caffe2::TypeMeta::Make<float>() &&
-         key->Read(torch::jit::last(stack, op.arguments), NumericsWord(op.is_matrix_op));
+         key->Read(torch::jit::last(stack, op.arguments), SettingsWord(op.is_matrix_op));
 }
 
 // The call, whose arguments lie on `stack`, by its kernel: the results take their place.
@@ -163,7 +170,7 @@ const MetCall* EagerInterceptor::Impl::Learn(InterceptedOp* op, const CallKey& k
   met->words.append(key.words().begin(), key.words().end());
   Result<AtenCall> call = ReadCall(*op, key, args, results);
   // Settings that another thread has changed meanwhile are not those of the key.
-  if (NumericsWord(op->is_matrix_op) != key.words()[0]) return nullptr;
+  if (SettingsWord(op->is_matrix_op) != key.words()[0]) return nullptr;
   if (call.ok()) {
     const std::string name = call->signature.Key();
     Result<RegionEntry*> entry =
