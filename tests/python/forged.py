@@ -11,6 +11,7 @@ import pytest
 import torch
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import forging, gate
+from cudaforge_backend.records import reason_of
 
 CANDIDATES = 2
 
@@ -56,6 +57,17 @@ def win_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
 def lose_every_race(patch: pytest.MonkeyPatch) -> None:
     """Has no region get a winner."""
     decide_every_race(patch, 1e-4, 0)
+
+
+def refused(cache: Path | str) -> list[str]:
+    """Of each region of a cache that has no kernel: what it is, why, and what became of its
+    candidates."""
+    store = _C.KernelStore.open(str(cache))
+    return [
+        f"{record['key'][:12]}: {reason_of(record)}; {store.lineage(record['key'], record['arch'])}"
+        for record in store.records()
+        if record["kind"] == "negative"
+    ]
 
 
 def lose_for_want_of_time(patch: pytest.MonkeyPatch, raced: bool) -> None:
