@@ -105,10 +105,11 @@ void Resolver::SetLoader(LoadWinner load) {
 void Resolver::AskAgain() {
   std::lock_guard lock(impl_->mutex);
   for (const auto& entry : impl_->entries) {
-    auto asked = RegionEntry::Loader::kAsked, being_asked = RegionEntry::Loader::kBeingAsked;
-    if (entry->winner.load() == nullptr && !entry->quarantined.load() &&
-        !entry->loader.compare_exchange_strong(asked, RegionEntry::Loader::kUnasked)) {
-      entry->loader.compare_exchange_strong(being_asked, RegionEntry::Loader::kToBeAskedAgain);
+    if (entry->winner.load() != nullptr || entry->quarantined.load()) continue;
+    // In the order in which the states follow each other in another thread.
+    auto being_asked = RegionEntry::Loader::kBeingAsked, asked = RegionEntry::Loader::kAsked;
+    if (!entry->loader.compare_exchange_strong(being_asked, RegionEntry::Loader::kToBeAskedAgain)) {
+      entry->loader.compare_exchange_strong(asked, RegionEntry::Loader::kUnasked);
     }
   }
 }

@@ -142,6 +142,14 @@ def test_a_with_may_begin_again_and_inside_itself() -> None:
         assert _C.intercepted() == [SOFTMAX]
     assert _C.intercepted() == []
     with softmax:
+        with disable(), softmax:
+            assert _C.intercepted() == [SOFTMAX]
+        assert _C.intercepted() == [SOFTMAX]
+        disable()
+        with softmax:
+            assert _C.intercepted() == [SOFTMAX]
+        assert _C.intercepted() == []
+    with softmax:
         nothing = disable()
         with nothing, nothing:
             pass
@@ -176,6 +184,14 @@ def test_a_change_that_is_interrupted_is_not_undone(monkeypatch: pytest.MonkeyPa
         end_interrupted()
     monkeypatch.undo()
     with enable(["aten::mm"]):
+        pass
+    assert _C.intercepted() == []
+    softmax = enable([SOFTMAX])
+    disable()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_C, "flush_eager_misses", interrupt)
+        softmax.__enter__()
+    with softmax, disable():
         pass
     assert _C.intercepted() == []
 

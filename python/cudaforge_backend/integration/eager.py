@@ -55,7 +55,11 @@ class Interception:
 
     def __enter__(self) -> Self:
         if self._state is not None:
-            _change(self._begin)
+            try:
+                _change(self._begin)
+            except BaseException:
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -64,16 +68,23 @@ class Interception:
 
     def _begin(self, states: list[_State]) -> list[_State]:
         assert self._state is not None
+        first = self._state.withs is None
         self._state.withs = (self._state.withs or 0) + 1
-        held = [state for state in self._disabled if state.withs != 0 and state not in states]
+        held: list[_State] = []
+        for state in self._disabled:  # but for what has ended since
+            if [*held, *states].count(state) < (1 if state.withs is None else state.withs):
+                held.append(state)
         self._disabled = []
         # It may have been taken for replaced, or been disabled, before it began.
-        return [*held, *states, *([] if self._state in states else [self._state])]
+        there = first and self._state in states
+        return [*held, *states, *([] if there else [self._state])]
 
     def _end(self, states: list[_State]) -> list[_State]:
         assert self._state is not None
         self._state.withs = max((self._state.withs or 0) - 1, 0)
-        return [state for state in states if state is not self._state or state.withs]
+        if self._state in states:  # no longer, where disable() has ended it
+            del states[len(states) - 1 - states[::-1].index(self._state)]
+        return states
 
     def _end_all(self, states: list[_State]) -> list[_State]:
         self._disabled = states
@@ -83,7 +94,7 @@ class Interception:
 _lock = ForkSafeRLock()  # guards what follows
 _changes: deque[Callable[[list[_State]], list[_State]]] = deque()  # that are asked for
 _changing: int | None = None  # the thread that makes them
-_states: list[_State] = []  # all that hold; the last one is to be in force
+_states: list[_State] = []  # all that hold, once for each `with`; the last is to be in force
 _in_force: _State | None = None  # None also while that changes
 _queue: _Queue | None = None  # of the state in force
 atexit.register(_C.end_eager_misses)
