@@ -173,6 +173,8 @@ def _in_clean_thread(forge: _Forge) -> Forged:
             ended.wait()
         raise
     thread.join()
+    if failure and program_has_ended():  # which takes threads and more away from what runs
+        raise ProgramEndedError from failure[0]
     if failure:
         raise failure[0]
     return result[0]
