@@ -18,12 +18,13 @@
 
 namespace cudaforge {
 
-// Thread-safe. In a forked child of the process that made it, it does nothing.
+// Thread-safe. In a forked child of the process that made it, it does nothing and must not be
+// destroyed.
 class WantedWriter {
  public:
   // `failed` is told of a write that failed, in the writing thread.
   explicit WantedWriter(std::function<void(const Status&)> failed);
-  // As End. Not in a forked child.
+  // As End.
   ~WantedWriter();
   WantedWriter(const WantedWriter&) = delete;
   WantedWriter& operator=(const WantedWriter&) = delete;

@@ -2,7 +2,9 @@
 
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -22,10 +24,18 @@ namespace {
 
 namespace py = pybind11;
 
+// This process's. The parent's, in a forked child, is left behind as it is.
 WantedWriter& Writer() {
-  static auto* const writer = new WantedWriter(
-      [](const Status& status) { TellStats("wanted_not_recorded", status.message()); });
-  return *writer;
+  struct OfProcess {
+    pid_t process = getpid();
+    WantedWriter writer{
+        [](const Status& status) { TellStats("wanted_not_recorded", status.message()); }};
+  };
+  static std::atomic<OfProcess*> current{nullptr};
+  OfProcess* there = current.load();
+  if (there != nullptr && there->process == getpid()) return there->writer;
+  auto fresh = std::make_unique<OfProcess>();
+  return (current.compare_exchange_strong(there, fresh.get()) ? fresh.release() : there)->writer;
 }
 
 const std::string& ArchOf(const RegionEntry& region) {
@@ -43,14 +53,15 @@ void Record(const RegionEntry& region, const std::string& arch, const std::strin
 }
 
 // `told` is called as told(signature, key, arch, device_index). It outlives the interpreter: it is
-// called no more then, and never freed.
+// called no more then, and never freed. A forked child records nothing until it calls this itself:
+// it does not write to the cache that its parent opened.
 void SetOnMiss(bool record, std::optional<py::function> told) {
   auto* const kept = told.has_value() ? new py::function(*std::move(told)) : nullptr;
-  EagerInterceptor::OnMiss on_miss = [record, kept](const RegionEntry& region,
-                                                    const std::string& text) {
+  EagerInterceptor::OnMiss on_miss = [record, kept, process = getpid()](const RegionEntry& region,
+                                                                        const std::string& text) {
     std::exception_ptr ends_call;
     const std::string& arch = ArchOf(region);
-    if (record) Record(region, arch, text);
+    if (record && process == getpid()) Record(region, arch, text);
     if (kept == nullptr || !Py_IsInitialized()) return ends_call;
     const py::gil_scoped_acquire acquire;
     try {

@@ -142,6 +142,7 @@ void BindForge(py::module_& m) {
       .def_readonly("reason", &SearchOutcome::reason);
   py::class_<Promotion>(m, "Promotion")
       .def_readonly("promoted", &Promotion::promoted)
+      .def_readonly("undecided", &Promotion::undecided)
       .def("times_us",
            [](const Promotion& promotion) {
              std::vector<double> us;

@@ -13,9 +13,9 @@ namespace cudaforge {
 class CallKey {
  public:
   // Reads a call's arguments. False: one of them has no words (a tensor that is not strided or of
-  // symbolic sizes, a generator, a stream): such a call is PyTorch's. `settings`: a word
-  // of what else the call depends on. Allocates only for calls of very many words or tensors: throws std::bad_alloc
-  // alone.
+  // symbolic sizes, a generator, a stream): such a call is PyTorch's. `settings`: a word of what
+  // else the call depends on. Allocates only for calls of very many words or tensors: throws
+  // std::bad_alloc alone.
   bool Read(c10::ArrayRef<c10::IValue> args, uint64_t settings);
 
   uint64_t hash() const { return hash_; }

@@ -158,20 +158,22 @@ void Resolver::AskLoader(RegionEntry* entry) {
   }
   const std::string what =
       "cudaforge: no kernel could be loaded for " + entry->signature.Describe() + ": ";
-  try {
-    auto winner =
-        load != nullptr ? load(*entry) : Result<std::unique_ptr<Winner>>(std::unique_ptr<Winner>());
-    if (!winner.ok()) {
-      WarnOnce(what + winner.status().ToString());
-    } else if (*winner != nullptr) {
-      Install(entry, std::move(winner).value());
+  while (true) {
+    try {
+      auto winner = load != nullptr ? load(*entry)
+                                    : Result<std::unique_ptr<Winner>>(std::unique_ptr<Winner>());
+      if (!winner.ok()) {
+        WarnOnce(what + winner.status().ToString());
+      } else if (*winner != nullptr) {
+        Install(entry, std::move(winner).value());
+      }
+    } catch (const std::exception& error) {
+      WarnOnce(what + error.what());
     }
-  } catch (const std::exception& error) {
-    WarnOnce(what + error.what());
-  }
-  auto being_asked = RegionEntry::Loader::kBeingAsked;
-  if (!entry->loader.compare_exchange_strong(being_asked, RegionEntry::Loader::kAsked)) {
-    entry->loader.store(RegionEntry::Loader::kUnasked, std::memory_order_release);
+    auto being_asked = RegionEntry::Loader::kBeingAsked;
+    if (entry->loader.compare_exchange_strong(being_asked, RegionEntry::Loader::kAsked)) return;
+    // AskAgain: what the loader looked at may have been there no more.
+    entry->loader.store(RegionEntry::Loader::kBeingAsked);
   }
 }
 

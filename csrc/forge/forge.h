@@ -88,12 +88,13 @@ struct Proof {
 Result<Proof> ProveCandidate(const OpSignature& signature, const Candidate& candidate,
                              CandidateRunner& runner, const RegionChecker& checker, double seconds);
 
-// The promotion rule: contestants[0] is the winner-to-be, the others its rivals. It
-// wins when the lower bound of its speed-up over the fastest rival (by median) is above
-// kPromotionBound. Where an eager call may be all of the region (`eager`), a kernel that does not
-// win may serve such calls, if the lower bound over the rival "aten" is: that is what they run.
+// The promotion rule: contestants[0] is the winner-to-be, the others its rivals. It wins when the
+// lower bound of its speed-up over the fastest rival (by median) is above kPromotionBound, and its
+// median is below that rival's. Where an eager call may be all of the region (`eager`), a kernel
+// that does not win may serve such calls, if both hold of the rival "aten": that is what they run.
 struct Promotion {
   bool promoted = false;
+  bool undecided = false;  // not promoted by its median alone: another race may say otherwise
   bool eager = false;
   std::string reason;
   std::string best_rival;

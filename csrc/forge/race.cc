@@ -44,12 +44,16 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
                      ", lower bound " + Times(promotion.speedup.low) +
                      (above ? " > " : ", not above ") + Times(kPromotionBound);
   if (above && !promotion.promoted) {
+    promotion.undecided = true;
     promotion.reason += ", and yet no smaller median: the machine was too busy for a race";
   }
   for (size_t i = 1; i < contestants.size(); ++i) {
     if (contestants[i].name != kAten) continue;
     promotion.over_aten = promotion.times.Speedup(i, 0);
     promotion.faster_than_aten = IsFasterThan(promotion.times, i);
+    if (eager && !promotion.faster_than_aten && promotion.over_aten->low > kPromotionBound) {
+      promotion.undecided = true;
+    }
   }
   return promotion;
 }
@@ -75,6 +79,7 @@ Promotion PlacedIn(Promotion alone, const std::string& key, const Promotion& ins
   alone.within["key"] = key;
   if (alone.promoted && !inside.promoted) {
     alone.promoted = false;
+    alone.undecided = inside.undecided;
     alone.reason = "faster alone (" + alone.reason + "), but not inside the region " +
                    key.substr(0, 12) + " (" + inside.reason + ")";
   }

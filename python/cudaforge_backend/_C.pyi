@@ -230,6 +230,10 @@ class Promotion:
 
     @property
     def promoted(self) -> bool: ...
+    @property
+    def undecided(self) -> bool:
+        """Not promoted, and another race may say otherwise: this machine was too busy."""
+
     def times_us(self) -> list[float]:
         """Median microseconds of each contestant."""
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from conftest import RunPython
 from cudaforge_backend import disable, enable
+from cudaforge_backend._native import _C
 from eager_calls import SOFTMAX, seen
 from forged import compiled, win_every_race
 from torch import Tensor
@@ -79,6 +80,34 @@ os.waitpid(pid, 0)
 def test_a_forked_child_is_served_and_forges_nothing(run_python: RunPython, tmp_path: Path) -> None:
     told = run_python(f"FOLDER = {str(tmp_path)!r}{_FORKED}").stdout.split("\n")
     assert sorted(told) == ["", "False 2 2 {}", "True 2 1 {}"]
+
+
+_RECORDS = """
+import os, sys, torch
+from cudaforge_backend import disable, enable
+from cudaforge_backend._native import _C
+torch.set_num_threads(1)
+enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER + "/parent")
+torch.randn(4, 51).softmax(-1)
+pid = os.fork()
+if pid == 0:
+    torch.randn(4, 52).softmax(-1)  # what the parent asked for is not the child's
+    enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER + "/child")
+    torch.randn(4, 53).softmax(-1)
+    disable()
+    sys.exit()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_forked_child_records_in_a_cache_of_its_own(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    done = run_python(f"FOLDER = {str(tmp_path)!r}{_RECORDS}", CUDA_VISIBLE_DEVICES="")
+    assert done.stderr == ""
+    for folder, size in [("parent", 51), ("child", 53)]:
+        (wanted,) = _C.KernelStore.open(str(tmp_path / folder)).wanted()
+        assert wanted["signature"]["inputs"][0]["sizes"] == [4, size]
 
 
 @pytest.fixture

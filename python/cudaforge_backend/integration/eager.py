@@ -259,8 +259,10 @@ class _Queue:
 
     def add(self, signature: str, _key: str, arch: str, device_index: int) -> None:
         """A region that is to be forged."""
+        from .forging import program_has_ended
+
         with self._lock:
-            if self._ended:
+            if self._ended or program_has_ended():
                 return
             self._waiting.append((signature, arch, device_index))
             if self._works:
@@ -270,7 +272,8 @@ class _Queue:
             # A program that ends waits for the step under way: see forging.py.
             threading.Thread(target=self._work, name="cudaforge-eager", daemon=False).start()
         except BaseException:
-            self._works = False  # the next one that is added tries again
+            with self._lock:
+                self._works = False  # the next one that is added tries again
             raise
 
     def end(self) -> None:

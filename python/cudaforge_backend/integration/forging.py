@@ -283,7 +283,7 @@ class _Forge:
     ) -> dict[str, Any]:
         """Stores the record; the event "end"."""
         self._check_store()
-        provisional = self._was_busy and promotion is not None
+        provisional = promotion is not None and (self._was_busy or promotion.undecided)
         if provisional:
             _provisional.add((self.key, self.arch))
         made, stored = _C.conclude(

@@ -115,6 +115,9 @@ TEST(RaceRule, WhatHasNoSmallerMedianIsNotFaster) {
   EXPECT_GT(promotion.speedup.low, kPromotionBound);
   EXPECT_FALSE(promotion.promoted);
   EXPECT_FALSE(promotion.eager_only());
+  EXPECT_TRUE(promotion.undecided);
+  EXPECT_TRUE(PlacedIn(RaceOf(1000, 3000, 1200), std::string(64, 'a'), promotion).undecided);
+  EXPECT_FALSE(RaceOf(1000, 1020, 1020).undecided);
   EXPECT_NE(promotion.reason.find("too busy"), std::string::npos) << promotion.reason;
 }
 
