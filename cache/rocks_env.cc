@@ -2,14 +2,14 @@
 
 #include <rocksdb/env.h>
 #include <rocksdb/threadpool.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <iterator>
 #include <list>
 #include <memory>
 #include <mutex>
+
+#include "base/fork.h"
 
 namespace cudaforge {
 namespace {
@@ -54,8 +54,6 @@ class Environment final : public rocksdb::EnvWrapper {
                       [=](const Job& job) { return job.priority == priority; }));
   }
 
-  pid_t process() const { return process_; }
-
   // The pool has its threads, whatever is asked for.
   void SetBackgroundThreads(int /*number*/, Priority /*priority*/) override {}
   int GetBackgroundThreads(Priority /*priority*/) override { return kThreads; }
@@ -88,7 +86,6 @@ class Environment final : public rocksdb::EnvWrapper {
     next.front().function(next.front().arg);
   }
 
-  const pid_t process_ = getpid();
   mutable std::mutex mutex_;
   std::list<Job> waiting_;
   const std::unique_ptr<rocksdb::ThreadPool> pool_{rocksdb::NewThreadPool(kThreads)};
@@ -97,11 +94,8 @@ class Environment final : public rocksdb::EnvWrapper {
 }  // namespace
 
 rocksdb::Env* RocksEnv() {
-  static std::atomic<Environment*> current{nullptr};
-  Environment* env = current.load();
-  if (env != nullptr && env->process() == getpid()) return env;
-  auto fresh = std::make_unique<Environment>();
-  return current.compare_exchange_strong(env, fresh.get()) ? fresh.release() : env;
+  static auto* const env = new OfProcess<Environment>;
+  return &env->Get();
 }
 
 }  // namespace cudaforge

@@ -1,7 +1,6 @@
 #include "cache/rocks_folder.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/fork.h"
 
 namespace cudaforge {
 namespace {
@@ -25,8 +25,8 @@ constexpr int kLockTimeoutMs = 60'000;
 // has a timer's thread, for which a child, that does not have it, would wait when it exits.
 std::mutex& WhileOpenForWriting() {
   static std::mutex* const mutex = [] {
-    static auto* const made = new std::mutex;
-    pthread_atfork([] { made->lock(); }, [] { made->unlock(); }, [] { made->unlock(); });
+    auto* const made = new std::mutex;
+    HoldAcrossForks<RocksFolder>(made);
     return made;
   }();
   return *mutex;

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
 
+#include "base/fork.h"
 #include "cache/kernel_store.h"
 #include "cache/rocks_folder.h"
 #include "cache/store_rules.h"
@@ -23,9 +23,6 @@ constexpr std::chrono::milliseconds kLookAgain{1};
 // What one process knows. A forked child gets a fresh one: the parent's may be locked by a thread
 // that the child does not have, and its RocksDB handle must be neither used nor closed.
 struct ProcessState {
-  explicit ProcessState(pid_t pid) : pid(pid) {}
-
-  const pid_t pid;
   std::mutex mutex;
   std::unique_ptr<RocksDb> reader;  // null: nothing there, or not readable
   bool looked = false;              // whether opening it was tried, at generation `opened_at`
@@ -75,15 +72,7 @@ bool HasNewer(const RocksDb& db, const std::string& db_key) {
 class RocksKernelStore final : public KernelStore {
  public:
   RocksKernelStore(const std::string& path, bool writable)
-      : folder_(path),
-        writable_(writable),
-        creator_(getpid()),
-        state_(new ProcessState(creator_)) {}
-
-  ~RocksKernelStore() override {
-    ProcessState* state = state_.load();
-    if (state->pid == getpid()) delete state;
-  }
+      : folder_(path), writable_(writable), creator_(getpid()) {}
 
   // Looks at what is there; errors as OpenRocksKernelStore.
   Status Probe() {
@@ -310,16 +299,7 @@ class RocksKernelStore final : public KernelStore {
     }
   }
 
-  // This process's state. The parent's, in a forked child, is left behind as it is.
-  ProcessState* State() const {
-    ProcessState* state = state_.load();
-    const pid_t pid = getpid();
-    if (state->pid == pid) return state;
-    auto* fresh = new ProcessState(pid);
-    if (state_.compare_exchange_strong(state, fresh)) return fresh;
-    delete fresh;
-    return state;
-  }
+  ProcessState* State() const { return &state_.Get(); }
 
   // REQUIRES: state->mutex is held.
   void WarnOfDamage(ProcessState* state) {
@@ -415,7 +395,7 @@ class RocksKernelStore final : public KernelStore {
   const RocksFolder folder_;
   const bool writable_;
   const pid_t creator_;
-  mutable std::atomic<ProcessState*> state_;
+  mutable OfProcess<ProcessState> state_;
 };
 
 }  // namespace

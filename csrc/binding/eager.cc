@@ -4,12 +4,12 @@
 #include <pybind11/stl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "base/fork.h"
 #include "base/own_work.h"
 #include "binding/errors.h"
 #include "binding/json_py.h"
@@ -24,18 +24,10 @@ namespace {
 
 namespace py = pybind11;
 
-// This process's. The parent's, in a forked child, is left behind as it is.
 WantedWriter& Writer() {
-  struct OfProcess {
-    pid_t process = getpid();
-    WantedWriter writer{
-        [](const Status& status) { TellStats("wanted_not_recorded", status.message()); }};
-  };
-  static std::atomic<OfProcess*> current{nullptr};
-  OfProcess* there = current.load();
-  if (there != nullptr && there->process == getpid()) return there->writer;
-  auto fresh = std::make_unique<OfProcess>();
-  return (current.compare_exchange_strong(there, fresh.get()) ? fresh.release() : there)->writer;
+  static auto* const writer = new OfProcess<WantedWriter>;
+  return writer->Get(
+      [](const Status& status) { TellStats("wanted_not_recorded", status.message()); });
 }
 
 const std::string& ArchOf(const RegionEntry& region) {

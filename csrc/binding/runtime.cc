@@ -1,10 +1,9 @@
 #include "binding/runtime.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 
 #include "base/config.h"
+#include "base/fork.h"
 #include "binding/versions.h"
 #include "target/cuda/search_paths.h"
 
@@ -24,10 +23,8 @@ double SavedNs(const CacheRecord& record) {
 
 Runtime& Runtime::Get() {
   static Runtime* const runtime = [] {
-    static auto* made = new Runtime;
-    // A fork while another thread holds the mutex would leave it locked in the child.
-    pthread_atfork([] { made->mutex_.lock(); }, [] { made->mutex_.unlock(); },
-                   [] { made->mutex_.unlock(); });
+    auto* const made = new Runtime;
+    HoldAcrossForks<Runtime>(&made->mutex_);
     return made;
   }();
   return *runtime;

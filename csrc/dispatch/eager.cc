@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
-#include <pthread.h>
 
 #include <atomic>
 #include <exception>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/append_only_table.h"
+#include "base/fork.h"
 #include "base/own_work.h"
 #include "dispatch/cuda_driver.h"
 #include "dispatch/intercepted_op.h"
@@ -46,8 +46,8 @@ std::atomic<uint64_t> g_generation{1};
 // The settings in force that a call depends on. "Deterministic, or a warning" has results of its
 // own, too: else PyTorch may raise an error.
 uint64_t SettingsWord(bool matrix) {
-  return NumericsWord(matrix) | uint64_t{at::globalContext().deterministicAlgorithmsWarnOnly()}
-                                    << 63;
+  const uint64_t warns_only = at::globalContext().deterministicAlgorithmsWarnOnly();
+  return NumericsWord(matrix) | warns_only << 63;
 }
 
 // False where the call has no key, or the default dtype, which results may have and signatures do
@@ -81,7 +81,7 @@ void Warn(const std::string& what, const std::exception& error) {
 
 struct EagerInterceptor::Impl {
   // Guards everything below. Held while PyTorch's dispatcher registers kernels, never while an
-  // operator or OnMiss runs; a fork waits for it (see pthread_atfork).
+  // operator or OnMiss runs; a fork waits for it.
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<InterceptedOp>> known;
   OnMiss on_miss;
@@ -215,8 +215,7 @@ void EagerInterceptor::Impl::Tell(const MetCall& met) {
 }
 
 EagerInterceptor::EagerInterceptor() : impl_(new Impl) {
-  static std::mutex* mutex = &impl_->mutex;
-  pthread_atfork([] { mutex->lock(); }, [] { mutex->unlock(); }, [] { mutex->unlock(); });
+  HoldAcrossForks<EagerInterceptor>(&impl_->mutex);
 }
 
 EagerInterceptor& EagerInterceptor::Get() {

@@ -26,8 +26,8 @@ struct Interceptable {
   c10::OperatorHandle functional;
 };
 
-// Whether calls that reach `key` run a kernel of the overload's own: not
-// other operators that it is made of there, as aten::_fused_rms_norm is on a CPU.
+// Whether calls that reach `key` run a kernel of the overload's own: not other operators that it is
+// made of there, as aten::_fused_rms_norm is on a CPU.
 bool HasKernel(const c10::OperatorHandle& op, c10::DispatchKey key);
 
 // "aten::_softmax", "aten::sum.IntList_out". kUnsupported, with why: what this PyTorch does not

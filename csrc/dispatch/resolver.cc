@@ -1,7 +1,6 @@
 #include "dispatch/resolver.h"
 
 #include <ATen/ATen.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/append_only_table.h"
+#include "base/fork.h"
 #include "base/own_work.h"
 #include "base/sha256.h"
 #include "signature/aten_numerics.h"
@@ -75,8 +75,7 @@ struct Resolver::Impl {
   std::atomic<bool> has_loader{false};
   std::array<std::atomic<int64_t>, std::size(kFallbackNames)> fallbacks{};
 
-  // Guards everything below; never held while foreign code runs: a fork waits for it (see
-  // pthread_atfork).
+  // Guards everything below; never held while foreign code runs: a fork waits for it.
   std::mutex mutex;
   std::vector<std::unique_ptr<RegionEntry>> entries;
   std::vector<std::unique_ptr<const Winner>> winners;
@@ -86,10 +85,7 @@ struct Resolver::Impl {
   std::vector<std::pair<const RegionEntry*, std::string>> quarantined;
 };
 
-Resolver::Resolver() : impl_(new Impl) {
-  static std::mutex* mutex = &impl_->mutex;
-  pthread_atfork([] { mutex->lock(); }, [] { mutex->unlock(); }, [] { mutex->unlock(); });
-}
+Resolver::Resolver() : impl_(new Impl) { HoldAcrossForks<Resolver>(&impl_->mutex); }
 
 Resolver& Resolver::Get() {
   static Resolver* resolver = new Resolver;

@@ -6,10 +6,10 @@ namespace {
 
 constexpr std::string_view kAten = "aten";  // the rival that eager calls run
 
-// Whether the first contestant is surely faster. On a busy machine pairs of which one half was
-// interrupted may say so of a kernel whose own times do not.
-bool IsFasterThan(const PairedTimes& times, size_t rival) {
-  return times.Speedup(rival, 0).low > kPromotionBound && times.MedianNs(0) < times.MedianNs(rival);
+// On a busy machine pairs of which one half was interrupted may say that a kernel is faster whose
+// own times do not.
+bool HasSmallerMedian(const PairedTimes& times, size_t rival) {
+  return times.MedianNs(0) < times.MedianNs(rival);
 }
 
 std::string Times(double factor) { return Fixed(factor, 3) + "x"; }
@@ -38,22 +38,21 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
   }
   promotion.best_rival = contestants[rival].name;
   promotion.speedup = promotion.times.Speedup(rival, 0);
-  promotion.promoted = IsFasterThan(promotion.times, rival);
   const bool above = promotion.speedup.low > kPromotionBound;
+  promotion.promoted = above && HasSmallerMedian(promotion.times, rival);
+  promotion.undecided = above && !promotion.promoted;
   promotion.reason = Times(promotion.speedup.median) + " " + promotion.best_rival +
                      ", lower bound " + Times(promotion.speedup.low) +
                      (above ? " > " : ", not above ") + Times(kPromotionBound);
-  if (above && !promotion.promoted) {
-    promotion.undecided = true;
+  if (promotion.undecided) {
     promotion.reason += ", and yet no smaller median: the machine was too busy for a race";
   }
   for (size_t i = 1; i < contestants.size(); ++i) {
     if (contestants[i].name != kAten) continue;
     promotion.over_aten = promotion.times.Speedup(i, 0);
-    promotion.faster_than_aten = IsFasterThan(promotion.times, i);
-    if (eager && !promotion.faster_than_aten && promotion.over_aten->low > kPromotionBound) {
-      promotion.undecided = true;
-    }
+    const bool above_aten = promotion.over_aten->low > kPromotionBound;
+    promotion.faster_than_aten = above_aten && HasSmallerMedian(promotion.times, i);
+    if (eager && above_aten && !promotion.faster_than_aten) promotion.undecided = true;
   }
   return promotion;
 }

@@ -85,7 +85,6 @@ def test_a_forked_child_is_served_and_forges_nothing(run_python: RunPython, tmp_
 _RECORDS = """
 import os, sys, torch
 from cudaforge_backend import disable, enable
-from cudaforge_backend._native import _C
 torch.set_num_threads(1)
 enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER + "/parent")
 torch.randn(4, 51).softmax(-1)

@@ -25,6 +25,7 @@ from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 
 from .backend import open_cache, warn_of_environment
 from .eager_ops import chosen_ops, default_ops
+from .ending import program_has_ended
 from .rules import refusal
 from .telling import current_progress, telling_of_forging
 
@@ -231,7 +232,6 @@ def _can_forge(signature: str, arch: str, settings: Settings) -> bool:
 def _forge_at_once(
     settings: Settings, signature: str, key: str, arch: str, device_index: int
 ) -> None:
-    from .forging import program_has_ended
     from .plan import forge_one, verdict_of
 
     if program_has_ended() or not _can_forge(signature, arch, settings):
@@ -259,8 +259,6 @@ class _Queue:
 
     def add(self, signature: str, _key: str, arch: str, device_index: int) -> None:
         """A region that is to be forged."""
-        from .forging import program_has_ended
-
         with self._lock:
             if self._ended or program_has_ended():
                 return
@@ -281,8 +279,6 @@ class _Queue:
         self._ended = True  # without the lock, which this thread may hold: see _change
 
     def _work(self) -> None:
-        from .forging import program_has_ended
-
         while not program_has_ended():
             with self._lock:
                 if self._ended or not self._waiting:

@@ -25,6 +25,7 @@ from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 from cudaforge_backend.steps import step_text
 
 from . import rivals
+from .ending import ProgramEndedError, program_has_ended
 from .telling import Progress
 
 INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cache
@@ -42,10 +43,6 @@ _locks_guard = ForkSafeLock()
 _locks: dict[tuple[str, str], ForkSafeLock] = {}
 _waited_for: Counter[tuple[str, str]] = Counter()  # by how many compilations
 _provisional: set[tuple[str, str]] = set()  # keys and archs of this process's provisional records
-
-
-class ProgramEndedError(Exception):
-    """The program has ended, or was interrupted, and waits for what is under way."""
 
 
 class OtherCacheError(Exception):
@@ -134,11 +131,6 @@ def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
     """Whether a negative entry came of too little time and there is now clearly more of it."""
     above = retry_above_s(record)
     return above is not None and budget_s > above
-
-
-def program_has_ended() -> bool:
-    """Whether the main thread has ended: from then on the interpreter waits for other threads."""
-    return not threading.main_thread().is_alive()
 
 
 def _in_clean_thread(forge: _Forge) -> Forged:

@@ -15,7 +15,8 @@ from cudaforge_backend.records import reason_of
 from cudaforge_backend.stats import CHOOSE_FOLDER, count_fallback, count_miss, warn_once
 
 from .analysis import Analysis, analyse
-from .forging import OtherCacheError, ProgramEndedError, forge_region, settled, worth_more_time
+from .ending import ProgramEndedError
+from .forging import OtherCacheError, forge_region, settled, worth_more_time
 from .partition import Region
 from .rules import Rules
 from .telling import Progress, tell_region

@@ -1,0 +1,60 @@
+// What threads share, and a forked child, which has none of its parent's threads but the one that
+// forked.
+#pragma once
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+namespace cudaforge {
+
+// One T of each process: a forked child gets one of its own, and the parent's is left behind in it,
+// neither used nor destroyed. Thread-safe.
+template <typename T>
+class OfProcess {
+ public:
+  OfProcess() = default;
+  ~OfProcess() {
+    const Made* made = current_.load();
+    if (made != nullptr && made->process == getpid()) delete made;
+  }
+  OfProcess(const OfProcess&) = delete;
+  OfProcess& operator=(const OfProcess&) = delete;
+
+  // Made of `args` at a process's first call; where two threads are the first, one T is destroyed
+  // again.
+  template <typename... Args>
+  T& Get(const Args&... args) {
+    Made* there = current_.load();
+    if (there != nullptr && there->process == getpid()) return there->value;
+    auto fresh = std::make_unique<Made>(args...);
+    if (current_.compare_exchange_strong(there, fresh.get())) there = fresh.release();
+    return there->value;
+  }
+
+ private:
+  struct Made {
+    template <typename... Args>
+    explicit Made(const Args&... args) : value(args...) {}
+
+    const pid_t process = getpid();
+    T value;
+  };
+
+  std::atomic<Made*> current_{nullptr};
+};
+
+// Has a fork wait until `mutex`, which lives as long as the process, is free, as it is in the child
+// then. Once for each Owner. A thread that forks must not hold the mutex, and one that holds it
+// must not wait for a thread that may fork.
+template <typename Owner>
+void HoldAcrossForks(std::mutex* mutex) {
+  static std::mutex* held;
+  held = mutex;
+  pthread_atfork([] { held->lock(); }, [] { held->unlock(); }, [] { held->unlock(); });
+}
+
+}  // namespace cudaforge

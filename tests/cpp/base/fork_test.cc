@@ -1,0 +1,104 @@
+#include "base/fork.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace cudaforge {
+namespace {
+
+// Its exit status, or -1 when it did not end by itself within 20 s.
+int InForkedChild(const std::function<int()>& body) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(20);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+struct Counted {
+  explicit Counted(const std::string& text) : text(text) { ++made; }
+  ~Counted() { ++destroyed; }
+  const std::string text;
+  static inline std::atomic<int> made = 0, destroyed = 0;
+};
+
+TEST(OfProcess, AForkedChildHasItsOwn) {
+  Counted::made = Counted::destroyed = 0;
+  {
+    OfProcess<Counted> counted;
+    Counted* const first = &counted.Get("the parent's");
+    EXPECT_EQ(&counted.Get("not made"), first);
+    EXPECT_EQ(first->text, "the parent's");
+    EXPECT_EQ(Counted::made, 1);
+    EXPECT_EQ(InForkedChild([&] {
+                Counted* const own = &counted.Get("the child's");
+                const bool ok = own != first && own->text == "the child's" &&
+                                &counted.Get("not made") == own && Counted::destroyed == 0;
+                return ok ? 0 : 1;
+              }),
+              0);
+    EXPECT_EQ(&counted.Get("not made"), first);
+    EXPECT_EQ(Counted::destroyed, 0);
+  }
+  EXPECT_EQ(Counted::destroyed, 1);
+}
+
+TEST(OfProcess, AForkedChildLeavesTheParentsBehind) {
+  auto counted = std::make_unique<OfProcess<Counted>>();
+  counted->Get("the parent's");
+  Counted::destroyed = 0;
+  EXPECT_EQ(InForkedChild([&] {
+              counted.reset();
+              return Counted::destroyed.load();
+            }),
+            0);
+}
+
+TEST(OfProcess, ThreadsGetTheSameOne) {
+  Counted::made = Counted::destroyed = 0;
+  OfProcess<Counted> counted;
+  std::array<Counted*, 8> seen{};
+  std::vector<std::thread> threads;
+  for (Counted*& one : seen) threads.emplace_back([&] { one = &counted.Get("a thread's"); });
+  for (std::thread& thread : threads) thread.join();
+  for (Counted* one : seen) EXPECT_EQ(one, seen[0]);
+  EXPECT_EQ(Counted::made - Counted::destroyed, 1);
+}
+
+TEST(HoldAcrossForks, AChildFindsTheMutexFree) {
+  static std::mutex mutex;
+  struct Owner {};
+  HoldAcrossForks<Owner>(&mutex);
+  std::atomic<bool> ended = false;
+  std::thread holder([&] {
+    while (!ended) {
+      const std::lock_guard lock(mutex);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  for (int child = 0; child < 20; ++child) {
+    EXPECT_EQ(InForkedChild([] {
+                const std::lock_guard lock(mutex);
+                return 0;
+              }),
+              0);
+  }
+  ended = true;
+  holder.join();
+}
+
+}  // namespace
+}  // namespace cudaforge
