@@ -27,8 +27,8 @@ struct CacheRecord {
   std::string key;   // OpSignature::Key()
   std::string arch;  // DeviceArch::target
   Json versions;     // cudaforge, torch, verifier
-  // Raced beside a program that kept the processor busy: good for that process, to be raced again
-  // by any other.
+  // Raced beside a program that kept the processor busy, or too disturbed to tell: good for that
+  // process, to be raced again by any other.
   bool provisional = false;
   // JSON texts, parsed where they are used: a process that serves a thousand kernels reads the
   // evidence of none. FORMAT.md has their fields.

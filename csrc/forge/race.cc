@@ -54,6 +54,7 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
     promotion.faster_than_aten = above_aten && HasSmallerMedian(promotion.times, i);
     if (eager && above_aten && !promotion.faster_than_aten) promotion.undecided = true;
   }
+  if (promotion.eager_only()) promotion.undecided = false;
   return promotion;
 }
 
@@ -78,7 +79,7 @@ Promotion PlacedIn(Promotion alone, const std::string& key, const Promotion& ins
   alone.within["key"] = key;
   if (alone.promoted && !inside.promoted) {
     alone.promoted = false;
-    alone.undecided = inside.undecided;
+    alone.undecided = inside.undecided && !alone.eager_only();
     alone.reason = "faster alone (" + alone.reason + "), but not inside the region " +
                    key.substr(0, 12) + " (" + inside.reason + ")";
   }

@@ -157,6 +157,38 @@ def test_a_with_may_begin_again_and_inside_itself() -> None:
     assert _C.intercepted() == []
 
 
+def test_a_with_in_two_threads_ends_where_it_began() -> None:
+    softmax = enable([SOFTMAX])
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        first.submit(softmax.__enter__).result()
+        with enable(["aten::mm"]):
+            second.submit(softmax.__enter__).result()
+            first.submit(softmax.__exit__).result()
+            assert _C.intercepted() == [SOFTMAX]
+            second.submit(softmax.__exit__).result()
+            assert _C.intercepted() == ["aten::mm"]
+            first.submit(softmax.__enter__).result()
+            disable()
+            second.submit(softmax.__enter__).result()
+            first.submit(softmax.__exit__).result()
+            assert _C.intercepted() == [SOFTMAX]
+            second.submit(softmax.__exit__).result()
+    assert _C.intercepted() == []
+
+
+def test_a_with_that_does_not_begin_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(change: Any) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with enable([SOFTMAX]) as softmax:
+        monkeypatch.setattr(eager, "_change", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            softmax.__enter__()
+        assert _C.intercepted() == [SOFTMAX]
+    assert _C.intercepted() == []
+
+
 def test_an_enable_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     enable([SOFTMAX])
     intercept = _C.intercept

@@ -109,6 +109,31 @@ def test_a_forked_child_records_in_a_cache_of_its_own(
         assert wanted["signature"]["inputs"][0]["sizes"] == [4, size]
 
 
+_LEAVES = """
+import os, sys, torch, cudaforge_backend
+from cudaforge_backend import disable, enable
+torch.set_num_threads(1)
+enable(["aten::_softmax"], on_miss=ON_MISS, cache_dir=FOLDER)
+with disable():
+    pid = os.fork()
+if pid == 0:
+    torch.randn(4, 55).softmax(-1)
+    disable()
+    assert cudaforge_backend.stats()["fallbacks"] == {}
+    sys.exit()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("on_miss", ["record", "background", "blocking"])
+def test_what_its_parent_asked_for_is_not_a_forked_childs(
+    run_python: RunPython, tmp_path: Path, on_miss: str
+) -> None:
+    head = f"FOLDER, ON_MISS = {str(tmp_path)!r}, {on_miss!r}"
+    assert run_python(head + _LEAVES, CUDA_VISIBLE_DEVICES="").stderr == ""
+    assert _C.KernelStore.open(str(tmp_path)).wanted() == []
+
+
 @pytest.fixture
 def other_library() -> Iterator[torch.library.Library]:
     """Somebody else's overrides of operators; they end with the test."""

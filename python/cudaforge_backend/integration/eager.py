@@ -11,7 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from cudaforge_backend import errors, log
@@ -34,11 +34,14 @@ OPTIONS = tuple(name for name in ALL_OPTIONS if name != "inductor")
 
 @dataclass(eq=False)
 class _State:
-    """What one enable() asked for, or one `with disable()`."""
+    """What one enable() asked for, or one `with disable()`; of each `with` that begins again or
+    inside itself there is one more."""
 
     ops: tuple[str, ...] = ()
     settings: Settings | None = None  # None: nothing is intercepted
-    withs: int | None = None  # that have begun and not ended; None: its end is not that of a `with`
+    process: int = field(default_factory=os.getpid)  # that asked for it
+    entered: bool = False  # its end is that of a `with`
+    ended: bool = False  # that `with`
 
 
 class Interception:
@@ -48,6 +51,7 @@ class Interception:
     def __init__(self, state: _State | None) -> None:
         self._state = state
         self._disabled: list[_State] = []  # what held before disable()
+        self._withs: list[tuple[int, _State]] = []  # under way, with their threads
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -56,46 +60,44 @@ class Interception:
 
     def __enter__(self) -> Self:
         if self._state is not None:
+            again = self._state.entered
+            state = replace(self._state, ended=False) if again else self._state
+            state.entered = True
             try:
-                _change(self._begin)
+                _change(functools.partial(self._begin, state))
             except BaseException:
-                self.__exit__()
+                _end(state)
                 raise
+            self._withs.append((threading.get_ident(), state))
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._state is not None:
-            _change(self._end)
+        if self._withs:  # there are none where nothing is intercepted at all: see disabled()
+            own = [one for one in self._withs if one[0] == threading.get_ident()]
+            last = (own or self._withs)[-1]  # a generator's `with` may end in any thread
+            self._withs.remove(last)
+            _end(last[1])
 
-    def _begin(self, states: list[_State]) -> list[_State]:
-        assert self._state is not None
-        first = self._state.withs is None
-        self._state.withs = (self._state.withs or 0) + 1
-        held: list[_State] = []
-        for state in self._disabled:  # but for what has ended since
-            if [*held, *states].count(state) < (1 if state.withs is None else state.withs):
-                held.append(state)
+    def _begin(self, state: _State, states: list[_State]) -> list[_State]:
+        held = [other for other in self._disabled if not other.ended and other not in states]
         self._disabled = []
         # It may have been taken for replaced, or been disabled, before it began.
-        there = first and self._state in states
-        return [*held, *states, *([] if there else [self._state])]
-
-    def _end(self, states: list[_State]) -> list[_State]:
-        assert self._state is not None
-        self._state.withs = max((self._state.withs or 0) - 1, 0)
-        if self._state in states:  # no longer, where disable() has ended it
-            del states[len(states) - 1 - states[::-1].index(self._state)]
-        return states
+        return [*held, *states, *([] if state in states else [state])]
 
     def _end_all(self, states: list[_State]) -> list[_State]:
         self._disabled = states
         return []
 
 
+def _end(state: _State) -> None:
+    state.ended = True
+    _change(lambda states: [other for other in states if other is not state])
+
+
 _lock = ForkSafeRLock()  # guards what follows
 _changes: deque[Callable[[list[_State]], list[_State]]] = deque()  # that are asked for
 _changing: int | None = None  # the thread that makes them
-_states: list[_State] = []  # all that hold, once for each `with`; the last is to be in force
+_states: list[_State] = []  # all that hold; the last one is to be in force
 _in_force: _State | None = None  # None also while that changes
 _queue: _Queue | None = None  # of the state in force
 atexit.register(_C.end_eager_misses)
@@ -128,14 +130,14 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     def with_it(states: list[_State]) -> list[_State]:
         # An enable() without `with` replaces the one before. Of the last one and of this it is not
         # known yet whether a `with` will enter them: both are kept.
-        replaced = [state for state in states if state.withs is None][:-1]
+        replaced = [state for state in states if not state.entered][:-1]
         return [*(state for state in states if state not in replaced), asked]
 
     interception = Interception(asked)
     try:
         _change(with_it)
     except BaseException:
-        interception.__exit__()
+        _end(asked)
         raise
     return interception
 
@@ -184,8 +186,10 @@ def _rule(states: list[_State]) -> None:
     _C.flush_eager_misses()  # to the cache that they were meant for
     if settings is not None:
         open_cache(settings.cache_dir)
-        _queue = _Queue(settings) if settings.on_miss == "background" else None
-        _C.on_eager_miss(settings.records, _on_miss(settings, _queue))
+        # A forked child is served. What its parent asked for, it neither records nor forges.
+        own = last.process == os.getpid()
+        _queue = _Queue(settings) if own and settings.on_miss == "background" else None
+        _C.on_eager_miss(own and settings.records, _on_miss(last.process, settings, _queue))
         _C.intercept(list(last.ops))
     _in_force = last
 
@@ -194,15 +198,14 @@ def _rule(states: list[_State]) -> None:
 _Told = Callable[[str, str, str, int], None]
 
 
-def _on_miss(settings: Settings, queue: _Queue | None) -> _Told:
+def _on_miss(process: int, settings: Settings, queue: _Queue | None) -> _Told:
     """What is told of a call that is met for the first time and has no winner, beside its being
-    recorded. Forked children are served, and forge nothing: they cannot write to the cache."""
+    recorded. Forges in that process alone."""
     forge: _Told | None = None
     if settings.on_miss == "blocking":
         forge = functools.partial(_forge_at_once, settings)
     elif queue is not None:
         forge = queue.add
-    process = os.getpid()
 
     def told(signature: str, key: str, arch: str, device_index: int) -> None:
         if log.dispatch.isEnabledFor(logging.DEBUG):

@@ -118,6 +118,10 @@ TEST(RaceRule, WhatHasNoSmallerMedianIsNotFaster) {
   EXPECT_TRUE(promotion.undecided);
   EXPECT_TRUE(PlacedIn(RaceOf(1000, 3000, 1200), std::string(64, 'a'), promotion).undecided);
   EXPECT_FALSE(RaceOf(1000, 1020, 1020).undecided);
+  const Promotion alone = RaceOf(1000, 3000, 1200, true);
+  const Promotion placed = PlacedIn(alone, std::string(64, 'a'), promotion);
+  EXPECT_TRUE(placed.eager_only()) << "which is a verdict";
+  EXPECT_FALSE(placed.undecided);
   EXPECT_NE(promotion.reason.find("too busy"), std::string::npos) << promotion.reason;
 }
 
