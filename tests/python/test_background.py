@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from cudaforge_backend.integration import background, forging, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
 from cudaforge_backend.options import parse
+from cudaforge_backend.records import reason_of
 from forged import compiled, join_threads, lose_every_race, win_every_race
 
 _OPTIONS = {"on_miss": "background"}
@@ -175,6 +177,7 @@ def test_a_program_is_busy_whose_threads_work_at_every_look(
 _NEXT_PROCESS = """
 import cudaforge_backend, torch
 from test_background import function
+from cudaforge_backend.records import reason_of
 from forged import compiled, lose_every_race, win_every_race
 win_every_race()
 x = torch.randn(8, 44)
@@ -221,8 +224,8 @@ def test_lists_say_what_holds_for_a_busy_program_alone(
     compiled(function, tmp_path, on_miss="background", region_budget_s=25)(torch.randn(8, 45))
     join_threads("cudaforge-background")
     said = {
-        True: "raced beside a busy program: served by that one alone, ",
-        False: "judged beside a busy program: holds for that one alone; `cudaforge forge "
+        True: "raced on a busy machine: served to its program alone, ",
+        False: "judged on a busy machine: holds for its program alone; `cudaforge forge "
         "--wanted`, or `cudaforge warmup` ",
     }
     folder = ("--cache-dir", str(tmp_path))
@@ -234,8 +237,43 @@ def test_lists_say_what_holds_for_a_busy_program_alone(
     assert row["record"]["provisional"]
 
 
+def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_python: RunPython
+) -> None:
+    """Pairs that say "faster" and medians that do not: no winner, for this program alone."""
+    win_every_race(monkeypatch)
+
+    def race_all(self: Any) -> Any:
+        # Of a pair's three kinds the winner wins two, by a tenth; the third spoils ATen's median.
+        took = {"winner": (5000.0, 9000.0, 6000.0), "aten": (5500.0, 9900.0, 1000.0)}
+        made: list[float] = []
+
+        def contestant(name: str) -> Callable[[Any], None]:
+            calls = itertools.count()
+            return lambda sample: made.append(took[name][min(next(calls) % 20 // 7, 2)])
+
+        def clock(work: Callable[[], None]) -> float:
+            work()
+            return made[-1]
+
+        place = (self.device.type, self.device_index)
+        return _C.race(list(took), [contestant(name) for name in took], *place, 0.3, clock, True)
+
+    monkeypatch.setattr(forging._Forge, "_race_all", race_all)
+    cache = tmp_path / "cache"
+    compiled(function, cache, on_miss="blocking", region_budget_s=25)(torch.randn(8, 44))
+    records = list(_C.store().records())
+    assert len(records) == 3, "the region and its parts"
+    for record in records:
+        assert (record["kind"], record["provisional"]) == ("negative", True)
+        assert "too busy for a race" in reason_of(record)
+    shown = run_python(_NEXT_PROCESS.replace("FOLDER", repr(str(cache)))).stdout.split("\n")
+    assert shown[:2] == ["record 0 1 0", "blocking 1 1 1"]
+
+
 _FIRST_CALL = """
 import os, signal, sys, threading, torch, cudaforge_backend
+from cudaforge_backend.records import reason_of
 from forged import compiled, lose_every_race, win_every_race
 win_every_race()
 torch.set_num_threads(1)

@@ -120,7 +120,7 @@ def forge_region(
 
 
 def settled(key: str, arch: str) -> Mapping[str, Any] | None:
-    """KernelStore.verdict, without what another process found beside a busy program."""
+    """KernelStore.verdict, without what another process found on a busy machine."""
     known = _C.store().verdict(key, arch)
     if known is not None and known["provisional"] and (key, arch) not in _provisional:
         return None

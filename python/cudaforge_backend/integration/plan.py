@@ -64,7 +64,7 @@ class Plan:
 def verdict_of(key: str, arch: str, budget_s: float | None) -> tuple[str, str, str]:
     """What the cache says of a region: status, checksum and reason, as in Known. A negative entry
     that came of too little time counts as a miss where `budget_s` is clearly more; so does what
-    another process found beside a busy program."""
+    another process found on a busy machine."""
     record = settled(key, arch)
     if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
         return "miss", "", ""
