@@ -28,6 +28,10 @@ from cudaforge_backend.options import parse  # noqa: E402
 from models import EXAMPLES, Example  # noqa: E402
 from report import Progress, print_models, print_processes, print_regions  # noqa: E402
 
+_NEXT = """Next, in this environment (`source .venv/bin/activate`): torch.compile(model,
+backend="cudaforge") in a program of yours, or cudaforge_backend.enable() in one that does not
+compile; `cudaforge cache ls` lists what was made here. README.md, "Using it", goes on from there."""
+
 SAME = 1e-5  # sums over threads and atomics may round differently from one run to the next
 
 
@@ -262,6 +266,8 @@ def main() -> int:
     found = failures(models, differences, second["counters"])
     for line in found:
         print(f"WRONG: {line}")
+    if not found:
+        print(f"\n{_NEXT}")
     return int(bool(found))
 
 

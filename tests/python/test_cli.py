@@ -320,6 +320,8 @@ def test_rm_forgets_one_region(
     assert f"wanted now: `cudaforge forge {first['key'][:12]}` makes it anew" in text
     assert as_json(capsys, "cache", "ls", *folder) == [second]
     assert [row["key"] for row in as_json(capsys, "cache", "wanted", *folder)] == [first["key"]]
+    shown = refusal(capsys, "cache", "show", first["key"][:12], *folder)
+    assert "is wanted and has no record yet: `cudaforge forge --wanted`" in shown
     # Once more, and it is not wanted either.
     assert main(["cache", "rm", first["key"], *folder]) == 0
     text = capsys.readouterr().out

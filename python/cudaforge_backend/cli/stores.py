@@ -101,6 +101,11 @@ def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[
     stored = [*store.records(arch), *(store.wanted(arch) if wanted else ())]
     found = [record for record in stored if record["key"].startswith(start)]
     if not found:
+        if not wanted and start and any(r["key"].startswith(start) for r in store.wanted(arch)):
+            raise KeyError(
+                f"the region {start!r} is wanted and has no record yet: `cudaforge forge --wanted` "
+                "makes its kernel, `cudaforge cache wanted` shows what it is"
+            )
         what = ("no record or wanted region" if wanted else "no record") + (arch and f" on {arch}")
         lists = "`cudaforge cache ls` lists them"
         if wanted:
