@@ -30,7 +30,7 @@ from report import Progress, print_models, print_processes, print_regions  # noq
 
 _NEXT = """Next, in this environment (`source .venv/bin/activate`): torch.compile(model,
 backend="cudaforge") in a program of yours, or cudaforge_backend.enable() in one that does not
-compile; `cudaforge cache ls` lists what was made here. README.md, "Using it", goes on from there."""
+compile; `cudaforge cache ls` lists what was made here. README.md, "Using it", has more."""
 
 SAME = 1e-5  # sums over threads and atomics may round differently from one run to the next
 
