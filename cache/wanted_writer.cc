@@ -1,7 +1,5 @@
 #include "cache/wanted_writer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <system_error>
@@ -15,12 +13,11 @@ constexpr auto kBatchDelay = std::chrono::milliseconds(500);  // a write takes u
 }  // namespace
 
 WantedWriter::WantedWriter(std::function<void(const Status&)> failed)
-    : failed_(std::move(failed)), process_(getpid()) {}
+    : failed_(std::move(failed)) {}
 
 WantedWriter::~WantedWriter() { End(); }
 
 void WantedWriter::End() {
-  if (IsForked()) return;
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(ends_, true)) return;
@@ -29,10 +26,7 @@ void WantedWriter::End() {
   if (writer_.joinable()) writer_.join();
 }
 
-bool WantedWriter::IsForked() const { return getpid() != process_; }
-
 void WantedWriter::Add(std::shared_ptr<KernelStore> store, WantedRegion region) {
-  if (IsForked()) return;
   std::unique_lock lock(mutex_);
   if (!HasThread()) {
     lock.unlock();
@@ -56,7 +50,6 @@ bool WantedWriter::HasThread() {
 }
 
 void WantedWriter::Flush() {
-  if (IsForked()) return;
   std::unique_lock lock(mutex_);
   const uint64_t added = added_;
   hurried_ = std::max(hurried_, added);

@@ -2,8 +2,6 @@
 // while in one write, as a write takes longer than thousands of the calls that miss.
 #pragma once
 
-#include <sys/types.h>
-
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -18,37 +16,35 @@
 
 namespace cudaforge {
 
-// Thread-safe. In a forked child of the process that made it, it does nothing and must not be
-// destroyed.
+// Thread-safe. Its thread is of the process that made it: each has one of its own (OfProcess).
 class WantedWriter {
  public:
-  // `failed` is told of a write that failed, in the writing thread.
+  // `failed` is told of a write that failed, in the thread that wrote.
   explicit WantedWriter(std::function<void(const Status&)> failed);
   // As End.
   ~WantedWriter();
   WantedWriter(const WantedWriter&) = delete;
   WantedWriter& operator=(const WantedWriter&) = delete;
 
+  // `store` is not null. Where the system has no thread to give, and after End, the caller's thread
+  // writes: that may wait for the cache's lock (KernelStore::AddWanted).
   void Add(std::shared_ptr<KernelStore> store, WantedRegion region);
   // Waits until all that was added before is written; not for what others add meanwhile.
   void Flush();
-  // Writes what was added and ends the thread: the process ends. From now on Add writes by itself,
-  // as it does where the system has no thread to give.
+  // Writes what was added and ends the thread: the process ends.
   void End();
 
  private:
   using Batch = std::map<std::shared_ptr<KernelStore>, std::vector<WantedRegion>>;
   void Work();
   void Write(const Batch& batch) const;
-  bool IsForked() const;
   // Starts the thread where it is to be there and is not; false: there is none. REQUIRES: mutex_ is
   // held.
   bool HasThread();
 
   const std::function<void(const Status&)> failed_;
-  const pid_t process_;
 
-  std::mutex mutex_;  // guards what follows; a child never takes it
+  std::mutex mutex_;  // guards what follows
   std::condition_variable to_do_, done_;
   Batch waiting_;
   uint64_t added_ = 0, written_ = 0;  // regions so far; written_ counts failed ones, too

@@ -24,8 +24,8 @@ class OfProcess {
   OfProcess(const OfProcess&) = delete;
   OfProcess& operator=(const OfProcess&) = delete;
 
-  // Made of `args` at a process's first call; where two threads are the first, one T is destroyed
-  // again.
+  // Made of `args` at a process's first call; where two threads are the first, one T of theirs
+  // is destroyed again. What T's constructor throws is thrown. Not beside the destructor.
   template <typename... Args>
   T& Get(const Args&... args) {
     Made* there = current_.load();
@@ -49,7 +49,7 @@ class OfProcess {
 
 // Has a fork wait until `mutex`, which lives as long as the process, is free, as it is in the child
 // then. Once for each Owner. A thread that forks must not hold the mutex, and one that holds it
-// must not wait for a thread that may fork.
+// must wait neither for a thread that may fork nor for another such mutex.
 template <typename Owner>
 void HoldAcrossForks(std::mutex* mutex) {
   static std::mutex* held;

@@ -34,8 +34,9 @@ class EagerInterceptor {
   Status SetOps(const std::vector<std::string>& ops);
   std::vector<std::string> ops() const;  // sorted
 
-  // Told of every call that is met for the first time since SetOnMiss and has no winner, after it,
-  // in its thread: its region, and the signature's canonical text. May take its time and make
+  // Told of every call that a region holds, that is met for the first time since SetOnMiss and has
+  // no winner, after it, in its thread: its region, and the signature's canonical text. Not while a
+  // CUDA graph is captured. May take its time and make
   // winners; its own calls of ATen are not intercepted. What it throws is warned of; what it
   // returns (an interrupt) is thrown to the caller of the operator. Null: nobody.
   using OnMiss =

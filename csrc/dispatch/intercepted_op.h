@@ -74,7 +74,7 @@ class InterceptedOp : public Interceptable {
   Status Activate();
   // The dispatcher has what it had. Calls may still come, and run the previous kernel. Where
   // another library's override stands before this one, and may call it, it stays and passes calls
-  // on, until Activate, or this again once the other has gone.
+  // on, until Activate, or this again or a call once the other has gone.
   void Deactivate();
   // False where another thread has met the same call.
   bool Keep(std::unique_ptr<const MetCall> call);

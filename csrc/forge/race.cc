@@ -44,9 +44,6 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
   promotion.reason = Times(promotion.speedup.median) + " " + promotion.best_rival +
                      ", lower bound " + Times(promotion.speedup.low) +
                      (above ? " > " : ", not above ") + Times(kPromotionBound);
-  if (promotion.undecided) {
-    promotion.reason += ", and yet no smaller median: the machine was too busy for a race";
-  }
   for (size_t i = 1; i < contestants.size(); ++i) {
     if (contestants[i].name != kAten) continue;
     promotion.over_aten = promotion.times.Speedup(i, 0);
@@ -55,6 +52,11 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
     if (eager && above_aten && !promotion.faster_than_aten) promotion.undecided = true;
   }
   if (promotion.eager_only()) promotion.undecided = false;
+  if (promotion.undecided) {
+    promotion.reason += ", and yet no smaller median";
+    if (!above) promotion.reason += " than ATen's";
+    promotion.reason += ": the machine was too busy for a race";
+  }
   return promotion;
 }
 

@@ -68,7 +68,8 @@ class Stats(TypedDict):
     `eager_only` to a kernel that serves eager calls alone and `negative` to none. `fallbacks`, by
     reason: calls whose kernel could not take them ("device", "strides", "alignment", "numerics",
     "labels" out of range, "no_memory" for its outputs or scratch, "launch_error", "quarantined"),
-    and parts of graphs that were left to PyTorch (every other reason). `graphs`, by what became of
+    graphs and eager calls for which forging in the background failed ("background_failed"), and
+    parts of graphs that were left to PyTorch (every other reason). `graphs`, by what became of
     them: "substituted" (served with winners), "plain" (compiled by Inductor alone; so are those
     without a region, "no_anchor", and those whose winners are known not to pay or not to be used),
     "swapped" (given winners while they ran),

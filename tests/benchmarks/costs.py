@@ -6,7 +6,7 @@
 region_call   one cudaforge::region call that hits, against the ATen operator it replaces, in us
 eager_call    one eager call of an operator that is intercepted, against the same call where it is
               not, in us: with a winner and with a negative entry, from Python and from C++ (a
-              TorchScript loop); and, from Python, met for the first time and recorded
+              TorchScript loop); and met for the first time and recorded
 import        `import torch, cudaforge_backend` against `import torch`, seconds
 open_cache    opening a cache of 1,000 winners of 20 KB and reading them all, milliseconds
 compile       compiling a graph that has an anchor but no winner, against plain Inductor, seconds:

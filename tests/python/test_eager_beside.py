@@ -4,6 +4,9 @@ data loader, other overrides of the operator, deterministic algorithms, the prof
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +112,43 @@ def test_a_forked_child_records_in_a_cache_of_its_own(
         assert wanted["signature"]["inputs"][0]["sizes"] == [4, size]
 
 
+_STARTED = """
+import multiprocessing, torch, cudaforge_backend
+
+def record(folder):
+    torch.set_num_threads(1)
+    cudaforge_backend.enable(["aten::_softmax"], on_miss="record", cache_dir=folder)
+    torch.randn(4, 56).softmax(-1)
+
+if __name__ == "__main__":
+    if IN_PARENT:
+        record(FOLDER + "/parents")
+    child = multiprocessing.get_context(METHOD).Process(target=record, args=(FOLDER + "/childs",))
+    child.start()
+    child.join()
+    raise SystemExit(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "in_parent"),
+    [("fork", False), ("fork", True), ("forkserver", False), ("spawn", False)],
+)
+def test_a_child_of_multiprocessing_writes_what_it_recorded_before_it_ends(
+    tmp_path: Path, method: str, in_parent: bool
+) -> None:
+    script = tmp_path / "script.py"
+    head = f"FOLDER, METHOD, IN_PARENT = {str(tmp_path)!r}, {method!r}, {in_parent}"
+    script.write_text(head + _STARTED)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    subprocess.run([sys.executable, str(script)], check=True, timeout=120, env=environment)
+    for name in ("childs", "parents") if in_parent else ("childs",):
+        assert len(_C.KernelStore.open(str(tmp_path / name)).wanted()) == 1, name
+
+
 _LEAVES = """
 import os, sys, torch, cudaforge_backend
 from cudaforge_backend import disable, enable
@@ -131,7 +171,8 @@ def test_what_its_parent_asked_for_is_not_a_forked_childs(
 ) -> None:
     head = f"FOLDER, ON_MISS = {str(tmp_path)!r}, {on_miss!r}"
     assert run_python(head + _LEAVES, CUDA_VISIBLE_DEVICES="").stderr == ""
-    assert _C.KernelStore.open(str(tmp_path)).wanted() == []
+    store = _C.KernelStore.open(str(tmp_path))
+    assert (list(store.wanted()), list(store.records())) == ([], [])
 
 
 @pytest.fixture

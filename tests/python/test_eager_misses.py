@@ -45,7 +45,8 @@ def test_enable_ends_beside_calls_that_miss(tmp_path: Path) -> None:
     before = seen()["misses"].get("new", 0)
     thread = threading.Thread(target=miss)
     thread.start()
-    while seen()["misses"].get("new", 0) < before + 20:
+    deadline = time.monotonic() + 60
+    while seen()["misses"].get("new", 0) < before + 20 and time.monotonic() < deadline:
         time.sleep(0.01)
     enabling = threading.Thread(target=enable, args=([SOFTMAX, "aten::mm"],), kwargs=options)
     enabling.start()
@@ -55,7 +56,7 @@ def test_enable_ends_beside_calls_that_miss(tmp_path: Path) -> None:
     thread.join()
     enabling.join()
     disable()
-    assert not hung
+    assert not hung and seen()["misses"]["new"] >= before + 20
     wanted = _C.KernelStore.open(str(tmp_path)).wanted()
     assert len(wanted) == seen()["misses"]["new"] - before
 

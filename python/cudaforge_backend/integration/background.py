@@ -15,7 +15,7 @@ from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .graphs import Compiled
 from .plan import Plan, forge_misses
-from .telling import current_progress
+from .telling import current_progress, tell_of_failed_background
 from .tracing import beside_running_programs
 
 
@@ -55,8 +55,7 @@ class SwappingCallable:
         try:
             done = forge_misses(plan, settings, current_progress(), compile_lock=True)
         except Exception as error:
-            count_fallback("background_failed")
-            warn_once(f"forging in the background failed, PyTorch runs the graph: {error}")
+            tell_of_failed_background(error)
             return
         if done.winners() != plan.winners():
             self._ready = done

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import logging
+import multiprocessing.util
 import os
 import threading
 from collections import deque
@@ -16,18 +16,17 @@ from typing import Any, Self
 
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
-from cudaforge_backend.errors import CudaForgeWarning
 from cudaforge_backend.locks import ForkSafeLock, ForkSafeRLock
 from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
 from cudaforge_backend.records import not_served, result_text, summary
-from cudaforge_backend.stats import count_fallback, count_miss, warn_once
+from cudaforge_backend.stats import count_miss
 
 from .backend import open_cache, warn_of_environment
 from .eager_ops import chosen_ops, default_ops
 from .ending import program_has_ended
 from .rules import refusal
-from .telling import current_progress, telling_of_forging
+from .telling import current_progress, tell_of_failed_background, telling_of_forging
 
 OPTIONS = tuple(name for name in ALL_OPTIONS if name != "inductor")
 
@@ -46,7 +45,7 @@ class _State:
 
 class Interception:
     """What enable() and disable() return. As a context manager, its end takes back what was asked
-    for; what was asked for last of all else, in whatever thread, is then in force."""
+    for; what was asked for last of all else, in whatever thread, is then in force. Thread-safe."""
 
     def __init__(self, state: _State | None) -> None:
         self._state = state
@@ -60,9 +59,10 @@ class Interception:
 
     def __enter__(self) -> Self:
         if self._state is not None:
-            again = self._state.entered
-            state = replace(self._state, ended=False) if again else self._state
-            state.entered = True
+            with _lock:
+                again = self._state.entered
+                state = replace(self._state, ended=False) if again else self._state
+                state.entered = True
             try:
                 _change(functools.partial(self._begin, state))
             except BaseException:
@@ -73,9 +73,10 @@ class Interception:
 
     def __exit__(self, *error: object) -> None:
         if self._withs:  # there are none where nothing is intercepted at all: see disabled()
-            own = [one for one in self._withs if one[0] == threading.get_ident()]
-            last = (own or self._withs)[-1]  # a generator's `with` may end in any thread
-            self._withs.remove(last)
+            with _lock:
+                own = [one for one in self._withs if one[0] == threading.get_ident()]
+                last = (own or self._withs)[-1]  # a generator's `with` may end in any thread
+                self._withs.remove(last)
             _end(last[1])
 
     def _begin(self, state: _State, states: list[_State]) -> list[_State]:
@@ -94,9 +95,15 @@ def _end(state: _State) -> None:
     _change(lambda states: [other for other in states if other is not state])
 
 
+class _Thread(threading.local):
+    """What each thread has of its own."""
+
+    changes = False  # it is in the midst of _change
+
+
 _lock = ForkSafeRLock()  # guards what follows
 _changes: deque[Callable[[list[_State]], list[_State]]] = deque()  # that are asked for
-_changing: int | None = None  # the thread that makes them
+_thread = _Thread()
 _states: list[_State] = []  # all that hold; the last one is to be in force
 _in_force: _State | None = None  # None also while that changes
 _queue: _Queue | None = None  # of the state in force
@@ -155,17 +162,24 @@ def disable() -> Interception:
 def _change(change: Callable[[list[_State]], list[_State]]) -> None:
     """Has change(what holds) hold. In the midst of a change by the same thread, where a generator's
     `with` may end as garbage is collected, or a signal be handled: after that change."""
-    global _changing
     with _lock:
         _changes.append(change)
-        if _changing == threading.get_ident():
+        if _thread.changes:
             return
-        _changing = threading.get_ident()
+        _thread.changes = True
         try:
             while _changes:
                 _rule(_changes.popleft()(list(_states)))
         finally:
-            _changing = None
+            _thread.changes = False
+
+
+@functools.cache
+def _write_at_end(_process: int) -> None:
+    """Has what the process records be written before it ends, once for each process: children of
+    multiprocessing leave by os._exit, of which atexit is not told."""
+    if multiprocessing.parent_process() is not None:
+        multiprocessing.util.Finalize(None, _C.end_eager_misses, exitpriority=-1)
 
 
 def _rule(states: list[_State]) -> None:
@@ -188,6 +202,8 @@ def _rule(states: list[_State]) -> None:
         open_cache(settings.cache_dir)
         # A forked child is served. What its parent asked for, it neither records nor forges.
         own = last.process == os.getpid()
+        if own and settings.records:
+            _write_at_end(last.process)
         _queue = _Queue(settings) if own and settings.on_miss == "background" else None
         _C.on_eager_miss(own and settings.records, _on_miss(last.process, settings, _queue))
         _C.intercept(list(last.ops))
@@ -292,9 +308,7 @@ class _Queue:
                 with self._turn:
                     self._forge(signature, arch, device_index)
             except Exception as error:
-                count_fallback("background_failed")
-                with contextlib.suppress(CudaForgeWarning):  # which is an error to this program
-                    warn_once(f"forging in the background failed, PyTorch runs: {error}")
+                tell_of_failed_background(error)
 
     def _forge(self, signature: str, arch: str, device_index: int) -> None:
         from .plan import forge_one

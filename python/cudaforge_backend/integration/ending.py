@@ -1,4 +1,4 @@
-"""The end of the program, which kernels that other threads make then do not put off."""
+"""Whether the program has ended: kernels that other threads still make do not put its end off."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class ProgramEndedError(Exception):
-    """The program has ended, or was interrupted, and waits for what is under way."""
+    """Forging was given up: it was interrupted, or the program has ended."""
 
 
 def program_has_ended() -> bool:

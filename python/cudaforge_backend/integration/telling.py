@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from cudaforge_backend import log
+from cudaforge_backend.errors import CudaForgeWarning
 from cudaforge_backend.heartbeat import GRAPH_STEPS, ForgingHeartbeat, Heartbeat
 from cudaforge_backend.records import status_text
-from cudaforge_backend.stats import count_miss
+from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 
 Progress = Callable[[Mapping[str, Any]], None]
 
@@ -36,6 +37,13 @@ def tell_region(key: str, arch: str, text: str, status: str) -> None:
     progress = current_progress()
     if progress is not None:
         progress({"event": "region", "key": key, "arch": arch, "region": text, "status": status})
+
+
+def tell_of_failed_background(error: Exception) -> None:
+    """Counts and warns of a thread's forging that failed. Raises nothing."""
+    count_fallback("background_failed")
+    with suppress(CudaForgeWarning):  # which is an error to this program, and nobody's here
+        warn_once(f"forging in the background failed, PyTorch runs what it was for: {error}")
 
 
 @contextmanager

@@ -1,32 +1,20 @@
 #include "base/fork.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/cpp/forked.h"
+
 namespace cudaforge {
 namespace {
-
-// Its exit status, or -1 when it did not end by itself within 20 s.
-int InForkedChild(const std::function<int()>& body) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    alarm(20);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 struct Counted {
   explicit Counted(const std::string& text) : text(text) { ++made; }

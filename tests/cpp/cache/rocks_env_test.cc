@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <rocksdb/env.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -11,6 +9,8 @@
 #include <semaphore>
 #include <string>
 #include <thread>
+
+#include "tests/cpp/forked.h"
 
 namespace cudaforge {
 namespace {
@@ -113,17 +113,13 @@ TEST_F(RocksEnvironment, WhatIsUnscheduledDoesNotRun) {
 
 TEST_F(RocksEnvironment, AForkedChildHasThreadsOfItsOwn) {
   rocksdb::Env* const parents = RocksEnv();
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(20);
+  const int status = InForkedChild([&] {
     Job job{[] {}};
     Schedule(&job, Priority::LOW);
     WaitForAll();
-    _exit(RocksEnv() == parents ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    return RocksEnv() == parents ? 1 : 0;
+  });
+  EXPECT_EQ(status, 0);
   EXPECT_EQ(RocksEnv(), parents);
 }
 

@@ -16,6 +16,7 @@
 #include "base/subprocess.h"
 #include "cache/rocks_db.h"
 #include "tests/cpp/cache/test_records.h"
+#include "tests/cpp/forked.h"
 
 namespace cudaforge {
 namespace {
@@ -48,18 +49,6 @@ void WithDatabase(const std::string& path, const std::function<void(rocksdb::DB*
 rocksdb::ColumnFamilyHandle* FamilyOf(const Handles& handles, const std::string& name) {
   return *std::find_if(handles.begin(), handles.end(),
                        [&](auto* handle) { return handle->GetName() == name; });
-}
-
-// Runs `body` in a forked child; its exit status, or -1 when it did not end by itself within 20 s.
-int InForkedChild(const std::function<int()>& body) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    alarm(20);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 TEST_F(RocksStore, NothingIsMadeBeforeTheFirstWrite) {

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -94,22 +92,6 @@ TEST(WantedWriter, WritesAtOnceWhereThereIsNoThreadToHave) {
   EXPECT_EQ(store->Wanted("cpu:test").size(), 2u);
   pthread_attr_destroy(&usual);
   pthread_attr_destroy(&huge);
-}
-
-TEST(WantedWriter, AForkedChildWritesNothing) {
-  const std::shared_ptr<KernelStore> store = MakeMemoryKernelStore();
-  WantedWriter writer(&Unexpected);
-  writer.Add(store, Region(1));
-  writer.Flush();
-  const pid_t child = fork();
-  if (child == 0) {
-    writer.Add(store, Region(2));
-    writer.Flush();
-    _exit(static_cast<int>(store->Wanted("cpu:test").size()));
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 1);
 }
 
 }  // namespace
