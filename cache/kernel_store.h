@@ -41,9 +41,10 @@ class KernelStore {
   // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; a
   // provisional record replaces nothing else. `stored`, when given, tells for each record whether
   // it is now the one that is stored. A region that has a record, and no provisional one, leaves
-  // the wanted list in the same write. Errors: kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a full disk,
-  // a read-only folder: nothing changed), kTimeout (the lock), kUnsupported (opened read-only, or
-  // made by a newer version), kUnavailable (in a forked child of the process that opened it).
+  // the wanted list in the same write. Errors: kInvalidArgument and kCorruption
+  // (CacheRecord::Validate), kIoError (a full disk, a read-only folder: nothing changed), kTimeout
+  // (the lock), kUnsupported (opened read-only, or made by a newer version), kUnavailable (in a
+  // forked child of the process that opened it).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
                          std::vector<bool>* stored = nullptr) = 0;
   Status Put(const CacheRecord& record, bool replace = false) {
