@@ -133,7 +133,7 @@ def _agents(value: object, on_miss: str) -> Agents | None:
     if on_miss not in FORGING:
         raise errors.OptionError(
             f"option 'agents' forges what is missing, and on_miss is {on_miss!r}; give it with "
-            f"on_miss {' or '.join(repr(mode) for mode in FORGING)}"
+            "on_miss 'blocking' or 'background'"
         )
     agents = Agents(**value)
     try:

@@ -34,11 +34,10 @@ std::string CompilerVersion(const std::string& wanted) {
 
 class CpuTarget : public Target {
  public:
-  explicit CpuTarget(const CpuTargetOptions& options)
-      : cxx_(options.cxx), arch_(DescribeCpu()), pool_(ThreadPool::Global(options.threads)) {
+  explicit CpuTarget(const CpuTargetOptions& options) : cxx_(options.cxx), arch_(DescribeCpu()) {
     const Result<std::string> cxx = FindHostCompiler(cxx_);
     arch_.properties["compiler"] = cxx.ok() ? *cxx : "";
-    arch_.properties["threads"] = pool_.threads();
+    arch_.properties["threads"] = ThreadPool::Global(options.threads).threads();
   }
 
   const DeviceArch& arch() const override { return arch_; }
@@ -142,7 +141,7 @@ class CpuTarget : public Target {
     if (eviction_.empty()) {
       eviction_.resize(static_cast<size_t>(std::min(2 * LastLevelCacheBytes(), kMaxEviction)));
     }
-    pool_.Run(
+    ThreadPool::Global().Run(
         static_cast<int64_t>(eviction_.size()), 1,
         [](void* context, int64_t begin, int64_t end) {
           auto* bytes = static_cast<volatile unsigned char*>(context);
@@ -154,7 +153,6 @@ class CpuTarget : public Target {
 
   std::string cxx_;
   DeviceArch arch_;
-  ThreadPool& pool_;
   std::vector<unsigned char> eviction_;
   Json facts_;  // null before the first Facts
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/config.h"
+#include "base/fork.h"
 #include "target/cpu/cpu_info.h"
 
 namespace cudaforge {
@@ -90,8 +91,9 @@ void ThreadPool::Run(int64_t n, int64_t grain, RangeFn body, void* context) {
 }
 
 ThreadPool& ThreadPool::Global(int threads) {
-  static ThreadPool* const pool = new ThreadPool(threads > 0 ? threads : DefaultThreads());
-  return *pool;
+  static const int size = threads > 0 ? threads : DefaultThreads();
+  static auto* const pool = new OfProcess<ThreadPool>;
+  return pool->Get(size);
 }
 
 void PoolParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {

@@ -27,9 +27,10 @@ class ThreadPool {
   // turns; a call from inside a body runs there and then. REQUIRES: body does not throw.
   void Run(int64_t n, int64_t grain, RangeFn body, void* context);
 
-  // The process's pool. The first call fixes its size: `threads`, or when 0 what OMP_NUM_THREADS
-  // says, which ATen obeys, else one per physical core. Never destroyed, as a library's destructor
-  // is no place to join threads.
+  // The process's pool; a forked child, which has no thread of its parent's, gets one of its own.
+  // The first call fixes their size: `threads`, or when 0 what OMP_NUM_THREADS says, which ATen
+  // obeys, else one per physical core. Never destroyed, as a library's destructor is no place to
+  // join threads.
   static ThreadPool& Global(int threads = 0);
 
  private:

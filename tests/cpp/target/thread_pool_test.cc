@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
+
+#include "tests/cpp/forked.h"
 
 namespace cudaforge {
 namespace {
@@ -71,6 +74,19 @@ TEST(ThreadPool, ConcurrentCallersTakeTurns) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(bad.load(), 0);
+}
+
+TEST(ThreadPool, AForkedChildHasThreadsOfItsOwn) {
+  const auto sum = [] {
+    Counts counts(64);
+    PoolParallelFor(64, 1, Count, &counts);
+    return static_cast<int>(
+        std::count_if(counts.hits.begin(), counts.hits.end(), [](auto& n) { return n == 1; }));
+  };
+  ThreadPool::Global(3);  // unless another test has made it
+  EXPECT_EQ(sum(), 64);
+  EXPECT_EQ(InForkedChild(sum), 64);
+  EXPECT_EQ(sum(), 64);
 }
 
 }  // namespace
