@@ -380,7 +380,9 @@ class RocksKernelStore final : public KernelStore {
     if (!writable_) return Status::Unsupported(folder_.path() + ": opened read-only");
     if (getpid() != creator_) {
       // The parent's database may be open in memory that both have now.
-      return Status::Unavailable("a forked process does not write to the cache");
+      return Status::Unavailable(
+          "a forked process does not write to the cache that its parent opened: make kernels in the "
+          "parent, give the child another cache_dir, or start it by spawn");
     }
     std::vector<std::string> warnings;
     Status status = folder_.Write(make, &warnings);
