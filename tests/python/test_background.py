@@ -177,7 +177,6 @@ def test_a_program_is_busy_whose_threads_work_at_every_look(
 _NEXT_PROCESS = """
 import cudaforge_backend, torch
 from test_background import function
-from cudaforge_backend.records import reason_of
 from forged import compiled, lose_every_race, win_every_race
 win_every_race()
 x = torch.randn(8, 44)
@@ -273,7 +272,6 @@ def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
 
 _FIRST_CALL = """
 import os, signal, sys, threading, torch, cudaforge_backend
-from cudaforge_backend.records import reason_of
 from forged import compiled, lose_every_race, win_every_race
 win_every_race()
 torch.set_num_threads(1)
