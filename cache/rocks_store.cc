@@ -381,8 +381,8 @@ class RocksKernelStore final : public KernelStore {
     if (getpid() != creator_) {
       // The parent's database may be open in memory that both have now.
       return Status::Unavailable(
-          "a forked process does not write to the cache that its parent opened: make kernels in the "
-          "parent, give the child another cache_dir, or start it by spawn");
+          "a forked process does not write to the cache that its parent opened: make kernels in "
+          "the parent, give the child another cache_dir, or start it by spawn");
     }
     std::vector<std::string> warnings;
     Status status = folder_.Write(make, &warnings);
