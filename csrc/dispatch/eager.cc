@@ -233,6 +233,7 @@ Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
     CF_ASSIGN_OR_RETURN(const Interceptable one, FindInterceptable(op));
     wanted.emplace(c10::toString(one.op.operator_name()), one);
   }
+  InterceptedOp::LookedAt looked_at;
   const std::lock_guard lock(impl_->mutex);
   std::vector<InterceptedOp*> begun;
   for (const auto& [name, found] : wanted) {
@@ -243,14 +244,14 @@ Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
       g_ops.Insert(Hash(known->op), known.get());
     }
     if (known->active.load()) continue;
-    if (const Status status = known->Activate(); !status.ok()) {
-      for (InterceptedOp* one : begun) one->Deactivate();
+    if (const Status status = known->Activate(&looked_at); !status.ok()) {
+      for (InterceptedOp* one : begun) one->Deactivate(&looked_at);
       return status;
     }
     begun.push_back(known.get());
   }
   for (const auto& [name, known] : impl_->known) {
-    if (!wanted.contains(name)) known->Deactivate();
+    if (!wanted.contains(name)) known->Deactivate(&looked_at);
   }
   return Status::Ok();
 }

@@ -60,9 +60,10 @@ void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* st
   } catch (const c10::Error& error) {
     // Said before anything is done with the arguments.
     if (!IsOfDeregistered(*kernel, error)) throw;
+    LookedAt looked_at;
     const std::lock_guard lock(*mutex_);
     if (previous_[i].load(std::memory_order_relaxed) == kernel) {
-      if (registrations_[i] != nullptr && !StandsFirst(i)) throw;
+      if (registrations_[i] != nullptr && !StandsFirst(i, &looked_at)) throw;
       const Silenced silenced;
       registrations_[i].reset();
       Register(i);
@@ -73,7 +74,7 @@ void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* st
   kernel->callBoxed(op, keys, stack);
 }
 
-Status InterceptedOp::Activate() {
+Status InterceptedOp::Activate(LookedAt* looked_at) {
   const Silenced silenced;
   active.store(true);
   for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
@@ -82,17 +83,17 @@ Status InterceptedOp::Activate() {
     try {
       if (registrations_[i] == nullptr) Register(i);
     } catch (const c10::Error& error) {
-      Deactivate();
+      Deactivate(looked_at);
       return Status::Unsupported(name_ + ": " + error.what_without_backtrace());
     }
   }
   return Status::Ok();
 }
 
-void InterceptedOp::Deactivate() {
+void InterceptedOp::Deactivate(LookedAt* looked_at) {
   active.store(false);
   for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
-    if (StandsFirst(i)) registrations_[i].reset();
+    if (StandsFirst(i, looked_at)) registrations_[i].reset();
   }
 }
 
@@ -109,9 +110,10 @@ void InterceptedOp::Register(size_t i) {
   mark_ = op.getComputedKernelForDispatchKey(kInterceptedKeys[i]).debug();
 }
 
-bool InterceptedOp::StandsFirst(size_t i) const {
-  return registrations_[i] != nullptr &&
-         op.getComputedKernelForDispatchKey(kInterceptedKeys[i]).debug() == mark_;
+bool InterceptedOp::StandsFirst(size_t i, LookedAt* looked_at) const {
+  if (registrations_[i] == nullptr) return false;
+  looked_at->push_back(op.getComputedKernelForDispatchKey(kInterceptedKeys[i]));
+  return looked_at->back().debug() == mark_;
 }
 
 bool InterceptedOp::Keep(std::unique_ptr<const MetCall> call) {

@@ -69,13 +69,18 @@ class InterceptedOp : public Interceptable {
 
   // What follows needs the mutex.
 
+  // Copies of kernels that were looked at. Another library may take its own back meanwhile: then
+  // the copy is the last of it, and that of a Python override takes the GIL as it goes. So whoever
+  // holds the mutex lets go of them after it.
+  using LookedAt = std::vector<c10::SafeKernelFunction>;
+
   // Puts the kernel at those of kInterceptedKeys that the overload has a kernel of its own for and
   // this machine a device. kUnsupported, and nothing is changed: PyTorch refuses it.
-  Status Activate();
+  Status Activate(LookedAt* looked_at);
   // The dispatcher has what it had. Calls may still come, and run the previous kernel. Where
   // another library's override stands before this one, and may call it, it stays and passes calls
   // on, until Activate, or this again or a call once the other has gone.
-  void Deactivate();
+  void Deactivate(LookedAt* looked_at);
   // False where another thread has met the same call.
   bool Keep(std::unique_ptr<const MetCall> call);
   // One entry of EagerInterceptor::Stats; null where there were no calls.
@@ -98,7 +103,7 @@ class InterceptedOp : public Interceptable {
   // Has kernel_ stand before the kernel that is there at kInterceptedKeys[i].
   void Register(size_t i);
   // Whether kernel_ stands at kInterceptedKeys[i], and before all else.
-  bool StandsFirst(size_t i) const;
+  bool StandsFirst(size_t i, LookedAt* looked_at) const;
 
   // By key, the kernel that was there. Replaced, never freed: a call may be in it.
   std::array<std::atomic<const c10::SafeKernelFunction*>, kInterceptedKeys.size()> previous_{};
