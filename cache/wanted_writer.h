@@ -16,7 +16,8 @@
 
 namespace cudaforge {
 
-// Thread-safe. Its thread is of the process that made it: each has one of its own (OfProcess).
+// Thread-safe. REQUIRES: used, and destroyed, in the process that made it, which has its thread;
+// OfProcess gives each process one.
 class WantedWriter {
  public:
   // `failed` is told of a write that failed, in the thread that wrote.
@@ -31,7 +32,8 @@ class WantedWriter {
   void Add(std::shared_ptr<KernelStore> store, WantedRegion region);
   // Waits until all that was added before is written; not for what others add meanwhile.
   void Flush();
-  // Writes what was added and ends the thread: the process ends.
+  // Writes what was added and ends the thread: the process ends. Of several callers the first
+  // waits for that.
   void End();
 
  private:

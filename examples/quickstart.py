@@ -28,10 +28,6 @@ from cudaforge_backend.options import parse  # noqa: E402
 from models import EXAMPLES, Example  # noqa: E402
 from report import Progress, print_models, print_processes, print_regions  # noqa: E402
 
-_NEXT = """Next, in this environment (`source .venv/bin/activate`): torch.compile(model,
-backend="cudaforge") in a program of yours, or cudaforge_backend.enable() in one that does not
-compile; `cudaforge cache ls` lists what was made here. README.md, "Using it", has more."""
-
 SAME = 1e-5  # sums over threads and atomics may round differently from one run to the next
 
 
@@ -267,7 +263,13 @@ def main() -> int:
     for line in found:
         print(f"WRONG: {line}")
     if not found:
-        print(f"\n{_NEXT}")
+        own = Path(sys.prefix) == Path(__file__).resolve().parent.parent / ".venv"
+        where = " (`source .venv/bin/activate`)" if own else ""
+        print(
+            f'\nNext, in this environment{where}: torch.compile(model, backend="cudaforge") in a\n'
+            "program of yours, or cudaforge_backend.enable() in one that does not compile;\n"
+            '`cudaforge cache ls` lists what was made here. README.md, "Using it", has more.'
+        )
     return int(bool(found))
 
 

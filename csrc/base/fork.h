@@ -9,6 +9,8 @@
 #include <memory>
 #include <mutex>
 
+#include "base/check.h"
+
 namespace cudaforge {
 
 // One T of each process: a forked child gets one of its own, and the parent's is left behind in it,
@@ -25,7 +27,8 @@ class OfProcess {
   OfProcess& operator=(const OfProcess&) = delete;
 
   // Made of `args` at a process's first call; where two threads are the first, one T of theirs
-  // is destroyed again. What T's constructor throws is thrown. Not beside the destructor.
+  // is destroyed again. What T's constructor throws is thrown. Must not run while
+  // this is destroyed.
   template <typename... Args>
   T& Get(const Args&... args) {
     Made* there = current_.load();
@@ -52,9 +55,12 @@ class OfProcess {
 // must wait neither for a thread that may fork nor for another such mutex.
 template <typename Owner>
 void HoldAcrossForks(std::mutex* mutex) {
-  static std::mutex* held;
+  static std::mutex* held = nullptr;
+  CF_CHECK(held == nullptr) << "one mutex for each owner";
   held = mutex;
-  pthread_atfork([] { held->lock(); }, [] { held->unlock(); }, [] { held->unlock(); });
+  const int error =
+      pthread_atfork([] { held->lock(); }, [] { held->unlock(); }, [] { held->unlock(); });
+  CF_CHECK(error == 0) << "pthread_atfork: " << error;
 }
 
 }  // namespace cudaforge

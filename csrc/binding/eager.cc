@@ -123,7 +123,7 @@ void BindEager(py::module_& m) {
   m.def("eager_stats", [] {
     Json stats;
     {
-      py::gil_scoped_release release;  // which what goes with an override's kernel may take
+      py::gil_scoped_release release;  // PyTorch's dispatcher may need it meanwhile
       stats = EagerInterceptor::Get().Stats();
     }
     return ToPython(stats);

@@ -37,18 +37,22 @@ void Runtime::Configure(const std::vector<std::string>& cuda_folders, const std:
 }
 
 Result<Target*> Runtime::TargetFor(DeviceType device, int device_index) {
-  std::lock_guard lock(mutex_);
   const std::pair<DeviceType, int> name{device, device == DeviceType::kCpu ? 0 : device_index};
-  std::unique_ptr<Target>& slot = targets_[name];
-  if (slot == nullptr) {
-    if (device == DeviceType::kCpu) {
-      CF_ASSIGN_OR_RETURN(slot, MakeCpuTarget({.cxx = GlobalConfig().cxx, .threads = 0}));
-    } else {
-      CF_ASSIGN_OR_RETURN(slot, MakeCudaTarget(device_index, {.search_paths = cuda_search_paths_,
-                                                              .own_stream = false}));
-    }
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = targets_.find(name); found != targets_.end()) return found->second.get();
   }
-  return slot.get();
+  // Made outside the lock, which a fork waits for: NVIDIA's driver may fork as it starts. Of two
+  // threads' targets one is dropped.
+  std::unique_ptr<Target> made;
+  if (device == DeviceType::kCpu) {
+    CF_ASSIGN_OR_RETURN(made, MakeCpuTarget({.cxx = GlobalConfig().cxx, .threads = 0}));
+  } else {
+    CF_ASSIGN_OR_RETURN(made, MakeCudaTarget(device_index, {.search_paths = cuda_search_paths_,
+                                                            .own_stream = false}));
+  }
+  std::lock_guard lock(mutex_);
+  return targets_.try_emplace(name, std::move(made)).first->second.get();
 }
 
 std::shared_ptr<KernelStore> Runtime::store() {

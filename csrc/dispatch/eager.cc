@@ -233,6 +233,8 @@ Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
     CF_ASSIGN_OR_RETURN(const Interceptable one, FindInterceptable(op));
     wanted.emplace(c10::toString(one.op.operator_name()), one);
   }
+  // Before the lock, which a fork waits for: NVIDIA's driver may fork as this starts it.
+  const bool has_gpu = at::getNumGPUs() > 0;
   InterceptedOp::LookedAt looked_at;
   const std::lock_guard lock(impl_->mutex);
   std::vector<InterceptedOp*> begun;
@@ -244,7 +246,7 @@ Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
       g_ops.Insert(Hash(known->op), known.get());
     }
     if (known->active.load()) continue;
-    if (const Status status = known->Activate(&looked_at); !status.ok()) {
+    if (const Status status = known->Activate(has_gpu, &looked_at); !status.ok()) {
       for (InterceptedOp* one : begun) one->Deactivate(&looked_at);
       return status;
     }

@@ -34,11 +34,11 @@ class EagerInterceptor {
   Status SetOps(const std::vector<std::string>& ops);
   std::vector<std::string> ops() const;  // sorted
 
-  // Told of every call that a region holds, that is met for the first time since SetOnMiss and has
-  // no winner, after it, in its thread: its region, and the signature's canonical text. Not while a
-  // CUDA graph is captured. May take its time and make
-  // winners; its own calls of ATen are not intercepted. What it throws is warned of; what it
-  // returns (an interrupt) is thrown to the caller of the operator. Null: nobody.
+  // Told of each call that a region holds, that is met for the first time since SetOnMiss and has
+  // no winner: its region, and the signature's canonical text. Told in the calling thread, after
+  // the call has run, and not while a CUDA graph is captured. May take its time and make winners;
+  // its own calls of ATen are not intercepted. What it throws is warned of; what it returns (an
+  // interrupt) is thrown to the caller of the operator. Null: nobody.
   using OnMiss =
       std::function<std::exception_ptr(const RegionEntry&, const std::string& signature)>;
   void SetOnMiss(OnMiss on_miss);
@@ -46,8 +46,8 @@ class EagerInterceptor {
   // {"aten::_softmax": {"calls":, "hits":, "fallbacks":, "misses": {reason: n}}}, of every overload
   // that had calls. A call of the program's (not of OwnWork) is a hit, a fallback (its kernel could
   // not take it, or is quarantined) or a miss: "new" (met for the first time), "no_kernel",
-  // "unsupported" (no region holds it), "capture" (met for the first time while a CUDA graph was
-  // captured), "too_many" (other calls were met before it).
+  // "unsupported" (no region holds it, or the default dtype is not float32), "capture" (met for the
+  // first time while a CUDA graph was captured), "too_many" (other calls were met before it).
   Json Stats() const;
   void ResetStats();
 

@@ -74,12 +74,12 @@ void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* st
   kernel->callBoxed(op, keys, stack);
 }
 
-Status InterceptedOp::Activate(LookedAt* looked_at) {
+Status InterceptedOp::Activate(bool has_gpu, LookedAt* looked_at) {
   const Silenced silenced;
   active.store(true);
   for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
     if (!HasKernel(op, kInterceptedKeys[i])) continue;
-    if (i == kCuda && at::getNumGPUs() == 0) continue;
+    if (i == kCuda && !has_gpu) continue;
     try {
       if (registrations_[i] == nullptr) Register(i);
     } catch (const c10::Error& error) {

@@ -74,12 +74,13 @@ class InterceptedOp : public Interceptable {
   // holds the mutex lets go of them after it.
   using LookedAt = std::vector<c10::SafeKernelFunction>;
 
-  // Puts the kernel at those of kInterceptedKeys that the overload has a kernel of its own for and
-  // this machine a device. kUnsupported, and nothing is changed: PyTorch refuses it.
-  Status Activate(LookedAt* looked_at);
+  // Puts the kernel at those of kInterceptedKeys that the overload has a kernel of its own for, at
+  // CUDA's where `has_gpu`. kUnsupported, and nothing is changed: PyTorch refuses it.
+  Status Activate(bool has_gpu, LookedAt* looked_at);
   // The dispatcher has what it had. Calls may still come, and run the previous kernel. Where
   // another library's override stands before this one, and may call it, it stays and passes calls
-  // on, until Activate, or this again or a call once the other has gone.
+  // on: until Activate, or until this comes again after the other has gone. A call takes it away
+  // only where the kernel that it passes calls to has gone, too.
   void Deactivate(LookedAt* looked_at);
   // False where another thread has met the same call.
   bool Keep(std::unique_ptr<const MetCall> call);

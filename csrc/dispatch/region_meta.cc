@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/fork.h"
 #include "signature/from_aten_region.h"
 #include "signature/op_signature.h"
 
@@ -18,20 +19,25 @@ struct Parsed {
   OpSignature signature;
 };
 
+struct Memo {
+  std::mutex mutex;  // guards what follows
+  std::unordered_map<int64_t, std::shared_ptr<const Parsed>> parsed;
+};
+
 // Keeps what was parsed; an id with another text than before is parsed again and not kept.
 Result<std::shared_ptr<const Parsed>> Remember(int64_t id, const std::string& text) {
-  static std::mutex mutex;
-  static auto* memo = new std::unordered_map<int64_t, std::shared_ptr<const Parsed>>;
+  static auto* const memos = new OfProcess<Memo>;
+  Memo& memo = memos->Get();
   {
-    std::lock_guard lock(mutex);
-    auto it = memo->find(id);
-    if (it != memo->end() && it->second->text == text) return it->second;
+    std::lock_guard lock(memo.mutex);
+    auto it = memo.parsed.find(id);
+    if (it != memo.parsed.end() && it->second->text == text) return it->second;
   }
   CF_ASSIGN_OR_RETURN(OpSignature signature, OpSignature::Parse(text));
   if (RegionId(signature.Key()) != id) return OtherRegion(id);
   auto parsed = std::make_shared<const Parsed>(Parsed{text, std::move(signature)});
-  std::lock_guard lock(mutex);
-  memo->try_emplace(id, parsed);
+  std::lock_guard lock(memo.mutex);
+  memo.parsed.try_emplace(id, parsed);
   return parsed;
 }
 

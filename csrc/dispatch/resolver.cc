@@ -1,6 +1,7 @@
 #include "dispatch/resolver.h"
 
 #include <ATen/ATen.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -63,6 +64,14 @@ void Prepare(const OpSignature& signature, Winner* winner) {
   }
 }
 
+using Asking = RegionEntry::Asking;
+
+// False where the loader has been asked, or a thread of this process is asking it.
+bool MayAsk(Asking now) {
+  if (now.state == Asking::State::kUnasked) return true;
+  return now.state != Asking::State::kAsked && now.process != getpid();
+}
+
 // Ids are bits of a SHA-256: well mixed already.
 size_t Hash(int64_t id, int device_index) {
   return static_cast<size_t>(id) + static_cast<size_t>(device_index) * 0x9E3779B97F4A7C15u;
@@ -102,11 +111,13 @@ void Resolver::AskAgain() {
   std::lock_guard lock(impl_->mutex);
   for (const auto& entry : impl_->entries) {
     if (entry->winner.load() != nullptr || entry->quarantined.load()) continue;
-    // In the order in which the states follow each other in another thread.
-    auto being_asked = RegionEntry::Loader::kBeingAsked, asked = RegionEntry::Loader::kAsked;
-    if (!entry->loader.compare_exchange_strong(being_asked, RegionEntry::Loader::kToBeAskedAgain)) {
-      entry->loader.compare_exchange_strong(asked, RegionEntry::Loader::kUnasked);
-    }
+    Asking now = entry->asking.load(), next;
+    do {
+      next = now.state == Asking::State::kBeingAsked
+                 ? Asking{Asking::State::kToBeAskedAgain, now.process}
+             : now.state == Asking::State::kAsked ? Asking{}
+                                                  : now;
+    } while (!entry->asking.compare_exchange_strong(now, next));
   }
 }
 
@@ -118,7 +129,7 @@ RegionEntry* Resolver::Find(int64_t id, int device_index) const {
 }
 
 bool Resolver::WantsWinner(const RegionEntry& entry) const {
-  return entry.loader.load(std::memory_order_acquire) == RegionEntry::Loader::kUnasked &&
+  return MayAsk(entry.asking.load(std::memory_order_acquire)) &&
          impl_->has_loader.load(std::memory_order_acquire);
 }
 
@@ -145,8 +156,9 @@ Result<RegionEntry*> Resolver::Resolve(int64_t id, std::string_view canonical_si
 }
 
 void Resolver::AskLoader(RegionEntry* entry) {
-  auto expected = RegionEntry::Loader::kUnasked;
-  if (!entry->loader.compare_exchange_strong(expected, RegionEntry::Loader::kBeingAsked)) return;
+  const Asking being_asked{Asking::State::kBeingAsked, getpid()};
+  Asking now = entry->asking.load();
+  if (!MayAsk(now) || !entry->asking.compare_exchange_strong(now, being_asked)) return;
   LoadWinner load;
   {
     std::lock_guard lock(impl_->mutex);
@@ -166,10 +178,10 @@ void Resolver::AskLoader(RegionEntry* entry) {
     } catch (const std::exception& error) {
       WarnOnce(what + error.what());
     }
-    auto being_asked = RegionEntry::Loader::kBeingAsked;
-    if (entry->loader.compare_exchange_strong(being_asked, RegionEntry::Loader::kAsked)) return;
+    now = being_asked;
+    if (entry->asking.compare_exchange_strong(now, {Asking::State::kAsked, 0})) return;
     // AskAgain: what the loader looked at may have been there no more.
-    entry->loader.store(RegionEntry::Loader::kBeingAsked);
+    entry->asking.store(being_asked);
   }
 }
 

@@ -2,6 +2,8 @@
 // allocates nothing.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -82,8 +84,14 @@ struct RegionEntry {
   std::optional<uint64_t> matrix_numerics;
   std::atomic<int64_t> own_hits{0};  // of OwnWork, whose calls are counted nowhere else
   std::atomic<double> saved_ns{0};   // the last winner's
-  enum class Loader { kUnasked, kBeingAsked, kToBeAskedAgain, kAsked };
-  std::atomic<Loader> loader{Loader::kUnasked};
+  // Whether the loader has been asked, and while it is, by which process: a forked child has no
+  // thread that asks for its parent.
+  struct Asking {
+    enum class State : int32_t { kUnasked, kBeingAsked, kToBeAskedAgain, kAsked };
+    State state = State::kUnasked;
+    pid_t process = 0;
+  };
+  std::atomic<Asking> asking{};
 };
 
 class Resolver {

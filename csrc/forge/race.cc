@@ -53,8 +53,8 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
   }
   if (promotion.eager_only()) promotion.undecided = false;
   if (promotion.undecided) {
-    promotion.reason += ", and yet no smaller median";
-    if (!above) promotion.reason += " than ATen's";
+    promotion.reason += above ? ", and yet no smaller median"
+                              : ", faster than ATen by its pairs and not by its medians";
     promotion.reason += ": the machine was too busy for a race";
   }
   return promotion;

@@ -98,7 +98,7 @@ class KernelStore:
         """kind ("winner", "eager_only", "negative"), key, arch, signature, verification, timing,
         provenance, versions, by_agent (whether an agent wrote its best candidate), current (whether
         this build's torch and verifier judged it: what others judged is a miss), provisional
-        (whether it was raced beside a busy program, or too disturbed to tell), binary_bytes,
+        (whether it was judged on a busy machine: a miss in every other process), binary_bytes,
         checksum; None on a miss, and, counted in `corrupt`, where the evidence is damaged."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:

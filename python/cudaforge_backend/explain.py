@@ -116,7 +116,7 @@ _WHY = {
     "miss": f"not forged yet: use {HOW_TO_FORGE}",
     "only_agents": "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` "
     "has agents write its kernel",
-    "provisional": f"raced on a busy machine, for its program alone: use {HOW_TO_FORGE}",
+    "provisional": f"raced on a busy machine, for its process alone: use {HOW_TO_FORGE}",
 }
 
 

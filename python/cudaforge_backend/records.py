@@ -16,11 +16,11 @@ RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
 
 NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
-_SERVED = "raced on a busy machine: served to its program alone, replaced when forged again"
+_SERVED = "raced on a busy machine: served to its process alone, replaced when forged again"
 _PROVISIONAL = {
     "winner": _SERVED,
     "eager_only": _SERVED,
-    "negative": "judged on a busy machine: holds for its program alone; `cudaforge forge "
+    "negative": "judged on a busy machine: holds for its process alone; `cudaforge forge "
     "--wanted`, or `cudaforge warmup` (with --train for training's graphs), judges it anew",
 }
 
@@ -35,7 +35,7 @@ class RecordSummary(TypedDict):
     there is none; `retry_above_s`: see below;
     `current` is False where another torch or verifier judged it: such a record is not served, and
     is replaced when its region is forged again; `provisional` where it was raced beside a program
-    that kept the processor busy, or too disturbed to tell: it holds for that program alone, and is
+    that kept the processor busy, or too disturbed to tell: it holds for that process alone, and is
     replaced likewise."""
 
     key: str

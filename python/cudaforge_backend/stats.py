@@ -50,8 +50,9 @@ class AgentStats(TypedDict):
 class EagerStats(TypedDict):
     """Eager calls of one overload that enable() had looked up: `hits` were served by a kernel,
     `fallbacks` had one that could not take them, the others are `misses`, by reason: "new" (met for
-    the first time), "no_kernel", "unsupported" (no signature holds the call), "capture" (met for
-    the first time in the capture of a CUDA graph), "too_many" (of ever new shapes)."""
+    the first time), "no_kernel", "unsupported" (no signature holds the call, or the default dtype
+    is not float32), "capture" (met for the first time in the capture of a CUDA graph), "too_many"
+    (of ever new shapes)."""
 
     calls: int
     hits: int
@@ -64,20 +65,20 @@ class Stats(TypedDict):
 
     Calls of regions: `hits` were served by a kernel, `unserved` found none and ran ATen; saved_ns
     is what the hits are expected to have saved, from the records. Regions, each counted once:
-    `misses` had no record when their graph was compiled, `forged` were forged to a winner,
-    `eager_only` to a kernel that serves eager calls alone and `negative` to none. `fallbacks`, by
-    reason: calls whose kernel could not take them ("device", "strides", "alignment", "numerics",
-    "labels" out of range, "no_memory" for its outputs or scratch, "launch_error", "quarantined"),
-    graphs and eager calls for which forging in the background failed ("background_failed"), and
-    parts of graphs that were left to PyTorch (every other reason). `graphs`, by what became of
-    them: "substituted" (served with winners), "plain" (compiled by Inductor alone; so are those
-    without a region, "no_anchor", and those whose winners are known not to pay or not to be used),
-    "swapped" (given winners while they ran),
+    `misses` had no record when their graph was compiled, or at their first eager call, `forged`
+    were forged to a winner, `eager_only` to a kernel that serves eager calls alone and `negative`
+    to none. `fallbacks`, by reason: calls whose kernel could not take them ("device", "strides",
+    "alignment", "numerics", "labels" out of range, "no_memory" for its outputs or scratch,
+    "launch_error", "quarantined"), graphs, and regions of eager calls, whose forging in the
+    background failed ("background_failed"), and parts of graphs that were left to PyTorch (every
+    other reason). `graphs`, by what became of them: "substituted" (served with winners), "plain"
+    (compiled by Inductor alone; so are those without a region, "no_anchor", and those whose winners
+    are known not to pay or not to be used), "swapped" (given winners while they ran),
     "does_not_pay_in_place" (no faster with their winners, so Inductor runs them),
     "winners_not_used" (the compiled graph has other strides than its winners, or lost their
     regions). `agents`: what they were asked, and its cost. `cache` (reads, hits, writes, corrupt,
     errors) counts since the cache in use was opened. `eager`: the calls that enable() had looked
-    up, by overload; those of the regions above are among them."""
+    up, by overload; those that a region holds count in `regions`, too."""
 
     hits: int
     unserved: int
@@ -100,7 +101,7 @@ _SHOWN = 20  # regions in the text, at most
 class _Readable(dict[str, Any]):
     """What stats() returns at run time: Stats, and a text when it is printed."""
 
-    missed_eager = False  # no graph missed a region
+    graphs_missed = False  # some of the missed regions are of graphs
 
     def __str__(self) -> str:
         stats = cast(Stats, self)
@@ -113,7 +114,8 @@ class _Readable(dict[str, Any]):
         ]
         forged = stats["forged"] + stats["eager_only"] + stats["negative"] + undecided(stats)
         if stats["misses"] and not forged:
-            how = _EAGER_FORGE if self.missed_eager else f"{HOW_TO_FORGE}, makes their kernels"
+            graphs_forge = f"{HOW_TO_FORGE}, makes their kernels"
+            how = graphs_forge if self.graphs_missed else _EAGER_FORGE
             lines.append(f"  missed: {how}")
         if stats["agents"]["calls"]:
             lines.append(f"agents: {_agents(stats['agents'])}")
@@ -130,7 +132,7 @@ class _Readable(dict[str, Any]):
                 f"not served: {_counts(seen['misses'])}"
             )
         new = any(seen["misses"].get("new") for seen in stats["eager"].values())
-        if new and not forged and not self.missed_eager:
+        if new and not forged and (self.graphs_missed or not stats["misses"]):
             lines.append(f"  new: {_EAGER_FORGE}")
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
         if called:
@@ -353,7 +355,7 @@ def stats() -> Stats:
             eager=_C.eager_stats(),
         )
         readable = _Readable(counters)
-        readable.missed_eager = not _unknown
+        readable.graphs_missed = bool(_unknown)
     return cast(Stats, readable)
 
 

@@ -8,7 +8,8 @@
 
 namespace cudaforge {
 
-// Runs `body` in a forked child; its exit status, or -1 when it did not end by itself within 20 s.
+// Runs `body` in a forked child; its exit status, or -1 when there is none, as it did not end by
+// itself within 20 s or could not be forked.
 inline int InForkedChild(const std::function<int()>& body) {
   const pid_t pid = fork();
   if (pid == 0) {
@@ -16,7 +17,7 @@ inline int InForkedChild(const std::function<int()>& body) {
     _exit(body());
   }
   int status = 0;
-  waitpid(pid, &status, 0);
+  if (pid < 0 || waitpid(pid, &status, 0) != pid) return -1;
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 

@@ -215,7 +215,7 @@ def test_what_was_raced_beside_a_busy_program_is_its_own(
 
 
 @pytest.mark.parametrize("won", [True, False])
-def test_lists_say_what_holds_for_a_busy_program_alone(
+def test_lists_say_what_holds_for_one_process_alone(
     capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, won: bool
 ) -> None:
     (win_every_race if won else lose_every_race)(monkeypatch)
@@ -223,8 +223,8 @@ def test_lists_say_what_holds_for_a_busy_program_alone(
     compiled(function, tmp_path, on_miss="background", region_budget_s=25)(torch.randn(8, 45))
     join_threads("cudaforge-background")
     said = {
-        True: "raced on a busy machine: served to its program alone, ",
-        False: "judged on a busy machine: holds for its program alone; `cudaforge forge "
+        True: "raced on a busy machine: served to its process alone, ",
+        False: "judged on a busy machine: holds for its process alone; `cudaforge forge "
         "--wanted`, or `cudaforge warmup` ",
     }
     folder = ("--cache-dir", str(tmp_path))
@@ -239,7 +239,7 @@ def test_lists_say_what_holds_for_a_busy_program_alone(
 def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_python: RunPython
 ) -> None:
-    """Pairs that say "faster" and medians that do not: no winner, for this program alone."""
+    """Pairs that say "faster" and medians that do not: no winner, for this process alone."""
     win_every_race(monkeypatch)
 
     def race_all(self: Any) -> Any:

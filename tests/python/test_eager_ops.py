@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from cudaforge_backend import OptionError, disable, enable
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import eager_ops
@@ -34,6 +35,7 @@ from eager_calls import SOFTMAX
         ("aten::_softmax", ["a list"]),
         ([], ["is empty"]),
         ([3], ["names of overloads"]),
+        (torch.nn.Linear(2, 2), ["a Linear", "the whole program"]),
     ],
 )
 def test_what_may_not_be_intercepted_is_said(ops: Any, words: list[str]) -> None:
@@ -49,6 +51,7 @@ def test_what_is_intercepted_is_told() -> None:
     assert enable().ops == default_ops() == tuple(_C.intercepted())
     assert enable(["aten::mm", "aten::softmax.int"]).ops == ("aten::_softmax", "aten::mm")
     assert disable().ops == ()
+    assert repr(enable(["aten::mm"])) == "<Interception of enable() of 1 overloads>"
 
 
 def test_names_patterns_and_defaults() -> None:

@@ -38,7 +38,7 @@ _OF_KIND = {"winner": "winners", "eager_only": "eager_only", "negative": "negati
 _COUNTS = (*_OF_KIND.values(), "bytes", "not_current", "provisional")
 _INDENT = 49  # where the regions of `ls` begin
 # Of records of either kind.
-_PROVISIONAL = "judged beside a busy program: for that one alone, replaced when forged again"
+_PROVISIONAL = "judged on a busy machine: for its process alone, replaced when forged again"
 _LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX"}
 
 
@@ -506,7 +506,7 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
     (
         "wanted",
         "list the regions that programs asked for, or that were removed, and that are not forged "
-        "yet, or only beside a busy program or for another torch or verifier; `cudaforge forge "
+        "yet, or only on a busy machine or for another torch or verifier; `cudaforge forge "
         "--wanted` forges those that generators make",
         run_wanted,
         (_arch,),

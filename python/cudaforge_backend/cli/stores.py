@@ -104,7 +104,7 @@ def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[
         if not wanted and start and any(r["key"].startswith(start) for r in store.wanted(arch)):
             raise KeyError(
                 f"the region {start!r} is wanted and has no record yet: `cudaforge forge --wanted` "
-                "makes its kernel, `cudaforge cache wanted` shows what it is"
+                "makes its kernel where a generator can, `cudaforge cache wanted` shows what it is"
             )
         what = ("no record or wanted region" if wanted else "no record") + (arch and f" on {arch}")
         lists = "`cudaforge cache ls` lists them"

@@ -66,10 +66,11 @@ def chosen_ops(ops: Iterable[str]) -> tuple[str, ...]:
     """The overloads that names ("aten::_softmax") and patterns ("aten::*norm*") choose. Raises
     OptionError for a name that this PyTorch does not have or that may not be intercepted, and for a
     pattern of no overload that may."""
-    if isinstance(ops, str):
+    if isinstance(ops, str) or not isinstance(ops, Iterable):
+        what = repr(ops) if isinstance(ops, str) else f"a {type(ops).__name__}"
         raise errors.OptionError(
-            f"ops is {ops!r}; it takes a list of names of overloads and of patterns, such as "
-            "['aten::_softmax', 'aten::*norm*']"
+            f"ops is {what}; it takes a list of names of overloads and of patterns, such as "
+            "['aten::_softmax', 'aten::*norm*'], which holds for the whole program"
         )
     found: set[str] = set()
     for op in ops:

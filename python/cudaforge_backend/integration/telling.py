@@ -43,7 +43,7 @@ def tell_of_failed_background(error: Exception) -> None:
     """Counts and warns of a thread's forging that failed. Raises nothing."""
     count_fallback("background_failed")
     with suppress(CudaForgeWarning):  # which is an error to this program, and nobody's here
-        warn_once(f"forging in the background failed, PyTorch runs what it was for: {error}")
+        warn_once(f"forging in the background failed, PyTorch's own kernels run: {error}")
 
 
 @contextmanager

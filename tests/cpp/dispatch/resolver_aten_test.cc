@@ -1,12 +1,13 @@
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include <future>
 #include <stdexcept>
 #include <thread>
 
 #include "dispatch/resolver.h"
 #include "tests/cpp/dispatch/fake_region.h"
+#include "tests/cpp/forked.h"
 
 namespace cudaforge {
 namespace {
@@ -224,19 +225,35 @@ TEST_F(ResolverTest, WorksInAForkedChild) {
   const Region before = NegRegion({3, 10});
   const Region after = NegRegion({3, 11});
   Resolve(before)->hits = 5;
-  const pid_t child = fork();
-  if (child == 0) {
-    RegionEntry* entry = resolver_.Find(before.id, -1);
-    entry->hits.fetch_add(1);
-    auto made = resolver_.Resolve(after.id, after.text, -1);
-    const bool good =
-        made.ok() && resolver_.Find(after.id, -1) == *made && resolver_.Stats()["hits"] == 6;
-    _exit(good ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(InForkedChild([&] {
+              RegionEntry* entry = resolver_.Find(before.id, -1);
+              entry->hits.fetch_add(1);
+              auto made = resolver_.Resolve(after.id, after.text, -1);
+              const bool good = made.ok() && resolver_.Find(after.id, -1) == *made &&
+                                resolver_.Stats()["hits"] == 6;
+              return good ? 0 : 1;
+            }),
+            0);
   EXPECT_EQ(resolver_.Find(after.id, -1), nullptr);
+}
+
+TEST_F(ResolverTest, AForkedChildAsksWhereAThreadOfItsParentWasAsking) {
+  const Region region = NegRegion({3, 16});
+  const pid_t parent = getpid();
+  std::promise<void> begun, forked;
+  resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
+    if (getpid() != parent) return NegWinner(48, 0, log_);
+    begun.set_value();
+    forked.get_future().wait();
+    return std::unique_ptr<Winner>();
+  });
+  std::thread asks([&] { Resolve(region); });
+  begun.get_future().wait();
+  EXPECT_EQ(Resolve(region)->winner.load(), nullptr) << "another thread is asking";
+  EXPECT_EQ(InForkedChild([&] { return Resolve(region)->winner.load() != nullptr ? 0 : 1; }), 0);
+  forked.set_value();
+  asks.join();
+  EXPECT_FALSE(resolver_.WantsWinner(*Resolve(region)));
 }
 
 }  // namespace

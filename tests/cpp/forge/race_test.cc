@@ -96,8 +96,9 @@ TEST(RaceRule, AnEagerCallsRivalIsAten) {
   EXPECT_TRUE(PlacedIn(won, std::string(64, 'a'), RaceOf(1000, 1000, 1000)).eager_only());
 }
 
-// Pairs that say 1.1, and medians of 6 and 5.5: such may come of a machine that is busy.
-Promotion DisturbedRace() {
+// Against ATen pairs that say 1.1, and medians of 6 and 5.5: such may come of a machine that is
+// busy. With `inductor` there is a rival that is faster than both.
+Promotion DisturbedRace(bool inductor = false) {
   double ns = 0;
   const auto make = [&ns](const std::string& name, double often, double at_times, double last) {
     return Contestant{name, [=, &ns, calls = 0](int64_t) mutable {
@@ -110,7 +111,9 @@ Promotion DisturbedRace() {
     CF_RETURN_IF_ERROR(work());
     return ns;
   };
-  return Race({make("forged", 5, 9, 6), make("aten", 5.5, 9.9, 1)}, clock, {}, true).value();
+  std::vector<Contestant> contestants = {make("forged", 5, 9, 6), make("aten", 5.5, 9.9, 1)};
+  if (inductor) contestants.push_back(make("inductor", 4, 7, 0.5));
+  return Race(contestants, clock, {}, true).value();
 }
 
 TEST(RaceRule, WhatHasNoSmallerMedianIsNotFaster) {
@@ -121,6 +124,17 @@ TEST(RaceRule, WhatHasNoSmallerMedianIsNotFaster) {
   EXPECT_TRUE(promotion.undecided);
   EXPECT_NE(promotion.reason.find("too busy"), std::string::npos) << promotion.reason;
   EXPECT_FALSE(RaceOf(1000, 1020, 1020).undecided);
+}
+
+TEST(RaceRule, WhatHasNoSmallerMedianThanATensServesNoEagerCalls) {
+  const Promotion promotion = DisturbedRace(/*inductor=*/true);
+  EXPECT_EQ(promotion.best_rival, "inductor");
+  EXPECT_LT(promotion.speedup.high, 1);
+  EXPECT_GT(promotion.over_aten->low, kPromotionBound);
+  EXPECT_FALSE(promotion.promoted);
+  EXPECT_FALSE(promotion.eager_only());
+  EXPECT_TRUE(promotion.undecided);
+  EXPECT_NE(promotion.reason.find("not by its medians"), std::string::npos) << promotion.reason;
 }
 
 TEST(RaceRule, WhatIsUndecidedInsideARegionIsUndecided) {

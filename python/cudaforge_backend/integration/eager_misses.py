@@ -1,0 +1,128 @@
+"""What a miss of an eager call brings about: what is said of it, and the forging of its kernel."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from cudaforge_backend import log
+from cudaforge_backend._native import _C
+from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.options import Settings
+from cudaforge_backend.records import not_served, result_text, summary
+from cudaforge_backend.stats import count_miss
+
+from .ending import program_has_ended
+from .rules import refusal
+from .telling import current_progress, tell_of_failed_background, telling_of_forging
+
+# Of a miss: the region's signature, its key, the architecture and the device's index.
+Told = Callable[[str, str, str, int], None]
+
+
+def on_miss(process: int, settings: Settings, queue: Queue | None) -> Told:
+    """What is told of a call that is met for the first time and has no winner, beside its being
+    recorded. Forges in that process alone."""
+    forge: Told | None = None
+    if settings.on_miss == "blocking":
+        forge = functools.partial(_forge_at_once, settings)
+    elif queue is not None:
+        forge = queue.add
+
+    def told(signature: str, key: str, arch: str, device_index: int) -> None:
+        if log.dispatch.isEnabledFor(logging.DEBUG):
+            region, why = _C.describe(signature), _why(signature, key, arch)
+            log.dispatch.debug("no kernel: %s  %s: %s", key[:12], region, why)
+        if _C.store().verdict(key, arch) is None:
+            count_miss(key, eager=True)
+        if forge is not None and os.getpid() == process:
+            forge(signature, key, arch, device_index)
+
+    return told
+
+
+def _why(signature: str, key: str, arch: str) -> str:
+    """Why calls of a region have no kernel."""
+    record = _C.store().get(key, arch)
+    if record is not None:
+        return "; ".join([result_text(record), *not_served(summary(record))])
+    refused = refusal(signature, arch)
+    return f"only agents make it ({refused})" if refused else "not forged yet"
+
+
+def _can_forge(signature: str, arch: str, settings: Settings) -> bool:
+    return settings.agents is not None or refusal(signature, arch) is None
+
+
+def _forge_at_once(
+    settings: Settings, signature: str, key: str, arch: str, device_index: int
+) -> None:
+    from .plan import forge_one, verdict_of
+
+    if program_has_ended() or not _can_forge(signature, arch, settings):
+        return
+    if verdict_of(key, arch, settings.region_budget_s)[0] != "miss":
+        return
+    what = f"a kernel for {_C.describe(signature)} (seconds allowed: {settings.region_budget_s:g})"
+    with telling_of_forging(what) as progress:
+        forge_one(signature, device_index, settings, compile_lock=False, progress=progress)
+
+
+class Queue:
+    """Forges what is added, one region after the other, in a thread that ends with the last, into
+    the cache that is in use when the queue is made."""
+
+    _turn = ForkSafeLock()  # of two queues, one forges
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._store = _C.store()
+        self._ended = False
+        self._waiting: deque[tuple[str, str, int]] = deque()
+        self._works = False
+        self._lock = ForkSafeLock()
+
+    def add(self, signature: str, _key: str, arch: str, device_index: int) -> None:
+        """A region that is to be forged."""
+        with self._lock:
+            if self._ended or program_has_ended():
+                return
+            self._waiting.append((signature, arch, device_index))
+            if self._works:
+                return
+            self._works = True
+        try:
+            # A program that ends waits for the step under way: see forging.py.
+            threading.Thread(target=self._work, name="cudaforge-eager", daemon=False).start()
+        except BaseException:
+            with self._lock:
+                self._works = False  # the next one that is added tries again
+            raise
+
+    def end(self) -> None:
+        """Forges no more. The region under way is finished, if the cache stays in use."""
+        self._ended = True  # without the lock, which this thread may hold: see _change
+
+    def _work(self) -> None:
+        while not program_has_ended():
+            with self._lock:
+                if self._ended or not self._waiting:
+                    self._works = False
+                    return
+                signature, arch, device_index = self._waiting.popleft()
+            try:
+                with self._turn:
+                    self._forge(signature, arch, device_index)
+            except Exception as error:
+                tell_of_failed_background(error)
+
+    def _forge(self, signature: str, arch: str, device_index: int) -> None:
+        from .plan import forge_one
+
+        if _can_forge(signature, arch, self._settings):
+            progress = current_progress()
+            forge_one(signature, device_index, self._settings, True, progress, store=self._store)
