@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/text.h"
 #include "cache/kernel_store.h"
 #include "cache/rocks_env.h"
@@ -126,9 +127,15 @@ std::vector<rocksdb::ColumnFamilyDescriptor> Descriptors(const std::vector<std::
   return families;
 }
 
+// To open and to close a database, RocksDB takes locks of the process, which a child that is forked
+// meanwhile would find taken. Of one that is open for writing it has a timer's thread, for which a
+// child, that does not have it, would wait when it exits.
+using NoFork = NoForkMeanwhile<RocksDb>;
+
 }  // namespace
 
 struct RocksDb::Impl {
+  std::optional<NoFork> writes;
   std::unique_ptr<rocksdb::DB> db;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> by_family = {};  // null: not there
@@ -149,10 +156,14 @@ struct RocksDb::Impl {
 };
 
 RocksDb::RocksDb(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-RocksDb::~RocksDb() = default;
+RocksDb::~RocksDb() {
+  const NoFork closes;
+  impl_.reset();
+}
 
 Status RocksDb::Create(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0) return ErrnoStatus(folder, errno);
+  const NoFork creates;
   rocksdb::DBOptions options = DatabaseOptions();
   options.create_if_missing = true;
   options.create_missing_column_families = true;
@@ -171,7 +182,9 @@ Status RocksDb::Create(const std::string& folder) {
 }
 
 Result<std::unique_ptr<RocksDb>> RocksDb::Open(const std::string& folder, bool writer) {
+  const NoFork opens;
   auto impl = std::make_unique<Impl>();
+  if (writer) impl->writes.emplace();
   rocksdb::DB* db = nullptr;
   rocksdb::DBOptions options = DatabaseOptions();
   // A version may add families: a reader takes those that are there, a writer makes those that are

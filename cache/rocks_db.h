@@ -40,7 +40,8 @@ struct DbWrite {
 
 // Errors of all calls: kCorruption (the database is damaged), kUnsupported (made by a newer
 // version), kIoError (the operating system refused), kNotFound (Get only). Not thread-safe. In a
-// forked child the parent's handle must be neither used nor destroyed.
+// forked child the parent's handle must be neither used nor destroyed. A fork in another thread
+// waits while a database is opened or closed, and while one is open for writing.
 class RocksDb {
  public:
   // Makes an empty database in `folder`, which must not exist.

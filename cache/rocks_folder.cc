@@ -8,29 +8,16 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <mutex>
 #include <string_view>
 #include <thread>
 
 #include "base/bytes.h"
 #include "base/file.h"
-#include "base/fork.h"
 
 namespace cudaforge {
 namespace {
 
 constexpr int kLockTimeoutMs = 60'000;
-
-// Held while a database is open for writing, by whichever store. A fork waits for it: RocksDB then
-// has a timer's thread, for which a child, that does not have it, would wait when it exits.
-std::mutex& WhileOpenForWriting() {
-  static std::mutex* const mutex = [] {
-    auto* const made = new std::mutex;
-    HoldAcrossForks<RocksFolder>(made);
-    return made;
-  }();
-  return *mutex;
-}
 
 // To a writer, a folder that is missing is one that could not be made.
 Status AsIoError(const Status& status) {
@@ -77,7 +64,6 @@ Status RocksFolder::Write(const MakeWrites& make, std::vector<std::string>* warn
   CF_RETURN_IF_ERROR(Check());
   auto lock = FileLock::Acquire(path_ + "/lock", kLockTimeoutMs);
   if (!lock.ok()) return AsIoError(lock.status());
-  const std::lock_guard open_for_writing(WhileOpenForWriting());
   if (!HasDatabase()) CF_RETURN_IF_ERROR(CreateFresh());
   Status status = Session(make);
   if (status.code() == StatusCode::kCorruption) {

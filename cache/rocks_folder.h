@@ -33,8 +33,9 @@ class RocksFolder {
   // One session of the writer: lock, open, `make` from what is there, write, flush, close, next
   // generation. A damaged database is moved aside first and `make` called again on an empty one;
   // `warnings` gets a line for it. A fork in another thread waits until the database is closed:
-  // `make` must not wait for that thread. Errors: kIoError, kTimeout (another process kept the
-  // lock), kUnsupported (a newer version's database, left as it is).
+  // `make` must not wait for that thread, nor for what HoldAcrossForks was given. Errors: kIoError,
+  // kTimeout (another process kept the lock), kUnsupported (a newer version's database, left as it
+  // is).
   using MakeWrites = std::function<std::vector<DbWrite>(const RocksDb& db)>;
   Status Write(const MakeWrites& make, std::vector<std::string>* warnings) const;
 

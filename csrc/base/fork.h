@@ -63,4 +63,47 @@ void HoldAcrossForks(std::mutex* mutex) {
   CF_CHECK(error == 0) << "pthread_atfork: " << error;
 }
 
+// While one lives, a fork in another thread waits, and while that forks, the next one is not made.
+// For each Owner by itself. They may be inside each other, and many threads may have one: what they
+// do is of a library, whose locks a child would find taken. A thread that forks must not have one,
+// and one that has one must wait neither for a thread that may fork nor for what HoldAcrossForks
+// was given.
+template <typename Owner>
+class NoForkMeanwhile {
+ public:
+  NoForkMeanwhile() {
+    (void)kRegistered;
+    const std::lock_guard lock(mutex_);
+    ++inside_;
+  }
+  ~NoForkMeanwhile() {
+    const std::lock_guard lock(mutex_);
+    if (--inside_ == 0) inside_.notify_all();
+  }
+  NoForkMeanwhile(const NoForkMeanwhile&) = delete;
+  NoForkMeanwhile& operator=(const NoForkMeanwhile&) = delete;
+
+ private:
+  static void BeforeFork() {
+    mutex_.lock();
+    while (const int inside = inside_) {
+      mutex_.unlock();
+      inside_.wait(inside);
+      mutex_.lock();
+    }
+  }
+  static void AfterFork() { mutex_.unlock(); }
+  static bool Register() {
+    const int error = pthread_atfork(BeforeFork, AfterFork, AfterFork);
+    CF_CHECK(error == 0) << "pthread_atfork: " << error;
+    return true;
+  }
+
+  // There from the start and for ever, and registered when the library is loaded: a child that was
+  // forked while a thread makes them would wait for that thread.
+  inline constinit static std::mutex mutex_;  // guards inside_; held while a fork is under way
+  inline constinit static std::atomic<int> inside_ = 0;
+  inline static const bool kRegistered = Register();
+};
+
 }  // namespace cudaforge

@@ -62,12 +62,22 @@ std::shared_ptr<KernelStore> Runtime::store() {
 }
 
 Status Runtime::UseCache(const std::string& folder) {
-  std::lock_guard lock(mutex_);
-  if (store_ != nullptr && folder == folder_) return opened_;
+  const auto in_use = [&] { return store_ != nullptr && folder == folder_; };
+  {
+    std::lock_guard lock(mutex_);
+    if (in_use()) return opened_;
+  }
+  // Opened, and the one before closed, outside the lock, which a fork waits for. Of two threads'
+  // stores of one folder one is dropped.
   Result<std::unique_ptr<KernelStore>> opened = OpenRocksKernelStore(folder, /*writable=*/true);
+  const Status status = opened.status();
+  std::shared_ptr<KernelStore> store =
+      opened.ok() ? std::move(opened).value() : MakeMemoryKernelStore();
+  std::lock_guard lock(mutex_);
+  if (in_use()) return opened_;
   folder_ = folder;
-  opened_ = opened.status();
-  store_ = opened.ok() ? std::move(opened).value() : MakeMemoryKernelStore();
+  opened_ = status;
+  store_.swap(store);
   return opened_;
 }
 

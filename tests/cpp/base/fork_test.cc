@@ -88,5 +88,36 @@ TEST(HoldAcrossForks, AChildFindsTheMutexFree) {
   holder.join();
 }
 
+TEST(NoForkMeanwhile, AForkWaits) {
+  struct Owner {};
+  using NoFork = NoForkMeanwhile<Owner>;
+  std::atomic<bool> ended = false, inside = false;
+  std::thread holder([&] {
+    while (!ended) {
+      {
+        const NoFork outer;
+        inside = true;
+        const NoFork inner;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        inside = false;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  });
+  for (int child = 0; child < 20; ++child) {
+    EXPECT_EQ(InForkedChild([&] {
+                if (inside) return 1;
+                { const NoFork own; }
+                return InForkedChild([] {
+                  const NoFork of_a_grandchild;
+                  return 0;
+                });
+              }),
+              0);
+  }
+  ended = true;
+  holder.join();
+}
+
 }  // namespace
 }  // namespace cudaforge

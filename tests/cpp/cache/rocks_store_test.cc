@@ -113,6 +113,27 @@ TEST_F(RocksStore, AChildForkedWhileAnotherThreadWritesEnds) {
   EXPECT_GT(written, 1);
 }
 
+// RocksDB takes locks of the process as it opens and closes a database: a child hung that was
+// forked meanwhile.
+TEST_F(RocksStore, AChildForkedBesideOneThatOpensReadersOpensOne) {
+  ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
+  std::atomic<bool> done = false;
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < 3; ++reader) {
+    readers.emplace_back([&] {
+      while (!done) EXPECT_NE(OpenStore(path_)->Get(TestWinner(1).key, kTestArch), nullptr);
+    });
+  }
+  for (int child = 0; child < 60; ++child) {
+    EXPECT_EQ(InForkedChild([&] {
+                return OpenStore(path_)->Get(TestWinner(1).key, kTestArch) != nullptr ? 0 : 1;
+              }),
+              0);
+  }
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+}
+
 TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
   auto writer = OpenStore(path_);
   auto reader = OpenRocksKernelStore(path_, false).value();
