@@ -10,7 +10,7 @@ from typing import Any, TypedDict, cast
 from . import log
 from ._native import _C
 from .errors import CudaForgeWarning
-from .locks import ForkSafeLock
+from .locks import fork_safe_lock
 from .options import DISABLED, disabled
 from .records import HOW_TO_FORGE, counted, dollars, for_eager
 
@@ -227,7 +227,7 @@ def _time(ns: float) -> str:
     return f"{ns / 1e3:.1f} us"
 
 
-_lock = ForkSafeLock()
+_lock = fork_safe_lock()
 _fallbacks: Counter[str] = Counter()
 _graphs: Counter[str] = Counter()
 _graph_gains: list[tuple[float, float, float]] = []
@@ -337,7 +337,7 @@ def stats() -> Stats:
             forged=_forging["forged"],
             eager_only=_forging["eager_only"],
             negative=_forging["negative"],
-            graphs={how: n for how, n in _graphs.items() if n > 0},
+            graphs={how: n for how, n in list(_graphs.items()) if n > 0},
             agents=AgentStats(
                 calls=_agent_counts["calls"],
                 failed=_agent_counts["failed"],

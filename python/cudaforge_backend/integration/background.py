@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.locks import fork_safe_lock
 from cudaforge_backend.options import Settings
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
@@ -35,7 +35,7 @@ class SwappingCallable:
         self._first = self._current = first
         self._ready: Plan | None = None
         self._compile = compile_substituted
-        self._swap_lock = ForkSafeLock()
+        self._swap_lock = fork_safe_lock()
         self.thread = threading.Thread(
             target=self._forge, args=(plan, settings), name="cudaforge-background", daemon=False
         )  # a program that ends waits for the step under way: see forging.py

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from cudaforge_backend import errors
 from cudaforge_backend._native import _C
-from cudaforge_backend.locks import ForkSafeRLock
+from cudaforge_backend.locks import fork_safe_lock
 from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
 
@@ -81,8 +81,10 @@ class Interception:
             with _lock:
                 own = [one for one in self._withs if one[0] == threading.get_ident()]
                 last = (own or self._withs)[-1]  # a generator's `with` may end in any thread
-                self._withs.remove(last)
-            _end(last[1])
+                try:
+                    _end(last[1])
+                finally:
+                    self._withs.remove(last)
 
     def _begin(self, state: _State, states: list[_State]) -> list[_State]:
         held = [other for other in self._disabled if not other.ended and other not in states]
@@ -97,7 +99,11 @@ class Interception:
 
 def _end(state: _State) -> None:
     state.ended = True
-    _change(lambda states: [other for other in states if other is not state])
+    try:
+        _change(list)
+    except BaseException:  # an interrupt
+        _change(list)
+        raise
 
 
 class _Thread(threading.local):
@@ -107,7 +113,7 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_lock = ForkSafeRLock()  # guards what follows
+_lock = fork_safe_lock()  # guards what follows
 _changes: deque[Callable[[list[_State]], list[_State]]] = deque()  # that are asked for
 _states: list[_State] = []  # all that hold; the last one is to be in force
 _in_force: _State | None = None  # None also while that changes
@@ -173,8 +179,8 @@ def _change(change: Callable[[list[_State]], list[_State]]) -> None:
         _changes.append(change)
         if _thread.changes:
             return
-        _thread.changes = True
         try:
+            _thread.changes = True
             while _changes:
                 _apply(_changes.popleft()(list(_states)))
         finally:
@@ -193,10 +199,12 @@ def _write_at_end() -> None:
 
 
 def _apply(states: list[_State]) -> None:
-    """Has `states` hold and the last of them be in force. REQUIRES: _lock is held."""
+    """Has those of `states` hold that have not ended, and the last of them be in force. REQUIRES:
+    _lock is held."""
     global _queue, _in_force
-    _states[:] = states  # holds where what follows is interrupted, and the next change does it
-    last = states[-1] if states else _State()
+    # They hold where what follows is interrupted, and the next change does it.
+    _states[:] = [state for state in states if not state.ended]
+    last = _states[-1] if _states else _State()
     if last is _in_force:
         return
     _in_force = None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
-from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.locks import fork_safe_lock
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import not_served, result_text, summary
 from cudaforge_backend.stats import count_miss
@@ -76,7 +76,7 @@ class Queue:
     """Forges what is added, one region after the other, in a thread that ends with the last, into
     the cache that is in use when the queue is made."""
 
-    _turn = ForkSafeLock()  # of two queues, one forges
+    _turn = fork_safe_lock()  # of two queues, one forges
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -84,7 +84,7 @@ class Queue:
         self._ended = False
         self._waiting: deque[tuple[str, str, int]] = deque()
         self._works = False
-        self._lock = ForkSafeLock()
+        self._lock = fork_safe_lock()
 
     def add(self, signature: str, _key: str, arch: str, device_index: int) -> None:
         """A region that is to be forged."""

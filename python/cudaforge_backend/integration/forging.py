@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
-from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.locks import fork_safe_lock
 from cudaforge_backend.options import RACING_SECONDS, RACING_SHARE
 from cudaforge_backend.records import reason_of, retry_above_s, speedup_text, stayed, verdict
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
@@ -39,8 +39,8 @@ _BUSY_SECONDS = 0.03  # for which that is looked at ...
 _BUSY_LOOKS = 3  # ... so often, until it is quiet
 _SETTLE_SECONDS = 0.01  # PyTorch's threads wait in a loop before they sleep
 
-_locks_guard = ForkSafeLock()
-_locks: dict[tuple[str, str], ForkSafeLock] = {}
+_locks_guard = fork_safe_lock()
+_locks: dict[tuple[str, str], Any] = {}
 _waited_for: Counter[tuple[str, str]] = Counter()  # by how many compilations
 _provisional: set[tuple[str, str]] = set()  # keys and archs of this process's provisional records
 
@@ -89,34 +89,40 @@ def forge_region(
     arch = _C.arch(json.loads(signature)["device"], device_index)
     place = (key, arch)
     with _locks_guard:
-        lock = _locks.setdefault(place, ForkSafeLock())
-        _waited_for[place] += not compile_lock
+        lock = _locks.setdefault(place, fork_safe_lock())
+    with contextlib.ExitStack() as waiting:
+        waiting.enter_context(_counted_as_waiting(place, int(not compile_lock)))
+        with lock:
+            waiting.close()
+            known = settled(key, arch)
+            if known is not None and not again and not worth_more_time(known, budget_s):
+                return Forged(key, known["kind"], reason_of(known))
+            return _in_clean_thread(
+                _Forge(
+                    signature=signature,
+                    key=key,
+                    arch=arch,
+                    device_index=device_index,
+                    budget_s=budget_s,
+                    listener=progress,
+                    compile_lock=compile_lock,
+                    within=within,
+                    agents=agents,
+                    hints=hints,
+                    store=store,
+                )
+            )
+
+
+@contextlib.contextmanager
+def _counted_as_waiting(place: tuple[str, str], compilations: int) -> Iterator[None]:
+    with _locks_guard:
+        _waited_for[place] += compilations
     try:
-        lock.acquire()
+        yield
     finally:
         with _locks_guard:
-            _waited_for[place] -= not compile_lock
-    try:
-        known = settled(key, arch)
-        if known is not None and not again and not worth_more_time(known, budget_s):
-            return Forged(key, known["kind"], reason_of(known))
-        return _in_clean_thread(
-            _Forge(
-                signature=signature,
-                key=key,
-                arch=arch,
-                device_index=device_index,
-                budget_s=budget_s,
-                listener=progress,
-                compile_lock=compile_lock,
-                within=within,
-                agents=agents,
-                hints=hints,
-                store=store,
-            )
-        )
-    finally:
-        lock.release()
+            _waited_for[place] -= compilations
 
 
 def settled(key: str, arch: str) -> Mapping[str, Any] | None:

@@ -15,7 +15,7 @@ from torch import fx
 
 from cudaforge_backend import measure
 from cudaforge_backend._native import _C
-from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.locks import fork_safe_lock
 from cudaforge_backend.stats import count_fallback, count_graph_gain, warn_once
 
 from .analysis import Analysis
@@ -115,7 +115,7 @@ class GatedCallable:
         self._outcome = outcome
         self._rivals = (without, with_winners)
         self._chosen: Compiled | None = None
-        self._lock = ForkSafeLock()
+        self._lock = fork_safe_lock()
 
     def __call__(self, *inputs: Any) -> Any:
         chosen = self._chosen

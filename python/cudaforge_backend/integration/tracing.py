@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cudaforge_backend.locks import ForkSafeLock
+from cudaforge_backend.locks import fork_safe_lock
 
-_lock = ForkSafeLock()
+_lock = fork_safe_lock()
 _tracers = 0
 _before = True
 
