@@ -1,7 +1,6 @@
 // The store on RocksDB. Readers open the database read-only and keep what they read; a writer takes
 // our own lock, opens it, writes, flushes and closes, and then changes the generation file that
 // readers look at. FORMAT.md draws the folder.
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -71,8 +70,7 @@ bool HasNewer(const RocksDb& db, const std::string& db_key) {
 
 class RocksKernelStore final : public KernelStore {
  public:
-  RocksKernelStore(const std::string& path, bool writable)
-      : folder_(path), writable_(writable), creator_(getpid()) {}
+  RocksKernelStore(const std::string& path, bool writable) : folder_(path), writable_(writable) {}
 
   // Looks at what is there; errors as OpenRocksKernelStore.
   Status Probe() {
@@ -378,12 +376,6 @@ class RocksKernelStore final : public KernelStore {
 
   Status Write(const RocksFolder::MakeWrites& make) {
     if (!writable_) return Status::Unsupported(folder_.path() + ": opened read-only");
-    if (getpid() != creator_) {
-      // The parent's database may be open in memory that both have now.
-      return Status::Unavailable(
-          "a forked process does not write to the cache that its parent opened: make kernels in "
-          "the parent, give the child another cache_dir, or start it by spawn");
-    }
     std::vector<std::string> warnings;
     Status status = folder_.Write(make, &warnings);
     ProcessState* state = State();
@@ -396,7 +388,6 @@ class RocksKernelStore final : public KernelStore {
 
   const RocksFolder folder_;
   const bool writable_;
-  const pid_t creator_;
   mutable OfProcess<ProcessState> state_;
 };
 

@@ -45,8 +45,8 @@ void Record(const RegionEntry& region, const std::string& arch, const std::strin
 }
 
 // `told` is called as told(signature, key, arch, device_index). It outlives the interpreter: it is
-// called no more then, and never freed. A forked child records nothing until it calls this itself:
-// it does not write to the cache that its parent opened.
+// called no more then, and never freed. A forked child, which may be one of many workers, records
+// nothing until it calls this itself.
 void SetOnMiss(bool record, std::optional<py::function> told) {
   auto* const kept = told.has_value() ? new py::function(*std::move(told)) : nullptr;
   EagerInterceptor::OnMiss on_miss = [record, kept, process = getpid()](const RegionEntry& region,

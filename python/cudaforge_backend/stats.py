@@ -10,7 +10,7 @@ from typing import Any, TypedDict, cast
 from . import log
 from ._native import _C
 from .errors import CudaForgeWarning
-from .locks import fork_safe_lock
+from .forks import fork_safe_lock
 from .options import DISABLED, disabled
 from .records import HOW_TO_FORGE, counted, dollars, for_eager
 

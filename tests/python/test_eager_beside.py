@@ -89,12 +89,12 @@ _RECORDS = """
 import os, sys, torch
 from cudaforge_backend import disable, enable
 torch.set_num_threads(1)
-enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER + "/parent")
+enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER + PARENTS)
 torch.randn(4, 51).softmax(-1)
 pid = os.fork()
 if pid == 0:
     torch.randn(4, 52).softmax(-1)  # what the parent asked for is not the child's
-    enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER + "/child")
+    enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER + CHILDS)
     torch.randn(4, 53).softmax(-1)
     disable()
     sys.exit()
@@ -102,14 +102,21 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
-def test_a_forked_child_records_in_a_cache_of_its_own(
-    run_python: RunPython, tmp_path: Path
+@pytest.mark.parametrize(("parents", "childs"), [("/parent", "/child"), ("/both", "/both")])
+def test_a_forked_child_records_what_it_asks_for_itself(
+    run_python: RunPython, tmp_path: Path, parents: str, childs: str
 ) -> None:
-    done = run_python(f"FOLDER = {str(tmp_path)!r}{_RECORDS}", CUDA_VISIBLE_DEVICES="")
-    assert done.stderr == ""
-    for folder, size in [("parent", 51), ("child", 53)]:
-        (wanted,) = _C.KernelStore.open(str(tmp_path / folder)).wanted()
-        assert wanted["signature"]["inputs"][0]["sizes"] == [4, size]
+    head = f"FOLDER, PARENTS, CHILDS = {str(tmp_path)!r}, {parents!r}, {childs!r}"
+    assert run_python(head + _RECORDS, CUDA_VISIBLE_DEVICES="").stderr == ""
+    recorded = {
+        (folder, wanted["signature"]["inputs"][0]["sizes"][1])
+        for folder in (parents, childs)
+        for wanted in _C.KernelStore.open(f"{tmp_path}{folder}").wanted()
+    }
+    if parents == childs:
+        assert recorded == {(parents, 51), (parents, 53)}
+    else:
+        assert recorded == {(parents, 51), (childs, 53)}
 
 
 _STARTED = """

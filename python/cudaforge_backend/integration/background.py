@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cudaforge_backend.locks import fork_safe_lock
+from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import Settings
 from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from cudaforge_backend import errors
 from cudaforge_backend._native import _C
-from cudaforge_backend.locks import fork_safe_lock
+from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
-from cudaforge_backend.locks import fork_safe_lock
+from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import not_served, result_text, summary
 from cudaforge_backend.stats import count_miss

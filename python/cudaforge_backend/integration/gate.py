@@ -15,7 +15,7 @@ from torch import fx
 
 from cudaforge_backend import measure
 from cudaforge_backend._native import _C
-from cudaforge_backend.locks import fork_safe_lock
+from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.stats import count_fallback, count_graph_gain, warn_once
 
 from .analysis import Analysis

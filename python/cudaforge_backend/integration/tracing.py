@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cudaforge_backend.locks import fork_safe_lock
+from cudaforge_backend.forks import fork_safe_lock
 
 _lock = fork_safe_lock()
 _tracers = 0

@@ -1,8 +1,9 @@
-"""Locks, signals and forks."""
+"""What threads share, where a signal or a fork comes between."""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from typing import Any
@@ -23,10 +24,15 @@ def fork_safe_lock() -> Any:
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def _free_all() -> None:
+def _after_in_child() -> None:
     for lock in list(_locks):
         if not lock._is_owned():
             lock._at_fork_reinit()
+    # PyTorch has a child make processes of its own that compile, and yet has it wait for the
+    # threads of its parent that do.
+    inductor = sys.modules.get("torch._inductor.async_compile")
+    if inductor is not None:
+        inductor.AsyncCompile.pool.cache_clear()
 
 
-os.register_at_fork(after_in_child=_free_all)
+os.register_at_fork(after_in_child=_after_in_child)

@@ -1,4 +1,4 @@
-"""Locks that a forked child finds free, and an exception of a signal does not leave held."""
+"""Locks, and threads of Inductor, where a fork or a signal comes between."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import threading
 import time
 from typing import Any
 
-from cudaforge_backend.locks import fork_safe_lock
+import pytest
+from cudaforge_backend.forks import fork_safe_lock
+from torch._inductor import config
+from torch._inductor.async_compile import AsyncCompile
 
 
 def _exits_with(child: int) -> int:
@@ -98,3 +101,16 @@ def test_an_interrupt_does_not_leave_it_held() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert interrupts > 100
+
+
+def test_a_child_compiles_by_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    if AsyncCompile.pool.cache_info().currsize == 0:
+        monkeypatch.setattr(config, "compile_threads", 2)
+    AsyncCompile.pool().submit(int).result()
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(AsyncCompile.pool().submit(int, "7").result(timeout=60))
+        except BaseException:
+            os._exit(1)
+    assert _exits_with(child) == 7
