@@ -51,12 +51,12 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
     promotion.faster_than_aten = above_aten && HasSmallerMedian(promotion.times, i);
     if (eager && above_aten && !promotion.faster_than_aten) promotion.undecided = true;
   }
-  if (promotion.eager_only()) promotion.undecided = false;
   if (promotion.undecided) {
     promotion.reason += above ? ", and yet no smaller median"
                               : ", faster than ATen by its pairs and not by its medians";
     promotion.reason += ": the machine was too busy for a race";
   }
+  if (promotion.eager_only()) promotion.undecided = false;
   return promotion;
 }
 

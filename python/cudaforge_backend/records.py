@@ -113,8 +113,11 @@ def larger_region(record: Mapping[str, Any]) -> str:
 
 def why(record: Mapping[str, Any]) -> str:
     """The verdict of a record, with what was measured."""
-    timed = record["kind"] != "winner" and (record["timing"] or {}).get("best_rival") is not None
-    return f"{verdict(record)} ({reason_of(record)})" if timed else verdict(record)
+    timing = record["timing"] or {}
+    if record["kind"] == "winner" or timing.get("best_rival") is None:
+        return verdict(record)
+    over_aten = f"{speedup_text(timing)}; " if timing.get("speedup_over_aten") else ""
+    return f"{verdict(record)} ({over_aten}{reason_of(record)})"
 
 
 def result_text(record: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import cudaforge_backend
@@ -38,6 +39,7 @@ def test_what_loses_to_inductor_alone_serves_eager_calls(
     (region,) = cudaforge_backend.explain(lambda x: x.softmax(-1), x, **folder).regions
     why = "faster than ATen, not surely than Inductor ("
     assert region.status == "negative" and region.why.startswith(why)
+    assert re.search(r"\(\d.* times as fast as ATen \[.*\]; ", region.why)
     assert region.why.endswith("); eager calls are served by its kernel")
     assert main(["cache", "ls", "--cache-dir", str(tmp_path)]) == 0
     line, reason = capsys.readouterr().out.splitlines()

@@ -96,9 +96,10 @@ TEST(RaceRule, AnEagerCallsRivalIsAten) {
   EXPECT_TRUE(PlacedIn(won, std::string(64, 'a'), RaceOf(1000, 1000, 1000)).eager_only());
 }
 
-// Against ATen pairs that say 1.1, and medians of 6 and 5.5: such may come of a machine that is
-// busy. With `inductor` there is a rival that is faster than both.
-Promotion DisturbedRace(bool inductor = false) {
+// Against `rival` pairs that say 1.1, and medians of 6 and 5.5: such may come of a machine that is
+// busy. `other` takes `times` as long as the kernel.
+Promotion DisturbedRace(const std::string& rival = "aten", const std::string& other = "",
+                        double times = 0) {
   double ns = 0;
   const auto make = [&ns](const std::string& name, double often, double at_times, double last) {
     return Contestant{name, [=, &ns, calls = 0](int64_t) mutable {
@@ -111,8 +112,8 @@ Promotion DisturbedRace(bool inductor = false) {
     CF_RETURN_IF_ERROR(work());
     return ns;
   };
-  std::vector<Contestant> contestants = {make("forged", 5, 9, 6), make("aten", 5.5, 9.9, 1)};
-  if (inductor) contestants.push_back(make("inductor", 4, 7, 0.5));
+  std::vector<Contestant> contestants = {make("forged", 5, 9, 6), make(rival, 5.5, 9.9, 1)};
+  if (!other.empty()) contestants.push_back(make(other, 5 * times, 9 * times, 6 * times));
   return Race(contestants, clock, {}, true).value();
 }
 
@@ -127,7 +128,7 @@ TEST(RaceRule, WhatHasNoSmallerMedianIsNotFaster) {
 }
 
 TEST(RaceRule, WhatHasNoSmallerMedianThanATensServesNoEagerCalls) {
-  const Promotion promotion = DisturbedRace(/*inductor=*/true);
+  const Promotion promotion = DisturbedRace("aten", "inductor", 0.8);
   EXPECT_EQ(promotion.best_rival, "inductor");
   EXPECT_LT(promotion.speedup.high, 1);
   EXPECT_GT(promotion.over_aten->low, kPromotionBound);
@@ -135,6 +136,14 @@ TEST(RaceRule, WhatHasNoSmallerMedianThanATensServesNoEagerCalls) {
   EXPECT_FALSE(promotion.eager_only());
   EXPECT_TRUE(promotion.undecided);
   EXPECT_NE(promotion.reason.find("not by its medians"), std::string::npos) << promotion.reason;
+}
+
+TEST(RaceRule, WhatIsUndecidedAgainstInductorAloneServesEagerCalls) {
+  const Promotion promotion = DisturbedRace("inductor", "aten", 4);
+  EXPECT_EQ(promotion.best_rival, "inductor");
+  EXPECT_TRUE(promotion.eager_only());
+  EXPECT_FALSE(promotion.undecided) << "it is a verdict";
+  EXPECT_NE(promotion.reason.find("too busy"), std::string::npos) << promotion.reason;
 }
 
 TEST(RaceRule, WhatIsUndecidedInsideARegionIsUndecided) {
