@@ -11,21 +11,22 @@ def samples_summary(told: Sequence[dict[str, Any]]) -> list[str]:
     """Lines for people. `told`: of each test, its operator, dtype and device, `samples`,
     `mismatches`, `left_out` samples (1 where they could not be made) and `why`, `warnings`, and
     `overloads`, by name: calls and hits. Tests that reached no intercepted overload count only
-    where something was left out."""
+    where something was left out; an overload has the samples and mismatches of those that reached
+    it."""
     if not told:
         return []
     reached = [one for one in told if one["overloads"]]
-    calls, hits, users = Counter[str](), Counter[str](), Counter[str]()
+    by_overload: dict[str, Counter[str]] = {}
     for one in reached:
         for overload, seen in one["overloads"].items():
-            calls[overload] += seen["calls"]
-            hits[overload] += seen["hits"]
-            users[overload] += 1
+            counts = {name: one[name] for name in ("samples", "mismatches")}
+            by_overload.setdefault(overload, Counter()).update(counts | seen)
     wrong = [one for one in reached if one["mismatches"]]
     lines = ["", "PyTorch's samples of intercepted operators:"]
     lines += [
-        f"  {name}: in {users[name]} tests, {calls[name]} calls, {hits[name]} served by kernels"
-        for name in sorted(calls)
+        f"  {name}: {n['samples']} samples, {n['calls']} calls, {n['hits']} hits, "
+        f"{n['mismatches']} mismatches"
+        for name, n in sorted(by_overload.items())
     ]
     for dtype in dict.fromkeys(one["dtype"] for one in reached):
         of = [one for one in reached if one["dtype"] == dtype]

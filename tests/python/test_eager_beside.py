@@ -182,6 +182,38 @@ def test_what_its_parent_asked_for_is_not_a_forked_childs(
     assert (list(store.wanted()), list(store.records())) == ([], [])
 
 
+_MIDST = """
+import os, threading, torch
+from cudaforge_backend import enable
+from cudaforge_backend._native import _C
+from cudaforge_backend.integration import eager
+torch.set_num_threads(1)
+begun, done = threading.Event(), threading.Event()
+
+def slow(states):
+    begun.set()
+    done.wait(60)
+    return states
+
+thread = threading.Thread(target=eager._change, args=(slow,))
+thread.start()
+begun.wait(60)
+pid = os.fork()
+if pid == 0:
+    enable(["aten::_softmax"], on_miss="fallback", cache_dir=FOLDER)
+    os._exit(0 if _C.intercepted() == ["aten::_softmax"] else 1)
+done.set()
+thread.join()
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_child_forked_while_another_thread_enables_does_so_itself(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    run_python(f"FOLDER = {str(tmp_path)!r}{_MIDST}", CUDA_VISIBLE_DEVICES="")
+
+
 @pytest.fixture
 def other_library() -> Iterator[torch.library.Library]:
     """Somebody else's overrides of operators; they end with the test."""
