@@ -102,6 +102,7 @@ class _Readable(dict[str, Any]):
     """What stats() returns at run time: Stats, and a text when it is printed."""
 
     graphs_missed = False  # some of the missed regions are of graphs
+    eager_missed = False  # ... of eager calls
 
     def __str__(self) -> str:
         stats = cast(Stats, self)
@@ -114,9 +115,11 @@ class _Readable(dict[str, Any]):
         ]
         forged = stats["forged"] + stats["eager_only"] + stats["negative"] + undecided(stats)
         if stats["misses"] and not forged:
-            graphs_forge = f"{HOW_TO_FORGE}, makes their kernels"
-            how = graphs_forge if self.graphs_missed else _EAGER_FORGE
-            lines.append(f"  missed: {how}")
+            if self.graphs_missed:
+                lines.append(f"  missed: {HOW_TO_FORGE}, makes their kernels")
+            if self.eager_missed:
+                of = " by eager calls" if self.graphs_missed else ""
+                lines.append(f"  missed{of}: {_EAGER_FORGE}")
         if stats["agents"]["calls"]:
             lines.append(f"agents: {_agents(stats['agents'])}")
         lines += [
@@ -131,9 +134,6 @@ class _Readable(dict[str, Any]):
                 f"kernels, {counted(seen['fallbacks'], 'fallback')}; "
                 f"not served: {_counts(seen['misses'])}"
             )
-        new = any(seen["misses"].get("new") for seen in stats["eager"].values())
-        if new and not forged and (self.graphs_missed or not stats["misses"]):
-            lines.append(f"  new: {_EAGER_FORGE}")
         called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
         if called:
             lines.append("regions that were called:")
@@ -355,7 +355,7 @@ def stats() -> Stats:
             eager=_C.eager_stats(),
         )
         readable = _Readable(counters)
-        readable.graphs_missed = bool(_unknown)
+        readable.graphs_missed, readable.eager_missed = bool(_unknown), bool(_unknown_eager)
     return cast(Stats, readable)
 
 

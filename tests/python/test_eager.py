@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from conftest import RunPython
 from cudaforge_backend import OptionError, disable, enable
 from cudaforge_backend._native import _C
+from cudaforge_backend.errors import CudaForgeWarning
 from cudaforge_backend.integration import eager
 from cudaforge_backend.integration.eager_ops import default_ops
 from eager_calls import SOFTMAX, seen
@@ -33,6 +34,16 @@ def test_a_call_with_a_winner_is_served(blocking: dict[str, Any], device: str) -
         assert f"eager {SOFTMAX}: 3 calls, 2 served by kernels" in text
     x.softmax(-1)
     assert seen()["calls"] == 3
+
+
+def test_another_default_dtype_is_warned_of() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.warns(CudaForgeWarning, match="default dtype .* torch.float64"):
+            enable([SOFTMAX])
+    finally:
+        torch.set_default_dtype(torch.float32)
+        disable()
 
 
 def test_disable_restores_what_was_there() -> None:

@@ -10,7 +10,13 @@ from pathlib import Path
 import cudaforge_backend
 import pytest
 import torch
-from cudaforge_backend.stats import count_agent_call, count_fallback, count_graph, warn_once
+from cudaforge_backend.stats import (
+    EagerStats,
+    count_agent_call,
+    count_fallback,
+    count_graph,
+    warn_once,
+)
 from forged import compiled
 
 
@@ -70,7 +76,15 @@ def test_what_eager_calls_missed_is_made_from_the_wanted_list(tmp_path: Path) ->
     (line,) = (line for line in str(cudaforge_backend.stats()).splitlines() if "on_miss=" in line)
     assert line.startswith("  missed: ") and "`cudaforge forge --wanted`" in line
     compiled(model, tmp_path, on_miss="record")(x)
-    assert ", or cudaforge warmup, makes their kernels\n" in str(cudaforge_backend.stats())
+    text = str(cudaforge_backend.stats())
+    assert ", or cudaforge warmup, makes their kernels\n  missed by eager calls: on_miss=" in text
+
+
+def test_a_first_call_that_misses_nothing_needs_no_advice() -> None:
+    stats = cudaforge_backend.stats()
+    seen: EagerStats = {"calls": 1, "hits": 0, "fallbacks": 0, "misses": {"new": 1}}
+    stats["eager"] = {"aten::_softmax": seen}
+    assert "not served: new 1" in str(stats) and "on_miss" not in str(stats)
 
 
 @pytest.mark.parametrize(

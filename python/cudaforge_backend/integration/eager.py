@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import torch
+
 from cudaforge_backend import errors
 from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
+from cudaforge_backend.stats import warn_once
 
 from .backend import open_cache, warn_of_environment
 from .eager_misses import Queue, on_miss
@@ -144,6 +147,11 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     if disabled():
         return Interception(None)
     warn_of_environment()
+    if torch.get_default_dtype() != torch.float32:
+        warn_once(
+            f"under another default dtype than float32 (now {torch.get_default_dtype()}) eager calls "
+            "run PyTorch's way"
+        )
     asked = _State(names, settings)
 
     def with_it(states: list[_State]) -> list[_State]:
