@@ -7,7 +7,10 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/fork.h"
 #include "base/own_work.h"

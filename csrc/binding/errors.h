@@ -1,7 +1,9 @@
 // The one translation from Status to Python exceptions.
 #pragma once
 
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "signature/aten_pch.h"

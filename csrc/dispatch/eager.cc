@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/append_only_table.h"
+#include "base/check.h"
 #include "base/fork.h"
 #include "base/own_work.h"
 #include "dispatch/cuda_driver.h"
@@ -91,7 +92,7 @@ struct EagerInterceptor::Impl {
   // Null: another thread has met it, or nothing can be said of it.
   const MetCall* Learn(InterceptedOp* op, const CallKey& key, c10::ArrayRef<IValue> args,
                        c10::ArrayRef<IValue> results);
-  // Tells OnMiss of a call without a winner, once in a generation.
+  // Tells OnMiss of a call without a kernel, once in a generation.
   void Tell(const MetCall& met);
 
   // Every overload's kernel. It has no state of its own, as PyTorch's dispatcher may call it while

@@ -32,11 +32,10 @@ class RecordSummary(TypedDict):
     """One record: `ops` as "mul -> cumsum", `shapes` of the inputs as "float32[8, 128]"; times in
     microseconds of one call, None where nothing was timed; `speedup` is (low, median, high) over
     the faster rival, `speedup_over_aten` of a kernel for eager calls; `verdict` is "winner" or why
-    there is none; `retry_above_s`: see below;
-    `current` is False where another torch or verifier judged it: such a record is not served, and
-    is replaced when its region is forged again; `provisional` where it was raced beside a program
-    that kept the processor busy, or too disturbed to tell: it holds for that process alone, and is
-    replaced likewise."""
+    there is none; `retry_above_s`: see below; `current` is False where another torch or verifier
+    judged it: such a record is not served, and is replaced when its region is forged again;
+    `provisional` where it was raced beside a program that kept the processor busy, or too disturbed
+    to tell: it holds for that process alone, and is replaced likewise."""
 
     key: str
     arch: str

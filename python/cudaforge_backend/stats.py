@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from . import log
@@ -128,31 +128,38 @@ class _Readable(dict[str, Any]):
             f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
         ]
         lines += [f"  {line}" for line in remedies(stats["fallbacks"])]
-        for op, seen in sorted(stats["eager"].items()):
-            lines.append(
-                f"eager {op}: {counted(seen['calls'], 'call')}, {seen['hits']} served by "
-                f"kernels, {counted(seen['fallbacks'], 'fallback')}; "
-                f"not served: {_counts(seen['misses'])}"
-            )
-        called = [r for r in stats["regions"] if r["hits"] + r["unserved"] + r["fallbacks"]]
-        if called:
-            lines.append("regions that were called:")
-            lines.append(f"  {'hits':>8} {'unserved':>8} {'fallbacks':>9} {'saved':>9}  region")
-        called.sort(key=lambda r: (r["quarantined"] is None, -r["hits"], -r["unserved"]))
-        for region in called[:_SHOWN]:
-            lines.append(
-                f"  {region['hits']:>8} {region['unserved']:>8} {region['fallbacks']:>9} "
-                f"{_time(region['saved_ns']):>9}  {region['key'][:12]}  {region['region']}"
-            )
-            if region["quarantined"]:
-                lines.append(f"{'':<40}not served any more: {region['quarantined']}")
-        if rest := called[_SHOWN:]:
-            hits, unserved = (sum(r[of] for r in rest) for of in ("hits", "unserved"))
-            lines.append(
-                f"  {hits:>8} {unserved:>8} {sum(r['fallbacks'] for r in rest):>9} "
-                f"{_time(sum(r['saved_ns'] for r in rest)):>9}  of {len(rest)} more"
-            )
-        return "\n".join(lines)
+        lines += [
+            f"eager {op}: {counted(seen['calls'], 'call')}, {seen['hits']} served by "
+            f"kernels, {counted(seen['fallbacks'], 'fallback')}; "
+            f"not served: {_counts(seen['misses'])}"
+            for op, seen in sorted(stats["eager"].items())
+        ]
+        return "\n".join(lines + _region_table(stats["regions"]))
+
+
+def _region_table(regions: Sequence[RegionStats]) -> list[str]:
+    called = [r for r in regions if r["hits"] + r["unserved"] + r["fallbacks"]]
+    if not called:
+        return []
+    called.sort(key=lambda r: (r["quarantined"] is None, -r["hits"], -r["unserved"]))
+    lines = [
+        "regions that were called:",
+        f"  {'hits':>8} {'unserved':>8} {'fallbacks':>9} {'saved':>9}  region",
+    ]
+    for region in called[:_SHOWN]:
+        lines.append(
+            f"  {region['hits']:>8} {region['unserved']:>8} {region['fallbacks']:>9} "
+            f"{_time(region['saved_ns']):>9}  {region['key'][:12]}  {region['region']}"
+        )
+        if region["quarantined"]:
+            lines.append(f"{'':<40}not served any more: {region['quarantined']}")
+    if rest := called[_SHOWN:]:
+        hits, unserved = (sum(r[of] for r in rest) for of in ("hits", "unserved"))
+        lines.append(
+            f"  {hits:>8} {unserved:>8} {sum(r['fallbacks'] for r in rest):>9} "
+            f"{_time(sum(r['saved_ns'] for r in rest)):>9}  of {len(rest)} more"
+        )
+    return lines
 
 
 def undecided(stats: Stats) -> int:
@@ -166,8 +173,8 @@ def remedies(left: Mapping[str, int]) -> list[str]:
     return [f"{why}: {_REMEDIES[why]}" for why in _REMEDIES if left.get(why)]
 
 
-def _counts(counted: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {n}" for name, n in sorted(counted.items()) if n) or "none"
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if n) or "none"
 
 
 def _agents(spent: AgentStats) -> str:
@@ -216,8 +223,8 @@ _REMEDIES = {
 }
 
 
-def _graph_counts(counted: Mapping[str, int]) -> str:
-    return "; ".join(f"{n} {_GRAPHS.get(k, k)}" for k, n in sorted(counted.items()) if n) or "none"
+def _graph_counts(counts: Mapping[str, int]) -> str:
+    return "; ".join(f"{n} {_GRAPHS.get(k, k)}" for k, n in sorted(counts.items()) if n) or "none"
 
 
 def _time(ns: float) -> str:

@@ -319,7 +319,7 @@ def test_what_stands_above_the_kernels_goes_on(blocking: dict[str, Any]) -> None
         with enable([SOFTMAX], **blocking):
             for _ in range(2):
                 torch.testing.assert_close(function(x), expected, msg=name)
-    assert seen()["hits"] >= 4
+    assert seen() == {"calls": 14, "hits": 10, "fallbacks": 0, "misses": {"new": 4}}
 
 
 def test_autocast_goes_on(blocking: dict[str, Any], device: str) -> None:
@@ -388,7 +388,7 @@ def test_outputs_that_are_absent_stay_so(blocking: dict[str, Any]) -> None:
     with enable([op], **blocking):
         for _ in range(2):
             torch.testing.assert_close(gradient(), expected)
-    assert seen(op)["calls"] == 2
+    assert seen(op)["hits"] == 1
 
 
 def test_infinite_gradients_come_to_nan_where_atens_do(blocking: dict[str, Any]) -> None:

@@ -31,8 +31,8 @@ def parser() -> argparse.ArgumentParser:
         description="CudaForge makes PyTorch models faster with generated kernels that are "
         "proven equal to PyTorch's own. A kernel is made once for an operation, its shapes and "
         "this device, and kept in a cache.",
-        epilog='In a program: model = torch.compile(model, backend="cudaforge"), or, of one that does '
-        "not compile: cudaforge_backend.enable() (CUDAFORGE_EAGER=1 does so at its import)",
+        epilog='In a program: model = torch.compile(model, backend="cudaforge"), or, of one that '
+        "does not compile: cudaforge_backend.enable() (CUDAFORGE_EAGER=1 does so at its import)",
     )
     versions = f"cudaforge {__version__}, torch {torch.__version__}"
     top.add_argument("--version", action="version", version=versions)

@@ -37,7 +37,6 @@ Arguments = Callable[[argparse.ArgumentParser], None]
 _OF_KIND = {"winner": "winners", "eager_only": "eager_only", "negative": "negatives"}
 _COUNTS = (*_OF_KIND.values(), "bytes", "not_current", "provisional")
 _INDENT = 49  # where the regions of `ls` begin
-# Of records of either kind.
 _PROVISIONAL = "judged on a busy machine: for its process alone, replaced when forged again"
 _LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX"}
 

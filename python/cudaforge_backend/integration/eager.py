@@ -38,7 +38,7 @@ class _State:
     settings: Settings | None = None  # None: nothing is intercepted
     process: int = field(default_factory=os.getpid)  # that asked for it
     entered: bool = False  # its end is that of a `with`
-    ended: bool = False  # that `with`
+    ended: bool = False  # it holds no more
 
 
 class Interception:
@@ -122,7 +122,6 @@ _states: list[_State] = []  # all that hold; the last one is to be in force
 _in_force: _State | None = None  # None also while that changes
 _queue: Queue | None = None  # of the state in force
 _writes_at_end: int | None = None  # the process that _write_at_end was called in
-atexit.register(_C.end_eager_misses)
 
 
 def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
@@ -149,8 +148,8 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     warn_of_environment()
     if torch.get_default_dtype() != torch.float32:
         warn_once(
-            f"under another default dtype than float32 (now {torch.get_default_dtype()}) eager calls "
-            "run PyTorch's way"
+            f"under another default dtype than float32 (now {torch.get_default_dtype()}) eager "
+            "calls run PyTorch's way"
         )
     asked = _State(names, settings)
 
@@ -204,6 +203,9 @@ def _write_at_end() -> None:
     _writes_at_end = os.getpid()
     if multiprocessing.parent_process() is not None:
         multiprocessing.util.Finalize(None, _C.end_eager_misses, exitpriority=-1)
+
+
+atexit.register(_C.end_eager_misses)
 
 
 def _apply(states: list[_State]) -> None:

@@ -84,7 +84,7 @@ class Queue:
         self._ended = False
         self._waiting: deque[tuple[str, str, int]] = deque()
         self._works = False
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock()  # guards _waiting and _works
 
     def add(self, signature: str, _key: str, arch: str, device_index: int) -> None:
         """A region that is to be forged."""
@@ -105,7 +105,7 @@ class Queue:
 
     def end(self) -> None:
         """Forges no more. The region under way is finished, if the cache stays in use."""
-        self._ended = True  # without the lock, which this thread may hold: see _change
+        self._ended = True  # one assignment, which needs no lock
 
     def _work(self) -> None:
         while not program_has_ended():

@@ -77,14 +77,14 @@ def forge_region(
     No step begins after it, the one under way is finished, and one candidate is always tried.
     `within` is the signature of a larger region that this one is a part of: a part must win inside
     it too, where Inductor may fuse what the part leaves out. `agents` write kernels after the
-    generators have, within limits of their own. `again`: also where there is a record. `store`:
-    the cache that the record is for; OtherCacheError where that is not in use, or no longer at a
-    later step. None: the record goes to the one in use at the end. One thread
-    at a time forges a key; a second finds its record. With `compile_lock`, Inductor runs
-    under Dynamo's lock (a thread beside the program's own needs that; a thread that a compilation
-    waits for must not ask for it). Runs in a thread of its own, so that no tracing state of the
-    caller's is in force. Raises what forging raises: RuntimeError for what this machine lacks,
-    ProgramEndedError from the end of the main thread on."""
+    generators have, within limits of their own. `again`: also where there is a record. `store`: the
+    cache that the record is for; OtherCacheError where that is not in use, or no longer at a later
+    step. None: the record goes to the one in use at the end. One thread at a time forges a key; a
+    second finds its record. With `compile_lock`, Inductor runs under Dynamo's lock (a thread beside
+    the program's own needs that; a thread that a compilation waits for must not ask for it). Runs
+    in a thread of its own, so that no tracing state of the caller's is in force. Raises what
+    forging raises: RuntimeError for what this machine lacks, ProgramEndedError from the end of the
+    main thread on."""
     key = _C.signature_key(signature)
     arch = _C.arch(json.loads(signature)["device"], device_index)
     place = (key, arch)

@@ -113,8 +113,8 @@ TEST_F(RocksStore, AChildForkedWhileAnotherThreadWritesEnds) {
   EXPECT_GT(written, 1);
 }
 
-// RocksDB takes locks of the process as it opens and closes a database: a child hung that was
-// forked meanwhile.
+// RocksDB takes locks of the process as it opens and closes a database: a child that is forked
+// meanwhile would find them taken.
 TEST_F(RocksStore, AChildForkedBesideOneThatOpensReadersOpensOne) {
   ASSERT_TRUE(OpenStore(path_)->Put(TestWinner(1)).ok());
   std::atomic<bool> done = false;
@@ -307,7 +307,7 @@ TEST_F(RocksStore, ARecordOfAnEarlierFormatIsACountedMissThatIsReplaced) {
   EXPECT_NE(store->Get(TestWinner(1).key, kTestArch), nullptr);
 }
 
-TEST_F(RocksStore, AForkedChildReadsAndDoesNotWrite) {
+TEST_F(RocksStore, AForkedChildReadsAndWritesToItsParentsStore) {
   auto store = OpenStore(path_);
   ASSERT_TRUE(store->Put(TestWinner(1)).ok());
   ASSERT_TRUE(store->Put(TestWinner(2)).ok());
