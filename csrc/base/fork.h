@@ -63,20 +63,24 @@ void HoldAcrossForks(std::mutex* mutex) {
   CF_CHECK(error == 0) << "pthread_atfork: " << error;
 }
 
-// While one lives, a fork in another thread waits, and while that forks, the next one is not made.
-// For each Owner by itself. They may be inside each other, and many threads may have one: what they
-// do is of a library, whose locks a child would find taken. A thread that forks must not have one,
-// and one that has one must wait neither for a thread that may fork nor for what HoldAcrossForks
-// was given.
+// While one lives, a fork in another thread waits, and while that waits and forks, no thread gets
+// its first one. For each Owner by itself. They may be inside each other, and many threads may have
+// one: what they do is of a library, whose locks a child would find taken. Each ends in the thread
+// that made it. A thread that forks must not have one, and one that has one must wait neither for a
+// thread that may fork or may want its first one, nor for what HoldAcrossForks was given.
 template <typename Owner>
 class NoForkMeanwhile {
  public:
   NoForkMeanwhile() {
     (void)kRegistered;
-    const std::lock_guard lock(mutex_);
+    if (depth_++ > 0) return;
+    mutex_.lock();
+    WaitForZero(forks_);
     ++inside_;
+    mutex_.unlock();
   }
   ~NoForkMeanwhile() {
+    if (--depth_ > 0) return;
     const std::lock_guard lock(mutex_);
     if (--inside_ == 0) inside_.notify_all();
   }
@@ -86,23 +90,37 @@ class NoForkMeanwhile {
  private:
   static void BeforeFork() {
     mutex_.lock();
-    while (const int inside = inside_) {
+    ++forks_;
+    WaitForZero(inside_);
+  }
+  static void AfterForkInParent() {
+    if (--forks_ == 0) forks_.notify_all();
+    mutex_.unlock();
+  }
+  static void AfterForkInChild() {
+    forks_ = 0;  // other threads of the parent may be waiting to fork
+    mutex_.unlock();
+  }
+  // REQUIRES: mutex_ is held, as it is again afterwards, and not while it waits.
+  static void WaitForZero(const std::atomic<int>& count) {
+    while (const int now = count) {
       mutex_.unlock();
-      inside_.wait(inside);
+      count.wait(now);
       mutex_.lock();
     }
   }
-  static void AfterFork() { mutex_.unlock(); }
   static bool Register() {
-    const int error = pthread_atfork(BeforeFork, AfterFork, AfterFork);
+    const int error = pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
     CF_CHECK(error == 0) << "pthread_atfork: " << error;
     return true;
   }
 
   // There from the start and for ever, and registered when the library is loaded: a child that was
   // forked while a thread makes them would wait for that thread.
-  inline constinit static std::mutex mutex_;  // guards inside_; held while a fork is under way
-  inline constinit static std::atomic<int> inside_ = 0;
+  inline constinit static std::mutex mutex_;             // held while a fork is under way; guards:
+  inline constinit static std::atomic<int> inside_ = 0;  // threads that have one
+  inline constinit static std::atomic<int> forks_ = 0;   // that wait, or are under way
+  inline constinit static thread_local int depth_ = 0;   // how many this thread has
   inline static const bool kRegistered = Register();
 };
 

@@ -88,25 +88,28 @@ TEST(HoldAcrossForks, AChildFindsTheMutexFree) {
   holder.join();
 }
 
-TEST(NoForkMeanwhile, AForkWaits) {
+// One thread after the other is inside, so that there is always one, and each has another inside.
+TEST(NoForkMeanwhile, AForkWaitsAndIsNotOvertaken) {
   struct Owner {};
   using NoFork = NoForkMeanwhile<Owner>;
-  std::atomic<bool> ended = false, inside = false;
-  std::thread holder([&] {
-    while (!ended) {
-      {
+  std::atomic<bool> ended = false;
+  std::atomic<int> inside = 0;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&] {
+      while (!ended) {
         const NoFork outer;
-        inside = true;
+        ++inside;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
         const NoFork inner;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        inside = false;
+        --inside;
       }
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-  });
-  for (int child = 0; child < 20; ++child) {
+    });
+  }
+  for (int child = 0; child < 50; ++child) {
     EXPECT_EQ(InForkedChild([&] {
-                if (inside) return 1;
+                if (inside != 0) return 1;
                 { const NoFork own; }
                 return InForkedChild([] {
                   const NoFork of_a_grandchild;
@@ -116,7 +119,7 @@ TEST(NoForkMeanwhile, AForkWaits) {
               0);
   }
   ended = true;
-  holder.join();
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
