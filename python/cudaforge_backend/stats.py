@@ -103,6 +103,7 @@ class _Readable(dict[str, Any]):
 
     graphs_missed = False  # some of the missed regions are of graphs
     eager_missed = False  # ... of eager calls
+    intercepted = 0  # overloads that are looked up now
 
     def __str__(self) -> str:
         stats = cast(Stats, self)
@@ -128,6 +129,8 @@ class _Readable(dict[str, Any]):
             f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
         ]
         lines += [f"  {line}" for line in remedies(stats["fallbacks"])]
+        if self.intercepted:
+            lines.append(f"eager calls are looked up: {counted(self.intercepted, 'overload')}")
         lines += [
             f"eager {op}: {counted(seen['calls'], 'call')}, {seen['hits']} served by "
             f"kernels, {counted(seen['fallbacks'], 'fallback')}; "
@@ -363,6 +366,7 @@ def stats() -> Stats:
         )
         readable = _Readable(counters)
         readable.graphs_missed, readable.eager_missed = bool(_unknown), bool(_unknown_eager)
+        readable.intercepted = len(_C.intercepted())
     return cast(Stats, readable)
 
 

@@ -35,7 +35,7 @@ from eager_calls import SOFTMAX
         ("aten::_softmax", ["a list"]),
         ([], ["is empty"]),
         ([3], ["names of overloads"]),
-        (torch.nn.Linear(2, 2), ["a Linear", "the whole program"]),
+        (torch.nn.Linear(2, 2), ["of type Linear", "the whole program"]),
     ],
 )
 def test_what_may_not_be_intercepted_is_said(ops: Any, words: list[str]) -> None:
@@ -51,7 +51,12 @@ def test_what_is_intercepted_is_told() -> None:
     assert enable().ops == default_ops() == tuple(_C.intercepted())
     assert enable(["aten::mm", "aten::softmax.int"]).ops == ("aten::_softmax", "aten::mm")
     assert disable().ops == ()
-    assert repr(enable(["aten::mm"])) == "<Interception of enable() of 1 overloads>"
+    asked = enable(["aten::mm"])
+    assert repr(asked) == "<Interception of enable() of 1 overload, in force>"
+    with enable(["aten::mm", "aten::bmm"]) as inner:
+        assert repr(inner) == "<Interception of enable() of 2 overloads, in force>"
+        assert repr(asked) == "<Interception of enable() of 1 overload, not in force>"
+    assert repr(asked).endswith(", in force>")
 
 
 def test_names_patterns_and_defaults() -> None:

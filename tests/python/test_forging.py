@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 from command import Output
 from conftest import RunPython
+from cudaforge_backend import forks
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.integration import forging, rivals
@@ -237,6 +239,33 @@ def test_a_region_that_inductor_cannot_compile_has_one_rival_less(
         done = forging.forge_region(softmax(25), 0, 30.0)
     timing = record_of(done)["timing"]
     assert timing["best_rival"] == "aten" and "inductor_us" not in timing
+
+
+@pytest.mark.parametrize("error", [ImportError("half imported"), OSError("no space left")])
+def test_what_says_nothing_of_the_region_ends_its_forging(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*args: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(rivals, "inductor_call", fail)
+    signature = softmax(26)
+    with pytest.raises(type(error), match=str(error)):
+        forging.forge_region(signature, 0, 30.0)
+    assert _C.store().get(_C.signature_key(signature), _C.arch("cpu")) is None
+
+
+def test_no_fork_comes_while_inductor_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = []
+
+    def fail(*args: Any) -> Any:
+        inside.append(threading.get_ident() in forks._inside)
+        raise RuntimeError("no such kernel of test_no_fork")
+
+    monkeypatch.setattr(rivals, "inductor_call", fail)
+    with pytest.warns(UserWarning, match="no such kernel"):
+        forging.forge_region(softmax(27), 0, 30.0)
+    assert inside == [True] and not forks._inside
 
 
 _INTERRUPTED = """

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import pytest
+from cudaforge_backend import forks
 from cudaforge_backend.forks import fork_safe_lock
 from torch._inductor import config
 from torch._inductor.async_compile import AsyncCompile
@@ -103,14 +104,50 @@ def test_an_interrupt_does_not_leave_it_held() -> None:
     assert interrupts > 100
 
 
-def test_a_child_compiles_by_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    if AsyncCompile.pool.cache_info().currsize == 0:
-        monkeypatch.setattr(config, "compile_threads", 2)
-    AsyncCompile.pool().submit(int).result()
+def test_a_child_compiles_by_threads_of_its_own() -> None:
+    with config.patch(compile_threads=2):
+        AsyncCompile.pool().submit(int).result()
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(AsyncCompile.pool().submit(int, "7").result(timeout=60))
+            except BaseException:
+                os._exit(1)
+    assert _exits_with(child) == 7
+
+
+def _compiles(begun: threading.Event, done: threading.Event, log: list[str]) -> None:
+    with forks.no_fork_meanwhile():
+        begun.set()
+        done.wait(60)
+        log.append("compiled")
+
+
+def test_a_fork_waits_for_what_it_must_not_interrupt() -> None:
+    begun, done = threading.Event(), threading.Event()
+    log: list[str] = []
+    thread = threading.Thread(target=_compiles, args=(begun, done, log))
+    thread.start()
+    begun.wait(60)
+    threading.Timer(0.3, done.set).start()
+    with forks.no_fork_meanwhile():  # the forking thread's own is no obstacle
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if log == ["compiled"] and list(forks._inside.values()) == [1] else 1)
+    thread.join()
+    assert _exits_with(child) == 0 and not forks._inside
+
+
+def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "_FORK_WAITS_SECONDS", 0.1)
+    begun, done = threading.Event(), threading.Event()
+    log: list[str] = []
+    thread = threading.Thread(target=_compiles, args=(begun, done, log))
+    thread.start()
+    begun.wait(60)
     child = os.fork()
     if child == 0:
-        try:
-            os._exit(AsyncCompile.pool().submit(int, "7").result(timeout=60))
-        except BaseException:
-            os._exit(1)
-    assert _exits_with(child) == 7
+        os._exit(0 if not log and not forks._inside else 1)
+    done.set()
+    thread.join()
+    assert _exits_with(child) == 0 and not forks._inside

@@ -204,3 +204,10 @@ def test_the_text_says_what_is_not_served_any_more() -> None:
     text = str(stats)
     assert "2.5 ms  abababababab  sum(float32[8])" in text
     assert "not served any more: it failed" in text
+
+
+def test_what_is_looked_up_is_told() -> None:
+    assert "are looked up" not in str(cudaforge_backend.stats())
+    with cudaforge_backend.enable(["aten::_softmax"]):
+        text = str(cudaforge_backend.stats())
+    assert "\neager calls are looked up: 1 overload\n" in f"{text}\n"

@@ -47,6 +47,10 @@ def _nothing(args: argparse.Namespace, what: str) -> str:
     if not Path(folder).exists():
         return f"there is no cache in {folder}"
     nothing = f"the cache {folder} has no {what}"
+    wanted = len(open_store(args).wanted(args.arch))
+    if wanted and what != "wanted regions":
+        are = "is" if wanted == 1 else "are"
+        nothing += f"; {counted(wanted, 'region')} {are} wanted, see `cudaforge cache wanted`"
     if args.arch:
         nothing += f" for {args.arch}"
         if others := sorted({record["arch"] for record in open_store(args).records()}):

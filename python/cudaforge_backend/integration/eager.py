@@ -20,6 +20,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
 from cudaforge_backend.options import Settings, disabled, parse
+from cudaforge_backend.records import counted
 from cudaforge_backend.stats import warn_once
 
 from .backend import open_cache, warn_of_environment
@@ -56,8 +57,10 @@ class Interception:
         return self._state.ops if self._state is not None else ()
 
     def __repr__(self) -> str:
-        asked = f"enable() of {len(self.ops)} overloads" if self.ops else "disable()"
-        return f"<{type(self).__name__} of {asked}>"
+        asked = f"enable() of {counted(len(self.ops), 'overload')}" if self.ops else "disable()"
+        own = [self._state, *(state for _, state in self._withs)]
+        held = "in force" if any(state is _in_force for state in own if state) else "not in force"
+        return f"<{type(self).__name__} of {asked}, {held}>"
 
     def __enter__(self) -> Self:
         first = self._state

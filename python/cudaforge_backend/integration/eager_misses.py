@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
-from cudaforge_backend.forks import fork_safe_lock
+from cudaforge_backend.forks import fork_safe_lock, no_fork_meanwhile
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import not_served, result_text, summary
 from cudaforge_backend.stats import count_miss
@@ -121,7 +121,8 @@ class Queue:
                 tell_of_failed_background(error)
 
     def _forge(self, signature: str, arch: str, device_index: int) -> None:
-        from .plan import forge_one
+        with no_fork_meanwhile():
+            from .plan import forge_one
 
         if _can_forge(signature, arch, self._settings):
             progress = current_progress()

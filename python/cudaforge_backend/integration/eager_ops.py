@@ -67,10 +67,10 @@ def chosen_ops(ops: Iterable[str]) -> tuple[str, ...]:
     OptionError for a name that this PyTorch does not have or that may not be intercepted, and for a
     pattern of no overload that may."""
     if isinstance(ops, str) or not isinstance(ops, Iterable):
-        what = repr(ops) if isinstance(ops, str) else f"a {type(ops).__name__}"
+        what = repr(ops) if isinstance(ops, str) else f"of type {type(ops).__name__}"
         raise errors.OptionError(
             f"ops is {what}; it takes a list of names of overloads and of patterns, such as "
-            "['aten::_softmax', 'aten::*norm*'], which holds for the whole program"
+            "['aten::_softmax', 'aten::*norm*'], and holds for the whole program, not for a model"
         )
     found: set[str] = set()
     for op in ops:

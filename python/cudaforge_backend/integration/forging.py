@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import threading
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ import torch
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
-from cudaforge_backend.forks import fork_safe_lock
+from cudaforge_backend.forks import fork_safe_lock, no_fork_meanwhile
 from cudaforge_backend.options import RACING_SECONDS, RACING_SHARE
 from cudaforge_backend.records import reason_of, retry_above_s, speedup_text, stayed, verdict
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
@@ -39,9 +40,12 @@ _BUSY_SECONDS = 0.03  # for which that is looked at ...
 _BUSY_LOOKS = 3  # ... so often, until it is quiet
 _SETTLE_SECONDS = 0.01  # PyTorch's threads wait in a loop before they sleep
 
+_OF_NO_REGION = (ImportError, OSError, MemoryError)  # exceptions
+
 _locks_guard = fork_safe_lock()
 _locks: dict[tuple[str, str], Any] = {}
 _waited_for: Counter[tuple[str, str]] = Counter()  # by how many compilations
+os.register_at_fork(after_in_child=_waited_for.clear)
 _provisional: set[tuple[str, str]] = set()  # keys and archs of this process's provisional records
 
 
@@ -160,10 +164,11 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     thread.start()
     try:
         while not ended.wait(_SIGNALS_SECONDS):
-            pass
+            if not thread.is_alive():  # a signal's handler has forked
+                raise ProgramEndedError
     except BaseException:  # Ctrl-C: the key is not given up while the thread works on it
         forge.interrupt()
-        if not ended.wait(1.0):
+        if thread.is_alive() and not ended.wait(1.0):
             log.forge.warning(
                 "cudaforge: interrupted; the step under way is finished first (compiling a rival "
                 "can take some ten seconds)"
@@ -368,27 +373,32 @@ class _Forge:
 
     def _inductor(self, signature: str) -> list[tuple[str, rivals.Call]]:
         """Inductor's kernel for a region as a contestant; none where it cannot compile the region,
-        which then has one rival less."""
+        which then has one rival less. Raises what says nothing of the region."""
         try:
             call = self._compile(lambda: rivals.inductor_call(signature, self.device))
         except Exception as error:
             self._end_if_asked()  # a program that ends lets Inductor start no threads
+            if isinstance(getattr(error, "inner_exception", error), _OF_NO_REGION):
+                raise
             warn_once(f"Inductor could not compile {_C.describe(signature)}: {error}")
             return []
         return [("inductor", call)]
 
     def _compile(self, make: Callable[[], rivals.Call]) -> rivals.Call:
-        if not self.compile_lock:
-            return make()
-        from torch._dynamo.convert_frame import compile_lock
+        with no_fork_meanwhile():
+            from torch._dynamo.convert_frame import compile_lock
 
-        while not compile_lock.acquire(timeout=0.1):
-            if _waited_for[self.key, self.arch]:  # by the thread that holds it: it does nothing now
-                return make()
+        held = False
+        while self.compile_lock and not held:
+            held = compile_lock.acquire(timeout=0.1)
+            if _waited_for[self.key, self.arch] > 0:  # by the thread that holds it and does nothing
+                break
         try:
-            return make()
+            with no_fork_meanwhile():
+                return make()
         finally:
-            compile_lock.release()
+            if held:
+                compile_lock.release()
 
     def _race(
         self,
