@@ -72,7 +72,7 @@ template <typename Owner>
 class NoForkMeanwhile {
  public:
   NoForkMeanwhile() {
-    (void)kRegistered;
+    CF_CHECK(kRegistered) << "pthread_atfork";
     if (depth_++ > 0) return;
     mutex_.lock();
     WaitForZero(forks_);
@@ -109,10 +109,8 @@ class NoForkMeanwhile {
       mutex_.lock();
     }
   }
-  static bool Register() {
-    const int error = pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
-    CF_CHECK(error == 0) << "pthread_atfork: " << error;
-    return true;
+  static bool Register() noexcept {
+    return pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild) == 0;
   }
 
   // There from the start and for ever, and registered when the library is loaded: a child that was
