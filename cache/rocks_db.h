@@ -41,7 +41,9 @@ struct DbWrite {
 // Errors of all calls: kCorruption (the database is damaged), kUnsupported (made by a newer
 // version), kIoError (the operating system refused), kNotFound (Get only). Not thread-safe. In a
 // forked child the parent's handle must be neither used nor destroyed. A fork in another thread
-// waits while a database is opened or closed, and while one is open for writing.
+// waits while a database is made, opened or closed, and while one is open for writing: a writer is
+// destroyed by the thread that opened it, which must not fork before (base/fork.h,
+// NoForkMeanwhile).
 class RocksDb {
  public:
   // Makes an empty database in `folder`, which must not exist.

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "base/check.h"
 
@@ -63,63 +65,84 @@ void HoldAcrossForks(std::mutex* mutex) {
   CF_CHECK(error == 0) << "pthread_atfork: " << error;
 }
 
-// While one lives, a fork in another thread waits, and while that waits and forks, no thread gets
-// its first one. For each Owner by itself. They may be inside each other, and many threads may have
-// one: what they do is of a library, whose locks a child would find taken. Each ends in the thread
-// that made it. A thread that forks must not have one, and one that has one must wait neither for a
-// thread that may fork or may want its first one, nor for what HoldAcrossForks was given.
+// Forks and what must not be under way in other threads meanwhile, for each Owner by itself. A fork
+// waits until no other thread is inside, and while that waits and is made, no thread comes in.
+// Thread-safe.
+template <typename Owner>
+class ForkGate {
+ public:
+  // Inside from here to Leave, which the same thread calls; again while inside, too. Whoever is
+  // inside must wait neither for a thread that may fork or come in, nor for what HoldAcrossForks
+  // was given.
+  static void Enter() {
+    if (depth_++ > 0) return;
+    mutex_.lock();
+    while (forks_ > 0) Pause();
+    ++inside_;
+    mutex_.unlock();
+  }
+  static void Leave() {
+    if (--depth_ > 0) return;
+    const std::lock_guard lock(mutex_);
+    --inside_;
+  }
+
+  // Around a fork, and nothing else; after `most` the fork does not wait any more.
+  static void BeforeFork(std::chrono::nanoseconds most) {
+    const auto begun = std::chrono::steady_clock::now();
+    mutex_.lock();
+    ++forks_;
+    while (inside_ > Own() && std::chrono::steady_clock::now() - begun < most) Pause();
+  }
+  static void AfterForkInParent() {
+    --forks_;
+    mutex_.unlock();
+  }
+  static void AfterForkInChild() {  // which has no thread but this one
+    forks_ = 0;
+    inside_ = Own();
+    mutex_.unlock();
+  }
+
+ private:
+  static int Own() { return depth_ > 0 ? 1 : 0; }
+  // REQUIRES: mutex_ is held, as it is again afterwards.
+  static void Pause() {
+    mutex_.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    mutex_.lock();
+  }
+
+  // There from the start and for ever: a child that was forked while a thread makes them would wait
+  // for that thread.
+  inline constinit static std::mutex mutex_;            // held while a fork is made; guards:
+  inline constinit static int inside_ = 0;              // threads
+  inline constinit static int forks_ = 0;               // that wait, or are made
+  inline constinit static thread_local int depth_ = 0;  // how often this thread is inside
+};
+
+// While one lives, a fork in another thread waits: what its owner does is of a library, whose locks
+// a child would find taken. As of ForkGate, and the thread that has one must not fork.
 template <typename Owner>
 class NoForkMeanwhile {
  public:
   NoForkMeanwhile() {
     CF_CHECK(kRegistered) << "pthread_atfork";
-    if (depth_++ > 0) return;
-    mutex_.lock();
-    WaitForZero(forks_);
-    ++inside_;
-    mutex_.unlock();
+    Gate::Enter();
   }
-  ~NoForkMeanwhile() {
-    if (--depth_ > 0) return;
-    const std::lock_guard lock(mutex_);
-    if (--inside_ == 0) inside_.notify_all();
-  }
+  ~NoForkMeanwhile() { Gate::Leave(); }
   NoForkMeanwhile(const NoForkMeanwhile&) = delete;
   NoForkMeanwhile& operator=(const NoForkMeanwhile&) = delete;
 
  private:
-  static void BeforeFork() {
-    mutex_.lock();
-    ++forks_;
-    WaitForZero(inside_);
-  }
-  static void AfterForkInParent() {
-    if (--forks_ == 0) forks_.notify_all();
-    mutex_.unlock();
-  }
-  static void AfterForkInChild() {
-    forks_ = 0;  // other threads of the parent may be waiting to fork
-    mutex_.unlock();
-  }
-  // REQUIRES: mutex_ is held, as it is again afterwards, and not while it waits.
-  static void WaitForZero(const std::atomic<int>& count) {
-    while (const int now = count) {
-      mutex_.unlock();
-      count.wait(now);
-      mutex_.lock();
-    }
-  }
+  using Gate = ForkGate<Owner>;
+
   static bool Register() noexcept {
-    return pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild) == 0;
+    return pthread_atfork([] { Gate::BeforeFork(std::chrono::nanoseconds::max()); },
+                          Gate::AfterForkInParent, Gate::AfterForkInChild) == 0;
   }
 
-  // There from the start and for ever, and registered when the library is loaded: a child that was
-  // forked while a thread makes them would wait for that thread.
-  inline constinit static std::mutex mutex_;             // held while a fork is under way; guards:
-  inline constinit static std::atomic<int> inside_ = 0;  // threads that have one
-  inline constinit static std::atomic<int> forks_ = 0;   // that wait, or are under way
-  inline constinit static thread_local int depth_ = 0;   // how many this thread has
-  inline static const bool kRegistered = Register();
+  inline static const bool kRegistered = Register();  // when the library is loaded
 };
 
 }  // namespace cudaforge

@@ -196,6 +196,16 @@ def test_an_export_of_nothing_says_why(capsys: Output, tmp_path: Path) -> None:
     assert data["exported"] == 0 and "there is no cache in" in data["reason"]
 
 
+def test_an_empty_listing_names_what_is_wanted(capsys: Output, tmp_path: Path) -> None:
+    with cudaforge_backend.enable(["aten::_softmax"], on_miss="record", cache_dir=str(tmp_path)):
+        torch.randn(4, 44).softmax(-1)
+    folder, arch = ("--cache-dir", str(tmp_path)), _C.arch("cpu")
+    for options, has in [((), "no records"), (("--arch", arch), f"no records for {arch}")]:
+        assert main(["cache", "ls", *folder, *options]) == 0
+        said = f"{has}; 1 region is wanted, see `cudaforge cache wanted`\n"
+        assert capsys.readouterr().out.endswith(said)
+
+
 def test_export_into_no_folder(capsys: Output, tmp_path: Path) -> None:
     file = str(tmp_path / "none" / "x.pack")
     line = refusal(capsys, "cache", "export", file, "--cache-dir", str(tmp_path / "cache"))

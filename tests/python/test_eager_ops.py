@@ -51,6 +51,7 @@ def test_what_is_intercepted_is_told() -> None:
     assert enable().ops == default_ops() == tuple(_C.intercepted())
     assert enable(["aten::mm", "aten::softmax.int"]).ops == ("aten::_softmax", "aten::mm")
     assert disable().ops == ()
+    assert repr(disable()) == "<Interception of disable(), in force>"
     asked = enable(["aten::mm"])
     assert repr(asked) == "<Interception of enable() of 1 overload, in force>"
     with enable(["aten::mm", "aten::bmm"]) as inner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -12,13 +13,13 @@ import pytest
 import torch
 from command import Output
 from conftest import RunPython
-from cudaforge_backend import forks
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.integration import forging, rivals
 from cudaforge_backend.records import speedup_text, summary
 from cudaforge_backend.steps import race_text, step_text
 from forged import decide_every_race, host_ns, lose_for_want_of_time
+from torch._dynamo.convert_frame import compile_lock
 
 
 def softmax(columns: int) -> str:
@@ -161,7 +162,8 @@ def test_a_part_is_not_promoted_without_its_race_in_place(monkeypatch: pytest.Mo
         device_index=0,
         budget_s=10.0,
         listener=None,
-        compile_lock=False,
+        beside_program=False,
+        within_compilation=True,
         within=softmax(19),
     )
     monkeypatch.setattr(rivals, "inductor_call", lambda *args: raced.append("inductor"))
@@ -241,7 +243,15 @@ def test_a_region_that_inductor_cannot_compile_has_one_rival_less(
     assert timing["best_rival"] == "aten" and "inductor_us" not in timing
 
 
-@pytest.mark.parametrize("error", [ImportError("half imported"), OSError("no space left")])
+class _Wrapped(RuntimeError):
+    """As Inductor gives what it meets inside."""
+
+    inner_exception = ImportError("half imported")
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError("half imported"), OSError("no space left"), _Wrapped("in a lowering")]
+)
 def test_what_says_nothing_of_the_region_ends_its_forging(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -256,16 +266,91 @@ def test_what_says_nothing_of_the_region_ends_its_forging(
 
 
 def test_no_fork_comes_while_inductor_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = []
+    waits = []
+
+    def fork() -> None:
+        begun = time.monotonic()
+        _C.before_fork(0.2)
+        _C.after_fork_in_parent()
+        waits.append(time.monotonic() - begun >= 0.2)
 
     def fail(*args: Any) -> Any:
-        inside.append(threading.get_ident() in forks._inside)
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
         raise RuntimeError("no such kernel of test_no_fork")
 
     monkeypatch.setattr(rivals, "inductor_call", fail)
     with pytest.warns(UserWarning, match="no such kernel"):
         forging.forge_region(softmax(27), 0, 30.0)
-    assert inside == [True] and not forks._inside
+    assert waits == [True]
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_inductor_compiles_in_one_thread_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, within: bool
+) -> None:
+    """Whether the caller is in a compilation of Dynamo's, which waits for the forging, or not."""
+    held = []
+
+    def fail(*args: Any) -> Any:
+        taken = compile_lock.acquire(blocking=False)
+        held.append(taken != within)
+        if taken:
+            compile_lock.release()
+        thread = threading.Thread(target=_turn_is_taken)
+        thread.start()
+        thread.join()
+        raise RuntimeError(f"no such kernel of test_inductor_compiles {within}")
+
+    def _turn_is_taken() -> None:
+        held.append(not forging._inductors_turn.acquire(blocking=False))
+
+    monkeypatch.setattr(rivals, "inductor_call", fail)
+    with compile_lock if within else contextlib.nullcontext():
+        with pytest.warns(UserWarning, match="no such kernel"):
+            forging.forge_region(softmax(28 + within), 0, 30.0)
+    assert held == [True, True]
+
+
+def test_a_forging_that_ends_while_it_is_looked_for_gives_its_result() -> None:
+    class Run:
+        def run(self) -> str:
+            end = time.monotonic() + forging._SIGNALS_SECONDS + 0.005
+            while time.monotonic() < end:
+                pass
+            return "made"
+
+    for _ in range(10):
+        assert forging._in_clean_thread(Run()) == "made"  # type: ignore[arg-type, comparison-overlap]
+
+
+_FORKING_HANDLER = """
+import os, signal, sys, time
+import torch
+from cudaforge_backend.integration import forging
+from cudaforge_backend.integration.ending import ProgramEndedError
+
+class Run:
+    def run(self):
+        time.sleep(1)
+        return "made"
+    def interrupt(self):
+        pass
+
+children = []
+signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+try:
+    print(forging._in_clean_thread(Run()), flush=True)
+except ProgramEndedError:
+    os._exit(0 if children == [0] else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+"""
+
+
+def test_a_child_of_a_signals_handler_does_not_wait_for_a_forging(run_python: RunPython) -> None:
+    assert run_python(_FORKING_HANDLER).stdout == "made\n"
 
 
 _INTERRUPTED = """

@@ -1,4 +1,4 @@
-"""Locks, and threads of Inductor, where a fork or a signal comes between."""
+"""Locks, forks that wait, and threads of Inductor, where a fork or a signal comes between."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from cudaforge_backend import forks
+from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
+from torch._dynamo.convert_frame import compile_lock
 from torch._inductor import config
 from torch._inductor.async_compile import AsyncCompile
 
@@ -116,38 +119,106 @@ def test_a_child_compiles_by_threads_of_its_own() -> None:
     assert _exits_with(child) == 7
 
 
-def _compiles(begun: threading.Event, done: threading.Event, log: list[str]) -> None:
-    with forks.no_fork_meanwhile():
-        begun.set()
-        done.wait(60)
-        log.append("compiled")
-
-
-def test_a_fork_waits_for_what_it_must_not_interrupt() -> None:
+def test_a_child_finds_dynamos_lock_free() -> None:
     begun, done = threading.Event(), threading.Event()
-    log: list[str] = []
-    thread = threading.Thread(target=_compiles, args=(begun, done, log))
-    thread.start()
-    begun.wait(60)
-    threading.Timer(0.3, done.set).start()
-    with forks.no_fork_meanwhile():  # the forking thread's own is no obstacle
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if log == ["compiled"] and list(forks._inside.values()) == [1] else 1)
-    thread.join()
-    assert _exits_with(child) == 0 and not forks._inside
 
+    def hold() -> None:
+        with compile_lock:
+            begun.set()
+            done.wait(60)
 
-def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks, "_FORK_WAITS_SECONDS", 0.1)
-    begun, done = threading.Event(), threading.Event()
-    log: list[str] = []
-    thread = threading.Thread(target=_compiles, args=(begun, done, log))
+    thread = threading.Thread(target=hold)
     thread.start()
     begun.wait(60)
     child = os.fork()
     if child == 0:
-        os._exit(0 if not log and not forks._inside else 1)
+        os._exit(0 if compile_lock.acquire(blocking=False) else 1)
     done.set()
     thread.join()
-    assert _exits_with(child) == 0 and not forks._inside
+    assert _exits_with(child) == 0
+
+
+@pytest.fixture
+def compiling() -> Iterator[tuple[threading.Event, list[str]]]:
+    """A thread that is inside no_fork_meanwhile() until the event is set, and then says so."""
+    begun, done = threading.Event(), threading.Event()
+    told: list[str] = []
+
+    def compiles() -> None:
+        with forks.no_fork_meanwhile():
+            begun.set()
+            done.wait(60)
+            told.append("compiled")
+
+    thread = threading.Thread(target=compiles)
+    thread.start()
+    begun.wait(60)
+    yield done, told
+    done.set()
+    thread.join()
+
+
+def test_a_fork_waits_for_what_it_must_not_interrupt(
+    compiling: tuple[threading.Event, list[str]],
+) -> None:
+    done, told = compiling
+    threading.Timer(0.3, done.set).start()
+    with forks.no_fork_meanwhile():  # the forking thread's own is no obstacle
+        child = os.fork()
+        if child == 0:
+            _C.before_fork(60.0)  # nor to another fork
+            os._exit(0 if told == ["compiled"] else 1)
+    assert _exits_with(child) == 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signals_exception_does_not_end_the_wait(
+    compiling: tuple[threading.Event, list[str]],
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise _Interrupt
+
+    done, told = compiling
+    before = signal.signal(signal.SIGALRM, interrupt)
+    threading.Timer(0.5, done.set).start()
+    parent = os.getpid()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        os.fork()
+    except _Interrupt:  # if no other handler of forks was under way then, where Python drops it
+        pass
+    finally:
+        if os.getpid() != parent:
+            os._exit(0 if told == ["compiled"] else 1)
+        signal.signal(signal.SIGALRM, before)
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+
+
+def test_a_fork_does_not_wait_for_ever(compiling: tuple[threading.Event, list[str]]) -> None:
+    _, told = compiling
+    _C.before_fork(0.05)
+    _C.after_fork_in_parent()
+    assert told == []
+
+
+def test_a_fork_is_not_overtaken() -> None:
+    ended = threading.Event()
+
+    def compiles() -> None:
+        while not ended.is_set():
+            with forks.no_fork_meanwhile():
+                time.sleep(0.02)
+
+    threads = [threading.Thread(target=compiles) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    begun = time.monotonic()
+    for _ in range(5):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert _exits_with(child) == 0
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - begun < 60  # how long one of them would wait at most

@@ -129,12 +129,14 @@ def made_by() -> Counter[str]:
 
 def test_a_linear_layer_in_a_graph_and_its_backward(forged: Path) -> None:
     torch.manual_seed(0)
-    layer = nn.Linear(512, 384).cuda()
+    layer = nn.Linear(1024, 1024).cuda()
     made = compiled(layer, forged)
-    x = torch.randn(640, 512, device="cuda", requires_grad=True)
+    x = torch.randn(2048, 1024, device="cuda", requires_grad=True)
     of = [x, *layer.parameters()]
     for _ in range(2):
         wanted = torch.autograd.grad(layer(x).square().mean(), of)
         got = torch.autograd.grad(made(x).square().mean(), of)
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
-    assert made_by()["generator:product"] >= 3  # the product, and two of the backward
+    # Two calls of each product, of the forward one and the two of the backward; at times one of the
+    # three is refused, as on some of the verifier's random inputs ATen is a little more precise.
+    assert made_by()["generator:product"] >= 4

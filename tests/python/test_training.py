@@ -280,14 +280,14 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_forked_child_compiles_where_inductor_has_one_compile_thread(
-    run_python: RunPython, tmp_path: Path
+@pytest.mark.parametrize("compile_threads", ["1", "2"])
+def test_a_forked_child_compiles(
+    run_python: RunPython, tmp_path: Path, compile_threads: str
 ) -> None:
-    """As README, Limits says: else Inductor waits for threads of the parent's."""
     run_python(
         f"FOLDER = {str(tmp_path)!r}{_FORKED_COMPILES}",
         CUDA_VISIBLE_DEVICES="",
-        TORCHINDUCTOR_COMPILE_THREADS="1",
+        TORCHINDUCTOR_COMPILE_THREADS=compile_threads,
         TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
     )
 

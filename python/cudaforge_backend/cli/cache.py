@@ -46,14 +46,14 @@ def _nothing(args: argparse.Namespace, what: str) -> str:
     folder = cache_dir(args)
     if not Path(folder).exists():
         return f"there is no cache in {folder}"
-    nothing = f"the cache {folder} has no {what}"
-    wanted = len(open_store(args).wanted(args.arch))
-    if wanted and what != "wanted regions":
+    store = open_store(args)
+    nothing = f"the cache {folder} has no {what}" + (args.arch and f" for {args.arch}")
+    wanted = len(store.wanted(args.arch)) if what != "wanted regions" else 0
+    if wanted:
         are = "is" if wanted == 1 else "are"
         nothing += f"; {counted(wanted, 'region')} {are} wanted, see `cudaforge cache wanted`"
     if args.arch:
-        nothing += f" for {args.arch}"
-        if others := sorted({record["arch"] for record in open_store(args).records()}):
+        if others := sorted({record["arch"] for record in store.records()}):
             nothing += f"; it has {', '.join(others)}"
         if not args.arch.startswith(("cuda:", "cpu:")):
             nothing += '; architectures begin with "cuda:" or "cpu:"'

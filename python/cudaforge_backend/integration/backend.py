@@ -153,7 +153,7 @@ def _forge(plan: Plan, settings: Settings) -> Plan:
         f"allowed for each: {settings.region_budget_s:g})"
     )
     with telling_of_forging(what) as progress:
-        return forge_misses(plan, settings, progress, compile_lock=False)
+        return forge_misses(plan, settings, progress, beside_program=False)
 
 
 def _gated(

@@ -53,7 +53,7 @@ class SwappingCallable:
 
     def _forge(self, plan: Plan, settings: Settings) -> None:
         try:
-            done = forge_misses(plan, settings, current_progress(), compile_lock=True)
+            done = forge_misses(plan, settings, current_progress(), beside_program=True)
         except Exception as error:
             tell_of_failed_background(error)
             return

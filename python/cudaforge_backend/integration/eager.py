@@ -59,8 +59,10 @@ class Interception:
     def __repr__(self) -> str:
         asked = f"enable() of {counted(len(self.ops), 'overload')}" if self.ops else "disable()"
         own = [self._state, *(state for _, state in self._withs)]
-        held = "in force" if any(state is _in_force for state in own if state) else "not in force"
-        return f"<{type(self).__name__} of {asked}, {held}>"
+        holds = any(state is _in_force for state in own if state)
+        if not self.ops:  # what disable() asks for holds, too, where nothing else does
+            holds = holds or not _states
+        return f"<{type(self).__name__} of {asked}, {'' if holds else 'not '}in force>"
 
     def __enter__(self) -> Self:
         first = self._state

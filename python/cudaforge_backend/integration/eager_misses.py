@@ -25,7 +25,7 @@ Told = Callable[[str, str, str, int], None]
 
 
 def on_miss(process: int, settings: Settings, queue: Queue | None) -> Told:
-    """What is told of a call that is met for the first time and has no winner, beside its being
+    """What is told of a call that is met for the first time and has no kernel, beside its being
     recorded. Forges in that process alone."""
     forge: Told | None = None
     if settings.on_miss == "blocking":
@@ -61,7 +61,8 @@ def _can_forge(signature: str, arch: str, settings: Settings) -> bool:
 def _forge_at_once(
     settings: Settings, signature: str, key: str, arch: str, device_index: int
 ) -> None:
-    from .plan import forge_one, verdict_of
+    with no_fork_meanwhile():
+        from .plan import forge_one, verdict_of
 
     if program_has_ended() or not _can_forge(signature, arch, settings):
         return
@@ -69,7 +70,7 @@ def _forge_at_once(
         return
     what = f"a kernel for {_C.describe(signature)} (seconds allowed: {settings.region_budget_s:g})"
     with telling_of_forging(what) as progress:
-        forge_one(signature, device_index, settings, compile_lock=False, progress=progress)
+        forge_one(signature, device_index, settings, beside_program=False, progress=progress)
 
 
 class Queue:

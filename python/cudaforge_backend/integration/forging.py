@@ -40,8 +40,9 @@ _BUSY_SECONDS = 0.03  # for which that is looked at ...
 _BUSY_LOOKS = 3  # ... so often, until it is quiet
 _SETTLE_SECONDS = 0.01  # PyTorch's threads wait in a loop before they sleep
 
-_OF_NO_REGION = (ImportError, OSError, MemoryError)  # exceptions
+_OF_NO_REGION = (ImportError, OSError, MemoryError)  # that Inductor ends with: of the machine
 
+_inductors_turn = fork_safe_lock()  # which compiles in one thread at a time
 _locks_guard = fork_safe_lock()
 _locks: dict[tuple[str, str], Any] = {}
 _waited_for: Counter[tuple[str, str]] = Counter()  # by how many compilations
@@ -68,7 +69,7 @@ def forge_region(
     budget_s: float,
     progress: Progress | None = None,
     *,
-    compile_lock: bool = False,
+    beside_program: bool = False,
     within: str = "",
     agents: Agents | None = None,
     hints: Hints | None = None,
@@ -84,18 +85,21 @@ def forge_region(
     generators have, within limits of their own. `again`: also where there is a record. `store`: the
     cache that the record is for; OtherCacheError where that is not in use, or no longer at a later
     step. None: the record goes to the one in use at the end. One thread at a time forges a key; a
-    second finds its record. With `compile_lock`, Inductor runs under Dynamo's lock (a thread beside
-    the program's own needs that; a thread that a compilation waits for must not ask for it). Runs
-    in a thread of its own, so that no tracing state of the caller's is in force. Raises what
-    forging raises: RuntimeError for what this machine lacks, ProgramEndedError from the end of the
-    main thread on."""
+    second finds its record. `beside_program`: no thread of the program waits for this, which may
+    keep the processor busy meanwhile. Inductor runs under Dynamo's lock, unless the caller has it:
+    is in a compilation, which waits for this. Runs in a thread of its own, so that no tracing state
+    of the caller's is in force. Raises what forging raises: RuntimeError for what this machine
+    lacks, what Inductor ends with where that says nothing of the region (ImportError, OSError,
+    MemoryError, also inside an error of Inductor's), ProgramEndedError from the end of the main
+    thread on, and in a child that a signal's handler has forked meanwhile."""
     key = _C.signature_key(signature)
     arch = _C.arch(json.loads(signature)["device"], device_index)
     place = (key, arch)
     with _locks_guard:
         lock = _locks.setdefault(place, fork_safe_lock())
+    within_compilation = _dynamos_lock()._is_owned()
     with contextlib.ExitStack() as waiting:
-        waiting.enter_context(_counted_as_waiting(place, int(not compile_lock)))
+        waiting.enter_context(_counted_as_waiting(place, int(within_compilation)))
         with lock:
             waiting.close()
             known = settled(key, arch)
@@ -109,7 +113,8 @@ def forge_region(
                     device_index=device_index,
                     budget_s=budget_s,
                     listener=progress,
-                    compile_lock=compile_lock,
+                    beside_program=beside_program,
+                    within_compilation=within_compilation,
                     within=within,
                     agents=agents,
                     hints=hints,
@@ -126,7 +131,14 @@ def _counted_as_waiting(place: tuple[str, str], compilations: int) -> Iterator[N
         yield
     finally:
         with _locks_guard:
-            _waited_for[place] -= compilations
+            _waited_for[place] = max(0, _waited_for[place] - compilations)  # a child's begin at 0
+
+
+def _dynamos_lock() -> Any:
+    """What a thread holds that compiles. The import is Dynamo's, of seconds."""
+    with no_fork_meanwhile():
+        from torch._dynamo.convert_frame import compile_lock
+    return compile_lock
 
 
 def settled(key: str, arch: str) -> Mapping[str, Any] | None:
@@ -164,7 +176,9 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     thread.start()
     try:
         while not ended.wait(_SIGNALS_SECONDS):
-            if not thread.is_alive():  # a signal's handler has forked
+            # The thread sets `ended` last: it is not in this process, where a signal's handler has
+            # forked.
+            if not thread.is_alive() and not ended.is_set():
                 raise ProgramEndedError
     except BaseException:  # Ctrl-C: the key is not given up while the thread works on it
         forge.interrupt()
@@ -193,7 +207,8 @@ class _Forge:
     device_index: int
     budget_s: float
     listener: Progress | None
-    compile_lock: bool
+    beside_program: bool
+    within_compilation: bool
     within: str
     agents: Agents | None = None
     hints: Hints | None = None
@@ -385,20 +400,20 @@ class _Forge:
         return [("inductor", call)]
 
     def _compile(self, make: Callable[[], rivals.Call]) -> rivals.Call:
-        with no_fork_meanwhile():
-            from torch._dynamo.convert_frame import compile_lock
-
-        held = False
-        while self.compile_lock and not held:
-            held = compile_lock.acquire(timeout=0.1)
-            if _waited_for[self.key, self.arch] > 0:  # by the thread that holds it and does nothing
+        lock, held = _dynamos_lock(), False
+        while not self.within_compilation:
+            self._end_if_asked()
+            held = lock.acquire(timeout=0.1)
+            if held or _waited_for[self.key, self.arch] > 0:  # by who holds it and does nothing
+                break
+            if not self.beside_program and self._spent():  # the program waits
                 break
         try:
-            with no_fork_meanwhile():
+            with _inductors_turn, no_fork_meanwhile():
                 return make()
         finally:
             if held:
-                compile_lock.release()
+                lock.release()
 
     def _race(
         self,
@@ -431,7 +446,7 @@ class _Forge:
     def _look_at_program(self) -> None:
         """Notes whether the program beside which this runs keeps the processor busy: a kernel of
         one thread then looks faster than those of PyTorch, whose threads wait for each other."""
-        if self.compile_lock and self.device.type == "cpu":
+        if self.beside_program and self.device.type == "cpu":
             self._was_busy = self._was_busy or program_is_busy()
 
 

@@ -123,7 +123,7 @@ def plan_analysis(
 
 
 def forge_misses(
-    plan: Plan, settings: Settings, progress: Progress | None, compile_lock: bool
+    plan: Plan, settings: Settings, progress: Progress | None, beside_program: bool
 ) -> Plan:
     """Forges what is missing, one region after the other, with the agents and in the budget that
     `settings` has. Where a region ends without a winner its parts are forged in the next round;
@@ -133,7 +133,7 @@ def forge_misses(
     failed: set[str] = set()
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
         for known in misses:
-            done = _forge(known, settings, progress, compile_lock)
+            done = _forge(known, settings, progress, beside_program)
             (ended if done else failed).add(known.region.key)
         plan = plan_analysis(plan.analysis, given_up=ended, budget_s=settings.region_budget_s)
     return plan
@@ -155,12 +155,14 @@ def tried_besides(plan: Plan) -> list[Known]:
     return [k for key, k in found.items() if k.status != "miss" and key not in planned]
 
 
-def _forge(known: Known, settings: Settings, progress: Progress | None, compile_lock: bool) -> bool:
+def _forge(
+    known: Known, settings: Settings, progress: Progress | None, beside_program: bool
+) -> bool:
     """Whether the region was decided."""
     signature = known.region.signature
     count_miss(known.region.key)  # a part, which no graph was said to have
     return forge_one(
-        signature, known.device_index, settings, compile_lock, progress, within=known.within
+        signature, known.device_index, settings, beside_program, progress, within=known.within
     )
 
 
@@ -168,7 +170,7 @@ def forge_one(
     signature: str,
     device_index: int,
     settings: Settings,
-    compile_lock: bool,
+    beside_program: bool,
     progress: Progress | None = None,
     within: str = "",
     store: _C.KernelStore | None = None,
@@ -184,7 +186,7 @@ def forge_one(
             device_index,
             settings.region_budget_s,
             progress,
-            compile_lock=compile_lock,
+            beside_program=beside_program,
             within=within,
             agents=settings.agents,
             store=store,
