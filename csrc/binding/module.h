@@ -21,8 +21,8 @@ void BindForge(pybind11::module_& m);      // search, race, records of what was 
 void BindDispatch(pybind11::module_& m);   // install, statistics of calls
 void BindEager(pybind11::module_& m);      // interception of eager calls
 void BindForks(pybind11::module_& m);      // what forks of Python wait for
-void BindAgents(pybind11::module_& m);   // sessions of agents
-void BindPacks(pybind11::module_& m);    // packs: written here, proven before they are stored
+void BindAgents(pybind11::module_& m);     // sessions of agents
+void BindPacks(pybind11::module_& m);      // packs: written here, proven before they are stored
 void BindMachine(pybind11::module_& m);  // configuration, devices, capabilities, interleaved timing
 
 // Calls the function `function` of cudaforge_backend.stats with `text`: a warning. From any thread;
