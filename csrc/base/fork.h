@@ -76,6 +76,10 @@ class ForkGate {
   // was given.
   static void Enter() {
     if (depth_++ > 0) return;
+    if (forking_ > 0) {  // a handler, amid this thread's own fork
+      ++inside_;
+      return;
+    }
     mutex_.lock();
     while (forks_ > 0) Pause();
     ++inside_;
@@ -83,25 +87,34 @@ class ForkGate {
   }
   static void Leave() {
     if (--depth_ > 0) return;
+    if (forking_ > 0) {
+      --inside_;
+      return;
+    }
     const std::lock_guard lock(mutex_);
     --inside_;
   }
 
-  // Around a fork, and nothing else; after `most` the fork does not wait any more.
+  // Around a fork; after `most` the fork does not wait any more. Handlers of forks and of signals
+  // that run in between may fork and get inside.
   static void BeforeFork(std::chrono::nanoseconds most) {
+    if (forking_++ > 0) return;  // a handler, amid this thread's own fork, which has waited
     const auto begun = std::chrono::steady_clock::now();
     mutex_.lock();
     ++forks_;
     while (inside_ > Own() && std::chrono::steady_clock::now() - begun < most) Pause();
   }
   static void AfterForkInParent() {
+    if (forking_ == 0) return;  // registered amid a fork
+    if (--forking_ > 0) return;
     --forks_;
     mutex_.unlock();
   }
   static void AfterForkInChild() {  // which has no thread but this one
-    forks_ = 0;
+    if (forking_ == 0) return;
     inside_ = Own();
-    mutex_.unlock();
+    forks_ = --forking_ > 0 ? 1 : 0;
+    if (forks_ == 0) mutex_.unlock();
   }
 
  private:
@@ -115,10 +128,11 @@ class ForkGate {
 
   // There from the start and for ever: a child that was forked while a thread makes them would wait
   // for that thread.
-  inline constinit static std::mutex mutex_;            // held while a fork is made; guards:
-  inline constinit static int inside_ = 0;              // threads
-  inline constinit static int forks_ = 0;               // that wait, or are made
-  inline constinit static thread_local int depth_ = 0;  // how often this thread is inside
+  inline constinit static std::mutex mutex_;              // held while a fork is made; guards:
+  inline constinit static int inside_ = 0;                // threads
+  inline constinit static int forks_ = 0;                 // that wait, or are made
+  inline constinit static thread_local int depth_ = 0;    // how often this thread is inside
+  inline constinit static thread_local int forking_ = 0;  // how many forks of it are under way
 };
 
 // While one lives, a fork in another thread waits: what its owner does is of a library, whose locks

@@ -31,10 +31,10 @@ def fork_safe_lock() -> Any:
 
 def no_fork_meanwhile() -> contextlib.AbstractContextManager[None]:
     """A fork in another thread waits until no thread is inside, or for a minute; no thread gets
-    inside while it waits. A signal's handler runs after the wait, and what it raises Python may
-    report and drop, as of every handler of forks. What is inside leaves the process in a state that
-    a child could not go on from, such as modules that are half imported. It must not wait for a
-    thread that may fork, or may want to get inside."""
+    inside while it waits. A signal's handler runs after the wait, and may fork and get inside; what
+    it raises Python may report and drop, as of every handler of forks. What is inside leaves the
+    process in a state that a child could not go on from, such as modules that are half imported. It
+    must not wait for a thread that may fork, or may want to get inside."""
     return _C.NoFork()
 
 

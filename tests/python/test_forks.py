@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from conftest import RunPython
 from cudaforge_backend import forks
 from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
@@ -171,34 +172,55 @@ def test_a_fork_waits_for_what_it_must_not_interrupt(
     assert _exits_with(child) == 0
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_signals_exception_does_not_end_the_wait(
-    compiling: tuple[threading.Event, list[str]],
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise _Interrupt
+_SIGNALLED = """
+import os, signal, sys, threading, time
+from cudaforge_backend import forks
 
-    done, told = compiling
-    before = signal.signal(signal.SIGALRM, interrupt)
-    threading.Timer(0.5, done.set).start()
-    parent = os.getpid()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        os.fork()
-    except _Interrupt:  # if no other handler of forks was under way then, where Python drops it
-        pass
-    finally:
-        if os.getpid() != parent:
-            os._exit(0 if told == ["compiled"] else 1)
-        signal.signal(signal.SIGALRM, before)
-    assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+begun, told, children = threading.Event(), [], []
+
+def compiles():
+    with forks.no_fork_meanwhile():
+        begun.set()
+        time.sleep(2)
+        told.append("compiled")
+
+def handler(*_):
+    HANDLES
+
+parent = os.getpid()
+signal.signal(signal.SIGALRM, handler)
+thread = threading.Thread(target=compiles)
+thread.start()
+begun.wait(60)
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+children.append(os.fork())
+if os.getpid() != parent:
+    os._exit(0 if "compiled" in told else 1)
+thread.join()
+sys.exit(sum(os.waitstatus_to_exitcode(os.wait()[1]) for _ in children))
+"""
+
+
+@pytest.mark.parametrize(
+    "handles", ["children.append(os.fork())", "with forks.no_fork_meanwhile(): pass"]
+)
+def test_a_signals_handler_amid_a_fork_may_fork_and_get_inside(
+    run_python: RunPython, handles: str
+) -> None:
+    run_python(_SIGNALLED.replace("HANDLES", handles))
 
 
 def test_a_fork_does_not_wait_for_ever(compiling: tuple[threading.Event, list[str]]) -> None:
     _, told = compiling
     _C.before_fork(0.05)
+    child = os.fork()
+    if child == 0:
+        _C.after_fork_in_child()
+        begun = time.monotonic()
+        _C.before_fork(20.0)  # for nobody: who was inside is not here
+        os._exit(0 if time.monotonic() - begun < 10 else 1)
     _C.after_fork_in_parent()
-    assert told == []
+    assert _exits_with(child) == 0 and told == []
 
 
 def test_a_fork_is_not_overtaken() -> None:

@@ -86,12 +86,14 @@ def forge_region(
     cache that the record is for; OtherCacheError where that is not in use, or no longer at a later
     step. None: the record goes to the one in use at the end. One thread at a time forges a key; a
     second finds its record. `beside_program`: no thread of the program waits for this, which may
-    keep the processor busy meanwhile. Inductor runs under Dynamo's lock, unless the caller has it:
-    is in a compilation, which waits for this. Runs in a thread of its own, so that no tracing state
-    of the caller's is in force. Raises what forging raises: RuntimeError for what this machine
-    lacks, what Inductor ends with where that says nothing of the region (ImportError, OSError,
-    MemoryError, also inside an error of Inductor's), ProgramEndedError from the end of the main
-    thread on, and in a child that a signal's handler has forked meanwhile."""
+    keep the processor busy meanwhile. Inductor runs in one thread at a time, and under Dynamo's
+    lock; without that where the caller has it, which then is in a compilation that waits for this,
+    where such a one waits for this key, and, unless `beside_program`, after waiting as long as the
+    budget has left. Runs in a thread of its own, so that no tracing state of the caller's is in
+    force. Raises what forging raises: RuntimeError for what this machine lacks, what Inductor ends
+    with where that says nothing of the region (ImportError, OSError, MemoryError, also inside an
+    error of Inductor's), ProgramEndedError from the end of the main thread on, and in a child that
+    a signal's handler has forked meanwhile."""
     key = _C.signature_key(signature)
     arch = _C.arch(json.loads(signature)["device"], device_index)
     place = (key, arch)
@@ -221,6 +223,7 @@ class _Forge:
         self.region_id = _C.region_id(self.key)
         self.started = time.monotonic()
         self._agents_seconds = 0.0  # within limits of their own, not the region's
+        self._others_seconds = 0.0  # of waiting for other threads' compilations
         self._was_busy = False
         self._cancel = _C.Cancel()
 
@@ -335,7 +338,7 @@ class _Forge:
         return time.monotonic() - self.started
 
     def _left(self) -> float:
-        return self.budget_s - (self._seconds() - self._agents_seconds)
+        return self.budget_s - (self._seconds() - self._agents_seconds - self._others_seconds)
 
     def _spent(self) -> bool:
         return self._left() <= 0
@@ -401,15 +404,17 @@ class _Forge:
 
     def _compile(self, make: Callable[[], rivals.Call]) -> rivals.Call:
         lock, held = _dynamos_lock(), False
+        began, left = time.monotonic(), self._left()
         while not self.within_compilation:
             self._end_if_asked()
             held = lock.acquire(timeout=0.1)
             if held or _waited_for[self.key, self.arch] > 0:  # by who holds it and does nothing
                 break
-            if not self.beside_program and self._spent():  # the program waits
+            if not self.beside_program and time.monotonic() - began > left:  # the program waits
                 break
         try:
             with _inductors_turn, no_fork_meanwhile():
+                self._others_seconds += time.monotonic() - began
                 return make()
         finally:
             if held:
