@@ -29,6 +29,11 @@ def fork_safe_lock() -> Any:
     return lock
 
 
+def dynamos_lock() -> Any:
+    """The RLock that a thread holds which compiles; None as long as Dynamo is not imported."""
+    return getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+
+
 def no_fork_meanwhile() -> contextlib.AbstractContextManager[None]:
     """A fork in another thread waits until no thread is inside, or for a minute; no thread gets
     inside while it waits. A signal's handler runs after the wait, and may fork and get inside; what
@@ -42,8 +47,7 @@ _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _after_in_child() -> None:
-    dynamo = sys.modules.get("torch._dynamo.convert_frame")
-    for lock in [*_locks, getattr(dynamo, "compile_lock", None)]:
+    for lock in [*_locks, dynamos_lock()]:
         if lock is not None and not lock._is_owned():
             lock._at_fork_reinit()
     # PyTorch has a child make processes of its own that compile, and yet has it wait for the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -38,26 +39,35 @@ def _free_for_others(lock: Any) -> bool:
     return got[0]
 
 
-def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
-    lock = fork_safe_lock()
-    held, done = threading.Event(), threading.Event()
+@contextlib.contextmanager
+def _another_thread(inside: contextlib.AbstractContextManager[Any]) -> Iterator[threading.Event]:
+    """While another thread is inside; it leaves when the event is set, or this ends."""
+    begun, done = threading.Event(), threading.Event()
 
-    def hold() -> None:
-        with lock:
-            held.set()
+    def body() -> None:
+        with inside:
+            begun.set()
             done.wait(60)
 
-    thread = threading.Thread(target=hold)
+    thread = threading.Thread(target=body)
     thread.start()
-    held.wait(60)
-    assert not lock.acquire(blocking=False)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if lock.acquire(blocking=False) else 1)
-    assert _exits_with(child) == 0
-    assert not lock.acquire(blocking=False)  # the parent's is still held
-    done.set()
-    thread.join()
+    begun.wait(60)
+    try:
+        yield done
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
+    lock = fork_safe_lock()
+    with _another_thread(lock):
+        assert not lock.acquire(blocking=False)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if lock.acquire(blocking=False) else 1)
+        assert _exits_with(child) == 0
+        assert not lock.acquire(blocking=False)  # the parent's is still held
     assert lock.acquire(blocking=False)
 
 
@@ -121,42 +131,26 @@ def test_a_child_compiles_by_threads_of_its_own() -> None:
 
 
 def test_a_child_finds_dynamos_lock_free() -> None:
-    begun, done = threading.Event(), threading.Event()
+    with _another_thread(compile_lock):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if compile_lock.acquire(blocking=False) else 1)
+        assert _exits_with(child) == 0
 
-    def hold() -> None:
-        with compile_lock:
-            begun.set()
-            done.wait(60)
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    begun.wait(60)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if compile_lock.acquire(blocking=False) else 1)
-    done.set()
-    thread.join()
-    assert _exits_with(child) == 0
+@contextlib.contextmanager
+def _compiles(told: list[str]) -> Iterator[None]:
+    with forks.no_fork_meanwhile():
+        yield
+        told.append("compiled")
 
 
 @pytest.fixture
 def compiling() -> Iterator[tuple[threading.Event, list[str]]]:
     """A thread that is inside no_fork_meanwhile() until the event is set, and then says so."""
-    begun, done = threading.Event(), threading.Event()
     told: list[str] = []
-
-    def compiles() -> None:
-        with forks.no_fork_meanwhile():
-            begun.set()
-            done.wait(60)
-            told.append("compiled")
-
-    thread = threading.Thread(target=compiles)
-    thread.start()
-    begun.wait(60)
-    yield done, told
-    done.set()
-    thread.join()
+    with _another_thread(_compiles(told)) as done:
+        yield done, told
 
 
 def test_a_fork_waits_for_what_it_must_not_interrupt(

@@ -19,7 +19,7 @@ import torch
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
-from cudaforge_backend.forks import fork_safe_lock, no_fork_meanwhile
+from cudaforge_backend.forks import dynamos_lock, fork_safe_lock, no_fork_meanwhile
 from cudaforge_backend.options import RACING_SECONDS, RACING_SHARE
 from cudaforge_backend.records import reason_of, retry_above_s, speedup_text, stayed, verdict
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
@@ -99,7 +99,8 @@ def forge_region(
     place = (key, arch)
     with _locks_guard:
         lock = _locks.setdefault(place, fork_safe_lock())
-    within_compilation = _dynamos_lock()._is_owned()
+    compiles = dynamos_lock()
+    within_compilation = compiles is not None and compiles._is_owned()
     with contextlib.ExitStack() as waiting:
         waiting.enter_context(_counted_as_waiting(place, int(within_compilation)))
         with lock:
@@ -134,13 +135,6 @@ def _counted_as_waiting(place: tuple[str, str], compilations: int) -> Iterator[N
     finally:
         with _locks_guard:
             _waited_for[place] = max(0, _waited_for[place] - compilations)  # a child's begin at 0
-
-
-def _dynamos_lock() -> Any:
-    """What a thread holds that compiles. The import is Dynamo's, of seconds."""
-    with no_fork_meanwhile():
-        from torch._dynamo.convert_frame import compile_lock
-    return compile_lock
 
 
 def settled(key: str, arch: str) -> Mapping[str, Any] | None:
@@ -403,11 +397,14 @@ class _Forge:
         return [("inductor", call)]
 
     def _compile(self, make: Callable[[], rivals.Call]) -> rivals.Call:
-        lock, held = _dynamos_lock(), False
+        with no_fork_meanwhile():
+            from torch._dynamo.convert_frame import compile_lock
+
+        held = False
         began, left = time.monotonic(), self._left()
         while not self.within_compilation:
             self._end_if_asked()
-            held = lock.acquire(timeout=0.1)
+            held = compile_lock.acquire(timeout=0.1)
             if held or _waited_for[self.key, self.arch] > 0:  # by who holds it and does nothing
                 break
             if not self.beside_program and time.monotonic() - began > left:  # the program waits
@@ -418,7 +415,7 @@ class _Forge:
                 return make()
         finally:
             if held:
-                lock.release()
+                compile_lock.release()
 
     def _race(
         self,
