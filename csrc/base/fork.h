@@ -53,8 +53,9 @@ class OfProcess {
 };
 
 // Has a fork wait until `mutex`, which lives as long as the process, is free, as it is in the child
-// then. Once for each Owner. A thread that forks must not hold the mutex, and one that holds it
-// must wait neither for a thread that may fork nor for another such mutex.
+// then. Once for each Owner, else CheckError, as where pthread_atfork fails. A thread that forks
+// must not hold the mutex; one that holds it must wait neither for a thread that may fork nor for
+// another such mutex.
 template <typename Owner>
 void HoldAcrossForks(std::mutex* mutex) {
   static std::mutex* held = nullptr;
@@ -66,83 +67,95 @@ void HoldAcrossForks(std::mutex* mutex) {
 }
 
 // Forks and what must not be under way in other threads meanwhile, for each Owner by itself. A fork
-// waits until no other thread is inside, and while that waits and is made, no thread comes in.
-// Thread-safe.
+// waits until no other thread is inside, and while that waits and is made, no other thread comes
+// in; each no longer than it is told to. Nothing is locked meanwhile. Thread-safe.
 template <typename Owner>
 class ForkGate {
  public:
-  // Inside from here to Leave, which the same thread calls; again while inside, too. Whoever is
-  // inside must wait neither for a thread that may fork or come in, nor for what HoldAcrossForks
-  // was given.
-  static void Enter() {
-    if (depth_++ > 0) return;
-    if (forking_ > 0) {  // a handler, amid this thread's own fork
+  using Duration = std::chrono::nanoseconds;
+
+  // Inside from here to Leave, which the same thread calls; again while inside, too. Waits for
+  // forks of other threads; after `most`, for which a handler amid a fork may have waited for this
+  // thread, not any more: false. Whoever is inside must wait neither for a thread that may fork or
+  // come in, nor for what HoldAcrossForks was given.
+  static bool Enter(Duration most) {
+    if (depth_++ > 0) return true;
+    const Wait wait(most);
+    for (;;) {
       ++inside_;
-      return;
-    }
-    mutex_.lock();
-    while (forks_ > 0) Pause();
-    ++inside_;
-    mutex_.unlock();
-  }
-  static void Leave() {
-    if (--depth_ > 0) return;
-    if (forking_ > 0) {
+      if (forking_ > 0 || forks_ == 0) return true;
+      if (wait.IsOver()) return false;
       --inside_;
-      return;
+      while (forks_ > 0 && !wait.IsOver()) Wait::Pause();
     }
-    const std::lock_guard lock(mutex_);
-    --inside_;
+  }
+  // CheckError, and nothing is changed: the thread is not inside.
+  static void Leave() {
+    CF_CHECK(depth_ > 0) << "left by a thread that has not entered";
+    if (--depth_ == 0) --inside_;
   }
 
-  // Around a fork; after `most` the fork does not wait any more. Handlers of forks and of signals
-  // that run in between may fork and get inside.
-  static void BeforeFork(std::chrono::nanoseconds most) {
-    if (forking_++ > 0) return;  // a handler, amid this thread's own fork, which has waited
-    const auto begun = std::chrono::steady_clock::now();
-    mutex_.lock();
+  // Around a fork, which is not put off longer than `most`: false, another thread is inside yet.
+  // Handlers of forks and of signals that run in between may fork and get inside, in this thread;
+  // another one that they wait for must do neither.
+  static bool BeforeFork(Duration most) {
+    if (forking_++ > 0) return true;  // a handler, amid this thread's own fork, which has waited
+    const Wait wait(most);
     ++forks_;
-    while (inside_ > Own() && std::chrono::steady_clock::now() - begun < most) Pause();
+    while (inside_ > Own()) {
+      if (wait.IsOver()) return false;
+      Wait::Pause();
+    }
+    return true;
   }
   static void AfterForkInParent() {
-    if (forking_ == 0) return;  // registered amid a fork
-    if (--forking_ > 0) return;
-    --forks_;
-    mutex_.unlock();
+    if (forking_ == 0) return;  // registered amid a fork, or see below
+    if (--forking_ == 0) --forks_;
   }
-  static void AfterForkInChild() {  // which has no thread but this one
-    if (forking_ == 0) return;
+  // The child begins anew, with this thread alone; also where a handler has forked it amid another
+  // fork, which is made in the child, too, if the handler returns there.
+  static void AfterForkInChild() {
     inside_ = Own();
-    forks_ = --forking_ > 0 ? 1 : 0;
-    if (forks_ == 0) mutex_.unlock();
+    forks_ = 0;
+    forking_ = 0;
   }
+
+  // Whether this thread keeps all others from getting inside.
+  static bool AmidFork() { return forking_ > 0; }
 
  private:
-  static int Own() { return depth_ > 0 ? 1 : 0; }
-  // REQUIRES: mutex_ is held, as it is again afterwards.
-  static void Pause() {
-    mutex_.unlock();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    mutex_.lock();
-  }
+  // Looks again each millisecond: a child that inherits a condition variable may wait for ever for
+  // the threads that wait for it in the parent.
+  class Wait {
+   public:
+    explicit Wait(Duration most) : most_(most) {}
+    bool IsOver() const { return std::chrono::steady_clock::now() - begun_ >= most_; }
+    static void Pause() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
-  // There from the start and for ever: a child that was forked while a thread makes them would wait
-  // for that thread.
-  inline constinit static std::mutex mutex_;              // held while a fork is made; guards:
-  inline constinit static int inside_ = 0;                // threads
-  inline constinit static int forks_ = 0;                 // that wait, or are made
+   private:
+    const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+    const Duration most_;
+  };
+
+  static int Own() { return depth_ > 0 ? 1 : 0; }
+
+  // Each is counted before the other is looked at: of a thread that comes in and one that forks,
+  // one sees the other.
+  inline constinit static std::atomic<int> inside_{0};    // threads
+  inline constinit static std::atomic<int> forks_{0};     // that wait, or are made, by threads
   inline constinit static thread_local int depth_ = 0;    // how often this thread is inside
   inline constinit static thread_local int forking_ = 0;  // how many forks of it are under way
 };
 
 // While one lives, a fork in another thread waits: what its owner does is of a library, whose locks
-// a child would find taken. As of ForkGate, and the thread that has one must not fork.
+// a child would find taken. As of ForkGate, and the thread that has one must not fork. CheckError:
+// pthread_atfork has failed.
 template <typename Owner>
 class NoForkMeanwhile {
  public:
   NoForkMeanwhile() {
     CF_CHECK(kRegistered) << "pthread_atfork";
-    Gate::Enter();
+    Gate::Enter(Gate::Duration::max());
   }
   ~NoForkMeanwhile() { Gate::Leave(); }
   NoForkMeanwhile(const NoForkMeanwhile&) = delete;
@@ -152,8 +165,8 @@ class NoForkMeanwhile {
   using Gate = ForkGate<Owner>;
 
   static bool Register() noexcept {
-    return pthread_atfork([] { Gate::BeforeFork(std::chrono::nanoseconds::max()); },
-                          Gate::AfterForkInParent, Gate::AfterForkInChild) == 0;
+    return pthread_atfork([] { Gate::BeforeFork(Gate::Duration::max()); }, Gate::AfterForkInParent,
+                          Gate::AfterForkInChild) == 0;
   }
 
   inline static const bool kRegistered = Register();  // when the library is loaded

@@ -126,7 +126,7 @@ void BindEager(py::module_& m) {
   m.def("eager_stats", [] {
     Json stats;
     {
-      py::gil_scoped_release release;  // PyTorch's dispatcher may need it meanwhile
+      py::gil_scoped_release release;  // who holds the interceptor's mutex may wait for it
       stats = EagerInterceptor::Get().Stats();
     }
     return ToPython(stats);

@@ -11,7 +11,13 @@ namespace py = pybind11;
 // Forks of Python, and what leaves the interpreter in a state that a child could not go on from.
 using Gate = ForkGate<struct Interpreter>;
 
-class NoFork {};
+class NoForkMeanwhile {};
+
+constexpr double kMostSeconds = 60;  // that who forks and who gets inside wait for each other
+
+Gate::Duration Seconds(double seconds) {
+  return std::chrono::duration_cast<Gate::Duration>(std::chrono::duration<double>(seconds));
+}
 
 }  // namespace
 
@@ -19,21 +25,20 @@ class NoFork {};
 // which those need that are waited for.
 void BindForks(py::module_& m) {
   const auto without_gil = py::call_guard<py::gil_scoped_release>();
-  py::class_<NoFork>(m, "NoFork")
+  py::class_<NoForkMeanwhile>(m, "NoForkMeanwhile")
       .def(py::init<>())
       .def(
-          "__enter__", [](NoFork&) { Gate::Enter(); }, without_gil)
-      .def("__exit__", [](NoFork&, const py::args&) {
+          "__enter__", [](NoForkMeanwhile&) { Gate::Enter(Seconds(kMostSeconds)); }, without_gil)
+      .def("__exit__", [](NoForkMeanwhile&, const py::args&) {
         const py::gil_scoped_release unlocked;
         Gate::Leave();
       });
-  const auto before = [](double most_s) {
-    Gate::BeforeFork(std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::duration<double>(most_s)));
-  };
-  m.def("before_fork", before, py::arg("most_s") = 60.0, without_gil);
+  m.def(
+      "before_fork", [](double most_s) { Gate::BeforeFork(Seconds(most_s)); },
+      py::arg("most_s") = kMostSeconds, without_gil);
   m.def("after_fork_in_parent", Gate::AfterForkInParent);
   m.def("after_fork_in_child", Gate::AfterForkInChild);
+  m.def("amid_fork", Gate::AmidFork);
 }
 
 }  // namespace cudaforge::binding

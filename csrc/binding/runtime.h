@@ -30,10 +30,12 @@ class Runtime {
   // The target of a device, made on first use and kept. Thread-safe.
   Result<Target*> TargetFor(DeviceType device, int device_index);
 
-  // The store in use; one in memory until UseCache has been called.
+  // The store in use; one in memory until UseCache has been called. Thread-safe.
   std::shared_ptr<KernelStore> store();
   // Uses the database in `folder` from now on, read-only where it cannot be written. An error
-  // leaves the process with a store in memory. Naming the folder in use again changes nothing.
+  // leaves the process with a store in memory. Naming the folder in use again changes nothing. Of
+  // two threads that open one at once, the first's stays. The store before is closed here, unless
+  // others hold it. Thread-safe.
   Status UseCache(const std::string& folder);
 
   // A loaded kernel, ready to be served under `signature`.
@@ -57,7 +59,8 @@ class Runtime {
   std::vector<std::string> cuda_search_paths_;
   std::string worker_;
 
-  std::mutex mutex_;  // guards what follows; its holder never waits for the GIL
+  std::mutex mutex_;  // guards what follows; a fork waits for it; its holder never waits
+                      // for the GIL
   std::map<std::pair<DeviceType, int>, std::unique_ptr<Target>> targets_;
   std::shared_ptr<KernelStore> store_;
   std::string folder_;

@@ -34,7 +34,7 @@ AppendOnlyTable<InterceptedOp>& g_ops = *new AppendOnlyTable<InterceptedOp>(kFir
 
 // Of the address of what the dispatcher has of the operator, which all its handles share.
 size_t Hash(const c10::OperatorHandle& op) {
-  return std::hash<c10::OperatorHandle>{}(op)*0x9E3779B97F4A7C15u >> 32;
+  return Spread(std::hash<c10::OperatorHandle>{}(op)) >> 32;
 }
 
 InterceptedOp* FindOp(const c10::OperatorHandle& op) {

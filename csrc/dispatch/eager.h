@@ -22,10 +22,8 @@ class EagerInterceptor {
  public:
   static EagerInterceptor& Get();
 
-  // Why an overload ("aten::_softmax", "aten::sum.dim_IntList") may not be intercepted:
-  // kUnsupported. Not intercepted are what this PyTorch does not have, what no region can hold
-  // (views, mutation, random numbers, shapes that depend on data) and what has no kernel of its own
-  // (CompositeImplicitAutograd: the operators that it calls have).
+  // Why an overload ("aten::_softmax", "aten::sum.dim_IntList") may not be intercepted: the error
+  // of FindInterceptable.
   static Status CanIntercept(std::string_view op);
 
   // From now on exactly these overloads are intercepted; for those no longer among them, the

@@ -31,8 +31,9 @@ struct Interceptable {
 bool HasKernel(const c10::OperatorHandle& op, c10::DispatchKey key);
 
 // "aten::_softmax", "aten::sum.IntList_out". kUnsupported, with why: what this PyTorch does not
-// have, what no region can hold (CheckPure), what returns lists, what has no kernel of its own for
-// CPU or CUDA.
+// have, what no region can hold (CheckPure: views, mutation, random numbers, shapes that depend on
+// data), what returns lists, what has no kernel of its own for CPU or CUDA, also where it is an out
+// variant that only calls its functional.
 Result<Interceptable> FindInterceptable(std::string_view op);
 
 // The region of a call of `op`, whose places are among `args`, the call's arguments; `results` is

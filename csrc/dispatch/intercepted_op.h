@@ -67,6 +67,14 @@ class InterceptedOp : public Interceptable {
   // for that; PyTorch's error is thrown where another library's override stands first.
   void CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
+  std::atomic<bool> active{false};
+  const bool is_matrix_op;
+  // Of `arguments`, the first `inputs` are functional's; the others are written to.
+  const size_t arguments, inputs, returns;
+  std::atomic<int64_t> hits{0}, fallbacks{0};
+  std::array<std::atomic<int64_t>, std::size(kMissNames)> misses{};
+  std::atomic<size_t> calls_met{0};
+
   // What follows needs the mutex.
 
   // Copies of kernels that were looked at. Another library may take its own back meanwhile: then
@@ -88,14 +96,6 @@ class InterceptedOp : public Interceptable {
   Json Stats() const;
   void ResetStats();
 
-  std::atomic<bool> active{false};
-  const bool is_matrix_op;
-  // Of `arguments`, the first `inputs` are functional's; the others are written to.
-  const size_t arguments, inputs, returns;
-  std::atomic<int64_t> hits{0}, fallbacks{0};
-  std::array<std::atomic<int64_t>, std::size(kMissNames)> misses{};
-  std::atomic<size_t> calls_met{0};
-
  private:
   const MetCall* Find(uint64_t hash, c10::ArrayRef<uint64_t> words) const {
     return calls_.Find(
@@ -111,7 +111,7 @@ class InterceptedOp : public Interceptable {
   AppendOnlyTable<const MetCall> calls_;
   const std::string name_;
   const c10::BoxedKernel kernel_;
-  std::mutex* const mutex_;
+  std::mutex* const mutex_;  // guards what follows
   std::array<std::unique_ptr<torch::Library>, kInterceptedKeys.size()> registrations_;
   std::string mark_;  // what PyTorch says of where they come from
   std::vector<std::unique_ptr<const c10::SafeKernelFunction>> kernels_;

@@ -74,7 +74,7 @@ bool MayAsk(Asking now) {
 
 // Ids are bits of a SHA-256: well mixed already.
 size_t Hash(int64_t id, int device_index) {
-  return static_cast<size_t>(id) + static_cast<size_t>(device_index) * 0x9E3779B97F4A7C15u;
+  return static_cast<size_t>(id) + Spread(static_cast<uint64_t>(device_index));
 }
 
 }  // namespace

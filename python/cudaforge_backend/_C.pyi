@@ -304,12 +304,12 @@ def intercept(ops: Sequence[str]) -> None:
     """Intercepts eager calls of exactly these overloads."""
 
 def intercepted() -> list[str]:
-    """The overloads that are intercepted. For tests."""
+    """The overloads that are intercepted."""
 
 def on_eager_miss(record: bool, told: Callable[[str, str, str, int], None] | None) -> None:
-    """What becomes of a call that is met for the first time and has no winner: where `record`, it
-    is put on the wanted list; `told` is called with its signature, its key, the architecture and
-    the device's index."""
+    """What becomes of a call that is met for the first time and has no kernel, not while a CUDA
+    graph is captured: where `record`, it is put on the wanted list; `told` is called with its
+    signature, its key, the architecture and the device's index."""
 
 def flush_eager_misses() -> None:
     """Waits until every recorded miss is on the wanted list."""
@@ -328,16 +328,26 @@ class OwnWork:
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...
 
-class NoFork:
-    """While it is entered, by a thread of its own, forks in other threads wait: forks.py."""
+class NoForkMeanwhile:
+    """While it is entered, until the thread that has entered it leaves it, forks in other threads
+    wait: no_fork_meanwhile() in forks.py. An error: left by a thread that is not inside."""
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...
 
 def before_fork(most_s: float = 60.0) -> None:
-    """Around a fork: waits until no other thread is inside a NoFork, so long at most. Then none
-    gets inside until after_fork_in_parent() or after_fork_in_child(). Runs no signal's handler."""
+    """Around a fork: waits until no other thread is inside a NoForkMeanwhile, so long at most. No
+    other gets inside until after_fork_in_parent() or after_fork_in_child(). Runs no signal's
+    handler."""
 
-def after_fork_in_parent() -> None: ...
-def after_fork_in_child() -> None: ...
+def after_fork_in_parent() -> None:
+    """Nothing, where no before_fork() of this thread came before."""
+
+def after_fork_in_child() -> None:
+    """Nobody is inside who does not exist in the child, and no fork is under way."""
+
+def amid_fork() -> bool:
+    """Whether the calling thread is between before_fork() and what comes after the fork, and so
+    keeps all others from getting inside."""
+
 def versions() -> dict[str, Any]:
     """cudaforge, torch, verifier, rocksdb."""

@@ -20,6 +20,7 @@ from ._native import _C
 from .options import DISABLED, disabled, parse
 from .records import (
     HOW_TO_FORGE,
+    PROVISIONAL,
     input_shapes,
     label,
     no_graph,
@@ -116,7 +117,7 @@ _WHY = {
     "miss": f"not forged yet: use {HOW_TO_FORGE}",
     "only_agents": "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` "
     "has agents write its kernel",
-    "provisional": f"raced on a busy machine, for its process alone: use {HOW_TO_FORGE}",
+    "provisional": PROVISIONAL,
 }
 
 

@@ -30,17 +30,22 @@ def fork_safe_lock() -> Any:
 
 
 def dynamos_lock() -> Any:
-    """The RLock that a thread holds which compiles; None as long as Dynamo is not imported."""
+    """The RLock of torch._dynamo.convert_frame, which a thread holds that compiles. For who must
+    not import Dynamo; None as long as nobody has."""
     return getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
 
 
 def no_fork_meanwhile() -> contextlib.AbstractContextManager[None]:
-    """A fork in another thread waits until no thread is inside, or for a minute; no thread gets
-    inside while it waits. A signal's handler runs after the wait, and may fork and get inside; what
-    it raises Python may report and drop, as of every handler of forks. What is inside leaves the
-    process in a state that a child could not go on from, such as modules that are half imported. It
-    must not wait for a thread that may fork, or may want to get inside."""
-    return _C.NoFork()
+    """A fork by Python in another thread waits until no thread is inside, or for a minute; no other
+    thread gets inside while it waits and is made, or for a minute. A signal's handler runs before
+    the wait or after it, and may fork and get inside, but then waits for a minute where it waits
+    for another thread that gets inside: see _C.amid_fork(). What it raises Python may report and
+    drop, as of every handler of forks.
+
+    What is inside leaves the process in a state that a child could not go on from, such as modules
+    that are half imported. It must not wait for a thread that may fork, or may want to get inside.
+    A fork by a library in C does not wait."""
+    return _C.NoForkMeanwhile()
 
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -57,6 +62,7 @@ def _after_in_child() -> None:
         inductor.AsyncCompile.pool.cache_clear()
 
 
+# In a child this runs first: it takes and waits for nothing that the gate keeps from others.
 os.register_at_fork(after_in_child=_after_in_child)
 os.register_at_fork(
     before=_C.before_fork,

@@ -16,13 +16,10 @@ RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
 
 NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
-_SERVED = "raced on a busy machine: served to its process alone, replaced when forged again"
-_PROVISIONAL = {
-    "winner": _SERVED,
-    "eager_only": _SERVED,
-    "negative": "judged on a busy machine: holds for its process alone; `cudaforge forge "
-    "--wanted`, or `cudaforge warmup` (with --train for training's graphs), judges it anew",
-}
+PROVISIONAL = (
+    "judged on a busy machine: good for its process alone, until `cudaforge forge --wanted` or "
+    "`cudaforge warmup` judges it anew"
+)
 
 _MESSAGE = 200  # characters of a verdict's message
 _MOST_OPS, _MOST_SHAPES = 8, 4  # of a region in a line
@@ -32,10 +29,10 @@ class RecordSummary(TypedDict):
     """One record: `ops` as "mul -> cumsum", `shapes` of the inputs as "float32[8, 128]"; times in
     microseconds of one call, None where nothing was timed; `speedup` is (low, median, high) over
     the faster rival, `speedup_over_aten` of a kernel for eager calls; `verdict` is "winner" or why
-    there is none; `retry_above_s`: see below; `current` is False where another torch or verifier
-    judged it: such a record is not served, and is replaced when its region is forged again;
-    `provisional` where it was raced beside a program that kept the processor busy, or too disturbed
-    to tell: it holds for that process alone, and is replaced likewise."""
+    there is none; `retry_above_s`: of retry_above_s(); `current` is False where another torch or
+    verifier judged it: such a record is not served, and is replaced when its region is forged
+    again; `provisional` where it was raced beside a program that kept the processor busy, or too
+    disturbed to tell: it holds for that process alone, and is replaced likewise."""
 
     key: str
     arch: str
@@ -130,7 +127,7 @@ def result_text(record: Mapping[str, Any]) -> str:
 def not_served(row: RecordSummary) -> list[str]:
     """Why a record counts as a miss, in lines."""
     lines = [] if row["current"] else [NOT_CURRENT]
-    return [*lines, _PROVISIONAL[row["kind"]]] if row["provisional"] else lines
+    return [*lines, PROVISIONAL] if row["provisional"] else lines
 
 
 def retry_above_s(record: Mapping[str, Any]) -> float | None:

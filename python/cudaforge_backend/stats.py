@@ -78,7 +78,7 @@ class Stats(TypedDict):
     "winners_not_used" (the compiled graph has other strides than its winners, or lost their
     regions). `agents`: what they were asked, and its cost. `cache` (reads, hits, writes, corrupt,
     errors) counts since the cache in use was opened. `eager`: the calls that enable() had looked
-    up, by overload; those that a region holds count in `regions`, too."""
+    up, by overload; hits, fallbacks and those without a kernel count in `regions`, too."""
 
     hits: int
     unserved: int

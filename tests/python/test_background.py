@@ -20,7 +20,7 @@ from cudaforge_backend.integration import background, forging, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
 from cudaforge_backend.options import parse
-from cudaforge_backend.records import reason_of
+from cudaforge_backend.records import PROVISIONAL, reason_of
 from forged import compiled, join_threads, lose_every_race, win_every_race
 
 _OPTIONS = {"on_miss": "background"}
@@ -142,38 +142,6 @@ def test_forging_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad:
     assert sum(region["unserved"] for region in cudaforge_backend.stats()["regions"]) == 0
 
 
-class Clock:
-    """The clocks of a program whose threads take so many cores while this one sleeps, one number a
-    look at them."""
-
-    def __init__(self, cores: Sequence[float]) -> None:
-        self.cores = [rate for look in cores for rate in (0.0, look)]  # first it lets them settle
-        self.now = self.worked = 0.0
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.worked += seconds * self.cores.pop(0)
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def process_time(self) -> float:
-        return self.worked
-
-
-@pytest.mark.parametrize(
-    ("cores", "busy"),
-    [([0], False), ([1, 1, 1], True), ([4, 1, 0.25], True), ([1, 0.15], False), ([1, 1, 0], False)],
-)
-def test_a_program_is_busy_whose_threads_work_at_every_look(
-    monkeypatch: pytest.MonkeyPatch, cores: list[float], busy: bool
-) -> None:
-    clock = Clock(cores)
-    monkeypatch.setattr(forging, "time", clock)
-    assert forging.program_is_busy() is busy
-    assert clock.cores == []
-
-
 _NEXT_PROCESS = """
 import cudaforge_backend, torch
 from test_background import function
@@ -222,16 +190,11 @@ def test_lists_say_what_holds_for_one_process_alone(
     monkeypatch.setattr(forging, "program_is_busy", lambda: True)
     compiled(function, tmp_path, on_miss="background", region_budget_s=25)(torch.randn(8, 45))
     join_threads("cudaforge-background")
-    said = {
-        True: "raced on a busy machine: served to its process alone, ",
-        False: "judged on a busy machine: holds for its process alone; `cudaforge forge "
-        "--wanted`, or `cudaforge warmup` ",
-    }
     folder = ("--cache-dir", str(tmp_path))
     for verb in ("ls", "wanted"):
         assert main(["cache", verb, *folder]) == 0
         told = capsys.readouterr().out
-        assert said[won] in told and said[not won] not in told
+        assert f"\n{'':<{49 if verb == 'ls' else 38}}{PROVISIONAL}" in told
     (row, *_) = as_json(capsys, "cache", "wanted", *folder)
     assert row["record"]["provisional"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from command import Output
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
-from cudaforge_backend.integration import forging, rivals
+from cudaforge_backend.integration import forging, inductors_turn, rivals
+from cudaforge_backend.integration.ending import ProgramEndedError
 from cudaforge_backend.records import speedup_text, summary
 from cudaforge_backend.steps import race_text, step_text
 from forged import decide_every_race, host_ns, lose_for_want_of_time
@@ -150,28 +151,16 @@ def test_time_is_left_for_the_races(
 
 
 def test_a_part_is_not_promoted_without_its_race_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Won:
-        promoted = True
-        reason = "won"
+    clock = _Clock(monkeypatch, waits_s=0.0)
+    part = _forge(within_compilation=True, within=softmax(19))
 
-    raced: list[str] = []
-    part = forging._Forge(
-        signature=softmax(18),
-        key="0" * 64,
-        arch="cpu",
-        device_index=0,
-        budget_s=10.0,
-        listener=None,
-        beside_program=False,
-        within_compilation=True,
-        within=softmax(19),
-    )
-    monkeypatch.setattr(rivals, "inductor_call", lambda *args: raced.append("inductor"))
-    monkeypatch.setattr(part, "_race", lambda contestants, signature: Won())
-    clock = iter([0.0, 0.0, 11.0])
-    monkeypatch.setattr(part, "_seconds", lambda: next(clock))
+    def race(*_: Any) -> _Won:
+        clock.now += 9.0
+        return _Won()
+
+    monkeypatch.setattr(part, "_race", race)
     assert part._race_all() is None
-    assert raced == ["inductor"]
+    assert clock.limits == [10.0]  # Inductor has compiled the part, and not the whole
 
 
 def softmax_times_two(columns: int) -> str:
@@ -265,49 +254,115 @@ def test_what_says_nothing_of_the_region_ends_its_forging(
     assert _C.store().get(_C.signature_key(signature), _C.arch("cpu")) is None
 
 
-def test_no_fork_comes_while_inductor_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = []
-
-    def fork() -> None:
-        begun = time.monotonic()
-        _C.before_fork(0.2)
-        _C.after_fork_in_parent()
-        waits.append(time.monotonic() - begun >= 0.2)
-
-    def fail(*args: Any) -> Any:
-        thread = threading.Thread(target=fork)
-        thread.start()
-        thread.join()
-        raise RuntimeError("no such kernel of test_no_fork")
-
-    monkeypatch.setattr(rivals, "inductor_call", fail)
-    with pytest.warns(UserWarning, match="no such kernel"):
-        forging.forge_region(softmax(27), 0, 30.0)
-    assert waits == [True]
-
-
 @pytest.mark.parametrize("within", [True, False])
-def test_inductor_compiles_in_one_thread_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, within: bool
-) -> None:
+def test_inductor_compiles_in_its_turn(monkeypatch: pytest.MonkeyPatch, within: bool) -> None:
     """Whether the caller is in a compilation of Dynamo's, which waits for the forging, or not."""
     held = []
 
     def fail(*args: Any) -> Any:
-        held.append(compile_lock._is_owned() != within)
-        thread = threading.Thread(target=_turn_is_taken)
-        thread.start()
-        thread.join()
+        held.extend([compile_lock._is_owned() != within, inductors_turn._turn._is_owned()])
         raise RuntimeError(f"no such kernel of test_inductor_compiles {within}")
-
-    def _turn_is_taken() -> None:
-        held.append(not forging._inductors_turn.acquire(blocking=False))
 
     monkeypatch.setattr(rivals, "inductor_call", fail)
     with compile_lock if within else contextlib.nullcontext():
         with pytest.warns(UserWarning, match="no such kernel"):
             forging.forge_region(softmax(28 + within), 0, 30.0)
     assert held == [True, True]
+
+
+class _Clock:
+    """The time of forging.py, and of turns that are waited for so long."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, waits_s: float) -> None:
+        self.now = 0.0
+        self.limits: list[float | None] = []  # that the turns were given
+        self._waits_s = waits_s
+        monkeypatch.setattr(forging, "time", self)
+        monkeypatch.setattr(forging, "inductors_turn", self._turn)
+        monkeypatch.setattr(rivals, "inductor_call", self._compile)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    @contextlib.contextmanager
+    def _turn(self, *_: Any, most_s: float | None, **__: Any) -> Iterator[float]:
+        self.limits.append(most_s)
+        self.now += self._waits_s
+        yield self._waits_s
+
+    def _compile(self, *_: Any) -> Any:
+        self.now += 1.0
+        return lambda inputs: []
+
+
+def _forge(**given: Any) -> Any:
+    """What forges softmax(18) within 10 s, and waits for nobody's agents."""
+    fields: dict[str, Any] = {
+        "signature": softmax(18),
+        "key": "0" * 64,
+        "arch": "cpu",
+        "device_index": 0,
+        "budget_s": 10.0,
+        "listener": None,
+        "beside_program": False,
+        "within_compilation": False,
+        "within": "",
+    }
+    return forging._Forge(**{**fields, **given})
+
+
+class _Won:
+    promoted = True
+    reason = "won"
+
+    def placed_in(self, *_: Any) -> _Won:
+        return self
+
+    def times_us(self) -> list[float]:
+        return [1.0, 2.0]
+
+
+@pytest.mark.parametrize("beside_program", [True, False])
+def test_waiting_for_other_threads_takes_no_time_of_a_regions(
+    monkeypatch: pytest.MonkeyPatch, beside_program: bool
+) -> None:
+    """Nor does it end: all of a region's waiting has one limit where the program waits for it."""
+    clock = _Clock(monkeypatch, waits_s=4.0)
+    forge = _forge(beside_program=beside_program, within=softmax_times_two(18))
+    monkeypatch.setattr(forge, "_race", lambda *_: _Won())
+    assert forge._race_all() is not None
+    assert clock.now == 15.0  # three compilations
+    assert forge._left() == 10.0 - 3.0
+    assert clock.limits == ([None] * 3 if beside_program else [10.0, 6.0, 2.0])
+
+
+def test_waiting_is_not_taken_off_twice_where_agents_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = _Clock(monkeypatch, waits_s=4.0)
+
+    def ask(*_: Any) -> str:
+        clock.now += 100.0
+        return "found"
+
+    class NoSettings:
+        def settings(self, rival: str, us: float) -> None: ...
+
+    monkeypatch.setattr(_C, "agents", ask)
+    forge = _forge()
+    monkeypatch.setattr(forge, "_race", lambda *_: _Won())
+    assert forge._ask(NoSettings(), None) == "found"
+    assert clock.now == 105.0 and forge._left() == 10.0
+
+
+def test_nothing_is_forged_amid_a_fork() -> None:
+    """Its thread would wait for the end of the fork, and a handler amid that for the thread."""
+    _C.before_fork()
+    try:
+        with pytest.raises(ProgramEndedError):
+            forging.forge_region(softmax(30), 0, 30.0)
+    finally:
+        _C.after_fork_in_parent()
 
 
 def test_a_forging_that_ends_while_it_is_looked_for_gives_its_result() -> None:

@@ -109,7 +109,7 @@ def _forge(signature: str, settings: Settings, told: Teller) -> dict[str, Any]:
     region = json.loads(signature)
     key, arch = _C.signature_key(signature), _C.arch(region["device"], 0)
     known = verdict_of(key, arch, settings.region_budget_s)[0] != "miss"
-    decided = known or forge_one(signature, 0, settings, False, told)
+    decided = known or forge_one(signature, 0, settings, told)
     record: Mapping[str, Any] | None = find(key, arch) if decided else None
     empty = {"kind": "", "verdict": failure(key) or "not stored", "reason": ""}
     kept = record or {**empty, "speedup": None, "retry_above_s": None}

@@ -13,6 +13,7 @@ from typing import Any
 from .._native import _C
 from ..records import (
     NOT_CURRENT,
+    PROVISIONAL,
     counted,
     differences,
     for_eager,
@@ -37,7 +38,6 @@ Arguments = Callable[[argparse.ArgumentParser], None]
 _OF_KIND = {"winner": "winners", "eager_only": "eager_only", "negative": "negatives"}
 _COUNTS = (*_OF_KIND.values(), "bytes", "not_current", "provisional")
 _INDENT = 49  # where the regions of `ls` begin
-_PROVISIONAL = "judged on a busy machine: for its process alone, replaced when forged again"
 _LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX"}
 
 
@@ -317,7 +317,7 @@ def run_stats(args: argparse.Namespace) -> int:
             if entry["not_current"]:
                 print(f"{'':<18} {entry['not_current']} of them {NOT_CURRENT}")
             if entry["provisional"]:
-                print(f"{'':<18} {entry['provisional']} of them {_PROVISIONAL}")
+                print(f"{'':<18} {entry['provisional']} of them {PROVISIONAL}")
         how = (
             " (`cudaforge cache wanted` lists them, `cudaforge forge --wanted` forges those that "
             "generators make)"

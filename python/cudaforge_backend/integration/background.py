@@ -35,7 +35,7 @@ class SwappingCallable:
         self._first = self._current = first
         self._ready: Plan | None = None
         self._compile = compile_substituted
-        self._swap_lock = fork_safe_lock()
+        self._lock = fork_safe_lock()  # guards the taking of _ready
         self.thread = threading.Thread(
             target=self._forge, args=(plan, settings), name="cudaforge-background", daemon=False
         )  # a program that ends waits for the step under way: see forging.py
@@ -44,11 +44,8 @@ class SwappingCallable:
     def __call__(self, *args: Any) -> Any:
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             return self._first(*args)
-        if self._ready is not None and self._swap_lock.acquire(blocking=False):
-            try:
-                self._swap(args)
-            finally:
-                self._swap_lock.release()
+        if self._ready is not None:
+            self._swap(args)
         return self._current(*args)
 
     def _forge(self, plan: Plan, settings: Settings) -> None:
@@ -61,8 +58,9 @@ class SwappingCallable:
             self._ready = done
 
     def _swap(self, args: Sequence[Any]) -> None:
-        plan, self._ready = self._ready, None
-        if plan is None:
+        with self._lock:
+            plan, self._ready = self._ready, None
+        if plan is None:  # another thread swaps
             return
         try:
             with beside_running_programs():

@@ -18,8 +18,7 @@ import torch
 from cudaforge_backend import errors
 from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
-from cudaforge_backend.options import OPTIONS as ALL_OPTIONS
-from cudaforge_backend.options import Settings, disabled, parse
+from cudaforge_backend.options import OPTIONS, Settings, disabled, parse
 from cudaforge_backend.records import counted
 from cudaforge_backend.stats import warn_once
 
@@ -27,7 +26,7 @@ from .backend import open_cache, warn_of_environment
 from .eager_misses import Queue, on_miss
 from .eager_ops import chosen_ops, default_ops
 
-OPTIONS = tuple(name for name in ALL_OPTIONS if name != "inductor")
+_OPTIONS = tuple(name for name in OPTIONS if name != "inductor")
 
 
 @dataclass(eq=False)
@@ -57,9 +56,11 @@ class Interception:
         return self._state.ops if self._state is not None else ()
 
     def __repr__(self) -> str:
+        if self._state is None:
+            return f"<{type(self).__name__} of enable(), without effect: CUDAFORGE_DISABLE is set>"
         asked = f"enable() of {counted(len(self.ops), 'overload')}" if self.ops else "disable()"
         own = [self._state, *(state for _, state in self._withs)]
-        holds = any(state is _in_force for state in own if state)
+        holds = any(state is _in_force for state in own)
         if not self.ops:  # what disable() asks for holds, too, where nothing else does
             holds = holds or not _states
         return f"<{type(self).__name__} of {asked}, {'' if holds else 'not '}in force>"
@@ -108,25 +109,29 @@ class Interception:
 def _end(state: _State) -> None:
     state.ended = True
     try:
-        _change(list)
-    except BaseException:  # an interrupt
-        _change(list)
+        _change(_without_what_has_ended)
+    except BaseException:  # an interrupt, which may have come before the change
+        _change(_without_what_has_ended)
         raise
 
 
-class _Thread(threading.local):
-    """What each thread has of its own."""
-
-    changes = False  # it is in the midst of _change
+def _without_what_has_ended(states: list[_State]) -> list[_State]:
+    return [state for state in states if not state.ended]
 
 
-_thread = _Thread()
+class _PerThread(threading.local):
+    changes = False  # the thread is in the midst of _change
+
+
+_thread = _PerThread()
 _lock = fork_safe_lock()  # guards what follows
 _changes: deque[Callable[[list[_State]], list[_State]]] = deque()  # that are asked for
 _states: list[_State] = []  # all that hold; the last one is to be in force
 _in_force: _State | None = None  # None also while that changes
 _queue: Queue | None = None  # of the state in force
 _writes_at_end: int | None = None  # the process that _write_at_end was called in
+
+atexit.register(_C.end_eager_misses)
 
 
 def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
@@ -139,13 +144,14 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
 
     Holds for the process until disable(); asked for anew, it replaces what was asked for before. As
     a context manager, `with enable(...):`, it holds until the end of that, in every thread: then
-    what was asked for last, of all that still holds, is in force. What is not in force any more is
-    not forged in the background either. Thread-safe. Raises OptionError for an unknown option, and
+    what was asked for last, of all that still holds, is in force. The
+    background forges what is in force alone: the region under way is finished, the rest is not
+    begun. Thread-safe. Raises OptionError for an unknown option, and
     for an operator that is not known or may not be intercepted (a view, one that changes its
     arguments or draws random numbers)."""
     for name in options:
-        if name not in OPTIONS:
-            raise errors.unknown("option", name, OPTIONS)
+        if name not in _OPTIONS:
+            raise errors.unknown("option", name, _OPTIONS)
     settings = parse(None, options)
     names = default_ops() if ops is None else chosen_ops(ops)
     if disabled():
@@ -208,9 +214,6 @@ def _write_at_end() -> None:
     _writes_at_end = os.getpid()
     if multiprocessing.parent_process() is not None:
         multiprocessing.util.Finalize(None, _C.end_eager_misses, exitpriority=-1)
-
-
-atexit.register(_C.end_eager_misses)
 
 
 def _apply(states: list[_State]) -> None:

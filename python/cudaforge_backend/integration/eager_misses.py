@@ -16,7 +16,7 @@ from cudaforge_backend.options import Settings
 from cudaforge_backend.records import not_served, result_text, summary
 from cudaforge_backend.stats import count_miss
 
-from .ending import program_has_ended
+from .ending import may_forge, program_has_ended
 from .rules import refusal
 from .telling import current_progress, tell_of_failed_background, telling_of_forging
 
@@ -64,13 +64,13 @@ def _forge_at_once(
     with no_fork_meanwhile():
         from .plan import forge_one, verdict_of
 
-    if program_has_ended() or not _can_forge(signature, arch, settings):
+    if not (may_forge() and _can_forge(signature, arch, settings)):
         return
     if verdict_of(key, arch, settings.region_budget_s)[0] != "miss":
-        return
+        return  # as forge_one would: but then nothing is to be told of it
     what = f"a kernel for {_C.describe(signature)} (seconds allowed: {settings.region_budget_s:g})"
     with telling_of_forging(what) as progress:
-        forge_one(signature, device_index, settings, beside_program=False, progress=progress)
+        forge_one(signature, device_index, settings, progress)
 
 
 class Queue:
@@ -126,5 +126,11 @@ class Queue:
             from .plan import forge_one
 
         if _can_forge(signature, arch, self._settings):
-            progress = current_progress()
-            forge_one(signature, device_index, self._settings, True, progress, store=self._store)
+            forge_one(
+                signature,
+                device_index,
+                self._settings,
+                current_progress(),
+                beside_program=True,
+                store=self._store,
+            )

@@ -1,15 +1,25 @@
-"""Whether the program has ended: kernels that other threads still make do not put its end off."""
+"""When no kernels are made: at a program's end, which other threads do not put off, and amid a
+fork."""
 
 from __future__ import annotations
 
 import threading
 
+from cudaforge_backend._native import _C
+
 
 class ProgramEndedError(Exception):
-    """Forging was given up: it was interrupted, or the program has ended."""
+    """Forging was given up: it was interrupted, the program has ended, or a handler would have had
+    it done amid a fork."""
 
 
 def program_has_ended() -> bool:
     """Whether the main thread has ended: from then on the interpreter waits for other threads, and
     nothing can be compiled any more."""
     return not threading.main_thread().is_alive()
+
+
+def may_forge() -> bool:
+    """Whether the calling thread may forge, and wait for it: not at the program's end, nor in a
+    handler amid a fork, for whose end the forging would wait."""
+    return not program_has_ended() and not _C.amid_fork()

@@ -6,11 +6,9 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,35 +17,28 @@ import torch
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
-from cudaforge_backend.forks import dynamos_lock, fork_safe_lock, no_fork_meanwhile
+from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import RACING_SECONDS, RACING_SHARE
 from cudaforge_backend.records import reason_of, retry_above_s, speedup_text, stayed, verdict
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 from cudaforge_backend.steps import step_text
 
 from . import rivals
-from .ending import ProgramEndedError, program_has_ended
+from .clocks import cuda_clock, program_is_busy
+from .ending import ProgramEndedError, may_forge, program_has_ended
+from .inductors_turn import Place, compilation_waits_for, inductors_turn, within_compilation
 from .telling import Progress
 
 INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cache
 RACE_SECONDS = 1.0  # at most, of each race
 MAX_CANDIDATES = 64
 _SIGNALS_SECONDS = 0.2  # a signal that another thread was given is seen after so long at most
-_QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when the timed work starts
 
-BUSY_CORES = 0.2  # more than so much of a core taken by the program is no place for a race
-_BUSY_SECONDS = 0.03  # for which that is looked at ...
-_BUSY_LOOKS = 3  # ... so often, until it is quiet
-_SETTLE_SECONDS = 0.01  # PyTorch's threads wait in a loop before they sleep
+_MACHINES_ERRORS = (ImportError, OSError, MemoryError)  # Inductor's that say nothing of the region
 
-_OF_NO_REGION = (ImportError, OSError, MemoryError)  # that Inductor ends with: of the machine
-
-_inductors_turn = fork_safe_lock()  # which compiles in one thread at a time
 _locks_guard = fork_safe_lock()
-_locks: dict[tuple[str, str], Any] = {}
-_waited_for: Counter[tuple[str, str]] = Counter()  # by how many compilations
-os.register_at_fork(after_in_child=_waited_for.clear)
-_provisional: set[tuple[str, str]] = set()  # keys and archs of this process's provisional records
+_locks: dict[Place, Any] = {}
+_provisional: set[Place] = set()  # of this process's provisional records
 
 
 class OtherCacheError(Exception):
@@ -78,31 +69,33 @@ def forge_region(
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
-    `signature` is canonical. `budget_s` bounds the whole: search, Inductor's compilation and races.
-    No step begins after it, the one under way is finished, and one candidate is always tried.
-    `within` is the signature of a larger region that this one is a part of: a part must win inside
-    it too, where Inductor may fuse what the part leaves out. `agents` write kernels after the
-    generators have, within limits of their own. `again`: also where there is a record. `store`: the
-    cache that the record is for; OtherCacheError where that is not in use, or no longer at a later
-    step. None: the record goes to the one in use at the end. One thread at a time forges a key; a
-    second finds its record. `beside_program`: no thread of the program waits for this, which may
-    keep the processor busy meanwhile. Inductor runs in one thread at a time, and under Dynamo's
-    lock; without that where the caller has it, which then is in a compilation that waits for this,
-    where such a one waits for this key, and, unless `beside_program`, after waiting as long as the
-    budget has left. Runs in a thread of its own, so that no tracing state of the caller's is in
-    force. Raises what forging raises: RuntimeError for what this machine lacks, what Inductor ends
-    with where that says nothing of the region (ImportError, OSError, MemoryError, also inside an
-    error of Inductor's), ProgramEndedError from the end of the main thread on, and in a child that
-    a signal's handler has forked meanwhile."""
+    `signature` is canonical. `budget_s` bounds the whole: search, Inductor's compilation and races,
+    but not the waiting for what other threads compile (inductors_turn.py). No step begins after it,
+    the one under way is finished, and one candidate is always tried. `within` is the signature of a
+    larger region that this one is a part of: a part must win inside it too, where Inductor may fuse
+    what the part leaves out. `agents` write kernels after the generators have, within limits of
+    their own. `again`: also where there is a record. `store`: the cache that the record is for;
+    OtherCacheError where that is not in use, or no longer at a later step. None: the record goes to
+    the one in use at the end. `beside_program`: no thread of the program waits for this, which may
+    keep the processor busy meanwhile.
+
+    One thread at a time forges a key; a second finds its record. Runs in a thread of its own, so
+    that no tracing state of the caller's is in force. Raises what forging raises: RuntimeError for
+    what this machine lacks, what Inductor ends with where that says nothing of the region
+    (ImportError, OSError, MemoryError, also inside an error of Inductor's), ProgramEndedError from
+    the end of the main thread on, in a handler amid a fork, and in a child that a signal's handler
+    has forked meanwhile."""
+    if not may_forge():
+        raise ProgramEndedError
     key = _C.signature_key(signature)
     arch = _C.arch(json.loads(signature)["device"], device_index)
     place = (key, arch)
     with _locks_guard:
         lock = _locks.setdefault(place, fork_safe_lock())
-    compiles = dynamos_lock()
-    within_compilation = compiles is not None and compiles._is_owned()
+    compiles = within_compilation()
     with contextlib.ExitStack() as waiting:
-        waiting.enter_context(_counted_as_waiting(place, int(within_compilation)))
+        if compiles:
+            waiting.enter_context(compilation_waits_for(place))
         with lock:
             waiting.close()
             known = settled(key, arch)
@@ -117,24 +110,13 @@ def forge_region(
                     budget_s=budget_s,
                     listener=progress,
                     beside_program=beside_program,
-                    within_compilation=within_compilation,
+                    within_compilation=compiles,
                     within=within,
                     agents=agents,
                     hints=hints,
                     store=store,
                 )
             )
-
-
-@contextlib.contextmanager
-def _counted_as_waiting(place: tuple[str, str], compilations: int) -> Iterator[None]:
-    with _locks_guard:
-        _waited_for[place] += compilations
-    try:
-        yield
-    finally:
-        with _locks_guard:
-            _waited_for[place] = max(0, _waited_for[place] - compilations)  # a child's begin at 0
 
 
 def settled(key: str, arch: str) -> Mapping[str, Any] | None:
@@ -260,7 +242,7 @@ class _Forge:
 
     def _ask(self, agents: Agents, built_in: _C.SearchOutcome | None) -> _C.SearchOutcome:
         """What the agents come to, who begin with what the generators found."""
-        began = time.monotonic()
+        began, others = time.monotonic(), self._others_seconds
         self.progress({"event": "stage", "key": self.key, "stage": "rivals"})
         rival, us = self._fastest_rival(built_in if built_in and built_in.found else None)
         found = _C.agents(
@@ -273,7 +255,7 @@ class _Forge:
             self._candidate_event,
         )
         self._end_if_asked()
-        self._agents_seconds = time.monotonic() - began
+        self._agents_seconds = time.monotonic() - began - (self._others_seconds - others)
         return found
 
     def _fastest_rival(self, built_in: _C.SearchOutcome | None) -> tuple[str, float]:
@@ -390,32 +372,23 @@ class _Forge:
             call = self._compile(lambda: rivals.inductor_call(signature, self.device))
         except Exception as error:
             self._end_if_asked()  # a program that ends lets Inductor start no threads
-            if isinstance(getattr(error, "inner_exception", error), _OF_NO_REGION):
+            if isinstance(getattr(error, "inner_exception", error), _MACHINES_ERRORS):
                 raise
             warn_once(f"Inductor could not compile {_C.describe(signature)}: {error}")
             return []
         return [("inductor", call)]
 
     def _compile(self, make: Callable[[], rivals.Call]) -> rivals.Call:
-        with no_fork_meanwhile():
-            from torch._dynamo.convert_frame import compile_lock
-
-        held = False
-        began, left = time.monotonic(), self._left()
-        while not self.within_compilation:
-            self._end_if_asked()
-            held = compile_lock.acquire(timeout=0.1)
-            if held or _waited_for[self.key, self.arch] > 0:  # by who holds it and does nothing
-                break
-            if not self.beside_program and time.monotonic() - began > left:  # the program waits
-                break
-        try:
-            with _inductors_turn, no_fork_meanwhile():
-                self._others_seconds += time.monotonic() - began
-                return make()
-        finally:
-            if held:
-                compile_lock.release()
+        """A contestant that Inductor makes. Waiting takes no time of the region's; where the
+        program waits for the forging, no longer for Dynamo's lock than the region's budget."""
+        with inductors_turn(
+            (self.key, self.arch),
+            has_lock=self.within_compilation,
+            most_s=None if self.beside_program else self.budget_s - self._others_seconds,
+            go_on=self._end_if_asked,
+        ) as waited:
+            self._others_seconds += waited
+            return make()
 
     def _race(
         self,
@@ -450,34 +423,3 @@ class _Forge:
         one thread then looks faster than those of PyTorch, whose threads wait for each other."""
         if self.beside_program and self.device.type == "cpu":
             self._was_busy = self._was_busy or program_is_busy()
-
-
-def program_is_busy() -> bool:
-    """Whether this process works while the calling thread sleeps. Takes 0.04 to 0.12 s."""
-    for _ in range(_BUSY_LOOKS):
-        time.sleep(_SETTLE_SECONDS)
-        worked, began = time.process_time(), time.monotonic()
-        time.sleep(_BUSY_SECONDS)
-        if time.process_time() - worked <= BUSY_CORES * (time.monotonic() - began):
-            return False
-    return True
-
-
-def cuda_clock(device: torch.device) -> Callable[[Callable[[], None]], float]:
-    """Nanoseconds of device time for one call of work, caches cold: events behind enough queued
-    work that the host's own time does not show."""
-    properties = torch.cuda.get_device_properties(device)
-    evict = torch.empty(2 * properties.L2_cache_size + (64 << 20), dtype=torch.uint8, device=device)
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-
-    def clock(work: Callable[[], None]) -> float:
-        with torch.cuda.device(device):
-            torch.cuda._sleep(_QUEUED_CYCLES)  # type: ignore[no-untyped-call]
-            evict.zero_()
-            begin.record()
-            work()
-            end.record()
-            end.synchronize()
-            return float(begin.elapsed_time(end)) * 1e6
-
-    return clock

@@ -162,7 +162,12 @@ def _forge(
     signature = known.region.signature
     count_miss(known.region.key)  # a part, which no graph was said to have
     return forge_one(
-        signature, known.device_index, settings, beside_program, progress, within=known.within
+        signature,
+        known.device_index,
+        settings,
+        progress,
+        beside_program=beside_program,
+        within=known.within,
     )
 
 
@@ -170,8 +175,9 @@ def forge_one(
     signature: str,
     device_index: int,
     settings: Settings,
-    beside_program: bool,
     progress: Progress | None = None,
+    *,
+    beside_program: bool = False,
     within: str = "",
     store: _C.KernelStore | None = None,
 ) -> bool:

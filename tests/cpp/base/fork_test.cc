@@ -122,5 +122,135 @@ TEST(NoForkMeanwhile, AForkWaitsAndIsNotOvertaken) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Of one owner for each test: what one leaves behind is none of the others'.
+template <typename Owner>
+struct Gate : ForkGate<Owner> {
+  using ForkGate<Owner>::Duration;
+  static constexpr std::chrono::seconds kLong{60};
+  static constexpr std::chrono::milliseconds kShort{50};
+
+  // Whether a thread that is not this one gets inside without giving up.
+  static bool IsOpenToOthers() {
+    bool open = false;
+    std::thread([&] {
+      open = Gate::Enter(kShort);
+      Gate::Leave();
+    }).join();
+    return open;
+  }
+};
+
+// While it lives, a thread is inside.
+template <typename Gate>
+class OneInside {
+ public:
+  OneInside()
+      : thread_([this] {
+          Gate::Enter(Gate::kLong);
+          entered_ = true;
+          while (!ended_) std::this_thread::yield();
+          Gate::Leave();
+        }) {
+    while (!entered_) std::this_thread::yield();
+  }
+  ~OneInside() {
+    ended_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> entered_ = false, ended_ = false;
+  std::thread thread_;
+};
+
+TEST(ForkGate, AHandlerAmidAForkForksAndGetsInsideAndOthersDoNot) {
+  using Gate = Gate<struct HandlersOwner>;
+  Gate::BeforeFork(Gate::kLong);
+  EXPECT_TRUE(Gate::AmidFork());
+  EXPECT_FALSE(Gate::IsOpenToOthers());
+  Gate::Enter(Gate::kLong);
+  Gate::BeforeFork(Gate::kLong);
+  Gate::AfterForkInParent();
+  EXPECT_FALSE(Gate::IsOpenToOthers());
+  Gate::Leave();
+  EXPECT_TRUE(Gate::AmidFork());
+  Gate::AfterForkInParent();
+  EXPECT_FALSE(Gate::AmidFork());
+  EXPECT_TRUE(Gate::IsOpenToOthers());
+}
+
+TEST(ForkGate, WhatIsEnteredAmidAForkIsCountedAfterIt) {
+  using Gate = Gate<struct EnteredOwner>;
+  Gate::BeforeFork(Gate::kLong);
+  Gate::Enter(Gate::kLong);
+  Gate::AfterForkInParent();
+  std::atomic<bool> waits = true, forked = false;
+  std::thread forking([&] {
+    Gate::BeforeFork(Gate::kLong);
+    forked = true;
+    EXPECT_FALSE(waits);
+    Gate::AfterForkInParent();
+  });
+  std::this_thread::sleep_for(Gate::kShort);
+  EXPECT_FALSE(forked);
+  waits = false;
+  Gate::Leave();
+  forking.join();
+}
+
+TEST(ForkGate, WhoForksAndWhoGetsInsideWaitNoLongerThanTheyAreToldTo) {
+  using Gate = Gate<struct LimitsOwner>;
+  {
+    const OneInside<Gate> inside;
+    EXPECT_FALSE(Gate::BeforeFork(Gate::kShort));
+    EXPECT_FALSE(Gate::IsOpenToOthers());  // which gets inside nevertheless, and out again
+    Gate::AfterForkInParent();
+    EXPECT_TRUE(Gate::IsOpenToOthers());
+  }
+  EXPECT_TRUE(Gate::BeforeFork(Gate::kShort));  // for nobody
+  Gate::AfterForkInParent();
+}
+
+// The child of a handler amid a fork, too, which may do its work there.
+TEST(ForkGate, AChildBeginsAnew) {
+  using Gate = Gate<struct ChildsOwner>;
+  const OneInside<Gate> inside;
+  const auto is_new = [] {
+    Gate::AfterForkInChild();
+    if (Gate::AmidFork() || !Gate::IsOpenToOthers()) return 1;
+    if (!Gate::BeforeFork(Gate::kShort)) return 2;  // the parent's thread is not inside here
+    Gate::AfterForkInParent();
+    return Gate::IsOpenToOthers() ? 0 : 3;
+  };
+  EXPECT_EQ(InForkedChild(is_new), 0);  // where nothing came before the fork
+  Gate::BeforeFork(Gate::kShort);
+  EXPECT_EQ(InForkedChild(is_new), 0);
+  Gate::BeforeFork(Gate::kShort);
+  EXPECT_EQ(InForkedChild([&] {
+              const int result = is_new();
+              Gate::AfterForkInChild();  // of the outer fork
+              return Gate::IsOpenToOthers() ? result : 4;
+            }),
+            0);
+  Gate::AfterForkInParent();
+  Gate::AfterForkInParent();
+}
+
+TEST(ForkGate, WhatIsRegisteredAmidAForkDoesNothingAfterIt) {
+  using Gate = Gate<struct RegisteredOwner>;
+  Gate::AfterForkInParent();
+  EXPECT_TRUE(Gate::IsOpenToOthers());
+  Gate::BeforeFork(Gate::kLong);
+  EXPECT_FALSE(Gate::IsOpenToOthers());
+  Gate::AfterForkInParent();
+}
+
+TEST(ForkGate, NobodyLeavesWhoIsNotInside) {
+  using Gate = Gate<struct LeavingOwner>;
+  EXPECT_THROW(Gate::Leave(), CheckError);
+  EXPECT_TRUE(Gate::BeforeFork(Gate::kShort));  // for nobody
+  Gate::AfterForkInParent();
+}
+
 }  // namespace
 }  // namespace cudaforge

@@ -1,0 +1,77 @@
+"""Inductor's turn: where kernels are raced, it compiles in one thread at a time, and under Dynamo's
+lock, as in torch.compile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from cudaforge_backend.forks import dynamos_lock, fork_safe_lock, no_fork_meanwhile
+
+Place = tuple[str, str]  # a region's key and the architecture that it is forged for
+
+_LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
+
+_turn = fork_safe_lock()
+_guard = fork_safe_lock()  # guards what follows
+_waited_for: Counter[Place] = Counter()  # by how many compilations
+os.register_at_fork(after_in_child=_waited_for.clear)
+
+
+def within_compilation() -> bool:
+    """Whether the calling thread is in a compilation of Dynamo's, and so has its lock."""
+    lock = dynamos_lock()
+    return lock is not None and lock._is_owned()
+
+
+@contextlib.contextmanager
+def compilation_waits_for(place: Place) -> Iterator[None]:
+    """While a compilation of Dynamo's waits for that forging, which must not wait for its lock."""
+    with _guard:
+        _waited_for[place] += 1
+    try:
+        yield
+    finally:
+        with _guard:
+            _waited_for[place] -= 1
+            if _waited_for[place] <= 0:  # below: a child's begin at 0
+                del _waited_for[place]
+
+
+@contextlib.contextmanager
+def inductors_turn(
+    place: Place, *, has_lock: bool, most_s: float | None, go_on: Callable[[], None]
+) -> Iterator[float]:
+    """While it is entered, Inductor may be used for that forging, and no fork is made; the seconds
+    that were waited for other threads.
+
+    Dynamo's lock is waited for, `most_s` seconds at most (None: however long), unless whoever waits
+    for the forging has it: `has_lock`, or by compilation_waits_for. Without it what the program
+    compiles meanwhile may disturb this, and this that. The turn is waited for however long.
+    `go_on` is called now and then, and before it begins; what it raises ends the waiting. For
+    threads of forgings: a signal's exception would find the locks held, and leave them so."""
+    with no_fork_meanwhile():
+        from torch._dynamo.convert_frame import compile_lock
+
+    began = time.monotonic()
+    held = False
+    while not (has_lock or _waited_for[place] > 0):
+        go_on()
+        held = compile_lock.acquire(timeout=_LOOKS_SECONDS)
+        if held or (most_s is not None and time.monotonic() - began > most_s):
+            break
+    took = False
+    try:
+        while not took:
+            go_on()
+            took = _turn.acquire(timeout=_LOOKS_SECONDS)
+        with no_fork_meanwhile():
+            yield time.monotonic() - began
+    finally:
+        if took:
+            _turn.release()
+        if held:
+            compile_lock.release()
