@@ -108,8 +108,10 @@ class _Readable(dict[str, Any]):
     def __str__(self) -> str:
         stats = cast(Stats, self)
         lines = [DISABLED] if disabled() else []
+        new = sum(seen["misses"].get("new", 0) for seen in stats["eager"].values())
+        first = f", {new} met for the first time" if new else ""
         lines += [
-            f"calls: {stats['hits']} served by kernels, {stats['unserved']} unserved; "
+            f"calls: {stats['hits']} served by kernels, {stats['unserved']} unserved{first}; "
             f"{_time(stats['saved_ns'])} saved, as expected from the races",
             f"regions: {stats['misses']} missed, {stats['forged']} forged to a winner, "
             f"{for_eager(stats['eager_only'])}{stats['negative']} to no winner",

@@ -515,5 +515,7 @@ def test_the_environment_enables_at_import(run_python: RunPython, tmp_path: Path
     folder = {"CUDAFORGE_CACHE_DIR": str(tmp_path)}
     told = run_python(_AT_IMPORT, CUDAFORGE_EAGER="1", **folder).stdout.split()
     assert told == [str(len(default_ops())), "0"]
-    told = run_python(_AT_IMPORT, CUDAFORGE_EAGER="1", CUDAFORGE_DISABLE="1", **folder)
-    assert told.stdout.split() == ["0", "0"]
+    off = {"CUDAFORGE_EAGER": "1", "CUDAFORGE_DISABLE": "1", **folder}
+    assert run_python(_AT_IMPORT, **off).stdout.split() == ["0", "0"]
+    told = run_python("import cudaforge_backend; print(cudaforge_backend.enable())", **off).stdout
+    assert told.startswith("<Interception of enable(), without effect: ")

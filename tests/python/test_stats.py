@@ -86,6 +86,7 @@ def test_a_first_call_that_misses_nothing_needs_no_advice() -> None:
     seen: EagerStats = {"calls": 1, "hits": 0, "fallbacks": 0, "misses": {"new": 1}}
     stats["eager"] = {"aten::_softmax": seen}
     assert "not served: new 1" in str(stats) and "on_miss" not in str(stats)
+    assert str(stats).startswith("calls: 0 served by kernels, 0 unserved, 1 met for the first time")
 
 
 @pytest.mark.parametrize(

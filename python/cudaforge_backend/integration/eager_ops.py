@@ -82,7 +82,8 @@ def chosen_ops(ops: Iterable[str]) -> tuple[str, ...]:
 
 def _chosen(op: object) -> Iterable[str]:
     if not isinstance(op, str):
-        raise errors.OptionError(f"ops has {op!r}; it takes names of overloads, 'aten::_softmax'")
+        name = op.name() if isinstance(op, torch._ops.OpOverload) else "aten::_softmax"
+        raise errors.OptionError(f"ops has {op!r}; it takes names of overloads, {name!r}")
     if any(sign in op for sign in "*?["):
         matching = fnmatch.filter(_known_ops(), op)
         allowed = list(filter(_may_intercept, matching))
@@ -100,4 +101,6 @@ def _chosen(op: object) -> Iterable[str]:
     named = {known.split(".")[0] for known in _known_ops()}
     near = [] if op.split(".")[0] in named else difflib.get_close_matches(op, _known_ops())
     hint = f"; did you mean {', '.join(near)}?" if near else ""
+    if "::" not in op:
+        hint = f"; names of overloads begin with 'aten::'{hint}"
     raise errors.OptionError(f"{op!r} may not be intercepted: {why}{hint}")
