@@ -82,7 +82,9 @@ def chosen_ops(ops: Iterable[str]) -> tuple[str, ...]:
 
 def _chosen(op: object) -> Iterable[str]:
     if not isinstance(op, str):
-        name = op.name() if isinstance(op, torch._ops.OpOverload) else "aten::_softmax"
+        name = "aten::_softmax"
+        if isinstance(op, torch._ops.OpOverload):
+            name = op.name()  # type: ignore[no-untyped-call]
         raise errors.OptionError(f"ops has {op!r}; it takes names of overloads, {name!r}")
     if any(sign in op for sign in "*?["):
         matching = fnmatch.filter(_known_ops(), op)
