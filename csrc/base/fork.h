@@ -76,8 +76,8 @@ class ForkGate {
 
   // Inside from here to Leave, which the same thread calls; again while inside, too. Waits for
   // forks of other threads; after `most`, for which a handler amid a fork may have waited for this
-  // thread, not any more: false. Whoever is inside must wait neither for a thread that may fork or
-  // come in, nor for what HoldAcrossForks was given.
+  // thread, it is inside nevertheless, beside that fork: false. Whoever is inside must wait neither
+  // for a thread that may fork or come in, nor for what HoldAcrossForks was given.
   static bool Enter(Duration most) {
     if (depth_++ > 0) return true;
     const Wait wait(most);
@@ -109,7 +109,7 @@ class ForkGate {
     return true;
   }
   static void AfterForkInParent() {
-    if (forking_ == 0) return;  // registered amid a fork, or see below
+    if (forking_ == 0) return;  // registered amid a fork, or the child of one amid this
     if (--forking_ == 0) --forks_;
   }
   // The child begins anew, with this thread alone; also where a handler has forked it amid another
@@ -120,7 +120,7 @@ class ForkGate {
     forking_ = 0;
   }
 
-  // Whether this thread keeps all others from getting inside.
+  // Whether a fork of this thread is under way.
   static bool AmidFork() { return forking_ > 0; }
 
  private:

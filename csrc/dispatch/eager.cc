@@ -33,9 +33,7 @@ constexpr size_t kMostCalls = 1 << 15;  // met of one overload: a program may ha
 AppendOnlyTable<InterceptedOp>& g_ops = *new AppendOnlyTable<InterceptedOp>(kFirstOpSlots);
 
 // Of the address of what the dispatcher has of the operator, which all its handles share.
-size_t Hash(const c10::OperatorHandle& op) {
-  return Spread(std::hash<c10::OperatorHandle>{}(op)) >> 32;
-}
+size_t Hash(const c10::OperatorHandle& op) { return Spread(std::hash<c10::OperatorHandle>{}(op)); }
 
 InterceptedOp* FindOp(const c10::OperatorHandle& op) {
   return g_ops.Find(Hash(op), [&](const InterceptedOp& one) { return one.op == op; });

@@ -46,10 +46,10 @@ InterceptedOp::InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::
       arguments(op.schema().arguments().size()),
       inputs(functional.schema().arguments().size()),
       returns(op.schema().returns().size()),
-      calls_(kFirstCallSlots),
       name_(c10::toString(op.operator_name())),
       kernel_(std::move(kernel)),
-      mutex_(mutex) {}
+      mutex_(mutex),
+      calls_(kFirstCallSlots) {}
 
 void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const OwnWork inside;  // what that kernel calls is a part of this call, and looked up with it

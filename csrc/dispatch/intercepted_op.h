@@ -108,10 +108,10 @@ class InterceptedOp : public Interceptable {
 
   // By key, the kernel that was there. Replaced, never freed: a call may be in it.
   std::array<std::atomic<const c10::SafeKernelFunction*>, kInterceptedKeys.size()> previous_{};
-  AppendOnlyTable<const MetCall> calls_;
   const std::string name_;
   const c10::BoxedKernel kernel_;
-  std::mutex* const mutex_;  // guards what follows
+  std::mutex* const mutex_;  // guards what follows, but for Find
+  AppendOnlyTable<const MetCall> calls_;
   std::array<std::unique_ptr<torch::Library>, kInterceptedKeys.size()> registrations_;
   std::string mark_;  // what PyTorch says of where they come from
   std::vector<std::unique_ptr<const c10::SafeKernelFunction>> kernels_;

@@ -26,7 +26,7 @@ struct Memo {
 
 // Keeps what was parsed; an id with another text than before is parsed again and not kept.
 Result<std::shared_ptr<const Parsed>> Remember(int64_t id, const std::string& text) {
-  static auto* const memos = new OfProcess<Memo>;  // a fork may find the parent's mutex taken
+  static auto* const memos = new OfProcess<Memo>;  // a child may find its parent's mutex taken
   Memo& memo = memos->Get();
   {
     std::lock_guard lock(memo.mutex);

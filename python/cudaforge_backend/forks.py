@@ -29,6 +29,31 @@ def fork_safe_lock() -> Any:
     return lock
 
 
+class Flag:
+    """A threading.Event that is set once. That one has a lock, which a child finds taken where the
+    fork comes while another thread sets the event or waits for it."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._closed = threading.Lock()
+        self._closed.acquire()
+
+    def set(self) -> None:
+        """By one thread; again, it does nothing."""
+        if not self._is_set:
+            self._is_set = True
+            self._closed.release()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, seconds: float = -1) -> bool:
+        """Whether it is set, after so long at most; less than 0: however long."""
+        if not self._is_set and self._closed.acquire(timeout=seconds):
+            self._closed.release()  # for others that wait
+        return self._is_set
+
+
 def dynamos_lock() -> Any:
     """The RLock of torch._dynamo.convert_frame, which a thread holds that compiles. For who must
     not import Dynamo; None as long as nobody has."""
@@ -36,15 +61,14 @@ def dynamos_lock() -> Any:
 
 
 def no_fork_meanwhile() -> contextlib.AbstractContextManager[None]:
-    """A fork by Python in another thread waits until no thread is inside, or for a minute; no other
-    thread gets inside while it waits and is made, or for a minute. A signal's handler runs before
-    the wait or after it, and may fork and get inside, but then waits for a minute where it waits
-    for another thread that gets inside: see _C.amid_fork(). What it raises Python may report and
-    drop, as of every handler of forks.
+    """For what leaves the process, while it is inside, in a state from which a child could not go
+    on, such as modules that are half imported. A fork by Python waits until no other thread is
+    inside, and no other thread gets inside until the fork is made; each waits a minute at most. A
+    fork by a library in C does not wait.
 
-    What is inside leaves the process in a state that a child could not go on from, such as modules
-    that are half imported. It must not wait for a thread that may fork, or may want to get inside.
-    A fork by a library in C does not wait."""
+    Who is inside must not wait for a thread that may fork, or may want to get inside. Nor must a
+    handler of forks or signals amid a fork, which may itself fork and get inside: _C.amid_fork().
+    What a signal's handler raises there Python may report and drop."""
     return _C.NoForkMeanwhile()
 
 
@@ -62,7 +86,7 @@ def _after_in_child() -> None:
         inductor.AsyncCompile.pool.cache_clear()
 
 
-# In a child this runs first: it takes and waits for nothing that the gate keeps from others.
+# In a child this runs before the gate is open again, which it does not need.
 os.register_at_fork(after_in_child=_after_in_child)
 os.register_at_fork(
     before=_C.before_fork,

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from .forks import Flag
 from .records import counted, find, for_eager, too_little_time
 
 EVERY_S = 10.0
@@ -26,7 +27,7 @@ class Heartbeat:
 
     def __init__(self, say: Callable[[str], None], doing: str) -> None:
         self._say = say
-        self._ended = threading.Event()
+        self._ended = Flag()
         self._saying = threading.Lock()
         self.begin(doing)
         threading.Thread(target=self._watch, name="cudaforge-heartbeat", daemon=True).start()

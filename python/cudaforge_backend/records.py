@@ -17,8 +17,9 @@ HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
 
 NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
 PROVISIONAL = (
-    "judged on a busy machine: good for its process alone, until `cudaforge forge --wanted` or "
-    "`cudaforge warmup` judges it anew"
+    "judged on a busy machine: good for the process that made it, judged anew by the next that "
+    "forges (`cudaforge forge --wanted`, `cudaforge warmup`, with --train for training's graphs, "
+    "or on_miss)"
 )
 
 _MESSAGE = 200  # characters of a verdict's message

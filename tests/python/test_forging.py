@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.integration import forging, inductors_turn, rivals
-from cudaforge_backend.integration.ending import ProgramEndedError
+from cudaforge_backend.integration.ending import ForgingEndedError
 from cudaforge_backend.records import speedup_text, summary
 from cudaforge_backend.steps import race_text, step_text
 from forged import decide_every_race, host_ns, lose_for_want_of_time
@@ -152,7 +153,7 @@ def test_time_is_left_for_the_races(
 
 def test_a_part_is_not_promoted_without_its_race_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = _Clock(monkeypatch, waits_s=0.0)
-    part = _forge(within_compilation=True, within=softmax(19))
+    part = _forge(within=softmax(19))
 
     def race(*_: Any) -> _Won:
         clock.now += 9.0
@@ -254,20 +255,50 @@ def test_what_says_nothing_of_the_region_ends_its_forging(
     assert _C.store().get(_C.signature_key(signature), _C.arch("cpu")) is None
 
 
-@pytest.mark.parametrize("within", [True, False])
-def test_inductor_compiles_in_its_turn(monkeypatch: pytest.MonkeyPatch, within: bool) -> None:
-    """Whether the caller is in a compilation of Dynamo's, which waits for the forging, or not."""
-    held = []
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long each of Inductor's turns was waited for; Inductor compiles nothing."""
+    waits: list[float] = []
+    real = inductors_turn.inductors_turn
+
+    @contextlib.contextmanager
+    def turn(*args: Any, **kwargs: Any) -> Iterator[float]:
+        with real(*args, **kwargs) as waited:
+            waits.append(waited)
+            yield waited
 
     def fail(*args: Any) -> Any:
-        held.extend([compile_lock._is_owned() != within, inductors_turn._turn._is_owned()])
-        raise RuntimeError(f"no such kernel of test_inductor_compiles {within}")
+        assert inductors_turn._turn._is_owned()
+        raise RuntimeError("no such kernel of these tests")
 
+    monkeypatch.setattr(forging, "inductors_turn", turn)
     monkeypatch.setattr(rivals, "inductor_call", fail)
-    with compile_lock if within else contextlib.nullcontext():
-        with pytest.warns(UserWarning, match="no such kernel"):
-            forging.forge_region(softmax(28 + within), 0, 30.0)
-    assert held == [True, True]
+    return waits
+
+
+def test_inductor_compiles_in_its_turn(waits: list[float]) -> None:
+    with pytest.warns(UserWarning, match="no such kernel"):
+        forging.forge_region(softmax(28), 0, 30.0)
+    assert len(waits) == 1 and waits[0] < 20.0
+
+
+def test_what_a_compilation_waits_for_does_not_wait_for_it(waits: list[float]) -> None:
+    with compile_lock, pytest.warns(UserWarning, match="no such kernel"):
+        forging.forge_region(softmax(29), 0, 30.0)
+    assert len(waits) == 1 and waits[0] < 20.0
+
+
+def test_what_a_compilation_comes_to_wait_for_does_not_wait_for_it(waits: list[float]) -> None:
+    signature, begun = softmax(31), threading.Event()
+    forges = threading.Thread(
+        target=forging.forge_region, args=(signature, 0, 30.0, lambda event: begun.set())
+    )
+    with compile_lock, pytest.warns(UserWarning, match="no such kernel"):
+        forges.start()
+        assert begun.wait(60)
+        forging.forge_region(signature, 0, 30.0)
+        forges.join()
+    assert len(waits) == 1 and waits[0] < 20.0
 
 
 class _Clock:
@@ -296,7 +327,7 @@ class _Clock:
 
 
 def _forge(**given: Any) -> Any:
-    """What forges softmax(18) within 10 s, and waits for nobody's agents."""
+    """What forges softmax(18) within 10 s, without agents."""
     fields: dict[str, Any] = {
         "signature": softmax(18),
         "key": "0" * 64,
@@ -305,7 +336,6 @@ def _forge(**given: Any) -> Any:
         "budget_s": 10.0,
         "listener": None,
         "beside_program": False,
-        "within_compilation": False,
         "within": "",
     }
     return forging._Forge(**{**fields, **given})
@@ -326,7 +356,7 @@ class _Won:
 def test_waiting_for_other_threads_takes_no_time_of_a_regions(
     monkeypatch: pytest.MonkeyPatch, beside_program: bool
 ) -> None:
-    """Nor does it end: all of a region's waiting has one limit where the program waits for it."""
+    """Where the program waits for the region, all of it is taken off the limit of the next wait."""
     clock = _Clock(monkeypatch, waits_s=4.0)
     forge = _forge(beside_program=beside_program, within=softmax_times_two(18))
     monkeypatch.setattr(forge, "_race", lambda *_: _Won())
@@ -359,7 +389,7 @@ def test_nothing_is_forged_amid_a_fork() -> None:
     """Its thread would wait for the end of the fork, and a handler amid that for the thread."""
     _C.before_fork()
     try:
-        with pytest.raises(ProgramEndedError):
+        with pytest.raises(ForgingEndedError):
             forging.forge_region(softmax(30), 0, 30.0)
     finally:
         _C.after_fork_in_parent()
@@ -381,7 +411,7 @@ _FORKING_HANDLER = """
 import os, signal, sys, time
 import torch
 from cudaforge_backend.integration import forging
-from cudaforge_backend.integration.ending import ProgramEndedError
+from cudaforge_backend.integration.ending import ForgingEndedError
 
 class Run:
     def run(self):
@@ -395,7 +425,7 @@ signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
 signal.setitimer(signal.ITIMER_REAL, 0.3)
 try:
     print(forging._in_clean_thread(Run()), flush=True)
-except ProgramEndedError:
+except ForgingEndedError:
     os._exit(0 if children == [0] else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
 """

@@ -8,22 +8,18 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from another_thread import another_thread
 from conftest import RunPython
 from cudaforge_backend import forks
 from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
+from others import another_thread, in_child, status_of
 from torch._dynamo.convert_frame import compile_lock
 from torch._inductor import config
 from torch._inductor.async_compile import AsyncCompile
-
-
-def _exits_with(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _free_for_others(lock: Any) -> bool:
@@ -40,23 +36,11 @@ def _free_for_others(lock: Any) -> bool:
     return got[0]
 
 
-def _in_child(body: Callable[[], int]) -> int:
-    """What `body` returns in a forked child; 255 where it raises."""
-    child = os.fork()
-    if child == 0:
-        status = 255
-        try:
-            status = body()
-        finally:
-            os._exit(status)
-    return _exits_with(child)
-
-
 def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
     lock = fork_safe_lock()
     with another_thread(lock):
         assert not lock.acquire(blocking=False)
-        assert _in_child(lambda: 0 if lock.acquire(blocking=False) else 1) == 0
+        assert in_child(lambda: 0 if lock.acquire(blocking=False) else 1) == 0
         assert not lock.acquire(blocking=False)  # the parent's is still held
     assert lock.acquire(blocking=False)
 
@@ -68,7 +52,7 @@ def test_a_child_keeps_what_the_thread_that_forked_holds() -> None:
         taken = not _free_for_others(lock)
     if child == 0:
         os._exit(0 if taken and _free_for_others(lock) else 1)
-    assert _exits_with(child) == 0
+    assert status_of(child) == 0
     assert taken and _free_for_others(lock)
 
 
@@ -108,15 +92,40 @@ def test_an_interrupt_does_not_leave_it_held() -> None:
     assert interrupts > 100
 
 
+def test_a_flag_is_waited_for_by_several_threads_and_stays_set() -> None:
+    flag = forks.Flag()
+    assert not flag.wait(0.01) and not flag.is_set()
+    seen: list[bool] = []
+    threads = [threading.Thread(target=lambda: seen.append(flag.wait())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    flag.set()
+    for thread in threads:
+        thread.join(60)
+    assert seen == [True] * 3 and flag.is_set() and flag.wait(0)
+
+
+def test_a_child_finds_a_flag_as_it_was() -> None:
+    flag = forks.Flag()
+    waits = threading.Thread(target=flag.wait)
+    waits.start()
+    assert in_child(lambda: 1 if flag.wait(0.01) else 0) == 0
+    flag.set()
+    flag.set()
+    assert in_child(lambda: 0 if flag.wait(0) else 1) == 0
+    waits.join(60)
+    assert not waits.is_alive()
+
+
 def test_a_child_compiles_by_threads_of_its_own() -> None:
     with config.patch(compile_threads=2):
         AsyncCompile.pool().submit(int).result()
-        assert _in_child(lambda: AsyncCompile.pool().submit(int, "7").result(timeout=60)) == 7
+        assert in_child(lambda: AsyncCompile.pool().submit(int, "7").result(timeout=60)) == 7
 
 
 def test_a_child_finds_dynamos_lock_free() -> None:
     with another_thread(compile_lock):
-        assert _in_child(lambda: 0 if compile_lock.acquire(blocking=False) else 1) == 0
+        assert in_child(lambda: 0 if compile_lock.acquire(blocking=False) else 1) == 0
 
 
 @contextlib.contextmanager
@@ -142,9 +151,8 @@ def test_a_fork_waits_for_what_it_must_not_interrupt(
     with forks.no_fork_meanwhile():  # the forking thread's own is no obstacle
         child = os.fork()
         if child == 0:
-            _C.before_fork(60.0)  # nor to another fork
-            os._exit(0 if told == ["compiled"] else 1)
-    assert _exits_with(child) == 0
+            os._exit(0 if _C.before_fork(0.05) and told == ["compiled"] else 1)  # nor to another
+    assert status_of(child) == 0
 
 
 _SIGNALLED = """
@@ -201,15 +209,13 @@ def test_a_signals_handler_does_not_end_the_wait_of_a_fork(
 
 def test_a_fork_does_not_wait_for_ever(compiling: tuple[threading.Event, list[str]]) -> None:
     _, told = compiling
-    _C.before_fork(0.05)
+    assert not _C.before_fork(0.05)
     child = os.fork()
     if child == 0:
         _C.after_fork_in_child()
-        begun = time.monotonic()
-        _C.before_fork(20.0)  # for nobody: who was inside is not here
-        os._exit(0 if time.monotonic() - begun < 10 else 1)
+        os._exit(0 if _C.before_fork(0.05) else 1)  # who was inside is not here
     _C.after_fork_in_parent()
-    assert _exits_with(child) == 0 and told == []
+    assert status_of(child) == 0 and told == []
 
 
 def test_a_fork_is_not_overtaken() -> None:
@@ -225,7 +231,7 @@ def test_a_fork_is_not_overtaken() -> None:
         thread.start()
     begun = time.monotonic()
     for _ in range(5):
-        assert _in_child(lambda: 0) == 0
+        assert in_child(lambda: 0) == 0
     ended.set()
     for thread in threads:
         thread.join()

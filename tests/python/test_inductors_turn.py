@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from another_thread import another_thread
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import inductors_turn
 from cudaforge_backend.integration.inductors_turn import compilation_waits_for, within_compilation
+from others import another_thread, in_child, status_of
 from torch._dynamo.convert_frame import compile_lock
 
 PLACE = ("a key", "an architecture")
@@ -20,12 +21,11 @@ PLACE = ("a key", "an architecture")
 def take(
     most_s: float | None = None,
     *,
-    has_lock: bool = False,
     go_on: Callable[[], None] = lambda: None,
     place: tuple[str, str] = PLACE,
 ) -> tuple[bool, float]:
     """Has the turn once: whether Dynamo's lock came with it, and how long that took."""
-    turn = inductors_turn.inductors_turn(place, has_lock=has_lock, most_s=most_s, go_on=go_on)
+    turn = inductors_turn.inductors_turn(place, most_s=most_s, go_on=go_on)
     with turn as waited:
         assert inductors_turn._turn._is_owned()
         return compile_lock._is_owned(), waited
@@ -43,14 +43,22 @@ def test_dynamos_lock_comes_with_the_turn() -> None:
     with compile_lock:
         assert within_compilation()
     assert take()[0]
-    assert not take(has_lock=True)[0]  # whoever waits for the forging has it
+
+
+class _AtThirdCall:
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.calls, self.call = 0, call
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.calls == 3:
+            self.call()
 
 
 def test_dynamos_lock_is_waited_for() -> None:
     with another_thread(compile_lock) as done:
-        threading.Timer(0.3, done.set).start()
-        held, waited = take()
-    assert held and waited > 0.2
+        held, waited = take(go_on=_AtThirdCall(done.set))
+    assert held and waited > 0.15  # two looks
 
 
 @pytest.mark.parametrize("most_s", [0.2, -1.0])
@@ -66,15 +74,31 @@ def test_dynamos_lock_is_not_waited_for_where_its_holder_waits() -> None:
             with compilation_waits_for(PLACE):
                 assert not take()[0]
             assert not take()[0]
-            assert not take(0.2, place=("another key", "an architecture"))[0]  # but for its limit
+            held, waited = take(0.2, place=("another key", "an architecture"))
+            assert not held and waited > 0.2  # for its limit
     assert take()[0]
+
+
+def test_no_compilation_of_its_parents_waits_in_a_child() -> None:
+    def body() -> int:
+        with compilation_waits_for(PLACE):
+            own = inductors_turn._waited_for[PLACE]
+        return 0 if own == 1 and not inductors_turn._waited_for else 1
+
+    with another_thread(compilation_waits_for(PLACE)):
+        assert in_child(body) == 0
+        assert inductors_turn._waited_for[PLACE] == 1
+    with compilation_waits_for(PLACE):
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if not inductors_turn._waited_for else 1)
+    assert status_of(child) == 0
 
 
 def test_the_turn_is_waited_for() -> None:
     with another_thread(inductors_turn._turn) as done:
-        threading.Timer(0.3, done.set).start()
-        held, waited = take(0.0)
-    assert held and waited > 0.2
+        held, waited = take(0.0, go_on=_AtThirdCall(done.set))
+    assert held and waited > 0.05  # one look; the first was for Dynamo's lock
 
 
 @pytest.mark.parametrize("of", [compile_lock, inductors_turn._turn])
@@ -96,12 +120,10 @@ def test_no_fork_is_made_meanwhile() -> None:
     waits = []
 
     def fork() -> None:
-        begun = time.monotonic()
-        _C.before_fork(0.2)
+        waits.append(not _C.before_fork(0.2))
         _C.after_fork_in_parent()
-        waits.append(time.monotonic() - begun >= 0.2)
 
-    turn = inductors_turn.inductors_turn(PLACE, has_lock=False, most_s=None, go_on=lambda: None)
+    turn = inductors_turn.inductors_turn(PLACE, most_s=None, go_on=lambda: None)
     with turn:
         thread = threading.Thread(target=fork)
         thread.start()

@@ -144,11 +144,10 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
 
     Holds for the process until disable(); asked for anew, it replaces what was asked for before. As
     a context manager, `with enable(...):`, it holds until the end of that, in every thread: then
-    what was asked for last, of all that still holds, is in force. The
-    background forges what is in force alone: the region under way is finished, the rest is not
-    begun. Thread-safe. Raises OptionError for an unknown option, and
-    for an operator that is not known or may not be intercepted (a view, one that changes its
-    arguments or draws random numbers)."""
+    what was asked for last, of all that still holds, is in force. The background forges what is in
+    force alone: the region under way is finished, the rest is not begun. Thread-safe. Raises
+    OptionError for an unknown option, and for an operator that is not known or may not be
+    intercepted (a view, one that changes its arguments or draws random numbers)."""
     for name in options:
         if name not in _OPTIONS:
             raise errors.unknown("option", name, _OPTIONS)

@@ -8,9 +8,10 @@ import threading
 from cudaforge_backend._native import _C
 
 
-class ProgramEndedError(Exception):
-    """Forging was given up: it was interrupted, the program has ended, or a handler would have had
-    it done amid a fork."""
+class ForgingEndedError(Exception):
+    """Forging was given up: it was interrupted; the program has ended; a handler would have had it
+    done amid a fork; or this is the child of a fork by a signal's handler, and has not the thread
+    that forges."""
 
 
 def program_has_ended() -> bool:

@@ -17,7 +17,7 @@ import torch
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
-from cudaforge_backend.forks import fork_safe_lock
+from cudaforge_backend.forks import Flag, fork_safe_lock
 from cudaforge_backend.options import RACING_SECONDS, RACING_SHARE
 from cudaforge_backend.records import reason_of, retry_above_s, speedup_text, stayed, verdict
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
@@ -25,7 +25,7 @@ from cudaforge_backend.steps import step_text
 
 from . import rivals
 from .clocks import cuda_clock, program_is_busy
-from .ending import ProgramEndedError, may_forge, program_has_ended
+from .ending import ForgingEndedError, may_forge, program_has_ended
 from .inductors_turn import Place, compilation_waits_for, inductors_turn, within_compilation
 from .telling import Progress
 
@@ -82,22 +82,18 @@ def forge_region(
     One thread at a time forges a key; a second finds its record. Runs in a thread of its own, so
     that no tracing state of the caller's is in force. Raises what forging raises: RuntimeError for
     what this machine lacks, what Inductor ends with where that says nothing of the region
-    (ImportError, OSError, MemoryError, also inside an error of Inductor's), ProgramEndedError from
-    the end of the main thread on, in a handler amid a fork, and in a child that a signal's handler
-    has forked meanwhile."""
+    (ImportError, OSError, MemoryError, also inside an error of Inductor's), ForgingEndedError."""
     if not may_forge():
-        raise ProgramEndedError
+        raise ForgingEndedError
     key = _C.signature_key(signature)
     arch = _C.arch(json.loads(signature)["device"], device_index)
     place = (key, arch)
     with _locks_guard:
         lock = _locks.setdefault(place, fork_safe_lock())
-    compiles = within_compilation()
     with contextlib.ExitStack() as waiting:
-        if compiles:
+        if within_compilation():
             waiting.enter_context(compilation_waits_for(place))
         with lock:
-            waiting.close()
             known = settled(key, arch)
             if known is not None and not again and not worth_more_time(known, budget_s):
                 return Forged(key, known["kind"], reason_of(known))
@@ -110,7 +106,6 @@ def forge_region(
                     budget_s=budget_s,
                     listener=progress,
                     beside_program=beside_program,
-                    within_compilation=compiles,
                     within=within,
                     agents=agents,
                     hints=hints,
@@ -135,10 +130,10 @@ def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
 
 def _in_clean_thread(forge: _Forge) -> Forged:
     if program_has_ended():
-        raise ProgramEndedError
+        raise ForgingEndedError
     result: list[Forged] = []
     failure: list[BaseException] = []
-    ended = threading.Event()
+    ended = Flag()
 
     def body() -> None:
         try:
@@ -157,7 +152,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
             # The thread sets `ended` last: it is not in this process, where a signal's handler has
             # forked.
             if not thread.is_alive() and not ended.is_set():
-                raise ProgramEndedError
+                raise ForgingEndedError
     except BaseException:  # Ctrl-C: the key is not given up while the thread works on it
         forge.interrupt()
         if thread.is_alive() and not ended.wait(1.0):
@@ -169,7 +164,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
         raise
     thread.join()
     if failure and program_has_ended():  # which takes threads and more away from what runs
-        raise ProgramEndedError from failure[0]
+        raise ForgingEndedError from failure[0]
     if failure:
         raise failure[0]
     return result[0]
@@ -186,7 +181,6 @@ class _Forge:
     budget_s: float
     listener: Progress | None
     beside_program: bool
-    within_compilation: bool
     within: str
     agents: Agents | None = None
     hints: Hints | None = None
@@ -328,7 +322,7 @@ class _Forge:
 
     def _end_if_asked(self) -> None:
         if self.stop or program_has_ended():
-            raise ProgramEndedError
+            raise ForgingEndedError
         self._check_store()
 
     def _check_store(self) -> None:
@@ -380,10 +374,10 @@ class _Forge:
 
     def _compile(self, make: Callable[[], rivals.Call]) -> rivals.Call:
         """A contestant that Inductor makes. Waiting takes no time of the region's; where the
-        program waits for the forging, no longer for Dynamo's lock than the region's budget."""
+        program waits for the forging, it is taken off what Dynamo's lock is waited for, which is
+        the region's budget at most."""
         with inductors_turn(
             (self.key, self.arch),
-            has_lock=self.within_compilation,
             most_s=None if self.beside_program else self.budget_s - self._others_seconds,
             go_on=self._end_if_asked,
         ) as waited:

@@ -16,7 +16,7 @@ Place = tuple[str, str]  # a region's key and the architecture that it is forged
 _LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
 
 _turn = fork_safe_lock()
-_guard = fork_safe_lock()  # guards what follows
+_guard = fork_safe_lock()  # guards changes of what follows
 _waited_for: Counter[Place] = Counter()  # by how many compilations
 os.register_at_fork(after_in_child=_waited_for.clear)
 
@@ -29,7 +29,8 @@ def within_compilation() -> bool:
 
 @contextlib.contextmanager
 def compilation_waits_for(place: Place) -> Iterator[None]:
-    """While a compilation of Dynamo's waits for that forging, which must not wait for its lock."""
+    """While a compilation of Dynamo's, which has its lock, waits for that forging, which then must
+    not wait for the lock."""
     with _guard:
         _waited_for[place] += 1
     try:
@@ -43,13 +44,13 @@ def compilation_waits_for(place: Place) -> Iterator[None]:
 
 @contextlib.contextmanager
 def inductors_turn(
-    place: Place, *, has_lock: bool, most_s: float | None, go_on: Callable[[], None]
+    place: Place, *, most_s: float | None, go_on: Callable[[], None]
 ) -> Iterator[float]:
     """While it is entered, Inductor may be used for that forging, and no fork is made; the seconds
     that were waited for other threads.
 
-    Dynamo's lock is waited for, `most_s` seconds at most (None: however long), unless whoever waits
-    for the forging has it: `has_lock`, or by compilation_waits_for. Without it what the program
+    Dynamo's lock is waited for, `most_s` seconds at most (None: however long), but not while a
+    compilation waits for the forging. Without it what the program
     compiles meanwhile may disturb this, and this that. The turn is waited for however long.
     `go_on` is called now and then, and before it begins; what it raises ends the waiting. For
     threads of forgings: a signal's exception would find the locks held, and leave them so."""
@@ -58,7 +59,7 @@ def inductors_turn(
 
     began = time.monotonic()
     held = False
-    while not (has_lock or _waited_for[place] > 0):
+    while _waited_for[place] == 0:
         go_on()
         held = compile_lock.acquire(timeout=_LOOKS_SECONDS)
         if held or (most_s is not None and time.monotonic() - began > most_s):

@@ -15,7 +15,7 @@ from cudaforge_backend.records import reason_of
 from cudaforge_backend.stats import CHOOSE_FOLDER, count_fallback, count_miss, warn_once
 
 from .analysis import Analysis, analyse
-from .ending import ProgramEndedError
+from .ending import ForgingEndedError
 from .forging import OtherCacheError, forge_region, settled, worth_more_time
 from .partition import Region
 from .rules import Rules
@@ -183,8 +183,8 @@ def forge_one(
 ) -> bool:
     """forge_region, which see, with the agents and in the budget that `settings` has. Whether the
     region was decided: where not, that is warned of once and counted, and PyTorch runs it. Nothing
-    is said of a region that was given up because `store` is not in use any more or the program
-    has ended."""
+    is said of a region that was given up because `store` is not in use any more or by
+    ForgingEndedError."""
     key = _C.signature_key(signature)
     try:
         forge_region(
@@ -199,7 +199,7 @@ def forge_one(
         )
         _failures.pop(key, None)
         return True
-    except (OtherCacheError, ProgramEndedError):
+    except (OtherCacheError, ForgingEndedError):
         return False
     except Exception as error:
         text = _C.describe(signature)

@@ -125,7 +125,6 @@ TEST(NoForkMeanwhile, AForkWaitsAndIsNotOvertaken) {
 // Of one owner for each test: what one leaves behind is none of the others'.
 template <typename Owner>
 struct Gate : ForkGate<Owner> {
-  using ForkGate<Owner>::Duration;
   static constexpr std::chrono::seconds kLong{60};
   static constexpr std::chrono::milliseconds kShort{50};
 
