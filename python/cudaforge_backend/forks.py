@@ -16,15 +16,14 @@ import filelock  # noqa: F401
 from ._native import _C
 
 
-def fork_safe_lock() -> Any:
-    """A threading.RLock that is free in a forked child unless the thread that forked holds it, or
-    waits for it: its other holders do not exist there. A thread may take it again while it holds
-    it: a signal, or a collection of garbage, may have the thread run other code at any place, a
-    fork too.
+def fork_safe_lock() -> _C.ForkSafeLock:
+    """A threading.RLock that is free in a forked child unless the thread that forked holds it: its
+    other holders do not exist there. A thread may take it again while it holds it: a signal, or a
+    collection of garbage, may have the thread run other code at any place, a fork too.
 
     To be held with `with`, which is C here: a signal's exception finds it held, and has it given
     up, or not held."""
-    lock = threading.RLock()
+    lock = _C.ForkSafeLock()
     _locks.add(lock)
     return lock
 
@@ -47,9 +46,9 @@ class Flag:
     def is_set(self) -> bool:
         return self._is_set
 
-    def wait(self, seconds: float = -1) -> bool:
-        """Whether it is set, after so long at most; less than 0: however long."""
-        if not self._is_set and self._closed.acquire(timeout=seconds):
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether it is set, after so long at most; None: however long."""
+        if not self._is_set and self._closed.acquire(timeout=-1 if seconds is None else seconds):
             self._closed.release()  # for others that wait
         return self._is_set
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -256,15 +256,16 @@ def test_what_says_nothing_of_the_region_ends_its_forging(
 
 
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long each of Inductor's turns was waited for; Inductor compiles nothing."""
-    waits: list[float] = []
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
+    """Of each of Inductor's turns, whether it came before the budget of 30 s was spent by waiting,
+    and with Dynamo's lock. Inductor compiles nothing."""
+    turns: list[tuple[bool, bool]] = []
     real = inductors_turn.inductors_turn
 
     @contextlib.contextmanager
     def turn(*args: Any, **kwargs: Any) -> Iterator[float]:
         with real(*args, **kwargs) as waited:
-            waits.append(waited)
+            turns.append((waited < 20.0, compile_lock._is_owned()))
             yield waited
 
     def fail(*args: Any) -> Any:
@@ -273,32 +274,37 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(forging, "inductors_turn", turn)
     monkeypatch.setattr(rivals, "inductor_call", fail)
-    return waits
+    return turns
 
 
-def test_inductor_compiles_in_its_turn(waits: list[float]) -> None:
+def test_inductor_compiles_in_its_turn(turns: list[tuple[bool, bool]]) -> None:
     with pytest.warns(UserWarning, match="no such kernel"):
         forging.forge_region(softmax(28), 0, 30.0)
-    assert len(waits) == 1 and waits[0] < 20.0
+    assert turns == [(True, True)]
 
 
-def test_what_a_compilation_waits_for_does_not_wait_for_it(waits: list[float]) -> None:
+def test_what_a_compilation_waits_for_does_not_wait_for_it(turns: list[tuple[bool, bool]]) -> None:
     with compile_lock, pytest.warns(UserWarning, match="no such kernel"):
         forging.forge_region(softmax(29), 0, 30.0)
-    assert len(waits) == 1 and waits[0] < 20.0
+    assert turns == [(True, False)]
 
 
-def test_what_a_compilation_comes_to_wait_for_does_not_wait_for_it(waits: list[float]) -> None:
-    signature, begun = softmax(31), threading.Event()
-    forges = threading.Thread(
-        target=forging.forge_region, args=(signature, 0, 30.0, lambda event: begun.set())
-    )
+def test_what_a_compilation_comes_to_wait_for_does_not_wait_for_it(
+    turns: list[tuple[bool, bool]],
+) -> None:
+    signature, races = softmax(31), threading.Event()
+
+    def progress(event: Mapping[str, Any]) -> None:
+        if event.get("stage") == "race":
+            races.set()
+
+    forges = threading.Thread(target=forging.forge_region, args=(signature, 0, 30.0, progress))
     with compile_lock, pytest.warns(UserWarning, match="no such kernel"):
         forges.start()
-        assert begun.wait(60)
+        assert races.wait(60)
         forging.forge_region(signature, 0, 30.0)
         forges.join()
-    assert len(waits) == 1 and waits[0] < 20.0
+    assert turns == [(True, False)]
 
 
 class _Clock:
@@ -395,44 +401,64 @@ def test_nothing_is_forged_amid_a_fork() -> None:
         _C.after_fork_in_parent()
 
 
-def test_a_forging_that_ends_while_it_is_looked_for_gives_its_result() -> None:
+def test_a_forging_that_ends_while_it_is_looked_for_gives_its_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Run:
         def run(self) -> str:
-            end = time.monotonic() + forging._SIGNALS_SECONDS + 0.005
-            while time.monotonic() < end:
-                pass
+            looked.wait(60)
             return "made"
 
-    for _ in range(10):
-        assert forging._in_clean_thread(Run()) == "made"  # type: ignore[arg-type, comparison-overlap]
+    def has_ended_by_then(thread: threading.Thread) -> bool:
+        if thread.name == "cudaforge-forge" and not looked.is_set():
+            looked.set()
+            thread.join()
+        return is_alive(thread)
+
+    looked = threading.Event()
+    is_alive = threading.Thread.is_alive
+    monkeypatch.setattr(threading.Thread, "is_alive", has_ended_by_then)
+    assert forging._in_clean_thread(Run()) == "made"  # type: ignore[arg-type, comparison-overlap]
+    assert looked.is_set()
 
 
 _FORKING_HANDLER = """
-import os, signal, sys, time
+import os, signal, sys, threading, time
 import torch
 from cudaforge_backend.integration import forging
 from cudaforge_backend.integration.ending import ForgingEndedError
 
 class Run:
     def run(self):
-        time.sleep(1)
+        time.sleep(3)
         return "made"
     def interrupt(self):
-        pass
+        interrupts.append(True)
 
-children = []
+children, interrupts, parent = [], [], os.getpid()
 signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
-signal.setitimer(signal.ITIMER_REAL, 0.3)
+signal.setitimer(signal.ITIMER_REAL, FORKS)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if INTERRUPTED:
+    threading.Timer(0.3, lambda: os.kill(parent, signal.SIGINT)).start()
 try:
     print(forging._in_clean_thread(Run()), flush=True)
-except ForgingEndedError:
-    os._exit(0 if children == [0] else 1)
+except (KeyboardInterrupt, ForgingEndedError) as error:
+    if os.getpid() != parent:
+        os._exit(0 if isinstance(error, ForgingEndedError) and children == [0] else 1)
+    print("interrupted", flush=True)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
 """
 
 
-def test_a_child_of_a_signals_handler_does_not_wait_for_a_forging(run_python: RunPython) -> None:
-    assert run_python(_FORKING_HANDLER).stdout == "made\n"
+@pytest.mark.parametrize(("interrupted", "forks"), [(False, 0.3), (True, 0.8), (True, 2.0)])
+def test_a_child_of_a_signals_handler_does_not_wait_for_a_forging(
+    run_python: RunPython, interrupted: bool, forks: float
+) -> None:
+    """Nor where its parent has been interrupted, and waits for the step under way."""
+    given = f"INTERRUPTED, FORKS = {interrupted}, {forks}\n"
+    shown = run_python(given + _FORKING_HANDLER).stdout
+    assert shown == ("interrupted\n" if interrupted else "made\n")
 
 
 _INTERRUPTED = """

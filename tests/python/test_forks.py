@@ -96,7 +96,9 @@ def test_a_flag_is_waited_for_by_several_threads_and_stays_set() -> None:
     flag = forks.Flag()
     assert not flag.wait(0.01) and not flag.is_set()
     seen: list[bool] = []
-    threads = [threading.Thread(target=lambda: seen.append(flag.wait())) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: seen.append(flag.wait()), daemon=True) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     flag.set()
@@ -107,7 +109,7 @@ def test_a_flag_is_waited_for_by_several_threads_and_stays_set() -> None:
 
 def test_a_child_finds_a_flag_as_it_was() -> None:
     flag = forks.Flag()
-    waits = threading.Thread(target=flag.wait)
+    waits = threading.Thread(target=flag.wait, daemon=True)
     waits.start()
     assert in_child(lambda: 1 if flag.wait(0.01) else 0) == 0
     flag.set()
@@ -115,6 +117,51 @@ def test_a_child_finds_a_flag_as_it_was() -> None:
     assert in_child(lambda: 0 if flag.wait(0) else 1) == 0
     waits.join(60)
     assert not waits.is_alive()
+
+
+def test_a_child_finds_a_flag_that_is_being_set() -> None:
+    class ForksInBetween:
+        def __init__(self, lock: Any) -> None:
+            self.acquire = lock.acquire
+            self._release = lock.release
+
+        def release(self) -> None:
+            statuses.append(in_child(lambda: 0 if flag.wait(20) else 1))
+            self._release()
+
+    statuses: list[int] = []
+    flag = forks.Flag()
+    flag._closed = ForksInBetween(flag._closed)  # type: ignore[assignment]
+    flag.set()
+    assert statuses == [0]
+
+
+_WAITS_IN_A_CHILD = """
+import os, signal, sys, threading, time
+from cudaforge_backend.forks import fork_safe_lock
+
+lock, children = fork_safe_lock(), []
+
+def holds():
+    with lock:
+        held.set()
+        time.sleep(2)
+
+held = threading.Event()
+threading.Thread(target=holds).start()
+held.wait(60)
+signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+with lock:
+    owned = lock._is_owned()
+if children == [0]:
+    os._exit(0 if owned else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) or not owned)
+"""
+
+
+def test_a_child_of_a_signals_handler_does_not_wait_on(run_python: RunPython) -> None:
+    run_python(_WAITS_IN_A_CHILD)
 
 
 def test_a_child_compiles_by_threads_of_its_own() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ import pytest
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import inductors_turn
 from cudaforge_backend.integration.inductors_turn import compilation_waits_for, within_compilation
-from others import another_thread, in_child, status_of
+from others import another_thread, in_child
 from torch._dynamo.convert_frame import compile_lock
 
 PLACE = ("a key", "an architecture")
@@ -31,11 +31,21 @@ def take(
         return compile_lock._is_owned(), waited
 
 
+class _AtThirdCall:
+    def __init__(self, call: Callable[[], object]) -> None:
+        self.calls, self.call = 0, call
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.calls == 3:
+            self.call()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_left_held() -> Iterator[None]:
     yield
     with another_thread(compile_lock), another_thread(inductors_turn._turn):
-        assert not inductors_turn._waited_for
+        assert not inductors_turn._waiting
 
 
 def test_dynamos_lock_comes_with_the_turn() -> None:
@@ -43,16 +53,6 @@ def test_dynamos_lock_comes_with_the_turn() -> None:
     with compile_lock:
         assert within_compilation()
     assert take()[0]
-
-
-class _AtThirdCall:
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.calls, self.call = 0, call
-
-    def __call__(self) -> None:
-        self.calls += 1
-        if self.calls == 3:
-            self.call()
 
 
 def test_dynamos_lock_is_waited_for() -> None:
@@ -79,20 +79,20 @@ def test_dynamos_lock_is_not_waited_for_where_its_holder_waits() -> None:
     assert take()[0]
 
 
-def test_no_compilation_of_its_parents_waits_in_a_child() -> None:
-    def body() -> int:
-        with compilation_waits_for(PLACE):
-            own = inductors_turn._waited_for[PLACE]
-        return 0 if own == 1 and not inductors_turn._waited_for else 1
+def test_dynamos_lock_is_not_waited_for_any_more_when_its_holder_comes_to_wait() -> None:
+    with contextlib.ExitStack() as begins, another_thread(compile_lock):
+        waits = compilation_waits_for(PLACE)
+        held, waited = take(10.0, go_on=_AtThirdCall(lambda: begins.enter_context(waits)))
+    assert not held and waited < 5
 
-    with another_thread(compilation_waits_for(PLACE)):
-        assert in_child(body) == 0
-        assert inductors_turn._waited_for[PLACE] == 1
-    with compilation_waits_for(PLACE):
-        child = os.fork()
-    if child == 0:
-        os._exit(0 if not inductors_turn._waited_for else 1)
-    assert status_of(child) == 0
+
+def test_a_child_has_the_compilations_that_its_own_thread_waits_in() -> None:
+    others = ("another key", "an architecture")
+    waited_for = inductors_turn._is_waited_for
+    with another_thread(compilation_waits_for(others)), compilation_waits_for(PLACE):
+        assert waited_for(others) and waited_for(PLACE)
+        assert in_child(lambda: 0 if waited_for(PLACE) and not waited_for(others) else 1) == 0
+    assert not waited_for(others) and not waited_for(PLACE)
 
 
 def test_the_turn_is_waited_for() -> None:

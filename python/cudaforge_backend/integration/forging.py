@@ -37,7 +37,7 @@ _SIGNALS_SECONDS = 0.2  # a signal that another thread was given is seen after s
 _MACHINES_ERRORS = (ImportError, OSError, MemoryError)  # Inductor's that say nothing of the region
 
 _locks_guard = fork_safe_lock()
-_locks: dict[Place, Any] = {}
+_locks: dict[Place, _C.ForkSafeLock] = {}
 _provisional: set[Place] = set()  # of this process's provisional records
 
 
@@ -148,11 +148,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     thread = threading.Thread(target=body, name="cudaforge-forge", daemon=False)
     thread.start()
     try:
-        while not ended.wait(_SIGNALS_SECONDS):
-            # The thread sets `ended` last: it is not in this process, where a signal's handler has
-            # forked.
-            if not thread.is_alive() and not ended.is_set():
-                raise ForgingEndedError
+        _wait(thread, ended)
     except BaseException:  # Ctrl-C: the key is not given up while the thread works on it
         forge.interrupt()
         if thread.is_alive() and not ended.wait(1.0):
@@ -160,7 +156,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
                 "cudaforge: interrupted; the step under way is finished first (compiling a rival "
                 "can take some ten seconds)"
             )
-            ended.wait()
+            _wait(thread, ended)
         raise
     thread.join()
     if failure and program_has_ended():  # which takes threads and more away from what runs
@@ -168,6 +164,13 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     if failure:
         raise failure[0]
     return result[0]
+
+
+def _wait(thread: threading.Thread, ended: Flag) -> None:
+    """Until a thread has ended, which sets `ended` last."""
+    while not ended.wait(_SIGNALS_SECONDS):
+        if not thread.is_alive() and not ended.is_set():
+            raise ForgingEndedError  # a child that a signal's handler has forked has no such thread
 
 
 @dataclass(kw_only=True, eq=False)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
-from collections import Counter
+import weakref
 from collections.abc import Callable, Iterator
 
 from cudaforge_backend.forks import dynamos_lock, fork_safe_lock, no_fork_meanwhile
@@ -16,9 +17,16 @@ Place = tuple[str, str]  # a region's key and the architecture that it is forged
 _LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
 
 _turn = fork_safe_lock()
-_guard = fork_safe_lock()  # guards changes of what follows
-_waited_for: Counter[Place] = Counter()  # by how many compilations
-os.register_at_fork(after_in_child=_waited_for.clear)
+_guard = fork_safe_lock()  # guards what follows
+_waiting: weakref.WeakSet[_Waiting] = weakref.WeakSet()
+
+
+class _Waiting:
+    """A compilation that waits for a forging, as long as that object lives."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.thread = threading.get_ident()
 
 
 def within_compilation() -> bool:
@@ -31,15 +39,28 @@ def within_compilation() -> bool:
 def compilation_waits_for(place: Place) -> Iterator[None]:
     """While a compilation of Dynamo's, which has its lock, waits for that forging, which then must
     not wait for the lock."""
+    waiting = _Waiting(place)
     with _guard:
-        _waited_for[place] += 1
+        _waiting.add(waiting)
     try:
         yield
     finally:
         with _guard:
-            _waited_for[place] -= 1
-            if _waited_for[place] <= 0:  # below: a child's begin at 0
-                del _waited_for[place]
+            _waiting.discard(waiting)
+
+
+def _is_waited_for(place: Place) -> bool:
+    with _guard:
+        return any(waiting.place == place for waiting in _waiting)
+
+
+def _keep_own() -> None:
+    for waiting in list(_waiting):
+        if waiting.thread != threading.get_ident():
+            _waiting.discard(waiting)
+
+
+os.register_at_fork(after_in_child=_keep_own)
 
 
 @contextlib.contextmanager
@@ -50,16 +71,16 @@ def inductors_turn(
     that were waited for other threads.
 
     Dynamo's lock is waited for, `most_s` seconds at most (None: however long), but not while a
-    compilation waits for the forging. Without it what the program
-    compiles meanwhile may disturb this, and this that. The turn is waited for however long.
-    `go_on` is called now and then, and before it begins; what it raises ends the waiting. For
-    threads of forgings: a signal's exception would find the locks held, and leave them so."""
+    compilation waits for the forging. Without it what the program compiles meanwhile may disturb
+    this, and this that. The turn is waited for however long. `go_on` is called now and then, and
+    before it begins; what it raises ends the waiting. For threads of forgings: a signal's exception
+    would find the locks held, and leave them so."""
     with no_fork_meanwhile():
         from torch._dynamo.convert_frame import compile_lock
 
     began = time.monotonic()
     held = False
-    while _waited_for[place] == 0:
+    while not _is_waited_for(place):
         go_on()
         held = compile_lock.acquire(timeout=_LOOKS_SECONDS)
         if held or (most_s is not None and time.monotonic() - began > most_s):
