@@ -8,30 +8,6 @@ namespace {
 
 namespace py = pybind11;
 
-// forks.py's fork_safe_lock: a threading.RLock. In C, so that a signal's exception comes before a
-// `with` has it, or inside that. Waits in looks: who waits in a child that a signal's handler has
-// forked waits for the lock that was there before.
-class ForkSafeLock {
- public:
-  ForkSafeLock() : lock_(py::module_::import("threading").attr("RLock")()) {}
-
-  void Enter() {
-    while (!Acquire(true, kLookSeconds)) {
-    }
-  }
-  bool Acquire(bool blocking, double timeout) {
-    return lock_.attr("acquire")(blocking, timeout).cast<bool>();
-  }
-  void Release() { lock_.attr("release")(); }
-  bool IsOwned() const { return lock_.attr("_is_owned")().cast<bool>(); }
-  void Renew() { lock_.attr("_at_fork_reinit")(); }
-
- private:
-  static constexpr double kLookSeconds = 0.2;
-
-  py::object lock_;
-};
-
 // Forks of Python, and what leaves the interpreter in a state that a child could not go on from.
 using Gate = ForkGate<struct Interpreter>;
 
@@ -48,14 +24,6 @@ Gate::Duration Seconds(double seconds) {
 // Handlers of forks in C: no signal's exception ends the wait of one. None waits with the GIL,
 // which those need that are waited for.
 void BindForks(py::module_& m) {
-  py::class_<ForkSafeLock>(m, "ForkSafeLock")
-      .def(py::init<>())
-      .def("__enter__", &ForkSafeLock::Enter)
-      .def("__exit__", [](ForkSafeLock& lock, const py::args&) { lock.Release(); })
-      .def("acquire", &ForkSafeLock::Acquire, py::arg("blocking") = true, py::arg("timeout") = -1.0)
-      .def("release", &ForkSafeLock::Release)
-      .def("_is_owned", &ForkSafeLock::IsOwned)
-      .def("_at_fork_reinit", &ForkSafeLock::Renew);
   const auto without_gil = py::call_guard<py::gil_scoped_release>();
   py::class_<PythonsNoFork>(m, "NoForkMeanwhile")
       .def(py::init<>())

@@ -16,14 +16,15 @@ import filelock  # noqa: F401
 from ._native import _C
 
 
-def fork_safe_lock() -> _C.ForkSafeLock:
-    """A threading.RLock that is free in a forked child unless the thread that forked holds it: its
-    other holders do not exist there. A thread may take it again while it holds it: a signal, or a
-    collection of garbage, may have the thread run other code at any place, a fork too.
+def fork_safe_lock() -> Any:
+    """A threading.RLock that is free in a forked child unless the thread that forked holds it, or
+    waits for it: its other holders do not exist there. A thread may take it again while it holds
+    it: a signal, or a collection of garbage, may have the thread run other code at any place, a
+    fork too.
 
     To be held with `with`, which is C here: a signal's exception finds it held, and has it given
     up, or not held."""
-    lock = _C.ForkSafeLock()
+    lock = threading.RLock()
     _locks.add(lock)
     return lock
 

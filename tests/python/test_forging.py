@@ -423,42 +423,57 @@ def test_a_forging_that_ends_while_it_is_looked_for_gives_its_result(
 
 
 _FORKING_HANDLER = """
-import os, signal, sys, threading, time
+import os, signal, threading, time
 import torch
 from cudaforge_backend.integration import forging
 from cudaforge_backend.integration.ending import ForgingEndedError
 
+parent, main = os.getpid(), threading.main_thread().ident
+children, forked, interrupted = [], threading.Event(), threading.Event()
+
 class Run:
     def run(self):
-        time.sleep(3)
+        if SECONDS is not None:  # after an interrupt
+            signal.pthread_kill(main, signal.SIGINT)
+            interrupted.wait(60)
+            time.sleep(SECONDS)
+        signal.pthread_kill(main, signal.SIGALRM)
+        forked.wait(60)
         return "made"
     def interrupt(self):
-        interrupts.append(True)
+        interrupted.set()
 
-children, interrupts, parent = [], [], os.getpid()
-signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
-signal.setitimer(signal.ITIMER_REAL, FORKS)
+def fork(*_):
+    children.append(os.fork())
+    if os.getpid() == parent:
+        forked.set()
+
+signal.signal(signal.SIGALRM, fork)
 signal.signal(signal.SIGINT, signal.default_int_handler)
-if INTERRUPTED:
-    threading.Timer(0.3, lambda: os.kill(parent, signal.SIGINT)).start()
+made = ended = None
 try:
-    print(forging._in_clean_thread(Run()), flush=True)
+    made = forging._in_clean_thread(Run())
 except (KeyboardInterrupt, ForgingEndedError) as error:
-    if os.getpid() != parent:
-        os._exit(0 if isinstance(error, ForgingEndedError) and children == [0] else 1)
-    print("interrupted", flush=True)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+    ended = type(error).__name__
+if os.getpid() != parent:
+    print("child", made, ended, flush=True)
+    os._exit(0)
+os.waitpid(children[0], 0)
+print("parent", made, ended)
 """
 
 
-@pytest.mark.parametrize(("interrupted", "forks"), [(False, 0.3), (True, 0.8), (True, 2.0)])
+@pytest.mark.parametrize("seconds_after_an_interrupt", [None, 0.1, 1.5])
 def test_a_child_of_a_signals_handler_does_not_wait_for_a_forging(
-    run_python: RunPython, interrupted: bool, forks: float
+    run_python: RunPython, seconds_after_an_interrupt: float | None
 ) -> None:
-    """Nor where its parent has been interrupted, and waits for the step under way."""
-    given = f"INTERRUPTED, FORKS = {interrupted}, {forks}\n"
-    shown = run_python(given + _FORKING_HANDLER).stdout
-    assert shown == ("interrupted\n" if interrupted else "made\n")
+    """Nor where its parent has been interrupted, and waits for the step under way: silently at
+    first."""
+    shown = run_python(f"SECONDS = {seconds_after_an_interrupt}\n" + _FORKING_HANDLER).stdout
+    if seconds_after_an_interrupt is None:
+        assert shown == "child None ForgingEndedError\nparent made None\n"
+    else:
+        assert shown == "child None KeyboardInterrupt\nparent None KeyboardInterrupt\n"
 
 
 _INTERRUPTED = """

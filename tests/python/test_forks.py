@@ -136,34 +136,6 @@ def test_a_child_finds_a_flag_that_is_being_set() -> None:
     assert statuses == [0]
 
 
-_WAITS_IN_A_CHILD = """
-import os, signal, sys, threading, time
-from cudaforge_backend.forks import fork_safe_lock
-
-lock, children = fork_safe_lock(), []
-
-def holds():
-    with lock:
-        held.set()
-        time.sleep(2)
-
-held = threading.Event()
-threading.Thread(target=holds).start()
-held.wait(60)
-signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
-signal.setitimer(signal.ITIMER_REAL, 0.5)
-with lock:
-    owned = lock._is_owned()
-if children == [0]:
-    os._exit(0 if owned else 1)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) or not owned)
-"""
-
-
-def test_a_child_of_a_signals_handler_does_not_wait_on(run_python: RunPython) -> None:
-    run_python(_WAITS_IN_A_CHILD)
-
-
 def test_a_child_compiles_by_threads_of_its_own() -> None:
     with config.patch(compile_threads=2):
         AsyncCompile.pool().submit(int).result()

@@ -45,7 +45,7 @@ class _AtThirdCall:
 def _nothing_is_left_held() -> Iterator[None]:
     yield
     with another_thread(compile_lock), another_thread(inductors_turn._turn):
-        assert not inductors_turn._waiting
+        assert inductors_turn._waiting == set()
 
 
 def test_dynamos_lock_comes_with_the_turn() -> None:

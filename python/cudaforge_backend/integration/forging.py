@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,7 @@ _SIGNALS_SECONDS = 0.2  # a signal that another thread was given is seen after s
 _MACHINES_ERRORS = (ImportError, OSError, MemoryError)  # Inductor's that say nothing of the region
 
 _locks_guard = fork_safe_lock()
-_locks: dict[Place, _C.ForkSafeLock] = {}
+_locks: dict[Place, Any] = {}
 _provisional: set[Place] = set()  # of this process's provisional records
 
 
@@ -146,17 +147,18 @@ def _in_clean_thread(forge: _Forge) -> Forged:
 
     # Not a daemon: the interpreter would end while it is in C++, and that aborts the process.
     thread = threading.Thread(target=body, name="cudaforge-forge", daemon=False)
-    thread.start()
     try:
+        thread.start()
         _wait(thread, ended)
     except BaseException:  # Ctrl-C: the key is not given up while the thread works on it
         forge.interrupt()
-        if thread.is_alive() and not ended.wait(1.0):
-            log.forge.warning(
-                "cudaforge: interrupted; the step under way is finished first (compiling a rival "
-                "can take some ten seconds)"
-            )
-            _wait(thread, ended)
+        with contextlib.suppress(ForgingEndedError):
+            if not _wait(thread, ended, 1.0):
+                log.forge.warning(
+                    "cudaforge: interrupted; the step under way is finished first (compiling a "
+                    "rival can take some ten seconds)"
+                )
+                _wait(thread, ended)
         raise
     thread.join()
     if failure and program_has_ended():  # which takes threads and more away from what runs
@@ -166,11 +168,16 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     return result[0]
 
 
-def _wait(thread: threading.Thread, ended: Flag) -> None:
-    """Until a thread has ended, which sets `ended` last."""
+def _wait(thread: threading.Thread, ended: Flag, seconds: float = math.inf) -> bool:
+    """Whether a thread, which sets `ended` last, has ended after so long at most. Raises
+    ForgingEndedError in a child that a signal's handler has forked: it has no such thread."""
+    until = time.monotonic() + seconds
     while not ended.wait(_SIGNALS_SECONDS):
         if not thread.is_alive() and not ended.is_set():
-            raise ForgingEndedError  # a child that a signal's handler has forked has no such thread
+            raise ForgingEndedError
+        if time.monotonic() >= until:
+            return False
+    return True
 
 
 @dataclass(kw_only=True, eq=False)

@@ -17,8 +17,7 @@ Place = tuple[str, str]  # a region's key and the architecture that it is forged
 _LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
 
 _turn = fork_safe_lock()
-_guard = fork_safe_lock()  # guards what follows
-_waiting: weakref.WeakSet[_Waiting] = weakref.WeakSet()
+_waiting: set[weakref.ref[_Waiting]] = set()  # each change and look is one call of C
 
 
 class _Waiting:
@@ -39,25 +38,27 @@ def within_compilation() -> bool:
 def compilation_waits_for(place: Place) -> Iterator[None]:
     """While a compilation of Dynamo's, which has its lock, waits for that forging, which then must
     not wait for the lock."""
-    waiting = _Waiting(place)
-    with _guard:
-        _waiting.add(waiting)
+    waiting = _Waiting(place)  # which also goes where a signal's exception comes between
+    reference = weakref.ref(waiting, _waiting.discard)
     try:
+        _waiting.add(reference)
         yield
     finally:
-        with _guard:
-            _waiting.discard(waiting)
+        _waiting.discard(reference)
 
 
 def _is_waited_for(place: Place) -> bool:
-    with _guard:
-        return any(waiting.place == place for waiting in _waiting)
+    return any(waiting.place == place for waiting in _compilations())
+
+
+def _compilations() -> list[_Waiting]:
+    return [waiting for reference in tuple(_waiting) if (waiting := reference()) is not None]
 
 
 def _keep_own() -> None:
-    for waiting in list(_waiting):
+    for waiting in _compilations():
         if waiting.thread != threading.get_ident():
-            _waiting.discard(waiting)
+            _waiting.discard(weakref.ref(waiting))
 
 
 os.register_at_fork(after_in_child=_keep_own)
