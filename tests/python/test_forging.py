@@ -500,3 +500,27 @@ else:
 def test_an_interrupt_ends_the_forging(run_python: RunPython, tmp_path: Path) -> None:
     done = run_python(_INTERRUPTED, CUDAFORGE_CACHE_DIR=str(tmp_path))
     assert done.stdout.strip() == "interrupted 1 []"
+
+
+def test_an_interrupt_as_the_forgings_thread_starts_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Run:
+        def run(self) -> None:
+            assert interrupted.wait(60)
+            ended.append(True)
+
+        def interrupt(self) -> None:
+            interrupted.set()
+
+    def start_and_interrupt(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "cudaforge-forge":
+            raise KeyboardInterrupt
+
+    interrupted, ended = threading.Event(), []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        forging._in_clean_thread(Run())  # type: ignore[arg-type]
+    assert ended == [True]

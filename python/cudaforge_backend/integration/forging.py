@@ -150,7 +150,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     try:
         thread.start()
         _wait(thread, ended)
-    except BaseException:  # Ctrl-C: the key is not given up while the thread works on it
+    except BaseException:  # Ctrl-C: the key is kept while the thread works on it, or until another
         forge.interrupt()
         with contextlib.suppress(ForgingEndedError):
             if not _wait(thread, ended, 1.0):
@@ -170,13 +170,14 @@ def _in_clean_thread(forge: _Forge) -> Forged:
 
 def _wait(thread: threading.Thread, ended: Flag, seconds: float = math.inf) -> bool:
     """Whether a thread, which sets `ended` last, has ended after so long at most. Raises
-    ForgingEndedError in a child that a signal's handler has forked: it has no such thread."""
+    ForgingEndedError where there is no such thread: in a child that a signal's handler has forked,
+    or where an interrupt came before it began."""
     until = time.monotonic() + seconds
-    while not ended.wait(_SIGNALS_SECONDS):
+    while not ended.wait(min(_SIGNALS_SECONDS, max(0.0, until - time.monotonic()))):
         if not thread.is_alive() and not ended.is_set():
             raise ForgingEndedError
         if time.monotonic() >= until:
-            return False
+            return ended.is_set()
     return True
 
 

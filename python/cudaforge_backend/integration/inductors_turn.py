@@ -17,7 +17,9 @@ Place = tuple[str, str]  # a region's key and the architecture that it is forged
 _LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
 
 _turn = fork_safe_lock()
-_waiting: set[weakref.ref[_Waiting]] = set()  # each change and look is one call of C
+# Every change is one call of C, so is the copy before a look: set.copy(), for a collection of
+# garbage, which can change the set, may come amid tuple().
+_waiting: set[weakref.ref[_Waiting]] = set()
 
 
 class _Waiting:
@@ -38,7 +40,7 @@ def within_compilation() -> bool:
 def compilation_waits_for(place: Place) -> Iterator[None]:
     """While a compilation of Dynamo's, which has its lock, waits for that forging, which then must
     not wait for the lock."""
-    waiting = _Waiting(place)  # which also goes where a signal's exception comes between
+    waiting = _Waiting(place)  # goes, with the exception, where a signal's exception comes between
     reference = weakref.ref(waiting, _waiting.discard)
     try:
         _waiting.add(reference)
@@ -52,7 +54,7 @@ def _is_waited_for(place: Place) -> bool:
 
 
 def _compilations() -> list[_Waiting]:
-    return [waiting for reference in tuple(_waiting) if (waiting := reference()) is not None]
+    return [waiting for reference in _waiting.copy() if (waiting := reference()) is not None]
 
 
 def _keep_own() -> None:
