@@ -2,10 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-// Inlined, as a call of the library takes as long as the hash.
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -33,6 +29,14 @@ constexpr int kTagBits = 8;
 
 uint64_t Word(Tag tag, uint64_t value) { return tag | value << kTagBits; }
 
+// Both halves of a product, as in Wang Yi's wyhash. Short and without tables: in a program that
+// does more than this, neither code nor tables come from a near cache.
+uint64_t Mix(uint64_t hash, uint64_t word) {
+  __extension__ using Wide = unsigned __int128;
+  const Wide product = Wide{hash ^ word} * 0x9E3779B97F4A7C15u;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
 uint64_t DeviceBits(c10::Device device) {
   return uint64_t{static_cast<uint8_t>(device.type())} << 8 | static_cast<uint8_t>(device.index());
 }
@@ -47,7 +51,8 @@ bool CallKey::Read(c10::ArrayRef<c10::IValue> args, uint64_t settings) {
     if (!Add(arg)) return false;
   }
   if (tensors_.empty()) return false;
-  hash_ = XXH3_64bits(words_.data(), words_.size() * sizeof(uint64_t));
+  hash_ = 0;
+  for (const uint64_t word : words_) hash_ = Mix(hash_, word);
   return true;
 }
 
@@ -79,16 +84,6 @@ bool CallKey::Add(const c10::IValue& value) {
     Add(kDouble, std::bit_cast<uint64_t>(value.toDouble()));
   } else if (value.isBool()) {
     *Extend(1) = Word(kBool, value.toBool());
-  } else if (value.isDevice()) {
-    *Extend(1) = Word(kDevice, DeviceBits(value.toDevice()));
-  } else if (value.isString()) {
-    const std::string& text = value.toStringRef();
-    *Extend(1) = Word(kString, text.size());
-    for (size_t at = 0; at < text.size(); at += sizeof(uint64_t)) {
-      uint64_t word = 0;
-      std::memcpy(&word, text.data() + at, std::min(sizeof(word), text.size() - at));
-      *Extend(1) = word;
-    }
   } else if (value.isList()) {
     const c10::ArrayRef<c10::IValue> list = value.toListRef();
     *Extend(1) = Word(kList, list.size());
@@ -96,7 +91,23 @@ bool CallKey::Add(const c10::IValue& value) {
       if (!Add(element)) return false;
     }
   } else {
-    return false;
+    return AddRare(value);
+  }
+  return true;
+}
+
+[[gnu::noinline]] bool CallKey::AddRare(const c10::IValue& value) {
+  if (value.isDevice()) {
+    *Extend(1) = Word(kDevice, DeviceBits(value.toDevice()));
+    return true;
+  }
+  if (!value.isString()) return false;
+  const std::string& text = value.toStringRef();
+  *Extend(1) = Word(kString, text.size());
+  for (size_t at = 0; at < text.size(); at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, text.data() + at, std::min(sizeof(word), text.size() - at));
+    *Extend(1) = word;
   }
   return true;
 }
@@ -108,15 +119,9 @@ bool CallKey::AddTensor(const at::Tensor& tensor) {
     return true;
   }
   if (!IsPlain(tensor)) return false;
+  if (impl->is_wrapped_number()) [[unlikely]]
+    return AddNumber(tensor);
   const auto dtype = static_cast<uint64_t>(tensor.scalar_type());
-  const c10::Device device = tensor.device();
-  if (impl->is_wrapped_number()) {
-    uint64_t number = 0;
-    if (!device.is_cpu() || impl->itemsize() > sizeof(number)) return false;
-    std::memcpy(&number, tensor.const_data_ptr(), impl->itemsize());
-    Add(Word(kNumber, dtype), number);
-    return true;
-  }
   // Whether it is an earlier one, or of an earlier one's storage: 1 + that one's place.
   uint64_t same = 0, shared = 0;
   const c10::StorageImpl* const storage = impl->unsafe_storage().unsafeGetStorageImpl();
@@ -126,14 +131,22 @@ bool CallKey::AddTensor(const at::Tensor& tensor) {
       shared = i + 1;
     }
   }
-  if (tensors_.empty()) device_ = device;
   tensors_.push_back(impl);
   const auto dims = static_cast<uint64_t>(impl->dim());
   const auto alignment = static_cast<uint64_t>(KnownAlignment(tensor));
   const uint64_t facts = dtype | dims << 8 | alignment << 16 | (same & 0xff) << 24 |
-                         (shared & 0xff) << 32 | DeviceBits(device) << 40;
+                         (shared & 0xff) << 32 | DeviceBits(tensor.device()) << 40;
   AddDims(facts, impl->sizes(), impl->strides());
   return tensors_.size() < 256 && dims < 256;  // each has a byte of the facts
+}
+
+[[gnu::noinline]] bool CallKey::AddNumber(const at::Tensor& tensor) {
+  uint64_t number = 0;
+  const size_t bytes = tensor.itemsize();
+  if (!tensor.device().is_cpu() || bytes > sizeof(number)) return false;
+  std::memcpy(&number, tensor.const_data_ptr(), bytes);
+  Add(Word(kNumber, static_cast<uint64_t>(tensor.scalar_type())), number);
+  return true;
 }
 
 void CallKey::AddDims(uint64_t facts, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
@@ -146,7 +159,8 @@ void CallKey::AddDims(uint64_t facts, c10::IntArrayRef sizes, c10::IntArrayRef s
     bits |= size | stride;
     *word++ = size | stride << 32;
   }
-  if (bits >> 32 == 0) return;
+  if (bits >> 32 == 0) [[likely]]
+    return;
   words_.resize_for_overwrite(begin);
   word = Extend(1 + 2 * dims);
   *word++ = Word(kLargeTensor, facts);

@@ -20,20 +20,21 @@ class CallKey {
 
   uint64_t hash() const { return hash_; }
   c10::ArrayRef<uint64_t> words() const { return words_; }
-  // Of the first tensor. REQUIRES: Read returned true.
-  c10::Device device() const { return device_; }
+  // Of the first tensor. REQUIRES: Read returned true, and that tensor lives.
+  c10::Device device() const { return tensors_.front()->device(); }
 
  private:
   bool Add(const c10::IValue& value);
   void Add(uint64_t first, uint64_t second);
+  bool AddRare(const c10::IValue& value);  // what few calls have
   bool AddTensor(const at::Tensor& tensor);
+  bool AddNumber(const at::Tensor& tensor);  // one that PyTorch made of a number
   void AddDims(uint64_t facts, c10::IntArrayRef sizes, c10::IntArrayRef strides);
   // Room for so many words more, at the end, which the caller writes.
   uint64_t* Extend(size_t count);
 
   c10::SmallVector<uint64_t, 80> words_;
   c10::SmallVector<const c10::TensorImpl*, 8> tensors_;
-  c10::Device device_{c10::kCPU};
   uint64_t hash_ = 0;
 };
 

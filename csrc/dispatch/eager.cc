@@ -45,8 +45,10 @@ std::atomic<uint64_t> g_generation{1};
 // The settings in force that a call depends on. "Deterministic, or a warning" has results of its
 // own, too: else PyTorch may raise an error.
 uint64_t SettingsWord(bool matrix) {
-  const uint64_t warns_only = at::globalContext().deterministicAlgorithmsWarnOnly();
-  return NumericsWord(matrix) | warns_only << 63;
+  const uint64_t numerics = NumericsWord(matrix);
+  if ((numerics & kDeterministicBit) == 0) [[likely]]
+    return numerics;
+  return numerics | uint64_t{at::globalContext().deterministicAlgorithmsWarnOnly()} << 63;
 }
 
 // False where the call has no key, or the default dtype, which results may have and signatures do
@@ -96,6 +98,10 @@ struct EagerInterceptor::Impl {
   // Every overload's kernel. It has no state of its own, as PyTorch's dispatcher may call it while
   // another thread replaces it.
   static void Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack);
+  // The part of Kernel for a call that has a kernel: apart, so that the others need little code and
+  // stack, which in a program that does more than this come from no near cache.
+  static void Hit(InterceptedOp* op, const MetCall& met, const Winner& winner,
+                  c10::DispatchKeySet keys, Stack* stack);
 };
 
 void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
@@ -132,13 +138,19 @@ void EagerInterceptor::Impl::Kernel(const c10::OperatorHandle& handle, c10::Disp
     }
     return;
   }
-  RECORD_USER_SCOPE(met->label);
-  if (ServeCall(op, *met, *winner, stack)) {
-    op.hits.fetch_add(1, std::memory_order_relaxed);
+  Hit(&op, *met, *winner, keys, stack);
+}
+
+[[gnu::noinline]] void EagerInterceptor::Impl::Hit(InterceptedOp* op, const MetCall& met,
+                                                   const Winner& winner, c10::DispatchKeySet keys,
+                                                   Stack* stack) {
+  RECORD_USER_SCOPE(met.label);
+  if (ServeCall(*op, met, winner, stack)) {
+    op->hits.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  op.fallbacks.fetch_add(1, std::memory_order_relaxed);
-  op.CallPrevious(keys, stack);
+  op->fallbacks.fetch_add(1, std::memory_order_relaxed);
+  op->CallPrevious(keys, stack);
 }
 
 void EagerInterceptor::Impl::Meet(InterceptedOp* op, const CallKey& key, c10::DispatchKeySet keys,

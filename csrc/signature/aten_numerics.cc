@@ -42,9 +42,9 @@ struct Numerics {
   }
 
   uint64_t Word() const {
-    return uint64_t{deterministic} | uint64_t{bf16_reduced} << 1 | uint64_t{fp16_reduced} << 2 |
-           uint64_t{cudnn_tf32} << 3 | uint64_t{tf32} << 4 | uint64_t{bf16} << 5 |
-           uint64_t{fp16_accumulation} << 6 | uint64_t{conv_bf16} << 7;
+    return (deterministic ? kDeterministicBit : 0) | uint64_t{bf16_reduced} << 1 |
+           uint64_t{fp16_reduced} << 2 | uint64_t{cudnn_tf32} << 3 | uint64_t{tf32} << 4 |
+           uint64_t{bf16} << 5 | uint64_t{fp16_accumulation} << 6 | uint64_t{conv_bf16} << 7;
   }
 };
 
