@@ -13,9 +13,12 @@
 
 namespace cudaforge {
 
-// A hash of a value whose low bits tell little, such as an address: the high half of its product
-// with 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
-inline size_t Spread(uint64_t value) { return value * 0x9E3779B97F4A7C15u >> 32; }
+// 2^64 divided by the golden ratio: products with it spread over all bits (Knuth, The Art of
+// Computer Programming, volume 3, 6.4).
+inline constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15u;
+
+// A hash of a value whose low bits tell little, such as an address.
+inline size_t Spread(uint64_t value) { return value * kGoldenRatio >> 32; }
 
 // Open addressing, at most half full. Entries are not owned and are never taken out: they must
 // outlive the table. Find is safe in any thread at any time, and sees at least what was added

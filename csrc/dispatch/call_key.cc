@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/append_only_table.h"
 #include "signature/from_aten_call.h"
 
 namespace cudaforge {
@@ -33,7 +34,7 @@ uint64_t Word(Tag tag, uint64_t value) { return tag | value << kTagBits; }
 // does more than this, neither code nor tables come from a near cache.
 uint64_t Mix(uint64_t hash, uint64_t word) {
   __extension__ using Wide = unsigned __int128;
-  const Wide product = Wide{hash ^ word} * 0x9E3779B97F4A7C15u;
+  const Wide product = Wide{hash ^ word} * kGoldenRatio;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 

@@ -245,7 +245,9 @@ extern "C" void queries(void* const* buffers, const int64_t*, const double*, int
     double score[16], top = -HUGE_VAL, sum = 0;
     for (int64_t j = 0; j < 16; ++j) {
       score[j] = 0;
-      for (int d = 0; d < 4; ++d) score[j] += 0.5 * in[0][row * 4 + d] * in[1][(first + j) * 4 + d];
+      for (int d = 0; d < 4; ++d) {
+        score[j] += SCALE * in[0][row * 4 + d] * in[1][(first + j) * 4 + d];
+      }
       top = score[j] > top ? score[j] : top;
     }
     for (int64_t j = 0; j < 16; ++j) sum += score[j] = WEIGHT;
@@ -277,10 +279,11 @@ def test_attention_is_tried_with_nan_in_keys_and_values(
         value = "in[2][(first + j) * 4 + d]"
         reply = reply.replace("VALUE", f"({value} == {value} ? {value} : 0)")
     scale = 0.5 + 2**-30 * (len(loses) + ord(which))
+    reply = reply.replace("SCALE", repr(scale)).replace("WEIGHT", weight)
     attention = torch.nn.functional.scaled_dot_product_attention
     inputs = {name: torch.randn(1, 2, 16, 4) for name in "qkv"}
     inputs[which][0, 1, 3, 0] = torch.nan
-    with eager_attention(coder([reply.replace("WEIGHT", weight)], []), tmp_path / "cache"):
+    with eager_attention(coder([reply], []), tmp_path / "cache"):
         for _ in range(2):
             made = attention(*inputs.values(), scale=scale)
             assert made.isnan().sum() == (64 if which == "k" else 16)

@@ -150,7 +150,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     try:
         thread.start()
         _wait(thread, ended)
-    except BaseException:  # Ctrl-C: the key is kept while the thread works on it, or until another
+    except BaseException:  # Ctrl-C: the key is kept until the thread has ended, or a second Ctrl-C
         forge.interrupt()
         with contextlib.suppress(ForgingEndedError):
             if not _wait(thread, ended, 1.0):
@@ -171,7 +171,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
 def _wait(thread: threading.Thread, ended: Flag, seconds: float = math.inf) -> bool:
     """Whether a thread, which sets `ended` last, has ended after so long at most. Raises
     ForgingEndedError where there is no such thread: in a child that a signal's handler has forked,
-    or where an interrupt came before it began."""
+    or where an interrupt came and it has not begun."""
     until = time.monotonic() + seconds
     while not ended.wait(min(_SIGNALS_SECONDS, max(0.0, until - time.monotonic()))):
         if not thread.is_alive() and not ended.is_set():

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
 #include <vector>
 
 #include "dispatch/call_key.h"
@@ -62,6 +63,27 @@ TEST(CallKey, WhatASignatureDependsOnIsInIt) {
     }
   }
   EXPECT_NE(Words(calls[0], 1), words[0]);
+}
+
+TEST(CallKey, HashesTellCallsApart) {
+  constexpr int64_t kSizes = 64;
+  constexpr size_t kSlots = 2 * kSizes * kSizes;  // of a table that is half full
+  const at::Tensor x = at::zeros({kSizes, kSizes});
+  std::set<uint64_t> hashes, slots;
+  for (int64_t rows = 1; rows <= kSizes; ++rows) {
+    for (int64_t columns = 1; columns <= kSizes; ++columns) {
+      CallKey key, again;
+      const at::Tensor part = x.narrow(0, 0, rows).narrow(1, 0, columns);
+      ASSERT_TRUE(key.Read(Args{part, int64_t{-1}, false}, 0));
+      ASSERT_TRUE(again.Read(Args{part.detach(), int64_t{-1}, false}, 0));
+      EXPECT_EQ(key.hash(), again.hash());
+      hashes.insert(key.hash());
+      slots.insert(key.hash() % kSlots);
+    }
+  }
+  EXPECT_EQ(hashes.size(), kSizes * kSizes);
+  // Of n values in 2 n slots at random 2 (1 - exp(-1/2)) n, 0.79 n, slots are taken.
+  EXPECT_GT(slots.size(), kSizes * kSizes * 7 / 10);
 }
 
 TEST(CallKey, LargeNumbersAreInItWhole) {
