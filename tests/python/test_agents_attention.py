@@ -149,6 +149,12 @@ GUARDED = SOME_KEYS.replace("value[d] / sum", "sum == 0 ? 0 : value[d] / sum")
 KERNELS = {"no guard": ONE_PASS, "of a row with keys": SOME_KEYS, "guarded": GUARDED}
 
 
+def scaled(reply: str, scale: float) -> str:
+    """The kernel with another scale than 0.5."""
+    assert reply.count("0.5 *") == 1
+    return reply.replace("0.5 *", f"{scale!r} *")
+
+
 def hidden_keys() -> torch.Tensor:
     """A mask that hides the first key, and from one query all of them."""
     mask = torch.zeros(8, 8).masked_fill(torch.arange(8) == 0, -torch.inf)
@@ -180,6 +186,7 @@ def test_eager_attention_is_tried_with_hidden_keys(
     )
     # A kernel that was found serves this process for good: another scale is another region.
     scale = 0.5 + 2**-30 * list(KERNELS).index(kernel)
+    reply = scaled(reply, scale)
     q, k, v = (torch.randn(1, 2, 8, 4) for _ in range(3))
     attention = torch.nn.functional.scaled_dot_product_attention
     expected = attention(q, k, v, hidden_keys(), scale=scale)
@@ -245,9 +252,7 @@ extern "C" void queries(void* const* buffers, const int64_t*, const double*, int
     double score[16], top = -HUGE_VAL, sum = 0;
     for (int64_t j = 0; j < 16; ++j) {
       score[j] = 0;
-      for (int d = 0; d < 4; ++d) {
-        score[j] += SCALE * in[0][row * 4 + d] * in[1][(first + j) * 4 + d];
-      }
+      for (int d = 0; d < 4; ++d) score[j] += 0.5 * in[0][row * 4 + d] * in[1][(first + j) * 4 + d];
       top = score[j] > top ? score[j] : top;
     }
     for (int64_t j = 0; j < 16; ++j) sum += score[j] = WEIGHT;
@@ -279,7 +284,7 @@ def test_attention_is_tried_with_nan_in_keys_and_values(
         value = "in[2][(first + j) * 4 + d]"
         reply = reply.replace("VALUE", f"({value} == {value} ? {value} : 0)")
     scale = 0.5 + 2**-30 * (len(loses) + ord(which))
-    reply = reply.replace("SCALE", repr(scale)).replace("WEIGHT", weight)
+    reply = scaled(reply, scale).replace("WEIGHT", weight)
     attention = torch.nn.functional.scaled_dot_product_attention
     inputs = {name: torch.randn(1, 2, 16, 4) for name in "qkv"}
     inputs[which][0, 1, 3, 0] = torch.nan
