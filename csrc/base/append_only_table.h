@@ -13,11 +13,11 @@
 
 namespace cudaforge {
 
-// 2^64 divided by the golden ratio: products with it spread over all bits (Knuth, The Art of
-// Computer Programming, volume 3, 6.4).
+// 2^64 divided by the golden ratio. The high bits of a product with it depend on all bits of the
+// other factor, the low ones on few (Knuth, The Art of Computer Programming, volume 3, 6.4).
 inline constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15u;
 
-// A hash of a value whose low bits tell little, such as an address.
+// A hash of a value whose low bits tell little, such as an address: the high half.
 inline size_t Spread(uint64_t value) { return value * kGoldenRatio >> 32; }
 
 // Open addressing, at most half full. Entries are not owned and are never taken out: they must

@@ -18,6 +18,7 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "binding/versions.h"
 #include "cache/wanted_writer.h"
 #include "dispatch/resolver.h"
 #include "signature/aten_schema.h"
@@ -39,11 +40,11 @@ const std::string& ArchOf(const RegionEntry& region) {
       .target;
 }
 
-// Puts a region that nothing is known of, or for another process alone, on the wanted list.
+// Puts a region on the wanted list, but where every process may go by what is known of it.
 void Record(const RegionEntry& region, const std::string& arch, const std::string& text) {
   std::shared_ptr<KernelStore> store = Runtime::Get().store();
   const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
-  if (known != nullptr && !known->provisional) return;
+  if (known != nullptr && IsSettled(*known)) return;
   Writer().Add(std::move(store), {region.key, arch, Json::parse(text)});
 }
 

@@ -96,8 +96,8 @@ Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature
 Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, entry.device_index));
   const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
-  // A provisional one is good for the process that made it, which has it already.
-  if (!record || !record->has_kernel() || record->provisional || !JudgedByThisBuild(*record)) {
+  // What is provisional, the process that made it has already.
+  if (!record || !record->has_kernel() || !IsSettled(*record)) {
     return std::unique_ptr<Winner>();
   }
   const auto load = [&]() -> Result<std::unique_ptr<Winner>> {

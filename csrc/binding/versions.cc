@@ -16,4 +16,8 @@ bool JudgedByThisBuild(const CacheRecord& record) {
   return JudgedAlike(record.versions, Versions());
 }
 
+bool IsSettled(const CacheRecord& record) {
+  return !record.provisional && JudgedByThisBuild(record);
+}
+
 }  // namespace cudaforge::binding

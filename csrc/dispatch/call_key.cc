@@ -30,8 +30,8 @@ constexpr int kTagBits = 8;
 
 uint64_t Word(Tag tag, uint64_t value) { return tag | value << kTagBits; }
 
-// Both halves of a product, as in Wang Yi's wyhash. Short and without tables: in a program that
-// does more than this, neither code nor tables come from a near cache.
+// Both halves of a product, as in Wang Yi's wyhash. Short and without tables: what runs between two
+// calls leaves neither code nor tables in the processor's first caches.
 uint64_t Mix(uint64_t hash, uint64_t word) {
   __extension__ using Wide = unsigned __int128;
   const Wide product = Wide{hash ^ word} * kGoldenRatio;

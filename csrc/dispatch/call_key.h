@@ -6,16 +6,15 @@
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
-#include <vector>
 
 namespace cudaforge {
 
 class CallKey {
  public:
-  // Reads a call's arguments. False: one of them has no words (a tensor that is not strided or of
-  // symbolic sizes, a generator, a stream): such a call is PyTorch's. `settings`: a word of what
-  // else the call depends on. Allocates only for calls of very many words or tensors: throws
-  // std::bad_alloc alone.
+  // Reads a call's arguments. False: such a call is PyTorch's, as none of them is a tensor, or one
+  // has no words: a tensor that is not IsPlain, a generator, a stream, and the like. `settings`: a
+  // word of what else the call depends on. Allocates only for calls of very many words or tensors:
+  // throws std::bad_alloc alone.
   bool Read(c10::ArrayRef<c10::IValue> args, uint64_t settings);
 
   uint64_t hash() const { return hash_; }

@@ -42,13 +42,15 @@ InterceptedOp* FindOp(const c10::OperatorHandle& op) {
 // How often SetOnMiss was called: what was met before is told anew.
 std::atomic<uint64_t> g_generation{1};
 
-// The settings in force that a call depends on. "Deterministic, or a warning" has results of its
-// own, too: else PyTorch may raise an error.
+// The settings in force that a call depends on. Whether deterministic algorithms are asked for
+// strictly, or what has none only warns, is told apart, though signatures are equal: what PyTorch
+// refuses in strict mode must not be served as it was met in the other.
+constexpr uint64_t kWarnOnlyBit = uint64_t{1} << 63;  // none of NumericsWord's
 uint64_t SettingsWord(bool matrix) {
   const uint64_t numerics = NumericsWord(matrix);
   if ((numerics & kDeterministicBit) == 0) [[likely]]
     return numerics;
-  return numerics | uint64_t{at::globalContext().deterministicAlgorithmsWarnOnly()} << 63;
+  return at::globalContext().deterministicAlgorithmsWarnOnly() ? numerics | kWarnOnlyBit : numerics;
 }
 
 // False where the call has no key, or the default dtype, which results may have and signatures do
@@ -99,7 +101,7 @@ struct EagerInterceptor::Impl {
   // another thread replaces it.
   static void Kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack);
   // The part of Kernel for a call that has a kernel: apart, so that the others need little code and
-  // stack, which in a program that does more than this come from no near cache.
+  // stack, which what runs between two calls does not leave in the processor's first caches.
   static void Hit(InterceptedOp* op, const MetCall& met, const Winner& winner,
                   c10::DispatchKeySet keys, Stack* stack);
 };

@@ -35,7 +35,7 @@ inline constexpr const char* kMissNames[] = {"new", "no_kernel", "unsupported", 
 static_assert(std::size(kMissNames) == static_cast<size_t>(Miss::kTooMany) + 1);
 
 // One call that was met. Lives as long as the process. What every call reads is at the beginning,
-// here and in InterceptedOp: in a program that does more than this, it comes from no near cache.
+// here and in InterceptedOp: what runs between two calls leaves little in the first caches.
 struct MetCall {
   uint64_t hash = 0;
   RegionEntry* region = nullptr;  // null: none holds it

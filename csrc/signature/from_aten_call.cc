@@ -20,7 +20,9 @@ using Kind = AtenArg::Kind;
 
 Result<TensorSpec> SpecOfTensor(const at::Tensor& tensor) {
   if (!IsPlain(tensor)) {
-    return Status::Unsupported("a tensor that is not strided, of symbolic sizes or lazily negated");
+    return Status::Unsupported(
+        "a tensor that is not strided, of symbolic sizes, lazily conjugated or negated, or with "
+        "names");
   }
   TensorSpec spec;
   CF_ASSIGN_OR_RETURN(spec.dtype, DTypeFromScalarType(tensor.scalar_type()));

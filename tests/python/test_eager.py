@@ -491,6 +491,10 @@ def test_threads_call_while_another_enables_and_disables(blocking: dict[str, Any
                 assert time.monotonic() < deadline
                 time.sleep(1e-3)
             disable()
+            deadline, before = time.monotonic() + 20, -1
+            while before != (before := seen()["calls"]):  # as long as calls are under way
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
     finally:
         ended.set()
         for thread in threads:

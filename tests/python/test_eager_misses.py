@@ -74,6 +74,35 @@ def test_a_miss_is_a_region_without_a_record(
     assert run_python(code).stdout.split() == ["0", "0", "0"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "other"),
+    [
+        (71, {"versions": {**_C.versions(), "torch": "0"}}),
+        (72, {"versions": {**_C.versions(), "verifier": 0}}),
+        (73, {"provisional": True}),
+        (74, {}),
+    ],
+)
+def test_a_record_of_others_is_a_miss(columns: int, other: dict[str, Any], tmp_path: Path) -> None:
+    """One that another torch or verifier judged, or another process on a busy machine."""
+    x = torch.randn(4, columns)
+    with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path / "first")):
+        x.softmax(-1)
+    (wanted,) = _C.KernelStore.open(str(tmp_path / "first")).wanted()
+    record = {
+        "kind": "negative", "key": wanted["key"], "arch": wanted["arch"],
+        "signature": wanted["signature"], "verification": None, "timing": None,
+        "provenance": {"reason": "a test"}, "versions": _C.versions(),
+    }  # fmt: skip
+    cache = _C.KernelStore.open(str(tmp_path / "second"), True)
+    cache.put({**record, **other}, None, b"")
+    cudaforge_backend.reset_stats()
+    with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path / "second")):
+        x.softmax(-1)
+    assert cudaforge_backend.stats()["misses"] == int(bool(other))
+    assert [one["key"] for one in cache.wanted()] == [wanted["key"]] * bool(other)
+
+
 _TWICE = """
 import pytest, torch, cudaforge_backend
 from forged import lose_every_race

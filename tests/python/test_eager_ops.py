@@ -32,6 +32,10 @@ from eager_calls import SOFTMAX
         (["softmax"], ["begin with 'aten::'", "did you mean", "aten::_softmax"]),
         ([torch.ops.aten.sum.dim_IntList], ["names of overloads, 'aten::sum.dim_IntList'"]),
         (["aten::einsum"], ["made of other operators"]),
+        (
+            ["aten::native_layer_norm.out"],
+            ["no kernel of its own", "aten::native_layer_norm, which can be intercepted"],
+        ),
         (["aten::*nothing*"], ["no operator"]),
         (["aten::relu_*"], ["none of which"]),
         ("aten::_softmax", ["a list"]),

@@ -14,56 +14,143 @@ from eager_calls import seen
 from torch import Tensor
 
 A = torch.ops.aten
+FLOAT, INT, BOOL = torch.float32, torch.int64, torch.bool
 
-# By overload: a call that writes to `out`, of x [6, 50], z [2, 3, 12, 12] and labels [6].
-CALLS: dict[str, Callable[[Tensor, Tensor, Tensor, list[Tensor]], Any]] = {
-    "aten::_log_softmax.out": lambda x, z, n, out: A._log_softmax.out(x, -1, False, out=out[0]),
-    "aten::_softmax.out": lambda x, z, n, out: A._softmax.out(x, -1, False, out=out[0]),
-    "aten::_softmax_backward_data.out": lambda x, z, n, out: A._softmax_backward_data.out(
-        x, x.exp(), -1, torch.float32, grad_input=out[0]
-    ),
-    "aten::amax.out": lambda x, z, n, out: torch.amax(x, 1, out=out[0]),
-    "aten::argmax.out": lambda x, z, n, out: torch.argmax(x, 1, out=out[0]),
-    "aten::avg_pool2d.out": lambda x, z, n, out: A.avg_pool2d.out(z, [2, 2], out=out[0]),
-    "aten::cumprod.out": lambda x, z, n, out: torch.cumprod(x, 1, out=out[0]),
-    "aten::cumsum.out": lambda x, z, n, out: torch.cumsum(x, 1, out=out[0]),
-    "aten::logsumexp.out": lambda x, z, n, out: torch.logsumexp(x, 1, out=out[0]),
-    "aten::max.dim_max": lambda x, z, n, out: torch.max(x, 1, out=(out[0], out[1])),
-    "aten::max_pool2d_with_indices.out": lambda x, z, n, out: A.max_pool2d_with_indices.out(
-        z, [2, 2], out=out[0], indices=out[1]
-    ),
-    "aten::mean.out": lambda x, z, n, out: torch.mean(x, 1, out=out[0]),
-    "aten::nll_loss_forward.output": lambda x, z, n, out: A.nll_loss_forward.output(
-        x, n, None, 1, -100, output=out[0], total_weight=out[1]
-    ),
-    "aten::sum.IntList_out": lambda x, z, n, out: torch.sum(x, 1, out=out[0]),
-    "aten::var.correction_out": lambda x, z, n, out: torch.var(x, 1, out=out[0]),
-}
-WHOLE = ["aten::_log_softmax.out", "aten::_softmax.out", "aten::_softmax_backward_data.out"]
-WHOLE += ["aten::cumprod.out", "aten::cumsum.out"]
-POOLS = ["aten::avg_pool2d.out", "aten::max_pool2d_with_indices.out"]
+Results = list[tuple[tuple[int, ...], torch.dtype]]
+Calls = dict[str, tuple[Callable[[list[Tensor]], Any], Results]]
 
 
-def outputs(op: str, device: str) -> list[Tensor]:
-    """What the call of `op` writes to, filled with what it never writes."""
-    shape = (6, 50) if op in WHOLE else (2, 3, 6, 6) if op in POOLS else (6,)
-    if op == "aten::nll_loss_forward.output":
-        shape = ()
-    second = torch.float32 if op == "aten::nll_loss_forward.output" else torch.int64
-    first = torch.int64 if op == "aten::argmax.out" else torch.float32
-    return [torch.full(shape, 77, dtype=dtype, device=device) for dtype in (first, second)]
+def calls(device: str) -> Calls:
+    """By overload: a call that writes to its argument, and the sizes and dtypes of that."""
+    x, g = torch.randn(6, 50, device=device), torch.randn(6, 50, device=device)
+    few, logs = x > 0.8, x.log_softmax(-1)
+    n = torch.randint(0, 50, (6,), device=device)
+    one, weight = torch.ones((), device=device), torch.tensor(6.0, device=device)
+    z, w = torch.randn(2, 3, 12, 12, device=device), torch.randn(2, 2, 6, 8, 8, device=device)
+    pooled, indices = A.max_pool2d_with_indices(z, [2, 2])
+    pooled3, indices3 = A.max_pool3d_with_indices(w, [2, 2, 2])
+    by, by3 = ([2, 2], [2, 2], [0, 0]), ([2, 2, 2], [2, 2, 2], [0, 0, 0])  # size, stride, padding
+    all_x, rows, whole = ((6, 50), FLOAT), ((6,), FLOAT), ((), FLOAT)
+    return {
+        "aten::_log_softmax.out": (lambda o: A._log_softmax.out(x, -1, False, out=o[0]), [all_x]),
+        "aten::_log_softmax_backward_data.out": (
+            lambda o: A._log_softmax_backward_data.out(g, logs, -1, FLOAT, out=o[0]),
+            [all_x],
+        ),
+        "aten::_softmax.out": (lambda o: A._softmax.out(x, -1, False, out=o[0]), [all_x]),
+        "aten::_softmax_backward_data.out": (
+            lambda o: A._softmax_backward_data.out(x, x.exp(), -1, FLOAT, grad_input=o[0]),
+            [all_x],
+        ),
+        "aten::all.all_out": (lambda o: A.all.all_out(few, out=o[0]), [((), BOOL)]),
+        "aten::all.out": (lambda o: A.all.out(few, 1, False, out=o[0]), [((6,), BOOL)]),
+        "aten::amax.out": (lambda o: torch.amax(x, 1, out=o[0]), [rows]),
+        "aten::amin.out": (lambda o: torch.amin(x, 1, out=o[0]), [rows]),
+        "aten::any.all_out": (lambda o: A.any.all_out(few, out=o[0]), [((), BOOL)]),
+        "aten::any.out": (lambda o: A.any.out(few, 1, False, out=o[0]), [((6,), BOOL)]),
+        "aten::argmax.out": (lambda o: torch.argmax(x, 1, out=o[0]), [((6,), INT)]),
+        "aten::argmin.out": (lambda o: torch.argmin(x, 1, out=o[0]), [((6,), INT)]),
+        "aten::avg_pool2d.out": (
+            lambda o: A.avg_pool2d.out(z, [2, 2], out=o[0]),
+            [((2, 3, 6, 6), FLOAT)],
+        ),
+        "aten::avg_pool2d_backward.grad_input": (
+            lambda o: A.avg_pool2d_backward.grad_input(
+                pooled, z, *by, False, True, None, grad_input=o[0]
+            ),
+            [((2, 3, 12, 12), FLOAT)],
+        ),
+        "aten::avg_pool3d.out": (
+            lambda o: A.avg_pool3d.out(w, [2, 2, 2], out=o[0]),
+            [((2, 2, 3, 4, 4), FLOAT)],
+        ),
+        "aten::avg_pool3d_backward.grad_input": (
+            lambda o: A.avg_pool3d_backward.grad_input(
+                pooled3, w, *by3, False, True, None, grad_input=o[0]
+            ),
+            [((2, 2, 6, 8, 8), FLOAT)],
+        ),
+        "aten::cumprod.out": (lambda o: torch.cumprod(x, 1, out=o[0]), [all_x]),
+        "aten::cumsum.out": (lambda o: torch.cumsum(x, 1, out=o[0]), [all_x]),
+        "aten::logsumexp.out": (lambda o: torch.logsumexp(x, 1, out=o[0]), [rows]),
+        "aten::max.dim_max": (
+            lambda o: torch.max(x, 1, out=(o[0], o[1])),
+            [rows, ((6,), INT)],
+        ),
+        "aten::max.unary_out": (lambda o: A.max.unary_out(x, out=o[0]), [whole]),
+        "aten::max_pool2d_with_indices.out": (
+            lambda o: A.max_pool2d_with_indices.out(z, [2, 2], out=o[0], indices=o[1]),
+            [((2, 3, 6, 6), FLOAT), ((2, 3, 6, 6), INT)],
+        ),
+        "aten::max_pool2d_with_indices_backward.grad_input": (
+            lambda o: A.max_pool2d_with_indices_backward.grad_input(
+                pooled, z, *by, [1, 1], False, indices, grad_input=o[0]
+            ),
+            [((2, 3, 12, 12), FLOAT)],
+        ),
+        "aten::max_pool3d_with_indices.out": (
+            lambda o: A.max_pool3d_with_indices.out(w, [2, 2, 2], out=o[0], indices=o[1]),
+            [((2, 2, 3, 4, 4), FLOAT), ((2, 2, 3, 4, 4), INT)],
+        ),
+        "aten::max_pool3d_with_indices_backward.grad_input": (
+            lambda o: A.max_pool3d_with_indices_backward.grad_input(
+                pooled3, w, *by3, [1, 1, 1], False, indices3, grad_input=o[0]
+            ),
+            [((2, 2, 6, 8, 8), FLOAT)],
+        ),
+        "aten::mean.out": (lambda o: torch.mean(x, 1, out=o[0]), [rows]),
+        "aten::min.dim_min": (
+            lambda o: torch.min(x, 1, out=(o[0], o[1])),
+            [rows, ((6,), INT)],
+        ),
+        "aten::min.unary_out": (lambda o: A.min.unary_out(x, out=o[0]), [whole]),
+        "aten::nll_loss_backward.grad_input": (
+            lambda o: A.nll_loss_backward.grad_input(
+                one, logs, n, None, 1, -100, weight, grad_input=o[0]
+            ),
+            [all_x],
+        ),
+        "aten::nll_loss_forward.output": (
+            lambda o: A.nll_loss_forward.output(
+                x, n, None, 1, -100, output=o[0], total_weight=o[1]
+            ),
+            [whole, whole],
+        ),
+        "aten::prod.int_out": (lambda o: A.prod.int_out(x, 1, out=o[0]), [rows]),
+        "aten::std.correction_out": (lambda o: torch.std(x, 1, out=o[0]), [rows]),
+        "aten::sum.IntList_out": (lambda o: torch.sum(x, 1, out=o[0]), [rows]),
+        "aten::var.correction_out": (lambda o: torch.var(x, 1, out=o[0]), [rows]),
+    }
 
 
-@pytest.mark.parametrize("op", CALLS)
+OPS = tuple(calls("cpu"))
+# Made on Hopper GPUs alone.
+PRODUCTS = {f"aten::{name}.out" for name in ("addmm", "baddbmm", "bmm", "mm")}
+
+
+def is_out_variant(op: str) -> bool:
+    name, _, overload = op.partition(".")
+    return any(argument.is_out for argument in torch._C._get_schema(name, overload).arguments)
+
+
+def test_none_is_forgotten() -> None:
+    assert {op for op in default_ops() if is_out_variant(op)} == {*OPS, *PRODUCTS}
+
+
+def outputs(results: Results, device: str) -> list[Tensor]:
+    """What a call writes to, filled with what it does not write everywhere."""
+    return [torch.full(sizes, 77).to(dtype=dtype, device=device) for sizes, dtype in results]
+
+
+@pytest.mark.parametrize("op", OPS)
 def test_kernels_write_to_out_arguments(op: str, blocking: dict[str, Any], device: str) -> None:
-    x, z = torch.randn(6, 50, device=device), torch.randn(2, 3, 12, 12, device=device)
-    labels = torch.randint(0, 50, (6,), device=device)
-    expected = outputs(op, device)
-    CALLS[op](x, z, labels, expected)
+    call, results = calls(device)[op]
+    expected = outputs(results, device)
+    call(expected)
     assert op in default_ops()
     with enable([op], **blocking):
         for _ in range(3):
-            found = outputs(op, device)
-            CALLS[op](x, z, labels, found)
+            found = outputs(results, device)
+            call(found)
             torch.testing.assert_close(found, expected)
     assert seen(op)["hits"] == 2, cudaforge_backend.stats()

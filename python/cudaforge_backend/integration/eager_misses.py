@@ -18,6 +18,7 @@ from cudaforge_backend.stats import count_miss
 
 from .ending import may_forge, program_has_ended
 from .rules import refusal
+from .settled import settled
 from .telling import current_progress, tell_of_failed_background, telling_of_forging
 
 # Of a miss: the region's signature, its key, the architecture and the device's index.
@@ -37,7 +38,7 @@ def on_miss(process: int, settings: Settings, queue: Queue | None) -> Told:
         if log.dispatch.isEnabledFor(logging.DEBUG):
             region, why = _C.describe(signature), _why(signature, key, arch)
             log.dispatch.debug("no kernel: %s  %s: %s", key[:12], region, why)
-        if _C.store().verdict(key, arch) is None:
+        if settled(key, arch) is None:
             count_miss(key, eager=True)
         if forge is not None and os.getpid() == process:
             forge(signature, key, arch, device_index)

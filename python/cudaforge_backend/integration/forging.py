@@ -28,6 +28,7 @@ from . import rivals
 from .clocks import cuda_clock, program_is_busy
 from .ending import ForgingEndedError, may_forge, program_has_ended
 from .inductors_turn import Place, compilation_waits_for, inductors_turn, within_compilation
+from .settled import note_provisional, settled
 from .telling import Progress
 
 INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cache
@@ -39,7 +40,6 @@ _MACHINES_ERRORS = (ImportError, OSError, MemoryError)  # Inductor's that say no
 
 _locks_guard = fork_safe_lock()
 _locks: dict[Place, Any] = {}
-_provisional: set[Place] = set()  # of this process's provisional records
 
 
 class OtherCacheError(Exception):
@@ -113,14 +113,6 @@ def forge_region(
                     store=store,
                 )
             )
-
-
-def settled(key: str, arch: str) -> Mapping[str, Any] | None:
-    """KernelStore.verdict, without what another process found on a busy machine."""
-    known = _C.store().verdict(key, arch)
-    if known is not None and known["provisional"] and (key, arch) not in _provisional:
-        return None
-    return known
 
 
 def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
@@ -287,7 +279,7 @@ class _Forge:
         self._check_store()
         provisional = promotion is not None and (self._was_busy or promotion.undecided)
         if provisional:
-            _provisional.add((self.key, self.arch))
+            note_provisional(self.key, self.arch)
         made, stored = _C.conclude(
             self.signature,
             self.device_index,

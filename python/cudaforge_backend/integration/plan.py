@@ -16,9 +16,10 @@ from cudaforge_backend.stats import CHOOSE_FOLDER, count_fallback, count_miss, w
 
 from .analysis import Analysis, analyse
 from .ending import ForgingEndedError
-from .forging import OtherCacheError, forge_region, settled, worth_more_time
+from .forging import OtherCacheError, forge_region, worth_more_time
 from .partition import Region
 from .rules import Rules
+from .settled import settled
 from .telling import Progress, tell_region
 
 

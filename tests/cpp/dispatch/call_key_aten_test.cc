@@ -52,7 +52,8 @@ TEST(CallKey, WhatASignatureDependsOnIsInIt) {
       {x, std::string("tanh")},
       {x, c10::List<at::Tensor>({x, y})},
       {x, c10::List<at::Tensor>({y, x})},
-      {x, at::Tensor()},  // as None is
+      {x, at::Tensor()},                           // as None is
+      {at::empty({4, 4}, at::kMeta), int64_t{1}},  // on another device
   };
   std::vector<std::vector<uint64_t>> words;
   for (const Args& call : calls) words.push_back(Words(call));
