@@ -21,8 +21,8 @@ using Kind = AtenArg::Kind;
 Result<TensorSpec> SpecOfTensor(const at::Tensor& tensor) {
   if (!IsPlain(tensor)) {
     return Status::Unsupported(
-        "a tensor that is not strided, of symbolic sizes, lazily conjugated or negated, or with "
-        "names");
+        "a tensor that is not strided, of symbolic sizes, without memory, lazily conjugated or "
+        "negated, or with names");
   }
   TensorSpec spec;
   CF_ASSIGN_OR_RETURN(spec.dtype, DTypeFromScalarType(tensor.scalar_type()));

@@ -22,11 +22,13 @@ struct TensorPlace {
 };
 
 // Whether a tensor's elements are where its sizes and strides say, and nothing else is to be said
-// of it: strided, of known sizes, not conjugated or negated lazily, its dimensions without names.
+// of it: strided, of known sizes, its memory not given back, not conjugated or negated lazily, its
+// dimensions without names.
 inline bool IsPlain(const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided && tensor.unsafeGetTensorImpl()->unsafe_storage() &&
          !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && !tensor.is_conj() &&
-         !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->has_named_tensor_meta();
+         !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->has_named_tensor_meta() &&
+         tensor.unsafeGetTensorImpl()->storage_initialized();
 }
 
 // The alignment that a signature gives a tensor, in bytes: that of where its data begins, 16 at

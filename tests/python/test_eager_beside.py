@@ -357,6 +357,21 @@ def _all_of(value: float, x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return torch.full_like(x, value)
 
 
+@pytest.mark.parametrize(("which", "columns"), [("input", 48), ("out", 49)])
+def test_a_tensor_whose_memory_was_given_back_is_pytorchs_error(
+    blocking: dict[str, Any], device: str, which: str, columns: int
+) -> None:
+    softmax = torch.ops.aten._softmax.out
+    x, out = (torch.randn(8, columns, device=device) for _ in range(2))
+    with enable(["aten::_softmax.out"], **blocking):
+        for _ in range(2):
+            softmax(x, -1, False, out=out)
+        assert seen("aten::_softmax.out")["hits"] == 1
+        {"input": x, "out": out}[which].untyped_storage().resize_(0)
+        with pytest.raises(RuntimeError, match="its data is not allocated"):
+            softmax(x, -1, False, out=out)
+
+
 def test_deterministic_algorithms_have_kernels_of_their_own(
     blocking: dict[str, Any], device: str
 ) -> None:
