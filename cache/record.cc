@@ -39,6 +39,7 @@ bool IsInterval(const Json& value) {
   return value.is_array() && value.size() == 3 &&
          std::all_of(value.begin(), value.end(), IsSpeedup);
 }
+bool IsTrue(const Json& value) { return value == true; }
 bool IsTime(const Json& value) {
   return value.is_number_integer() && value >= 0 && value <= kMaxCreated;
 }
@@ -58,6 +59,7 @@ constexpr FieldRule kTimingRules[] = {
     {"best_rival", IsText, "a text"},
     {"speedup", IsInterval, "three speed-ups"},
     {"speedup_over_aten", IsInterval, "three speed-ups"},
+    {"undecided", IsTrue, "true"},
     {"within", IsOuterRace, "a race with a key"},
 };
 constexpr FieldRule kProvenanceRules[] = {

@@ -25,6 +25,7 @@ from arguments import arguments  # noqa: E402
 from cudaforge_backend._native import _C  # noqa: E402
 from cudaforge_backend.measure import time_interleaved  # noqa: E402
 from cudaforge_backend.options import parse  # noqa: E402
+from cudaforge_backend.records import counted  # noqa: E402
 from models import EXAMPLES, Example  # noqa: E402
 from report import Progress, print_models, print_processes, print_regions  # noqa: E402
 
@@ -188,7 +189,8 @@ def counters(first_result_s: float, progress: Progress) -> dict[str, Any]:
 def second_process(args: argparse.Namespace, device: str, progress: Progress) -> None:
     """Runs every model from the cache; writes results and counters for the first process."""
     run = run_all(args, device, progress)
-    torch.save({"results": run.results, "counters": run.counters}, args.second)
+    missed = sorted(progress.known["miss"])
+    torch.save({"results": run.results, "counters": run.counters, "missed": missed}, args.second)
 
 
 def start_second(args: argparse.Namespace) -> dict[str, Any]:
@@ -248,6 +250,13 @@ def main() -> int:
     difference = max(differences.values())
     processes = {"first_process": first.counters, "second_process": second["counters"]}
     print_processes(processes, difference)
+    provisional = {r["key"] for r in regions if r["provisional"]}
+    again = provisional.intersection(second["missed"])
+    if again:
+        print(
+            f"  raced again by the second process: {counted(len(again), 'region')}, "
+            "for which the machine was too busy\n  when the first process raced"
+        )
 
     if args.json:
         data = {
@@ -259,7 +268,8 @@ def main() -> int:
         }
         args.json.write_text(json.dumps(data, indent=2) + "\n")
         print(f"\nwritten: {args.json}")
-    found = failures(models, differences, second["counters"])
+    lost = set(second["missed"]) - provisional
+    found = failures(models, differences, second["counters"], lost=len(lost), again=len(again))
     for line in found:
         print(f"WRONG: {line}")
     if not found:
@@ -277,9 +287,13 @@ def failures(
     models: Sequence[Mapping[str, Any]],
     differences: Mapping[str, float],
     second: Mapping[str, Any],
+    lost: int,
+    again: int,
 ) -> list[str]:
     """What makes the quickstart fail, a line each: errors over their limit, two processes that
-    differ (`differences`: by model and phase), a second process that was not served by the cache.
+    differ (`differences`: by model and phase), a second process that was not served by the cache:
+    `lost` regions that the first one settled, or forging though none of the `again` regions that
+    the first raced on a busy machine, which the second races again, asks for it.
 
     cuDNN may take another algorithm in another process, which makes a difference of the size of
     the model's own error: in TF32, more than a thousandth.
@@ -295,9 +309,10 @@ def failures(
             lines.append(
                 f"the two processes differ by {value:.3g} in {key}, over {limits[key]:.3g}"
             )
-    if second["misses"] or second["forged"]:
+    if lost or (not again and (second["misses"] or second["forged"])):
         lines.append(
-            f"the second process missed {second['misses']} regions and forged {second['forged']}"
+            f"the second process missed {counted(second['misses'], 'region')} and forged "
+            f"{second['forged']}"
         )
     if second["unserved"]:
         lines.append(f"the second process found no kernel in {second['unserved']} calls")

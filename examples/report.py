@@ -11,7 +11,7 @@ from cudaforge_backend.records import counted, find, label
 NOT_FORGED: dict[str, Any] = {
     "ops": "a region that could not be forged (see the warnings)", "shapes": [],
     "verdict": "not forged", "aten_us": None, "inductor_us": None, "winner_us": None,
-    "speedup": None,
+    "speedup": None, "provisional": False,
 }  # fmt: skip
 
 
@@ -64,11 +64,10 @@ class Progress:
     def regions(self, served: Container[str]) -> list[dict[str, Any]]:
         """One entry for each region seen, with the times of its record; `served`: keys that were
         called."""
-        fields = ("ops", "shapes", "verdict", "aten_us", "inductor_us", "winner_us", "speedup")
         out = []
         for key, seen in self._seen.items():
             record: Mapping[str, Any] = find(key, seen["arch"]) or NOT_FORGED
-            values = {name: record[name] for name in fields}
+            values = {name: record[name] for name in NOT_FORGED}
             out.append({"key": key, **values, "origin": seen["origin"], "served": key in served})
         return out
 

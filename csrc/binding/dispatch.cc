@@ -54,7 +54,11 @@ void TellStats(const char* function, const std::string& text) {
   try {
     py::module_::import("cudaforge_backend.stats").attr(function)(text);
   } catch (py::error_already_set& error) {
-    error.discard_as_unraisable("cudaforge warning");
+    if (error.matches(PyExc_KeyboardInterrupt)) {
+      PyErr_SetInterrupt();  // Ctrl-C is the program's: Python raises it again, outside of PyTorch
+    } else {
+      error.discard_as_unraisable("cudaforge warning");
+    }
   }
 }
 

@@ -19,6 +19,8 @@ class CallKey {
 
   uint64_t hash() const { return hash_; }
   c10::ArrayRef<uint64_t> words() const { return words_; }
+  // What Read was given.
+  uint64_t settings() const { return words_.front(); }
   // Of the first tensor. REQUIRES: Read returned true, and that tensor lives.
   c10::Device device() const { return tensors_.front()->device(); }
 

@@ -66,7 +66,7 @@ bool ServeCall(const InterceptedOp& op, const MetCall& met, const Winner& winner
   TensorPointers tensors;
   for (const TensorPlace& place : met.inputs) tensors.push_back(&place.In(args));
   OutputTensors made;
-  for (const IValue& out : args.slice(op.inputs)) made.push_back(out.toTensor());
+  for (const IValue& out : args.slice(op.given)) made.push_back(out.toTensor());
   if (!Serve(met.region, winner, tensors, &made)) return false;
   torch::jit::drop(*stack, op.arguments);
   size_t next = 0;
@@ -183,7 +183,7 @@ const MetCall* EagerInterceptor::Impl::Learn(InterceptedOp* op, const CallKey& k
   met->words.append(key.words().begin(), key.words().end());
   Result<AtenCall> call = ReadCall(*op, key, args, results);
   // Settings that another thread has changed meanwhile are not those of the key.
-  if (SettingsWord(op->is_matrix_op) != key.words()[0]) return nullptr;
+  if (SettingsWord(op->is_matrix_op) != key.settings()) return nullptr;
   if (call.ok()) {
     const std::string name = call->signature.Key();
     Result<RegionEntry*> entry =

@@ -53,7 +53,7 @@ Result<AtenCall> ReadCall(const Interceptable& op, const CallKey& key,
                           c10::ArrayRef<c10::IValue> args, c10::ArrayRef<c10::IValue> results) {
   if (!op.writes_out()) return ReadAtenCall(op.op, args, results);
   CallKey after;
-  if (!after.Read(args, key.words()[0]) || !after.words().equals(key.words())) {
+  if (!after.Read(args, key.settings()) || !after.words().equals(key.words())) {
     return Status::Unsupported("an out argument that was resized");
   }
   const size_t given = op.functional.schema().arguments().size();

@@ -44,7 +44,7 @@ InterceptedOp::InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::
     : Interceptable(std::move(found)),
       is_matrix_op(IsMatrixOp(c10::toString(functional.operator_name()))),
       arguments(op.schema().arguments().size()),
-      inputs(functional.schema().arguments().size()),
+      given(functional.schema().arguments().size()),
       returns(op.schema().returns().size()),
       name_(c10::toString(op.operator_name())),
       kernel_(std::move(kernel)),

@@ -69,8 +69,8 @@ class InterceptedOp : public Interceptable {
 
   std::atomic<bool> active{false};
   const bool is_matrix_op;
-  // Of `arguments`, the first `inputs` are functional's; the others are written to.
-  const size_t arguments, inputs, returns;
+  // Of `arguments`, the first `given` are functional's; the others are written to.
+  const size_t arguments, given, returns;
   std::atomic<int64_t> hits{0}, fallbacks{0};
   std::array<std::atomic<int64_t>, std::size(kMissNames)> misses{};
   std::atomic<size_t> calls_met{0};

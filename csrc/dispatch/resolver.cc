@@ -12,6 +12,7 @@
 
 #include "base/append_only_table.h"
 #include "base/fork.h"
+#include "base/integers.h"
 #include "base/own_work.h"
 #include "base/sha256.h"
 #include "signature/aten_numerics.h"
@@ -49,9 +50,8 @@ void Prepare(const OpSignature& signature, Winner* winner) {
   }
   for (const Constraint& constraint : winner->constraints) {
     const auto index = static_cast<size_t>(constraint.index);
-    const bool power_of_two =
-        constraint.value > 0 && (constraint.value & (constraint.value - 1)) == 0;
-    CF_CHECK(constraint.index >= 0 && index < winner->alignment_masks.size() && power_of_two)
+    CF_CHECK(constraint.index >= 0 && index < winner->alignment_masks.size() &&
+             IsPowerOfTwo(constraint.value))
         << "constraint on input " << constraint.index;
     winner->alignment_masks[index] |= static_cast<uintptr_t>(constraint.value) - 1;
   }
@@ -59,8 +59,7 @@ void Prepare(const OpSignature& signature, Winner* winner) {
   winner->scratch_bytes = 0;
   for (int64_t bytes : winner->executable->scratch_bytes()) {
     winner->scratch_offsets.push_back(winner->scratch_bytes);
-    winner->scratch_bytes +=
-        (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+    winner->scratch_bytes += RoundUp(bytes, kScratchAlignment);
   }
 }
 

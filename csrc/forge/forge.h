@@ -108,7 +108,7 @@ struct Promotion {
   // Not promoted, and good for eager calls.
   bool eager_only() const;
   // {"winner_us", one NAME_us for each rival, "rounds", "best_rival", "speedup"}, and where
-  // eager_only() "speedup_over_aten".
+  // eager_only() "speedup_over_aten", where undecided "undecided": true.
   Json Timing() const;
 };
 inline constexpr double kPromotionBound = 1.03;

@@ -73,6 +73,7 @@ Json Promotion::Timing() const {
   timing["speedup"] = {speedup.low, speedup.median, speedup.high};
   if (eager_only())
     timing["speedup_over_aten"] = {over_aten->low, over_aten->median, over_aten->high};
+  if (undecided) timing["undecided"] = true;
   return timing;
 }
 

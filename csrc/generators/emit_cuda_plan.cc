@@ -1,10 +1,10 @@
 #include "generators/emit_cuda_plan.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <string>
 
+#include "base/integers.h"
 #include "generators/emit_text.h"
 #include "generators/stage_loops.h"
 
@@ -16,8 +16,6 @@ constexpr int64_t kMaxStaticSharedBytes = int64_t{48} * 1024;
 constexpr int64_t kNarrowLimit = int64_t{1} << 30;
 
 Status Bad(const std::string& message) { return Status::InvalidArgument("schedule: " + message); }
-
-bool PowerOfTwo(int64_t x) { return x > 0 && std::has_single_bit(static_cast<uint64_t>(x)); }
 
 int64_t StateBytes(const CudaPlan& plan, const Value& value) {
   const Type type = plan.stage.values[static_cast<size_t>(value.operands[0])].type;
@@ -76,15 +74,15 @@ Status SetGeometry(const Schedule& schedule, CudaPlan* plan) {
   plan->threads = schedule.threads;
   plan->vector = schedule.vector;
   plan->unroll = schedule.items;
-  if (!PowerOfTwo(schedule.threads) || schedule.threads < 32 || schedule.threads > 1024) {
+  if (!IsPowerOfTwo(schedule.threads) || schedule.threads < 32 || schedule.threads > 1024) {
     return Bad("threads must be a power of two from 32 to 1024");
   }
-  if (!PowerOfTwo(schedule.vector) || schedule.vector > 16)
+  if (!IsPowerOfTwo(schedule.vector) || schedule.vector > 16)
     return Bad("vector must be 1, 2, 4, 8 or 16");
   if (schedule.items < 1 || schedule.items > 128 || schedule.items * schedule.vector > 512) {
     return Bad("items out of range");
   }
-  if (!PowerOfTwo(schedule.rows)) return Bad("rows must be a power of two");
+  if (!IsPowerOfTwo(schedule.rows)) return Bad("rows must be a power of two");
   switch (schedule.mapping) {
     case Mapping::kThread:
     case Mapping::kColumn:

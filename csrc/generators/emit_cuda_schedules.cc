@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/integers.h"
 #include "generators/emit.h"
 #include "generators/emit_cuda_plan.h"
 #include "generators/stage_loops.h"
@@ -14,8 +15,6 @@ constexpr size_t kMaxSchedules = 12;
 constexpr int64_t kMaxUnrolledLength = 64;
 // Per thread, over all kept loads, counted as 32-bit registers.
 constexpr int64_t kMaxKeptElements = 64;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int FloorPowerOfTwo(int64_t x) {
   int p = 1;

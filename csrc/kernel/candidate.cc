@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/integers.h"
+
 namespace cudaforge {
 namespace {
 
@@ -253,9 +255,8 @@ Status Candidate::Validate(const OpSignature& signature) const {
     CF_RETURN_IF_ERROR(InRange(bytes, signature, "scratch_bytes", 0, kMaxScratchBytes).status());
   }
   for (const Constraint& rule : constraints) {
-    const bool power = rule.value > 0 && (rule.value & (rule.value - 1)) == 0;
     const bool exists = rule.index >= 0 && rule.index < static_cast<int>(signature.inputs.size());
-    if (!exists || !power || rule.value > 4096) {
+    if (!exists || !IsPowerOfTwo(rule.value) || rule.value > 4096) {
       return Invalid("constraints", "an input that exists and a power of two up to 4096");
     }
   }

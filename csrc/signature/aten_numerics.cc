@@ -18,27 +18,30 @@ bool AllowsReduced(at::CuBLASReductionOption option) {
 // Flags by name, in the order of the bits of the word: "deterministic" is of every operator, the
 // others are of matrix products and convolutions.
 struct Numerics {
-  bool deterministic = at::globalContext().deterministicAlgorithms();
+  bool deterministic = false;
   bool bf16_reduced = false, fp16_reduced = false, cudnn_tf32 = false;
   // Of float32 products: TF32 in cuBLAS, bfloat16 in oneDNN. Together PyTorch's float32 matmul
   // precision: "highest" is neither, "high" the first, "medium" both.
   bool tf32 = false, bf16 = false;
   bool fp16_accumulation = false, conv_bf16 = false;
 
-  Numerics() = default;
-  explicit Numerics(bool matrix) {
-    if (!matrix) return;
+  // `matrix`: those of matrix products and convolutions too.
+  static Numerics InForce(bool matrix) {
+    Numerics now;
+    const at::Context& context = at::globalContext();
+    now.deterministic = context.deterministicAlgorithms();
+    if (!matrix) return now;
     using Backend = at::Float32Backend;
     using Op = at::Float32Op;
     using Precision = at::Float32Precision;
-    const at::Context& context = at::globalContext();
-    bf16_reduced = AllowsReduced(context.allowBF16ReductionCuBLAS());
-    fp16_reduced = AllowsReduced(context.allowFP16ReductionCuBLAS());
-    cudnn_tf32 = context.float32Precision(Backend::CUDA, Op::CONV) == Precision::TF32;
-    tf32 = context.float32Precision(Backend::CUDA, Op::MATMUL) == Precision::TF32;
-    bf16 = context.float32Precision(Backend::MKLDNN, Op::MATMUL) == Precision::BF16;
-    fp16_accumulation = context.allowFP16AccumulationCuBLAS();
-    conv_bf16 = context.float32Precision(Backend::MKLDNN, Op::CONV) == Precision::BF16;
+    now.bf16_reduced = AllowsReduced(context.allowBF16ReductionCuBLAS());
+    now.fp16_reduced = AllowsReduced(context.allowFP16ReductionCuBLAS());
+    now.cudnn_tf32 = context.float32Precision(Backend::CUDA, Op::CONV) == Precision::TF32;
+    now.tf32 = context.float32Precision(Backend::CUDA, Op::MATMUL) == Precision::TF32;
+    now.bf16 = context.float32Precision(Backend::MKLDNN, Op::MATMUL) == Precision::BF16;
+    now.fp16_accumulation = context.allowFP16AccumulationCuBLAS();
+    now.conv_bf16 = context.float32Precision(Backend::MKLDNN, Op::CONV) == Precision::BF16;
+    return now;
   }
 
   uint64_t Word() const {
@@ -61,7 +64,7 @@ bool IsMatrixOp(std::string_view op) {
 
 Json NumericsInForce(const std::vector<std::string>& ops) {
   const bool matrix = std::any_of(ops.begin(), ops.end(), IsMatrixOp);
-  const Numerics in_force(matrix);
+  const Numerics in_force = Numerics::InForce(matrix);
   Json json = {{"deterministic", in_force.deterministic}};
   if (!matrix) return json;
   json["bf16_reduced_precision"] = in_force.bf16_reduced;
@@ -74,7 +77,7 @@ Json NumericsInForce(const std::vector<std::string>& ops) {
   return json;
 }
 
-uint64_t NumericsWord(bool matrix) { return Numerics(matrix).Word(); }
+uint64_t NumericsWord(bool matrix) { return Numerics::InForce(matrix).Word(); }
 
 std::optional<uint64_t> MatrixNumericsWord(const Json& numerics) {
   if (!numerics.contains(kPrecision)) return std::nullopt;

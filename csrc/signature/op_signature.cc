@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/integers.h"
 #include "base/sha256.h"
 #include "base/text.h"
 
@@ -81,8 +82,8 @@ Result<TensorSpec> SpecFromJson(const Json& json, const std::string& where, bool
   }
   if (is_input) {
     CF_ASSIGN_OR_RETURN(spec.alignment, JsonInt(json, "alignment"));
-    const bool power = spec.alignment > 0 && (spec.alignment & (spec.alignment - 1)) == 0;
-    if (!power || spec.alignment < DTypeSize(spec.dtype) || spec.alignment > 64) {
+    if (!IsPowerOfTwo(spec.alignment) || spec.alignment < DTypeSize(spec.dtype) ||
+        spec.alignment > 64) {
       return Invalid(where, "alignment must be a power of two from the element size to 64");
     }
   } else if (json.contains("alignment")) {

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/integers.h"
 #include "base/parallel.h"
 #include "verify/random.h"
 
@@ -22,8 +23,6 @@ constexpr int64_t kBlockBytes = int64_t{32} << 20;  // of one copy to or from th
 constexpr int64_t kSpoilStep = 2048;                // bytes
 // Of an output: what PyTorch's allocators keep to.
 constexpr int64_t kHostAlignment = 64;
-
-int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 int64_t GuardFor(const TensorSpec& spec) {
   const int64_t row = spec.sizes.empty() ? 1 : spec.sizes.back();

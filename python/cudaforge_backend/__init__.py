@@ -8,6 +8,7 @@ graphs call) and the backend; nothing of Inductor is imported before a graph is 
 
 from __future__ import annotations
 
+import difflib
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -110,5 +111,5 @@ _install_log()
 _keep_device_guard()
 if _C.config()["eager"]:
     enable()
-elif "CUDAFORGE_EAGER" in os.environ:
+elif difflib.get_close_matches("CUDAFORGE_EAGER", os.environ, cutoff=0.85):  # meant for now
     warn_of_environment()

@@ -156,7 +156,8 @@ def explain(
 
     # Of a module that torch.compile has wrapped, itself: a graph's name is that of its own code.
     model = getattr(model, "_orig_mod", model)
-    with _leaving_no_trace(), _not_compiled(model):
+    # As own work eager calls are PyTorch's, neither counted nor forged.
+    with _leaving_no_trace(), _not_compiled(model), _C.OwnWork():
         compiled: Any = torch.compile(model, backend=inspect)
         compiled(*inputs, **kwargs)
     why = "" if graphs else no_graph(model)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,14 @@ from cudaforge_backend.integration import background, forging, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
 from cudaforge_backend.options import parse
-from cudaforge_backend.records import PROVISIONAL, reason_of
-from forged import compiled, join_threads, lose_every_race, win_every_race
+from cudaforge_backend.records import PROVISIONAL, reason_of, verdict
+from forged import (
+    compiled,
+    disturb_every_race,
+    join_threads,
+    lose_every_race,
+    win_every_race,
+)
 
 _OPTIONS = {"on_miss": "background"}
 
@@ -204,25 +209,7 @@ def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_python: RunPython
 ) -> None:
     """Pairs that say "faster" and medians that do not: no winner, for this process alone."""
-    win_every_race(monkeypatch)
-
-    def race_all(self: Any) -> Any:
-        # Of a pair's three kinds the winner wins two, by a tenth; the third spoils ATen's median.
-        took = {"winner": (5000.0, 9000.0, 6000.0), "aten": (5500.0, 9900.0, 1000.0)}
-        made: list[float] = []
-
-        def contestant(name: str) -> Callable[[Any], None]:
-            calls = itertools.count()
-            return lambda sample: made.append(took[name][min(next(calls) % 20 // 7, 2)])
-
-        def clock(work: Callable[[], None]) -> float:
-            work()
-            return made[-1]
-
-        place = (self.device.type, self.device_index)
-        return _C.race(list(took), [contestant(name) for name in took], *place, 0.3, clock, True)
-
-    monkeypatch.setattr(forging._Forge, "_race_all", race_all)
+    disturb_every_race(monkeypatch)
     cache = tmp_path / "cache"
     compiled(function, cache, on_miss="blocking", region_budget_s=25)(torch.randn(8, 44))
     records = list(_C.store().records())
@@ -230,6 +217,7 @@ def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
     for record in records:
         assert (record["kind"], record["provisional"]) == ("negative", True)
         assert "too busy for a race" in reason_of(record)
+        assert verdict(record) == "the machine was too busy for a race"
     shown = run_python(_NEXT_PROCESS.replace("FOLDER", repr(str(cache)))).stdout.split("\n")
     assert shown[:2] == ["record 0 1 0", "blocking 1 1 1"]
 

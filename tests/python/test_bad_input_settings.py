@@ -56,6 +56,7 @@ def test_bad_environment_values(run_python: RunPython, environment: dict[str, st
     [
         ({"CUDAFORGE_EAGER": "yes"}, "", ["CUDAFORGE_EAGER=yes"]),
         ({"CUDAFORGE_EAGER": "1", "CUDAFORGE_ON_MIS": "record"}, "", ["CUDAFORGE_ON_MIS"]),
+        ({"CUDAFORGE_EAGR": "1"}, "", ["CUDAFORGE_EAGR"]),
         ({"CUDAFORGE_ON_MISS": "sometimes"}, "", []),  # nothing is asked for
         (
             {"CUDAFORGE_ON_MISS": "sometimes"},

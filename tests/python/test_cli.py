@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import cudaforge_backend
@@ -14,6 +15,7 @@ from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.records import input_shapes
+from eager_calls import SOFTMAX
 from forged import compiled, win_every_race
 
 
@@ -309,6 +311,17 @@ def test_records_that_read_the_same_are_told_apart(
         assert len(lines) == 5
         assert sum(" of strides [1, 6]" in line for line in lines) == 1
         assert sum(" of strides [10, 1]" in line for line in lines) == 1
+
+
+def test_a_start_of_several_wanted_keys_is_too_short(capsys: Output, tmp_path: Path) -> None:
+    with cudaforge_backend.enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
+        for columns in range(100, 117):  # more than there are digits
+            torch.randn(2, columns).softmax(-1)
+    folder = ["--cache-dir", str(tmp_path)]
+    starts = Counter(row["key"][0] for row in as_json(capsys, "cache", "wanted", *folder))
+    (start, keys), *_ = starts.most_common()
+    shown = refusal(capsys, "cache", "show", start, *folder)
+    assert f"{start!r} is the start of {keys} keys; give more digits" in shown
 
 
 def test_rm_forgets_one_region(

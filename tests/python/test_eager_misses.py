@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 import warnings
@@ -345,6 +346,30 @@ def test_an_interrupt_while_forging_is_the_programs(
         with pytest.raises(KeyboardInterrupt):
             x.softmax(-1)
         assert torch.equal(x.softmax(-1), torch._softmax(x, -1, False))
+
+
+def test_an_interrupt_while_a_warning_is_written_is_the_programs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The warning is written amid a call of C++, which cannot raise it."""
+
+    def failed(*arguments: Any, **named: Any) -> bool:
+        raise RuntimeError("out of order")
+
+    def interrupt(*arguments: Any, **named: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(plan, "forge_one", failed)
+    monkeypatch.setattr(warnings, "showwarning", interrupt)
+    x = torch.randn(5, 76)
+    results = []
+    with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
+        with pytest.raises(KeyboardInterrupt):
+            results.append(x.softmax(-1))
+            time.sleep(60)
+        results.append(x.softmax(-1))
+    for result in results:
+        assert torch.equal(result, torch._softmax(x, -1, False))
 
 
 def test_another_on_miss_is_asked_of_shapes_that_were_met(

@@ -29,6 +29,7 @@ from eager_calls import SOFTMAX
         (["aten::unsafe_split.Tensor"], ["returns lists"]),
         (["aten::_foreach_neg*"], ["none of which"]),
         (["prims::sum"], ["not an ATen operator"]),
+        (["aten::MM"], ["does not exist", "did you mean", " aten::mm"]),
         (["softmax"], ["begin with 'aten::'", "did you mean", "aten::_softmax"]),
         ([torch.ops.aten.sum.dim_IntList], ["names of overloads, 'aten::sum.dim_IntList'"]),
         (["aten::einsum"], ["made of other operators"]),

@@ -123,6 +123,39 @@ def test_quickstart(tmp_path: Path) -> None:
     assert "first process" in done.stdout and "second process" in done.stdout
 
 
+_EVERY_RACE_DISTURBED = """
+import runpy, sys
+from forged import disturb_every_race
+disturb_every_race()
+sys.argv = ["quickstart.py", *ARGUMENTS]
+sys.path.insert(0, SCRIPT.rpartition("/")[0])
+runpy.run_path(SCRIPT, run_name="__main__")
+"""
+
+
+def test_the_second_process_races_again_what_the_first_could_not_tell(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.json"
+    arguments = ["--device", "cpu", "--models", "mixer", "--phases", "inference"]
+    arguments += ["--region-budget", "1", "--cache-dir", str(tmp_path / "cache")]
+    arguments += ["--json", str(out)]
+    script = str(ROOT / "examples" / "quickstart.py")
+    disturbed = f"SCRIPT = {script!r}\nARGUMENTS = {arguments!r}\n{_EVERY_RACE_DISTURBED}"
+    done = run_python(disturbed)  # which ended with 0
+    data = json.loads(out.read_text())
+    expect_tables(done.stdout, data)
+    assert {r["verdict"] for r in data["regions"]} == {"the machine was too busy for a race"}
+    assert all(region["provisional"] for region in data["regions"])
+    second = data["second_process"]
+    assert second["misses"] >= 1
+    assert second["forged"] + second["negative"] == second["misses"]
+    assert "no winner: the machine was too busy for a race; " in done.stdout
+    n = done.stdout.partition("  raced again by the second process: ")[2].split()[0]
+    assert 1 <= int(n) <= len(data["regions"])
+    assert "WRONG" not in done.stdout
+
+
 _EVERY_RACE_WON = """
 import runpy, sys
 from cudaforge_backend.integration import gate
@@ -201,9 +234,16 @@ SERVED = {"misses": 0, "forged": 0, "unserved": 0}
         ({"error": float("nan")}, 0.0, {}, "gpt train: error nan over 2e-06"),
         ({}, 1.1e-5, {}, "the two processes differ by 1.1e-05 in gpt/train, over 1e-05"),
         ({}, float("nan"), {}, "the two processes differ by nan in gpt/train, over 1e-05"),
-        ({}, 0.0, {"misses": 2}, "the second process missed 2 regions and forged 0"),
+        ({}, 0.0, {"misses": 2, "lost": 2}, "the second process missed 2 regions and forged 0"),
+        ({}, 0.0, {"misses": 1}, "the second process missed 1 region and forged 0"),
         ({}, 0.0, {"unserved": 3}, "the second process found no kernel in 3 calls"),
         ({}, 0.0, {"forged": 1}, "the second process missed 0 regions and forged 1"),
+        ({}, 0.0, {"misses": 1, "forged": 1, "again": 1}, None),
+        ({}, 0.0, {"misses": 3, "again": 1}, None),  # and parts of that region
+        (
+            *({}, 0.0, {"misses": 2, "forged": 1, "again": 1, "lost": 1}),
+            "the second process missed 2 regions and forged 1",
+        ),
     ],
 )
 def test_what_fails_the_quickstart(
@@ -215,7 +255,10 @@ def test_what_fails_the_quickstart(
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     quickstart = importlib.import_module("quickstart")
-    lines = quickstart.failures([GOOD | model], {"gpt/train": difference}, SERVED | second)
+    counts = SERVED | {"lost": 0, "again": 0} | second
+    lost, again = counts["lost"], counts["again"]
+    found = quickstart.failures
+    lines = found([GOOD | model], {"gpt/train": difference}, counts, lost=lost, again=again)
     assert lines == ([] if said is None else [said])
 
 

@@ -32,6 +32,15 @@ def test_inference(tmp_path: Path) -> None:
     assert region.signature["nodes"][0]["op"] == "aten::mul.Tensor"
 
 
+def test_its_run_is_no_eager_call_of_the_program(tmp_path: Path) -> None:
+    x = torch.randn(4, 51)
+    with cudaforge_backend.enable(on_miss="blocking", cache_dir=str(tmp_path)):
+        report = cudaforge_backend.explain(model, x, cache_dir=str(tmp_path))
+    assert [region.status for region in report.regions] == ["miss"]
+    stats = cudaforge_backend.stats()
+    assert (stats["eager"], stats["forged"] + stats["negative"]) == ({}, 0)
+
+
 def broken(x: torch.Tensor) -> torch.Tensor:
     y = torch.softmax(x * 3, -1)
     torch._dynamo.graph_break()

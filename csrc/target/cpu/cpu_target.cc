@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/integers.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "target/cpu/cpu_compiler.h"
@@ -68,7 +69,7 @@ class CpuTarget : public Target {
 
   Result<DeviceBuffer> AllocateFenced(int64_t bytes) override {
     const auto page = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
-    const int64_t rounded = (std::max(bytes, int64_t{1}) + page - 1) / page * page;
+    const int64_t rounded = RoundUp(std::max(bytes, int64_t{1}), page);
     const auto whole = static_cast<size_t>(rounded + 2 * page);
     void* const base = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)

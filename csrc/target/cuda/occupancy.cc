@@ -1,5 +1,7 @@
 #include "target/cuda/occupancy.h"
 
+#include "base/integers.h"
+
 namespace cudaforge {
 namespace {
 
@@ -7,13 +9,10 @@ namespace {
 constexpr int kRegisterUnit = 256;
 constexpr int kQuarters = 4;
 
-int64_t CeilDiv(int64_t value, int64_t by) { return (value + by - 1) / by; }
-
 int ByRegisters(const MultiprocessorLimits& sm, const BlockNeeds& needs, int64_t warps) {
-  const int64_t a_warp =
-      CeilDiv(int64_t{needs.registers} * sm.warp_size, kRegisterUnit) * kRegisterUnit;
+  const int64_t a_warp = RoundUp(int64_t{needs.registers} * sm.warp_size, kRegisterUnit);
   if (a_warp == 0) return BlockLimits::kNoLimit;
-  if (a_warp * CeilDiv(warps, kQuarters) * kQuarters > sm.registers_per_block) return 0;
+  if (a_warp * RoundUp(warps, kQuarters) > sm.registers_per_block) return 0;
   return static_cast<int>(sm.registers / kQuarters / a_warp * kQuarters / warps);
 }
 
@@ -22,7 +21,7 @@ int ByRegisters(const MultiprocessorLimits& sm, const BlockNeeds& needs, int64_t
 BlockLimits LimitsOfBlocks(const MultiprocessorLimits& sm, const BlockNeeds& needs) {
   const int64_t warps = CeilDiv(needs.threads, sm.warp_size);
   const int64_t unit = sm.capability_major >= 8 ? 128 : 256;
-  const int64_t shared = CeilDiv(needs.shared_bytes + sm.reserved_shared_bytes, unit) * unit;
+  const int64_t shared = RoundUp(needs.shared_bytes + sm.reserved_shared_bytes, unit);
   BlockLimits limits;
   limits.warps = static_cast<int>(sm.threads / sm.warp_size / warps);
   limits.blocks = sm.blocks;

@@ -101,7 +101,10 @@ def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[
     stored = [*store.records(arch), *(store.wanted(arch) if wanted else ())]
     found = [record for record in stored if record["key"].startswith(start)]
     if not found:
-        if not wanted and start and any(r["key"].startswith(start) for r in store.wanted(arch)):
+        elsewhere = set() if wanted or not start else {row["key"] for row in store.wanted(arch)}
+        if len(like := [key for key in elsewhere if key.startswith(start)]) > 1:
+            raise _ambiguous(start, len(like))
+        if like:
             raise KeyError(
                 f"the region {start!r} is wanted and has no record yet: `cudaforge forge --wanted` "
                 "makes its kernel where a generator can, `cudaforge cache wanted` shows what it is"
@@ -113,8 +116,12 @@ def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[
         raise KeyError(f"{what} starts with {start!r}; {lists}")
     keys = {record["key"] for record in found}
     if len(keys) > 1 or not start:
-        raise KeyError(f"{start!r} is the start of {counted(len(keys), 'key')}; give more digits")
+        raise _ambiguous(start, len(keys))
     return found
+
+
+def _ambiguous(start: str, keys: int) -> KeyError:
+    return KeyError(f"{start!r} is the start of {counted(keys, 'key')}; give more digits")
 
 
 def canonical(signature: Mapping[str, Any]) -> str:

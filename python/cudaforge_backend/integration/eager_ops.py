@@ -101,8 +101,15 @@ def _chosen(op: object) -> Iterable[str]:
     if why is None:
         return [op]
     named = {known.split(".")[0] for known in _known_ops()}
-    near = [] if op.split(".")[0] in named else difflib.get_close_matches(op, _known_ops())
+    near = [] if op.split(".")[0] in named else _near(op)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     if "::" not in op:
         hint = f"; names of overloads begin with 'aten::'{hint}"
     raise errors.OptionError(f"{op!r} may not be intercepted: {why}{hint}")
+
+
+def _near(op: str) -> list[str]:
+    """Overloads that may be intercepted and whose names are like `op`, the likest first."""
+    known = {name.lower(): name for name in _known_ops()}
+    like = difflib.get_close_matches(op.lower(), known, n=12)
+    return [op for op in map(known.__getitem__, like) if op in _PARTS or _may_intercept(op)][:3]

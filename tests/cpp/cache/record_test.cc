@@ -161,6 +161,8 @@ TEST(Record, OddFieldsAreDamage) {
       {&CacheRecord::timing, R"({"inductor_us":[1]})", "timing.inductor_us"},
       {&CacheRecord::timing, R"({"winner_us":{"float":"nan"}})", "timing.winner_us"},
       {&CacheRecord::timing, R"({"best_rival":["aten"]})", "timing.best_rival"},
+      {&CacheRecord::timing, R"({"undecided":false})", "timing.undecided"},
+      {&CacheRecord::timing, R"({"undecided":"true"})", "timing.undecided"},
       {&CacheRecord::timing, R"({"within":{"key":1}})", "timing.within"},
       {&CacheRecord::timing, R"({"within":"x"})", "timing.within"},
       {&CacheRecord::timing, R"({"within":{"key":"k","aten_us":-1}})", "timing.within"},

@@ -124,7 +124,13 @@ TEST(RaceRule, WhatHasNoSmallerMedianIsNotFaster) {
   EXPECT_FALSE(promotion.eager_only());
   EXPECT_TRUE(promotion.undecided);
   EXPECT_NE(promotion.reason.find("too busy"), std::string::npos) << promotion.reason;
-  EXPECT_FALSE(RaceOf(1000, 1020, 1020).undecided);
+  EXPECT_EQ(promotion.Timing()["undecided"], true);
+  const CacheRecord record = MakeNegativeRecord(ReluOfEight(), {.target = "cpu:x86-64-v3"}, Found(),
+                                                &promotion, {}, Json::object());
+  EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
+  const Promotion lost = RaceOf(1000, 1020, 1020);
+  EXPECT_FALSE(lost.undecided);
+  EXPECT_FALSE(lost.Timing().contains("undecided"));
 }
 
 TEST(RaceRule, WhatHasNoSmallerMedianThanATensServesNoEagerCalls) {
@@ -148,7 +154,9 @@ TEST(RaceRule, WhatIsUndecidedAgainstInductorAloneServesEagerCalls) {
 
 TEST(RaceRule, WhatIsUndecidedInsideARegionIsUndecided) {
   const Promotion promotion = DisturbedRace();
-  EXPECT_TRUE(PlacedIn(RaceOf(1000, 3000, 1200), std::string(64, 'a'), promotion).undecided);
+  const Promotion part = PlacedIn(RaceOf(1000, 3000, 1200), std::string(64, 'a'), promotion);
+  EXPECT_TRUE(part.undecided);
+  EXPECT_EQ(part.Timing()["undecided"], true);
   const Promotion alone = RaceOf(1000, 3000, 1200, true);
   const Promotion placed = PlacedIn(alone, std::string(64, 'a'), promotion);
   EXPECT_TRUE(placed.eager_only()) << "which is a verdict";
