@@ -38,8 +38,8 @@ class KernelStore {
   // Stores durably, all or nothing. What is no winner is replaced by whatever comes; between two
   // winners the one with the larger lower bound of the speed-up stays, and of one kernel raced
   // twice the first; what is no winner replaces a winner only if `replace`. What another torch or
-  // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; a
-  // provisional record replaces nothing else. `stored`, when given, tells for each record whether
+  // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; of the
+  // rest a provisional record replaces what WantsTime() alone. `stored`, when given, tells for each record whether
   // it is now the one that is stored. A region that has a record, and no provisional one, leaves
   // the wanted list in the same write. Errors: kInvalidArgument and kCorruption
   // (CacheRecord::Validate), kIoError (a full disk, a read-only folder: nothing changed), kTimeout

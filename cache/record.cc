@@ -254,6 +254,11 @@ double CacheRecord::SpeedupLow() const {
   return interval[0].is_number() ? interval[0].get<double>() : 0;
 }
 
+bool CacheRecord::WantsTime() const {
+  return kind == Kind::kNegative &&
+         MemberOrNull(JsonOrNull(provenance), "out_of_time") == Json(true);
+}
+
 std::string CacheRecord::Encode() const {
   Json head = {{"kind", KindName(kind)}, {"key", key}, {"arch", arch}, {"versions", versions}};
   if (provisional) head["provisional"] = true;

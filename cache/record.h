@@ -55,6 +55,8 @@ struct CacheRecord {
   Status Validate() const;
   // The lower bound of the speed-up; 0 where `timing` has none.
   double SpeedupLow() const;
+  // Whether more time might find a kernel where there is none.
+  bool WantsTime() const;
 
   std::string Encode() const;
   // What Encode made, checked as Validate does but for what is in the JSON texts. kCorruption:

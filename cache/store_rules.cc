@@ -37,7 +37,8 @@ Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> reco
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {
   if (existing == nullptr || replace) return true;
   if (!JudgedAlike(incoming.versions, existing->versions)) return true;
-  if (existing->provisional || incoming.provisional) return existing->provisional;
+  if (existing->provisional) return true;
+  if (incoming.provisional) return existing->WantsTime();
   if (existing->kind != CacheRecord::Kind::kWinner) return true;
   // The same kernel raced again has gained nothing but another draw of the noise.
   if (incoming.candidate == existing->candidate) return false;

@@ -61,6 +61,10 @@ class Progress:
             line = f"    {verdict}; {tried}, {event['seconds']:.1f} s"
             self.say(line, "Inductor compiles the graph")
 
+    def forged(self) -> set[str]:
+        """The keys of what was forged in this process, parts of regions too."""
+        return {key for key, seen in self._seen.items() if seen["origin"] == "forged"}
+
     def regions(self, served: Container[str]) -> list[dict[str, Any]]:
         """One entry for each region seen, with the times of its record; `served`: keys that were
         called."""

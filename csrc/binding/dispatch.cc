@@ -1,5 +1,6 @@
 #include <pybind11/stl.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -46,6 +47,25 @@ class TrialScope {
   std::optional<KernelOnTrial> trial_;
 };
 
+// Has Python raise this thread's exception as soon as it runs again: outside of PyTorch's C++,
+// where nothing may be raised. In another thread than the main one, which gets no signals, an
+// exception of the same type. False: Python keeps no more of them. REQUIRES: the GIL.
+bool RaiseLater(const py::error_already_set& error) {
+  const py::module_ threading = py::module_::import("threading");
+  if (!threading.attr("current_thread")().is(threading.attr("main_thread")())) {
+    return PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), error.type().ptr()) == 1;
+  }
+  const auto raise = [](void* kept) {
+    const std::unique_ptr<py::object> value(static_cast<py::object*>(kept));
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value->ptr())), value->ptr());
+    return -1;
+  };
+  auto kept = std::make_unique<py::object>(error.value());
+  if (Py_AddPendingCall(raise, kept.get()) != 0) return false;
+  (void)kept.release();
+  return true;
+}
+
 }  // namespace
 
 void TellStats(const char* function, const std::string& text) {
@@ -54,9 +74,7 @@ void TellStats(const char* function, const std::string& text) {
   try {
     py::module_::import("cudaforge_backend.stats").attr(function)(text);
   } catch (py::error_already_set& error) {
-    if (error.matches(PyExc_KeyboardInterrupt)) {
-      PyErr_SetInterrupt();  // Ctrl-C is the program's: Python raises it again, outside of PyTorch
-    } else {
+    if (error.matches(PyExc_Exception) || !RaiseLater(error)) {
       error.discard_as_unraisable("cudaforge warning");
     }
   }

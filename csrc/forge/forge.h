@@ -94,7 +94,8 @@ Result<Proof> ProveCandidate(const OpSignature& signature, const Candidate& cand
 // that does not win may serve such calls, if both hold of the rival "aten": that is what they run.
 struct Promotion {
   bool promoted = false;
-  // Good for nothing, by a median alone: another race may say otherwise.
+  // Good for nothing, by a median alone, of this race or of the one inside a larger region: another
+  // race may say otherwise.
   bool undecided = false;
   bool eager = false;
   std::string reason;

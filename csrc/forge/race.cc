@@ -54,7 +54,6 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
   if (promotion.undecided) {
     promotion.reason += above ? ", and yet no smaller median"
                               : ", faster than ATen by its pairs and not by its medians";
-    promotion.reason += ": the machine was too busy for a race";
   }
   if (promotion.eager_only()) promotion.undecided = false;
   return promotion;

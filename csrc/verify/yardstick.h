@@ -53,6 +53,13 @@ class Yardstick {
   // The root-mean-square error allowed over the elements of an octave; negative where they are too
   // few to judge.
   double RmsLimit(size_t octave) const { return octaves_[octave].rms_limit; }
+  // Whether a handful of errors makes up a root-mean-square: then it says no more than they do.
+  // Sums over the elements of an octave of their errors' second and fourth powers.
+  static bool IsOfFew(double squares, double fourths);
+  // The same of ATen's errors in an octave.
+  bool IsAtensOfFew(size_t octave) const {
+    return IsOfFew(octaves_[octave].sum_squares, octaves_[octave].sum_fourths);
+  }
   // The largest error that more moves could still excuse, judging by those that were made.
   double ExcusableError() const;
   // Whether ATen's values all equal the oracle's, and how many of them are finite and not zero.
@@ -65,7 +72,7 @@ class Yardstick {
     int64_t count = 0;     // elements where both ATen and the oracle are finite, of all draws
     int64_t own = 0;       // those of the set itself
     double max_error = 0;  // ATen's
-    double sum_squares = 0;
+    double sum_squares = 0, sum_fourths = 0;
     int64_t typical_count = 0;  // the same of AddTypical
     double typical_squares = 0;
     double sensitivity = 0;     // 95th percentile of the moves

@@ -126,8 +126,9 @@ def explain(
 ) -> Report:
     """What torch.compile(model, backend="cudaforge") finds for model(*inputs, **kwargs).
 
-    Runs the model once, eagerly below Dynamo's graphs; forges and compiles nothing. Gradients on
-    and an input or parameter that requires them: training's regions are listed, the backward's too.
+    Runs the model once, eagerly below Dynamo's graphs; forges and compiles nothing, but for what
+    threads that the model starts, and what it compiles by itself, ask for. Gradients on and an
+    input or parameter that requires them: training's regions are listed, the backward's too.
     `agents`: also the regions around matrix products, convolutions and attention that only agents
     make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with
     torch.compile's option, it is the process's cache from then on. What the program has compiled
@@ -156,7 +157,7 @@ def explain(
 
     # Of a module that torch.compile has wrapped, itself: a graph's name is that of its own code.
     model = getattr(model, "_orig_mod", model)
-    # As own work eager calls are PyTorch's, neither counted nor forged.
+    # As own work this thread's eager calls are PyTorch's, neither counted nor forged.
     with _leaving_no_trace(), _not_compiled(model), _C.OwnWork():
         compiled: Any = torch.compile(model, backend=inspect)
         compiled(*inputs, **kwargs)
@@ -232,13 +233,16 @@ def _inspect(
     from .integration.graphs import arch_of, graph_name
     from .integration.plan import failure, plan_analysis, tried_besides
     from .integration.rules import rules_for
+    from .integration.tracing import beside_running_programs
 
     if not may_have_anchor(gm, is_training(example_inputs)):
         return [], Counter({"no_anchor": 1})
     if why := graph_reason(gm, example_inputs, {}):
         return [], Counter({why: 1})
     arch = arch_of(example_inputs)
-    plan = plan_analysis(analyse(gm, example_inputs, rules_for(arch, agents)))
+    with beside_running_programs():
+        analysis = analyse(gm, example_inputs, rules_for(arch, agents))
+    plan = plan_analysis(analysis)
     name = graph_name(gm, example_inputs, sorted(plan.winners().items()))
     verdict = gate.stored(name, arch)
     reports = []

@@ -25,6 +25,7 @@ from forged import (
     disturb_every_race,
     join_threads,
     lose_every_race,
+    lose_for_want_of_time,
     win_every_race,
 )
 
@@ -216,10 +217,28 @@ def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
     assert len(records) == 3, "the region and its parts"
     for record in records:
         assert (record["kind"], record["provisional"]) == ("negative", True)
-        assert "too busy for a race" in reason_of(record)
+        assert reason_of(record).endswith(", and yet no smaller median")
         assert verdict(record) == "the machine was too busy for a race"
     shown = run_python(_NEXT_PROCESS.replace("FOLDER", repr(str(cache)))).stdout.split("\n")
     assert shown[:2] == ["record 0 1 0", "blocking 1 1 1"]
+
+
+def test_a_disturbed_race_takes_the_place_of_one_without_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as patch:
+        lose_for_want_of_time(patch, raced=False)
+        compiled(function, tmp_path, on_miss="blocking", region_budget_s=1)(torch.randn(8, 46))
+    assert all(verdict(record).startswith("out of time") for record in _C.store().records())
+    disturb_every_race(monkeypatch)
+    torch._dynamo.reset()
+    compiled(function, tmp_path, on_miss="blocking", region_budget_s=25)(torch.randn(8, 46))
+    records = list(_C.store().records())
+    assert records and all(record["provisional"] for record in records)
+    raced = cudaforge_backend.stats()["negative"]
+    torch._dynamo.reset()
+    compiled(function, tmp_path, on_miss="blocking", region_budget_s=25)(torch.randn(8, 46))
+    assert cudaforge_backend.stats()["negative"] == raced, "this process goes by it"
 
 
 _FIRST_CALL = """

@@ -348,28 +348,78 @@ def test_an_interrupt_while_forging_is_the_programs(
         assert torch.equal(x.softmax(-1), torch._softmax(x, -1, False))
 
 
-def test_an_interrupt_while_a_warning_is_written_is_the_programs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("thread", ["main", "other"])
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit(3)])
+def test_what_ends_a_program_while_a_warning_is_written_is_raised(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raised: Any, thread: str
 ) -> None:
-    """The warning is written amid a call of C++, which cannot raise it."""
+    """The warning is written amid a call of C++, which cannot raise."""
+    told: list[object] = []
 
     def failed(*arguments: Any, **named: Any) -> bool:
         raise RuntimeError("out of order")
 
-    def interrupt(*arguments: Any, **named: Any) -> None:
-        signal.raise_signal(signal.SIGINT)
+    def end(*arguments: Any, **named: Any) -> None:
+        told.append(arguments[0])
+        raise raised
 
     monkeypatch.setattr(plan, "forge_one", failed)
-    monkeypatch.setattr(warnings, "showwarning", interrupt)
-    x = torch.randn(5, 76)
-    results = []
-    with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
-        with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(warnings, "showwarning", end)
+    columns = 76 + 2 * (thread == "main") + (raised is KeyboardInterrupt)
+    x = torch.randn(5, columns)
+    results: list[torch.Tensor] = []
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
             results.append(x.softmax(-1))
-            time.sleep(60)
+            for _ in range(2000):
+                time.sleep(0.01)
+        except BaseException as error:
+            ended.append(error)
+
+    with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
+        if thread == "main":
+            run()
+        else:
+            other = threading.Thread(target=run)
+            other.start()
+            other.join()
         results.append(x.softmax(-1))
+    (error,), (_warning,) = ended, told
+    assert isinstance(error, KeyboardInterrupt if raised is KeyboardInterrupt else SystemExit)
+    if thread == "main" and isinstance(error, SystemExit):
+        assert error is raised
     for result in results:
         assert torch.equal(result, torch._softmax(x, -1, False))
+
+
+def test_an_interrupt_while_a_warning_is_written_is_handled_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    handled: list[int] = []
+
+    def failed(*arguments: Any, **named: Any) -> bool:
+        raise RuntimeError("out of order")
+
+    def handle(number: int, frame: Any) -> None:
+        handled.append(number)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plan, "forge_one", failed)
+    monkeypatch.setattr(
+        warnings, "showwarning", lambda *_, **__: signal.raise_signal(signal.SIGINT)
+    )
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
+            with pytest.raises(KeyboardInterrupt):
+                torch.randn(5, 80).softmax(-1)
+                time.sleep(20)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert handled == [signal.SIGINT]
 
 
 def test_another_on_miss_is_asked_of_shapes_that_were_met(

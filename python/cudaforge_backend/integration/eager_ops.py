@@ -112,4 +112,5 @@ def _near(op: str) -> list[str]:
     """Overloads that may be intercepted and whose names are like `op`, the likest first."""
     known = {name.lower(): name for name in _known_ops()}
     like = difflib.get_close_matches(op.lower(), known, n=12)
-    return [op for op in map(known.__getitem__, like) if op in _PARTS or _may_intercept(op)][:3]
+    names = [known[name] for name in like]
+    return [name for name in names if name in _PARTS or _may_intercept(name)][:3]

@@ -16,9 +16,9 @@ _before = True
 @contextmanager
 def beside_running_programs() -> Iterator[None]:
     """For the tracing that a caller does not expect: of rivals while kernels are forged, of the
-    graph that is swapped in. FX marks a trace for the whole process, and Dynamo refuses every call
-    of a compiled function while the mark is there, in whatever thread. Inside, such calls run
-    uncompiled. Thread-safe."""
+    graph that is swapped in, of what explain() reports. FX marks a trace for the whole process, and
+    Dynamo refuses every call of a compiled function while the mark is there, in whatever thread.
+    Inside, such calls run uncompiled. Thread-safe."""
     global _tracers, _before
     from torch._dynamo import config
 

@@ -92,10 +92,21 @@ TEST_P(StoreContract, AProvisionalRecordGivesWay) {
   EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
   EXPECT_FALSE(Get(1)->provisional);
   ASSERT_TRUE(store_->Put(beside).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative) << "it replaces nothing else";
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative) << "it replaces no verdict";
   ASSERT_TRUE(store_->Put(beside, true).ok());
   ASSERT_TRUE(store_->Put(TestWinner(1, 1.1)).ok());
   EXPECT_EQ(Get(1)->SpeedupLow(), 1.1);
+}
+
+TEST_P(StoreContract, AProvisionalRecordReplacesWhatWantsTime) {
+  CacheRecord beside = TestNegative(1), too_short = TestNegative(1);
+  beside.provisional = true;
+  too_short.provenance = R"({"reason":"no time","out_of_time":true})";
+  ASSERT_TRUE(too_short.WantsTime());
+  ASSERT_FALSE(beside.WantsTime());
+  ASSERT_TRUE(store_->Put(too_short).ok());
+  ASSERT_TRUE(store_->Put(beside).ok());
+  EXPECT_TRUE(Get(1)->provisional);
 }
 
 TEST_P(StoreContract, TheBetterWinnerStays) {

@@ -1,6 +1,7 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "signature/aten_numerics.h"
 
 namespace cudaforge {

@@ -1,15 +1,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <map>
-#include <optional>
-#include <set>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "signature/aten_numerics.h"
 #include "signature/from_aten_call.h"
 
 namespace cudaforge {

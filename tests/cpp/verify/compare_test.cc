@@ -131,6 +131,27 @@ TEST(Compare, RmsCatchesWhatTheMaximumAllows) {
   EXPECT_TRUE(verdict.evidence.contains("rms_error")) << verdict.message;
 }
 
+TEST(Compare, ARootMeanSquareOfAFewErrorsIsLuck) {
+  const TensorSpec spec = Spec(DType::kFloat32, {4096});
+  std::vector<double> oracle(4096);
+  SplitMix random(3);
+  for (double& value : oracle) value = 1 + random.Uniform() * 0.9;
+  // So many elements are off by so much, the others by `rest`.
+  const auto off_by = [&oracle](size_t count, double error, double rest = 0) {
+    std::vector<double> values = oracle;
+    for (size_t i = 0; i < values.size(); ++i) values[i] += i < count ? error : rest;
+    return values;
+  };
+  const OutputReference few = Make(spec, oracle, off_by(3, 1e-4));
+  EXPECT_TRUE(Accepts(few, off_by(16, 1.9e-4))) << "4 times ATen's";
+  const Verdict many = few.Check(Bytes(spec, off_by(40, 1.9e-4)), "test");
+  EXPECT_TRUE(many.evidence.contains("rms_error")) << many.message;
+  EXPECT_FALSE(Accepts(few, off_by(16, 2.1e-4))) << "beyond the limit of one element";
+  const OutputReference throughout = Make(spec, oracle, off_by(1, 1e-4, 5e-6));
+  const Verdict verdict = throughout.Check(Bytes(spec, off_by(16, 1.9e-4)), "test");
+  EXPECT_TRUE(verdict.evidence.contains("rms_error")) << verdict.message;
+}
+
 // Over ATen's error, 2 times (3 for the half types) is the limit: a tenth less passes, a tenth more
 // does not, in one element and in the root-mean-square of all.
 TEST(Compare, TheLimitIsAMultipleOfAtensError) {
