@@ -39,9 +39,9 @@ class KernelStore {
   // winners the one with the larger lower bound of the speed-up stays, and of one kernel raced
   // twice the first; what is no winner replaces a winner only if `replace`. What another torch or
   // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; of the
-  // rest a provisional record replaces what WantsTime() alone. `stored`, when given, tells for each record whether
-  // it is now the one that is stored. A region that has a record, and no provisional one, leaves
-  // the wanted list in the same write. Errors: kInvalidArgument and kCorruption
+  // rest a provisional record replaces what WantsTime() alone. `stored`, when given, tells for each
+  // record whether it is now the one that is stored. A region that has a record, and no provisional
+  // one, leaves the wanted list in the same write. Errors: kInvalidArgument and kCorruption
   // (CacheRecord::Validate), kIoError (a full disk, a read-only folder: nothing changed), kTimeout
   // (the lock), kUnsupported (opened read-only, or made by a newer version).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,

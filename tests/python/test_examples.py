@@ -123,63 +123,65 @@ def test_quickstart(tmp_path: Path) -> None:
     assert "first process" in done.stdout and "second process" in done.stdout
 
 
-_EVERY_RACE_DISTURBED = """
+_QUICKSTART = """
 import runpy, sys
+{prepare}
+sys.argv = ["quickstart.py", *{arguments!r}]
+sys.path.insert(0, {folder!r})
+runpy.run_path({folder!r} + "/quickstart.py", run_name="__main__")
+"""
+
+
+def prepared_quickstart(
+    run_python: RunPython, folder: Path, prepare: str
+) -> tuple[str, dict[str, Any]]:
+    """The quickstart of one model, whose first process begins with `prepare`: what it printed, and
+    its JSON. It must end with 0."""
+    out = folder / "out.json"
+    arguments = ["--device", "cpu", "--models", "mixer", "--phases", "inference"]
+    arguments += ["--region-budget", "1", "--cache-dir", str(folder / "cache")]
+    arguments += ["--json", str(out)]
+    code = _QUICKSTART.format(prepare=prepare, arguments=arguments, folder=str(ROOT / "examples"))
+    text = run_python(code).stdout
+    data = json.loads(out.read_text())
+    expect_tables(text, data)
+    return text, data
+
+
+_EVERY_RACE_DISTURBED = """
 from forged import disturb_every_race
 disturb_every_race()
-sys.argv = ["quickstart.py", *ARGUMENTS]
-sys.path.insert(0, SCRIPT.rpartition("/")[0])
-runpy.run_path(SCRIPT, run_name="__main__")
 """
 
 
 def test_the_second_process_races_again_what_the_first_could_not_tell(
     run_python: RunPython, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out.json"
-    arguments = ["--device", "cpu", "--models", "mixer", "--phases", "inference"]
-    arguments += ["--region-budget", "1", "--cache-dir", str(tmp_path / "cache")]
-    arguments += ["--json", str(out)]
-    script = str(ROOT / "examples" / "quickstart.py")
-    disturbed = f"SCRIPT = {script!r}\nARGUMENTS = {arguments!r}\n{_EVERY_RACE_DISTURBED}"
-    done = run_python(disturbed)  # which ended with 0
-    data = json.loads(out.read_text())
-    expect_tables(done.stdout, data)
+    text, data = prepared_quickstart(run_python, tmp_path, _EVERY_RACE_DISTURBED)
     assert {r["verdict"] for r in data["regions"]} == {"the machine was too busy for a race"}
     assert all(region["provisional"] for region in data["regions"])
     second = data["second_process"]
     assert second["misses"] >= 1
     assert second["forged"] + second["negative"] == second["misses"]
-    assert "no winner: the machine was too busy for a race; " in done.stdout
-    n = done.stdout.partition("  raced again by the second process: ")[2].split()[0]
+    assert "no winner: the machine was too busy for a race; " in text
+    n = text.partition("  raced again by the second process: ")[2].split()[0]
     assert 1 <= int(n) <= len(data["regions"])
-    assert "WRONG" not in done.stdout
+    assert "WRONG" not in text
 
 
 _EVERY_RACE_WON = """
-import runpy, sys
 from cudaforge_backend.integration import gate
 from forged import win_every_race
 obstacle = gate.obstacle
 win_every_race()
 gate.obstacle, gate.gains = obstacle, lambda speedup: True
-sys.argv = ["quickstart.py", *ARGUMENTS]
-sys.path.insert(0, SCRIPT.rpartition("/")[0])
-runpy.run_path(SCRIPT, run_name="__main__")
 """
 
 
 def test_quickstart_serves_the_winners_of_the_first_process(
     run_python: RunPython, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out.json"
-    arguments = ["--device", "cpu", "--models", "mixer", "--phases", "inference"]
-    arguments += ["--region-budget", "1", "--cache-dir", str(tmp_path / "cache")]
-    arguments += ["--json", str(out)]
-    script = str(ROOT / "examples" / "quickstart.py")
-    done = run_python(f"SCRIPT = {script!r}\nARGUMENTS = {arguments!r}\n{_EVERY_RACE_WON}")
-    data = json.loads(out.read_text())
-    expect_tables(done.stdout, data)
+    _, data = prepared_quickstart(run_python, tmp_path, _EVERY_RACE_WON)
     for region in data["regions"]:  # races between 0.1 ms and nothing
         assert region["speedup"][1] > 3 and region["aten_us"] > 3 * region["winner_us"]
     assert all(region["verdict"] == "winner" and region["served"] for region in data["regions"])
