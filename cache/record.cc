@@ -166,7 +166,7 @@ Status ReadJsonPart(const Json& json, CacheRecord* record) {
   record->key = std::move(key).value();
   record->arch = std::move(arch).value();
   record->versions = MemberOrNull(json, "versions");
-  record->provisional = MemberOrNull(json, "provisional") == Json(true);
+  record->provisional = IsTrue(MemberOrNull(json, "provisional"));
   return Status::Ok();
 }
 
@@ -255,8 +255,7 @@ double CacheRecord::SpeedupLow() const {
 }
 
 bool CacheRecord::WantsTime() const {
-  return kind == Kind::kNegative &&
-         MemberOrNull(JsonOrNull(provenance), "out_of_time") == Json(true);
+  return kind == Kind::kNegative && IsTrue(MemberOrNull(JsonOrNull(provenance), "out_of_time"));
 }
 
 std::string CacheRecord::Encode() const {

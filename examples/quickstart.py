@@ -251,13 +251,8 @@ def main() -> int:
     }
     difference = max(differences.values())
     processes = {"first_process": first.counters, "second_process": second["counters"]}
-    print_processes(processes, difference)
     again, lost = told_apart(regions, second["missed"], second["forged"])
-    if again:
-        print(
-            f"  raced again by the second process: {counted(again, 'region')}, "
-            "for which the machine was too busy\n  when the first process raced"
-        )
+    print_processes(processes, difference, again)
 
     if args.json:
         data = {

@@ -115,8 +115,11 @@ def print_models(models: list[dict[str, Any]]) -> None:
         )
 
 
-def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: float) -> None:
-    """The cold and the cached process side by side; the largest relative difference of results."""
+def print_processes(
+    processes: Mapping[str, Mapping[str, Any]], difference: float, again: int
+) -> None:
+    """The cold and the cached process side by side; the largest relative difference of results, and
+    how many regions the second process raced again."""
     print(
         f"  {'':<16} {'hits':>6} {'known':>6} {'misses':>6} {'forged':>6} {'first result':>13} "
         "(of the first model; known: regions with a record, winner or not)"
@@ -131,3 +134,8 @@ def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: floa
     print(f"  both processes gave the same numbers {same}")
     if not processes["second_process"]["hits"]:
         print("  no kernel ran: none won, or no graph as a whole gains by its winners here")
+    if again:
+        print(
+            f"  raced again by the second process: {counted(again, 'region')}, "
+            "for which the machine was too busy\n  when the first process raced"
+        )

@@ -48,8 +48,8 @@ class TrialScope {
 };
 
 // Has Python raise this thread's exception as soon as it runs again: outside of PyTorch's C++,
-// where nothing may be raised. In another thread than the main one, which gets no signals, an
-// exception of the same type. False: Python keeps no more of them. REQUIRES: the GIL.
+// where nothing may be raised. The main thread gets the exception itself, another one of the same
+// type. False: Python keeps no more of them. REQUIRES: the GIL.
 bool RaiseLater(const py::error_already_set& error) {
   const py::module_ threading = py::module_::import("threading");
   if (!threading.attr("current_thread")().is(threading.attr("main_thread")())) {

@@ -22,7 +22,7 @@ CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
   record.kind = ValueOrThrow(CacheRecord::ParseKind(ValueOrThrow(JsonString(json, "kind"))));
   record.key = ValueOrThrow(JsonString(json, "key"));
   record.arch = ValueOrThrow(JsonString(json, "arch"));
-  record.provisional = json.value("provisional", Json()) == Json(true);
+  record.provisional = MemberOrNull(json, "provisional") == true;
   ThrowIfError(record.SetFields(json));
   if (!candidate.is_none()) record.candidate = CanonicalJson(FromPython(candidate));
   record.binary = binary;

@@ -32,20 +32,30 @@ def join_threads(name: str) -> None:
             thread.join()
 
 
-def decide_every_race(
-    patch: pytest.MonkeyPatch, winner_s: float, aten_s: float, inductor_s: float | None = None
+def _race_between(
+    patch: pytest.MonkeyPatch,
+    contestants: Callable[[], tuple[dict[str, Callable[[Any], object]], Any]],
 ) -> None:
-    """Has every race be one between callables that take so long, of single operations."""
+    """Has every race be one of single operations between what `contestants` makes: calls by name,
+    and the clock."""
 
     def race_all(self: Any) -> Any:
-        takes = {"winner": winner_s, "aten": aten_s}
-        takes |= {} if inductor_s is None else {"inductor": inductor_s}
-        calls = [lambda sample, s=s: s and time.sleep(s) for s in takes.values()]
+        calls, clock = contestants()
         place = (self.device.type, self.device_index)
-        return _C.race(list(takes), calls, *place, 0.3, host_ns, True)
+        return _C.race(list(calls), list(calls.values()), *place, 0.3, clock, True)
 
     patch.setattr(forging, "MAX_CANDIDATES", CANDIDATES)
     patch.setattr(forging._Forge, "_race_all", race_all)
+
+
+def decide_every_race(
+    patch: pytest.MonkeyPatch, winner_s: float, aten_s: float, inductor_s: float | None = None
+) -> None:
+    """Has every race be one between callables that take so long."""
+    takes = {"winner": winner_s, "aten": aten_s}
+    takes |= {} if inductor_s is None else {"inductor": inductor_s}
+    calls = {name: (lambda sample, s=s: s and time.sleep(s)) for name, s in takes.items()}
+    _race_between(patch, lambda: (calls, host_ns))
 
 
 def win_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
@@ -63,26 +73,24 @@ def lose_every_race(patch: pytest.MonkeyPatch) -> None:
 
 def disturb_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
     """Has every race be too disturbed to tell. Without `patch`, for the rest of the process."""
+    # Of a pair's three kinds (of twenty pairs seven, seven and six) the winner wins two, by a
+    # tenth; the third spoils ATen's median.
+    took = {"winner": (5000.0, 9000.0, 6000.0), "aten": (5500.0, 9900.0, 1000.0)}
 
-    def race_all(self: Any) -> Any:
-        # Of a pair's three kinds the winner wins two, by a tenth; the third spoils ATen's median.
-        took = {"winner": (5000.0, 9000.0, 6000.0), "aten": (5500.0, 9900.0, 1000.0)}
+    def contestants() -> tuple[dict[str, Callable[[Any], object]], Any]:
         made: list[float] = []
 
-        def contestant(name: str) -> Callable[[Any], None]:
+        def contestant(name: str) -> Callable[[Any], object]:
             calls = itertools.count()
-            return lambda sample: made.append(took[name][min(next(calls) % 20 // 7, 2)])
+            return lambda sample: made.append(took[name][next(calls) % 20 // 7])
 
         def clock(work: Callable[[], None]) -> float:
             work()
             return made[-1]
 
-        place = (self.device.type, self.device_index)
-        return _C.race(list(took), [contestant(name) for name in took], *place, 0.3, clock, True)
+        return {name: contestant(name) for name in took}, clock
 
-    patch = patch or pytest.MonkeyPatch()
-    patch.setattr(forging, "MAX_CANDIDATES", CANDIDATES)
-    patch.setattr(forging._Forge, "_race_all", race_all)
+    _race_between(patch or pytest.MonkeyPatch(), contestants)
 
 
 def refused(cache: Path | str) -> list[str]:

@@ -348,6 +348,10 @@ def test_an_interrupt_while_forging_is_the_programs(
         assert torch.equal(x.softmax(-1), torch._softmax(x, -1, False))
 
 
+def out_of_order(*arguments: Any, **named: Any) -> bool:
+    raise RuntimeError("out of order")
+
+
 @pytest.mark.parametrize("thread", ["main", "other"])
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit(3)])
 def test_what_ends_a_program_while_a_warning_is_written_is_raised(
@@ -356,14 +360,11 @@ def test_what_ends_a_program_while_a_warning_is_written_is_raised(
     """The warning is written amid a call of C++, which cannot raise."""
     told: list[object] = []
 
-    def failed(*arguments: Any, **named: Any) -> bool:
-        raise RuntimeError("out of order")
-
     def end(*arguments: Any, **named: Any) -> None:
         told.append(arguments[0])
         raise raised
 
-    monkeypatch.setattr(plan, "forge_one", failed)
+    monkeypatch.setattr(plan, "forge_one", out_of_order)
     monkeypatch.setattr(warnings, "showwarning", end)
     columns = 76 + 2 * (thread == "main") + (raised is KeyboardInterrupt)
     x = torch.randn(5, columns)
@@ -399,15 +400,12 @@ def test_an_interrupt_while_a_warning_is_written_is_handled_once(
 ) -> None:
     handled: list[int] = []
 
-    def failed(*arguments: Any, **named: Any) -> bool:
-        raise RuntimeError("out of order")
-
     def handle(number: int, frame: Any) -> None:
         handled.append(number)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(plan, "forge_one", failed)
+    monkeypatch.setattr(plan, "forge_one", out_of_order)
     monkeypatch.setattr(
         warnings, "showwarning", lambda *_, **__: signal.raise_signal(signal.SIGINT)
     )

@@ -57,9 +57,8 @@ class CpuTarget : public Target {
 
   Result<DeviceBuffer> Allocate(int64_t bytes) override {
     CF_CHECK(bytes >= 0) << "a buffer of " << bytes << " bytes";
-    const int64_t rounded = std::max(bytes, int64_t{1}) + (kAlignment - 1);
-    void* data =
-        std::aligned_alloc(kAlignment, static_cast<size_t>(rounded / kAlignment * kAlignment));
+    const int64_t rounded = RoundUp(std::max(bytes, int64_t{1}), kAlignment);
+    void* data = std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
     if (data == nullptr)
       return Status::Unavailable("no memory for " + std::to_string(bytes) + " bytes");
     return DeviceBuffer(data, bytes, [](void* p) { std::free(p); });

@@ -100,15 +100,16 @@ def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[
     `wanted` its wanted regions. KeyError: no region, or several."""
     stored = [*store.records(arch), *(store.wanted(arch) if wanted else ())]
     found = [record for record in stored if record["key"].startswith(start)]
-    if not found:
-        elsewhere = set() if wanted or not start else {row["key"] for row in store.wanted(arch)}
-        if len(like := [key for key in elsewhere if key.startswith(start)]) > 1:
+    if not found and start and not wanted:
+        like = {row["key"] for row in store.wanted(arch) if row["key"].startswith(start)}
+        if len(like) > 1:
             raise _ambiguous(start, len(like))
         if like:
             raise KeyError(
                 f"the region {start!r} is wanted and has no record yet: `cudaforge forge --wanted` "
                 "makes its kernel where a generator can, `cudaforge cache wanted` shows what it is"
             )
+    if not found:
         what = ("no record or wanted region" if wanted else "no record") + (arch and f" on {arch}")
         lists = "`cudaforge cache ls` lists them"
         if wanted:
