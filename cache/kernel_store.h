@@ -38,12 +38,14 @@ class KernelStore {
   // Stores durably, all or nothing. What is no winner is replaced by whatever comes; between two
   // winners the one with the larger lower bound of the speed-up stays, and of one kernel raced
   // twice the first; what is no winner replaces a winner only if `replace`. What another torch or
-  // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; of the
-  // rest a provisional record replaces what WantsTime() alone. `stored`, when given, tells for each
-  // record whether it is now the one that is stored. A region that has a record, and no provisional
-  // one, leaves the wanted list in the same write. Errors: kInvalidArgument and kCorruption
-  // (CacheRecord::Validate), kIoError (a full disk, a read-only folder: nothing changed), kTimeout
-  // (the lock), kUnsupported (opened read-only, or made by a newer version).
+  // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; otherwise
+  // a provisional record replaces only what has no winner for want of time
+  // (CacheRecord::WantsTime). `stored`, when given, tells for each record whether it is now the one
+  // that is stored. A region that has a record, and no provisional one, leaves the wanted list in
+  // the same write. Errors:
+  // kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a full disk, a read-only
+  // folder: nothing changed), kTimeout (the lock), kUnsupported (opened read-only, or made by a
+  // newer version).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
                          std::vector<bool>* stored = nullptr) = 0;
   Status Put(const CacheRecord& record, bool replace = false) {
@@ -87,6 +89,7 @@ class KernelStore {
   virtual StoreCounters counters() const = 0;
   // Adds to `corrupt`: records that were read whole and proved damaged where they were used.
   virtual void CountCorrupt(int64_t records) = 0;
+  // The folder; "memory" where nothing is kept.
   virtual std::string location() const = 0;
   // Ok, or why every read is a miss at present ("the database is damaged: ...").
   virtual Status health() const = 0;

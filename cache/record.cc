@@ -69,6 +69,7 @@ constexpr FieldRule kProvenanceRules[] = {
     {"candidates_tried", IsFinite, "a number"},
     {"budget_s", IsFinite, "a number"},
     {"forge_seconds", IsFinite, "a number"},
+    {"out_of_time", IsTrue, "true"},
 };
 
 // The JSON texts, in the order of the bytes.

@@ -55,7 +55,8 @@ struct CacheRecord {
   Status Validate() const;
   // The lower bound of the speed-up; 0 where `timing` has none.
   double SpeedupLow() const;
-  // Whether more time might find a kernel where there is none.
+  // Whether this is a negative record whose search ran out of time (`out_of_time` of `provenance`):
+  // more might find a kernel.
   bool WantsTime() const;
 
   std::string Encode() const;

@@ -190,8 +190,13 @@ def second_process(args: argparse.Namespace, device: str, progress: Progress) ->
     """Runs every model from the cache; writes results, counters and the keys that it missed and
     forged."""
     run = run_all(args, device, progress)
-    told = {"missed": progress.known["miss"], "forged": progress.forged()}
-    torch.save({"results": run.results, "counters": run.counters, **told}, args.second)
+    told = {
+        "results": run.results,
+        "counters": run.counters,
+        "missed": progress.known["miss"],
+        "forged": progress.forged(),
+    }
+    torch.save(told, args.second)
 
 
 def start_second(args: argparse.Namespace) -> dict[str, Any]:
@@ -251,7 +256,7 @@ def main() -> int:
     }
     difference = max(differences.values())
     processes = {"first_process": first.counters, "second_process": second["counters"]}
-    again, lost = told_apart(regions, second["missed"], second["forged"])
+    again, lost = raced_again_and_lost(regions, second["missed"], second["forged"])
     print_processes(processes, difference, again)
 
     if args.json:
@@ -264,9 +269,8 @@ def main() -> int:
         }
         args.json.write_text(json.dumps(data, indent=2) + "\n")
         print(f"\nwritten: {args.json}")
-    found = failures(models, differences, second["counters"], lost)
-    if _C.store().location() == "memory":
-        found.append("the cache could not be used, so nothing was kept: see the warning above")
+    kept = _C.store().location() != "memory"
+    found = failures(models, differences, second["counters"], lost, kept)
     for line in found:
         print(f"WRONG: {line}")
     if not found:
@@ -280,17 +284,16 @@ def main() -> int:
     return int(bool(found))
 
 
-def told_apart(
+def raced_again_and_lost(
     regions: Sequence[Mapping[str, Any]], missed: Set[str], forged: Set[str]
 ) -> tuple[int, int]:
-    """Of the keys of graphs' regions that the second process missed, and of all that it forged:
-    how many it was to race again, as the first process had raced them on a busy machine, and how
-    many it should have found. Parts that were forged for the first time are neither."""
+    """How many regions the second process raced again, rightly, because the first had raced them
+    on a busy machine, and how many the cache should have given it. `missed`: keys of graphs'
+    regions; `forged`: keys of parts, too. A part forged for the first time is neither."""
     provisional = {r["key"] for r in regions if r["provisional"]}
     decided = {r["key"] for r in regions} - provisional
-    again = provisional & (missed | forged)
     lost = (decided & forged) | (missed - provisional)
-    return len(again), len(lost)
+    return len(provisional & forged), len(lost)
 
 
 def failures(
@@ -298,10 +301,11 @@ def failures(
     differences: Mapping[str, float],
     second: Mapping[str, Any],
     lost: int,
+    kept: bool,
 ) -> list[str]:
     """What makes the quickstart fail, a line each: errors over their limit, two processes that
-    differ (`differences`: by model and phase), a second process that was not served by the cache
-    (`lost`: of told_apart).
+    differ (`differences`: by model and phase), a cache that keeps nothing, a second process that
+    it did not serve (`lost`: of raced_again_and_lost).
 
     cuDNN may take another algorithm in another process, which makes a difference of the size of
     the model's own error: in TF32, more than a thousandth.
@@ -317,9 +321,12 @@ def failures(
             lines.append(
                 f"the two processes differ by {value:.3g} in {key}, over {limits[key]:.3g}"
             )
-    if lost:
+    if not kept:
+        lines.append("the cache could not be used, so nothing was kept: see the warning above")
+    elif lost:
         lines.append(
-            f"the second process did not find {counted(lost, 'region')} that the first had decided"
+            f"the cache did not give the second process {counted(lost, 'region')} that it should "
+            "have had"
         )
     if second["unserved"]:
         lines.append(f"the second process found no kernel in {second['unserved']} calls")

@@ -47,23 +47,53 @@ class TrialScope {
   std::optional<KernelOnTrial> trial_;
 };
 
-// Has Python raise this thread's exception as soon as it runs again: outside of PyTorch's C++,
-// where nothing may be raised. The main thread gets the exception itself, another one of the same
-// type. False: Python keeps no more of them. REQUIRES: the GIL.
-bool RaiseLater(const py::error_already_set& error) {
+bool InMainThread() {
   const py::module_ threading = py::module_::import("threading");
-  if (!threading.attr("current_thread")().is(threading.attr("main_thread")())) {
-    return PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), error.type().ptr()) == 1;
+  return threading.attr("current_thread")().is(threading.attr("main_thread")());
+}
+
+// Has Python raise `value`, an exception, in this thread when its Python code runs again: inside
+// PyTorch's C++ nothing may be raised. In the main thread `value` itself, in others, where Python
+// takes no more than a type, a new one of its type. Where it has no Python code, or no room for it,
+// it is reported. Runs no Python code after that was asked for: it would be raised in there.
+// REQUIRES: the GIL.
+void RaiseLater(py::object value, bool in_main_thread) {
+  const bool has_code = PyEval_GetFrame() != nullptr;
+  if (has_code && !in_main_thread) {
+    const py::type type = py::type::of(value);
+    value = {};
+    PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), type.ptr());
+    return;
   }
   const auto raise = [](void* kept) {
-    const std::unique_ptr<py::object> value(static_cast<py::object*>(kept));
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value->ptr())), value->ptr());
+    const auto value = py::reinterpret_steal<py::object>(static_cast<PyObject*>(kept));
+    PyErr_SetObject(py::type::handle_of(value).ptr(), value.ptr());
     return -1;
   };
-  auto kept = std::make_unique<py::object>(error.value());
-  if (Py_AddPendingCall(raise, kept.get()) != 0) return false;
-  (void)kept.release();
-  return true;
+  if (has_code && Py_AddPendingCall(raise, value.ptr()) == 0) {
+    (void)value.release();
+    return;
+  }
+  const py::str where("cudaforge warning");
+  PyErr_SetObject(py::type::handle_of(value).ptr(), value.ptr());
+  PyErr_WriteUnraisable(where.ptr());
+}
+
+// Calls that function with `text`. What was raised meanwhile and ends a program, without its
+// traceback: the frames there may run Python code when they go. Null: nothing was, or an Exception,
+// which is reported.
+py::object Tell(const char* function, const std::string& text, bool* in_main_thread) {
+  try {
+    *in_main_thread = InMainThread();
+    py::module_::import("cudaforge_backend.stats").attr(function)(text);
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) {
+      PyException_SetTraceback(error.value().ptr(), Py_None);
+      return error.value();
+    }
+    error.discard_as_unraisable("cudaforge warning");
+  }
+  return {};
 }
 
 }  // namespace
@@ -71,13 +101,9 @@ bool RaiseLater(const py::error_already_set& error) {
 void TellStats(const char* function, const std::string& text) {
   if (!Py_IsInitialized()) return;
   py::gil_scoped_acquire acquire;
-  try {
-    py::module_::import("cudaforge_backend.stats").attr(function)(text);
-  } catch (py::error_already_set& error) {
-    if (error.matches(PyExc_Exception) || !RaiseLater(error)) {
-      error.discard_as_unraisable("cudaforge warning");
-    }
-  }
+  bool in_main_thread = false;
+  py::object raised = Tell(function, text, &in_main_thread);
+  if (raised) RaiseLater(std::move(raised), in_main_thread);
 }
 
 void BindDispatch(py::module_& m) {

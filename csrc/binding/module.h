@@ -26,9 +26,9 @@ void BindPacks(pybind11::module_& m);      // packs: written here, proven before
 void BindMachine(pybind11::module_& m);  // configuration, devices, capabilities, interleaved timing
 
 // Calls the function `function` of cudaforge_backend.stats with `text`: a warning. From any thread;
-// after the interpreter's end there is nobody to read it. What is raised meanwhile and is the
-// program's (Ctrl-C, SystemExit) is raised when Python runs again; an Exception is reported as
-// unraisable.
+// after the interpreter's end there is nobody to read it. What is raised meanwhile and ends a
+// program (Ctrl-C, SystemExit) is raised when this thread's Python runs again; where it has none,
+// and of every Exception, it is reported as unraisable.
 void TellStats(const char* function, const std::string& text);
 
 }  // namespace cudaforge::binding

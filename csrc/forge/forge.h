@@ -94,8 +94,8 @@ Result<Proof> ProveCandidate(const OpSignature& signature, const Candidate& cand
 // that does not win may serve such calls, if both hold of the rival "aten": that is what they run.
 struct Promotion {
   bool promoted = false;
-  // Good for nothing, by a median alone, of this race or of the one inside a larger region: another
-  // race may say otherwise.
+  // Neither promoted nor eager_only(), only because a median contradicts the pairs, in this race or
+  // the one inside a larger region: this machine was too busy, another race may say otherwise.
   bool undecided = false;
   bool eager = false;
   std::string reason;

@@ -39,13 +39,14 @@ namespace {
 //   without: right scans and gradients of layer norms refused, in about one set of a hundred.
 // - Where rows have scales of their own, an octave of 10^5 small elements has a few that come of
 //   large ones by cancellation: these alone make up its root-mean-square, which is as much luck as
-//   they are. So where both ATen's and the candidate's is made up by fewer than 32 elements, the
-//   limits of single elements decide. How many make it up is Kish's effective sample size with the
-//   squared errors for weights: the square of their sum over the sum of their squares (Survey
-//   Sampling, 1965). What was seen without: in octaves of products of rows whose scales are 2^10
-//   apart one to twenty elements make it up, and of two sums whose errors differ five times
-//   throughout the better one may have the larger: a right product with GELU was refused now and
-//   then.
+//   they are. So where fewer than 32 elements, and fewer than one in eight, make up both ATen's and
+//   the candidate's, twice the limit is allowed. How many make it up is Kish's effective sample
+//   size with the squared errors for weights: the square of their sum over the sum of their squares
+//   (Survey Sampling, 1965); of errors that are alike, as normal ones are, it is a third of their
+//   number or more. What was seen without: a right product with GELU refused now and then. Where
+//   the scales of rows are 2^10 apart, one to twenty elements make up an octave's
+//   root-mean-square; then even a sum whose errors are five times smaller throughout may have the
+//   larger one.
 // - Where a function bends (relu, the tails of GELU) or grows fast (the exponential of large
 //   numbers), four moves may all miss what another order of addition does to one element of
 //   millions: a sum near zero that changes its sign is judged among zeros that nothing moves.
@@ -81,6 +82,7 @@ constexpr int kLowestExponent = -1080;
 constexpr size_t kOctaves = 2112;      // [0] holds zero
 constexpr int64_t kEnough = 32;        // elements that make an octave's statistics worth having
 constexpr int64_t kEnoughAlone = 256;  // the same of ATen's errors where there are no more draws
+constexpr double kLuck = 2;            // what a root-mean-square of a few errors is excused
 constexpr int64_t kRounds = 16;        // draws of which ATen's largest error counts
 constexpr size_t kNeighbours = 3;      // octaves on either side that a sparse one may borrow from
 constexpr size_t kSamples = 512;       // sensitivities kept per octave
@@ -170,8 +172,7 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
       if (error < 0) continue;
       ++octave.own;
       octave.max_error = std::max(octave.max_error, error);
-      octave.sum_squares += error * error;
-      octave.sum_fourths += error * error * error * error;
+      octave.errors.Add(error);
       if (first != 0) ++part.nonzero;
     }
     parts[static_cast<size_t>(chunk)] = std::move(part);
@@ -186,14 +187,12 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
     for (size_t o = 0; o < kOctaves; ++o) {
       const Octave& octave = part.octaves[o];
       octaves_[o].own += octave.own;
-      octaves_[o].count += octave.own;
       octaves_[o].max_error = std::max(octaves_[o].max_error, octave.max_error);
-      octaves_[o].sum_squares += octave.sum_squares;
-      octaves_[o].sum_fourths += octave.sum_fourths;
+      octaves_[o].errors.Add(octave.errors);
       octaves_[o].moved_squares += octave.moved_squares;
       for (const auto& [rank, moved] : part.samples[o].kept) samples[o].Add(rank, moved);
       max_error_ = std::max(max_error_, octave.max_error);
-      sum_squares += octave.sum_squares;
+      sum_squares += octave.errors.squares;
       finite += octave.own;
     }
   }
@@ -240,9 +239,7 @@ void Yardstick::AddDraw(const TensorSpec& spec, const OutputDraw& draw) {
     Octave& octave = octaves_[OctaveOf(r)];
     const double error = std::fabs(a - r);
     octave.drawn.push_back(error);
-    octave.sum_squares += error * error;
-    octave.sum_fourths += error * error * error * error;
-    ++octave.count;
+    octave.errors.Add(error);
   }
 }
 
@@ -253,15 +250,20 @@ void Yardstick::AddTypical(const TensorSpec& spec, const OutputDraw& draw) {
     const double r = draw.oracle[static_cast<size_t>(walk.index())];
     const double a = LoadElement(dtype_, draw.aten.data() + walk.offset() * size);
     if (!std::isfinite(RoundTo(dtype_, r)) || !std::isfinite(a)) continue;
-    Octave& octave = octaves_[OctaveOf(r)];
-    octave.typical_squares += (a - r) * (a - r);
-    ++octave.typical_count;
+    octaves_[OctaveOf(r)].typical.Add(std::fabs(a - r));
   }
   SetLimits();
 }
 
-bool Yardstick::IsOfFew(double squares, double fourths) {
-  return squares * squares < static_cast<double>(kEnough) * fourths && std::isfinite(fourths);
+bool ErrorSums::AreMadeUpByFew() const {
+  const double few = std::min(static_cast<double>(kEnough), static_cast<double>(count) / 8);
+  return squares * squares < few * fourths && std::isfinite(fourths);
+}
+
+double Yardstick::RmsLimit(size_t octave, const ErrorSums& candidate) const {
+  const Octave& judged = octaves_[octave];
+  const bool by_luck = judged.errors.AreMadeUpByFew() && candidate.AreMadeUpByFew();
+  return judged.rms_limit * (by_luck ? kLuck : 1);
 }
 
 void Yardstick::SetLimits() {
@@ -295,11 +297,12 @@ void Yardstick::SetLimits() {
       double drawn = 0;
       for (const double error : octave.drawn) drawn += error * error;
       const auto own = static_cast<double>(octave.own);
-      const double typical = (octave.sum_squares + octave.typical_squares) /
-                             static_cast<double>(octave.count + octave.typical_count);
+      ErrorSums all = octave.errors;
+      all.Add(octave.typical);
       const double rms =
-          std::sqrt(std::max({octave.sum_squares / static_cast<double>(octave.count),
-                              std::max(octave.sum_squares - drawn, 0.0) / own, typical}));
+          std::sqrt(std::max({octave.errors.squares / static_cast<double>(octave.errors.count),
+                              std::max(octave.errors.squares - drawn, 0.0) / own,
+                              all.squares / static_cast<double>(all.count)}));
       const double value =
           o == 0 ? 0 : std::ldexp(1.0, std::min(static_cast<int>(o) + kLowestExponent, 1023));
       const double moved = std::sqrt(octave.moved_squares / own);

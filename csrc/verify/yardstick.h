@@ -4,7 +4,8 @@
 // r: k = 2 for float32 and float64, 3 for the half types. The yardstick is ATen's own error among
 // elements of like size, or, when larger, three times what moving every input by a rounding unit
 // does to the oracle. The same holds for the root-mean-square error of like elements, with half an
-// ulp. yardstick.cc says why, and what is done where there are few elements.
+// ulp, or with twice as much where a few errors make up both the candidate's and ATen's.
+// yardstick.cc says why, and what is done where there are few elements.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,26 @@ namespace cudaforge {
 struct OutputDraw {
   std::string aten;
   std::vector<double> oracle;
+};
+
+// Sums of elements' errors.
+struct ErrorSums {
+  int64_t count = 0;
+  double squares = 0, fourths = 0;
+
+  void Add(double error) {
+    ++count;
+    squares += error * error;
+    fourths += error * error * error * error;
+  }
+  void Add(const ErrorSums& other) {
+    count += other.count;
+    squares += other.squares;
+    fourths += other.fourths;
+  }
+  // Whether a few of many errors make up their root-mean-square, which says no more than those few
+  // do: their effective sample size (Kish) is below 32 and below an eighth of their number.
+  bool AreMadeUpByFew() const;
 };
 
 // The limits for one output on one input set.
@@ -50,16 +71,9 @@ class Yardstick {
   // Elements whose oracle values share an octave [2^e, 2^(e+1)) are judged together.
   static size_t OctaveOf(double value);
   size_t octave_count() const { return octaves_.size(); }
-  // The root-mean-square error allowed over the elements of an octave; negative where they are too
-  // few to judge.
-  double RmsLimit(size_t octave) const { return octaves_[octave].rms_limit; }
-  // Whether a handful of errors makes up a root-mean-square: then it says no more than they do.
-  // Sums over the elements of an octave of their errors' second and fourth powers.
-  static bool IsOfFew(double squares, double fourths);
-  // The same of ATen's errors in an octave.
-  bool IsAtensOfFew(size_t octave) const {
-    return IsOfFew(octaves_[octave].sum_squares, octaves_[octave].sum_fourths);
-  }
+  // The root-mean-square error allowed over the elements of an octave, in which a candidate has
+  // these errors; negative where they are too few to judge.
+  double RmsLimit(size_t octave, const ErrorSums& candidate) const;
   // The largest error that more moves could still excuse, judging by those that were made.
   double ExcusableError() const;
   // Whether ATen's values all equal the oracle's, and how many of them are finite and not zero.
@@ -69,17 +83,16 @@ class Yardstick {
 
  private:
   struct Octave {
-    int64_t count = 0;     // elements where both ATen and the oracle are finite, of all draws
-    int64_t own = 0;       // those of the set itself
-    double max_error = 0;  // ATen's
-    double sum_squares = 0, sum_fourths = 0;
-    int64_t typical_count = 0;  // the same of AddTypical
-    double typical_squares = 0;
+    // ATen's, where both it and the oracle are finite: on the set and all draws, and on
+    // AddTypical's sets.
+    ErrorSums errors, typical;
+    int64_t own = 0;            // elements of the set itself
+    double max_error = 0;       // ATen's
     double sensitivity = 0;     // 95th percentile of the moves
     double moved_squares = 0;   // mean over the moves, summed over the set's own elements
     std::vector<double> drawn;  // ATen's errors on further draws
     double max_limit = 0;       // without the ulp
-    double rms_limit = 0;       // see RmsLimit
+    double rms_limit = 0;       // see RmsLimit; for errors that not a few make up
   };
   void AddDraw(const TensorSpec& spec, const OutputDraw& draw);
   void SetLimits();

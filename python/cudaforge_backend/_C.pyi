@@ -232,7 +232,8 @@ class Promotion:
     def promoted(self) -> bool: ...
     @property
     def undecided(self) -> bool:
-        """Not promoted, and another race may say otherwise: this machine was too busy."""
+        """Good for nothing, only because a median contradicts the pairs, in this race or the one
+        inside a larger region: this machine was too busy, another race may say otherwise."""
 
     def times_us(self) -> list[float]:
         """Median microseconds of each contestant."""

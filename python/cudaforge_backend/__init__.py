@@ -111,5 +111,5 @@ _install_log()
 _keep_device_guard()
 if _C.config()["eager"]:
     enable()
-elif difflib.get_close_matches("CUDAFORGE_EAGER", os.environ, cutoff=0.85):  # or misspelled
-    warn_of_environment()
+elif difflib.get_close_matches("CUDAFORGE_EAGER", os.environ, cutoff=0.85):
+    warn_of_environment()  # set to something else, or misspelled

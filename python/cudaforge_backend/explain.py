@@ -126,9 +126,9 @@ def explain(
 ) -> Report:
     """What torch.compile(model, backend="cudaforge") finds for model(*inputs, **kwargs).
 
-    Runs the model once, eagerly below Dynamo's graphs; forges and compiles nothing, but for what
-    threads that the model starts, and what it compiles by itself, ask for. Gradients on and an
-    input or parameter that requires them: training's regions are listed, the backward's too.
+    Runs the model once, eagerly below Dynamo's graphs, and forges and compiles nothing for it.
+    Threads that the model starts, and functions that it compiles itself, run as ever. Gradients on
+    and an input or parameter that requires them: training's regions are listed, the backward's too.
     `agents`: also the regions around matrix products, convolutions and attention that only agents
     make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with
     torch.compile's option, it is the process's cache from then on. What the program has compiled

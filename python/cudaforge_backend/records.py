@@ -90,7 +90,7 @@ def verdict(record: Mapping[str, Any]) -> str:
     if record["kind"] == "winner":
         return "winner"
     timing = record["timing"] or {}
-    if record["kind"] == "negative" and timing.get("undecided"):
+    if timing.get("undecided"):
         return "the machine was too busy for a race"
     if within := larger_region(record):  # it won alone, or it would not have been raced there
         return f"faster alone, not within region {within[:12]}"

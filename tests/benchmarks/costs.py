@@ -7,6 +7,8 @@ region_call   one cudaforge::region call that hits, against the ATen operator it
 eager_call    one eager call of an operator that is intercepted, against the same call where it is
               not, in us: with a winner and with a negative entry, from Python and from C++ (a
               TorchScript loop); and met for the first time and recorded
+enable        entering and leaving enable() with the default operators, in us; and what the next
+              call of one of them takes more than the one after it
 import        `import torch, cudaforge_backend` against `import torch`, seconds
 open_cache    opening a cache of 1,000 winners of 20 KB and reading them all, milliseconds
 compile       compiling a graph that has an anchor but no winner, against plain Inductor, seconds:
@@ -17,7 +19,8 @@ At the end each cost stands against its limit: nothing more is said where it is 
 it is beyond, and undecided where the measurement does not tell: where the limit lies in its spread
 (the middle half of the rounds; of `compile`, the 95% interval), or its median is no farther from
 the limit than the spread of its control (the same measured twice, A/A) reaches from no difference.
-open_cache has no control. What is undecided wants a quieter machine, or more rounds.
+open_cache has no control, enable no limit. What is undecided wants a quieter machine, or more
+rounds.
 """
 
 from __future__ import annotations
@@ -198,6 +201,30 @@ def recorded_call(device: str, calls: Callable[[torch.Tensor, int], Any]) -> dic
     return spread(over)
 
 
+def enable(device: str) -> dict[str, Any]:
+    """100 rounds; the cache is open, and the softmax has a winner and was called before."""
+    x = torch.randn(4, 16, device=device)
+    served_softmax(device)
+    entered, left, first = [], [], []
+    with tempfile.TemporaryDirectory() as folder, cudaforge_backend.enable(cache_dir=folder):
+        x.softmax(-1)
+    for _ in range(100):
+        marks = [time.perf_counter()]
+        with cudaforge_backend.enable():
+            marks.append(time.perf_counter())
+            for _ in range(2):
+                x.softmax(-1)
+                marks.append(time.perf_counter())
+        marks.append(time.perf_counter())
+        taken = [(end - start) * 1e6 for start, end in itertools.pairwise(marks)]
+        entered.append(taken[0])
+        first.append(taken[1] - taken[2])
+        left.append(taken[3])
+    return {
+        "enter_us": spread(entered), "leave_us": spread(left), "next_call_over_us": spread(first)
+    }  # fmt: skip
+
+
 def import_seconds() -> dict[str, Any]:
     """Seven rounds of fresh processes; "control" is torch alone once more."""
     rounds = []
@@ -359,6 +386,7 @@ COSTS = {
             for state, most in (("negative", 0.3), ("hit", 1.0))
         ],
     ),
+    "enable": Cost(lambda args: enable(args.device), []),
     "import": Cost(lambda args: import_seconds(), [Limit("over_s", 0.3, "control_s")]),
     "open_cache": Cost(lambda args: open_cache(), [Limit("milliseconds", 50.0)]),
     "compile": Cost(
@@ -406,7 +434,8 @@ def main() -> None:
         results[name] = COSTS[name].measure(args)
         print(name, json.dumps(results[name]), flush=True)
     for name, result in results.items():
-        print(*against_limits(name, result), sep="\n")
+        for line in against_limits(name, result):
+            print(line)
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -1,4 +1,4 @@
-"""Real kernels, quickly: a region is searched and proven as ever, and then its race is won."""
+"""Real kernels, quickly: a region is searched and proven as ever, and then its race is decided."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _race_between(
 def decide_every_race(
     patch: pytest.MonkeyPatch, winner_s: float, aten_s: float, inductor_s: float | None = None
 ) -> None:
-    """Has every race be one between callables that take so long."""
+    """Has every race be one between callables that take so many seconds."""
     takes = {"winner": winner_s, "aten": aten_s}
     takes |= {} if inductor_s is None else {"inductor": inductor_s}
     calls = {name: (lambda sample, s=s: s and time.sleep(s)) for name, s in takes.items()}
@@ -73,8 +73,8 @@ def lose_every_race(patch: pytest.MonkeyPatch) -> None:
 
 def disturb_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
     """Has every race be too disturbed to tell. Without `patch`, for the rest of the process."""
-    # Of a pair's three kinds (of twenty pairs seven, seven and six) the winner wins two, by a
-    # tenth; the third spoils ATen's median.
+    # Pairs are of three kinds (of twenty seven, seven and six). The winner wins two by a tenth; the
+    # third spoils ATen's median.
     took = {"winner": (5000.0, 9000.0, 6000.0), "aten": (5500.0, 9900.0, 1000.0)}
 
     def contestants() -> tuple[dict[str, Callable[[Any], object]], Any]:

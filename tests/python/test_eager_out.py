@@ -148,7 +148,8 @@ def test_kernels_write_to_out_arguments(op: str, blocking: dict[str, Any], devic
     expected = outputs(results, device, 77)
     call(expected)
     with enable([op], **blocking):
-        for fill in (77, 77, 0):  # the calls that are served: a bool is once what the result is not
+        # Forged, then served twice: a bool is True of 77 and False of 0, so one must be changed.
+        for fill in (77, 77, 0):
             found = outputs(results, device, fill)
             call(found)
             torch.testing.assert_close(found, expected)

@@ -124,7 +124,8 @@ def test_samples_give_what_they_give_without(
     told["mismatches"] = len(wrong)
     told["warnings"] = sorted({str(one.message) for one in warned})[:4]
     assert wrong == []
-    if not EVERY or ((name, dtype) in some_cases() and told["samples"] > 2):
+    # Of one or two samples none may be of a kind that there is a generator for.
+    if (name, dtype) in some_cases() and (not EVERY or told["samples"] > 2):
         assert told["samples"] and any(n["hits"] for n in told["overloads"].values())
     if not EVERY:
         assert told["warnings"] == []  # of a kernel that fails at a call

@@ -225,6 +225,8 @@ def test_the_named_models_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 GOOD = {"name": "gpt", "phase": "train", "error": 1e-6, "error_limit": 2e-6}
 SERVED = {"unserved": 0}
+LOST = "the cache did not give the second process 1 region that it should have had"
+NOT_KEPT = "the cache could not be used, so nothing was kept: see the warning above"
 
 
 @pytest.mark.parametrize(
@@ -237,12 +239,6 @@ SERVED = {"unserved": 0}
         ({}, 1.1e-5, {}, "the two processes differ by 1.1e-05 in gpt/train, over 1e-05"),
         ({}, float("nan"), {}, "the two processes differ by nan in gpt/train, over 1e-05"),
         ({}, 0.0, {"unserved": 3}, "the second process found no kernel in 3 calls"),
-        (
-            {},
-            0.0,
-            {"lost": 1},
-            "the second process did not find 1 region that the first had decided",
-        ),
     ],
 )
 def test_what_fails_the_quickstart(
@@ -254,10 +250,22 @@ def test_what_fails_the_quickstart(
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     quickstart = importlib.import_module("quickstart")
-    counts = SERVED | {"lost": 0} | second
-    differences = {"gpt/train": difference}
-    lines = quickstart.failures([GOOD | model], differences, counts, counts["lost"])
+    lines = quickstart.failures(
+        [GOOD | model], {"gpt/train": difference}, SERVED | second, lost=0, kept=True
+    )
     assert lines == ([] if said is None else [said])
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept", "said"),
+    [(0, True, []), (1, True, [LOST]), (0, False, [NOT_KEPT]), (1, False, [NOT_KEPT])],
+)
+def test_a_cache_that_does_not_serve_fails_the_quickstart(
+    monkeypatch: pytest.MonkeyPatch, lost: int, kept: bool, said: list[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    quickstart = importlib.import_module("quickstart")
+    assert quickstart.failures([GOOD], {"gpt/train": 0.0}, SERVED, lost, kept) == said
 
 
 @pytest.mark.parametrize(
@@ -265,6 +273,7 @@ def test_what_fails_the_quickstart(
     [
         ("", "", 0, 0),
         ("p", "p", 1, 0),
+        ("p", "", 0, 0),  # it could not be forged
         ("p", "pn", 1, 0),  # a part of it that the first process did not come to
         ("", "q", 1, 0),  # a part that the first process raced on a busy machine
         ("d", "d", 0, 1),
@@ -279,7 +288,7 @@ def test_what_the_second_process_should_have_found(
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     quickstart = importlib.import_module("quickstart")
     regions = [{"key": key, "provisional": key in "pq"} for key in "depq"]
-    assert quickstart.told_apart(regions, set(missed), set(forged)) == (again, lost)
+    assert quickstart.raced_again_and_lost(regions, set(missed), set(forged)) == (again, lost)
 
 
 def test_a_cache_that_keeps_nothing_fails_the_quickstart(tmp_path: Path) -> None:
@@ -291,8 +300,8 @@ def test_a_cache_that_keeps_nothing_fails_the_quickstart(tmp_path: Path) -> None
         *("--region-budget", "1", "--cache-dir", str(cache)),
     )
     assert done.returncode == 1
-    assert "WRONG: the cache could not be used, so nothing was kept: see the w" in done.stdout
-    assert "WRONG: the second process did not find " in done.stdout
+    assert f"WRONG: {NOT_KEPT}" in done.stdout
+    assert "that it should have had" not in done.stdout
 
 
 def test_regions_tell_forged_from_cached(monkeypatch: pytest.MonkeyPatch) -> None:

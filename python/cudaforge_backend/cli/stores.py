@@ -100,16 +100,9 @@ def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[
     `wanted` its wanted regions. KeyError: no region, or several."""
     stored = [*store.records(arch), *(store.wanted(arch) if wanted else ())]
     found = [record for record in stored if record["key"].startswith(start)]
-    if not found and start and not wanted:
-        like = {row["key"] for row in store.wanted(arch) if row["key"].startswith(start)}
-        if len(like) > 1:
-            raise _ambiguous(start, len(like))
-        if like:
-            raise KeyError(
-                f"the region {start!r} is wanted and has no record yet: `cudaforge forge --wanted` "
-                "makes its kernel where a generator can, `cudaforge cache wanted` shows what it is"
-            )
     if not found:
+        if start and not wanted:
+            _refuse_wanted(store, start, arch)
         what = ("no record or wanted region" if wanted else "no record") + (arch and f" on {arch}")
         lists = "`cudaforge cache ls` lists them"
         if wanted:
@@ -119,6 +112,18 @@ def of_key(store: Any, start: str, arch: str = "", wanted: bool = True) -> list[
     if len(keys) > 1 or not start:
         raise _ambiguous(start, len(keys))
     return found
+
+
+def _refuse_wanted(store: Any, start: str, arch: str) -> None:
+    """KeyError where `start` begins the key of a wanted region."""
+    like = {row["key"] for row in store.wanted(arch) if row["key"].startswith(start)}
+    if len(like) > 1:
+        raise _ambiguous(start, len(like))
+    if like:
+        raise KeyError(
+            f"the region {start!r} is wanted and has no record yet: `cudaforge forge --wanted` "
+            "makes its kernel where a generator can, `cudaforge cache wanted` shows what it is"
+        )
 
 
 def _ambiguous(start: str, keys: int) -> KeyError:

@@ -92,7 +92,8 @@ TEST_P(StoreContract, AProvisionalRecordGivesWay) {
   EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
   EXPECT_FALSE(Get(1)->provisional);
   ASSERT_TRUE(store_->Put(beside).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative) << "it replaces no verdict";
+  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative)
+      << "it replaces no verdict that had its time";
   ASSERT_TRUE(store_->Put(beside, true).ok());
   ASSERT_TRUE(store_->Put(TestWinner(1, 1.1)).ok());
   EXPECT_EQ(Get(1)->SpeedupLow(), 1.1);

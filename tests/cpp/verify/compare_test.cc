@@ -143,12 +143,47 @@ TEST(Compare, ARootMeanSquareOfAFewErrorsIsLuck) {
     return values;
   };
   const OutputReference few = Make(spec, oracle, off_by(3, 1e-4));
-  EXPECT_TRUE(Accepts(few, off_by(16, 1.9e-4))) << "4 times ATen's";
-  const Verdict many = few.Check(Bytes(spec, off_by(40, 1.9e-4)), "test");
-  EXPECT_TRUE(many.evidence.contains("rms_error")) << many.message;
-  EXPECT_FALSE(Accepts(few, off_by(16, 2.1e-4))) << "beyond the limit of one element";
+  const auto refused_for_rms = [&spec](const OutputReference& reference,
+                                       const std::vector<double>& candidate) {
+    return reference.Check(Bytes(spec, candidate), "test").evidence.contains("rms_error");
+  };
+  EXPECT_TRUE(Accepts(few, off_by(12, 1.9e-4))) << "3.8 times ATen's";
+  EXPECT_TRUE(refused_for_rms(few, off_by(14, 1.9e-4))) << "4.1 times";
+  EXPECT_TRUE(refused_for_rms(few, off_by(40, 9e-5))) << "made up by 40";
+  EXPECT_FALSE(Accepts(few, off_by(4, 2.1e-4))) << "beyond the limit of one element";
   const OutputReference throughout = Make(spec, oracle, off_by(1, 1e-4, 5e-6));
-  const Verdict verdict = throughout.Check(Bytes(spec, off_by(16, 1.9e-4)), "test");
+  EXPECT_TRUE(refused_for_rms(throughout, off_by(16, 1.9e-4)));
+}
+
+// A small output: ATen's errors are those of all draws, among which one is large; a candidate's are
+// few, and it errs in all of them.
+TEST(Compare, FewElementsAreNotAFewErrors) {
+  const TensorSpec spec = Spec(DType::kFloat32, {48});
+  SplitMix random(7);
+  std::vector<double> oracle(48);
+  for (double& value : oracle) value = 1.1 + random.Uniform() * 0.8;
+  const auto atens = [&oracle, &random] {
+    std::vector<double> values = oracle;
+    for (double& value : values) value += 3e-5 * random.Normal();
+    return values;
+  };
+  const auto candidate = [&oracle, &random](double most) {
+    std::vector<double> values = oracle;
+    for (double& value : values) value += most * (2 * random.Uniform() - 1);
+    return values;
+  };
+  std::vector<OutputDraw> draws;
+  for (int i = 0; i < 85; ++i) draws.push_back({Bytes(spec, atens()), oracle});
+  std::vector<double> once = atens();
+  once[2] = oracle[2] + 1e-3;
+  draws[3].aten = Bytes(spec, once);
+  const std::string aten = Bytes(spec, atens());
+  const std::string* runs[] = {&aten};
+  const std::vector<double> moves[] = {oracle};
+  OutputReference reference(spec, aten, oracle, Yardstick(spec, runs, oracle, moves, draws));
+  reference.set_match(Match::kTolerance);
+  EXPECT_TRUE(Accepts(reference, candidate(5e-5)));
+  const Verdict verdict = reference.Check(Bytes(spec, candidate(1.6e-4)), "test");
   EXPECT_TRUE(verdict.evidence.contains("rms_error")) << verdict.message;
 }
 
