@@ -136,6 +136,8 @@ def explain(
     from .integration.analysis import is_training
     from .integration.backend import open_cache, warn_of_environment
 
+    if not callable(model):
+        raise TypeError(f"explain takes a model and its inputs; got {type(model).__name__}")
     if disabled():
         return Report((), {}, 0, training=False, no_graph=DISABLED)
     warn_of_environment()

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from .forks import Flag
 from .records import counted, find, for_eager, too_little_time
+from .steps import step_text
 
 EVERY_S = 10.0
 _LAST_LINE_S = 1.0
@@ -73,7 +74,7 @@ class Heartbeat:
 
 class ForgingHeartbeat(Heartbeat):
     """A progress callback (cudaforge_backend.set_progress has the events) that says now and then
-    which region is forged, which agent is asked, for how long, and for how long all of it has gone
+    which region is forged, what is done for it, for how long, and for how long all of it has gone
     on."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -81,7 +82,7 @@ class ForgingHeartbeat(Heartbeat):
         self._tried = self._started = 0
         self._kinds: Counter[str] = Counter()  # of the regions that are done
         self._met: dict[tuple[str, str], None] = {}  # their keys and architectures
-        self._asking = ""
+        self._step = ""  # what is done now, other than trying candidates
         super().__init__(say, "forging")
 
     def __call__(self, event: Mapping[str, Any]) -> None:
@@ -90,10 +91,10 @@ class ForgingHeartbeat(Heartbeat):
             self._started += 1
             self._met[event["key"], event["arch"]] = None
             self.go_on(f"forging {event['region']}")
-        if event["event"] == "ask":
-            self._asking = f"asking the {event['role']} ({event['provider']}), "
+        if event["event"] in ("ask", "stage"):
+            self._step = f"{step_text(event)}, "
         elif event["event"] in ("call", "agents_end", "start", "end"):
-            self._asking = ""
+            self._step = ""
         self._tried += event["event"] == "candidate"
         if event["event"] == "end":
             self._kinds[event["kind"]] += 1
@@ -115,4 +116,4 @@ class ForgingHeartbeat(Heartbeat):
     def _words(self, now: float) -> str:
         tried = f"{counted(self._tried, 'candidate')} tried ({now - self._began:.0f} s)"
         done = f"{counted(self._kinds.total(), 'region')} done so far ({now - self._since:.0f} s)"
-        return f"{self._doing}: {self._asking}{tried}; {done}"
+        return f"{self._doing}: {self._step}{tried}; {done}"

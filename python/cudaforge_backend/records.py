@@ -10,7 +10,6 @@ from typing import Any, TypedDict
 import torch
 
 from ._native import _C
-from .options import RACING_SECONDS
 
 RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
@@ -94,10 +93,12 @@ def verdict(record: Mapping[str, Any]) -> str:
         return "the machine was too busy for a race"
     if within := larger_region(record):  # it won alone, or it would not have been raced there
         return f"faster alone, not within region {within[:12]}"
+    _, median, high = timing.get("speedup") or (0.0, 0.0, 0.0)
     if record["kind"] == "eager_only":
-        return "faster than ATen, not surely than Inductor"
+        surely_slower = timing.get("speedup") and high < 1
+        return f"faster than ATen, {'slower' if surely_slower else 'not surely'} than Inductor"
     if rival := rival_name(timing):
-        return f"nothing faster than {rival}"
+        return f"nothing {'surely ' if median > 1 else ''}faster than {rival}"
     if retry_above_s(record) is not None:
         return "out of time, not raced"
     tried = (record["provenance"] or {}).get("candidates_tried")
@@ -125,6 +126,13 @@ def result_text(record: Mapping[str, Any]) -> str:
     words = speedup_text(record["timing"]) if record["kind"] == "winner" else why(record)
     said = f": {words}" if words else ""
     return with_time(f"{status_text(record['kind'])}{said}", retry_above_s(record))
+
+
+def why_no_kernel(key: str, arch: str) -> str:
+    """Why calls of a region have no kernel, as the cache in use knows it; "" where it has no
+    record."""
+    record = _C.store().get(key, arch)
+    return "" if record is None else "; ".join([result_text(record), *not_served(summary(record))])
 
 
 def not_served(row: RecordSummary) -> list[str]:
@@ -202,17 +210,12 @@ def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, 
     if not short:
         return None
     not_raced = sum(words.startswith("out of time") for words, _ in short)
+    budget = math.floor(max(above for _, above in short)) + 1
     text = f"{counted(len(short), 'region')} had too little time"
-    if not_raced < len(short):
-        text += f" (up to {RACING_SECONDS:g} s of each budget is kept for Inductor and the race)"
-    most = max(above for _, above in short)
-    budget, usual = math.floor(most) + 1, math.ceil(_C.DEFAULT_REGION_BUDGET_S)
     if not not_raced:
         return text, budget
     text += f", {not_raced} of them not raced"
-    if budget < usual:
-        text += f" (above {most:g} s they are tried again, {usual} s leave time for the races)"
-    return text, max(budget, usual)
+    return text, max(budget, math.ceil(_C.DEFAULT_REGION_BUDGET_S))
 
 
 def reason_of(record: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from ._native import _C
 from .errors import CudaForgeWarning
 from .forks import fork_safe_lock
 from .options import DISABLED, disabled
-from .records import HOW_TO_FORGE, counted, dollars, for_eager
+from .records import HOW_TO_FORGE, counted, dollars, for_eager, why_no_kernel
 
 
 class RegionStats(TypedDict):
@@ -95,6 +96,9 @@ class Stats(TypedDict):
     eager: dict[str, EagerStats]
 
 
+# Names of the threads in which on_miss="background" forges for graphs and for eager calls.
+GRAPH_THREAD, EAGER_THREAD = "cudaforge-background", "cudaforge-eager"
+
 _SHOWN = 20  # regions in the text, at most
 
 
@@ -117,7 +121,12 @@ class _Readable(dict[str, Any]):
             f"{for_eager(stats['eager_only'])}{stats['negative']} to no winner",
         ]
         forged = stats["forged"] + stats["eager_only"] + stats["negative"] + undecided(stats)
-        if stats["misses"] and not forged:
+        if {GRAPH_THREAD, EAGER_THREAD} & {thread.name for thread in threading.enumerate()}:
+            lines.append(
+                "  missed: their kernels are made now, in the background and one after the other "
+                "(CUDAFORGE_LOG=forge shows each step)"
+            )
+        elif stats["misses"] and not forged:
             if self.graphs_missed:
                 lines.append(f"  missed: {HOW_TO_FORGE}, makes their kernels")
             if self.eager_missed:
@@ -158,6 +167,10 @@ def _region_table(regions: Sequence[RegionStats]) -> list[str]:
         )
         if region["quarantined"]:
             lines.append(f"{'':<40}not served any more: {region['quarantined']}")
+        elif region["unserved"] and not region["hits"]:
+            kind, _, index = region["device"].partition(":")
+            if why := why_no_kernel(region["key"], _C.arch(kind, int(index or 0))):
+                lines.append(f"{'':<40}{why}")
     if rest := called[_SHOWN:]:
         hits, unserved = (sum(r[of] for r in rest) for of in ("hits", "unserved"))
         lines.append(
@@ -213,9 +226,10 @@ _EAGER_FORGE = (
 
 # What to do about a reason, where there is something.
 _REMEDIES = {
-    "dynamic_shape": "a size changed between calls; the graph for all sizes has no regions, and "
-    "runs the first size too from then on; torch.compile(..., dynamic=False) gives every size its "
-    "own graph and kernels, as far as Dynamo's recompile_limit goes",
+    "dynamic_shape": "a size changed between calls, or dynamic=True was asked for; the graph for "
+    "all sizes has no regions, and runs the first size too from then on; "
+    "torch.compile(..., dynamic=False) gives every size its own graph and kernels, as far as "
+    "Dynamo's recompile_limit goes",
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
     "says what to do about it",
     "forge_failed": "the warning says why; `cudaforge doctor` looks for what is missing",

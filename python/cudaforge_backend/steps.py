@@ -18,6 +18,7 @@ Event = Mapping[str, Any]
 
 _STAGES = {
     "rivals": "timing ATen and Inductor, which compiles first",
+    "compile": "Inductor compiles what the best kernel has to beat",
     "race": "the best kernel races ATen and Inductor",
 }
 
@@ -32,7 +33,8 @@ def step_text(event: Event) -> str:
         case "verified":
             return f"candidate {event['index']} on every input set: {event['verdict']}"
         case "stage":
-            return _STAGES[event["stage"]]
+            inside = " inside the larger region" if event.get("within") else ""
+            return _STAGES[event["stage"]] + inside
         case "rival":
             return f"to beat: {rival_text(event)}, {event['us']:.1f} us"
         case "resumed":
@@ -110,11 +112,7 @@ def race_text(event: Event) -> str:
     """The verdict of a race with its interval, of the event "end", and which winner was there and
     stays: "winner: 1.20 times as fast as ATen [1.15, 1.25]"."""
     words = speedup_text(event["timing"])
-    text = str(event["verdict"])
-    if words and text.startswith("nothing") and event["timing"]["speedup"][1] > 1:
-        text += f" for certain: measured {words}"
-    elif words:
-        text += f": {words}"
+    text = str(event["verdict"]) + (f": {words}" if words else "")
     return text if event["kept"] is None else f"{text}; {_kept_text(event['kept'])}"
 
 

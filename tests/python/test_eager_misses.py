@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -19,7 +20,7 @@ from cudaforge_backend import CudaForgeWarning, disable, enable
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import forging, plan
 from eager_calls import SOFTMAX, seen
-from forged import join_threads, win_every_race
+from forged import join_threads, lose_every_race, win_every_race
 
 
 def test_a_miss_is_put_on_the_wanted_list_once(tmp_path: Path) -> None:
@@ -139,6 +140,50 @@ def test_background_makes_the_kernel_that_later_calls_get(
     assert _C.KernelStore.open(str(tmp_path)).wanted() == []
 
 
+_IN_BACKGROUND = """
+import threading, time, torch, cudaforge_backend
+from cudaforge_backend.integration import forging
+begins, ends = threading.Event(), threading.Event()
+def run(forge):
+    begins.set()
+    ends.wait(60)
+    time.sleep(2.5)  # a step that sees no end of the program
+    raise RuntimeError("a test")
+forging._Forge.run = run
+with cudaforge_backend.enable(["aten::_softmax"], on_miss="background", cache_dir=FOLDER):
+    for columns in (53, 54):
+        torch.randn(4, columns).softmax(-1)
+    assert begins.wait(60)
+    print(cudaforge_backend.stats())
+ends.set()
+"""
+
+
+def test_background_says_what_it_does(run_python: RunPython, tmp_path: Path) -> None:
+    """At its beginning, in the statistics, and where the program's end waits for it."""
+    shown = run_python(f"FOLDER = {str(tmp_path)!r}\n" + _IN_BACKGROUND)
+    assert shown.stdout.count("  missed: their kernels are made now, in the background") == 1
+    assert "on_miss=" not in shown.stdout
+    begun, ended = shown.stderr.splitlines()
+    assert begun.startswith("cudaforge: forging kernels in the background; CUDAFORGE_LOG=forge ")
+    assert ended.startswith("cudaforge: the program has ended; the step under way is finished fi")
+
+
+def test_statistics_say_why_calls_have_no_kernel(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lose_every_race(monkeypatch)
+    x = torch.randn(6, 55)
+    with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
+        x.softmax(-1)
+        cudaforge_backend.reset_stats()
+        x.softmax(-1)
+    text = str(cudaforge_backend.stats())
+    assert "regions: 0 missed, 0 forged to a winner, 0 to no winner\n" in text
+    _, why = text.split("  _softmax(float32[6, 55])\n")
+    assert why.strip().startswith("no winner: nothing faster than ATen (0.")
+
+
 _FORKS = """
 import concurrent.futures.thread, os, time, torch
 
@@ -240,7 +285,7 @@ def test_a_rival_that_the_programs_end_takes_away_has_not_lost(
     run_python: RunPython, tmp_path: Path
 ) -> None:
     done = run_python(f"FOLDER = {str(tmp_path)!r}{_ENDS}")
-    assert done.stderr == ""
+    assert done.stderr.count("\n") == 1 and "forging kernels in the background" in done.stderr
     assert stored(tmp_path) == (0, 1)
 
 
@@ -400,6 +445,20 @@ def test_what_ends_a_program_while_a_warning_is_written_is_raised(
         assert error is raised
     for result in results:
         assert torch.equal(result, torch._softmax(x, -1, False))
+
+
+def test_an_exception_while_a_warning_is_written_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reported: list[Any] = []
+    monkeypatch.setattr(plan, "forge_one", out_of_order)
+    monkeypatch.setattr(warnings, "showwarning", out_of_order)
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+    x = torch.randn(5, 81)
+    with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
+        assert torch.equal(x.softmax(-1), torch._softmax(x, -1, False))
+    (one,) = reported
+    assert one.exc_type is RuntimeError and one.object == "cudaforge warning"
 
 
 def test_an_interrupt_while_a_warning_is_written_is_handled_once(

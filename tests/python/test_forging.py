@@ -292,16 +292,16 @@ def test_what_a_compilation_waits_for_does_not_wait_for_it(turns: list[tuple[boo
 def test_what_a_compilation_comes_to_wait_for_does_not_wait_for_it(
     turns: list[tuple[bool, bool]],
 ) -> None:
-    signature, races = softmax(31), threading.Event()
+    signature, compiles = softmax(31), threading.Event()
 
     def progress(event: Mapping[str, Any]) -> None:
-        if event.get("stage") == "race":
-            races.set()
+        if event.get("stage") == "compile":
+            compiles.set()
 
     forges = threading.Thread(target=forging.forge_region, args=(signature, 0, 30.0, progress))
     with compile_lock, pytest.warns(UserWarning, match="no such kernel"):
         forges.start()
-        assert races.wait(60)
+        assert compiles.wait(60)
         forging.forge_region(signature, 0, 30.0)
         forges.join()
     assert turns == [(True, False)]
@@ -474,6 +474,23 @@ def test_a_child_of_a_signals_handler_does_not_wait_for_a_forging(
         assert shown == "child None ForgingEndedError\nparent made None\n"
     else:
         assert shown == "child None KeyboardInterrupt\nparent None KeyboardInterrupt\n"
+
+
+def test_an_interrupt_while_inductor_compiles_leaves_the_race_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raced: list[Any] = []
+
+    def compile_until_interrupted(self: Any, signature: str) -> list[Any]:
+        self.interrupt()
+        return []
+
+    monkeypatch.setattr(forging._Forge, "_inductor", compile_until_interrupted)
+    monkeypatch.setattr(forging._Forge, "_race", lambda self, *_: raced.append(self))
+    signature = softmax(33)
+    with pytest.raises(ForgingEndedError):
+        forging.forge_region(signature, 0, 30.0)
+    assert raced == [] and _C.store().get(_C.signature_key(signature), _C.arch("cpu", 0)) is None
 
 
 _INTERRUPTED = """

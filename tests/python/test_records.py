@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudaforge_backend.records import clipped, differences, label, printable, program
+import pytest
+from cudaforge_backend.records import clipped, differences, label, printable, program, verdict
 
 
 def spec(*sizes: int, dtype: str = "float32") -> dict[str, Any]:
@@ -41,6 +42,21 @@ def test_what_a_terminal_would_obey_is_made_visible() -> None:
     assert printable("\x1b]0;a\x07\r\n\t\x9b\u202e\x7f") == r"\x1b]0;a\x07\r\n\t\x9b\u202e\x7f"
     assert printable("größer → 1.5x µs") == "größer → 1.5x µs"
     assert printable("a\n\tb\x1b", kept="\n\t") == "a\n\tb\\x1b"
+
+
+@pytest.mark.parametrize(
+    ("kind", "speedup", "said"),
+    [
+        ("negative", [0.8, 0.9, 1.0], "nothing faster than Inductor"),
+        ("negative", [0.8, 1.1, 1.3], "nothing surely faster than Inductor"),
+        ("eager_only", [0.8, 0.9, 0.99], "faster than ATen, slower than Inductor"),
+        ("eager_only", [0.8, 0.9, 1.1], "faster than ATen, not surely than Inductor"),
+        ("eager_only", None, "faster than ATen, not surely than Inductor"),
+    ],
+)
+def test_a_verdict_says_no_more_than_was_measured(kind: str, speedup: Any, said: str) -> None:
+    timing = {"best_rival": "inductor", "speedup": speedup}
+    assert verdict({"kind": kind, "timing": timing, "provenance": None}) == said
 
 
 def test_messages_are_cut_at_a_word() -> None:

@@ -134,8 +134,7 @@ def test_warmup_says_what_had_too_little_time(
     assert "0 winners forged, " in text and " with no winner, 0 decided before, " in text
     n = text.count("forging ")
     assert f"  no winner: out of time, not raced ({n})\n" in text
-    why = "above 6 s they are tried again, 30 s leave time for the races"
-    short = f" had too little time, {n} of them not raced ({why}): --region-budget 30 or more tries"
+    short = f" had too little time, {n} of them not raced: --region-budget 30 or more tries"
     assert short in text
     cudaforge_backend.reset_stats()
     torch._dynamo.reset()

@@ -36,6 +36,7 @@ from .stores import (
 from .warmup import Teller
 
 _INDENT = 25  # where the regions of the table begin
+_KEYS = 6  # in a command that is shown
 _KEPT = ("kind", "verdict", "reason", "speedup", "retry_above_s")
 
 
@@ -66,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
             print(nothing_asked(args.only, bool(named or wanted)))
         print(_summary(rows, data))
         if short:
-            print(f"  {short[0]}: their KEYs with --region-budget {short[1]} or more try again")
+            print(f"  {short[0]}: `cudaforge forge {_keys_to_retry(rows)} "
+                  f"--region-budget {short[1]}` tries again")  # fmt: skip
         if left:
             print(f"  passed over: {counted(len(left), 'region')} that only agents make "
                   "(`cudaforge cache wanted` marks them; --coder names who writes)")  # fmt: skip
@@ -121,6 +123,11 @@ def _forge(signature: str, settings: Settings, told: Teller) -> dict[str, Any]:
         **{name: kept[name] for name in _KEPT},
         "known": known,
     }
+
+
+def _keys_to_retry(rows: Sequence[Mapping[str, Any]]) -> str:
+    keys = [row["key"][:12] for row in rows if row["retry_above_s"] is not None]
+    return " ".join(keys[:_KEYS]) + " KEY..." * (len(keys) > _KEYS)
 
 
 def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -244,6 +244,8 @@ class Teller(Heartbeat):
         elif kind == "candidate":
             self._tried += 1
             self.go_on(f"{counted(self._tried, 'candidate')} tried, then the race")
+        elif kind == "stage":
+            self.go_on(f"{counted(self._tried, 'candidate')} tried, {step_text(event)}")
         elif kind == "end":
             self._end(event)
             self.begin(self._between)

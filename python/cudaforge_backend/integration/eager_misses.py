@@ -13,13 +13,18 @@ from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock, no_fork_meanwhile
 from cudaforge_backend.options import Settings
-from cudaforge_backend.records import not_served, result_text, summary
-from cudaforge_backend.stats import count_miss
+from cudaforge_backend.records import why_no_kernel
+from cudaforge_backend.stats import EAGER_THREAD, count_miss
 
 from .ending import may_forge, program_has_ended
 from .rules import refusal
 from .settled import settled
-from .telling import current_progress, tell_of_failed_background, telling_of_forging
+from .telling import (
+    current_progress,
+    tell_of_background,
+    tell_of_failed_background,
+    telling_of_forging,
+)
 
 # Of a miss: the region's signature, its key, the architecture and the device's index.
 Told = Callable[[str, str, str, int], None]
@@ -48,9 +53,8 @@ def on_miss(process: int, settings: Settings, queue: Queue | None) -> Told:
 
 def _why(signature: str, key: str, arch: str) -> str:
     """Why calls of a region have no kernel."""
-    record = _C.store().get(key, arch)
-    if record is not None:
-        return "; ".join([result_text(record), *not_served(summary(record))])
+    if why := why_no_kernel(key, arch):
+        return why
     refused = refusal(signature, arch)
     return f"only agents make it ({refused})" if refused else "not forged yet"
 
@@ -99,7 +103,7 @@ class Queue:
             self._works = True
         try:
             # A program that ends waits for the step under way: see forging.py.
-            threading.Thread(target=self._work, name="cudaforge-eager", daemon=False).start()
+            threading.Thread(target=self._work, name=EAGER_THREAD, daemon=False).start()
         except BaseException:
             with self._lock:
                 self._works = False  # the next one that is added tries again
@@ -127,6 +131,7 @@ class Queue:
             from .plan import forge_one
 
         if _can_forge(signature, arch, self._settings):
+            tell_of_background()
             forge_one(
                 signature,
                 device_index,

@@ -141,16 +141,12 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     thread = threading.Thread(target=body, name="cudaforge-forge", daemon=False)
     try:
         thread.start()
-        _wait(thread, ended)
+        if not _wait(thread, ended, or_program=True):
+            _wait_for_step(thread, ended, "the program has ended")
     except BaseException:  # Ctrl-C: the key is kept until the thread has ended, or a second Ctrl-C
         forge.interrupt()
         with contextlib.suppress(ForgingEndedError):
-            if not _wait(thread, ended, 1.0):
-                log.forge.warning(
-                    "cudaforge: interrupted; the step under way is finished first (compiling a "
-                    "rival can take some ten seconds)"
-                )
-                _wait(thread, ended)
+            _wait_for_step(thread, ended, "interrupted")
         raise
     thread.join()
     if failure and program_has_ended():  # which takes threads and more away from what runs
@@ -160,15 +156,28 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     return result[0]
 
 
-def _wait(thread: threading.Thread, ended: Flag, seconds: float = math.inf) -> bool:
-    """Whether a thread, which sets `ended` last, has ended after so long at most. Raises
-    ForgingEndedError where there is no such thread: in a child that a signal's handler has forked,
-    or where an interrupt came and it has not begun."""
+def _wait_for_step(thread: threading.Thread, ended: Flag, why: str) -> None:
+    """Waits for a forging that ends at its next step; says so where that takes long."""
+    if not _wait(thread, ended, 1.0):
+        log.forge.warning(
+            "cudaforge: %s; the step under way is finished first (where Inductor compiles, up to "
+            "half a minute on a CPU)",
+            why,
+        )
+        _wait(thread, ended)
+
+
+def _wait(
+    thread: threading.Thread, ended: Flag, seconds: float = math.inf, or_program: bool = False
+) -> bool:
+    """Whether a thread, which sets `ended` last, has ended after so long at most, with `or_program`
+    when the program has. Raises ForgingEndedError where there is no such thread: in a child that a
+    signal's handler has forked, or where an interrupt came and it has not begun."""
     until = time.monotonic() + seconds
     while not ended.wait(min(_SIGNALS_SECONDS, max(0.0, until - time.monotonic()))):
         if not thread.is_alive() and not ended.is_set():
             raise ForgingEndedError
-        if time.monotonic() >= until:
+        if time.monotonic() >= until or (or_program and program_has_ended()):
             return ended.is_set()
     return True
 
@@ -240,7 +249,7 @@ class _Forge:
     def _ask(self, agents: Agents, built_in: _C.SearchOutcome | None) -> _C.SearchOutcome:
         """What the agents come to, who begin with what the generators found."""
         began, others = time.monotonic(), self._others_seconds
-        self.progress({"event": "stage", "key": self.key, "stage": "rivals"})
+        self._stage("rivals")
         rival, us = self._fastest_rival(built_in if built_in and built_in.found else None)
         found = _C.agents(
             self.signature,
@@ -323,6 +332,9 @@ class _Forge:
         if self.listener is not None:
             self.listener(event)
 
+    def _stage(self, name: str, **more: str) -> None:
+        self.progress({"event": "stage", "key": self.key, "stage": name, **more})
+
     def _end_if_asked(self) -> None:
         if self.stop or program_has_ended():
             raise ForgingEndedError
@@ -343,14 +355,17 @@ class _Forge:
         self._end_if_asked()
         if self._spent():
             return None
-        self.progress({"event": "stage", "key": self.key, "stage": "race"})
         contestants = [
             ("winner", rivals.operator_call(self.signature, self.region_id)),
             ("aten", rivals.aten_call(self.signature)),
         ]
-        alone = self._race(contestants + self._inductor(self.signature), self.signature)
+        self._stage("compile")
+        contestants += self._inductor(self.signature)
+        self._stage("race")
+        alone = self._race(contestants, self.signature)
         if not (alone.promoted and self.within):
             return alone
+        self._end_if_asked()
         if self._spent():
             return None
         return alone.placed_in(_C.signature_key(self.within), self._race_within())
@@ -358,9 +373,12 @@ class _Forge:
     def _race_within(self) -> _C.Promotion:
         """The larger region by Inductor with this part replaced, by ATen and by Inductor."""
         whole = self.within
+        self._stage("compile", within=_C.signature_key(whole))
         winner = self._compile(lambda: rivals.inductor_call(whole, self.device, self.key))
-        aten = rivals.aten_call(whole)
-        return self._race([("winner", winner), ("aten", aten), *self._inductor(whole)], whole)
+        contestants = [("winner", winner), ("aten", rivals.aten_call(whole))]
+        contestants += self._inductor(whole)
+        self._stage("race", within=_C.signature_key(whole))
+        return self._race(contestants, whole)
 
     def _inductor(self, signature: str) -> list[tuple[str, rivals.Call]]:
         """Inductor's kernel for a region as a contestant; none where it cannot compile the region,

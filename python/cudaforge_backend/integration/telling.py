@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from cudaforge_backend import log
 from cudaforge_backend.errors import CudaForgeWarning
+from cudaforge_backend.forks import Flag
 from cudaforge_backend.heartbeat import GRAPH_STEPS, ForgingHeartbeat, Heartbeat
 from cudaforge_backend.records import status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
@@ -16,6 +16,7 @@ from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 Progress = Callable[[Mapping[str, Any]], None]
 
 _progress: list[Progress] = []
+_told_of_background = Flag()
 
 
 def set_progress(callback: Progress | None) -> None:
@@ -37,6 +38,18 @@ def tell_region(key: str, arch: str, text: str, status: str) -> None:
     progress = current_progress()
     if progress is not None:
         progress({"event": "region", "key": key, "arch": arch, "region": text, "status": status})
+
+
+def tell_of_background() -> None:
+    """Says, once in the process, that kernels are forged in the background; not to a program with a
+    callback, which is told of every step."""
+    if current_progress() is None and not _told_of_background.is_set():
+        _told_of_background.set()
+        log.forge.warning(
+            "cudaforge: forging kernels in the background; CUDAFORGE_LOG=forge or "
+            "cudaforge_backend.set_progress() shows each step, cudaforge_backend.stats() what is "
+            "missing"
+        )
 
 
 def tell_of_failed_background(error: Exception) -> None:
@@ -73,12 +86,6 @@ def telling_of_forging(what: str) -> Iterator[Progress]:
         "step",
         what,
     )
-    silent = log.forge.isEnabledFor(logging.DEBUG)  # every step is said
-
-    def say(text: str) -> None:
-        if not silent:
-            log.forge.warning("cudaforge: %s", text)
-
-    with ForgingHeartbeat(say) as heartbeat:
+    with ForgingHeartbeat(lambda text: log.forge.warning("cudaforge: %s", text)) as heartbeat:
         yield heartbeat
     log.forge.warning("cudaforge: %s", heartbeat.summary())
