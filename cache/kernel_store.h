@@ -42,10 +42,9 @@ class KernelStore {
   // a provisional record replaces only what has no winner for want of time
   // (CacheRecord::WantsTime). `stored`, when given, tells for each record whether it is now the one
   // that is stored. A region that has a record, and no provisional one, leaves the wanted list in
-  // the same write. Errors:
-  // kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a full disk, a read-only
-  // folder: nothing changed), kTimeout (the lock), kUnsupported (opened read-only, or made by a
-  // newer version).
+  // the same write. Errors: kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a
+  // full disk, a read-only folder: nothing changed), kTimeout (the lock), kUnsupported (opened
+  // read-only, or made by a newer version).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
                          std::vector<bool>* stored = nullptr) = 0;
   Status Put(const CacheRecord& record, bool replace = false) {

@@ -48,8 +48,8 @@ class TrialScope {
 };
 
 bool InMainThread() {
-  const py::module_ threading = py::module_::import("threading");
-  return threading.attr("current_thread")().is(threading.attr("main_thread")());
+  const py::object main = py::module_::import("threading").attr("main_thread")();
+  return main.attr("ident").cast<unsigned long>() == PyThread_get_thread_ident();
 }
 
 // Has Python raise `value`, an exception, in this thread when its Python code runs again: inside
@@ -66,8 +66,8 @@ void RaiseLater(py::object value, bool in_main_thread) {
     return;
   }
   const auto raise = [](void* kept) {
-    const auto value = py::reinterpret_steal<py::object>(static_cast<PyObject*>(kept));
-    PyErr_SetObject(py::type::handle_of(value).ptr(), value.ptr());
+    const auto exception = py::reinterpret_steal<py::object>(static_cast<PyObject*>(kept));
+    PyErr_SetObject(py::type::handle_of(exception).ptr(), exception.ptr());
     return -1;
   };
   if (has_code && Py_AddPendingCall(raise, value.ptr()) == 0) {
@@ -79,21 +79,27 @@ void RaiseLater(py::object value, bool in_main_thread) {
   PyErr_WriteUnraisable(where.ptr());
 }
 
+struct Raised {
+  py::object value;             // null: nothing was, or an Exception, which is reported
+  bool in_main_thread = false;  // found out first: that runs Python code, which may raise
+};
+
 // Calls that function with `text`. What was raised meanwhile and ends a program, without its
-// traceback: the frames there may run Python code when they go. Null: nothing was, or an Exception,
-// which is reported.
-py::object Tell(const char* function, const std::string& text, bool* in_main_thread) {
+// traceback: the frames there may run Python code when they go.
+Raised Tell(const char* function, const std::string& text) {
+  Raised raised;
   try {
-    *in_main_thread = InMainThread();
+    raised.in_main_thread = InMainThread();
     py::module_::import("cudaforge_backend.stats").attr(function)(text);
   } catch (py::error_already_set& error) {
-    if (!error.matches(PyExc_Exception)) {
+    if (error.matches(PyExc_Exception)) {
+      error.discard_as_unraisable("cudaforge warning");
+    } else {
       PyException_SetTraceback(error.value().ptr(), Py_None);
-      return error.value();
+      raised.value = error.value();
     }
-    error.discard_as_unraisable("cudaforge warning");
   }
-  return {};
+  return raised;
 }
 
 }  // namespace
@@ -101,9 +107,8 @@ py::object Tell(const char* function, const std::string& text, bool* in_main_thr
 void TellStats(const char* function, const std::string& text) {
   if (!Py_IsInitialized()) return;
   py::gil_scoped_acquire acquire;
-  bool in_main_thread = false;
-  py::object raised = Tell(function, text, &in_main_thread);
-  if (raised) RaiseLater(std::move(raised), in_main_thread);
+  Raised raised = Tell(function, text);
+  if (raised.value) RaiseLater(std::move(raised.value), raised.in_main_thread);
 }
 
 void BindDispatch(py::module_& m) {

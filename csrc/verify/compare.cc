@@ -164,7 +164,8 @@ Verdict OutputReference::CheckTolerance(const std::string& candidate, std::strin
     verdict.kind = VerdictKind::kWrongValues;
     verdict.message = std::string(where) + ": root-mean-square error " + Shown(FloatToJson(rms)) +
                       " over " + std::to_string(count) + " elements of like size, allowed " +
-                      Shown(FloatToJson(limit)) + ": less precise than ATen throughout";
+                      Shown(FloatToJson(limit)) + ": less precise than ATen" +
+                      (errors[o].AreMadeUpByFew() ? " in a few of them" : " throughout");
     verdict.evidence = {
         {"where", where}, {"rms_error", rms}, {"rms_limit", limit}, {"elements", count}};
     return verdict;

@@ -40,13 +40,12 @@ namespace {
 // - Where rows have scales of their own, an octave of 10^5 small elements has a few that come of
 //   large ones by cancellation: these alone make up its root-mean-square, which is as much luck as
 //   they are. So where fewer than 32 elements, and fewer than one in eight, make up both ATen's and
-//   the candidate's, twice the limit is allowed. How many make it up is Kish's effective sample
-//   size with the squared errors for weights: the square of their sum over the sum of their squares
-//   (Survey Sampling, 1965); of errors that are alike, as normal ones are, it is a third of their
-//   number or more. What was seen without: a right product with GELU refused now and then. Where
-//   the scales of rows are 2^10 apart, one to twenty elements make up an octave's
+//   the candidate's, twice ATen's counts. How many make it up is Kish's effective sample size with
+//   the squared errors for weights: the square of their sum over the sum of their squares (Survey
+//   Sampling, 1965); of errors that are alike, as normal ones are, it is a third of their number or
+//   more. Where the scales of rows are 2^10 apart, one to twenty elements make up an octave's
 //   root-mean-square; then even a sum whose errors are five times smaller throughout may have the
-//   larger one.
+//   larger one. What was seen without: a right product with GELU refused now and then.
 // - Where a function bends (relu, the tails of GELU) or grows fast (the exponential of large
 //   numbers), four moves may all miss what another order of addition does to one element of
 //   millions: a sum near zero that changes its sign is judged among zeros that nothing moves.
@@ -82,7 +81,8 @@ constexpr int kLowestExponent = -1080;
 constexpr size_t kOctaves = 2112;      // [0] holds zero
 constexpr int64_t kEnough = 32;        // elements that make an octave's statistics worth having
 constexpr int64_t kEnoughAlone = 256;  // the same of ATen's errors where there are no more draws
-constexpr double kLuck = 2;            // what a root-mean-square of a few errors is excused
+constexpr double kFewAreOneIn = 8;     // see AreMadeUpByFew
+constexpr double kLuck = 2;            // times ATen's root-mean-square, where a few make it up
 constexpr int64_t kRounds = 16;        // draws of which ATen's largest error counts
 constexpr size_t kNeighbours = 3;      // octaves on either side that a sparse one may borrow from
 constexpr size_t kSamples = 512;       // sensitivities kept per octave
@@ -119,6 +119,12 @@ size_t Yardstick::OctaveOf(double value) {
   const int biased = static_cast<int>(std::bit_cast<uint64_t>(value) >> 52) & 2047;
   const int exponent = biased != 0 ? biased - 1023 : std::ilogb(value);
   return static_cast<size_t>(std::max(exponent - kLowestExponent, 1));
+}
+
+bool ErrorSums::AreMadeUpByFew() const {
+  const double few =
+      std::min(static_cast<double>(kEnough), static_cast<double>(count) / kFewAreOneIn);
+  return squares * squares < few * fourths && std::isfinite(fourths);
 }
 
 Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
@@ -255,15 +261,9 @@ void Yardstick::AddTypical(const TensorSpec& spec, const OutputDraw& draw) {
   SetLimits();
 }
 
-bool ErrorSums::AreMadeUpByFew() const {
-  const double few = std::min(static_cast<double>(kEnough), static_cast<double>(count) / 8);
-  return squares * squares < few * fourths && std::isfinite(fourths);
-}
-
 double Yardstick::RmsLimit(size_t octave, const ErrorSums& candidate) const {
   const Octave& judged = octaves_[octave];
-  const bool by_luck = judged.errors.AreMadeUpByFew() && candidate.AreMadeUpByFew();
-  return judged.rms_limit * (by_luck ? kLuck : 1);
+  return candidate.AreMadeUpByFew() ? judged.lucky_rms_limit : judged.rms_limit;
 }
 
 void Yardstick::SetLimits() {
@@ -292,7 +292,7 @@ void Yardstick::SetLimits() {
       }
     }
     octave.max_limit = k * largest;
-    octave.rms_limit = -1;
+    octave.rms_limit = octave.lucky_rms_limit = -1;
     if (octave.own >= enough) {
       double drawn = 0;
       for (const double error : octave.drawn) drawn += error * error;
@@ -306,8 +306,10 @@ void Yardstick::SetLimits() {
       const double value =
           o == 0 ? 0 : std::ldexp(1.0, std::min(static_cast<int>(o) + kLowestExponent, 1023));
       const double moved = std::sqrt(octave.moved_squares / own);
-      octave.rms_limit = k * std::max({rms, SensitivityFactor(dtype_) * moved, underflow_ / 3}) +
-                         UlpsOf(dtype_, value) / 2;
+      const double other = std::max(SensitivityFactor(dtype_) * moved, underflow_ / 3);
+      const double luck = all.AreMadeUpByFew() ? kLuck : 1;
+      octave.rms_limit = k * std::max(rms, other) + UlpsOf(dtype_, value) / 2;
+      octave.lucky_rms_limit = k * std::max(luck * rms, other) + UlpsOf(dtype_, value) / 2;
     }
   }
 }

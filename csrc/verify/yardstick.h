@@ -4,8 +4,8 @@
 // r: k = 2 for float32 and float64, 3 for the half types. The yardstick is ATen's own error among
 // elements of like size, or, when larger, three times what moving every input by a rounding unit
 // does to the oracle. The same holds for the root-mean-square error of like elements, with half an
-// ulp, or with twice as much where a few errors make up both the candidate's and ATen's.
-// yardstick.cc says why, and what is done where there are few elements.
+// ulp, and with twice ATen's where a few errors make up both it and the candidate's. yardstick.cc
+// says why, and what is done where there are few elements.
 #pragma once
 
 #include <cstdint>
@@ -86,13 +86,14 @@ class Yardstick {
     // ATen's, where both it and the oracle are finite: on the set and all draws, and on
     // AddTypical's sets.
     ErrorSums errors, typical;
-    int64_t own = 0;            // elements of the set itself
-    double max_error = 0;       // ATen's
-    double sensitivity = 0;     // 95th percentile of the moves
-    double moved_squares = 0;   // mean over the moves, summed over the set's own elements
-    std::vector<double> drawn;  // ATen's errors on further draws
-    double max_limit = 0;       // without the ulp
-    double rms_limit = 0;       // see RmsLimit; for errors that not a few make up
+    int64_t own = 0;             // elements of the set itself
+    double max_error = 0;        // ATen's
+    double sensitivity = 0;      // 95th percentile of the moves
+    double moved_squares = 0;    // mean over the moves, summed over the set's own elements
+    std::vector<double> drawn;   // ATen's errors on further draws
+    double max_limit = 0;        // without the ulp
+    double rms_limit = 0;        // see RmsLimit
+    double lucky_rms_limit = 0;  // that of a candidate whose errors a few make up
   };
   void AddDraw(const TensorSpec& spec, const OutputDraw& draw);
   void SetLimits();

@@ -232,8 +232,9 @@ class Promotion:
     def promoted(self) -> bool: ...
     @property
     def undecided(self) -> bool:
-        """Good for nothing, only because a median contradicts the pairs, in this race or the one
-        inside a larger region: this machine was too busy, another race may say otherwise."""
+        """Neither promoted nor for eager calls alone, only because a median contradicts the pairs,
+        in this race or the one inside a larger region: this machine was too busy, another race may
+        say otherwise."""
 
     def times_us(self) -> list[float]:
         """Median microseconds of each contestant."""

@@ -53,10 +53,11 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     "region", "kind", "verdict", "reason", "timing", "seconds", "kept"}, kind "winner" where its
     kernel was stored, "eager_only" where it was for eager calls alone, else "negative"; all are of
     this forging but for "kept", which is None or {"author", "by_agent", "timing"} of the winner
-    that was in the cache and stays. {"event": "stage", "key", "stage"} says that Inductor compiles
-    ("compile") what the kernel is raced with then ("race"), with "within", a key, inside that
-    larger region; for agents, that rivals are compiled and timed ("rivals"). There is no "ns" where
-    nothing was timed. Other events may come with later versions.
+    that was in the cache and stays. {"event": "stage", "key", "stage"} says what is done:
+    "compile", Inductor compiles what the kernel is to beat, and "race", they are raced, both with
+    "within", the key of a larger region, where they are done inside it; "rivals", before agents
+    write, the rivals are compiled and timed. There is no "ns" where nothing was timed. Other events
+    may come with later versions.
     Where agents write kernels, {"event": "rival", "key", "rival", "us"} says what they are to beat;
     then come "resumed" of a session that goes on, and of each "round", which names its "kind", the
     Judge's "advice" ("issue" and "plan", or its "silence"), "ask" and "call" of each question

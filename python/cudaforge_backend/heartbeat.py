@@ -93,7 +93,7 @@ class ForgingHeartbeat(Heartbeat):
             self.go_on(f"forging {event['region']}")
         if event["event"] in ("ask", "stage"):
             self._step = f"{step_text(event)}, "
-        elif event["event"] in ("call", "agents_end", "start", "end"):
+        elif event["event"] in ("rival", "call", "agents_end", "start", "end"):
             self._step = ""
         self._tried += event["event"] == "candidate"
         if event["event"] == "end":

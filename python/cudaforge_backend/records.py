@@ -93,10 +93,9 @@ def verdict(record: Mapping[str, Any]) -> str:
         return "the machine was too busy for a race"
     if within := larger_region(record):  # it won alone, or it would not have been raced there
         return f"faster alone, not within region {within[:12]}"
-    _, median, high = timing.get("speedup") or (0.0, 0.0, 0.0)
+    _, median, high = timing.get("speedup") or (1.0, 1.0, 1.0)
     if record["kind"] == "eager_only":
-        surely_slower = timing.get("speedup") and high < 1
-        return f"faster than ATen, {'slower' if surely_slower else 'not surely'} than Inductor"
+        return f"faster than ATen, {'slower' if high < 1 else 'not surely'} than Inductor"
     if rival := rival_name(timing):
         return f"nothing {'surely ' if median > 1 else ''}faster than {rival}"
     if retry_above_s(record) is not None:
@@ -128,11 +127,15 @@ def result_text(record: Mapping[str, Any]) -> str:
     return with_time(f"{status_text(record['kind'])}{said}", retry_above_s(record))
 
 
-def why_no_kernel(key: str, arch: str) -> str:
-    """Why calls of a region have no kernel, as the cache in use knows it; "" where it has no
-    record."""
-    record = _C.store().get(key, arch)
-    return "" if record is None else "; ".join([result_text(record), *not_served(summary(record))])
+def why_no_kernel(store: _C.KernelStore, key: str, arch: str) -> str:
+    """Why calls of a region had no kernel, by its record; "" where there is none."""
+    record = store.get(key, arch)
+    if record is None:
+        return ""
+    reasons = not_served(summary(record))
+    if record["kind"] != "negative" and not reasons:
+        return "its kernel was made after these calls"
+    return "; ".join([result_text(record), *reasons])
 
 
 def not_served(row: RecordSummary) -> list[str]:

@@ -108,6 +108,8 @@ class _Readable(dict[str, Any]):
     graphs_missed = False  # some of the missed regions are of graphs
     eager_missed = False  # ... of eager calls
     intercepted = 0  # overloads that are looked up now
+    threads: frozenset[str] = frozenset()  # their names
+    store: _C.KernelStore | None = None  # the cache in use
 
     def __str__(self) -> str:
         stats = cast(Stats, self)
@@ -121,17 +123,15 @@ class _Readable(dict[str, Any]):
             f"{for_eager(stats['eager_only'])}{stats['negative']} to no winner",
         ]
         forged = stats["forged"] + stats["eager_only"] + stats["negative"] + undecided(stats)
-        if {GRAPH_THREAD, EAGER_THREAD} & {thread.name for thread in threading.enumerate()}:
-            lines.append(
-                "  missed: their kernels are made now, in the background and one after the other "
-                "(CUDAFORGE_LOG=forge shows each step)"
-            )
-        elif stats["misses"] and not forged:
-            if self.graphs_missed:
-                lines.append(f"  missed: {HOW_TO_FORGE}, makes their kernels")
-            if self.eager_missed:
-                of = " by eager calls" if self.graphs_missed else ""
-                lines.append(f"  missed{of}: {_EAGER_FORGE}")
+        of_eager = " by eager calls" if self.graphs_missed else ""
+        for missed, of, thread, how in (
+            (self.graphs_missed, "", GRAPH_THREAD, f"{HOW_TO_FORGE}, makes their kernels"),
+            (self.eager_missed, of_eager, EAGER_THREAD, _EAGER_FORGE),
+        ):
+            if missed and thread in self.threads:
+                lines.append(f"  missed{of}: {_BEING_FORGED}")
+            elif missed and not forged:
+                lines.append(f"  missed{of}: {how}")
         if stats["agents"]["calls"]:
             lines.append(f"agents: {_agents(stats['agents'])}")
         lines += [
@@ -148,10 +148,10 @@ class _Readable(dict[str, Any]):
             f"not served: {_counts(seen['misses'])}"
             for op, seen in sorted(stats["eager"].items())
         ]
-        return "\n".join(lines + _region_table(stats["regions"]))
+        return "\n".join(lines + _region_table(stats["regions"], self.store))
 
 
-def _region_table(regions: Sequence[RegionStats]) -> list[str]:
+def _region_table(regions: Sequence[RegionStats], store: _C.KernelStore | None) -> list[str]:
     called = [r for r in regions if r["hits"] + r["unserved"] + r["fallbacks"]]
     if not called:
         return []
@@ -167,9 +167,9 @@ def _region_table(regions: Sequence[RegionStats]) -> list[str]:
         )
         if region["quarantined"]:
             lines.append(f"{'':<40}not served any more: {region['quarantined']}")
-        elif region["unserved"] and not region["hits"]:
+        elif store is not None and region["unserved"] and not region["hits"]:
             kind, _, index = region["device"].partition(":")
-            if why := why_no_kernel(region["key"], _C.arch(kind, int(index or 0))):
+            if why := why_no_kernel(store, region["key"], _C.arch(kind, int(index or 0))):
                 lines.append(f"{'':<40}{why}")
     if rest := called[_SHOWN:]:
         hits, unserved = (sum(r[of] for r in rest) for of in ("hits", "unserved"))
@@ -219,6 +219,7 @@ _GRAPHS = {
     "(Inductor runs them)",
 }
 
+_BEING_FORGED = "kernels are being made in the background (CUDAFORGE_LOG=forge shows each step)"
 _EAGER_FORGE = (
     "on_miss='blocking' or 'background', or after 'record' `cudaforge forge --wanted`, makes the "
     "kernels that generators can make"
@@ -383,6 +384,8 @@ def stats() -> Stats:
         readable = _Readable(counters)
         readable.graphs_missed, readable.eager_missed = bool(_unknown), bool(_unknown_eager)
         readable.intercepted = len(_C.intercepted())
+        readable.threads = frozenset(thread.name for thread in threading.enumerate())
+        readable.store = _C.store()
     return cast(Stats, readable)
 
 

@@ -202,27 +202,24 @@ def recorded_call(device: str, calls: Callable[[torch.Tensor, int], Any]) -> dic
 
 
 def enable(device: str) -> dict[str, Any]:
-    """100 rounds; the cache is open, and the softmax has a winner and was called before."""
+    """100 rounds after one that opens the cache, with a softmax that has a winner."""
     x = torch.randn(4, 16, device=device)
     served_softmax(device)
-    entered, left, first = [], [], []
-    with tempfile.TemporaryDirectory() as folder, cudaforge_backend.enable(cache_dir=folder):
-        x.softmax(-1)
-    for _ in range(100):
-        marks = [time.perf_counter()]
-        with cudaforge_backend.enable():
-            marks.append(time.perf_counter())
-            for _ in range(2):
-                x.softmax(-1)
+    rounds = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(101):
+            marks = [time.perf_counter()]
+            with cudaforge_backend.enable(cache_dir=folder):
                 marks.append(time.perf_counter())
-        marks.append(time.perf_counter())
-        taken = [(end - start) * 1e6 for start, end in itertools.pairwise(marks)]
-        entered.append(taken[0])
-        first.append(taken[1] - taken[2])
-        left.append(taken[3])
-    return {
-        "enter_us": spread(entered), "leave_us": spread(left), "next_call_over_us": spread(first)
-    }  # fmt: skip
+                for _ in range(2):
+                    x.softmax(-1)
+                    marks.append(time.perf_counter())
+            marks.append(time.perf_counter())
+            rounds.append([(end - start) * 1e6 for start, end in itertools.pairwise(marks)])
+    entered, first, second, left = zip(*rounds[1:], strict=True)
+    over = [f - s for f, s in zip(first, second, strict=True)]
+    told = {"enter_us": entered, "leave_us": left, "next_call_over_us": over}
+    return {name: spread([*values]) for name, values in told.items()}
 
 
 def import_seconds() -> dict[str, Any]:

@@ -36,7 +36,7 @@ def test_inference(tmp_path: Path) -> None:
 def test_it_ends_no_compiled_call_of_other_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whose functions Dynamo would refuse to call while its trace is marked."""
+    """Dynamo refuses calls of compiled functions while a trace is marked, in every thread."""
     allowed: list[bool] = []
     real = analysis.analyse
 

@@ -117,7 +117,8 @@ def test_what_had_too_little_time_is_tried_again_with_more(
     text = capsys.readouterr().out
     assert f"\n{key[:12]}  no winner  _softmax(float32[8, 30])\n" in text
     assert "out of time, not raced; too little time\n" in text
-    assert f": `cudaforge forge {key[:12]} --region-budget 30` tries again" in text
+    again = f"cudaforge forge {key[:12]} --region-budget 30 {' '.join(folder)}"
+    assert f": `{again}` tries again" in text
     for budget, known in (("2.5", True), ("31", False)):
         argv[3] = budget
         (row,) = as_json(capsys, *argv)["regions"]

@@ -292,16 +292,16 @@ def test_what_a_compilation_waits_for_does_not_wait_for_it(turns: list[tuple[boo
 def test_what_a_compilation_comes_to_wait_for_does_not_wait_for_it(
     turns: list[tuple[bool, bool]],
 ) -> None:
-    signature, compiles = softmax(31), threading.Event()
+    signature, compiling = softmax(31), threading.Event()
 
     def progress(event: Mapping[str, Any]) -> None:
         if event.get("stage") == "compile":
-            compiles.set()
+            compiling.set()
 
     forges = threading.Thread(target=forging.forge_region, args=(signature, 0, 30.0, progress))
     with compile_lock, pytest.warns(UserWarning, match="no such kernel"):
         forges.start()
-        assert compiles.wait(60)
+        assert compiling.wait(60)
         forging.forge_region(signature, 0, 30.0)
         forges.join()
     assert turns == [(True, False)]

@@ -49,6 +49,7 @@ def test_what_a_terminal_would_obey_is_made_visible() -> None:
     [
         ("negative", [0.8, 0.9, 1.0], "nothing faster than Inductor"),
         ("negative", [0.8, 1.1, 1.3], "nothing surely faster than Inductor"),
+        ("negative", [1.01, 1.05, 1.1], "nothing surely faster than Inductor"),
         ("eager_only", [0.8, 0.9, 0.99], "faster than ATen, slower than Inductor"),
         ("eager_only", [0.8, 0.9, 1.1], "faster than ATen, not surely than Inductor"),
         ("eager_only", None, "faster than ATen, not surely than Inductor"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -67,8 +68,7 @@ def run(args: argparse.Namespace) -> int:
             print(nothing_asked(args.only, bool(named or wanted)))
         print(_summary(rows, data))
         if short:
-            print(f"  {short[0]}: `cudaforge forge {_keys_to_retry(rows)} "
-                  f"--region-budget {short[1]}` tries again")  # fmt: skip
+            print(f"  {short[0]}: `{_again(args, rows, short[1])}` tries again")
         if left:
             print(f"  passed over: {counted(len(left), 'region')} that only agents make "
                   "(`cudaforge cache wanted` marks them; --coder names who writes)")  # fmt: skip
@@ -125,9 +125,12 @@ def _forge(signature: str, settings: Settings, told: Teller) -> dict[str, Any]:
     }
 
 
-def _keys_to_retry(rows: Sequence[Mapping[str, Any]]) -> str:
+def _again(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]], budget: int) -> str:
+    """The command that tries regions again which had too little time."""
     keys = [row["key"][:12] for row in rows if row["retry_above_s"] is not None]
-    return " ".join(keys[:_KEYS]) + " KEY..." * (len(keys) > _KEYS)
+    shown = [*keys[:_KEYS], "KEY..."] if len(keys) > _KEYS else keys
+    folder = ["--cache-dir", shlex.quote(args.cache_dir)] if args.cache_dir else []
+    return " ".join(["cudaforge", "forge", *shown, "--region-budget", str(budget), *folder])
 
 
 def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -49,8 +49,8 @@ class SwappingCallable:
         return self._current(*args)
 
     def _forge(self, plan: Plan, settings: Settings) -> None:
-        tell_of_background()
         try:
+            tell_of_background()
             done = forge_misses(plan, settings, current_progress(), beside_program=True)
         except Exception as error:
             tell_of_failed_background(error)

@@ -141,7 +141,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     thread = threading.Thread(target=body, name="cudaforge-forge", daemon=False)
     try:
         thread.start()
-        if not _wait(thread, ended, or_program=True):
+        if not _wait(thread, ended, until_program_ends=True):
             _wait_for_step(thread, ended, "the program has ended")
     except BaseException:  # Ctrl-C: the key is kept until the thread has ended, or a second Ctrl-C
         forge.interrupt()
@@ -168,16 +168,20 @@ def _wait_for_step(thread: threading.Thread, ended: Flag, why: str) -> None:
 
 
 def _wait(
-    thread: threading.Thread, ended: Flag, seconds: float = math.inf, or_program: bool = False
+    thread: threading.Thread,
+    ended: Flag,
+    seconds: float = math.inf,
+    until_program_ends: bool = False,
 ) -> bool:
-    """Whether a thread, which sets `ended` last, has ended after so long at most, with `or_program`
-    when the program has. Raises ForgingEndedError where there is no such thread: in a child that a
-    signal's handler has forked, or where an interrupt came and it has not begun."""
+    """Whether a thread, which sets `ended` last, has ended. Waits `seconds` at most, and with
+    `until_program_ends` no longer than the program runs. Raises ForgingEndedError where there is no
+    such thread: in a child that a signal's handler has forked, or where an interrupt came and it
+    has not begun."""
     until = time.monotonic() + seconds
     while not ended.wait(min(_SIGNALS_SECONDS, max(0.0, until - time.monotonic()))):
         if not thread.is_alive() and not ended.is_set():
             raise ForgingEndedError
-        if time.monotonic() >= until or (or_program and program_has_ended()):
+        if time.monotonic() >= until or (until_program_ends and program_has_ended()):
             return ended.is_set()
     return True
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cudaforge_backend import log
 from cudaforge_backend.errors import CudaForgeWarning
-from cudaforge_backend.forks import Flag
+from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.heartbeat import GRAPH_STEPS, ForgingHeartbeat, Heartbeat
 from cudaforge_backend.records import status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
@@ -16,7 +16,8 @@ from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 Progress = Callable[[Mapping[str, Any]], None]
 
 _progress: list[Progress] = []
-_told_of_background = Flag()
+_told_of_background = False
+_telling_of_background = fork_safe_lock()
 
 
 def set_progress(callback: Progress | None) -> None:
@@ -43,8 +44,12 @@ def tell_region(key: str, arch: str, text: str, status: str) -> None:
 def tell_of_background() -> None:
     """Says, once in the process, that kernels are forged in the background; not to a program with a
     callback, which is told of every step."""
-    if current_progress() is None and not _told_of_background.is_set():
-        _told_of_background.set()
+    global _told_of_background
+    if current_progress() is not None:
+        return
+    with _telling_of_background:
+        told, _told_of_background = _told_of_background, True
+    if not told:
         log.forge.warning(
             "cudaforge: forging kernels in the background; CUDAFORGE_LOG=forge or "
             "cudaforge_backend.set_progress() shows each step, cudaforge_backend.stats() what is "
