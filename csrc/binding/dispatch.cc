@@ -1,6 +1,5 @@
 #include <pybind11/stl.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>

@@ -132,14 +132,18 @@ def forge(folder: Path, columns: int) -> None:
     compiled(lambda x: torch.softmax(x * 3, -1), folder)(torch.randn(4, columns))
 
 
+@pytest.mark.parametrize("level", [logging.WARNING, logging.DEBUG])
 def test_blocking_forging_says_that_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, level: int
 ) -> None:
+    """With a log of every step, too."""
     lose_for_want_of_time(monkeypatch, raced=False)
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(level, "cudaforge.forge"):
         forge(tmp_path, 61)
-    said = [r.getMessage() for r in caplog.records if r.name == "cudaforge.forge"]
+    ours = [r for r in caplog.records if r.name == "cudaforge.forge"]
+    said = [r.getMessage() for r in ours if r.levelno == logging.WARNING]
+    assert (len(said) < len(ours)) == (level == logging.DEBUG)
     first, *lines, last = said
     assert first.startswith("cudaforge: forging kernels (regions: 1, and the parts of those that ")
     assert lines and all(line.startswith("cudaforge: forging") for line in lines)

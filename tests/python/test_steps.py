@@ -58,6 +58,9 @@ def test_ends_with_and_without_a_winner() -> None:
     assert race_text(won) == "winner: 1.20 times as fast as Inductor [1.10, 1.30]"
     lost = {**won, "kind": "negative", "verdict": "nothing faster than Inductor", "reason": "0.9x"}
     assert step_text(lost) == "no winner: nothing faster than Inductor (0.9x), 3.4 s"
+    unsure = {**lost, "verdict": "nothing surely faster than Inductor"}
+    measured = "1.20 times as fast as Inductor [1.10, 1.30]"
+    assert race_text(unsure) == f"nothing surely faster than Inductor: {measured}"
     kept = {"author": "generator:rows", "by_agent": False, "timing": won["timing"]}
     again = {
         **lost,
