@@ -127,14 +127,15 @@ def result_text(record: Mapping[str, Any]) -> str:
     return with_time(f"{status_text(record['kind'])}{said}", retry_above_s(record))
 
 
-def why_no_kernel(store: _C.KernelStore, key: str, arch: str) -> str:
-    """Why calls of a region had no kernel, by its record; "" where there is none."""
-    record = store.get(key, arch)
+def why_no_kernel(key: str, arch: str) -> str:
+    """Why calls of a region had no kernel, as far as its record in the cache in use tells; "" where
+    there is none."""
+    record = _C.store().get(key, arch)
     if record is None:
         return ""
     reasons = not_served(summary(record))
-    if record["kind"] != "negative" and not reasons:
-        return "its kernel was made after these calls"
+    if record["kind"] == "winner" and not reasons:
+        return "the cache has its kernel now; these calls ran without it"
     return "; ".join([result_text(record), *reasons])
 
 

@@ -108,8 +108,8 @@ class _Readable(dict[str, Any]):
     graphs_missed = False  # some of the missed regions are of graphs
     eager_missed = False  # ... of eager calls
     intercepted = 0  # overloads that are looked up now
-    threads: frozenset[str] = frozenset()  # their names
-    store: _C.KernelStore | None = None  # the cache in use
+    threads: frozenset[str] = frozenset()  # names of those that were alive
+    why: Mapping[tuple[str, str], str] = {}  # by key and device: why calls have no kernel
 
     def __str__(self) -> str:
         stats = cast(Stats, self)
@@ -148,10 +148,10 @@ class _Readable(dict[str, Any]):
             f"not served: {_counts(seen['misses'])}"
             for op, seen in sorted(stats["eager"].items())
         ]
-        return "\n".join(lines + _region_table(stats["regions"], self.store))
+        return "\n".join(lines + _region_table(stats["regions"], self.why))
 
 
-def _region_table(regions: Sequence[RegionStats], store: _C.KernelStore | None) -> list[str]:
+def _region_table(regions: Sequence[RegionStats], why: Mapping[tuple[str, str], str]) -> list[str]:
     called = [r for r in regions if r["hits"] + r["unserved"] + r["fallbacks"]]
     if not called:
         return []
@@ -167,10 +167,8 @@ def _region_table(regions: Sequence[RegionStats], store: _C.KernelStore | None) 
         )
         if region["quarantined"]:
             lines.append(f"{'':<40}not served any more: {region['quarantined']}")
-        elif store is not None and region["unserved"] and not region["hits"]:
-            kind, _, index = region["device"].partition(":")
-            if why := why_no_kernel(store, region["key"], _C.arch(kind, int(index or 0))):
-                lines.append(f"{'':<40}{why}")
+        elif reason := why.get((region["key"], region["device"])):
+            lines.append(f"{'':<40}{reason}")
     if rest := called[_SHOWN:]:
         hits, unserved = (sum(r[of] for r in rest) for of in ("hits", "unserved"))
         lines.append(
@@ -385,8 +383,18 @@ def stats() -> Stats:
         readable.graphs_missed, readable.eager_missed = bool(_unknown), bool(_unknown_eager)
         readable.intercepted = len(_C.intercepted())
         readable.threads = frozenset(thread.name for thread in threading.enumerate())
-        readable.store = _C.store()
+    readable.why = _why_no_kernel(counters["regions"])
     return cast(Stats, readable)
+
+
+def _why_no_kernel(regions: Sequence[RegionStats]) -> dict[tuple[str, str], str]:
+    without = [r for r in regions if r["unserved"] and not r["hits"]]
+    found = {}
+    for region in without[:_SHOWN]:
+        kind, _, index = region["device"].partition(":")
+        why = why_no_kernel(region["key"], _C.arch(kind, int(index or 0)))
+        found[region["key"], region["device"]] = why
+    return found
 
 
 def _region(served: dict[str, Any]) -> RegionStats:

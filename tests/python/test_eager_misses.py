@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import signal
 import sys
 import threading
@@ -178,7 +179,9 @@ def test_statistics_say_why_calls_have_no_kernel(
         x.softmax(-1)
         cudaforge_backend.reset_stats()
         x.softmax(-1)
-    text = str(cudaforge_backend.stats())
+    stats = cudaforge_backend.stats()
+    text = str(stats)
+    assert str(pickle.loads(pickle.dumps(stats))) == text
     assert "regions: 0 missed, 0 forged to a winner, 0 to no winner\n" in text
     _, why = text.split("  _softmax(float32[6, 55])\n")
     assert why.strip().startswith("no winner: nothing faster than ATen (0.")

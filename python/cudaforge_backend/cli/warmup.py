@@ -241,10 +241,11 @@ class Teller(Heartbeat):
             self._tried = 0
             self.say(step_text(event))
             self.begin("trying candidates")
-        elif kind in ("candidate", "stage", "ask"):
-            self._tried += kind == "candidate"
-            doing = "then the race" if kind == "candidate" else step_text(event)
-            self.go_on(f"{counted(self._tried, 'candidate')} tried, {doing}")
+        elif kind == "candidate":
+            self._tried += 1
+            self.go_on(f"{counted(self._tried, 'candidate')} tried, then the race")
+        elif kind == "stage":
+            self.go_on(f"{counted(self._tried, 'candidate')} tried, {step_text(event)}")
         elif kind == "end":
             self._end(event)
             self.begin(self._between)

@@ -53,7 +53,7 @@ def on_miss(process: int, settings: Settings, queue: Queue | None) -> Told:
 
 def _why(signature: str, key: str, arch: str) -> str:
     """Why calls of a region have no kernel."""
-    if why := why_no_kernel(_C.store(), key, arch):
+    if why := why_no_kernel(key, arch):
         return why
     refused = refusal(signature, arch)
     return f"only agents make it ({refused})" if refused else "not forged yet"
