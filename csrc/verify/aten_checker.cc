@@ -24,12 +24,13 @@ namespace {
 // Random moves of the inputs by a rounding unit, for the conditioning of each element.
 constexpr uint64_t kMoves = 4;
 // More of them where so few elements are beyond their limits that four moves may have missed what
-// other rounding does to just these (see yardstick.cc), and how many elements there are to one of
-// them.
+// other rounding does to just these (see yardstick.cc): one in so many, or one alone of as many as
+// the second says.
 constexpr uint64_t kMoreMoves = 16;
 constexpr int64_t kElementsToDoubtOne = 10'000;
-// More sets of the same kind where the root-mean-square error is beyond its limit, and up to which
-// multiple of it.
+constexpr int64_t kFewestToDoubtOne = 1'000;
+// More sets of the same kind where that does not clear them, or the root-mean-square error is
+// beyond its limit, and up to which multiple of it.
 constexpr uint64_t kTypicalSets = 4;
 constexpr double kDoubtfulRms = 2;
 // Values that show that an output depends on the inputs, although each of its rows is of one value.
@@ -47,14 +48,16 @@ struct Case {
   enum { kNotAsked, kMade, kNone } typical = kNotAsked;
 };
 
-// Whether so few elements are wrong, and by so little, that more moves may clear them.
+// Whether so few elements are wrong, and by so little, that a closer look may clear them.
 bool IsInDoubt(const Verdict& verdict, const OutputReference& output) {
   if (verdict.kind != VerdictKind::kWrongValues) return false;
   const Json& error = MemberOrNull(verdict.evidence, "error");
   if (!error.is_number() || !output.yardstick().has_value()) return false;
+  const int64_t elements = output.spec().numel();
+  const int64_t few =
+      std::max<int64_t>(elements / kElementsToDoubtOne, elements >= kFewestToDoubtOne ? 1 : 0);
   return error.get<double>() <= output.yardstick()->ExcusableError() &&
-         verdict.evidence.value("wrong_elements", int64_t{0}) * kElementsToDoubtOne <=
-             verdict.evidence.value("elements", int64_t{0});
+         verdict.evidence.at("wrong_elements").get<int64_t>() <= few;
 }
 
 // Whether ATen's root-mean-square error on more sets may clear it.
@@ -155,7 +158,7 @@ class AtenChecker : public RegionChecker {
       if (IsInDoubt(verdict, one.outputs[o]) && LookCloser(i)) {
         verdict = one.outputs[o].Check(outputs[o], Where(one, o), /*closely=*/true);
       }
-      if (IsRmsInDoubt(verdict) && AskTypical(i)) {
+      if ((IsInDoubt(verdict, one.outputs[o]) || IsRmsInDoubt(verdict)) && AskTypical(i)) {
         verdict = one.outputs[o].Check(outputs[o], Where(one, o), /*closely=*/true);
       }
       if (!verdict.accepted()) return verdict;

@@ -60,8 +60,8 @@ class Yardstick {
   // root-mean-square of the moves. REQUIRES: one value per element.
   void AddMove(std::span<const double> oracle, std::span<const double> perturbed);
 
-  // ATen's answers on another set of the same kind: its root-mean-square error in an octave is
-  // that over all such sets, where that is larger than on this one.
+  // ATen's answers on another set of the same kind: its largest and its root-mean-square error in
+  // an octave are those over all such sets, where these are larger than on this one.
   void AddTypical(const TensorSpec& spec, const OutputDraw& draw);
 
   // The largest error allowed for element `index` (row-major), whose oracle value is `value`.
@@ -88,6 +88,7 @@ class Yardstick {
     ErrorSums errors, typical;
     int64_t own = 0;             // elements of the set itself
     double max_error = 0;        // ATen's
+    double typical_error = 0;    // ATen's largest on AddTypical's sets
     double sensitivity = 0;      // 95th percentile of the moves
     double moved_squares = 0;    // mean over the moves, summed over the set's own elements
     std::vector<double> drawn;   // ATen's errors on further draws

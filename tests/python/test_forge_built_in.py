@@ -3,7 +3,9 @@ generators."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from command import Output, as_json, refusal
 from cudaforge_backend import enable
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
+from cudaforge_backend.cli.built_in import _again
 from cudaforge_backend.integration import forging
 from forged import lose_for_want_of_time, win_every_race
 
@@ -39,9 +42,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str, s
 
 @pytest.fixture
 def folder(tmp_path: Path, recorded: list[tuple[str, str, str]]) -> tuple[str, str]:
-    """A cache with that wanted list, as the option of a command."""
-    _C.KernelStore.open(str(tmp_path), True).add_wanted(recorded)
-    return "--cache-dir", str(tmp_path)
+    """A cache with that wanted list, as the option of a command. A shell needs its name quoted."""
+    cache = str(tmp_path / "a cache")
+    _C.KernelStore.open(cache, True).add_wanted(recorded)
+    return "--cache-dir", cache
 
 
 def wanted(output: Output, folder: tuple[str, str]) -> dict[str, Any]:
@@ -117,12 +121,21 @@ def test_what_had_too_little_time_is_tried_again_with_more(
     text = capsys.readouterr().out
     assert f"\n{key[:12]}  no winner  _softmax(float32[8, 30])\n" in text
     assert "out of time, not raced; too little time\n" in text
-    again = f"cudaforge forge {key[:12]} --region-budget 30 {' '.join(folder)}"
-    assert f": `{again}` tries again" in text
+    again = ["cudaforge", "forge", key[:12], "--region-budget", "30", *folder]
+    assert shlex.split(text.split("`")[-2]) == again and text.endswith("` tries again\n")
     for budget, known in (("2.5", True), ("31", False)):
         argv[3] = budget
         (row,) = as_json(capsys, *argv)["regions"]
         assert (row["kind"], row["known"]) == ("negative", known)
+
+
+@pytest.mark.parametrize(("short", "more"), [(6, []), (7, ["KEY..."])])
+def test_a_command_that_tries_again_names_six_regions_at_most(short: int, more: list[str]) -> None:
+    rows = [{"key": f"{n}" * 64, "retry_above_s": 3.0} for n in range(short)]
+    rows.insert(2, {"key": "f" * 64, "retry_above_s": None})  # this one had time
+    named = [f"{n}" * 12 for n in range(6)] + more
+    again = _again(argparse.Namespace(cache_dir=None), rows, 30)
+    assert again.split() == ["cudaforge", "forge", *named, "--region-budget", "30"]
 
 
 def test_a_failure_leaves_the_other_regions_and_the_list(
@@ -169,9 +182,9 @@ def test_ctrl_c_keeps_what_is_finished(
 
 
 def test_a_wanted_list_that_cannot_be_read_is_no_empty_one(
-    folder: tuple[str, str], tmp_path: Path, capsys: Output
+    folder: tuple[str, str], capsys: Output
 ) -> None:
-    for manifest in (tmp_path / "db").glob("MANIFEST-*"):
+    for manifest in Path(folder[1], "db").glob("MANIFEST-*"):
         manifest.write_bytes(b"x" * 64)
     assert main(["forge", "--wanted", *folder]) == 1
     assert "the cache cannot be read" in capsys.readouterr().err

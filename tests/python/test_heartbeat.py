@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cudaforge_backend
 import pytest
@@ -100,17 +101,34 @@ def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.fullmatch(beat.summary())
 
 
-def test_an_agent_that_is_asked_is_named_until_it_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("step", "words", "end"),
+    [
+        (
+            {"event": "ask", "role": "coder", "provider": "openai:m"},
+            "asking the coder (openai:m)",
+            {"event": "call", "role": "coder"},
+        ),
+        (
+            {"event": "stage", "stage": "rivals"},
+            "timing ATen and Inductor, which compiles first",
+            {"event": "rival", "rival": "inductor", "us": 6.0},
+        ),
+    ],
+)
+def test_a_step_is_named_until_it_ends(
+    monkeypatch: pytest.MonkeyPatch, step: dict[str, Any], words: str, end: dict[str, Any]
+) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     lines: list[str] = []
     with heartbeat.ForgingHeartbeat(lines.append) as beat:
         beat({"event": "start", **REGION})
-        beat({"event": "ask", "role": "coder", "provider": "openai:m"})
-        asking = "forging sum(float32[8]): asking the coder (openai:m), 0 candidates tried ("
-        wait_for(lambda: any(line.startswith(asking) for line in lines))
-        beat({"event": "call", "role": "coder"})
+        beat(step)
+        said = f"forging sum(float32[8]): {words}, 0 candidates tried ("
+        wait_for(lambda: any(line.startswith(said) for line in lines))
+        beat(end)
         lines.clear()
-        wait_for(lambda: lines[-1:] != [] and "asking" not in lines[-1])
+        wait_for(lambda: lines[-1:] != [] and words not in lines[-1])
 
 
 def test_what_is_compiled_and_raced_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import cudaforge_backend
 import pytest
+import torch
+from cudaforge_backend.cli import main
 from cudaforge_backend.records import clipped, differences, label, printable, program, verdict
+from eager_calls import SOFTMAX
+from forged import win_every_race
 
 
 def spec(*sizes: int, dtype: str = "float32") -> dict[str, Any]:
@@ -58,6 +64,19 @@ def test_what_a_terminal_would_obey_is_made_visible() -> None:
 def test_a_verdict_says_no_more_than_was_measured(kind: str, speedup: Any, said: str) -> None:
     timing = {"best_rival": "inductor", "speedup": speedup}
     assert verdict({"kind": kind, "timing": timing, "provenance": None}) == said
+
+
+def test_calls_before_their_kernel_are_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    win_every_race(monkeypatch)
+    with cudaforge_backend.enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
+        for _ in range(2):
+            torch.randn(6, 56).softmax(-1)
+    assert "ran without it" not in str(cudaforge_backend.stats())
+    assert main(["forge", "--wanted", "--cache-dir", str(tmp_path)]) == 0
+    _, why = str(cudaforge_backend.stats()).split("  _softmax(float32[6, 56])\n")
+    assert why.strip() == "the cache has its kernel now; these calls ran without it"
 
 
 def test_messages_are_cut_at_a_word() -> None:

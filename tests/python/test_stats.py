@@ -6,15 +6,20 @@ import json
 import logging
 import warnings
 from pathlib import Path
+from typing import Any
 
 import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend.stats import (
+    EAGER_THREAD,
+    GRAPH_THREAD,
     EagerStats,
     count_agent_call,
     count_fallback,
+    count_forging,
     count_graph,
+    count_miss,
     warn_once,
 )
 from forged import compiled
@@ -79,6 +84,50 @@ def test_what_eager_calls_missed_is_made_from_the_wanted_list(tmp_path: Path) ->
     compiled(model, tmp_path, on_miss="record")(x)
     text = str(cudaforge_backend.stats())
     assert ", or cudaforge warmup, makes their kernels\n  missed by eager calls: on_miss=" in text
+
+
+BEING_MADE = "kernels are being made in the background (CUDAFORGE_LOG=forge shows each step)"
+FOR_GRAPHS = "on_miss='blocking' or 'background', or cudaforge warmup, makes their kernels"
+FOR_EAGER = (
+    "on_miss='blocking' or 'background', or after 'record' `cudaforge forge --wanted`, makes the "
+    "kernels that generators can make"
+)
+
+
+@pytest.mark.parametrize(
+    ("missed", "threads", "said"),
+    [
+        ("", {GRAPH_THREAD, EAGER_THREAD}, []),
+        ("graphs", {EAGER_THREAD}, [f": {FOR_GRAPHS}"]),
+        ("graphs", {GRAPH_THREAD}, [f": {BEING_MADE}"]),
+        ("eager", {GRAPH_THREAD}, [f": {FOR_EAGER}"]),
+        ("eager", {EAGER_THREAD}, [f": {BEING_MADE}"]),
+        ("both", set(), [f": {FOR_GRAPHS}", f" by eager calls: {FOR_EAGER}"]),
+        ("both", {GRAPH_THREAD}, [f": {BEING_MADE}", f" by eager calls: {FOR_EAGER}"]),
+        ("both", {EAGER_THREAD}, [f": {FOR_GRAPHS}", f" by eager calls: {BEING_MADE}"]),
+        (
+            "both",
+            {GRAPH_THREAD, EAGER_THREAD},
+            [f": {BEING_MADE}", f" by eager calls: {BEING_MADE}"],
+        ),
+    ],
+)
+def test_each_kind_of_misses_is_forged_by_its_own_thread(
+    missed: str, threads: set[str], said: list[str]
+) -> None:
+    if missed in ("graphs", "both"):
+        count_miss("ab" * 32)
+    if missed in ("eager", "both"):
+        count_miss("cd" * 32, eager=True)
+
+    def lines() -> list[str]:
+        stats: Any = cudaforge_backend.stats()
+        stats.threads = frozenset(threads)
+        return [line for line in str(stats).splitlines() if line.startswith("  missed")]
+
+    assert lines() == [f"  missed{line}" for line in said]
+    count_forging("negative")  # then it was tried: no advice
+    assert lines() == [f"  missed{line}" for line in said if line.endswith(BEING_MADE)]
 
 
 def test_a_first_call_that_misses_nothing_needs_no_advice() -> None:

@@ -336,6 +336,42 @@ TEST(Checker, AnotherOrderOfAdditionPassesWhereAFunctionBends) {
   }
 }
 
+// Of one element that is just beyond its limit, more moves say whether other rounding explains it:
+// they clear some of the rows, none of two at once, and are not asked in an output of fewer than
+// 1,000 elements.
+TEST(Checker, OneElementInDoubtIsLookedAtMoreClosely) {
+  for (const int64_t rows : {999, 1000}) {
+    const OpSignature signature = Region({F32({rows, 64})}, "aten::sum.dim_IntList",
+                                         {In(0), Json::array({1})}, {F32({rows})});
+    const auto program = RegionProgram::Create(signature);
+    ASSERT_TRUE(program.ok()) << program.status().ToString();
+    const auto checker = Make(signature);
+    ASSERT_NE(checker, nullptr);
+    const at::Tensor right = (*program)->RunStrided(Tensors(signature, checker->inputs(0))).front();
+    int cleared = 0;
+    for (int64_t row = 0; row < 200; row += 2) {
+      const auto check = [&](const std::vector<double>& errors) {
+        at::Tensor values = right.clone();
+        for (size_t i = 0; i < errors.size(); ++i) {
+          values[row + static_cast<int64_t>(i)] += errors[i];
+        }
+        const std::string bytes = BytesOf(values);
+        return checker->Check(0, {&bytes, 1});
+      };
+      const double first = check({1.0}).evidence.at("limit").get<double>();
+      const double second = check({0.0, 1.0}).evidence.at("limit").get<double>();
+      EXPECT_FALSE(check({1.3 * first, 1.3 * second}).accepted());
+      cleared += check({1.3 * first}).accepted();
+    }
+    if (rows < 1000) {
+      EXPECT_EQ(cleared, 0);
+    } else {
+      EXPECT_GT(cleared, 0);
+      EXPECT_LT(cleared, 50);
+    }
+  }
+}
+
 TEST(Checker, ReportNamesTheRules) {
   const auto relu =
       Make(Region({F32({8, 50})}, "aten::relu", Json::array({In(0)}), {F32({8, 50})}));

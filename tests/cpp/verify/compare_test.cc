@@ -366,6 +366,32 @@ TEST(Compare, AtensErrorIsTakenOverMoreSetsWhereItWasLuckInOne) {
   EXPECT_FALSE(Accepts(reference, off_by(4e-6))) << "the first look stays what it was";
 }
 
+TEST(Compare, AtensLargestErrorIsTakenOverMoreSetsToo) {
+  const TensorSpec spec = Spec(DType::kFloat32, {1000});
+  const std::vector<double> oracle(1000, 1.5);
+  const auto one_off_by = [&](double error) {
+    std::vector<double> values = oracle;
+    values[7] += error;
+    return values;
+  };
+  OutputReference reference = Make(spec, oracle, oracle);
+  const auto closely = [&](double error) {
+    return reference.Check(Bytes(spec, one_off_by(error)), "test", /*closely=*/true).accepted();
+  };
+  reference.AddTypical({Bytes(spec, one_off_by(1e-4)), oracle});
+  EXPECT_TRUE(closely(1.9e-4));
+  EXPECT_FALSE(closely(2.1e-4));
+  EXPECT_FALSE(Accepts(reference, one_off_by(1e-4))) << "the first look stays what it was";
+  // Few elements take their neighbours' errors, which lie in [1, 2) here.
+  std::vector<double> few = oracle;
+  few[7] = 2.5;
+  OutputReference alone = Make(spec, few, few);
+  alone.AddTypical({Bytes(spec, one_off_by(1e-4)), oracle});
+  few[7] += 1.9e-4;
+  EXPECT_FALSE(Accepts(alone, few));
+  EXPECT_TRUE(alone.Check(Bytes(spec, few), "test", /*closely=*/true).accepted());
+}
+
 TEST(Compare, TheLargestErrorOfFewIsTakenFromTheirNeighboursToo) {
   // In [1, 2) ATen has no error, in [2, 4) one of 2^-18.
   const auto accepts = [](size_t alike) {
