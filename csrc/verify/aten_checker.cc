@@ -29,9 +29,7 @@ constexpr uint64_t kMoves = 4;
 constexpr uint64_t kMoreMoves = 16;
 constexpr int64_t kElementsToDoubtOne = 10'000;
 constexpr int64_t kFewestToDoubtOne = 1'000;
-// More sets of the same kind where that does not clear them, or the root-mean-square error is
-// beyond its limit, and up to which multiple of it.
-constexpr uint64_t kTypicalSets = 4;
+// Up to which multiple of its limit more sets of the same kind may clear a root-mean-square error.
 constexpr double kDoubtfulRms = 2;
 // Values that show that an output depends on the inputs, although each of its rows is of one value.
 constexpr size_t kRowValues = 3;
@@ -98,7 +96,7 @@ class AtenChecker : public RegionChecker {
             ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device_index))
             : at::Device(at::kCPU);
     auto checker = std::make_unique<AtenChecker>(signature, roles, std::move(program), device);
-    const InputPlan plan = PlanInputs(signature, roles);
+    const InputPlan& plan = checker->plan_;
     int turn = 0;
     for (const InputKind kind : plan.kinds) {
       auto make = [&](uint64_t from) -> Result<InputSet> {
@@ -139,6 +137,7 @@ class AtenChecker : public RegionChecker {
               std::unique_ptr<RegionProgram> program, at::Device device)
       : signature_(signature),
         roles_(std::move(roles)),
+        plan_(PlanInputs(signature_, roles_)),
         program_(std::move(program)),
         reference_(*program_, device) {}
 
@@ -251,8 +250,8 @@ class AtenChecker : public RegionChecker {
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard silent(&silence);
     try {
-      for (uint64_t n = 0; n < kTypicalSets; ++n) {
-        const uint64_t seed = SplitMix(one.seed + ((n + 1) << 40)).Next();
+      for (int64_t n = 0; n < plan_.closer; ++n) {
+        const uint64_t seed = SplitMix(one.seed + (static_cast<uint64_t>(n + 1) << 40)).Next();
         InputSet set = MakeInputs(signature_, roles_, one.kind, seed, one.turn);
         if (!DeriveInputs(signature_, &set).ok()) return false;
         const std::vector<at::Tensor> inputs = reference_.Inputs(set);
@@ -376,6 +375,7 @@ class AtenChecker : public RegionChecker {
 
   OpSignature signature_;
   std::vector<InputRole> roles_;
+  InputPlan plan_;
   std::unique_ptr<RegionProgram> program_;
   AtenReference reference_;
   mutable std::vector<Case> cases_;  // Check makes moves where it is in doubt

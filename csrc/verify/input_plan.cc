@@ -27,6 +27,10 @@ constexpr int64_t kPool = 4096;
 constexpr int64_t kMostDraws = 127;
 constexpr int64_t kFewestDraws = 2;
 constexpr int64_t kDrawnElements = int64_t{1} << 22;
+// Draws where a candidate is in doubt: as many as small outputs have for ATen's largest error (see
+// kRounds in yardstick.cc), fewer where there are more than kDrawnElements input elements.
+constexpr int64_t kFewestCloser = 4;
+constexpr int64_t kMostCloser = 16;
 // Outputs of so few elements are tried on two draws of each set, where the inputs are small.
 constexpr int64_t kTwice = 8;
 
@@ -95,6 +99,7 @@ InputPlan PlanInputs(const OpSignature& signature, std::span<const InputRole> ro
   if (MatchForOps(signature) != Match::kTolerance) return plan;
   const int64_t affordable = std::clamp(kDrawnElements / elements, kFewestDraws, kMostDraws);
   plan.draws = std::min((kPool - 1) / smallest, affordable);
+  plan.closer = std::clamp(kDrawnElements / elements, kFewestCloser, kMostCloser);
   plan.twice = smallest <= kTwice && elements <= kDrawnElements / 4;
   return plan;
 }

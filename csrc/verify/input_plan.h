@@ -15,6 +15,7 @@ struct InputPlan {
   std::vector<InputKind> kinds;
   int64_t draws = 0;   // further ones of each set, on which ATen and the oracle run for
                        // the yardstick of small outputs (NeedsMoreDraws)
+  int64_t closer = 0;  // the same, where a candidate is in doubt, of any output (see AddTypical)
   bool twice = false;  // whether candidates are tried on two draws of each set
 };
 

@@ -35,8 +35,9 @@ namespace {
 // - Errors of like elements are correlated where they share a sum (a row's mean, the prefix of a
 //   scan): an octave of thousands of elements may be a handful of rows, and ATen's error in them
 //   luck. So a candidate whose root-mean-square error is beyond its limit by no more than twice is
-//   judged again by ATen's over four more sets of the same kind (AddTypical). What was seen
-//   without: right scans and gradients of layer norms refused, in about one set of a hundred.
+//   judged again by ATen's over more sets of the same kind (AddTypical): sixteen, four where the
+//   inputs are large. What was seen without: right scans and gradients of layer norms refused, in
+//   about one set of a hundred.
 // - Where rows have scales of their own, an octave of 10^5 small elements has a few that come of
 //   large ones by cancellation: these alone make up its root-mean-square, which is as much luck as
 //   they are. So where fewer than 32 elements, and fewer than one in eight, make up both ATen's and
@@ -54,14 +55,14 @@ namespace {
 //   aten_checker.cc). What was seen without: correct products with GELU and convolutions with ReLU
 //   refused, for one element of 4 and of 33 million, in about one verification of ten; correct sums
 //   of 2,000 rows, for one of these, in one of a hundred.
-//   What is still in doubt then is judged by ATen's largest errors over four more sets of the same
-//   kind too (AddTypical). A logarithm of a sum just above one errs by the rounding of that sum,
-//   which no move of what was summed shows; where few elements of a set are of its size, ATen's
-//   error in them is luck. What was seen without: correct logarithms of softmax of 48 rows refused,
-//   for one element of 3,072, in one verification of 170.
-//   What it costs: of sums of 2,000 rows of 64 numbers that were rounded to 22 bits before, 5% were
-//   refused instead of 13%, rounded to 21 bits 99% instead of all, added up in one lane 93% instead
-//   of 99% (300 seeds each). Among fewer than 1,000 elements single ones are most of what tells
+//   What is still in doubt then is judged by ATen's largest errors over those more sets of the same
+//   kind too. A logarithm of a sum just above one errs by the rounding of that sum, which no move of
+//   what was summed shows; where few elements of a set are of its size, ATen's error in them is
+//   luck. What was seen without: correct logarithms of softmax of 16 to 48 rows refused, for one
+//   element of thousands, in one or two verifications of a hundred (after four sets, in one).
+//   What it costs: of sums of 2,000 rows of 64 numbers that were rounded to 22 bits before, 4% were
+//   refused instead of 13%, rounded to 21 bits 99% instead of all, added up in one lane 88% instead
+//   of 99% (400 seeds). Among fewer than 1,000 elements single ones are most of what tells
 //   imprecise kernels (of sums of 32 rows of 2,048, rounded to 21 bits, 9% were refused, and 3%
 //   where one element was looked at again): there they stay wrong.
 //   In both, an element whose oracle is zero may also be off by what elements of the candidate's

@@ -40,6 +40,12 @@ TEST(PlanInputs, SmallRegionsGetEverySet) {
   EXPECT_EQ(PlanFor(signature).kinds, InputKindsFor(signature, *FindRoles(signature)));
 }
 
+TEST(PlanInputs, ACandidateInDoubtGetsFewerDrawsOfALargeRegion) {
+  EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{1} << 19)).closer, 16);
+  EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{2} << 20)).closer, 7);
+  EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{33} << 20)).closer, 4);
+}
+
 TEST(PlanInputs, LargeFloatingRegions) {
   const InputPlan large = PlanFor(SumOf(DType::kFloat32, int64_t{33} << 20));
   EXPECT_EQ(large.kinds.size(), 4u);
