@@ -56,10 +56,11 @@ namespace {
 //   refused, for one element of 4 and of 33 million, in about one verification of ten; correct sums
 //   of 2,000 rows, for one of these, in one of a hundred.
 //   What is still in doubt then is judged by ATen's largest errors over those more sets of the same
-//   kind too. A logarithm of a sum just above one errs by the rounding of that sum, which no move of
-//   what was summed shows; where few elements of a set are of its size, ATen's error in them is
-//   luck. What was seen without: correct logarithms of softmax of 16 to 48 rows refused, for one
-//   element of thousands, in one or two verifications of a hundred (after four sets, in one).
+//   kind too. A logarithm of a sum just above one errs by the rounding of that sum, which no move
+//   of what was summed shows; where few elements of a set are of its size, ATen's error in them is
+//   luck. What was seen without: correct logarithms of softmax of 48 rows refused, for one element
+//   of 3,072, in one verification of 170; with four sets, those of 16 to 47 rows in one of 80; with
+//   sixteen, in none of 544.
 //   What it costs: of sums of 2,000 rows of 64 numbers that were rounded to 22 bits before, 4% were
 //   refused instead of 13%, rounded to 21 bits 99% instead of all, added up in one lane 88% instead
 //   of 99% (400 seeds). Among fewer than 1,000 elements single ones are most of what tells
