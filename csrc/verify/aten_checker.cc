@@ -24,11 +24,10 @@ namespace {
 // Random moves of the inputs by a rounding unit, for the conditioning of each element.
 constexpr uint64_t kMoves = 4;
 // More of them where so few elements are beyond their limits that four moves may have missed what
-// other rounding does to just these (see yardstick.cc): one in so many, or one alone of as many as
-// the second says.
+// other rounding does to just these (see yardstick.cc).
 constexpr uint64_t kMoreMoves = 16;
-constexpr int64_t kElementsToDoubtOne = 10'000;
-constexpr int64_t kFewestToDoubtOne = 1'000;
+constexpr int64_t kElementsToDoubtOne = 10'000;  // one in so many may be in doubt,
+constexpr int64_t kFewestToDoubtOne = 1'000;     // and one alone where there are so many
 // Up to which multiple of its limit more sets of the same kind may clear a root-mean-square error.
 constexpr double kDoubtfulRms = 2;
 // Values that show that an output depends on the inputs, although each of its rows is of one value.
@@ -250,7 +249,7 @@ class AtenChecker : public RegionChecker {
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard silent(&silence);
     try {
-      for (int64_t n = 0; n < plan_.closer; ++n) {
+      for (int64_t n = 0; n < plan_.sets_in_doubt; ++n) {
         const uint64_t seed = SplitMix(one.seed + (static_cast<uint64_t>(n + 1) << 40)).Next();
         InputSet set = MakeInputs(signature_, roles_, one.kind, seed, one.turn);
         if (!DeriveInputs(signature_, &set).ok()) return false;

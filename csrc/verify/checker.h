@@ -32,8 +32,8 @@ class RegionChecker {
 
   virtual size_t case_count() const = 0;
   virtual const InputSet& inputs(size_t i) const = 0;
-  // outputs[k]: StorageBytes() of output k, as the candidate left them. Not thread-safe: where few
-  // elements are wrong it measures more closely how much rounding can do to them.
+  // outputs[k]: StorageBytes() of output k, as the candidate left them. Not thread-safe: where a
+  // candidate is in doubt, it measures more closely what rounding can do and how much ATen errs.
   virtual Verdict Check(size_t i, std::span<const std::string> outputs) const = 0;
   // Per case and output: ATen's error and the error allowed; part of the verification report.
   virtual Json Report() const = 0;

@@ -65,7 +65,7 @@ class OutputReference {
   std::string aten_;
   std::vector<double> oracle_;
   std::optional<Yardstick> yardstick_;  // floating outputs
-  std::optional<Yardstick> closer_;     // the same after more moves
+  std::optional<Yardstick> closer_;     // the same after AddMove and AddTypical
   Match match_ = Match::kBitwise;
 };
 

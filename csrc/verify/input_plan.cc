@@ -27,10 +27,11 @@ constexpr int64_t kPool = 4096;
 constexpr int64_t kMostDraws = 127;
 constexpr int64_t kFewestDraws = 2;
 constexpr int64_t kDrawnElements = int64_t{1} << 22;
-// Draws where a candidate is in doubt: as many as small outputs have for ATen's largest error (see
-// kRounds in yardstick.cc), fewer where there are more than kDrawnElements input elements.
-constexpr int64_t kFewestCloser = 4;
-constexpr int64_t kMostCloser = 16;
+// Sets on which ATen runs where a candidate is in doubt: as many as ATen's largest error is taken
+// of for small outputs (kRounds in yardstick.cc), but no more than have kDrawnElements input
+// elements together, and kFewestInDoubt in any case.
+constexpr int64_t kFewestInDoubt = 4;
+constexpr int64_t kMostInDoubt = 16;
 // Outputs of so few elements are tried on two draws of each set, where the inputs are small.
 constexpr int64_t kTwice = 8;
 
@@ -99,8 +100,8 @@ InputPlan PlanInputs(const OpSignature& signature, std::span<const InputRole> ro
   if (MatchForOps(signature) != Match::kTolerance) return plan;
   const int64_t affordable = std::clamp(kDrawnElements / elements, kFewestDraws, kMostDraws);
   plan.draws = std::min((kPool - 1) / smallest, affordable);
-  plan.closer = std::clamp(kDrawnElements / elements, kFewestCloser, kMostCloser);
   plan.twice = smallest <= kTwice && elements <= kDrawnElements / 4;
+  plan.sets_in_doubt = std::clamp(kDrawnElements / elements, kFewestInDoubt, kMostInDoubt);
   return plan;
 }
 

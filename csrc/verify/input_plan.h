@@ -13,10 +13,11 @@ struct InputPlan {
   // 256 MiB three; two or one more where an input is smaller than the largest, and as many as four
   // or two more for any() and all(), and for maxima and minima.
   std::vector<InputKind> kinds;
-  int64_t draws = 0;   // further ones of each set, on which ATen and the oracle run for
-                       // the yardstick of small outputs (NeedsMoreDraws)
-  int64_t closer = 0;  // the same, where a candidate is in doubt, of any output (see AddTypical)
-  bool twice = false;  // whether candidates are tried on two draws of each set
+  int64_t draws = 0;          // further ones of each set, on which ATen and the oracle run for
+                              // the yardstick of small outputs (NeedsMoreDraws)
+  bool twice = false;         // whether candidates are tried on two draws of each set
+  int64_t sets_in_doubt = 0;  // more sets of a kind on which ATen and the oracle run where a
+                              // candidate is in doubt, for any output (Yardstick::AddTypical)
 };
 
 InputPlan PlanInputs(const OpSignature& signature, std::span<const InputRole> roles);

@@ -35,9 +35,9 @@ namespace {
 // - Errors of like elements are correlated where they share a sum (a row's mean, the prefix of a
 //   scan): an octave of thousands of elements may be a handful of rows, and ATen's error in them
 //   luck. So a candidate whose root-mean-square error is beyond its limit by no more than twice is
-//   judged again by ATen's over more sets of the same kind (AddTypical): sixteen, four where the
-//   inputs are large. What was seen without: right scans and gradients of layer norms refused, in
-//   about one set of a hundred.
+//   judged again by ATen's over four to sixteen more sets of the same kind, the fewer the larger
+//   the inputs are (AddTypical; PlanInputs). What was seen without: right scans and gradients of
+//   layer norms refused, in about one set of a hundred.
 // - Where rows have scales of their own, an octave of 10^5 small elements has a few that come of
 //   large ones by cancellation: these alone make up its root-mean-square, which is as much luck as
 //   they are. So where fewer than 32 elements, and fewer than one in eight, make up both ATen's and
@@ -61,15 +61,15 @@ namespace {
 //   luck. What was seen without: correct logarithms of softmax of 48 rows refused, for one element
 //   of 3,072, in one verification of 170; with four sets, those of 16 to 47 rows in one of 80; with
 //   sixteen, in none of 544.
-//   What it costs: of sums of 2,000 rows of 64 numbers that were rounded to 22 bits before, 4% were
-//   refused instead of 13%, rounded to 21 bits 99% instead of all, added up in one lane 88% instead
-//   of 99% (400 seeds). Among fewer than 1,000 elements single ones are most of what tells
-//   imprecise kernels (of sums of 32 rows of 2,048, rounded to 21 bits, 9% were refused, and 3%
-//   where one element was looked at again): there they stay wrong.
-//   In both, an element whose oracle is zero may also be off by what elements of the candidate's
-//   size may be (LimitOfSize): where these err by as much as they are large, they are not told from
-//   zero. ATen's errors can be several times what a move does, as its sums are long; twenty moves
-//   then miss an element next to the bend, and it is held to nothing at all.
+//   In either look an element whose oracle is zero may also be off by what elements of the
+//   candidate's size may be (LimitOfSize): where these err by as much as they are large, they are
+//   not told from zero. ATen's errors can be several times what a move does, as its sums are long;
+//   twenty moves then miss an element next to the bend, and it is held to nothing at all.
+//   What it costs: of sums of 2,000 rows of 64 numbers rounded to 22 significant bits, 4% were
+//   refused instead of 13%, of 21 bits 99% instead of all, and of exact numbers added up in one
+//   lane 88% instead of 99% (400 seeds). Among fewer than 1,000 elements single ones are most of
+//   what tells imprecise kernels (of sums of 32 rows of 2,048 numbers of 21 bits 9% were refused,
+//   and 3% where one element was looked at again): there none gets a closer look.
 // - Products below the smallest normal number lose up to half the spacing of the denormals each,
 //   which no relative move of an input shows (the weight gradient of a norm, where ATen
 //   multiplies sums and a kernel may sum products). So the yardstick is no smaller than 1.5

@@ -60,8 +60,8 @@ class Yardstick {
   // root-mean-square of the moves. REQUIRES: one value per element.
   void AddMove(std::span<const double> oracle, std::span<const double> perturbed);
 
-  // ATen's answers on another set of the same kind: its largest and its root-mean-square error in
-  // an octave are those over all such sets, where these are larger than on this one.
+  // ATen's answers on another set of the same kind. In each octave ATen's largest error, and its
+  // root-mean-square error over this set and those, count where they are larger than on this one.
   void AddTypical(const TensorSpec& spec, const OutputDraw& draw);
 
   // The largest error allowed for element `index` (row-major), whose oracle value is `value`.

@@ -133,10 +133,14 @@ def why_no_kernel(key: str, arch: str) -> str:
     record = _C.store().get(key, arch)
     if record is None:
         return ""
-    reasons = not_served(summary(record))
-    if record["kind"] == "winner" and not reasons:
-        return "the cache has its kernel now; these calls ran without it"
-    return "; ".join([result_text(record), *reasons])
+    if reasons := not_served(summary(record)):
+        return "; ".join([result_text(record), *reasons])
+    late = "these calls ran without it: a new enable(), compilation or process uses it"
+    if record["kind"] == "winner":
+        return f"the cache has its kernel now; {late}"
+    if record["kind"] == "eager_only":
+        return f"{result_text(record)}; of eager calls, {late}"
+    return result_text(record)
 
 
 def not_served(row: RecordSummary) -> list[str]:

@@ -109,7 +109,7 @@ class _Readable(dict[str, Any]):
     eager_missed = False  # ... of eager calls
     intercepted = 0  # overloads that are looked up now
     threads: frozenset[str] = frozenset()  # names of those that were alive
-    why: Mapping[tuple[str, str], str] = {}  # by key and device: why calls have no kernel
+    no_kernel: Mapping[tuple[str, str], str] = {}  # by key and device: why calls had none
 
     def __str__(self) -> str:
         stats = cast(Stats, self)
@@ -148,14 +148,21 @@ class _Readable(dict[str, Any]):
             f"not served: {_counts(seen['misses'])}"
             for op, seen in sorted(stats["eager"].items())
         ]
-        return "\n".join(lines + _region_table(stats["regions"], self.why))
+        return "\n".join(lines + _region_table(stats["regions"], self.no_kernel))
 
 
-def _region_table(regions: Sequence[RegionStats], why: Mapping[tuple[str, str], str]) -> list[str]:
+def _called(regions: Sequence[RegionStats]) -> list[RegionStats]:
+    """The regions that were called, in the order of the text."""
     called = [r for r in regions if r["hits"] + r["unserved"] + r["fallbacks"]]
+    return sorted(called, key=lambda r: (r["quarantined"] is None, -r["hits"], -r["unserved"]))
+
+
+def _region_table(
+    regions: Sequence[RegionStats], no_kernel: Mapping[tuple[str, str], str]
+) -> list[str]:
+    called = _called(regions)
     if not called:
         return []
-    called.sort(key=lambda r: (r["quarantined"] is None, -r["hits"], -r["unserved"]))
     lines = [
         "regions that were called:",
         f"  {'hits':>8} {'unserved':>8} {'fallbacks':>9} {'saved':>9}  region",
@@ -167,7 +174,7 @@ def _region_table(regions: Sequence[RegionStats], why: Mapping[tuple[str, str], 
         )
         if region["quarantined"]:
             lines.append(f"{'':<40}not served any more: {region['quarantined']}")
-        elif reason := why.get((region["key"], region["device"])):
+        elif reason := no_kernel.get((region["key"], region["device"])):
             lines.append(f"{'':<40}{reason}")
     if rest := called[_SHOWN:]:
         hits, unserved = (sum(r[of] for r in rest) for of in ("hits", "unserved"))
@@ -383,17 +390,21 @@ def stats() -> Stats:
         readable.graphs_missed, readable.eager_missed = bool(_unknown), bool(_unknown_eager)
         readable.intercepted = len(_C.intercepted())
         readable.threads = frozenset(thread.name for thread in threading.enumerate())
-    readable.why = _why_no_kernel(counters["regions"])
+    readable.no_kernel = _why_no_kernel(counters["regions"])
     return cast(Stats, readable)
 
 
 def _why_no_kernel(regions: Sequence[RegionStats]) -> dict[tuple[str, str], str]:
-    without = [r for r in regions if r["unserved"] and not r["hits"]]
+    """By key and device: why calls of the regions that the text shows had no kernel."""
     found = {}
-    for region in without[:_SHOWN]:
+    for region in _called(regions)[:_SHOWN]:
+        if region["quarantined"] or region["hits"] or not region["unserved"]:
+            continue
         kind, _, index = region["device"].partition(":")
-        why = why_no_kernel(region["key"], _C.arch(kind, int(index or 0)))
-        found[region["key"], region["device"]] = why
+        found[region["key"], region["device"]] = (
+            why_no_kernel(region["key"], _C.arch(kind, int(index or 0)))
+            or "no record: not forged, or only agents make it (`cudaforge cache wanted` tells)"
+        )
     return found
 
 

@@ -19,6 +19,7 @@ import torch
 from conftest import RunPython
 from cudaforge_backend import CudaForgeWarning, disable, enable
 from cudaforge_backend._native import _C
+from cudaforge_backend.cli import main
 from cudaforge_backend.integration import forging, plan
 from eager_calls import SOFTMAX, seen
 from forged import join_threads, lose_every_race, win_every_race
@@ -185,6 +186,24 @@ def test_statistics_say_why_calls_have_no_kernel(
     assert "regions: 0 missed, 0 forged to a winner, 0 to no winner\n" in text
     _, why = text.split("  _softmax(float32[6, 55])\n")
     assert why.strip().startswith("no winner: nothing faster than ATen (0.")
+
+
+def test_statistics_say_that_calls_ran_before_their_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    win_every_race(monkeypatch)
+    with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
+        for _ in range(2):
+            torch.randn(6, 56).softmax(-1)
+    _, why = str(cudaforge_backend.stats()).split("  _softmax(float32[6, 56])\n")
+    assert why.strip().startswith("no record: not forged, or only agents make it (")
+    assert main(["forge", "--wanted", "--cache-dir", str(tmp_path)]) == 0
+    _, why = str(cudaforge_backend.stats()).split("  _softmax(float32[6, 56])\n")
+    assert why.strip().startswith("the cache has its kernel now; these calls ran without it: ")
+    with enable([SOFTMAX], cache_dir=str(tmp_path)):
+        torch.randn(6, 56).softmax(-1)
+    (region,) = [r for r in cudaforge_backend.stats()["regions"] if "[6, 56]" in r["region"]]
+    assert region["hits"] == 1
 
 
 _FORKS = """

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import cudaforge_backend
 import pytest
-import torch
-from cudaforge_backend.cli import main
-from cudaforge_backend.records import clipped, differences, label, printable, program, verdict
-from eager_calls import SOFTMAX
-from forged import win_every_race
+from cudaforge_backend import records
+from cudaforge_backend.records import (
+    NOT_CURRENT,
+    clipped,
+    differences,
+    label,
+    printable,
+    program,
+    verdict,
+    why_no_kernel,
+)
 
 
 def spec(*sizes: int, dtype: str = "float32") -> dict[str, Any]:
@@ -66,17 +71,37 @@ def test_a_verdict_says_no_more_than_was_measured(kind: str, speedup: Any, said:
     assert verdict({"kind": kind, "timing": timing, "provenance": None}) == said
 
 
-def test_calls_before_their_kernel_are_said_to_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+LATE = "these calls ran without it: a new enable(), compilation or process uses it"
+FOR_EAGER = "for eager: faster than ATen, slower than Inductor (0.900x Inductor)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "current", "said"),
+    [
+        ("winner", True, f"the cache has its kernel now; {LATE}"),
+        ("winner", False, f"winner: 0.90 times as fast as Inductor [0.80, 0.99]; {NOT_CURRENT}"),
+        ("eager_only", True, f"{FOR_EAGER}; of eager calls, {LATE}"),
+        ("eager_only", False, f"{FOR_EAGER}; {NOT_CURRENT}"),
+        ("negative", True, "no winner: nothing faster than Inductor (0.900x Inductor)"),
+        (None, True, ""),
+    ],
+)
+def test_why_calls_had_no_kernel(
+    kind: str | None, current: bool, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    win_every_race(monkeypatch)
-    with cudaforge_backend.enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
-        for _ in range(2):
-            torch.randn(6, 56).softmax(-1)
-    assert "ran without it" not in str(cudaforge_backend.stats())
-    assert main(["forge", "--wanted", "--cache-dir", str(tmp_path)]) == 0
-    _, why = str(cudaforge_backend.stats()).split("  _softmax(float32[6, 56])\n")
-    assert why.strip() == "the cache has its kernel now; these calls ran without it"
+    record = kind and {
+        "key": "ab" * 32,
+        "arch": "cpu",
+        "kind": kind,
+        "signature": norm_backward(True),
+        "timing": {"best_rival": "inductor", "speedup": [0.8, 0.9, 0.99]},
+        "provenance": {"reason": "0.900x Inductor"},
+        "current": current,
+        "provisional": False,
+    }
+    cache = SimpleNamespace(get=lambda key, arch: record)
+    monkeypatch.setattr(records, "_C", SimpleNamespace(store=lambda: cache))
+    assert why_no_kernel("ab" * 32, "cpu") == said
 
 
 def test_messages_are_cut_at_a_word() -> None:

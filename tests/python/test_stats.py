@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
+from cudaforge_backend._native import _C
 from cudaforge_backend.stats import (
     EAGER_THREAD,
     GRAPH_THREAD,
@@ -235,6 +237,32 @@ def test_the_text_names_the_regions_that_were_served_most() -> None:
         [29, 28, 27, 26, 25, 24, 23, 22, 21] * 2 + [20], reverse=True
     )
     assert lines[-1].split() == ["400", "80", "40", "40.0", "ms", "of", "40", "more"]
+
+
+def test_the_regions_that_are_shown_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever order they were met in."""
+    stats_module = sys.modules["cudaforge_backend.stats"]
+    monkeypatch.setattr(stats_module, "why_no_kernel", lambda key, arch: f"because of {key}")
+    regions = [
+        {
+            "key": f"{n:02}",
+            "describe": f"sum(float32[{n}])",
+            "device": "cpu",
+            "hits": int(n == 40),
+            "unserved": n,
+            "fallbacks": 0,
+            "saved_ns": 0.0,
+            "quarantined": "it failed" if n == 5 else None,
+        }
+        for n in range(1, 41)
+    ]
+    monkeypatch.setattr(_C, "stats", lambda: {"regions": regions})
+    _, _, *lines = str(cudaforge_backend.stats()).partition("regions that were called:\n")
+    rows = lines[0].splitlines()[1:]
+    assert [row.strip() for row in rows[1::2]][:1] == ["not served any more: it failed"]
+    assert rows[2].endswith("sum(float32[40])")  # it has a kernel
+    reasons = [row.strip() for row in rows[4::2]]
+    assert reasons == [f"because of {n:02}" for n in range(39, 21, -1)]
 
 
 def test_the_text_says_what_is_not_served_any_more() -> None:

@@ -336,11 +336,11 @@ TEST(Checker, AnotherOrderOfAdditionPassesWhereAFunctionBends) {
   }
 }
 
-// Of one element that is just beyond its limit, more moves say whether other rounding explains it:
-// they clear some of the rows, none of two at once, and are not asked in an output of fewer than
-// 1,000 elements.
+// Of one element that is just beyond its limit, more moves, and then ATen's errors on more sets,
+// say whether rounding explains it: they clear some of the rows, none of two at once, and are not
+// asked of an output of fewer than 1,000 elements.
 TEST(Checker, OneElementInDoubtIsLookedAtMoreClosely) {
-  for (const int64_t rows : {999, 1000}) {
+  for (const int64_t rows : {999, 1000, 5000}) {
     const OpSignature signature = Region({F32({rows, 64})}, "aten::sum.dim_IntList",
                                          {In(0), Json::array({1})}, {F32({rows})});
     const auto program = RegionProgram::Create(signature);
@@ -370,6 +370,41 @@ TEST(Checker, OneElementInDoubtIsLookedAtMoreClosely) {
       EXPECT_LT(cleared, 50);
     }
   }
+}
+
+// The logarithm of a sum just above one errs by the rounding of that sum, which no move of what is
+// summed shows: where ATen happens to err by less on one set, more sets tell.
+TEST(Checker, OneElementInDoubtIsJudgedByAtensErrorsOnMoreSets) {
+  const OpSignature signature =
+      Region({F32({48, 64})}, "aten::_log_softmax", {In(0), -1, false}, {F32({48, 64})});
+  const auto program = RegionProgram::Create(signature);
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  int tried = 0, cleared = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    auto checker = RegionChecker::Create(signature, 0, seed);
+    ASSERT_TRUE(checker.ok()) << checker.status().ToString();
+    for (size_t i = 0; i < (*checker)->case_count(); ++i) {
+      if ((*checker)->inputs(i).name != "mixed") continue;
+      const at::Tensor right =
+          (*program)->RunStrided(Tensors(signature, (*checker)->inputs(i))).front();
+      for (int64_t at = 0; at < right.numel(); ++at) {
+        const float value = right.const_data_ptr<float>()[at];
+        if (!(value < 0 && value > -1e-4F)) continue;
+        const auto check = [&](double error) {
+          at::Tensor values = right.clone();
+          values.view(-1)[at] += error;
+          const std::string bytes = BytesOf(values);
+          return (*checker)->Check(i, {&bytes, 1});
+        };
+        const double limit = check(-1.0).evidence.at("limit").get<double>();
+        EXPECT_FALSE(check(-1e-6).accepted());
+        ++tried;
+        cleared += check(-1.5 * limit).accepted();
+      }
+    }
+  }
+  EXPECT_GT(tried, 4);
+  EXPECT_GT(cleared, 0);
 }
 
 TEST(Checker, ReportNamesTheRules) {

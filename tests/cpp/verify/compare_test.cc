@@ -379,6 +379,7 @@ TEST(Compare, AtensLargestErrorIsTakenOverMoreSetsToo) {
     return reference.Check(Bytes(spec, one_off_by(error)), "test", /*closely=*/true).accepted();
   };
   reference.AddTypical({Bytes(spec, one_off_by(1e-4)), oracle});
+  reference.AddTypical({Bytes(spec, oracle), oracle});
   EXPECT_TRUE(closely(1.9e-4));
   EXPECT_FALSE(closely(2.1e-4));
   EXPECT_FALSE(Accepts(reference, one_off_by(1e-4))) << "the first look stays what it was";

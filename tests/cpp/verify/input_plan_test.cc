@@ -41,9 +41,9 @@ TEST(PlanInputs, SmallRegionsGetEverySet) {
 }
 
 TEST(PlanInputs, ACandidateInDoubtGetsFewerDrawsOfALargeRegion) {
-  EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{1} << 19)).closer, 16);
-  EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{2} << 20)).closer, 7);
-  EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{33} << 20)).closer, 4);
+  EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{1} << 19)).sets_in_doubt, 16);
+  EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{2} << 20)).sets_in_doubt, 7);
+  EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{33} << 20)).sets_in_doubt, 4);
 }
 
 TEST(PlanInputs, LargeFloatingRegions) {
