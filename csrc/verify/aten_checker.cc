@@ -29,7 +29,7 @@ constexpr uint64_t kMoreMoves = 16;
 constexpr int64_t kElementsToDoubtOne = 10'000;  // one in so many may be in doubt,
 constexpr int64_t kFewestToDoubtOne = 1'000;     // and one alone where there are so many
 // Up to which multiple of its limit more sets of the same kind may clear a root-mean-square error.
-constexpr double kDoubtfulRms = 2;
+constexpr double kDoubtfulRms = 8;
 // Values that show that an output depends on the inputs, although each of its rows is of one value.
 constexpr size_t kRowValues = 3;
 // Non-zero elements, over all sets, that must equal the oracle before ATen is called exact.

@@ -34,10 +34,11 @@ namespace {
 //   octave of as many elements or more.
 // - Errors of like elements are correlated where they share a sum (a row's mean, the prefix of a
 //   scan): an octave of thousands of elements may be a handful of rows, and ATen's error in them
-//   luck. So a candidate whose root-mean-square error is beyond its limit by no more than twice is
+//   luck. So a candidate whose root-mean-square error is no more than eight times its limit is
 //   judged again by ATen's over four to sixteen more sets of the same kind, the fewer the larger
 //   the inputs are (AddTypical; PlanInputs). What was seen without: right scans and gradients of
-//   layer norms refused, in about one set of a hundred.
+//   layer norms refused, in about one set of a hundred; a right convolution with ReLU, for one of
+//   17 million zeros that was 1.2e-7, where ATen had none such on that set.
 // - Where rows have scales of their own, an octave of 10^5 small elements has a few that come of
 //   large ones by cancellation: these alone make up its root-mean-square, which is as much luck as
 //   they are. So where fewer than 32 elements, and fewer than one in eight, make up both ATen's and

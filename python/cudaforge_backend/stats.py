@@ -403,7 +403,8 @@ def _why_no_kernel(regions: Sequence[RegionStats]) -> dict[tuple[str, str], str]
         kind, _, index = region["device"].partition(":")
         found[region["key"], region["device"]] = (
             why_no_kernel(region["key"], _C.arch(kind, int(index or 0)))
-            or "no record: not forged, or only agents make it (`cudaforge cache wanted` tells)"
+            or "no record in the cache in use: not forged, or only agents make it "
+            "(CUDAFORGE_LOG=dispatch or explain() tells)"
         )
     return found
 

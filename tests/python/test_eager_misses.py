@@ -196,7 +196,7 @@ def test_statistics_say_that_calls_ran_before_their_kernel(
         for _ in range(2):
             torch.randn(6, 56).softmax(-1)
     _, why = str(cudaforge_backend.stats()).split("  _softmax(float32[6, 56])\n")
-    assert why.strip().startswith("no record: not forged, or only agents make it (")
+    assert why.strip().startswith("no record in the cache in use: not forged, or only ag")
     assert main(["forge", "--wanted", "--cache-dir", str(tmp_path)]) == 0
     _, why = str(cudaforge_backend.stats()).split("  _softmax(float32[6, 56])\n")
     assert why.strip().startswith("the cache has its kernel now; these calls ran without it: ")
