@@ -26,10 +26,6 @@ constexpr uint64_t kMoves = 4;
 // More of them where so few elements are beyond their limits that four moves may have missed what
 // other rounding does to just these (see yardstick.cc).
 constexpr uint64_t kMoreMoves = 16;
-constexpr int64_t kElementsToDoubtOne = 10'000;  // one in so many may be in doubt,
-constexpr int64_t kFewestToDoubtOne = 1'000;     // and one alone where there are so many
-// Up to which multiple of its limit more sets of the same kind may clear a root-mean-square error.
-constexpr double kDoubtfulRms = 8;
 // Values that show that an output depends on the inputs, although each of its rows is of one value.
 constexpr size_t kRowValues = 3;
 // Non-zero elements, over all sets, that must equal the oracle before ATen is called exact.
@@ -44,26 +40,6 @@ struct Case {
   int turn = 0;  // see MakeInputs
   enum { kNotAsked, kMade, kNone } typical = kNotAsked;
 };
-
-// Whether so few elements are wrong, and by so little, that a closer look may clear them.
-bool IsInDoubt(const Verdict& verdict, const OutputReference& output) {
-  if (verdict.kind != VerdictKind::kWrongValues) return false;
-  const Json& error = MemberOrNull(verdict.evidence, "error");
-  if (!error.is_number() || !output.yardstick().has_value()) return false;
-  const int64_t elements = output.spec().numel();
-  const int64_t few =
-      std::max<int64_t>(elements / kElementsToDoubtOne, elements >= kFewestToDoubtOne ? 1 : 0);
-  return error.get<double>() <= output.yardstick()->ExcusableError() &&
-         verdict.evidence.at("wrong_elements").get<int64_t>() <= few;
-}
-
-// Whether ATen's root-mean-square error on more sets may clear it.
-bool IsRmsInDoubt(const Verdict& verdict) {
-  const Json& error = MemberOrNull(verdict.evidence, "rms_error");
-  const Json& limit = MemberOrNull(verdict.evidence, "rms_limit");
-  return verdict.kind == VerdictKind::kWrongValues && error.is_number() && limit.is_number() &&
-         error.get<double>() <= kDoubtfulRms * limit.get<double>();
-}
 
 // ATen warns of inputs (a variance of one element) that nobody gave it but us.
 struct Silence : c10::WarningHandler {
@@ -153,10 +129,10 @@ class AtenChecker : public RegionChecker {
     }
     for (size_t o = 0; o < outputs.size(); ++o) {
       Verdict verdict = one.outputs[o].Check(outputs[o], Where(one, o));
-      if (IsInDoubt(verdict, one.outputs[o]) && LookCloser(i)) {
+      if (one.outputs[o].MovesMayClear(verdict) && LookCloser(i)) {
         verdict = one.outputs[o].Check(outputs[o], Where(one, o), /*closely=*/true);
       }
-      if ((IsInDoubt(verdict, one.outputs[o]) || IsRmsInDoubt(verdict)) && AskTypical(i)) {
+      if (one.outputs[o].SetsMayClear(verdict) && AskTypical(i)) {
         verdict = one.outputs[o].Check(outputs[o], Where(one, o), /*closely=*/true);
       }
       if (!verdict.accepted()) return verdict;

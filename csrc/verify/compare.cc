@@ -1,5 +1,6 @@
 #include "verify/compare.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,13 @@
 
 namespace cudaforge {
 namespace {
+
+// Where at most one element in so many is beyond its limit, or one alone of an output of so many
+// elements, a closer look may clear it;
+constexpr int64_t kElementsToDoubtOne = 10'000;
+constexpr int64_t kFewestToDoubtOne = 1'000;
+// and a root-mean-square error of up to so many times its limit.
+constexpr double kDoubtfulRms = 8;
 
 enum class Class { kFinite, kNan, kPlusInfinity, kMinusInfinity };
 
@@ -57,6 +65,25 @@ Verdict OutputReference::Check(const std::string& candidate, std::string_view wh
   if (match_ != Match::kTolerance) return CheckExact(candidate, where);
   closely = closely && closer_.has_value();
   return CheckTolerance(candidate, where, closely ? *closer_ : *yardstick_, closely);
+}
+
+bool OutputReference::MovesMayClear(const Verdict& verdict) const {
+  if (verdict.kind != VerdictKind::kWrongValues || !yardstick_.has_value()) return false;
+  const Json& error = MemberOrNull(verdict.evidence, "error");
+  if (!error.is_number()) return false;
+  const int64_t elements = spec_.numel();
+  const int64_t few =
+      std::max<int64_t>(elements / kElementsToDoubtOne, elements >= kFewestToDoubtOne ? 1 : 0);
+  return error.get<double>() <= yardstick_->ExcusableError() &&
+         verdict.evidence.at("wrong_elements").get<int64_t>() <= few;
+}
+
+bool OutputReference::SetsMayClear(const Verdict& verdict) const {
+  if (MovesMayClear(verdict)) return true;
+  const Json& error = MemberOrNull(verdict.evidence, "rms_error");
+  const Json& limit = MemberOrNull(verdict.evidence, "rms_limit");
+  return verdict.kind == VerdictKind::kWrongValues && error.is_number() && limit.is_number() &&
+         error.get<double>() <= kDoubtfulRms * limit.get<double>();
 }
 
 Verdict OutputReference::CheckExact(const std::string& candidate, std::string_view where) const {

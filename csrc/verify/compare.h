@@ -56,6 +56,12 @@ class OutputReference {
   // the candidate's size.
   Verdict Check(const std::string& candidate, std::string_view where, bool closely = false) const;
 
+  // Whether a verdict of Check rests on so little that a closer look may clear it (yardstick.cc):
+  // more moves, on so few elements and so small errors of these; more sets, on those too, or on a
+  // root-mean-square error of so few times its limit.
+  bool MovesMayClear(const Verdict& verdict) const;
+  bool SetsMayClear(const Verdict& verdict) const;
+
  private:
   Verdict CheckExact(const std::string& candidate, std::string_view where) const;
   Verdict CheckTolerance(const std::string& candidate, std::string_view where,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from . import log
@@ -106,7 +106,8 @@ class _Readable(dict[str, Any]):
     """What stats() returns at run time: Stats, and a text when it is printed."""
 
     graphs_missed = False  # some of the missed regions are of graphs
-    eager_missed = False  # ... of eager calls
+    eager_missed = False  # ... of eager calls, but for what only agents make
+    agents_missed = 0  # of eager calls, what only agents make
     intercepted = 0  # overloads that are looked up now
     threads: frozenset[str] = frozenset()  # names of those that were alive
     no_kernel: Mapping[tuple[str, str], str] = {}  # by key and device: why calls had none
@@ -132,6 +133,8 @@ class _Readable(dict[str, Any]):
                 lines.append(f"  missed{of}: {_BEING_FORGED}")
             elif missed and not forged:
                 lines.append(f"  missed{of}: {how}")
+        if self.agents_missed:
+            lines.append(f"  missed by eager calls: {self.agents_missed} that {_ONLY_AGENTS}")
         if stats["agents"]["calls"]:
             lines.append(f"agents: {_agents(stats['agents'])}")
         lines += [
@@ -230,6 +233,11 @@ _EAGER_FORGE = (
     "kernels that generators can make"
 )
 
+_ONLY_AGENTS = (
+    "only agents make (the option agents, or after 'record' `cudaforge forge --wanted --coder "
+    "PROVIDER`)"
+)
+
 # What to do about a reason, where there is something.
 _REMEDIES = {
     "dynamic_shape": "a size changed between calls, or dynamic=True was asked for; the graph for "
@@ -268,6 +276,7 @@ _agent_counts: Counter[str] = Counter()  # the whole numbers of AgentStats
 _agent_usd = 0.0
 _unknown: set[str] = set()  # regions of graphs
 _unknown_eager: set[str] = set()
+_only_agents: set[str] = set()  # of the regions of eager calls, also after reset_stats()
 _warned: set[str] = set()
 
 
@@ -299,10 +308,12 @@ def graph_gains() -> list[tuple[float, float, float]]:
         return list(_graph_gains)
 
 
-def count_miss(key: str, eager: bool = False) -> None:
-    """Counts a region of a graph, or of an eager call, that the cache does not know, once."""
+def count_miss(key: str, eager: bool = False, only_agents: bool = False) -> None:
+    """Counts a region of a graph, or of an eager call, that the cache does not know, once;
+    `only_agents`: of an eager call, one that is not forged for want of agents."""
     with _lock:
         (_unknown_eager if eager else _unknown).add(key)
+        (_only_agents.add if only_agents else _only_agents.discard)(key)
 
 
 def count_forging(outcome: str) -> None:
@@ -387,24 +398,29 @@ def stats() -> Stats:
             eager=_C.eager_stats(),
         )
         readable = _Readable(counters)
-        readable.graphs_missed, readable.eager_missed = bool(_unknown), bool(_unknown_eager)
+        readable.graphs_missed = bool(_unknown)
+        readable.eager_missed = bool(_unknown_eager - _only_agents)
+        readable.agents_missed = len(_unknown_eager & _only_agents)
+        only_agents = frozenset(_only_agents)
         readable.intercepted = len(_C.intercepted())
         readable.threads = frozenset(thread.name for thread in threading.enumerate())
-    readable.no_kernel = _why_no_kernel(counters["regions"])
+    readable.no_kernel = _why_no_kernel(counters["regions"], only_agents)
     return cast(Stats, readable)
 
 
-def _why_no_kernel(regions: Sequence[RegionStats]) -> dict[tuple[str, str], str]:
+def _why_no_kernel(
+    regions: Sequence[RegionStats], only_agents: Collection[str]
+) -> dict[tuple[str, str], str]:
     """By key and device: why calls of the regions that the text shows had no kernel."""
     found = {}
     for region in _called(regions)[:_SHOWN]:
         if region["quarantined"] or region["hits"] or not region["unserved"]:
             continue
         kind, _, index = region["device"].partition(":")
-        found[region["key"], region["device"]] = (
-            why_no_kernel(region["key"], _C.arch(kind, int(index or 0)))
-            or "no record in the cache in use: not forged, or only agents make it "
-            "(CUDAFORGE_LOG=dispatch or explain() tells)"
+        found[region["key"], region["device"]] = why_no_kernel(
+            region["key"], _C.arch(kind, int(index or 0))
+        ) or "no record in the cache in use: " + (
+            "only agents make it" if region["key"] in only_agents else "not forged"
         )
     return found
 

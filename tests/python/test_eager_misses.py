@@ -196,7 +196,7 @@ def test_statistics_say_that_calls_ran_before_their_kernel(
         for _ in range(2):
             torch.randn(6, 56).softmax(-1)
     _, why = str(cudaforge_backend.stats()).split("  _softmax(float32[6, 56])\n")
-    assert why.strip().startswith("no record in the cache in use: not forged, or only ag")
+    assert why.splitlines()[0].strip() == "no record in the cache in use: not forged"
     assert main(["forge", "--wanted", "--cache-dir", str(tmp_path)]) == 0
     _, why = str(cudaforge_backend.stats()).split("  _softmax(float32[6, 56])\n")
     assert why.strip().startswith("the cache has its kernel now; these calls ran without it: ")
@@ -204,6 +204,26 @@ def test_statistics_say_that_calls_ran_before_their_kernel(
         torch.randn(6, 56).softmax(-1)
     (region,) = [r for r in cudaforge_backend.stats()["regions"] if "[6, 56]" in r["region"]]
     assert region["hits"] == 1
+
+
+def test_statistics_tell_what_only_agents_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of these regions no forging is advised but by agents; the reason outlives reset_stats()."""
+    only_agents = "that only agents make (the option agents, or after 'record' `cudaforge forge"
+    a, b = torch.randn(3, 57), torch.randn(57, 5)
+    with enable(["aten::mm"], on_miss="blocking", cache_dir=str(tmp_path)):
+        a @ b
+        text = str(cudaforge_backend.stats())
+        assert "\nregions: 1 missed, 0 forged to a winner, 0 to no winner\n" in text
+        (line,) = [line for line in text.splitlines() if line.startswith("  missed")]
+        assert line.startswith(f"  missed by eager calls: 1 {only_agents}")
+        cudaforge_backend.reset_stats()
+        a @ b
+    text = str(cudaforge_backend.stats())
+    assert "  missed" not in text
+    _, why = text.split("  mm(float32[3, 57], float32[57, 5])\n")
+    assert why.splitlines()[0].strip() == "no record in the cache in use: only agents make it"
 
 
 _FORKS = """

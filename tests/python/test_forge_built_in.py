@@ -36,6 +36,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str, s
         torch.randn(8, 16) @ torch.randn(16, 24)
         text = str(cudaforge_backend.stats())
     assert "\n  missed: on_miss='blocking' or 'background', or after 'record' `cudaforge" in text
+    assert "\n  missed by eager calls: 1 that only agents make (" in text
     rows = _C.KernelStore.open(folder).wanted()
     return [(row["key"], row["arch"], json.dumps(row["signature"])) for row in rows]
 

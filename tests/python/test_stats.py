@@ -94,6 +94,10 @@ FOR_EAGER = (
     "on_miss='blocking' or 'background', or after 'record' `cudaforge forge --wanted`, makes the "
     "kernels that generators can make"
 )
+ONLY_AGENTS = (
+    "that only agents make (the option agents, or after 'record' `cudaforge forge --wanted --coder "
+    "PROVIDER`)"
+)
 
 
 @pytest.mark.parametrize(
@@ -112,15 +116,21 @@ FOR_EAGER = (
             {GRAPH_THREAD, EAGER_THREAD},
             [f": {BEING_MADE}", f" by eager calls: {BEING_MADE}"],
         ),
+        ("agents", set(), []),
+        ("both, agents", set(), [f": {FOR_GRAPHS}", f" by eager calls: {FOR_EAGER}"]),
     ],
 )
 def test_each_kind_of_misses_is_forged_by_its_own_thread(
     missed: str, threads: set[str], said: list[str]
 ) -> None:
-    if missed in ("graphs", "both"):
+    if "graphs" in missed or "both" in missed:
         count_miss("ab" * 32)
-    if missed in ("eager", "both"):
+    if "eager" in missed or "both" in missed:
         count_miss("cd" * 32, eager=True)
+    if "agents" in missed:
+        for key in ("ef" * 32, "01" * 32):
+            count_miss(key, eager=True, only_agents=True)
+        said = [*said, f" by eager calls: 2 {ONLY_AGENTS}"]
 
     def lines() -> list[str]:
         stats: Any = cudaforge_backend.stats()
@@ -129,7 +139,8 @@ def test_each_kind_of_misses_is_forged_by_its_own_thread(
 
     assert lines() == [f"  missed{line}" for line in said]
     count_forging("negative")  # then it was tried: no advice
-    assert lines() == [f"  missed{line}" for line in said if line.endswith(BEING_MADE)]
+    stay = (BEING_MADE, ONLY_AGENTS)
+    assert lines() == [f"  missed{line}" for line in said if line.endswith(stay)]
 
 
 def test_a_first_call_that_misses_nothing_needs_no_advice() -> None:

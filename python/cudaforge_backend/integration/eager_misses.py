@@ -44,7 +44,7 @@ def on_miss(process: int, settings: Settings, queue: Queue | None) -> Told:
             region, why = _C.describe(signature), _why(signature, key, arch)
             log.dispatch.debug("no kernel: %s  %s: %s", key[:12], region, why)
         if settled(key, arch) is None:
-            count_miss(key, eager=True)
+            count_miss(key, eager=True, only_agents=not _can_forge(signature, arch, settings))
         if forge is not None and os.getpid() == process:
             forge(signature, key, arch, device_index)
 

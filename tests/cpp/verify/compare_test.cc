@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -129,6 +130,7 @@ TEST(Compare, RmsCatchesWhatTheMaximumAllows) {
   const Verdict verdict = Make(spec, oracle, aten).Check(Bytes(spec, candidate), "test");
   EXPECT_EQ(verdict.kind, VerdictKind::kWrongValues);
   EXPECT_TRUE(verdict.evidence.contains("rms_error")) << verdict.message;
+  EXPECT_TRUE(verdict.message.ends_with("less precise than ATen throughout")) << verdict.message;
 }
 
 TEST(Compare, ARootMeanSquareOfAFewErrorsIsLuck) {
@@ -149,6 +151,8 @@ TEST(Compare, ARootMeanSquareOfAFewErrorsIsLuck) {
   };
   EXPECT_TRUE(Accepts(few, off_by(12, 1.9e-4))) << "3.8 times ATen's";
   EXPECT_TRUE(refused_for_rms(few, off_by(14, 1.9e-4))) << "4.1 times";
+  const std::string message = few.Check(Bytes(spec, off_by(14, 1.9e-4)), "test").message;
+  EXPECT_TRUE(message.ends_with("less precise than ATen in a few of them")) << message;
   EXPECT_TRUE(refused_for_rms(few, off_by(40, 9e-5))) << "made up by 40";
   EXPECT_FALSE(Accepts(few, off_by(4, 2.1e-4))) << "beyond the limit of one element";
   // What moves allow is no luck: here three of them are more than twice ATen's root-mean-square.
@@ -391,6 +395,48 @@ TEST(Compare, AtensLargestErrorIsTakenOverMoreSetsToo) {
   few[7] += 1.9e-4;
   EXPECT_FALSE(Accepts(alone, few));
   EXPECT_TRUE(alone.Check(Bytes(spec, few), "test", /*closely=*/true).accepted());
+}
+
+// A closer look is for one element in 10,000, or one alone of 1,000 or more, that is off by no more
+// than twice what the largest move allows (12 times it, 18 times of the half types).
+TEST(Compare, MovesMayClearFewElementsThatAreOffByLittle) {
+  const auto may_clear = [](DType dtype, int64_t elements, int64_t wrong, double error) {
+    const TensorSpec spec = Spec(dtype, {elements});
+    const std::vector<double> oracle(static_cast<size_t>(elements), 1.5);
+    const OutputReference reference = Make(spec, oracle, oracle, 0x1p-10 / 1.5);
+    std::vector<double> candidate = oracle;
+    std::fill_n(candidate.begin(), wrong, 1.5 + error);
+    const Verdict verdict = reference.Check(Bytes(spec, candidate), "test");
+    EXPECT_EQ(verdict.evidence.value("wrong_elements", 0), wrong) << verdict.message;
+    EXPECT_EQ(reference.SetsMayClear(verdict), reference.MovesMayClear(verdict));
+    return reference.MovesMayClear(verdict);
+  };
+  EXPECT_TRUE(may_clear(DType::kFloat32, 1000, 1, 11 * 0x1p-10));
+  EXPECT_FALSE(may_clear(DType::kFloat32, 1000, 1, 13 * 0x1p-10));
+  EXPECT_TRUE(may_clear(DType::kFloat16, 1000, 1, 17 * 0x1p-10));
+  EXPECT_FALSE(may_clear(DType::kFloat16, 1000, 1, 19 * 0x1p-10));
+  EXPECT_FALSE(may_clear(DType::kFloat32, 999, 1, 11 * 0x1p-10));
+  EXPECT_FALSE(may_clear(DType::kFloat32, 19'999, 2, 11 * 0x1p-10));
+  EXPECT_TRUE(may_clear(DType::kFloat32, 20'000, 2, 11 * 0x1p-10));
+  EXPECT_FALSE(may_clear(DType::kFloat32, 20'000, 3, 11 * 0x1p-10));
+}
+
+TEST(Compare, MoreSetsMayClearARootMeanSquareOfEightTimesItsLimit) {
+  const TensorSpec spec = Spec(DType::kFloat32, {4096});
+  const std::vector<double> oracle(4096, 1.5);
+  std::vector<double> aten = oracle;
+  aten[0] += 1e-3;  // so that no single element is beyond its limit below
+  const OutputReference reference = Make(spec, oracle, aten);
+  const auto check = [&](double error) {
+    std::vector<double> candidate = oracle;
+    for (double& value : candidate) value += error;
+    return reference.Check(Bytes(spec, candidate), "test");
+  };
+  const double limit = check(1e-4).evidence.at("rms_limit").get<double>();
+  EXPECT_TRUE(reference.SetsMayClear(check(7.9 * limit)));
+  EXPECT_FALSE(reference.SetsMayClear(check(8.1 * limit)));
+  EXPECT_FALSE(reference.MovesMayClear(check(7.9 * limit))) << "moves are for single elements";
+  EXPECT_FALSE(reference.SetsMayClear({})) << "it was accepted";
 }
 
 TEST(Compare, TheLargestErrorOfFewIsTakenFromTheirNeighboursToo) {
