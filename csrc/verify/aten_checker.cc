@@ -215,7 +215,8 @@ class AtenChecker : public RegionChecker {
     return true;
   }
 
-  // Has ATen's answers on more sets of a case's kind taken in, once; false where there are none.
+  // Has ATen's answers on more sets of a case's kind taken in, once; false where not all could be:
+  // those that were stay.
   bool AskTypical(size_t i) const {
     Case& one = cases_[i];
     if (one.typical != Case::kNotAsked) return one.typical == Case::kMade;

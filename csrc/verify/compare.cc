@@ -11,11 +11,11 @@
 namespace cudaforge {
 namespace {
 
-// Where at most one element in so many is beyond its limit, or one alone of an output of so many
-// elements, a closer look may clear it;
+// A closer look may clear one element in so many that is beyond its limit,
 constexpr int64_t kElementsToDoubtOne = 10'000;
+// or one alone of an output of so many elements.
 constexpr int64_t kFewestToDoubtOne = 1'000;
-// and a root-mean-square error of up to so many times its limit.
+// More sets may clear a root-mean-square error of up to so many times its limit.
 constexpr double kDoubtfulRms = 8;
 
 enum class Class { kFinite, kNan, kPlusInfinity, kMinusInfinity };

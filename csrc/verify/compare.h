@@ -56,9 +56,10 @@ class OutputReference {
   // the candidate's size.
   Verdict Check(const std::string& candidate, std::string_view where, bool closely = false) const;
 
-  // Whether a verdict of Check rests on so little that a closer look may clear it (yardstick.cc):
-  // more moves, on so few elements and so small errors of these; more sets, on those too, or on a
-  // root-mean-square error of so few times its limit.
+  // Whether a closer look may clear `verdict`, of this output's Check in either look (yardstick.cc
+  // says why). More moves may where few elements are wrong, none by more than further moves could
+  // excuse, judging by those of the first look. More sets may there too, and where a
+  // root-mean-square error is beyond its limit, but near it. compare.cc has the figures.
   bool MovesMayClear(const Verdict& verdict) const;
   bool SetsMayClear(const Verdict& verdict) const;
 

@@ -17,7 +17,8 @@ struct InputPlan {
                               // the yardstick of small outputs (NeedsMoreDraws)
   bool twice = false;         // whether candidates are tried on two draws of each set
   int64_t sets_in_doubt = 0;  // more sets of a kind on which ATen and the oracle run where a
-                              // candidate is in doubt, for any output (Yardstick::AddTypical)
+                              // candidate is in doubt, for any output (Yardstick::AddTypical);
+                              // none of kAllEqual and of kinds that have turns
 };
 
 InputPlan PlanInputs(const OpSignature& signature, std::span<const InputRole> roles);

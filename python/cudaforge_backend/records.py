@@ -135,11 +135,15 @@ def why_no_kernel(key: str, arch: str) -> str:
         return ""
     if reasons := not_served(summary(record)):
         return "; ".join([result_text(record), *reasons])
-    late = "these calls ran without it: a new enable(), compilation or process uses it"
     if record["kind"] == "winner":
-        return f"the cache has its kernel now; {late}"
+        return (
+            "the cache has its kernel now; these calls ran without it: a new enable(), compilation "
+            "or process uses it"
+        )
     if record["kind"] == "eager_only":
-        return f"{result_text(record)}; of eager calls, {late}"
+        return (
+            f"{result_text(record)}; eager calls ran without it: a new enable() or process uses it"
+        )
     return result_text(record)
 
 

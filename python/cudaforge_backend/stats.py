@@ -234,8 +234,8 @@ _EAGER_FORGE = (
 )
 
 _ONLY_AGENTS = (
-    "only agents make (the option agents, or after 'record' `cudaforge forge --wanted --coder "
-    "PROVIDER`)"
+    "only agents make (the option agents with 'blocking' or 'background', or after 'record' "
+    "`cudaforge forge --wanted --coder PROVIDER`)"
 )
 
 # What to do about a reason, where there is something.
@@ -276,7 +276,8 @@ _agent_counts: Counter[str] = Counter()  # the whole numbers of AgentStats
 _agent_usd = 0.0
 _unknown: set[str] = set()  # regions of graphs
 _unknown_eager: set[str] = set()
-_only_agents: set[str] = set()  # of the regions of eager calls, also after reset_stats()
+# Of the regions of eager calls. reset_stats() keeps it: a region is told of once, and calls go on.
+_only_agents: set[str] = set()
 _warned: set[str] = set()
 
 
@@ -309,11 +310,13 @@ def graph_gains() -> list[tuple[float, float, float]]:
 
 
 def count_miss(key: str, eager: bool = False, only_agents: bool = False) -> None:
-    """Counts a region of a graph, or of an eager call, that the cache does not know, once;
-    `only_agents`: of an eager call, one that is not forged for want of agents."""
+    """Counts a region of a graph, or of an eager call, that the cache does not know, once.
+    `only_agents`, of eager calls: whether only agents make it, and there are none; what the last
+    call said holds."""
     with _lock:
         (_unknown_eager if eager else _unknown).add(key)
-        (_only_agents.add if only_agents else _only_agents.discard)(key)
+        if eager:
+            (_only_agents.add if only_agents else _only_agents.discard)(key)
 
 
 def count_forging(outcome: str) -> None:
@@ -417,11 +420,11 @@ def _why_no_kernel(
         if region["quarantined"] or region["hits"] or not region["unserved"]:
             continue
         kind, _, index = region["device"].partition(":")
-        found[region["key"], region["device"]] = why_no_kernel(
-            region["key"], _C.arch(kind, int(index or 0))
-        ) or "no record in the cache in use: " + (
-            "only agents make it" if region["key"] in only_agents else "not forged"
-        )
+        why = why_no_kernel(region["key"], _C.arch(kind, int(index or 0)))
+        if not why:
+            by_agents = ": only agents make it" if region["key"] in only_agents else ""
+            why = f"no record in the cache in use{by_agents}"
+        found[region["key"], region["device"]] = why
     return found
 
 

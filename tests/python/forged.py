@@ -32,6 +32,14 @@ def join_threads(name: str) -> None:
             thread.join()
 
 
+def wait_for(there: Callable[[], bool]) -> None:
+    """Fails where this does not come true within twenty seconds."""
+    limit = time.monotonic() + 20
+    while not there() and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert there()
+
+
 def _race_between(
     patch: pytest.MonkeyPatch,
     contestants: Callable[[], tuple[dict[str, Callable[[Any], object]], Any]],

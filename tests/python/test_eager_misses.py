@@ -196,7 +196,7 @@ def test_statistics_say_that_calls_ran_before_their_kernel(
         for _ in range(2):
             torch.randn(6, 56).softmax(-1)
     _, why = str(cudaforge_backend.stats()).split("  _softmax(float32[6, 56])\n")
-    assert why.splitlines()[0].strip() == "no record in the cache in use: not forged"
+    assert why.splitlines()[0].strip() == "no record in the cache in use"
     assert main(["forge", "--wanted", "--cache-dir", str(tmp_path)]) == 0
     _, why = str(cudaforge_backend.stats()).split("  _softmax(float32[6, 56])\n")
     assert why.strip().startswith("the cache has its kernel now; these calls ran without it: ")
@@ -210,7 +210,7 @@ def test_statistics_tell_what_only_agents_make(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of these regions no forging is advised but by agents; the reason outlives reset_stats()."""
-    only_agents = "that only agents make (the option agents, or after 'record' `cudaforge forge"
+    only_agents = "that only agents make (the option agents with 'blocking' or 'background', or "
     a, b = torch.randn(3, 57), torch.randn(57, 5)
     with enable(["aten::mm"], on_miss="blocking", cache_dir=str(tmp_path)):
         a @ b

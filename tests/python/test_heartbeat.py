@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import re
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +13,10 @@ import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend import heartbeat
-from cudaforge_backend.cli.warmup import Teller
 from cudaforge_backend.records import counted
-from forged import compiled, lose_for_want_of_time
+from forged import compiled, lose_for_want_of_time, wait_for
 
 REGION = {"region": "sum(float32[8])", "key": "0" * 64, "arch": "cpu:none"}  # the cache has none
-
-
-def wait_for(there: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 20
-    while not there() and time.monotonic() < limit:
-        time.sleep(0.01)
-    assert there()
 
 
 def test_what_takes_long_is_said_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,23 +121,6 @@ def test_a_step_is_named_until_it_ends(
         beat(end)
         lines.clear()
         wait_for(lambda: lines[-1:] != [] and words not in lines[-1])
-
-
-def test_warmup_counts_what_it_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
-    stream = io.StringIO()
-    with Teller(stream, "compiling the model", "compiling the model, between regions") as teller:
-        teller({"event": "start", **REGION})
-        for event, doing in (
-            ({"event": "candidate"}, "1 candidate tried, then the race"),
-            ({"event": "candidate"}, "2 candidates tried, then the race"),
-            (
-                {"event": "stage", "stage": "rivals"},
-                "2 candidates tried, timing ATen and Inductor, which compiles first",
-            ),
-        ):
-            teller(event)
-            wait_for(lambda doing=doing: f"    {doing} (" in stream.getvalue())
 
 
 def test_what_is_compiled_and_raced_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,16 +71,17 @@ def test_a_verdict_says_no_more_than_was_measured(kind: str, speedup: Any, said:
     assert verdict({"kind": kind, "timing": timing, "provenance": None}) == said
 
 
-LATE = "these calls ran without it: a new enable(), compilation or process uses it"
+LATE = "calls ran without it: a new enable(), compilation or process uses it"
+LATE_FOR_EAGER = "eager calls ran without it: a new enable() or process uses it"
 FOR_EAGER = "for eager: faster than ATen, slower than Inductor (0.900x Inductor)"
 
 
 @pytest.mark.parametrize(
     ("kind", "current", "said"),
     [
-        ("winner", True, f"the cache has its kernel now; {LATE}"),
+        ("winner", True, f"the cache has its kernel now; these {LATE}"),
         ("winner", False, f"winner: 0.90 times as fast as Inductor [0.80, 0.99]; {NOT_CURRENT}"),
-        ("eager_only", True, f"{FOR_EAGER}; of eager calls, {LATE}"),
+        ("eager_only", True, f"{FOR_EAGER}; {LATE_FOR_EAGER}"),
         ("eager_only", False, f"{FOR_EAGER}; {NOT_CURRENT}"),
         ("negative", True, "no winner: nothing faster than Inductor (0.900x Inductor)"),
         (None, True, ""),

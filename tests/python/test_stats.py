@@ -95,8 +95,8 @@ FOR_EAGER = (
     "kernels that generators can make"
 )
 ONLY_AGENTS = (
-    "that only agents make (the option agents, or after 'record' `cudaforge forge --wanted --coder "
-    "PROVIDER`)"
+    "that only agents make (the option agents with 'blocking' or 'background', or after 'record' "
+    "`cudaforge forge --wanted --coder PROVIDER`)"
 )
 
 
@@ -141,6 +141,18 @@ def test_each_kind_of_misses_is_forged_by_its_own_thread(
     count_forging("negative")  # then it was tried: no advice
     stay = (BEING_MADE, ONLY_AGENTS)
     assert lines() == [f"  missed{line}" for line in said if line.endswith(stay)]
+
+
+def test_what_agents_are_there_to_make_is_forged_as_the_rest() -> None:
+    def lines() -> list[str]:
+        return [line for line in str(cudaforge_backend.stats()).splitlines() if "eager" in line]
+
+    key = "ab" * 32
+    count_miss(key, eager=True, only_agents=True)
+    count_miss(key)  # of a graph, which says nothing of eager calls
+    assert lines() == [f"  missed by eager calls: 1 {ONLY_AGENTS}"]
+    count_miss(key, eager=True)
+    assert lines() == [f"  missed by eager calls: {FOR_EAGER}"]
 
 
 def test_a_first_call_that_misses_nothing_needs_no_advice() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from conftest import RunPython
 from cudaforge_backend import heartbeat
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
-from cudaforge_backend.cli.warmup import _with_kernels
+from cudaforge_backend.cli.warmup import Teller, _with_kernels
 from cudaforge_backend.integration import gate
-from forged import lose_for_want_of_time, win_every_race
+from forged import lose_for_want_of_time, wait_for, win_every_race
 
 SCRIPT = """
 import torch
@@ -302,3 +303,21 @@ sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budg
 def test_warmup_does_not_begin_where_nothing_can_be_kept(capsys: Output, script: str) -> None:
     line = refusal(capsys, "warmup", f"{script}:good", "--cache-dir", "/proc/cudaforge")
     assert "/proc takes no writes" in line and "--cache-dir" in line
+
+
+def test_warmup_counts_what_it_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
+    region = {"region": "sum(float32[8])", "key": "0" * 64, "arch": "cpu:none"}
+    stream = io.StringIO()
+    with Teller(stream, "compiling the model", "compiling the model, between regions") as teller:
+        teller({"event": "start", **region})
+        for event, doing in (
+            ({"event": "candidate"}, "1 candidate tried, then the race"),
+            ({"event": "candidate"}, "2 candidates tried, then the race"),
+            (
+                {"event": "stage", "stage": "rivals"},
+                "2 candidates tried, timing ATen and Inductor, which compiles first",
+            ),
+        ):
+            teller(event)
+            wait_for(lambda doing=doing: f"    {doing} (" in stream.getvalue())

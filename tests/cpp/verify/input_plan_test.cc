@@ -40,7 +40,7 @@ TEST(PlanInputs, SmallRegionsGetEverySet) {
   EXPECT_EQ(PlanFor(signature).kinds, InputKindsFor(signature, *FindRoles(signature)));
 }
 
-TEST(PlanInputs, ACandidateInDoubtGetsFewerDrawsOfALargeRegion) {
+TEST(PlanInputs, ACandidateInDoubtGetsFewerMoreSetsOfALargeRegion) {
   EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{1} << 19)).sets_in_doubt, 16);
   EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{2} << 20)).sets_in_doubt, 7);
   EXPECT_EQ(PlanFor(SumOf(DType::kFloat32, int64_t{33} << 20)).sets_in_doubt, 4);
