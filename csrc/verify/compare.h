@@ -57,9 +57,10 @@ class OutputReference {
   Verdict Check(const std::string& candidate, std::string_view where, bool closely = false) const;
 
   // Whether a closer look may clear `verdict`, of this output's Check in either look (yardstick.cc
-  // says why). More moves may where few elements are wrong, none by more than further moves could
-  // excuse, judging by those of the first look. More sets may there too, and where a
-  // root-mean-square error is beyond its limit, but near it. compare.cc has the figures.
+  // says why). More moves may where few elements are wrong, the worst by no more than further moves
+  // could excuse (Yardstick::ExcusableError), judging by those of the first look. More sets may
+  // there too, and where a root-mean-square error is beyond its limit, but near it. compare.cc has
+  // the figures.
   bool MovesMayClear(const Verdict& verdict) const;
   bool SetsMayClear(const Verdict& verdict) const;
 

@@ -34,15 +34,17 @@ namespace {
 //   octave of as many elements or more.
 // - Errors of like elements are correlated where they share a sum (a row's mean, the prefix of a
 //   scan): an octave of thousands of elements may be a handful of rows, and ATen's error in them
-//   luck. So a candidate whose root-mean-square error is beyond its limit, by no more than eight
-//   times, is judged again by ATen's over four to sixteen more sets of the same kind, the fewer the
-//   larger the inputs are (AddTypical; PlanInputs). What was seen without: right scans and
+//   luck. So a candidate whose root-mean-square error is beyond its limit, but no more than eight
+//   times it, is judged again by ATen's over four to sixteen more sets of the same kind, the fewer
+//   the larger the inputs are (AddTypical; PlanInputs). What was seen without: right scans and
 //   gradients of layer norms refused, in about one set of a hundred. A lone element is luck as
 //   well: of 17 million zeros of a right convolution with ReLU one was 1.2e-7, which made up their
-//   root-mean-square, and ATen had none such on that set; with twice for eight times, refused.
-//   What it costs: where rows have scales of their own, a product that errs in one octave alone, in
-//   all its elements and seven times as much as ATen there, passed on that set in 15 of 18 tries
-//   instead of 6; errors in all small octaves were refused as before, 8 tries of 8.
+//   root-mean-square, and ATen had none such on that set; with a bound of twice the limit it was
+//   refused.
+//   What eight instead of two costs: where rows have scales of their own, a product that errs in
+//   one octave alone, in all its elements and seven times as much as ATen there, passed on that set
+//   in 15 of 18 tries instead of 6; errors in all small octaves were refused in 8 tries of 8, as
+//   with two.
 // - Where rows have scales of their own, an octave of 10^5 small elements has a few that come of
 //   large ones by cancellation: these alone make up its root-mean-square, which is as much luck as
 //   they are. So where fewer than 32 elements, and fewer than one in eight, make up both ATen's and

@@ -276,7 +276,7 @@ _agent_counts: Counter[str] = Counter()  # the whole numbers of AgentStats
 _agent_usd = 0.0
 _unknown: set[str] = set()  # regions of graphs
 _unknown_eager: set[str] = set()
-# Of the regions of eager calls. reset_stats() keeps it: a region is told of once, and calls go on.
+# Of the regions of eager calls. reset_stats() keeps it: an enable() tells once, and calls go on.
 _only_agents: set[str] = set()
 _warned: set[str] = set()
 
