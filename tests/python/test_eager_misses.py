@@ -206,9 +206,7 @@ def test_statistics_say_that_calls_ran_before_their_kernel(
     assert region["hits"] == 1
 
 
-def test_statistics_tell_what_only_agents_make(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_statistics_tell_what_only_agents_make(tmp_path: Path) -> None:
     """Of these regions no forging is advised but by agents; the reason outlives reset_stats()."""
     only_agents = "that only agents make (the option agents with 'blocking' or 'background', or "
     a, b = torch.randn(3, 57), torch.randn(57, 5)
