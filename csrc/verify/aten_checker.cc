@@ -354,7 +354,7 @@ class AtenChecker : public RegionChecker {
   InputPlan plan_;
   std::unique_ptr<RegionProgram> program_;
   AtenReference reference_;
-  mutable std::vector<Case> cases_;  // Check makes moves where it is in doubt
+  mutable std::vector<Case> cases_;  // Check adds moves and sets to those in doubt
   bool deterministic_ = true;
 };
 

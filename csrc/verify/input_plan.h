@@ -13,12 +13,12 @@ struct InputPlan {
   // 256 MiB three; two or one more where an input is smaller than the largest, and as many as four
   // or two more for any() and all(), and for maxima and minima.
   std::vector<InputKind> kinds;
+  // Of kAllEqual, and of kinds that have turns (HasTurns), there are none of these.
   int64_t draws = 0;          // further ones of each set, on which ATen and the oracle run for
                               // the yardstick of small outputs (NeedsMoreDraws)
   bool twice = false;         // whether candidates are tried on two draws of each set
   int64_t sets_in_doubt = 0;  // more sets of a kind on which ATen and the oracle run where a
-                              // candidate is in doubt, for any output (Yardstick::AddTypical);
-                              // none of kAllEqual and of kinds that have turns
+                              // candidate is in doubt, for any output (Yardstick::AddTypical)
 };
 
 InputPlan PlanInputs(const OpSignature& signature, std::span<const InputRole> roles);

@@ -41,10 +41,10 @@ namespace {
 //   well: of 17 million zeros of a right convolution with ReLU one was 1.2e-7, which made up their
 //   root-mean-square, and ATen had none such on that set; with a bound of twice the limit it was
 //   refused.
-//   What eight instead of two costs: where rows have scales of their own, a product that errs in
-//   one octave alone, in all its elements and seven times as much as ATen there, passed on that set
-//   in 15 of 18 tries instead of 6; errors in all small octaves were refused in 8 tries of 8, as
-//   with two.
+//   What eight costs, against a bound of two: where rows have scales of their own, a product that
+//   errs in one octave alone, in all its elements and seven times as much as ATen there, passed on
+//   that set in 15 of 18 tries instead of 6; errors in all small octaves were refused in 8 tries of
+//   8, as with two.
 // - Where rows have scales of their own, an octave of 10^5 small elements has a few that come of
 //   large ones by cancellation: these alone make up its root-mean-square, which is as much luck as
 //   they are. So where fewer than 32 elements, and fewer than one in eight, make up both ATen's and
@@ -68,15 +68,17 @@ namespace {
 //   luck. What was seen without: correct logarithms of softmax of 48 rows refused, for one element
 //   of 3,072, in one verification of 170; with four sets, those of 16 to 47 rows in one of 80; with
 //   sixteen, in none of 544.
-//   In either look an element whose oracle is zero may also be off by what elements of the
-//   candidate's size may be (LimitOfSize): where these err by as much as they are large, they are
-//   not told from zero. ATen's errors can be several times what a move does, as its sums are long;
-//   twenty moves then miss an element next to the bend, and it is held to nothing at all.
+//   Under more moves and with more sets an element whose oracle is zero may also be off by what
+//   elements of the candidate's size may be (LimitOfSize): where these err by as much as they are
+//   large, they are not told from zero. ATen's errors can be several times what a move does, as its
+//   sums are long; twenty moves then miss an element next to the bend, and it is held to nothing at
+//   all.
 //   What it costs: of sums of 2,000 rows of 64 numbers rounded to 22 significant bits, 4% were
 //   refused instead of 13%, of 21 bits 99% instead of all (400 seeds), and of exact numbers added
 //   up in one lane 82% (60 seeds) instead of 99%. Among fewer than 1,000 elements single ones are
 //   most of what tells imprecise kernels (of sums of 32 rows of 2,048 numbers of 21 bits 9% were
-//   refused, and 3% where one element was looked at again): there none gets a closer look.
+//   refused, and 3% where one element was looked at again): there none is looked at again, but a
+//   root-mean-square error is.
 // - Products below the smallest normal number lose up to half the spacing of the denormals each,
 //   which no relative move of an input shows (the weight gradient of a norm, where ATen
 //   multiplies sums and a kernel may sum products). So the yardstick is no smaller than 1.5

@@ -397,7 +397,7 @@ TEST(Compare, AtensLargestErrorIsTakenOverMoreSetsToo) {
   EXPECT_TRUE(alone.Check(Bytes(spec, few), "test", /*closely=*/true).accepted());
 }
 
-// A closer look is for one element in 10,000, or one alone of 1,000 or more, that is off by no more
+// More moves are for one element in 10,000, or one alone of 1,000 or more, that is off by no more
 // than twice what the largest move allows (12 times it, 18 times of the half types).
 TEST(Compare, MovesMayClearFewElementsThatAreOffByLittle) {
   const auto may_clear = [](DType dtype, int64_t elements, int64_t wrong, double error) {
