@@ -23,7 +23,9 @@ class CheckFailure {
   }
   CheckFailure(const CheckFailure&) = delete;
   CheckFailure& operator=(const CheckFailure&) = delete;
-  [[noreturn]] ~CheckFailure() noexcept(false) { throw CheckError(stream_.str()); }
+  [[noreturn]] ~CheckFailure() noexcept(false) {
+    throw CheckError(stream_.str() + " (a fault of CudaForge's own: please report this line)");
+  }
   std::ostream& stream() { return stream_; }
 
  private:

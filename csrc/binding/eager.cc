@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/config.h"
 #include "base/fork.h"
 #include "base/own_work.h"
 #include "binding/errors.h"
@@ -134,6 +135,15 @@ void BindEager(py::module_& m) {
   });
   m.def(
       "reset_eager_stats", [] { EagerInterceptor::Get().ResetStats(); }, Release());
+  // Compiled graphs come by such data as well; their regions were recorded when they were compiled.
+  Resolver::Get().SetOnUnaligned([process = getpid()](const RegionEntry& region) {
+    if (GlobalConfig().on_miss == "fallback" || process != getpid()) return;
+    try {
+      Record(region, ArchOf(region), region.signature.Canonical());
+    } catch (const std::exception& error) {
+      TellStats("wanted_not_recorded", error.what());
+    }
+  });
   py::class_<OwnWorkScope>(m, "OwnWork")
       .def(py::init<>())
       .def("__enter__", &OwnWorkScope::Enter)

@@ -88,6 +88,7 @@ struct Resolver::Impl {
   std::vector<std::unique_ptr<RegionEntry>> entries;
   std::vector<std::unique_ptr<const Winner>> winners;
   LoadWinner load;
+  std::function<void(const RegionEntry&)> on_unaligned;
   std::function<void(const std::string&)> sink;
   std::set<std::string> warned;
   std::vector<std::pair<const RegionEntry*, std::string>> quarantined;
@@ -182,6 +183,36 @@ void Resolver::AskLoader(RegionEntry* entry) {
     // AskAgain: what the loader looked at may have been there no more.
     entry->asking.store(being_asked);
   }
+}
+
+RegionEntry* Resolver::Unaligned(RegionEntry* entry, bool may_load) {
+  RegionEntry* found = entry->unaligned.load(std::memory_order_acquire);
+  if (found == entry) return nullptr;
+  if (found != nullptr && !(may_load && WantsWinner(*found))) return found;
+  OpSignature signature = entry->signature;
+  for (TensorSpec& input : signature.inputs) input.alignment = DTypeSize(input.dtype);
+  const std::string key = signature.Key();
+  if (key == entry->key) {
+    entry->unaligned.store(entry, std::memory_order_release);
+    return nullptr;
+  }
+  const auto other = Resolve(RegionId(key), signature.Canonical(), entry->device_index, may_load);
+  if (!other.ok()) return nullptr;  // its id is taken
+  entry->unaligned.store(*other, std::memory_order_release);
+  if (may_load && (*other)->winner.load() == nullptr) {
+    std::function<void(const RegionEntry&)> told;
+    {
+      std::lock_guard lock(impl_->mutex);
+      told = impl_->on_unaligned;
+    }
+    if (told) told(**other);
+  }
+  return *other;
+}
+
+void Resolver::SetOnUnaligned(std::function<void(const RegionEntry&)> told) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->on_unaligned = std::move(told);
 }
 
 const Winner* Resolver::Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner) {

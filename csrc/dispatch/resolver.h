@@ -92,6 +92,8 @@ struct RegionEntry {
     pid_t process = 0;
   };
   std::atomic<Asking> asking{};
+  // What Resolver::Unaligned found; the entry itself where no input can be less aligned.
+  std::atomic<RegionEntry*> unaligned{nullptr};
 };
 
 class Resolver {
@@ -115,6 +117,11 @@ class Resolver {
   RegionEntry* Find(int64_t id, int device_index) const;
   // Whether Resolve would ask the loader for this entry.
   bool WantsWinner(const RegionEntry& entry) const;
+  // The same region with inputs that are aligned to their elements alone, for a call whose data the
+  // winner of `entry` cannot read; null where `entry` is that one. `may_load`: as for Resolve.
+  RegionEntry* Unaligned(RegionEntry* entry, bool may_load);
+  // Is told, once an entry, of what Unaligned found without a winner. Called from the call's thread.
+  void SetOnUnaligned(std::function<void(const RegionEntry&)> told);
   // Has a kernel ready to be launched for the entry, and keeps it for the life of the process: a
   // call may be in it. REQUIRES: it has an executable, its constraints name inputs of the region.
   const Winner* Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner);

@@ -145,8 +145,11 @@ bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& input
     return false;
   };
   c10::SmallVector<void*, 16> pointers;
-  if (!GatherInputs(winner, inputs, &pointers) || !AreAligned(*outputs)) {
-    return left(Fallback::kAlignment);
+  if (!AreAligned(*outputs)) return left(Fallback::kAlignment);
+  if (!GatherInputs(winner, inputs, &pointers)) {
+    RegionEntry* const other = resolver.Unaligned(entry, !IsCapturing(entry->contract.device()));
+    const Winner* const its = other != nullptr ? other->winner.load() : nullptr;
+    return its != nullptr ? Serve(other, *its, inputs, outputs) : left(Fallback::kAlignment);
   }
   for (const LabelInput& labels : entry->labels) {
     if (!AreInRange(*inputs[labels.index], labels)) return left(Fallback::kLabels);

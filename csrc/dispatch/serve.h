@@ -11,8 +11,10 @@ namespace cudaforge {
 using TensorPointers = c10::SmallVector<const at::Tensor*, 16>;
 using OutputTensors = c10::SmallVector<at::Tensor, 4>;
 
-// Launches `winner` on the current stream and counts a hit. False: it cannot take this call, which
-// is counted as a fallback of `entry`; a failed launch also quarantines it. `inputs`: of the
+// Launches `winner` on the current stream and counts a hit. Where the inputs are less aligned than
+// `winner` needs, the winner of the same region with unaligned inputs serves, and counts. False: no
+// kernel can take this call, which is counted as a fallback of the entry; a failed launch also
+// quarantines it. `inputs`: of the
 // region's dtypes, sizes, strides and device. `outputs`: empty, and new tensors are put there, one
 // for each of the region's; or those to write to, of the region's dtypes, sizes, strides and
 // device, sharing memory with nothing else. What they hold is unspecified when false.

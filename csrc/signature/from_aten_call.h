@@ -31,15 +31,16 @@ inline bool IsPlain(const at::Tensor& tensor) {
          tensor.unsafeGetTensorImpl()->storage_initialized();
 }
 
-// The alignment that a signature gives a tensor, in bytes: that of where its data begins, 16 at
-// most; 16 where it has no elements. REQUIRES: IsPlain.
+// The alignment that a signature gives a tensor, in bytes: that of where its data begins, at most
+// 16, on a CPU at most the element size (see NormalizeAten). The most where it has no elements.
+// REQUIRES: IsPlain.
 inline int64_t KnownAlignment(const at::Tensor& tensor) {
-  constexpr uintptr_t kMost = 16;
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (impl->is_empty()) return kMost;
+  const uintptr_t most = tensor.is_cpu() ? impl->itemsize() : 16;
+  if (impl->is_empty()) return static_cast<int64_t>(most);
   const auto begin = reinterpret_cast<uintptr_t>(impl->unsafe_storage().data());
   const auto offset = static_cast<uintptr_t>(impl->storage_offset()) * impl->itemsize();
-  const uintptr_t bits = (begin + offset) | kMost;
+  const uintptr_t bits = (begin + offset) | most;
   return static_cast<int64_t>(bits & (~bits + 1));
 }
 

@@ -98,6 +98,9 @@ Result<OpSignature> NormalizeAten(const OpSignature& signature) {
     normal.nodes[n].args = std::move(args);
     normal.nodes[n].kwargs = std::move(kwargs);
   }
+  if (normal.device == DeviceType::kCpu) {
+    for (TensorSpec& input : normal.inputs) input.alignment = DTypeSize(input.dtype);
+  }
   return normal;
 }
 

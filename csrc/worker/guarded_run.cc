@@ -75,8 +75,9 @@ class Guarded {
     const auto& [alignment, shift, least] = place;
     Guarded made;
     made.bytes_ = bytes;
-    int64_t total = RoundUp(guard + alignment + shift + bytes + guard, 8);
     if (alignment > kMaxAlignment || !target.has_fences()) fence = RunPlan::Fence::kNone;
+    const int64_t guards = fence == RunPlan::Fence::kNone ? 2 * guard : guard;
+    int64_t total = RoundUp(guards + alignment + shift + bytes, 8);
     if (fence == RunPlan::Fence::kNone) {
       CF_ASSIGN_OR_RETURN(made.buffer_, target.Allocate(total));
       const auto base = static_cast<int64_t>(reinterpret_cast<uintptr_t>(made.buffer_.data()));

@@ -234,6 +234,10 @@ Reply AnswerOrError(const TargetFactory& make_target, std::unique_ptr<Target>* t
     auto reply = Answer(make_target, target, frame);
     if (reply.ok()) return std::move(*reply);
     return ErrorReply(reply.status(), poisoned());
+  } catch (const CheckError& error) {  // ours, whatever the candidate is
+    Reply reply = ErrorReply(Status::Internal(error.what()), true);
+    reply.frame.body["internal"] = true;
+    return reply;
   } catch (const std::exception& error) {
     return ExceptionReply(frame, error.what());
   } catch (...) {

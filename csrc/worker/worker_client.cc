@@ -27,9 +27,13 @@ Verdict MakeVerdict(VerdictKind kind, std::string message) {
   return {kind, std::move(message), Json::object()};
 }
 
-std::string ErrorOf(const Frame& frame) {
+// Of a reply without "ok": true.
+Status ErrorOf(const Frame& frame) {
   const auto error = JsonString(frame.body, "error");
-  return error.ok() ? *error : "the worker gave no reason";
+  const std::string text = error.ok() ? *error : "the worker gave no reason";
+  const auto internal = JsonBool(frame.body, "internal");
+  if (internal.ok() && *internal) return Status::Internal(text);
+  return Status::Unavailable(text);
 }
 
 }  // namespace
@@ -60,7 +64,7 @@ class WorkerClient::Impl {
       return Status::Unavailable("the process that was asked for its " + std::string(field) +
                                  " ended: " + answer.end);
     }
-    if (answer.frame.body["ok"] != true) return Status::Unavailable(ErrorOf(answer.frame));
+    if (answer.frame.body["ok"] != true) return ErrorOf(answer.frame);
     CF_ASSIGN_OR_RETURN(Json found, JsonField(answer.frame.body, field));
     if (!found.is_object()) return Status::Corruption(what + ": expected an object");
     return found;
@@ -274,7 +278,7 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
     result.log = words;
     return result;
   }
-  if (answer.frame.body["ok"] != true) return Status::Unavailable(ErrorOf(answer.frame));
+  if (answer.frame.body["ok"] != true) return ErrorOf(answer.frame);
   CF_ASSIGN_OR_RETURN(result.ok, JsonBool(answer.frame.body, "compiled"));
   CF_ASSIGN_OR_RETURN(result.log, JsonString(answer.frame.body, "log"));
   CF_ASSIGN_OR_RETURN(result.resources, JsonField(answer.frame.body, "resources"));
@@ -341,7 +345,7 @@ Result<RunOutput> WorkerClient::RunOnce(const std::string& binary, const Candida
                               "the process that ran it ended before it answered: " + answer.end);
     return out;
   }
-  if (answer.frame.body["ok"] != true) return Status::Unavailable(ErrorOf(answer.frame));
+  if (answer.frame.body["ok"] != true) return ErrorOf(answer.frame);
   const auto field = JsonField(answer.frame.body, "verdict");
   auto verdict = field.ok() ? Verdict::FromJson(*field) : Result<Verdict>(field.status());
   if (!verdict.ok()) {
@@ -379,7 +383,7 @@ Result<double> WorkerClient::Time(const std::string& binary, const Candidate& ca
   if (answer.kind == Impl::Answer::Kind::kEnded) {
     return Status::Unavailable("the process that timed it ended: " + answer.end);
   }
-  if (answer.frame.body["ok"] != true) return Status::Unavailable(ErrorOf(answer.frame));
+  if (answer.frame.body["ok"] != true) return ErrorOf(answer.frame);
   CF_ASSIGN_OR_RETURN(const double nanoseconds, JsonDouble(answer.frame.body, "nanoseconds"));
   if (!std::isfinite(nanoseconds) || nanoseconds < 0) {
     return Status::Corruption("the worker reports a time that is none");

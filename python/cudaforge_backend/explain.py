@@ -23,6 +23,7 @@ from .records import (
     PROVISIONAL,
     input_shapes,
     label,
+    needed_alignment,
     no_graph,
     no_region,
     op_names,
@@ -261,6 +262,9 @@ def _inspect(
         why = why_of(record) if record and status == "negative" else _WHY[status]
         if record and record["kind"] == "eager_only" and status == "negative":
             why += "; eager calls are served by its kernel"
+        kernel = _C.store().candidate(region.key, known.arch) if status == "hit" else None
+        if alignment := needed_alignment(signature, kernel):
+            why += f"; its kernel reads {alignment}, calls with other data run PyTorch's"
         if status == "unused" and not used:
             why = _WHY["not_used"]
         if status == "miss" and region.by_agents:

@@ -78,6 +78,17 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
     )
 
 
+def needed_alignment(signature: Mapping[str, Any], candidate: Mapping[str, Any] | None) -> str:
+    """Of a kernel that asks for more alignment than its region's inputs have: "in0 at multiples of
+    64 bytes"; else ""."""
+    inputs = signature["inputs"]
+    return ", ".join(
+        f"in{rule['in']} at multiples of {rule['aligned']} bytes"
+        for rule in (candidate or {}).get("constraints", ())
+        if rule["aligned"] > inputs[rule["in"]]["alignment"]
+    )
+
+
 def status_text(status: str) -> str:
     """A status or a kind of records ("hit", "winner", "eager_only", "unused", "negative", "miss")
     in a text."""

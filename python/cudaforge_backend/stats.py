@@ -244,6 +244,8 @@ _REMEDIES = {
     "all sizes has no regions, and runs the first size too from then on; "
     "torch.compile(..., dynamic=False) gives every size its own graph and kernels, as far as "
     "Dynamo's recompile_limit goes",
+    "alignment": "tensors begin at addresses that their kernels cannot read; `cudaforge forge "
+    "--wanted` makes kernels that can, and a copy of the tensor is always aligned",
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
     "says what to do about it",
     "forge_failed": "the warning says why; `cudaforge doctor` looks for what is missing",

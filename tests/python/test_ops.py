@@ -53,6 +53,20 @@ OPS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [(lambda x: x.amax(-1), (2, 261121)), (lambda x: x.sum(), (400000,))],
+    ids=["amax", "sum"],
+)
+def test_rows_of_any_length(
+    function: Callable[[Tensor], Tensor], shape: tuple[int, ...], device: str, forged: Path
+) -> None:
+    x = torch.rand(shape, device=device)
+    result = compiled(function, forged)(x)
+    expect_close(result, function(x))
+    assert cudaforge_backend.stats()["hits"] == 1, refused(forged)
+
+
 @pytest.mark.parametrize("name", OPS)
 def test_forward(name: str, device: str, forged: Path) -> None:
     x = torch.randn(48, 64, device=device)

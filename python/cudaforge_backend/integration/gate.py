@@ -194,8 +194,9 @@ def _unseen_by_hooks() -> Any:
 
 
 def copies(inputs: Sequence[Any]) -> list[Any]:
-    """What a graph may be called with in place of `inputs`: of the same sizes, strides, offsets and
-    sharing of storage. Tensors that require grad share the caller's memory, without its hooks."""
+    """What a graph may be called with in place of `inputs`: of the same sizes, strides, offsets,
+    sharing of storage and addresses modulo 512 bytes, so that a kernel that cannot read the inputs
+    cannot read these. Tensors that require grad share the caller's memory, without its hooks."""
     ranges: dict[int, tuple[int, int]] = {}  # by storage: the bytes that inputs reach
     for value in inputs:
         if isinstance(value, torch.Tensor) and not value.requires_grad:
@@ -211,8 +212,7 @@ def copies(inputs: Sequence[Any]) -> list[Any]:
         begin, end = ranges[old.data_ptr()]
         if old.data_ptr() not in storages:
             held = torch.empty(0, dtype=torch.uint8, device=value.device)
-            copied = held.set_(old, begin, (end - begin,), (1,)).clone()
-            storages[old.data_ptr()] = copied.untyped_storage()
+            storages[old.data_ptr()] = _copy_of(held.set_(old, begin, (end - begin,), (1,)))
         empty = torch.empty(0, dtype=value.dtype, device=value.device)
         offset = value.storage_offset() - begin // value.element_size()
         return empty.set_(storages[old.data_ptr()], offset, value.size(), value.stride())
@@ -221,6 +221,14 @@ def copies(inputs: Sequence[Any]) -> list[Any]:
 
 
 _ALIGNMENT = 512  # bytes: of what the allocators of CPU and GPU give; copies keep inputs' own
+
+
+def _copy_of(data: torch.Tensor) -> torch.UntypedStorage:
+    """The same bytes, at an address that is the same modulo _ALIGNMENT."""
+    room = torch.empty(data.numel() + _ALIGNMENT, dtype=torch.uint8, device=data.device)
+    at = (data.data_ptr() - room.data_ptr()) % _ALIGNMENT
+    place = room[at : at + data.numel()].copy_(data)
+    return torch.utils.dlpack.from_dlpack(place).untyped_storage()  # whose storage begins where it begins
 
 
 def _byte_range(value: torch.Tensor) -> tuple[int, int]:

@@ -114,6 +114,31 @@ TEST_F(RegionOpTest, OutOfContractFallsBack) {
   EXPECT_EQ(entry->hits.load(), 0);
 }
 
+// As on a GPU, where signatures of aligned inputs say so.
+TEST_F(RegionOpTest, WhatNeedsAlignmentGivesWayToTheKernelThatNeedsNone) {
+  Region region = NegRegion({4, 13});
+  region.signature.inputs[0].alignment = 16;
+  region = testing::Name(region.signature);
+  RegionEntry* entry = Served(region);
+  std::vector<std::string> told;
+  resolver_.SetOnUnaligned([&](const RegionEntry& other) { told.push_back(other.key); });
+  const at::Tensor shifted = at::randn({53}).slice(0, 1).view({4, 13});
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(CallRegion(region, {shifted})[0], -shifted));
+  EXPECT_EQ(FallbackCount("alignment"), 2);
+  const Region unaligned = NegRegion({4, 13});
+  EXPECT_EQ(told, std::vector<std::string>{unaligned.signature.Key()});
+
+  RegionEntry* other = Served(unaligned);
+  EXPECT_TRUE(at::equal(CallRegion(region, {shifted})[0], -shifted + 1));
+  EXPECT_EQ(other->hits.load(), 1);
+  EXPECT_EQ(entry->hits.load(), 0);
+  EXPECT_EQ(FallbackCount("alignment"), 2);
+  const at::Tensor aligned = at::randn({4, 13});
+  EXPECT_TRUE(at::equal(CallRegion(region, {aligned})[0], -aligned + 1));
+  EXPECT_EQ(entry->hits.load(), 1);
+  resolver_.SetOnUnaligned(nullptr);
+}
+
 TEST_F(RegionOpTest, SizeOneDimensionsMayHaveAnyStride) {
   const Region region = NegRegion({1, 9});
   RegionEntry* entry = Served(region);

@@ -13,7 +13,7 @@ namespace cudaforge {
 inline OpSignature ExampleRegion(DeviceType device) {
   OpSignature signature;
   signature.device = device;
-  TensorSpec spec{DType::kFloat32, {256, 1003}, {1003, 1}, 16};
+  TensorSpec spec{DType::kFloat32, {256, 1003}, {1003, 1}, device == DeviceType::kCpu ? 4 : 16};
   signature.inputs = {spec};
   Node node;
   node.op = "aten::_softmax";

@@ -27,7 +27,7 @@ TEST(ReadAtenCall, IsTheRegionOfThatOneCall) {
   ASSERT_TRUE(call.ok()) << call.status().ToString();
   const OpSignature& signature = call->signature;
   EXPECT_EQ(signature.Canonical(),
-            OpSignature::Parse(R"({"aliases":[],"device":"cpu","format":1,"inputs":[{"alignment":16,
+            OpSignature::Parse(R"({"aliases":[],"device":"cpu","format":1,"inputs":[{"alignment":4,
               "dtype":"float32","sizes":[8,128],"strides":[128,1]}],"nodes":[{"args":[{"in":0},-1,
               false],"kwargs":{},"op":"aten::_softmax","outputs":[{"dtype":"float32","sizes":[8,128],
               "strides":[128,1]}]}],"numerics":{"deterministic":false},
@@ -152,16 +152,25 @@ TEST(ReadAtenCall, WhatNoRegionHoldsIsRefused) {
             StatusCode::kUnsupported);
 }
 
-TEST(KnownAlignment, IsThatOfTheFirstElement) {
+TEST(KnownAlignment, IsThatOfTheFirstElementAndOnACpuNoMoreThanItsSize) {
   const at::Tensor bytes = at::zeros({64}, at::kByte);  // PyTorch aligns it to 64
-  const auto from = [&](int64_t offset) { return KnownAlignment(bytes.slice(0, offset)); };
-  EXPECT_EQ(from(0), 16);
-  EXPECT_EQ(from(32), 16);
+  const auto from = [&](int64_t offset) {
+    return KnownAlignment(at::from_blob(bytes.data_ptr<uint8_t>() + offset, {4}, at::kDouble));
+  };
+  EXPECT_EQ(from(0), 8);
   EXPECT_EQ(from(24), 8);
-  EXPECT_EQ(from(36), 4);
-  EXPECT_EQ(from(33), 1);
-  EXPECT_EQ(from(64), 16) << "no elements";
-  EXPECT_EQ(KnownAlignment(bytes.view(at::kDouble).slice(0, 3)), 8) << "offsets are in elements";
+  EXPECT_EQ(from(20), 4);
+  EXPECT_EQ(from(17), 1);
+  EXPECT_EQ(KnownAlignment(bytes.slice(0, 32)), 1);
+  EXPECT_EQ(KnownAlignment(at::zeros({0})), 4) << "no elements";
+}
+
+TEST(GpuKnownAlignment, IsThatOfTheFirstElement) {
+  if (at::getNumGPUs() == 0) GTEST_SKIP() << "needs a GPU";
+  const at::Tensor x = at::zeros({64}, at::TensorOptions(at::kDouble).device(at::kCUDA));
+  EXPECT_EQ(KnownAlignment(x), 16);
+  EXPECT_EQ(KnownAlignment(x.slice(0, 3)), 8) << "offsets are in elements";
+  EXPECT_EQ(KnownAlignment(x.slice(0, 64)), 16) << "no elements";
 }
 
 }  // namespace

@@ -153,6 +153,20 @@ TEST_F(Server, ExceptionOfARunIsACrash) {
   EXPECT_EQ(ReceiveFrame(ours_.get(), 5000).status().code(), StatusCode::kIoError);
 }
 
+TEST_F(Server, AFailedCheckOfOurOwnIsNoVerdict) {
+  kernel_ = [](Pointers, Pointers, Pointers) -> Status {
+    CF_CHECK(false) << "room for guards";
+    return Status::Ok();
+  };
+  Hello();
+  const Json reply = Ask(RunBody(), RunFds());
+  EXPECT_EQ(reply["ok"], false);
+  EXPECT_EQ(reply["internal"], true);
+  EXPECT_NE(reply["error"].get<std::string>().find("please report"), std::string::npos) << reply;
+  EXPECT_EQ(reply["fatal"], true);
+  EXPECT_FALSE(reply.contains("verdict"));
+}
+
 TEST_F(Server, ExceptionOfUnknownTypeIsACrash) {
   kernel_ = [](Pointers, Pointers, Pointers) -> Status { throw 1; };
   Hello();

@@ -82,6 +82,25 @@ TEST_F(Client, ReadingOutsideIsFoundAtAFence) {
   }
 }
 
+// Guards are as long as a row, up to a limit: rows on both sides of it.
+TEST_F(Client, RowsOfAnyLengthRunBesideFences) {
+  using Fence = RunPlan::Fence;
+  for (const int64_t row : {int64_t{261120}, int64_t{261121}, int64_t{300007}}) {
+    signature_ = ReluSignature(row);
+    Candidate candidate =
+        CpuCandidate(kPrologue + std::string("y[i] = x[i];\n}\n"), 1, std::to_string(row), 1);
+    const auto compiled = client_.Compile(candidate);
+    ASSERT_TRUE(compiled.ok() && compiled->ok);
+    for (const Fence placed : {Fence::kNone, Fence::kBefore, Fence::kAfter}) {
+      const auto run =
+          client_.Run(compiled->binary, candidate, signature_, Inputs(row), {.fence = placed});
+      ASSERT_TRUE(run.ok()) << run.status().ToString();
+      EXPECT_TRUE(run->verdict.accepted()) << row << ": " << run->verdict.message;
+      EXPECT_EQ(run->outputs, Inputs(row).bytes);
+    }
+  }
+}
+
 TEST_F(Client, CompileRunTime) {
   const Verdict verdict = RunBody("y[i] = x[i] > 0 ? x[i] : 0;");
   ASSERT_TRUE(verdict.accepted()) << verdict.message;
