@@ -228,7 +228,7 @@ def _copy_of(data: torch.Tensor) -> torch.UntypedStorage:
     room = torch.empty(data.numel() + _ALIGNMENT, dtype=torch.uint8, device=data.device)
     at = (data.data_ptr() - room.data_ptr()) % _ALIGNMENT
     place = room[at : at + data.numel()].copy_(data)
-    return torch.utils.dlpack.from_dlpack(place).untyped_storage()  # whose storage begins where it begins
+    return torch.utils.dlpack.from_dlpack(place).untyped_storage()  # which begins at the place
 
 
 def _byte_range(value: torch.Tensor) -> tuple[int, int]:
