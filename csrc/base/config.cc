@@ -18,10 +18,18 @@ namespace {
 using Environment = std::map<std::string, std::string>;
 
 // What README.md lists.
-constexpr const char* kSettings[] = {
-    "CUDAFORGE_CACHE_DIR", "CUDAFORGE_CODER_API_KEY",   "CUDAFORGE_CUDA_PATH",     "CUDAFORGE_CXX",
-    "CUDAFORGE_DISABLE",   "CUDAFORGE_EAGER",           "CUDAFORGE_JUDGE_API_KEY", "CUDAFORGE_LOG",
-    "CUDAFORGE_ON_MISS",   "CUDAFORGE_REGION_BUDGET_S", "CUDAFORGE_WORKER"};
+constexpr const char* kSettings[] = {"CUDAFORGE_CACHE_DIR",
+                                     "CUDAFORGE_CODER_API_KEY",
+                                     "CUDAFORGE_CUDA_PATH",
+                                     "CUDAFORGE_CXX",
+                                     "CUDAFORGE_DISABLE",
+                                     "CUDAFORGE_EAGER",
+                                     "CUDAFORGE_GRAPH_BUDGET_S",
+                                     "CUDAFORGE_JUDGE_API_KEY",
+                                     "CUDAFORGE_LOG",
+                                     "CUDAFORGE_ON_MISS",
+                                     "CUDAFORGE_REGION_BUDGET_S",
+                                     "CUDAFORGE_WORKER"};
 // What the scripts that build and test read.
 constexpr const char* kOfScripts[] = {"CUDAFORGE_BUILD_DIR", "CUDAFORGE_BUILD_TESTS",
                                       "CUDAFORGE_REQUIRE_GPU", "CUDAFORGE_USE_CURRENT_ENV",
@@ -103,17 +111,20 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
            "expected one of " + known + "; using " + config.on_miss);
     }
   }
-  if (const char* value = get("CUDAFORGE_REGION_BUDGET_S")) {
+  const auto read_seconds = [&](const char* name, double* setting) {
+    const char* value = get(name);
+    if (value == nullptr) return;
     char* end = nullptr;
     const double seconds = std::strtod(value, &end);
     if (*end == '\0' && seconds > 0 && seconds < 1e9) {
-      config.region_budget_s = seconds;
+      *setting = seconds;
     } else {
-      Warn(&config, "CUDAFORGE_REGION_BUDGET_S", value,
-           "expected a number of seconds above 0; using " +
-               std::to_string(std::lround(config.region_budget_s)));
+      Warn(&config, name, value,
+           "expected a number of seconds above 0; using " + std::to_string(std::lround(*setting)));
     }
-  }
+  };
+  read_seconds("CUDAFORGE_REGION_BUDGET_S", &config.region_budget_s);
+  read_seconds("CUDAFORGE_GRAPH_BUDGET_S", &config.graph_budget_s);
   if (const char* value = get("CUDAFORGE_CACHE_DIR")) config.cache_dir = value;
   if (const char* value = get("CUDAFORGE_CXX")) {
     if (IsUtf8(value)) {

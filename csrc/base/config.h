@@ -18,6 +18,7 @@ struct Config {
   bool eager = false;              // CUDAFORGE_EAGER=1
   std::string on_miss = "record";  // CUDAFORGE_ON_MISS, one of kOnMiss
   double region_budget_s = 30;     // CUDAFORGE_REGION_BUDGET_S, > 0
+  double graph_budget_s = 60;      // CUDAFORGE_GRAPH_BUDGET_S, > 0
   // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
   std::string cache_dir;
   std::string cxx;  // CUDAFORGE_CXX; empty: g++, else c++, else clang++

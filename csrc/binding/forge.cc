@@ -19,16 +19,18 @@ namespace {
 
 namespace py = pybind11;
 
-// What is found when the region cannot be judged at all: no candidate, and why.
+// What is found when the region cannot be judged at all, or not in its time: no candidate, and why.
 SearchOutcome NotJudged(const Status& status) {
   SearchOutcome outcome;
   outcome.reason = status.message();
+  outcome.out_of_time = status.code() == StatusCode::kTimeout;
   return outcome;
 }
 
-// `seconds` count from here on. Runs without the GIL; `progress` is called with it.
-SearchOutcome Search(const std::string& text, int device_index, double seconds, int candidates,
-                     const py::object& progress) {
+// `seconds` and `limit` (see ForgeBudget) count from here on. Runs without the GIL; `progress` is
+// called with it.
+SearchOutcome Search(const std::string& text, int device_index, double seconds, double limit,
+                     int candidates, const py::object& progress) {
   const double start = SteadySeconds();
   const OpSignature signature = ParseSignature(text);
   Runtime& runtime = Runtime::Get();
@@ -36,15 +38,20 @@ SearchOutcome Search(const std::string& text, int device_index, double seconds, 
   py::gil_scoped_release release;
   const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
   WorkerOptions options = runtime.Worker(signature.device, device_index);
-  options.compile_timeout_ms = CompileTimeoutMs(seconds, options.compile_timeout_ms);
-  WorkerClient worker(options);
   // Inputs that no author of a candidate can know.
   Result<std::unique_ptr<RegionChecker>> checker =
-      RegionChecker::Create(signature, device_index, std::random_device()());
-  if (checker.status().code() == StatusCode::kUnsupported) return NotJudged(checker.status());
+      RegionChecker::Create(signature, device_index, std::random_device()(), limit);
+  const StatusCode code = checker.status().code();
+  if (code == StatusCode::kUnsupported || code == StatusCode::kTimeout) {
+    return NotJudged(checker.status());
+  }
   ThrowIfError(checker.status());
   const double prepared = SteadySeconds() - start;
-  const ForgeBudget budget = {.seconds = seconds - prepared, .candidates = candidates};
+  ForgeBudget budget = {.seconds = seconds - prepared, .limit = limit - prepared};
+  budget.candidates = candidates;
+  options.compile_timeout_ms = TimeoutMs(budget.limit, options.compile_timeout_ms);
+  options.run_timeout_ms = TimeoutMs(budget.limit, options.run_timeout_ms);
+  WorkerClient worker(options);
   return ValueOrThrow(SearchRegion(signature, target->arch(), worker, **checker, budget, tell));
 }
 
@@ -153,7 +160,7 @@ void BindForge(py::module_& m) {
            })
       .def("placed_in", &PlacedIn, py::arg("key"), py::arg("inside"));
   m.def("search", &Search, py::arg("signature"), py::arg("device_index"), py::arg("seconds"),
-        py::arg("candidates"), py::arg("progress") = py::none());
+        py::arg("limit"), py::arg("candidates"), py::arg("progress") = py::none());
   m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),
         py::arg("device_index"), py::arg("budget_s"), py::arg("clock") = py::none(),
         py::arg("eager") = false);

@@ -34,6 +34,7 @@ py::dict ConfigDict() {
   dict["eager"] = config.eager;
   dict["on_miss"] = config.on_miss;
   dict["region_budget_s"] = config.region_budget_s;
+  dict["graph_budget_s"] = config.graph_budget_s;
   dict["cache_dir"] = PathText(config.cache_dir);
   dict["log"] = config.log;
   dict["warnings"] = config.warnings;

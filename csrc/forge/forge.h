@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,17 +25,17 @@
 namespace cudaforge {
 
 struct ForgeBudget {
-  // Less what verifying one candidate is measured to take, it ends the search; the step under way
-  // is finished. One candidate is always tried, timed and verified, even with no time at all.
+  // Less what verifying one candidate is measured to take, it ends the search.
   double seconds = 30;
+  // Nothing begins that would end after so many seconds, as far as is known by what the same took
+  // before: not the first candidate either. The best may be verified between `seconds` and this.
+  double limit = std::numeric_limits<double>::infinity();
   int candidates = 64;
   int patience = 24;  // gives up after so many candidates in a row that did not beat the best
 };
 
-// How long one compilation may take where a region has `seconds`: as long, but not below a least
-// time, so that a slow compiler comes to its end, nor above `longest_ms`. One that hangs overruns
-// the region's time by the least time at most.
-int CompileTimeoutMs(double seconds, int longest_ms);
+// A limit of `seconds` as a timeout: at least 1 ms, at most `longest_ms`.
+int TimeoutMs(double seconds, int longest_ms);
 
 struct Trial {
   Candidate candidate;
@@ -64,9 +65,8 @@ struct SearchOutcome {
 // Tries `search`'s candidates until the budget or the space is spent: each runs on the first input
 // set with one poison, and is timed when it is right there. Then the fastest is verified: the first
 // set with another poison, and every other set. When it fails, the next fastest is, four in all (a
-// second and later one only while there is time), each with its verdict in the lineage; those not
-// reached are too_slow, or not_judged where none was right. The first is verified even when the
-// budget is spent, as an unverified best is worth nothing. Errors only for what is not a
+// second and later one only within `seconds`), each with its verdict in the lineage; those not
+// reached are too_slow, or not_judged where none was right. Errors only for what is not a
 // candidate's fault, and only when there is no best to return.
 Result<SearchOutcome> SearchRegion(const OpSignature& signature, CandidateSearch& search,
                                    CandidateRunner& runner, const RegionChecker& checker,

@@ -13,7 +13,6 @@ namespace {
 constexpr uint8_t kPoisons[] = {0xFF, 0x2B};
 constexpr size_t kMaxLogBytes = 4096;
 constexpr size_t kMaxVerified = 4;
-constexpr double kLeastCompileMs = 15'000;
 
 Verdict TooSlow() { return {VerdictKind::kTooSlow, "slower than the best", Json::object()}; }
 
@@ -37,13 +36,18 @@ class Search {
   };
 
   double Seconds() const { return SteadySeconds() - start_; }
-  // True when the search must end: not before one candidate has been tried. What verifying one will
-  // cost is kept in reserve as soon as there is one to verify.
+  // What verifying a candidate takes, as far as is known.
+  double VerifySeconds() const {
+    return slowest_case_ * static_cast<double>(checker_.case_count());
+  }
+  // True when no other candidate may begin. What verifying one will cost is kept in reserve as soon
+  // as there is one to verify; the first may take all that there is.
   bool Spent() {
-    if (outcome_.lineage.empty()) return false;
-    const double reserve =
-        ranked_.empty() ? 0 : slowest_case_ * static_cast<double>(checker_.case_count());
-    if (Seconds() + reserve >= budget_.seconds) spent_ = true;
+    const bool first = outcome_.lineage.empty();
+    if (!first && Seconds() + (ranked_.empty() ? 0 : VerifySeconds()) >= budget_.seconds) {
+      spent_ = true;
+    }
+    if (Seconds() + slowest_try_ >= budget_.limit) spent_ = true;
     return spent_;
   }
 
@@ -67,7 +71,7 @@ class Search {
   const ForgeBudget budget_;
   const double start_ = SteadySeconds();
   bool spent_ = false;
-  double slowest_case_ = 0;  // seconds
+  double slowest_case_ = 0, slowest_try_ = 0;  // seconds
   double best_ns_ = std::numeric_limits<double>::infinity();
   std::vector<Ranked> ranked_;
   SearchOutcome outcome_;
@@ -92,6 +96,10 @@ Status Search::Try(Trial* trial) {
     return Status::Ok();
   }
   CF_ASSIGN_OR_RETURN(CompileResult compiled, runner_.Compile(trial->candidate));
+  if (!compiled.ok && Seconds() >= budget_.limit) {  // its timeout
+    spent_ = true;
+    return Status::Ok();
+  }
   if (!compiled.ok) {
     verdict = {VerdictKind::kCompileError,
                "does not compile",
@@ -102,7 +110,7 @@ Status Search::Try(Trial* trial) {
   trial->resources = std::move(compiled.resources);
   if (Spent()) return Status::Ok();
   CF_RETURN_IF_ERROR(RunCase(0, {.poison = kPoisons[0]}, trial));
-  // With nothing in hand yet, the first right one is timed and kept whatever the clock says.
+  // With nothing in hand yet, the first right one is timed and kept.
   if (!verdict.accepted() || (!ranked_.empty() && Spent())) return Status::Ok();
   TimingPlan plan;
   plan.abandon_ns = 2 * best_ns_;
@@ -114,6 +122,12 @@ Status Search::Try(Trial* trial) {
 
 Status Search::Verify(Trial* trial) {
   for (size_t i = 0; i < checker_.case_count(); ++i) {
+    if (Seconds() + slowest_case_ * static_cast<double>(checker_.case_count() - i) >
+        budget_.limit) {
+      spent_ = true;
+      trial->verdict = NotVerified("no time was left");
+      return Status::Ok();
+    }
     const bool odd = i % 2 == 1;
     RunPlan plan;
     plan.poison = kPoisons[odd ? 0 : 1];  // the first set has seen the other one
@@ -207,6 +221,7 @@ Status Search::TryAll(CandidateSearch& search, const ForgeProgress& progress) {
 
     const bool right = trial.worker_ns.has_value();
     const bool best = trial.verdict.accepted();
+    slowest_try_ = std::max(slowest_try_, Seconds() - began);
     search.Tell({right, trial.worker_ns});
     outcome_.lineage.push_back(Node(trial, Seconds() - began));
     const size_t index = outcome_.lineage.size() - 1;
@@ -229,10 +244,10 @@ Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& 
   CF_CHECK(checker_.case_count() > 0);
   outcome_.verification = Json::object();
   Status fault = TryAll(search, progress);
-  outcome_.out_of_time = spent_;
-  if (spent_) outcome_.reason = "the time for this region is spent";
   // A worker that failed once is started afresh for this.
   const Status unverified = VerifyFastest(progress);
+  outcome_.out_of_time = spent_;
+  if (spent_) outcome_.reason = "the time for this region is spent";
   if (fault.ok()) fault = unverified;
   if (!fault.ok()) {
     if (!outcome_.best.has_value()) return fault;
@@ -244,7 +259,9 @@ Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& 
     outcome_.verification = {
         {"report", checker_.Report()}, {"cases", cases}, {"poisons", kPoisons}};
   } else {
-    outcome_.reason = "no candidate was right: " + outcome_.reason + WhyNoneRight();
+    const char* none = outcome_.lineage.empty() ? "no candidate was tried: "
+                                                : "no candidate was right: ";
+    outcome_.reason = none + outcome_.reason + WhyNoneRight();
   }
   return std::move(outcome_);
 }
@@ -261,10 +278,9 @@ class OneCandidate : public CandidateSearch {
 
 }  // namespace
 
-int CompileTimeoutMs(double seconds, int longest_ms) {
+int TimeoutMs(double seconds, int longest_ms) {
   // Clamped before it is an int, which may be too small for what is left of a large budget.
-  return static_cast<int>(
-      std::min(std::max(seconds * 1e3, kLeastCompileMs), static_cast<double>(longest_ms)));
+  return static_cast<int>(std::clamp(seconds * 1e3, 1.0, static_cast<double>(longest_ms)));
 }
 
 Result<SearchOutcome> SearchRegion(const OpSignature& signature, CandidateSearch& search,

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/clock.h"
 #include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
 #include "verify/aten_derive.h"
@@ -54,7 +55,8 @@ uint64_t NextId() {
 class AtenChecker : public RegionChecker {
  public:
   static Result<std::unique_ptr<RegionChecker>> Make(const OpSignature& signature, int device_index,
-                                                     uint64_t seed) {
+                                                     uint64_t seed, double seconds) {
+    const double began = SteadySeconds();
     const at::NoGradGuard no_grad;
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard silent(&silence);
@@ -73,7 +75,12 @@ class AtenChecker : public RegionChecker {
     auto checker = std::make_unique<AtenChecker>(signature, roles, std::move(program), device);
     const InputPlan& plan = checker->plan_;
     int turn = 0;
-    for (const InputKind kind : plan.kinds) {
+    for (size_t k = 0; k < plan.kinds.size(); ++k) {
+      const InputKind kind = plan.kinds[k];
+      const double each = k == 0 ? 0 : (SteadySeconds() - began) / static_cast<double>(k);
+      if (each * static_cast<double>(plan.kinds.size()) > seconds) {
+        return Status::Timeout("its verification takes longer than region_budget_s allows");
+      }
       auto make = [&](uint64_t from) -> Result<InputSet> {
         InputSet set = MakeInputs(signature, roles, kind, from, turn);
         CF_RETURN_IF_ERROR(DeriveInputs(signature, &set));
@@ -361,8 +368,9 @@ class AtenChecker : public RegionChecker {
 }  // namespace
 
 Result<std::unique_ptr<RegionChecker>> RegionChecker::Create(const OpSignature& signature,
-                                                             int device_index, uint64_t seed) {
-  return AtenChecker::Make(signature, device_index, seed);
+                                                             int device_index, uint64_t seed,
+                                                             double seconds) {
+  return AtenChecker::Make(signature, device_index, seed, seconds);
 }
 
 }  // namespace cudaforge

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,9 +26,10 @@ class RegionChecker {
   // Makes the input sets from `seed`, as many as PlanInputs (input_plan.h) says, and computes
   // ATen's and the fp64 answers on the signature's device (device_index for cuda). kUnsupported:
   // this region cannot be judged (nothing to tell a right answer from a wrong one, or ATen refuses
-  // it).
-  static Result<std::unique_ptr<RegionChecker>> Create(const OpSignature& signature,
-                                                       int device_index, uint64_t seed);
+  // it). kTimeout: by the sets made so far, all of them would take more than `seconds`.
+  static Result<std::unique_ptr<RegionChecker>> Create(
+      const OpSignature& signature, int device_index, uint64_t seed,
+      double seconds = std::numeric_limits<double>::infinity());
   virtual ~RegionChecker() = default;
 
   virtual size_t case_count() const = 0;

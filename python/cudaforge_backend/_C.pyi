@@ -19,8 +19,8 @@ def configure(cuda_folders: list[str], worker: str) -> None:
     """Where CUDA's libraries and headers may be, and the worker; the environment wins."""
 
 def config() -> dict[str, Any]:
-    """The environment's settings: disabled, eager, on_miss, region_budget_s, cache_dir, log,
-    warnings."""
+    """The environment's settings: disabled, eager, on_miss, region_budget_s, graph_budget_s,
+    cache_dir, log, warnings."""
 
 def cuda_search_paths() -> list[str]:
     """Folders that may hold libnvrtc, libnvJitLink, libcupti and the CUDA headers, the first to
@@ -246,11 +246,13 @@ def search(
     signature: str,
     device_index: int,
     seconds: float,
+    limit: float,
     candidates: int,
     progress: Callable[[dict[str, Any]], None] | None = None,
 ) -> SearchOutcome:
-    """Tries candidates in the worker process, without the GIL, for `seconds` from the call on; one
-    candidate is always tried."""
+    """Tries candidates in the worker process, without the GIL, for `seconds` from the call on.
+    Nothing begins, the verification of the best neither, that would end after `limit` seconds, as
+    far as is known by what the same took before."""
 
 def race(
     names: list[str],

@@ -64,6 +64,8 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     ("role"; "usage", "usd", "seconds"), and the "candidate"; "rejudged" ("round", "before",
     "verdict", "message") of a kernel of an earlier session that is not right any more; at last
     "agents_end" with its "reason" and the "ledger".
+    {"event": "left", "regions", "graph_budget_s"} names the regions of a graph for which that time
+    did not suffice.
     With on_miss="blocking" then {"event": "graph", "step", "regions"} for each graph that is to be
     timed with its winners (their keys are the regions): step "compile" when it is compiled with
     them and without, "race" when it is called first and timed, which compiles its backward.

@@ -83,6 +83,7 @@ class ForgingHeartbeat(Heartbeat):
         self._kinds: Counter[str] = Counter()  # of the regions that are done
         self._met: dict[tuple[str, str], None] = {}  # their keys and architectures
         self._step = ""  # what is done now, other than trying candidates
+        self._left: Mapping[str, Any] | None = None  # the event of regions that were left
         super().__init__(say, "forging")
 
     def __call__(self, event: Mapping[str, Any]) -> None:
@@ -96,6 +97,8 @@ class ForgingHeartbeat(Heartbeat):
         elif event["event"] in ("rival", "call", "agents_end", "start", "end"):
             self._step = ""
         self._tried += event["event"] == "candidate"
+        if event["event"] == "left":
+            self._left = event
         if event["event"] == "end":
             self._kinds[event["kind"]] += 1
 
@@ -111,6 +114,7 @@ class ForgingHeartbeat(Heartbeat):
             f"{for_eager(self._kinds['eager_only'])}"
             f"{self._kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
             f"({time.monotonic() - self._since:.0f} s){again}"
+            f"{f'; {step_text(self._left)}' if self._left else ''}"
         )
 
     def _words(self, now: float) -> str:

@@ -27,6 +27,7 @@ class Settings:
 
     on_miss: str  # one of ON_MISS
     region_budget_s: float  # seconds for one region
+    graph_budget_s: float  # seconds for all regions of one graph that is compiled
     cache_dir: str
     agents: Agents | None  # who writes kernels beside the generators
     inductor: dict[str, Any]  # Inductor's config patches
@@ -60,9 +61,14 @@ def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
             raise _unknown_option(str(name))
     environment = _C.config()
     on_miss = _on_miss(given.get("on_miss", environment["on_miss"]))
+
+    def seconds(name: str) -> float:
+        return _seconds(name, given.get(name, environment[name]))
+
     return Settings(
         on_miss=on_miss,
-        region_budget_s=_seconds(given.get("region_budget_s", environment["region_budget_s"])),
+        region_budget_s=seconds("region_budget_s"),
+        graph_budget_s=seconds("graph_budget_s"),
         cache_dir=_folder(given.get("cache_dir", environment["cache_dir"])),
         agents=_agents(given.get("agents"), on_miss),
         inductor={**_mode_patches(mode), **_inductor_patches(given.get("inductor"))},
@@ -85,7 +91,7 @@ def _on_miss(value: object) -> str:
     return value
 
 
-def _seconds(value: object) -> float:
+def _seconds(name: str, value: object) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     try:
         seconds = float(value) if number else math.nan  # type: ignore[arg-type]
@@ -94,7 +100,7 @@ def _seconds(value: object) -> float:
         seconds, shown = math.inf, "an integer that no float holds"
     if not math.isfinite(seconds) or seconds <= 0:
         raise errors.OptionError(
-            f"option 'region_budget_s' is {shown}; it takes a finite number of seconds above 0"
+            f"option {name!r} is {shown}; it takes a finite number of seconds above 0"
         )
     return seconds
 

@@ -246,6 +246,8 @@ _REMEDIES = {
     "Dynamo's recompile_limit goes",
     "alignment": "tensors begin at addresses that their kernels cannot read; `cudaforge forge "
     "--wanted` makes kernels that can, and a copy of the tensor is always aligned",
+    "graph_budget": "a graph's regions were not all forged in graph_budget_s; a later process goes "
+    "on, `cudaforge forge --wanted` and `cudaforge warmup` forge them all",
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
     "says what to do about it",
     "forge_failed": "the warning says why; `cudaforge doctor` looks for what is missing",

@@ -28,6 +28,12 @@ def step_text(event: Event) -> str:
     match event["event"]:
         case "start":
             return f"forging {event['region']} ..."
+        case "left":
+            return (
+                f"{counted(len(event['regions']), 'region')} not forged, as "
+                f"graph_budget_s={event['graph_budget_s']:g} was spent: the next process goes on, "
+                "or `cudaforge forge --wanted`"
+            )
         case "candidate":
             return candidate_text(event)
         case "verified":

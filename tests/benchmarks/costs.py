@@ -69,7 +69,7 @@ def served_softmax(device: str) -> str:
     From here on PyTorch has one thread: the barriers of a pool are no part of a call."""
     torch.set_num_threads(1)
     signature = softmax_signature(device, 4, 16)
-    found = _C.search(signature, 0, 20.0, 1)
+    found = _C.search(signature, 0, 20.0, 20.0, 1)
     if not found.found:
         raise RuntimeError(found.reason)
     with _C.KernelOnTrial(signature, 0, found) as trial:

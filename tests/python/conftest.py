@@ -25,7 +25,12 @@ os.environ["CUDAFORGE_CACHE_DIR"] = str(_SESSION / "cache")
 # so one cache for all.
 _SAMPLES = os.environ.setdefault("EAGER_SAMPLES_CACHE", str(_SESSION / "samples"))
 os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # spares each compiling process ten seconds of probing
-for _name in ("CUDAFORGE_DISABLE", "CUDAFORGE_ON_MISS", "CUDAFORGE_REGION_BUDGET_S"):
+for _name in (
+    "CUDAFORGE_DISABLE",
+    "CUDAFORGE_ON_MISS",
+    "CUDAFORGE_REGION_BUDGET_S",
+    "CUDAFORGE_GRAPH_BUDGET_S",
+):
     os.environ.pop(_name, None)
 
 import cudaforge_backend  # noqa: E402

@@ -120,13 +120,13 @@ def lose_for_want_of_time(patch: pytest.MonkeyPatch, raced: bool) -> None:
         patch.setattr(forging._Forge, "_race_all", lambda self: None)
     real = _C.search
 
-    def search(signature: str, index: int, seconds: float, candidates: int, *told: Any) -> Any:
-        return real(signature, index, 1e-3, candidates, *told)  # one candidate, and time is over
+    def search(signature: str, index: int, seconds: float, *given: Any) -> Any:
+        return real(signature, index, 1e-3, *given)  # one candidate, and time is over
 
     patch.setattr(_C, "search", search)
 
 
 def compiled(function: Any, cache: Path | str, **options: Any) -> Any:
     """`function` compiled, its kernels forged into `cache`."""
-    given = {"on_miss": "blocking", "cache_dir": str(cache), **options}
+    given = {"on_miss": "blocking", "graph_budget_s": 600, "cache_dir": str(cache), **options}
     return torch.compile(function, backend="cudaforge", options=given)

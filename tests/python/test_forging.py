@@ -91,21 +91,34 @@ def test_a_race_that_does_not_beat_the_winner_in_the_cache_tells_its_own_result(
     assert race_text(before) == f"winner: {speedup_text(before['timing'])}"
 
 
-def test_a_short_budget_tries_one_candidate_and_races_none() -> None:
+def test_without_time_nothing_is_tried() -> None:
     events: list[str] = []
-    signature = softmax(17)
-    done = forging.forge_region(signature, 0, 0.01, lambda event: events.append(event["event"]))
+    done = forging.forge_region(softmax(17), 0, 1e-3, lambda event: events.append(event["event"]))
+    assert events == ["start", "end"]
+    record = record_of(done)
+    assert record["kind"] == "negative" and record["provenance"]["out_of_time"] is True
+    assert forging.worth_more_time(record, 1.0)
+
+
+def test_inductor_compiles_nothing_that_it_cannot_end_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forging, "MAX_CANDIDATES", 1)
+    monkeypatch.setattr(rivals, "compile_seconds", lambda device: 60.0)
+    events: list[str] = []
+    signature = softmax(18)
+    done = forging.forge_region(signature, 0, 30.0, lambda event: events.append(event["event"]))
     assert events.count("candidate") == 1
     assert done.kind == "negative" and done.reason.startswith("not raced: region_budget_s")
     record = record_of(done)
     assert record["timing"] == {}
     provenance = record["provenance"]
     assert provenance["out_of_time"] is True
-    assert provenance["budget_s"] == 0.01 < provenance["forge_seconds"]
-    assert forging.worth_more_time(record, 1.0)
-    assert not forging.worth_more_time(record, 0.012)
+    assert provenance["forge_seconds"] < provenance["budget_s"] == 30.0
+    assert forging.worth_more_time(record, 46.0)
+    assert not forging.worth_more_time(record, 44.0)
     # No kernel that lost or was never raced is left in the operator.
-    x = torch.randn(4, 17)
+    x = torch.randn(4, 18)
     region = torch.ops.cudaforge.region.default
     before = _C.stats()["hits"]
     (served,) = region([x], _C.region_id(done.key), signature)

@@ -23,6 +23,8 @@ from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show
 from .stores import forging_cache
 
+_ENDLESS = 1e9  # seconds
+
 
 def add(verbs: Any) -> None:
     """Registers the command."""
@@ -58,6 +60,13 @@ def add(verbs: Any) -> None:
         metavar="SECONDS",
         help="longest time for one region (default: CUDAFORGE_REGION_BUDGET_S or 30)",
     )
+    command.add_argument(
+        "--graph-budget",
+        type=float,
+        default=_ENDLESS,
+        metavar="SECONDS",
+        help="longest time for all regions of one graph (default: no limit)",
+    )
     add_cache_dir(command)
     add_json(command)
     command.set_defaults(run=run, tells_warnings=True)
@@ -69,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
     device = chosen_device("--device", args.device)
     options: dict[str, Any] = {"on_miss": "blocking", "cache_dir": cache_dir(args)}
+    options["graph_budget_s"] = args.graph_budget
     if args.region_budget is not None:
         options["region_budget_s"] = args.region_budget
     settings = parse(None, options)

@@ -34,10 +34,10 @@ def cudaforge(
 
     mode: as for Inductor ("default", "reduce-overhead", "max-autotune",
     "max-autotune-no-cudagraphs"). options: on_miss ("fallback", "record", "background",
-    "blocking"), region_budget_s (seconds for one region), cache_dir, agents (who writes kernels
-    beside the generators: a dict of the fields of agents.Agents), and inductor (a dict of
-    Inductor's own options). Raises OptionError for anything else; whatever else goes wrong on our
-    side, the graph is Inductor's, with one warning."""
+    "blocking"), region_budget_s and graph_budget_s (seconds for one region and for all of one
+    graph), cache_dir, agents (who writes kernels beside the generators: a dict of the fields of
+    agents.Agents), and inductor (a dict of Inductor's own options). Raises OptionError for anything
+    else; whatever else goes wrong on our side, the graph is Inductor's, with one warning."""
     settings = parse(mode, options)
     if disabled():
         return plain(gm, example_inputs, settings)
@@ -150,7 +150,7 @@ def _forge(plan: Plan, settings: Settings) -> Plan:
 
     what = (
         f"kernels (regions: {len(plan.misses())}, and the parts of those that do not win; seconds "
-        f"allowed for each: {settings.region_budget_s:g})"
+        f"allowed for each: {settings.region_budget_s:g}, for all: {settings.graph_budget_s:g})"
     )
     with telling_of_forging(what) as progress:
         return forge_misses(plan, settings, progress, beside_program=False)

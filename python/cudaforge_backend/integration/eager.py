@@ -26,7 +26,7 @@ from .backend import open_cache, warn_of_environment
 from .eager_misses import Queue, on_miss
 from .eager_ops import chosen_ops, default_ops
 
-_OPTIONS = tuple(name for name in OPTIONS if name != "inductor")
+_OPTIONS = tuple(name for name in OPTIONS if name not in ("graph_budget_s", "inductor"))
 
 
 @dataclass(eq=False)

@@ -34,6 +34,7 @@ from .telling import Progress
 INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cache
 RACE_SECONDS = 1.0  # at most, of each race
 MAX_CANDIDATES = 64
+_LEAST_ROUNDS = 32  # of a race that a kernel wins (csrc/measure/paired.h)
 _SIGNALS_SECONDS = 0.2  # a signal that another thread was given is seen after so long at most
 
 _MACHINES_ERRORS = (ImportError, OSError, MemoryError)  # Inductor's that say nothing of the region
@@ -44,6 +45,10 @@ _locks: dict[Place, Any] = {}
 
 class OtherCacheError(Exception):
     """The process uses another cache than the one that a region is forged for."""
+
+
+class _NoTimeLeft(Exception):
+    """A step was not begun, as it would end after the region's budget."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,9 @@ def forge_region(
     """Makes or finds the record of a region, and installs its winner in this process.
 
     `signature` is canonical. `budget_s` bounds the whole: search, Inductor's compilation and races,
-    but not the waiting for what other threads compile (inductors_turn.py). No step begins after it,
-    the one under way is finished, and one candidate is always tried. `within` is the signature of a
+    but not the waiting for what other threads compile (inductors_turn.py), nor Inductor's first
+    compilation in a process. No step begins that would end after it, as far as is known by what
+    such steps took before. `within` is the signature of a
     larger region that this one is a part of: a part must win inside it too, where Inductor may fuse
     what the part leaves out. `agents` write kernels after the generators have, within limits of
     their own. `again`: also where there is a record. `store`: the cache that the record is for;
@@ -211,6 +217,7 @@ class _Forge:
         self._agents_seconds = 0.0  # within limits of their own, not the region's
         self._others_seconds = 0.0  # of waiting for other threads' compilations
         self._was_busy = False
+        self._unbounded = False  # nothing is left undone for want of time
         self._cancel = _C.Cancel()
 
     def interrupt(self) -> None:
@@ -246,6 +253,7 @@ class _Forge:
             self.signature,
             self.device_index,
             self.budget_s - min(RACING_SECONDS, RACING_SHARE * self.budget_s),
+            self.budget_s,
             MAX_CANDIDATES,
             self._candidate_event,
         )
@@ -253,6 +261,7 @@ class _Forge:
     def _ask(self, agents: Agents, built_in: _C.SearchOutcome | None) -> _C.SearchOutcome:
         """What the agents come to, who begin with what the generators found."""
         began, others = time.monotonic(), self._others_seconds
+        self._unbounded = True  # until the agents have ended
         self._stage("rivals")
         rival, us = self._fastest_rival(built_in if built_in and built_in.found else None)
         found = _C.agents(
@@ -266,6 +275,7 @@ class _Forge:
         )
         self._end_if_asked()
         self._agents_seconds = time.monotonic() - began - (self._others_seconds - others)
+        self._unbounded = False
         return found
 
     def _fastest_rival(self, built_in: _C.SearchOutcome | None) -> tuple[str, float]:
@@ -326,8 +336,10 @@ class _Forge:
     def _left(self) -> float:
         return self.budget_s - (self._seconds() - self._agents_seconds - self._others_seconds)
 
-    def _spent(self) -> bool:
-        return self._left() <= 0
+    def _check_time(self, takes_s: float) -> None:
+        """Raises _NoTimeLeft where a step that takes so long would end after the budget."""
+        if not self._unbounded and self._left() <= takes_s:
+            raise _NoTimeLeft
 
     def progress(self, event: Mapping[str, Any]) -> None:
         self._end_if_asked()
@@ -355,10 +367,15 @@ class _Forge:
 
     def _race_all(self) -> _C.Promotion | None:
         """The race against ATen and Inductor, and, for a part that wins it, the one inside the
-        larger region. None where the budget ends before the last of them can begin."""
-        self._end_if_asked()
-        if self._spent():
+        larger region. None where there is no time for all of it."""
+        try:
+            return self._race_within_time()
+        except _NoTimeLeft:
             return None
+
+    def _race_within_time(self) -> _C.Promotion:
+        self._end_if_asked()
+        self._check_time(0.0)
         contestants = [
             ("winner", rivals.operator_call(self.signature, self.region_id)),
             ("aten", rivals.aten_call(self.signature)),
@@ -370,8 +387,7 @@ class _Forge:
         if not (alone.promoted and self.within):
             return alone
         self._end_if_asked()
-        if self._spent():
-            return None
+        self._check_time(0.0)
         return alone.placed_in(_C.signature_key(self.within), self._race_within())
 
     def _race_within(self) -> _C.Promotion:
@@ -389,6 +405,8 @@ class _Forge:
         which then has one rival less. Raises what says nothing of the region."""
         try:
             call = self._compile(lambda: rivals.inductor_call(signature, self.device))
+        except _NoTimeLeft:
+            raise
         except Exception as error:
             self._end_if_asked()  # a program that ends lets Inductor start no threads
             if isinstance(getattr(error, "inner_exception", error), _MACHINES_ERRORS):
@@ -406,8 +424,9 @@ class _Forge:
             most_s=None if self.beside_program else self.budget_s - self._others_seconds,
             go_on=self._end_if_asked,
         ) as waited:
-            self._others_seconds += waited
-            return make()
+            self._others_seconds += waited + rivals.first_compilation(self.device)
+            self._check_time(rivals.compile_seconds(self.device))
+            return rivals.timed(self.device, make)
 
     def _race(
         self,
@@ -417,9 +436,13 @@ class _Forge:
         # An eager call may be all of a region of one operator, and is served by what is raced.
         eager = contestants[0][0] == "winner" and len(json.loads(signature)["nodes"]) == 1
         sets = [rivals.make_inputs(signature, self.device, seed) for seed in range(INPUT_SETS)]
-        for _, call in contestants:
-            for inputs in sets:
+        began = time.monotonic()
+        for index, inputs in enumerate(sets):
+            for _, call in contestants:
                 call(inputs)
+            if index == 0:
+                rivals.synchronize(self.device)
+                self._check_time((time.monotonic() - began) * (INPUT_SETS + _LEAST_ROUNDS))
 
         def sampled(call: rivals.Call) -> Callable[[int], None]:
             def run(sample: int) -> None:

@@ -3,6 +3,8 @@ missing."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +14,13 @@ from torch import fx
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import reason_of
-from cudaforge_backend.stats import CHOOSE_FOLDER, count_fallback, count_miss, warn_once
+from cudaforge_backend.stats import (
+    CHOOSE_FOLDER,
+    count_fallback,
+    count_miss,
+    wanted_not_recorded,
+    warn_once,
+)
 
 from .analysis import Analysis, analyse
 from .ending import ForgingEndedError
@@ -126,18 +134,40 @@ def plan_analysis(
 def forge_misses(
     plan: Plan, settings: Settings, progress: Progress | None, beside_program: bool
 ) -> Plan:
-    """Forges what is missing, one region after the other, with the agents and in the budget that
+    """Forges what is missing, one region after the other, with the agents and in the budgets that
     `settings` has. Where a region ends without a winner its parts are forged in the next round;
-    where forging itself failed they would fail as well. Returns the plan as the cache then has
-    it."""
+    where forging itself failed they would fail as well. No region is begun that would take longer,
+    by the mean of those before it, than is left of `graph_budget_s`: these stay misses, and are put
+    on the wanted list. With agents, who have limits of their own, all are forged. Returns the plan
+    as the cache then has it."""
     ended: set[str] = set()
     failed: set[str] = set()
+    began = time.monotonic()
+    most_s = settings.graph_budget_s if settings.agents is None else math.inf
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
-        for known in misses:
-            done = _forge(known, settings, progress, beside_program)
+        for index, known in enumerate(misses):
+            spent_s = time.monotonic() - began
+            if spent_s + spent_s / max(len(ended | failed), 1) > most_s:
+                _leave(misses[index:], settings, progress)
+                return plan_analysis(plan.analysis, ended, settings.region_budget_s)
+            within = min(settings.region_budget_s, most_s - spent_s)
+            bounded = replace(settings, region_budget_s=within)
+            done = _forge(known, bounded, progress, beside_program)
             (ended if done else failed).add(known.region.key)
         plan = plan_analysis(plan.analysis, given_up=ended, budget_s=settings.region_budget_s)
     return plan
+
+
+def _leave(misses: Sequence[Known], settings: Settings, progress: Progress | None) -> None:
+    """Counts and tells of regions for which a graph's time did not suffice, and records them."""
+    count_fallback("graph_budget", len(misses))
+    try:
+        _C.store().add_wanted([(k.region.key, k.arch, k.region.signature) for k in misses])
+    except Exception as error:
+        wanted_not_recorded(str(error))
+    if progress is not None:
+        keys = [known.region.key for known in misses]
+        progress({"event": "left", "regions": keys, "graph_budget_s": settings.graph_budget_s})
 
 
 def tried_besides(plan: Plan) -> list[Known]:

@@ -4,7 +4,11 @@ Inductor."""
 from __future__ import annotations
 
 import json
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from statistics import median
 from typing import Any
 
 import torch
@@ -56,6 +60,52 @@ def aten_call(signature: str) -> Call:
     """The region's ATen ops one after the other, from C++: eager without Python's share."""
     program = _C.RegionProgram(signature)
     return program.run
+
+
+# Of a region by Inductor, in seconds, by device type: of the last compilations, or a guess.
+_compilations: dict[str, deque[float]] = {
+    "cpu": deque([4.0], maxlen=5),
+    "cuda": deque([2.0], maxlen=5),
+}
+_begun: set[str] = set()  # device types for which Inductor has compiled
+
+
+def first_compilation(device: torch.device) -> float:
+    """Has Inductor compile something small, once a process and device type: the first compilation
+    loads, starts and looks for what all need, the program's own among them. The seconds taken."""
+    if device.type in _begun:
+        return 0.0
+    _begun.add(device.type)
+    began = time.monotonic()
+    spec = {"dtype": "float32", "sizes": [8], "strides": [1]}
+    relu = {"op": "aten::relu", "args": [{"in": 0}], "kwargs": {}, "outputs": [spec]}
+    region = {
+        "format": 1, "device": device.type, "inputs": [{**spec, "alignment": 16}], "aliases": [],
+        "nodes": [relu], "outputs": [{"node": 0, "out": 0}],
+        "numerics": _C.numerics(["aten::relu"]),
+    }  # fmt: skip
+    with suppress(Exception):  # what fails here fails again where it is told of
+        inductor_call(_C.normalize(json.dumps(region)), device)
+    return time.monotonic() - began
+
+
+def compile_seconds(device: torch.device) -> float:
+    """What Inductor's compilation of a region will take, by the last ones."""
+    return median(_compilations[device.type])
+
+
+def timed(device: torch.device, make: Callable[[], Call]) -> Call:
+    """What `make` makes, by a compilation of Inductor's, whose time is kept for compile_seconds."""
+    began = time.monotonic()
+    made = make()
+    _compilations[device.type].append(time.monotonic() - began)
+    return made
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits for what was launched on a GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def inductor_call(signature: str, device: torch.device, replaced: str = "") -> Call:

@@ -244,10 +244,37 @@ TEST_F(Forge, AnIllegalCandidateNeverReachesTheWorker) {
   EXPECT_NE(VerdictOf(*outcome, 0).find("refused"), std::string::npos);
 }
 
-TEST_F(Forge, ACompilationMayTakeARegionsTimeWithinBounds) {
-  EXPECT_EQ(CompileTimeoutMs(30, 60'000), 30'000);
-  EXPECT_EQ(CompileTimeoutMs(0.01, 60'000), 15'000);
-  for (double large : {90.0, 1e9, 1e300}) EXPECT_EQ(CompileTimeoutMs(large, 60'000), 60'000);
+TEST_F(Forge, NothingBeginsThatCannotEndWithinTheLimit) {
+  budget_.limit = 0;
+  EXPECT_EQ(Run({{.ns = 10}}).lineage.size(), 0u);
+  EXPECT_EQ(runner_->compiles, 0);
+
+  // A try takes 50 ms. The second would end after the limit, nor is there time for a verification.
+  SlowRuns runner(std::vector<Row>(9));
+  TableSearch search(9);
+  budget_ = {.seconds = 9, .limit = 0.09};
+  auto outcome = SearchRegion(signature_, search, runner, checker_, budget_, nullptr);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_FALSE(outcome->best.has_value());
+  EXPECT_TRUE(outcome->out_of_time);
+  EXPECT_EQ(runner.runs.size(), 1u);
+  EXPECT_NE(VerdictOf(*outcome, 0).find("not_judged"), std::string::npos);
+}
+
+TEST_F(Forge, TheBestMayBeVerifiedAfterTheSearchHasEnded) {
+  SlowRuns runner(std::vector<Row>(9));
+  TableSearch search(9);
+  budget_ = {.seconds = 0.04, .limit = 9};
+  auto outcome = SearchRegion(signature_, search, runner, checker_, budget_, nullptr);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_TRUE(outcome->best.has_value());
+  EXPECT_EQ(runner.runs.size(), 5u);
+}
+
+TEST_F(Forge, TimeoutsAreWithinBounds) {
+  EXPECT_EQ(TimeoutMs(30, 60'000), 30'000);
+  EXPECT_EQ(TimeoutMs(-1, 60'000), 1);
+  for (double large : {90.0, 1e9, 1e300}) EXPECT_EQ(TimeoutMs(large, 60'000), 60'000);
 }
 
 }  // namespace
