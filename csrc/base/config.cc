@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <sstream>
 #include <system_error>
 
 #include "base/text.h"
@@ -38,10 +36,9 @@ const char* Find(const Environment& environment, const char* name) {
 // The parts of a variable's list, without the empty ones; none where it is not set.
 std::vector<std::string> List(const Environment& environment, const char* name, char separator) {
   const char* value = Find(environment, name);
-  std::istringstream list(value != nullptr ? value : "");
   std::vector<std::string> parts;
-  for (std::string part; std::getline(list, part, separator);) {
-    if (!part.empty()) parts.push_back(part);
+  for (const std::string_view part : Split(value != nullptr ? value : "", separator)) {
+    if (!part.empty()) parts.emplace_back(part);
   }
   return parts;
 }
@@ -104,9 +101,8 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
     }
   }
   if (const char* value = get("CUDAFORGE_REGION_BUDGET_S")) {
-    char* end = nullptr;
-    const double seconds = std::strtod(value, &end);
-    if (*end == '\0' && seconds > 0 && seconds < 1e9) {
+    const double seconds = ParseDouble(value).value_or(0);
+    if (seconds > 0 && seconds < 1e9) {
       config.region_budget_s = seconds;
     } else {
       Warn(&config, "CUDAFORGE_REGION_BUDGET_S", value,
@@ -136,8 +132,11 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
       config.cuda_home.push_back(folder);
     }
   }
-  if (const char* value = get("OMP_NUM_THREADS")) {
-    config.threads = static_cast<int>(std::clamp(std::strtol(value, nullptr, 10), 0L, 1L << 30));
+  if (const char* value = get("OMP_NUM_THREADS")) {  // "4", or "4,2": by level of nesting
+    std::string_view first = Split(value, ',').front();
+    first.remove_prefix(std::min(first.find_first_not_of(" \t"), first.size()));
+    first = first.substr(0, first.find_first_not_of("0123456789"));
+    config.threads = std::min(ParseInteger<int>(first).value_or(0), 1 << 30);
   }
   for (const std::string& topic : List(environment, "CUDAFORGE_LOG", ',')) {
     std::string known = "all";
