@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/file.h"
 #include "base/text.h"
 
 namespace cudaforge {
@@ -43,12 +44,17 @@ std::vector<std::string> List(const Environment& environment, const char* name, 
   return parts;
 }
 
+// A name without a slash is looked up on PATH.
+std::string Program(const std::string& name) {
+  return name.find('/') == std::string::npos ? name : AbsolutePath(name);
+}
+
 std::string DefaultCacheDir(const Environment& environment) {
   if (const char* xdg = Find(environment, "XDG_CACHE_HOME"); xdg != nullptr && *xdg == '/') {
     return std::string(xdg) + "/cudaforge";
   }
   const char* home = Find(environment, "HOME");
-  return std::string(home != nullptr ? home : "/tmp") + "/.cache/cudaforge";
+  return AbsolutePath(home != nullptr ? home : "/tmp") + "/.cache/cudaforge";
 }
 
 void Warn(Config* config, const char* name, const char* value, const std::string& advice) {
@@ -110,26 +116,26 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
                std::to_string(std::lround(config.region_budget_s)));
     }
   }
-  if (const char* value = get("CUDAFORGE_CACHE_DIR")) config.cache_dir = value;
+  if (const char* value = get("CUDAFORGE_CACHE_DIR")) config.cache_dir = AbsolutePath(value);
   if (const char* value = get("CUDAFORGE_CXX")) {
-    if (IsUtf8(value)) {
-      config.cxx = value;
+    if (const std::string cxx = Program(value); IsUtf8(cxx)) {
+      config.cxx = cxx;
     } else {  // it goes to the worker in JSON
       Warn(&config, "CUDAFORGE_CXX", value, "expected UTF-8; looking for g++, c++ and clang++");
     }
   }
-  if (const char* value = get("CUDAFORGE_WORKER")) config.worker = value;
+  if (const char* value = get("CUDAFORGE_WORKER")) config.worker = Program(value);
   for (const std::string& folder : List(environment, "CUDAFORGE_CUDA_PATH", ':')) {
     std::error_code ignored;
     if (std::filesystem::is_directory(folder, ignored)) {
-      config.cuda_path.push_back(folder);
+      config.cuda_path.push_back(AbsolutePath(folder));
     } else {
       Warn(&config, "CUDAFORGE_CUDA_PATH", folder.c_str(), "there is no such folder");
     }
   }
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     for (const std::string& folder : List(environment, name, ':')) {
-      config.cuda_home.push_back(folder);
+      config.cuda_home.push_back(AbsolutePath(folder));
     }
   }
   if (const char* value = get("OMP_NUM_THREADS")) {  // "4", or "4,2": by level of nesting

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 def _cuda_folders() -> list[str]:
     """PyPI's packages of CUDA."""
-    folders = [Path(p) / "nvidia" / "cu13" for p in sys.path if p]
+    folders = [Path(p).absolute() / "nvidia" / "cu13" for p in sys.path if p]
     return [str(p) for p in folders if p.is_dir()]
 
 
