@@ -59,6 +59,7 @@ class CMakeBuild(build_ext):
         for extension in build.glob("_C*.so"):
             replace(extension, package / extension.name)
         replace(build / "cudaforge-worker", package / "bin" / "cudaforge-worker")
+        replace(build / "built_for_torch.txt", package / "built_for_torch.txt")
 
 
 def replace(source: Path, target: Path) -> None:

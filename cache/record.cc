@@ -3,13 +3,13 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <span>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/sha256.h"
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
@@ -182,8 +182,7 @@ std::string RecordChecksum(std::string_view bytes) {
 
 bool IsArchName(std::string_view arch) {
   return !arch.empty() && arch.size() <= 64 && std::all_of(arch.begin(), arch.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("_-.:+").find(c) != std::string_view::npos;
+    return IsLetter(c) || IsDigit(c) || std::string_view("_-.:+").find(c) != std::string_view::npos;
   });
 }
 

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
 
 #include "base/fork.h"
+#include "base/text.h"
 #include "cache/kernel_store.h"
 #include "cache/rocks_folder.h"
 #include "cache/store_rules.h"
@@ -20,6 +19,8 @@ namespace {
 
 // Another process's write is seen this much later at most: a thousand reads in a row look once.
 constexpr std::chrono::milliseconds kLookAgain{1};
+
+constexpr size_t kLineageDigits = 10;  // of a node's number, so that keys sort as numbers do
 
 // What one process knows. A forked child gets a fresh one: the parent's may be locked by a thread
 // that the child does not have, and its RocksDB handle must be neither used nor closed.
@@ -289,12 +290,12 @@ class RocksKernelStore final : public KernelStore {
                             const std::vector<Json>& nodes, std::vector<DbWrite>* writes) {
     uint64_t next = 0;
     (void)db.Scan(Family::kLineage, prefix, [&](std::string_view db_key, std::string_view) {
-      next = std::strtoull(std::string(db_key.substr(prefix.size())).c_str(), nullptr, 10) + 1;
+      next = ParseInteger<uint64_t>(db_key.substr(prefix.size())).value_or(next) + 1;
       return true;
     });
     for (const Json& node : nodes) {
-      char number[24];
-      std::snprintf(number, sizeof(number), "%010llu", static_cast<unsigned long long>(next++));
+      std::string number = std::to_string(next++);
+      number.insert(0, kLineageDigits - std::min(number.size(), kLineageDigits), '0');
       writes->push_back({Family::kLineage, prefix + number, LenientText(node)});
     }
   }

@@ -44,9 +44,8 @@ std::string FolderName(const CacheRecord& record) {
     if (joined.size() + name.size() >= kMaxOpsInName) break;
     joined += name + "-";
   }
-  std::replace_if(
-      joined.begin(), joined.end(),
-      [](unsigned char c) { return std::isalnum(c) == 0 && c != '_' && c != '-'; }, '_');
+  const auto other = [](char c) { return !IsLetter(c) && !IsDigit(c) && c != '_' && c != '-'; };
+  std::replace_if(joined.begin(), joined.end(), other, '_');
   return joined + record.key.substr(0, kKeyDigitsInName);
 }
 

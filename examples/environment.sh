@@ -55,7 +55,7 @@ unset CUDAFORGE_LOCKED # meant for this script alone
 # Debian and Ubuntu packages: the compiler, the build tools, and the libraries that the core links or opens.
 PACKAGES=(g++ cmake ninja-build ccache libcurl4-openssl-dev librocksdb-dev nlohmann-json3-dev libsodium-dev libxxhash-dev
   libkainjow-mustache-dev)
-if [ "${CUDAFORGE_BUILD_TESTS:-OFF}" = ON ]; then PACKAGES+=(libgtest-dev rocksdb-tools); fi
+if [ "${CUDAFORGE_BUILD_TESTS:-OFF}" = ON ]; then PACKAGES+=(libgtest-dev rocksdb-tools locales); fi
 
 install_packages() {
   local missing=() package sudo=()

@@ -2,6 +2,7 @@
 // a Python exception.
 #pragma once
 
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -19,6 +20,7 @@ namespace internal {
 class CheckFailure {
  public:
   CheckFailure(const char* file, int line, const char* condition) {
+    stream_.imbue(std::locale::classic());  // the program's may group digits
     stream_ << file << ":" << line << ": check failed: " << condition << " ";
   }
   CheckFailure(const CheckFailure&) = delete;

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <sstream>
 #include <system_error>
 
+#include "base/file.h"
 #include "base/text.h"
 
 namespace cudaforge {
@@ -46,12 +45,16 @@ const char* Find(const Environment& environment, const char* name) {
 // The parts of a variable's list, without the empty ones; none where it is not set.
 std::vector<std::string> List(const Environment& environment, const char* name, char separator) {
   const char* value = Find(environment, name);
-  std::istringstream list(value != nullptr ? value : "");
   std::vector<std::string> parts;
-  for (std::string part; std::getline(list, part, separator);) {
-    if (!part.empty()) parts.push_back(part);
+  for (const std::string_view part : Split(value != nullptr ? value : "", separator)) {
+    if (!part.empty()) parts.emplace_back(part);
   }
   return parts;
+}
+
+// A name without a slash is looked up on PATH.
+std::string Program(const std::string& name) {
+  return name.find('/') == std::string::npos ? name : AbsolutePath(name);
 }
 
 std::string DefaultCacheDir(const Environment& environment) {
@@ -59,7 +62,7 @@ std::string DefaultCacheDir(const Environment& environment) {
     return std::string(xdg) + "/cudaforge";
   }
   const char* home = Find(environment, "HOME");
-  return std::string(home != nullptr ? home : "/tmp") + "/.cache/cudaforge";
+  return AbsolutePath(home != nullptr ? home : "/tmp") + "/.cache/cudaforge";
 }
 
 void Warn(Config* config, const char* name, const char* value, const std::string& advice) {
@@ -114,9 +117,8 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
   const auto read_seconds = [&](const char* name, double* setting) {
     const char* value = get(name);
     if (value == nullptr) return;
-    char* end = nullptr;
-    const double seconds = std::strtod(value, &end);
-    if (*end == '\0' && seconds > 0 && seconds < 1e9) {
+    const double seconds = ParseDouble(value).value_or(0);
+    if (seconds > 0 && seconds < 1e9) {
       *setting = seconds;
     } else {
       Warn(&config, name, value,
@@ -125,30 +127,33 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
   };
   read_seconds("CUDAFORGE_REGION_BUDGET_S", &config.region_budget_s);
   read_seconds("CUDAFORGE_GRAPH_BUDGET_S", &config.graph_budget_s);
-  if (const char* value = get("CUDAFORGE_CACHE_DIR")) config.cache_dir = value;
+  if (const char* value = get("CUDAFORGE_CACHE_DIR")) config.cache_dir = AbsolutePath(value);
   if (const char* value = get("CUDAFORGE_CXX")) {
-    if (IsUtf8(value)) {
-      config.cxx = value;
+    if (const std::string cxx = Program(value); IsUtf8(cxx)) {
+      config.cxx = cxx;
     } else {  // it goes to the worker in JSON
       Warn(&config, "CUDAFORGE_CXX", value, "expected UTF-8; looking for g++, c++ and clang++");
     }
   }
-  if (const char* value = get("CUDAFORGE_WORKER")) config.worker = value;
+  if (const char* value = get("CUDAFORGE_WORKER")) config.worker = Program(value);
   for (const std::string& folder : List(environment, "CUDAFORGE_CUDA_PATH", ':')) {
     std::error_code ignored;
     if (std::filesystem::is_directory(folder, ignored)) {
-      config.cuda_path.push_back(folder);
+      config.cuda_path.push_back(AbsolutePath(folder));
     } else {
       Warn(&config, "CUDAFORGE_CUDA_PATH", folder.c_str(), "there is no such folder");
     }
   }
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     for (const std::string& folder : List(environment, name, ':')) {
-      config.cuda_home.push_back(folder);
+      config.cuda_home.push_back(AbsolutePath(folder));
     }
   }
-  if (const char* value = get("OMP_NUM_THREADS")) {
-    config.threads = static_cast<int>(std::clamp(std::strtol(value, nullptr, 10), 0L, 1L << 30));
+  if (const char* value = get("OMP_NUM_THREADS")) {  // "4", or "4,2": by level of nesting
+    std::string_view first = Split(value, ',').front();
+    first.remove_prefix(std::min(first.find_first_not_of(" \t"), first.size()));
+    first = first.substr(0, first.find_first_not_of("0123456789"));
+    config.threads = std::min(ParseInteger<int>(first).value_or(0), 1 << 30);
   }
   for (const std::string& topic : List(environment, "CUDAFORGE_LOG", ',')) {
     std::string known = "all";

@@ -13,6 +13,8 @@ inline constexpr const char* kOnMiss[] = {"fallback", "record", "background", "b
 // What CUDAFORGE_LOG can name beside "all" (README.md, Environment).
 inline constexpr const char* kLogTopics[] = {"forge", "graph", "cache", "dispatch"};
 
+// Every path is absolute, as the program may change its folder later. A program's name without a
+// slash is looked up on PATH.
 struct Config {
   bool disabled = false;           // CUDAFORGE_DISABLE=1
   bool eager = false;              // CUDAFORGE_EAGER=1
@@ -30,8 +32,9 @@ struct Config {
   std::vector<std::string> warnings;  // one line for each value or name that could not be used
 };
 
-// Reads an environment, name to value; never fails: a bad value gives its default and a warning
-// that names it, an unknown name that begins with CUDAFORGE_ a warning that lists the known ones.
+// Reads an environment, name to value. Relative paths start from the current folder. Never fails: a
+// bad value gives its default and a warning that names it, an unknown name that begins with
+// CUDAFORGE_ a warning that lists the known ones.
 Config ReadConfig(const std::map<std::string, std::string>& environment);
 
 // The process's settings, read on first use. Thread-safe.

@@ -107,12 +107,18 @@ bool PathExists(const std::string& path) {
   return stat(path.c_str(), &info) == 0;
 }
 
+std::string AbsolutePath(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, failed);
+  return failed ? path : absolute.string();
+}
+
 Result<TempDir> TempDir::Create(std::string_view prefix) {
   const char* wanted = std::getenv("TMPDIR");
   Status fault;
   for (const char* base : {wanted, "/tmp"}) {
     if (base == nullptr || *base == '\0') continue;
-    std::string path = std::string(base) + "/" + std::string(prefix) + ".XXXXXX";
+    std::string path = AbsolutePath(base) + "/" + std::string(prefix) + ".XXXXXX";
     if (mkdtemp(path.data()) != nullptr) return TempDir(path);
     if (fault.ok()) fault = ErrnoStatus(path, errno);
   }

@@ -45,6 +45,9 @@ Status WriteFileAtomic(const std::string& path, std::string_view bytes);
 // plain file is in the way.
 Status MakeDirs(const std::string& path);
 bool PathExists(const std::string& path);
+// `path` from the current folder, so that it keeps its meaning when the program changes its folder.
+// `path` as it is where the current folder has been deleted.
+std::string AbsolutePath(const std::string& path);
 
 // A fresh folder under $TMPDIR, or under /tmp where that is not set or takes none, removed with its
 // contents by the destructor. The error is $TMPDIR's.

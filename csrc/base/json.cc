@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <locale.h>
+
 #include <cmath>
 
 #include "base/text.h"
@@ -8,6 +10,24 @@ namespace cudaforge {
 namespace {
 
 constexpr size_t kMaxError = 1000;  // characters
+
+// Has this thread read and write numbers as the C locale does, whatever the program's locale:
+// nlohmann's parser reads them with strtod.
+class ClassicNumbers {
+ public:
+  ClassicNumbers() : before_(uselocale(Classic())) {}
+  ClassicNumbers(const ClassicNumbers&) = delete;
+  ClassicNumbers& operator=(const ClassicNumbers&) = delete;
+  ~ClassicNumbers() { uselocale(before_); }
+
+ private:
+  static locale_t Classic() {
+    static const locale_t classic = newlocale(LC_ALL_MASK, "C", nullptr);
+    return classic;
+  }
+
+  locale_t before_;
+};
 
 // Builds a document event by event, so that depth and duplicate keys are seen before memory is
 // spent on them.
@@ -96,6 +116,7 @@ Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
                                    std::to_string(limits.max_bytes));
   }
   Json root;
+  const ClassicNumbers classic;
   BoundedBuilder builder(&root, limits.max_depth);
   try {
     if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
@@ -123,6 +144,11 @@ std::string CanonicalJson(const Json& value) {
 
 std::string LenientText(const Json& value, bool ascii) {
   return value.dump(-1, ' ', ascii, Json::error_handler_t::replace);
+}
+
+Json LenientCopy(const Json& value) {
+  const ClassicNumbers classic;
+  return Json::parse(LenientText(value));
 }
 
 Json FloatToJson(double value) {

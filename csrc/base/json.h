@@ -32,6 +32,8 @@ std::string CanonicalJson(const Json& value);
 // Compact text of JSON that may hold strings from outside: what is no UTF-8 is replaced. `ascii`:
 // what is not ASCII is written as escapes, so that the text may be cut anywhere.
 std::string LenientText(const Json& value, bool ascii = false);
+// `value` with those strings replaced.
+Json LenientCopy(const Json& value);
 
 // A double as JSON: a number when finite, else {"float": "inf" | "-inf" | "nan"}.
 Json FloatToJson(double value);

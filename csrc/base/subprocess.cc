@@ -14,11 +14,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
 #include <string_view>
 #include <thread>
 
 #include "base/sigpipe.h"
+#include "base/text.h"
 
 extern char** environ;
 
@@ -180,9 +180,9 @@ bool IsExecutable(const std::string& path) {
 bool IsProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) return IsExecutable(name);
   const char* variable = std::getenv("PATH");
-  std::istringstream folders(variable != nullptr ? variable : "/bin:/usr/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (IsExecutable((folder.empty() ? "." : folder) + "/" + name)) return true;
+  for (const std::string_view folder :
+       Split(variable != nullptr ? variable : "/bin:/usr/bin", ':')) {
+    if (IsExecutable(std::string(folder.empty() ? "." : folder) + "/" + name)) return true;
   }
   return false;
 }

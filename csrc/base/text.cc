@@ -1,8 +1,8 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <cstdio>
 
 namespace cudaforge {
 namespace {
@@ -34,12 +34,18 @@ size_t SequenceLength(std::string_view text) {
   return length;
 }
 
-// `format` has a precision and one number: "%.*g".
-std::string Formatted(const char* format, int digits, double value) {
-  const int length = std::snprintf(nullptr, 0, format, digits, value);
-  std::string text(static_cast<size_t>(length), '\0');
-  std::snprintf(text.data(), text.size() + 1, format, digits, value);
-  return text;
+// As printf's %.*g or %.*f in the C locale.
+std::string Formatted(double value, std::chars_format format, int digits) {
+  std::string text(32, '\0');
+  while (true) {
+    char* const end = text.data() + text.size();
+    const auto [rest, error] = std::to_chars(text.data(), end, value, format, digits);
+    if (error == std::errc()) {
+      text.resize(static_cast<size_t>(rest - text.data()));
+      return text;
+    }
+    text.resize(2 * text.size());
+  }
 }
 
 }  // namespace
@@ -87,7 +93,39 @@ std::string Escaped(std::string_view text, size_t max_bytes) {
   return out;
 }
 
-std::string Significant(double value, int digits) { return Formatted("%.*g", digits, value); }
-std::string Fixed(double value, int digits) { return Formatted("%.*f", digits, value); }
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+std::string Significant(double value, int digits) {
+  return Formatted(value, std::chars_format::general, digits);
+}
+
+std::string Fixed(double value, int digits) {
+  return Formatted(value, std::chars_format::fixed, digits);
+}
+
+std::string HexFloat(double value) {
+  char digits[32];
+  const auto end =
+      std::to_chars(digits, std::end(digits), std::fabs(value), std::chars_format::hex);
+  return std::string(std::signbit(value) ? "-0x" : "0x").append(digits, end.ptr);
+}
+
+std::optional<double> ParseDouble(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return value;
+}
 
 }  // namespace cudaforge

@@ -46,7 +46,7 @@ void Record(const RegionEntry& region, const std::string& arch, const std::strin
   std::shared_ptr<KernelStore> store = Runtime::Get().store();
   const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
   if (known != nullptr && IsSettled(*known)) return;
-  Writer().Add(std::move(store), {region.key, arch, Json::parse(text)});
+  Writer().Add(std::move(store), {region.key, arch, JsonOrNull(text)});
 }
 
 // `told` is called as told(signature, key, arch, device_index). It outlives the interpreter: it is

@@ -1,8 +1,8 @@
 #include "dispatch/contract.h"
 
 #include <algorithm>
-#include <sstream>
 
+#include "base/text.h"
 #include "signature/from_aten_region.h"
 
 namespace cudaforge {
@@ -14,6 +14,13 @@ bool SameStrides(const int64_t* sizes, const int64_t* a, const int64_t* b, size_
     if (a[d] != b[d] && sizes[d] != 1) return false;
   }
   return true;
+}
+
+// "Float[2, 3]".
+std::string TypeText(at::ScalarType dtype, at::IntArrayRef sizes) {
+  std::string text = at::toString(dtype);
+  for (size_t d = 0; d < sizes.size(); ++d) text += Cat(d == 0 ? "[" : ", ", sizes[d]);
+  return text + (sizes.empty() ? "[]" : "]");
 }
 
 }  // namespace
@@ -51,10 +58,8 @@ InputContract::Fit InputContract::Check(c10::ArrayRef<c10::IValue> inputs) const
 }
 
 std::string InputContract::Explain(c10::ArrayRef<c10::IValue> inputs) const {
-  std::ostringstream out;
   if (inputs.size() != inputs_.size()) {
-    out << "it takes " << inputs_.size() << " inputs, not " << inputs.size();
-    return out.str();
+    return Cat("it takes ", inputs_.size(), " inputs, not ", inputs.size());
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Input& expected = inputs_[i];
@@ -62,11 +67,10 @@ std::string InputContract::Explain(c10::ArrayRef<c10::IValue> inputs) const {
     const at::IntArrayRef sizes(numbers_.data() + expected.offset,
                                 static_cast<size_t>(expected.dims));
     if (tensor.scalar_type() == expected.dtype && tensor.sizes() == sizes) continue;
-    out << "input " << i << " is " << tensor.scalar_type() << tensor.sizes() << ", it was made for "
-        << expected.dtype << sizes;
-    break;
+    return Cat("input ", i, " is ", TypeText(tensor.scalar_type(), tensor.sizes()),
+               ", it was made for ", TypeText(expected.dtype, sizes));
   }
-  return out.str();
+  return "";
 }
 
 }  // namespace cudaforge

@@ -1,7 +1,6 @@
 #include "forge/knowledge.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -21,23 +20,27 @@ Document ParseDocument(const EmbeddedText& embedded) {
   id.remove_prefix(kFolder.size());
   id.remove_suffix(kSuffix.size());
   document.id = std::string(id);
-  std::istringstream lines{std::string(embedded.text)};
-  std::string line;
-  std::getline(lines, line);
-  CF_CHECK(line == "---") << embedded.path << " begins with no header";
-  while (std::getline(lines, line) && line != "---") {
-    std::istringstream words(line);
-    std::string name;
-    words >> name;
+  std::string_view rest = embedded.text;
+  const auto next_line = [&rest] {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    return line;
+  };
+  CF_CHECK(next_line() == "---") << embedded.path << " begins with no header";
+  for (std::string_view line = next_line(); line != "---"; line = next_line()) {
+    CF_CHECK(!rest.empty()) << embedded.path << ": a header without end";
+    std::vector<std::string_view> words = Split(line, ' ');
+    std::erase(words, "");
+    const std::string_view name = words.empty() ? "" : words.front();
     std::vector<std::string>* tags = name == "languages:"  ? &document.languages
                                      : name == "kinds:"    ? &document.kinds
                                      : name == "archs:"    ? &document.archs
                                      : name == "limiters:" ? &document.limiters
                                                            : nullptr;
     CF_CHECK(tags != nullptr) << embedded.path << ": unknown tags " << name;
-    for (std::string word; words >> word;) tags->push_back(word);
+    tags->insert(tags->end(), words.begin() + 1, words.end());
   }
-  document.text = lines.str().substr(static_cast<size_t>(lines.tellg()));
+  document.text = std::string(rest);
   return document;
 }
 

@@ -183,7 +183,7 @@ Json Search::Node(const Trial& trial, double seconds) const {
   if (trial.worker_ns.has_value()) node["ns"] = FloatToJson(*trial.worker_ns);
   if (!trial.resources.empty()) node["resources"] = trial.resources;
   // A log may hold bytes that are no UTF-8, and cutting it may have split a character.
-  return Json::parse(LenientText(node));
+  return LenientCopy(node);
 }
 
 std::string Search::WhyNoneRight() const {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string_view>
 
 #include "base/check.h"
@@ -78,9 +77,7 @@ std::string ConstText(const Value& value) {
   if (std::isinf(number)) {
     return std::string(number < 0 ? "(-" : "(") + (single ? "CF_INF_F32)" : "CF_INF_F64)");
   }
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, single ? "%af" : "%a", number);
-  return buffer;
+  return HexFloat(number) + (single ? "f" : "");
 }
 
 std::string PointwiseText(const Stage& stage, int v, const std::vector<std::string>& operands) {

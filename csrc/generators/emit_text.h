@@ -4,20 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "generators/row_program.h"
 
 namespace cudaforge::rows {
-
-template <typename... Args>
-std::string Cat(const Args&... args) {
-  std::ostringstream out;
-  (out << ... << args);
-  return out.str();
-}
 
 // Lines of kernel text, indented by the braces that they open and close.
 class Lines {

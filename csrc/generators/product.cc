@@ -6,12 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "generators/emit_text.h"
 
 namespace cudaforge {
 namespace {
-
-using rows::Cat;
 
 constexpr int64_t kTile = 128;      // as in product_split_sm90.cu
 constexpr int64_t kBlockK = 64;     // as there

@@ -1,7 +1,8 @@
 #include "generators/row_program.h"
 
 #include <algorithm>
-#include <sstream>
+
+#include "base/text.h"
 
 namespace cudaforge::rows {
 namespace {
@@ -70,16 +71,9 @@ std::string ValueText(const Value& value) {
   auto ref = [](int v) { return "%" + std::to_string(v); };
   std::string text;
   switch (value.kind) {
-    case Value::Kind::kConst: {
-      std::ostringstream number;
-      number.precision(17);
-      if (IsFloatType(value.type)) {
-        number << value.number;
-      } else {
-        number << value.integer;
-      }
-      return "const " + number.str();
-    }
+    case Value::Kind::kConst:
+      return "const " + (IsFloatType(value.type) ? Significant(value.number, 17)
+                                                 : std::to_string(value.integer));
     case Value::Kind::kLoad:
       text = "load " + AccessText(value.buffer, value.storage, value.access);
       if (value.out_of_bounds >= 0) text += " else " + ref(value.out_of_bounds);
@@ -347,27 +341,26 @@ Status Program::Validate(const OpSignature& signature) const {
 }
 
 std::string Program::ToString() const {
-  std::ostringstream text;
-  if (!scratch_bytes.empty()) text << "scratch " << Join(scratch_bytes) << "\n";
+  std::string text;
+  if (!scratch_bytes.empty()) text += "scratch " + Join(scratch_bytes) + "\n";
   for (size_t s = 0; s < stages.size(); ++s) {
     const Stage& stage = stages[s];
-    text << "stage " << s << " outer " << Join(stage.outer) << " inner " << Join(stage.inner)
-         << "\n";
+    text += Cat("stage ", s, " outer ", Join(stage.outer), " inner ", Join(stage.inner), "\n");
     for (size_t v = 0; v < stage.values.size(); ++v) {
       const Value& value = stage.values[v];
-      text << "  %" << v << " " << kTypeNames[static_cast<int>(value.type)] << " "
-           << kSpaceNames[static_cast<int>(value.space)] << " = " << ValueText(value) << "\n";
+      text += Cat("  %", v, " ", kTypeNames[static_cast<int>(value.type)], " ",
+                  kSpaceNames[static_cast<int>(value.space)], " = ", ValueText(value), "\n");
     }
     for (const Store& store : stage.stores) {
-      text << "  store %" << store.value << " -> "
-           << AccessText(store.buffer, store.storage, store.access) << "\n";
+      text += Cat("  store %", store.value, " -> ",
+                  AccessText(store.buffer, store.storage, store.access), "\n");
     }
     for (const RunSum& sum : stage.run_sums) {
-      text << "  sum %" << sum.value << " over " << stage.rows_per_run << " rows -> scratch"
-           << sum.scratch << "\n";
+      text += Cat("  sum %", sum.value, " over ", stage.rows_per_run, " rows -> scratch",
+                  sum.scratch, "\n");
     }
   }
-  return text.str();
+  return text;
 }
 
 }  // namespace cudaforge::rows

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/integers.h"
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
@@ -94,11 +95,9 @@ Status DimsFromJson(const Json& json, const char* field, IntExpr (&dims)[3]) {
 }
 
 bool IsIdentifier(const std::string& name) {
-  if (name.empty() || name.size() > kMaxName || std::isdigit(static_cast<unsigned char>(name[0]))) {
-    return false;
-  }
+  if (name.empty() || name.size() > kMaxName || IsDigit(name[0])) return false;
   return std::all_of(name.begin(), name.end(),
-                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+                     [](char c) { return IsLetter(c) || IsDigit(c) || c == '_'; });
 }
 
 Result<Launch> LaunchFromJson(const Json& json, Language language) {

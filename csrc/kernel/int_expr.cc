@@ -1,7 +1,8 @@
 #include "kernel/int_expr.h"
 
 #include <algorithm>
-#include <cctype>
+
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
@@ -99,11 +100,11 @@ class Evaluator {
       return Apply('-', 0, value);
     }
     Skip();
-    if (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
+    if (at_ < text_.size() && IsDigit(text_[at_])) {
       return Integer();
     }
     const size_t start = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 ||
+    while (at_ < text_.size() && (IsLetter(text_[at_]) || IsDigit(text_[at_]) ||
                                   text_[at_] == '_' || text_[at_] == '.')) {
       ++at_;
     }
@@ -115,7 +116,7 @@ class Evaluator {
 
   Result<int64_t> Integer() {
     int64_t value = 0;
-    while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
+    while (at_ < text_.size() && IsDigit(text_[at_])) {
       if (__builtin_mul_overflow(value, int64_t{10}, &value) ||
           __builtin_add_overflow(value, int64_t{text_[at_] - '0'}, &value)) {
         return Error("number too large");
@@ -161,11 +162,9 @@ class Evaluator {
   }
 
   Result<size_t> SmallNumber(std::string_view digits) const {
-    const bool good = !digits.empty() && digits.size() <= 3 &&
-                      std::all_of(digits.begin(), digits.end(),
-                                  [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (!good) return Error("unknown name");
-    return static_cast<size_t>(std::stoi(std::string(digits)));
+    const std::optional<size_t> number = ParseInteger<size_t>(digits);
+    if (!number.has_value() || digits.size() > 3) return Error("unknown name");
+    return *number;
   }
 
   std::string_view text_;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace cudaforge {
 namespace {
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 bool IsHostChar(char c) {
   return (c >= 'a' && c <= 'z') || IsDigit(c) || c == '.' || c == '-' || c == '_';
@@ -19,7 +19,7 @@ bool IsLoopbackV4(std::string_view host) {
     const size_t dot = host.find('.');
     const std::string_view part = host.substr(0, dot);
     if (part.empty() || part.size() > 3 || !std::all_of(part.begin(), part.end(), IsDigit) ||
-        (part.size() > 1 && part[0] == '0') || std::stoi(std::string(part)) > 255) {
+        (part.size() > 1 && part[0] == '0') || ParseInteger<int>(part).value_or(256) > 255) {
       return false;
     }
     if (numbers++ == 0) first_fits = part == "127";

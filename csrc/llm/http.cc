@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "base/sigpipe.h"
+#include "base/text.h"
 #include "llm/curl_api.h"
 
 namespace cudaforge {
@@ -15,12 +16,7 @@ constexpr int kPollMs = 100;  // how often limits and the cancellation are looke
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-std::string Seconds(double s) {
-  std::string text = std::to_string(s);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.ends_with('.')) text.pop_back();
-  return text + " s";
-}
+std::string Seconds(double s) { return Significant(s, 6) + " s"; }
 
 long CurlMs(double s) {  // curl's own type
   return std::lround(std::clamp(s, 0.001, 86400.0) * 1000);
@@ -191,10 +187,8 @@ class Transfer {
       const size_t blank = line.find(' ');
       const std::string_view digits =
           blank == std::string_view::npos ? "" : line.substr(blank + 1, 3);
-      const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-      answer_->status = digits.size() == 3 && std::all_of(digits.begin(), digits.end(), digit)
-                            ? std::stoi(std::string(digits))
-                            : 0;
+      const std::optional<unsigned> status = ParseInteger<unsigned>(digits);
+      answer_->status = digits.size() == 3 && status.has_value() ? static_cast<int>(*status) : 0;
       return;
     }
     const size_t colon = line.find(':');

@@ -91,10 +91,10 @@ class Letter {
 
 class MailboxProvider : public Provider {
  public:
-  MailboxProvider(std::string folder, std::vector<std::string> secrets)
-      : folder_(std::move(folder)), secrets_(std::move(secrets)) {}
+  MailboxProvider(const std::string& folder, std::vector<std::string> secrets)
+      : name_("mailbox:" + folder), folder_(AbsolutePath(folder)), secrets_(std::move(secrets)) {}
 
-  std::string name() const override { return "mailbox:" + folder_; }
+  std::string name() const override { return name_; }
   bool is_metered() const override { return false; }
 
   Result<Reply> Complete(const LlmRequest& request, const Cancel& cancel,
@@ -141,6 +141,7 @@ class MailboxProvider : public Provider {
     return reply;
   }
 
+  const std::string name_;
   const std::string folder_;
   const std::vector<std::string> secrets_;
 };

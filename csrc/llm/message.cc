@@ -9,9 +9,7 @@ namespace cudaforge {
 namespace {
 
 // `text` with U+FFFD for what is no UTF-8.
-std::string AsUtf8(const std::string& text) {
-  return Json::parse(LenientText(Json(text))).get<std::string>();
-}
+std::string AsUtf8(const std::string& text) { return LenientCopy(text).get<std::string>(); }
 
 void PutCount(Json* json, const char* field, const std::optional<int64_t>& count) {
   if (count.has_value()) (*json)[field] = *count;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
@@ -17,8 +18,9 @@ constexpr int64_t kMostNumber = 999'999'999;
 // The number that `name` begins with, and how many digits it has.
 std::optional<std::pair<int64_t, size_t>> LeadingNumber(std::string_view name) {
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  if (digits == 0 || digits > 9) return std::nullopt;
-  return std::pair(static_cast<int64_t>(std::stol(std::string(name.substr(0, digits)))), digits);
+  const std::optional<int64_t> number = ParseInteger<int64_t>(name.substr(0, digits));
+  if (!number.has_value() || digits > 9) return std::nullopt;
+  return std::pair(*number, digits);
 }
 
 Result<std::vector<std::string>> NamesIn(const std::string& folder) {

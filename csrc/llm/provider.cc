@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <span>
-#include <sstream>
 #include <vector>
 
+#include "base/text.h"
 #include "llm/chat_protocol.h"
 #include "llm/discreet_provider.h"
 #include "llm/endpoint.h"
@@ -214,10 +214,10 @@ std::string ProvidersHelp() {
   std::string text;
   for (const Kind& kind : kKinds) {
     std::string line = "  " + std::string(kind.name) + ":" + std::string(kind.takes);
-    std::istringstream help{std::string(kind.help)};
-    for (std::string words; std::getline(help, words); line.clear()) {
+    for (const std::string_view words : Split(kind.help, '\n')) {
       line.resize(std::max(line.size() + 1, kColumn), ' ');
-      text += line + words + "\n";
+      text += line + std::string(words) + "\n";
+      line.clear();
     }
   }
   return text;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
@@ -78,10 +79,10 @@ std::optional<double> ParseRetryAfter(std::string_view value, double unix_now) {
   const size_t begin = value.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return std::nullopt;
   value = value.substr(begin, value.find_last_not_of(" \t") - begin + 1);
-  if (std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+  if (std::all_of(value.begin(), value.end(), IsDigit)) {
     // More digits than these are longer than any deadline.
     if (value.size() > 9) return 1e9;
-    return static_cast<double>(std::stol(std::string(value)));
+    return static_cast<double>(ParseInteger<int64_t>(value).value_or(0));
   }
   const std::optional<double> date = ParseHttpDate(value);
   if (!date.has_value()) return std::nullopt;

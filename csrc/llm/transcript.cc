@@ -22,9 +22,9 @@ constexpr size_t kMaxFolderBytes = size_t{256} << 20;  // of all exchanges that 
 
 class RecordingProvider : public Provider {
  public:
-  RecordingProvider(std::string folder, std::unique_ptr<Provider> inner,
+  RecordingProvider(const std::string& folder, std::unique_ptr<Provider> inner,
                     std::vector<std::string> secrets)
-      : folder_(std::move(folder)), inner_(std::move(inner)), secrets_(std::move(secrets)) {}
+      : folder_(AbsolutePath(folder)), inner_(std::move(inner)), secrets_(std::move(secrets)) {}
 
   std::string name() const override { return inner_->name(); }
   bool is_metered() const override { return inner_->is_metered(); }

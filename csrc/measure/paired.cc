@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
@@ -37,7 +38,7 @@ Result<double> TimeOne(const Contestant& contestant, const SampleClock& clock, i
     return Status(ns.status().code(), contestant.name + ": " + ns.status().message());
   }
   if (!std::isfinite(*ns) || *ns <= 0) {
-    return Status::Unavailable(contestant.name + ": the clock gave " + std::to_string(*ns) + " ns");
+    return Status::Unavailable(contestant.name + ": the clock gave " + Significant(*ns, 6) + " ns");
   }
   return ns;
 }

@@ -158,8 +158,8 @@ Status CheckArgument(const Json& argument, size_t inputs, const std::vector<Node
 }
 
 Status CheckOpName(const std::string& op, const std::string& where) {
-  const bool good_characters = std::all_of(op.begin(), op.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '_' || c == ':' || c == '.';
+  const bool good_characters = std::all_of(op.begin(), op.end(), [](char c) {
+    return IsLetter(c) || IsDigit(c) || c == '_' || c == ':' || c == '.';
   });
   if (op.size() > kMaxOpName || !good_characters || op.find("::") == std::string::npos) {
     return Invalid(where, "not an operator name: \"" + op.substr(0, 80) + "\"");

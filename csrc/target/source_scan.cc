@@ -1,7 +1,6 @@
 #include "target/source_scan.h"
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <vector>
 
@@ -10,10 +9,8 @@
 namespace cudaforge {
 namespace {
 
-bool IsIdStart(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$';
-}
-bool IsIdChar(char c) { return IsIdStart(c) || std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool IsIdStart(char c) { return IsLetter(c) || c == '_' || c == '$'; }
+bool IsIdChar(char c) { return IsIdStart(c) || IsDigit(c); }
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
 
 std::string_view Trim(std::string_view text) {
@@ -82,7 +79,7 @@ class Scanner {
       current_ += ' ';
     } else if (IsIdStart(c)) {
       Identifier();
-    } else if (std::isdigit(static_cast<unsigned char>(c)) != 0) {
+    } else if (IsDigit(c)) {
       Number();
     } else if (c == '"' || c == '\'') {
       Literal(c);

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import sysconfig
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -14,27 +15,63 @@ if TYPE_CHECKING:
     from . import _C as _C
 
 PACKAGE = Path(__file__).resolve().parent
+BUILT_FOR = PACKAGE / "built_for_torch.txt"  # written by the build: "2.11.0+cu130"
+_BUILD = "build it again with `pip install --no-build-isolation --no-deps .` in the source folder"
 
 
 def _cuda_folders() -> list[str]:
     """PyPI's packages of CUDA."""
-    folders = [Path(p) / "nvidia" / "cu13" for p in sys.path if p]
+    folders = [Path(p).absolute() / "nvidia" / "cu13" for p in sys.path if p]
     return [str(p) for p in folders if p.is_dir()]
 
 
+def _built_for() -> str:
+    """The torch that the C++ part was built for, without "+cu130"; "" where nothing says it."""
+    try:
+        return _release(BUILT_FOR.read_text())
+    except OSError:
+        return ""
+
+
+def _release(version: str) -> str:
+    return version.strip().partition("+")[0]
+
+
+def _wrong_torch(built_for: str) -> str:
+    """One line: which torch is needed, which one is there, and how to get it."""
+    on_index = re.fullmatch(r"[0-9.]+", built_for)  # no nightly build, nor one from sources
+    mend = f"pip install torch=={built_for}" if on_index else _BUILD
+    return (
+        f"cudaforge_backend was built for torch {built_for}, and torch "
+        f"{_release(torch.__version__)} is installed: {mend}"
+    )
+
+
+def _fail(message: str) -> NoReturn:
+    """Ends the import; of the `cudaforge` command the process, without a traceback."""
+    as_module = sys.argv[:1] == ["-m"] and "cudaforge_backend" in sys.orig_argv
+    if as_module or (sys.argv and Path(sys.argv[0]).name == "cudaforge"):
+        raise SystemExit(f"cudaforge: {message}") from None
+    raise ImportError(message) from None
+
+
 def _load() -> Any:
+    built_for, found = _built_for(), _release(torch.__version__)
+    wrong_torch = _wrong_torch(built_for) if built_for not in ("", found) else ""
+    # C++ parts for one minor version of torch cannot be loaded with another.
+    if wrong_torch and built_for.split(".")[:2] != found.split(".")[:2]:
+        _fail(wrong_torch)
     name = f"_C{sysconfig.get_config_var('EXT_SUFFIX')}"
     try:
         module = importlib.import_module("cudaforge_backend._C")
     except ImportError as error:
         there = sorted(p.name for p in PACKAGE.glob("_C*.so"))
         state = f"found {', '.join(there)} there" if there else "nothing like it is there"
-        raise ImportError(
-            f"cudaforge_backend cannot load its C++ part: looked for {PACKAGE / name} ({state}); "
-            f"Python {sys.version.split()[0]}, torch {torch.__version__}; "
-            f"the loader said: {error}. Build it for this interpreter and this torch with "
-            "`pip install --no-build-isolation .` in the source folder."
-        ) from None
+        what = wrong_torch or f"cudaforge_backend cannot load its C++ part: {_BUILD}"
+        _fail(
+            f"{what}\nLooked for {PACKAGE / name} ({state}); Python {sys.version.split()[0]}, "
+            f"torch {torch.__version__}; the loader said: {error}"
+        )
     module.configure(_cuda_folders(), str(PACKAGE / "bin" / "cudaforge-worker"))
     return module
 

@@ -6,7 +6,7 @@ import difflib
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -69,10 +69,27 @@ def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
         on_miss=on_miss,
         region_budget_s=seconds("region_budget_s"),
         graph_budget_s=seconds("graph_budget_s"),
-        cache_dir=_folder(given.get("cache_dir", environment["cache_dir"])),
-        agents=_agents(given.get("agents"), on_miss),
+        cache_dir=_folder(given.get("cache_dir", environment["cache_dir"]), options),
+        agents=_agents(given.get("agents"), on_miss, options),
         inductor={**_mode_patches(mode), **_inductor_patches(given.get("inductor"))},
     )
+
+
+# By id of the options and relative path. The options are kept alive, so that ids stay unique.
+_ABSOLUTE: dict[tuple[int, str], tuple[Mapping[str, Any] | None, str]] = {}
+
+
+def _absolute(path: str, options: Mapping[str, Any] | None) -> str:
+    """`path`, which `options` name, from the folder that was current when they were first read.
+
+    torch.compile gives the same dict for each graph of a function. The program may have changed its
+    folder between two graphs."""
+    if not path or Path(path).is_absolute():
+        return path and str(Path(path))
+    name = (id(options), path)
+    if name not in _ABSOLUTE:
+        _ABSOLUTE.setdefault(name, (options, str(Path(path).absolute())))
+    return _ABSOLUTE[name][1]
 
 
 def _unknown_option(name: str) -> errors.OptionError:
@@ -105,7 +122,7 @@ def _seconds(name: str, value: object) -> float:
     return seconds
 
 
-def _folder(value: object) -> str:
+def _folder(value: object, options: Mapping[str, Any] | None) -> str:
     if not isinstance(value, str) or not value:
         raise errors.OptionError(f"option 'cache_dir' is {value!r}; it takes the path of a folder")
     try:
@@ -114,7 +131,7 @@ def _folder(value: object) -> str:
         named = False
     if not named:
         raise errors.OptionError(f"option 'cache_dir' is {value!r}, which no folder can be named")
-    return str(Path(value).absolute())  # a program may go to another folder later
+    return _absolute(value, options)
 
 
 def _shape(value: object) -> str:
@@ -124,7 +141,7 @@ def _shape(value: object) -> str:
     return repr(value)
 
 
-def _agents(value: object, on_miss: str) -> Agents | None:
+def _agents(value: object, on_miss: str, options: Mapping[str, Any] | None) -> Agents | None:
     if value is None:
         return None
     known = [field.name for field in fields(Agents)]
@@ -142,6 +159,7 @@ def _agents(value: object, on_miss: str) -> Agents | None:
             "on_miss 'blocking' or 'background'"
         )
     agents = Agents(**value)
+    agents = replace(agents, prices_file=_absolute(agents.prices_file, options))
     try:
         _C.check_agents(agents.settings("", None))
     except Exception as error:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+import torch
 from conftest import RunPython
+from cudaforge_backend import _native
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,11 +73,94 @@ def test_the_environment_is_read_once(run_python: RunPython, tmp_path: Path) -> 
     assert done.stdout == f"background 3.0 {tmp_path}\nFalse []\n"
 
 
-def test_import_error_says_what_was_looked_for(run_python: RunPython) -> None:
-    done = run_python(
-        "import sys\nsys.modules['cudaforge_backend._C'] = None\nimport cudaforge_backend",
-        check=False,
-    )
+@pytest.fixture
+def unbuilt(tmp_path: Path) -> Callable[[str | None], str]:
+    """Makes a PYTHONPATH with the package but without its C++ part; that part was built for the
+    torch that is given."""
+
+    def make(built_for: str | None) -> str:
+        built = shutil.ignore_patterns("*.so", "bin", _native.BUILT_FOR.name)
+        package = tmp_path / "cudaforge_backend"
+        shutil.copytree(_native.PACKAGE, package, ignore=built)
+        if built_for is not None:
+            (package / _native.BUILT_FOR.name).write_text(f"{built_for}\n")
+        return os.pathsep.join([str(tmp_path), *sys.path])
+
+    return make
+
+
+RELEASE = torch.__version__.partition("+")[0]
+IMPORT = "import cudaforge_backend"
+
+
+def last_lines(run_python: RunPython, code: str, path: str) -> list[str]:
+    """What an import that fails shows below its traceback."""
+    done = run_python(code, check=False, PYTHONPATH=path)
     assert done.returncode != 0
-    for words in ("ImportError: cudaforge_backend cannot load", "_C.", "torch 2.", "pip install"):
-        assert words in done.stderr
+    return str(done.stderr.partition("ImportError: ")[2]).splitlines()
+
+
+def test_the_build_says_what_torch_it_was_for() -> None:
+    assert _native.BUILT_FOR.read_text().strip() == torch.__version__
+
+
+@pytest.mark.parametrize("built_for", ["1.13.1+cu117", "1.13.1"])
+def test_another_torch_is_named_in_one_line(
+    run_python: RunPython, unbuilt: Callable[[str], str], built_for: str
+) -> None:
+    assert last_lines(run_python, IMPORT, unbuilt(built_for)) == [
+        f"cudaforge_backend was built for torch 1.13.1, and torch {RELEASE} is installed: "
+        "pip install torch==1.13.1"
+    ]
+
+
+def test_a_torch_that_no_index_has_is_not_asked_for(
+    run_python: RunPython, unbuilt: Callable[[str], str]
+) -> None:
+    (line,) = last_lines(run_python, IMPORT, unbuilt("1.13.0a0+git1234"))
+    assert "built for torch 1.13.0a0," in line
+    assert "pip install torch" not in line and "pip install --no-build-isolation" in line
+
+
+def test_a_torch_that_differs_little_may_load(
+    run_python: RunPython, unbuilt: Callable[[str], str]
+) -> None:
+    near = ".".join([*RELEASE.split(".")[:2], "99"])
+    lines = last_lines(run_python, IMPORT, unbuilt(near))
+    assert len(lines) == 2
+    assert lines[0].endswith(f"pip install torch=={near}")
+    assert "the loader said: " in lines[1] and "nothing like it is there" in lines[1]
+    done = run_python(f"import torch; torch.__version__ = {near!r}\n{IMPORT}")
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("built_for", [None, RELEASE, f"{RELEASE}+other"])
+def test_the_same_torch_and_no_cpp_part(
+    run_python: RunPython, unbuilt: Callable[[str | None], str], built_for: str | None
+) -> None:
+    lines = last_lines(run_python, IMPORT, unbuilt(built_for))
+    assert lines[0].startswith("cudaforge_backend cannot load its C++ part: ")
+    assert "pip install --no-build-isolation" in lines[0]
+    for words in ("_C.", f"torch {torch.__version__}", "the loader said: "):
+        assert words in lines[1]
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["cudaforge", "-m"])
+def test_the_command_shows_no_traceback(
+    unbuilt: Callable[[str], str], tmp_path: Path, script: bool
+) -> None:
+    command = [sys.executable, "-m", "cudaforge_backend"]
+    if script:  # as pip writes it
+        path = tmp_path / "bin" / "cudaforge"
+        path.parent.mkdir()
+        path.write_text("import sys\nfrom cudaforge_backend.cli import main\nsys.exit(main())\n")
+        command = [sys.executable, str(path)]
+    environment = os.environ | {"PYTHONPATH": unbuilt("1.13.1")}
+    done = subprocess.run(
+        [*command, "doctor"], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == (
+        f"cudaforge: cudaforge_backend was built for torch 1.13.1, and torch {RELEASE} is "
+        "installed: pip install torch==1.13.1\n"
+    )

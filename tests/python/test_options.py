@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,52 @@ def test_options_are_taken() -> None:
     )
     assert settings.inductor["dce"] is True
     assert settings.inductor["max_autotune"] is True
+
+
+def test_a_folder_stays_when_the_program_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch.compile gives the same dict for each graph of a function."""
+    (tmp_path / "elsewhere").mkdir()
+    agents = {"coder": "command:true", "prices_file": "prices.json"}
+    (tmp_path / "prices.json").write_text('{"models": {}}')
+    given = {"cache_dir": "kernels", "on_miss": "blocking", "agents": agents}
+    monkeypatch.chdir(tmp_path)
+    first = options.parse(None, given)
+    monkeypatch.chdir("elsewhere")
+    assert options.parse(None, given).cache_dir == first.cache_dir == str(tmp_path / "kernels")
+    assert options.parse(None, given) == first
+    other = options.parse(None, {"cache_dir": "kernels"})
+    assert other.cache_dir == str(tmp_path / "elsewhere" / "kernels")
+    given["cache_dir"] = "more"
+    assert options.parse(None, given).cache_dir == str(tmp_path / "elsewhere" / "more")
+
+
+@pytest.mark.parametrize("options", ["{'cache_dir': 'kernels'}", "{}"], ids=["option", "variable"])
+def test_a_relative_cache_serves_after_a_change_of_folder(
+    run_python: RunPython, tmp_path: Path, options: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    done = run_python(
+        "import os\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        "import torch, cudaforge_backend\n"
+        "from forged import win_every_race\n"
+        "win_every_race()\n"
+        "torch.set_num_threads(1)\n"
+        f"options = {options} | {{'on_miss': 'blocking'}}\n"
+        "made = torch.compile(lambda x: x.softmax(-1), backend='cudaforge', options=options)\n"
+        "made(torch.randn(4, 99))\n"
+        "os.chdir('elsewhere')\n"
+        "torch._dynamo.reset()\n"
+        "cudaforge_backend.reset_stats()\n"
+        "made(torch.randn(4, 99))\n"
+        "stats = cudaforge_backend.stats()\n"
+        "print(stats['hits'], stats['misses'], stats['forged'])",
+        CUDAFORGE_CACHE_DIR="kernels",
+    )
+    assert done.stdout.split() == ["1", "0", "0"]
+    assert [path.parent for path in tmp_path.rglob("kernels")] == [tmp_path]
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ Json AgentNode::ToJson() const {
   if (!judged_before.is_null()) json["judged_before"] = judged_before;
   for (const LedgerEntry& call : calls) json["calls"].push_back(call.ToJson());
   // Logs and replies may hold bytes that are no UTF-8, and cutting may have split a character.
-  return Json::parse(LenientText(json));
+  return LenientCopy(json);
 }
 
 Result<AgentNode> AgentNode::FromJson(const Json& json) {

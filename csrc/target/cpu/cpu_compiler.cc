@@ -4,12 +4,12 @@
 #include <csignal>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <string_view>
 #include <vector>
 
 #include "base/file.h"
 #include "base/subprocess.h"
+#include "base/text.h"
 #include "target/elf_check.h"
 #include "target/source_scan.h"
 
@@ -69,8 +69,7 @@ std::string WithoutFolder(std::string log, const std::string& folder) {
 // was killed, most often for want of memory; empty where there is none. What a source has said
 // (#error, static_assert) does not count: such a line begins with the source's name.
 std::string FaultOfMachine(const std::string& log) {
-  std::istringstream lines(log);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string_view line : Split(log, '\n')) {
     const bool of_source = line.starts_with("kernel.cc") || line.starts_with(' ');
     const size_t said = line.find(": ");
     if (of_source && (said == std::string::npos ||
@@ -79,7 +78,7 @@ std::string FaultOfMachine(const std::string& log) {
     }
     for (const char* words : {"No space left on device", "Disk quota exceeded",
                               "Killed signal terminated program", "virtual memory exhausted"}) {
-      if (line.find(words) != std::string::npos) return line;
+      if (line.find(words) != std::string::npos) return std::string(line);
     }
   }
   return "";

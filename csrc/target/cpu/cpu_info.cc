@@ -5,23 +5,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/sha256.h"
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
 
 std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
+  const Result<std::string> text = ReadFile(path);
+  return text.ok() ? text->substr(0, text->find('\n')) : "";
 }
 
 std::vector<int> AllowedCpus() {
@@ -35,15 +33,23 @@ std::vector<int> AllowedCpus() {
   return cpus;
 }
 
-// The value after "KEY :" in the first processor's part of /proc/cpuinfo.
+// What /proc/cpuinfo says of the first processor. Read once: the file is long where there are many.
+const std::string& FirstProcessor() {
+  static const auto* const text = [] {
+    const Result<std::string> all = ReadFile("/proc/cpuinfo");
+    return new std::string(all.ok() ? all->substr(0, all->find("\n\n")) : "");
+  }();
+  return *text;
+}
+
+// The value after "KEY :" there.
 std::string CpuInfo(const std::string& key) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line) && !line.empty();) {
+  for (const std::string_view line : Split(FirstProcessor(), '\n')) {
     const size_t colon = line.find(':');
     if (colon == std::string::npos || line.compare(0, key.size(), key) != 0) continue;
     if (line.find_first_not_of(" \t", key.size()) != colon) continue;
     const size_t begin = line.find_first_not_of(' ', colon + 1);
-    return begin == std::string::npos ? "" : line.substr(begin);
+    return begin == std::string_view::npos ? "" : std::string(line.substr(begin));
   }
   return "";
 }
@@ -68,11 +74,11 @@ std::string Level() {
 
 std::string ExactIsa() {
   const std::string text = CpuInfo("flags").empty() ? CpuInfo("Features") : CpuInfo("flags");
-  std::istringstream words(text);
-  std::set<std::string> flags;
-  for (std::string word; words >> word;) flags.insert(word);
+  const std::vector<std::string_view> words = Split(text, ' ');
+  std::set<std::string_view> flags(words.begin(), words.end());
+  flags.erase("");
   std::string sorted;
-  for (const std::string& flag : flags) sorted += flag + " ";
+  for (const std::string_view flag : flags) sorted += std::string(flag) + " ";
   return CpuInfo("vendor_id") + " family " + CpuInfo("cpu family") + " model " + CpuInfo("model") +
          " flags " + Sha256Hex(sorted).substr(0, 16);
 }

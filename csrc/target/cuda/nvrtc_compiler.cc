@@ -1,7 +1,6 @@
 #include "target/cuda/nvrtc_compiler.h"
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <iterator>
 #include <string_view>

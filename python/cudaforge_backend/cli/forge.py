@@ -20,7 +20,7 @@ from . import built_in
 from .hints import Hints
 from .limits import Limits
 from .model import chosen_device, make_model
-from .output import add_cache_dir, add_json, cache_dir, show
+from .output import absolute, add_cache_dir, add_json, cache_dir, show
 from .stores import canonical, forging_cache, is_asked, nothing_asked, of_key, wanted_here
 
 _PROVIDERS = f"""providers:
@@ -126,7 +126,7 @@ def add(verbs: Any) -> None:
     command.add_argument("--max-usd", type=float, default=Agents.usd,
                          help="for all regions together; 0: no limit; "
                          "default: %(default)g")  # fmt: skip
-    command.add_argument("--prices", default=Agents.prices_file, metavar="FILE",
+    command.add_argument("--prices", type=absolute, default=Agents.prices_file, metavar="FILE",
                          help="dollars for a million tokens; default: %(default)s")  # fmt: skip
     command.add_argument(
         "--no-metrics", action="store_true", help="no hardware counters in prompts"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from .._native import _C
@@ -21,9 +22,15 @@ def add_cache_dir(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--cache-dir",
         metavar="DIR",
+        type=absolute,
         help="the cache (default: $CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else "
         "~/.cache/cudaforge)",
     )
+
+
+def absolute(path: str) -> str:
+    """The type of an option that names a path: a user's script may change the current folder."""
+    return path and str(Path(path).absolute())
 
 
 def cache_dir(args: argparse.Namespace) -> str:

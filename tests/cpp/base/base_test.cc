@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <string>
 
@@ -112,6 +113,29 @@ TEST(ConfigTest, ValuesAreRead) {
   EXPECT_EQ(config.worker, "/w");
   EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.log, (std::vector<std::string>{"forge", "cache"}));
+}
+
+TEST(ConfigTest, PathsAreOfTheFolderInWhichTheyWereRead) {
+  const Result<TempDir> folder = TempDir::Create("cudaforge-config-");
+  ASSERT_TRUE(folder.ok() && MakeDirs(folder->path() + "/cuda").ok());
+  const std::string before = std::filesystem::current_path();
+  std::filesystem::current_path(folder->path());
+  const Config config = ReadConfig({{"CUDAFORGE_CACHE_DIR", "kernels"},
+                                    {"CUDAFORGE_CXX", "bin/g++"},
+                                    {"CUDAFORGE_WORKER", "bin/worker"},
+                                    {"CUDAFORGE_CUDA_PATH", "cuda"},
+                                    {"CUDA_HOME", "home"}});
+  const Config others =
+      ReadConfig({{"HOME", "me"}, {"CUDAFORGE_CXX", "clang++"}, {"CUDAFORGE_WORKER", "my-worker"}});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(config.cache_dir, folder->path() + "/kernels");
+  EXPECT_EQ(config.cxx, folder->path() + "/bin/g++");
+  EXPECT_EQ(config.worker, folder->path() + "/bin/worker");
+  EXPECT_EQ(config.cuda_path, std::vector<std::string>{folder->path() + "/cuda"});
+  EXPECT_EQ(config.cuda_home, std::vector<std::string>{folder->path() + "/home"});
+  EXPECT_EQ(others.cache_dir, folder->path() + "/me/.cache/cudaforge");
+  EXPECT_EQ(others.cxx, "clang++") << "looked for on PATH";
+  EXPECT_EQ(others.worker, "my-worker");
 }
 
 TEST(ConfigTest, BadValuesGiveOneWarningEachAndTheDefault) {

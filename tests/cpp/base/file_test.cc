@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -78,6 +79,23 @@ TEST(FileTest, TempDirIsElsewhereWhereTmpdirTakesNone) {
   before == nullptr ? unsetenv("TMPDIR") : setenv("TMPDIR", kept.c_str(), 1);
   ASSERT_TRUE(dir.ok()) << dir.status().ToString();
   EXPECT_TRUE(dir->path().starts_with("/tmp/file_test"));
+}
+
+TEST(FileTest, PathsStayWhenTheFolderChanges) {
+  EXPECT_EQ(AbsolutePath("/a/b"), "/a/b");
+  const std::filesystem::path before = std::filesystem::current_path();
+  EXPECT_EQ(AbsolutePath("a"), (before / "a").string());
+  const Result<TempDir> there = TempDir::Create("file_test");
+  ASSERT_TRUE(there.ok());
+  const char* wanted = std::getenv("TMPDIR");
+  const std::string kept = wanted != nullptr ? wanted : "";
+  std::filesystem::current_path(there->path());
+  setenv("TMPDIR", ".", 1);
+  const Result<TempDir> relative = TempDir::Create("file_test");
+  wanted == nullptr ? unsetenv("TMPDIR") : setenv("TMPDIR", kept.c_str(), 1);
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(relative.ok());
+  EXPECT_TRUE(PathExists(relative->path())) << relative->path();
 }
 
 TEST(FileTest, TempDirIsRemoved) {
