@@ -351,13 +351,17 @@ def count_agent_call(event: Mapping[str, Any]) -> None:
 
 def warn_once(message: str, cause: str | None = None) -> None:
     """A CudaForgeWarning, the first time that `cause` (or else this message) appears in the
-    process."""
+    process. Where the program has made errors of warnings it is logged instead, as nothing of the
+    program's has failed: raises nothing."""
     with _lock:
         if (cause or message) in _warned:
             return
         _warned.add(cause or message)
-    # Of no line: it is not our own code that somebody is to look at.
-    warnings.warn_explicit(message, CudaForgeWarning, "cudaforge", 0)
+    try:
+        # Of no line: it is not our own code that somebody is to look at.
+        warnings.warn_explicit(message, CudaForgeWarning, "cudaforge", 0)
+    except CudaForgeWarning:
+        log.graph.warning("cudaforge: %s", message)  # by logging's last resort, to stderr
 
 
 CHOOSE_FOLDER = (

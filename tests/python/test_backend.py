@@ -282,6 +282,22 @@ def test_a_plain_file_as_cache_is_left_untouched(tmp_path: Any) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.parametrize("broken", [False, True])
+def test_warnings_that_are_errors_fail_no_program(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    """Neither that the cache cannot be used, nor that compiling with kernels failed."""
+    (tmp_path / "file").write_text("mine")
+    if broken:
+        monkeypatch.setattr(backend, "_C", None)
+    x = torch.randn(8, 33)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", cudaforge_backend.CudaForgeWarning)
+        got = compiled(softmax_chain, cache_dir=str(tmp_path / "file" / str(broken)))(x)
+    torch.testing.assert_close(got, softmax_chain(x))
+    assert cudaforge_backend.stats()["graphs"] == {"plain": 1}
+
+
 def test_disabled_touches_no_file(run_python: Any, tmp_path: Any) -> None:
     run_python(
         "import torch, cudaforge_backend\n"

@@ -110,7 +110,7 @@ def test_samples_give_what_they_give_without(
                 told["left_out"] += 1
                 told["why"] = f"{type(error).__name__}: {error}"[:200]
         cudaforge_backend.reset_stats()
-        with enable(on_miss="blocking", region_budget_s=2, cache_dir=str(samples_cache)):
+        with enable(on_miss="blocking", region_budget_s=30, cache_dir=str(samples_cache)):
             # The second time by the kernels that the first has made.
             found = [[attempt(info, sample) for _ in range(2)] for sample, _ in compared]
         told["overloads"] = counts()

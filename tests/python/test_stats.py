@@ -199,6 +199,16 @@ def test_a_warning_shows_no_line_of_ours() -> None:
     assert shown == "cudaforge:0: CudaForgeWarning: a warning of this test\n"
 
 
+def test_a_warning_is_never_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            warn_once("no error of this test")
+    assert [r.getMessage() for r in caplog.records] == [
+        "cudaforge: this test's errors are warnings"
+    ]
+
+
 def test_what_agents_were_asked() -> None:
     usage = {"input_tokens": 30, "output_tokens": 4, "cached_input_tokens": None}
     count_agent_call({"usage": {**usage, "cached_input_tokens": 20}, "usd": 0.5})

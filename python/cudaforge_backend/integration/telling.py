@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from cudaforge_backend import log
-from cudaforge_backend.errors import CudaForgeWarning
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.heartbeat import GRAPH_STEPS, ForgingHeartbeat, Heartbeat
 from cudaforge_backend.records import status_text
@@ -58,10 +57,9 @@ def tell_of_background() -> None:
 
 
 def tell_of_failed_background(error: Exception) -> None:
-    """Counts and warns of a thread's forging that failed. Raises nothing."""
+    """Counts and warns of a thread's forging that failed."""
     count_fallback("background_failed")
-    with suppress(CudaForgeWarning):  # which is an error to this program, and nobody's here
-        warn_once(f"forging in the background failed, PyTorch's own kernels run: {error}")
+    warn_once(f"forging in the background failed, PyTorch's own kernels run: {error}")
 
 
 @contextmanager
