@@ -17,6 +17,7 @@ from .fx_signature import tensor_reason
 from .graph_pass import kept_table
 from .partition import Region, Take, find_regions, take_all
 from .rules import Rules
+from .tracing import own_bodies
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
@@ -33,22 +34,38 @@ _ANCHOR_WORDS = (
 
 @dataclass
 class Analysis:
-    """The graphs of forward and backward that the custom pass will see."""
+    """The graphs of forward and backward that the custom pass will see, each with the bodies that
+    its torch.cond(), loops and nested regions call, which the pass sees as well."""
 
     modules: list[fx.GraphModule]
     rules: Rules
     writes_to_leaf: bool = True  # whether an input that requires grad is written to; True: unknown
 
+    def graphs(self) -> Iterator[fx.Graph]:
+        """All of them, bodies first, as Inductor gives them to the pass."""
+        for module in self.modules:
+            for nested in _with_bodies(module):
+                yield nested.graph
+
     def regions(self, take: Take = take_all) -> tuple[list[Region], Counter[str]]:
         """Their regions, each key once, and why anchors were left; `take` is find_regions'."""
         by_key: dict[str, Region] = {}
         left: Counter[str] = Counter()
-        for module in self.modules:
-            found, reasons = find_regions(module.graph, self.rules, take)
+        for graph in self.graphs():
+            found, reasons = find_regions(graph, self.rules, take)
             left.update(reasons)
             for region in found:
                 by_key.setdefault(region.key, region)
         return list(by_key.values()), left
+
+
+def _with_bodies(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:
+    """The graphs that higher-order operators of `gm` call, and theirs; then `gm`."""
+    called = {node.target for node in gm.graph.find_nodes(op="get_attr")}
+    for name, child in gm.named_children():
+        if name in called and isinstance(child, fx.GraphModule):
+            yield from _with_bodies(child)
+    yield gm
 
 
 def _names(gm: fx.GraphModule) -> Iterator[str]:
@@ -171,6 +188,7 @@ def analyse(
                 enable_autograd_cache=False, force_non_lazy_backward_lowering=True
             ),
             _quiet_counters(),
+            own_bodies(),
         ):
             compile_fx(
                 copy_graph(gm),
@@ -201,10 +219,11 @@ def _as_post_grad(gm: fx.GraphModule, is_inference: bool) -> None:
     from torch._inductor import config
     from torch._inductor.fx_passes.post_grad import reorder_for_locality
 
-    if config.dce:
-        gm.graph.eliminate_dead_code()
-    if is_inference and config.reorder_for_locality:
-        reorder_for_locality(gm.graph)
+    for nested in _with_bodies(gm):
+        if config.dce:
+            nested.graph.eliminate_dead_code()
+        if is_inference and config.reorder_for_locality:
+            reorder_for_locality(nested.graph)
 
 
 class _quiet_counters:

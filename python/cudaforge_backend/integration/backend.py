@@ -215,11 +215,12 @@ def substituted(
 
     from .graph_pass import SubstitutePass, kept_table
     from .outcome import Outcome
+    from .tracing import own_bodies
 
     _C.ask_again()  # a region that was looked up without a winner may have one by now
     outcome = Outcome(winners)
     substitute = SubstitutePass(winners, rules)
-    with outcome.noting_loads():
+    with outcome.noting_loads(), own_bodies():
         compiled: Any = compile_fx(
             gm,
             list(example_inputs),

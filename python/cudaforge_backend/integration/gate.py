@@ -81,7 +81,7 @@ def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]
         return "it holds tensors of its own"
     if analysis.writes_to_leaf:
         return "it writes to an input that requires grad"
-    for node in (n for m in analysis.modules for n in m.graph.nodes if n.op == "call_function"):
+    for node in (n for g in analysis.graphs() for n in g.nodes if n.op == "call_function"):
         target = node.target
         if isinstance(target, torch._ops.HigherOrderOperator):
             return f"it calls {target}"

@@ -1,4 +1,4 @@
-"""Tracing while the program's other threads run compiled functions."""
+"""Tracing while the program's other threads run compiled functions, and more than once."""
 
 from __future__ import annotations
 
@@ -34,6 +34,20 @@ def beside_running_programs() -> Iterator[None]:
             _tracers -= 1
             if _tracers == 0:
                 config.error_on_nested_fx_trace = _before
+
+
+@contextmanager
+def own_bodies() -> Iterator[None]:
+    """For a compilation with other decompositions than Inductor's. AOTAutograd keeps what it traced
+    of the bodies of nested_compile_region() for all compilations of a Dynamo graph. Inside, it
+    keeps what it traces apart."""
+    from torch._guards import HopDispatchSetCache, TracingContext
+
+    if TracingContext.try_get() is None:
+        yield
+        return
+    with TracingContext.patch(hop_dispatch_set_cache=HopDispatchSetCache()):
+        yield
 
 
 def _forget() -> None:
