@@ -11,6 +11,7 @@ import torch
 from forged import compiled
 from torch import Tensor
 from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.scan import scan
 from torch.compiler import nested_compile_region
 
 
@@ -36,6 +37,15 @@ def loop(x: Tensor) -> Tensor:
     return found[1]
 
 
+def scanned(x: Tensor) -> Tensor:
+    def step(carry: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        following = (carry + row).softmax(-1)
+        return following, following.clone()
+
+    found: tuple[Tensor, Tensor] = scan(step, torch.zeros_like(x), torch.stack([x, -x]))
+    return found[1]
+
+
 @nested_compile_region
 def region(x: Tensor) -> Tensor:
     return x.softmax(-1) * 2
@@ -47,8 +57,9 @@ def twice(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     ("function", "regions", "hits"),
-    [(branch, 2, 1), (branch_in_branch, 2, 1), (loop, 1, 3), (twice, 1, 2)],
+    [(branch, 2, 1), (branch_in_branch, 2, 1), (loop, 1, 3), (scanned, 1, 2), (twice, 1, 2)],
 )
+@torch._dynamo.config.patch(capture_scalar_outputs=True)  # else Inductor compiles no scan()
 def test_they_are_served(
     forged: Path, device: str, function: Callable[[Tensor], Tensor], regions: int, hits: int
 ) -> None:
