@@ -15,7 +15,6 @@ Result<Candidate> EmitCuda(const Program& program, const OpSignature& signature,
   candidate.source.language = Language::kCuda;
   candidate.source.code = std::string(CudaPrelude());
   Json stages = Json::array();
-  std::vector<int64_t> aligned(signature.inputs.size(), 1);
   for (size_t s = 0; s < program.stages.size(); ++s) {
     CF_ASSIGN_OR_RETURN(const CudaPlan plan, MakeCudaPlan(program.stages[s], schedules[s]));
     const CudaKernelText kernel = WriteCudaKernel(plan, "rows_stage" + std::to_string(s));
@@ -25,21 +24,11 @@ Result<Candidate> EmitCuda(const Program& program, const OpSignature& signature,
     launch.grid[0] = plan.blocks();
     launch.block[0] = plan.threads;
     launch.dynamic_shared_bytes = plan.shared_bytes();
-    for (size_t i = 0; i < kernel.buffers.size(); ++i) {
-      const BufferRef& buffer = kernel.buffers[i];
-      launch.args.push_back(ArgOf(buffer));
-      if (buffer.kind != BufferKind::kInput) continue;
-      int64_t& bytes = aligned[static_cast<size_t>(buffer.index)];
-      bytes = std::max(bytes, kernel.alignment[i]);
-    }
+    for (const BufferRef& buffer : kernel.buffers) launch.args.push_back(ArgOf(buffer));
     candidate.plan.launches.push_back(std::move(launch));
     stages.push_back(schedules[s].ToJson(DeviceType::kCuda));
   }
   for (int64_t bytes : program.scratch_bytes) candidate.plan.scratch_bytes.push_back(bytes);
-  for (size_t i = 0; i < aligned.size(); ++i) {
-    if (aligned[i] <= signature.inputs[i].alignment) continue;
-    candidate.constraints.push_back({Constraint::Kind::kAligned, static_cast<int>(i), aligned[i]});
-  }
   candidate.params = {{"stages", std::move(stages)}};
   return candidate;
 }

@@ -32,34 +32,21 @@ CudaKernelText CudaKernelWriter::Write() {
   return std::move(result_);
 }
 
-void CudaKernelWriter::Parameter(const BufferRef& buffer, DType storage, bool written,
-                                 bool vector) {
-  const int64_t bytes =
-      vector ? std::min<int64_t>(16, plan_.vector * DTypeSize(storage)) : DTypeSize(storage);
-  for (size_t i = 0; i < result_.buffers.size(); ++i) {
-    if (result_.buffers[i] == buffer) {
-      result_.alignment[i] = std::max(result_.alignment[i], bytes);
-      return;
-    }
-  }
-  result_.buffers.push_back(buffer);
-  result_.alignment.push_back(bytes);
+void CudaKernelWriter::Parameter(const BufferRef& buffer, DType storage, bool written) {
+  auto& buffers = result_.buffers;
+  if (std::find(buffers.begin(), buffers.end(), buffer) != buffers.end()) return;
+  buffers.push_back(buffer);
   parameters_.push_back(
       Cat(written ? "" : "const ", StorageText(storage), "* __restrict__ ", BufferText(buffer)));
 }
 
 void CudaKernelWriter::Signature() {
-  for (const Store& s : stage_.stores) {
-    const size_t i = static_cast<size_t>(&s - stage_.stores.data());
-    Parameter(s.buffer, s.storage, true, vector_store(i));
-  }
+  for (const Store& s : stage_.stores) Parameter(s.buffer, s.storage, true);
   for (const RunSum& sum : stage_.run_sums) {
-    Parameter({BufferKind::kScratch, sum.scratch}, StorageOf(value(sum.value).type), true, true);
+    Parameter({BufferKind::kScratch, sum.scratch}, StorageOf(value(sum.value).type), true);
   }
   for (int v : live_) {
-    if (value(v).kind == Kind::kLoad) {
-      Parameter(value(v).buffer, value(v).storage, false, vector_load(v));
-    }
+    if (value(v).kind == Kind::kLoad) Parameter(value(v).buffer, value(v).storage, false);
   }
   lines_.Add("extern \"C\" __global__ void __launch_bounds__(", plan_.threads, ") ", name_, "(");
   for (size_t i = 0; i < parameters_.size(); ++i) {

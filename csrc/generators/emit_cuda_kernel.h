@@ -11,8 +11,6 @@ namespace cudaforge::rows {
 struct CudaKernelText {
   std::string text;                // one extern "C" __global__ function
   std::vector<BufferRef> buffers;  // its parameters, in order
-  // Bytes that the data pointer of each of `buffers` must be a multiple of.
-  std::vector<int64_t> alignment;
 };
 
 // Deterministic. The text needs CudaPrelude() before it.

@@ -108,6 +108,11 @@ Status SetGeometry(const Schedule& schedule, CudaPlan* plan) {
   return Bad(std::string("no CUDA mapping: ") + MappingName(schedule.mapping));
 }
 
+// Whether a vector of the plan's width may be read at the beginning of the buffer.
+bool BeginsAligned(const CudaPlan& plan, const Value& value) {
+  return std::min<int64_t>(16, plan.vector * DTypeSize(value.storage)) <= value.alignment;
+}
+
 // Row starts modulo the vector: offset first, then one coefficient per outer dimension.
 std::vector<int64_t> StartModulo(const CudaPlan& plan, const LinearAccess& access) {
   std::vector<int64_t> result = {((access.offset % plan.vector) + plan.vector) % plan.vector};
@@ -138,8 +143,8 @@ class RowVectors {
     plan_.shifted = !shift_.empty() && !aligned_;
     for (size_t v = 0; v < stage.values.size(); ++v) {
       const Value& value = stage.values[v];
-      plan_.vector_load[v] =
-          value.kind == Value::Kind::kLoad && value.space == Space::kElement && Fits(value.access);
+      plan_.vector_load[v] = value.kind == Value::Kind::kLoad && value.space == Space::kElement &&
+                             BeginsAligned(plan_, value) && Fits(value.access);
     }
     for (size_t s = 0; s < stage.stores.size(); ++s) {
       const Store& store = stage.stores[s];
@@ -181,8 +186,10 @@ class RowVectors {
     plan_.shift_store = store;
   }
   void Note(const Value& value, int v) {
-    if (value.kind == Value::Kind::kLoad && value.space == Space::kElement)
+    if (value.kind == Value::Kind::kLoad && value.space == Space::kElement &&
+        BeginsAligned(plan_, value)) {
       Consider(value.access, v, -1);
+    }
   }
   void Note(const Store& store, int s) {
     if (plan_.stage.values[static_cast<size_t>(store.value)].space == Space::kElement) {
@@ -216,7 +223,8 @@ void ChooseColumnVectors(CudaPlan* plan) {
   for (size_t v = 0; v < stage.values.size(); ++v) {
     const Value& value = stage.values[v];
     if (value.kind != Value::Kind::kLoad || value.space == Space::kConst) continue;
-    plan->vector_load[v] = ColumnVector(*plan, value.access, value.space == Space::kElement);
+    plan->vector_load[v] = BeginsAligned(*plan, value) &&
+                           ColumnVector(*plan, value.access, value.space == Space::kElement);
   }
   for (size_t s = 0; s < stage.stores.size(); ++s) {
     const bool element =

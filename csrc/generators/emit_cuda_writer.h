@@ -77,7 +77,7 @@ class CudaKernelWriter {
   bool Compensated(int v) const;
   bool FromShared(int v) const { return staged(v) && loaded_.count(v) != 0; }
 
-  void Parameter(const BufferRef& buffer, DType storage, bool written, bool vector);
+  void Parameter(const BufferRef& buffer, DType storage, bool written);
   void Signature();
   void Position();
   void Base(const std::string& name, const Access& access, const std::vector<std::string>& outer);

@@ -125,6 +125,12 @@ Result<Program> Lower(const OpSignature& signature) {
   }
   if (outputs.empty()) return Status::Unsupported("the region has no output");
   CF_ASSIGN_OR_RETURN(Program program, BuildStages(graph, signature.inputs, outputs));
+  for (Stage& stage : program.stages) {
+    for (Value& value : stage.values) {
+      if (value.kind != Value::Kind::kLoad || value.buffer.kind != BufferKind::kInput) continue;
+      value.alignment = signature.inputs[static_cast<size_t>(value.buffer.index)].alignment;
+    }
+  }
   const Status valid = program.Validate(signature);
   if (!valid.ok()) return Status::Internal("lowering made a bad program: " + valid.message());
   return program;

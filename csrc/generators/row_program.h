@@ -79,6 +79,7 @@ struct Value {
   int64_t integer = 0;              // kConst, integral and boolean
   BufferRef buffer;                 // kLoad
   DType storage = DType::kFloat32;  // kLoad: type in memory
+  int64_t alignment = 16;           // kLoad: bytes that the buffer begins at a multiple of, or more
   Access access;                    // kLoad
   int out_of_bounds = -1;           // kLoad with bounds: the value (a kConst) read outside
   int dim = -1;  // kInnerIndex: inner dimension, or -1 for the flattened index; kOuterIndex: outer

@@ -85,7 +85,11 @@ TEST(TextTest, NumbersAreThoseOfPrintf) {
     if (std::isfinite(value)) values.push_back(value);
   }
   for (const double value : values) {
-    ASSERT_EQ(HexFloat(value), Printed("%a", value));
+    if (std::fpclassify(value) == FP_SUBNORMAL) {  // libraries choose other exponents
+      ASSERT_EQ(std::strtod(HexFloat(value).c_str(), nullptr), value);
+    } else {
+      ASSERT_EQ(HexFloat(value), Printed("%a", value));
+    }
     ASSERT_EQ(Significant(value, 17), Printed("%.17g", value));
     ASSERT_EQ(Significant(value, 3), Printed("%.3g", value));
     ASSERT_EQ(ParseDouble(Significant(value, 17)), value);

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <span>
+#include <tuple>
 
+#include "generators/emit_cuda_plan.h"
 #include "target/cuda/nvrtc_compiler.h"
 #include "tests/cpp/generators/cuda_host_runs.h"
 
@@ -31,6 +33,11 @@ TEST(EmitCudaOnHost, RowMappings) {
     runs.Add(SoftmaxCase(1, 4099), {Mapping::kLoop, 64, vector, 2, 1});
   }
   runs.Add(SoftmaxCase(3, 1001), {Mapping::kBlock, 64, 4, 4, 1});
+  StageCase unaligned = SoftmaxCase(3, 1000);  // read one by one, stored in vectors
+  for (Value& value : unaligned.stage.values) value.alignment = 4;
+  for (const Mapping mapping : {Mapping::kBlock, Mapping::kLoop, Mapping::kShared}) {
+    runs.Add(unaligned, {mapping, 64, 4, 4, 1});
+  }
   runs.Add(LayerNormCase(5, 256, DType::kBFloat16), {Mapping::kWarp, 64, 8, 1, 2});
   runs.Add(LayerNormCase(3, 1000, DType::kBFloat16), {Mapping::kBlock, 64, 8, 2, 1});
   runs.Add(LayerNormCase(3, 1003, DType::kBFloat16), {Mapping::kLoop, 64, 8, 1, 1});
@@ -283,19 +290,21 @@ TEST(EmitCuda, SchedulesOutOfRangeAreErrors) {
   EXPECT_FALSE(Emit(SoftmaxCase(4, 1 << 20), {Mapping::kShared, 256, 4, 4, 1}).ok());
 }
 
-TEST(EmitCuda, AlignmentBeyondTheSignatureIsAConstraint) {
-  const StageCase c = SoftmaxCase(4, 4096);
-  Program program;
-  program.stages = {c.stage};
-  OpSignature signature = SignatureOf(c);
-  EXPECT_TRUE(EmitCuda(program, signature, {{Mapping::kLoop, 128, 4, 1, 1}})->constraints.empty());
-  signature.inputs[0].alignment = 4;
-  const Result<Candidate> candidate =
-      EmitCuda(program, signature, {{Mapping::kLoop, 128, 4, 1, 1}});
-  ASSERT_TRUE(candidate.ok());
-  ASSERT_EQ(candidate->constraints.size(), 1u);
-  EXPECT_EQ(candidate->constraints[0].value, 16);
-  EXPECT_TRUE(EmitCuda(program, signature, {{Mapping::kLoop, 128, 1, 1, 1}})->constraints.empty());
+TEST(EmitCuda, WhatBeginsUnalignedIsReadInNarrowerVectorsOrNone) {
+  StageCase c = SoftmaxCase(4, 4096);
+  for (const auto& [alignment, vector, reads_vectors] :
+       {std::tuple(16, 4, true), std::tuple(8, 4, false), std::tuple(8, 2, true),
+        std::tuple(4, 2, false)}) {
+    for (Value& value : c.stage.values) value.alignment = alignment;
+    const Schedule schedule{Mapping::kLoop, 128, vector, 1, 1};
+    const Result<CudaPlan> plan = MakeCudaPlan(c.stage, schedule);
+    ASSERT_TRUE(plan.ok());
+    const auto& loads = plan->vector_load;
+    EXPECT_EQ(std::count(loads.begin(), loads.end(), true) > 0, reads_vectors) << alignment;
+    EXPECT_EQ(std::count(plan->vector_store.begin(), plan->vector_store.end(), true), 1)
+        << "outputs begin aligned";
+    EXPECT_TRUE(Emit(c, schedule)->constraints.empty());
+  }
 }
 
 }  // namespace

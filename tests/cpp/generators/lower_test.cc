@@ -444,5 +444,22 @@ TEST(Lower, PlacesOfRoundedValuesAreRefused) {
   }
 }
 
+TEST(Lower, TellsWhereInputsBegin) {
+  Region region;
+  TensorSpec spec = Spec({4, 100});
+  spec.alignment = 4;
+  const Json x = region.Input(spec);
+  region.Call("_softmax", Json::array({x, -1, false}), {Spec({4, 100})});
+  const Result<Program> program = Lower(region.Signature());
+  ASSERT_TRUE(program.ok());
+  for (const Stage& stage : program->stages) {
+    for (const Value& value : stage.values) {
+      if (value.kind == Value::Kind::kLoad) {
+        EXPECT_EQ(value.alignment, 4);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cudaforge::rows
