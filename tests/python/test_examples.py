@@ -139,7 +139,7 @@ def prepared_quickstart(
     its JSON. It must end with 0."""
     out = folder / "out.json"
     arguments = ["--device", "cpu", "--models", "mixer", "--phases", "inference"]
-    arguments += ["--region-budget", "1", "--cache-dir", str(folder / "cache")]
+    arguments += ["--region-budget", "30", "--cache-dir", str(folder / "cache")]
     arguments += ["--json", str(out)]
     code = _QUICKSTART.format(prepare=prepare, arguments=arguments, folder=str(ROOT / "examples"))
     text = run_python(code).stdout
