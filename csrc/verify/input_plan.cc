@@ -92,7 +92,8 @@ InputPlan PlanInputs(const OpSignature& signature, std::span<const InputRole> ro
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
     const TensorSpec& spec = signature.output_spec(o);
     bytes += spec.StorageBytes();
-    if (NeedsMoreDraws(spec)) smallest = std::min(smallest, spec.numel());
+    if (NeedsMoreDraws(spec) && !IsConstant(signature, o))
+      smallest = std::min(smallest, spec.numel());
   }
   if (bytes > kLargeBytes) {
     plan.kinds = KindsForLarge(plan.kinds, HasFloatingInput(signature), bytes > kHugeBytes);
