@@ -9,9 +9,10 @@
 namespace cudaforge {
 
 struct InputPlan {
-  // All that tell something of the region; over 32 MiB of inputs and outputs four at most, over
-  // 256 MiB three; two or one more where an input is smaller than the largest, and as many as four
-  // or two more for any() and all(), and for maxima and minima.
+  // All that tell something of the region, but of kOneSpecial fewer turns where there are many
+  // elements; over 32 MiB of inputs and outputs five at most, over 256 MiB four; two or one more
+  // where an input is smaller than the largest, and as many as four or two more for any() and
+  // all(), and for maxima and minima.
   std::vector<InputKind> kinds;
   // Of kAllEqual, and of kinds that have turns (HasTurns), there are none of these.
   int64_t draws = 0;          // further ones of each set, on which ATen and the oracle run for
