@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "generators/emit_cuda_plan.h"
+#include "tests/cpp/generators/cuda_host_runs.h"
 #include "tests/cpp/generators/region.h"
 
 namespace cudaforge::rows {
@@ -59,6 +61,26 @@ TEST(LowerMoments, SquaresThatOverflowLeaveTheMeanFinite) {
   const auto got = LowerAndRun(region.Signature(), {in});  // in double
   ExpectNear(got[0], {kInf, kInf});
   ExpectNear(got[1], {0, 5e199});
+}
+
+TEST(LowerMomentsOnHost, CudaKernelsMakeTheSameOfSpecialValues) {
+  HostRuns host;
+  const DeviceArch hopper{"cuda:sm_90a",
+                          {{"multiprocessors", 132}, {"shared_bytes_per_block_optin", 232448}}};
+  for (const int dim : {0, 1}) {
+    Region region;
+    const Json x = region.Input(Spec({40, 40}));
+    region.Call("var_mean.correction", {x, {dim}, 1, false}, {Spec({40}), Spec({40})});
+    OpSignature signature = region.Signature();
+    signature.device = DeviceType::kCuda;
+    const Program program = *Lower(signature);
+    ASSERT_EQ(program.stages.size(), 1u);
+    const auto schedules = CudaSchedules(program.stages[0], hopper);
+    for (size_t i = 0; i < std::min<size_t>(schedules.size(), 3); ++i) {
+      host.Add("var_mean", signature, program, program, {schedules[i]}, /*specials=*/true);
+    }
+  }
+  host.Go();
 }
 
 }  // namespace
