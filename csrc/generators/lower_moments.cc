@@ -36,12 +36,11 @@ Moments MomentsOver(Graph& g, int x, const std::vector<int>& dims, double ddof) 
   const double unit = g.node(x).type == Type::kF64 ? std::numeric_limits<double>::epsilon()
                                                    : std::numeric_limits<float>::epsilon();
   const int noise = g.Mul(scatter, g.Like(x, unit * unit / count));
+  // Where an element is infinite the rest is NaN, and not above anything: the mean stays infinite.
   const int correction =
       g.Where(g.Pointwise(ScalarOp::kGt, {g.Mul(rest, rest), noise}), rest, zero);
-  const int nan = g.Like(x, std::numeric_limits<double>::quiet_NaN());
-  const int mean =  // ATen's running update makes a mean that saw an infinity no number
-      g.Where(g.Unary(ScalarOp::kIsNan, squares), nan, g.Add(first_mean, correction));
-  return {mean, g.Div(scatter, g.Like(x, std::max(count - ddof, 0.0))), g.Sub(off, correction)};
+  return {g.Add(first_mean, correction), g.Div(scatter, g.Like(x, std::max(count - ddof, 0.0))),
+          g.Sub(off, correction)};
 }
 
 }  // namespace cudaforge::rows

@@ -11,6 +11,7 @@
 
 #include "base/own_work.h"
 #include "signature/aten_args.h"
+#include "signature/aten_means.h"
 #include "signature/aten_schema.h"
 
 namespace cudaforge {
@@ -114,6 +115,7 @@ class RegionProgram::Impl {
     std::vector<std::vector<int>> values;  // per argument; -1: absent
     size_t first_output = 0;
     size_t output_count = 0;
+    bool has_mean = false;     // see aten_means.h
     std::vector<size_t> dead;  // values that no later step and no output reads
   };
 
@@ -146,7 +148,8 @@ Result<std::shared_ptr<const RegionProgram::Impl>> RegionProgram::Impl::Create(
   impl->value_count_ = signature.inputs.size();
   for (size_t n = 0; n < signature.nodes.size(); ++n) {
     CF_ASSIGN_OR_RETURN(BoundNode bound, BindNode(impl->signature_, n));
-    Step step{std::move(bound.op), std::move(bound.args), {}, 0, 0, {}};
+    Step step{std::move(bound.op), std::move(bound.args), {}, 0, 0, false, {}};
+    step.has_mean = HasMean(signature.nodes[n].op);
     bool reads_tensors = false;
     for (const AtenArg& arg : step.args) {
       std::vector<int> indices;
@@ -281,8 +284,13 @@ std::vector<at::Tensor> RegionProgram::Impl::Execute(at::ArrayRef<at::Tensor> in
   for (const Step& step : steps_) {
     stack.clear();
     for (size_t i = 0; i < step.args.size(); ++i) Push(step, i, values, device, fp64, &stack);
+    const torch::jit::Stack args = fp64 && step.has_mean ? stack : torch::jit::Stack();
     step.op.callBoxed(stack);
     Collect(step, stack, &values);
+    if (!args.empty()) {
+      at::Tensor& mean = values[step.first_output + 1];
+      mean = DefinedMean(step.op.schema().name(), args, mean);
+    }
     for (size_t value : step.dead) values[value].reset();
   }
   std::vector<at::Tensor> outputs;

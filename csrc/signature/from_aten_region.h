@@ -43,7 +43,7 @@ class RegionProgram {
   // Throws UnexpectedResult, too.
   std::vector<at::Tensor> RunStrided(at::ArrayRef<at::Tensor> inputs) const;
   // The oracle: floating inputs upcast to fp64, dtype literals of floating types replaced by
-  // float64.
+  // float64; means that ATen's running update made NaN are those of the definition (aten_means.h).
   std::vector<at::Tensor> RunFp64(at::ArrayRef<at::Tensor> inputs) const;
   const OpSignature& signature() const;
 

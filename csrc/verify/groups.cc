@@ -54,10 +54,23 @@ constexpr Pattern kExtremePatterns[] = {
     {-kEndless, Place::kFirst, kLowest}, {kLowest, Place::kFirst, -kEndless},
 };
 
+// Each value is met at each kind of place before a pattern comes again: the counts have no common
+// divisor.
+constexpr double kSpecialValues[] = {kEndless, -kEndless, std::numeric_limits<double>::quiet_NaN()};
+constexpr int64_t kSpecialPlaces = 8;
+constexpr int64_t kLoopSteps[] = {8, 16, 32, 64};
+
 // Each of kExtremePatterns is followed by its opposite: the region may negate what it reduces.
 int64_t PatternCount(DecidingGroups::Kind kind) {
-  if (kind == DecidingGroups::Kind::kTruths) return std::ssize(kTruthPatterns);
-  return 2 * std::ssize(kExtremePatterns);
+  switch (kind) {
+    case DecidingGroups::Kind::kTruths:
+      return std::ssize(kTruthPatterns);
+    case DecidingGroups::Kind::kExtremes:
+      return 2 * std::ssize(kExtremePatterns);
+    case DecidingGroups::Kind::kSpecials:
+      return std::ssize(kSpecialValues) * kSpecialPlaces;
+  }
+  return 1;
 }
 
 constexpr std::string_view kMaxima[] = {
@@ -71,6 +84,20 @@ constexpr std::string_view kMaxima[] = {
     "aten::max",
     "aten::max_pool2d_with_indices",
     "aten::max_pool3d_with_indices",
+};
+// Reductions, scans and norms beside those and beside any() and all().
+constexpr std::string_view kOtherGroups[] = {
+    "aten::cumprod",
+    "aten::cumsum",
+    "aten::mean",
+    "aten::native_group_norm",
+    "aten::native_layer_norm",
+    "aten::prod",
+    "aten::std",
+    "aten::std_mean",
+    "aten::sum",
+    "aten::var",
+    "aten::var_mean",
 };
 constexpr std::string_view kMinima[] = {"aten::amin", "aten::argmin", "aten::cummin", "aten::min"};
 // Element by element, or making what masks are made of, and harmless with numbers so far out.
@@ -147,19 +174,51 @@ bool IsTruth(const Node& node) {
   return name == "aten::any" || name == "aten::all";
 }
 
-bool Decides(const Node& node, DecidingGroups::Kind kind) {
-  if (kind == DecidingGroups::Kind::kTruths) return IsTruth(node);
-  return IsNamed(kMaxima, node) || IsNamed(kMinima, node);
+bool IsPool(const Node& node) { return OpBaseName(node.op).starts_with("aten::max_pool"); }
+
+bool AreSingleNumbers(const OpSignature& signature) {
+  for (size_t o = 0; o < signature.outputs.size(); ++o) {
+    if (signature.output_spec(o).numel() > 1) return false;
+  }
+  return true;
 }
 
-// The dimensions that such an operation reduces: those its second argument names, else all.
-std::vector<bool> ReducedDims(const Node& node, size_t rank) {
-  std::vector<int64_t> named;
-  if (OpBaseName(node.op).starts_with("aten::max_pool")) {
-    std::vector<bool> planes(rank, true);
-    for (size_t d = 0; d + 2 < rank && d < 2; ++d) planes[d] = false;
-    return planes;
+bool Decides(const Node& node, DecidingGroups::Kind kind) {
+  const bool extreme = IsNamed(kMaxima, node) || IsNamed(kMinima, node);
+  switch (kind) {
+    case DecidingGroups::Kind::kTruths:
+      return IsTruth(node);
+    case DecidingGroups::Kind::kExtremes:
+      return extreme;
+    case DecidingGroups::Kind::kSpecials:
+      return (extreme && !IsPool(node)) || IsTruth(node) || IsNamed(kOtherGroups, node);
   }
+  return false;
+}
+
+// By dimension, how many neighbours such an operation takes together: all along the dimensions that
+// its second argument names, without such an argument along all.
+std::vector<int64_t> TakenTogether(const Node& node, const std::vector<int64_t>& sizes) {
+  const size_t rank = sizes.size();
+  const std::string_view name = OpBaseName(node.op);
+  std::vector<int64_t> together = sizes;
+  if (IsPool(node)) {
+    for (size_t d = 0; d + 2 < rank && d < 2; ++d) together[d] = 1;
+    return together;
+  }
+  if (name == "aten::native_layer_norm") {
+    const size_t inside = node.args.size() > 1 ? node.args[1].size() : 0;
+    for (size_t d = 0; d + inside < rank; ++d) together[d] = 1;
+    return together;
+  }
+  if (name == "aten::native_group_norm") {
+    const bool has_groups = node.args.size() > 6 && node.args[6].is_number_integer();
+    const int64_t groups = has_groups ? node.args[6].get<int64_t>() : 1;
+    if (rank > 0) together[0] = 1;
+    if (rank > 1 && groups > 0) together[1] = std::max<int64_t>(sizes[1] / groups, 1);
+    return together;
+  }
+  std::vector<int64_t> named;
   if (node.args.size() > 1 && node.args[1].is_number_integer()) {
     named.push_back(node.args[1].get<int64_t>());
   } else if (node.args.size() > 1 && node.args[1].is_array()) {
@@ -167,12 +226,51 @@ std::vector<bool> ReducedDims(const Node& node, size_t rank) {
       if (dim.is_number_integer()) named.push_back(dim.get<int64_t>());
     }
   }
-  std::vector<bool> reduced(rank, named.empty());
+  if (named.empty()) return together;
+  together.assign(rank, 1);
   for (int64_t dim : named) {
     if (dim < 0) dim += static_cast<int64_t>(rank);
-    if (dim >= 0 && dim < static_cast<int64_t>(rank)) reduced[static_cast<size_t>(dim)] = true;
+    const auto d = static_cast<size_t>(dim);
+    if (dim >= 0 && d < rank) together[d] = sizes[d];
   }
-  return reduced;
+  return together;
+}
+
+// A place of a group of so many elements, of the kinds that DecidingGroups::Value names.
+int64_t SpecialPlace(int64_t number, int64_t length, uint64_t seed) {
+  const int64_t round = number / kSpecialPlaces;
+  const int64_t step = kLoopSteps[round % std::ssize(kLoopSteps)];
+  // Where the last step begins, then the second.
+  const int64_t begin = round / 3 % 2 == 0 ? (length - 1) / step * step : step;
+  int64_t place = 0;
+  switch (number % kSpecialPlaces) {
+    case 0:
+      place = length - 1;
+      break;
+    case 1:
+      place = 0;
+      break;
+    case 2:
+      place = length - 2;
+      break;
+    case 3:
+      place = length / 2;
+      break;
+    case 4:
+      place = length / 2 - 1;
+      break;
+    case 5:
+      place = begin;
+      break;
+    case 6:
+      place = begin - 1;
+      break;
+    default:
+      place = static_cast<int64_t>(
+          SplitMix(seed + static_cast<uint64_t>(number)).Below(static_cast<uint64_t>(length)));
+      break;
+  }
+  return std::clamp<int64_t>(place, 0, length - 1);
 }
 
 }  // namespace
@@ -209,42 +307,58 @@ size_t DecidingInput(const OpSignature& signature) {
   return static_cast<size_t>(largest - signature.inputs.begin());
 }
 
-DecidingGroups::DecidingGroups(const OpSignature& signature, size_t input, Kind kind)
-    : kind_(kind), sizes_(signature.inputs[input].sizes), inside_(sizes_.size(), false) {
+DecidingGroups::DecidingGroups(const OpSignature& signature, size_t input, Kind kind, int64_t share,
+                               int64_t shares)
+    : kind_(kind),
+      share_(share),
+      shares_(shares),
+      sizes_(signature.inputs[input].sizes),
+      inner_(sizes_.size(), 1) {
   if (kind == Kind::kExtremes) {
     sign_ = ExtremesOf(signature);
     largest_ = LargestFinite(signature.inputs[input].dtype);
   }
-  if (!inside_.empty()) inside_.back() = true;
+  if (!inner_.empty()) inner_.back() = sizes_.back();
   for (const Node& node : signature.nodes) {
     if (!Decides(node, kind) || node.args.empty()) continue;
     const TensorSpec* operand = signature.SpecOf(node.args[0]);
     if (operand == nullptr || operand->sizes != sizes_) continue;
-    inside_ = ReducedDims(node, sizes_.size());
+    inner_ = TakenTogether(node, sizes_);
     break;
   }
+  if (kind == Kind::kSpecials && AreSingleNumbers(signature)) inner_ = sizes_;
   for (size_t d = 0; d < sizes_.size(); ++d) {
     if (signature.inputs[input].strides[d] == 0) sizes_[d] = std::min<int64_t>(sizes_[d], 1);
-    (inside_[d] ? length_ : count_) *= sizes_[d];
+    inner_[d] = std::clamp<int64_t>(inner_[d], 1, std::max<int64_t>(sizes_[d], 1));
+    length_ *= inner_[d];
+    count_ *= sizes_[d] / inner_[d];
   }
 }
 
 int64_t DecidingGroups::turns() const {
-  const int64_t groups = std::max<int64_t>(count_, 1);
+  const int64_t groups = std::max<int64_t>(count_ / shares_, 1);
   return (PatternCount(kind_) + groups - 1) / groups;
+}
+
+double DecidingGroups::SpecialAt(int64_t number, int64_t place, uint64_t seed) const {
+  if (place != SpecialPlace(number, length_, seed)) return 0;
+  return kSpecialValues[number % std::ssize(kSpecialValues)];
 }
 
 double DecidingGroups::Value(const std::vector<int64_t>& position, int turn, uint64_t seed) const {
   int64_t group = 0;
   int64_t place = 0;
   for (size_t d = 0; d < sizes_.size(); ++d) {
-    int64_t& index = inside_[d] ? place : group;
-    index = index * sizes_[d] + position[d];
+    group = group * (sizes_[d] / inner_[d]) + position[d] / inner_[d];
+    place = place * inner_[d] + position[d] % inner_[d];
   }
-  const int64_t number = group + turn * count_;
+  if ((group + turn) % shares_ != share_) return 0;
+  const int64_t number = group / shares_ + turn * std::max<int64_t>(count_ / shares_, 1);
   // Shifted by one in each round, so that no lane of a kernel meets one pattern only.
   const int64_t period = PatternCount(kind_);
-  const auto chosen = static_cast<size_t>((number + number / period) % period);
+  const int64_t shifted = number + number / period;
+  if (kind_ == Kind::kSpecials) return SpecialAt(shifted, place, seed);
+  const auto chosen = static_cast<size_t>(shifted % period);
   const bool truths = kind_ == Kind::kTruths;
   const Pattern& pattern = truths ? kTruthPatterns[chosen] : kExtremePatterns[chosen / 2];
   int64_t other = -1;

@@ -34,6 +34,11 @@ constexpr int64_t kFewestInDoubt = 4;
 constexpr int64_t kMostInDoubt = 16;
 // Outputs of so few elements are tried on two draws of each set, where the inputs are small.
 constexpr int64_t kTwice = 8;
+// Of more input elements than these, turns of kOneSpecial cost at most this share of what the other
+// sets do, but there is one in any case. A set costs as much as so many draws.
+constexpr int64_t kFewElements = int64_t{1} << 17;
+constexpr double kShareOfTurns = 0.15;
+constexpr double kDrawsOfASet = 7;
 
 // Whether a large region is tried on this set: on those whose rows are of many kinds, and on one
 // with the least alignment that the signature promises (see MakeInputs).
@@ -43,6 +48,7 @@ bool KeptWhenLarge(InputKind kind, bool floating, bool huge) {
     case InputKind::kSpecialValues:
     case InputKind::kMixed:
     case InputKind::kOneUnlike:
+    case InputKind::kOneSpecial:
     case InputKind::kFarOut:
     case InputKind::kNanOperands:
       return true;
@@ -66,13 +72,34 @@ std::vector<InputKind> KindsForLarge(const std::vector<InputKind>& kinds, bool f
   std::vector<InputKind> kept;
   int turns = 0;
   for (const InputKind kind : kinds) {
-    if (HasTurns(kind) && ++turns > (huge ? 2 : 4)) continue;
+    if (kind == InputKind::kOneSpecial) {
+      if (std::find(kept.begin(), kept.end(), kind) != kept.end()) continue;
+    } else if (HasTurns(kind) && ++turns > (huge ? 2 : 4)) {
+      continue;
+    }
     if (KeptWhenLarge(kind, floating, huge)) kept.push_back(kind);
   }
   return kept;
 }
 
+void LimitTurns(InputPlan* plan) {
+  double others = 0;
+  for (const InputKind kind : plan->kinds) {
+    if (kind != InputKind::kOneSpecial) others += plan->Cost(kind);
+  }
+  int64_t left = std::max<int64_t>(static_cast<int64_t>(others * kShareOfTurns), 1);
+  std::erase_if(plan->kinds,
+                [&](InputKind kind) { return kind == InputKind::kOneSpecial && left-- <= 0; });
+}
+
 }  // namespace
+
+bool InputPlan::Varies(InputKind kind) { return kind != InputKind::kAllEqual && !HasTurns(kind); }
+
+double InputPlan::Cost(InputKind kind) const {
+  if (!Varies(kind)) return 1;
+  return (twice ? 2 : 1) + static_cast<double>(draws) / kDrawsOfASet;
+}
 
 bool NeedsMoreDraws(const TensorSpec& spec) {
   return IsFloating(spec.dtype) && spec.dtype != DType::kFloat64 && spec.numel() > 0 &&
@@ -92,16 +119,19 @@ InputPlan PlanInputs(const OpSignature& signature, std::span<const InputRole> ro
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
     const TensorSpec& spec = signature.output_spec(o);
     bytes += spec.StorageBytes();
-    if (NeedsMoreDraws(spec)) smallest = std::min(smallest, spec.numel());
+    if (NeedsMoreDraws(spec) && !IsConstant(signature, o))
+      smallest = std::min(smallest, spec.numel());
   }
   if (bytes > kLargeBytes) {
     plan.kinds = KindsForLarge(plan.kinds, HasFloatingInput(signature), bytes > kHugeBytes);
   }
-  if (MatchForOps(signature) != Match::kTolerance) return plan;
-  const int64_t affordable = std::clamp(kDrawnElements / elements, kFewestDraws, kMostDraws);
-  plan.draws = std::min((kPool - 1) / smallest, affordable);
-  plan.twice = smallest <= kTwice && elements <= kDrawnElements / 4;
-  plan.sets_in_doubt = std::clamp(kDrawnElements / elements, kFewestInDoubt, kMostInDoubt);
+  if (MatchForOps(signature) == Match::kTolerance) {
+    const int64_t affordable = std::clamp(kDrawnElements / elements, kFewestDraws, kMostDraws);
+    plan.draws = std::min((kPool - 1) / smallest, affordable);
+    plan.twice = smallest <= kTwice && elements <= kDrawnElements / 4;
+    plan.sets_in_doubt = std::clamp(kDrawnElements / elements, kFewestInDoubt, kMostInDoubt);
+  }
+  if (elements > kFewElements) LimitTurns(&plan);
   return plan;
 }
 

@@ -9,16 +9,23 @@
 namespace cudaforge {
 
 struct InputPlan {
-  // All that tell something of the region; over 32 MiB of inputs and outputs four at most, over
-  // 256 MiB three; two or one more where an input is smaller than the largest, and as many as four
-  // or two more for any() and all(), and for maxima and minima.
+  // All that tell something of the region, but of kOneSpecial fewer turns where there are many
+  // elements; over 32 MiB of inputs and outputs five at most, over 256 MiB four; two or one more
+  // where an input is smaller than the largest, and as many as four or two more for any() and
+  // all(), and for maxima and minima.
   std::vector<InputKind> kinds;
-  // Of kAllEqual, and of kinds that have turns (HasTurns), there are none of these.
+  // Of kAllEqual, and of kinds that have turns (HasTurns), there are none of these: see Varies.
   int64_t draws = 0;          // further ones of each set, on which ATen and the oracle run for
                               // the yardstick of small outputs (NeedsMoreDraws)
   bool twice = false;         // whether candidates are tried on two draws of each set
   int64_t sets_in_doubt = 0;  // more sets of a kind on which ATen and the oracle run where a
                               // candidate is in doubt, for any output (Yardstick::AddTypical)
+
+  // Whether there are further draws of sets of this kind, and two where `twice`.
+  static bool Varies(InputKind kind);
+  // About what ATen and the oracle take for a set of this kind, its draws included, in what they
+  // take for one without draws.
+  double Cost(InputKind kind) const;
 };
 
 InputPlan PlanInputs(const OpSignature& signature, std::span<const InputRole> roles);

@@ -14,7 +14,7 @@ namespace cudaforge {
 namespace {
 
 constexpr int64_t kFillChunk = 1 << 16;
-constexpr int64_t kMostTurns = 8;  // sets of kOneUnlike, of kFarOut
+constexpr int64_t kMostTurns = 8;  // sets of a kind that has turns
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -29,7 +29,7 @@ struct Part {
   int64_t row_length = 1;
   int64_t elements = 1;
   int64_t columns = 1;                     // that differ in memory
-  const DecidingGroups* groups = nullptr;  // kOneUnlike, kFarOut: of the input that decides
+  const DecidingGroups* groups = nullptr;  // of kinds with turns, of an input that decides
   int turn = 0;
   // Where set, kRowScales takes integers of every magnitude, and these.
   const std::vector<double>* constants = nullptr;
@@ -229,6 +229,8 @@ double FloatingValue(SplitMix& random, const Part& part, int64_t row, int64_t co
       return part.large ? MixedValue(random, part, row, column, last) : random.Normal();
     case InputKind::kSmallIntegers:
       return static_cast<double>(random.Below(7)) - 3;
+    case InputKind::kOneSpecial:  // magnitudes around 1 on average of their logarithms
+      return (0.5 + 1.1 * random.Uniform()) * (random.Below(2) == 0 ? 1 : -1);
     case InputKind::kNanOperands:
     case InputKind::kInfiniteOperands:
       return part.large && !IsSeen(part.role.kind) ? random.Normal()
@@ -291,8 +293,10 @@ std::string Fill(const TensorSpec& spec, const Part& part, uint64_t seed) {
       // A tensor of one dimension has one row: its elements then take the rows' kinds in blocks.
       const int64_t row = spec.sizes.size() > 1 ? walk.row() : walk.index() / part.row_length;
       double value;
-      if (part.groups != nullptr) {
-        value = part.groups->Value(walk.position(), part.turn, seed);
+      double deciding = 0;
+      if (part.groups != nullptr) deciding = part.groups->Value(walk.position(), part.turn, seed);
+      if (part.groups != nullptr && (deciding != 0 || part.kind != InputKind::kOneSpecial)) {
+        value = deciding;
       } else if (IsFloating(spec.dtype)) {
         value = FloatingValue(random, part, row, walk.column(), walk.index(), &last);
       } else if (spec.dtype == DType::kBool && part.role.kind == InputRole::Kind::kMask) {
@@ -325,6 +329,35 @@ int64_t LargestFloating(const OpSignature& signature) {
   return largest;
 }
 
+// The inputs that kOneSpecial is about: of the largest, those that may hold any number.
+std::vector<size_t> TakeOneSpecial(const OpSignature& signature, std::span<const InputRole> roles) {
+  std::vector<size_t> found;
+  const int64_t largest = LargestFloating(signature);
+  for (size_t i = 0; i < roles.size() && largest > 0; ++i) {
+    const TensorSpec& spec = signature.inputs[i];
+    if (!IsFloating(spec.dtype) || spec.numel() != largest) continue;
+    if (roles[i].kind == InputRole::Kind::kValue) found.push_back(i);
+  }
+  return found;
+}
+
+// Those of the groups of a set of this kind whose values input `i` decides.
+std::optional<DecidingGroups> GroupsOf(const OpSignature& signature,
+                                       std::span<const InputRole> roles, InputKind kind, size_t i) {
+  if (!HasTurns(kind) || roles[i].kind != InputRole::Kind::kValue) return std::nullopt;
+  if (kind == InputKind::kOneSpecial) {
+    const std::vector<size_t> several = TakeOneSpecial(signature, roles);
+    const auto share = std::find(several.begin(), several.end(), i);
+    if (share == several.end()) return std::nullopt;
+    return DecidingGroups(signature, i, DecidingGroups::Kind::kSpecials, share - several.begin(),
+                          std::ssize(several));
+  }
+  if (i != DecidingInput(signature)) return std::nullopt;
+  return DecidingGroups(signature, i,
+                        kind == InputKind::kOneUnlike ? DecidingGroups::Kind::kTruths
+                                                      : DecidingGroups::Kind::kExtremes);
+}
+
 // The integers among the arguments of all nodes (sizes and dimensions are of no harm).
 void AddIntegers(const Json& args, std::vector<double>* integers) {
   if (args.is_number_integer()) integers->push_back(args.get<double>());
@@ -333,9 +366,11 @@ void AddIntegers(const Json& args, std::vector<double>* integers) {
 }
 
 std::string_view InputKindName(InputKind kind) {
-  static constexpr std::string_view kNames[] = {
-      "normal", "uniform",        "row_scales", "special_values", "zeros_denormals",   "all_equal",
-      "mixed",  "small_integers", "one_unlike", "nan_operands",   "infinite_operands", "far_out"};
+  static constexpr std::string_view kNames[] = {"normal",         "uniform",           "row_scales",
+                                                "special_values", "zeros_denormals",   "all_equal",
+                                                "mixed",          "small_integers",    "one_unlike",
+                                                "nan_operands",   "infinite_operands", "far_out",
+                                                "one_special"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -367,18 +402,29 @@ std::vector<InputKind> InputKindsFor(const OpSignature& signature,
       break;
     }
   }
-  auto add_turns = [&](InputKind kind, DecidingGroups::Kind groups) {
-    const int64_t turns = DecidingGroups(signature, DecidingInput(signature), groups).turns();
-    kinds.insert(kinds.end(), static_cast<size_t>(std::min(turns, kMostTurns)), kind);
+  auto add_turns = [&](InputKind kind, const DecidingGroups& groups) {
+    kinds.insert(kinds.end(), static_cast<size_t>(std::min(groups.turns(), kMostTurns)), kind);
   };
   if (signature.inputs.empty()) return kinds;
-  if (HasTruths(signature)) add_turns(InputKind::kOneUnlike, DecidingGroups::Kind::kTruths);
-  if (ExtremesOf(signature) != 0) add_turns(InputKind::kFarOut, DecidingGroups::Kind::kExtremes);
+  const std::vector<size_t> largest_of_all = TakeOneSpecial(signature, roles);
+  if (!largest_of_all.empty()) {
+    add_turns(InputKind::kOneSpecial,
+              {signature, largest_of_all[0], DecidingGroups::Kind::kSpecials, 0,
+               std::ssize(largest_of_all)});
+  }
+  const size_t deciding = DecidingInput(signature);
+  if (HasTruths(signature)) {
+    add_turns(InputKind::kOneUnlike, {signature, deciding, DecidingGroups::Kind::kTruths});
+  }
+  if (ExtremesOf(signature) != 0) {
+    add_turns(InputKind::kFarOut, {signature, deciding, DecidingGroups::Kind::kExtremes});
+  }
   return kinds;
 }
 
 bool HasTurns(InputKind kind) {
-  return kind == InputKind::kOneUnlike || kind == InputKind::kFarOut;
+  return kind == InputKind::kOneUnlike || kind == InputKind::kOneSpecial ||
+         kind == InputKind::kFarOut;
 }
 
 bool IsLeastAligned(InputKind kind) {
@@ -393,14 +439,6 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
   set.name = InputKindName(kind);
   const int64_t largest = LargestFloating(signature);
   const bool misalign = IsLeastAligned(kind);
-  std::optional<DecidingGroups> groups;
-  size_t deciding = 0;
-  if (!signature.inputs.empty() && HasTurns(kind)) {
-    deciding = DecidingInput(signature);
-    groups.emplace(signature, deciding,
-                   kind == InputKind::kOneUnlike ? DecidingGroups::Kind::kTruths
-                                                 : DecidingGroups::Kind::kExtremes);
-  }
   const bool integral = IsIntegral(signature);
   std::vector<double> constants;
   if (integral) {
@@ -420,10 +458,9 @@ InputSet MakeInputs(const OpSignature& signature, std::span<const InputRole> rol
               spec.numel(),
               spec.sizes.empty() || spec.strides.back() == 0 ? 1 : spec.sizes.back()};
     if (integral) part.constants = &constants;
-    if (groups.has_value() && i == deciding && roles[i].kind == InputRole::Kind::kValue) {
-      part.groups = &*groups;
-      part.turn = turn;
-    }
+    const std::optional<DecidingGroups> groups = GroupsOf(signature, roles, kind, i);
+    if (groups.has_value()) part.groups = &*groups;
+    part.turn = turn;
     SplitMix mix(seed ^ (static_cast<uint64_t>(kind) << 32) ^ (i << 40) ^
                  (static_cast<uint64_t>(turn) << 48));
     set.bytes.push_back(Fill(spec, part, mix.Next()));

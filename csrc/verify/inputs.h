@@ -32,18 +32,25 @@ enum class InputKind {
   kInfiniteOperands,  // the same with infinities of both signs; in attention, which takes none,
                       // NaN in values, and in queries that are smaller than the largest input
   kFarOut,  // for maxima and minima: groups of -infinity, of the lowest number, and the opposites
+  kOneSpecial,  // a single NaN or infinity in each group that is taken as one: by turns of each
+                // kind at each of the places that loops get wrong. The rest is between 0.5 and 1.6
+                // or -1.6 and -0.5: long products neither vanish, as zero times infinity is NaN,
+                // nor overflow. Of several inputs as large as the largest each has it in some of
+                // the groups
 };
 
 // The sets that tell something about this signature: only those of an integer kind when no input is
 // floating, those of small operands when a floating input is smaller than the largest and its role
-// takes such values. A region with any(), all() or an output of booleans gets kOneUnlike too, up to
-// eight times where there are few groups, each a turn of its own: on ordinary numbers such answers
-// are the same everywhere. kFarOut likewise where all that is reduced is by maxima, or by minima.
+// takes such values. kOneSpecial where one of the largest may hold any number, more than once where
+// there are few groups, each a turn of its own. A region with any(), all() or an output of booleans
+// gets kOneUnlike too, up to eight times: on ordinary numbers such answers are the same everywhere.
+// kFarOut likewise where all that is reduced is by maxima, or by minima.
 std::vector<InputKind> InputKindsFor(const OpSignature& signature,
                                      std::span<const InputRole> roles);
 // Whether an input holds floating-point numbers.
 bool HasFloatingInput(const OpSignature& signature);
-// Whether sets of this kind come in turns, and are the same for every seed but for single places.
+// Whether sets of this kind come in turns, and are the same for every seed but for single places
+// and, of kOneSpecial, for the ordinary numbers.
 bool HasTurns(InputKind kind);
 // Whether sets of this kind ask for no more alignment than the specs promise.
 bool IsLeastAligned(InputKind kind);

@@ -1,7 +1,9 @@
 #include "verify/match.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
+#include <utility>
 
 namespace cudaforge {
 namespace {
@@ -61,8 +63,23 @@ constexpr std::string_view kExact[] = {"aten::abs",
                                        "aten::threshold_backward",
                                        "aten::topk"};
 
+// Name the place of one element along a dimension, in which of their outputs.
+constexpr std::pair<std::string_view, int> kPlaces[] = {
+    {"aten::argmax", 0}, {"aten::argmin", 0}, {"aten::cummax", 1},
+    {"aten::cummin", 1}, {"aten::max", 1},    {"aten::min", 1},
+};
+
 bool Contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Elements along the dimension that is the second argument; without one, of the whole tensor.
+int64_t ElementsAlong(const TensorSpec& spec, const Node& node) {
+  if (node.args.size() < 2 || !node.args[1].is_number_integer()) return spec.numel();
+  const auto rank = static_cast<int64_t>(spec.sizes.size());
+  int64_t dim = node.args[1].get<int64_t>();
+  if (dim < 0) dim += rank;
+  return dim >= 0 && dim < rank ? spec.sizes[static_cast<size_t>(dim)] : spec.numel();
 }
 
 }  // namespace
@@ -76,6 +93,22 @@ Match MatchForOps(const OpSignature& signature) {
     match = Match::kEqual;
   }
   return match;
+}
+
+bool IsConstant(const OpSignature& signature, size_t o) {
+  if (signature.output_spec(o).numel() == 0) return true;
+  const auto [at, out] = signature.outputs[o];
+  const Node& node = signature.nodes[static_cast<size_t>(at)];
+  const std::string_view name = OpBaseName(node.op);
+  const TensorSpec* self = node.args.empty() ? nullptr : signature.SpecOf(node.args[0]);
+  if (self == nullptr) return false;
+  // The total weight is zero where nothing is averaged. A GPU's nll_loss2d leaves it as it was.
+  const bool loss = name == "aten::nll_loss_forward" && self->sizes.size() == 2;
+  const bool loss2d = name == "aten::nll_loss2d_forward" && signature.device == DeviceType::kCpu;
+  if (loss || loss2d) return out == 1 && node.args.size() > 3 && node.args[3] == 0;
+  const bool place =
+      std::find(std::begin(kPlaces), std::end(kPlaces), std::pair(name, out)) != std::end(kPlaces);
+  return place && ElementsAlong(*self, node) == 1;
 }
 
 }  // namespace cudaforge

@@ -15,4 +15,8 @@ enum class Match {
 // only moves data, kEqual when every node is exact in any precision, else kTolerance.
 Match MatchForOps(const OpSignature& signature);
 
+// Whether output `o` is the same for all inputs by the definition of its op and the op's arguments,
+// or has no elements. How it came out on inputs that were drawn plays no part.
+bool IsConstant(const OpSignature& signature, size_t o);
+
 }  // namespace cudaforge

@@ -206,6 +206,19 @@ def test_multiple_outputs_come_with_their_getitems() -> None:
     assert [ops(r.signature) for r in regions] == [["add.Tensor", "native_layer_norm", "relu"]]
 
 
+def test_an_output_that_nothing_uses_is_no_output() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        y, _, rstd = torch.ops.aten.native_layer_norm(x, [8], None, None, 1e-5)
+        return y.relu(), rstd
+
+    graph = trace(function, X)
+    getitems = [node.args[1] for node in graph.nodes if "getitem" in node.name]
+    assert getitems == [0, 1, 2]  # one of them without users
+    regions, _ = find_regions(graph, rules())
+    outputs = json.loads(regions[0].signature)["outputs"]
+    assert {(o["node"], o["out"]) for o in outputs} == {(0, 2), (1, 0)}
+
+
 def test_equal_graphs_give_equal_keys_whatever_surrounds_them() -> None:
     alone, _ = find_regions(trace(lambda x: torch.softmax(x * 2, -1), X), rules())
     inside, _ = find_regions(

@@ -143,9 +143,9 @@ inline Num Get(const char* p, DType t) {
   return {};
 }
 
-// Multiples of 1/16 in [-4, 4], exact in every type; ties are common. With NaNs now and then when
-// asked.
-inline std::vector<Memory> MakeInputs(const OpSignature& signature, bool nans) {
+// Multiples of 1/16 in [-4, 4], exact in every type; ties are common. With NaN and infinities now
+// and then when asked.
+inline std::vector<Memory> MakeInputs(const OpSignature& signature, bool specials) {
   std::mt19937 random(7);
   std::vector<Memory> inputs;
   for (const TensorSpec& shape : signature.inputs) {
@@ -153,7 +153,7 @@ inline std::vector<Memory> MakeInputs(const OpSignature& signature, bool nans) {
     for (Num& x : buffer) {
       const int n = static_cast<int>(random() % 129) - 64;
       x = {n / 16.0, shape.dtype == DType::kBool ? n > 0 : n};
-      if (nans && random() % 50 == 0) x.f = NAN;
+      if (specials && random() % 50 == 0) x.f = random() % 2 == 0 ? NAN : INFINITY;
     }
     inputs.push_back(std::move(buffer));
   }
@@ -171,15 +171,15 @@ inline double Tolerance(DType t) {
 // oracle's results of each program.
 class HostRuns {
  public:
-  void Add(const StageCase& c, const Schedule& schedule, bool nans = false) {
+  void Add(const StageCase& c, const Schedule& schedule, bool specials = false) {
     const std::string name = c.name + " rows " + std::to_string(c.stage.rows()) + " length " +
                              std::to_string(c.stage.row_length());
-    Add(name, SignatureOf(c), ProgramOf(c), ProgramOf(c), {schedule}, nans);
+    Add(name, SignatureOf(c), ProgramOf(c), ProgramOf(c), {schedule}, specials);
   }
 
   // Runs `program`, which must give what `meant` gives.
   void Add(const std::string& name, const OpSignature& signature, const Program& meant,
-           const Program& program, const std::vector<Schedule>& schedules, bool nans = false) {
+           const Program& program, const std::vector<Schedule>& schedules, bool specials = false) {
     std::string text = name;
     for (const Schedule& schedule : schedules) {
       text += " " + schedule.ToJson(DeviceType::kCuda).dump();
@@ -187,7 +187,8 @@ class HostRuns {
     Result<Candidate> candidate = EmitCuda(program, signature, schedules);
     ASSERT_TRUE(candidate.ok()) << text << ": " << candidate.status().ToString();
     ASSERT_TRUE(candidate->Validate(signature).ok()) << candidate->Validate(signature).ToString();
-    runs_.push_back({text, signature, meant, *std::move(candidate), program.scratch_bytes, nans});
+    runs_.push_back(
+        {text, signature, meant, *std::move(candidate), program.scratch_bytes, specials});
   }
 
   void Go() {
@@ -236,7 +237,7 @@ class HostRuns {
     Program meant;
     Candidate candidate;
     std::vector<int64_t> scratch_bytes;
-    bool nans;
+    bool specials;
   };
 
   static std::string Symbol(size_t run, const Launch& launch) {
@@ -250,7 +251,7 @@ class HostRuns {
 
   void RunOne(const One& run, const std::vector<void*>& kernels) {
     const OpSignature& signature = run.signature;
-    const std::vector<Memory> inputs = MakeInputs(signature, run.nans);
+    const std::vector<Memory> inputs = MakeInputs(signature, run.specials);
     std::vector<GuardedBuffer> in, out, scratch;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const int64_t size = DTypeSize(signature.inputs[i].dtype);

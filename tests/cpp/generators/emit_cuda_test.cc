@@ -52,11 +52,11 @@ TEST(EmitCudaOnHost, Reduces) {
   HostRuns runs;
   const std::vector<ReduceOp> floats = {ReduceOp::kArgMax, ReduceOp::kArgMin, ReduceOp::kMax,
                                         ReduceOp::kMin};
-  for (bool nans : {false, true}) {
-    runs.Add(ReduceCase(floats, 9, 33, false), {Mapping::kWarp, 64, 1, 2, 2}, nans);
-    runs.Add(ReduceCase(floats, 3, 1001, false), {Mapping::kLoop, 128, 4, 1, 1}, nans);
-    runs.Add(ReduceCase(floats, 9, 33, true), {Mapping::kColumn, 64, 1, 4, 8}, nans);
-    runs.Add(ReduceCase(floats, 8, 33, true), {Mapping::kColumn, 64, 4, 2, 32}, nans);
+  for (bool specials : {false, true}) {
+    runs.Add(ReduceCase(floats, 9, 33, false), {Mapping::kWarp, 64, 1, 2, 2}, specials);
+    runs.Add(ReduceCase(floats, 3, 1001, false), {Mapping::kLoop, 128, 4, 1, 1}, specials);
+    runs.Add(ReduceCase(floats, 9, 33, true), {Mapping::kColumn, 64, 1, 4, 8}, specials);
+    runs.Add(ReduceCase(floats, 8, 33, true), {Mapping::kColumn, 64, 4, 2, 32}, specials);
   }
   runs.Add(ReduceCase({ReduceOp::kAny, ReduceOp::kAll}, 9, 33, false, DType::kBool),
            {Mapping::kWarp, 64, 1, 2, 2});

@@ -36,8 +36,32 @@ bool SomeAreLeastAligned(const InputPlan& plan) {
 }
 
 TEST(PlanInputs, SmallRegionsGetEverySet) {
-  const OpSignature signature = SumOf(DType::kFloat32, 1 << 20);
-  EXPECT_EQ(PlanFor(signature).kinds, InputKindsFor(signature, *FindRoles(signature)));
+  for (const int64_t bytes : {1 << 18, 1 << 20}) {
+    const OpSignature signature = SumOf(DType::kFloat32, bytes);
+    std::vector<InputKind> kinds = InputKindsFor(signature, *FindRoles(signature));
+    std::vector<InputKind> planned = PlanFor(signature).kinds;
+    if (bytes > 1 << 18) {  // of kOneSpecial not every turn
+      planned.erase(std::unique(planned.begin(), planned.end()), planned.end());
+      kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+    }
+    EXPECT_EQ(planned, kinds);
+  }
+}
+
+// Outputs of few elements take many draws of the other sets.
+TEST(PlanInputs, TurnsOfOneSpecialAreFewWhereTheyWouldCostMuch) {
+  const auto turns = [](const OpSignature& signature) {
+    const InputPlan plan = PlanFor(signature);
+    return std::count(plan.kinds.begin(), plan.kinds.end(), InputKind::kOneSpecial);
+  };
+  EXPECT_EQ(turns(SumOf(DType::kFloat32, 1 << 18)), 8);
+  EXPECT_EQ(turns(SumOf(DType::kFloat32, 1 << 20)), 4);
+  EXPECT_EQ(turns(SumOf(DType::kFloat32, 1 << 24)), 1);
+  EXPECT_EQ(turns(SumOf(DType::kFloat32, int64_t{33} << 20)), 1);
+  OpSignature copy = SumOf(DType::kFloat32, 1 << 20);
+  copy.nodes[0].op = "aten::clone";
+  copy.nodes[0].outputs = copy.inputs;
+  EXPECT_EQ(turns(copy), 1);
 }
 
 TEST(PlanInputs, ACandidateInDoubtGetsFewerMoreSetsOfALargeRegion) {
@@ -48,17 +72,18 @@ TEST(PlanInputs, ACandidateInDoubtGetsFewerMoreSetsOfALargeRegion) {
 
 TEST(PlanInputs, LargeFloatingRegions) {
   const InputPlan large = PlanFor(SumOf(DType::kFloat32, int64_t{33} << 20));
-  EXPECT_EQ(large.kinds.size(), 4u);
+  EXPECT_EQ(large.kinds.size(), 5u);
   const InputPlan huge = PlanFor(SumOf(DType::kFloat32, int64_t{257} << 20));
-  EXPECT_EQ(huge.kinds.size(), 3u);
+  EXPECT_EQ(huge.kinds.size(), 4u);
   for (const InputPlan& plan : {large, huge}) {
     EXPECT_TRUE(Has(plan, InputKind::kSpecialValues) && Has(plan, InputKind::kMixed));
+    EXPECT_TRUE(Has(plan, InputKind::kOneSpecial));
     EXPECT_TRUE(SomeAreLeastAligned(plan));
   }
 }
 
 TEST(PlanInputs, LargeRegionsWithASmallOperand) {
-  for (const auto& [mebibytes, sets] : {std::pair{33, 6u}, {257, 4u}}) {
+  for (const auto& [mebibytes, sets] : {std::pair{33, 7u}, {257, 5u}}) {
     OpSignature signature = SumOf(DType::kFloat32, int64_t{mebibytes} << 20);
     signature.inputs.push_back(Spec(DType::kFloat32, {8}));
     const InputPlan plan = PlanFor(signature);
