@@ -50,7 +50,8 @@ std::string Fixed(double value, int digits);
 std::string HexFloat(double value);
 
 // The number that all of `text` is, in decimal: "-2.5", "1e3". Blanks before it and one "+" are
-// passed over. nullopt: it is none, or too large or small for a double.
+// passed over. "inf" and "nan" are numbers, too. nullopt: it is none, or too large or small for a
+// double.
 std::optional<double> ParseDouble(std::string_view text);
 
 // The integer that all of `text` is, in decimal: a "-" where Int has a sign, then digits. nullopt:

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
 #include "base/fork.h"
 #include "base/own_work.h"
 #include "binding/errors.h"
@@ -135,15 +134,21 @@ void BindEager(py::module_& m) {
   });
   m.def(
       "reset_eager_stats", [] { EagerInterceptor::Get().ResetStats(); }, Release());
-  // Compiled graphs come by such data as well; their regions were recorded when they were compiled.
-  Resolver::Get().SetOnUnaligned([process = getpid()](const RegionEntry& region) {
-    if (GlobalConfig().on_miss == "fallback" || process != getpid()) return;
-    try {
-      Record(region, ArchOf(region), region.signature.Canonical());
-    } catch (const std::exception& error) {
-      TellStats("wanted_not_recorded", error.what());
-    }
-  });
+  // For eager calls and for compiled graphs, whose own regions were recorded when they were compiled.
+  m.def(
+      "record_unaligned",
+      [](bool record) {
+        if (!record) return Resolver::Get().SetOnUnaligned(nullptr);
+        Resolver::Get().SetOnUnaligned([process = getpid()](const RegionEntry& region) {
+          if (process != getpid()) return;
+          try {
+            Record(region, ArchOf(region), region.signature.Canonical());
+          } catch (const std::exception& error) {
+            TellStats("wanted_not_recorded", error.what());
+          }
+        });
+      },
+      py::arg("record"), Release());
   py::class_<OwnWorkScope>(m, "OwnWork")
       .def(py::init<>())
       .def("__enter__", &OwnWorkScope::Enter)

@@ -192,12 +192,11 @@ RegionEntry* Resolver::Unaligned(RegionEntry* entry, bool may_load) {
   OpSignature signature = entry->signature;
   for (TensorSpec& input : signature.inputs) input.alignment = DTypeSize(input.dtype);
   const std::string key = signature.Key();
-  if (key == entry->key) {
+  const auto other = Resolve(RegionId(key), signature.Canonical(), entry->device_index, may_load);
+  if (!other.ok() || *other == entry) {  // an error: its id is taken
     entry->unaligned.store(entry, std::memory_order_release);
     return nullptr;
   }
-  const auto other = Resolve(RegionId(key), signature.Canonical(), entry->device_index, may_load);
-  if (!other.ok()) return nullptr;  // its id is taken
   entry->unaligned.store(*other, std::memory_order_release);
   if (may_load && (*other)->winner.load() == nullptr) {
     std::function<void(const RegionEntry&)> told;

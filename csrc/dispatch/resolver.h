@@ -92,7 +92,7 @@ struct RegionEntry {
     pid_t process = 0;
   };
   std::atomic<Asking> asking{};
-  // What Resolver::Unaligned found; the entry itself where no input can be less aligned.
+  // What Resolver::Unaligned found; the entry itself where there is no such region.
   std::atomic<RegionEntry*> unaligned{nullptr};
 };
 
@@ -118,9 +118,11 @@ class Resolver {
   // Whether Resolve would ask the loader for this entry.
   bool WantsWinner(const RegionEntry& entry) const;
   // The same region with inputs that are aligned to their elements alone, for a call whose data the
-  // winner of `entry` cannot read; null where `entry` is that one. `may_load`: as for Resolve.
+  // winner of `entry` cannot read. Null where `entry` is that region. `may_load`: as for Resolve.
   RegionEntry* Unaligned(RegionEntry* entry, bool may_load);
-  // Is told, once an entry, of what Unaligned found without a winner. Called from the call's thread.
+  // `told` is called where Unaligned found a region without a winner, in the thread of that call. It
+  // may be called again for a region, and by several threads at once. It must not throw. Null: ends
+  // that. Thread-safe.
   void SetOnUnaligned(std::function<void(const RegionEntry&)> told);
   // Has a kernel ready to be launched for the entry, and keeps it for the life of the process: a
   // call may be in it. REQUIRES: it has an executable, its constraints name inputs of the region.

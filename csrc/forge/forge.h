@@ -28,7 +28,8 @@ struct ForgeBudget {
   // Less what verifying one candidate is measured to take, it ends the search.
   double seconds = 30;
   // Nothing begins that would end after so many seconds, as far as is known by what the same took
-  // before: not the first candidate either. The best may be verified between `seconds` and this.
+  // before: not the first candidate either. The best may be verified between `seconds` and this. A
+  // candidate that hangs may take as long once more: the runner's timeouts are the caller's.
   double limit = std::numeric_limits<double>::infinity();
   int candidates = 64;
   int patience = 24;  // gives up after so many candidates in a row that did not beat the best

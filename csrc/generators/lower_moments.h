@@ -11,7 +11,7 @@ namespace cudaforge::rows {
 int MeanOver(Graph& g, int x, const std::vector<int>& dims);
 
 struct Moments {
-  int mean;      // of infinities of one sign that infinity, as ATen's mean has it
+  int mean;      // infinite where all infinities of the row have one sign, as ATen's mean is
   int variance;  // the sum of the squared distances over max(count - ddof, 0)
   int distance;  // of each element from the mean
 };

@@ -258,6 +258,10 @@ Status Candidate::Validate(const OpSignature& signature) const {
     if (!exists || !IsPowerOfTwo(rule.value) || rule.value > 4096) {
       return Invalid("constraints", "an input that exists and a power of two up to 4096");
     }
+    const TensorSpec& input = signature.inputs[static_cast<size_t>(rule.index)];
+    if (!cuda && rule.value > DTypeSize(input.dtype)) {
+      return Invalid("constraints", "a CPU kernel reads data at every address of their elements");
+    }
   }
   for (const Launch& launch : plan.launches) {
     for (const LaunchArg& arg : launch.args) {

@@ -32,7 +32,7 @@ inline bool IsPlain(const at::Tensor& tensor) {
 }
 
 // The alignment that a signature gives a tensor, in bytes: that of where its data begins, at most
-// 16, on a CPU at most the element size (see NormalizeAten). The most where it has no elements.
+// 16, on a CPU at most the element size (see NormalizeAten). Without elements: that maximum.
 // REQUIRES: IsPlain.
 inline int64_t KnownAlignment(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();

@@ -16,8 +16,9 @@ namespace cudaforge {
 
 // Fills in default arguments and moves kwarg-only arguments to "kwargs", so that equal calls have
 // equal signatures. On a CPU an input's alignment becomes that of its elements: memory maps, files
-// and NumPy's views begin anywhere, and CPU kernels need no more. kUnsupported: an overload that does not exist, mutates, returns views, draws
-// random numbers, or takes arguments that the format cannot hold.
+// and NumPy's views begin anywhere, and CPU kernels need no more. kUnsupported: an overload that
+// does not exist, mutates, returns views, draws random numbers, or takes arguments that the format
+// cannot hold.
 Result<OpSignature> NormalizeAten(const OpSignature& signature);
 
 // kUnsupported for the dtypes that no region has.

@@ -77,13 +77,23 @@ class AtenChecker : public RegionChecker {
     const InputPlan& plan = checker->plan_;
     std::map<InputKind, int> turns;
     std::vector<std::vector<OutputDraw>> ordinary;
-    double all = 0, done = 0;
-    for (const InputKind kind : plan.kinds) all += plan.Cost(kind);
-    for (const InputKind kind : plan.kinds) {
-      if (done > 0 && (SteadySeconds() - began) / done * all > seconds) {
-        return Status::Timeout("its verification takes longer than region_budget_s allows");
+    double first_s = 0, done = 0, left = 0;  // done, left: costs of sets, the first left out
+    for (const InputKind kind : plan.kinds) left += plan.Cost(kind);
+    for (size_t k = 0; k < plan.kinds.size(); ++k) {
+      const InputKind kind = plan.kinds[k];
+      const double spent_s = SteadySeconds() - began;
+      double expected_s = spent_s;
+      if (k == 1) {  // partly of loading libraries
+        first_s = spent_s;
+        expected_s = 2 * spent_s;
+      } else if (k > 1) {
+        expected_s += (spent_s - first_s) / done * left;
       }
-      done += plan.Cost(kind);
+      if (expected_s > seconds) {
+        return Status::Timeout("its verification would take longer than the time allowed");
+      }
+      if (k > 0) done += plan.Cost(kind);
+      left -= plan.Cost(kind);
       const int turn = turns[kind]++;
       auto make = [&](uint64_t from) -> Result<InputSet> {
         InputSet set = MakeInputs(signature, roles, kind, from, turn);

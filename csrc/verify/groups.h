@@ -31,7 +31,7 @@ class DecidingGroups {
   // Where such an operation of the region takes a tensor of this input's sizes, the groups are its
   // own (of a pooling, whole planes; of kSpecials, what any reduction, scan or norm takes as one);
   // else they are rows. Of kSpecials all is one group where all outputs are single numbers.
-  // `share` of `shares`: kSpecials leave to the other inputs of this size as many of the groups.
+  // kSpecials: with `shares` inputs of this size, input number `share` has every `shares`-th group.
   DecidingGroups(const OpSignature& signature, size_t input, Kind kind, int64_t share = 0,
                  int64_t shares = 1);
 

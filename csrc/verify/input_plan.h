@@ -9,10 +9,15 @@
 namespace cudaforge {
 
 struct InputPlan {
-  // All that tell something of the region, but of kOneSpecial fewer turns where there are many
-  // elements; over 32 MiB of inputs and outputs five at most, over 256 MiB four; two or one more
-  // where an input is smaller than the largest, and as many as four or two more for any() and
-  // all(), and for maxima and minima.
+  // The sets that tell something of the region. By the bytes of its inputs and outputs:
+  //                                          up to 32 MiB     up to 256 MiB   more
+  //   sets of every region                   all              5 at most       4 at most
+  //   + where inputs are smaller than the    2                2               1
+  //     largest
+  //   + for any() and all(), or for maxima   8 at most        4 at most       2 at most
+  //     and minima
+  // Among those of every region are turns of kOneSpecial: 8 at most, fewer where there are many
+  // elements, 1 over 32 MiB.
   std::vector<InputKind> kinds;
   // Of kAllEqual, and of kinds that have turns (HasTurns), there are none of these: see Varies.
   int64_t draws = 0;          // further ones of each set, on which ATen and the oracle run for

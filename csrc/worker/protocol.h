@@ -4,8 +4,8 @@
 // tensors, each at an offset that the JSON names.
 //
 // A request may carry "id", a random integer, which its reply repeats.
-// Requests and their replies (a reply without "ok": true carries "error"; "internal": true says that
-// one of the worker's own checks failed; "fatal": true says that the worker ends now):
+// Requests and their replies (a reply without "ok": true carries "error"; "internal": true says
+// that one of the worker's own checks failed; "fatal": true says that the worker ends now):
 //   {"command":"hello","protocol":7,"device":"cpu" or "cuda","device_index":0,"cxx":"",
 //    "cuda_search_paths":[]}
 //       -> {"ok":true,"protocol":7,"arch":"cpu:x86-64-v4+1f0c93ab"}

@@ -315,6 +315,10 @@ def on_eager_miss(record: bool, told: Callable[[str, str, str, int], None] | Non
     graph is captured: where `record`, it is put on the wanted list; `told` is called with its
     signature, its key, the architecture and the device's index."""
 
+def record_unaligned(record: bool) -> None:
+    """Whether regions whose data no kernel can use, as they are not aligned, are put on the wanted
+    list, by this process alone."""
+
 def flush_eager_misses() -> None:
     """Waits until every recorded miss is on the wanted list."""
 

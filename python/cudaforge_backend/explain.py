@@ -264,7 +264,7 @@ def _inspect(
             why += "; eager calls are served by its kernel"
         kernel = _C.store().candidate(region.key, known.arch) if status == "hit" else None
         if alignment := needed_alignment(signature, kernel):
-            why += f"; its kernel reads {alignment}, calls with other data run PyTorch's"
+            why += f"; it needs {alignment}: other data go to the kernel for unaligned data, if any"
         if status == "unused" and not used:
             why = _WHY["not_used"]
         if status == "miss" and region.by_agents:

@@ -75,7 +75,8 @@ def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
     )
 
 
-# By id of the options and relative path. The options are kept alive, so that ids stay unique.
+# By id of the options and relative path. The options are kept alive, so that ids stay unique: one
+# entry for each function that is compiled with a relative path.
 _ABSOLUTE: dict[tuple[int, str], tuple[Mapping[str, Any] | None, str]] = {}
 
 

@@ -244,10 +244,10 @@ _REMEDIES = {
     "all sizes has no regions, and runs the first size too from then on; "
     "torch.compile(..., dynamic=False) gives every size its own graph and kernels, as far as "
     "Dynamo's recompile_limit goes",
-    "alignment": "tensors begin at addresses that their kernels cannot read; `cudaforge forge "
-    "--wanted` makes kernels that can, and a copy of the tensor is always aligned",
-    "graph_budget": "a graph's regions were not all forged in graph_budget_s; a later process goes "
-    "on, `cudaforge forge --wanted` and `cudaforge warmup` forge them all",
+    "alignment": "tensors begin at addresses that their kernels cannot use; a copy (x.clone()) is "
+    "aligned, and on a GPU `cudaforge forge --wanted` makes kernels for unaligned inputs",
+    "graph_budget": "graph_budget_s left too little time for these regions; `cudaforge forge "
+    "--wanted` forges them",
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
     "says what to do about it",
     "forge_failed": "the warning says why; `cudaforge doctor` looks for what is missing",

@@ -30,9 +30,9 @@ def step_text(event: Event) -> str:
             return f"forging {event['region']} ..."
         case "left":
             return (
-                f"{counted(len(event['regions']), 'region')} not forged, as "
-                f"graph_budget_s={event['graph_budget_s']:g} was spent: the next process goes on, "
-                "or `cudaforge forge --wanted`"
+                f"{counted(len(event['regions']), 'region')} not forged: "
+                f"graph_budget_s={event['graph_budget_s']:g} leaves too little time; "
+                "`cudaforge forge --wanted` forges them"
             )
         case "candidate":
             return candidate_text(event)

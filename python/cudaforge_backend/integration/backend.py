@@ -104,6 +104,7 @@ def _compile(
     from .rules import rules_for
 
     warn_of_environment()
+    _C.record_unaligned(settings.on_miss != "fallback")
     if open_cache(settings.cache_dir):  # a folder that cannot be used is left as it is
         isa.install(settings.cache_dir)
     training = is_training(example_inputs)
@@ -148,9 +149,10 @@ def _forge(plan: Plan, settings: Settings) -> Plan:
     from .plan import forge_misses
     from .telling import telling_of_forging
 
+    for_all = f", for all: {settings.graph_budget_s:g}" if settings.agents is None else ""
     what = (
         f"kernels (regions: {len(plan.misses())}, and the parts of those that do not win; seconds "
-        f"allowed for each: {settings.region_budget_s:g}, for all: {settings.graph_budget_s:g})"
+        f"allowed for each: {settings.region_budget_s:g}{for_all})"
     )
     with telling_of_forging(what) as progress:
         return forge_misses(plan, settings, progress, beside_program=False)

@@ -26,6 +26,7 @@ from .analysis import Analysis, analyse
 from .ending import ForgingEndedError
 from .forging import OtherCacheError, forge_region, worth_more_time
 from .partition import Region
+from .rivals import least_seconds
 from .rules import Rules
 from .settled import settled
 from .telling import Progress, tell_region
@@ -136,22 +137,23 @@ def forge_misses(
 ) -> Plan:
     """Forges what is missing, one region after the other, with the agents and in the budgets that
     `settings` has. Where a region ends without a winner its parts are forged in the next round;
-    where forging itself failed they would fail as well. No region is begun that would take longer,
-    by the mean of those before it, than is left of `graph_budget_s`: these stay misses, and are put
-    on the wanted list. With agents, who have limits of their own, all are forged. Returns the plan
-    as the cache then has it."""
+    where forging itself failed they would fail as well. A region gets what is left of
+    `graph_budget_s` at most. Where that is too little to race one, what is left is put on the
+    wanted list. With agents, who have limits of their own, all are forged. Returns the plan as the
+    cache then has it."""
     ended: set[str] = set()
     failed: set[str] = set()
     began = time.monotonic()
     most_s = settings.graph_budget_s if settings.agents is None else math.inf
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
-        for index, known in enumerate(misses):
-            spent_s = time.monotonic() - began
-            if spent_s + spent_s / max(len(ended | failed), 1) > most_s:
-                _leave(misses[index:], settings, progress)
-                return plan_analysis(plan.analysis, ended, settings.region_budget_s)
-            within = min(settings.region_budget_s, most_s - spent_s)
-            bounded = replace(settings, region_budget_s=within)
+        for known in misses:
+            left_s = most_s - (time.monotonic() - began)
+            if left_s < min(settings.region_budget_s, least_seconds(known.region.device)):
+                plan = plan_analysis(plan.analysis, ended, settings.region_budget_s)
+                left = [k for k in plan.misses() if k.region.key not in ended | failed]
+                _leave(left, settings, progress)
+                return plan
+            bounded = replace(settings, region_budget_s=min(settings.region_budget_s, left_s))
             done = _forge(known, bounded, progress, beside_program)
             (ended if done else failed).add(known.region.key)
         plan = plan_analysis(plan.analysis, given_up=ended, budget_s=settings.region_budget_s)
@@ -159,7 +161,8 @@ def forge_misses(
 
 
 def _leave(misses: Sequence[Known], settings: Settings, progress: Progress | None) -> None:
-    """Counts and tells of regions for which a graph's time did not suffice, and records them."""
+    """Counts regions for which a graph's time did not suffice, tells of them and puts them on the
+    wanted list."""
     count_fallback("graph_budget", len(misses))
     try:
         _C.store().add_wanted([(k.region.key, k.arch, k.region.signature) for k in misses])

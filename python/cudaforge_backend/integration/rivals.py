@@ -94,6 +94,12 @@ def compile_seconds(device: torch.device) -> float:
     return median(_compilations[device.type])
 
 
+def least_seconds(device: torch.device) -> float:
+    """Of a region's budget, below which it would hardly come to a race: twice what Inductor takes,
+    for the search as well."""
+    return 2 * compile_seconds(device)
+
+
 def timed(device: torch.device, make: Callable[[], Call]) -> Call:
     """What `make` makes, by a compilation of Inductor's, whose time is kept for compile_seconds."""
     began = time.monotonic()

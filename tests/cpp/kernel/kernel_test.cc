@@ -67,12 +67,12 @@ Candidate Good(Language language) {
   if (language != Language::kCpu) {
     launch.grid[0] = *IntExpr::Parse("in0.size0");
     launch.block[0] = 256;
+    candidate.constraints = {{Constraint::Kind::kAligned, 0, 32}};
   } else {
     launch.range = *IntExpr::Parse("in0.size0");
   }
   candidate.plan.launches = {launch};
   candidate.plan.scratch_bytes = {64};
-  candidate.constraints = {{Constraint::Kind::kAligned, 0, 32}};
   candidate.author = "test";
   return candidate;
 }
@@ -86,6 +86,14 @@ TEST(CandidateTest, RoundTrip) {
     const bool cuda = DeviceOf(language) == DeviceType::kCuda;
     EXPECT_TRUE(parsed->Validate(Signature(cuda ? DeviceType::kCuda : DeviceType::kCpu)).ok());
     EXPECT_FALSE(parsed->Validate(Signature(cuda ? DeviceType::kCpu : DeviceType::kCuda)).ok());
+  }
+}
+
+TEST(CandidateTest, ACpuKernelMayAskForNoMoreThanAnElementsAlignment) {
+  Candidate candidate = Good(Language::kCpu);
+  for (const int64_t bytes : {4, 8}) {
+    candidate.constraints = {{Constraint::Kind::kAligned, 0, bytes}};
+    EXPECT_EQ(candidate.Validate(Signature(DeviceType::kCpu)).ok(), bytes == 4);
   }
 }
 

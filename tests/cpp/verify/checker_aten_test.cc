@@ -398,6 +398,14 @@ TEST(Checker, SaysWhetherInputsWereRefusedOrTheResultIsAnother) {
       << refused;
 }
 
+TEST(Checker, IsNotMadeWhereItWouldTakeTooLong) {
+  for (const double seconds : {-1.0, 1e-9}) {
+    const auto checker = RegionChecker::Create(LayerNorm(), 0, 1, seconds);
+    EXPECT_EQ(checker.status().code(), StatusCode::kTimeout) << seconds;
+  }
+  EXPECT_TRUE(RegionChecker::Create(LayerNorm(), 0, 1, 600).ok());
+}
+
 TEST(Checker, LeavesTheGeneratorAlone) {
   at::manual_seed(5);
   const at::Tensor expected = at::rand({4});
