@@ -134,7 +134,8 @@ void BindEager(py::module_& m) {
   });
   m.def(
       "reset_eager_stats", [] { EagerInterceptor::Get().ResetStats(); }, Release());
-  // For eager calls and for compiled graphs, whose own regions were recorded when they were compiled.
+  // For eager calls and for compiled graphs: their own regions were recorded when they were
+  // compiled.
   m.def(
       "record_unaligned",
       [](bool record) {

@@ -120,9 +120,9 @@ class Resolver {
   // The same region with inputs that are aligned to their elements alone, for a call whose data the
   // winner of `entry` cannot read. Null where `entry` is that region. `may_load`: as for Resolve.
   RegionEntry* Unaligned(RegionEntry* entry, bool may_load);
-  // `told` is called where Unaligned found a region without a winner, in the thread of that call. It
-  // may be called again for a region, and by several threads at once. It must not throw. Null: ends
-  // that. Thread-safe.
+  // `told` is called where Unaligned found a region without a winner, in the thread of that call.
+  // It may be called again for a region, and by several threads at once. It must not throw. Null:
+  // ends that. Thread-safe.
   void SetOnUnaligned(std::function<void(const RegionEntry&)> told);
   // Has a kernel ready to be launched for the entry, and keeps it for the life of the process: a
   // call may be in it. REQUIRES: it has an executable, its constraints name inputs of the region.

@@ -13,10 +13,10 @@ using OutputTensors = c10::SmallVector<at::Tensor, 4>;
 
 // Launches `winner` on the current stream and counts a hit. Where the inputs are less aligned than
 // `winner` needs, the winner of the same region with unaligned inputs is launched in its place, if
-// there is one. False: no kernel can take this call, which is counted as a fallback; a failed launch
-// also quarantines the region. Counted and quarantined is the region whose kernel was tried.
-// `inputs`: of the region's dtypes, sizes, strides and device. `outputs`: empty, and new tensors are
-// put there, one for each of the region's; or those to write to, of the region's dtypes, sizes,
+// there is one. False: no kernel can take this call, which is counted as a fallback; a failed
+// launch also quarantines the region. Counted and quarantined is the region whose kernel was tried.
+// `inputs`: of the region's dtypes, sizes, strides and device. `outputs`: empty, and new tensors
+// are put there, one for each of the region's; or those to write to, of the region's dtypes, sizes,
 // strides and device, sharing memory with nothing else. What they hold is unspecified when false.
 bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& inputs,
            OutputTensors* outputs);

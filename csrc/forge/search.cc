@@ -259,8 +259,8 @@ Result<SearchOutcome> Search::Run(CandidateSearch& search, const ForgeProgress& 
     outcome_.verification = {
         {"report", checker_.Report()}, {"cases", cases}, {"poisons", kPoisons}};
   } else {
-    const char* none = outcome_.lineage.empty() ? "no candidate was tried: "
-                                                : "no candidate was right: ";
+    const char* none =
+        outcome_.lineage.empty() ? "no candidate was tried: " : "no candidate was right: ";
     outcome_.reason = none + outcome_.reason + WhyNoneRight();
   }
   return std::move(outcome_);
