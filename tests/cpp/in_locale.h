@@ -9,6 +9,12 @@
 #include "base/file.h"
 #include "base/subprocess.h"
 
+// glibc leaks its own copy of LOCPATH on each use of it.
+extern "C" inline __attribute__((used, visibility("default"))) const char*
+__lsan_default_suppressions() {
+  return "leak:__argz_add_sep\n";
+}
+
 namespace cudaforge {
 
 // Sets the process's locale, of C and of C++, until it is destroyed. Machines have few locales, so
