@@ -1,7 +1,8 @@
 """Adds up the XML reports of a test run in a build folder: `summary.py FOLDER START`.
 
 START is when the run began, in seconds since 1970: reports from before are earlier results, and
-marked. Exits with 1 where CUDAFORGE_REQUIRE_GPU=1 and a test was skipped for want of a GPU.
+marked. The ten slowest tests follow. Exits with 1 where CUDAFORGE_REQUIRE_GPU=1 and a test was
+skipped for want of a GPU.
 """
 
 from __future__ import annotations
@@ -30,8 +31,18 @@ def count(reports: Iterable[Path]) -> tuple[int, int, int, int]:
     return passed, failed, no_gpu, skipped
 
 
+def slowest(reports: Iterable[Path], most: int) -> list[tuple[float, str]]:
+    """(seconds, name) of at most so many tests, the slowest first."""
+    cases = (case for report in reports for case in ET.parse(report).iter("testcase"))
+    timed = [
+        (float(case.get("time", 0)), f"{case.get('classname')}.{case.get('name')}")
+        for case in cases
+    ]
+    return sorted(timed, reverse=True)[:most]
+
+
 def main() -> int:
-    """Prints one line for the C++ tests and one for pytest's."""
+    """Prints one line for the C++ tests, one for pytest's, and one for each of the slowest."""
     gpu_skips = 0
     start = float(sys.argv[2])
     reports = set((Path(sys.argv[1]) / "test-reports").glob("*.xml"))
@@ -45,6 +56,9 @@ def main() -> int:
             f" {no_gpu:4} skipped for want of a GPU {skipped:4} skipped for other reasons"
             f"{', earlier results' if earlier else ''}"
         )
+    print("the slowest tests:")
+    for seconds, test in slowest(reports, 10):
+        print(f"{seconds:7.1f} s  {test}")
     if gpu_skips and os.environ.get("CUDAFORGE_REQUIRE_GPU") == "1":
         print("CUDAFORGE_REQUIRE_GPU=1 and GPU tests were skipped", file=sys.stderr)
         return 1

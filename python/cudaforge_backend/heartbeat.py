@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from .forks import Flag
-from .records import counted, find, for_eager, too_little_time
+from .records import counted, find, for_eager, try_again
 from .steps import step_text
 
 EVERY_S = 10.0
@@ -75,9 +75,10 @@ class Heartbeat:
 class ForgingHeartbeat(Heartbeat):
     """A progress callback (cudaforge_backend.set_progress has the events) that says now and then
     which region is forged, what is done for it, for how long, and for how long all of it has gone
-    on."""
+    on. `region_budget_s`: the seconds allowed for each."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], region_budget_s: float) -> None:
+        self._budget_s = region_budget_s
         self._began = time.monotonic()  # with this region
         self._tried = self._started = 0
         self._kinds: Counter[str] = Counter()  # of the regions that are done
@@ -106,14 +107,14 @@ class ForgingHeartbeat(Heartbeat):
         """What came of all regions, in a line."""
         failed = self._started - self._kinds.total()
         stored = [record for place in self._met if (record := find(*place)) is not None]
-        short = too_little_time([(record["verdict"], record["retry_above_s"]) for record in stored])
-        again = f"; {short[0]}: region_budget_s={short[1]} or more tries again" if short else ""
+        verdicts = [(record["verdict"], record["retry_above_s"]) for record in stored]
+        again = try_again(verdicts, self._budget_s, "region_budget_s=")
         return (
             f"forged {counted(self._started, 'region')}, parts included: "
             f"{counted(self._kinds['winner'], 'winner')}, "
             f"{for_eager(self._kinds['eager_only'])}"
             f"{self._kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
-            f"({time.monotonic() - self._since:.0f} s){again}"
+            f"({time.monotonic() - self._since:.0f} s){f'; {again}' if again else ''}"
             f"{f'; {step_text(self._left)}' if self._left else ''}"
         )
 

@@ -241,6 +241,20 @@ def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, 
     return text, max(budget, math.ceil(_C.DEFAULT_REGION_BUDGET_S))
 
 
+def try_again(
+    verdicts: Sequence[tuple[str, float | None]], given_s: float, setting: str
+) -> str | None:
+    """Of the same, how many had too little time and what tries them again; None where none had.
+    `given_s`: the seconds allowed for a region, of which the graph's own limit may have left less;
+    `setting`: what sets them, "region_budget_s="."""
+    short = too_little_time(verdicts)
+    if short is None:
+        return None
+    enough = all(above < given_s for _, above in verdicts if above is not None)
+    what = "another run" if enough else f"{setting}{short[1]} or more"
+    return f"{short[0]}: {what} tries again"
+
+
 def reason_of(record: Mapping[str, Any]) -> str:
     """Why a record is no winner; "" of a winner. Of KernelStore.verdict() too."""
     return str((record["provenance"] or {}).get("reason") or "")

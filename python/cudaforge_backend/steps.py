@@ -30,7 +30,7 @@ def step_text(event: Event) -> str:
             return f"forging {event['region']} ..."
         case "left":
             return (
-                f"{counted(len(event['regions']), 'region')} not forged: "
+                f"{counted(len(event['regions']), 'region')}, parts included, not forged: "
                 f"graph_budget_s={event['graph_budget_s']:g} leaves too little time; "
                 "`cudaforge forge --wanted` forges them"
             )

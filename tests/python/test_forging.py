@@ -253,7 +253,13 @@ class _Wrapped(RuntimeError):
 
 
 @pytest.mark.parametrize(
-    "error", [ImportError("half imported"), OSError("no space left"), _Wrapped("in a lowering")]
+    "error",
+    [
+        ImportError("half imported"),
+        OSError("no space left"),
+        DeprecationWarning("is deprecated"),
+        _Wrapped("in a lowering"),
+    ],
 )
 def test_what_says_nothing_of_the_region_ends_its_forging(
     monkeypatch: pytest.MonkeyPatch, error: Exception

@@ -12,7 +12,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
-from cudaforge_backend import heartbeat
+from cudaforge_backend import heartbeat, records
 from cudaforge_backend.records import counted
 from forged import compiled, lose_for_want_of_time, wait_for
 
@@ -75,7 +75,7 @@ def test_nobody_waits_for_ever_for_the_last_line(monkeypatch: pytest.MonkeyPatch
 def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     lines: list[str] = []
-    with heartbeat.ForgingHeartbeat(lines.append) as beat:
+    with heartbeat.ForgingHeartbeat(lines.append, 30) as beat:
         for event in ("start", "candidate", "end", "start"):
             beat({"event": event, **REGION, "kind": "negative"})
         beat._began -= 50
@@ -113,7 +113,7 @@ def test_a_step_is_named_until_it_ends(
 ) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     lines: list[str] = []
-    with heartbeat.ForgingHeartbeat(lines.append) as beat:
+    with heartbeat.ForgingHeartbeat(lines.append, 30) as beat:
         beat({"event": "start", **REGION})
         beat(step)
         said = f"forging sum(float32[8]): {words}, 0 candidates tried ("
@@ -126,7 +126,7 @@ def test_a_step_is_named_until_it_ends(
 def test_what_is_compiled_and_raced_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     lines: list[str] = []
-    with heartbeat.ForgingHeartbeat(lines.append) as beat:
+    with heartbeat.ForgingHeartbeat(lines.append, 30) as beat:
         beat({"event": "start", **REGION})
         beat({"event": "candidate"})
         for stage, words in (
@@ -164,6 +164,17 @@ def test_blocking_forging_says_that_it_goes_on(
     again = f"; {counted(n, 'region')} had too little time, {n} of them not raced: "
     assert last.endswith(f"{again}region_budget_s=46 or more tries again")
     assert counts and int(counts[1]) == int(counts[2]) == n
+
+
+def test_what_a_graphs_limit_cut_short_asks_for_another_run() -> None:
+    """The seconds allowed for a region suffice: no larger number is asked for."""
+    cut = [("out of time, not raced", 9.0), ("nothing faster than ATen", None)]
+    said = "1 region had too little time, 1 of them not raced: "
+    assert records.try_again(cut, 30, "region_budget_s=") == f"{said}another run tries again"
+    assert records.try_again(cut, 9, "--region-budget ") == (
+        f"{said}--region-budget 30 or more tries again"
+    )
+    assert records.try_again(cut[1:], 30, "region_budget_s=") is None
 
 
 def test_blocking_forging_with_a_callback_says_no_more(

@@ -15,7 +15,7 @@ import torch
 from .._native import _C
 from ..heartbeat import GRAPH_STEPS, Heartbeat
 from ..options import DISABLED, disabled, parse
-from ..records import counted, find, no_graph, no_region, too_little_time
+from ..records import counted, find, no_graph, no_region, too_little_time, try_again
 from ..stats import graph_gains, remedies
 from ..steps import step_text
 from .failure import failed
@@ -98,7 +98,9 @@ def run(args: argparse.Namespace) -> int:
     found, reasons = told.found, told.reasons
     counts = stats()
     stored = [record for place in told.met if (record := find(*place)) is not None]
-    short = too_little_time([(record["verdict"], record["retry_above_s"]) for record in stored])
+    verdicts = [(record["verdict"], record["retry_above_s"]) for record in stored]
+    short = too_little_time(verdicts)
+    again = try_again(verdicts, settings.region_budget_s, "--region-budget ")
     data: dict[str, Any] = {
         "regions": len(found),
         "known": sum(status != "miss" for status in found.values()),
@@ -128,8 +130,8 @@ def run(args: argparse.Namespace) -> int:
         )
         for reason, count in sorted(reasons.items()):
             print(f"  no winner: {reason} ({count})")
-        if short:
-            print(f"  {short[0]}: --region-budget {short[1]} or more tries again")
+        if again:
+            print(f"  {again}")
         if with_kernels := data["graphs_with_kernels"]:
             print(f"  {_with_kernels(with_kernels, data['graph_speedups'])}")
         if without := data["graphs_without_gain"]:

@@ -74,7 +74,7 @@ def _forge_at_once(
     if verdict_of(key, arch, settings.region_budget_s)[0] != "miss":
         return  # as forge_one would: but then nothing is to be told of it
     what = f"a kernel for {_C.describe(signature)} (seconds allowed: {settings.region_budget_s:g})"
-    with telling_of_forging(what) as progress:
+    with telling_of_forging(what, settings.region_budget_s) as progress:
         forge_one(signature, device_index, settings, progress)
 
 

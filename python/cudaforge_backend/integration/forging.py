@@ -37,7 +37,8 @@ MAX_CANDIDATES = 64
 _LEAST_ROUNDS = 32  # of a race that a kernel wins (csrc/measure/paired.h)
 _SIGNALS_SECONDS = 0.2  # a signal that another thread was given is seen after so long at most
 
-_MACHINES_ERRORS = (ImportError, OSError, MemoryError)  # Inductor's that say nothing of the region
+# Inductor's that say nothing of the region. A warning is one where the program makes errors of them.
+_MACHINES_ERRORS = (ImportError, OSError, MemoryError, Warning)
 
 _locks_guard = fork_safe_lock()
 _locks: dict[Place, Any] = {}

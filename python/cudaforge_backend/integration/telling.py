@@ -76,7 +76,7 @@ def telling(step: str, regions: Iterable[str]) -> Iterator[None]:
 
 
 @contextmanager
-def telling_of_forging(what: str) -> Iterator[Progress]:
+def telling_of_forging(what: str, region_budget_s: float) -> Iterator[Progress]:
     """Gives who is told of the forging of `what`: the callback that set_progress was given. A
     program without one is told that it begins, now and then that it goes on, and what came of
     it."""
@@ -89,6 +89,8 @@ def telling_of_forging(what: str) -> Iterator[Progress]:
         "step",
         what,
     )
-    with ForgingHeartbeat(lambda text: log.forge.warning("cudaforge: %s", text)) as heartbeat:
+    with ForgingHeartbeat(
+        lambda text: log.forge.warning("cudaforge: %s", text), region_budget_s
+    ) as heartbeat:
         yield heartbeat
     log.forge.warning("cudaforge: %s", heartbeat.summary())
