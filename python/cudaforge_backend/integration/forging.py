@@ -37,7 +37,7 @@ MAX_CANDIDATES = 64
 _LEAST_ROUNDS = 32  # of a race that a kernel wins (csrc/measure/paired.h)
 _SIGNALS_SECONDS = 0.2  # a signal that another thread was given is seen after so long at most
 
-# Inductor's that say nothing of the region. A warning is one where the program makes errors of them.
+# Inductor's that say nothing of the region; a warning, where the program makes errors of them.
 _MACHINES_ERRORS = (ImportError, OSError, MemoryError, Warning)
 
 _locks_guard = fork_safe_lock()
