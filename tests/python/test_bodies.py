@@ -11,6 +11,7 @@ import torch
 from forged import compiled
 from torch import Tensor
 from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch.compiler import nested_compile_region
 
@@ -72,6 +73,34 @@ def test_they_are_served(
             assert cudaforge_backend.stats()["hits"] == hits
         report = cudaforge_backend.explain(function, x, cache_dir=str(forged))
     assert [found.status for found in report.regions] == ["hit"] * regions
+
+
+@torch._dynamo.config.patch(capture_scalar_outputs=True)
+def test_slices_that_lie_otherwise_are_left_to_pytorch(forged: Path, device: str) -> None:
+    """Their strides are not those of the body's trace: a kernel would never be called."""
+
+    def step(carry: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        following = (carry + row).softmax(-1)
+        return following, following.clone()
+
+    def batch_first(x: Tensor) -> Tensor:
+        found: tuple[Tensor, Tensor] = scan(step, torch.zeros_like(x[:, 0]), x, dim=1)
+        return found[1]
+
+    def mapped(x: Tensor) -> Tensor:
+        return map_over(lambda row: row.softmax(-1), x.transpose(0, 1))
+
+    x = torch.rand(6, 8, 87, device=device)
+    with torch.no_grad():
+        for function in (batch_first, mapped):
+            cudaforge_backend.reset_stats()
+            torch._dynamo.reset()
+            torch.testing.assert_close(compiled(function, forged)(x), function(x))
+            stats = cudaforge_backend.stats()
+            assert (stats["hits"], stats["fallbacks"], stats["forged"]) == (0, {"strides": 1}, 0)
+        contiguous = compiled(lambda x: map_over(lambda row: row.softmax(-1), x), forged)
+        contiguous(x)
+        assert cudaforge_backend.stats()["hits"] == 6
 
 
 @pytest.mark.parametrize("function", [branch, twice])

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 
 from .fx_signature import tensor_reason
 from .graph_pass import kept_table
@@ -51,7 +52,12 @@ class Analysis:
         """Their regions, each key once, and why anchors were left; `take` is find_regions'."""
         by_key: dict[str, Region] = {}
         left: Counter[str] = Counter()
+        otherwise = {id(body.graph) for module in self.modules for body in _cut_otherwise(module)}
         for graph in self.graphs():
+            if id(graph) in otherwise:
+                refused, _ = find_regions(graph, self.rules)
+                left.update("strides" for _ in refused)
+                continue
             found, reasons = find_regions(graph, self.rules, take)
             left.update(reasons)
             for region in found:
@@ -66,6 +72,33 @@ def _with_bodies(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:
         if name in called and isinstance(child, fx.GraphModule):
             yield from _with_bodies(child)
     yield gm
+
+
+# Operators that call their first argument with slices, by the argument that is sliced.
+_SLICED = {"map_impl": 1, "scan": 2}
+
+
+def _cut_otherwise(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:
+    """Bodies that are traced with other strides than their slices will have: Inductor cuts what the
+    loop goes over where it lies, and kernels for the traced strides would never be called."""
+    for nested in _with_bodies(gm):
+        for node in nested.graph.nodes:
+            at = _SLICED.get(getattr(node.target, "__name__", ""))
+            if at is None or not isinstance(node.target, torch._ops.HigherOrderOperator):
+                continue
+            body = getattr(nested, node.args[0].target)
+            given = body.graph.find_nodes(op="placeholder")
+            given = given[len(pytree.tree_leaves(node.args[1:at])) :]
+            whole = pytree.tree_leaves(node.args[at])
+            pairs = zip(whole, given, strict=False)
+            if any(not _lie_alike(all_.meta["val"][0], one.meta["val"]) for all_, one in pairs):
+                yield body
+
+
+def _lie_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one shape have their elements in the same places."""
+    strides = zip(a.shape, a.stride(), b.stride(), strict=True)
+    return all(n == 1 or s == t for n, s, t in strides)
 
 
 def _names(gm: fx.GraphModule) -> Iterator[str]:
