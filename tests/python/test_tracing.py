@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from cudaforge_backend.integration import fx_signature, rivals
+from cudaforge_backend.integration import analysis, fx_signature, rivals
 from cudaforge_backend.integration.tracing import beside_running_programs
 from test_forging import softmax
-from torch import nn
+from torch import fx, nn
 
 
 def test_a_compiled_module_is_called_in_the_middle_of_a_trace(
@@ -46,6 +46,36 @@ def test_a_compiled_module_is_called_in_the_middle_of_a_trace(
     torch.testing.assert_close(made(inputs)[0], torch.softmax(inputs[0], -1))
     (result,) = seen
     torch.testing.assert_close(result, expected)
+
+
+def test_a_compiled_function_is_called_while_another_is_analysed(
+    all_win: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by threads that all call for the first time."""
+    other: Any = torch.compile(lambda x: x + 1, backend="eager")
+    x = torch.randn(4, 61)
+    other(x)
+    find, seen = analysis.find_regions, []
+
+    def call() -> None:
+        try:
+            seen.append(other(x))
+        except Exception as error:
+            seen.append(error)
+
+    def while_traced(*args: Any) -> Any:
+        thread = threading.Thread(target=call)
+        fx._symbolic_trace._is_fx_tracing_flag = True
+        try:
+            thread.start()
+            thread.join()
+        finally:
+            fx._symbolic_trace._is_fx_tracing_flag = False
+        return find(*args)
+
+    monkeypatch.setattr(analysis, "find_regions", while_traced)
+    torch.compile(lambda x: torch.softmax(x, -1), backend="cudaforge")(x)
+    assert seen and all(torch.equal(one, x + 1) for one in seen)
 
 
 def test_the_setting_is_put_back_by_the_last_one() -> None:

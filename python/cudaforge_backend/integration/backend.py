@@ -15,6 +15,7 @@ from cudaforge_backend.options import FORGING, Settings, disabled, parse
 from cudaforge_backend.stats import count_fallback, count_graph, count_graph_gain, warn_once
 
 from .graphs import Compiled
+from .tracing import beside_running_programs
 
 if TYPE_CHECKING:
     from .analysis import Analysis
@@ -42,7 +43,8 @@ def cudaforge(
     if disabled():
         return plain(gm, example_inputs, settings)
     try:
-        made = _compile(gm, example_inputs, settings)
+        with beside_running_programs():  # it traces more often, and for longer, than Inductor
+            made = _compile(gm, example_inputs, settings)
     except errors.OptionError:
         raise
     except Exception as error:
