@@ -2,7 +2,7 @@
 //
 // Every function gives the same result in every locale. A program may set a locale with a decimal
 // comma or with grouped digits (setlocale, std::locale::global), which printf, strtod, isalpha and
-// streams obey: csrc and cache do not use them (tests/lint/test_locale.py).
+// streams obey: csrc and cache do not use them (tests/lint/test_locale_calls.py).
 #pragma once
 
 #include <algorithm>
