@@ -7,6 +7,7 @@
 #include "generators/generator.h"
 #include "signature/aten_numerics.h"
 #include "signature/from_aten_region.h"
+#include "signature/op_facts.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -40,7 +41,17 @@ void BindSignature(py::module_& m) {
   m.attr("DTYPES") = py::tuple(py::cast(DTypeNames()));
   m.def("anchor_ops", &AnchorOps);
   m.def("pointwise_ops", &PointwiseOps);
-  m.def("agent_anchor_ops", &AgentAnchorOps);
+  m.def("heavy_ops", &HeavyOps);
+  m.def("anchor_words", &FamilyWords);
+  m.def("parts_of", &PartsOf, py::arg("op"));
+  m.def(
+      "norm_operands",
+      [](const std::string& op) -> std::optional<std::pair<int, int>> {
+        const OpFacts& facts = FactsOf(op);
+        if (facts.norm_weight < 0) return std::nullopt;
+        return std::pair(facts.backward ? 1 : 0, facts.norm_weight);
+      },
+      py::arg("op"));
   m.def(
       "generates_heavy_ops", [](const std::string& arch) { return GeneratesHeavyOps(arch); },
       py::arg("arch"));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "signature/op_facts.h"
+
 namespace cudaforge {
 namespace {
 
@@ -77,49 +79,6 @@ std::string CallText(const OpSignature& signature, size_t index) {
   return text;
 }
 
-struct Kind {
-  std::string_view name;
-  // Beginnings of an op's name after "aten::"; a "$" at the end: the whole name.
-  std::vector<std::string_view> ops;
-};
-
-const std::vector<Kind>& Kinds() {
-  static const auto* const kinds = new std::vector<Kind>{
-      {"attention",
-       {"scaled_dot_product", "_scaled_dot_product", "_flash_attention", "_efficient_attention"}},
-      {"convolution",
-       {"convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose",
-        "cudnn_convolution", "mkldnn_convolution"}},
-      {"matmul",
-       {"mm$", "addmm", "bmm$", "baddbmm", "addbmm", "matmul$", "linear$", "mv$", "addmv", "dot$",
-        "vdot$", "_scaled_mm", "_int_mm", "einsum"}},
-      {"pooling",
-       {"avg_pool", "max_pool", "adaptive_avg_pool", "_adaptive_avg_pool", "adaptive_max_pool",
-        "fractional_max_pool"}},
-      {"loss",
-       {"nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-        "kl_div", "cross_entropy_loss", "soft_margin_loss"}},
-      {"scan", {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "_logcumsumexp"}},
-      {"softmax",
-       {"_softmax", "softmax", "_log_softmax", "log_softmax", "logsumexp", "_safe_softmax"}},
-      {"norm",
-       {"native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "rms_norm",
-        "_fused_rms_norm", "native_batch_norm", "_native_batch_norm", "batch_norm",
-        "cudnn_batch_norm", "instance_norm", "_batch_norm"}},
-      {"reduction",
-       {"sum", "mean", "prod", "amax", "amin", "aminmax", "max$", "min$", "argmax", "argmin", "any",
-        "all$", "count_nonzero", "nansum", "median", "std", "var", "linalg_vector_norm", "norm$"}}};
-  return *kinds;
-}
-
-bool IsOneOf(std::string_view op, const std::vector<std::string_view>& ops) {
-  return std::any_of(ops.begin(), ops.end(), [op](std::string_view wanted) {
-    if (!wanted.ends_with('$')) return op.starts_with(wanted);
-    wanted.remove_suffix(1);
-    return op == wanted;
-  });
-}
-
 }  // namespace
 
 std::string DescribeRegion(const OpSignature& signature) {
@@ -156,13 +115,11 @@ std::string DescribeRegion(const OpSignature& signature) {
 }
 
 std::string RegionKind(const OpSignature& signature) {
-  for (const Kind& kind : Kinds()) {
-    for (const Node& node : signature.nodes) {
-      if (!node.op.starts_with("aten::")) continue;
-      if (IsOneOf(OpShortName(node.op), kind.ops)) return std::string(kind.name);
-    }
+  OpFamily heaviest = OpFamily::kOther;
+  for (const Node& node : signature.nodes) {
+    heaviest = std::min(heaviest, FactsOf(node.op).family);
   }
-  return "other";
+  return std::string(OpFamilyName(heaviest));
 }
 
 }  // namespace cudaforge

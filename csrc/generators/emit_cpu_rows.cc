@@ -19,7 +19,7 @@ bool IsCheap(const CpuStage& stage, int v) {
   for (int u : Closure(stage.stage(), {v}, stage.row_values())) {
     const Value& value = stage.value(u);
     if (value.kind == Value::Kind::kScan) return false;
-    if (value.kind == Value::Kind::kPointwise) cost += FactsOf(value.op).cpu_cost;
+    if (value.kind == Value::Kind::kPointwise) cost += ScalarFactsOf(value.op).cpu_cost;
   }
   return cost < 4;
 }

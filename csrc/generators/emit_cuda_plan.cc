@@ -275,7 +275,7 @@ void SetKept(CudaPlan* plan) {
     const Value& value = stage.values[v];
     if (last[v] < 0) continue;
     const bool dear = value.kind == Value::Kind::kLoad || value.kind == Value::Kind::kScan ||
-                      (value.kind == Value::Kind::kPointwise && FactsOf(value.op).keep);
+                      (value.kind == Value::Kind::kPointwise && ScalarFactsOf(value.op).keep);
     if (value.space == Space::kElement && dear && last[v] > first[v]) {
       if (plan->keep) plan->kept[v] = true;
       if (plan->staged && value.kind == Value::Kind::kLoad) plan->stage_in_shared[v] = true;

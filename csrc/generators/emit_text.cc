@@ -103,7 +103,7 @@ std::string PointwiseText(const Stage& stage, int v, const std::vector<std::stri
     default:
       break;
   }
-  const OpFacts& facts = FactsOf(value.op);
+  const ScalarFacts& facts = ScalarFactsOf(value.op);
   const bool wraps =
       value.op == ScalarOp::kAdd || value.op == ScalarOp::kSub || value.op == ScalarOp::kMul;
   // Two's complement, where signed overflow would be undefined.

@@ -44,13 +44,11 @@ Status CanGenerate(const OpSignature& signature, std::string_view target);
 // join them.
 const std::vector<std::string>& AnchorOps();
 const std::vector<std::string>& PointwiseOps();
-// Heavy ATen overloads: matrix products, convolutions, attention. A region has one of them, with
-// the pointwise chains around it, and agents make its kernel, but for products that a generator
-// makes (generators/product.h).
-const std::vector<std::string>& AgentAnchorOps();
-// Whether a generator makes kernels for some of them on `target`.
+// Whether a generator makes kernels for some of HeavyOps() on `target`.
 bool GeneratesHeavyOps(std::string_view target);
-// Whether `signature` is such a region. kUnsupported says what else is in it.
+// Whether `signature` is a region around one of HeavyOps(), with pointwise chains. Agents make its
+// kernel, but for products that a generator makes (generators/product.h). kUnsupported says what
+// else is in it.
 Status IsAgentRegion(const OpSignature& signature);
 
 }  // namespace cudaforge

@@ -6,6 +6,7 @@
 #include "generators/lower_node.h"
 #include "generators/lower_stages.h"
 #include "generators/row_program.h"
+#include "signature/op_facts.h"
 
 namespace cudaforge {
 namespace rows {
@@ -53,7 +54,7 @@ Status CheckNotEmpty(const OpSignature& signature) {
   return Status::Ok();
 }
 
-// How far a node's own rounding may differ between two right kernels, as OpFacts::rounding.
+// How far a node's own rounding may differ between two right kernels, as ScalarFacts::rounding.
 int RoundingOf(const GraphNode& node) {
   if (!IsFloatType(node.type)) return 0;
   switch (node.kind) {
@@ -62,7 +63,7 @@ int RoundingOf(const GraphNode& node) {
     case GraphNode::Kind::kReduce:
       return node.reduce == ReduceOp::kMax || node.reduce == ReduceOp::kMin ? 0 : 2;
     case GraphNode::Kind::kPointwise:
-      return FactsOf(node.op).rounding;
+      return ScalarFactsOf(node.op).rounding;
     default:
       return 0;
   }
@@ -148,18 +149,10 @@ const std::vector<std::string>& PointwiseOps() {
   return kNames;
 }
 
-const std::vector<std::string>& AgentAnchorOps() {
-  static const std::vector<std::string> kNames = {
-      "aten::addmm",       "aten::baddbmm", "aten::bmm",
-      "aten::convolution", "aten::mm",      "aten::scaled_dot_product_attention",
-  };
-  return kNames;
-}
-
 Status IsAgentRegion(const OpSignature& signature) {
   int anchors = 0;
   for (const Node& node : signature.nodes) {
-    if (IsIn(node.op, AgentAnchorOps())) {
+    if (IsIn(node.op, HeavyOps())) {
       ++anchors;
     } else if (!IsIn(node.op, PointwiseOps())) {
       return Status::Unsupported(node.op + " is no part of a region that agents write");

@@ -109,7 +109,7 @@ int Graph::Pointwise(ScalarOp op, const std::vector<int>& operands) {
   node.op = op;
   node.operands = operands;
   const Type last = this->node(operands.back()).type;
-  node.type = FactsOf(op).gives_bool ? Type::kBool : last;
+  node.type = ScalarFactsOf(op).gives_bool ? Type::kBool : last;
   for (size_t i = op == ScalarOp::kWhere ? 1 : 0; i < operands.size(); ++i) {
     if (status_.ok() && this->node(operands[i]).type != last) {
       return Fail(Status::Unsupported("operands of different types"));

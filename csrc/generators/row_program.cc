@@ -83,7 +83,7 @@ std::string ValueText(const Value& value) {
     case Value::Kind::kOuterIndex:
       return "outer_index " + std::to_string(value.dim);
     case Value::Kind::kPointwise:
-      text = FactsOf(value.op).name;
+      text = ScalarFactsOf(value.op).name;
       break;
     case Value::Kind::kReduce:
       text = std::string("reduce ") + kReduceNames[static_cast<int>(value.reduce)];
@@ -221,7 +221,7 @@ class StageChecker {
         break;
       }
       case Value::Kind::kPointwise: {
-        if (value.operands.size() != FactsOf(value.op).operands)
+        if (value.operands.size() != ScalarFactsOf(value.op).operands)
           return Error(name + ": wrong number of operands");
         if (value.op == ScalarOp::kCast) break;
         if (value.op == ScalarOp::kWhere) {
@@ -233,7 +233,7 @@ class StageChecker {
         }
         if (value.operands.size() == 2 && operand_type(0) != operand_type(1))
           return Error(name + ": type mismatch");
-        if (value.type != (FactsOf(value.op).gives_bool ? Type::kBool : operand_type(0))) {
+        if (value.type != (ScalarFactsOf(value.op).gives_bool ? Type::kBool : operand_type(0))) {
           return Error(name + ": type mismatch");
         }
         break;

@@ -6,7 +6,7 @@
 namespace cudaforge::rows {
 namespace {
 
-constexpr OpFacts kOps[] = {
+constexpr ScalarFacts kOps[] = {
     // op, name, text, operands, gives_bool, cost, keep, cpu_cost, rounding
     {ScalarOp::kNeg, "neg", nullptr, 1, false, 1, false, 1, 0},
     {ScalarOp::kAbs, "abs", "cf_abs", 1, false, 1, false, 4, 0},
@@ -56,12 +56,12 @@ constexpr OpFacts kOps[] = {
     {ScalarOp::kRoundToBF16, "round_bf16", "cf_round_to_bf16", 1, false, 1, true, 4, 0},
 };
 static_assert(std::size(kOps) == kScalarOps);
-static_assert(std::ranges::all_of(kOps, [](const OpFacts& facts) {
+static_assert(std::ranges::all_of(kOps, [](const ScalarFacts& facts) {
   return facts.op == static_cast<ScalarOp>(&facts - kOps);
 }));
 
 }  // namespace
 
-const OpFacts& FactsOf(ScalarOp op) { return kOps[static_cast<size_t>(op)]; }
+const ScalarFacts& ScalarFactsOf(ScalarOp op) { return kOps[static_cast<size_t>(op)]; }
 
 }  // namespace cudaforge::rows

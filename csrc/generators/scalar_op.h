@@ -58,7 +58,7 @@ enum class ScalarOp {
 };
 inline constexpr int kScalarOps = static_cast<int>(ScalarOp::kRoundToBF16) + 1;
 
-struct OpFacts {
+struct ScalarFacts {
   ScalarOp op;
   const char* name;  // in Program::ToString
   // What it is in kernel text: a function of both preludes ("cf_exp") or an operator ("+"); nullptr
@@ -73,6 +73,6 @@ struct OpFacts {
   // nothing is rounded, 1 where IEEE 754 says how, 2 for what depends on order or on a library.
   int rounding;
 };
-const OpFacts& FactsOf(ScalarOp op);
+const ScalarFacts& ScalarFactsOf(ScalarOp op);
 
 }  // namespace cudaforge::rows

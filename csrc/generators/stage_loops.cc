@@ -126,7 +126,7 @@ int64_t RowCost(const Stage& stage) {
     const Value& value = stage.values[static_cast<size_t>(v)];
     int64_t cost = 1;
     if (value.kind == Value::Kind::kConst) cost = 0;
-    if (value.kind == Value::Kind::kPointwise) cost = FactsOf(value.op).cost;
+    if (value.kind == Value::Kind::kPointwise) cost = ScalarFactsOf(value.op).cost;
     // A reduce's or scan's own result is per row or per element, its work is per element.
     const bool element = value.space == Space::kElement || value.kind == Value::Kind::kReduce;
     (element ? per_element : per_row) += cost;

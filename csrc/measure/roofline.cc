@@ -4,11 +4,10 @@
 #include <cmath>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "signature/attention_op.h"
+#include "signature/op_facts.h"
 
 namespace cudaforge {
 namespace {
@@ -19,25 +18,6 @@ constexpr double kCacheLine = 64;
 // tensor cores with an error no larger (Ootomo and Yokota, arXiv 2203.03341).
 constexpr const char* kSplitProducts = "fp32_product_tflops";
 constexpr double kSplitPasses = 3;
-
-template <size_t kCount>
-bool OneOf(std::string_view name, const std::string_view (&names)[kCount]) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
-
-bool IsView(std::string_view name) {
-  static constexpr std::string_view kViews[] = {
-      "view",  "_unsafe_view", "reshape",   "expand", "permute", "transpose",  "t",      "slice",
-      "alias", "select",       "unsqueeze", "narrow", "squeeze", "as_strided", "detach", "view_as"};
-  return OneOf(name, kViews);
-}
-
-// Ops that read no more of their first argument than they give out.
-bool TakesFromFirst(std::string_view name) {
-  static constexpr std::string_view kTakers[] = {"embedding", "index_select", "gather", "index",
-                                                 "slice",     "select",       "narrow"};
-  return OneOf(name, kTakers);
-}
 
 double Numel(const TensorSpec& spec) { return static_cast<double>(spec.numel()); }
 
@@ -69,21 +49,15 @@ void VisitTensors(const Json& argument, const Visit& visit) {
   }
 }
 
-// Operations of a matrix product, as 2 * elements of the result * length of a row of the left side.
-std::optional<double> ProductFlops(const OpSignature& signature, const Node& node) {
-  static constexpr std::pair<std::string_view, size_t> kLeft[] = {
-      {"mm", 0}, {"bmm", 0}, {"addmm", 1}, {"baddbmm", 1}};
-  for (const auto& [name, index] : kLeft) {
-    if (OpShortName(node.op) != name) continue;
-    const TensorSpec* left = SpecAt(signature, node, index);
-    if (left == nullptr || left->sizes.empty() || node.outputs.empty()) return std::nullopt;
-    return 2.0 * Numel(node.outputs[0]) * static_cast<double>(left->sizes.back());
-  }
-  return std::nullopt;
+// Two for each element of the result and each of a row of the left side.
+std::optional<double> ProductFlops(const OpSignature& signature, const Node& node, int left_at) {
+  const TensorSpec* left = SpecAt(signature, node, static_cast<size_t>(left_at));
+  if (left == nullptr || left->sizes.empty() || node.outputs.empty()) return std::nullopt;
+  return 2.0 * Numel(node.outputs[0]) * static_cast<double>(left->sizes.back());
 }
 
 std::optional<double> ConvolutionFlops(const OpSignature& signature, const Node& node) {
-  if (OpShortName(node.op) != "convolution" || node.outputs.empty()) return std::nullopt;
+  if (node.outputs.empty()) return std::nullopt;
   const TensorSpec* input = SpecAt(signature, node, 0);
   const TensorSpec* weight = SpecAt(signature, node, 1);
   if (input == nullptr || weight == nullptr || weight->sizes.empty() || weight->sizes[0] == 0) {
@@ -95,9 +69,8 @@ std::optional<double> ConvolutionFlops(const OpSignature& signature, const Node&
          static_cast<double>(weight->sizes[0]);
 }
 
-std::optional<double> AttentionFlops(const OpSignature& signature, const Node& node) {
-  const AttentionOp* attention = FindAttentionOp(OpBaseName(node.op));
-  if (attention == nullptr) return std::nullopt;
+std::optional<double> AttentionFlops(const OpSignature& signature, const Node& node,
+                                     int causal_at) {
   const TensorSpec* query = SpecAt(signature, node, 0);
   const TensorSpec* key = SpecAt(signature, node, 1);
   const TensorSpec* value = SpecAt(signature, node, 2);
@@ -105,7 +78,7 @@ std::optional<double> AttentionFlops(const OpSignature& signature, const Node& n
       key->sizes.size() < 2 || value->sizes.empty()) {
     return std::nullopt;
   }
-  const bool causal = FlagArgument(node, static_cast<size_t>(attention->causal));
+  const bool causal = FlagArgument(node, static_cast<size_t>(causal_at));
   const double rows = static_cast<double>(query->sizes[query->sizes.size() - 2]);
   const double columns = static_cast<double>(key->sizes[key->sizes.size() - 2]);
   const double width = static_cast<double>(query->sizes.back());
@@ -114,6 +87,21 @@ std::optional<double> AttentionFlops(const OpSignature& signature, const Node& n
   const double full = std::min(rows, columns);  // rows before the triangle is full
   const double pairs = causal ? full * (full + 1) / 2 + (rows - full) * columns : rows * columns;
   return 2 * heads * pairs * (width + static_cast<double>(value->sizes.back()));
+}
+
+// Of contractions; none of other operators, or where an operand is missing.
+std::optional<double> ContractionFlops(const OpSignature& signature, const Node& node,
+                                       const OpFacts& facts) {
+  switch (facts.work) {
+    case OpWork::kProduct:
+      return ProductFlops(signature, node, facts.left);
+    case OpWork::kConvolution:
+      return ConvolutionFlops(signature, node);
+    case OpWork::kAttention:
+      return AttentionFlops(signature, node, facts.causal);
+    default:
+      return std::nullopt;
+  }
 }
 
 // The rate that bounds products of this dtype. Where float32 may be rounded to TF32, whose rate is
@@ -144,13 +132,11 @@ void AddNode(const OpSignature& signature, const Node& node, RegionWork& work) {
   const DType dtype = first != nullptr        ? first->dtype
                       : !node.outputs.empty() ? node.outputs[0].dtype
                                               : DType::kFloat32;
-  const std::optional<double> convolution = ConvolutionFlops(signature, node);
-  std::optional<double> product = convolution;
-  if (!product.has_value()) product = ProductFlops(signature, node);
-  if (!product.has_value()) product = AttentionFlops(signature, node);
-  if (product.has_value()) {
-    work.flops[ProductRate(signature, dtype, convolution.has_value())] += *product;
-  } else if (!IsView(OpShortName(node.op))) {
+  const OpFacts& facts = FactsOf(node.op);
+  const std::optional<double> contraction = ContractionFlops(signature, node, facts);
+  if (contraction.has_value()) {
+    work.flops[ProductRate(signature, dtype, facts.work == OpWork::kConvolution)] += *contraction;
+  } else if (facts.work != OpWork::kNone) {
     const bool doubles = dtype == DType::kFloat64;
     work.flops[doubles ? "fp64_tflops" : "fp32_tflops"] += largest;
   }
@@ -161,7 +147,7 @@ std::vector<int64_t> ReadBytes(const OpSignature& signature) {
   std::vector<int64_t> taken(signature.inputs.size(), 0);
   std::vector<bool> whole(signature.inputs.size(), false);
   for (const Node& node : signature.nodes) {
-    const bool takes = TakesFromFirst(OpShortName(node.op)) && !node.outputs.empty();
+    const bool takes = FactsOf(node.op).picks && !node.outputs.empty();
     const auto use = [&](const Json& argument, bool first) {
       if (!argument.contains("in")) return;
       const auto input = argument["in"].get<size_t>();

@@ -2,10 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <iterator>
-
-#include "signature/op_signature.h"
+#include "signature/op_facts.h"
 
 namespace cudaforge {
 namespace {
@@ -26,38 +23,32 @@ at::Tensor OverGroups(const at::Tensor& input, Args args) {
   return input.reshape({args[3].toInt(), args[6].toInt(), -1}).mean(-1);
 }
 
-at::Tensor OverChannels(const at::Tensor& input, Args) {
+at::Tensor OverChannels(const at::Tensor& input) {
   return input.transpose(0, 1).flatten(1).mean(-1);
 }
 
-struct MeanOp {
-  std::string_view name;
-  at::Tensor (*mean)(const at::Tensor& input, Args args);
-};
-
-constexpr MeanOp kOps[] = {
-    {"aten::var_mean", OverDims},
-    {"aten::std_mean", OverDims},
-    {"aten::native_layer_norm", OverNormalizedShape},
-    {"aten::native_group_norm", OverGroups},
-    {"aten::native_batch_norm", OverChannels},
-    {"aten::_native_batch_norm_legit", OverChannels},
-};
-
-const MeanOp* Find(std::string_view op) {
-  const auto* found = std::find_if(std::begin(kOps), std::end(kOps),
-                                   [&](const MeanOp& one) { return one.name == OpBaseName(op); });
-  return found == std::end(kOps) ? nullptr : found;
+at::Tensor MeanOf(OpNeeds needs, const at::Tensor& input, Args args) {
+  switch (needs) {
+    case OpNeeds::kTrailing:
+      return OverNormalizedShape(input, args);
+    case OpNeeds::kGroup:
+      return OverGroups(input, args);
+    case OpNeeds::kChannel:
+      return OverChannels(input);
+    default:
+      return OverDims(input, args);
+  }
 }
 
 }  // namespace
 
-bool HasMean(std::string_view op) { return Find(op) != nullptr; }
+bool HasMean(std::string_view op) { return FactsOf(op).mean == 1; }
 
 at::Tensor DefinedMean(std::string_view op, Args args, const at::Tensor& mean) {
   // Of a norm that was given its statistics there is no mean.
   if (mean.numel() == 0 || !mean.isnan().any().item<bool>()) return mean;
-  const at::Tensor defined = Find(op)->mean(args[0].toTensor(), args).reshape(mean.sizes());
+  const at::Tensor defined =
+      MeanOf(FactsOf(op).needs, args[0].toTensor(), args).reshape(mean.sizes());
   return at::where(mean.isnan(), defined.to(mean.scalar_type()), mean);
 }
 

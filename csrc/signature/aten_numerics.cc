@@ -3,13 +3,11 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
-#include <array>
+
+#include "signature/op_facts.h"
 
 namespace cudaforge {
 namespace {
-
-// Parts of the names of operators.
-constexpr std::array<std::string_view, 5> kMatrixOps = {"mm", "mv", "dot", "convolution", "linear"};
 
 bool AllowsReduced(at::CuBLASReductionOption option) {
   return option == at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK;
@@ -57,9 +55,8 @@ constexpr const char* kCublasIeee = "cublas_ieee";  // "medium" otherwise, witho
 }  // namespace
 
 bool IsMatrixOp(std::string_view op) {
-  return std::any_of(kMatrixOps.begin(), kMatrixOps.end(), [op](std::string_view word) {
-    return op.find(word) != std::string_view::npos;
-  });
+  const OpKind kind = FactsOf(op).kind;
+  return kind == OpKind::kContracts || kind == OpKind::kUnknown;
 }
 
 Json NumericsInForce(const std::vector<std::string>& ops) {

@@ -11,7 +11,8 @@
 
 namespace cudaforge {
 
-// Whether the settings of matrix products and convolutions bear upon an overload.
+// Whether the settings of matrix products and convolutions bear upon an overload: as far as is
+// known.
 bool IsMatrixOp(std::string_view op);
 
 // The settings in force, for a signature of these overloads. Those of matrix products and

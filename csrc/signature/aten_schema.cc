@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "signature/attention_op.h"
+#include "signature/op_facts.h"
 
 namespace cudaforge {
 namespace {
@@ -18,11 +18,6 @@ constexpr std::pair<at::Tag, const char*> kRefusedTags[] = {
     {at::Tag::data_dependent_output, kDataDependent},
     {at::Tag::inplace_view, kMayMutate},
     {at::Tag::maybe_aliasing_or_mutating, kMayMutate},
-};
-
-constexpr std::array<std::string_view, 6> kUninitialised = {
-    "aten::empty",          "aten::empty_like", "aten::empty_strided",
-    "aten::empty_permuted", "aten::new_empty",  "aten::new_empty_strided",
 };
 
 bool IsTensorOrTensors(const c10::TypePtr& type) {
@@ -80,15 +75,13 @@ Status CheckPure(const c10::OperatorHandle& op, std::string_view name) {
     if (!IsTensorOrTensors(result.real_type())) return refuse("returns more than tensors");
   }
   const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
-  const std::string& base_name = op.operator_name().name;
+  const OpFacts& facts = FactsOf(op.operator_name().name);
   // Attention draws them where its dropout_p is not 0: see CheckCall.
-  if (random && FindAttentionOp(base_name) == nullptr) return refuse("draws random numbers");
+  if (random && facts.family != OpFamily::kAttention) return refuse("draws random numbers");
   for (const auto& [tag, why] : kRefusedTags) {
     if (op.hasTag(tag)) return refuse(why);
   }
-  if (std::find(kUninitialised.begin(), kUninitialised.end(), base_name) != kUninitialised.end()) {
-    return refuse("returns uninitialised memory");
-  }
+  if (facts.kind == OpKind::kAllocates) return refuse("returns uninitialised memory");
   return Status::Ok();
 }
 

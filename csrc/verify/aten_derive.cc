@@ -1,13 +1,12 @@
 #include "verify/aten_derive.h"
 
-#include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
+#include "signature/op_facts.h"
 
 namespace cudaforge {
 namespace {
@@ -109,19 +108,25 @@ void MaxPool3d(const Arguments& arguments) {
                          arguments.Ints(5), arguments.Bool(6))));
 }
 
-const std::map<std::string, std::function<void(const Arguments&)>>& Derivations() {
-  static const auto* table = new std::map<std::string, std::function<void(const Arguments&)>>{
-      {"aten::native_layer_norm_backward", LayerNorm},
-      {"aten::native_group_norm_backward", GroupNorm},
-      {"aten::native_batch_norm_backward", BatchNorm},
-      {"aten::batch_norm_backward", BatchNorm},
-      {"aten::cudnn_batch_norm_backward", BatchNorm},
-      {"aten::_fused_rms_norm_backward", RmsNorm},
-      {"aten::_softmax_backward_data", Softmax},
-      {"aten::_log_softmax_backward_data", LogSoftmax},
-      {"aten::max_pool2d_with_indices_backward", MaxPool2d},
-      {"aten::max_pool3d_with_indices_backward", MaxPool3d}};
-  return *table;
+void Derive(const OpFacts& facts, const Arguments& arguments) {
+  switch (facts.saved) {
+    case Saved::kNothing:
+      return;
+    case Saved::kMoments:
+      return facts.needs == OpNeeds::kTrailing ? LayerNorm(arguments)
+             : facts.needs == OpNeeds::kGroup  ? GroupNorm(arguments)
+                                               : BatchNorm(arguments);
+    case Saved::kRms:
+      return RmsNorm(arguments);
+    case Saved::kSoftmax:
+      return Softmax(arguments);
+    case Saved::kLogSoftmax:
+      return LogSoftmax(arguments);
+    case Saved::kPlacesOfMaxima2d:
+      return MaxPool2d(arguments);
+    case Saved::kPlacesOfMaxima3d:
+      return MaxPool3d(arguments);
+  }
 }
 
 }  // namespace
@@ -129,10 +134,8 @@ const std::map<std::string, std::function<void(const Arguments&)>>& Derivations(
 Status DeriveInputs(const OpSignature& signature, InputSet* set) {
   const at::NoGradGuard no_grad;
   for (const Node& node : signature.nodes) {
-    const auto found = Derivations().find(std::string(OpBaseName(node.op)));
-    if (found == Derivations().end()) continue;
     try {
-      found->second(Arguments(signature, node, set));
+      Derive(FactsOf(node.op), Arguments(signature, node, set));
     } catch (const std::exception& error) {
       return Status::Unsupported("inputs for " + node.op + ": " + error.what());
     }

@@ -4,10 +4,9 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <span>
-#include <string_view>
 #include <utility>
 
+#include "signature/op_facts.h"
 #include "verify/elements.h"
 #include "verify/random.h"
 #include "verify/roles.h"
@@ -73,109 +72,6 @@ int64_t PatternCount(DecidingGroups::Kind kind) {
   return 1;
 }
 
-constexpr std::string_view kMaxima[] = {
-    "aten::_log_softmax",
-    "aten::_safe_softmax",
-    "aten::_softmax",
-    "aten::amax",
-    "aten::argmax",
-    "aten::cummax",
-    "aten::logsumexp",
-    "aten::max",
-    "aten::max_pool2d_with_indices",
-    "aten::max_pool3d_with_indices",
-};
-// Reductions, scans and norms beside those and beside any() and all().
-constexpr std::string_view kOtherGroups[] = {
-    "aten::cumprod",
-    "aten::cumsum",
-    "aten::mean",
-    "aten::native_group_norm",
-    "aten::native_layer_norm",
-    "aten::prod",
-    "aten::std",
-    "aten::std_mean",
-    "aten::sum",
-    "aten::var",
-    "aten::var_mean",
-};
-constexpr std::string_view kMinima[] = {"aten::amin", "aten::argmin", "aten::cummin", "aten::min"};
-// Element by element, or making what masks are made of, and harmless with numbers so far out.
-// Beside others (powers, roots, logarithms, remainders, sines, backward functions) the set is left
-// out.
-constexpr std::string_view kElementwise[] = {
-    "aten::_to_copy",
-    "aten::abs",
-    "aten::add",
-    "aten::bitwise_and",
-    "aten::bitwise_not",
-    "aten::bitwise_or",
-    "aten::bitwise_xor",
-    "aten::ceil",
-    "aten::clamp",
-    "aten::clamp_max",
-    "aten::clamp_min",
-    "aten::clone",
-    "aten::div",
-    "aten::elu",
-    "aten::eq",
-    "aten::erf",
-    "aten::exp",
-    "aten::exp2",
-    "aten::expm1",
-    "aten::floor",
-    "aten::full",
-    "aten::full_like",
-    "aten::ge",
-    "aten::gelu",
-    "aten::gt",
-    "aten::hardsigmoid",
-    "aten::hardswish",
-    "aten::hardtanh",
-    "aten::isinf",
-    "aten::isnan",
-    "aten::le",
-    "aten::leaky_relu",
-    "aten::logical_and",
-    "aten::logical_not",
-    "aten::logical_or",
-    "aten::logical_xor",
-    "aten::lt",
-    "aten::masked_fill",
-    "aten::maximum",
-    "aten::minimum",
-    "aten::mul",
-    "aten::ne",
-    "aten::neg",
-    "aten::ones_like",
-    "aten::reciprocal",
-    "aten::relu",
-    "aten::round",
-    "aten::rsub",
-    "aten::scalar_tensor",
-    "aten::sigmoid",
-    "aten::sign",
-    "aten::silu",
-    "aten::softplus",
-    "aten::square",
-    "aten::sub",
-    "aten::tanh",
-    "aten::trunc",
-    "aten::where",
-    "aten::zeros_like",
-};
-
-bool IsNamed(std::span<const std::string_view> names, const Node& node) {
-  return std::find(names.begin(), names.end(), OpBaseName(node.op)) != names.end();
-}
-
-bool IsTruth(const Node& node) {
-  const std::string_view name = OpBaseName(node.op);
-  return name == "aten::any" || name == "aten::all";
-}
-
-bool IsPool(const Node& node) { return OpBaseName(node.op).starts_with("aten::max_pool"); }
-
 bool AreSingleNumbers(const OpSignature& signature) {
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
     if (signature.output_spec(o).numel() > 1) return false;
@@ -183,46 +79,48 @@ bool AreSingleNumbers(const OpSignature& signature) {
   return true;
 }
 
-bool Decides(const Node& node, DecidingGroups::Kind kind) {
-  const bool extreme = IsNamed(kMaxima, node) || IsNamed(kMinima, node);
+bool Decides(const OpFacts& facts, DecidingGroups::Kind kind) {
   switch (kind) {
     case DecidingGroups::Kind::kTruths:
-      return IsTruth(node);
+      return facts.is_truth;
     case DecidingGroups::Kind::kExtremes:
-      return extreme;
+      return facts.extreme != 0;
     case DecidingGroups::Kind::kSpecials:
-      return (extreme && !IsPool(node)) || IsTruth(node) || IsNamed(kOtherGroups, node);
+      return !facts.backward &&
+             (facts.needs == OpNeeds::kAxes || facts.needs == OpNeeds::kTrailing ||
+              facts.needs == OpNeeds::kGroup);
   }
   return false;
 }
 
-// By dimension, how many neighbours such an operation takes together: all along the dimensions that
-// its second argument names, without such an argument along all.
+// By dimension, how many neighbours such an operation takes together.
 std::vector<int64_t> TakenTogether(const Node& node, const std::vector<int64_t>& sizes) {
   const size_t rank = sizes.size();
-  const std::string_view name = OpBaseName(node.op);
+  const OpFacts& facts = FactsOf(node.op);
   std::vector<int64_t> together = sizes;
-  if (IsPool(node)) {
+  const auto at = static_cast<size_t>(std::max(facts.axes, 0));
+  const Json* axes = facts.axes >= 0 && at < node.args.size() ? &node.args[at] : nullptr;
+  if (facts.needs == OpNeeds::kWindow) {
     for (size_t d = 0; d + 2 < rank && d < 2; ++d) together[d] = 1;
     return together;
   }
-  if (name == "aten::native_layer_norm") {
-    const size_t inside = node.args.size() > 1 ? node.args[1].size() : 0;
+  if (facts.needs == OpNeeds::kTrailing) {
+    const size_t inside = axes == nullptr ? 0 : axes->size();
     for (size_t d = 0; d + inside < rank; ++d) together[d] = 1;
     return together;
   }
-  if (name == "aten::native_group_norm") {
-    const bool has_groups = node.args.size() > 6 && node.args[6].is_number_integer();
-    const int64_t groups = has_groups ? node.args[6].get<int64_t>() : 1;
+  if (facts.needs == OpNeeds::kGroup) {
+    const bool has_groups = axes != nullptr && axes->is_number_integer();
+    const int64_t groups = has_groups ? axes->get<int64_t>() : 1;
     if (rank > 0) together[0] = 1;
     if (rank > 1 && groups > 0) together[1] = std::max<int64_t>(sizes[1] / groups, 1);
     return together;
   }
   std::vector<int64_t> named;
-  if (node.args.size() > 1 && node.args[1].is_number_integer()) {
-    named.push_back(node.args[1].get<int64_t>());
-  } else if (node.args.size() > 1 && node.args[1].is_array()) {
-    for (const Json& dim : node.args[1]) {
+  if (axes != nullptr && axes->is_number_integer()) {
+    named.push_back(axes->get<int64_t>());
+  } else if (axes != nullptr && axes->is_array()) {
+    for (const Json& dim : *axes) {
       if (dim.is_number_integer()) named.push_back(dim.get<int64_t>());
     }
   }
@@ -279,16 +177,17 @@ bool HasTruths(const OpSignature& signature) {
   for (size_t o = 0; o < signature.outputs.size(); ++o) {
     if (signature.output_spec(o).dtype == DType::kBool) return true;
   }
-  return std::any_of(signature.nodes.begin(), signature.nodes.end(), IsTruth);
+  return std::any_of(signature.nodes.begin(), signature.nodes.end(),
+                     [](const Node& node) { return FactsOf(node.op).is_truth; });
 }
 
 int ExtremesOf(const OpSignature& signature) {
   bool maxima = false, minima = false;
   for (const Node& node : signature.nodes) {
-    const bool maximum = IsNamed(kMaxima, node), minimum = IsNamed(kMinima, node);
-    if (!maximum && !minimum && !IsNamed(kElementwise, node)) return 0;
-    maxima = maxima || maximum;
-    minima = minima || minimum;
+    const OpFacts& facts = FactsOf(node.op);
+    if (facts.extreme == 0 && !facts.tame) return 0;
+    maxima = maxima || facts.extreme > 0;
+    minima = minima || facts.extreme < 0;
   }
   if (signature.inputs.empty() || !IsFloating(signature.inputs[DecidingInput(signature)].dtype)) {
     return 0;
@@ -320,7 +219,7 @@ DecidingGroups::DecidingGroups(const OpSignature& signature, size_t input, Kind 
   }
   if (!inner_.empty()) inner_.back() = sizes_.back();
   for (const Node& node : signature.nodes) {
-    if (!Decides(node, kind) || node.args.empty()) continue;
+    if (!Decides(FactsOf(node.op), kind) || node.args.empty()) continue;
     const TensorSpec* operand = signature.SpecOf(node.args[0]);
     if (operand == nullptr || operand->sizes != sizes_) continue;
     inner_ = TakenTogether(node, sizes_);

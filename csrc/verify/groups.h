@@ -19,7 +19,7 @@ namespace cudaforge {
 bool HasTruths(const OpSignature& signature);
 // 1 where all that the region reduces it reduces by maxima (softmax and logsumexp are such), -1
 // where by minima, else 0: sums and the like cannot take numbers so far out. Also 0 where another
-// operation stands beside them that is not known to be harmless with such numbers (groups.cc).
+// operation stands beside them that is not known to be harmless with such numbers.
 int ExtremesOf(const OpSignature& signature);
 
 // The groups of one input.

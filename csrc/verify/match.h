@@ -1,15 +1,10 @@
-// How strictly an output is compared with ATen's.
+// How strictly a region's outputs are compared with ATen's.
 #pragma once
 
+#include "signature/op_facts.h"
 #include "signature/op_signature.h"
 
 namespace cudaforge {
-
-enum class Match {
-  kTolerance,  // the numerics contract, see yardstick.h
-  kEqual,    // equal as numbers: -0.0 equals 0.0, any NaN any NaN; where ATen is exact (relu, max)
-  kBitwise,  // ATen's bytes, the sign of zero included; NaN payloads are free
-};
 
 // The strictest rule that the ops alone justify, for floating outputs: kBitwise when every node
 // only moves data, kEqual when every node is exact in any precision, else kTolerance.

@@ -33,8 +33,19 @@ def anchor_ops() -> list[str]:
 def pointwise_ops() -> list[str]:
     """Overloads that may join a region before or after its anchor."""
 
-def agent_anchor_ops() -> list[str]:
+def heavy_ops() -> list[str]:
     """Heavy overloads, which agents make kernels for, and generators some: "aten::mm"."""
+
+def anchor_words() -> list[str]:
+    """Parts of the names by which functions, modules and Dynamo's graphs call what becomes an
+    anchor: "softmax"."""
+
+def parts_of(op: str) -> list[str]:
+    """What PyTorch calls in place of an overload that is made of others, where that is known:
+    ["aten::_softmax"] for "aten::softmax.int"."""
+
+def norm_operands(op: str) -> tuple[int, int] | None:
+    """Where a norm, or its backward, has its input and its weight; None for other overloads."""
 
 def generates_heavy_ops(arch: str) -> bool:
     """Whether a generator makes kernels for some of them on `arch`."""

@@ -8,7 +8,6 @@ import pytest
 import torch
 from cudaforge_backend import OptionError, disable, enable
 from cudaforge_backend._native import _C
-from cudaforge_backend.integration import eager_ops
 from cudaforge_backend.integration.eager_ops import chosen_ops, default_ops
 from eager_calls import SOFTMAX
 
@@ -88,17 +87,18 @@ def test_what_is_made_of_others_is_not_intercepted_beside_them() -> None:
         "aten::convolution",
         "aten::var.correction",
     )
-    assert not set(eager_ops._PARTS) & {*default_ops(), *chosen_ops(["aten::sum*", "aten::mean*"])}
+    chosen = {*default_ops(), *chosen_ops(["aten::sum*", "aten::mean*"])}
+    assert not [op for op in chosen if _C.parts_of(op)]
 
 
 def test_every_operation_worth_a_region_is_intercepted_or_named_by_its_parts() -> None:
-    worth = {*_C.anchor_ops(), *_C.agent_anchor_ops()}
-    assert [op for op in worth if op not in eager_ops._PARTS and _C.can_intercept(op)] == []
+    worth = {*_C.anchor_ops(), *_C.heavy_ops()}
+    assert [op for op in worth if not _C.parts_of(op) and _C.can_intercept(op)] == []
 
 
 def test_a_name_whose_parts_may_not_be_intercepted_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(eager_ops, "_PARTS", {"aten::softmax.int": ("aten::softmax.int",)})
+    monkeypatch.setattr(_C, "parts_of", lambda op: ["aten::softmax.int"])
     with pytest.raises(OptionError, match=r"'aten::softmax.int' may not .* made of"):
         chosen_ops(["aten::softmax.int"])

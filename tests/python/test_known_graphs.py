@@ -159,7 +159,7 @@ def test_the_graphs_inside_a_graph_are_in_the_name() -> None:
 
 def test_what_decides_the_regions_is_in_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     gm, inputs = captured(function, torch.randn(4, 8))
-    rules = native_rules(agent_anchors=True)
+    rules = native_rules(heavy=True)
 
     defaults = parse(None, None)
 

@@ -34,7 +34,7 @@ def test_a_heavy_op_is_the_agents_where_no_generator_makes_its_region() -> None:
         return not region.by_agents
 
     graph = trace(lambda x, y: torch.relu(x @ y), X, torch.randn(8, 4))
-    heavy = replace(rules(refusal), agent_anchors=frozenset({"aten::mm"}))
+    heavy = replace(rules(refusal), heavy=frozenset({"aten::mm"}))
     regions, _ = find_regions(graph, heavy, take)
     assert asked == [(["mm", "relu"], True), (["mm"], False)]
     assert [ops(r.signature) for r in regions] == [["mm"]]
@@ -108,7 +108,7 @@ def test_a_heavy_op_has_its_chains_and_no_other_anchor() -> None:
     def refusal(signature: str) -> str | None:
         return "a matrix product" if "mm" in ops(signature) else None
 
-    heavy = replace(rules(refusal), agent_anchors=frozenset({"aten::mm"}))
+    heavy = replace(rules(refusal), heavy=frozenset({"aten::mm"}))
     found, _ = find_regions(graph, heavy)
     assert [(ops(r.signature), r.by_agents) for r in found] == [
         (["mm", "mul.Tensor", "relu"], True),

@@ -12,7 +12,6 @@ import cudaforge_backend
 import pytest
 from conftest import RunPython
 from cudaforge_backend._native import _C
-from cudaforge_backend.integration.analysis import _ANCHOR_WORDS
 from cudaforge_backend.integration.rules import native_rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +79,7 @@ def test_every_environment_variable_is_in_the_readme() -> None:
 
 def test_every_anchor_has_a_word_that_finds_it() -> None:
     for name in native_rules().anchors:
-        assert any(word in name for word in _ANCHOR_WORDS), name
+        assert any(word in name for word in _C.anchor_words()), name
 
 
 def test_cuda_folders_of_the_environment_come_first(run_python: RunPython, tmp_path: Path) -> None:

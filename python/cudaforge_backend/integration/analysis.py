@@ -14,6 +14,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
+from cudaforge_backend._native import _C
+
 from .fx_signature import tensor_reason
 from .graph_pass import kept_table
 from .partition import Region, Take, find_regions, take_all
@@ -21,16 +23,6 @@ from .rules import Rules
 from .tracing import own_bodies
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor)
-
-# Parts of the names by which Dynamo's graph calls what may become an anchor. Cheap and generous: a
-# false alarm costs one trace, and what is not listed here is never looked at.
-_ANCHOR_WORDS = (
-    "softmax", "norm", "pool", "sum", "mean", "var", "std", "max", "min", "prod", "logsumexp",
-    "loss", "cum", "entropy", "any", "all", "mm", "matmul", "linear", "conv", "attention", "einsum",
-    "trace", "dot", "topk", "sort", "median", "scan", "interpolate", "embedding_bag", "outer",
-    "kl_div", "dist", "similarity", "bilinear", "lstm", "gru", "count", "wrap", "checkpoint",
-    "vmap", "autograd",
-)  # fmt: skip
 
 
 @dataclass
@@ -122,12 +114,14 @@ def is_training(example_inputs: Sequence[object]) -> bool:
 
 
 def may_have_anchor(gm: fx.GraphModule, training: bool) -> bool:
-    """False only when no op of the graph can become an anchor. In training, the gradient of any
+    """False only when no op of the graph can become an anchor: cheap and generous, as a false alarm
+    costs one trace and what this does not see is never looked at. In training, the gradient of any
     broadcast is a sum, so that every graph with a call may have one."""
     names = [name.lower() for name in _names(gm)]
     if training:
         return any(not name.startswith("_guard") for name in names)
-    return any(word in name for name in names for word in _ANCHOR_WORDS)
+    words = _C.anchor_words()
+    return any(word in name for name in names for word in words)
 
 
 def graph_reason(

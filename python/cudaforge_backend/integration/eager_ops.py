@@ -12,34 +12,6 @@ import torch
 from cudaforge_backend import errors
 from cudaforge_backend._native import _C
 
-# Overloads that are made of others, by what is intercepted where they are named.
-_PARTS = {
-    "aten::avg_pool1d": ("aten::avg_pool2d",),
-    "aten::conv1d": ("aten::convolution",),
-    "aten::conv2d": ("aten::convolution",),
-    "aten::conv3d": ("aten::convolution",),
-    "aten::cross_entropy_loss": ("aten::_log_softmax", "aten::nll_loss_forward"),
-    "aten::group_norm": ("aten::native_group_norm",),
-    "aten::layer_norm": ("aten::native_layer_norm",),
-    "aten::log_softmax.int": ("aten::_log_softmax",),
-    "aten::max_pool2d": ("aten::max_pool2d_with_indices",),
-    "aten::mean": ("aten::mean.dim",),
-    "aten::rms_norm": ("aten::_fused_rms_norm",),
-    "aten::softmax.int": ("aten::_softmax",),
-    "aten::std": ("aten::std.correction",),
-    "aten::std.dim": ("aten::std.correction",),
-    "aten::sum": ("aten::sum.dim_IntList",),
-    "aten::var": ("aten::var.correction",),
-    "aten::var.dim": ("aten::var.correction",),
-    "aten::linear": ("aten::addmm", "aten::mm"),
-    "aten::matmul": ("aten::bmm", "aten::mm"),
-    "aten::scaled_dot_product_attention": (
-        "aten::_scaled_dot_product_cudnn_attention",
-        "aten::_scaled_dot_product_efficient_attention",
-        "aten::_scaled_dot_product_flash_attention_for_cpu",
-    ),
-}
-
 
 @functools.cache
 def default_ops() -> tuple[str, ...]:
@@ -47,13 +19,13 @@ def default_ops() -> tuple[str, ...]:
     their backward, matrix products, convolutions and attention; and those that write their results
     to out arguments, where they have kernels of their own."""
     found: set[str] = set()
-    for op in (*_C.anchor_ops(), *_C.agent_anchor_ops()):
-        found.update((*_PARTS.get(op, (op,)), *filter(None, [_C.out_variant_of(op)])))
+    for op in (*_C.anchor_ops(), *_C.heavy_ops()):
+        found.update((*(_C.parts_of(op) or (op,)), *filter(None, [_C.out_variant_of(op)])))
     return tuple(sorted(filter(_may_intercept, found)))
 
 
 def _may_intercept(op: str) -> bool:
-    return op not in _PARTS and _C.can_intercept(op) is None
+    return not _C.parts_of(op) and _C.can_intercept(op) is None
 
 
 @functools.cache
@@ -93,11 +65,11 @@ def _chosen(op: object) -> Iterable[str]:
             what = f"{len(matching)} operators, none of which" if matching else "no operator that"
             raise errors.OptionError(f"the pattern {op!r} matches {what} may be intercepted")
         return allowed
-    if op in _PARTS:
-        allowed = list(filter(_may_intercept, _PARTS[op]))
-        if allowed:
-            return allowed
-    why = _C.can_intercept(_PARTS.get(op, (op,))[0])
+    parts = _C.parts_of(op)
+    allowed = list(filter(_may_intercept, parts))
+    if allowed:
+        return allowed
+    why = _C.can_intercept(parts[0] if parts else op)
     if why is None:
         return [op]
     named = {known.split(".")[0] for known in _known_ops()}
@@ -113,4 +85,4 @@ def _near(op: str) -> list[str]:
     known = {name.lower(): name for name in _known_ops()}
     like = difflib.get_close_matches(op.lower(), known, n=12)
     names = [known[name] for name in like]
-    return [name for name in names if name in _PARTS or _may_intercept(name)][:3]
+    return [name for name in names if _C.parts_of(name) or _may_intercept(name)][:3]

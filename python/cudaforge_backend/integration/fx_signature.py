@@ -34,13 +34,6 @@ _MEMORY_FORMATS = {
     torch.channels_last: "channels_last",
 }
 _MEMORY_FORMAT_OF = {name: value for value, name in _MEMORY_FORMATS.items()}
-# Where a normalisation has its input and its weight.
-_NORMS = {
-    "aten::native_layer_norm": (0, 2),
-    "aten::native_layer_norm_backward": (1, 5),
-    "aten::native_group_norm": (0, 1),
-    "aten::native_group_norm_backward": (1, 4),
-}
 
 
 class Unsupported(Exception):
@@ -105,11 +98,12 @@ def _is_traced_wrongly(node: fx.Node) -> bool:
     """Whether PyTorch's trace has other dtypes than its kernels on a CPU: of a normalisation whose
     input is of a half type and whose weight is not, the mean and the rest, and what takes them."""
     name = op_name(node)
-    if name not in _NORMS:
+    operands = _C.norm_operands(name)
+    if operands is None:
         return False
     value, weight = (
         given.meta.get("val") if isinstance(given, fx.Node) else None
-        for given in (node.args[i] for i in _NORMS[name])
+        for given in (node.args[i] for i in operands)
     )
     if not isinstance(value, torch.Tensor) or not isinstance(weight, torch.Tensor):
         return False

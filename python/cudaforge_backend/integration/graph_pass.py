@@ -42,7 +42,7 @@ class SubstitutePass(CustomGraphPass):
             FORMAT,
             sorted(self.winners.items()),
             sorted(rules.anchors),
-            sorted(rules.agent_anchors),
+            sorted(rules.heavy),
             sorted(rules.pointwise),
         ]
         self._uuid = hashlib.sha256(json.dumps(facts).encode()).hexdigest()

@@ -67,7 +67,7 @@ class _Partition:
 
     def run(self) -> tuple[list[Region], Counter[str]]:
         # Heavy ops first: what is written for one has the chains around it in it.
-        for anchors in (self.rules.agent_anchors, self.rules.anchors):
+        for anchors in (self.rules.heavy, self.rules.anchors):
             for node in self.nodes:
                 if op_name(node) in anchors and node not in self.region_of:
                     self._take(node)
@@ -110,7 +110,7 @@ class _Partition:
         """What to offer, in order; of each the first that can be generated: the region with other
         anchors, with this one only, the anchor alone, and with one of its chains."""
         alone = self._with_getitems({anchor})
-        if op_name(anchor) not in self.rules.agent_anchors:
+        if op_name(anchor) not in self.rules.heavy:
             yield self._largest(alone, several=True)
         yield self._largest(alone, several=False)
         yield iter((alone,))
@@ -209,7 +209,7 @@ class _Partition:
         except Exception:  # the op cannot be a region at all: views, random numbers, odd arguments
             return "unsupported_op"
         refused = self.rules.refusal(canonical) is not None
-        by_agents = refused and any(op_name(n) in self.rules.agent_anchors for n in ordered)
+        by_agents = refused and any(op_name(n) in self.rules.heavy for n in ordered)
         if refused and not by_agents:
             return "no_kernel_generator"
         key = self.rules.key(canonical)

@@ -23,13 +23,13 @@ class Rules:
     key: Callable[[str], str]  # canonical signature -> SHA-256
     # Heavy ops, which agents make kernels for, and generators some; empty where none has and none
     # is asked to.
-    agent_anchors: frozenset[str] = frozenset()
+    heavy: frozenset[str] = frozenset()
     agents: bool = False  # whether regions of theirs that the cache does not know are missed
 
 
 @functools.cache
-def native_rules(agent_anchors: bool = False, agents: bool = False, arch: str = "") -> Rules:
-    """The rules of this build for kernels on `arch`, or on every one. `agent_anchors`: regions
+def native_rules(heavy: bool = False, agents: bool = False, arch: str = "") -> Rules:
+    """The rules of this build for kernels on `arch`, or on every one. `heavy`: regions
     around heavy ops are looked for as well; `agents`: and are missed where the cache does not know
     them and no generator makes them."""
     return Rules(
@@ -38,7 +38,7 @@ def native_rules(agent_anchors: bool = False, agents: bool = False, arch: str = 
         refusal=lambda signature: refusal(signature, arch),
         normalize=_C.normalize,
         key=_C.signature_key,
-        agent_anchors=frozenset(_C.agent_anchor_ops()) if agent_anchors or agents else frozenset(),
+        heavy=frozenset(_C.heavy_ops()) if heavy or agents else frozenset(),
         agents=agents,
     )
 

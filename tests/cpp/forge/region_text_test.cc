@@ -106,7 +106,7 @@ TEST(RegionKindTest, EveryKindHasItsOps) {
   EXPECT_EQ(KindOf({"aten::mm"}), "matmul");
   EXPECT_EQ(KindOf({"aten::addmm"}), "matmul");
   EXPECT_EQ(KindOf({"aten::convolution_backward"}), "convolution");
-  EXPECT_EQ(KindOf({"aten::_scaled_dot_product_flash_attention"}), "attention");
+  EXPECT_EQ(KindOf({"aten::scaled_dot_product_attention"}), "attention");
   EXPECT_EQ(KindOf({"aten::relu"}), "other");
   EXPECT_EQ(KindOf({"aten::maximum"}), "other");
   EXPECT_EQ(KindOf({"other::mm"}), "other");

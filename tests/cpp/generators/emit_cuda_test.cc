@@ -226,13 +226,13 @@ TEST(EmitCudaNvrtc, EveryOperationCompiles) {
     const bool floating = t < 2, boolean = type == Type::kBool;
     for (int i = 0; i < kScalarOps; ++i) {
       const ScalarOp op = static_cast<ScalarOp>(i);
-      const std::vector<int> operands(FactsOf(op).operands, x[t]);
+      const std::vector<int> operands(ScalarFactsOf(op).operands, x[t]);
       if (op == ScalarOp::kCast) {
         for (size_t to = 0; to < types.size(); ++to)
           store(b.Op(op, operands, types[to].second), to);
       } else if (op == ScalarOp::kWhere) {
         store(b.Op(op, {x[4], x[t], x[t]}, type), t);
-      } else if (FactsOf(op).gives_bool) {
+      } else if (ScalarFactsOf(op).gives_bool) {
         store(b.Op(op, operands, Type::kBool), 4);
       } else if (op == ScalarOp::kRoundToHalf || op == ScalarOp::kRoundToBF16) {
         if (type == Type::kF32) store(b.Op(op, operands, type), t);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "generators/generator.h"
 #include "region.h"
+#include "signature/op_facts.h"
 
 namespace cudaforge::rows {
 namespace {
@@ -441,6 +443,18 @@ TEST(Lower, PlacesOfRoundedValuesAreRefused) {
       if (places) region.Output(best, 1);
       EXPECT_EQ(Lower(region.Signature()).ok(), !places || std::string(op) == "neg") << op;
     }
+  }
+}
+
+TEST(Lower, WhatHasALoweringHasFacts) {
+  for (const std::string& op : AnchorOps()) {
+    const OpKind kind = FactsOf(op).kind;
+    EXPECT_TRUE(kind == OpKind::kReduces || kind == OpKind::kScans) << op;
+    EXPECT_NE(FactsOf(op).family, OpFamily::kOther) << op;
+  }
+  for (const std::string& op : PointwiseOps()) {
+    EXPECT_EQ(FactsOf(op).needs, OpNeeds::kItsPlace) << op;
+    EXPECT_EQ(FactsOf(op).family, OpFamily::kOther) << op;
   }
 }
 

@@ -38,7 +38,7 @@ TEST(Constants, FollowFromTheOpAndItsArguments) {
   EXPECT_FALSE(IsConstant(Loss(1), 1));
   EXPECT_FALSE(IsConstant(Loss(2), 1));
   EXPECT_FALSE(IsConstant(Loss(0, {10}), 1)) << "of one row ATen has its weight";
-  OpSignature loss2d = Loss(0);
+  OpSignature loss2d = Loss(0, {2, 5, 3, 3});
   loss2d.nodes[0].op = "aten::nll_loss2d_forward";
   EXPECT_TRUE(IsConstant(loss2d, 1));
   loss2d.device = DeviceType::kCuda;

@@ -1,0 +1,511 @@
+#include "signature/op_facts.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <unordered_map>
+
+#include "signature/op_signature.h"
+
+namespace cudaforge {
+namespace {
+
+using Kind = OpKind;
+using Family = OpFamily;
+using Needs = OpNeeds;
+using Work = OpWork;
+using Role = OperandRole;
+using Limit = IndexLimit;
+using Operands = std::array<OperandFacts, 4>;
+
+struct Row {
+  std::string_view name;  // without "aten::" and overload
+  OpFacts facts;
+};
+
+constexpr OpFacts Pointwise(Operands operands = {}) {
+  return {.kind = Kind::kPointwise, .needs = Needs::kItsPlace, .operands = operands};
+}
+
+constexpr OpFacts Tame() {
+  OpFacts facts = Pointwise();
+  facts.tame = true;
+  return facts;
+}
+
+// Exact in any precision: the answer is one of the operands, an operand with another sign, or 0, 1
+// or -1.
+constexpr OpFacts Exact() {
+  OpFacts facts = Tame();
+  facts.match = Match::kEqual;
+  return facts;
+}
+
+// Of booleans that may be a mask.
+constexpr OpFacts OfMasks(OpFacts facts) {
+  facts.makes_mask = true;
+  return facts;
+}
+
+constexpr OpFacts Moves(Operands operands = {}) {
+  return {.kind = Kind::kMoves, .match = Match::kBitwise, .operands = operands};
+}
+
+// Moves all of its first operand.
+constexpr OpFacts Keeps(Work work) {
+  OpFacts facts = Moves();
+  facts.work = work;
+  facts.keeps_role = true;
+  return facts;
+}
+
+// Moves a part of its first operand.
+constexpr OpFacts Picks(Operands operands = {}) {
+  OpFacts facts = Moves(operands);
+  facts.picks = true;
+  return facts;
+}
+
+constexpr OpFacts ViewOfPart() {
+  OpFacts facts = Keeps(Work::kNone);
+  facts.picks = true;
+  return facts;
+}
+
+constexpr OpFacts Reduces(Family family, int axes = 1) {
+  return {.kind = family == Family::kScan ? Kind::kScans : Kind::kReduces,
+          .family = family,
+          .needs = Needs::kAxes,
+          .axes = axes};
+}
+
+constexpr OpFacts Extreme(Family family, int sign, Match match = Match::kTolerance,
+                          int place = -1) {
+  OpFacts facts = Reduces(family);
+  facts.extreme = sign;
+  facts.match = match;
+  facts.place = place;
+  return facts;
+}
+
+constexpr OpFacts Truth() {
+  OpFacts facts = Reduces(Family::kReduction);
+  facts.is_truth = true;
+  return facts;
+}
+
+constexpr OpFacts WithMean(OpFacts facts, int mean) {
+  facts.mean = mean;
+  return facts;
+}
+
+constexpr OpFacts Norm(Needs needs, int axes, int weight, Operands operands = {}) {
+  return {.kind = Kind::kReduces,
+          .family = Family::kNorm,
+          .needs = needs,
+          .axes = axes,
+          .operands = operands,
+          .norm_weight = weight};
+}
+
+constexpr OpFacts Backward(OpFacts facts, Saved saved = Saved::kNothing) {
+  facts.backward = true;
+  facts.mean = -1;
+  facts.saved = saved;
+  return facts;
+}
+
+constexpr OpFacts OfWindows(Operands operands = {}) {
+  return {.kind = Kind::kReduces,
+          .family = Family::kPooling,
+          .needs = Needs::kWindow,
+          .operands = operands};
+}
+
+constexpr OpFacts MaximumOfWindows() {
+  OpFacts facts = OfWindows();
+  facts.extreme = 1;
+  facts.match = Match::kEqual;
+  return facts;
+}
+
+constexpr OpFacts Loss(Operands operands, int weights = -1) {
+  return {
+      .kind = Kind::kReduces, .family = Family::kLoss, .operands = operands, .weights = weights};
+}
+
+constexpr OpFacts Product(int left, bool heavy) {
+  return {.kind = Kind::kContracts,
+          .family = Family::kMatmul,
+          .needs = Needs::kRowAndColumn,
+          .work = Work::kProduct,
+          .left = left,
+          .heavy = heavy};
+}
+
+constexpr OpFacts Attention(int causal, int mask, bool heavy) {
+  return {.kind = Kind::kContracts,
+          .family = Family::kAttention,
+          .needs = Needs::kRowAndColumn,
+          .work = Work::kAttention,
+          .operands = {{{0, Role::kQuery}, {1, Role::kKey}, {2, Role::kSeen}, {mask, Role::kMask}}},
+          .heavy = heavy,
+          .causal = causal};
+}
+
+constexpr OpFacts Convolution(bool heavy) {
+  return {.kind = Kind::kContracts,
+          .family = Family::kConvolution,
+          .needs = Needs::kWindow,
+          .work = Work::kConvolution,
+          .heavy = heavy};
+}
+
+constexpr OpFacts OfKind(Kind kind) { return {.kind = kind}; }
+
+constexpr Row kRows[] = {
+    // Pointwise, exact.
+    {"abs", Exact()},
+    {"clamp_max", Exact()},
+    {"clamp_min", Exact()},
+    {"maximum", Exact()},
+    {"minimum", Exact()},
+    {"neg", Exact()},
+    {"relu", Exact()},
+    {"sign", Exact()},
+    // Pointwise, or making what masks are made of.
+    {"_to_copy",
+     {.kind = Kind::kPointwise, .needs = Needs::kItsPlace, .tame = true, .keeps_role = true}},
+    {"add", Tame()},
+    {"bitwise_and", OfMasks(Tame())},
+    {"bitwise_not", OfMasks(Tame())},
+    {"bitwise_or", OfMasks(Tame())},
+    {"bitwise_xor", Tame()},
+    {"ceil", Tame()},
+    {"clamp", Tame()},
+    {"div", Tame()},
+    {"elu", Tame()},
+    {"eq", Tame()},
+    {"erf", Tame()},
+    {"exp", Tame()},
+    {"exp2", Tame()},
+    {"expm1", Tame()},
+    {"floor", Tame()},
+    {"full", Tame()},
+    {"full_like", Tame()},
+    {"ge", Tame()},
+    {"gelu", Tame()},
+    {"gt", Tame()},
+    {"hardsigmoid", Tame()},
+    {"hardswish", Tame()},
+    {"hardtanh", Tame()},
+    {"isinf", Tame()},
+    {"isnan", Tame()},
+    {"le", Tame()},
+    {"leaky_relu", Tame()},
+    {"logical_and", OfMasks(Tame())},
+    {"logical_not", OfMasks(Tame())},
+    {"logical_or", OfMasks(Tame())},
+    {"logical_xor", Tame()},
+    {"lt", Tame()},
+    {"mul", Tame()},
+    {"ne", Tame()},
+    {"ones_like", Tame()},
+    {"reciprocal", Tame()},
+    {"round", Tame()},
+    {"rsub", Tame()},
+    {"scalar_tensor", Tame()},
+    {"sigmoid", Tame()},
+    {"silu", Tame()},
+    {"softplus", Tame()},
+    {"square", Tame()},
+    {"sub", Tame()},
+    {"tanh", Tame()},
+    {"trunc", Tame()},
+    {"zeros_like", Tame()},
+    // Pointwise; powers, roots, logarithms, remainders, sines and gradients.
+    {"atan2", Pointwise()},
+    {"cos", Pointwise()},
+    {"fmod", Pointwise()},
+    {"gelu_backward", Pointwise()},
+    {"log", Pointwise()},
+    {"log1p", Pointwise()},
+    {"log2", Pointwise()},
+    {"pow", Pointwise()},
+    {"remainder", Pointwise()},
+    {"rsqrt", Pointwise()},
+    {"sigmoid_backward", Pointwise({{{1, Role::kProbability}}})},
+    {"silu_backward", Pointwise()},
+    {"sin", Pointwise()},
+    {"sqrt", Pointwise()},
+    {"tanh_backward", Pointwise({{{1, Role::kTanh}}})},
+    {"threshold_backward",
+     {.kind = Kind::kPointwise, .match = Match::kEqual, .needs = Needs::kItsPlace}},
+    // Views.
+    {"_unsafe_view", Keeps(Work::kNone)},
+    {"alias", Keeps(Work::kNone)},
+    {"as_strided", {.kind = Kind::kMoves, .match = Match::kBitwise, .work = Work::kNone}},
+    {"detach", {.kind = Kind::kMoves, .match = Match::kBitwise, .work = Work::kNone}},
+    {"expand", Keeps(Work::kNone)},
+    {"permute", Keeps(Work::kNone)},
+    {"reshape", Keeps(Work::kNone)},
+    {"squeeze", Keeps(Work::kNone)},
+    {"t", Keeps(Work::kNone)},
+    {"transpose", Keeps(Work::kNone)},
+    {"unsqueeze", Keeps(Work::kNone)},
+    {"view", Keeps(Work::kNone)},
+    {"view_as", {.kind = Kind::kMoves, .match = Match::kBitwise, .work = Work::kNone}},
+    // Moving data.
+    {"cat", Moves()},
+    {"clone",
+     {.kind = Kind::kMoves,
+      .match = Match::kBitwise,
+      .needs = Needs::kItsPlace,
+      .tame = true,
+      .keeps_role = true}},
+    {"constant_pad_nd", Moves()},
+    {"contiguous", Keeps(Work::kElements)},
+    {"flatten", Keeps(Work::kElements)},
+    {"flip", Moves()},
+    {"masked_fill",
+     {.kind = Kind::kMoves,
+      .match = Match::kBitwise,
+      .needs = Needs::kItsPlace,
+      .tame = true,
+      .makes_mask = true}},
+    {"repeat", Moves()},
+    {"roll", Moves()},
+    {"split", Moves()},
+    {"stack", Moves()},
+    {"tril", Moves()},
+    {"triu", Moves()},
+    {"where",
+     {.kind = Kind::kMoves,
+      .match = Match::kBitwise,
+      .needs = Needs::kItsPlace,
+      .tame = true,
+      .makes_mask = true}},
+    // Moving a part.
+    {"embedding", Picks({{{1, Role::kIndex, Limit::kSizeOf, 0, 0}}})},
+    {"gather", Picks({{{2, Role::kIndex, Limit::kSizeOfDim, 0, 1}}})},
+    {"index", Picks()},
+    {"index_select", Picks({{{2, Role::kIndex, Limit::kSizeOfDim, 0, 1}}})},
+    {"narrow", ViewOfPart()},
+    {"select", ViewOfPart()},
+    {"slice", ViewOfPart()},
+    // Reductions.
+    {"all", Truth()},
+    {"amax", Extreme(Family::kReduction, 1, Match::kEqual)},
+    {"amin", Extreme(Family::kReduction, -1, Match::kEqual)},
+    {"aminmax", {.kind = Kind::kReduces, .family = Family::kReduction, .match = Match::kEqual}},
+    {"any", Truth()},
+    {"argmax", Extreme(Family::kReduction, 1, Match::kTolerance, 0)},
+    {"argmin", Extreme(Family::kReduction, -1, Match::kTolerance, 0)},
+    {"max", Extreme(Family::kReduction, 1, Match::kEqual, 1)},
+    {"mean", Reduces(Family::kReduction)},
+    {"min", Extreme(Family::kReduction, -1, Match::kEqual, 1)},
+    {"prod", Reduces(Family::kReduction)},
+    {"sort", {.kind = Kind::kReduces, .match = Match::kEqual}},
+    {"std", Reduces(Family::kReduction)},
+    {"std_mean", WithMean(Reduces(Family::kReduction), 1)},
+    {"sum", Reduces(Family::kReduction)},
+    {"topk", {.kind = Kind::kReduces, .match = Match::kEqual}},
+    {"var", Reduces(Family::kReduction)},
+    {"var_mean", WithMean(Reduces(Family::kReduction), 1)},
+    // Scans.
+    {"cummax", Extreme(Family::kScan, 1, Match::kEqual, 1)},
+    {"cummin", Extreme(Family::kScan, -1, Match::kEqual, 1)},
+    {"cumprod", Reduces(Family::kScan)},
+    {"cumsum", Reduces(Family::kScan)},
+    // Softmax.
+    {"_log_softmax", Extreme(Family::kSoftmax, 1)},
+    {"_safe_softmax", Extreme(Family::kSoftmax, 1)},
+    {"_softmax", Extreme(Family::kSoftmax, 1)},
+    {"logsumexp", Extreme(Family::kSoftmax, 1)},
+    {"_log_softmax_backward_data",
+     {.kind = Kind::kReduces,
+      .family = Family::kSoftmax,
+      .needs = Needs::kAxes,
+      .axes = 2,
+      .operands = {{{1, Role::kLogProbability}}},
+      .backward = true,
+      .saved = Saved::kLogSoftmax}},
+    {"_softmax_backward_data",
+     {.kind = Kind::kReduces,
+      .family = Family::kSoftmax,
+      .needs = Needs::kAxes,
+      .axes = 2,
+      .operands = {{{1, Role::kProbability}}},
+      .backward = true,
+      .saved = Saved::kSoftmax}},
+    // Norms.
+    {"native_layer_norm", WithMean(Norm(Needs::kTrailing, 1, 2), 1)},
+    {"native_layer_norm_backward",
+     Backward(Norm(Needs::kTrailing, 2, 5,
+                   {{{3, Role::kWeight}, {4, Role::kPositive}, {5, Role::kWeight}}}),
+              Saved::kMoments)},
+    {"native_group_norm", WithMean(Norm(Needs::kGroup, 6, 1, {{{1, Role::kWeight}}}), 1)},
+    {"native_group_norm_backward",
+     Backward(Norm(Needs::kGroup, 8, 4,
+                   {{{2, Role::kWeight}, {3, Role::kPositive}, {4, Role::kWeight}}}),
+              Saved::kMoments)},
+    {"_fused_rms_norm", Norm(Needs::kTrailing, 1, -1)},
+    {"_fused_rms_norm_backward",
+     Backward(Norm(Needs::kTrailing, 2, -1, {{{3, Role::kPositive}}}), Saved::kRms)},
+    {"native_batch_norm", WithMean(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}}), 1)},
+    {"_native_batch_norm_legit",
+     WithMean(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}}), 1)},
+    {"_native_batch_norm_legit_no_training",
+     Norm(Needs::kItsPlace, -1, -1, {{{4, Role::kPositive}}})},
+    {"_batch_norm_no_update", Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}})},
+    {"cudnn_batch_norm", Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}})},
+    {"batch_norm", Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}})},
+    {"native_batch_norm_backward",
+     Backward(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}, {6, Role::kPositive}}}),
+              Saved::kMoments)},
+    {"batch_norm_backward",
+     Backward(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}, {6, Role::kPositive}}}),
+              Saved::kMoments)},
+    {"cudnn_batch_norm_backward",
+     Backward(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}, {6, Role::kPositive}}}),
+              Saved::kMoments)},
+    // Pooling.
+    {"avg_pool1d", OfWindows()},
+    {"avg_pool2d", OfWindows()},
+    {"avg_pool3d", OfWindows()},
+    {"avg_pool2d_backward", Backward(OfWindows())},
+    {"avg_pool3d_backward", Backward(OfWindows())},
+    {"max_pool2d_with_indices", MaximumOfWindows()},
+    {"max_pool3d_with_indices", MaximumOfWindows()},
+    {"max_pool2d_with_indices_backward",
+     Backward(OfWindows({{{7, Role::kIndex, Limit::kLastTwoSizes, 1}}}), Saved::kPlacesOfMaxima2d)},
+    {"max_pool3d_with_indices_backward",
+     Backward(OfWindows({{{7, Role::kIndex, Limit::kLastThreeSizes, 1}}}),
+              Saved::kPlacesOfMaxima3d)},
+    // Losses.
+    {"nll_loss_forward", Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, -1, 4}}}, 1)},
+    {"nll_loss2d_forward", Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, 1, 4}}}, 1)},
+    {"nll_loss_backward",
+     Backward(Loss({{{2, Role::kTarget, Limit::kSizeOf, 1, -1, 5}, {6, Role::kPositive}}}))},
+    {"nll_loss2d_backward",
+     Backward(Loss({{{2, Role::kTarget, Limit::kSizeOf, 1, 1, 5}, {6, Role::kPositive}}}))},
+    {"embedding_dense_backward",
+     {.kind = Kind::kReduces,
+      .operands = {{{1, Role::kIndex, Limit::kArgument, 2}}},
+      .backward = true}},
+    // Contractions.
+    {"addmm", Product(1, true)},
+    {"baddbmm", Product(1, true)},
+    {"bmm", Product(0, true)},
+    {"mm", Product(0, true)},
+    {"convolution", Convolution(true)},
+    {"convolution_backward",
+     {.kind = Kind::kContracts, .family = Family::kConvolution, .backward = true}},
+    {"scaled_dot_product_attention", Attention(5, 3, true)},
+    {"_scaled_dot_product_flash_attention_for_cpu", Attention(4, -1, false)},
+    // Uninitialised memory.
+    {"empty", OfKind(Kind::kAllocates)},
+    {"empty_like", OfKind(Kind::kAllocates)},
+    {"empty_permuted", OfKind(Kind::kAllocates)},
+    {"empty_strided", OfKind(Kind::kAllocates)},
+    {"new_empty", OfKind(Kind::kAllocates)},
+    {"new_empty_strided", OfKind(Kind::kAllocates)},
+};
+
+constexpr bool EachOnce() {
+  for (const Row& row : kRows) {
+    int times = 0;
+    for (const Row& other : kRows) times += row.name == other.name;
+    if (times != 1) return false;
+  }
+  return true;
+}
+static_assert(EachOnce(), "an operator has one row");
+
+struct Composed {
+  std::string_view overload;
+  std::vector<std::string> parts;
+};
+
+const std::vector<Composed>& AllComposed() {
+  static const auto* const all = new std::vector<Composed>{
+      {"aten::avg_pool1d", {"aten::avg_pool2d"}},
+      {"aten::conv1d", {"aten::convolution"}},
+      {"aten::conv2d", {"aten::convolution"}},
+      {"aten::conv3d", {"aten::convolution"}},
+      {"aten::cross_entropy_loss", {"aten::_log_softmax", "aten::nll_loss_forward"}},
+      {"aten::group_norm", {"aten::native_group_norm"}},
+      {"aten::layer_norm", {"aten::native_layer_norm"}},
+      {"aten::linear", {"aten::addmm", "aten::mm"}},
+      {"aten::log_softmax.int", {"aten::_log_softmax"}},
+      {"aten::matmul", {"aten::bmm", "aten::mm"}},
+      {"aten::max_pool2d", {"aten::max_pool2d_with_indices"}},
+      {"aten::mean", {"aten::mean.dim"}},
+      {"aten::rms_norm", {"aten::_fused_rms_norm"}},
+      {"aten::scaled_dot_product_attention",
+       {"aten::_scaled_dot_product_cudnn_attention",
+        "aten::_scaled_dot_product_efficient_attention",
+        "aten::_scaled_dot_product_flash_attention_for_cpu"}},
+      {"aten::softmax.int", {"aten::_softmax"}},
+      {"aten::std", {"aten::std.correction"}},
+      {"aten::std.dim", {"aten::std.correction"}},
+      {"aten::sum", {"aten::sum.dim_IntList"}},
+      {"aten::var", {"aten::var.correction"}},
+      {"aten::var.dim", {"aten::var.correction"}},
+  };
+  return *all;
+}
+
+}  // namespace
+
+std::string_view OpFamilyName(OpFamily family) {
+  constexpr std::string_view kNames[] = {"attention", "convolution", "matmul",  "pooling",
+                                         "loss",      "scan",        "softmax", "norm",
+                                         "reduction", "other"};
+  return kNames[static_cast<size_t>(family)];
+}
+
+const std::vector<std::string_view>& FamilyWords() {
+  static const auto* const words = new std::vector<std::string_view>{
+      "softmax",     "norm",          "pool",  "sum",       "mean",       "var",        "std",
+      "max",         "min",           "prod",  "logsumexp", "loss",       "cum",        "entropy",
+      "any",         "all",           "mm",    "matmul",    "linear",     "conv",       "attention",
+      "einsum",      "trace",         "dot",   "topk",      "sort",       "median",     "scan",
+      "interpolate", "embedding_bag", "outer", "kl_div",    "dist",       "similarity", "bilinear",
+      "lstm",        "gru",           "count", "wrap",      "checkpoint", "vmap",       "autograd"};
+  return *words;
+}
+
+const OpFacts& FactsOf(std::string_view op) {
+  static const auto* const by_name = [] {
+    auto* const all = new std::unordered_map<std::string_view, const OpFacts*>;
+    for (const Row& row : kRows) all->emplace(row.name, &row.facts);
+    return all;
+  }();
+  static constexpr OpFacts kNone;
+  const bool elsewhere = !op.starts_with("aten::") && op.find("::") != std::string_view::npos;
+  const auto found = elsewhere ? by_name->end() : by_name->find(OpShortName(op));
+  return found == by_name->end() ? kNone : *found->second;
+}
+
+const std::vector<std::string>& HeavyOps() {
+  static const auto* const names = [] {
+    auto* const all = new std::vector<std::string>;
+    for (const Row& row : kRows) {
+      if (row.facts.heavy) all->push_back("aten::" + std::string(row.name));
+    }
+    std::sort(all->begin(), all->end());
+    return all;
+  }();
+  return *names;
+}
+
+const std::vector<std::string>& PartsOf(std::string_view overload) {
+  static const auto* const none = new std::vector<std::string>;
+  for (const Composed& one : AllComposed()) {
+    if (one.overload == overload) return one.parts;
+  }
+  return *none;
+}
+
+}  // namespace cudaforge

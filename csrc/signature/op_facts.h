@@ -1,0 +1,165 @@
+// Facts of ATen's operators: one row an operator, for all its overloads. Every part asks this
+// table; beside its lowerings, no part keeps names of operators of its own.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cudaforge {
+
+enum class OpKind {
+  kUnknown,    // the table has no row: nothing is taken for granted
+  kPointwise,  // an element of the result is made of the operands' elements at its place
+  kMoves,      // elements come out as they went in, at other places
+  kReduces,    // an element of the result is made of many: reductions, norms, pooling, losses
+  kScans,
+  kContracts,  // matrix products, convolutions, attention
+  kAllocates,  // returns uninitialised memory
+};
+
+// Kinds of regions, the heaviest first: a region is of the first kind that any of its operators is.
+enum class OpFamily {
+  kAttention,
+  kConvolution,
+  kMatmul,
+  kPooling,
+  kLoss,
+  kScan,
+  kSoftmax,
+  kNorm,
+  kReduction,
+  kOther,
+};
+std::string_view OpFamilyName(OpFamily family);  // "attention"
+
+// Parts of the names by which PyTorch's functions, modules and Dynamo's graphs call what becomes an
+// operator of some family: "softmax", "linear". Generous: a name may have one and become none.
+const std::vector<std::string_view>& FamilyWords();
+
+// How a floating result is compared with ATen's.
+enum class Match {
+  kTolerance,  // the numerics contract, see verify/yardstick.h
+  kEqual,    // equal as numbers: -0.0 equals 0.0, any NaN any NaN; where ATen is exact (relu, max)
+  kBitwise,  // ATen's bytes, the sign of zero included; NaN payloads are free
+};
+
+// Which part of its operands an element of the result needs. Of a backward operator: of the
+// forward's input, whose sizes the gradient has.
+enum class OpNeeds {
+  kEverything,
+  kItsPlace,  // the elements at its own place, or those that are spread to it
+  kAxes,      // all along the dimensions that argument `axes` names, a number or a list; all
+              // elements where there is no such argument. Of other dimensions its own place
+  kTrailing,  // all along the last dimensions: as many as the list at argument `axes` has
+  kGroup,     // of one sample, all places of the channels that argument `axes` divides into so many
+              // groups
+  kChannel,   // all samples and places of its channel, which is dimension 1
+  kWindow,    // a window of the last dimensions
+  kRowAndColumn,  // one row of the left operand, one column of the right
+};
+
+// How the floating-point operations are counted.
+enum class OpWork {
+  kElements,  // one for each element of the largest operand or result
+  kNone,      // a view
+  kProduct,   // two for each element of the result and each element of a row of argument `left`
+  kConvolution,
+  kAttention,
+};
+
+// What an operand means: what its values may be, and what may be asked of the result.
+enum class OperandRole {
+  kValue,           // any number
+  kIndex,           // an integer in [0, limit)
+  kTarget,          // a label: an integer in [0, limit), or ignore_index
+  kPositive,        // a variance, a reciprocal standard deviation, a total weight
+  kProbability,     // in (0, 1)
+  kLogProbability,  // below 0
+  kTanh,            // in (-1, 1)
+  kWeight,          // a weight or a mean of an operator that computes with it in an order of its
+                    // own: one order makes a NaN of infinities where another makes an infinity,
+                    // and rounds products of denormals where another rounds their sum
+  kQuery,           // of attention: NaN, but no infinities, as what a row of scores of -infinity
+                    // alone comes to depends on the kernel that PyTorch chooses
+  kKey,             // its keys, where no query is kept from any: NaN at single places
+  kSeen,            // its values there: the same, in other sets, as a key's NaN hides a value's
+  kFinite,          // both where some are hidden: that may come through or not. And all three of
+                    // fewer than 16 keys on a CPU, where ATen's kernel may lose a NaN
+  kMask,            // what is added to its scores: -infinity hides single keys, all before or
+                    // behind one, or all of a row, which then comes to zeros. Or booleans that
+                    // such numbers are made of, whichever of them hides
+};
+
+// Where the limit of an index or label comes from.
+enum class IndexLimit {
+  kNone,
+  kSizeOf,          // the size of argument `source` in dimension `detail`
+  kSizeOfDim,       // its size in the dimension that argument `detail` names
+  kLastTwoSizes,    // the product of the last two sizes of argument `source`
+  kLastThreeSizes,  // of the last three
+  kArgument,        // argument `source`, a number
+};
+
+struct OperandFacts {
+  int argument = -1;  // its position in the schema; -1: attention's keyword "attn_mask"
+  OperandRole role = OperandRole::kValue;
+  IndexLimit limit = IndexLimit::kNone;
+  int source = 0;
+  int detail = 0;
+  int ignore = -1;  // kTarget: the argument that holds ignore_index
+};
+
+// What a backward operator reads that the forward made of the same input, which must fit it.
+enum class Saved {
+  kNothing,
+  kMoments,           // means and reciprocal standard deviations, at arguments of such roles
+  kRms,               // reciprocal root mean squares
+  kSoftmax,           // the forward's result
+  kLogSoftmax,        // the forward's result
+  kPlacesOfMaxima2d,  // the indices of the maxima of windows
+  kPlacesOfMaxima3d,
+};
+
+struct OpFacts {
+  OpKind kind = OpKind::kUnknown;
+  OpFamily family = OpFamily::kOther;
+  Match match = Match::kTolerance;
+  OpNeeds needs = OpNeeds::kEverything;
+  int axes = -1;  // see OpNeeds
+  OpWork work = OpWork::kElements;
+  int left = 0;                               // see OpWork
+  std::array<OperandFacts, 4> operands = {};  // those with roles; the rest are any numbers
+  // Regions are made around it although no generator of rows lowers it: agents write them, and
+  // generators of their own.
+  bool heavy = false;
+  bool backward = false;
+  // Pointwise: harmless with numbers as far out as the largest of the dtype.
+  bool tame = false;
+  bool keeps_role = false;  // the first operand's elements come out unchanged, with their role
+  bool makes_mask = false;  // a mask of numbers of one of booleans, or one mask of others
+  bool picks = false;       // reads no more of its first operand than it gives out
+  bool is_truth = false;    // any, all
+  int extreme = 0;  // 1: what it takes together it takes by a maximum (softmax does); -1: a minimum
+  int place = -1;   // the output that names the place of one element along `axes`
+  int weights = -1;  // the output that is a sum of weights: 0 where argument 3, the reduction, is
+  int mean = -1;     // the output that is a mean, found beside a variance
+  int causal = -1;   // attention: the argument is_causal
+  int norm_weight = -1;  // norms: the argument that is the weight
+  Saved saved = Saved::kNothing;
+};
+
+// Of "aten::sum", "aten::sum.dim_IntList" or "sum"; of an operator without a row, a default
+// OpFacts. The result lives forever. Thread-safe.
+const OpFacts& FactsOf(std::string_view op);
+
+// The heavy operators, sorted: "aten::mm".
+const std::vector<std::string>& HeavyOps();
+
+// What PyTorch calls in place of an overload that is made of others: "aten::softmax.int" ->
+// {"aten::_softmax"}. Empty where none is known.
+const std::vector<std::string>& PartsOf(std::string_view overload);
+
+}  // namespace cudaforge

@@ -1,0 +1,44 @@
+"""Facts of ATen's operators stand in one table: no other file names operators, beside lowerings."""
+
+from __future__ import annotations
+
+import re
+
+from tree import ROOT, files
+
+# "aten::softmax", also without its namespace, as a whole literal.
+NAME = re.compile(r'"aten::(\w+)[\w.]*"')
+COMMENT = re.compile(r"//[^\n]*|#[^\n]*|\"\"\".*?\"\"\"", re.DOTALL)
+# The table; lowerings; calls of other operators read as calls of these.
+ALLOWED = (
+    "csrc/signature/op_facts.cc",
+    "csrc/generators/",
+    "csrc/signature/aten_attention.cc",
+    "python/cudaforge_backend/integration/fx_signature.py",
+)
+# An example in a message, and the smallest region there is.
+EXAMPLES = {
+    "python/cudaforge_backend/integration/eager_ops.py": {"_softmax"},
+    "python/cudaforge_backend/integration/rivals.py": {"relu"},
+}
+
+
+def named(text: str) -> set[str]:
+    """The operators that code names in literals."""
+    return set(NAME.findall(COMMENT.sub("", text)))
+
+
+def test_one_table_has_the_names_of_operators() -> None:
+    found = {}
+    for path in files(".h", ".cc", ".py"):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(("csrc/", "cache/", "python/")) and not name.startswith(ALLOWED):
+            names = named(path.read_text()) - EXAMPLES.get(name, set())
+            if names:
+                found[name] = names
+    assert not found, "their facts belong in csrc/signature/op_facts.cc"
+
+
+def test_what_counts_as_a_name() -> None:
+    assert named('f("aten::sum.dim_IntList"); // "aten::max"') == {"sum"}
+    assert not named('"""Such as "aten::sum"."""\nname.startswith("aten::")  # "aten::any"')
