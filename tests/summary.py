@@ -35,7 +35,7 @@ def slowest(reports: Iterable[Path], most: int) -> list[tuple[float, str]]:
     """(seconds, name) of at most so many tests, the slowest first."""
     cases = (case for report in reports for case in ET.parse(report).iter("testcase"))
     timed = [
-        (float(case.get("time", 0)), f"{case.get('classname')}.{case.get('name')}")
+        (float(case.get("time", 0)), ".".join(filter(None, map(case.get, ("classname", "name")))))
         for case in cases
     ]
     return sorted(timed, reverse=True)[:most]

@@ -123,7 +123,8 @@ def test_reports_come_back(stage: Stage, capsys: pytest.CaptureFixture[str]) -> 
         return done.stdout.splitlines()
 
     for start, words in ((made - 1, ""), (made + 1, ", earlier results")):
-        cpp, python = summary(start)
+        cpp, python, title, *slowest = summary(start)
+        assert title == "the slowest tests:" and len(slowest) == 2
         assert cpp.split()[:5] == ["C++", "1", "passed", "0", "failed"]
         assert cpp.endswith("1 skipped for other reasons" + words)
         assert python.endswith("other reasons")
