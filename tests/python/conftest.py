@@ -18,12 +18,12 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="cudaforge-tests-", ignore_cleanup_
 _SESSION = Path(_FOLDER.name)
 if importlib.util.find_spec("cudaforge_backend") is None:  # not installed: the source folder's
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+# The processes of a run under xdist inherit this one's environment, and so one folder for all.
+_SHARED = Path(os.environ.setdefault("CACHES_OF_ALL_TESTS", str(_SESSION)))
 # Read when torch and cudaforge_backend are imported, hence before them.
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_SESSION / "inductor")
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_SHARED / "inductor")
 os.environ["CUDAFORGE_CACHE_DIR"] = str(_SESSION / "cache")
-# Of test_eager_samples.py: the processes of a run under xdist inherit this one's environment, and
-# so one cache for all.
-_SAMPLES = os.environ.setdefault("EAGER_SAMPLES_CACHE", str(_SESSION / "samples"))
+_SAMPLES = _SHARED / "samples"  # of test_eager_samples.py
 os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # spares each compiling process ten seconds of probing
 for _name in (
     "CUDAFORGE_DISABLE",
@@ -34,6 +34,7 @@ for _name in (
     os.environ.pop(_name, None)
 
 import cudaforge_backend  # noqa: E402
+import ready as ready_processes  # noqa: E402
 import torch  # noqa: E402
 from coders import CODER, MODEL  # noqa: E402
 from cudaforge_backend.integration import known_graphs, plan  # noqa: E402
@@ -85,7 +86,7 @@ def forged(monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def samples_cache() -> Path:
     """The folder of the cache for PyTorch's samples: many operators have the same regions."""
-    return Path(_SAMPLES)
+    return _SAMPLES
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -114,23 +115,28 @@ RunPython = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run_python() -> RunPython:
-    """Runs a script in a fresh process with the session's environment."""
+    """Runs a script in a fresh process with the session's environment. `ready`: one that begins
+    with torch imported, see ready.py."""
 
     def run(
         code: str,
         check: bool = True,
         preexec_fn: Callable[[], None] | None = None,
+        ready: bool = False,
         **environment: str,
     ) -> Any:
         env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=env,
-            preexec_fn=preexec_fn,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        if ready and preexec_fn is None:
+            done = ready_processes.run(code, env, timeout=300)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                env=env,
+                preexec_fn=preexec_fn,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
         assert not check or done.returncode == 0, done.stderr[-4000:]
         return done
 

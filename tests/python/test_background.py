@@ -183,7 +183,9 @@ def test_what_was_raced_beside_a_busy_program_is_its_own(
     assert (record["kind"], record["provisional"]) == ("winner", busy)
     (region,) = cudaforge_backend.explain(function, x, cache_dir=str(cache)).regions
     assert region.status == "hit"
-    shown = run_python(_NEXT_PROCESS.replace("FOLDER", repr(str(cache)))).stdout.split("\n")
+    shown = run_python(_NEXT_PROCESS.replace("FOLDER", repr(str(cache))), ready=True).stdout.split(
+        "\n"
+    )
     first = ["record 0 1 0", "blocking 1 1 1"] if busy else ["record 1 0 0", "blocking 1 0 0"]
     assert shown[:4] == [*first, "record 1 0 0", "hit"]
 
@@ -219,7 +221,9 @@ def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
         assert (record["kind"], record["provisional"]) == ("negative", True)
         assert reason_of(record).endswith(", and yet no smaller median")
         assert verdict(record) == "the machine was too busy for a race"
-    shown = run_python(_NEXT_PROCESS.replace("FOLDER", repr(str(cache)))).stdout.split("\n")
+    shown = run_python(_NEXT_PROCESS.replace("FOLDER", repr(str(cache))), ready=True).stdout.split(
+        "\n"
+    )
     assert shown[:2] == ["record 0 1 0", "blocking 1 1 1"]
 
 

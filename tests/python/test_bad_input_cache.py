@@ -54,7 +54,7 @@ def test_an_eager_miss_that_cannot_be_recorded_counts_and_says_what_to_do(
         "texts = [str(w.message) for w in warned]\n"
         "print(json.dumps({'warnings': texts, 'fallbacks': cf.stats()['fallbacks']}))\n"
     )
-    result = json.loads(run_python(code).stdout.splitlines()[-1])
+    result = json.loads(run_python(code, ready=True).stdout.splitlines()[-1])
     assert result["fallbacks"] == {"not_recorded": 1}
     (warning,) = result["warnings"]
     assert "is not recorded: " in warning and "choose a folder that you can write to" in warning
@@ -199,7 +199,7 @@ def test_a_newer_format_is_left_alone(run_python: RunPython, tmp_path: Path) -> 
         "from cudaforge_backend._native import _C\n"
         "_C.KernelStore.open(os.environ['FOLDER'], True).add_wanted([('0' * 64, 'cpu:x', '{}')])"
     )
-    run_python(make, FOLDER=str(folder))
+    run_python(make, FOLDER=str(folder), ready=True)
     if shutil.which("ldb") is None:
         pytest.skip("needs ldb (rocksdb-tools) to write another format")
     subprocess.run(

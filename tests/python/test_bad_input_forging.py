@@ -111,6 +111,7 @@ def test_capabilities_say_what_is_missing(run_python: RunPython, tmp_path: Path)
         "print(json.dumps(_C.capabilities()))",
         CUDAFORGE_CXX="/nonexistent/g++",
         CUDAFORGE_CUDA_PATH=str(tmp_path),
+        ready=True,
     )
     lacking = [c for c in json.loads(done.stdout.splitlines()[-1]) if c["state"] != "ok"]
     (compiler,) = (c for c in lacking if c["name"] == "host compiler")

@@ -42,7 +42,7 @@ print("SETTINGS", s.on_miss, s.region_budget_s, options.disabled())
     ids=lambda environment: ",".join(environment),
 )
 def test_bad_environment_values(run_python: RunPython, environment: dict[str, str]) -> None:
-    lines = run_python(_SCRIPT, **environment).stdout.splitlines()
+    lines = run_python(_SCRIPT, **environment, ready=True).stdout.splitlines()
     warned = [line for line in lines if line.startswith("WARNING")]
     assert len(warned) == len(environment)
     for name, value in environment.items():
@@ -74,7 +74,7 @@ def test_eager_programs_are_warned_once(
 
 
 def test_the_value_of_an_unknown_variable_is_not_shown(run_python: RunPython) -> None:
-    done = run_python(_SCRIPT, CUDAFORGE_CODER_KEY="sk-secret")
+    done = run_python(_SCRIPT, CUDAFORGE_CODER_KEY="sk-secret", ready=True)
     (warned,) = (line for line in done.stdout.splitlines() if line.startswith("WARNING"))
     assert warned.startswith("WARNING CUDAFORGE_CODER_KEY is not used: ")
     assert "secret" not in done.stdout + done.stderr
@@ -92,12 +92,12 @@ def test_a_folder_may_be_named_in_any_bytes(
     # Triton can load nothing from such a folder, and would from one below HOME.
     triton = {"TRITON_CACHE_DIR": str(tmp_path / "triton")}
     environment = {"CUDAFORGE_CACHE_DIR": "", "XDG_CACHE_HOME": "", variable: str(given)} | triton
-    assert "WARNING" not in run_python(_SCRIPT, **environment).stdout
+    assert "WARNING" not in run_python(_SCRIPT, **environment, ready=True).stdout
     assert (given / below / "CURRENT").is_file() or list((given / below).rglob("CURRENT"))
     command = "from cudaforge_backend.cli import main; main(['{}', {} '--json'])"
-    wanted = run_python(command.format("cache", "'wanted',"), **environment).stdout
+    wanted = run_python(command.format("cache", "'wanted',"), **environment, ready=True).stdout
     assert json.loads(wanted)
-    checks = json.loads(run_python(command.format("doctor", ""), **environment).stdout)
+    checks = json.loads(run_python(command.format("doctor", ""), **environment, ready=True).stdout)
     (cache,) = (one for one in checks if one["name"] == "cache")
     assert cache["state"] == "ok" and str(given / below) in cache["detail"]
 
@@ -118,6 +118,7 @@ def test_good_environment_values_warn_of_nothing(run_python: RunPython) -> None:
         CUDAFORGE_REGION_BUDGET_S="30",
         CUDAFORGE_DISABLE="0",
         CUDAFORGE_LOG="forge,cache",
+        ready=True,
     )
     assert "WARNING" not in done.stdout
     assert "SETTINGS fallback 30.0 False" in done.stdout
@@ -139,7 +140,9 @@ def test_what_is_disabled_says_so(run_python: RunPython, tmp_path: Path) -> None
         "print('rc', main(['forge', '--wanted']))\n"
         f"print('rc', main(['forge', {str(script) + ':make'!r}, '--coder', 'command:cat']))\n"
     )
-    done = run_python(code, CUDAFORGE_DISABLE="1", CUDAFORGE_CACHE_DIR=str(tmp_path / "none"))
+    done = run_python(
+        code, CUDAFORGE_DISABLE="1", CUDAFORGE_CACHE_DIR=str(tmp_path / "none"), ready=True
+    )
     assert done.stdout.count("CUDAFORGE_DISABLE=1 is set") == 3
     assert done.stderr.count("CUDAFORGE_DISABLE=1 is set") == 3 == done.stdout.count("rc 1")
     assert not (tmp_path / "none").exists()
@@ -151,6 +154,7 @@ def test_an_unknown_mode_reaches_the_user(run_python: RunPython) -> None:
         "model = torch.nn.Softmax(-1)\n"
         "torch.compile(model, backend='cudaforge', mode='fastest')(torch.ones(2, 3))",
         check=False,
+        ready=True,
     )
     assert done.returncode != 0
     for word in ("fastest", "default", "reduce-overhead", "max-autotune"):

@@ -188,6 +188,7 @@ def test_a_misspelt_variable_is_named(run_python: RunPython, tmp_path: Path) -> 
         "import sys; from cudaforge_backend.cli import main;"
         f" sys.exit(main(['cache', 'ls', '--cache-dir', {str(tmp_path / 'none')!r}]))",
         CUDAFORGE_CACHE_DIRS="/x",
+        ready=True,
     )
     assert "CUDAFORGE_CACHE_DIRS" in done.stderr and "there is no cache in" in done.stdout
 

@@ -74,8 +74,8 @@ def test_a_miss_is_a_region_without_a_record(
             x.softmax(-1)
     assert cudaforge_backend.stats()["misses"] == 1
     code = f"FOLDER = {str(tmp_path)!r}{_TWICE}"
-    assert run_python(code).stdout.split() == ["1", "0", "1"]
-    assert run_python(code).stdout.split() == ["0", "0", "0"]
+    assert run_python(code, ready=True).stdout.split() == ["1", "0", "1"]
+    assert run_python(code, ready=True).stdout.split() == ["0", "0", "0"]
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_what_was_raced_beside_a_busy_program_serves_that_one_alone(
         x.softmax(-1)
         assert seen()["hits"] == 1
     given = f"FOLDER, COLUMNS = {str(tmp_path)!r}, {52 + busy}\n"
-    shown = run_python(given + _AFTER_A_BUSY_PROGRAM).stdout.split()
+    shown = run_python(given + _AFTER_A_BUSY_PROGRAM, ready=True).stdout.split()
     assert shown == (["0", "1"] if busy else ["2", "0"])
 
 

@@ -142,7 +142,7 @@ def prepared_quickstart(
     arguments += ["--region-budget", "30", "--cache-dir", str(folder / "cache")]
     arguments += ["--json", str(out)]
     code = _QUICKSTART.format(prepare=prepare, arguments=arguments, folder=str(ROOT / "examples"))
-    text = run_python(code).stdout
+    text = run_python(code, ready=True).stdout
     data = json.loads(out.read_text())
     expect_tables(text, data)
     return text, data

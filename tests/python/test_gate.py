@@ -335,4 +335,4 @@ assert 0 < first == len(packed) - first, packed
 def test_timing_is_not_seen_by_checkpointing_or_hooks(
     run_python: RunPython, tmp_path: Path
 ) -> None:
-    run_python(f"CACHE = {str(tmp_path)!r}\n{_CHECKPOINTED}")
+    run_python(f"CACHE = {str(tmp_path)!r}\n{_CHECKPOINTED}", ready=True)

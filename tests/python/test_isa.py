@@ -17,13 +17,19 @@ def test_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return code == "yes"
 
     monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", check_build)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     isa.install(str(tmp_path))
     one = cpu_vec_isa.VecAVX2()
     for _ in range(2):
         assert one.check_build("yes") is True
         assert one.check_build("no") is False
     assert asked == ["yes", "no"]
-    (tmp_path / "vec_isa.json").write_text("damaged")
+    for cache in (tmp_path / "another", tmp_path):  # another of our caches, with Inductor's
+        isa.install(str(cache))
+        assert one.check_build("yes") is True
+    assert asked == ["yes", "no"]
+    for known in (tmp_path, tmp_path / "inductor"):
+        (known / "vec_isa.json").write_text("damaged")
     assert one.check_build("yes") is True
     assert asked == ["yes", "no", "yes"]
 

@@ -32,7 +32,9 @@ def test_every_topic_has_a_logger() -> None:
 
 
 def test_all_topics(run_python: RunPython, tmp_path: Path) -> None:
-    done = run_python(_SCRIPT, CUDAFORGE_LOG="all", CUDAFORGE_CACHE_DIR=str(tmp_path / "cache"))
+    done = run_python(
+        _SCRIPT, CUDAFORGE_LOG="all", CUDAFORGE_CACHE_DIR=str(tmp_path / "cache"), ready=True
+    )
     assert any("miss" in line and "_softmax" in line for line in _lines(done.stderr, "graph"))
     forging = _lines(done.stderr, "forge")
     said = "forging kernels (regions: 1, and the parts of those that do not win; seconds allowed"
@@ -52,7 +54,9 @@ with cudaforge_backend.enable(on_miss="record"):
     cudaforge_backend.disable()  # which writes what was recorded
 print(_C.store().wanted()[0]["key"])
 """
-    done = run_python(script, CUDAFORGE_LOG="dispatch", CUDAFORGE_CACHE_DIR=str(tmp_path))
+    done = run_python(
+        script, CUDAFORGE_LOG="dispatch", CUDAFORGE_CACHE_DIR=str(tmp_path), ready=True
+    )
     (line,) = _lines(done.stderr, "dispatch")
     key = done.stdout[:12]
     assert line.endswith(f"no kernel: {key}  _softmax(float32[64, 48]): not forged yet")
@@ -78,7 +82,7 @@ def test_eager_calls_without_a_kernel_and_why(
 def test_one_topic_and_none(run_python: RunPython, tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     script = _SCRIPT.replace("blocking", "record")
-    done = run_python(script, CUDAFORGE_LOG="cache", CUDAFORGE_CACHE_DIR=folder)
+    done = run_python(script, CUDAFORGE_LOG="cache", CUDAFORGE_CACHE_DIR=folder, ready=True)
     assert any("1 of its regions are wanted" in line for line in _lines(done.stderr, "cache"))
     assert _lines(done.stderr, "graph") == _lines(done.stderr, "forge") == []
-    assert "cudaforge." not in run_python(script, CUDAFORGE_CACHE_DIR=folder).stderr
+    assert "cudaforge." not in run_python(script, CUDAFORGE_CACHE_DIR=folder, ready=True).stderr

@@ -76,6 +76,7 @@ def test_a_relative_cache_serves_after_a_change_of_folder(
         "stats = cudaforge_backend.stats()\n"
         "print(stats['hits'], stats['misses'], stats['forged'])",
         CUDAFORGE_CACHE_DIR="kernels",
+        ready=True,
     )
     assert done.stdout.split() == ["1", "0", "0"]
     assert [path.parent for path in tmp_path.rglob("kernels")] == [tmp_path]
@@ -132,6 +133,7 @@ def test_environment_values(run_python: RunPython) -> None:
         "print(options.parse(None, {'on_miss': 'fallback'}).on_miss)",
         CUDAFORGE_ON_MISS="background",
         CUDAFORGE_REGION_BUDGET_S="7",
+        ready=True,
     )
     assert "on_miss='background', region_budget_s=7.0" in done.stdout
     assert done.stdout.splitlines()[-1] == "fallback"

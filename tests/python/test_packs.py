@@ -196,7 +196,7 @@ def test_after_an_import_the_same_model_forges_nothing(
     pack: Path, tmp_path: Path, capsys: Output, run_python: RunPython
 ) -> None:
     adopt(capsys, pack, tmp_path / "b")
-    done = run_python(_SERVE.replace("CACHE", repr(str(tmp_path / "b"))))
+    done = run_python(_SERVE.replace("CACHE", repr(str(tmp_path / "b"))), ready=True)
     assert json.loads(done.stdout) == [True, 1, 0, 0, 0]
 
 
@@ -215,7 +215,7 @@ def test_regions_with_no_winner_are_not_forged_again_either(
     assert (code, summary["imported"], summary["without_winner"]) == (0, 0, len(lost))
     code, summary = adopt(capsys, file, tmp_path / "b")
     assert (summary["without_winner"], summary["kept_existing"]) == (0, len(lost))
-    done = run_python(_SERVE.replace("CACHE", repr(str(tmp_path / "b"))))
+    done = run_python(_SERVE.replace("CACHE", repr(str(tmp_path / "b"))), ready=True)
     assert json.loads(done.stdout) == [True, 0, 0, 0, 0]
 
 

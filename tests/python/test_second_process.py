@@ -36,8 +36,8 @@ print(json.dumps({
 
 def test_blocking_then_cached(run_python: RunPython, tmp_path: Path) -> None:
     script = _SCRIPT.replace("sys.argv[1]", repr(str(tmp_path / "cache")))
-    first = json.loads(run_python(script).stdout.splitlines()[-1])
-    second = json.loads(run_python(script).stdout.splitlines()[-1])
+    first = json.loads(run_python(script, ready=True).stdout.splitlines()[-1])
+    second = json.loads(run_python(script, ready=True).stdout.splitlines()[-1])
     assert first["forged"] + first["negative"] >= 2
     assert "forge_failed" not in first["fallbacks"]
     assert (second["forged"], second["negative"]) == (0, 0)
@@ -65,8 +65,8 @@ print(json.dumps({
 
 
 def test_inductors_caches_hit(run_python: RunPython) -> None:
-    first = json.loads(run_python(_SUBSTITUTED).stdout.splitlines()[-1])
-    second = json.loads(run_python(_SUBSTITUTED).stdout.splitlines()[-1])
+    first = json.loads(run_python(_SUBSTITUTED, ready=True).stdout.splitlines()[-1])
+    second = json.loads(run_python(_SUBSTITUTED, ready=True).stdout.splitlines()[-1])
     assert first["graphs"] == second["graphs"] == {"substituted": 1}
     assert first["fx"] == [0, 2, 0]
     assert second["fx"] == [2, 0, 0]

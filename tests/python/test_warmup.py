@@ -289,10 +289,10 @@ win_every_race()
 sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2", "--json",
                "--cache-dir", {script + ".cache"!r}]))
 """
-    done = run_python(code)
+    done = run_python(code, ready=True)
     assert "forging mul -> _softmax(float32[64, 128]) ...\n  winner, " in done.stderr
     first = json.loads(done.stdout)
-    second = json.loads(run_python(code).stdout)
+    second = json.loads(run_python(code, ready=True).stdout)
     assert first["forged"] == first["regions"] - first["known"] == 1
     assert second["forged"] + second["negative"] == 0
     assert second["regions"] == second["known"] >= 1

@@ -48,7 +48,7 @@ def run_regions(
     each gets a kernel. `first` is run before, `how` is for run_python."""
     given = {"FOLDER": str(folder), "FORGE": forge, "COLUMNS": columns, "SCALES": tuple(scales)}
     names = "".join(f"{name} = {value!r}\n" for name, value in (given | {"FIRST": first}).items())
-    return run_python(names + _SCRIPT, **how)
+    return run_python(names + _SCRIPT, ready=True, **how)
 
 
 def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -107,8 +107,8 @@ def _compile(
 
     warn_of_environment()
     _C.record_unaligned(settings.on_miss != "fallback")
-    if open_cache(settings.cache_dir):  # a folder that cannot be used is left as it is
-        isa.install(settings.cache_dir)
+    # A folder that cannot be used is left as it is.
+    isa.install(settings.cache_dir if open_cache(settings.cache_dir) else None)
     training = is_training(example_inputs)
     if not may_have_anchor(gm, training):
         count_graph("no_anchor")

@@ -50,13 +50,18 @@ def _store(path: Path, key: str, answer: bool) -> None:
         return  # the next process asks again
 
 
-def install(cache_dir: str) -> None:
+def install(cache_dir: str | None = None) -> None:
     """Has VecISA.check_build, through which all of Inductor's probes go, look in `cache_dir`
-    first."""
+    first, which may be shipped, then in Inductor's own cache, which all programs of a user share.
+    None: in that alone, unless a folder was given before."""
     from torch._inductor import cpu_vec_isa
+    from torch._inductor.runtime.cache_dir_utils import cache_dir as inductors
 
-    path = Path(cache_dir) / "vec_isa.json"
     current: Any = cpu_vec_isa.VecISA.check_build
+    if cache_dir is None and hasattr(current, "cudaforge_original"):
+        return
+    folders = dict.fromkeys(filter(None, (cache_dir, inductors())))
+    paths = [Path(folder) / "vec_isa.json" for folder in folders]
     original: Callable[[Any, str], bool] = getattr(current, "cudaforge_original", current)
 
     @functools.wraps(original)
@@ -67,11 +72,12 @@ def install(cache_dir: str) -> None:
         fingerprint = cpu_vec_isa._get_isa_dry_compile_fingerprint(self.build_arch_flags())
         facts = "\0".join((machine, fingerprint, code, cpu_vec_isa.VecISA._avx_py_load))
         key = hashlib.sha256(facts.encode()).hexdigest()
-        known = _load(path).get(key)
-        if known is not None:
-            return known
-        answer = original(self, code)
-        _store(path, key, answer)
+        known = [_load(path).get(key) for path in paths]
+        found = [one for one in known if one is not None]
+        answer = found[0] if found else original(self, code)
+        for path, one in zip(paths, known, strict=True):
+            if one is None:
+                _store(path, key, answer)
         return answer
 
     check_build.cudaforge_original = original  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ import torch
 
 from cudaforge_backend._native import _C
 
+from . import isa
 from .fx_signature import region_graph
 from .graph_pass import SubstitutePass, kept_table
 from .rules import rules_for
@@ -118,6 +119,7 @@ def inductor_call(signature: str, device: torch.device, replaced: str = "") -> C
     """Inductor's kernel for the region alone, with its full decompositions and without Dynamo's
     guards. `replaced`: key of a part that cudaforge::region is to compute. Raises RuntimeError when
     the region has no such part. REQUIRES: a thread in which nothing is being traced."""
+    isa.install()
     with beside_running_programs():
         return _inductor_call(signature, device, replaced)
 
