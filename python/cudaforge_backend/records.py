@@ -244,9 +244,9 @@ def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, 
 def try_again(
     verdicts: Sequence[tuple[str, float | None]], given_s: float, setting: str
 ) -> str | None:
-    """Of the same, how many had too little time and what tries them again; None where none had.
-    `given_s`: the seconds allowed for a region, of which the graph's own limit may have left less;
-    `setting`: what sets them, "region_budget_s="."""
+    """How many of these regions had too little time, and what tries them again; None where none
+    had. `given_s`: the seconds allowed for each region. The limit for the whole graph may have cut
+    a region's time below that: then another run suffices. `setting`: "region_budget_s="."""
     short = too_little_time(verdicts)
     if short is None:
         return None

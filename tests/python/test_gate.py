@@ -235,7 +235,7 @@ def test_copies_keep_strides_offsets_and_sharing() -> None:
     (near,) = gate.copies([far])
     assert near.untyped_storage().nbytes() < 4096 and near.data_ptr() % 64 == far.data_ptr() % 64
     assert made[3].requires_grad and made[3].data_ptr() == weight.data_ptr() and made[4] == 7
-    for offset in (1, 4, 24):  # storages that begin anywhere, amid an element too
+    for offset in (1, 4, 24):  # storages that begin anywhere, also inside an element
         data = bytearray(torch.arange(40.0).numpy().tobytes())
         odd = torch.frombuffer(data, dtype=torch.float32, offset=offset, count=20)
         (copied,) = gate.copies([odd])

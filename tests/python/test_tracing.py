@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,22 @@ from test_forging import softmax
 from torch import fx, nn
 
 
+def call_elsewhere(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> object:
+    """What a call in another thread gives, or raises."""
+    seen: list[object] = []
+
+    def call() -> None:
+        try:
+            seen.append(function(x))
+        except Exception as error:
+            seen.append(error)
+
+    other = threading.Thread(target=call)
+    other.start()
+    other.join()
+    return seen[0]
+
+
 def test_a_compiled_module_is_called_in_the_middle_of_a_trace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -21,19 +38,11 @@ def test_a_compiled_module_is_called_in_the_middle_of_a_trace(
     expected = model(x)
     graph_of, seen = fx_signature.region_graph, []
 
-    def call() -> None:
-        try:
-            seen.append(model(x))
-        except Exception as error:
-            seen.append(error)
-
     def region_graph(signature: str, device: torch.device) -> Any:
         graph = graph_of(signature, device)
 
         def traced(*inputs: torch.Tensor) -> Any:
-            other = threading.Thread(target=call)
-            other.start()
-            other.join()
+            seen.append(call_elsewhere(model, x))
             return graph(*inputs)
 
         return traced
@@ -57,18 +66,10 @@ def test_a_compiled_function_is_called_while_another_is_analysed(
     other(x)
     find, seen = analysis.find_regions, []
 
-    def call() -> None:
-        try:
-            seen.append(other(x))
-        except Exception as error:
-            seen.append(error)
-
     def while_traced(*args: Any) -> Any:
-        thread = threading.Thread(target=call)
         fx._symbolic_trace._is_fx_tracing_flag = True
         try:
-            thread.start()
-            thread.join()
+            seen.append(call_elsewhere(other, x))
         finally:
             fx._symbolic_trace._is_fx_tracing_flag = False
         return find(*args)

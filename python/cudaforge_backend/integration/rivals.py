@@ -85,7 +85,7 @@ def first_compilation(device: torch.device) -> float:
         "nodes": [relu], "outputs": [{"node": 0, "out": 0}],
         "numerics": _C.numerics(["aten::relu"]),
     }  # fmt: skip
-    with suppress(Exception):  # what fails here fails again where it is told of
+    with suppress(Exception):  # the region's own compilation fails as well, and says so
         inductor_call(_C.normalize(json.dumps(region)), device)
     return time.monotonic() - began
 

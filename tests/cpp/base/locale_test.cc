@@ -21,7 +21,7 @@ class LocaleTest : public testing::TestWithParam<const char*> {
   const InLocale locale_{GetParam()};
 };
 
-// A comma; a decimal point of two bytes, of which nlohmann's parser takes the first.
+// The decimal point is a comma, or two bytes long: nlohmann's parser takes only the first byte.
 INSTANTIATE_TEST_SUITE_P(Locales, LocaleTest, testing::Values("de_DE", "ps_AF"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -41,7 +41,7 @@ TEST(CallKey, WhatASignatureDependsOnIsInIt) {
       {x.t(), int64_t{1}},
       {x.to(at::kDouble), int64_t{1}},
       {at::randn({4, 5}), int64_t{1}},
-      {at::from_blob(bytes.data_ptr<uint8_t>() + 2, {4, 4}), int64_t{1}},  // amid an element
+      {at::from_blob(bytes.data_ptr<uint8_t>() + 2, {4, 4}), int64_t{1}},  // inside an element
       {x, y},
       {x, x},
       {x, x.view({4, 4})},  // of the same storage
