@@ -47,14 +47,27 @@ constexpr OpFacts OfMasks(OpFacts facts) {
   return facts;
 }
 
-constexpr OpFacts Moves(Operands operands = {}) {
-  return {.kind = Kind::kMoves, .match = Match::kBitwise, .operands = operands};
+constexpr OpFacts Moves(Operands operands = {}, Work work = Work::kElements) {
+  return {.kind = Kind::kMoves, .match = Match::kBitwise, .work = work, .operands = operands};
 }
 
 // Moves all of its first operand.
 constexpr OpFacts Keeps(Work work) {
+  OpFacts facts = Moves({}, work);
+  facts.keeps_role = true;
+  return facts;
+}
+
+// Each element from its own place, of one operand or another.
+constexpr OpFacts Chooses() {
   OpFacts facts = Moves();
-  facts.work = work;
+  facts.needs = Needs::kItsPlace;
+  facts.tame = true;
+  return facts;
+}
+
+constexpr OpFacts KeepsInPlace() {
+  OpFacts facts = Chooses();
   facts.keeps_role = true;
   return facts;
 }
@@ -72,11 +85,12 @@ constexpr OpFacts ViewOfPart() {
   return facts;
 }
 
-constexpr OpFacts Reduces(Family family, int axes = 1) {
+constexpr OpFacts Reduces(Family family, int axes = 1, Operands operands = {}) {
   return {.kind = family == Family::kScan ? Kind::kScans : Kind::kReduces,
           .family = family,
           .needs = Needs::kAxes,
-          .axes = axes};
+          .axes = axes,
+          .operands = operands};
 }
 
 constexpr OpFacts Extreme(Family family, int sign, Match match = Match::kTolerance,
@@ -110,7 +124,6 @@ constexpr OpFacts Norm(Needs needs, int axes, int weight, Operands operands = {}
 
 constexpr OpFacts Backward(OpFacts facts, Saved saved = Saved::kNothing) {
   facts.backward = true;
-  facts.mean = -1;
   facts.saved = saved;
   return facts;
 }
@@ -244,8 +257,8 @@ constexpr Row kRows[] = {
     // Views.
     {"_unsafe_view", Keeps(Work::kNone)},
     {"alias", Keeps(Work::kNone)},
-    {"as_strided", {.kind = Kind::kMoves, .match = Match::kBitwise, .work = Work::kNone}},
-    {"detach", {.kind = Kind::kMoves, .match = Match::kBitwise, .work = Work::kNone}},
+    {"as_strided", Moves({}, Work::kNone)},
+    {"detach", Moves({}, Work::kNone)},
     {"expand", Keeps(Work::kNone)},
     {"permute", Keeps(Work::kNone)},
     {"reshape", Keeps(Work::kNone)},
@@ -254,37 +267,22 @@ constexpr Row kRows[] = {
     {"transpose", Keeps(Work::kNone)},
     {"unsqueeze", Keeps(Work::kNone)},
     {"view", Keeps(Work::kNone)},
-    {"view_as", {.kind = Kind::kMoves, .match = Match::kBitwise, .work = Work::kNone}},
+    {"view_as", Moves({}, Work::kNone)},
     // Moving data.
     {"cat", Moves()},
-    {"clone",
-     {.kind = Kind::kMoves,
-      .match = Match::kBitwise,
-      .needs = Needs::kItsPlace,
-      .tame = true,
-      .keeps_role = true}},
+    {"clone", KeepsInPlace()},
     {"constant_pad_nd", Moves()},
     {"contiguous", Keeps(Work::kElements)},
     {"flatten", Keeps(Work::kElements)},
     {"flip", Moves()},
-    {"masked_fill",
-     {.kind = Kind::kMoves,
-      .match = Match::kBitwise,
-      .needs = Needs::kItsPlace,
-      .tame = true,
-      .makes_mask = true}},
+    {"masked_fill", OfMasks(Chooses())},
     {"repeat", Moves()},
     {"roll", Moves()},
     {"split", Moves()},
     {"stack", Moves()},
     {"tril", Moves()},
     {"triu", Moves()},
-    {"where",
-     {.kind = Kind::kMoves,
-      .match = Match::kBitwise,
-      .needs = Needs::kItsPlace,
-      .tame = true,
-      .makes_mask = true}},
+    {"where", OfMasks(Chooses())},
     // Moving a part.
     {"embedding", Picks({{{1, Role::kIndex, Limit::kSizeOf, 0, 0}}})},
     {"gather", Picks({{{2, Role::kIndex, Limit::kSizeOfDim, 0, 1}}})},
@@ -323,21 +321,9 @@ constexpr Row kRows[] = {
     {"_softmax", Extreme(Family::kSoftmax, 1)},
     {"logsumexp", Extreme(Family::kSoftmax, 1)},
     {"_log_softmax_backward_data",
-     {.kind = Kind::kReduces,
-      .family = Family::kSoftmax,
-      .needs = Needs::kAxes,
-      .axes = 2,
-      .operands = {{{1, Role::kLogProbability}}},
-      .backward = true,
-      .saved = Saved::kLogSoftmax}},
+     Backward(Reduces(Family::kSoftmax, 2, {{{1, Role::kLogProbability}}}), Saved::kLogSoftmax)},
     {"_softmax_backward_data",
-     {.kind = Kind::kReduces,
-      .family = Family::kSoftmax,
-      .needs = Needs::kAxes,
-      .axes = 2,
-      .operands = {{{1, Role::kProbability}}},
-      .backward = true,
-      .saved = Saved::kSoftmax}},
+     Backward(Reduces(Family::kSoftmax, 2, {{{1, Role::kProbability}}}), Saved::kSoftmax)},
     // Norms.
     {"native_layer_norm", WithMean(Norm(Needs::kTrailing, 1, 2), 1)},
     {"native_layer_norm_backward",
