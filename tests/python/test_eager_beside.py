@@ -190,12 +190,12 @@ from cudaforge_backend.integration import eager
 torch.set_num_threads(1)
 begun, done = threading.Event(), threading.Event()
 
-def slow(states):
-    begun.set()
-    done.wait(60)
-    return states
+def enabling():
+    with eager._lock:
+        begun.set()
+        done.wait(60)
 
-thread = threading.Thread(target=eager._change, args=(slow,))
+thread = threading.Thread(target=enabling)
 thread.start()
 begun.wait(60)
 pid = os.fork()
