@@ -10,7 +10,6 @@ PYBIND11_MODULE(_C, m) {
   cudaforge::binding::BindForge(m);
   cudaforge::binding::BindDispatch(m);
   cudaforge::binding::BindEager(m);
-  cudaforge::binding::BindForks(m);
   cudaforge::binding::BindAgents(m);
   cudaforge::binding::BindPacks(m);
   cudaforge::binding::BindMachine(m);

@@ -20,7 +20,6 @@ void BindStore(pybind11::module_& m);      // KernelStore, the store in use
 void BindForge(pybind11::module_& m);      // search, race, records of what was found
 void BindDispatch(pybind11::module_& m);   // install, statistics of calls
 void BindEager(pybind11::module_& m);      // interception of eager calls
-void BindForks(pybind11::module_& m);      // what forks of Python wait for
 void BindAgents(pybind11::module_& m);     // sessions of agents
 void BindPacks(pybind11::module_& m);      // packs: written here, proven before they are stored
 void BindMachine(pybind11::module_& m);  // configuration, devices, capabilities, interleaved timing

@@ -347,25 +347,5 @@ class OwnWork:
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...
 
-class NoForkMeanwhile:
-    """While it is entered, until the thread that has entered it leaves it, forks in other threads
-    wait: no_fork_meanwhile() in forks.py. An error: left by a thread that is not inside."""
-    def __enter__(self) -> None: ...
-    def __exit__(self, *error: object) -> None: ...
-
-def before_fork(most_s: float = 60.0) -> bool:
-    """Around a fork: waits until no other thread is inside a NoForkMeanwhile, so long at most;
-    False: one is inside yet. No other gets inside until after_fork_in_parent() or
-    after_fork_in_child(), or for a minute. Runs no signal's handler."""
-
-def after_fork_in_parent() -> None:
-    """Nothing, where no before_fork() of this thread came before."""
-
-def after_fork_in_child() -> None:
-    """Nobody is inside who does not exist in the child, and no fork is under way."""
-
-def amid_fork() -> bool:
-    """Whether the calling thread is between before_fork() and what comes after the fork."""
-
 def versions() -> dict[str, Any]:
     """cudaforge, torch, verifier, rocksdb."""

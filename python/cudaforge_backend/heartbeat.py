@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from .forks import Flag
 from .records import counted, find, for_eager, try_again
 from .steps import step_text
 
@@ -28,7 +27,7 @@ class Heartbeat:
 
     def __init__(self, say: Callable[[str], None], doing: str) -> None:
         self._say = say
-        self._ended = Flag()
+        self._ended = threading.Event()
         self._saying = threading.Lock()
         self.begin(doing)
         threading.Thread(target=self._watch, name="cudaforge-heartbeat", daemon=True).start()

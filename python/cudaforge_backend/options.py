@@ -13,6 +13,7 @@ from typing import Any, get_origin
 from . import errors
 from ._native import _C
 from .agents import Agents
+from .forks import is_forked_child
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 ON_MISS = _C.ON_MISS
@@ -54,13 +55,18 @@ def disabled() -> bool:
 
 
 def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
-    """Settings out of torch.compile's arguments. Raises OptionError."""
+    """Settings out of torch.compile's arguments; a forked child records what it would forge. Raises
+    OptionError."""
     given = dict(options or {})
     for name in given:
         if name not in OPTIONS:
             raise _unknown_option(str(name))
     environment = _C.config()
     on_miss = _on_miss(given.get("on_miss", environment["on_miss"]))
+
+    agents = _agents(given.get("agents"), on_miss, options)
+    if on_miss in FORGING and is_forked_child():
+        on_miss, agents = "record", None
 
     def seconds(name: str) -> float:
         return _seconds(name, given.get(name, environment[name]))
@@ -70,7 +76,7 @@ def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
         region_budget_s=seconds("region_budget_s"),
         graph_budget_s=seconds("graph_budget_s"),
         cache_dir=_folder(given.get("cache_dir", environment["cache_dir"]), options),
-        agents=_agents(given.get("agents"), on_miss, options),
+        agents=agents,
         inductor={**_mode_patches(mode), **_inductor_patches(given.get("inductor"))},
     )
 

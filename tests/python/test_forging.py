@@ -18,9 +18,11 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.integration import forging, inductors_turn, rivals
 from cudaforge_backend.integration.ending import ForgingEndedError
+from cudaforge_backend.options import parse
 from cudaforge_backend.records import speedup_text, summary
 from cudaforge_backend.steps import race_text, step_text
 from forged import decide_every_race, host_ns, lose_for_want_of_time
+from others import in_child
 from torch._dynamo.convert_frame import compile_lock
 
 
@@ -410,89 +412,13 @@ def test_waiting_is_not_taken_off_twice_where_agents_are_asked(
     assert clock.now == 105.0 and forge._left() == 10.0
 
 
-def test_nothing_is_forged_amid_a_fork() -> None:
-    """Its thread would wait for the end of the fork, and a handler amid that for the thread."""
-    _C.before_fork()
-    try:
+def test_a_forked_child_forges_nothing() -> None:
+    def forges() -> int:
         with pytest.raises(ForgingEndedError):
             forging.forge_region(softmax(30), 0, 30.0)
-    finally:
-        _C.after_fork_in_parent()
+        return 0 if parse(None, {"on_miss": "blocking"}).on_miss == "record" else 1
 
-
-def test_a_forging_that_ends_while_it_is_looked_for_gives_its_result(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Run:
-        def run(self) -> str:
-            looked.wait(60)
-            return "made"
-
-    def has_ended_by_then(thread: threading.Thread) -> bool:
-        if thread.name == "cudaforge-forge" and not looked.is_set():
-            looked.set()
-            thread.join()
-        return is_alive(thread)
-
-    looked = threading.Event()
-    is_alive = threading.Thread.is_alive
-    monkeypatch.setattr(threading.Thread, "is_alive", has_ended_by_then)
-    assert forging._in_clean_thread(Run()) == "made"  # type: ignore[arg-type, comparison-overlap]
-    assert looked.is_set()
-
-
-_FORKING_HANDLER = """
-import os, signal, threading, time
-import torch
-from cudaforge_backend.integration import forging
-from cudaforge_backend.integration.ending import ForgingEndedError
-
-parent, main = os.getpid(), threading.main_thread().ident
-children, forked, interrupted = [], threading.Event(), threading.Event()
-
-class Run:
-    def run(self):
-        if SECONDS is not None:  # after an interrupt
-            signal.pthread_kill(main, signal.SIGINT)
-            interrupted.wait(60)
-            time.sleep(SECONDS)
-        signal.pthread_kill(main, signal.SIGALRM)
-        forked.wait(60)
-        return "made"
-    def interrupt(self):
-        interrupted.set()
-
-def fork(*_):
-    children.append(os.fork())
-    if os.getpid() == parent:
-        forked.set()
-
-signal.signal(signal.SIGALRM, fork)
-signal.signal(signal.SIGINT, signal.default_int_handler)
-made = ended = None
-try:
-    made = forging._in_clean_thread(Run())
-except (KeyboardInterrupt, ForgingEndedError) as error:
-    ended = type(error).__name__
-if os.getpid() != parent:
-    print("child", made, ended, flush=True)
-    os._exit(0)
-os.waitpid(children[0], 0)
-print("parent", made, ended)
-"""
-
-
-@pytest.mark.parametrize("seconds_after_an_interrupt", [None, 0.1, 1.5])
-def test_a_child_of_a_signals_handler_does_not_wait_for_a_forging(
-    run_python: RunPython, seconds_after_an_interrupt: float | None
-) -> None:
-    """Nor where its parent has been interrupted, and waits for the step under way: silently at
-    first."""
-    shown = run_python(f"SECONDS = {seconds_after_an_interrupt}\n" + _FORKING_HANDLER).stdout
-    if seconds_after_an_interrupt is None:
-        assert shown == "child None ForgingEndedError\nparent made None\n"
-    else:
-        assert shown == "child None KeyboardInterrupt\nparent None KeyboardInterrupt\n"
+    assert in_child(forges) == 0
 
 
 def test_an_interrupt_while_inductor_compiles_leaves_the_race_out(

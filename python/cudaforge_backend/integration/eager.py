@@ -170,6 +170,6 @@ def _apply(wanted: _Configuration | None) -> None:
         if own and settings.records:
             _write_at_end()
         _queue = Queue(settings) if own and settings.on_miss == "background" else None
-        _C.on_eager_miss(own and settings.records, on_miss(wanted.process, settings, _queue))
+        _C.on_eager_miss(own and settings.records, on_miss(settings, _queue))
         _C.intercept(list(wanted.ops))
     _active = wanted

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
-from cudaforge_backend.forks import fork_safe_lock, no_fork_meanwhile
+from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import why_no_kernel
 from cudaforge_backend.stats import EAGER_THREAD, count_miss
@@ -30,9 +29,9 @@ from .telling import (
 Told = Callable[[str, str, str, int], None]
 
 
-def on_miss(process: int, settings: Settings, queue: Queue | None) -> Told:
+def on_miss(settings: Settings, queue: Queue | None) -> Told:
     """What is told of a call that is met for the first time and has no kernel, beside its being
-    recorded. Forges in that process alone."""
+    recorded."""
     forge: Told | None = None
     if settings.on_miss == "blocking":
         forge = functools.partial(_forge_at_once, settings)
@@ -45,7 +44,7 @@ def on_miss(process: int, settings: Settings, queue: Queue | None) -> Told:
             log.dispatch.debug("no kernel: %s  %s: %s", key[:12], region, why)
         if settled(key, arch) is None:
             count_miss(key, eager=True, only_agents=not _can_forge(signature, arch, settings))
-        if forge is not None and os.getpid() == process:
+        if forge is not None:
             forge(signature, key, arch, device_index)
 
     return told
@@ -66,11 +65,10 @@ def _can_forge(signature: str, arch: str, settings: Settings) -> bool:
 def _forge_at_once(
     settings: Settings, signature: str, key: str, arch: str, device_index: int
 ) -> None:
-    with no_fork_meanwhile():
-        from .plan import forge_one, verdict_of
-
     if not (may_forge() and _can_forge(signature, arch, settings)):
         return
+    from .plan import forge_one, verdict_of
+
     if verdict_of(key, arch, settings.region_budget_s)[0] != "miss":
         return  # as forge_one would: but then nothing is to be told of it
     what = f"a kernel for {_C.describe(signature)} (seconds allowed: {settings.region_budget_s:g})"
@@ -95,7 +93,7 @@ class Queue:
     def add(self, signature: str, _key: str, arch: str, device_index: int) -> None:
         """A region that is to be forged."""
         with self._lock:
-            if self._ended or program_has_ended():
+            if self._ended or not may_forge():
                 return
             self._waiting.append((signature, arch, device_index))
             if self._works:
@@ -104,7 +102,7 @@ class Queue:
         try:
             # A program that ends waits for the step under way: see forging.py.
             threading.Thread(target=self._work, name=EAGER_THREAD, daemon=False).start()
-        except BaseException:
+        except Exception:
             with self._lock:
                 self._works = False  # the next one that is added tries again
             raise
@@ -127,8 +125,7 @@ class Queue:
                 tell_of_failed_background(error)
 
     def _forge(self, signature: str, arch: str, device_index: int) -> None:
-        with no_fork_meanwhile():
-            from .plan import forge_one
+        from .plan import forge_one
 
         if _can_forge(signature, arch, self._settings):
             tell_of_background()

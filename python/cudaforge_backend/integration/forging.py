@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ import torch
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
-from cudaforge_backend.forks import Flag, fork_safe_lock
+from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import RACING_SECONDS, RACING_SHARE
 from cudaforge_backend.records import reason_of, retry_above_s, speedup_text, stayed, verdict
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
@@ -35,7 +34,7 @@ INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cach
 RACE_SECONDS = 1.0  # at most, of each race
 MAX_CANDIDATES = 64
 _LEAST_ROUNDS = 32  # of a race that a kernel wins (csrc/measure/paired.h)
-_SIGNALS_SECONDS = 0.2  # a signal that another thread was given is seen after so long at most
+_LOOKS_SECONDS = 0.2  # how often who waits looks for signals, and whether the program has ended
 
 # Inductor's that say nothing of the region; a warning, where the program makes errors of them.
 _MACHINES_ERRORS = (ImportError, OSError, MemoryError, Warning)
@@ -132,7 +131,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
         raise ForgingEndedError
     result: list[Forged] = []
     failure: list[BaseException] = []
-    ended = Flag()
+    ended = threading.Event()
 
     def body() -> None:
         try:
@@ -147,12 +146,13 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     thread = threading.Thread(target=body, name="cudaforge-forge", daemon=False)
     try:
         thread.start()
-        if not _wait(thread, ended, until_program_ends=True):
-            _wait_for_step(thread, ended, "the program has ended")
+        while not ended.wait(_LOOKS_SECONDS):
+            if program_has_ended():
+                _wait_for_step(ended, "the program has ended")
     except BaseException:  # Ctrl-C: the key is kept until the thread has ended, or a second Ctrl-C
         forge.interrupt()
-        with contextlib.suppress(ForgingEndedError):
-            _wait_for_step(thread, ended, "interrupted")
+        if thread.is_alive():
+            _wait_for_step(ended, "interrupted")
         raise
     thread.join()
     if failure and program_has_ended():  # which takes threads and more away from what runs
@@ -162,34 +162,15 @@ def _in_clean_thread(forge: _Forge) -> Forged:
     return result[0]
 
 
-def _wait_for_step(thread: threading.Thread, ended: Flag, why: str) -> None:
+def _wait_for_step(ended: threading.Event, why: str) -> None:
     """Waits for a forging that ends at its next step; says so where that takes long."""
-    if not _wait(thread, ended, 1.0):
+    if not ended.wait(1.0):
         log.forge.warning(
             "cudaforge: %s; the step under way is finished first (where Inductor compiles, up to "
             "half a minute on a CPU)",
             why,
         )
-        _wait(thread, ended)
-
-
-def _wait(
-    thread: threading.Thread,
-    ended: Flag,
-    seconds: float = math.inf,
-    until_program_ends: bool = False,
-) -> bool:
-    """Whether a thread, which sets `ended` last, has ended. Waits `seconds` at most, and with
-    `until_program_ends` no longer than the program runs. Raises ForgingEndedError where there is no
-    such thread: in a child that a signal's handler has forked, or where an interrupt came and it
-    has not begun."""
-    until = time.monotonic() + seconds
-    while not ended.wait(min(_SIGNALS_SECONDS, max(0.0, until - time.monotonic()))):
-        if not thread.is_alive() and not ended.is_set():
-            raise ForgingEndedError
-        if time.monotonic() >= until or (until_program_ends and program_has_ended()):
-            return ended.is_set()
-    return True
+        ended.wait()
 
 
 @dataclass(kw_only=True, eq=False)
