@@ -25,9 +25,8 @@ void BindPacks(pybind11::module_& m);      // packs: written here, proven before
 void BindMachine(pybind11::module_& m);  // configuration, devices, capabilities, interleaved timing
 
 // Calls the function `function` of cudaforge_backend.stats with `text`: a warning. From any thread;
-// after the interpreter's end there is nobody to read it. What is raised meanwhile and ends a
-// program (Ctrl-C, SystemExit) is raised when this thread's Python runs again; where it has none,
-// and of every Exception, it is reported as unraisable.
+// after the interpreter's end there is nobody to read it. What is raised meanwhile is reported as
+// unraisable; Ctrl-C comes again when the main thread's Python runs.
 void TellStats(const char* function, const std::string& text);
 
 }  // namespace cudaforge::binding
