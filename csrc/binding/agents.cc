@@ -8,6 +8,7 @@
 #include "binding/module.h"
 #include "binding/progress.h"
 #include "binding/runtime.h"
+#include "binding/signature_py.h"
 #include "forge/agent/memory.h"
 #include "forge/agent/session.h"
 #include "forge/agent/triton.h"
@@ -93,12 +94,11 @@ Providers MakeProviders(Wanted* wanted) {
   return made;
 }
 
-SearchOutcome Agents(const std::string& text, int device_index, const py::dict& settings,
+SearchOutcome Agents(const Signature& signature, int device_index, const py::dict& settings,
                      const SearchOutcome* built_in, Cancel& cancel, const py::object& hints,
                      const py::object& progress) {
   Wanted wanted = ReadSettings(settings);
   const bool resume = settings["resume"].cast<bool>();
-  const OpSignature signature = ParseSignature(text);
   const ForgeProgress tell = Teller(progress);
   AgentSettings& agents = wanted.agents;
   agents.hints = HintSource(hints);
@@ -109,7 +109,7 @@ SearchOutcome Agents(const std::string& text, int device_index, const py::dict& 
   const std::shared_ptr<KernelStore> store = runtime.store();
   const Providers providers = MakeProviders(&wanted);
 
-  const std::string key = signature.Key();
+  const std::string& key = signature.key;
   // An interrupted session is found by its key, as regions that nobody forged are.
   if (store->Get(key, arch) == nullptr) {
     const WantedRegion region{key, arch, signature.ToJson()};
@@ -175,12 +175,12 @@ void BindAgents(py::module_& m) {
   // For tests: the candidate that a reply in Triton comes to.
   m.def(
       "read_triton",
-      [](const std::string& reply, const std::string& signature, const std::string& arch,
+      [](const std::string& reply, const Signature& signature, const std::string& arch,
          const std::vector<std::string>& program) {
         const py::gil_scoped_release release;
         const Cancel never;
-        return ValueOrThrow(ParseTritonReply(reply, ParseSignature(signature), {program, arch},
-                                             "agent:test", never))
+        return ValueOrThrow(
+                   ParseTritonReply(reply, signature, {program, arch}, "agent:test", never))
             .ToJson()
             .dump();
       },

@@ -8,6 +8,7 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "binding/signature_py.h"
 #include "dispatch/kernel_on_trial.h"
 #include "dispatch/resolver.h"
 #include "forge/forge.h"
@@ -20,15 +21,14 @@ namespace py = pybind11;
 // KernelOnTrial as a context manager, of what a search found.
 class TrialScope {
  public:
-  TrialScope(std::string text, int device_index, const SearchOutcome& outcome)
-      : text_(std::move(text)), device_index_(device_index), outcome_(outcome) {
+  TrialScope(const Signature& signature, int device_index, const SearchOutcome& outcome)
+      : signature_(signature), device_index_(device_index), outcome_(outcome) {
     if (!outcome.best) throw StatusError(Status::InvalidArgument("the search found no candidate"));
   }
   TrialScope& Enter() {
-    const OpSignature signature = ParseSignature(text_);
-    RegionEntry* entry =
-        ValueOrThrow(Resolver::Get().Resolve(RegionId(signature.Key()), text_, device_index_));
-    trial_.emplace(entry, ValueOrThrow(Runtime::Get().LoadWinner(signature, device_index_,
+    RegionEntry* entry = ValueOrThrow(
+        Resolver::Get().Resolve(RegionId(signature_.key), signature_.text, device_index_));
+    trial_.emplace(entry, ValueOrThrow(Runtime::Get().LoadWinner(signature_, device_index_,
                                                                  outcome_.best->candidate.ToJson(),
                                                                  outcome_.best->binary)));
     return *this;
@@ -40,7 +40,7 @@ class TrialScope {
   }
 
  private:
-  const std::string text_;
+  const Signature signature_;
   const int device_index_;
   const SearchOutcome outcome_;
   std::optional<KernelOnTrial> trial_;
@@ -113,7 +113,7 @@ void TellStats(const char* function, const std::string& text) {
 void BindDispatch(py::module_& m) {
   using Release = py::call_guard<py::gil_scoped_release>;
   py::class_<TrialScope>(m, "KernelOnTrial")
-      .def(py::init<std::string, int, const SearchOutcome&>(), py::arg("signature"),
+      .def(py::init<const Signature&, int, const SearchOutcome&>(), py::arg("signature"),
            py::arg("device_index"), py::arg("outcome"))
       .def("__enter__", &TrialScope::Enter, py::return_value_policy::reference, Release())
       .def("__exit__", [](TrialScope& trial, const py::args& /*error*/) { trial.Exit(); })

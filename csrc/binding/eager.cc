@@ -18,6 +18,7 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "binding/signature_py.h"
 #include "binding/versions.h"
 #include "cache/wanted_writer.h"
 #include "dispatch/resolver.h"
@@ -48,7 +49,7 @@ void Record(const RegionEntry& region, const std::string& arch, const std::strin
   Writer().Add(std::move(store), {region.key, arch, JsonOrNull(text)});
 }
 
-// `told` is called as told(signature, key, arch, device_index). It outlives the interpreter: it is
+// `told` is called as told(signature, arch, device_index). It outlives the interpreter: it is
 // called no more then, and never freed. A forked child, which may be one of many workers, records
 // nothing until it calls this itself.
 void SetOnMiss(bool record, std::optional<py::function> told) {
@@ -61,7 +62,7 @@ void SetOnMiss(bool record, std::optional<py::function> told) {
     if (kept == nullptr || !Py_IsInitialized()) return ends_call;
     const py::gil_scoped_acquire acquire;
     try {
-      (*kept)(text, region.key, arch, region.device_index);
+      (*kept)(std::make_shared<Signature>(region.signature), arch, region.device_index);
     } catch (py::error_already_set& error) {
       if (error.matches(PyExc_Exception)) {
         const std::string why = error.what();

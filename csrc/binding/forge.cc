@@ -11,6 +11,7 @@
 #include "binding/progress.h"
 #include "binding/record_py.h"
 #include "binding/runtime.h"
+#include "binding/signature_py.h"
 #include "binding/versions.h"
 #include "forge/agent/memory.h"
 
@@ -29,10 +30,9 @@ SearchOutcome NotJudged(const Status& status) {
 
 // `seconds` and `limit` (see ForgeBudget) count from here on. Runs without the GIL; `progress` is
 // called with it.
-SearchOutcome Search(const std::string& text, int device_index, double seconds, double limit,
+SearchOutcome Search(const Signature& signature, int device_index, double seconds, double limit,
                      int candidates, const py::object& progress) {
   const double start = SteadySeconds();
-  const OpSignature signature = ParseSignature(text);
   Runtime& runtime = Runtime::Get();
   const ForgeProgress tell = Teller(progress);
   py::gil_scoped_release release;
@@ -109,10 +109,9 @@ Promotion RaceCallables(const std::vector<std::string>& names,
 
 // Stores what was found as a winner, as a kernel for eager calls alone, or as a negative entry.
 // Gives the record, and whether it is now the one that is stored.
-std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
+std::pair<CacheRecord, bool> Conclude(const Signature& signature, int device_index,
                                       const SearchOutcome& outcome, const Promotion* promotion,
                                       double budget_s, double spent_s, bool provisional) {
-  const OpSignature signature = ParseSignature(text);
   Runtime& runtime = Runtime::Get();
   const DeviceArch& arch = ValueOrThrow(runtime.TargetFor(signature.device, device_index))->arch();
   const bool won = promotion != nullptr && promotion->promoted;
@@ -130,13 +129,13 @@ std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
   return {std::move(record), stored};
 }
 
-py::tuple ConcludeForPython(const std::string& text, int device_index, const SearchOutcome& outcome,
-                            const Promotion* promotion, double budget_s, double spent_s,
-                            bool provisional) {
+py::tuple ConcludeForPython(const Signature& signature, int device_index,
+                            const SearchOutcome& outcome, const Promotion* promotion,
+                            double budget_s, double spent_s, bool provisional) {
   std::pair<CacheRecord, bool> done;
   {
     py::gil_scoped_release release;
-    done = Conclude(text, device_index, outcome, promotion, budget_s, spent_s, provisional);
+    done = Conclude(signature, device_index, outcome, promotion, budget_s, spent_s, provisional);
   }
   return py::make_tuple(RecordDict(*Runtime::Get().store(), done.first), done.second);
 }

@@ -6,14 +6,8 @@
 #include <string>
 
 #include "binding/errors.h"
-#include "signature/op_signature.h"
 
 namespace cudaforge::binding {
-
-// A signature from its canonical text. Throws ValueError.
-inline OpSignature ParseSignature(const std::string& text) {
-  return ValueOrThrow(OpSignature::Parse(text));
-}
 
 void BindSignature(pybind11::module_& m);  // op lists, signatures, RegionProgram
 void BindStore(pybind11::module_& m);      // KernelStore, the store in use

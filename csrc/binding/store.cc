@@ -6,6 +6,7 @@
 #include "binding/module.h"
 #include "binding/record_py.h"
 #include "binding/runtime.h"
+#include "binding/signature_py.h"
 #include "binding/text.h"
 #include "binding/versions.h"
 
@@ -109,12 +110,12 @@ py::list Records(KernelStore& store, const std::string& arch) {
   return list;
 }
 
-using WantedTuple = std::tuple<std::string, std::string, std::string>;  // key, arch, signature
+using RegionOnArch = std::pair<Signature, std::string>;
 
-std::vector<WantedRegion> WantedRegions(const std::vector<WantedTuple>& regions) {
+std::vector<WantedRegion> WantedRegions(const std::vector<RegionOnArch>& regions) {
   std::vector<WantedRegion> wanted;
-  for (const auto& [key, arch, signature] : regions) {
-    wanted.push_back({key, arch, ValueOrThrow(ParseJson(signature))});
+  for (const auto& [signature, arch] : regions) {
+    wanted.push_back({signature.key, arch, signature.ToJson()});
   }
   return wanted;
 }
@@ -175,13 +176,13 @@ void BindStore(py::module_& m) {
       .def(
           "put_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch,
-             const py::dict& facts, const std::vector<WantedTuple>& wanted) {
+             const py::dict& facts, const std::vector<RegionOnArch>& wanted) {
             const Json json = FromPython(facts);
             py::gil_scoped_release release;
             ThrowIfError(store.PutGraph(graph, arch, json, WantedRegions(wanted)));
           },
           py::arg("graph"), py::arg("arch"), py::arg("facts"),
-          py::arg("wanted") = std::vector<WantedTuple>())
+          py::arg("wanted") = std::vector<RegionOnArch>())
       .def(
           "get_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch) -> py::object {
@@ -203,7 +204,7 @@ void BindStore(py::module_& m) {
           py::arg("arch") = "")
       .def(
           "add_wanted",
-          [](KernelStore& store, const std::vector<WantedTuple>& regions) {
+          [](KernelStore& store, const std::vector<RegionOnArch>& regions) {
             py::gil_scoped_release release;
             ThrowIfError(store.AddWanted(WantedRegions(regions)));
           },

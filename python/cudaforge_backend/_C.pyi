@@ -1,5 +1,4 @@
-"""The C++ part (csrc/binding). Signatures are JSON text; csrc/signature/op_signature.h has the
-form.
+"""The C++ part (csrc/binding). csrc/signature/op_signature.h has the form of signatures.
 
 Errors: ValueError (malformed input), NotImplementedError (well formed, not handled), KeyError,
 OSError, TimeoutError, and RuntimeError for what is missing on this machine and for faults of our
@@ -53,23 +52,50 @@ def generates_heavy_ops(arch: str) -> bool:
 def has_agent_regions(arch: str) -> bool:
     """Whether the store in use has ever held a winner of such a region for `arch`."""
 
-def can_generate(signature: str, arch: str) -> str | None:
-    """None when a generator makes kernels for the region on `arch`, else why none does."""
-
 def numerics(ops: Sequence[str]) -> dict[str, Any]:
     """The settings in force that may change what these overloads compute."""
 
-def normalize(signature: str) -> str:
-    """The canonical form: defaults filled in, keyword-only arguments in "kwargs", keys sorted."""
-
-def signature_key(signature: str) -> str:
-    """SHA-256 of a canonical signature, 64 hexadecimal digits."""
-
-def describe(signature: str) -> str:
-    """A short line for people."""
-
 def region_id(key: str) -> int:
     """What cudaforge::region is called with for a key."""
+
+class Signature:
+    """What a region computes. Immutable; equal and hashed by its key."""
+
+    @staticmethod
+    def parse(text: str) -> Signature:
+        """Of JSON, canonical or not."""
+
+    def normalized(self) -> Signature:
+        """Defaults filled in, keyword-only arguments in "kwargs"."""
+
+    @property
+    def text(self) -> str:
+        """Canonical JSON, which cudaforge::region is called with."""
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of the text, 64 hexadecimal digits."""
+
+    @property
+    def device(self) -> str:
+        """ "cpu" or "cuda"."""
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The overload of each node, in order: "aten::_softmax"."""
+
+    @property
+    def inputs(self) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]:
+        """Dtype, sizes and strides of each."""
+
+    def describe(self) -> str:
+        """A short line for people."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the text says, as Python objects."""
+
+    def why_not_generated(self, arch: str) -> str | None:
+        """Why no generator makes kernels for it on `arch`; None where one does."""
 
 def arch(device: str, device_index: int = 0) -> str:
     """ "cpu:x86-64-v4+1f0c93ab", "cuda:sm_90a". RuntimeError: what is missing here."""
@@ -93,7 +119,7 @@ def time_interleaved(
 class RegionProgram:
     """A signature made runnable by ATen, without the GIL."""
 
-    def __init__(self, signature: str) -> None: ...
+    def __init__(self, signature: Signature) -> None: ...
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]: ...
 
 class KernelStore:
@@ -138,15 +164,15 @@ class KernelStore:
     def records(self, arch: str = "") -> list[dict[str, Any]]:
         """All that can be read, as `get` gives them; the others are counted in `corrupt`."""
 
-    def add_wanted(self, regions: Sequence[tuple[str, str, str]]) -> None:
-        """Key, arch and canonical signature of each; one write at most."""
+    def add_wanted(self, regions: Sequence[tuple[Signature, str]]) -> None:
+        """Each on an architecture; one write at most."""
 
     def put_graph(
         self,
         graph: str,
         arch: str,
         facts: Mapping[str, Any],
-        wanted: Sequence[tuple[str, str, str]] = ...,
+        wanted: Sequence[tuple[Signature, str]] = ...,
     ) -> None:
         """Stores what is known of a whole graph; `graph` is a SHA-256. One write, in which `wanted`
         is put on the wanted list as well."""
@@ -218,12 +244,12 @@ def agent_limits() -> dict[str, Any]:
 def check_agents(settings: Mapping[str, Any]) -> None:
     """Raises ValueError or OSError where agents() could not ask the agents of these settings."""
 
-def read_triton(reply: str, signature: str, arch: str, program: list[str]) -> str:
+def read_triton(reply: str, signature: Signature, arch: str, program: list[str]) -> str:
     """For tests: the candidate, as JSON, that a Coder's reply in Triton comes to. ValueError says
     why it is none."""
 
 def agents(
-    signature: str,
+    signature: Signature,
     device_index: int,
     settings: Mapping[str, Any],
     built_in: SearchOutcome | None,
@@ -254,7 +280,7 @@ class Promotion:
         """The verdict on a part of the region `key`, which must win alone and inside it."""
 
 def search(
-    signature: str,
+    signature: Signature,
     device_index: int,
     seconds: float,
     limit: float,
@@ -280,7 +306,7 @@ def race(
     caches cold; None: the target's own clock. `eager`: an eager call may be all that is timed."""
 
 def conclude(
-    signature: str,
+    signature: Signature,
     device_index: int,
     outcome: SearchOutcome,
     promotion: Promotion | None,
@@ -296,7 +322,7 @@ def conclude(
 class KernelOnTrial:
     """While it is entered, cudaforge::region runs the search's best in this thread's OwnWork, and
     for nobody else."""
-    def __init__(self, signature: str, device_index: int, outcome: SearchOutcome) -> None: ...
+    def __init__(self, signature: Signature, device_index: int, outcome: SearchOutcome) -> None: ...
     def __enter__(self) -> KernelOnTrial: ...
     def __exit__(self, *error: object) -> None: ...
     def promote(self, eager_only: bool = False) -> None:
@@ -321,10 +347,10 @@ def intercept(ops: Sequence[str]) -> None:
 def intercepted() -> list[str]:
     """The overloads that are intercepted."""
 
-def on_eager_miss(record: bool, told: Callable[[str, str, str, int], None] | None) -> None:
+def on_eager_miss(record: bool, told: Callable[[Signature, str, int], None] | None) -> None:
     """What becomes of a call that is met for the first time and has no kernel, not while a CUDA
     graph is captured: where `record`, it is put on the wanted list; `told` is called with its
-    signature, its key, the architecture and the device's index."""
+    signature, the architecture and the device's index."""
 
 def record_unaligned(record: bool) -> None:
     """Whether regions whose data no kernel can use, as they are not aligned, are put on the wanted

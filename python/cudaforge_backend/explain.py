@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import weakref
@@ -257,7 +256,7 @@ def _inspect(
         elsewhere = index >= planned and status == "hit"
         if elsewhere or (status == "hit" and verdict and not (verdict.pays and used)):
             status = "unused"
-        signature = json.loads(region.signature)
+        signature = region.signature.to_dict()
         record = _C.store().get(region.key, known.arch)
         why = why_of(record) if record and status == "negative" else _WHY[status]
         if record and record["kind"] == "eager_only" and status == "negative":
@@ -286,7 +285,7 @@ def _inspect(
                 why=why,
                 timing=record["timing"] if record and status != "miss" else None,
                 retry_above_s=retry_above_s(record) if record and status != "miss" else None,
-                within=_C.signature_key(known.within) if known.within else None,
+                within=known.within.key if known.within else None,
             )
         )
     return reports, Counter(plan.left)

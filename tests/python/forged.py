@@ -120,7 +120,7 @@ def lose_for_want_of_time(patch: pytest.MonkeyPatch, raced: bool) -> None:
         patch.setattr(forging._Forge, "_race_all", lambda self: None)
     real = _C.search
 
-    def search(signature: str, index: int, seconds: float, *given: Any) -> Any:
+    def search(signature: _C.Signature, index: int, seconds: float, *given: Any) -> Any:
         return real(signature, index, 1e-3, *given)  # one candidate, and time is over
 
     patch.setattr(_C, "search", search)

@@ -326,14 +326,16 @@ def test_counters_that_cannot_be_read_are_told_once(
         "seconds": 0.0, "wall_seconds": 0.0, "device_seconds": 0.0,
     }  # fmt: skip
 
-    def play(text: str, device: int, budget_s: float, told: Any, **settings: Any) -> Forged:
+    def play(
+        signature: _C.Signature, device: int, budget_s: float, told: Any, **settings: Any
+    ) -> Forged:
         judged = {"event": "candidate", "verdict": "accepted", "best": True, "usd": 0.0}
         told({**judged, "round": 0})
         why = "no hardware counters: perf_event_open: Operation not permitted"
         told({**judged, "round": 1, "no_counters": why})
         end = {"event": "agents_end", "reason": "made as many rounds as the budget allows (2)"}
         told({**end, "limit": "", "ledger": ledger, "answered": True})
-        return Forged(_C.signature_key(text), "negative", "")
+        return Forged(signature.key, "negative", "")
 
     monkeypatch.setattr(forging, "forge_region", play)
     (tmp_path / "net.py").write_text(PRODUCTS)

@@ -24,8 +24,8 @@ from forged import decide_every_race, host_ns, lose_for_want_of_time
 from torch._dynamo.convert_frame import compile_lock
 
 
-def softmax(columns: int) -> str:
-    """The canonical signature of a softmax over the rows of a float32[4, columns]."""
+def softmax(columns: int) -> _C.Signature:
+    """The signature of a softmax over the rows of a float32[4, columns]."""
     spec = {"dtype": "float32", "sizes": [4, columns], "strides": [columns, 1]}
     node = {"op": "aten::_softmax", "args": [{"in": 0}, -1, False], "kwargs": {}, "outputs": [spec]}
     region = {
@@ -33,7 +33,7 @@ def softmax(columns: int) -> str:
         "nodes": [node], "inputs": [{**spec, "alignment": 16}],
         "outputs": [{"node": 0, "out": 0}],
     }  # fmt: skip
-    return _C.normalize(json.dumps(region))
+    return _C.Signature.parse(json.dumps(region)).normalized()
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,7 @@ def test_inductor_compiles_nothing_that_it_cannot_end_in_time(
     x = torch.randn(4, 18)
     region = torch.ops.cudaforge.region.default
     before = _C.stats()["hits"]
-    (served,) = region([x], _C.region_id(done.key), signature)
+    (served,) = region([x], _C.region_id(done.key), signature.text)
     torch.testing.assert_close(served, torch.softmax(x, -1))
     assert _C.stats()["hits"] == before
 
@@ -154,7 +154,7 @@ def test_time_is_left_for_the_races(
 ) -> None:
     given: list[float] = []
 
-    def search(signature: str, device: int, seconds: float, *args: Any) -> Any:
+    def search(signature: _C.Signature, device: int, seconds: float, *args: Any) -> Any:
         given.append(seconds)
         raise RuntimeError("stopped")
 
@@ -177,16 +177,16 @@ def test_a_part_is_not_promoted_without_its_race_in_place(monkeypatch: pytest.Mo
     assert clock.limits == [10.0]  # Inductor has compiled the part, and not the whole
 
 
-def softmax_times_two(columns: int) -> str:
+def softmax_times_two(columns: int) -> _C.Signature:
     """The signature of softmax(columns) and a product with 2."""
-    region = json.loads(softmax(columns))
+    region = softmax(columns).to_dict()
     spec = region["nodes"][0]["outputs"][0]
     args = [{"node": 0, "out": 0}, 2]
     region["nodes"].append(
         {"op": "aten::mul.Tensor", "args": args, "kwargs": {}, "outputs": [spec]}
     )
     region["outputs"] = [{"node": 1, "out": 0}]
-    return _C.normalize(json.dumps(region))
+    return _C.Signature.parse(json.dumps(region)).normalized()
 
 
 @pytest.mark.parametrize("wins_inside", [True, False])
@@ -194,9 +194,9 @@ def test_a_part_is_raced_alone_and_inside_its_region(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wins_inside: bool
 ) -> None:
     part, whole = softmax(24), softmax_times_two(24)
-    races: list[tuple[str, list[str]]] = []
+    races: list[tuple[_C.Signature, list[str]]] = []
 
-    def race(self: Any, contestants: Any, signature: str) -> Any:
+    def race(self: Any, contestants: Any, signature: _C.Signature) -> Any:
         inputs = rivals.make_inputs(signature, self.device, 0)
         results = [call(inputs)[0] for _, call in contestants]
         for result in results:
@@ -216,20 +216,20 @@ def test_a_part_is_raced_alone_and_inside_its_region(
     timing = record["timing"]
     assert done.kind == ("winner" if wins_inside else "negative")
     assert timing["speedup"][0] > 1.03 and timing["winner_us"] < timing["inductor_us"]  # alone
-    assert timing["within"]["key"] == _C.signature_key(whole)
+    assert timing["within"]["key"] == whole.key
     assert (timing["within"]["speedup"][0] > 1.03) == wins_inside
     said = summary(record)["verdict"]
     if wins_inside:
         assert said == "winner"
     else:
-        assert said == f"faster alone, not within region {_C.signature_key(whole)[:12]}"
+        assert said == f"faster alone, not within region {whole.key[:12]}"
         assert (
             done.reason.startswith("faster alone (") and "but not inside the region" in done.reason
         )
     # What is removed is not wanted: forged by its key it would be raced alone.
     assert main(["cache", "rm", done.key, "--cache-dir", str(tmp_path)]) == 0
     told = capsys.readouterr().out
-    assert f"a part of region {_C.signature_key(whole)[:12]}" in told and "wanted" not in told
+    assert f"a part of region {whole.key[:12]}" in told and "wanted" not in told
     assert _C.store().wanted() == []
 
 
@@ -271,7 +271,7 @@ def test_what_says_nothing_of_the_region_ends_its_forging(
     signature = softmax(26)
     with pytest.raises(type(error), match=str(error)):
         forging.forge_region(signature, 0, 30.0)
-    assert _C.store().get(_C.signature_key(signature), _C.arch("cpu")) is None
+    assert _C.store().get(signature.key, _C.arch("cpu")) is None
 
 
 @pytest.fixture
@@ -361,7 +361,7 @@ def _forge(**given: Any) -> Any:
         "budget_s": 10.0,
         "listener": None,
         "beside_program": False,
-        "within": "",
+        "within": None,
     }
     return forging._Forge(**{**fields, **given})
 
@@ -500,7 +500,7 @@ def test_an_interrupt_while_inductor_compiles_leaves_the_race_out(
 ) -> None:
     raced: list[Any] = []
 
-    def compile_until_interrupted(self: Any, signature: str) -> list[Any]:
+    def compile_until_interrupted(self: Any, signature: _C.Signature) -> list[Any]:
         self.interrupt()
         return []
 
@@ -509,7 +509,7 @@ def test_an_interrupt_while_inductor_compiles_leaves_the_race_out(
     signature = softmax(33)
     with pytest.raises(ForgingEndedError):
         forging.forge_region(signature, 0, 30.0)
-    assert raced == [] and _C.store().get(_C.signature_key(signature), _C.arch("cpu", 0)) is None
+    assert raced == [] and _C.store().get(signature.key, _C.arch("cpu", 0)) is None
 
 
 _INTERRUPTED = """

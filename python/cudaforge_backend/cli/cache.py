@@ -30,7 +30,7 @@ from ..records import (
     with_time,
 )
 from .output import add_cache_dir, add_json, cache_dir, show
-from .stores import archs_here, canonical, damaged, of_key, only_agents, open_store, unreadable
+from .stores import archs_here, damaged, normalized, of_key, open_store, unreadable
 
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
@@ -111,15 +111,15 @@ def _region(signature: Mapping[str, Any]) -> str:
     return label(op_names(signature), input_shapes(signature))
 
 
-def _to_make_anew(record: Mapping[str, Any], here: Set[str]) -> str:
-    """The canonical signature of a record's region, "" where this build and machine make none, and
+def _to_make_anew(record: Mapping[str, Any], here: Set[str]) -> _C.Signature | None:
+    """The signature of a record's region, None where this build and machine make none, and
     for a part of a larger region, which is judged inside that region alone."""
     if record["arch"] not in here or larger_region(record):
-        return ""
+        return None
     try:
-        return canonical(record["signature"])
+        return normalized(record["signature"])
     except (ValueError, RuntimeError):
-        return ""
+        return None
 
 
 def run_rm(args: argparse.Namespace) -> int:
@@ -144,8 +144,8 @@ def run_rm(args: argparse.Namespace) -> int:
         signature = _to_make_anew(record, here)
         store.delete(record["key"], record["arch"])
         if signature:
-            store.add_wanted([(record["key"], record["arch"], signature)])
-        agents = bool(signature and only_agents(signature, record["arch"]))
+            store.add_wanted([(signature, record["arch"])])
+        agents = bool(signature and signature.why_not_generated(record["arch"]))
         within = larger_region(record) or None
         rows.append(
             {**summary(record), "wanted": bool(signature), "only_agents": agents, "within": within}
@@ -266,9 +266,9 @@ def run_wanted(args: argparse.Namespace) -> int:
     rows = []
     for row in sorted(store.wanted(args.arch), key=lambda row: row["first_seen"]):
         record = store.get(row["key"], row["arch"])
-        why = only_agents(canonical(row["signature"]), row["arch"])
+        why = normalized(row["signature"]).why_not_generated(row["arch"])
         record_row = None if record is None else summary(record)
-        rows.append({**row, "record": record_row, "only_agents": why or None})
+        rows.append({**row, "record": record_row, "only_agents": why})
 
     def text() -> None:
         for row, differs in zip(rows, _apart(rows), strict=True):

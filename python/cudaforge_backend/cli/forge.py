@@ -4,7 +4,6 @@ which also write them for all regions of a model."""
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
@@ -21,7 +20,7 @@ from .hints import Hints
 from .limits import Limits
 from .model import chosen_device, make_model
 from .output import absolute, add_cache_dir, add_json, cache_dir, show
-from .stores import canonical, forging_cache, is_asked, nothing_asked, of_key, wanted_here
+from .stores import forging_cache, is_asked, normalized, nothing_asked, of_key, wanted_here
 
 _PROVIDERS = f"""providers:
 {_C.providers_help()}
@@ -192,21 +191,21 @@ def _run_agents(args: argparse.Namespace) -> int:
     _C.check_agents(agents.settings("", None))
     settings = built_in.settings_of(args)
     forging_cache(settings.cache_dir)
-    regions: dict[str, bool] = {}  # each with whether a winner by agents is enough
-    larger: dict[str, str] = {}  # of parts: the key of the region without a winner
+    regions: dict[_C.Signature, bool] = {}  # each with whether a winner by agents is enough
+    larger: dict[_C.Signature, str] = {}  # of parts: the key of the region without a winner
     there = False
     for what in args.what:
-        for text, within in _regions(args, what):
+        for signature, within in _regions(args, what):
             there = True
-            if is_asked(args.only, text):
+            if is_asked(args.only, signature):
                 enough = ".py:" in what and not args.again
-                regions[text] = enough and regions.get(text, True)
+                regions[signature] = enough and regions.get(signature, True)
                 if within:
-                    larger[text] = within
-    for text in wanted_here(_C.store())[0] if args.wanted else ():
+                    larger[signature] = within
+    for signature in wanted_here(_C.store())[0] if args.wanted else ():
         there = True
-        if is_asked(args.only, text):
-            regions.setdefault(text, not args.again)
+        if is_asked(args.only, signature):
+            regions.setdefault(signature, not args.again)
     _check_language(args.language, regions)
     results = []
     in_a_row = 0  # regions without a reply
@@ -215,16 +214,16 @@ def _run_agents(args: argparse.Namespace) -> int:
     said: set[str] = set()  # what is told once for all regions
     hints = Hints(args.hints, typed=not args.json and sys.stdin.isatty())
     try:
-        for text, enough in regions.items():
-            known = _winner_by_agents(text) if enough else None
+        for signature, enough in regions.items():
+            known = _winner_by_agents(signature) if enough else None
             limited = limits.spent if known is None else ""
-            told = _Teller(text, stream, known, limited, said, larger.get(text))
+            told = _Teller(signature, stream, known, limited, said, larger.get(signature))
             if known is not None or limited:
                 results.append(told.result("winner" if known else "", ""))
                 continue
             try:
                 done = forge_region(
-                    text, 0, settings.region_budget_s, told,
+                    signature, 0, settings.region_budget_s, told,
                     agents=limits.for_region(), hints=hints.take, again=True,
                 )  # fmt: skip
                 results.append(told.result(done.kind, done.reason))
@@ -276,13 +275,13 @@ def _run_agents(args: argparse.Namespace) -> int:
     return 1
 
 
-def _check_language(language: str, signatures: Iterable[str]) -> None:
+def _check_language(language: str, signatures: Iterable[_C.Signature]) -> None:
     """ValueError: a region that no kernel in that language can be for."""
     for signature in signatures if language == "triton" else ():
-        region = json.loads(signature)
-        if region["device"] != "cuda":
+        if signature.device != "cuda":
+            region = signature.to_dict()
             where = label(op_names(region), input_shapes(region))
-            raise ValueError(f"kernels in Triton are for a GPU; on the {region['device']}: {where}")
+            raise ValueError(f"kernels in Triton are for a GPU; on the {signature.device}: {where}")
 
 
 _SUMS = (
@@ -310,24 +309,23 @@ def _cost(ledgers: Sequence[Mapping[str, Any]]) -> str:
     return f"{tokens}{replayed}, {dollars(spent['usd'], spent['unpriced'])}"
 
 
-def _regions(args: argparse.Namespace, what: str) -> list[tuple[str, str | None]]:
+def _regions(args: argparse.Namespace, what: str) -> list[tuple[_C.Signature, str | None]]:
     """The signatures that a key or a script stands for, each with the key of the larger region
     without a winner that it is a part of, None where it is none."""
     if ".py:" in what:
         return _of_script(args, what)
-    return [(canonical(of_key(_C.store(), what)[0]["signature"]), None)]
+    return [(normalized(of_key(_C.store(), what)[0]["signature"]), None)]
 
 
-def _winner_by_agents(signature: str) -> Mapping[str, Any] | None:
+def _winner_by_agents(signature: _C.Signature) -> Mapping[str, Any] | None:
     """The record of a region whose winner agents wrote, None where it has no such winner."""
-    arch = _C.arch(json.loads(signature)["device"], 0)
-    record = _C.store().get(_C.signature_key(signature), arch)
+    record = _C.store().get(signature.key, _C.arch(signature.device, 0))
     if record is None or record["kind"] != "winner" or not record["current"]:
         return None
     return record if record["by_agent"] else None
 
 
-def _of_script(args: argparse.Namespace, script: str) -> list[tuple[str, str | None]]:
+def _of_script(args: argparse.Namespace, script: str) -> list[tuple[_C.Signature, str | None]]:
     """The signatures of a model's regions, as _regions() has them."""
     from ..explain import explain
 
@@ -336,7 +334,7 @@ def _of_script(args: argparse.Namespace, script: str) -> list[tuple[str, str | N
     model, inputs = make_model(script, device)
     with torch.set_grad_enabled(args.train):
         report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
-    return [(canonical(region.signature), region.within) for region in report.regions]
+    return [(normalized(region.signature), region.within) for region in report.regions]
 
 
 class _Teller:
@@ -344,7 +342,7 @@ class _Teller:
 
     def __init__(
         self,
-        signature: str,
+        signature: _C.Signature,
         stream: TextIO,
         known: Mapping[str, Any] | None = None,
         limited: str = "",
@@ -355,12 +353,12 @@ class _Teller:
         spent, which is told of all such regions together. `said`: what was told of a region before
         and holds for all; this one adds to it. Of a part: `within` is the key of the larger
         region, which has no winner."""
-        region = json.loads(signature)
+        region = signature.to_dict()
         self._stream = stream
-        self._device = region["device"]
+        self._device = signature.device
         self._said = set() if said is None else said
         self._data: dict[str, Any] = {
-            "key": _C.signature_key(signature),
+            "key": signature.key,
             "ops": op_names(region),
             "shapes": input_shapes(region),
             "rounds": [],

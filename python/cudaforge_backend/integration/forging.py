@@ -4,7 +4,6 @@ record."""
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
 import threading
@@ -62,13 +61,13 @@ class Forged:
 
 
 def forge_region(
-    signature: str,
+    signature: _C.Signature,
     device_index: int,
     budget_s: float,
     progress: Progress | None = None,
     *,
     beside_program: bool = False,
-    within: str = "",
+    within: _C.Signature | None = None,
     agents: Agents | None = None,
     hints: Hints | None = None,
     again: bool = False,
@@ -76,10 +75,10 @@ def forge_region(
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
-    `signature` is canonical. `budget_s` bounds the whole: search, Inductor's compilation and races,
+    `budget_s` bounds the whole: search, Inductor's compilation and races,
     but not the waiting for what other threads compile (inductors_turn.py), nor Inductor's first
     compilation in a process. A step is not begun if it is expected to end later, by what the same
-    step took before. `within` is the signature of a larger region that this one is a part of: a
+    step took before. `within` is a larger region that this one is a part of: a
     part must win inside it too, where Inductor may fuse what the part leaves out. `agents` write
     kernels after the generators have, within limits of their own. `again`: also where there is a
     record. `store`: the cache that the record is for; OtherCacheError where that is not in use, or
@@ -92,8 +91,8 @@ def forge_region(
     (ImportError, OSError, MemoryError, also inside an error of Inductor's), ForgingEndedError."""
     if not may_forge():
         raise ForgingEndedError
-    key = _C.signature_key(signature)
-    arch = _C.arch(json.loads(signature)["device"], device_index)
+    key = signature.key
+    arch = _C.arch(signature.device, device_index)
     place = (key, arch)
     with _locks_guard:
         lock = _locks.setdefault(place, fork_safe_lock())
@@ -196,21 +195,21 @@ def _wait(
 class _Forge:
     """The forging of one region, from now on; see forge_region."""
 
-    signature: str
+    signature: _C.Signature
     key: str
     arch: str
     device_index: int
     budget_s: float
     listener: Progress | None
     beside_program: bool
-    within: str
+    within: _C.Signature | None
     agents: Agents | None = None
     hints: Hints | None = None
     store: _C.KernelStore | None = None
     stop: bool = False  # set by another thread: the forging ends at its next step
 
     def __post_init__(self) -> None:
-        self.text = _C.describe(self.signature)
+        self.text = self.signature.describe()
         self.device = rivals.signature_device(self.signature, self.device_index)
         self.region_id = _C.region_id(self.key)
         self.started = time.monotonic()
@@ -247,7 +246,7 @@ class _Forge:
 
     def _search(self) -> _C.SearchOutcome | None:
         """What the generators find; None where they cannot make the region."""
-        if _C.can_generate(self.signature, self.arch) is not None and self.agents is not None:
+        if self.signature.why_not_generated(self.arch) is not None and self.agents is not None:
             return None
         return _C.search(
             self.signature,
@@ -388,19 +387,18 @@ class _Forge:
             return alone
         self._end_if_asked()
         self._check_time(0.0)
-        return alone.placed_in(_C.signature_key(self.within), self._race_within())
+        return alone.placed_in(self.within.key, self._race_within(self.within))
 
-    def _race_within(self) -> _C.Promotion:
+    def _race_within(self, whole: _C.Signature) -> _C.Promotion:
         """The larger region by Inductor with this part replaced, by ATen and by Inductor."""
-        whole = self.within
-        self._stage("compile", within=_C.signature_key(whole))
+        self._stage("compile", within=whole.key)
         winner = self._compile(lambda: rivals.inductor_call(whole, self.device, self.key))
         contestants = [("winner", winner), ("aten", rivals.aten_call(whole))]
         contestants += self._inductor(whole)
-        self._stage("race", within=_C.signature_key(whole))
+        self._stage("race", within=whole.key)
         return self._race(contestants, whole)
 
-    def _inductor(self, signature: str) -> list[tuple[str, rivals.Call]]:
+    def _inductor(self, signature: _C.Signature) -> list[tuple[str, rivals.Call]]:
         """Inductor's kernel for a region as a contestant; none where it cannot compile the region,
         which then has one rival less. Raises what says nothing of the region."""
         try:
@@ -411,7 +409,7 @@ class _Forge:
             self._end_if_asked()  # a program that ends lets Inductor start no threads
             if isinstance(getattr(error, "inner_exception", error), _MACHINES_ERRORS):
                 raise
-            warn_once(f"Inductor could not compile {_C.describe(signature)}: {error}")
+            warn_once(f"Inductor could not compile {signature.describe()}: {error}")
             return []
         return [("inductor", call)]
 
@@ -431,10 +429,10 @@ class _Forge:
     def _race(
         self,
         contestants: Sequence[tuple[str, rivals.Call]],
-        signature: str,
+        signature: _C.Signature,
     ) -> _C.Promotion:
         # An eager call may be all of a region of one operator, and is served by what is raced.
-        eager = contestants[0][0] == "winner" and len(json.loads(signature)["nodes"]) == 1
+        eager = contestants[0][0] == "winner" and len(signature.ops) == 1
         sets = [rivals.make_inputs(signature, self.device, seed) for seed in range(INPUT_SETS)]
         for index, inputs in enumerate(sets):
             began = time.monotonic()

@@ -271,9 +271,9 @@ def _aliases(inputs: Sequence[fx.Node]) -> list[list[int]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def region_graph(signature: str, device: torch.device) -> fx.GraphModule:
+def region_graph(signature: _C.Signature, device: torch.device) -> fx.GraphModule:
     """The region as a graph of ATen calls, one placeholder an input."""
-    region = json.loads(signature)
+    region = signature.to_dict()
     graph = fx.Graph()
     inputs = [graph.placeholder(f"in{i}") for i in range(len(region["inputs"]))]
     nodes: list[fx.Node] = []

@@ -41,7 +41,8 @@ class Known:
     status: str  # "hit", "negative" (also where a kernel serves eager calls alone), "miss"
     checksum: str  # of the record, "" for a miss
     reason: str  # of a negative entry
-    within: str = ""  # signature of the larger region that it is a part of and that did not win
+    # The larger region that it is a part of and that did not win.
+    within: _C.Signature | None = None
 
     @property
     def device_index(self) -> int:
@@ -50,7 +51,7 @@ class Known:
 
     def text(self) -> str:
         """The region in one line, for people."""
-        return _C.describe(self.region.signature)
+        return self.region.signature.describe()
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def plan_analysis(
         known = asked.get(region.key)
         if known is None:
             more = None if region.key in given_up else budget_s
-            known = replace(look_up(region, more), within=within.signature if within else "")
+            known = replace(look_up(region, more), within=within.signature if within else None)
             asked[region.key] = known
         open_yet = region.key not in given_up and (anew or known.status == "miss")
         return known.status == "hit" or open_yet
@@ -165,7 +166,7 @@ def _leave(misses: Sequence[Known], settings: Settings, progress: Progress | Non
     wanted list."""
     count_fallback("graph_budget", len(misses))
     try:
-        _C.store().add_wanted([(k.region.key, k.arch, k.region.signature) for k in misses])
+        _C.store().add_wanted([(k.region.signature, k.arch) for k in misses])
     except Exception as error:
         wanted_not_recorded(str(error))
     if progress is not None:
@@ -193,10 +194,9 @@ def _forge(
     known: Known, settings: Settings, progress: Progress | None, beside_program: bool
 ) -> bool:
     """Whether the region was decided."""
-    signature = known.region.signature
     count_miss(known.region.key)  # a part, which no graph was said to have
     return forge_one(
-        signature,
+        known.region.signature,
         known.device_index,
         settings,
         progress,
@@ -206,20 +206,20 @@ def _forge(
 
 
 def forge_one(
-    signature: str,
+    signature: _C.Signature,
     device_index: int,
     settings: Settings,
     progress: Progress | None = None,
     *,
     beside_program: bool = False,
-    within: str = "",
+    within: _C.Signature | None = None,
     store: _C.KernelStore | None = None,
 ) -> bool:
     """forge_region, which see, with the agents and in the budget that `settings` has. Whether the
     region was decided: where not, that is warned of once and counted, and PyTorch runs it. Nothing
     is said of a region that was given up because `store` is not in use any more or by
     ForgingEndedError."""
-    key = _C.signature_key(signature)
+    key = signature.key
     try:
         forge_region(
             signature,
@@ -236,7 +236,7 @@ def forge_one(
     except (OtherCacheError, ForgingEndedError):
         return False
     except Exception as error:
-        text = _C.describe(signature)
+        text = signature.describe()
         if isinstance(error, _C.NoReply):
             reason, what = "no_reply", f"agents wrote no kernel for {text}"
             cause = f"no reply: {settings.agents and settings.agents.coder}"
