@@ -65,6 +65,7 @@ constexpr FieldRule kTimingRules[] = {
 constexpr FieldRule kProvenanceRules[] = {
     {"author", IsText, "a text"},
     {"reason", IsText, "a text"},
+    {"why", IsText, "a text"},
     {"created", IsTime, "a number of seconds since 1970"},
     {"candidates_tried", IsFinite, "a number"},
     {"budget_s", IsFinite, "a number"},

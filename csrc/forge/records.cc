@@ -5,6 +5,17 @@
 namespace cudaforge {
 namespace {
 
+// `why` of a record without a winner: cache/FORMAT.md. The words for people are made of it.
+std::string_view WhyNoWinner(const SearchOutcome& outcome, const Promotion* promotion) {
+  if (promotion != nullptr) {
+    if (promotion->undecided) return "undecided";
+    return promotion->within.is_null() ? "not_faster" : "not_within";
+  }
+  if (outcome.best.has_value()) return "not_raced";
+  if (outcome.out_of_time) return "out_of_time";
+  return outcome.lineage.empty() && outcome.stored == 0 ? "none_tried" : "none_right";
+}
+
 CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, const DeviceArch& arch,
                        const SearchOutcome& outcome, const Promotion* promotion,
                        const RegionTime& time, const std::string& reason, const Json& versions) {
@@ -30,7 +41,10 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
     provenance["author"] = outcome.best->candidate.author;
     provenance["params"] = outcome.best->candidate.params;
   }
-  if (kind != CacheRecord::Kind::kWinner) provenance["reason"] = reason;
+  if (kind != CacheRecord::Kind::kWinner) {
+    provenance["reason"] = reason;
+    provenance["why"] = WhyNoWinner(outcome, promotion);
+  }
   record.provenance = LenientText(provenance);
   record.versions = versions;
   return record;

@@ -11,6 +11,7 @@
 #include "base/cancel.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/subprocess.h"
 #include "kernel/candidate.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
@@ -86,7 +87,7 @@ class WorkerClient : public CandidateRunner {
   Result<Json> Facts() override;
   // Workers started so far, and how the last one ended.
   int started() const;
-  std::string last_end() const;
+  ProcessEnd last_end() const;
 
  private:
   Result<RunOutput> RunOnce(const std::string& binary, const Candidate& candidate,

@@ -107,8 +107,8 @@ class ForgingHeartbeat(Heartbeat):
         """What came of all regions, in a line."""
         failed = self._started - self._kinds.total()
         stored = [record for place in self._met if (record := find(*place)) is not None]
-        verdicts = [(record["verdict"], record["retry_above_s"]) for record in stored]
-        again = try_again(verdicts, self._budget_s, "region_budget_s=")
+        raced = [(record["speedup"] is not None, record["retry_above_s"]) for record in stored]
+        again = try_again(raced, self._budget_s, "region_budget_s=")
         return (
             f"forged {counted(self._started, 'region')}, parts included: "
             f"{counted(self._kinds['winner'], 'winner')}, "

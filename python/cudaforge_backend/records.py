@@ -97,22 +97,29 @@ def status_text(status: str) -> str:
 
 def verdict(record: Mapping[str, Any]) -> str:
     """ "winner", or why there is none."""
-    if record["kind"] == "winner":
-        return "winner"
     timing = record["timing"] or {}
-    if timing.get("undecided"):
-        return "the machine was too busy for a race"
-    if within := larger_region(record):  # it won alone, or it would not have been raced there
-        return f"faster alone, not within region {within[:12]}"
     _, median, high = timing.get("speedup") or (1.0, 1.0, 1.0)
-    if record["kind"] == "eager_only":
-        return f"faster than ATen, {'slower' if high < 1 else 'not surely'} than Inductor"
-    if rival := rival_name(timing):
-        return f"nothing {'surely ' if median > 1 else ''}faster than {rival}"
-    if retry_above_s(record) is not None:
-        return "out of time, not raced"
-    tried = (record["provenance"] or {}).get("candidates_tried")
-    return "no right candidate" if tried else reason_of(record)
+    match why_code(record):
+        case "":
+            return "winner" if record["kind"] == "winner" else reason_of(record)
+        case "undecided":
+            return "the machine was too busy for a race"
+        case "not_within":
+            return f"faster alone, not within region {larger_region(record)[:12]}"
+        case "not_faster" if record["kind"] == "eager_only":
+            return f"faster than ATen, {'slower' if high < 1 else 'not surely'} than Inductor"
+        case "not_faster":
+            return f"nothing {'surely ' if median > 1 else ''}faster than {rival_name(timing)}"
+        case "not_raced" | "out_of_time":
+            return "out of time, not raced"
+        case "none_right":
+            return "no right candidate"
+    return reason_of(record)
+
+
+def why_code(record: Mapping[str, Any]) -> str:
+    """Why a record is no winner, by its `why` (cache/FORMAT.md); "" of a winner."""
+    return str((record["provenance"] or {}).get("why") or "")
 
 
 def larger_region(record: Mapping[str, Any]) -> str:
@@ -225,14 +232,14 @@ def with_time(text: str, retry_above_s: float | None) -> str:
     return text if retry_above_s is None else f"{text}; too little time"
 
 
-def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, int] | None:
-    """Of the (verdict, retry_above_s) of regions: how many had too little time, in words, and the
-    whole seconds of budget that try all of them again, at least the default where one was not even
-    raced; None where none had."""
-    short = [(words, above) for words, above in verdicts if above is not None]
+def too_little_time(found: Sequence[tuple[bool, float | None]]) -> tuple[str, int] | None:
+    """Of regions (whether it was raced, its retry_above_s): how many had too little time, in words,
+    and the whole seconds of budget that try all of them again, at least the default where one was
+    not even raced; None where none had."""
+    short = [(raced, above) for raced, above in found if above is not None]
     if not short:
         return None
-    not_raced = sum(words.startswith("out of time") for words, _ in short)
+    not_raced = sum(not raced for raced, _ in short)
     budget = math.floor(max(above for _, above in short)) + 1
     text = f"{counted(len(short), 'region')} had too little time"
     if not not_raced:
@@ -242,15 +249,15 @@ def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, 
 
 
 def try_again(
-    verdicts: Sequence[tuple[str, float | None]], given_s: float, setting: str
+    found: Sequence[tuple[bool, float | None]], given_s: float, setting: str
 ) -> str | None:
     """How many of these regions had too little time, and what tries them again; None where none
     had. `given_s`: the seconds allowed for each region. The limit for the whole graph may have cut
     a region's time below that: then another run suffices. `setting`: "region_budget_s="."""
-    short = too_little_time(verdicts)
+    short = too_little_time(found)
     if short is None:
         return None
-    enough = all(above < given_s for _, above in verdicts if above is not None)
+    enough = all(above < given_s for _, above in found if above is not None)
     what = "another run" if enough else f"{setting}{short[1]} or more"
     return f"{short[0]}: {what} tries again"
 

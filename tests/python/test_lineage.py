@@ -71,7 +71,7 @@ def test_why_no_candidate_was_right_is_shown(capsys: Output, tmp_path: Path) -> 
     shown = {
         "kind": "negative", "key": record["key"], "arch": arch, "signature": record["signature"],
         "verification": {}, "timing": {}, "versions": _C.versions(),
-        "provenance": {"candidates_tried": 1, "reason": reason},
+        "provenance": {"candidates_tried": 1, "why": "none_right", "reason": reason},
     }  # fmt: skip
     store.put(shown, None, b"")
     argv = ["cache", "show", record["key"][:12], "--cache-dir", str(tmp_path)]

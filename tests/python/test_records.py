@@ -68,7 +68,7 @@ def test_what_a_terminal_would_obey_is_made_visible() -> None:
 )
 def test_a_verdict_says_no_more_than_was_measured(kind: str, speedup: Any, said: str) -> None:
     timing = {"best_rival": "inductor", "speedup": speedup}
-    assert verdict({"kind": kind, "timing": timing, "provenance": None}) == said
+    assert verdict({"kind": kind, "timing": timing, "provenance": {"why": "not_faster"}}) == said
 
 
 LATE = "calls ran without it: a new enable(), compilation or process uses it"
@@ -96,7 +96,7 @@ def test_why_calls_had_no_kernel(
         "kind": kind,
         "signature": norm_backward(True),
         "timing": {"best_rival": "inductor", "speedup": [0.8, 0.9, 0.99]},
-        "provenance": {"reason": "0.900x Inductor"},
+        "provenance": {"why": "not_faster", "reason": "0.900x Inductor"},
         "current": current,
         "provisional": False,
     }

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     with Teller(sys.stderr if args.json else sys.stdout, "forging", "forging") as told:
         rows = [_forge(signature, settings, told) for signature in taken]
-    short = too_little_time([(row["verdict"], row["retry_above_s"]) for row in rows])
+    short = too_little_time([(row["speedup"] is not None, row["retry_above_s"]) for row in rows])
     data = {
         "regions": rows,
         "only_agents": [signature.key for signature in left],

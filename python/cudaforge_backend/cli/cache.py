@@ -27,6 +27,7 @@ from ..records import (
     status_text,
     summary,
     why,
+    why_code,
     with_time,
 )
 from .output import add_cache_dir, add_json, cache_dir, show
@@ -224,7 +225,7 @@ def _print_record(record: dict[str, Any]) -> None:
         words = why(record)
         _say(f"why: {words}")
         reason = row["reason"]
-        if reason not in words and not reason.startswith("not raced"):
+        if reason not in words and why_code(record) != "not_raced":
             _say(f"  {reason}")
     if row["retry_above_s"] is not None:
         above = row["retry_above_s"]

@@ -19,7 +19,14 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend.forks import Flag, fork_safe_lock
 from cudaforge_backend.options import RACING_SECONDS, RACING_SHARE
-from cudaforge_backend.records import reason_of, retry_above_s, speedup_text, stayed, verdict
+from cudaforge_backend.records import (
+    reason_of,
+    retry_above_s,
+    speedup_text,
+    stayed,
+    verdict,
+    why_code,
+)
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 from cudaforge_backend.steps import step_text
 
@@ -319,6 +326,7 @@ class _Forge:
             "region": self.text,
             "kind": made["kind"] if kept is None else "negative",
             "verdict": verdict(made),
+            "why": why_code(made),
             "reason": reason_of(made),
             "timing": made["timing"],
             "seconds": self._seconds(),
@@ -326,7 +334,7 @@ class _Forge:
         }
         if kept is not None and made["kind"] != "negative":
             event["verdict"] = "not faster than the kernel in the cache"
-            event["reason"] = speedup_text(made["timing"])
+            event["why"], event["reason"] = "not_faster", speedup_text(made["timing"])
         return event
 
     def _seconds(self) -> float:

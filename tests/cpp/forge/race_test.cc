@@ -200,7 +200,7 @@ TEST(Records, AKernelForEagerCallsCanBeStored) {
                                               promotion, {30, 4.5}, {{"torch", "2.11.0"}});
   EXPECT_EQ(record.kind, CacheRecord::Kind::kEagerOnly);
   EXPECT_NEAR(JsonOrNull(record.timing)["speedup_over_aten"][1].get<double>(), 3, 0.05);
-  EXPECT_EQ(JsonOrNull(record.provenance)["reason"], promotion.reason);
+  EXPECT_EQ(JsonOrNull(record.provenance)["why"], "not_faster");
   EXPECT_TRUE(MakeMemoryKernelStore()->Put(record).ok());
   EXPECT_EQ(CacheRecord::Decode(record.Encode())->kind, CacheRecord::Kind::kEagerOnly);
 }
@@ -217,6 +217,7 @@ TEST(RaceRule, APartMustWinAloneAndInPlace) {
   EXPECT_FALSE(PlacedIn(lost, std::string(64, 'c'), won).promoted);
   const CacheRecord record = MakeNegativeRecord(ReluOfEight(), {.target = "cpu:x86-64-v3"}, Found(),
                                                 &alone, {}, Json::object());
+  EXPECT_EQ(JsonOrNull(record.provenance)["why"], "not_within");
   const Json timing = JsonOrNull(record.timing);
   EXPECT_NEAR(timing["inductor_us"].get<double>(), 1.2, 0.02);
   EXPECT_NEAR(timing["within"]["inductor_us"].get<double>(), 1.0, 0.02);
@@ -229,15 +230,18 @@ TEST(Records, ANegativeEntryCanBeStored) {
   CacheRecord lost =
       MakeNegativeRecord(ReluOfEight(), arch, Found(), &promotion, {}, Json::object());
   EXPECT_EQ(JsonOrNull(lost.provenance)["reason"], promotion.reason);
+  EXPECT_EQ(JsonOrNull(lost.provenance)["why"], "not_faster");
   SearchOutcome nothing;
   nothing.reason = "no candidate was right";
   CacheRecord none = MakeNegativeRecord(ReluOfEight(), arch, nothing, nullptr, {}, Json::object());
   const Json provenance = JsonOrNull(none.provenance);
   EXPECT_EQ(provenance["reason"], "no candidate was right");
+  EXPECT_EQ(provenance["why"], "none_tried");
   EXPECT_FALSE(provenance.contains("out_of_time"));
   CacheRecord unraced =
       MakeNegativeRecord(ReluOfEight(), arch, Found(), nullptr, {}, Json::object());
   EXPECT_EQ(JsonOrNull(unraced.provenance)["out_of_time"], true);
+  EXPECT_EQ(JsonOrNull(unraced.provenance)["why"], "not_raced");
   for (const CacheRecord& record : {lost, none, unraced}) {
     EXPECT_EQ(record.kind, CacheRecord::Kind::kNegative);
     EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
