@@ -245,9 +245,8 @@ std::unique_ptr<CandidateSearch> MakeProductSearch(const OpSignature& signature,
                                                    const DeviceArch& arch) {
   Result<Product> product = ReadProduct(signature);
   CF_CHECK(product.ok()) << product.status().message();
-  const Json& read = MemberOrNull(arch.properties, "multiprocessors");
-  const int64_t multiprocessors = read.is_number_integer() ? read.get<int64_t>() : 132;
-  return std::make_unique<ProductSearch>(*product, std::max<int64_t>(1, multiprocessors));
+  CF_CHECK(arch.multiprocessors.has_value()) << "MakeSearch looks at that";
+  return std::make_unique<ProductSearch>(*product, *arch.multiprocessors);
 }
 
 }  // namespace cudaforge

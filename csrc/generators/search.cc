@@ -243,6 +243,9 @@ class RowSearch : public CandidateSearch {
 
 Result<std::unique_ptr<CandidateSearch>> MakeSearch(const OpSignature& signature,
                                                     const DeviceArch& arch) {
+  if (arch.is_cuda() && arch.multiprocessors.value_or(0) < 1) {
+    return Status::Unsupported("the device does not say how many multiprocessors it has");
+  }
   if (IsProduct(signature)) {
     CF_RETURN_IF_ERROR(CanGenerateProduct(signature, arch.target));
     return MakeProductSearch(signature, arch);

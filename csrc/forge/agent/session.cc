@@ -30,7 +30,7 @@ constexpr int kMaxFaults = 2;
 constexpr int kMaxInterruptions = 1;
 
 Json DeviceFor(const DeviceArch& arch, const Json& facts) {
-  Json device = arch.properties.is_object() ? arch.properties : Json::object();
+  Json device = arch.Facts();
   device["arch"] = arch.target;
   device.update(facts);
   for (auto field = device.begin(); field != device.end();) {  // what is empty tells nothing

@@ -330,7 +330,7 @@ TEST_F(AgentSession, HintsAreInTheNextPrompts) {
 
 TEST_F(AgentSession, WhatIsEmptyOfTheDeviceIsNotTold) {
   prepare_ = [](CountingRunner& runner) { runner.facts = {{"name", "a device"}, {"note", ""}}; };
-  arch_.properties = {{"compiler", ""}, {"cores", 2}};
+  arch_.cores = 2;
   CodeRows({0});
   settings_.budget.rounds = 1;
   Run({{.ns = 500}});

@@ -28,6 +28,7 @@ OpSignature Product() {
 std::vector<std::string> Texts(OpSignature signature, const char* target) {
   DeviceArch arch;
   arch.target = target;
+  arch.multiprocessors = 132;
   signature.device = arch.is_cuda() ? DeviceType::kCuda : DeviceType::kCpu;
   const auto search = MakeSearch(signature, arch);
   EXPECT_TRUE(search.ok()) << search.status().ToString();

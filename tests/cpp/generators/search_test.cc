@@ -20,6 +20,7 @@ OpSignature Sum(std::vector<int64_t> sizes) {
 DeviceArch Arch(const char* target) {
   DeviceArch arch;
   arch.target = target;
+  if (arch.is_cuda()) arch.multiprocessors = 108;
   return arch;
 }
 
