@@ -102,6 +102,7 @@ void BindSignature(py::module_& m) {
         return std::pair(facts.backward ? 1 : 0, facts.norm_weight);
       },
       py::arg("op"));
+  m.def("region_op", &RegionOpName, py::arg("op"));
   m.def(
       "generates_heavy_ops", [](const std::string& arch) { return GeneratesHeavyOps(arch); },
       py::arg("arch"));

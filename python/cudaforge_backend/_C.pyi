@@ -43,6 +43,10 @@ def parts_of(op: str) -> list[str]:
     """What PyTorch calls in place of an overload that is made of others, where that is known:
     ["aten::_softmax"] for "aten::softmax.int"."""
 
+def region_op(op: str) -> str:
+    """The call that an overload is a kernel for: "aten::scaled_dot_product_attention" for
+    attention's; other overloads themselves."""
+
 def norm_operands(op: str) -> tuple[int, int] | None:
     """Where a norm, or its backward, has its input and its weight; None for other overloads."""
 
