@@ -92,7 +92,7 @@ class OwnWorkScope {
 void BindEager(py::module_& m) {
   using Release = py::call_guard<py::gil_scoped_release>;
   m.def(
-      "can_intercept",
+      "why_not_intercepted",
       [](const std::string& op) -> std::optional<std::string> {
         const Status status = EagerInterceptor::CanIntercept(op);
         if (status.ok()) return std::nullopt;

@@ -339,8 +339,8 @@ def stats() -> dict[str, Any]:
     """hits, unserved, fallbacks by reason, saved_ns, regions."""
 
 def reset_stats() -> None: ...
-def can_intercept(op: str) -> str | None:
-    """None when calls of the overload can be intercepted, else why not."""
+def why_not_intercepted(op: str) -> str | None:
+    """Why calls of the overload cannot be intercepted; None where they can."""
 
 def out_variant_of(op: str) -> str | None:
     """The overload that writes what `op` returns to out arguments; None where there is none."""
