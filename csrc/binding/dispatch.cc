@@ -34,9 +34,9 @@ class TrialScope {
     return *this;
   }
   void Exit() { trial_.reset(); }
-  void Promote(bool eager_only) {
+  void Promote(bool compiled, bool eager) {
     if (!trial_) throw StatusError(Status::InvalidArgument("the trial has not begun"));
-    trial_->Promote(eager_only);
+    trial_->Promote(compiled, eager);
   }
 
  private:
@@ -117,7 +117,7 @@ void BindDispatch(py::module_& m) {
            py::arg("device_index"), py::arg("outcome"))
       .def("__enter__", &TrialScope::Enter, py::return_value_policy::reference, Release())
       .def("__exit__", [](TrialScope& trial, const py::args& /*error*/) { trial.Exit(); })
-      .def("promote", &TrialScope::Promote, py::arg("eager_only") = false, Release());
+      .def("promote", &TrialScope::Promote, py::arg("compiled"), py::arg("eager"), Release());
   m.def(
       "ask_again", [] { Resolver::Get().AskAgain(); }, Release());
   m.def("stats", [] {

@@ -44,7 +44,7 @@ const std::string& ArchOf(const RegionEntry& region) {
 void Record(const RegionEntry& region, const std::string& arch, const std::string& text) {
   std::shared_ptr<KernelStore> store = Runtime::Get().store();
   const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
-  if (known != nullptr && IsSettled(*known)) return;
+  if (known != nullptr && Stands(*known)) return;
   Writer().Add(std::move(store), {region.key, arch, JsonOrNull(text)});
 }
 

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <ctime>
 #include <random>
 
 #include "base/clock.h"
@@ -90,7 +91,7 @@ SampleClock MakeClock(Target* target, const py::object& python_clock) {
 
 Promotion RaceCallables(const std::vector<std::string>& names,
                         const std::vector<py::function>& calls, const std::string& device,
-                        int device_index, double budget_s, const py::object& clock, bool eager) {
+                        int device_index, double budget_s, const py::object& clock, bool one_call) {
   if (names.size() != calls.size()) {
     throw StatusError(Status::InvalidArgument("there are not as many names as callables"));
   }
@@ -104,24 +105,28 @@ Promotion RaceCallables(const std::vector<std::string>& names,
   Target* target = ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
   PairedOptions options;
   options.budget_s = budget_s;
-  return ValueOrThrow(Race(contestants, MakeClock(target, clock), options, eager));
+  return ValueOrThrow(Race(contestants, MakeClock(target, clock), options, one_call));
 }
 
-// Stores what was found as a winner, as a kernel for eager calls alone, or as a negative entry.
-// Gives the record, and whether it is now the one that is stored.
+// Stores what was found, a kernel that serves somebody or a negative entry; in doubt where the
+// machine was `busy` or the race says so. Gives the record, and whether it is now the one that is
+// stored.
 std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
                                       const SearchOutcome& outcome, const Promotion* promotion,
-                                      double budget_s, double spent_s, bool provisional) {
+                                      double budget_s, double spent_s, bool busy) {
   const OpSignature signature = ParseSignature(text);
   Runtime& runtime = Runtime::Get();
   const DeviceArch& arch = ValueOrThrow(runtime.TargetFor(signature.device, device_index))->arch();
   const bool won = promotion != nullptr && promotion->promoted;
-  const bool serves = won || (promotion != nullptr && promotion->eager_only());
+  const bool serves = promotion != nullptr && promotion->serves();
   const RegionTime time = {budget_s, spent_s};
   CacheRecord record =
       serves ? MakeWinnerRecord(signature, arch, outcome, *promotion, time, Versions())
              : MakeNegativeRecord(signature, arch, outcome, promotion, time, Versions());
-  record.provisional = provisional;
+  if (promotion != nullptr && (busy || promotion->doubtful)) {
+    record.doubtful = static_cast<int64_t>(std::time(nullptr));
+    runtime.NoteDoubt(record);
+  }
   bool stored = false;
   ThrowIfError(runtime.store()->Conclude(record, outcome.lineage, &stored));
   if (won) ThrowIfError(NoteAgentRegion(*runtime.store(), signature, arch.target));
@@ -132,11 +137,11 @@ std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
 
 py::tuple ConcludeForPython(const std::string& text, int device_index, const SearchOutcome& outcome,
                             const Promotion* promotion, double budget_s, double spent_s,
-                            bool provisional) {
+                            bool busy) {
   std::pair<CacheRecord, bool> done;
   {
     py::gil_scoped_release release;
-    done = Conclude(text, device_index, outcome, promotion, budget_s, spent_s, provisional);
+    done = Conclude(text, device_index, outcome, promotion, budget_s, spent_s, busy);
   }
   return py::make_tuple(RecordDict(*Runtime::Get().store(), done.first), done.second);
 }
@@ -149,7 +154,7 @@ void BindForge(py::module_& m) {
       .def_readonly("reason", &SearchOutcome::reason);
   py::class_<Promotion>(m, "Promotion")
       .def_readonly("promoted", &Promotion::promoted)
-      .def_readonly("undecided", &Promotion::undecided)
+      .def_readonly("eager", &Promotion::eager)
       .def("times_us",
            [](const Promotion& promotion) {
              std::vector<double> us;
@@ -163,10 +168,10 @@ void BindForge(py::module_& m) {
         py::arg("limit"), py::arg("candidates"), py::arg("progress") = py::none());
   m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),
         py::arg("device_index"), py::arg("budget_s"), py::arg("clock") = py::none(),
-        py::arg("eager") = false);
+        py::arg("one_call") = false);
   m.def("conclude", &ConcludeForPython, py::arg("signature"), py::arg("device_index"),
         py::arg("outcome"), py::arg("promotion").none(true), py::arg("budget_s"),
-        py::arg("spent_s"), py::arg("provisional") = false);
+        py::arg("spent_s"), py::arg("busy") = false);
   m.def("versions", [] {
     Json versions = Versions();
     versions["rocksdb"] = RocksDbVersion();

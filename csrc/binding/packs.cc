@@ -63,7 +63,7 @@ Status ProveOrThrow(CacheRecord* record) {
   record->binary = std::move(proof.trial.binary);
   record->verification = LenientText(proof.verification);
   record->versions = Versions();
-  if (record->kind != CacheRecord::Kind::kWinner) return Status::Ok();
+  if (!record->Serves().compiled) return Status::Ok();
   return NoteAgentRegion(*runtime.store(), signature, record->arch);
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,11 @@ class Runtime {
   // others hold it. Thread-safe.
   Status UseCache(const std::string& folder);
 
+  // This process makes the doubtful record of a region, which holds for it alone. Thread-safe, as
+  // whether it has.
+  void NoteDoubt(const CacheRecord& record);
+  bool HasDoubted(const CacheRecord& record);
+
   // A loaded kernel, ready to be served under `signature`.
   Result<std::unique_ptr<Winner>> LoadWinner(const OpSignature& signature, int device_index,
                                              const Json& candidate, const std::string& binary);
@@ -63,6 +69,7 @@ class Runtime {
                       // for the GIL
   std::map<std::pair<DeviceType, int>, std::unique_ptr<Target>> targets_;
   std::shared_ptr<KernelStore> store_;
+  std::set<std::pair<std::string, std::string>> doubts_;  // keys and archs
   std::string folder_;
   Status opened_;  // what came of opening it
 };

@@ -22,7 +22,7 @@ CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
   record.kind = ValueOrThrow(CacheRecord::ParseKind(ValueOrThrow(JsonString(json, "kind"))));
   record.key = ValueOrThrow(JsonString(json, "key"));
   record.arch = ValueOrThrow(JsonString(json, "arch"));
-  record.provisional = MemberOrNull(json, "provisional") == true;
+  if (json.contains("doubtful")) record.doubtful = ValueOrThrow(JsonInt(json, "doubtful"));
   ThrowIfError(record.SetFields(json));
   if (!candidate.is_none()) record.candidate = CanonicalJson(FromPython(candidate));
   record.binary = binary;
@@ -55,14 +55,15 @@ py::object Get(KernelStore& store, const std::string& key, const std::string& ar
 }
 
 // What planning a graph asks of every region: no more is turned into Python objects. None also for
-// what another torch or verifier judged, and, counted, for damaged evidence of what is no winner.
+// what does not stand here, and, counted, for damaged evidence of what no graph is served by.
 py::object Verdict(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
-  if (!record || !JudgedByThisBuild(*record)) return py::none();
+  if (!record || !Stands(*record)) return py::none();
   py::dict dict;
   dict["kind"] = CacheRecord::KindName(record->kind);
   dict["provenance"] = py::none();
-  if (record->kind != CacheRecord::Kind::kWinner) {
+  dict["serves"] = ServesList(*record);
+  if (!record->Serves().compiled) {
     const Result<Json> fields = record->Fields();
     if (!fields.ok()) {
       store.CountCorrupt(1);
@@ -71,8 +72,13 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
     dict["provenance"] = ToPython((*fields)["provenance"]);
   }
   dict["checksum"] = record->checksum;
-  dict["provisional"] = record->provisional;
   return dict;
+}
+
+// Whether another process measured the region under doubt, less than a day ago.
+bool DoubtedLately(KernelStore& store, const std::string& key, const std::string& arch) {
+  const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
+  return record && JudgedByThisBuild(*record) && !Stands(*record) && record->DoubtedLately();
 }
 
 py::object CandidateOf(KernelStore& store, const std::string& key, const std::string& arch) {
@@ -156,6 +162,7 @@ void BindStore(py::module_& m) {
       .def_static("open", &OpenStore, py::arg("folder"), py::arg("writable") = false)
       .def("get", &Get, py::arg("key"), py::arg("arch"))
       .def("verdict", &Verdict, py::arg("key"), py::arg("arch"))
+      .def("doubted_lately", &DoubtedLately, py::arg("key"), py::arg("arch"))
       .def("candidate", &CandidateOf, py::arg("key"), py::arg("arch"))
       .def(
           "delete",

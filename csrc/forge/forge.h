@@ -89,37 +89,30 @@ struct Proof {
 Result<Proof> ProveCandidate(const OpSignature& signature, const Candidate& candidate,
                              CandidateRunner& runner, const RegionChecker& checker, double seconds);
 
-// The promotion rule: contestants[0] is the winner-to-be, the others its rivals. It wins when the
-// lower bound of its speed-up over the fastest rival (by median) is above kPromotionBound, and its
-// median is below that rival's. Where an eager call may be all of the region (`eager`), a kernel
-// that does not win may serve such calls, if both hold of the rival "aten": that is what they run.
+// What a race of a kernel, contestants[0], against its rivals says. The rule is ServedBy.
 struct Promotion {
-  bool promoted = false;
-  // Neither promoted nor eager_only(), only because a median contradicts the pairs, in this race or
-  // the one inside a larger region: this machine was too busy, another race may say otherwise.
-  bool undecided = false;
-  bool eager = false;
+  bool promoted = false;  // serves compiled graphs
+  bool eager = false;     // serves eager calls
+  // Serves nobody, only because a median contradicts the pairs, in this race or the one inside a
+  // larger region: the machine was too busy.
+  bool doubtful = false;
   std::string reason;
   std::string best_rival;
-  RatioInterval speedup;                   // over best_rival
-  std::optional<RatioInterval> over_aten;  // of a rival of that name
-  bool faster_than_aten = false;           // surely
+  RatioInterval speedup;  // over best_rival
   PairedTimes times;
   Json within;  // of a part: {"key": the larger region's, and the times of the race inside it}
 
-  // Not promoted, and good for eager calls.
-  bool eager_only() const;
-  // {"winner_us", one NAME_us for each rival, "rounds", "best_rival", "speedup"}, and where
-  // eager_only() "speedup_over_aten", where undecided "undecided": true.
+  bool serves() const { return promoted || eager; }
+  // {"winner_us", "rounds", "best_rival", "speedup", "within" of a part, and for each rival NAME_us
+  // and "speedup_over_NAME"}.
   Json Timing() const;
 };
-inline constexpr double kPromotionBound = 1.03;
-// REQUIRES: at least two contestants.
+// `one_call`: an eager call may be all of the region. REQUIRES: at least two contestants.
 Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
-                       const PairedOptions& options, bool eager = false);
+                       const PairedOptions& options, bool one_call = false);
 
 // The verdict on a part of the region `key` that was raced alone and, with the rest of that region
-// by Inductor, inside it: it must win both. What wins alone may serve eager calls.
+// by Inductor, inside it.
 Promotion PlacedIn(Promotion alone, const std::string& key, const Promotion& inside);
 
 // Of a whole region, from the making of the checker to the end of the last race: what was allowed
@@ -130,8 +123,8 @@ struct RegionTime {
 };
 
 // The record of what was found. `versions`: see CacheRecord. The race's contestants become NAME_us
-// in `timing`, the first one winner_us: rivals are named "aten" and "inductor". REQUIRES (winner,
-// which may be one for eager calls alone): outcome.best, and promotion.promoted or eager_only().
+// in `timing`, the first one winner_us: rivals are named "aten" and "inductor". REQUIRES (winner):
+// outcome.best, and promotion.serves().
 CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
                              const SearchOutcome& outcome, const Promotion& promotion,
                              const RegionTime& time, const Json& versions);

@@ -14,12 +14,7 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
   record.arch = arch.target;
   record.signature = signature.Canonical();
   record.verification = LenientText(outcome.verification);
-  Json timing = Json::object();
-  if (promotion != nullptr) {
-    timing = promotion->Timing();
-    if (!promotion->within.is_null()) timing["within"] = promotion->within;
-  }
-  record.timing = LenientText(timing);
+  record.timing = LenientText(promotion != nullptr ? promotion->Timing() : Json::object());
   Json provenance = {{"candidates_tried", outcome.lineage.size() + outcome.stored},
                      {"forge_seconds", time.spent_s},
                      {"budget_s", time.budget_s},
@@ -30,7 +25,7 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
     provenance["author"] = outcome.best->candidate.author;
     provenance["params"] = outcome.best->candidate.params;
   }
-  if (kind != CacheRecord::Kind::kWinner) provenance["reason"] = reason;
+  if (promotion == nullptr || !promotion->promoted) provenance["reason"] = reason;
   record.provenance = LenientText(provenance);
   record.versions = versions;
   return record;
@@ -41,11 +36,9 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
 CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
                              const SearchOutcome& outcome, const Promotion& promotion,
                              const RegionTime& time, const Json& versions) {
-  CF_CHECK(outcome.best.has_value() && (promotion.promoted || promotion.eager_only()))
-      << "only what won makes a winner";
-  const auto kind = promotion.promoted ? CacheRecord::Kind::kWinner : CacheRecord::Kind::kEagerOnly;
-  CacheRecord record =
-      MakeRecord(kind, signature, arch, outcome, &promotion, time, promotion.reason, versions);
+  CF_CHECK(outcome.best.has_value() && promotion.serves()) << "only what won makes a winner";
+  CacheRecord record = MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion,
+                                  time, promotion.reason, versions);
   record.candidate = CanonicalJson(outcome.best->candidate.ToJson());
   record.binary = outcome.best->binary;
   return record;

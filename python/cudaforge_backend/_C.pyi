@@ -106,16 +106,20 @@ class KernelStore:
         """For tests."""
 
     def get(self, key: str, arch: str) -> dict[str, Any] | None:
-        """kind ("winner", "eager_only", "negative"), key, arch, signature, verification, timing,
-        provenance, versions, by_agent (whether an agent wrote its best candidate), current (whether
-        this build's torch and verifier judged it: what others judged is a miss), provisional
-        (whether it was judged on a busy machine: a miss in every other process), binary_bytes,
-        checksum; None on a miss, and, counted in `corrupt`, where the evidence is damaged."""
+        """kind ("winner", "negative"), key, arch, signature, verification, timing, provenance,
+        versions, by_agent (whether an agent wrote its best candidate), current (whether this
+        build's torch and verifier judged it: what others judged is a miss), doubtful (0, or when a
+        busy machine measured it: a miss in every other process), serves (out of "compiled" and
+        "eager"), binary_bytes, checksum; None on a miss, and, counted in `corrupt`, where the
+        evidence is damaged."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
-        """kind, checksum, provisional and, of what is no winner, provenance of what `get` gives;
-        cheap. None on a miss, for what other versions judged and for damaged evidence of what is
-        no winner."""
+        """kind, checksum, serves and, of what serves no compiled graph, provenance of what `get`
+        gives; cheap. None on a miss, for what other versions judged or another process under doubt,
+        and for damaged evidence of what serves no compiled graph."""
+
+    def doubted_lately(self, key: str, arch: str) -> bool:
+        """Whether another process measured it under doubt, less than a day ago."""
 
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
         """Source, plan and constraints of a kernel; None of a negative entry, and where the text is
@@ -240,12 +244,11 @@ class Promotion:
     """The result of a race."""
 
     @property
-    def promoted(self) -> bool: ...
+    def promoted(self) -> bool:
+        """Whether it serves compiled graphs."""
     @property
-    def undecided(self) -> bool:
-        """Neither promoted nor for eager calls alone, only because a median contradicts the pairs,
-        in this race or the one inside a larger region: this machine was too busy, another race may
-        say otherwise."""
+    def eager(self) -> bool:
+        """Whether it serves eager calls."""
 
     def times_us(self) -> list[float]:
         """Median microseconds of each contestant."""
@@ -272,12 +275,12 @@ def race(
     device_index: int,
     budget_s: float,
     clock: Callable[[Callable[[], None]], float] | None = None,
-    eager: bool = False,
+    one_call: bool = False,
 ) -> Promotion:
     """Interleaved timing of callables, the winner-to-be first, rivals named "aten" and "inductor".
 
     A callable gets the sample's number. `clock` gives the nanoseconds of one call of work with
-    caches cold; None: the target's own clock. `eager`: an eager call may be all that is timed."""
+    caches cold; None: the target's own clock. `one_call`: an eager call may be all of it."""
 
 def conclude(
     signature: str,
@@ -286,12 +289,12 @@ def conclude(
     promotion: Promotion | None,
     budget_s: float,
     spent_s: float,
-    provisional: bool = False,
+    busy: bool = False,
 ) -> tuple[dict[str, Any], bool]:
-    """Stores the record: a winner or a kernel for eager calls where `promotion` says so, else a
-    negative entry. The times are those of the whole region, allowed and spent. `provisional`: see
-    KernelStore.get. Gives the record as that would, and whether it is now the one that is
-    stored."""
+    """Stores the record: a kernel where `promotion` says that it serves somebody, else a negative
+    entry; doubtful where the machine was `busy` or the race contradicts itself. The times are those
+    of the whole region, allowed and spent. Gives the record as KernelStore.get would, and whether
+    it is now the one that is stored."""
 
 class KernelOnTrial:
     """While it is entered, cudaforge::region runs the search's best in this thread's OwnWork, and
@@ -299,8 +302,8 @@ class KernelOnTrial:
     def __init__(self, signature: str, device_index: int, outcome: SearchOutcome) -> None: ...
     def __enter__(self) -> KernelOnTrial: ...
     def __exit__(self, *error: object) -> None: ...
-    def promote(self, eager_only: bool = False) -> None:
-        """Has it serve everybody from now on, in this process, or eager calls alone."""
+    def promote(self, compiled: bool, eager: bool) -> None:
+        """Has it serve compiled graphs, eager calls or both from now on, in this process."""
 
 def ask_again() -> None:
     """Has regions without a winner look for one in the store again, at their next call."""

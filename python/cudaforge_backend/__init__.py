@@ -50,8 +50,8 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     graph, status "hit", "negative" or "miss"; then for each that is forged {"event": "start",
     "key", "arch", "region"}, {"event": "candidate", "key", "index", "verdict", "params", "best",
     "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key",
-    "region", "kind", "verdict", "reason", "timing", "seconds", "kept"}, kind "winner" where its
-    kernel was stored, "eager_only" where it was for eager calls alone, else "negative"; all are of
+    "region", "kind", "serves", "verdict", "reason", "timing", "seconds", "kept"}, kind "winner"
+    where its kernel was stored, else "negative", serves out of "compiled" and "eager"; all are of
     this forging but for "kept", which is None or {"author", "by_agent", "timing"} of the winner
     that was in the cache and stays. {"event": "stage", "key", "stage"} says what is done:
     "compile", Inductor compiles what the kernel is to beat, and "race", they are raced, both with

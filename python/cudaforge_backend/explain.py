@@ -19,8 +19,8 @@ from torch import fx
 from ._native import _C
 from .options import DISABLED, disabled, parse
 from .records import (
+    DOUBTFUL,
     HOW_TO_FORGE,
-    PROVISIONAL,
     input_shapes,
     label,
     needed_alignment,
@@ -118,7 +118,7 @@ _WHY = {
     "miss": f"not forged yet: use {HOW_TO_FORGE}",
     "only_agents": "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` "
     "has agents write its kernel",
-    "provisional": PROVISIONAL,
+    "doubtful": DOUBTFUL,
 }
 
 
@@ -260,7 +260,7 @@ def _inspect(
         signature = json.loads(region.signature)
         record = _C.store().get(region.key, known.arch)
         why = why_of(record) if record and status == "negative" else _WHY[status]
-        if record and record["kind"] == "eager_only" and status == "negative":
+        if record and record["serves"] == ["eager"] and status == "negative":
             why += "; eager calls are served by its kernel"
         kernel = _C.store().candidate(region.key, known.arch) if status == "hit" else None
         if alignment := needed_alignment(signature, kernel):
@@ -269,8 +269,8 @@ def _inspect(
             why = _WHY["not_used"]
         if status == "miss" and region.by_agents:
             why = _WHY["only_agents"]
-        if status == "miss" and record and record["provisional"]:
-            why = _WHY["provisional"]
+        if status == "miss" and record and record["doubtful"]:
+            why = _WHY["doubtful"]
         if elsewhere:
             why = _WHY["elsewhere"]
         if status == "miss" and (failed := failure(region.key)) is not None:

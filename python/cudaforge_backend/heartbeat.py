@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from .forks import Flag
-from .records import counted, find, for_eager, try_again
+from .records import counted, find, try_again
 from .steps import step_text
 
 EVERY_S = 10.0
@@ -112,7 +112,6 @@ class ForgingHeartbeat(Heartbeat):
         return (
             f"forged {counted(self._started, 'region')}, parts included: "
             f"{counted(self._kinds['winner'], 'winner')}, "
-            f"{for_eager(self._kinds['eager_only'])}"
             f"{self._kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
             f"({time.monotonic() - self._since:.0f} s){f'; {again}' if again else ''}"
             f"{f'; {step_text(self._left)}' if self._left else ''}"

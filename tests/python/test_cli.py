@@ -238,7 +238,7 @@ def test_stats_counts_winners_regions_without_and_wanted_ones(
     folder = ("--cache-dir", str(tmp_path))
     data = as_json(capsys, "cache", "stats", *folder)
     counts = {"winners": 1, "negatives": 1, "bytes": len(binary), "not_current": 0}
-    counts["provisional"] = counts["eager_only"] = 0
+    counts["doubtful"] = 0
     assert data["archs"] == {won["arch"]: counts} and data["wanted"] == 1
     assert main(["cache", "stats", *folder]) == 0
     text = capsys.readouterr().out

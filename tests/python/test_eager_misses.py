@@ -83,7 +83,7 @@ def test_a_miss_is_a_region_without_a_record(
     [
         (71, {"versions": {**_C.versions(), "torch": "0"}}),
         (72, {"versions": {**_C.versions(), "verifier": 0}}),
-        (73, {"provisional": True}),
+        (73, {"doubtful": 1_700_000_000}),
         (74, {}),
     ],
 )

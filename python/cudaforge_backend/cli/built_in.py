@@ -15,12 +15,11 @@ from ..options import Settings, parse
 from ..records import (
     counted,
     find,
-    for_eager,
     input_shapes,
+    kind_text,
     label,
     op_names,
     printable,
-    status_text,
     too_little_time,
     with_time,
 )
@@ -38,7 +37,7 @@ from .warmup import Teller
 
 _INDENT = 25  # where the regions of the table begin
 _KEYS = 6  # in a command that is shown
-_KEPT = ("kind", "verdict", "reason", "speedup", "retry_above_s")
+_KEPT = ("kind", "serves", "verdict", "reason", "speedup", "retry_above_s")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -111,9 +110,10 @@ def _forge(signature: str, settings: Settings, told: Teller) -> dict[str, Any]:
     region = json.loads(signature)
     key, arch = _C.signature_key(signature), _C.arch(region["device"], 0)
     known = verdict_of(key, arch, settings.region_budget_s)[0] != "miss"
+    known = known or _C.store().doubted_lately(key, arch)
     decided = known or forge_one(signature, 0, settings, told)
     record: Mapping[str, Any] | None = find(key, arch) if decided else None
-    empty = {"kind": "", "verdict": failure(key) or "not stored", "reason": ""}
+    empty = {"kind": "", "serves": [], "verdict": failure(key) or "not stored", "reason": ""}
     kept = record or {**empty, "speedup": None, "retry_above_s": None}
     return {
         "key": key,
@@ -135,10 +135,10 @@ def _again(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]], budget: 
 
 def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
-        won = row["kind"] == "winner" and row["speedup"]
-        gain = f"{row['speedup'][1]:.2f}x" if won else status_text(row["kind"] or "failed")
+        won = "compiled" in row["serves"]
+        gain = f"{row['speedup'][1]:.2f}x" if won else kind_text(row) or "failed"
         print(printable(f"{row['key'][:12]}  {gain:>9}  {label(row['ops'], row['shapes'])}"))
-        if row["kind"] != "winner":
+        if not won:
             words = with_time(row["verdict"], row["retry_above_s"])
             print(printable(f"{'':<{_INDENT}}{words}"))
 
@@ -150,7 +150,6 @@ def _summary(rows: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> str:
     anew = " (cudaforge cache rm KEY makes it anew)" if known else ""
     return (
         f"{counted(len(rows), 'region')}: {counted(kinds.count('winner'), 'winner')} forged, "
-        f"{for_eager(kinds.count('eager_only'))}"
         f"{kinds.count('negative')} with no winner{failed}, {known} decided before{anew}, "
         f"{data['seconds']:.0f} s; cache {data['cache_dir']}"
     )

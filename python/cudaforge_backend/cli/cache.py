@@ -12,19 +12,18 @@ from typing import Any
 
 from .._native import _C
 from ..records import (
+    DOUBTFUL,
     NOT_CURRENT,
-    PROVISIONAL,
     counted,
     differences,
-    for_eager,
     input_shapes,
+    kind_text,
     label,
     larger_region,
     not_served,
     op_names,
     printable,
     program,
-    status_text,
     summary,
     why,
     with_time,
@@ -35,8 +34,8 @@ from .stores import archs_here, canonical, damaged, of_key, only_agents, open_st
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
 
-_OF_KIND = {"winner": "winners", "eager_only": "eager_only", "negative": "negatives"}
-_COUNTS = (*_OF_KIND.values(), "bytes", "not_current", "provisional")
+_OF_KIND = {"winner": "winners", "negative": "negatives"}
+_COUNTS = (*_OF_KIND.values(), "bytes", "not_current", "doubtful")
 _INDENT = 49  # where the regions of `ls` begin
 _LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX"}
 
@@ -75,15 +74,14 @@ def run_ls(args: argparse.Namespace) -> int:
 
     def text() -> None:
         for row, differs in zip(rows, apart, strict=True):
-            speedup = row["speedup"]
-            gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else ""
-            gain = gain or status_text(row["kind"])
+            speedup, won = row["speedup"], "compiled" in row["serves"]
+            gain = f"{speedup[1]:.2f}x" if won and speedup else kind_text(row)
             region = label(row["ops"], row["shapes"])
             _say(f"{row['key'][:12]}  {row['arch']:<22}  {gain:>9}  {region}")
             if differs:
                 _say(f"{'':<{_INDENT}}{differs}")
-            if row["kind"] != "winner":
-                over = row["speedup_over_aten"]
+            if not won:
+                over = row["speedup_over_aten"] if row["serves"] else None
                 words = row["verdict"] + (f": {over[1]:.2f}x of ATen" if over else "")
                 _say(f"{'':<{_INDENT}}{with_time(words, row['retry_above_s'])}")
             for said in not_served(row):
@@ -160,7 +158,7 @@ def run_rm(args: argparse.Namespace) -> int:
             _say(f"removed: damaged or of another record format, {args.key[:12]} on {arch}")
         for row in rows:
             region = label(row["ops"], row["shapes"])
-            kind = status_text(row["kind"])
+            kind = kind_text(row)
             _say(f"removed: {kind}, {row['key'][:12]} on {row['arch']}, {region}")
             if row["wanted"]:
                 coder = " --coder PROVIDER" if row["only_agents"] else ""
@@ -217,10 +215,10 @@ def _candidate(stored: Any, with_source: bool) -> dict[str, Any] | None:
 def _print_record(record: dict[str, Any]) -> None:
     row = summary(record)
     _say(label(row["ops"], row["shapes"], whole=True))
-    _say(f"key {row['key']} on {row['arch']}: {status_text(row['kind'])}")
+    _say(f"key {row['key']} on {row['arch']}: {kind_text(row)}")
     for said in not_served(row):
         print(said)
-    if row["kind"] != "winner":
+    if "compiled" not in row["serves"]:
         words = why(record)
         _say(f"why: {words}")
         reason = row["reason"]
@@ -295,7 +293,7 @@ def run_stats(args: argparse.Namespace) -> int:
         entry[_OF_KIND[record["kind"]]] += 1
         entry["bytes"] += record["binary_bytes"]
         entry["not_current"] += not record["current"]
-        entry["provisional"] += record["provisional"]
+        entry["doubtful"] += record["doubtful"] != 0
     passed_over = damaged(store)
     data = {
         "location": store.location(),
@@ -310,14 +308,13 @@ def run_stats(args: argparse.Namespace) -> int:
         for arch, entry in archs.items():
             print(
                 f"{arch:<18} {counted(entry['winners'], 'winner')}, "
-                f"{for_eager(entry['eager_only'])}"
                 f"{counted(entry['negatives'], 'region')} with no winner, "
                 f"{entry['bytes']} bytes of binaries"
             )
             if entry["not_current"]:
                 print(f"{'':<18} {entry['not_current']} of them {NOT_CURRENT}")
-            if entry["provisional"]:
-                print(f"{'':<18} {entry['provisional']} of them {PROVISIONAL}")
+            if entry["doubtful"]:
+                print(f"{'':<18} {entry['doubtful']} of them {DOUBTFUL}")
         how = (
             " (`cudaforge cache wanted` lists them, `cudaforge forge --wanted` forges those that "
             "generators make)"
@@ -422,13 +419,13 @@ def run_import(args: argparse.Namespace) -> int:
 
 
 def _proven_here(records: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Keys of the winners that an import does not replace unless it is told to; of kernels for
+    """Keys of the kernels that an import does not replace unless it is told to; of those that serve
     eager calls alone it is not known yet."""
     mine = archs_here()
     return {
         r["key"]
         for r in records
-        if r["kind"] == "winner" and r["arch"] in mine and r["current"] and not r["provisional"]
+        if "compiled" in r["serves"] and r["arch"] in mine and r["current"] and not r["doubtful"]
     }
 
 

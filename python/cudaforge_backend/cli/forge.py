@@ -14,7 +14,7 @@ import torch
 from .._native import _C
 from ..agents import Agents
 from ..options import DISABLED, disabled
-from ..records import counted, dollars, for_eager, input_shapes, label, op_names
+from ..records import counted, dollars, input_shapes, label, op_names
 from ..steps import candidate_text, no_counters_text, race_text, rival_text, step_text
 from . import built_in
 from .hints import Hints
@@ -37,8 +37,8 @@ as many rounds.
 
 Without --coder a region is decided as by on_miss="blocking": what the cache has decided stays
 (`cudaforge cache rm KEY` first has it made anew). --json then prints {{"regions": [...],
-"only_agents": [...], "elsewhere": N, ...}}. A region has "kind" ("winner", "eager_only" where its
-kernel serves eager calls alone, "negative", "" where forging failed), "verdict", "reason",
+"only_agents": [...], "elsewhere": N, ...}}. A region has "kind" ("winner", "negative", "" where
+forging failed), "serves" (whom its kernel serves: "compiled", "eager"), "verdict", "reason",
 "speedup" (low, median, high of its race, or null), "retry_above_s" and "known", true where it was
 decided before; "only_agents" has the keys of wanted regions that no generator makes, "elsewhere" is
 the number of those of other machines.
@@ -50,11 +50,10 @@ without), "seconds", "device_seconds", "input_tokens", "cached_input_tokens" (a 
 recording answered; where its hardware counters could not be read also "no_counters", why. A region
 also has a "ledger", what its session cost, "limited", true where it was passed over because a limit
 was spent, and "within", of a part the key of the larger region, else null. "kind" is "winner" where
-its kernel was stored, "eager_only" where it was for eager calls alone, "negative" where not, ""
-where no reply had a candidate: the region stays wanted ("answered" is false where there was no
-reply at all). "verdict" and "timing" are of this race (the fields are those of cache/FORMAT.md);
-"kept" is null, or "author", "by_agent" and "timing" of the winner that was in the cache and stays.
-"total" is the sum of the ledgers; calls of unknown
+its kernel was stored, "negative" where not, "" where no reply had a candidate: the region stays
+wanted ("answered" is false where there was no reply at all). "verdict" and "timing" are of this
+race (the fields are those of cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing"
+of the winner that was in the cache and stays. "total" is the sum of the ledgers; calls of unknown
 price are not in its "usd", but counted by "unpriced". On calls that a recording answered
 ("replayed") nothing is spent: what they would have cost is "replayed_usd", not in "usd", and
 --max-usd holds for both together. "seconds" are those of the calls, "wall_seconds" those of the
@@ -253,13 +252,12 @@ def _run_agents(args: argparse.Namespace) -> int:
             print(nothing_asked(args.only, there))
         known = sum(result["known"] for result in results)
         won = sum(result["kind"] == "winner" for result in results) - known
-        eager = for_eager(sum(result["kind"] == "eager_only" for result in results))
         over = known + limited_regions
         without = f", {len(silent)} without a reply" if silent else ""
         without += f", {len(empty)} without a candidate" if empty else ""
         wall, device = total["wall_seconds"], total["device_seconds"]
         print(
-            f"{counted(len(results), 'region')}: {won} won, {eager}{over} passed over{without}; "
+            f"{counted(len(results), 'region')}: {won} won, {over} passed over{without}; "
             f"{_cost([total])}, {wall:.0f} s of sessions, {device:.0f} s of them on the "
             "device (Inductor's compilation and the races are not in it); "
             f"cache {_C.store().location()}"
@@ -322,7 +320,7 @@ def _winner_by_agents(signature: str) -> Mapping[str, Any] | None:
     """The record of a region whose winner agents wrote, None where it has no such winner."""
     arch = _C.arch(json.loads(signature)["device"], 0)
     record = _C.store().get(_C.signature_key(signature), arch)
-    if record is None or record["kind"] != "winner" or not record["current"]:
+    if record is None or "compiled" not in record["serves"] or not record["current"]:
         return None
     return record if record["by_agent"] else None
 

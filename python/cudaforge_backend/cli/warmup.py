@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         "known": sum(status != "miss" for status in found.values()),
         "hits": counts["hits"],
         "forged": counts["forged"],
-        "negative": counts["eager_only"] + counts["negative"],
+        "negative": counts["negative"],
         "reasons": dict(reasons),
         "too_little_time": sum(record["retry_above_s"] is not None for record in stored),
         "region_budget_to_retry_s": short[1] if short else None,
@@ -268,7 +268,7 @@ class Teller(Heartbeat):
 
     def _end(self, event: Mapping[str, Any]) -> None:
         verdict = event["verdict"]
-        if event["kind"] != "winner":
+        if "compiled" not in event["serves"]:
             within = verdict.startswith("faster alone")
             self.reasons["faster alone, not within a larger region" if within else verdict] += 1
         self.say(f"  {step_text(event)}")

@@ -18,7 +18,6 @@ from cudaforge_backend.stats import EAGER_THREAD, count_miss
 
 from .ending import may_forge, program_has_ended
 from .rules import refusal
-from .settled import settled
 from .telling import (
     current_progress,
     tell_of_background,
@@ -43,7 +42,7 @@ def on_miss(process: int, settings: Settings, queue: Queue | None) -> Told:
         if log.dispatch.isEnabledFor(logging.DEBUG):
             region, why = _C.describe(signature), _why(signature, key, arch)
             log.dispatch.debug("no kernel: %s  %s: %s", key[:12], region, why)
-        if settled(key, arch) is None:
+        if _C.store().verdict(key, arch) is None:
             count_miss(key, eager=True, only_agents=not _can_forge(signature, arch, settings))
         if forge is not None and os.getpid() == process:
             forge(signature, key, arch, device_index)

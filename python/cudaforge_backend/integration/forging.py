@@ -20,7 +20,14 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend.forks import Flag, fork_safe_lock
 from cudaforge_backend.options import RACING_SECONDS, RACING_SHARE
-from cudaforge_backend.records import reason_of, retry_above_s, speedup_text, stayed, verdict
+from cudaforge_backend.records import (
+    DOUBTFUL,
+    reason_of,
+    retry_above_s,
+    speedup_text,
+    stayed,
+    verdict,
+)
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 from cudaforge_backend.steps import step_text
 
@@ -28,7 +35,6 @@ from . import rivals
 from .clocks import cuda_clock, program_is_busy
 from .ending import ForgingEndedError, may_forge, program_has_ended
 from .inductors_turn import Place, compilation_waits_for, inductors_turn, within_compilation
-from .settled import note_provisional, settled
 from .telling import Progress
 
 INPUT_SETS = 4  # rotated, so that no contestant finds its last inputs in a cache
@@ -101,9 +107,11 @@ def forge_region(
         if within_compilation():
             waiting.enter_context(compilation_waits_for(place))
         with lock:
-            known = settled(key, arch)
+            known = _C.store().verdict(key, arch)
             if known is not None and not again and not worth_more_time(known, budget_s):
                 return Forged(key, known["kind"], reason_of(known))
+            if not again and _C.store().doubted_lately(key, arch):
+                return Forged(key, "negative", DOUBTFUL)
             return _in_clean_thread(
                 _Forge(
                     signature=signature,
@@ -237,8 +245,8 @@ class _Forge:
                 promotion = self._race_all()
                 self._look_at_program()
                 end = self._conclude(outcome, promotion)
-                if promotion is not None and (promotion.promoted or end["kind"] == "eager_only"):
-                    trial.promote(eager_only=not promotion.promoted)
+                if promotion is not None and (promotion.promoted or end["kind"] == "winner"):
+                    trial.promote(promotion.promoted, promotion.eager)
         else:
             end = self._conclude(outcome, None)
         count_forging("forged" if end["kind"] == "winner" else end["kind"])
@@ -300,9 +308,6 @@ class _Forge:
     ) -> dict[str, Any]:
         """Stores the record; the event "end"."""
         self._check_store()
-        provisional = promotion is not None and (self._was_busy or promotion.undecided)
-        if provisional:
-            note_provisional(self.key, self.arch)
         made, stored = _C.conclude(
             self.signature,
             self.device_index,
@@ -310,15 +315,16 @@ class _Forge:
             promotion,
             self.budget_s,
             self._seconds(),
-            provisional,
+            self._was_busy,
         )
         there = None if stored else _C.store().get(self.key, self.arch)
-        kept = there if there is not None and there["kind"] == "winner" else None
+        kept = there if there is not None and "compiled" in there["serves"] else None
         event: dict[str, Any] = {
             "event": "end",
             "key": self.key,
             "region": self.text,
             "kind": made["kind"] if kept is None else "negative",
+            "serves": made["serves"] if kept is None else [],
             "verdict": verdict(made),
             "reason": reason_of(made),
             "timing": made["timing"],
@@ -327,7 +333,7 @@ class _Forge:
         }
         if kept is not None and made["kind"] != "negative":
             event["verdict"] = "not faster than the kernel in the cache"
-            event["reason"] = speedup_text(made["timing"])
+            event["reason"] = speedup_text(made["timing"], made["serves"])
         return event
 
     def _seconds(self) -> float:
@@ -434,7 +440,7 @@ class _Forge:
         signature: str,
     ) -> _C.Promotion:
         # An eager call may be all of a region of one operator, and is served by what is raced.
-        eager = contestants[0][0] == "winner" and len(json.loads(signature)["nodes"]) == 1
+        one_call = contestants[0][0] == "winner" and len(json.loads(signature)["nodes"]) == 1
         sets = [rivals.make_inputs(signature, self.device, seed) for seed in range(INPUT_SETS)]
         for index, inputs in enumerate(sets):
             began = time.monotonic()
@@ -457,7 +463,7 @@ class _Forge:
             self.device_index,
             min(RACE_SECONDS, max(self._left(), 0.0)),
             cuda_clock(self.device) if self.device.type == "cuda" else None,
-            eager,
+            one_call,
         )
 
     def _look_at_program(self) -> None:

@@ -28,7 +28,6 @@ from .forging import OtherCacheError, forge_region, worth_more_time
 from .partition import Region
 from .rivals import least_seconds
 from .rules import Rules
-from .settled import settled
 from .telling import Progress, tell_region
 
 
@@ -75,10 +74,10 @@ def verdict_of(key: str, arch: str, budget_s: float | None) -> tuple[str, str, s
     """What the cache says of a region: status, checksum and reason, as in Known. A negative entry
     that came of too little time counts as a miss where `budget_s` is clearly more; so does what
     another process found on a busy machine."""
-    record = settled(key, arch)
+    record = _C.store().verdict(key, arch)
     if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
         return "miss", "", ""
-    status = "hit" if record["kind"] == "winner" else "negative"
+    status = "hit" if "compiled" in record["serves"] else "negative"
     return status, record["checksum"], reason_of(record)
 
 
@@ -137,7 +136,8 @@ def forge_misses(
 ) -> Plan:
     """Forges what is missing, one region after the other, with the agents and in the budgets that
     `settings` has. Where a region ends without a winner its parts are forged in the next round;
-    where forging itself failed they would fail as well. A region gets what is left of
+    where forging itself failed they would fail as well; so it is with what another process measured
+    under doubt less than a day ago. A region gets what is left of
     `graph_budget_s` at most. Where that is too little to race one, what is left is put on the
     wanted list. With agents, who have limits of their own, all are forged. Returns the plan as the
     cache then has it."""
@@ -147,6 +147,9 @@ def forge_misses(
     most_s = settings.graph_budget_s if settings.agents is None else math.inf
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
         for known in misses:
+            if _C.store().doubted_lately(known.region.key, known.arch):
+                failed.add(known.region.key)
+                continue
             left_s = most_s - (time.monotonic() - began)
             if left_s < min(settings.region_budget_s, least_seconds(known.region.device)):
                 plan = plan_analysis(plan.analysis, ended, settings.region_budget_s)

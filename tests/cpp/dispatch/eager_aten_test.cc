@@ -72,7 +72,7 @@ TEST_F(EagerTest, AKernelForEagerCallsServesThemAlone) {
   const Region region = EagerNeg({3, 15});
   RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1).value();
   std::unique_ptr<Winner> kernel = NegWinner(45, 1, log_);
-  kernel->eager_only = true;
+  kernel->compiled = false;
   resolver_.Install(entry, std::move(kernel));
   const at::Tensor x = at::randn({3, 15});
   ASSERT_TRUE(interceptor_.SetOps({kNeg}).ok());
