@@ -35,14 +35,17 @@ class KernelStore {
   // The record for (key, arch), of whatever kind; null on a miss, also when the stored bytes are
   // damaged. Its evidence is checked where it is read (CacheRecord::Fields).
   virtual std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
-  // Stores durably, all or nothing. What is no winner is replaced by whatever comes; between two
-  // winners the one with the larger lower bound of the speed-up stays, and of one kernel raced
-  // twice the first; what is no winner replaces a winner only if `replace`. What another torch or
-  // verifier judged (CacheRecord::versions), and what is provisional, is always replaced; otherwise
-  // a provisional record replaces only what has no winner for want of time
-  // (CacheRecord::WantsTime). `stored`, when given, tells for each record whether it is now the one
-  // that is stored. A region that has a record, and no provisional one, leaves the wanted list in
-  // the same write. Errors: kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a
+  // Stores durably, all or nothing. Which record stays; the first rule that applies:
+  // 1. `replace` given: the new one.
+  // 2. Another torch or verifier judged the old one (CacheRecord::versions): the new one.
+  // 3. The old one is doubtful: the new one.
+  // 4. The new one is doubtful: the old one, unless that is a WantsTime().
+  // 5. The old one serves no compiled graphs: the new one.
+  // 6. Both have the same kernel: the old one.
+  // 7. The one that serves compiled graphs with the larger lower bound of the speed-up.
+  // `stored`, when given, tells for each record whether it is now the one that is stored. A region
+  // with a record that is not doubtful leaves the wanted list in the same write. Errors:
+  // kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a
   // full disk, a read-only folder: nothing changed), kTimeout (the lock), kUnsupported (opened
   // read-only, or made by a newer version).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,

@@ -146,7 +146,7 @@ class MemoryKernelStore final : public KernelStore {
         records_[key] = std::make_shared<const CacheRecord>(std::move(copy));
       }
       if (stored != nullptr) stored->push_back(take);
-      if (!record.provisional) wanted_.erase(key);
+      if (record.doubtful == 0) wanted_.erase(key);
     }
     return Wrote();
   }

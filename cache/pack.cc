@@ -47,9 +47,9 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
 // here, where that comes from elsewhere.
 bool HasItsOwn(KernelStore& store, const CacheRecord& record) {
   const auto existing = store.Get(record.key, record.arch);
-  return existing != nullptr && existing->has_kernel() && existing->kind <= record.kind &&
-         !existing->provisional && JudgedAlike(existing->versions, record.versions) &&
-         existing->Fields().ok();
+  return existing != nullptr && existing->has_kernel() &&
+         (existing->Serves().compiled || !record.Serves().compiled) && existing->doubtful == 0 &&
+         JudgedAlike(existing->versions, record.versions) && existing->Fields().ok();
 }
 
 // Stores `count` records, each as `read` gives it and `accept` leaves it; `replace` as ImportPack.
@@ -106,7 +106,7 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
   Json entries = Json::array();
   std::string payload;
   CF_RETURN_IF_ERROR(store.ForEach(arch, [&](const CacheRecord& record) {
-    if (record.provisional) return true;  // of use to no other process
+    if (record.doubtful != 0) return true;  // of use to no other process
     const std::string encoded = record.Encode();
     entries.push_back({{"key", record.key},
                        {"arch", record.arch},

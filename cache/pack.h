@@ -21,7 +21,7 @@ struct PackSummary {
   std::vector<std::string> problems;  // one line for each rejected record
 };
 
-// Writes every record that is not provisional (of `arch`; empty: of all) to `file`, atomically; no
+// Writes every record that is not doubtful (of `arch`; empty: of all) to `file`, atomically; no
 // file without one.
 Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std::string_view arch);
 
@@ -32,7 +32,8 @@ using AcceptRecord = std::function<Status(CacheRecord*)>;
 // Stores the records of a pack, or of a source pack (source_pack.h) where `path` is a folder, each
 // kernel as soon as it is accepted, so that one who interrupts it keeps what was done. A winner
 // that is there and that the same torch and verifier judged stays, whatever speed-up the pack
-// claims, unless `replace`, and so does a kernel for eager calls, but where the pack has a winner.
+// claims, unless `replace`, and so does one that serves eager calls alone, unless the pack's serves
+// compiled graphs.
 // A kernel takes the place of a negative entry, never the other way round. Those of a source pack
 // have no binary until `accept` builds it. Errors: kNotFound or kIoError (the file), kCorruption
 // (not a pack, cut short, or changed: nothing is imported), kUnsupported (a newer format), and

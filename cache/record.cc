@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <span>
 #include <utility>
 
@@ -20,6 +21,7 @@ constexpr size_t kChecksumBytes = 16;  // XXH3-128, at the very end
 constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 constexpr size_t kMaxJsonBytes = size_t{32} << 20;  // of each JSON text
 
+constexpr int64_t kDay = 24 * 60 * 60;            // seconds
 constexpr int64_t kMaxCreated = 100'000'000'000;  // seconds since 1970: the year 5138
 
 constexpr double kMaxMicroseconds = 1e12;
@@ -59,12 +61,13 @@ constexpr FieldRule kTimingRules[] = {
     {"best_rival", IsText, "a text"},
     {"speedup", IsInterval, "three speed-ups"},
     {"speedup_over_aten", IsInterval, "three speed-ups"},
-    {"undecided", IsTrue, "true"},
+    {"speedup_over_inductor", IsInterval, "three speed-ups"},
     {"within", IsOuterRace, "a race with a key"},
 };
 constexpr FieldRule kProvenanceRules[] = {
     {"author", IsText, "a text"},
     {"reason", IsText, "a text"},
+    {"why", IsText, "a text"},
     {"created", IsTime, "a number of seconds since 1970"},
     {"candidates_tried", IsFinite, "a number"},
     {"budget_s", IsFinite, "a number"},
@@ -167,8 +170,27 @@ Status ReadJsonPart(const Json& json, CacheRecord* record) {
   record->key = std::move(key).value();
   record->arch = std::move(arch).value();
   record->versions = MemberOrNull(json, "versions");
-  record->provisional = IsTrue(MemberOrNull(json, "provisional"));
+  const Json& doubtful = MemberOrNull(json, "doubtful");
+  if (IsTime(doubtful)) record->doubtful = doubtful.get<int64_t>();
   return Status::Ok();
+}
+
+// The lower bound of an interval of `race`; 0 where there is none.
+double LowOf(const Json& race, const char* interval) {
+  const Json& value = MemberOrNull(race, interval);
+  return IsInterval(value) ? value[0].get<double>() : 0;
+}
+
+bool Beats(const Json& race, const char* interval, const std::string& rival) {
+  const Json &mine = MemberOrNull(race, "winner_us"),
+             &its = MemberOrNull(race, (rival + "_us").c_str());
+  const bool slower = IsFinite(mine) && IsFinite(its) && mine.get<double>() >= its.get<double>();
+  return LowOf(race, interval) > kPromotionBound && !slower;
+}
+
+bool BeatsFastest(const Json& race) {
+  const Json& rival = MemberOrNull(race, "best_rival");
+  return Beats(race, "speedup", rival.is_string() ? rival.get<std::string>() : "");
 }
 
 }  // namespace
@@ -190,8 +212,6 @@ std::string_view CacheRecord::KindName(Kind kind) {
   switch (kind) {
     case Kind::kWinner:
       return "winner";
-    case Kind::kEagerOnly:
-      return "eager_only";
     case Kind::kNegative:
       return "negative";
   }
@@ -199,10 +219,17 @@ std::string_view CacheRecord::KindName(Kind kind) {
 }
 
 Result<CacheRecord::Kind> CacheRecord::ParseKind(std::string_view name) {
-  for (const Kind kind : {Kind::kWinner, Kind::kEagerOnly, Kind::kNegative}) {
+  for (const Kind kind : {Kind::kWinner, Kind::kNegative}) {
     if (name == KindName(kind)) return kind;
   }
-  return Status::InvalidArgument("kind is none of 'winner', 'eager_only' and 'negative'");
+  return Status::InvalidArgument("kind is neither 'winner' nor 'negative'");
+}
+
+Served ServedBy(const Json& timing, bool one_call) {
+  const bool alone = BeatsFastest(timing);
+  const Json& within = MemberOrNull(timing, "within");
+  return {.compiled = alone && (within.is_null() || BeatsFastest(within)),
+          .eager = one_call && (alone || Beats(timing, "speedup_over_aten", "aten"))};
 }
 
 bool JudgedAlike(const Json& versions, const Json& others) {
@@ -247,11 +274,16 @@ Status CacheRecord::Validate() const {
   return Fields().status();
 }
 
-double CacheRecord::SpeedupLow() const {
-  const Json race = JsonOrNull(timing);
-  const Json& interval = MemberOrNull(race, "speedup");
-  if (!interval.is_array() || interval.empty()) return 0;
-  return interval[0].is_number() ? interval[0].get<double>() : 0;
+double CacheRecord::SpeedupLow() const { return LowOf(JsonOrNull(timing), "speedup"); }
+
+Served CacheRecord::Serves() const {
+  if (!has_kernel()) return {};
+  const Json region = JsonOrNull(signature);
+  return ServedBy(JsonOrNull(timing), MemberOrNull(region, "nodes").size() == 1);
+}
+
+bool CacheRecord::DoubtedLately() const {
+  return doubtful != 0 && std::time(nullptr) - doubtful < kDay;
 }
 
 bool CacheRecord::WantsTime() const {
@@ -260,7 +292,7 @@ bool CacheRecord::WantsTime() const {
 
 std::string CacheRecord::Encode() const {
   Json head = {{"kind", KindName(kind)}, {"key", key}, {"arch", arch}, {"versions", versions}};
-  if (provisional) head["provisional"] = true;
+  if (doubtful != 0) head["doubtful"] = doubtful;
   const std::string json = LenientText(head);
   std::string bytes(kMagic);
   AppendLittleEndian(&bytes, uint32_t{kFormat});

@@ -12,12 +12,25 @@
 
 namespace cudaforge {
 
+// The lower bound of a speed-up is above this where a kernel is faster.
+inline constexpr double kPromotionBound = 1.03;
+
+// Whose calls a kernel may serve.
+struct Served {
+  bool compiled = false, eager = false;
+};
+// The rule, by the fields of a record's timing (FORMAT.md). A rival is beaten where the lower bound
+// of the speed-up over it is above kPromotionBound and the kernel's median is below its own.
+// Compiled graphs: the fastest rival is beaten, and also in the race `within` a larger region,
+// where
+// there was one. Eager calls, which may be all of the region if it is `one_call` of ATen: ATen is
+// beaten, or the fastest rival.
+Served ServedBy(const Json& timing, bool one_call);
+
 struct CacheRecord {
   static constexpr int kFormat = 3;
-  // kEagerOnly: a kernel of a single operation that is faster than ATen, which eager calls run, and
-  // not than Inductor, or not within its larger region, which compiled graphs run.
-  enum class Kind { kWinner, kEagerOnly, kNegative };  // the better ones first
-  // "winner", "eager_only" or "negative".
+  enum class Kind { kWinner, kNegative };  // whether there is a kernel
+  // "winner" or "negative".
   static std::string_view KindName(Kind kind);
   // kInvalidArgument: another name.
   static Result<Kind> ParseKind(std::string_view name);
@@ -27,9 +40,9 @@ struct CacheRecord {
   std::string key;   // OpSignature::Key()
   std::string arch;  // DeviceArch::target
   Json versions;     // cudaforge, torch, verifier
-  // Raced beside a program that kept the processor busy, or too disturbed to tell: good for that
-  // process, to be raced again by any other.
-  bool provisional = false;
+  // Seconds since 1970 at which a busy machine measured it, else 0. Holds for the process that made
+  // it; another measures again, a day later at the earliest.
+  int64_t doubtful = 0;
   // JSON texts, parsed where they are used: a process that serves a thousand kernels reads the
   // evidence of none. FORMAT.md has their fields.
   std::string signature;     // OpSignature::Canonical(), whose SHA-256 is the key
@@ -55,6 +68,10 @@ struct CacheRecord {
   Status Validate() const;
   // The lower bound of the speed-up; 0 where `timing` has none.
   double SpeedupLow() const;
+  // Who may be served by its kernel, by what was measured; nobody where there is none.
+  Served Serves() const;
+  // Whether it is doubtful and less than a day old.
+  bool DoubtedLately() const;
   // Whether this is a negative record whose search ran out of time (`out_of_time` of `provenance`):
   // more might find a kernel.
   bool WantsTime() const;

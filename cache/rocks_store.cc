@@ -258,7 +258,7 @@ class RocksKernelStore final : public KernelStore {
       for (size_t i = 0; i < records.size(); ++i) {
         const CacheRecord& record = records[i];
         const std::string db_key = StoreKey(record.key, record.arch);
-        if (!record.provisional && db.Get(Family::kWanted, db_key).ok()) {
+        if (record.doubtful == 0 && db.Get(Family::kWanted, db_key).ok()) {
           writes.push_back({Family::kWanted, db_key, std::nullopt});
         }
         if (!lineage.empty()) AppendLineage(db, db_key + " ", lineage, &writes);

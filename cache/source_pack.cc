@@ -80,7 +80,6 @@ Result<WinnerFiles> FilesOf(const CacheRecord& record, const std::vector<Json>& 
   candidate["code"] = {{"file", files.source_name}};
   CF_ASSIGN_OR_RETURN(Json json, record.Fields());
   json["format"] = kSourcePackFormat;
-  if (record.kind != CacheRecord::Kind::kWinner) json["kind"] = CacheRecord::KindName(record.kind);
   json["key"] = record.key;
   json["arch"] = record.arch;
   json["candidate"] = std::move(candidate);
@@ -136,11 +135,6 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
     return Status::Corruption("there is no format " + std::to_string(format));
   }
   CacheRecord record;
-  if (json.contains("kind")) {
-    CF_ASSIGN_OR_RETURN(const std::string kind, JsonString(json, "kind"));
-    CF_ASSIGN_OR_RETURN(record.kind, CacheRecord::ParseKind(kind));
-    if (!record.has_kernel()) return Status::InvalidArgument("it is of a region without a kernel");
-  }
   CF_ASSIGN_OR_RETURN(record.key, JsonString(json, "key"));
   CF_ASSIGN_OR_RETURN(record.arch, JsonString(json, "arch"));
   CF_ASSIGN_OR_RETURN(Json candidate, JsonField(json, "candidate"));
@@ -166,7 +160,7 @@ Result<PackSummary> WriteSourcePack(KernelStore& store, const std::string& folde
   if (only.empty()) return summary;
   Status status;
   CF_RETURN_IF_ERROR(store.ForEach(only, [&](const CacheRecord& record) {
-    if (!record.has_kernel() || record.provisional) return true;
+    if (!record.has_kernel() || record.doubtful != 0) return true;
     const std::string name = FolderName(record);
     const auto files = FilesOf(record, store.Lineage(record.key, record.arch));
     if (!files.ok()) {

@@ -12,7 +12,7 @@
 
 namespace cudaforge {
 
-// Writes every kernel that is not provisional (of `arch`; empty: of the only one there is) into a
+// Writes every kernel that is not doubtful (of `arch`; empty: of the only one there is) into a
 // folder of its own under `folder`, which is made; files of the same region are replaced, others
 // stay. A record that cannot be text is rejected. Errors: kInvalidArgument (kernels of several
 // archs, whose folders would have the same names: nothing is written), kIoError.

@@ -37,13 +37,12 @@ Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> reco
 bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {
   if (existing == nullptr || replace) return true;
   if (!JudgedAlike(incoming.versions, existing->versions)) return true;
-  if (existing->provisional) return true;
-  if (incoming.provisional) return existing->WantsTime();
-  if (existing->kind != CacheRecord::Kind::kWinner) return true;
+  if (existing->doubtful != 0) return true;
+  if (incoming.doubtful != 0) return existing->WantsTime();
+  if (!existing->Serves().compiled) return true;
   // The same kernel raced again has gained nothing but another draw of the noise.
   if (incoming.candidate == existing->candidate) return false;
-  return incoming.kind == CacheRecord::Kind::kWinner &&
-         incoming.SpeedupLow() > existing->SpeedupLow();
+  return incoming.Serves().compiled && incoming.SpeedupLow() > existing->SpeedupLow();
 }
 
 Json WantedEntry(const WantedRegion& region) {

@@ -180,7 +180,7 @@ def counters(first_result_s: float, progress: Progress) -> dict[str, Any]:
         "misses": stats["misses"],
         "unserved": stats["unserved"],
         "forged": stats["forged"],
-        "negative": stats["eager_only"] + stats["negative"],
+        "negative": stats["negative"],
         "regions_with_winner": len(progress.known["hit"]),
         "regions_known_without": len(progress.known["negative"]),
         "first_result_s": first_result_s,
@@ -257,8 +257,8 @@ def main() -> int:
     }
     difference = max(differences.values())
     processes = {"first_process": first.counters, "second_process": second["counters"]}
-    again, lost = raced_again_and_lost(regions, second["missed"], second["forged"])
-    print_processes(processes, difference, again)
+    doubtful, lost = doubtful_and_lost(regions, second["missed"], second["forged"])
+    print_processes(processes, difference, doubtful)
 
     if args.json:
         data = {
@@ -285,16 +285,16 @@ def main() -> int:
     return int(bool(found))
 
 
-def raced_again_and_lost(
+def doubtful_and_lost(
     regions: Sequence[Mapping[str, Any]], missed: Set[str], forged: Set[str]
 ) -> tuple[int, int]:
-    """How many regions the second process raced again, rightly, because the first had raced them
-    on a busy machine, and how many the cache should have given it. `missed`: keys of graphs'
-    regions; `forged`: keys of parts, too. A part forged for the first time is neither."""
-    provisional = {r["key"] for r in regions if r["provisional"]}
-    decided = {r["key"] for r in regions} - provisional
-    lost = (decided & forged) | (missed - provisional)
-    return len(provisional & forged), len(lost)
+    """How many regions the second process rightly did without, because the first had raced them on
+    a busy machine, and how many the cache should have given it. `missed`: keys of graphs' regions;
+    `forged`: keys of parts, too. A part forged for the first time is neither."""
+    doubtful = {r["key"] for r in regions if r["doubtful"]}
+    decided = {r["key"] for r in regions} - doubtful
+    lost = (decided & forged) | (missed - doubtful)
+    return len(doubtful & missed), len(lost)
 
 
 def failures(
@@ -306,7 +306,7 @@ def failures(
 ) -> list[str]:
     """What makes the quickstart fail, a line each: errors over their limit, two processes that
     differ (`differences`: by model and phase), a cache that keeps nothing, a second process that
-    it did not serve (`lost`: of raced_again_and_lost).
+    it did not serve (`lost`: of doubtful_and_lost).
 
     cuDNN may take another algorithm in another process, which makes a difference of the size of
     the model's own error: in TF32, more than a thousandth.

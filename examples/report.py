@@ -11,7 +11,7 @@ from cudaforge_backend.records import counted, find, label
 NOT_FORGED: dict[str, Any] = {
     "ops": "a region that could not be forged (see the warnings)", "shapes": [],
     "verdict": "not forged", "aten_us": None, "inductor_us": None, "winner_us": None,
-    "speedup": None, "provisional": False,
+    "speedup": None, "doubtful": 0,
 }  # fmt: skip
 
 
@@ -54,8 +54,9 @@ class Progress:
             tried = counted(self._tried, "candidate")
             self._heartbeat.go_on(f"{tried} tried, then the race")
         elif kind == "end":
-            verdict = "winner" if event["kind"] == "winner" else f"no winner: {event['verdict']}"
-            if event["kind"] == "winner" and event["timing"]:
+            won = "compiled" in event["serves"]
+            verdict = "winner" if won else f"no winner: {event['verdict']}"
+            if won and event["timing"]:
                 verdict += f", {event['timing']['speedup'][1]:.2f}x"
             tried = counted(self._tried, "candidate")
             line = f"    {verdict}; {tried}, {event['seconds']:.1f} s"
@@ -116,10 +117,10 @@ def print_models(models: list[dict[str, Any]]) -> None:
 
 
 def print_processes(
-    processes: Mapping[str, Mapping[str, Any]], difference: float, again: int
+    processes: Mapping[str, Mapping[str, Any]], difference: float, doubtful: int
 ) -> None:
     """The cold and the cached process side by side; the largest relative difference of results, and
-    how many regions the second process raced again."""
+    how many regions the second process did without, as the machine had been too busy."""
     print(
         f"  {'':<16} {'hits':>6} {'known':>6} {'misses':>6} {'forged':>6} {'first result':>13} "
         "(of the first model; known: regions with a record, winner or not)"
@@ -134,8 +135,8 @@ def print_processes(
     print(f"  both processes gave the same numbers {same}")
     if not processes["second_process"]["hits"]:
         print("  no kernel ran: none won, or no graph as a whole gains by its winners here")
-    if again:
+    if doubtful:
         print(
-            f"  raced again by the second process: {counted(again, 'region')}, "
+            f"  not served in the second process: {counted(doubtful, 'region')}, "
             "for which the machine was too busy\n  when the first process raced"
         )

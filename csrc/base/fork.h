@@ -66,110 +66,48 @@ void HoldAcrossForks(std::mutex* mutex) {
   CF_CHECK(error == 0) << "pthread_atfork: " << error;
 }
 
-// Forks and what must not be under way in other threads meanwhile, for each Owner by itself. A fork
-// waits until no other thread is inside, and while that waits and is made, no other thread comes
-// in; each no longer than it is told to. Nothing is locked meanwhile. Thread-safe.
-template <typename Owner>
-class ForkGate {
- public:
-  using Duration = std::chrono::nanoseconds;
-
-  // Inside from here to Leave, which the same thread calls; again while inside, too. Waits for
-  // forks of other threads; after `most`, for which a handler amid a fork may have waited for this
-  // thread, it is inside nevertheless, beside that fork: false. Whoever is inside must wait neither
-  // for a thread that may fork or come in, nor for what HoldAcrossForks was given.
-  static bool Enter(Duration most) {
-    if (depth_++ > 0) return true;
-    const Wait wait(most);
-    for (;;) {
-      ++inside_;
-      if (forking_ > 0 || forks_ == 0) return true;
-      if (wait.IsOver()) return false;
-      --inside_;
-      while (forks_ > 0 && !wait.IsOver()) Wait::Pause();
-    }
-  }
-  // CheckError, and nothing is changed: the thread is not inside.
-  static void Leave() {
-    CF_CHECK(depth_ > 0) << "left by a thread that has not entered";
-    if (--depth_ == 0) --inside_;
-  }
-
-  // Around a fork, which is not put off longer than `most`: false, another thread is inside yet.
-  // Handlers of forks and of signals that run in between may fork and get inside, in this thread;
-  // another one that they wait for must do neither.
-  static bool BeforeFork(Duration most) {
-    if (forking_++ > 0) return true;  // a handler, amid this thread's own fork, which has waited
-    const Wait wait(most);
-    ++forks_;
-    while (inside_ > Own()) {
-      if (wait.IsOver()) return false;
-      Wait::Pause();
-    }
-    return true;
-  }
-  static void AfterForkInParent() {
-    if (forking_ == 0) return;  // registered amid a fork, or the child of one amid this
-    if (--forking_ == 0) --forks_;
-  }
-  // The child begins anew, with this thread alone; also where a handler has forked it amid another
-  // fork, which is made in the child, too, if the handler returns there.
-  static void AfterForkInChild() {
-    inside_ = Own();
-    forks_ = 0;
-    forking_ = 0;
-  }
-
-  // Whether a fork of this thread is under way.
-  static bool AmidFork() { return forking_ > 0; }
-
- private:
-  // Looks again each millisecond: a child that inherits a condition variable may wait for ever for
-  // the threads that wait for it in the parent.
-  class Wait {
-   public:
-    explicit Wait(Duration most) : most_(most) {}
-    bool IsOver() const { return std::chrono::steady_clock::now() - begun_ >= most_; }
-    static void Pause() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
-
-   private:
-    const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
-    const Duration most_;
-  };
-
-  static int Own() { return depth_ > 0 ? 1 : 0; }
-
-  // Each is counted before the other is looked at: of a thread that comes in and one that forks,
-  // one sees the other.
-  inline constinit static std::atomic<int> inside_{0};    // threads
-  inline constinit static std::atomic<int> forks_{0};     // that wait, or are made, by threads
-  inline constinit static thread_local int depth_ = 0;    // how often this thread is inside
-  inline constinit static thread_local int forking_ = 0;  // how many forks of it are under way
-};
-
 // While one lives, a fork in another thread waits: what its owner does is of a library, whose locks
-// a child would find taken. As of ForkGate, and the thread that has one must not fork. CheckError:
-// pthread_atfork has failed.
+// a child would find taken. A fork that waits is not overtaken: no other thread comes in. A thread
+// may have several; it must not fork meanwhile, nor wait for a thread that may fork or for what
+// HoldAcrossForks was given. CheckError: pthread_atfork has failed.
 template <typename Owner>
 class NoForkMeanwhile {
  public:
   NoForkMeanwhile() {
     CF_CHECK(kRegistered) << "pthread_atfork";
-    Gate::Enter(Gate::Duration::max());
+    if (depth_++ > 0) return;
+    for (;;) {
+      ++inside_;
+      if (forks_ == 0) return;
+      --inside_;
+      while (forks_ > 0) Pause();
+    }
   }
-  ~NoForkMeanwhile() { Gate::Leave(); }
+  ~NoForkMeanwhile() {
+    if (--depth_ == 0) --inside_;
+  }
   NoForkMeanwhile(const NoForkMeanwhile&) = delete;
   NoForkMeanwhile& operator=(const NoForkMeanwhile&) = delete;
 
  private:
-  using Gate = ForkGate<Owner>;
-
+  static void BeforeFork() {
+    ++forks_;
+    while (inside_ > 0) Pause();
+  }
+  // Looks again each millisecond: a child that inherits a condition variable may wait for ever for
+  // the threads that wait for it in the parent.
+  static void Pause() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
   static bool Register() noexcept {
-    return pthread_atfork([] { Gate::BeforeFork(Gate::Duration::max()); }, Gate::AfterForkInParent,
-                          Gate::AfterForkInChild) == 0;
+    return pthread_atfork(
+               BeforeFork, [] { --forks_; }, [] { forks_ = inside_ = 0; }) == 0;
   }
 
-  inline static const bool kRegistered = Register();  // when the library is loaded
+  // Each is counted before the other is looked at: of a thread that comes in and one that forks,
+  // one sees the other.
+  inline constinit static std::atomic<int> inside_{0};  // threads
+  inline constinit static std::atomic<int> forks_{0};   // that wait, or are made
+  inline constinit static thread_local int depth_ = 0;  // how many of them this thread has
+  inline static const bool kRegistered = Register();    // when the library is loaded
 };
 
 }  // namespace cudaforge

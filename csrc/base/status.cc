@@ -27,6 +27,8 @@ std::string_view StatusCodeName(StatusCode code) {
       return "timeout";
     case StatusCode::kCancelled:
       return "cancelled";
+    case StatusCode::kMemoryFault:
+      return "memory fault";
     case StatusCode::kInternal:
       return "internal error";
   }

@@ -22,6 +22,7 @@ enum class StatusCode {
   kUnsupported,      // well formed, but this build does not handle it
   kTimeout,          // a limit of time or size was reached
   kCancelled,        // the caller asked for an end
+  kMemoryFault,      // a device read or wrote where it may not
   kInternal,         // our own fault
 };
 

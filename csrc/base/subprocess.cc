@@ -253,9 +253,14 @@ Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv,
   return ChildProcess(pid, std::move(ours));
 }
 
-std::string ChildProcess::Kill() { return WaitOrKill(0); }
+std::string ProcessEnd::ToString() const {
+  if (signal == 0) return "exit code " + std::to_string(exit_code);
+  return "signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
+}
 
-std::string ChildProcess::WaitOrKill(int timeout_ms) {
+ProcessEnd ChildProcess::Kill() { return WaitOrKill(0); }
+
+ProcessEnd ChildProcess::WaitOrKill(int timeout_ms) {
   if (pid_ < 0) return end_;
   int status = 0;
   const bool ended = WaitUntil(pid_, Clock::now() + std::chrono::milliseconds(timeout_ms), &status);
@@ -265,10 +270,9 @@ std::string ChildProcess::WaitOrKill(int timeout_ms) {
     }
   }
   if (WIFSIGNALED(status)) {
-    const int number = WTERMSIG(status);
-    end_ = "signal " + std::to_string(number) + " (" + strsignal(number) + ")";
+    end_.signal = WTERMSIG(status);
   } else {
-    end_ = "exit code " + std::to_string(WEXITSTATUS(status));
+    end_.exit_code = WEXITSTATUS(status);
   }
   pid_ = -1;
   socket_.Reset();

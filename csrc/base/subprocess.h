@@ -44,6 +44,13 @@ bool IsProgram(const std::string& name);
 Result<ProcessResult> RunProcess(const std::vector<std::string>& argv,
                                  const ProcessOptions& options = {});
 
+// How a process ended.
+struct ProcessEnd {
+  int signal = 0;  // the one that ended it, else 0
+  int exit_code = 0;
+  std::string ToString() const;  // "exit code 3", "signal 11 (Segmentation fault)"
+};
+
 // A child that is spoken to over one socket, killed (SIGKILL, whole process group) by the
 // destructor.
 class ChildProcess {
@@ -61,16 +68,16 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
   int socket() const { return socket_.get(); }
-  // Kills and reaps it; returns "exit code 3" or "signal 11 (Segmentation fault)". Idempotent.
-  std::string Kill();
+  // Kills and reaps it. Idempotent.
+  ProcessEnd Kill();
   // As Kill, but first waits up to timeout_ms for it to end by itself.
-  std::string WaitOrKill(int timeout_ms);
+  ProcessEnd WaitOrKill(int timeout_ms);
 
  private:
   ChildProcess(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
   pid_t pid_;
   UniqueFd socket_;
-  std::string end_;
+  ProcessEnd end_;
 };
 
 }  // namespace cudaforge

@@ -18,6 +18,7 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
+#include "binding/signature_py.h"
 #include "binding/versions.h"
 #include "cache/wanted_writer.h"
 #include "dispatch/resolver.h"
@@ -44,11 +45,11 @@ const std::string& ArchOf(const RegionEntry& region) {
 void Record(const RegionEntry& region, const std::string& arch, const std::string& text) {
   std::shared_ptr<KernelStore> store = Runtime::Get().store();
   const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
-  if (known != nullptr && IsSettled(*known)) return;
+  if (known != nullptr && Stands(*known)) return;
   Writer().Add(std::move(store), {region.key, arch, JsonOrNull(text)});
 }
 
-// `told` is called as told(signature, key, arch, device_index). It outlives the interpreter: it is
+// `told` is called as told(signature, arch, device_index). It outlives the interpreter: it is
 // called no more then, and never freed. A forked child, which may be one of many workers, records
 // nothing until it calls this itself.
 void SetOnMiss(bool record, std::optional<py::function> told) {
@@ -61,7 +62,7 @@ void SetOnMiss(bool record, std::optional<py::function> told) {
     if (kept == nullptr || !Py_IsInitialized()) return ends_call;
     const py::gil_scoped_acquire acquire;
     try {
-      (*kept)(text, region.key, arch, region.device_index);
+      (*kept)(std::make_shared<Signature>(region.signature), arch, region.device_index);
     } catch (py::error_already_set& error) {
       if (error.matches(PyExc_Exception)) {
         const std::string why = error.what();
@@ -91,7 +92,7 @@ class OwnWorkScope {
 void BindEager(py::module_& m) {
   using Release = py::call_guard<py::gil_scoped_release>;
   m.def(
-      "can_intercept",
+      "why_not_intercepted",
       [](const std::string& op) -> std::optional<std::string> {
         const Status status = EagerInterceptor::CanIntercept(op);
         if (status.ok()) return std::nullopt;

@@ -1,172 +1,75 @@
-#include "forge/forge.h"
-
 #include <pybind11/stl.h>
 
-#include <random>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
 
-#include "base/clock.h"
+#include "base/cancel.h"
+#include "binding/agents_py.h"
 #include "binding/errors.h"
+#include "binding/host_py.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
-#include "binding/progress.h"
 #include "binding/record_py.h"
 #include "binding/runtime.h"
+#include "binding/signature_py.h"
 #include "binding/versions.h"
-#include "forge/agent/memory.h"
+#include "forge/region.h"
 
 namespace cudaforge::binding {
 namespace {
 
 namespace py = pybind11;
 
-// What is found when the region cannot be judged at all, or not in its time: no candidate, and why.
-SearchOutcome NotJudged(const Status& status) {
-  SearchOutcome outcome;
-  outcome.reason = status.message();
-  outcome.out_of_time = status.code() == StatusCode::kTimeout;
-  return outcome;
-}
+// No reply of the Coder has a candidate: what was spent says nothing of the region.
+class NoReply : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
-// `seconds` and `limit` (see ForgeBudget) count from here on. Runs without the GIL; `progress` is
-// called with it.
-SearchOutcome Search(const std::string& text, int device_index, double seconds, double limit,
-                     int candidates, const py::object& progress) {
-  const double start = SteadySeconds();
-  const OpSignature signature = ParseSignature(text);
+py::tuple ForgeForPython(const Signature& signature, int device_index, const py::object& host,
+                         double budget_s, int candidates, Cancel& cancel, const Signature* within,
+                         const std::optional<py::dict>& agents, const py::object& hints,
+                         std::optional<double> search_s) {
   Runtime& runtime = Runtime::Get();
-  const ForgeProgress tell = Teller(progress);
-  py::gil_scoped_release release;
-  const Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
-  WorkerOptions options = runtime.Worker(signature.device, device_index);
-  // Inputs that no author of a candidate can know.
-  Result<std::unique_ptr<RegionChecker>> checker =
-      RegionChecker::Create(signature, device_index, std::random_device()(), limit);
-  const StatusCode code = checker.status().code();
-  if (code == StatusCode::kUnsupported || code == StatusCode::kTimeout) {
-    return NotJudged(checker.status());
+  std::optional<AgentsPy> asked;
+  if (agents.has_value()) asked = ReadAgents(*agents, hints);
+  RegionRequest request;
+  request.device_index = device_index;
+  request.budget_s = budget_s;
+  request.search_s = search_s;
+  request.candidates = candidates;
+  request.cancel = &cancel;
+  if (within != nullptr) request.within = *within;
+  if (asked.has_value()) {
+    request.agents = &asked->settings;
+    request.resume = asked->resume;
   }
-  ThrowIfError(checker.status());
-  const double prepared = SteadySeconds() - start;
-  ForgeBudget budget = {.seconds = seconds - prepared, .limit = limit - prepared};
-  budget.candidates = candidates;
-  options.compile_timeout_ms = TimeoutMs(budget.limit, options.compile_timeout_ms);
-  options.run_timeout_ms = TimeoutMs(budget.limit, options.run_timeout_ms);
-  WorkerClient worker(options);
-  return ValueOrThrow(SearchRegion(signature, target->arch(), worker, **checker, budget, tell));
-}
-
-// A Python callable's exception as a Status. REQUIRES: the GIL.
-Status CallSample(const py::function& call, int64_t sample) {
-  try {
-    call(sample);
-    return Status::Ok();
-  } catch (py::error_already_set& error) {
-    return Status::Internal(error.what());
-  }
-}
-
-// Holds the GIL from before the caches are evicted until the clock has stopped, so that waiting for
-// it is no part of any sample, and lets other threads have it between samples.
-SampleClock MakeClock(Target* target, const py::object& python_clock) {
-  if (python_clock.is_none()) {
-    return [target](const std::function<Status()>& work) {
-      py::gil_scoped_acquire acquire;
-      return target->TimeOnce(work);
-    };
-  }
-  return [&python_clock](const std::function<Status()>& work) -> Result<double> {
-    py::gil_scoped_acquire acquire;
-    Status status;
-    py::cpp_function run([&work, &status] { status = work(); });
-    try {
-      const double ns = python_clock(run).cast<double>();
-      CF_RETURN_IF_ERROR(status);
-      return ns;
-    } catch (py::error_already_set& error) {
-      return Status::Internal(error.what());
-    }
-  };
-}
-
-Promotion RaceCallables(const std::vector<std::string>& names,
-                        const std::vector<py::function>& calls, const std::string& device,
-                        int device_index, double budget_s, const py::object& clock, bool eager) {
-  if (names.size() != calls.size()) {
-    throw StatusError(Status::InvalidArgument("there are not as many names as callables"));
-  }
-  const DeviceType type = ValueOrThrow(ParseDeviceType(device));
-  std::vector<Contestant> contestants;
-  for (size_t i = 0; i < names.size(); ++i) {
-    const py::function& call = calls[i];
-    contestants.push_back({names[i], [&call](int64_t sample) { return CallSample(call, sample); }});
-  }
-  py::gil_scoped_release release;
-  Target* target = ValueOrThrow(Runtime::Get().TargetFor(type, device_index));
-  PairedOptions options;
-  options.budget_s = budget_s;
-  return ValueOrThrow(Race(contestants, MakeClock(target, clock), options, eager));
-}
-
-// Stores what was found as a winner, as a kernel for eager calls alone, or as a negative entry.
-// Gives the record, and whether it is now the one that is stored.
-std::pair<CacheRecord, bool> Conclude(const std::string& text, int device_index,
-                                      const SearchOutcome& outcome, const Promotion* promotion,
-                                      double budget_s, double spent_s, bool provisional) {
-  const OpSignature signature = ParseSignature(text);
-  Runtime& runtime = Runtime::Get();
-  const DeviceArch& arch = ValueOrThrow(runtime.TargetFor(signature.device, device_index))->arch();
-  const bool won = promotion != nullptr && promotion->promoted;
-  const bool serves = won || (promotion != nullptr && promotion->eager_only());
-  const RegionTime time = {budget_s, spent_s};
-  CacheRecord record =
-      serves ? MakeWinnerRecord(signature, arch, outcome, *promotion, time, Versions())
-             : MakeNegativeRecord(signature, arch, outcome, promotion, time, Versions());
-  record.provisional = provisional;
-  bool stored = false;
-  ThrowIfError(runtime.store()->Conclude(record, outcome.lineage, &stored));
-  if (won) ThrowIfError(NoteAgentRegion(*runtime.store(), signature, arch.target));
-  RegionEntry* entry = Resolver::Get().Find(RegionId(record.key), device_index);
-  if (entry != nullptr && (won || (serves && stored))) entry->saved_ns = SavedNs(record);
-  return {std::move(record), stored};
-}
-
-py::tuple ConcludeForPython(const std::string& text, int device_index, const SearchOutcome& outcome,
-                            const Promotion* promotion, double budget_s, double spent_s,
-                            bool provisional) {
-  std::pair<CacheRecord, bool> done;
+  std::optional<HostPy> program;
+  Forged done;
+  const std::shared_ptr<KernelStore> store = runtime.store();
   {
     py::gil_scoped_release release;
-    done = Conclude(text, device_index, outcome, promotion, budget_s, spent_s, provisional);
+    Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
+    request.task = {signature, target->arch()};
+    program.emplace(host, target, signature, device_index);
+    done = ValueOrThrow(
+        ForgeRegion(request, runtime.WorkshopFor(store, signature.device, device_index), *program));
   }
-  return py::make_tuple(RecordDict(*Runtime::Get().store(), done.first), done.second);
+  if (!done.record.has_value()) throw NoReply(done.no_reply);
+  if (done.record->doubtful != 0) runtime.NoteDoubt(*done.record);
+  return py::make_tuple(RecordDict(*store, *done.record), done.stored);
 }
 
 }  // namespace
 
 void BindForge(py::module_& m) {
-  py::class_<SearchOutcome>(m, "SearchOutcome")
-      .def_property_readonly("found", [](const SearchOutcome& o) { return o.best.has_value(); })
-      .def_readonly("reason", &SearchOutcome::reason);
-  py::class_<Promotion>(m, "Promotion")
-      .def_readonly("promoted", &Promotion::promoted)
-      .def_readonly("undecided", &Promotion::undecided)
-      .def("times_us",
-           [](const Promotion& promotion) {
-             std::vector<double> us;
-             for (size_t i = 0; i < promotion.times.names.size(); ++i) {
-               us.push_back(promotion.times.MedianNs(i) / 1e3);
-             }
-             return us;
-           })
-      .def("placed_in", &PlacedIn, py::arg("key"), py::arg("inside"));
-  m.def("search", &Search, py::arg("signature"), py::arg("device_index"), py::arg("seconds"),
-        py::arg("limit"), py::arg("candidates"), py::arg("progress") = py::none());
-  m.def("race", &RaceCallables, py::arg("names"), py::arg("callables"), py::arg("device"),
-        py::arg("device_index"), py::arg("budget_s"), py::arg("clock") = py::none(),
-        py::arg("eager") = false);
-  m.def("conclude", &ConcludeForPython, py::arg("signature"), py::arg("device_index"),
-        py::arg("outcome"), py::arg("promotion").none(true), py::arg("budget_s"),
-        py::arg("spent_s"), py::arg("provisional") = false);
+  py::register_exception<NoReply>(m, "NoReply", PyExc_RuntimeError);
+  m.def("forge_region", &ForgeForPython, py::arg("signature"), py::arg("device_index"),
+        py::arg("host"), py::arg("budget_s"), py::arg("candidates"), py::arg("cancel"),
+        py::arg("within").none(true) = nullptr, py::arg("agents") = py::none(),
+        py::arg("hints") = py::none(), py::arg("search_s") = py::none());
   m.def("versions", [] {
     Json versions = Versions();
     versions["rocksdb"] = RocksDbVersion();

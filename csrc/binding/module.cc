@@ -7,11 +7,10 @@ PYBIND11_MODULE(_C, m) {
   cudaforge::binding::RegisterErrors();
   cudaforge::binding::BindSignature(m);
   cudaforge::binding::BindStore(m);
-  cudaforge::binding::BindForge(m);
+  cudaforge::binding::BindAgents(m);
   cudaforge::binding::BindDispatch(m);
   cudaforge::binding::BindEager(m);
-  cudaforge::binding::BindForks(m);
-  cudaforge::binding::BindAgents(m);
+  cudaforge::binding::BindForge(m);
   cudaforge::binding::BindPacks(m);
   cudaforge::binding::BindMachine(m);
 }

@@ -6,29 +6,21 @@
 #include <string>
 
 #include "binding/errors.h"
-#include "signature/op_signature.h"
 
 namespace cudaforge::binding {
 
-// A signature from its canonical text. Throws ValueError.
-inline OpSignature ParseSignature(const std::string& text) {
-  return ValueOrThrow(OpSignature::Parse(text));
-}
-
 void BindSignature(pybind11::module_& m);  // op lists, signatures, RegionProgram
 void BindStore(pybind11::module_& m);      // KernelStore, the store in use
-void BindForge(pybind11::module_& m);      // search, race, records of what was found
+void BindForge(pybind11::module_& m);      // the forge of one region
 void BindDispatch(pybind11::module_& m);   // install, statistics of calls
 void BindEager(pybind11::module_& m);      // interception of eager calls
-void BindForks(pybind11::module_& m);      // what forks of Python wait for
-void BindAgents(pybind11::module_& m);     // sessions of agents
+void BindAgents(pybind11::module_& m);     // settings of agents
 void BindPacks(pybind11::module_& m);      // packs: written here, proven before they are stored
 void BindMachine(pybind11::module_& m);  // configuration, devices, capabilities, interleaved timing
 
 // Calls the function `function` of cudaforge_backend.stats with `text`: a warning. From any thread;
-// after the interpreter's end there is nobody to read it. What is raised meanwhile and ends a
-// program (Ctrl-C, SystemExit) is raised when this thread's Python runs again; where it has none,
-// and of every Exception, it is reported as unraisable.
+// after the interpreter's end there is nobody to read it. What is raised meanwhile is reported as
+// unraisable; Ctrl-C comes again when the main thread's Python runs.
 void TellStats(const char* function, const std::string& text);
 
 }  // namespace cudaforge::binding

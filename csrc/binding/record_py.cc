@@ -2,12 +2,20 @@
 
 #include "binding/json_py.h"
 #include "binding/versions.h"
-#include "forge/agent/node.h"
+#include "forge/trial.h"
 #include "signature/op_signature.h"
 
 namespace cudaforge::binding {
 
 namespace py = pybind11;
+
+py::list ServesList(const CacheRecord& record) {
+  const Served served = record.Serves();
+  py::list list;
+  if (served.compiled) list.append("compiled");
+  if (served.eager) list.append("eager");
+  return list;
+}
 
 py::object RecordDict(KernelStore& store, const CacheRecord& record) {
   const Result<Json> fields = record.Fields();
@@ -23,7 +31,8 @@ py::object RecordDict(KernelStore& store, const CacheRecord& record) {
   const Json& author = MemberOrNull((*fields)["provenance"], "author");
   dict["by_agent"] = author.is_string() && IsByAgent(author.get_ref<const std::string&>());
   dict["current"] = JudgedByThisBuild(record);
-  dict["provisional"] = record.provisional;
+  dict["doubtful"] = record.doubtful;
+  dict["serves"] = ServesList(record);
   dict["binary_bytes"] = record.binary.size();
   dict["checksum"] = record.checksum;
   return dict;

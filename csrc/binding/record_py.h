@@ -12,4 +12,7 @@ namespace cudaforge::binding {
 // REQUIRES: the GIL.
 pybind11::object RecordDict(KernelStore& store, const CacheRecord& record);
 
+// Out of "compiled" and "eager": CacheRecord::Serves. REQUIRES: the GIL.
+pybind11::list ServesList(const CacheRecord& record);
+
 }  // namespace cudaforge::binding

@@ -16,7 +16,7 @@ double SavedNs(const CacheRecord& record) {
     return value.ok() ? *value : 0.0;
   };
   const double aten = number("aten_us"), inductor = number("inductor_us");
-  const bool compiled = inductor > 0 && record.kind == CacheRecord::Kind::kWinner;
+  const bool compiled = inductor > 0 && record.Serves().compiled;
   const double rival = compiled ? std::min(aten, inductor) : aten;
   return std::max(0.0, rival - number("winner_us")) * 1e3;
 }
@@ -81,6 +81,16 @@ Status Runtime::UseCache(const std::string& folder) {
   return opened_;
 }
 
+void Runtime::NoteDoubt(const CacheRecord& record) {
+  std::lock_guard lock(mutex_);
+  doubts_.emplace(record.key, record.arch);
+}
+
+bool Runtime::HasDoubted(const CacheRecord& record) {
+  std::lock_guard lock(mutex_);
+  return doubts_.contains({record.key, record.arch});
+}
+
 Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature, int device_index,
                                                     const Json& candidate_json,
                                                     const std::string& binary) {
@@ -96,8 +106,8 @@ Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature
 Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, entry.device_index));
   const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
-  // What is provisional, the process that made it has already.
-  if (!record || !record->has_kernel() || !IsSettled(*record)) {
+  // What is doubtful, the process that made it has already.
+  if (!record || !record->has_kernel() || record->doubtful != 0 || !JudgedByThisBuild(*record)) {
     return std::unique_ptr<Winner>();
   }
   const auto load = [&]() -> Result<std::unique_ptr<Winner>> {
@@ -114,18 +124,24 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
                                               entry.key + "` forgets it");
   }
   (*winner)->saved_ns = SavedNs(*record);
-  (*winner)->eager_only = record->kind == CacheRecord::Kind::kEagerOnly;
+  const Served served = record->Serves();
+  (*winner)->compiled = served.compiled;
+  (*winner)->eager = served.eager;
   return winner;
 }
 
-WorkerOptions Runtime::Worker(DeviceType device, int device_index) const {
-  WorkerOptions options;
-  options.executable = worker_;
-  options.device = device;
-  options.device_index = device_index;
-  options.cxx = GlobalConfig().cxx;
-  options.cuda_search_paths = cuda_search_paths_;
-  return options;
+Workshop Runtime::WorkshopFor(std::shared_ptr<KernelStore> store, DeviceType device,
+                              int device_index) const {
+  Workshop workshop;
+  workshop.store = std::move(store);
+  workshop.worker.executable = worker_;
+  workshop.worker.device = device;
+  workshop.worker.device_index = device_index;
+  workshop.worker.cxx = GlobalConfig().cxx;
+  workshop.worker.cuda_search_paths = cuda_search_paths_;
+  workshop.versions = Versions();
+  workshop.make_checker = &RegionChecker::Create;
+  return workshop;
 }
 
 }  // namespace cudaforge::binding

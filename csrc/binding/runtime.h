@@ -4,15 +4,16 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cache/kernel_store.h"
 #include "dispatch/resolver.h"
+#include "forge/region.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
-#include "worker/worker_client.h"
 
 namespace cudaforge::binding {
 
@@ -38,12 +39,18 @@ class Runtime {
   // others hold it. Thread-safe.
   Status UseCache(const std::string& folder);
 
+  // This process makes the doubtful record of a region, which holds for it alone. Thread-safe, as
+  // whether it has.
+  void NoteDoubt(const CacheRecord& record);
+  bool HasDoubted(const CacheRecord& record);
+
   // A loaded kernel, ready to be served under `signature`.
   Result<std::unique_ptr<Winner>> LoadWinner(const OpSignature& signature, int device_index,
                                              const Json& candidate, const std::string& binary);
 
-  // How to start a worker for a device.
-  WorkerOptions Worker(DeviceType device, int device_index) const;
+  // What a forge for a device works with; its records go to `store`.
+  Workshop WorkshopFor(std::shared_ptr<KernelStore> store, DeviceType device,
+                       int device_index) const;
 
   // Every folder that may hold CUDA's libraries and headers, the first to try first.
   const std::vector<std::string>& cuda_search_paths() const { return cuda_search_paths_; }
@@ -63,6 +70,7 @@ class Runtime {
                       // for the GIL
   std::map<std::pair<DeviceType, int>, std::unique_ptr<Target>> targets_;
   std::shared_ptr<KernelStore> store_;
+  std::set<std::pair<std::string, std::string>> doubts_;  // keys and archs
   std::string folder_;
   Status opened_;  // what came of opening it
 };

@@ -4,6 +4,7 @@
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
+#include "binding/signature_py.h"
 #include "generators/generator.h"
 #include "signature/aten_numerics.h"
 #include "signature/from_aten_region.h"
@@ -14,17 +15,64 @@ namespace {
 
 namespace py = pybind11;
 
-std::optional<std::string> Refusal(const std::string& text, const std::string& arch) {
+std::optional<std::string> WhyNotGenerated(const Signature& signature, const std::string& arch) {
   py::gil_scoped_release release;
-  const Status status = CanGenerate(ParseSignature(text), arch);
+  const Status status = CanGenerate(signature, arch);
   if (status.ok()) return std::nullopt;
   return status.message();
 }
 
+std::shared_ptr<Signature> Parse(const std::string& text) {
+  return std::make_shared<Signature>(ValueOrThrow(OpSignature::Parse(text)));
+}
+
+py::tuple Ops(const Signature& signature) {
+  py::list ops;
+  for (const Node& node : signature.nodes) ops.append(node.op);
+  return py::tuple(ops);
+}
+
+py::tuple Inputs(const Signature& signature) {
+  py::list inputs;
+  for (const TensorSpec& spec : signature.inputs) {
+    inputs.append(py::make_tuple(DTypeName(spec.dtype), py::tuple(py::cast(spec.sizes)),
+                                 py::tuple(py::cast(spec.strides))));
+  }
+  return py::tuple(inputs);
+}
+
+void BindClass(py::module_& m) {
+  py::class_<Signature, std::shared_ptr<Signature>>(m, "Signature")
+      .def_static("parse", &Parse, py::arg("text"))
+      .def("normalized",
+           [](const Signature& signature) {
+             return std::make_shared<Signature>(ValueOrThrow(NormalizeAten(signature)));
+           })
+      .def_readonly("text", &Signature::text)
+      .def_readonly("key", &Signature::key)
+      .def_property_readonly(
+          "device", [](const Signature& signature) { return DeviceTypeName(signature.device); })
+      .def_property_readonly("ops", &Ops)
+      .def_property_readonly("inputs", &Inputs)
+      .def("describe", [](const Signature& signature) { return signature.Describe(); })
+      .def("to_dict", [](const Signature& signature) { return ToPython(signature.ToJson()); })
+      .def("why_not_generated", &WhyNotGenerated, py::arg("arch"))
+      .def("__repr__",
+           [](const Signature& signature) {
+             return "<Signature " + signature.key.substr(0, 12) + " " + signature.Describe() + ">";
+           })
+      .def(
+          "__eq__", [](const Signature& a, const Signature& b) { return a.key == b.key; },
+          py::is_operator())
+      .def("__hash__", [](const Signature& signature) { return RegionId(signature.key); })
+      .def(py::pickle([](const Signature& signature) { return py::str(signature.text); },
+                      [](const py::str& text) { return Parse(text); }));
+}
+
 void BindProgram(py::module_& m) {
   py::class_<RegionProgram>(m, "RegionProgram")
-      .def(py::init([](const std::string& signature) {
-             return ValueOrThrow(RegionProgram::Create(ParseSignature(signature)));
+      .def(py::init([](const Signature& signature) {
+             return ValueOrThrow(RegionProgram::Create(signature));
            }),
            py::arg("signature"))
       .def(
@@ -38,6 +86,8 @@ void BindProgram(py::module_& m) {
 }  // namespace
 
 void BindSignature(py::module_& m) {
+  BindClass(m);
+  BindProgram(m);
   m.attr("DTYPES") = py::tuple(py::cast(DTypeNames()));
   m.def("anchor_ops", &AnchorOps);
   m.def("pointwise_ops", &PointwiseOps);
@@ -52,29 +102,15 @@ void BindSignature(py::module_& m) {
         return std::pair(facts.backward ? 1 : 0, facts.norm_weight);
       },
       py::arg("op"));
+  m.def("region_op", &RegionOpName, py::arg("op"));
   m.def(
       "generates_heavy_ops", [](const std::string& arch) { return GeneratesHeavyOps(arch); },
       py::arg("arch"));
-  m.def("can_generate", &Refusal, py::arg("signature"), py::arg("arch"));
-
+  m.def("region_id", &RegionId, py::arg("key"));
   m.def(
       "numerics",
       [](const std::vector<std::string>& ops) { return ToPython(NumericsInForce(ops)); },
       py::arg("ops"));
-  m.def(
-      "normalize",
-      [](const std::string& text) {
-        return ValueOrThrow(NormalizeAten(ParseSignature(text))).Canonical();
-      },
-      py::arg("signature"));
-  m.def(
-      "signature_key", [](const std::string& text) { return ParseSignature(text).Key(); },
-      py::arg("signature"));
-  m.def(
-      "describe", [](const std::string& text) { return ParseSignature(text).Describe(); },
-      py::arg("signature"));
-  m.def("region_id", &RegionId, py::arg("key"));
-  BindProgram(m);
 }
 
 }  // namespace cudaforge::binding

@@ -6,6 +6,7 @@
 #include "binding/module.h"
 #include "binding/record_py.h"
 #include "binding/runtime.h"
+#include "binding/signature_py.h"
 #include "binding/text.h"
 #include "binding/versions.h"
 
@@ -22,7 +23,7 @@ CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
   record.kind = ValueOrThrow(CacheRecord::ParseKind(ValueOrThrow(JsonString(json, "kind"))));
   record.key = ValueOrThrow(JsonString(json, "key"));
   record.arch = ValueOrThrow(JsonString(json, "arch"));
-  record.provisional = MemberOrNull(json, "provisional") == true;
+  if (json.contains("doubtful")) record.doubtful = ValueOrThrow(JsonInt(json, "doubtful"));
   ThrowIfError(record.SetFields(json));
   if (!candidate.is_none()) record.candidate = CanonicalJson(FromPython(candidate));
   record.binary = binary;
@@ -55,14 +56,15 @@ py::object Get(KernelStore& store, const std::string& key, const std::string& ar
 }
 
 // What planning a graph asks of every region: no more is turned into Python objects. None also for
-// what another torch or verifier judged, and, counted, for damaged evidence of what is no winner.
+// what does not stand here, and, counted, for damaged evidence of what no graph is served by.
 py::object Verdict(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
-  if (!record || !JudgedByThisBuild(*record)) return py::none();
+  if (!record || !Stands(*record)) return py::none();
   py::dict dict;
   dict["kind"] = CacheRecord::KindName(record->kind);
   dict["provenance"] = py::none();
-  if (record->kind != CacheRecord::Kind::kWinner) {
+  dict["serves"] = ServesList(*record);
+  if (!record->Serves().compiled) {
     const Result<Json> fields = record->Fields();
     if (!fields.ok()) {
       store.CountCorrupt(1);
@@ -71,8 +73,13 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
     dict["provenance"] = ToPython((*fields)["provenance"]);
   }
   dict["checksum"] = record->checksum;
-  dict["provisional"] = record->provisional;
   return dict;
+}
+
+// Whether another process measured the region under doubt, less than a day ago.
+bool DoubtedLately(KernelStore& store, const std::string& key, const std::string& arch) {
+  const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
+  return record && JudgedByThisBuild(*record) && !Stands(*record) && record->DoubtedLately();
 }
 
 py::object CandidateOf(KernelStore& store, const std::string& key, const std::string& arch) {
@@ -109,12 +116,12 @@ py::list Records(KernelStore& store, const std::string& arch) {
   return list;
 }
 
-using WantedTuple = std::tuple<std::string, std::string, std::string>;  // key, arch, signature
+using RegionOnArch = std::pair<Signature, std::string>;
 
-std::vector<WantedRegion> WantedRegions(const std::vector<WantedTuple>& regions) {
+std::vector<WantedRegion> WantedRegions(const std::vector<RegionOnArch>& regions) {
   std::vector<WantedRegion> wanted;
-  for (const auto& [key, arch, signature] : regions) {
-    wanted.push_back({key, arch, ValueOrThrow(ParseJson(signature))});
+  for (const auto& [signature, arch] : regions) {
+    wanted.push_back({signature.key, arch, signature.ToJson()});
   }
   return wanted;
 }
@@ -156,6 +163,7 @@ void BindStore(py::module_& m) {
       .def_static("open", &OpenStore, py::arg("folder"), py::arg("writable") = false)
       .def("get", &Get, py::arg("key"), py::arg("arch"))
       .def("verdict", &Verdict, py::arg("key"), py::arg("arch"))
+      .def("doubted_lately", &DoubtedLately, py::arg("key"), py::arg("arch"))
       .def("candidate", &CandidateOf, py::arg("key"), py::arg("arch"))
       .def(
           "delete",
@@ -175,13 +183,13 @@ void BindStore(py::module_& m) {
       .def(
           "put_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch,
-             const py::dict& facts, const std::vector<WantedTuple>& wanted) {
+             const py::dict& facts, const std::vector<RegionOnArch>& wanted) {
             const Json json = FromPython(facts);
             py::gil_scoped_release release;
             ThrowIfError(store.PutGraph(graph, arch, json, WantedRegions(wanted)));
           },
           py::arg("graph"), py::arg("arch"), py::arg("facts"),
-          py::arg("wanted") = std::vector<WantedTuple>())
+          py::arg("wanted") = std::vector<RegionOnArch>())
       .def(
           "get_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch) -> py::object {
@@ -203,7 +211,7 @@ void BindStore(py::module_& m) {
           py::arg("arch") = "")
       .def(
           "add_wanted",
-          [](KernelStore& store, const std::vector<WantedTuple>& regions) {
+          [](KernelStore& store, const std::vector<RegionOnArch>& regions) {
             py::gil_scoped_release release;
             ThrowIfError(store.AddWanted(WantedRegions(regions)));
           },

@@ -2,6 +2,7 @@
 
 #include <torch/version.h>
 
+#include "binding/runtime.h"
 #include "verify/checker.h"
 
 namespace cudaforge::binding {
@@ -16,8 +17,8 @@ bool JudgedByThisBuild(const CacheRecord& record) {
   return JudgedAlike(record.versions, Versions());
 }
 
-bool IsSettled(const CacheRecord& record) {
-  return !record.provisional && JudgedByThisBuild(record);
+bool Stands(const CacheRecord& record) {
+  return JudgedByThisBuild(record) && (record.doubtful == 0 || Runtime::Get().HasDoubted(record));
 }
 
 }  // namespace cudaforge::binding

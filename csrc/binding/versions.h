@@ -14,8 +14,8 @@ const Json& Versions();
 // kernels are no longer accepted.
 bool JudgedByThisBuild(const CacheRecord& record);
 
-// Whether every process of this build may go by the record: one that is provisional is good for the
-// process that made it alone.
-bool IsSettled(const CacheRecord& record);
+// Whether this process may go by the record: judged by this build, and not in doubt by another
+// process.
+bool Stands(const CacheRecord& record);
 
 }  // namespace cudaforge::binding

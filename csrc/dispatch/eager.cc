@@ -248,25 +248,24 @@ Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
   }
   // Before the lock, which a fork waits for: NVIDIA's driver may fork as this starts it.
   const bool has_gpu = at::getNumGPUs() > 0;
-  InterceptedOp::LookedAt looked_at;
   const std::lock_guard lock(impl_->mutex);
   std::vector<InterceptedOp*> begun;
   for (const auto& [name, found] : wanted) {
     std::unique_ptr<InterceptedOp>& known = impl_->known[name];
     if (known == nullptr) {
-      known = std::make_unique<InterceptedOp>(
-          found, c10::BoxedKernel::makeFromFunction<&Impl::Kernel>(), &impl_->mutex);
+      known = std::make_unique<InterceptedOp>(found,
+                                              c10::BoxedKernel::makeFromFunction<&Impl::Kernel>());
       g_ops.Insert(Hash(known->op), known.get());
     }
     if (known->active.load()) continue;
-    if (const Status status = known->Activate(has_gpu, &looked_at); !status.ok()) {
-      for (InterceptedOp* one : begun) one->Deactivate(&looked_at);
+    if (const Status status = known->Activate(has_gpu); !status.ok()) {
+      for (InterceptedOp* one : begun) one->Deactivate();
       return status;
     }
     begun.push_back(known.get());
   }
   for (const auto& [name, known] : impl_->known) {
-    if (!wanted.contains(name)) known->Deactivate(&looked_at);
+    if (!wanted.contains(name)) known->Deactivate();
   }
   return Status::Ok();
 }

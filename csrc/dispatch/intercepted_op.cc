@@ -27,20 +27,9 @@ class Silenced {
   c10::WarningUtils::WarningHandlerGuard guard_;
 };
 
-// Whether a kernel is one of those that PyTorch's build registers, each in a place of its own, and
-// that never go.
-bool IsAtens(const c10::SafeKernelFunction& kernel) {
-  return kernel.debug().find("/aten/src/ATen/Register") != std::string::npos;
-}
-
-// Whether an error is that of calling `kernel` after the library that it came from has gone.
-bool IsOfDeregistered(const c10::SafeKernelFunction& kernel, const c10::Error& error) {
-  return error.msg() == "SafeKernelFunction has been invalidated " + kernel.debug();
-}
-
 }  // namespace
 
-InterceptedOp::InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::mutex* mutex)
+InterceptedOp::InterceptedOp(Interceptable found, c10::BoxedKernel kernel)
     : Interceptable(std::move(found)),
       is_matrix_op(IsMatrixOp(c10::toString(functional.operator_name()))),
       arguments(op.schema().arguments().size()),
@@ -48,33 +37,15 @@ InterceptedOp::InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::
       returns(op.schema().returns().size()),
       name_(c10::toString(op.operator_name())),
       kernel_(std::move(kernel)),
-      mutex_(mutex),
       calls_(kFirstCallSlots) {}
 
 void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const OwnWork inside;  // what that kernel calls is a part of this call, and looked up with it
   const size_t i = keys.has_backend(c10::BackendComponent::CUDABit) ? kCuda : 0;
-  const c10::SafeKernelFunction* kernel = previous_[i].load(std::memory_order_acquire);
-  try {
-    return kernel->callBoxed(op, keys, stack);
-  } catch (const c10::Error& error) {
-    // Said before anything is done with the arguments.
-    if (!IsOfDeregistered(*kernel, error)) throw;
-    LookedAt looked_at;
-    const std::lock_guard lock(*mutex_);
-    if (previous_[i].load(std::memory_order_relaxed) == kernel) {
-      if (registrations_[i] != nullptr && !StandsFirst(i, &looked_at)) throw;
-      const Silenced silenced;
-      registrations_[i].reset();
-      Register(i);
-      if (!active.load()) registrations_[i].reset();
-    }
-    kernel = previous_[i].load(std::memory_order_relaxed);
-  }
-  kernel->callBoxed(op, keys, stack);
+  previous_[i].load(std::memory_order_acquire)->callBoxed(op, keys, stack);
 }
 
-Status InterceptedOp::Activate(bool has_gpu, LookedAt* looked_at) {
+Status InterceptedOp::Activate(bool has_gpu) {
   const Silenced silenced;
   active.store(true);
   for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
@@ -83,37 +54,28 @@ Status InterceptedOp::Activate(bool has_gpu, LookedAt* looked_at) {
     try {
       if (registrations_[i] == nullptr) Register(i);
     } catch (const c10::Error& error) {
-      Deactivate(looked_at);
+      Deactivate();
       return Status::Unsupported(name_ + ": " + error.what_without_backtrace());
     }
   }
   return Status::Ok();
 }
 
-void InterceptedOp::Deactivate(LookedAt* looked_at) {
+void InterceptedOp::Deactivate() {
   active.store(false);
-  for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
-    if (StandsFirst(i, looked_at)) registrations_[i].reset();
-  }
+  for (auto& registration : registrations_) registration.reset();
 }
 
 void InterceptedOp::Register(size_t i) {
   c10::SafeKernelFunction there = op.getComputedKernelForDispatchKey(kInterceptedKeys[i]);
   const c10::SafeKernelFunction* const last = previous_[i].load(std::memory_order_relaxed);
-  if (last == nullptr || last->debug() != there.debug() || !IsAtens(there)) {
+  if (last == nullptr || last->debug() != there.debug()) {  // each comes from a place of its own
     kernels_.push_back(std::make_unique<const c10::SafeKernelFunction>(std::move(there)));
     previous_[i].store(kernels_.back().get(), std::memory_order_release);
   }
   registrations_[i] = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
                                                        kInterceptedKeys[i], __FILE__, __LINE__);
   registrations_[i]->impl(name_.c_str(), torch::CppFunction::makeFromBoxedKernel(kernel_));
-  mark_ = op.getComputedKernelForDispatchKey(kInterceptedKeys[i]).debug();
-}
-
-bool InterceptedOp::StandsFirst(size_t i, LookedAt* looked_at) const {
-  if (registrations_[i] == nullptr) return false;
-  looked_at->push_back(op.getComputedKernelForDispatchKey(kInterceptedKeys[i]));
-  return looked_at->back().debug() == mark_;
 }
 
 bool InterceptedOp::Keep(std::unique_ptr<const MetCall> call) {

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -50,9 +49,8 @@ struct MetCall {
 // Lives as long as the process: a call may still be in it.
 class InterceptedOp : public Interceptable {
  public:
-  // `kernel` is what is to stand before the backends' own. `mutex` guards what is said to need it,
-  // and outlives this.
-  InterceptedOp(Interceptable found, c10::BoxedKernel kernel, std::mutex* mutex);
+  // `kernel` is to stand before the backends' own.
+  InterceptedOp(Interceptable found, c10::BoxedKernel kernel);
 
   // "aten::sum.dim_IntList", as the dispatcher has it.
   const std::string& name() const { return name_; }
@@ -62,9 +60,8 @@ class InterceptedOp : public Interceptable {
     misses[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
   }
 
-  // Runs the kernel that was there on the arguments on `stack`. Its own calls are OwnWork. Where
-  // that kernel has been deregistered since, the one that is there now runs, and the mutex is taken
-  // for that; PyTorch's error is thrown where another library's override stands first.
+  // Runs the kernel that was there on the arguments on `stack`. Its own calls are OwnWork. Throws
+  // PyTorch's error where another library has brought that kernel and has been unloaded since.
   void CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
   std::atomic<bool> active{false};
@@ -75,21 +72,14 @@ class InterceptedOp : public Interceptable {
   std::array<std::atomic<int64_t>, std::size(kMissNames)> misses{};
   std::atomic<size_t> calls_met{0};
 
-  // What follows needs the mutex.
+  // What follows is not thread-safe.
 
-  // Copies of kernels that were looked at. Another library may take its own back meanwhile: then
-  // the copy is the last of it, and that of a Python override takes the GIL as it goes. So whoever
-  // holds the mutex lets go of them after it.
-  using LookedAt = std::vector<c10::SafeKernelFunction>;
-
-  // Puts the kernel at those of kInterceptedKeys that the overload has a kernel of its own for, at
-  // CUDA's where `has_gpu`. kUnsupported, and nothing is changed: PyTorch refuses it.
-  Status Activate(bool has_gpu, LookedAt* looked_at);
-  // The dispatcher has what it had. Calls may still come, and run the previous kernel. Where
-  // another library's override stands before this one, and may call it, it stays and passes calls
-  // on: until Activate, or until this comes again after the other has gone. A call takes it away
-  // only where the kernel that it passes calls to has gone, too.
-  void Deactivate(LookedAt* looked_at);
+  // Registers the kernel at those of kInterceptedKeys that the overload has a kernel of its own
+  // for, at CUDA's where `has_gpu`, before all that is registered then. kUnsupported, and nothing
+  // is changed: PyTorch refuses it.
+  Status Activate(bool has_gpu);
+  // Takes the kernel back. Calls that are under way run the previous one.
+  void Deactivate();
   // False where another thread has met the same call.
   bool Keep(std::unique_ptr<const MetCall> call);
   // One entry of EagerInterceptor::Stats; null where there were no calls.
@@ -103,17 +93,13 @@ class InterceptedOp : public Interceptable {
   }
   // Has kernel_ stand before the kernel that is there at kInterceptedKeys[i].
   void Register(size_t i);
-  // Whether kernel_ stands at kInterceptedKeys[i], and before all else.
-  bool StandsFirst(size_t i, LookedAt* looked_at) const;
 
   // By key, the kernel that was there. Replaced, never freed: a call may be in it.
   std::array<std::atomic<const c10::SafeKernelFunction*>, kInterceptedKeys.size()> previous_{};
   const std::string name_;
   const c10::BoxedKernel kernel_;
-  std::mutex* const mutex_;  // guards what follows, but for Find
   AppendOnlyTable<const MetCall> calls_;
   std::array<std::unique_ptr<torch::Library>, kInterceptedKeys.size()> registrations_;
-  std::string mark_;  // what PyTorch says of where they come from
   std::vector<std::unique_ptr<const c10::SafeKernelFunction>> kernels_;
   std::vector<std::unique_ptr<const MetCall>> met_;
 };

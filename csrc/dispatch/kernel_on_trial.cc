@@ -15,8 +15,8 @@ KernelOnTrial::KernelOnTrial(RegionEntry* entry, std::unique_ptr<Winner> kernel)
 
 KernelOnTrial::~KernelOnTrial() { innermost_ = outer_; }
 
-void KernelOnTrial::Promote(bool eager_only) {
-  Resolver::Get().Promote(entry_, kernel_, eager_only);
+void KernelOnTrial::Promote(bool compiled, bool eager) {
+  Resolver::Get().Promote(entry_, kernel_, compiled, eager);
 }
 
 const Winner* KernelOnTrial::WinnerOf(const RegionEntry& entry) {

@@ -17,8 +17,8 @@ class KernelOnTrial {
   KernelOnTrial(const KernelOnTrial&) = delete;
   KernelOnTrial& operator=(const KernelOnTrial&) = delete;
 
-  // From now on everybody is served by it, or eager calls alone.
-  void Promote(bool eager_only = false);
+  // From now on it serves compiled graphs, eager calls or both.
+  void Promote(bool compiled = true, bool eager = true);
 
   // What a call of this thread's runs: a kernel on trial, else the entry's winner, or null.
   static const Winner* WinnerOf(const RegionEntry& entry);

@@ -221,18 +221,18 @@ const Winner* Resolver::Adopt(const RegionEntry& entry, std::unique_ptr<Winner> 
   return impl_->winners.emplace_back(std::move(winner)).get();
 }
 
-void Resolver::Promote(RegionEntry* entry, const Winner* adopted, bool eager_only) {
+void Resolver::Promote(RegionEntry* entry, const Winner* adopted, bool compiled, bool eager) {
   std::lock_guard lock(impl_->mutex);
   if (entry->quarantined.load(std::memory_order_relaxed)) return;
-  if (adopted == nullptr || !eager_only) entry->winner.store(adopted, std::memory_order_release);
-  if (adopted == nullptr || eager_only) entry->eager_only.store(adopted, std::memory_order_release);
+  if (compiled) entry->winner.store(adopted, std::memory_order_release);
+  if (eager) entry->for_eager.store(adopted, std::memory_order_release);
 }
 
 void Resolver::Install(RegionEntry* entry, std::unique_ptr<Winner> winner) {
   if (winner == nullptr) return Promote(entry, nullptr);
   entry->saved_ns = winner->saved_ns;
-  const bool eager_only = winner->eager_only;
-  Promote(entry, Adopt(*entry, std::move(winner)), eager_only);
+  const bool compiled = winner->compiled, eager = winner->eager;
+  Promote(entry, Adopt(*entry, std::move(winner)), compiled, eager);
 }
 
 void Resolver::Quarantine(RegionEntry* entry, const std::string& why) {
@@ -240,7 +240,7 @@ void Resolver::Quarantine(RegionEntry* entry, const std::string& why) {
     std::lock_guard lock(impl_->mutex);
     if (entry->quarantined.exchange(true)) return;
     entry->winner.store(nullptr, std::memory_order_release);
-    entry->eager_only.store(nullptr, std::memory_order_release);
+    entry->for_eager.store(nullptr, std::memory_order_release);
     impl_->quarantined.emplace_back(entry, why);
   }
   WarnOnce("cudaforge: the kernel of " + entry->signature.Describe() +

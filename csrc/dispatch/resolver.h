@@ -30,8 +30,8 @@ constexpr int64_t kScratchAlignment = 256;  // bytes, of every scratch buffer
 struct Winner {
   std::unique_ptr<Executable> executable;
   std::vector<Constraint> constraints;
-  double saved_ns = 0;      // expected of one hit (from the record), for statistics
-  bool eager_only = false;  // not for compiled graphs
+  double saved_ns = 0;                 // expected of one hit (from the record), for statistics
+  bool compiled = true, eager = true;  // whom it serves
 
   // Filled in by Resolver::Adopt.
   std::vector<uintptr_t> alignment_masks;  // per input: bits of the data pointer that must be zero
@@ -59,13 +59,10 @@ static_assert(std::size(kFallbackNames) == static_cast<size_t>(Fallback::kQuaran
 // beginning.
 struct RegionEntry {
   // Swapped in between two calls; old ones are kept alive. For calls of OwnWork see KernelOnTrial.
-  std::atomic<const Winner*> winner{nullptr};
-  std::atomic<const Winner*> eager_only{nullptr};  // serves eager calls where there is no winner
+  std::atomic<const Winner*> winner{nullptr};     // of compiled graphs
+  std::atomic<const Winner*> for_eager{nullptr};  // of eager calls
   // What an eager call runs, or null.
-  const Winner* ForEager() const {
-    const Winner* const best = winner.load(std::memory_order_acquire);
-    return best != nullptr ? best : eager_only.load(std::memory_order_acquire);
-  }
+  const Winner* ForEager() const { return for_eager.load(std::memory_order_acquire); }
   std::atomic<bool> quarantined{false};
   // Unserved: a call when there was no winner. A fallback: a call that did not use the winner there
   // is.
@@ -127,11 +124,11 @@ class Resolver {
   // Has a kernel ready to be launched for the entry, and keeps it for the life of the process: a
   // call may be in it. REQUIRES: it has an executable, its constraints name inputs of the region.
   const Winner* Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner);
-  // From now on calls are served by an adopted kernel, or eager calls alone; nullptr: by none.
+  // From now on compiled graphs, eager calls or both run an adopted kernel; nullptr: none.
   // Nothing happens to a quarantined entry. Leaves saved_ns to who has timed the kernel.
   // Thread-safe.
-  void Promote(RegionEntry* entry, const Winner* adopted, bool eager_only = false);
-  // Adopt, then Promote, for eager calls alone where the kernel says so.
+  void Promote(RegionEntry* entry, const Winner* adopted, bool compiled = true, bool eager = true);
+  // Adopt, then Promote for those whom the kernel serves.
   void Install(RegionEntry* entry, std::unique_ptr<Winner> winner);
   // Never serve this entry again in this process (its launch failed).
   void Quarantine(RegionEntry* entry, const std::string& why);

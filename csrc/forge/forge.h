@@ -1,144 +1,81 @@
-// Forge: makes a kernel for one region within a budget. Search (propose, compile, verify, time in
-// the worker) happens here, with a checker that the caller made (its part of verify needs libtorch;
-// this folder does not); the final race against ATen and Inductor needs a Python callable and is
-// given as contestants by the caller.
+// The forge: one loop over authors, who write candidates, an evaluator, which judges them, and a
+// policy, which decides what is asked next. "Prove one candidate" is the evaluator's; every search,
+// by generators or by agents, is a Policy over this loop.
 #pragma once
 
 #include <functional>
-#include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
-#include "cache/record.h"
-#include "generators/generator.h"
+#include "forge/evaluator.h"
+#include "forge/trial.h"
 #include "kernel/candidate.h"
-#include "measure/paired.h"
-#include "signature/op_signature.h"
-#include "verify/checker.h"
-#include "verify/verdict.h"
-#include "worker/worker_client.h"
 
 namespace cudaforge {
 
-struct ForgeBudget {
-  // Less what verifying one candidate is measured to take, it ends the search.
-  double seconds = 30;
-  // Nothing begins that would end after so many seconds, as far as is known by what the same took
-  // before: not the first candidate either. The best may be verified between `seconds` and this. A
-  // candidate that hangs may take as long once more: the runner's timeouts are the caller's.
-  double limit = std::numeric_limits<double>::infinity();
-  int candidates = 64;
-  int patience = 24;  // gives up after so many candidates in a row that did not beat the best
+class Author;
+
+// What a policy asks for.
+struct Brief {
+  StepKind kind = StepKind::kSeed;
+  Author* author = nullptr;  // writes the candidate; nullptr: one of the next two says it
+  std::optional<Candidate> candidate = {};  // to be tried as it is
+  std::optional<int> again = {};            // this trial is evaluated again, in its own place
+  std::vector<int> parents = {};            // trials to go on from
+  Depth depth = Depth::kProof;
+  // As of EvaluationRequest.
+  double end = std::numeric_limits<double>::infinity();
+  std::function<bool(bool right)> stop = nullptr;
 };
 
-// A limit of `seconds` as a timeout: at least 1 ms, at most `longest_ms`.
-int TimeoutMs(double seconds, int longest_ms);
-
-struct Trial {
-  Candidate candidate;
-  Verdict verdict;
-  std::optional<double> worker_ns;
-  std::string binary;
-  Json resources = Json::object();  // as CompileResult has them
+// Writes candidates: a generator, an LLM, a command.
+class Author {
+ public:
+  virtual ~Author() = default;
+  virtual std::string name() const = 0;  // "generator:rows", "agent:openai:gpt-5"
+  // Fills in trial->candidate; without one, the trial's verdict says why what it wrote is none.
+  // kNotFound: it has nothing more to write. Other errors: it could not be asked.
+  virtual Status Write(const Brief& brief, const Population& population, Trial* trial) = 0;
 };
 
-// {"event":"candidate","index":0,"verdict":"accepted","ns":812.0,"params":{...},"best":true}; ns
-// only when it was timed; "best" and "accepted" so far, on the first input set. Then for each that
-// is verified {"event":"verified","index":0,"verdict":"accepted","ns":812.0}. Called from the
-// forging thread.
+// Decides what is tried, and when it ends. Called from the forge's thread alone.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  // At most `slots` briefs to work on now. None while nothing is under way: the forge ends.
+  virtual std::vector<Brief> Ask(const Population& population, int slots) = 0;
+  // A trial begins: before its author is asked.
+  virtual void Begin(Trial*) {}
+  // It has a candidate, which is to be evaluated. False: it is not; the trial's verdict says why.
+  virtual bool MayEvaluate(Trial*) { return true; }
+  // Its author could not be asked, or its candidate could not be judged through no fault of its
+  // own: kTimeout where the brief's limits ended it, kCancelled, else what was missing. True: the
+  // trial is kept, with the verdict that is set here; Tell follows.
+  virtual bool Failed(Trial*, const Status&) { return false; }
+  // `author` has nothing more to write. Not to be asked again.
+  virtual void NothingMore(const Author&) {}
+  // The trial is finished, and about to join the population. `kernel`: what was proven, or nullptr.
+  virtual void Tell(Trial* trial, ProvenKernel* kernel) = 0;
+  // A trial of the population was evaluated again, with these findings (Brief::again).
+  virtual void TellAgain(Population*, int, Evaluation*) {}
+};
+
+// Runs until the policy asks for nothing more. Candidates whose source, plan and constraints were
+// tried before are not run again: the findings are copied (Trial::duplicate_of).
+void Forge(Policy& policy, Evaluator& evaluator, Population* population);
+
+// {"event": ...}, for whoever watches. Called from the forge's thread.
 using ForgeProgress = std::function<void(const Json& event)>;
 
+// What a search came to.
 struct SearchOutcome {
-  std::optional<Trial> best;  // accepted by every input set, fastest in the worker
-  // One per candidate, in order: author, params, verdict, ns, seconds, resources. At most one is
-  // accepted. A candidate that the budget cut off is left out.
-  std::vector<Json> lineage;
-  size_t stored = 0;   // candidates tried that are in the store's lineage already
-  Json verification;   // {"report": the checker's, "cases": [names], "poisons": [...]}; of the best
-  std::string reason;  // why there is no best, or why the search ended
-  bool out_of_time = false;  // the budget ended it: more might have been found
+  std::optional<ProvenKernel> best;  // right on every input set, the fastest by the evaluator
+  std::vector<Trial> trials;         // of this process, oldest first
+  std::string reason;                // why there is no best, or why the search ended
+  bool out_of_time = false;          // the budget ended it: more might have been found
 };
-
-// Tries `search`'s candidates until the budget or the space is spent: each runs on the first input
-// set with one poison, and is timed when it is right there. Then the fastest is verified: the first
-// set with another poison, and every other set. When it fails, the next fastest is, four in all (a
-// second and later one only within `seconds`), each with its verdict in the lineage; those not
-// reached are too_slow, or not_judged where none was right. Errors only for what is not a
-// candidate's fault, and only when there is no best to return.
-Result<SearchOutcome> SearchRegion(const OpSignature& signature, CandidateSearch& search,
-                                   CandidateRunner& runner, const RegionChecker& checker,
-                                   const ForgeBudget& budget, const ForgeProgress& progress);
-
-// The same with the built-in generators' search for `arch`; kUnsupported where they cannot express
-// the region.
-Result<SearchOutcome> SearchRegion(const OpSignature& signature, const DeviceArch& arch,
-                                   CandidateRunner& runner, const RegionChecker& checker,
-                                   const ForgeBudget& budget, const ForgeProgress& progress);
-
-// What became of one candidate on this machine.
-struct Proof {
-  Trial trial;        // accepted only when every input set was right; else without its binary
-  Json verification;  // as SearchOutcome has it, when accepted
-};
-
-// SearchRegion with this candidate alone: compiled, timed and verified, in about `seconds`.
-Result<Proof> ProveCandidate(const OpSignature& signature, const Candidate& candidate,
-                             CandidateRunner& runner, const RegionChecker& checker, double seconds);
-
-// The promotion rule: contestants[0] is the winner-to-be, the others its rivals. It wins when the
-// lower bound of its speed-up over the fastest rival (by median) is above kPromotionBound, and its
-// median is below that rival's. Where an eager call may be all of the region (`eager`), a kernel
-// that does not win may serve such calls, if both hold of the rival "aten": that is what they run.
-struct Promotion {
-  bool promoted = false;
-  // Neither promoted nor eager_only(), only because a median contradicts the pairs, in this race or
-  // the one inside a larger region: this machine was too busy, another race may say otherwise.
-  bool undecided = false;
-  bool eager = false;
-  std::string reason;
-  std::string best_rival;
-  RatioInterval speedup;                   // over best_rival
-  std::optional<RatioInterval> over_aten;  // of a rival of that name
-  bool faster_than_aten = false;           // surely
-  PairedTimes times;
-  Json within;  // of a part: {"key": the larger region's, and the times of the race inside it}
-
-  // Not promoted, and good for eager calls.
-  bool eager_only() const;
-  // {"winner_us", one NAME_us for each rival, "rounds", "best_rival", "speedup"}, and where
-  // eager_only() "speedup_over_aten", where undecided "undecided": true.
-  Json Timing() const;
-};
-inline constexpr double kPromotionBound = 1.03;
-// REQUIRES: at least two contestants.
-Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleClock& clock,
-                       const PairedOptions& options, bool eager = false);
-
-// The verdict on a part of the region `key` that was raced alone and, with the rest of that region
-// by Inductor, inside it: it must win both. What wins alone may serve eager calls.
-Promotion PlacedIn(Promotion alone, const std::string& key, const Promotion& inside);
-
-// Of a whole region, from the making of the checker to the end of the last race: what was allowed
-// and what was spent.
-struct RegionTime {
-  double budget_s = 0;
-  double spent_s = 0;
-};
-
-// The record of what was found. `versions`: see CacheRecord. The race's contestants become NAME_us
-// in `timing`, the first one winner_us: rivals are named "aten" and "inductor". REQUIRES (winner,
-// which may be one for eager calls alone): outcome.best, and promotion.promoted or eager_only().
-CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
-                             const SearchOutcome& outcome, const Promotion& promotion,
-                             const RegionTime& time, const Json& versions);
-// `promotion`: nullptr when it never came to a race: nothing was found, or the time was spent
-// before what was found could be raced. provenance.reason says why there is no winner.
-CacheRecord MakeNegativeRecord(const OpSignature& signature, const DeviceArch& arch,
-                               const SearchOutcome& outcome, const Promotion* promotion,
-                               const RegionTime& time, const Json& versions);
 
 }  // namespace cudaforge

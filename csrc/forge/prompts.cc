@@ -230,7 +230,7 @@ Result<Prompt> RenderPrompt(std::string_view name, const Json& values,
   prompt.version = parsed.version;
   for (const Document* document : documents) prompt.documents.push_back(document->id);
   for (const auto& [author, text] :
-       {std::pair(Author::kSystem, &parsed.system), std::pair(Author::kUser, &parsed.user)}) {
+       {std::pair(Speaker::kSystem, &parsed.system), std::pair(Speaker::kUser, &parsed.user)}) {
     if (text->empty()) continue;
     Result<std::string> filled = Fill(*text, data);
     if (!filled.ok()) {

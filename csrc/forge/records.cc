@@ -1,9 +1,21 @@
 #include <ctime>
 
-#include "forge/forge.h"
+#include "forge/promotion.h"
 
 namespace cudaforge {
 namespace {
+
+// `why` of a record that serves no compiled graph: cache/FORMAT.md. The words for
+// people are made of it.
+std::string_view WhyNoWinner(const SearchOutcome& outcome, const Promotion* promotion) {
+  if (promotion != nullptr) {
+    if (promotion->doubtful) return "doubtful";
+    return promotion->within.is_null() ? "not_faster" : "not_within";
+  }
+  if (outcome.best.has_value()) return "not_raced";
+  if (outcome.out_of_time) return "out_of_time";
+  return outcome.trials.empty() ? "none_tried" : "none_right";
+}
 
 CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, const DeviceArch& arch,
                        const SearchOutcome& outcome, const Promotion* promotion,
@@ -13,14 +25,10 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
   record.key = signature.Key();
   record.arch = arch.target;
   record.signature = signature.Canonical();
-  record.verification = LenientText(outcome.verification);
-  Json timing = Json::object();
-  if (promotion != nullptr) {
-    timing = promotion->Timing();
-    if (!promotion->within.is_null()) timing["within"] = promotion->within;
-  }
-  record.timing = LenientText(timing);
-  Json provenance = {{"candidates_tried", outcome.lineage.size() + outcome.stored},
+  record.verification =
+      LenientText(outcome.best.has_value() ? outcome.best->verification : Json::object());
+  record.timing = LenientText(promotion != nullptr ? promotion->Timing() : Json::object());
+  Json provenance = {{"candidates_tried", outcome.trials.size()},
                      {"forge_seconds", time.spent_s},
                      {"budget_s", time.budget_s},
                      {"created", static_cast<int64_t>(std::time(nullptr))}};
@@ -30,7 +38,10 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
     provenance["author"] = outcome.best->candidate.author;
     provenance["params"] = outcome.best->candidate.params;
   }
-  if (kind != CacheRecord::Kind::kWinner) provenance["reason"] = reason;
+  if (promotion == nullptr || !promotion->promoted) {
+    provenance["reason"] = reason;
+    provenance["why"] = WhyNoWinner(outcome, promotion);
+  }
   record.provenance = LenientText(provenance);
   record.versions = versions;
   return record;
@@ -41,11 +52,9 @@ CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, con
 CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arch,
                              const SearchOutcome& outcome, const Promotion& promotion,
                              const RegionTime& time, const Json& versions) {
-  CF_CHECK(outcome.best.has_value() && (promotion.promoted || promotion.eager_only()))
-      << "only what won makes a winner";
-  const auto kind = promotion.promoted ? CacheRecord::Kind::kWinner : CacheRecord::Kind::kEagerOnly;
-  CacheRecord record =
-      MakeRecord(kind, signature, arch, outcome, &promotion, time, promotion.reason, versions);
+  CF_CHECK(outcome.best.has_value() && promotion.serves()) << "only what won makes a winner";
+  CacheRecord record = MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion,
+                                  time, promotion.reason, versions);
   record.candidate = CanonicalJson(outcome.best->candidate.ToJson());
   record.binary = outcome.best->binary;
   return record;

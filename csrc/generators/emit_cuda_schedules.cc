@@ -86,15 +86,12 @@ class Chooser {
  public:
   Chooser(const Stage& stage, const DeviceArch& arch)
       : stage_(Coalesce(stage)), shape_(Describe(stage_)) {
-    const auto read = [&](const char* name, int64_t otherwise) {
-      const Json& value = MemberOrNull(arch.properties, name);
-      return value.is_number_integer() && value.get<int64_t>() > 0 ? value.get<int64_t>()
-                                                                   : otherwise;
-    };
-    processors_ = read("multiprocessors", 108);
-    resident_ = processors_ * 2048;
-    shared_ =
-        std::min(int64_t{200} * 1024, read("shared_bytes_per_block_optin", int64_t{99} * 1024));
+    CF_CHECK(arch.multiprocessors.has_value()) << "the search looks at that";
+    processors_ = *arch.multiprocessors;
+    // What every device has holds where this one does not say.
+    resident_ = processors_ * arch.max_threads_per_multiprocessor.value_or(1024);
+    shared_ = std::min(int64_t{200} * 1024,
+                       arch.shared_bytes_per_block_optin.value_or(int64_t{48} * 1024));
   }
 
   std::vector<Schedule> Choose() {
@@ -293,7 +290,7 @@ class Chooser {
 
   Stage stage_;
   Shape shape_;
-  int64_t processors_ = 108;
+  int64_t processors_ = 0;
   int64_t resident_ = 0;  // threads that the device holds at once
   int64_t shared_ = 0;
   std::vector<Schedule> result_;

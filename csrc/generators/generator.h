@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,16 +29,29 @@ class CandidateSearch {
   virtual ~CandidateSearch() = default;
   // The next candidate to try, or nothing when the space is exhausted.
   virtual std::optional<Candidate> Next() = 0;
-  // The result of the candidate that Next() gave last.
-  virtual void Tell(const SearchFeedback& feedback) = 0;
+  // The result of candidate `nth` of those that Next() gave, counted from 0. Some may be under way
+  // while the next is asked for.
+  virtual void Tell(size_t nth, const SearchFeedback& feedback) = 0;
 };
 
-// The search of the first generator that can express `signature` for `arch`. kUnsupported says what
-// cannot be expressed ("aten::sort has no lowering").
-Result<std::unique_ptr<CandidateSearch>> MakeSearch(const OpSignature& signature,
-                                                    const DeviceArch& arch);
+struct Generator {
+  std::string_view name;  // "rows": its candidates' author is "generator:rows"
+  // Whether it can express `signature` for `target` ("cuda:sm_90a"); cheap enough for partitioning.
+  // kNotFound: not its kind of region. kUnsupported says what cannot be expressed ("aten::sort has
+  // no lowering").
+  Status (*can_make)(const OpSignature& signature, std::string_view target);
+  // Errors: kUnsupported, as of can_make, or where nothing could be written.
+  Result<std::unique_ptr<CandidateSearch>> (*search)(const OpSignature& signature,
+                                                     const DeviceArch& arch);
+};
 
-// Whether MakeSearch would succeed on `target` ("cuda:sm_90a"); cheap enough for partitioning.
+// kUnsupported where the GPU's number of multiprocessors is unknown: nothing can be sized by it.
+Status KnowsMultiprocessors(const DeviceArch& arch);
+
+// All of them. Those that can make a region compete for it.
+std::span<const Generator> Generators();
+
+// Whether a generator can make the region; else the first that knows its kind says why not.
 Status CanGenerate(const OpSignature& signature, std::string_view target);
 
 // ATen overloads ("aten::_softmax") that generators know: heavy anchors, and pointwise ops that may

@@ -85,6 +85,13 @@ Result<double> ReadScalar(const Node& node, const char* name) {
   return value.get<double>();
 }
 
+// An mm or addmm by itself.
+bool IsProduct(const OpSignature& signature) {
+  if (signature.nodes.size() != 1) return false;
+  const std::string& op = signature.nodes[0].op;
+  return op == "aten::mm" || op == "aten::addmm";
+}
+
 Result<Product> ReadProduct(const OpSignature& signature) {
   if (signature.device != DeviceType::kCuda) return No("not on a GPU");
   if (!IsProduct(signature) || signature.outputs.size() != 1) return No("not one mm or addmm");
@@ -220,7 +227,7 @@ class ProductSearch : public CandidateSearch {
     if (next_ == counts_.size()) return std::nullopt;
     return Write(product_, counts_[next_++]);
   }
-  void Tell(const SearchFeedback&) override {}  // the few that there are are all tried
+  void Tell(size_t, const SearchFeedback&) override {}  // the few that there are are all tried
 
  private:
   const Product product_;
@@ -230,24 +237,19 @@ class ProductSearch : public CandidateSearch {
 
 }  // namespace
 
-bool IsProduct(const OpSignature& signature) {
-  if (signature.nodes.size() != 1) return false;
-  const std::string& op = signature.nodes[0].op;
-  return op == "aten::mm" || op == "aten::addmm";
-}
-
 Status CanGenerateProduct(const OpSignature& signature, std::string_view target) {
+  if (!IsProduct(signature)) return Status::NotFound("no product kernel: not one mm or addmm");
   if (target != kProductTarget) return No("made for " + std::string(kProductTarget) + " alone");
   return ReadProduct(signature).status();
 }
 
-std::unique_ptr<CandidateSearch> MakeProductSearch(const OpSignature& signature,
-                                                   const DeviceArch& arch) {
-  Result<Product> product = ReadProduct(signature);
-  CF_CHECK(product.ok()) << product.status().message();
-  const Json& read = MemberOrNull(arch.properties, "multiprocessors");
-  const int64_t multiprocessors = read.is_number_integer() ? read.get<int64_t>() : 132;
-  return std::make_unique<ProductSearch>(*product, std::max<int64_t>(1, multiprocessors));
+Result<std::unique_ptr<CandidateSearch>> MakeProductSearch(const OpSignature& signature,
+                                                           const DeviceArch& arch) {
+  CF_RETURN_IF_ERROR(CanGenerateProduct(signature, arch.target));
+  CF_ASSIGN_OR_RETURN(const Product product, ReadProduct(signature));
+  CF_RETURN_IF_ERROR(KnowsMultiprocessors(arch));
+  return std::unique_ptr<CandidateSearch>(
+      std::make_unique<ProductSearch>(product, *arch.multiprocessors));
 }
 
 }  // namespace cudaforge

@@ -19,13 +19,9 @@ inline constexpr std::string_view kProductTarget = "cuda:sm_90a";
 extern const char* const kProductSplitSource;
 extern const char* const kProductSource;
 
-// Whether the region is an mm or addmm by itself, which no other generator makes.
-bool IsProduct(const OpSignature& signature);
-// kUnsupported: the region is no such product, or none for `target`.
+// As of Generator: kNotFound where the region is no mm or addmm by itself.
 Status CanGenerateProduct(const OpSignature& signature, std::string_view target);
-
-// REQUIRES: CanGenerateProduct(signature, arch.target).
-std::unique_ptr<CandidateSearch> MakeProductSearch(const OpSignature& signature,
-                                                   const DeviceArch& arch);
+Result<std::unique_ptr<CandidateSearch>> MakeProductSearch(const OpSignature& signature,
+                                                           const DeviceArch& arch);
 
 }  // namespace cudaforge

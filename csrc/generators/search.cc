@@ -19,12 +19,12 @@ using rows::Program;
 using rows::Schedule;
 using rows::Stage;
 
-constexpr int kMostCandidatesCpu = 16;
+constexpr size_t kMostCandidatesCpu = 16;
 // On the CPU a compilation takes half a second or more: after this many in a row without a gain
 // worth having, the walk ends.
 constexpr int kPatienceCpu = 5;
 constexpr double kGain = 0.98;
-constexpr int kMostCandidatesCuda = 60;
+constexpr size_t kMostCandidatesCuda = 60;
 
 // One way to write the region, with the schedules that each stage may have.
 struct Variant {
@@ -118,6 +118,7 @@ class RowSearch : public CandidateSearch {
  public:
   static Result<std::unique_ptr<CandidateSearch>> Create(const OpSignature& signature,
                                                          const DeviceArch& arch) {
+    if (arch.is_cuda()) CF_RETURN_IF_ERROR(KnowsMultiprocessors(arch));
     CF_ASSIGN_OR_RETURN(const Program program, rows::Lower(signature));
     auto search = std::unique_ptr<RowSearch>(new RowSearch(signature, arch.is_cuda()));
     for (Program& variant : Variants(program, arch.is_cuda()))
@@ -131,28 +132,30 @@ class RowSearch : public CandidateSearch {
   }
 
   std::optional<Candidate> Next() override {
-    while (given_ < most_ && (cuda_ || std::isinf(best_ns_) || without_gain_ < kPatienceCpu)) {
+    while (given_.size() < most_ &&
+           (cuda_ || std::isinf(best_ns_) || without_gain_ < kPatienceCpu)) {
       if (pending_.empty() && !Refill()) return std::nullopt;
       if (pending_.empty()) continue;
-      last_ = pending_.front();
+      Point point = std::move(pending_.front());
       pending_.pop_front();
       std::optional<Candidate> candidate =
-          first_ ? std::exchange(first_, std::nullopt) : Write(last_);
+          first_ ? std::exchange(first_, std::nullopt) : Write(point);
       if (!candidate) continue;
-      ++given_;
+      given_.push_back(std::move(point));
       return candidate;
     }
     return std::nullopt;
   }
 
-  void Tell(const SearchFeedback& feedback) override {
+  void Tell(size_t nth, const SearchFeedback& feedback) override {
     const bool gain = feedback.correct && feedback.ns && *feedback.ns < kGain * best_ns_;
     without_gain_ = gain ? 0 : without_gain_ + 1;
     if (!feedback.correct || !feedback.ns || *feedback.ns >= best_ns_) return;
     best_ns_ = *feedback.ns;
-    if (best_ != last_) improved_ = true;
-    if (best_.variant != last_.variant) stage_ = 0;
-    best_ = last_;
+    const Point& point = given_.at(nth);
+    if (best_ != point) improved_ = true;
+    if (best_.variant != point.variant) stage_ = 0;
+    best_ = point;
   }
 
  private:
@@ -224,35 +227,51 @@ class RowSearch : public CandidateSearch {
 
   const OpSignature signature_;
   const bool cuda_;
-  const int most_;
+  const size_t most_;
   std::vector<Variant> variants_;
   std::deque<Point> pending_;
   std::set<Point> seen_;
   std::set<std::string> texts_;
   std::optional<Candidate> first_;  // of pending_.front(), written when the search was made
   Status failure_ = Status::Unsupported("no candidate could be written");
-  Point last_, best_;
+  std::vector<Point> given_;  // by Next, in order
+  Point best_;
   double best_ns_ = std::numeric_limits<double>::infinity();
   bool improved_ = false;
   size_t stage_ = 0;
-  int given_ = 0;
   int without_gain_ = 0;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<CandidateSearch>> MakeSearch(const OpSignature& signature,
-                                                    const DeviceArch& arch) {
-  if (IsProduct(signature)) {
-    CF_RETURN_IF_ERROR(CanGenerateProduct(signature, arch.target));
-    return MakeProductSearch(signature, arch);
-  }
-  return RowSearch::Create(signature, arch);
+Status KnowsMultiprocessors(const DeviceArch& arch) {
+  if (arch.multiprocessors.value_or(0) > 0) return Status::Ok();
+  return Status::Unsupported("the device does not say how many multiprocessors it has");
+}
+
+std::span<const Generator> Generators() {
+  static constexpr Generator kGenerators[] = {
+      {"product", &CanGenerateProduct, &MakeProductSearch},
+      {"rows",
+       [](const OpSignature& signature, std::string_view) {
+         return rows::Lower(signature).status();
+       },
+       &RowSearch::Create},
+  };
+  return kGenerators;
 }
 
 Status CanGenerate(const OpSignature& signature, std::string_view target) {
-  if (IsProduct(signature)) return CanGenerateProduct(signature, target);
-  return rows::Lower(signature).status();
+  Status why = Status::Unsupported("no generator makes such regions");
+  bool known = false;
+  for (const Generator& generator : Generators()) {
+    const Status status = generator.can_make(signature, target);
+    if (status.ok()) return status;
+    if (known || status.code() == StatusCode::kNotFound) continue;
+    why = status;
+    known = true;
+  }
+  return why;
 }
 
 bool GeneratesHeavyOps(std::string_view target) { return target == kProductTarget; }

@@ -17,13 +17,13 @@ void PutCount(Json* json, const char* field, const std::optional<int64_t>& count
 
 Status BadField(const std::string& what) { return Status::Corruption("reply: " + what); }
 
-std::string_view AuthorName(Author author) {
+std::string_view SpeakerName(Speaker author) {
   switch (author) {
-    case Author::kSystem:
+    case Speaker::kSystem:
       return "system";
-    case Author::kUser:
+    case Speaker::kUser:
       return "user";
-    case Author::kAssistant:
+    case Speaker::kAssistant:
       return "assistant";
   }
   return "user";
@@ -42,7 +42,7 @@ bool IsTruncated(const Reply& reply) {
 Json ToJson(const std::vector<Message>& messages) {
   Json list = Json::array();
   for (const Message& message : messages) {
-    list.push_back({{"role", AuthorName(message.author)}, {"content", AsUtf8(message.content)}});
+    list.push_back({{"role", SpeakerName(message.author)}, {"content", AsUtf8(message.content)}});
   }
   return list;
 }

@@ -17,10 +17,10 @@ namespace cudaforge {
 enum class AgentRole { kCoder, kJudge };
 std::string_view AgentRoleName(AgentRole role);  // "coder", "judge"
 
-enum class Author { kSystem, kUser, kAssistant };
+enum class Speaker { kSystem, kUser, kAssistant };
 
 struct Message {
-  Author author = Author::kUser;
+  Speaker author = Speaker::kUser;
   std::string content;  // UTF-8; what is no UTF-8 in it is sent as U+FFFD
 };
 

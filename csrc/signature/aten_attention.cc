@@ -1,61 +1,65 @@
 #include "signature/aten_attention.h"
 
-#include <ATen/core/Tensor.h>
-
-#include <numeric>
 #include <optional>
+
+#include "signature/aten_args.h"
+#include "signature/aten_schema.h"
+#include "signature/op_facts.h"
 
 namespace cudaforge {
 namespace {
 
-using c10::IValue;
-
-Result<RegionArgs> AttentionArgs(const c10::FunctionSchema& kernel, c10::ArrayRef<IValue> args) {
-  const auto place = [&kernel](const char* name) { return kernel.argumentIndexWithName(name); };
-  const auto given = [&](const char* name) {
-    const std::optional<int> at = place(name);
-    return at ? args[static_cast<size_t>(*at)] : IValue();
-  };
-  const auto asked = [&](const char* name) { return given(name) == IValue(true); };
-  if (asked("compute_log_sumexp") || asked("return_debug_mask")) {
-    return Status::Unsupported("attention for a backward");
-  }
-  const at::Tensor query = given("query").toTensor(), key = given("key").toTensor();
-  if (query.dim() != 4 || key.dim() != 4) {
-    return Status::Unsupported("attention of other than four dimensions");
-  }
-  if (asked("is_causal") && query.size(2) != key.size(2)) {
-    return Status::Unsupported("causal attention with other numbers of keys than of queries");
-  }
-  RegionArgs region;
-  for (const char* name :
-       {"query", "key", "value", "attn_bias", "dropout_p", "is_causal", "scale"}) {
-    region.values.push_back(given(name));
-    region.places.push_back(place(name).value_or(-1));
-  }
-  region.values.emplace_back(query.size(1) != key.size(1));  // enable_gqa
-  region.places.push_back(-1);
-  return region;
-}
-
-bool IsAttentionKernel(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return name == "aten::_scaled_dot_product_efficient_attention" ||
-         name == "aten::_scaled_dot_product_cudnn_attention";
-}
+constexpr char kForBackward[] = "compute_log_sumexp";
 
 }  // namespace
 
 c10::OperatorHandle RegionOpOf(const c10::OperatorHandle& op) {
-  if (!IsAttentionKernel(op)) return op;
-  return c10::Dispatcher::singleton().findSchemaOrThrow("aten::scaled_dot_product_attention", "");
+  const std::string& name = op.operator_name().name;
+  const std::string_view region = RegionOpName(name);
+  if (region == name || !op.schema().argumentIndexWithName(kForBackward)) return op;
+  return c10::Dispatcher::singleton().findSchemaOrThrow(std::string(region).c_str(), "");
 }
 
-Result<RegionArgs> RegionArgsOf(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args) {
-  if (IsAttentionKernel(op)) return AttentionArgs(op.schema(), args);
-  RegionArgs same{args.vec(), std::vector<int>(args.size())};
-  std::iota(same.places.begin(), same.places.end(), 0);
-  return same;
+bool IsForBackward(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args) {
+  const std::optional<int> at = schema.argumentIndexWithName(kForBackward);
+  return at && args[static_cast<size_t>(*at)] == c10::IValue(true);
+}
+
+Result<Node> AsRegionCall(const OpSignature& signature, const Node& node) {
+  const std::string_view region = RegionOpName(node.op);
+  if (region == node.op || node.outputs.size() != 1) return node;
+  CF_ASSIGN_OR_RETURN(const c10::OperatorHandle op, FindAtenOp(node.op));
+  const c10::FunctionSchema& schema = op.schema();
+  CF_ASSIGN_OR_RETURN(const std::vector<AtenArg> args, BindAtenArgs(schema, node));
+  const auto given = [&](const char* name) -> Result<Json> {
+    const std::optional<int> at = schema.argumentIndexWithName(name);
+    if (!at) return Json();
+    const auto i = static_cast<size_t>(*at);
+    return AtenArgToJson(args[i], schema.arguments()[i]);
+  };
+  Node call;
+  call.op = region;
+  call.outputs = node.outputs;
+  for (const char* name : {"query", "key", "value", "attn_bias", "dropout_p", "is_causal"}) {
+    CF_ASSIGN_OR_RETURN(Json argument, given(name));
+    call.args.push_back(std::move(argument));
+  }
+  if (call.args[3].is_null()) {
+    CF_ASSIGN_OR_RETURN(call.args[3], given("attn_mask"));
+  }
+  CF_ASSIGN_OR_RETURN(const Json debug, given("return_debug_mask"));
+  if (debug == true) return Status::Unsupported("attention with a debug mask");
+  const TensorSpec* const query = signature.SpecOf(call.args[0]);
+  const TensorSpec* const key = signature.SpecOf(call.args[1]);
+  if (query == nullptr || key == nullptr || query->sizes.size() != 4 || key->sizes.size() != 4) {
+    return Status::Unsupported("attention of other than four dimensions");
+  }
+  if (call.args[5] == true && query->sizes[2] != key->sizes[2]) {
+    return Status::Unsupported("causal attention with other numbers of keys than of queries");
+  }
+  CF_ASSIGN_OR_RETURN(call.kwargs["scale"], given("scale"));
+  call.kwargs["enable_gqa"] = query->sizes[1] != key->sizes[1];
+  return call;
 }
 
 }  // namespace cudaforge

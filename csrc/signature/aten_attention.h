@@ -1,31 +1,25 @@
-// PyTorch's kernels for attention that are told whether a backward will read what they return
-// beside the result: where none will, their calls are those of aten::scaled_dot_product_attention,
-// which every PyTorch has and which exists in float64 too.
+// PyTorch's kernels for attention as calls of aten::scaled_dot_product_attention (RegionOpName).
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
-#include <vector>
-
 #include "base/status.h"
+#include "signature/op_signature.h"
 
 namespace cudaforge {
 
-// The overload whose calls are the regions of `op`'s: itself, or
-// aten::scaled_dot_product_attention.
+// The overload whose calls are the regions of eager calls of `op`. Of kernels that are told whether
+// a backward will read what they return beside the result: that of RegionOpName; else `op`.
 c10::OperatorHandle RegionOpOf(const c10::OperatorHandle& op);
 
-// The arguments of a call of RegionOpOf(op), and where each is among those of the call of `op`, -1:
-// nowhere.
-struct RegionArgs {
-  std::vector<c10::IValue> values;
-  std::vector<int> places;
-};
+// Whether such a kernel is told that a backward will. `args`: all of its schema, in its order.
+bool IsForBackward(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args);
 
-// `args`: all of the schema of `op`, in its order. kUnsupported: attention for a backward, causal
-// with other numbers of keys than of queries (the kernels differ in where the diagonal ends), or of
-// other than four dimensions.
-Result<RegionArgs> RegionArgsOf(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args);
+// A node of `signature`. One that calls such a kernel and lists its result alone: as the call whose
+// kernel it is; any other: as it is. kUnsupported: a debug mask, attention that is causal with
+// other numbers of keys than of queries (the kernels differ in where the diagonal ends), or of
+// other than four dimensions. Other errors are BindAtenArgs'.
+Result<Node> AsRegionCall(const OpSignature& signature, const Node& node);
 
 }  // namespace cudaforge

@@ -74,8 +74,8 @@ Status CheckPure(const c10::OperatorHandle& op, std::string_view name) {
   for (const c10::Argument& result : schema.returns()) {
     if (!IsTensorOrTensors(result.real_type())) return refuse("returns more than tensors");
   }
-  const bool random = op.hasTag(at::Tag::nondeterministic_seeded);
   const OpFacts& facts = FactsOf(op.operator_name().name);
+  const bool random = op.hasTag(at::Tag::nondeterministic_seeded) || facts.kind == OpKind::kDraws;
   // Attention draws them where its dropout_p is not 0: see CheckCall.
   if (random && facts.family != OpFamily::kAttention) return refuse("draws random numbers");
   for (const auto& [tag, why] : kRefusedTags) {

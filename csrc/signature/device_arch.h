@@ -1,6 +1,8 @@
 // DeviceArch: the target that a kernel is built for, and the facts of the device at hand.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -11,12 +13,27 @@ struct DeviceArch {
   // The full target string, part of every cache key: "cuda:sm_90a", "cpu:x86-64-v4+1f0c93ab" (the
   // digits stand for the processor's exact instruction set).
   std::string target;
-  // Read from the device, never from a table: name, multiprocessors, clocks, L2, shared memory,
-  // driver, toolkit; for a CPU: model name, cores, cache sizes, compiler. For people; some of them
-  // decide which schedules are tried on a GPU (generators/emit_cuda_schedules.cc).
-  Json properties = Json::object();
+
+  // Read from the device, never from a table. Empty where the device does not say.
+  using Number = std::optional<int64_t>;
+  std::string name = {};
+  // Of a GPU. Generators choose schedules by some of them.
+  Number multiprocessors = {}, max_threads_per_multiprocessor = {},
+         shared_bytes_per_block_optin = {};
+  Number max_threads_per_block = {}, max_blocks_per_multiprocessor = {}, warp_size = {},
+         cluster_launch = {};
+  Number registers_per_block = {}, registers_per_multiprocessor = {};
+  Number shared_bytes_per_block = {}, shared_bytes_per_multiprocessor = {};
+  Number clock_khz = {}, memory_clock_khz = {}, memory_bus_bits = {}, memory_bytes = {};
+  std::string compute_capability = {}, driver_cuda_version = {};
+  // Of a processor. `isa`: its family, model and a hash of its feature flags.
+  Number cores = {}, logical_cpus = {}, threads = {}, l1d_bytes = {}, l3_bytes = {};
+  std::string isa = {}, compiler = {};
+  Number l2_bytes = {};  // of both
 
   bool is_cuda() const { return target.starts_with("cuda:"); }
+  // What the device says of itself, by the names above, for people: without `target`.
+  Json Facts() const;
 };
 
 }  // namespace cudaforge

@@ -145,17 +145,16 @@ const at::Tensor& TensorPlace::In(c10::ArrayRef<IValue> args) const {
 
 Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args,
                               c10::ArrayRef<IValue> results) {
-  const c10::OperatorHandle region_op = RegionOpOf(op);
-  CF_ASSIGN_OR_RETURN(const RegionArgs given, RegionArgsOf(op, args));
-  const c10::FunctionSchema& schema = region_op.schema();
-  const c10::OperatorName& name = region_op.operator_name();
+  const c10::FunctionSchema& schema = op.schema();
+  if (IsForBackward(schema, args)) return Status::Unsupported("attention for a backward");
+  const c10::OperatorName& name = op.operator_name();
   AtenCall call;
   Reader reader(&call);
   Node node;
   node.op = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-  for (size_t i = 0; i < given.values.size(); ++i) {
+  for (size_t i = 0; i < args.size(); ++i) {
     const c10::Argument& parameter = schema.arguments()[i];
-    CF_ASSIGN_OR_RETURN(const AtenArg arg, reader.Read(given.values[i], given.places[i]));
+    CF_ASSIGN_OR_RETURN(const AtenArg arg, reader.Read(args[i], static_cast<int>(i)));
     CF_ASSIGN_OR_RETURN(Json json, AtenArgToJson(arg, parameter));
     if (parameter.kwarg_only()) {
       node.kwargs[parameter.name()] = std::move(json);
@@ -166,8 +165,9 @@ Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<IValu
   CF_RETURN_IF_ERROR(reader.Finish());
   OpSignature& signature = call.signature;
   signature.nodes.push_back(std::move(node));
+  const size_t returned = RegionOpOf(op).schema().returns().size();
   for (const IValue& result : results) {
-    if (call.others.size() >= schema.returns().size()) {
+    if (call.others.size() >= returned) {
       call.others.push_back(result);
     } else if (result.isTensor()) {
       CF_RETURN_IF_ERROR(reader.ReadOutput(result.toTensor()));
@@ -180,8 +180,8 @@ Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<IValu
                   [](const TensorSpec& spec) { return spec.absent || spec.numel() == 0; })) {
     return Status::Unsupported("results without elements");
   }
-  signature.numerics = NumericsInForce({signature.nodes[0].op});
   CF_ASSIGN_OR_RETURN(signature, NormalizeAten(signature));
+  signature.numerics = NumericsInForce({signature.nodes[0].op});
   return call;
 }
 

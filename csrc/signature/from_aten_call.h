@@ -56,7 +56,8 @@ struct AtenCall {
 
 // `args`: all of the schema's, in its order, as before the call. `results`: what it returned.
 // kUnsupported: an overload that no region holds (CheckPure of RegionOpOf), a list among its
-// results, no element in any of them, RegionArgsOf's, an argument that the format cannot hold,
+// results, no element in any of them, attention for a backward or not as AsRegionCall takes it, an
+// argument that the format cannot hold,
 // tensors of several devices or of another layout, dtype or kind than regions have, a result that
 // is one of the arguments.
 Result<AtenCall> ReadAtenCall(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,

@@ -11,8 +11,11 @@
 
 #include "base/own_work.h"
 #include "signature/aten_args.h"
+#include "signature/aten_attention.h"
 #include "signature/aten_means.h"
+#include "signature/aten_oracle.h"
 #include "signature/aten_schema.h"
+#include "signature/op_facts.h"
 
 namespace cudaforge {
 namespace {
@@ -81,6 +84,7 @@ bool MayOverlap(const TensorSpec& spec) {
 Result<OpSignature> NormalizeAten(const OpSignature& signature) {
   OpSignature normal = signature;
   for (size_t n = 0; n < normal.nodes.size(); ++n) {
+    CF_ASSIGN_OR_RETURN(normal.nodes[n], AsRegionCall(normal, normal.nodes[n]));
     CF_ASSIGN_OR_RETURN(BoundNode bound, BindNode(normal, n));
     Json args = Json::array();
     Json kwargs = Json::object();
@@ -112,11 +116,12 @@ class RegionProgram::Impl {
   struct Step {
     c10::OperatorHandle op;
     std::vector<AtenArg> args;
-    std::vector<std::vector<int>> values;  // per argument; -1: absent
+    std::vector<std::vector<int>> values = {};  // per argument; -1: absent
     size_t first_output = 0;
     size_t output_count = 0;
-    bool has_mean = false;     // see aten_means.h
-    std::vector<size_t> dead;  // values that no later step and no output reads
+    bool has_mean = false;  // see aten_means.h
+    Float64 float64 = Float64::kItself;
+    std::vector<size_t> dead = {};  // values that no later step and no output reads
   };
 
   static Result<std::shared_ptr<const Impl>> Create(const OpSignature& signature);
@@ -148,8 +153,9 @@ Result<std::shared_ptr<const RegionProgram::Impl>> RegionProgram::Impl::Create(
   impl->value_count_ = signature.inputs.size();
   for (size_t n = 0; n < signature.nodes.size(); ++n) {
     CF_ASSIGN_OR_RETURN(BoundNode bound, BindNode(impl->signature_, n));
-    Step step{std::move(bound.op), std::move(bound.args), {}, 0, 0, false, {}};
+    Step step{std::move(bound.op), std::move(bound.args)};
     step.has_mean = HasMean(signature.nodes[n].op);
+    step.float64 = FactsOf(signature.nodes[n].op).float64;
     bool reads_tensors = false;
     for (const AtenArg& arg : step.args) {
       std::vector<int> indices;
@@ -285,7 +291,11 @@ std::vector<at::Tensor> RegionProgram::Impl::Execute(at::ArrayRef<at::Tensor> in
     stack.clear();
     for (size_t i = 0; i < step.args.size(); ++i) Push(step, i, values, device, fp64, &stack);
     const torch::jit::Stack args = fp64 && step.has_mean ? stack : torch::jit::Stack();
-    step.op.callBoxed(stack);
+    if (fp64 && step.float64 != Float64::kItself) {
+      stack = {RunInFloat64(step.float64, stack)};
+    } else {
+      step.op.callBoxed(stack);
+    }
     Collect(step, stack, &values);
     if (!args.empty()) {
       at::Tensor& mean = values[step.first_output + 1];

@@ -14,7 +14,8 @@
 
 namespace cudaforge {
 
-// Fills in default arguments and moves kwarg-only arguments to "kwargs", so that equal calls have
+// Makes calls of attention's kernels those of AsRegionCall, fills in default arguments and moves
+// kwarg-only arguments to "kwargs", so that equal calls have
 // equal signatures. On a CPU an input's alignment becomes that of its elements: memory maps, files
 // and NumPy's views begin anywhere, and CPU kernels need no more. kUnsupported: an overload that
 // does not exist, mutates, returns views, draws random numbers, or takes arguments that the format

@@ -156,6 +156,15 @@ constexpr OpFacts Product(int left, bool heavy) {
           .heavy = heavy};
 }
 
+// Of operands that float64 does not have: quantised ones.
+constexpr OpFacts QuantisedProduct(Float64 float64, OpNeeds needs, Operands scales = {}) {
+  OpFacts facts = Product(0, false);
+  facts.needs = needs;
+  facts.operands = scales;
+  facts.float64 = float64;
+  return facts;
+}
+
 constexpr OpFacts Attention(int causal, int mask, bool heavy) {
   return {.kind = Kind::kContracts,
           .family = Family::kAttention,
@@ -164,6 +173,14 @@ constexpr OpFacts Attention(int causal, int mask, bool heavy) {
           .operands = {{{0, Role::kQuery}, {1, Role::kKey}, {2, Role::kSeen}, {mask, Role::kMask}}},
           .heavy = heavy,
           .causal = causal};
+}
+
+// A kernel that PyTorch chooses for it. Without dropout each is that call, which every PyTorch has
+// and which exists in float64 too.
+constexpr OpFacts KernelOfAttention(int causal, int mask) {
+  OpFacts facts = Attention(causal, mask, false);
+  facts.region_op = "aten::scaled_dot_product_attention";
+  return facts;
 }
 
 constexpr OpFacts Convolution(bool heavy) {
@@ -388,7 +405,36 @@ constexpr Row kRows[] = {
     {"convolution_backward",
      {.kind = Kind::kContracts, .family = Family::kConvolution, .backward = true}},
     {"scaled_dot_product_attention", Attention(5, 3, true)},
-    {"_scaled_dot_product_flash_attention_for_cpu", Attention(4, -1, false)},
+    {"_scaled_dot_product_cudnn_attention", KernelOfAttention(6, 3)},
+    {"_scaled_dot_product_efficient_attention", KernelOfAttention(6, 3)},
+    {"_scaled_dot_product_flash_attention", KernelOfAttention(4, -1)},
+    {"_scaled_dot_product_flash_attention_for_cpu", KernelOfAttention(4, -1)},
+    {"_int_mm", QuantisedProduct(Float64::kProduct, Needs::kRowAndColumn)},
+    {"_scaled_mm", QuantisedProduct(Float64::kScaledProduct, Needs::kEverything,
+                                    {{{2, Role::kPositive}, {3, Role::kPositive}}})},
+    {"_weight_int8pack_mm",
+     QuantisedProduct(Float64::kScaledRows, Needs::kEverything, {{{2, Role::kPositive}}})},
+    // Random numbers.
+    {"bernoulli", OfKind(Kind::kDraws)},
+    {"binomial", OfKind(Kind::kDraws)},
+    {"cauchy", OfKind(Kind::kDraws)},
+    {"exponential", OfKind(Kind::kDraws)},
+    {"geometric", OfKind(Kind::kDraws)},
+    {"log_normal", OfKind(Kind::kDraws)},
+    {"multinomial", OfKind(Kind::kDraws)},
+    {"native_dropout", OfKind(Kind::kDraws)},
+    {"normal", OfKind(Kind::kDraws)},
+    {"poisson", OfKind(Kind::kDraws)},
+    {"rand", OfKind(Kind::kDraws)},
+    {"rand_like", OfKind(Kind::kDraws)},
+    {"randint", OfKind(Kind::kDraws)},
+    {"randint_like", OfKind(Kind::kDraws)},
+    {"randn", OfKind(Kind::kDraws)},
+    {"randn_like", OfKind(Kind::kDraws)},
+    {"random", OfKind(Kind::kDraws)},
+    {"randperm", OfKind(Kind::kDraws)},
+    {"rrelu_with_noise", OfKind(Kind::kDraws)},
+    {"uniform", OfKind(Kind::kDraws)},
     // Uninitialised memory.
     {"empty", OfKind(Kind::kAllocates)},
     {"empty_like", OfKind(Kind::kAllocates)},
@@ -484,6 +530,11 @@ const std::vector<std::string>& HeavyOps() {
     return all;
   }();
   return *names;
+}
+
+std::string_view RegionOpName(std::string_view op) {
+  const std::string_view name = FactsOf(op).region_op;
+  return name.empty() || op.find('.') != std::string_view::npos ? op : name;
 }
 
 const std::vector<std::string>& PartsOf(std::string_view overload) {

@@ -18,6 +18,7 @@ enum class OpKind {
   kScans,
   kContracts,  // matrix products, convolutions, attention
   kAllocates,  // returns uninitialised memory
+  kDraws,      // random numbers
 };
 
 // Kinds of regions, the heaviest first: a region is of the first kind that any of its operators is.
@@ -68,6 +69,14 @@ enum class OpWork {
   kProduct,   // two for each element of the result and each element of a row of argument `left`
   kConvolution,
   kAttention,
+};
+
+// What is run in float64 where ATen has no such kernel of the operator: a few plain operators.
+enum class Float64 {
+  kItself,
+  kProduct,        // mm(a, b)
+  kScaledProduct,  // mm(a * scale of a, b * scale of b) + bias, by the scale of the result
+  kScaledRows,     // mm(a, b transposed) * scales
 };
 
 // What an operand means: what its values may be, and what may be asked of the result.
@@ -149,6 +158,8 @@ struct OpFacts {
   int causal = -1;   // attention: the argument is_causal
   int norm_weight = -1;  // norms: the argument that is the weight
   Saved saved = Saved::kNothing;
+  Float64 float64 = Float64::kItself;
+  std::string_view region_op = {};  // see RegionOpName
 };
 
 // Of "aten::sum", "aten::sum.dim_IntList" or "sum"; of an operator without a row, a default
@@ -157,6 +168,11 @@ const OpFacts& FactsOf(std::string_view op);
 
 // The heavy operators, sorted: "aten::mm".
 const std::vector<std::string>& HeavyOps();
+
+// Where PyTorch chooses among several kernels for one call, that call:
+// "aten::scaled_dot_product_attention" for each of attention's. Others: `op` itself. Part of `op`,
+// or lives forever.
+std::string_view RegionOpName(std::string_view op);
 
 // What PyTorch calls in place of an overload that is made of others: "aten::softmax.int" ->
 // {"aten::_softmax"}. Empty where none is known.

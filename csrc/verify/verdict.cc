@@ -3,10 +3,14 @@
 namespace cudaforge {
 namespace {
 
+constexpr std::string_view kNoVerdict = "unknown";  // after the last
+
 Result<VerdictKind> ParseVerdictKind(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(VerdictKind::kNotJudged); ++i) {
+  for (int i = 0;; ++i) {
     const auto kind = static_cast<VerdictKind>(i);
-    if (VerdictName(kind) == name) return kind;
+    const std::string_view known = VerdictName(kind);
+    if (known == kNoVerdict) break;
+    if (known == name) return kind;
   }
   return Status::InvalidArgument("no verdict is called \"" + std::string(name.substr(0, 40)) +
                                  "\"");
@@ -41,7 +45,7 @@ std::string_view VerdictName(VerdictKind kind) {
     case VerdictKind::kNotJudged:
       return "not_judged";
   }
-  return "unknown";
+  return kNoVerdict;
 }
 
 Json Verdict::ToJson() const {

@@ -243,10 +243,7 @@ Result<Buffers> MakeBuffers(Target& target, const Executable& executable,
 
 GuardedRunResult DeviceFailure(VerdictKind kind, const Status& status) {
   GuardedRunResult result;
-  for (std::string_view word :
-       {"illegal address", "illegal memory", "misaligned", "ILLEGAL_ADDRESS", "MISALIGNED"}) {
-    if (status.message().find(word) != std::string::npos) kind = VerdictKind::kMemoryFault;
-  }
+  if (status.code() == StatusCode::kMemoryFault) kind = VerdictKind::kMemoryFault;
   result.verdict = {
       kind, "the device reports: " + status.message(), {{"error", status.ToString()}}};
   result.device_error = true;

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <map>
 #include <optional>
 #include <random>
 
 #include "base/file.h"
-#include "base/subprocess.h"
 #include "worker/protocol.h"
 
 namespace cudaforge {
@@ -47,6 +47,7 @@ class WorkerClient::Impl {
     enum class Kind { kReply, kTimedOut, kEnded } kind = Kind::kReply;
     Frame frame;      // kReply: "ok" is a boolean
     std::string end;  // kEnded: how the worker ended, or what was wrong with its reply
+    int signal = 0;   // kEnded: the one that ended it, else 0
   };
 
   // An error when no worker can be started. `timeout_ms` counts from the start of the request.
@@ -71,8 +72,12 @@ class WorkerClient::Impl {
   }
 
   const WorkerOptions& options() const { return options_; }
+  void SetTimeouts(int compile_ms, int run_ms) {
+    options_.compile_timeout_ms = compile_ms;
+    options_.run_timeout_ms = run_ms;
+  }
   int started() const { return started_; }
-  const std::string& last_end() const { return last_end_; }
+  const ProcessEnd& last_end() const { return last_end_; }
   // A memory file of the set's bytes, one input after the other. The last set with an id stays
   // written: a search runs every candidate on one and the same.
   Result<UniqueFd> InputFile(const InputSet& inputs) {
@@ -185,7 +190,8 @@ class WorkerClient::Impl {
     answer.kind = Answer::Kind::kEnded;
     if (!reply.ok() && reply.status().code() == StatusCode::kIoError) {
       End(kLastWordsMs);
-      answer.end = last_end_;
+      answer.end = last_end_.ToString();
+      answer.signal = last_end_.signal;
     } else {
       // Whatever a candidate did to the worker's memory, its next words are not to be trusted.
       End(0);
@@ -200,7 +206,7 @@ class WorkerClient::Impl {
   std::optional<ChildProcess> child_;
   std::random_device entropy_;
   int started_ = 0;
-  std::string last_end_;
+  ProcessEnd last_end_;
   UniqueFd kept_;
   uint64_t kept_id_ = 0;
 };
@@ -236,20 +242,22 @@ Result<Frame> Pack(const char* command, const std::string& binary, const Candida
 
 // Whether a worker ended by SIGKILL: when memory runs out, the system does that to a worker that
 // did nothing wrong.
-bool Killed(const std::string& end) { return end.starts_with("signal 9 "); }
+bool IsKilled(int signal) { return signal == SIGKILL; }
 
-// Whether it ended by SIGSEGV or SIGBUS.
-bool Strayed(const std::string& end) {
-  return end.starts_with("signal 11 ") || end.starts_with("signal 7 ");
-}
+// Whether it read or wrote where it may not.
+bool IsStray(int signal) { return signal == SIGSEGV || signal == SIGBUS; }
 
 }  // namespace
 
 WorkerClient::WorkerClient(WorkerOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
 WorkerClient::~WorkerClient() = default;
+void WorkerClient::SetTimeouts(int compile_ms, int run_ms) {
+  impl_->SetTimeouts(compile_ms, run_ms);
+}
+
 int WorkerClient::started() const { return impl_->started(); }
-std::string WorkerClient::last_end() const { return impl_->last_end(); }
+ProcessEnd WorkerClient::last_end() const { return impl_->last_end(); }
 
 Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
   const int timeout_ms = impl_->options().compile_timeout_ms;
@@ -260,7 +268,7 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
        {{"language", LanguageName(candidate.source.language)}, {"code", candidate.source.code}}},
       {"timeout_ms", timeout_ms}};
   CF_ASSIGN_OR_RETURN(Impl::Answer answer, impl_->Ask(request, timeout_ms + kCompileGraceMs));
-  if (answer.kind == Impl::Answer::Kind::kEnded) {  // perhaps by somebody's hand: see Killed
+  if (answer.kind == Impl::Answer::Kind::kEnded) {  // perhaps by somebody's hand: see IsKilled
     CF_ASSIGN_OR_RETURN(answer, impl_->Ask(request, timeout_ms + kCompileGraceMs));
   }
   CompileResult result;
@@ -272,7 +280,7 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
     const std::string words = "the compiling process ended twice: " + answer.end;
     // NVRTC and nvJitLink work inside the worker and may crash on a source; a host compiler is a
     // process of its own.
-    if (candidate.source.language == Language::kCpu || Killed(answer.end)) {
+    if (candidate.source.language == Language::kCpu || IsKilled(answer.signal)) {
       return Status::Unavailable(words);
     }
     result.log = words;
@@ -293,7 +301,8 @@ Result<RunOutput> WorkerClient::Run(const std::string& binary, const Candidate& 
                                     const OpSignature& signature, const InputSet& inputs,
                                     const RunPlan& plan) {
   auto out = RunOnce(binary, candidate, signature, inputs, plan);
-  if (!out.ok() || out->verdict.kind != VerdictKind::kCrashed || !Killed(last_end())) return out;
+  if (!out.ok() || out->verdict.kind != VerdictKind::kCrashed || !IsKilled(last_end().signal))
+    return out;
   return RunOnce(binary, candidate, signature, inputs, plan);
 }
 
@@ -333,7 +342,7 @@ Result<RunOutput> WorkerClient::RunOnce(const std::string& binary, const Candida
     return out;
   }
   if (answer.kind == Impl::Answer::Kind::kEnded) {
-    if (plan.fence != RunPlan::Fence::kNone && Strayed(answer.end)) {
+    if (plan.fence != RunPlan::Fence::kNone && IsStray(answer.signal)) {
       const bool before = plan.fence == RunPlan::Fence::kBefore;
       out.verdict = MakeVerdict(
           VerdictKind::kMemoryFault,

@@ -11,6 +11,7 @@
 #include "base/cancel.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/subprocess.h"
 #include "kernel/candidate.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
@@ -84,9 +85,11 @@ class WorkerClient : public CandidateRunner {
                        const OpSignature& signature, const InputSet& inputs, int tier) override;
   // Asked of the first worker and kept for the ones after it.
   Result<Json> Facts() override;
+  // In the place of the options' from now on.
+  void SetTimeouts(int compile_ms, int run_ms);
   // Workers started so far, and how the last one ended.
   int started() const;
-  std::string last_end() const;
+  ProcessEnd last_end() const;
 
  private:
   Result<RunOutput> RunOnce(const std::string& binary, const Candidate& candidate,

@@ -1,12 +1,11 @@
-"""The C++ part (csrc/binding). Signatures are JSON text; csrc/signature/op_signature.h has the
-form.
+"""The C++ part (csrc/binding). csrc/signature/op_signature.h has the form of signatures.
 
 Errors: ValueError (malformed input), NotImplementedError (well formed, not handled), KeyError,
 OSError, TimeoutError, and RuntimeError for what is missing on this machine and for faults of our
 own."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -44,6 +43,10 @@ def parts_of(op: str) -> list[str]:
     """What PyTorch calls in place of an overload that is made of others, where that is known:
     ["aten::_softmax"] for "aten::softmax.int"."""
 
+def region_op(op: str) -> str:
+    """The call that an overload is a kernel for: "aten::scaled_dot_product_attention" for
+    attention's; other overloads themselves."""
+
 def norm_operands(op: str) -> tuple[int, int] | None:
     """Where a norm, or its backward, has its input and its weight; None for other overloads."""
 
@@ -53,23 +56,50 @@ def generates_heavy_ops(arch: str) -> bool:
 def has_agent_regions(arch: str) -> bool:
     """Whether the store in use has ever held a winner of such a region for `arch`."""
 
-def can_generate(signature: str, arch: str) -> str | None:
-    """None when a generator makes kernels for the region on `arch`, else why none does."""
-
 def numerics(ops: Sequence[str]) -> dict[str, Any]:
     """The settings in force that may change what these overloads compute."""
 
-def normalize(signature: str) -> str:
-    """The canonical form: defaults filled in, keyword-only arguments in "kwargs", keys sorted."""
-
-def signature_key(signature: str) -> str:
-    """SHA-256 of a canonical signature, 64 hexadecimal digits."""
-
-def describe(signature: str) -> str:
-    """A short line for people."""
-
 def region_id(key: str) -> int:
     """What cudaforge::region is called with for a key."""
+
+class Signature:
+    """What a region computes. Immutable; equal and hashed by its key."""
+
+    @staticmethod
+    def parse(text: str) -> Signature:
+        """Of JSON, canonical or not."""
+
+    def normalized(self) -> Signature:
+        """Defaults filled in, keyword-only arguments in "kwargs"."""
+
+    @property
+    def text(self) -> str:
+        """Canonical JSON, which cudaforge::region is called with."""
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of the text, 64 hexadecimal digits."""
+
+    @property
+    def device(self) -> str:
+        """ "cpu" or "cuda"."""
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The overload of each node, in order: "aten::_softmax"."""
+
+    @property
+    def inputs(self) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]:
+        """Dtype, sizes and strides of each."""
+
+    def describe(self) -> str:
+        """A short line for people."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the text says, as Python objects."""
+
+    def why_not_generated(self, arch: str) -> str | None:
+        """Why no generator makes kernels for it on `arch`; None where one does."""
 
 def arch(device: str, device_index: int = 0) -> str:
     """ "cpu:x86-64-v4+1f0c93ab", "cuda:sm_90a". RuntimeError: what is missing here."""
@@ -93,7 +123,7 @@ def time_interleaved(
 class RegionProgram:
     """A signature made runnable by ATen, without the GIL."""
 
-    def __init__(self, signature: str) -> None: ...
+    def __init__(self, signature: Signature) -> None: ...
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]: ...
 
 class KernelStore:
@@ -106,16 +136,20 @@ class KernelStore:
         """For tests."""
 
     def get(self, key: str, arch: str) -> dict[str, Any] | None:
-        """kind ("winner", "eager_only", "negative"), key, arch, signature, verification, timing,
-        provenance, versions, by_agent (whether an agent wrote its best candidate), current (whether
-        this build's torch and verifier judged it: what others judged is a miss), provisional
-        (whether it was judged on a busy machine: a miss in every other process), binary_bytes,
-        checksum; None on a miss, and, counted in `corrupt`, where the evidence is damaged."""
+        """kind ("winner", "negative"), key, arch, signature, verification, timing, provenance,
+        versions, by_agent (whether an agent wrote its best candidate), current (whether this
+        build's torch and verifier judged it: what others judged is a miss), doubtful (0, or when a
+        busy machine measured it: a miss in every other process), serves (out of "compiled" and
+        "eager"), binary_bytes, checksum; None on a miss, and, counted in `corrupt`, where the
+        evidence is damaged."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
-        """kind, checksum, provisional and, of what is no winner, provenance of what `get` gives;
-        cheap. None on a miss, for what other versions judged and for damaged evidence of what is
-        no winner."""
+        """kind, checksum, serves and, of what serves no compiled graph, provenance of what `get`
+        gives; cheap. None on a miss, for what other versions judged or another process under doubt,
+        and for damaged evidence of what serves no compiled graph."""
+
+    def doubted_lately(self, key: str, arch: str) -> bool:
+        """Whether another process measured it under doubt, less than a day ago."""
 
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
         """Source, plan and constraints of a kernel; None of a negative entry, and where the text is
@@ -138,15 +172,15 @@ class KernelStore:
     def records(self, arch: str = "") -> list[dict[str, Any]]:
         """All that can be read, as `get` gives them; the others are counted in `corrupt`."""
 
-    def add_wanted(self, regions: Sequence[tuple[str, str, str]]) -> None:
-        """Key, arch and canonical signature of each; one write at most."""
+    def add_wanted(self, regions: Sequence[tuple[Signature, str]]) -> None:
+        """Each on an architecture; one write at most."""
 
     def put_graph(
         self,
         graph: str,
         arch: str,
         facts: Mapping[str, Any],
-        wanted: Sequence[tuple[str, str, str]] = ...,
+        wanted: Sequence[tuple[Signature, str]] = ...,
     ) -> None:
         """Stores what is known of a whole graph; `graph` is a SHA-256. One write, in which `wanted`
         is put on the wanted list as well."""
@@ -187,19 +221,11 @@ def use_cache(folder: str) -> str | None:
     """Uses the cache in `folder` from now on; why it cannot be (the store is then in memory), or
     None."""
 
-class SearchOutcome:
-    """What a search ended with; `reason` says why nothing was found, or why it ended."""
-
-    @property
-    def found(self) -> bool: ...
-    @property
-    def reason(self) -> str: ...
-
 class NoReply(RuntimeError):
     """No reply of the Coder has a candidate, or there is none: nothing is known of the region."""
 
 class Cancel:
-    """Ends a session of agents from another thread."""
+    """Ends a search from another thread."""
 
     def set(self) -> None: ...
 
@@ -218,89 +244,63 @@ def agent_limits() -> dict[str, Any]:
 def check_agents(settings: Mapping[str, Any]) -> None:
     """Raises ValueError or OSError where agents() could not ask the agents of these settings."""
 
-def read_triton(reply: str, signature: str, arch: str, program: list[str]) -> str:
+def read_triton(reply: str, signature: Signature, arch: str, program: list[str]) -> str:
     """For tests: the candidate, as JSON, that a Coder's reply in Triton comes to. ValueError says
     why it is none."""
 
-def agents(
-    signature: str,
+Contestant = Callable[[Sequence[Tensor]], object]
+
+class _ForgeHost(Protocol):
+    """What a forge asks of the program around it, from the thread that called forge_region, inside
+    it. What it raises ends the forging and passes through."""
+
+    def tell(self, event: dict[str, Any]) -> None: ...
+    def go_on(self) -> None:
+        """Before each step: raises where the forging is to end."""
+
+    def inputs(self, signature: Signature, seed: int) -> Sequence[Tensor]:
+        """On the region's device. Contestants of the region run on several such sets by turns."""
+
+    def winner(self, signature: Signature) -> Contestant:
+        """The region through cudaforge::region, which runs the kernel on trial in this thread."""
+
+    def aten(self, signature: Signature) -> Contestant: ...
+    def inductor(
+        self, signature: Signature, part: str, left_s: float
+    ) -> tuple[Contestant | None, bool, float]:
+        """The region by Inductor, with cudaforge::region in the place of the part of that key (""
+        for none), where `left_s` is enough for the compilation: the contestant, None where Inductor
+        cannot compile it; whether there was time; and seconds that were no time of the region's."""
+
+    def clock(self) -> Callable[[Callable[[], None]], float] | None:
+        """Nanoseconds of one call with caches cold; None: the device's own clock."""
+
+    def is_busy(self) -> bool:
+        """Whether the program keeps the processor busy beside this, which makes times doubtful."""
+
+def forge_region(
+    signature: Signature,
     device_index: int,
-    settings: Mapping[str, Any],
-    built_in: SearchOutcome | None,
-    cancel: Cancel,
-    hints: Callable[[], list[str]] | None = None,
-    progress: Callable[[dict[str, Any]], None] | None = None,
-) -> SearchOutcome:
-    """One session of agents, without the GIL; `settings` are those of agents.Agents.settings().
-    Every node is stored as soon as it is finished. Raises ValueError for settings that cannot be
-    used, before any call is made, and NoReply where no candidate was tried for want of a reply
-    that has one."""
-
-class Promotion:
-    """The result of a race."""
-
-    @property
-    def promoted(self) -> bool: ...
-    @property
-    def undecided(self) -> bool:
-        """Neither promoted nor for eager calls alone, only because a median contradicts the pairs,
-        in this race or the one inside a larger region: this machine was too busy, another race may
-        say otherwise."""
-
-    def times_us(self) -> list[float]:
-        """Median microseconds of each contestant."""
-
-    def placed_in(self, key: str, inside: Promotion) -> Promotion:
-        """The verdict on a part of the region `key`, which must win alone and inside it."""
-
-def search(
-    signature: str,
-    device_index: int,
-    seconds: float,
-    limit: float,
+    host: _ForgeHost,
+    budget_s: float,
     candidates: int,
-    progress: Callable[[dict[str, Any]], None] | None = None,
-) -> SearchOutcome:
-    """Tries candidates in the worker process, without the GIL, for `seconds` from the call on.
-    Nothing begins, the verification of the best neither, that would end after `limit` seconds, as
-    far as is known by what the same took before."""
-
-def race(
-    names: list[str],
-    callables: Sequence[Callable[[int], object]],
-    device: str,
-    device_index: int,
-    budget_s: float,
-    clock: Callable[[Callable[[], None]], float] | None = None,
-    eager: bool = False,
-) -> Promotion:
-    """Interleaved timing of callables, the winner-to-be first, rivals named "aten" and "inductor".
-
-    A callable gets the sample's number. `clock` gives the nanoseconds of one call of work with
-    caches cold; None: the target's own clock. `eager`: an eager call may be all that is timed."""
-
-def conclude(
-    signature: str,
-    device_index: int,
-    outcome: SearchOutcome,
-    promotion: Promotion | None,
-    budget_s: float,
-    spent_s: float,
-    provisional: bool = False,
+    cancel: Cancel,
+    within: Signature | None = None,
+    agents: Mapping[str, Any] | None = None,
+    hints: Callable[[], list[str]] | None = None,
+    search_s: float | None = None,
 ) -> tuple[dict[str, Any], bool]:
-    """Stores the record: a winner or a kernel for eager calls where `promotion` says so, else a
-    negative entry. The times are those of the whole region, allowed and spent. `provisional`: see
-    KernelStore.get. Gives the record as that would, and whether it is now the one that is
-    stored."""
+    """Forges a region within `budget_s` seconds: at most so many candidates of the generators, in
+    `search_s` of them (None: all but what the races need), then
+    agents (settings of agents.Agents.settings()) within limits of their own, the race against ATen
+    and Inductor, and the record, which goes to the store in use at the call. `within`: the larger
+    region that this is a part of, where it must win too. `cancel` ends a search soon. Without the
+    GIL. Gives the record as KernelStore.get would, and whether it is now the one that is stored.
 
-class KernelOnTrial:
-    """While it is entered, cudaforge::region runs the search's best in this thread's OwnWork, and
-    for nobody else."""
-    def __init__(self, signature: str, device_index: int, outcome: SearchOutcome) -> None: ...
-    def __enter__(self) -> KernelOnTrial: ...
-    def __exit__(self, *error: object) -> None: ...
-    def promote(self, eager_only: bool = False) -> None:
-        """Has it serve everybody from now on, in this process, or eager calls alone."""
+    Raises NotImplementedError where no generator makes the region and there are no agents,
+    ValueError for settings of agents that cannot be used, before any call is made, NoReply where no
+    candidate was tried for want of a reply that has one, RuntimeError for what this machine
+    lacks."""
 
 def ask_again() -> None:
     """Has regions without a winner look for one in the store again, at their next call."""
@@ -309,8 +309,8 @@ def stats() -> dict[str, Any]:
     """hits, unserved, fallbacks by reason, saved_ns, regions."""
 
 def reset_stats() -> None: ...
-def can_intercept(op: str) -> str | None:
-    """None when calls of the overload can be intercepted, else why not."""
+def why_not_intercepted(op: str) -> str | None:
+    """Why calls of the overload cannot be intercepted; None where they can."""
 
 def out_variant_of(op: str) -> str | None:
     """The overload that writes what `op` returns to out arguments; None where there is none."""
@@ -321,10 +321,10 @@ def intercept(ops: Sequence[str]) -> None:
 def intercepted() -> list[str]:
     """The overloads that are intercepted."""
 
-def on_eager_miss(record: bool, told: Callable[[str, str, str, int], None] | None) -> None:
+def on_eager_miss(record: bool, told: Callable[[Signature, str, int], None] | None) -> None:
     """What becomes of a call that is met for the first time and has no kernel, not while a CUDA
     graph is captured: where `record`, it is put on the wanted list; `told` is called with its
-    signature, its key, the architecture and the device's index."""
+    signature, the architecture and the device's index."""
 
 def record_unaligned(record: bool) -> None:
     """Whether regions whose data no kernel can use, as they are not aligned, are put on the wanted
@@ -346,26 +346,6 @@ class OwnWork:
     enters its own."""
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...
-
-class NoForkMeanwhile:
-    """While it is entered, until the thread that has entered it leaves it, forks in other threads
-    wait: no_fork_meanwhile() in forks.py. An error: left by a thread that is not inside."""
-    def __enter__(self) -> None: ...
-    def __exit__(self, *error: object) -> None: ...
-
-def before_fork(most_s: float = 60.0) -> bool:
-    """Around a fork: waits until no other thread is inside a NoForkMeanwhile, so long at most;
-    False: one is inside yet. No other gets inside until after_fork_in_parent() or
-    after_fork_in_child(), or for a minute. Runs no signal's handler."""
-
-def after_fork_in_parent() -> None:
-    """Nothing, where no before_fork() of this thread came before."""
-
-def after_fork_in_child() -> None:
-    """Nobody is inside who does not exist in the child, and no fork is under way."""
-
-def amid_fork() -> bool:
-    """Whether the calling thread is between before_fork() and what comes after the fork."""
 
 def versions() -> dict[str, Any]:
     """cudaforge, torch, verifier, rocksdb."""

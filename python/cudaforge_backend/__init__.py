@@ -50,10 +50,10 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     graph, status "hit", "negative" or "miss"; then for each that is forged {"event": "start",
     "key", "arch", "region"}, {"event": "candidate", "key", "index", "verdict", "params", "best",
     "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key",
-    "region", "kind", "verdict", "reason", "timing", "seconds", "kept"}, kind "winner" where its
-    kernel was stored, "eager_only" where it was for eager calls alone, else "negative"; all are of
-    this forging but for "kept", which is None or {"author", "by_agent", "timing"} of the winner
-    that was in the cache and stays. {"event": "stage", "key", "stage"} says what is done:
+    "region", "kind", "serves", "verdict", "why", "reason", "timing", "seconds", "kept"}, kind
+    "winner" where its kernel was stored, else "negative", serves out of "compiled" and "eager"; all
+    are of this forging but for "kept", which is None or {"author", "by_agent", "timing"} of the
+    winner that was in the cache and stays. {"event": "stage", "key", "stage"} says what is done:
     "compile", Inductor compiles what the kernel is to beat, and "race", they are raced, both with
     "within", the key of a larger region, where they are done inside it; "rivals", before agents
     write, the rivals are compiled and timed. There is no "ns" where nothing was timed. Other events

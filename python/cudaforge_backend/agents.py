@@ -82,8 +82,8 @@ class Agents:
             if not isinstance(getattr(self, name), str):
                 raise OptionError(f"{name} is no text")
 
-    def settings(self, rival: str, rival_us: float | None) -> dict[str, Any]:
-        """What _C.agents takes; `rival` is what must be beaten."""
+    def settings(self) -> dict[str, Any]:
+        """What _C.forge_region takes."""
         variables = _C.provider_variables()
         environment = {name: os.environ[name] for name in variables if name in os.environ}
         return {
@@ -91,8 +91,6 @@ class Agents:
             "coder_key": self.coder_key or os.environ.get("CUDAFORGE_CODER_API_KEY", ""),
             "judge_key": self.judge_key or os.environ.get("CUDAFORGE_JUDGE_API_KEY", ""),
             "session": uuid.uuid4().hex,
-            "rival": rival,
-            "rival_us": rival_us,
             "environment": environment,
             "triton": [sys.executable, "-I", str(_TRITON)] if self.language else [],
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import weakref
@@ -19,8 +18,8 @@ from torch import fx
 from ._native import _C
 from .options import DISABLED, disabled, parse
 from .records import (
+    DOUBTFUL,
     HOW_TO_FORGE,
-    PROVISIONAL,
     input_shapes,
     label,
     needed_alignment,
@@ -91,7 +90,7 @@ class Report:
             )
             why = with_time(f"{region.why}{_speedup(region)}", region.retry_above_s)
             rows.append(f"{'':<12}{why}")
-        if short := too_little_time([(r.why, r.retry_above_s) for r in self.regions]):
+        if short := too_little_time([(bool(r.timing), r.retry_above_s) for r in self.regions]):
             text, budget = short
             rows.append(
                 f"  {text}: on_miss='blocking' or 'background' with region_budget_s={budget} or "
@@ -118,7 +117,7 @@ _WHY = {
     "miss": f"not forged yet: use {HOW_TO_FORGE}",
     "only_agents": "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` "
     "has agents write its kernel",
-    "provisional": PROVISIONAL,
+    "doubtful": DOUBTFUL,
 }
 
 
@@ -257,10 +256,10 @@ def _inspect(
         elsewhere = index >= planned and status == "hit"
         if elsewhere or (status == "hit" and verdict and not (verdict.pays and used)):
             status = "unused"
-        signature = json.loads(region.signature)
+        signature = region.signature.to_dict()
         record = _C.store().get(region.key, known.arch)
         why = why_of(record) if record and status == "negative" else _WHY[status]
-        if record and record["kind"] == "eager_only" and status == "negative":
+        if record and record["serves"] == ["eager"] and status == "negative":
             why += "; eager calls are served by its kernel"
         kernel = _C.store().candidate(region.key, known.arch) if status == "hit" else None
         if alignment := needed_alignment(signature, kernel):
@@ -269,8 +268,8 @@ def _inspect(
             why = _WHY["not_used"]
         if status == "miss" and region.by_agents:
             why = _WHY["only_agents"]
-        if status == "miss" and record and record["provisional"]:
-            why = _WHY["provisional"]
+        if status == "miss" and record and record["doubtful"]:
+            why = _WHY["doubtful"]
         if elsewhere:
             why = _WHY["elsewhere"]
         if status == "miss" and (failed := failure(region.key)) is not None:
@@ -286,7 +285,7 @@ def _inspect(
                 why=why,
                 timing=record["timing"] if record and status != "miss" else None,
                 retry_above_s=retry_above_s(record) if record and status != "miss" else None,
-                within=_C.signature_key(known.within) if known.within else None,
+                within=known.within.key if known.within else None,
             )
         )
     return reports, Counter(plan.left)

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from .forks import Flag
-from .records import counted, find, for_eager, try_again
+from .records import counted, find, try_again
 from .steps import step_text
 
 EVERY_S = 10.0
@@ -28,7 +27,7 @@ class Heartbeat:
 
     def __init__(self, say: Callable[[str], None], doing: str) -> None:
         self._say = say
-        self._ended = Flag()
+        self._ended = threading.Event()
         self._saying = threading.Lock()
         self.begin(doing)
         threading.Thread(target=self._watch, name="cudaforge-heartbeat", daemon=True).start()
@@ -107,12 +106,11 @@ class ForgingHeartbeat(Heartbeat):
         """What came of all regions, in a line."""
         failed = self._started - self._kinds.total()
         stored = [record for place in self._met if (record := find(*place)) is not None]
-        verdicts = [(record["verdict"], record["retry_above_s"]) for record in stored]
-        again = try_again(verdicts, self._budget_s, "region_budget_s=")
+        raced = [(record["speedup"] is not None, record["retry_above_s"]) for record in stored]
+        again = try_again(raced, self._budget_s, "region_budget_s=")
         return (
             f"forged {counted(self._started, 'region')}, parts included: "
             f"{counted(self._kinds['winner'], 'winner')}, "
-            f"{for_eager(self._kinds['eager_only'])}"
             f"{self._kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
             f"({time.monotonic() - self._since:.0f} s){f'; {again}' if again else ''}"
             f"{f'; {step_text(self._left)}' if self._left else ''}"

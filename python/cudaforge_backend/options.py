@@ -13,12 +13,11 @@ from typing import Any, get_origin
 from . import errors
 from ._native import _C
 from .agents import Agents
+from .forks import is_forked_child
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 ON_MISS = _C.ON_MISS
 FORGING = ("background", "blocking")  # of ON_MISS, what forges in the program
-RACING_SECONDS = 7.0  # of a region's budget, left for Inductor's compilation and the races ...
-RACING_SHARE = 0.7  # ... but no more than this part of it
 
 
 @dataclass(frozen=True)
@@ -54,13 +53,18 @@ def disabled() -> bool:
 
 
 def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
-    """Settings out of torch.compile's arguments. Raises OptionError."""
+    """Settings out of torch.compile's arguments; a forked child records what it would forge. Raises
+    OptionError."""
     given = dict(options or {})
     for name in given:
         if name not in OPTIONS:
             raise _unknown_option(str(name))
     environment = _C.config()
     on_miss = _on_miss(given.get("on_miss", environment["on_miss"]))
+
+    agents = _agents(given.get("agents"), on_miss, options)
+    if on_miss in FORGING and is_forked_child():
+        on_miss, agents = "record", None
 
     def seconds(name: str) -> float:
         return _seconds(name, given.get(name, environment[name]))
@@ -70,7 +74,7 @@ def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
         region_budget_s=seconds("region_budget_s"),
         graph_budget_s=seconds("graph_budget_s"),
         cache_dir=_folder(given.get("cache_dir", environment["cache_dir"]), options),
-        agents=_agents(given.get("agents"), on_miss, options),
+        agents=agents,
         inductor={**_mode_patches(mode), **_inductor_patches(given.get("inductor"))},
     )
 
@@ -162,7 +166,7 @@ def _agents(value: object, on_miss: str, options: Mapping[str, Any] | None) -> A
     agents = Agents(**value)
     agents = replace(agents, prices_file=_absolute(agents.prices_file, options))
     try:
-        _C.check_agents(agents.settings("", None))
+        _C.check_agents(agents.settings())
     except Exception as error:
         raise errors.OptionError(f"option 'agents': {error}") from error
     return agents

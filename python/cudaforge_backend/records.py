@@ -15,10 +15,10 @@ RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
 
 NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
-PROVISIONAL = (
-    "judged on a busy machine: good for the process that made it, judged anew by the next that "
-    "forges (`cudaforge forge --wanted`, `cudaforge warmup`, with --train for training's graphs, "
-    "or on_miss)"
+DOUBTFUL = (
+    "judged on a busy machine: good for the process that made it, judged anew a day later by the "
+    "next that forges (`cudaforge forge --wanted`, `cudaforge warmup`, with --train for training's "
+    "graphs, or on_miss)"
 )
 
 _MESSAGE = 200  # characters of a verdict's message
@@ -28,15 +28,17 @@ _MOST_OPS, _MOST_SHAPES = 8, 4  # of a region in a line
 class RecordSummary(TypedDict):
     """One record: `ops` as "mul -> cumsum", `shapes` of the inputs as "float32[8, 128]"; times in
     microseconds of one call, None where nothing was timed; `speedup` is (low, median, high) over
-    the faster rival, `speedup_over_aten` of a kernel for eager calls; `verdict` is "winner" or why
-    there is none; `retry_above_s`: of retry_above_s(); `current` is False where another torch or
-    verifier judged it: such a record is not served, and is replaced when its region is forged
-    again; `provisional` where it was raced beside a program that kept the processor busy, or too
-    disturbed to tell: it holds for that process alone, and is replaced likewise."""
+    the faster rival, `speedup_over_aten` over ATen; `kind` is "winner" where there is a kernel,
+    `serves` has "compiled" and "eager", whose calls it serves; `verdict` is "winner" where it
+    serves compiled graphs, else why not; `retry_above_s`: of retry_above_s(); `current` is False
+    where another torch or verifier judged it: such a record is not served, and is replaced when its
+    region is forged again; `doubtful` is 0, or the seconds since 1970 when a busy machine measured
+    it: it holds for that process alone, and is replaced likewise."""
 
     key: str
     arch: str
     kind: str
+    serves: list[str]
     ops: str
     shapes: list[str]
     verdict: str
@@ -50,7 +52,7 @@ class RecordSummary(TypedDict):
     created: int | None
     retry_above_s: float | None
     current: bool
-    provisional: bool
+    doubtful: int
 
 
 def summary(record: Mapping[str, Any]) -> RecordSummary:
@@ -61,6 +63,7 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
         key=record["key"],
         arch=record["arch"],
         kind=record["kind"],
+        serves=record["serves"],
         ops=op_names(record["signature"]),
         shapes=input_shapes(record["signature"]),
         verdict=verdict(record),
@@ -74,7 +77,7 @@ def summary(record: Mapping[str, Any]) -> RecordSummary:
         created=provenance.get("created"),
         retry_above_s=retry_above_s(record),
         current=record["current"],
-        provisional=record["provisional"],
+        doubtful=record["doubtful"],
     )
 
 
@@ -90,29 +93,42 @@ def needed_alignment(signature: Mapping[str, Any], candidate: Mapping[str, Any] 
 
 
 def status_text(status: str) -> str:
-    """A status or a kind of records ("hit", "winner", "eager_only", "unused", "negative", "miss")
-    in a text."""
-    return {"negative": "no winner", "eager_only": "for eager"}.get(status, status)
+    """A status or a kind of records ("hit", "winner", "unused", "negative", "miss") in a text."""
+    return {"negative": "no winner"}.get(status, status)
+
+
+def kind_text(record: Mapping[str, Any]) -> str:
+    """ "winner", "for eager" where its kernel serves eager calls alone, "no winner"."""
+    return "for eager" if record["serves"] == ["eager"] else status_text(record["kind"])
 
 
 def verdict(record: Mapping[str, Any]) -> str:
-    """ "winner", or why there is none."""
-    if record["kind"] == "winner":
+    """ "winner", or why there is none for compiled graphs."""
+    if "compiled" in record["serves"]:
         return "winner"
     timing = record["timing"] or {}
-    if timing.get("undecided"):
-        return "the machine was too busy for a race"
-    if within := larger_region(record):  # it won alone, or it would not have been raced there
-        return f"faster alone, not within region {within[:12]}"
     _, median, high = timing.get("speedup") or (1.0, 1.0, 1.0)
-    if record["kind"] == "eager_only":
-        return f"faster than ATen, {'slower' if high < 1 else 'not surely'} than Inductor"
-    if rival := rival_name(timing):
-        return f"nothing {'surely ' if median > 1 else ''}faster than {rival}"
-    if retry_above_s(record) is not None:
-        return "out of time, not raced"
-    tried = (record["provenance"] or {}).get("candidates_tried")
-    return "no right candidate" if tried else reason_of(record)
+    if record["doubtful"] and not record["serves"]:
+        return "the machine was too busy for a race"
+    match why_code(record):
+        case "doubtful":
+            return "the machine was too busy for a race"
+        case "not_within":
+            return f"faster alone, not within region {larger_region(record)[:12]}"
+        case "not_faster" if record["serves"]:
+            return f"faster than ATen, {'slower' if high < 1 else 'not surely'} than Inductor"
+        case "not_faster":
+            return f"nothing {'surely ' if median > 1 else ''}faster than {rival_name(timing)}"
+        case "not_raced" | "out_of_time":
+            return "out of time, not raced"
+        case "none_right":
+            return "no right candidate"
+    return reason_of(record)
+
+
+def why_code(record: Mapping[str, Any]) -> str:
+    """Why a record serves no compiled graph, by its `why` (cache/FORMAT.md); "" of a winner."""
+    return str((record["provenance"] or {}).get("why") or "")
 
 
 def larger_region(record: Mapping[str, Any]) -> str:
@@ -124,18 +140,20 @@ def larger_region(record: Mapping[str, Any]) -> str:
 def why(record: Mapping[str, Any]) -> str:
     """The verdict of a record, with what was measured."""
     timing = record["timing"] or {}
-    if record["kind"] == "winner" or timing.get("best_rival") is None:
+    if "compiled" in record["serves"] or timing.get("best_rival") is None:
         return verdict(record)
-    over_aten = f"{speedup_text(timing)}; " if timing.get("speedup_over_aten") else ""
+    over_aten = ""
+    if record["serves"] and timing.get("speedup_over_aten"):
+        over_aten = f"{speedup_text(timing, record['serves'])}; "
     return f"{verdict(record)} ({over_aten}{reason_of(record)})"
 
 
 def result_text(record: Mapping[str, Any]) -> str:
     """What a record says of its region, in a line: "winner: 1.20 times as fast as ATen
     [1.15, 1.25]", "no winner: nothing faster than ATen (...); too little time"."""
-    words = speedup_text(record["timing"]) if record["kind"] == "winner" else why(record)
+    words = speedup_text(record["timing"]) if "compiled" in record["serves"] else why(record)
     said = f": {words}" if words else ""
-    return with_time(f"{status_text(record['kind'])}{said}", retry_above_s(record))
+    return with_time(f"{kind_text(record)}{said}", retry_above_s(record))
 
 
 def why_no_kernel(key: str, arch: str) -> str:
@@ -146,12 +164,12 @@ def why_no_kernel(key: str, arch: str) -> str:
         return ""
     if reasons := not_served(summary(record)):
         return "; ".join([result_text(record), *reasons])
-    if record["kind"] == "winner":
+    if "compiled" in record["serves"]:
         return (
             "the cache has its kernel now; these calls ran without it: a new enable(), compilation "
             "or process uses it"
         )
-    if record["kind"] == "eager_only":
+    if record["serves"]:
         return (
             f"{result_text(record)}; eager calls ran without it: a new enable() or process uses it"
         )
@@ -161,14 +179,14 @@ def why_no_kernel(key: str, arch: str) -> str:
 def not_served(row: RecordSummary) -> list[str]:
     """Why a record counts as a miss, in lines."""
     lines = [] if row["current"] else [NOT_CURRENT]
-    return [*lines, PROVISIONAL] if row["provisional"] else lines
+    return [*lines, DOUBTFUL] if row["doubtful"] else lines
 
 
 def retry_above_s(record: Mapping[str, Any]) -> float | None:
     """The region_budget_s above which forging tries a region again that has no winner and had too
     little time to find one; None of every other record."""
     provenance = record["provenance"] or {}
-    if record["kind"] == "winner" or not provenance.get("out_of_time"):
+    if "compiled" in record["serves"] or not provenance.get("out_of_time"):
         return None
     return min(1.5 * float(provenance.get("budget_s") or 0.0), sys.float_info.max)
 
@@ -179,10 +197,10 @@ def rival_name(timing: Mapping[str, Any]) -> str:
     return RIVALS.get(rival, rival)
 
 
-def speedup_text(timing: Mapping[str, Any] | None) -> str:
+def speedup_text(timing: Mapping[str, Any] | None, serves: Sequence[str] = ("compiled",)) -> str:
     """ "1.20 times as fast as Inductor [1.15, 1.25]" of a record's timing, of a kernel that serves
     eager calls alone over ATen; "" without a race."""
-    over_aten = (timing or {}).get("speedup_over_aten")
+    over_aten = (timing or {}).get("speedup_over_aten") if list(serves) == ["eager"] else None
     interval = over_aten or (timing or {}).get("speedup")
     if not timing or not interval:
         return ""
@@ -225,14 +243,14 @@ def with_time(text: str, retry_above_s: float | None) -> str:
     return text if retry_above_s is None else f"{text}; too little time"
 
 
-def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, int] | None:
-    """Of the (verdict, retry_above_s) of regions: how many had too little time, in words, and the
-    whole seconds of budget that try all of them again, at least the default where one was not even
-    raced; None where none had."""
-    short = [(words, above) for words, above in verdicts if above is not None]
+def too_little_time(found: Sequence[tuple[bool, float | None]]) -> tuple[str, int] | None:
+    """Of regions (whether it was raced, its retry_above_s): how many had too little time, in words,
+    and the whole seconds of budget that try all of them again, at least the default where one was
+    not even raced; None where none had."""
+    short = [(raced, above) for raced, above in found if above is not None]
     if not short:
         return None
-    not_raced = sum(words.startswith("out of time") for words, _ in short)
+    not_raced = sum(not raced for raced, _ in short)
     budget = math.floor(max(above for _, above in short)) + 1
     text = f"{counted(len(short), 'region')} had too little time"
     if not not_raced:
@@ -242,15 +260,15 @@ def too_little_time(verdicts: Sequence[tuple[str, float | None]]) -> tuple[str, 
 
 
 def try_again(
-    verdicts: Sequence[tuple[str, float | None]], given_s: float, setting: str
+    found: Sequence[tuple[bool, float | None]], given_s: float, setting: str
 ) -> str | None:
     """How many of these regions had too little time, and what tries them again; None where none
     had. `given_s`: the seconds allowed for each region. The limit for the whole graph may have cut
     a region's time below that: then another run suffices. `setting`: "region_budget_s="."""
-    short = too_little_time(verdicts)
+    short = too_little_time(found)
     if short is None:
         return None
-    enough = all(above < given_s for _, above in verdicts if above is not None)
+    enough = all(above < given_s for _, above in found if above is not None)
     what = "another run" if enough else f"{setting}{short[1]} or more"
     return f"{short[0]}: {what} tries again"
 
@@ -355,11 +373,6 @@ def dollars(usd: float, unpriced: int) -> str:
         return "price unknown"
     unknown = f" and {counted(unpriced, 'call')} of unknown price" if unpriced else ""
     return f"${usd:.4f}{unknown}"
-
-
-def for_eager(number: int) -> str:
-    """Of a list of what came of regions: "2 for eager calls alone, ", and "" of none."""
-    return f"{number} for eager calls alone, " if number else ""
 
 
 def counted(number: int, what: str) -> str:

@@ -13,7 +13,7 @@ from ._native import _C
 from .errors import CudaForgeWarning
 from .forks import fork_safe_lock
 from .options import DISABLED, disabled
-from .records import HOW_TO_FORGE, counted, dollars, for_eager, why_no_kernel
+from .records import HOW_TO_FORGE, counted, dollars, why_no_kernel
 
 
 class RegionStats(TypedDict):
@@ -67,15 +67,14 @@ class Stats(TypedDict):
     Calls of regions: `hits` were served by a kernel, `unserved` found none and ran ATen; saved_ns
     is what the hits are expected to have saved, from the records. Regions, each counted once:
     `misses` had no record when their graph was compiled, or at their first eager call, `forged`
-    were forged to a winner, `eager_only` to a kernel that serves eager calls alone and `negative`
-    to none. `fallbacks`, by reason: calls whose kernel could not take them ("device", "strides",
-    "alignment", "numerics", "labels" out of range, "no_memory" for its outputs or scratch,
-    "launch_error", "quarantined"), graphs, and regions of eager calls, whose forging in the
-    background failed ("background_failed"), and parts of graphs that were left to PyTorch (every
-    other reason). `graphs`, by what became of them: "substituted" (served with winners), "plain"
-    (compiled by Inductor alone; so are those without a region, "no_anchor", and those whose winners
-    are known not to pay or not to be used), "swapped" (given winners while they ran),
-    "does_not_pay_in_place" (no faster with their winners, so Inductor runs them),
+    were forged to a kernel and `negative` to none. `fallbacks`, by reason: calls whose kernel could
+    not take them ("device", "strides", "alignment", "numerics", "labels" out of range, "no_memory"
+    for its outputs or scratch, "launch_error", "quarantined"), graphs, and regions of eager calls,
+    whose forging in the background failed ("background_failed"), and parts of graphs that were left
+    to PyTorch (every other reason). `graphs`, by what became of them: "substituted" (served with
+    winners), "plain" (compiled by Inductor alone; so are those without a region, "no_anchor", and
+    those whose winners are known not to pay or not to be used), "swapped" (given winners while they
+    ran), "does_not_pay_in_place" (no faster with their winners, so Inductor runs them),
     "winners_not_used" (the compiled graph has other strides than its winners, or lost their
     regions). `agents`: what they were asked, and its cost. `cache` (reads, hits, writes, corrupt,
     errors) counts since the cache in use was opened. `eager`: the calls that enable() had looked
@@ -86,7 +85,6 @@ class Stats(TypedDict):
     misses: int
     fallbacks: dict[str, int]
     forged: int
-    eager_only: int
     negative: int
     graphs: dict[str, int]
     agents: AgentStats
@@ -121,9 +119,9 @@ class _Readable(dict[str, Any]):
             f"calls: {stats['hits']} served by kernels, {stats['unserved']} unserved{first}; "
             f"{_time(stats['saved_ns'])} saved, as expected from the races",
             f"regions: {stats['misses']} missed, {stats['forged']} forged to a winner, "
-            f"{for_eager(stats['eager_only'])}{stats['negative']} to no winner",
+            f"{stats['negative']} to no winner",
         ]
-        forged = stats["forged"] + stats["eager_only"] + stats["negative"] + undecided(stats)
+        forged = stats["forged"] + stats["negative"] + undecided(stats)
         of_eager = " by eager calls" if self.graphs_missed else ""
         for missed, of, thread, how in (
             (self.graphs_missed, "", GRAPH_THREAD, f"{HOW_TO_FORGE}, makes their kernels"),
@@ -324,7 +322,7 @@ def count_miss(key: str, eager: bool = False, only_agents: bool = False) -> None
 
 
 def count_forging(outcome: str) -> None:
-    """Counts one forged region: "forged", "eager_only" or "negative"."""
+    """Counts one forged region: "forged" or "negative"."""
     with _lock:
         _forging[outcome] += 1
 
@@ -389,7 +387,6 @@ def stats() -> Stats:
             misses=len(_unknown | _unknown_eager),
             fallbacks=dict(fallbacks),
             forged=_forging["forged"],
-            eager_only=_forging["eager_only"],
             negative=_forging["negative"],
             graphs={how: n for how, n in list(_graphs.items()) if n > 0},
             agents=AgentStats(

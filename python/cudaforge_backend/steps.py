@@ -10,8 +10,8 @@ from .records import (
     RIVALS,
     clipped,
     counted,
+    kind_text,
     speedup_text,
-    status_text,
 )
 
 Event = Mapping[str, Any]
@@ -104,8 +104,8 @@ def no_counters_text(why: str, device: str) -> str:
 def outcome_text(event: Event) -> str:
     """What a forging came to and how long it took, of its event "end": "winner, 1.20x, 3.4 s"."""
     timing = event["timing"] or {}
-    line = status_text(event["kind"])
-    if event["kind"] == "winner":
+    line = kind_text(event)
+    if "compiled" in event["serves"]:
         line += f", {timing['speedup'][1]:.2f}x" if timing.get("speedup") else ""
     else:
         line += f": {event['verdict']}" + f" ({event['reason']})" * ("best_rival" in timing)
@@ -117,7 +117,7 @@ def outcome_text(event: Event) -> str:
 def race_text(event: Event) -> str:
     """The verdict of a race with its interval, of the event "end", and which winner was there and
     stays: "winner: 1.20 times as fast as ATen [1.15, 1.25]"."""
-    words = speedup_text(event["timing"])
+    words = speedup_text(event["timing"], event["serves"])
     text = str(event["verdict"]) + (f": {words}" if words else "")
     return text if event["kept"] is None else f"{text}; {_kept_text(event['kept'])}"
 

@@ -53,28 +53,52 @@ SOFTMAX = {
 _COLUMNS = itertools.count(100)  # of shapes that this process has not met
 
 
-def softmax_signature(device: str, rows: int, columns: int) -> str:
-    """The canonical signature of a contiguous float32 softmax over the last dimension."""
+def softmax_signature(device: str, rows: int, columns: int) -> _C.Signature:
+    """The signature of a contiguous float32 softmax over the last dimension."""
     spec = {"dtype": "float32", "sizes": [rows, columns], "strides": [columns, 1]}
     node = {**SOFTMAX["nodes"][0], "outputs": [spec]}  # type: ignore[index]
-    return _C.normalize(
-        json.dumps(
-            {**SOFTMAX, "device": device, "inputs": [{**spec, "alignment": 16}], "nodes": [node]}
-        )
-    )
+    region = {**SOFTMAX, "device": device, "inputs": [{**spec, "alignment": 16}], "nodes": [node]}
+    return _C.Signature.parse(json.dumps(region)).normalized()
 
 
-def served_softmax(device: str) -> str:
+def served_softmax(device: str) -> _C.Signature:
     """Makes this process's kernel for a softmax over [4, 16], from the generators; its signature.
     From here on PyTorch has one thread: the barriers of a pool are no part of a call."""
     torch.set_num_threads(1)
     signature = softmax_signature(device, 4, 16)
-    found = _C.search(signature, 0, 20.0, 20.0, 1)
-    if not found.found:
-        raise RuntimeError(found.reason)
-    with _C.KernelOnTrial(signature, 0, found) as trial:
-        trial.promote()
+    made, _ = _C.forge_region(signature, 0, _AlwaysWins(), 20.0, 1, _C.Cancel())
+    if made["kind"] != "winner":
+        raise RuntimeError(made["provenance"]["reason"])
     return signature
+
+
+class _AlwaysWins:
+    """A host (_ForgeHost in _C.pyi) in whose races ATen sleeps."""
+
+    def tell(self, event: dict[str, Any]) -> None: ...
+    def go_on(self) -> None: ...
+    def inputs(self, signature: _C.Signature, seed: int) -> list[torch.Tensor]:
+        return []
+
+    def winner(self, signature: _C.Signature) -> Callable[[Any], None]:
+        return lambda inputs: None
+
+    def aten(self, signature: _C.Signature) -> Callable[[Any], None]:
+        return lambda inputs: time.sleep(1e-4)
+
+    def inductor(self, *_: Any) -> tuple[None, bool, float]:
+        return None, True, 0.0
+
+    def clock(self) -> Callable[[Callable[[], None]], float]:
+        def clock(work: Callable[[], None]) -> float:
+            start = time.perf_counter_ns()
+            work()
+            return float(time.perf_counter_ns() - start)
+
+        return clock
+
+    def is_busy(self) -> bool:
+        return False
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -97,11 +121,11 @@ def region_call(device: str) -> dict[str, Any]:
     signature = served_softmax(device)
     region = torch.ops.cudaforge.region.default
     aten = torch.ops.aten._softmax.default
-    number = _C.region_id(_C.signature_key(signature))
+    number = _C.region_id(signature.key)
     x = torch.randn(4, 16, device=device)
     calls: dict[str, Callable[[], Any]] = {
         "aten": lambda: aten(x, -1, False),
-        "region": lambda: region([x], number, signature),
+        "region": lambda: region([x], number, signature.text),
         "aten_again": lambda: aten(x, -1, False),
     }
     times: dict[str, list[float]] = {name: [] for name in calls}
@@ -281,8 +305,8 @@ def open_cache(count: int = 1000) -> dict[str, Any]:
         for rows in range(1, count + 1):
             signature = softmax_signature("cpu", rows, 16)
             record = {
-                "kind": "winner", "key": _C.signature_key(signature), "arch": "cpu:x86-64-v3",
-                "signature": json.loads(signature), **evidence(rows, 16),
+                "kind": "winner", "key": signature.key, "arch": "cpu:x86-64-v3",
+                "signature": signature.to_dict(), **evidence(rows, 16),
                 "versions": _C.versions(),
             }  # fmt: skip
             records.append((record, os.urandom(20_000)))

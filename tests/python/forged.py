@@ -19,7 +19,7 @@ CANDIDATES = 2
 
 
 def host_ns(work: Any) -> float:
-    """A clock of the host's for _C.race: nanoseconds of one call."""
+    """A clock of a ForgeHost: nanoseconds of one call."""
     start = time.perf_counter_ns()
     work()
     return float(time.perf_counter_ns() - start)
@@ -44,25 +44,35 @@ def _race_between(
     patch: pytest.MonkeyPatch,
     contestants: Callable[[], tuple[dict[str, Callable[[Any], object]], Any]],
 ) -> None:
-    """Has every race be one of single operations between what `contestants` makes: calls by name,
-    and the clock."""
+    """Has every race be one between what `contestants` makes: calls by name, and the clock."""
 
-    def race_all(self: Any) -> Any:
-        calls, clock = contestants()
-        place = (self.device.type, self.device_index)
-        return _C.race(list(calls), list(calls.values()), *place, 0.3, clock, True)
+    arranged: list[Any] = [contestants()]
 
+    def winner(self: Any, signature: _C.Signature) -> Any:
+        arranged[0] = contestants()
+        return arranged[0][0]["winner"]
+
+    def inductor(self: Any, signature: _C.Signature, part: str, left_s: float) -> Any:
+        return arranged[0][0]["winner" if part else "inductor"], True, 0.0
+
+    host = forging._Forge
     patch.setattr(forging, "MAX_CANDIDATES", CANDIDATES)
-    patch.setattr(forging._Forge, "_race_all", race_all)
+    patch.setattr(host, "inputs", lambda self, signature, seed: [])
+    patch.setattr(host, "winner", winner)
+    patch.setattr(host, "aten", lambda self, signature: arranged[0][0]["aten"])
+    patch.setattr(host, "inductor", inductor)
+    patch.setattr(host, "clock", lambda self: arranged[0][1])
 
 
 def decide_every_race(
     patch: pytest.MonkeyPatch, winner_s: float, aten_s: float, inductor_s: float | None = None
 ) -> None:
     """Has every race be one between callables that take so many seconds."""
-    takes = {"winner": winner_s, "aten": aten_s}
-    takes |= {} if inductor_s is None else {"inductor": inductor_s}
-    calls = {name: (lambda sample, s=s: s and time.sleep(s)) for name, s in takes.items()}
+    takes = {"winner": winner_s, "aten": aten_s, "inductor": inductor_s}
+    calls: dict[str, Any] = {
+        name: None if s is None else (lambda inputs, s=s: s and time.sleep(s))
+        for name, s in takes.items()
+    }
     _race_between(patch, lambda: (calls, host_ns))
 
 
@@ -90,13 +100,13 @@ def disturb_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
 
         def contestant(name: str) -> Callable[[Any], object]:
             calls = itertools.count()
-            return lambda sample: made.append(took[name][next(calls) % 20 // 7])
+            return lambda inputs: made.append(took[name][next(calls) % 20 // 7])
 
         def clock(work: Callable[[], None]) -> float:
             work()
             return made[-1]
 
-        return {name: contestant(name) for name in took}, clock
+        return {**{name: contestant(name) for name in took}, "inductor": None}, clock
 
     _race_between(patch or pytest.MonkeyPatch(), contestants)
 
@@ -117,13 +127,8 @@ def lose_for_want_of_time(patch: pytest.MonkeyPatch, raced: bool) -> None:
     race, or has none."""
     lose_every_race(patch)
     if not raced:
-        patch.setattr(forging._Forge, "_race_all", lambda self: None)
-    real = _C.search
-
-    def search(signature: str, index: int, seconds: float, *given: Any) -> Any:
-        return real(signature, index, 1e-3, *given)  # one candidate, and time is over
-
-    patch.setattr(_C, "search", search)
+        patch.setattr(forging._Forge, "inductor", lambda self, *_: (None, False, 0.0))
+    patch.setattr(forging, "SEARCH_SECONDS", 1e-3)  # one candidate, and time is over
 
 
 def compiled(function: Any, cache: Path | str, **options: Any) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from cudaforge_backend._native import _C
 from cudaforge_backend.integration.rules import Rules
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -37,17 +36,16 @@ def trace(function: Callable[..., Any], *inputs: torch.Tensor) -> fx.Graph:
     return make_fx(function)(*fakes).graph
 
 
-def rules(refusal: Callable[[str], str | None] = lambda signature: None) -> Rules:
+def rules(refusal: Callable[[_C.Signature], str | None] = lambda signature: None) -> Rules:
     """Rules whose generator refuses what `refusal` gives a reason for."""
     return Rules(
         anchors=frozenset(ANCHORS),
         pointwise=frozenset(POINTWISE),
-        refusal=refusal,
-        normalize=lambda text: json.dumps(json.loads(text), sort_keys=True),
-        key=lambda text: hashlib.sha256(text.encode()).hexdigest(),
+        why_not_generated=refusal,
+        normalize=_C.Signature.parse,
     )
 
 
-def ops(signature: str) -> list[str]:
+def ops(signature: _C.Signature) -> list[str]:
     """The op names in a signature, sorted, without "aten::"."""
-    return sorted(node["op"].removeprefix("aten::") for node in json.loads(signature)["nodes"])
+    return sorted(op.removeprefix("aten::") for op in signature.ops)

@@ -19,7 +19,7 @@ from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
 from cudaforge_backend.errors import OptionError
 from cudaforge_backend.integration import forging
-from cudaforge_backend.integration.forging import Forged, _Forge
+from cudaforge_backend.integration.forging import Forged
 from cudaforge_backend.options import parse
 from forged import compiled, lose_every_race, win_every_race
 
@@ -175,7 +175,6 @@ def test_a_region_of_the_generators_starts_from_their_kernel(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coder: Any
 ) -> None:
     win_every_race(monkeypatch)
-    monkeypatch.setattr(_Forge, "_fastest_rival", lambda *args: ("built-in", 1e-3))
     path = tmp_path / "softmax.py"
     path.write_text(
         "import torch\ndef make(): return torch.nn.Softmax(-1), (torch.randn(64, 128),)\n"
@@ -240,7 +239,7 @@ def test_agents_that_cannot_be(given: dict[str, Any], said: str) -> None:
 def test_the_largest_limits_are_taken(tmp_path: Path) -> None:
     most = {"rounds": 2**31 - 1, "seconds": 1e12, "tokens": 2**63 - 1, "usd": 0}
     agents = Agents(coder=f"mailbox:{tmp_path}", **most)  # type: ignore[arg-type]
-    _C.check_agents(agents.settings("", None))
+    _C.check_agents(agents.settings())
 
 
 def test_a_coder_that_cannot_be_reached_is_no_verdict_about_the_region(
@@ -326,14 +325,16 @@ def test_counters_that_cannot_be_read_are_told_once(
         "seconds": 0.0, "wall_seconds": 0.0, "device_seconds": 0.0,
     }  # fmt: skip
 
-    def play(text: str, device: int, budget_s: float, told: Any, **settings: Any) -> Forged:
+    def play(
+        signature: _C.Signature, device: int, budget_s: float, told: Any, **settings: Any
+    ) -> Forged:
         judged = {"event": "candidate", "verdict": "accepted", "best": True, "usd": 0.0}
         told({**judged, "round": 0})
         why = "no hardware counters: perf_event_open: Operation not permitted"
         told({**judged, "round": 1, "no_counters": why})
         end = {"event": "agents_end", "reason": "made as many rounds as the budget allows (2)"}
         told({**end, "limit": "", "ledger": ledger, "answered": True})
-        return Forged(_C.signature_key(text), "negative", "")
+        return Forged(signature.key, "negative", "")
 
     monkeypatch.setattr(forging, "forge_region", play)
     (tmp_path / "net.py").write_text(PRODUCTS)
@@ -418,7 +419,7 @@ def test_what_nobody_counted_or_priced_is_told_as_such(
     ],
 )
 def test_a_model_has_the_price_of_its_own_name(model: str, priced: bool) -> None:
-    settings = Agents(coder=f"openai:{model}", coder_key="k" * 20, usd=1).settings("", None)
+    settings = Agents(coder=f"openai:{model}", coder_key="k" * 20, usd=1).settings()
     if priced:
         _C.check_agents(settings)
     else:

@@ -131,7 +131,7 @@ class TestOnGpu:
         aligned = whole[:-1].view(ROWS, COLUMNS)
         report = cudaforge_backend.explain(softmax, aligned, cache_dir=str(tmp_path))
         (region,) = report.regions
-        text = _C.normalize(json.dumps(region.signature))
+        text = _C.Signature.parse(json.dumps(region.signature)).normalized().text
 
         def call(x: Tensor) -> Any:
             return torch.ops.cudaforge.region([x], _C.region_id(region.key), text)[0]

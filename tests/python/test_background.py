@@ -19,7 +19,7 @@ from cudaforge_backend.integration import background, forging, plan
 from cudaforge_backend.integration.analysis import Analysis
 from cudaforge_backend.integration.rules import native_rules
 from cudaforge_backend.options import parse
-from cudaforge_backend.records import PROVISIONAL, reason_of, verdict
+from cudaforge_backend.records import DOUBTFUL, reason_of, verdict, why_code
 from forged import (
     compiled,
     disturb_every_race,
@@ -154,7 +154,7 @@ from test_background import function
 from forged import compiled, lose_every_race, win_every_race
 win_every_race()
 x = torch.randn(8, 44)
-for mode in ("record", "blocking", "record"):
+for mode in MODES:
     torch._dynamo.reset()
     cudaforge_backend.reset_stats()
     compiled(function, FOLDER, on_miss=mode, region_budget_s=25)(x)
@@ -163,6 +163,21 @@ for mode in ("record", "blocking", "record"):
 (region,) = cudaforge_backend.explain(function, x, cache_dir=FOLDER).regions
 print(region.status)
 """
+
+
+def next_process(run_python: RunPython, cache: Path, *modes: str) -> list[str]:
+    """What another process prints, which compiles with these on_miss one after the other."""
+    given = f"FOLDER, MODES = {str(cache)!r}, {modes!r}\n"
+    return run_python(given + _NEXT_PROCESS, ready=True).stdout.split("\n")[:-1]
+
+
+def a_day_later(cache: Path) -> None:
+    """Has every doubtful record of a cache be a day old."""
+    store = _C.KernelStore.open(str(cache), True)
+    for record in store.records():
+        place = (record["key"], record["arch"])
+        kernel = (store.candidate(*place), store.binary(*place))
+        store.put({**record, "doubtful": record["doubtful"] - 86400}, *kernel, replace=True)
 
 
 @pytest.mark.parametrize("busy", [True, False])
@@ -180,14 +195,15 @@ def test_what_was_raced_beside_a_busy_program_is_its_own(
     torch.testing.assert_close(made(x), function(x))
     assert cudaforge_backend.stats()["hits"] == 1
     (record,) = _C.store().records()
-    assert (record["kind"], record["provisional"]) == ("winner", busy)
+    assert (record["serves"], record["doubtful"] != 0) == (["compiled"], busy)
     (region,) = cudaforge_backend.explain(function, x, cache_dir=str(cache)).regions
     assert region.status == "hit"
-    shown = run_python(_NEXT_PROCESS.replace("FOLDER", repr(str(cache))), ready=True).stdout.split(
-        "\n"
-    )
-    first = ["record 0 1 0", "blocking 1 1 1"] if busy else ["record 1 0 0", "blocking 1 0 0"]
-    assert shown[:4] == [*first, "record 1 0 0", "hit"]
+    first = ["record 0 1 0", "blocking 0 1 0"] if busy else ["record 1 0 0", "blocking 1 0 0"]
+    assert next_process(run_python, cache, "record", "blocking")[:2] == first
+    if busy:
+        a_day_later(cache)
+        shown = next_process(run_python, cache, "record", "blocking", "record")
+        assert shown == ["record 0 1 0", "blocking 1 1 1", "record 1 0 0", "hit"]
 
 
 @pytest.mark.parametrize("won", [True, False])
@@ -202,9 +218,9 @@ def test_lists_say_what_holds_for_one_process_alone(
     for verb in ("ls", "wanted"):
         assert main(["cache", verb, *folder]) == 0
         told = capsys.readouterr().out
-        assert PROVISIONAL in told
+        assert DOUBTFUL in told
     (row, *_) = as_json(capsys, "cache", "wanted", *folder)
-    assert row["record"]["provisional"]
+    assert row["record"]["doubtful"]
     assert row["record"]["kind"] == ("winner" if won else "negative")
 
 
@@ -218,13 +234,14 @@ def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
     records = list(_C.store().records())
     assert len(records) == 3, "the region and its parts"
     for record in records:
-        assert (record["kind"], record["provisional"]) == ("negative", True)
+        assert record["kind"] == "negative" and record["doubtful"]
         assert reason_of(record).endswith(", and yet no smaller median")
         assert verdict(record) == "the machine was too busy for a race"
-    shown = run_python(_NEXT_PROCESS.replace("FOLDER", repr(str(cache))), ready=True).stdout.split(
-        "\n"
-    )
-    assert shown[:2] == ["record 0 1 0", "blocking 1 1 1"]
+    a_day_later(cache)
+    assert next_process(run_python, cache, "record", "blocking")[:2] == [
+        "record 0 1 0",
+        "blocking 1 1 1",
+    ]
 
 
 def test_a_disturbed_race_takes_the_place_of_one_without_time(
@@ -233,12 +250,13 @@ def test_a_disturbed_race_takes_the_place_of_one_without_time(
     with monkeypatch.context() as patch:
         lose_for_want_of_time(patch, raced=False)
         compiled(function, tmp_path, on_miss="blocking", region_budget_s=1)(torch.randn(8, 46))
-    assert all(verdict(record).startswith("out of time") for record in _C.store().records())
+    whys = {why_code(record) for record in _C.store().records()}
+    assert whys and whys <= {"not_raced", "out_of_time"}
     disturb_every_race(monkeypatch)
     torch._dynamo.reset()
     compiled(function, tmp_path, on_miss="blocking", region_budget_s=25)(torch.randn(8, 46))
     records = list(_C.store().records())
-    assert records and all(record["provisional"] for record in records)
+    assert records and all(record["doubtful"] for record in records)
     raced = cudaforge_backend.stats()["negative"]
     torch._dynamo.reset()
     compiled(function, tmp_path, on_miss="blocking", region_budget_s=25)(torch.randn(8, 46))

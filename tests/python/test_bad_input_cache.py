@@ -197,7 +197,7 @@ def test_a_newer_format_is_left_alone(run_python: RunPython, tmp_path: Path) -> 
     make = (
         "import os, cudaforge_backend\n"
         "from cudaforge_backend._native import _C\n"
-        "_C.KernelStore.open(os.environ['FOLDER'], True).add_wanted([('0' * 64, 'cpu:x', '{}')])"
+        "_C.KernelStore.open(os.environ['FOLDER'], True).put_graph('0' * 64, 'cpu:x', {})"
     )
     run_python(make, FOLDER=str(folder), ready=True)
     if shutil.which("ldb") is None:

@@ -14,6 +14,7 @@ from command import Output, as_json, refusal
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
+from cudaforge_backend.cli.stores import normalized
 from cudaforge_backend.records import input_shapes
 from eager_calls import SOFTMAX
 from forged import compiled, win_every_race
@@ -233,12 +234,12 @@ def test_stats_counts_winners_regions_without_and_wanted_ones(
     binary = source.binary(*place)
     store.put(won, source.candidate(*place), binary)
     store.put({**lost, "kind": "negative"}, None, b"")
-    store.add_wanted([(asked["key"], asked["arch"], json.dumps(asked["signature"]))])
+    store.add_wanted([(normalized(asked["signature"]), asked["arch"])])
     del store
     folder = ("--cache-dir", str(tmp_path))
     data = as_json(capsys, "cache", "stats", *folder)
     counts = {"winners": 1, "negatives": 1, "bytes": len(binary), "not_current": 0}
-    counts["provisional"] = counts["eager_only"] = 0
+    counts["doubtful"] = 0
     assert data["archs"] == {won["arch"]: counts} and data["wanted"] == 1
     assert main(["cache", "stats", *folder]) == 0
     text = capsys.readouterr().out

@@ -16,9 +16,9 @@ from conftest import RunPython
 from cudaforge_backend import OptionError, disable, enable
 from cudaforge_backend._native import _C
 from cudaforge_backend.errors import CudaForgeWarning
-from cudaforge_backend.integration import eager
 from cudaforge_backend.integration.eager_ops import default_ops
 from eager_calls import SOFTMAX, seen
+from others import in_child
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
@@ -58,146 +58,47 @@ def test_disable_restores_what_was_there() -> None:
     disable()
 
 
-def test_states_are_replaced_and_brought_back() -> None:
+def test_a_with_restores_what_was_in_force() -> None:
     enable([SOFTMAX])
-    enable([SOFTMAX])
-    with enable(["aten::mm"]):
+    with enable(["aten::mm"]) as mm:
         assert _C.intercepted() == ["aten::mm"]
         with enable(["aten::bmm"]):
             assert _C.intercepted() == ["aten::bmm"]
-        assert _C.intercepted() == ["aten::mm"]
+            with disable(), mm:
+                assert _C.intercepted() == ["aten::mm"]
+            assert _C.intercepted() == ["aten::bmm"]
+        enable(["aten::bmm"])
+        assert _C.intercepted() == ["aten::bmm"]
+    assert _C.intercepted() == [SOFTMAX]
+    with mm, mm:
+        disable()
+        assert _C.intercepted() == []
     assert _C.intercepted() == [SOFTMAX]
     disable()
     assert _C.intercepted() == []
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_of_two_threads_each_takes_back_its_own(first: int) -> None:
-    ops = [SOFTMAX, "aten::mm"]
-    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
-        threads = [one, other]
-        entered = [
-            thread.submit(lambda name: enable([name]).__enter__(), op).result()
-            for thread, op in zip(threads, ops, strict=True)
-        ]
-        assert _C.intercepted() == ["aten::mm"]
-        threads[first].submit(entered[first].__exit__).result()
-        assert _C.intercepted() == [ops[1 - first]]
-        threads[1 - first].submit(entered[1 - first].__exit__).result()
-    assert _C.intercepted() == []
-
-
-def test_a_with_may_end_after_what_began_in_it() -> None:
-    with enable([SOFTMAX]):
-        enable(["aten::mm"])
+@pytest.mark.parametrize("inside", [enable, disable])
+def test_another_thread_changes_nothing_inside_a_with(inside: Any) -> None:
+    kept = enable(["aten::mm"])
+    with ThreadPoolExecutor(1) as other, inside():
+        intercepted = _C.intercepted()
+        for change in (lambda: enable([SOFTMAX]), disable, kept.__enter__):
+            with pytest.raises(RuntimeError, match="another thread"):
+                other.submit(change).result()
+        assert _C.intercepted() == intercepted
+        assert other.submit(lambda: in_child(_enables_in_child)).result() == 0
     assert _C.intercepted() == ["aten::mm"]
-    with enable([SOFTMAX]), enable(["aten::bmm"]):
-        disable()
-        assert _C.intercepted() == []
-    assert _C.intercepted() == []
+    with ThreadPoolExecutor(1) as other:
+        other.submit(kept.__enter__).result()
+    enable([SOFTMAX])  # the thread inside has ended
+    assert _C.intercepted() == [SOFTMAX]
 
 
-def test_disable_holds_for_its_with() -> None:
+def _enables_in_child() -> int:
+    """Where the thread inside a `with` is not."""
     enable([SOFTMAX])
-    with enable(["aten::mm"]):
-        with disable():
-            assert _C.intercepted() == []
-            with enable(["aten::bmm"]), disable():
-                assert _C.intercepted() == []
-            assert _C.intercepted() == []
-        assert _C.intercepted() == ["aten::mm"]
-    assert _C.intercepted() == [SOFTMAX]
-    with disable(), disable():
-        disable()
-        enable(["aten::mm"])
-    assert _C.intercepted() == ["aten::mm"]
-
-
-def test_what_ends_inside_disable_does_not_come_back() -> None:
-    ended, lasts = enable([SOFTMAX]), enable(["aten::mm"])
-    with lasts:
-        ended.__enter__()
-        with disable():
-            ended.__exit__()
-            assert _C.intercepted() == []
-        assert _C.intercepted() == ["aten::mm"]
-        ended = enable([SOFTMAX])
-        ended.__enter__()
-        disabled = disable()
-        ended.__exit__()
-        with disabled:
-            pass
-        assert _C.intercepted() == ["aten::mm"]
-    assert _C.intercepted() == []
-
-
-def test_a_with_brings_back_what_was_disabled_before_it() -> None:
-    mm = enable(["aten::mm"])
-    disable()
-    with mm:
-        assert _C.intercepted() == ["aten::mm"]
-    assert _C.intercepted() == []
-
-
-def test_a_with_may_begin_again_and_inside_itself() -> None:
-    softmax = enable([SOFTMAX])
-    with softmax:
-        pass
-    assert _C.intercepted() == []
-    with softmax, softmax:
-        with disable():
-            assert _C.intercepted() == []
-        assert _C.intercepted() == [SOFTMAX]
-        with softmax:
-            pass
-        assert _C.intercepted() == [SOFTMAX]
-    assert _C.intercepted() == []
-    with softmax:
-        with disable(), softmax:
-            assert _C.intercepted() == [SOFTMAX]
-        assert _C.intercepted() == [SOFTMAX]
-        disable()
-        with softmax:
-            assert _C.intercepted() == [SOFTMAX]
-        assert _C.intercepted() == []
-    with softmax:
-        nothing = disable()
-        with nothing, nothing:
-            pass
-        assert _C.intercepted() == [SOFTMAX]
-    assert _C.intercepted() == []
-
-
-def test_a_with_in_two_threads_ends_where_it_began() -> None:
-    softmax = enable([SOFTMAX])
-    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
-        first.submit(softmax.__enter__).result()
-        with enable(["aten::mm"]):
-            second.submit(softmax.__enter__).result()
-            first.submit(softmax.__exit__).result()
-            assert _C.intercepted() == [SOFTMAX]
-            second.submit(softmax.__exit__).result()
-            assert _C.intercepted() == ["aten::mm"]
-            first.submit(softmax.__enter__).result()
-            disable()
-            second.submit(softmax.__enter__).result()
-            first.submit(softmax.__exit__).result()
-            assert _C.intercepted() == [SOFTMAX]
-            second.submit(softmax.__exit__).result()
-    assert _C.intercepted() == []
-
-
-def test_a_with_that_does_not_begin_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(change: Any) -> None:
-        monkeypatch.undo()
-        raise KeyboardInterrupt
-
-    with enable([SOFTMAX]) as softmax:
-        monkeypatch.setattr(eager, "_change", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            softmax.__enter__()
-        assert _C.intercepted() == [SOFTMAX]
-    assert _C.intercepted() == []
+    return 0 if _C.intercepted() == [SOFTMAX] else 1
 
 
 def test_an_enable_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,73 +113,6 @@ def test_an_enable_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(_C, "intercept", fail)
     with pytest.raises(RuntimeError, match="no"):
         enable(["aten::mm"])
-    assert _C.intercepted() == [SOFTMAX]
-
-
-def test_a_change_that_is_interrupted_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    def end_interrupted() -> None:
-        with enable([SOFTMAX]):
-            monkeypatch.setattr(_C, "flush_eager_misses", interrupt)
-
-    with pytest.raises(KeyboardInterrupt):
-        end_interrupted()
-    monkeypatch.undo()
-    with enable(["aten::mm"]):
-        pass
-    assert _C.intercepted() == []
-    softmax = enable([SOFTMAX])
-    disable()
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(_C, "flush_eager_misses", interrupt)
-        softmax.__enter__()
-    with softmax, disable():
-        pass
-    assert _C.intercepted() == []
-
-
-def test_a_with_may_end_wherever_garbage_is_collected(run_python: RunPython) -> None:
-    assert run_python(_GARBAGE).stdout.split() == ["aten::_softmax", "1"]
-
-
-_GARBAGE = """
-import gc, faulthandler
-faulthandler.dump_traceback_later(60, exit=True)
-import torch
-from cudaforge_backend import enable
-from cudaforge_backend._native import _C
-from cudaforge_backend.integration import eager
-
-def held():
-    with enable(["aten::mm"]):
-        yield
-
-enable(["aten::_softmax"])
-gc.set_threshold(20)
-for _ in range(500):
-    cycle = [held()]
-    next(cycle[0])
-    cycle.append(cycle)
-    del cycle
-    with enable(["aten::bmm"]):
-        pass
-gc.collect()
-print(*_C.intercepted(), len(eager._states))
-"""
-
-
-def test_what_is_replaced_is_not_kept() -> None:
-    for _ in range(20):
-        enable([SOFTMAX])
-    assert len(eager._states) == 2
-    with enable(["aten::mm"]):
-        for _ in range(20):
-            enable([SOFTMAX])
-        assert len(eager._states) == 3
-    with enable(["aten::mm"]):
-        pass
     assert _C.intercepted() == [SOFTMAX]
 
 

@@ -246,10 +246,10 @@ def test_training_has_the_backward_too(tmp_path: Path) -> None:
 def test_every_part_that_was_forged_is_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forge(signature: str, *args: object, **options: object) -> None:
+    def forge(signature: _C.Signature, *args: object, **options: object) -> None:
         record = {
-            "kind": "negative", "key": _C.signature_key(signature), "arch": _C.arch("cpu"),
-            "signature": json.loads(signature), "verification": {}, "timing": {},
+            "kind": "negative", "key": signature.key, "arch": _C.arch("cpu"),
+            "signature": signature.to_dict(), "verification": {}, "timing": {},
             "provenance": {"reason": "a test"}, "versions": _C.versions(),
         }  # fmt: skip
         _C.store().put(record, None, b"")

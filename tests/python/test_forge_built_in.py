@@ -4,7 +4,6 @@ generators."""
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from cudaforge_backend import enable
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.cli.built_in import _again
+from cudaforge_backend.cli.stores import normalized
 from cudaforge_backend.integration import forging
 from forged import lose_for_want_of_time, win_every_race
 
@@ -25,7 +25,7 @@ SOFTMAX, PRODUCT = "aten::_softmax", "aten::mm"
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str, str]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[_C.Signature, str]]:
     """What an eager program has put on the wanted list: two softmaxes and a product. A process
     records a region once."""
     folder = str(tmp_path_factory.mktemp("recorded"))
@@ -38,11 +38,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str, s
     assert "\n  missed: on_miss='blocking' or 'background', or after 'record' `cudaforge" in text
     assert "\n  missed by eager calls: 1 that only agents make (" in text
     rows = _C.KernelStore.open(folder).wanted()
-    return [(row["key"], row["arch"], json.dumps(row["signature"])) for row in rows]
+    return [(normalized(row["signature"]), row["arch"]) for row in rows]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, recorded: list[tuple[str, str, str]]) -> tuple[str, str]:
+def folder(tmp_path: Path, recorded: list[tuple[_C.Signature, str]]) -> tuple[str, str]:
     """A cache with that wanted list, as the option of a command. A shell needs its name quoted."""
     cache = str(tmp_path / "a cache")
     _C.KernelStore.open(cache, True).add_wanted(recorded)
@@ -192,9 +192,9 @@ def test_a_wanted_list_that_cannot_be_read_is_no_empty_one(
 
 
 def test_regions_of_other_machines_are_passed_over(
-    capsys: Output, tmp_path: Path, recorded: list[tuple[str, str, str]]
+    capsys: Output, tmp_path: Path, recorded: list[tuple[_C.Signature, str]]
 ) -> None:
-    elsewhere = [(key, "cpu:other", signature) for key, _, signature in recorded]
+    elsewhere = [(signature, "cpu:other") for signature, _ in recorded]
     _C.KernelStore.open(str(tmp_path), True).add_wanted(elsewhere)
     data = as_json(capsys, "forge", "--wanted", "--cache-dir", str(tmp_path))
     assert (data["regions"], data["only_agents"], data["elsewhere"]) == ([], [], 3)

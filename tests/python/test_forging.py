@@ -18,14 +18,16 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.integration import forging, inductors_turn, rivals
 from cudaforge_backend.integration.ending import ForgingEndedError
-from cudaforge_backend.records import speedup_text, summary
+from cudaforge_backend.options import parse
+from cudaforge_backend.records import speedup_text
 from cudaforge_backend.steps import race_text, step_text
 from forged import decide_every_race, host_ns, lose_for_want_of_time
+from others import in_child
 from torch._dynamo.convert_frame import compile_lock
 
 
-def softmax(columns: int) -> str:
-    """The canonical signature of a softmax over the rows of a float32[4, columns]."""
+def softmax(columns: int) -> _C.Signature:
+    """The signature of a softmax over the rows of a float32[4, columns]."""
     spec = {"dtype": "float32", "sizes": [4, columns], "strides": [columns, 1]}
     node = {"op": "aten::_softmax", "args": [{"in": 0}, -1, False], "kwargs": {}, "outputs": [spec]}
     region = {
@@ -33,7 +35,7 @@ def softmax(columns: int) -> str:
         "nodes": [node], "inputs": [{**spec, "alignment": 16}],
         "outputs": [{"node": 0, "out": 0}],
     }  # fmt: skip
-    return _C.normalize(json.dumps(region))
+    return _C.Signature.parse(json.dumps(region)).normalized()
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,7 @@ def test_every_rival_is_timed_whether_the_kernel_wins_or_not() -> None:
     assert min(timing[f"{name}_us"] for name in ("aten", "inductor", "winner")) > 0
     low, median, high = timing["speedup"]
     assert low <= median <= high
-    assert (done.kind == "winner") == (low > 1.03)
+    assert ("compiled" in record_of(done)["serves"]) == (low > 1.03)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_inductor_compiles_nothing_that_it_cannot_end_in_time(
     signature = softmax(18)
     done = forging.forge_region(signature, 0, 30.0, lambda event: events.append(event["event"]))
     assert events.count("candidate") == 1
-    assert done.kind == "negative" and done.reason.startswith("not raced: region_budget_s")
+    assert done.kind == "negative" and record_of(done)["provenance"]["why"] == "not_raced"
     record = record_of(done)
     assert record["timing"] == {}
     provenance = record["provenance"]
@@ -121,7 +123,7 @@ def test_inductor_compiles_nothing_that_it_cannot_end_in_time(
     x = torch.randn(4, 18)
     region = torch.ops.cudaforge.region.default
     before = _C.stats()["hits"]
-    (served,) = region([x], _C.region_id(done.key), signature)
+    (served,) = region([x], _C.region_id(done.key), signature.text)
     torch.testing.assert_close(served, torch.softmax(x, -1))
     assert _C.stats()["hits"] == before
 
@@ -133,11 +135,11 @@ def test_a_kernel_for_eager_calls_that_had_too_little_time_is_tried_again(
     decide_every_race(monkeypatch, 1e-4, 4e-4, inductor_s=0)
     for budget in (5.0, 20.0):  # the same kernel, and the record is of what it was given last
         done = forging.forge_region(softmax(27), 0, budget)
-        assert done.kind == "eager_only"
+        assert record_of(done)["serves"] == ["eager"]
         assert not forging.worth_more_time(record_of(done), 1.4 * budget)
         assert forging.worth_more_time(record_of(done), 1.6 * budget)
     decide_every_race(monkeypatch, 0, 1e-4)
-    assert forging.forge_region(softmax(27), 0, 60.0).kind == "winner"
+    assert record_of(forging.forge_region(softmax(27), 0, 60.0))["serves"] == ["compiled", "eager"]
 
 
 def test_a_budget_without_end_is_one_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,45 +150,27 @@ def test_a_budget_without_end_is_one_like_any_other(monkeypatch: pytest.MonkeyPa
     assert record_of(done)["timing"]["rounds"] > 0
 
 
-@pytest.mark.parametrize(("budget", "searching"), [(30.0, 23.0), (2.0, 0.6)])
-def test_time_is_left_for_the_races(
-    monkeypatch: pytest.MonkeyPatch, budget: float, searching: float
-) -> None:
-    given: list[float] = []
-
-    def search(signature: str, device: int, seconds: float, *args: Any) -> Any:
-        given.append(seconds)
-        raise RuntimeError("stopped")
-
-    monkeypatch.setattr(_C, "search", search)
-    with pytest.raises(RuntimeError, match="stopped"):
-        forging.forge_region(softmax(20), 0, budget)
-    assert given == pytest.approx([searching])
-
-
 def test_a_part_is_not_promoted_without_its_race_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = _Clock(monkeypatch, waits_s=0.0)
-    part = _forge(within=softmax(19))
+    decide_every_race(monkeypatch, 0, 1e-3)
 
-    def race(*_: Any) -> _Won:
-        clock.now += 9.0
-        return _Won()
+    def inductor(self: Any, signature: _C.Signature, part: str, left_s: float) -> Any:
+        return None, not part, 0.0  # there is no time to compile the whole
 
-    monkeypatch.setattr(part, "_race", race)
-    assert part._race_all() is None
-    assert clock.limits == [10.0]  # Inductor has compiled the part, and not the whole
+    monkeypatch.setattr(forging._Forge, "inductor", inductor)
+    done = forging.forge_region(softmax(19), 0, 30.0, within=softmax_times_two(19))
+    assert done.kind == "negative" and record_of(done)["timing"] == {}
 
 
-def softmax_times_two(columns: int) -> str:
+def softmax_times_two(columns: int) -> _C.Signature:
     """The signature of softmax(columns) and a product with 2."""
-    region = json.loads(softmax(columns))
+    region = softmax(columns).to_dict()
     spec = region["nodes"][0]["outputs"][0]
     args = [{"node": 0, "out": 0}, 2]
     region["nodes"].append(
         {"op": "aten::mul.Tensor", "args": args, "kwargs": {}, "outputs": [spec]}
     )
     region["outputs"] = [{"node": 1, "out": 0}]
-    return _C.normalize(json.dumps(region))
+    return _C.Signature.parse(json.dumps(region)).normalized()
 
 
 @pytest.mark.parametrize("wins_inside", [True, False])
@@ -194,42 +178,51 @@ def test_a_part_is_raced_alone_and_inside_its_region(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wins_inside: bool
 ) -> None:
     part, whole = softmax(24), softmax_times_two(24)
-    races: list[tuple[str, list[str]]] = []
+    made: list[tuple[str, str]] = []
 
-    def race(self: Any, contestants: Any, signature: str) -> Any:
-        inputs = rivals.make_inputs(signature, self.device, 0)
-        results = [call(inputs)[0] for _, call in contestants]
-        for result in results:
-            torch.testing.assert_close(result, results[0])
-        names = [name for name, _ in contestants]
-        races.append((signature, names))
+    def decided(name: str, signature: _C.Signature, call: Any) -> Any:
+        made.append((signature.key, name))
         wins = signature == part or wins_inside
-        calls = [lambda s, n=n: time.sleep(0.0 if (n == "winner") == wins else 2e-4) for n in names]
-        return _C.race(names, calls, "cpu", 0, 0.3, host_ns)
+        factor = 1 if signature == part else 2
 
-    monkeypatch.setattr(forging._Forge, "_race", race)
+        right: list[bool] = []
+
+        def run(inputs: Any) -> None:
+            if len(right) < 2:
+                torch.testing.assert_close(call(inputs)[0], factor * inputs[0].softmax(-1))
+                right.append(True)
+            time.sleep(0.0 if (name == "winner") == wins else 2e-3)
+
+        return run
+
+    for name in ("winner", "aten"):
+        real = getattr(forging._Forge, name)
+        monkeypatch.setattr(
+            forging._Forge, name, lambda self, s, n=name, r=real: decided(n, s, r(self, s))
+        )
+    by_inductor = forging._Forge.inductor
+
+    def inductor(self: Any, signature: _C.Signature, part: str, left_s: float) -> Any:
+        call, in_time, waited = by_inductor(self, signature, part, left_s)
+        return decided("winner" if part else "inductor", signature, call), in_time, waited
+
+    monkeypatch.setattr(forging._Forge, "inductor", inductor)
+    monkeypatch.setattr(forging._Forge, "clock", lambda self: host_ns)
     monkeypatch.setattr(forging, "MAX_CANDIDATES", 2)
     done = forging.forge_region(part, 0, 600.0, within=whole)
     everyone = ["winner", "aten", "inductor"]
-    assert races == [(part, everyone), (whole, everyone)]
+    assert made == [(s.key, name) for s in (part, whole) for name in everyone]
     record = record_of(done)
     timing = record["timing"]
-    assert done.kind == ("winner" if wins_inside else "negative")
+    assert record["serves"] == (["compiled", "eager"] if wins_inside else ["eager"])
     assert timing["speedup"][0] > 1.03 and timing["winner_us"] < timing["inductor_us"]  # alone
-    assert timing["within"]["key"] == _C.signature_key(whole)
+    assert timing["within"]["key"] == whole.key
     assert (timing["within"]["speedup"][0] > 1.03) == wins_inside
-    said = summary(record)["verdict"]
-    if wins_inside:
-        assert said == "winner"
-    else:
-        assert said == f"faster alone, not within region {_C.signature_key(whole)[:12]}"
-        assert (
-            done.reason.startswith("faster alone (") and "but not inside the region" in done.reason
-        )
+    assert record["provenance"].get("why") == (None if wins_inside else "not_within")
     # What is removed is not wanted: forged by its key it would be raced alone.
     assert main(["cache", "rm", done.key, "--cache-dir", str(tmp_path)]) == 0
     told = capsys.readouterr().out
-    assert f"a part of region {_C.signature_key(whole)[:12]}" in told and "wanted" not in told
+    assert f"a part of region {whole.key[:12]}" in told and "wanted" not in told
     assert _C.store().wanted() == []
 
 
@@ -271,7 +264,7 @@ def test_what_says_nothing_of_the_region_ends_its_forging(
     signature = softmax(26)
     with pytest.raises(type(error), match=str(error)):
         forging.forge_region(signature, 0, 30.0)
-    assert _C.store().get(_C.signature_key(signature), _C.arch("cpu")) is None
+    assert _C.store().get(signature.key, _C.arch("cpu")) is None
 
 
 @pytest.fixture
@@ -361,20 +354,9 @@ def _forge(**given: Any) -> Any:
         "budget_s": 10.0,
         "listener": None,
         "beside_program": False,
-        "within": "",
+        "within": None,
     }
     return forging._Forge(**{**fields, **given})
-
-
-class _Won:
-    promoted = True
-    reason = "won"
-
-    def placed_in(self, *_: Any) -> _Won:
-        return self
-
-    def times_us(self) -> list[float]:
-        return [1.0, 2.0]
 
 
 @pytest.mark.parametrize("beside_program", [True, False])
@@ -383,116 +365,23 @@ def test_waiting_for_other_threads_takes_no_time_of_a_regions(
 ) -> None:
     """Where the program waits for the region, all of it is taken off the limit of the next wait."""
     clock = _Clock(monkeypatch, waits_s=4.0)
-    forge = _forge(beside_program=beside_program, within=softmax_times_two(18))
-    monkeypatch.setattr(forge, "_race", lambda *_: _Won())
-    assert forge._race_all() is not None
+    forge = _forge(beside_program=beside_program)
+    for _ in range(3):
+        call, in_time, waited = forge.inductor(forge.signature, "", 10.0)
+        assert call is not None and in_time and waited == 4.0
     assert clock.now == 15.0  # three compilations
-    assert forge._left() == 10.0 - 3.0
     assert clock.limits == ([None] * 3 if beside_program else [10.0, 6.0, 2.0])
+    call, in_time, _ = forge.inductor(forge.signature, "", 0.0)
+    assert call is None and not in_time
 
 
-def test_waiting_is_not_taken_off_twice_where_agents_are_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = _Clock(monkeypatch, waits_s=4.0)
-
-    def ask(*_: Any) -> str:
-        clock.now += 100.0
-        return "found"
-
-    class NoSettings:
-        def settings(self, rival: str, us: float) -> None: ...
-
-    monkeypatch.setattr(_C, "agents", ask)
-    forge = _forge()
-    monkeypatch.setattr(forge, "_race", lambda *_: _Won())
-    assert forge._ask(NoSettings(), None) == "found"
-    assert clock.now == 105.0 and forge._left() == 10.0
-
-
-def test_nothing_is_forged_amid_a_fork() -> None:
-    """Its thread would wait for the end of the fork, and a handler amid that for the thread."""
-    _C.before_fork()
-    try:
+def test_a_forked_child_forges_nothing() -> None:
+    def forges() -> int:
         with pytest.raises(ForgingEndedError):
             forging.forge_region(softmax(30), 0, 30.0)
-    finally:
-        _C.after_fork_in_parent()
+        return 0 if parse(None, {"on_miss": "blocking"}).on_miss == "record" else 1
 
-
-def test_a_forging_that_ends_while_it_is_looked_for_gives_its_result(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Run:
-        def run(self) -> str:
-            looked.wait(60)
-            return "made"
-
-    def has_ended_by_then(thread: threading.Thread) -> bool:
-        if thread.name == "cudaforge-forge" and not looked.is_set():
-            looked.set()
-            thread.join()
-        return is_alive(thread)
-
-    looked = threading.Event()
-    is_alive = threading.Thread.is_alive
-    monkeypatch.setattr(threading.Thread, "is_alive", has_ended_by_then)
-    assert forging._in_clean_thread(Run()) == "made"  # type: ignore[arg-type, comparison-overlap]
-    assert looked.is_set()
-
-
-_FORKING_HANDLER = """
-import os, signal, threading, time
-import torch
-from cudaforge_backend.integration import forging
-from cudaforge_backend.integration.ending import ForgingEndedError
-
-parent, main = os.getpid(), threading.main_thread().ident
-children, forked, interrupted = [], threading.Event(), threading.Event()
-
-class Run:
-    def run(self):
-        if SECONDS is not None:  # after an interrupt
-            signal.pthread_kill(main, signal.SIGINT)
-            interrupted.wait(60)
-            time.sleep(SECONDS)
-        signal.pthread_kill(main, signal.SIGALRM)
-        forked.wait(60)
-        return "made"
-    def interrupt(self):
-        interrupted.set()
-
-def fork(*_):
-    children.append(os.fork())
-    if os.getpid() == parent:
-        forked.set()
-
-signal.signal(signal.SIGALRM, fork)
-signal.signal(signal.SIGINT, signal.default_int_handler)
-made = ended = None
-try:
-    made = forging._in_clean_thread(Run())
-except (KeyboardInterrupt, ForgingEndedError) as error:
-    ended = type(error).__name__
-if os.getpid() != parent:
-    print("child", made, ended, flush=True)
-    os._exit(0)
-os.waitpid(children[0], 0)
-print("parent", made, ended)
-"""
-
-
-@pytest.mark.parametrize("seconds_after_an_interrupt", [None, 0.1, 1.5])
-def test_a_child_of_a_signals_handler_does_not_wait_for_a_forging(
-    run_python: RunPython, seconds_after_an_interrupt: float | None
-) -> None:
-    """Nor where its parent has been interrupted, and waits for the step under way: silently at
-    first."""
-    shown = run_python(f"SECONDS = {seconds_after_an_interrupt}\n" + _FORKING_HANDLER).stdout
-    if seconds_after_an_interrupt is None:
-        assert shown == "child None ForgingEndedError\nparent made None\n"
-    else:
-        assert shown == "child None KeyboardInterrupt\nparent None KeyboardInterrupt\n"
+    assert in_child(forges) == 0
 
 
 def test_an_interrupt_while_inductor_compiles_leaves_the_race_out(
@@ -500,16 +389,16 @@ def test_an_interrupt_while_inductor_compiles_leaves_the_race_out(
 ) -> None:
     raced: list[Any] = []
 
-    def compile_until_interrupted(self: Any, signature: str) -> list[Any]:
+    def compile_until_interrupted(self: Any, *_: Any) -> Any:
         self.interrupt()
-        return []
+        return None, True, 0.0
 
-    monkeypatch.setattr(forging._Forge, "_inductor", compile_until_interrupted)
-    monkeypatch.setattr(forging._Forge, "_race", lambda self, *_: raced.append(self))
+    monkeypatch.setattr(forging._Forge, "inductor", compile_until_interrupted)
+    monkeypatch.setattr(forging._Forge, "inputs", lambda self, *_: raced.append(self))
     signature = softmax(33)
     with pytest.raises(ForgingEndedError):
         forging.forge_region(signature, 0, 30.0)
-    assert raced == [] and _C.store().get(_C.signature_key(signature), _C.arch("cpu", 0)) is None
+    assert raced == [] and _C.store().get(signature.key, _C.arch("cpu", 0)) is None
 
 
 _INTERRUPTED = """

@@ -162,7 +162,7 @@ def test_a_hit_does_not_synchronise(forged: Path) -> None:
     made(x)
     torch.testing.assert_close(_never_waits(lambda: made(x)), softmax_chain(x))
     (region,) = cudaforge_backend.explain(softmax_chain, x, cache_dir=str(forged)).regions
-    text = _C.normalize(json.dumps(region.signature))
+    text = _C.Signature.parse(json.dumps(region.signature)).normalized().text
     call = torch.ops.cudaforge.region.default
     region_id = _C.region_id(region.key)
     (alone,) = _never_waits(lambda: call([x], region_id, text))
@@ -208,7 +208,7 @@ def test_capture_by_hand_of_a_cold_region(forged: Path) -> None:
     x = torch.randn(32, WIDTH, device="cuda")
     report = cudaforge_backend.explain(softmax_chain, x, cache_dir=str(forged))
     (region,) = report.regions
-    text = _C.normalize(json.dumps(region.signature))
+    text = _C.Signature.parse(json.dumps(region.signature)).normalized().text
     call = torch.ops.cudaforge.region.default
     region_id = _C.region_id(region.key)
     torch.softmax(x, -1)  # cuda libraries are up

@@ -34,7 +34,9 @@ class _Clock:
     def monotonic(self) -> float:
         return self.now
 
-    def forge_one(self, signature: str, index: int, settings: Any, *_: Any, **__: Any) -> bool:
+    def forge_one(
+        self, signature: _C.Signature, index: int, settings: Any, *_: Any, **__: Any
+    ) -> bool:
         self.given.append(settings.region_budget_s)
         self.now += min(self.takes_s, settings.region_budget_s)
         return True

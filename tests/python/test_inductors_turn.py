@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cudaforge_backend._native import _C
 from cudaforge_backend.integration import inductors_turn
 from cudaforge_backend.integration.inductors_turn import compilation_waits_for, within_compilation
-from others import another_thread, in_child
+from others import another_thread
 from torch._dynamo.convert_frame import compile_lock
 
 PLACE = ("a key", "an architecture")
@@ -45,7 +43,7 @@ class _AtThirdCall:
 def _nothing_is_left_held() -> Iterator[None]:
     yield
     with another_thread(compile_lock), another_thread(inductors_turn._turn):
-        assert inductors_turn._waiting == set()
+        assert inductors_turn._waited_for == []
 
 
 def test_dynamos_lock_comes_with_the_turn() -> None:
@@ -86,15 +84,6 @@ def test_dynamos_lock_is_not_waited_for_any_more_when_its_holder_comes_to_wait()
     assert not held and waited < 5
 
 
-def test_a_child_has_the_compilations_that_its_own_thread_waits_in() -> None:
-    others = ("another key", "an architecture")
-    waited_for = inductors_turn._is_waited_for
-    with another_thread(compilation_waits_for(others)), compilation_waits_for(PLACE):
-        assert waited_for(others) and waited_for(PLACE)
-        assert in_child(lambda: 0 if waited_for(PLACE) and not waited_for(others) else 1) == 0
-    assert not waited_for(others) and not waited_for(PLACE)
-
-
 def test_the_turn_is_waited_for() -> None:
     with another_thread(inductors_turn._turn) as done:
         held, waited = take(0.0, go_on=_AtThirdCall(done.set))
@@ -114,18 +103,3 @@ def test_what_go_on_raises_ends_the_waiting(of: Any) -> None:
 
     with another_thread(of), pytest.raises(EndedError):
         take(go_on=go_on)
-
-
-def test_no_fork_is_made_meanwhile() -> None:
-    waits = []
-
-    def fork() -> None:
-        waits.append(not _C.before_fork(0.2))
-        _C.after_fork_in_parent()
-
-    turn = inductors_turn.inductors_turn(PLACE, most_s=None, go_on=lambda: None)
-    with turn:
-        thread = threading.Thread(target=fork)
-        thread.start()
-        thread.join()
-    assert waits == [True]

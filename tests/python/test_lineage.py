@@ -13,6 +13,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.cli.forge import _Teller
 from cudaforge_backend.cli.lineage import tree
+from cudaforge_backend.cli.stores import normalized
 from forged import compiled, lose_every_race, win_every_race
 
 SOFTMAX = next((Path(__file__).parents[2] / "cache" / "packs" / "sm_90a").glob("softmax-*"))
@@ -70,7 +71,7 @@ def test_why_no_candidate_was_right_is_shown(capsys: Output, tmp_path: Path) -> 
     shown = {
         "kind": "negative", "key": record["key"], "arch": arch, "signature": record["signature"],
         "verification": {}, "timing": {}, "versions": _C.versions(),
-        "provenance": {"candidates_tried": 1, "reason": reason},
+        "provenance": {"candidates_tried": 1, "why": "none_right", "reason": reason},
     }  # fmt: skip
     store.put(shown, None, b"")
     argv = ["cache", "show", record["key"][:12], "--cache-dir", str(tmp_path)]
@@ -80,7 +81,7 @@ def test_why_no_candidate_was_right_is_shown(capsys: Output, tmp_path: Path) -> 
 
 def test_a_start_from_near_and_a_verdict_that_is_taken_back_are_told(capsys: Output) -> None:
     region = json.loads((SOFTMAX / "record.json").read_text())["signature"]
-    told = _Teller(_C.normalize(json.dumps(region)), sys.stdout)
+    told = _Teller(normalized(region), sys.stdout)
     told({"event": "round", "round": 0, "kind": "start", "parent": None, "near": "ab" * 32})
     told(
         {

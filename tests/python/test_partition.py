@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 import torch
+from cudaforge_backend._native import _C
 from cudaforge_backend.integration.partition import MAX_OFFERS, Region, find_regions
 from graphs import ops, rules, trace
 from torch import Tensor
@@ -24,7 +24,7 @@ def test_chain_before_and_after_an_anchor() -> None:
 
 
 def test_a_heavy_op_is_the_agents_where_no_generator_makes_its_region() -> None:
-    def refusal(signature: str) -> str | None:
+    def refusal(signature: _C.Signature) -> str | None:
         return None if ops(signature) == ["mm"] else "only alone"
 
     asked: list[tuple[list[str], bool]] = []
@@ -74,7 +74,7 @@ def test_several_anchors_merge_when_a_generator_can() -> None:
         ["_softmax", "add.Tensor", "mean.dim", "mul.Tensor", "mul.Tensor", "mul.Tensor", "rsqrt"]
     ]
 
-    def one_anchor(signature: str) -> str | None:
+    def one_anchor(signature: _C.Signature) -> str | None:
         anchors = {"_softmax", "mean.dim"} & set(ops(signature))
         return "two" if len(anchors) > 1 else None
 
@@ -105,7 +105,7 @@ def test_a_heavy_op_has_its_chains_and_no_other_anchor() -> None:
         ["_softmax", "mul.Tensor", "relu"]
     ]
 
-    def refusal(signature: str) -> str | None:
+    def refusal(signature: _C.Signature) -> str | None:
         return "a matrix product" if "mm" in ops(signature) else None
 
     heavy = replace(rules(refusal), heavy=frozenset({"aten::mm"}))
@@ -119,12 +119,10 @@ def test_a_heavy_op_has_its_chains_and_no_other_anchor() -> None:
 
 
 def test_what_normalisation_refuses_is_counted() -> None:
-    base = rules()
-
-    def normalize(text: str) -> str:
+    def normalize(text: str) -> _C.Signature:
         raise NotImplementedError("views")
 
-    made = type(base)(base.anchors, base.pointwise, base.refusal, normalize, base.key)
+    made = replace(rules(), normalize=normalize)
     _, left = find_regions(trace(lambda x: torch.softmax(x, -1), X), made)
     assert left == {"unsupported_op": 1}
 
@@ -148,7 +146,7 @@ def _layer_norm_backward(mask: list[bool]) -> torch.fx.Graph:
 def test_outputs_that_are_absent_are_left_out(mask: list[bool]) -> None:
     regions, left = find_regions(_layer_norm_backward(mask), rules())
     assert not left
-    region = json.loads(regions[0].signature)
+    region = regions[0].signature.to_dict()
     assert [output is not None for output in region["nodes"][0]["outputs"]] == mask
     assert len(region["outputs"]) == sum(mask)
 
@@ -215,7 +213,7 @@ def test_an_output_that_nothing_uses_is_no_output() -> None:
     getitems = [node.args[1] for node in graph.nodes if "getitem" in node.name]
     assert getitems == [0, 1, 2]  # one of them without users
     regions, _ = find_regions(graph, rules())
-    outputs = json.loads(regions[0].signature)["outputs"]
+    outputs = regions[0].signature.to_dict()["outputs"]
     assert {(o["node"], o["out"]) for o in outputs} == {(0, 2), (1, 0)}
 
 
@@ -229,9 +227,8 @@ def test_equal_graphs_give_equal_keys_whatever_surrounds_them() -> None:
 
 def test_the_signature_tells_layouts_apart() -> None:
     def signature(x: Tensor) -> dict[str, object]:
-        found: dict[str, object] = json.loads(
-            find_regions(trace(lambda x: torch.softmax(x, 1), x), rules())[0][0].signature
-        )["inputs"][0]
+        regions, _ = find_regions(trace(lambda x: torch.softmax(x, 1), x), rules())
+        found: dict[str, object] = regions[0].signature.to_dict()["inputs"][0]
         return found
 
     assert signature(torch.randn(4, 8).t())["strides"] == [1, 8]
@@ -244,7 +241,7 @@ def test_the_signature_tells_layouts_apart() -> None:
 def test_alignment_follows_the_storage_offset() -> None:
     graph = trace(lambda x: torch.softmax(x[1:], -1), torch.randn(5, 3))
     regions, _ = find_regions(graph, rules())
-    assert json.loads(regions[0].signature)["inputs"][0]["alignment"] == 4
+    assert regions[0].signature.to_dict()["inputs"][0]["alignment"] == 4
 
 
 def test_parts_are_offered_where_a_region_is_refused() -> None:

@@ -56,51 +56,57 @@ def test_what_a_terminal_would_obey_is_made_visible() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "speedup", "said"),
+    ("serves", "speedup", "said"),
     [
-        ("negative", [0.8, 0.9, 1.0], "nothing faster than Inductor"),
-        ("negative", [0.8, 1.1, 1.3], "nothing surely faster than Inductor"),
-        ("negative", [1.01, 1.05, 1.1], "nothing surely faster than Inductor"),
-        ("eager_only", [0.8, 0.9, 0.99], "faster than ATen, slower than Inductor"),
-        ("eager_only", [0.8, 0.9, 1.1], "faster than ATen, not surely than Inductor"),
-        ("eager_only", None, "faster than ATen, not surely than Inductor"),
+        ([], [0.8, 0.9, 1.0], "nothing faster than Inductor"),
+        ([], [0.8, 1.1, 1.3], "nothing surely faster than Inductor"),
+        ([], [1.01, 1.05, 1.1], "nothing surely faster than Inductor"),
+        (["eager"], [0.8, 0.9, 0.99], "faster than ATen, slower than Inductor"),
+        (["eager"], [0.8, 0.9, 1.1], "faster than ATen, not surely than Inductor"),
+        (["eager"], None, "faster than ATen, not surely than Inductor"),
     ],
 )
-def test_a_verdict_says_no_more_than_was_measured(kind: str, speedup: Any, said: str) -> None:
+def test_a_verdict_says_no_more_than_was_measured(
+    serves: list[str], speedup: Any, said: str
+) -> None:
     timing = {"best_rival": "inductor", "speedup": speedup}
-    assert verdict({"kind": kind, "timing": timing, "provenance": None}) == said
+    provenance = {"why": "not_faster"}
+    record = {"serves": serves, "timing": timing, "provenance": provenance, "doubtful": 0}
+    assert verdict(record) == said
 
 
 LATE = "calls ran without it: a new enable(), compilation or process uses it"
 LATE_FOR_EAGER = "eager calls ran without it: a new enable() or process uses it"
+MEASURED = "0.90 times as fast as Inductor [0.80, 0.99]"
 FOR_EAGER = "for eager: faster than ATen, slower than Inductor (0.900x Inductor)"
 
 
 @pytest.mark.parametrize(
-    ("kind", "current", "said"),
+    ("serves", "current", "said"),
     [
-        ("winner", True, f"the cache has its kernel now; these {LATE}"),
-        ("winner", False, f"winner: 0.90 times as fast as Inductor [0.80, 0.99]; {NOT_CURRENT}"),
-        ("eager_only", True, f"{FOR_EAGER}; {LATE_FOR_EAGER}"),
-        ("eager_only", False, f"{FOR_EAGER}; {NOT_CURRENT}"),
-        ("negative", True, "no winner: nothing faster than Inductor (0.900x Inductor)"),
+        (["compiled"], True, f"the cache has its kernel now; these {LATE}"),
+        (["compiled"], False, f"winner: {MEASURED}; {NOT_CURRENT}"),
+        (["eager"], True, f"{FOR_EAGER}; {LATE_FOR_EAGER}"),
+        (["eager"], False, f"{FOR_EAGER}; {NOT_CURRENT}"),
+        ([], True, "no winner: nothing faster than Inductor (0.900x Inductor)"),
         (None, True, ""),
     ],
 )
 def test_why_calls_had_no_kernel(
-    kind: str | None, current: bool, said: str, monkeypatch: pytest.MonkeyPatch
+    serves: list[str] | None, current: bool, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = kind and {
+    record = serves is not None and {
         "key": "ab" * 32,
         "arch": "cpu",
-        "kind": kind,
+        "kind": "winner" if serves else "negative",
+        "serves": serves,
         "signature": norm_backward(True),
         "timing": {"best_rival": "inductor", "speedup": [0.8, 0.9, 0.99]},
-        "provenance": {"reason": "0.900x Inductor"},
+        "provenance": {"why": "not_faster", "reason": "0.900x Inductor"},
         "current": current,
-        "provisional": False,
+        "doubtful": 0,
     }
-    cache = SimpleNamespace(get=lambda key, arch: record)
+    cache = SimpleNamespace(get=lambda key, arch: record or None)
     monkeypatch.setattr(records, "_C", SimpleNamespace(store=lambda: cache))
     assert why_no_kernel("ab" * 32, "cpu") == said
 

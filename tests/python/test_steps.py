@@ -51,12 +51,13 @@ def test_a_round_names_its_rival() -> None:
 
 def test_ends_with_and_without_a_winner() -> None:
     won = {
-        "event": "end", "kind": "winner", "verdict": "winner", "reason": "", "seconds": 3.41,
-        "timing": {**RACE, "speedup": [1.1, 1.2, 1.3]}, "kept": None,
+        "event": "end", "kind": "winner", "serves": ["compiled"], "verdict": "winner",
+        "reason": "", "seconds": 3.41, "timing": {**RACE, "speedup": [1.1, 1.2, 1.3]}, "kept": None,
     }  # fmt: skip
     assert step_text(won) == "winner, 1.20x, 3.4 s"
     assert race_text(won) == "winner: 1.20 times as fast as Inductor [1.10, 1.30]"
-    lost = {**won, "kind": "negative", "verdict": "nothing faster than Inductor", "reason": "0.9x"}
+    lost = {**won, "kind": "negative", "serves": []}
+    lost |= {"verdict": "nothing faster than Inductor", "reason": "0.9x"}
     assert step_text(lost) == "no winner: nothing faster than Inductor (0.9x), 3.4 s"
     unsure = {**lost, "verdict": "nothing surely faster than Inductor"}
     measured = "1.20 times as fast as Inductor [1.10, 1.30]"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from cudaforge_backend._native import _C
 from cudaforge_backend.integration import analysis, fx_signature, rivals
 from cudaforge_backend.integration.tracing import beside_running_programs
 from test_forging import softmax
@@ -38,7 +39,7 @@ def test_a_compiled_module_is_called_in_the_middle_of_a_trace(
     expected = model(x)
     graph_of, seen = fx_signature.region_graph, []
 
-    def region_graph(signature: str, device: torch.device) -> Any:
+    def region_graph(signature: _C.Signature, device: torch.device) -> Any:
         graph = graph_of(signature, device)
 
         def traced(*inputs: torch.Tensor) -> Any:

@@ -416,7 +416,7 @@ def test_the_example_of_the_contract_becomes_a_candidate() -> None:
     node = {"op": "aten::_softmax", "args": [{"in": 0}, -1, False], "kwargs": {}, "outputs": [spec]}
     region = {"format": 1, "device": "cuda", "aliases": [], "numerics": {}, "nodes": [node]}
     region |= {"inputs": [{**spec, "alignment": 16}], "outputs": [{"node": 0, "out": 0}]}
-    signature = _C.normalize(json.dumps(region))
+    signature = _C.Signature.parse(json.dumps(region)).normalized()
     argv = [sys.executable, "-I", str(_PROGRAM)]
     found = json.loads(_C.read_triton(reply, signature, "cuda:sm_90a", argv))
     assert (found["language"], ".entry softmax_rows" in found["code"]) == ("ptx", True)

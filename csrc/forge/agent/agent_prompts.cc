@@ -11,10 +11,10 @@ namespace cudaforge {
 namespace {
 
 // One line: what a former round tried and what became of it.
-std::string TriedLine(const AgentNode& node) {
+std::string TriedLine(const Trial& node) {
   std::string line =
       "round " + std::to_string(node.id) + ", " + std::string(StepKindName(node.kind));
-  if (node.parent.has_value()) line += " of round " + std::to_string(*node.parent);
+  if (!node.parents.empty()) line += " of round " + std::to_string(node.parents.front());
   line += ": ";
   if (node.duplicate_of.has_value()) {
     line += "the kernel of round " + std::to_string(*node.duplicate_of) +
@@ -55,17 +55,17 @@ AgentPrompts::AgentPrompts(Task task)
       region_(DescribeRegion(*task_.signature)),
       region_kind_(RegionKind(*task_.signature)) {}
 
-Json AgentPrompts::Values(const Step& step, const std::vector<AgentNode>& nodes,
+Json AgentPrompts::Values(const Step& step, const std::vector<Trial>& nodes,
                           const std::vector<std::string>& hints) const {
   Json tried = Json::array();
-  for (const AgentNode& node : nodes) {
+  for (const Trial& node : nodes) {
     if (node.judged()) tried.push_back(TriedLine(node));
   }
   Json values = {{"language", language_},     {"arch", task_.arch},   {"region", region_},
                  {"device", task_.device},    {"floor", task_.floor}, {"rival", task_.rival},
                  {"tried", std::move(tried)}, {"hints", hints}};
   if (step.parent == nullptr) return values;
-  const AgentNode& parent = *step.parent;
+  const Trial& parent = *step.parent;
   if (parent.candidate.has_value()) {
     values["source"] = SourceOf(*parent.candidate);
     values["launch_plan"] = LaunchPlanOf(*parent.candidate).dump(1);
@@ -94,7 +94,7 @@ Json AgentPrompts::Values(const Step& step, const std::vector<AgentNode>& nodes,
 }
 
 Result<Prompt> AgentPrompts::Render(const std::string& name, const Json& values,
-                                    const AgentNode* parent) const {
+                                    const Trial* parent) const {
   KnowledgeQuery query{language_, region_kind_, task_.arch, ""};
   if (parent != nullptr && task_.metrics) {
     const Json& limiter = MemberOrNull(parent->derived, "limiter");
@@ -107,7 +107,7 @@ Result<Prompt> AgentPrompts::Render(const std::string& name, const Json& values,
   return prompt;
 }
 
-Result<Prompt> AgentPrompts::ForCoder(const Step& step, const std::vector<AgentNode>& nodes,
+Result<Prompt> AgentPrompts::ForCoder(const Step& step, const std::vector<Trial>& nodes,
                                       const std::optional<Advice>& advice,
                                       const std::vector<std::string>& hints) const {
   Json values = Values(step, nodes, hints);
@@ -116,7 +116,7 @@ Result<Prompt> AgentPrompts::ForCoder(const Step& step, const std::vector<AgentN
   return Render("coder_" + std::string(StepKindName(step.kind)), values, step.parent);
 }
 
-Result<Prompt> AgentPrompts::ForJudge(const Step& step, const std::vector<AgentNode>& nodes,
+Result<Prompt> AgentPrompts::ForJudge(const Step& step, const std::vector<Trial>& nodes,
                                       const std::vector<std::string>& hints) const {
   return Render("judge_" + std::string(StepKindName(step.kind)), Values(step, nodes, hints),
                 step.parent);
@@ -127,7 +127,7 @@ Result<Prompt> JudgeAgain(const Prompt& first, const std::string& fault, const s
   Prompt prompt = first;
   prompt.name = again.name;
   prompt.version = again.version;
-  prompt.messages.push_back({Author::kAssistant, reply.empty() ? "(no text)" : reply});
+  prompt.messages.push_back({Speaker::kAssistant, reply.empty() ? "(no text)" : reply});
   for (const Message& message : again.messages) prompt.messages.push_back(message);
   prompt.sha256 = Sha256Hex(CanonicalJson(ToJson(prompt.messages)));
   return prompt;

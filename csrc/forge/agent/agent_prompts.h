@@ -8,9 +8,9 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "forge/agent/node.h"
 #include "forge/agent/strategy.h"
 #include "forge/prompts.h"
+#include "forge/trial.h"
 #include "kernel/candidate.h"
 #include "signature/device_arch.h"
 #include "signature/op_signature.h"
@@ -33,17 +33,17 @@ class AgentPrompts {
   void SetRival(std::string rival) { task_.rival = std::move(rival); }
 
   // `nodes`: of the session so far; step.parent, where it needs one, is among them.
-  Result<Prompt> ForCoder(const Step& step, const std::vector<AgentNode>& nodes,
+  Result<Prompt> ForCoder(const Step& step, const std::vector<Trial>& nodes,
                           const std::optional<Advice>& advice,
                           const std::vector<std::string>& hints) const;
   // REQUIRES: step.parent has a candidate.
-  Result<Prompt> ForJudge(const Step& step, const std::vector<AgentNode>& nodes,
+  Result<Prompt> ForJudge(const Step& step, const std::vector<Trial>& nodes,
                           const std::vector<std::string>& hints) const;
 
  private:
-  Json Values(const Step& step, const std::vector<AgentNode>& nodes,
+  Json Values(const Step& step, const std::vector<Trial>& nodes,
               const std::vector<std::string>& hints) const;
-  Result<Prompt> Render(const std::string& name, const Json& values, const AgentNode* parent) const;
+  Result<Prompt> Render(const std::string& name, const Json& values, const Trial* parent) const;
 
   Task task_;
   const std::string language_;

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/sha256.h"
-#include "forge/agent/node.h"
+#include "forge/trial.h"
 #include "generators/generator.h"
 
 namespace cudaforge {
@@ -33,7 +33,7 @@ std::optional<Candidate> FastestRight(const std::vector<Json>& lineage) {
   std::optional<Candidate> fastest;
   double ns = std::numeric_limits<double>::infinity();
   for (const Json& json : SettledNodes(lineage)) {
-    auto node = AgentNode::FromJson(json);
+    auto node = Trial::FromJson(json);
     if (!node.ok() || !node->correct() || !node->candidate.has_value() || *node->ns >= ns) continue;
     ns = *node->ns;
     fastest = std::move(node->candidate);

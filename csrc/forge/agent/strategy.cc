@@ -9,10 +9,10 @@ namespace {
 constexpr int kMaxRepairs = 2;
 
 // The last node, where it failed and fewer than kMaxRepairs repairs in a row have come to it.
-const AgentNode* ToRepair(const std::vector<AgentNode>& nodes) {
-  const AgentNode* last = nullptr;
+const Trial* ToRepair(const std::vector<Trial>& nodes) {
+  const Trial* last = nullptr;
   int repairs = 0;  // that ended with it, in a row
-  for (const AgentNode& node : nodes) {
+  for (const Trial& node : nodes) {
     if (!node.judged()) continue;
     last = &node;
     repairs = node.kind == StepKind::kRepair ? repairs + 1 : 0;
@@ -20,24 +20,24 @@ const AgentNode* ToRepair(const std::vector<AgentNode>& nodes) {
   return last != nullptr && !last->correct() && repairs < kMaxRepairs ? last : nullptr;
 }
 
-Step OptimizeOrSeed(const AgentNode* node) {
+Step OptimizeOrSeed(const Trial* node) {
   return node != nullptr ? Step{StepKind::kOptimize, node} : Step{StepKind::kSeed, nullptr};
 }
 
 class BestFirst : public Strategy {
  public:
-  Step Choose(const std::vector<AgentNode>& nodes) const override {
-    if (const AgentNode* failed = ToRepair(nodes)) return {StepKind::kRepair, failed};
-    return OptimizeOrSeed(BestNode(nodes));
+  Step Choose(const std::vector<Trial>& nodes) const override {
+    if (const Trial* failed = ToRepair(nodes)) return {StepKind::kRepair, failed};
+    return OptimizeOrSeed(BestTrial(nodes));
   }
 };
 
 class LastFirst : public Strategy {
  public:
-  Step Choose(const std::vector<AgentNode>& nodes) const override {
-    if (const AgentNode* failed = ToRepair(nodes)) return {StepKind::kRepair, failed};
+  Step Choose(const std::vector<Trial>& nodes) const override {
+    if (const Trial* failed = ToRepair(nodes)) return {StepKind::kRepair, failed};
     const auto right = std::find_if(nodes.rbegin(), nodes.rend(),
-                                    [](const AgentNode& node) { return node.correct(); });
+                                    [](const Trial& node) { return node.correct(); });
     return OptimizeOrSeed(right != nodes.rend() ? &*right : nullptr);
   }
 };

@@ -7,20 +7,20 @@
 #include <vector>
 
 #include "base/status.h"
-#include "forge/agent/node.h"
+#include "forge/trial.h"
 
 namespace cudaforge {
 
 struct Step {
   StepKind kind = StepKind::kSeed;
-  const AgentNode* parent = nullptr;  // into the nodes given; nullptr for a seed
+  const Trial* parent = nullptr;  // into the nodes given; nullptr for a seed
 };
 
 class Strategy {
  public:
   virtual ~Strategy() = default;
   // `nodes`: of the session so far, oldest first. Deterministic.
-  virtual Step Choose(const std::vector<AgentNode>& nodes) const = 0;
+  virtual Step Choose(const std::vector<Trial>& nodes) const = 0;
 };
 
 // A candidate that failed is repaired, from itself, in at most two rounds in a row; a new seed is

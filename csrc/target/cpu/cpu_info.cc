@@ -111,13 +111,13 @@ DeviceArch DescribeCpu() {
   // -march=native code may use anything that this processor has, so the exact set is part of the
   // name: a binary from another processor of the same level could die of an illegal instruction.
   arch.target = "cpu:" + Level() + "+" + Sha256Hex(ExactIsa()).substr(0, 8);
-  arch.properties = Json{{"name", CpuInfo("model name")},
-                         {"isa", ExactIsa()},
-                         {"cores", PhysicalCores()},
-                         {"logical_cpus", AllowedCpus().size()},
-                         {"l1d_bytes", CacheBytes(_SC_LEVEL1_DCACHE_SIZE)},
-                         {"l2_bytes", CacheBytes(_SC_LEVEL2_CACHE_SIZE)},
-                         {"l3_bytes", CacheBytes(_SC_LEVEL3_CACHE_SIZE)}};
+  arch.name = CpuInfo("model name");
+  arch.isa = ExactIsa();
+  arch.cores = PhysicalCores();
+  arch.logical_cpus = std::ssize(AllowedCpus());
+  arch.l1d_bytes = CacheBytes(_SC_LEVEL1_DCACHE_SIZE);
+  arch.l2_bytes = CacheBytes(_SC_LEVEL2_CACHE_SIZE);
+  arch.l3_bytes = CacheBytes(_SC_LEVEL3_CACHE_SIZE);
   return arch;
 }
 

@@ -13,9 +13,8 @@ int PhysicalCores();
 // Bytes of the last level cache; 32 MiB when the kernel does not tell.
 int64_t LastLevelCacheBytes();
 
-// target "cpu:x86-64-v3+1f0c93ab" (or "cpu:aarch64": the machine's name elsewhere); properties:
-// name, isa (exact: family, model and a hash of the feature flags, because -march=native depends on
-// them), cores, logical_cpus, cache sizes.
+// target "cpu:x86-64-v3+1f0c93ab" (or "cpu:aarch64": the machine's name elsewhere); name, isa
+// (exact, because -march=native depends on it), cores, logical_cpus, cache sizes.
 DeviceArch DescribeCpu();
 
 }  // namespace cudaforge

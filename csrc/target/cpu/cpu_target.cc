@@ -37,8 +37,8 @@ class CpuTarget : public Target {
  public:
   explicit CpuTarget(const CpuTargetOptions& options) : cxx_(options.cxx), arch_(DescribeCpu()) {
     const Result<std::string> cxx = FindHostCompiler(cxx_);
-    arch_.properties["compiler"] = cxx.ok() ? *cxx : "";
-    arch_.properties["threads"] = ThreadPool::Global(options.threads).threads();
+    if (cxx.ok()) arch_.compiler = *cxx;
+    arch_.threads = ThreadPool::Global(options.threads).threads();
   }
 
   const DeviceArch& arch() const override { return arch_; }
@@ -127,8 +127,9 @@ class CpuTarget : public Target {
     if (!facts_.is_null()) return facts_;
     Json facts = MeasureCpuRates(cxx_);
     facts["arch"] = arch_.target;
+    const Json known = arch_.Facts();
     for (const char* name : {"name", "cores", "threads", "l1d_bytes", "l2_bytes", "l3_bytes"}) {
-      facts[name] = arch_.properties.at(name);
+      facts[name] = known.value(name, Json());
     }
     if (std::string words = CompilerVersion(cxx_); !words.empty()) facts["compiler"] = words;
     facts_ = std::move(facts);

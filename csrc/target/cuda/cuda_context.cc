@@ -48,44 +48,44 @@ Status CudaContext::Check(cu::Result result, const char* what) const {
 
 Result<DeviceArch> CudaContext::Describe() const {
   static constexpr struct {
-    const char* name;
+    DeviceArch::Number DeviceArch::*fact;
     cu::Attribute attribute;
   } kFacts[] = {
-      {"multiprocessors", cu::kMultiprocessors},
-      {"clock_khz", cu::kClockKhz},
-      {"memory_clock_khz", cu::kMemoryClockKhz},
-      {"memory_bus_bits", cu::kMemoryBusBits},
-      {"l2_bytes", cu::kL2Bytes},
-      {"warp_size", cu::kWarpSize},
-      {"max_threads_per_block", cu::kMaxThreadsPerBlock},
-      {"max_threads_per_multiprocessor", cu::kThreadsPerMultiprocessor},
-      {"max_blocks_per_multiprocessor", cu::kBlocksPerMultiprocessor},
-      {"registers_per_block", cu::kRegistersPerBlock},
-      {"registers_per_multiprocessor", cu::kRegistersPerMultiprocessor},
-      {"shared_bytes_per_block", cu::kSharedPerBlock},
-      {"shared_bytes_per_block_optin", cu::kSharedPerBlockOptin},
-      {"shared_bytes_per_multiprocessor", cu::kSharedPerMultiprocessor},
-      {"cluster_launch", cu::kClusterLaunch},
+      {&DeviceArch::multiprocessors, cu::kMultiprocessors},
+      {&DeviceArch::clock_khz, cu::kClockKhz},
+      {&DeviceArch::memory_clock_khz, cu::kMemoryClockKhz},
+      {&DeviceArch::memory_bus_bits, cu::kMemoryBusBits},
+      {&DeviceArch::l2_bytes, cu::kL2Bytes},
+      {&DeviceArch::warp_size, cu::kWarpSize},
+      {&DeviceArch::max_threads_per_block, cu::kMaxThreadsPerBlock},
+      {&DeviceArch::max_threads_per_multiprocessor, cu::kThreadsPerMultiprocessor},
+      {&DeviceArch::max_blocks_per_multiprocessor, cu::kBlocksPerMultiprocessor},
+      {&DeviceArch::registers_per_block, cu::kRegistersPerBlock},
+      {&DeviceArch::registers_per_multiprocessor, cu::kRegistersPerMultiprocessor},
+      {&DeviceArch::shared_bytes_per_block, cu::kSharedPerBlock},
+      {&DeviceArch::shared_bytes_per_block_optin, cu::kSharedPerBlockOptin},
+      {&DeviceArch::shared_bytes_per_multiprocessor, cu::kSharedPerMultiprocessor},
+      {&DeviceArch::cluster_launch, cu::kClusterLaunch},
   };
   DeviceArch arch;
   CF_ASSIGN_OR_RETURN(const int major, Attribute(cu::kCapabilityMajor));
   CF_ASSIGN_OR_RETURN(const int minor, Attribute(cu::kCapabilityMinor));
   arch.target = "cuda:" + ArchOf(major, minor);
-  for (const auto& fact : kFacts) {
-    CF_ASSIGN_OR_RETURN(arch.properties[fact.name], Attribute(fact.attribute));
+  for (const auto& [fact, attribute] : kFacts) {
+    CF_ASSIGN_OR_RETURN(arch.*fact, Attribute(attribute));
   }
   std::array<char, 256> name = {};
   CF_RETURN_IF_ERROR(
       Check(api_.DeviceGetName(name.data(), name.size() - 1, device_), "cuDeviceGetName"));
-  arch.properties["name"] = std::string(name.data());
+  arch.name = name.data();
   size_t bytes = 0;
   CF_RETURN_IF_ERROR(Check(api_.DeviceTotalMem(&bytes, device_), "cuDeviceTotalMem"));
-  arch.properties["memory_bytes"] = bytes;
+  arch.memory_bytes = static_cast<int64_t>(bytes);
   int version = 0;
   CF_RETURN_IF_ERROR(Check(api_.DriverGetVersion(&version), "cuDriverGetVersion"));
-  arch.properties["driver_cuda_version"] =
+  arch.driver_cuda_version =
       std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-  arch.properties["compute_capability"] = std::to_string(major) + "." + std::to_string(minor);
+  arch.compute_capability = std::to_string(major) + "." + std::to_string(minor);
   return arch;
 }
 

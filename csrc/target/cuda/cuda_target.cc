@@ -171,8 +171,9 @@ class CudaTarget : public Target {
         {"shared_bytes_per_block_optin", "shared_bytes_per_block_optin"},
         {"driver", "driver_cuda_version"}};
     Json facts = {{"arch", arch_.target}};
-    for (const auto& [name, property] : kNames) facts[name] = arch_.properties.at(property);
-    facts["clock_mhz"] = arch_.properties.at("clock_khz").get<double>() / 1000;
+    const Json known = arch_.Facts();
+    for (const auto& [name, fact] : kNames) facts[name] = known.value(fact, Json());
+    facts["clock_mhz"] = static_cast<double>(arch_.clock_khz.value_or(0)) / 1000;
     CF_RETURN_IF_ERROR(context_->MakeCurrent());
     const CompileResult compiled = Compile({Language::kCuda, kRatesSource}, kRatesTimeoutMs);
     if (!compiled.ok) {

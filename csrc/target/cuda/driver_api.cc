@@ -11,6 +11,8 @@ namespace cudaforge::cu {
 namespace {
 
 constexpr Result kNoDevice = 100;
+constexpr Result kIllegalAddress = 700;
+constexpr Result kMisalignedAddress = 716;
 
 // The "_v2" names are the ones that cuda.h's plain names stand for.
 std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
@@ -124,6 +126,7 @@ Status DriverApi::Check(Result result, const char* what, StatusCode code) const 
   const char* text = nullptr;
   if (GetErrorName(result, &name) != 0 || name == nullptr) name = "unknown CUDA error";
   if (GetErrorString(result, &text) != 0 || text == nullptr) text = "no description";
+  if (result == kIllegalAddress || result == kMisalignedAddress) code = StatusCode::kMemoryFault;
   return {code, std::string(what) + ": " + name + " (" + text + ")"};
 }
 

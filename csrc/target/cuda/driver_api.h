@@ -93,7 +93,8 @@ struct DriverApi {
   // Why Get() has none. Thread-safe. REQUIRES: it has none.
   static const DriverFault& Fault();
 
-  // Ok for 0; else `code` with "what: CUDA_ERROR_NAME (description)".
+  // Ok for 0; else `code`, or kMemoryFault where a kernel used an address that it may not, with
+  // "what: CUDA_ERROR_NAME (description)".
   Status Check(Result result, const char* what, StatusCode code = StatusCode::kInternal) const;
   // Errors after which the context is lost.
   static bool IsSticky(Result result);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 import time
@@ -15,30 +14,28 @@ from ..options import Settings, parse
 from ..records import (
     counted,
     find,
-    for_eager,
     input_shapes,
+    kind_text,
     label,
     op_names,
     printable,
-    status_text,
     too_little_time,
     with_time,
 )
 from .output import cache_dir, show
 from .stores import (
-    canonical,
     forging_cache,
     is_asked,
+    normalized,
     nothing_asked,
     of_key,
-    only_agents,
     wanted_here,
 )
 from .warmup import Teller
 
 _INDENT = 25  # where the regions of the table begin
 _KEYS = 6  # in a command that is shown
-_KEPT = ("kind", "verdict", "reason", "speedup", "retry_above_s")
+_KEPT = ("kind", "serves", "verdict", "reason", "speedup", "retry_above_s")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,16 +43,16 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     forging_cache(settings.cache_dir)
     named, wanted, elsewhere = _regions(args)
-    asked = [text for text in dict.fromkeys((*named, *wanted)) if is_asked(args.only, text)]
-    left = [text for text in asked if only_agents(text, _arch(text))]
-    taken = [text for text in asked if text not in left]
+    asked = [one for one in dict.fromkeys((*named, *wanted)) if is_asked(args.only, one)]
+    left = [one for one in asked if one.why_not_generated(_arch(one))]
+    taken = [one for one in asked if one not in left]
     started = time.monotonic()
     with Teller(sys.stderr if args.json else sys.stdout, "forging", "forging") as told:
         rows = [_forge(signature, settings, told) for signature in taken]
-    short = too_little_time([(row["verdict"], row["retry_above_s"]) for row in rows])
+    short = too_little_time([(row["speedup"] is not None, row["retry_above_s"]) for row in rows])
     data = {
         "regions": rows,
-        "only_agents": [_C.signature_key(signature) for signature in left],
+        "only_agents": [signature.key for signature in left],
         "elsewhere": elsewhere,
         "region_budget_to_retry_s": short[1] if short else None,
         "seconds": time.monotonic() - started,
@@ -87,33 +84,33 @@ def settings_of(args: argparse.Namespace) -> Settings:
     return parse(None, options)
 
 
-def _arch(signature: str) -> str:
-    return _C.arch(json.loads(signature)["device"], 0)
+def _arch(signature: _C.Signature) -> str:
+    return _C.arch(signature.device, 0)
 
 
-def _regions(args: argparse.Namespace) -> tuple[list[str], list[str], int]:
+def _regions(args: argparse.Namespace) -> tuple[list[_C.Signature], list[_C.Signature], int]:
     """The signatures that KEYs name, those of the wanted list, and how many of that are of other
     machines. ValueError: a KEY that no generator makes."""
-    named = [canonical(of_key(_C.store(), key)[0]["signature"]) for key in args.what]
+    named = [normalized(of_key(_C.store(), key)[0]["signature"]) for key in args.what]
     for signature in named:
-        if why := only_agents(signature, _arch(signature)):
+        if why := signature.why_not_generated(_arch(signature)):
             raise ValueError(
-                f"no generator makes {_C.describe(signature)}: {why}; --coder names who writes its "
+                f"no generator makes {signature.describe()}: {why}; --coder names who writes its "
                 "kernel"
             )
     return named, *(wanted_here(_C.store()) if args.wanted else ([], 0))
 
 
-def _forge(signature: str, settings: Settings, told: Teller) -> dict[str, Any]:
+def _forge(signature: _C.Signature, settings: Settings, told: Teller) -> dict[str, Any]:
     """One region decided, as on_miss="blocking" does; its row of the table."""
     from ..integration.plan import failure, forge_one, verdict_of
 
-    region = json.loads(signature)
-    key, arch = _C.signature_key(signature), _C.arch(region["device"], 0)
+    key, arch, region = signature.key, _arch(signature), signature.to_dict()
     known = verdict_of(key, arch, settings.region_budget_s)[0] != "miss"
+    known = known or _C.store().doubted_lately(key, arch)
     decided = known or forge_one(signature, 0, settings, told)
     record: Mapping[str, Any] | None = find(key, arch) if decided else None
-    empty = {"kind": "", "verdict": failure(key) or "not stored", "reason": ""}
+    empty = {"kind": "", "serves": [], "verdict": failure(key) or "not stored", "reason": ""}
     kept = record or {**empty, "speedup": None, "retry_above_s": None}
     return {
         "key": key,
@@ -135,10 +132,10 @@ def _again(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]], budget: 
 
 def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
-        won = row["kind"] == "winner" and row["speedup"]
-        gain = f"{row['speedup'][1]:.2f}x" if won else status_text(row["kind"] or "failed")
+        won = "compiled" in row["serves"]
+        gain = f"{row['speedup'][1]:.2f}x" if won else kind_text(row) or "failed"
         print(printable(f"{row['key'][:12]}  {gain:>9}  {label(row['ops'], row['shapes'])}"))
-        if row["kind"] != "winner":
+        if not won:
             words = with_time(row["verdict"], row["retry_above_s"])
             print(printable(f"{'':<{_INDENT}}{words}"))
 
@@ -150,7 +147,6 @@ def _summary(rows: Sequence[Mapping[str, Any]], data: Mapping[str, Any]) -> str:
     anew = " (cudaforge cache rm KEY makes it anew)" if known else ""
     return (
         f"{counted(len(rows), 'region')}: {counted(kinds.count('winner'), 'winner')} forged, "
-        f"{for_eager(kinds.count('eager_only'))}"
         f"{kinds.count('negative')} with no winner{failed}, {known} decided before{anew}, "
         f"{data['seconds']:.0f} s; cache {data['cache_dir']}"
     )

@@ -12,31 +12,31 @@ from typing import Any
 
 from .._native import _C
 from ..records import (
+    DOUBTFUL,
     NOT_CURRENT,
-    PROVISIONAL,
     counted,
     differences,
-    for_eager,
     input_shapes,
+    kind_text,
     label,
     larger_region,
     not_served,
     op_names,
     printable,
     program,
-    status_text,
     summary,
     why,
+    why_code,
     with_time,
 )
 from .output import add_cache_dir, add_json, cache_dir, show
-from .stores import archs_here, canonical, damaged, of_key, only_agents, open_store, unreadable
+from .stores import archs_here, damaged, normalized, of_key, open_store, unreadable
 
 Run = Callable[[argparse.Namespace], int]
 Arguments = Callable[[argparse.ArgumentParser], None]
 
-_OF_KIND = {"winner": "winners", "eager_only": "eager_only", "negative": "negatives"}
-_COUNTS = (*_OF_KIND.values(), "bytes", "not_current", "provisional")
+_OF_KIND = {"winner": "winners", "negative": "negatives"}
+_COUNTS = (*_OF_KIND.values(), "bytes", "not_current", "doubtful")
 _INDENT = 49  # where the regions of `ls` begin
 _LANGUAGES = {"cpu": "C++", "cuda": "CUDA", "ptx": "PTX"}
 
@@ -75,15 +75,14 @@ def run_ls(args: argparse.Namespace) -> int:
 
     def text() -> None:
         for row, differs in zip(rows, apart, strict=True):
-            speedup = row["speedup"]
-            gain = f"{speedup[1]:.2f}x" if row["kind"] == "winner" and speedup else ""
-            gain = gain or status_text(row["kind"])
+            speedup, won = row["speedup"], "compiled" in row["serves"]
+            gain = f"{speedup[1]:.2f}x" if won and speedup else kind_text(row)
             region = label(row["ops"], row["shapes"])
             _say(f"{row['key'][:12]}  {row['arch']:<22}  {gain:>9}  {region}")
             if differs:
                 _say(f"{'':<{_INDENT}}{differs}")
-            if row["kind"] != "winner":
-                over = row["speedup_over_aten"]
+            if not won:
+                over = row["speedup_over_aten"] if row["serves"] else None
                 words = row["verdict"] + (f": {over[1]:.2f}x of ATen" if over else "")
                 _say(f"{'':<{_INDENT}}{with_time(words, row['retry_above_s'])}")
             for said in not_served(row):
@@ -111,15 +110,15 @@ def _region(signature: Mapping[str, Any]) -> str:
     return label(op_names(signature), input_shapes(signature))
 
 
-def _to_make_anew(record: Mapping[str, Any], here: Set[str]) -> str:
-    """The canonical signature of a record's region, "" where this build and machine make none, and
+def _to_make_anew(record: Mapping[str, Any], here: Set[str]) -> _C.Signature | None:
+    """The signature of a record's region, None where this build and machine make none, and
     for a part of a larger region, which is judged inside that region alone."""
     if record["arch"] not in here or larger_region(record):
-        return ""
+        return None
     try:
-        return canonical(record["signature"])
+        return normalized(record["signature"])
     except (ValueError, RuntimeError):
-        return ""
+        return None
 
 
 def run_rm(args: argparse.Namespace) -> int:
@@ -144,8 +143,8 @@ def run_rm(args: argparse.Namespace) -> int:
         signature = _to_make_anew(record, here)
         store.delete(record["key"], record["arch"])
         if signature:
-            store.add_wanted([(record["key"], record["arch"], signature)])
-        agents = bool(signature and only_agents(signature, record["arch"]))
+            store.add_wanted([(signature, record["arch"])])
+        agents = bool(signature and signature.why_not_generated(record["arch"]))
         within = larger_region(record) or None
         rows.append(
             {**summary(record), "wanted": bool(signature), "only_agents": agents, "within": within}
@@ -160,7 +159,7 @@ def run_rm(args: argparse.Namespace) -> int:
             _say(f"removed: damaged or of another record format, {args.key[:12]} on {arch}")
         for row in rows:
             region = label(row["ops"], row["shapes"])
-            kind = status_text(row["kind"])
+            kind = kind_text(row)
             _say(f"removed: {kind}, {row['key'][:12]} on {row['arch']}, {region}")
             if row["wanted"]:
                 coder = " --coder PROVIDER" if row["only_agents"] else ""
@@ -217,14 +216,14 @@ def _candidate(stored: Any, with_source: bool) -> dict[str, Any] | None:
 def _print_record(record: dict[str, Any]) -> None:
     row = summary(record)
     _say(label(row["ops"], row["shapes"], whole=True))
-    _say(f"key {row['key']} on {row['arch']}: {status_text(row['kind'])}")
+    _say(f"key {row['key']} on {row['arch']}: {kind_text(row)}")
     for said in not_served(row):
         print(said)
-    if row["kind"] != "winner":
+    if "compiled" not in row["serves"]:
         words = why(record)
         _say(f"why: {words}")
         reason = row["reason"]
-        if reason not in words and not reason.startswith("not raced"):
+        if reason not in words and why_code(record) != "not_raced":
             _say(f"  {reason}")
     if row["retry_above_s"] is not None:
         above = row["retry_above_s"]
@@ -266,9 +265,9 @@ def run_wanted(args: argparse.Namespace) -> int:
     rows = []
     for row in sorted(store.wanted(args.arch), key=lambda row: row["first_seen"]):
         record = store.get(row["key"], row["arch"])
-        why = only_agents(canonical(row["signature"]), row["arch"])
+        why = normalized(row["signature"]).why_not_generated(row["arch"])
         record_row = None if record is None else summary(record)
-        rows.append({**row, "record": record_row, "only_agents": why or None})
+        rows.append({**row, "record": record_row, "only_agents": why})
 
     def text() -> None:
         for row, differs in zip(rows, _apart(rows), strict=True):
@@ -295,7 +294,7 @@ def run_stats(args: argparse.Namespace) -> int:
         entry[_OF_KIND[record["kind"]]] += 1
         entry["bytes"] += record["binary_bytes"]
         entry["not_current"] += not record["current"]
-        entry["provisional"] += record["provisional"]
+        entry["doubtful"] += record["doubtful"] != 0
     passed_over = damaged(store)
     data = {
         "location": store.location(),
@@ -310,14 +309,13 @@ def run_stats(args: argparse.Namespace) -> int:
         for arch, entry in archs.items():
             print(
                 f"{arch:<18} {counted(entry['winners'], 'winner')}, "
-                f"{for_eager(entry['eager_only'])}"
                 f"{counted(entry['negatives'], 'region')} with no winner, "
                 f"{entry['bytes']} bytes of binaries"
             )
             if entry["not_current"]:
                 print(f"{'':<18} {entry['not_current']} of them {NOT_CURRENT}")
-            if entry["provisional"]:
-                print(f"{'':<18} {entry['provisional']} of them {PROVISIONAL}")
+            if entry["doubtful"]:
+                print(f"{'':<18} {entry['doubtful']} of them {DOUBTFUL}")
         how = (
             " (`cudaforge cache wanted` lists them, `cudaforge forge --wanted` forges those that "
             "generators make)"
@@ -422,13 +420,13 @@ def run_import(args: argparse.Namespace) -> int:
 
 
 def _proven_here(records: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Keys of the winners that an import does not replace unless it is told to; of kernels for
+    """Keys of the kernels that an import does not replace unless it is told to; of those that serve
     eager calls alone it is not known yet."""
     mine = archs_here()
     return {
         r["key"]
         for r in records
-        if r["kind"] == "winner" and r["arch"] in mine and r["current"] and not r["provisional"]
+        if "compiled" in r["serves"] and r["arch"] in mine and r["current"] and not r["doubtful"]
     }
 
 

@@ -4,7 +4,6 @@ which also write them for all regions of a model."""
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
@@ -14,14 +13,14 @@ import torch
 from .._native import _C
 from ..agents import Agents
 from ..options import DISABLED, disabled
-from ..records import counted, dollars, for_eager, input_shapes, label, op_names
+from ..records import counted, dollars, input_shapes, label, op_names
 from ..steps import candidate_text, no_counters_text, race_text, rival_text, step_text
 from . import built_in
 from .hints import Hints
 from .limits import Limits
 from .model import chosen_device, make_model
 from .output import absolute, add_cache_dir, add_json, cache_dir, show
-from .stores import canonical, forging_cache, is_asked, nothing_asked, of_key, wanted_here
+from .stores import forging_cache, is_asked, normalized, nothing_asked, of_key, wanted_here
 
 _PROVIDERS = f"""providers:
 {_C.providers_help()}
@@ -37,8 +36,8 @@ as many rounds.
 
 Without --coder a region is decided as by on_miss="blocking": what the cache has decided stays
 (`cudaforge cache rm KEY` first has it made anew). --json then prints {{"regions": [...],
-"only_agents": [...], "elsewhere": N, ...}}. A region has "kind" ("winner", "eager_only" where its
-kernel serves eager calls alone, "negative", "" where forging failed), "verdict", "reason",
+"only_agents": [...], "elsewhere": N, ...}}. A region has "kind" ("winner", "negative", "" where
+forging failed), "serves" (whom its kernel serves: "compiled", "eager"), "verdict", "reason",
 "speedup" (low, median, high of its race, or null), "retry_above_s" and "known", true where it was
 decided before; "only_agents" has the keys of wanted regions that no generator makes, "elsewhere" is
 the number of those of other machines.
@@ -50,11 +49,10 @@ without), "seconds", "device_seconds", "input_tokens", "cached_input_tokens" (a 
 recording answered; where its hardware counters could not be read also "no_counters", why. A region
 also has a "ledger", what its session cost, "limited", true where it was passed over because a limit
 was spent, and "within", of a part the key of the larger region, else null. "kind" is "winner" where
-its kernel was stored, "eager_only" where it was for eager calls alone, "negative" where not, ""
-where no reply had a candidate: the region stays wanted ("answered" is false where there was no
-reply at all). "verdict" and "timing" are of this race (the fields are those of cache/FORMAT.md);
-"kept" is null, or "author", "by_agent" and "timing" of the winner that was in the cache and stays.
-"total" is the sum of the ledgers; calls of unknown
+its kernel was stored, "negative" where not, "" where no reply had a candidate: the region stays
+wanted ("answered" is false where there was no reply at all). "verdict" and "timing" are of this
+race (the fields are those of cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing"
+of the winner that was in the cache and stays. "total" is the sum of the ledgers; calls of unknown
 price are not in its "usd", but counted by "unpriced". On calls that a recording answered
 ("replayed") nothing is spent: what they would have cost is "replayed_usd", not in "usd", and
 --max-usd holds for both together. "seconds" are those of the calls, "wall_seconds" those of the
@@ -189,24 +187,24 @@ def _run_agents(args: argparse.Namespace) -> int:
         for name in ("target", "train"):
             if getattr(args, name) != args.unsaid[name]:
                 raise ValueError(f"--{name} is of models and needs a SCRIPT.py:FACTORY")
-    _C.check_agents(agents.settings("", None))
+    _C.check_agents(agents.settings())
     settings = built_in.settings_of(args)
     forging_cache(settings.cache_dir)
-    regions: dict[str, bool] = {}  # each with whether a winner by agents is enough
-    larger: dict[str, str] = {}  # of parts: the key of the region without a winner
+    regions: dict[_C.Signature, bool] = {}  # each with whether a winner by agents is enough
+    larger: dict[_C.Signature, str] = {}  # of parts: the key of the region without a winner
     there = False
     for what in args.what:
-        for text, within in _regions(args, what):
+        for signature, within in _regions(args, what):
             there = True
-            if is_asked(args.only, text):
+            if is_asked(args.only, signature):
                 enough = ".py:" in what and not args.again
-                regions[text] = enough and regions.get(text, True)
+                regions[signature] = enough and regions.get(signature, True)
                 if within:
-                    larger[text] = within
-    for text in wanted_here(_C.store())[0] if args.wanted else ():
+                    larger[signature] = within
+    for signature in wanted_here(_C.store())[0] if args.wanted else ():
         there = True
-        if is_asked(args.only, text):
-            regions.setdefault(text, not args.again)
+        if is_asked(args.only, signature):
+            regions.setdefault(signature, not args.again)
     _check_language(args.language, regions)
     results = []
     in_a_row = 0  # regions without a reply
@@ -215,16 +213,16 @@ def _run_agents(args: argparse.Namespace) -> int:
     said: set[str] = set()  # what is told once for all regions
     hints = Hints(args.hints, typed=not args.json and sys.stdin.isatty())
     try:
-        for text, enough in regions.items():
-            known = _winner_by_agents(text) if enough else None
+        for signature, enough in regions.items():
+            known = _winner_by_agents(signature) if enough else None
             limited = limits.spent if known is None else ""
-            told = _Teller(text, stream, known, limited, said, larger.get(text))
+            told = _Teller(signature, stream, known, limited, said, larger.get(signature))
             if known is not None or limited:
                 results.append(told.result("winner" if known else "", ""))
                 continue
             try:
                 done = forge_region(
-                    text, 0, settings.region_budget_s, told,
+                    signature, 0, settings.region_budget_s, told,
                     agents=limits.for_region(), hints=hints.take, again=True,
                 )  # fmt: skip
                 results.append(told.result(done.kind, done.reason))
@@ -253,13 +251,12 @@ def _run_agents(args: argparse.Namespace) -> int:
             print(nothing_asked(args.only, there))
         known = sum(result["known"] for result in results)
         won = sum(result["kind"] == "winner" for result in results) - known
-        eager = for_eager(sum(result["kind"] == "eager_only" for result in results))
         over = known + limited_regions
         without = f", {len(silent)} without a reply" if silent else ""
         without += f", {len(empty)} without a candidate" if empty else ""
         wall, device = total["wall_seconds"], total["device_seconds"]
         print(
-            f"{counted(len(results), 'region')}: {won} won, {eager}{over} passed over{without}; "
+            f"{counted(len(results), 'region')}: {won} won, {over} passed over{without}; "
             f"{_cost([total])}, {wall:.0f} s of sessions, {device:.0f} s of them on the "
             "device (Inductor's compilation and the races are not in it); "
             f"cache {_C.store().location()}"
@@ -276,13 +273,13 @@ def _run_agents(args: argparse.Namespace) -> int:
     return 1
 
 
-def _check_language(language: str, signatures: Iterable[str]) -> None:
+def _check_language(language: str, signatures: Iterable[_C.Signature]) -> None:
     """ValueError: a region that no kernel in that language can be for."""
     for signature in signatures if language == "triton" else ():
-        region = json.loads(signature)
-        if region["device"] != "cuda":
+        if signature.device != "cuda":
+            region = signature.to_dict()
             where = label(op_names(region), input_shapes(region))
-            raise ValueError(f"kernels in Triton are for a GPU; on the {region['device']}: {where}")
+            raise ValueError(f"kernels in Triton are for a GPU; on the {signature.device}: {where}")
 
 
 _SUMS = (
@@ -310,24 +307,23 @@ def _cost(ledgers: Sequence[Mapping[str, Any]]) -> str:
     return f"{tokens}{replayed}, {dollars(spent['usd'], spent['unpriced'])}"
 
 
-def _regions(args: argparse.Namespace, what: str) -> list[tuple[str, str | None]]:
+def _regions(args: argparse.Namespace, what: str) -> list[tuple[_C.Signature, str | None]]:
     """The signatures that a key or a script stands for, each with the key of the larger region
     without a winner that it is a part of, None where it is none."""
     if ".py:" in what:
         return _of_script(args, what)
-    return [(canonical(of_key(_C.store(), what)[0]["signature"]), None)]
+    return [(normalized(of_key(_C.store(), what)[0]["signature"]), None)]
 
 
-def _winner_by_agents(signature: str) -> Mapping[str, Any] | None:
+def _winner_by_agents(signature: _C.Signature) -> Mapping[str, Any] | None:
     """The record of a region whose winner agents wrote, None where it has no such winner."""
-    arch = _C.arch(json.loads(signature)["device"], 0)
-    record = _C.store().get(_C.signature_key(signature), arch)
-    if record is None or record["kind"] != "winner" or not record["current"]:
+    record = _C.store().get(signature.key, _C.arch(signature.device, 0))
+    if record is None or "compiled" not in record["serves"] or not record["current"]:
         return None
     return record if record["by_agent"] else None
 
 
-def _of_script(args: argparse.Namespace, script: str) -> list[tuple[str, str | None]]:
+def _of_script(args: argparse.Namespace, script: str) -> list[tuple[_C.Signature, str | None]]:
     """The signatures of a model's regions, as _regions() has them."""
     from ..explain import explain
 
@@ -336,7 +332,7 @@ def _of_script(args: argparse.Namespace, script: str) -> list[tuple[str, str | N
     model, inputs = make_model(script, device)
     with torch.set_grad_enabled(args.train):
         report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
-    return [(canonical(region.signature), region.within) for region in report.regions]
+    return [(normalized(region.signature), region.within) for region in report.regions]
 
 
 class _Teller:
@@ -344,7 +340,7 @@ class _Teller:
 
     def __init__(
         self,
-        signature: str,
+        signature: _C.Signature,
         stream: TextIO,
         known: Mapping[str, Any] | None = None,
         limited: str = "",
@@ -355,12 +351,12 @@ class _Teller:
         spent, which is told of all such regions together. `said`: what was told of a region before
         and holds for all; this one adds to it. Of a part: `within` is the key of the larger
         region, which has no winner."""
-        region = json.loads(signature)
+        region = signature.to_dict()
         self._stream = stream
-        self._device = region["device"]
+        self._device = signature.device
         self._said = set() if said is None else said
         self._data: dict[str, Any] = {
-            "key": _C.signature_key(signature),
+            "key": signature.key,
             "ops": op_names(region),
             "shapes": input_shapes(region),
             "rounds": [],

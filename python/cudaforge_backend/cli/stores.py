@@ -130,14 +130,14 @@ def _ambiguous(start: str, keys: int) -> KeyError:
     return KeyError(f"{start!r} is the start of {counted(keys, 'key')}; give more digits")
 
 
-def canonical(signature: Mapping[str, Any]) -> str:
-    """The canonical text of a stored signature."""
-    return str(_C.normalize(json.dumps(signature)))
+def normalized(signature: Mapping[str, Any]) -> _C.Signature:
+    """A stored signature, as this torch makes it."""
+    return _C.Signature.parse(json.dumps(signature)).normalized()
 
 
-def is_asked(only: str | None, signature: str) -> bool:
-    """Whether --only OP, or its absence, takes the region of a canonical signature."""
-    return not only or only in op_names(json.loads(signature))
+def is_asked(only: str | None, signature: _C.Signature) -> bool:
+    """Whether --only OP, or its absence, takes the region."""
+    return not only or only in op_names(signature.to_dict())
 
 
 def nothing_asked(only: str | None, there: bool) -> str:
@@ -148,16 +148,11 @@ def nothing_asked(only: str | None, there: bool) -> str:
     return "no region is named, and the wanted list has none for this machine"
 
 
-def only_agents(signature: str, arch: str) -> str:
-    """Why no generator makes the region of a canonical signature on `arch`, "" where one does."""
-    return _C.can_generate(signature, arch) or ""
-
-
-def wanted_here(store: Any) -> tuple[list[str], int]:
-    """The canonical signatures of the wanted regions of this machine, the one that was asked for
+def wanted_here(store: Any) -> tuple[list[_C.Signature], int]:
+    """The signatures of the wanted regions of this machine, the one that was asked for
     first in front, and how many are of other machines. OSError: the cache cannot be read."""
     _check_readable(store)
     mine = archs_here()
     rows = sorted(store.wanted(), key=lambda row: row["first_seen"])
-    here = [canonical(row["signature"]) for row in rows if row["arch"] in mine]
+    here = [normalized(row["signature"]) for row in rows if row["arch"] in mine]
     return here, len(rows) - len(here)

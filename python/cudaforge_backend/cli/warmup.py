@@ -98,15 +98,15 @@ def run(args: argparse.Namespace) -> int:
     found, reasons = told.found, told.reasons
     counts = stats()
     stored = [record for place in told.met if (record := find(*place)) is not None]
-    verdicts = [(record["verdict"], record["retry_above_s"]) for record in stored]
-    short = too_little_time(verdicts)
-    again = try_again(verdicts, settings.region_budget_s, "--region-budget ")
+    raced = [(record["speedup"] is not None, record["retry_above_s"]) for record in stored]
+    short = too_little_time(raced)
+    again = try_again(raced, settings.region_budget_s, "--region-budget ")
     data: dict[str, Any] = {
         "regions": len(found),
         "known": sum(status != "miss" for status in found.values()),
         "hits": counts["hits"],
         "forged": counts["forged"],
-        "negative": counts["eager_only"] + counts["negative"],
+        "negative": counts["negative"],
         "reasons": dict(reasons),
         "too_little_time": sum(record["retry_above_s"] is not None for record in stored),
         "region_budget_to_retry_s": short[1] if short else None,
@@ -268,7 +268,7 @@ class Teller(Heartbeat):
 
     def _end(self, event: Mapping[str, Any]) -> None:
         verdict = event["verdict"]
-        if event["kind"] != "winner":
-            within = verdict.startswith("faster alone")
+        if "compiled" not in event["serves"]:
+            within = event["why"] == "not_within"
             self.reasons["faster alone, not within a larger region" if within else verdict] += 1
         self.say(f"  {step_text(event)}")

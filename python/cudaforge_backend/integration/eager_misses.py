@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
-from cudaforge_backend.forks import fork_safe_lock, no_fork_meanwhile
+from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import why_no_kernel
 from cudaforge_backend.stats import EAGER_THREAD, count_miss
 
 from .ending import may_forge, program_has_ended
-from .rules import refusal
-from .settled import settled
 from .telling import (
     current_progress,
     tell_of_background,
@@ -26,54 +23,54 @@ from .telling import (
     telling_of_forging,
 )
 
-# Of a miss: the region's signature, its key, the architecture and the device's index.
-Told = Callable[[str, str, str, int], None]
+# Of a miss: the region's signature, the architecture and the device's index.
+Told = Callable[[_C.Signature, str, int], None]
 
 
-def on_miss(process: int, settings: Settings, queue: Queue | None) -> Told:
+def on_miss(settings: Settings, queue: Queue | None) -> Told:
     """What is told of a call that is met for the first time and has no kernel, beside its being
-    recorded. Forges in that process alone."""
+    recorded."""
     forge: Told | None = None
     if settings.on_miss == "blocking":
         forge = functools.partial(_forge_at_once, settings)
     elif queue is not None:
         forge = queue.add
 
-    def told(signature: str, key: str, arch: str, device_index: int) -> None:
+    def told(signature: _C.Signature, arch: str, device_index: int) -> None:
+        key = signature.key
         if log.dispatch.isEnabledFor(logging.DEBUG):
-            region, why = _C.describe(signature), _why(signature, key, arch)
+            region, why = signature.describe(), _why(signature, arch)
             log.dispatch.debug("no kernel: %s  %s: %s", key[:12], region, why)
-        if settled(key, arch) is None:
+        if _C.store().verdict(key, arch) is None:
             count_miss(key, eager=True, only_agents=not _can_forge(signature, arch, settings))
-        if forge is not None and os.getpid() == process:
-            forge(signature, key, arch, device_index)
+        if forge is not None:
+            forge(signature, arch, device_index)
 
     return told
 
 
-def _why(signature: str, key: str, arch: str) -> str:
+def _why(signature: _C.Signature, arch: str) -> str:
     """Why calls of a region have no kernel."""
-    if why := why_no_kernel(key, arch):
+    if why := why_no_kernel(signature.key, arch):
         return why
-    refused = refusal(signature, arch)
+    refused = signature.why_not_generated(arch)
     return f"only agents make it ({refused})" if refused else "not forged yet"
 
 
-def _can_forge(signature: str, arch: str, settings: Settings) -> bool:
-    return settings.agents is not None or refusal(signature, arch) is None
+def _can_forge(signature: _C.Signature, arch: str, settings: Settings) -> bool:
+    return settings.agents is not None or signature.why_not_generated(arch) is None
 
 
 def _forge_at_once(
-    settings: Settings, signature: str, key: str, arch: str, device_index: int
+    settings: Settings, signature: _C.Signature, arch: str, device_index: int
 ) -> None:
-    with no_fork_meanwhile():
-        from .plan import forge_one, verdict_of
-
     if not (may_forge() and _can_forge(signature, arch, settings)):
         return
-    if verdict_of(key, arch, settings.region_budget_s)[0] != "miss":
+    from .plan import forge_one, verdict_of
+
+    if verdict_of(signature.key, arch, settings.region_budget_s)[0] != "miss":
         return  # as forge_one would: but then nothing is to be told of it
-    what = f"a kernel for {_C.describe(signature)} (seconds allowed: {settings.region_budget_s:g})"
+    what = f"a kernel for {signature.describe()} (seconds allowed: {settings.region_budget_s:g})"
     with telling_of_forging(what, settings.region_budget_s) as progress:
         forge_one(signature, device_index, settings, progress)
 
@@ -88,14 +85,14 @@ class Queue:
         self._settings = settings
         self._store = _C.store()
         self._ended = False
-        self._waiting: deque[tuple[str, str, int]] = deque()
+        self._waiting: deque[tuple[_C.Signature, str, int]] = deque()
         self._works = False
         self._lock = fork_safe_lock()  # guards _waiting and _works
 
-    def add(self, signature: str, _key: str, arch: str, device_index: int) -> None:
+    def add(self, signature: _C.Signature, arch: str, device_index: int) -> None:
         """A region that is to be forged."""
         with self._lock:
-            if self._ended or program_has_ended():
+            if self._ended or not may_forge():
                 return
             self._waiting.append((signature, arch, device_index))
             if self._works:
@@ -104,7 +101,7 @@ class Queue:
         try:
             # A program that ends waits for the step under way: see forging.py.
             threading.Thread(target=self._work, name=EAGER_THREAD, daemon=False).start()
-        except BaseException:
+        except Exception:
             with self._lock:
                 self._works = False  # the next one that is added tries again
             raise
@@ -126,9 +123,8 @@ class Queue:
             except Exception as error:
                 tell_of_failed_background(error)
 
-    def _forge(self, signature: str, arch: str, device_index: int) -> None:
-        with no_fork_meanwhile():
-            from .plan import forge_one
+    def _forge(self, signature: _C.Signature, arch: str, device_index: int) -> None:
+        from .plan import forge_one
 
         if _can_forge(signature, arch, self._settings):
             tell_of_background()

@@ -25,7 +25,7 @@ def default_ops() -> tuple[str, ...]:
 
 
 def _may_intercept(op: str) -> bool:
-    return not _C.parts_of(op) and _C.can_intercept(op) is None
+    return not _C.parts_of(op) and _C.why_not_intercepted(op) is None
 
 
 @functools.cache
@@ -69,7 +69,7 @@ def _chosen(op: object) -> Iterable[str]:
     allowed = list(filter(_may_intercept, parts))
     if allowed:
         return allowed
-    why = _C.can_intercept(parts[0] if parts else op)
+    why = _C.why_not_intercepted(parts[0] if parts else op)
     if why is None:
         return [op]
     named = {known.split(".")[0] for known in _known_ops()}

@@ -1,17 +1,16 @@
-"""When no kernels are made: at a program's end, which other threads do not put off, and amid a
-fork."""
+"""When no kernels are made: at a program's end, which other threads do not put off, and in a forked
+child."""
 
 from __future__ import annotations
 
 import threading
 
-from cudaforge_backend._native import _C
+from cudaforge_backend.forks import is_forked_child
 
 
 class ForgingEndedError(Exception):
-    """Forging was given up: it was interrupted; the program has ended; a handler would have had it
-    done amid a fork; or this is the child of a fork by a signal's handler, and has not the thread
-    that forges."""
+    """Forging was given up or not begun: it was interrupted, the program has ended, or this is a
+    forked child."""
 
 
 def program_has_ended() -> bool:
@@ -21,6 +20,5 @@ def program_has_ended() -> bool:
 
 
 def may_forge() -> bool:
-    """Whether the calling thread may forge, and wait for it: not at the program's end, nor in a
-    handler amid a fork, for whose end the forging would wait."""
-    return not program_has_ended() and not _C.amid_fork()
+    """Whether the process may forge."""
+    return not program_has_ended() and not is_forked_child()

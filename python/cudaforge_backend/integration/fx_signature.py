@@ -3,6 +3,7 @@ back."""
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import operator
@@ -19,14 +20,6 @@ from .rules import overload
 # Ops of other namespaces that are ATen calls by another name: Inductor's decompositions make them.
 _CONVERT = "prims::convert_element_type"
 
-# The kernels that PyTorch chooses among for attention. Without dropout each is the call whose
-# lowering they are, and that one exists in float64 too.
-_ATTENTION = "aten::scaled_dot_product_attention"
-_ATTENTION_KERNELS = frozenset(
-    f"aten::_scaled_dot_product_{kind}_attention{suffix}"
-    for kind, suffix in (("cudnn", ""), ("efficient", ""), ("flash", ""), ("flash", "_for_cpu"))
-)
-
 _DTYPES: dict[torch.dtype, str] = {getattr(torch, name): name for name in _C.DTYPES}
 _MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
@@ -40,15 +33,21 @@ class Unsupported(Exception):
     """A node or value that no signature can hold; str() is the reason to count it under."""
 
 
+_region_op = functools.cache(_C.region_op)
+
+
 def op_name(node: fx.Node) -> str:
-    """ "aten::sum.dim_IntList" for a call of that overload, "" for any other node."""
+    """ "aten::sum.dim_IntList" for a call of that overload, or of a kernel that PyTorch chose for
+    it; "" for any other node."""
+    return _region_op(_called(node))
+
+
+def _called(node: fx.Node) -> str:
     target = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return ""
     name: str = target._name
-    if name == _CONVERT:
-        return "aten::_to_copy"
-    return _ATTENTION if name in _ATTENTION_KERNELS else name
+    return "aten::_to_copy" if name == _CONVERT else name
 
 
 def is_getitem(node: fx.Node) -> bool:
@@ -97,8 +96,7 @@ def _alignment(value: torch.Tensor) -> int:
 def _is_traced_wrongly(node: fx.Node) -> bool:
     """Whether PyTorch's trace has other dtypes than its kernels on a CPU: of a normalisation whose
     input is of a half type and whose weight is not, the mean and the rest, and what takes them."""
-    name = op_name(node)
-    operands = _C.norm_operands(name)
+    operands = _C.norm_operands(op_name(node))
     if operands is None:
         return False
     value, weight = (
@@ -109,7 +107,7 @@ def _is_traced_wrongly(node: fx.Node) -> bool:
         return False
     if value.device.type != "cpu" or value.dtype == weight.dtype:
         return False
-    takes_them = name.endswith("_backward")
+    takes_them = operands[0] > 0  # a backward: its first is the gradient
     return takes_them or any(user.args[1] != 0 for user in node.users if user.users)
 
 
@@ -120,7 +118,7 @@ def node_values(node: fx.Node) -> list[torch.Tensor | None]:
         raise Unsupported("mixed_dtypes")
     value = node.meta.get("val")
     values = list(value) if isinstance(value, tuple | list) else [value]
-    if op_name(node) == _ATTENTION:
+    if op_name(node) != _called(node):
         del values[1:]  # what only a backward pass reads
     for item in values:
         if item is not None and (reason := tensor_reason(item)) is not None:
@@ -190,33 +188,11 @@ class _Writer:
 
 
 def _call(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a node as those of the op that op_name names."""
+    """The arguments of a node as those of the op that _called names."""
     assert isinstance(node.target, torch._ops.OpOverload)
     if node.target._name == _CONVERT:
         return node.args[:1], {"dtype": node.args[1]}
-    if node.target._name in _ATTENTION_KERNELS:
-        return _attention_call(node)
     return node.args, dict(node.kwargs)
-
-
-def _attention_call(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    assert isinstance(node.target, torch._ops.OpOverload)
-    parameters = node.target._schema.arguments
-    given: dict[str, Any] = {p.name: p.default_value for p in parameters if p.has_default_value()}
-    given |= {p.name: a for p, a in zip(parameters, node.args, strict=False)} | node.kwargs
-    query, key = given["query"], given["key"]
-    if given["dropout_p"] or given.get("return_debug_mask"):
-        raise Unsupported("unsupported_op")
-    mask = given.get("attn_bias", given.get("attn_mask"))
-    heads, lengths = ([x.meta["val"].shape[d] for x in (query, key)] for d in (1, 2))
-    # Some kernels count the diagonal from the last query and key, as attention.bias has them called
-    # to; the call that stands for them counts from the first ones.
-    if given["is_causal"] and lengths[0] != lengths[1]:
-        raise Unsupported("unsupported_op")
-    return (query, key, given["value"], mask, 0.0, given["is_causal"]), {
-        "scale": given["scale"],
-        "enable_gqa": heads[0] != heads[1],
-    }
 
 
 def signature(
@@ -234,7 +210,7 @@ def signature(
         writer.devices.update(value.device for value in values if value is not None)
         nodes.append(
             {
-                "op": op_name(node),
+                "op": _called(node),
                 "args": [writer.argument(a) for a in args],
                 "kwargs": {k: writer.argument(v) for k, v in kwargs.items()},
                 "outputs": [None if v is None else _spec(v) for v in values],
@@ -258,7 +234,7 @@ def signature(
             "aliases": _aliases(inputs),
             "nodes": nodes,
             "outputs": [{"node": writer.index[n], "out": k} for n, k in outputs],
-            "numerics": _C.numerics([n["op"] for n in nodes]),
+            "numerics": _C.numerics([op_name(n) for n in writer.index]),
         }
     )
     return text, inputs, device
@@ -271,9 +247,9 @@ def _aliases(inputs: Sequence[fx.Node]) -> list[list[int]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def region_graph(signature: str, device: torch.device) -> fx.GraphModule:
+def region_graph(signature: _C.Signature, device: torch.device) -> fx.GraphModule:
     """The region as a graph of ATen calls, one placeholder an input."""
-    region = json.loads(signature)
+    region = signature.to_dict()
     graph = fx.Graph()
     inputs = [graph.placeholder(f"in{i}") for i in range(len(region["inputs"]))]
     nodes: list[fx.Node] = []

@@ -73,7 +73,7 @@ def replace_region(graph: fx.Graph, region: Region, renamed: dict[fx.Node, fx.No
     last = max(region.members)
     values = [_value(node, out) for node, out in region.outputs]
     inputs = [renamed.get(n, n) for n in region.inputs]
-    named = (_C.region_id(region.key), region.signature)
+    named = (_C.region_id(region.key), region.signature.text)
     with graph.inserting_after(last):
         call = graph.call_function(torch.ops.cudaforge.region.default, (inputs, *named))
     call.meta["val"] = values

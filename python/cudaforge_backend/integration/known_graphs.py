@@ -106,7 +106,7 @@ def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
     """Stores what a plan came to, and, if `wanted`, puts its misses on the list that `cudaforge
     cache wanted` shows. A cache that takes no writes is one warning where something is missing."""
     entries = [[k.region.key, k.arch, k.text(), k.status, k.checksum] for k in plan.regions]
-    misses = [(k.region.key, k.arch, k.region.signature) for k in plan.misses()] if wanted else []
+    misses = [(k.region.signature, k.arch) for k in plan.misses()] if wanted else []
     try:
         facts = {"plan": entries, "left": dict(plan.left)}
         _C.store().put_graph(name, arch, facts, misses)

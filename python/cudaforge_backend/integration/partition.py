@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from cudaforge_backend._native import _C
+
 from .fx_signature import Unsupported, is_getitem, node_values, op_name, signature
 from .rules import Rules
 
@@ -24,9 +26,13 @@ class Region:
     inputs: tuple[fx.Node, ...]  # in the signature's order
     outputs: tuple[tuple[fx.Node, int], ...]  # (node, which of its outputs)
     device: torch.device
-    signature: str  # canonical
-    key: str
+    signature: _C.Signature
     by_agents: bool = False  # no generator makes its kernel: an agent must write it
+
+    @property
+    def key(self) -> str:
+        """The signature's."""
+        return self.signature.key
 
 
 # Whether a region is wanted; the second is the largest one around its anchor, refused before it.
@@ -205,15 +211,14 @@ class _Partition:
         if len(inputs) > 64:
             return ""
         try:
-            canonical = self.rules.normalize(text)
+            normalized = self.rules.normalize(text)
         except Exception:  # the op cannot be a region at all: views, random numbers, odd arguments
             return "unsupported_op"
-        refused = self.rules.refusal(canonical) is not None
+        refused = self.rules.why_not_generated(normalized) is not None
         by_agents = refused and any(op_name(n) in self.rules.heavy for n in ordered)
         if refused and not by_agents:
             return "no_kernel_generator"
-        key = self.rules.key(canonical)
-        return Region(ordered, tuple(inputs), outputs, device, canonical, key, by_agents)
+        return Region(ordered, tuple(inputs), outputs, device, normalized, by_agents)
 
     def _outputs(self, members: frozenset[fx.Node]) -> tuple[tuple[fx.Node, int], ...]:
         found = []

@@ -28,7 +28,6 @@ from .forging import OtherCacheError, forge_region, worth_more_time
 from .partition import Region
 from .rivals import least_seconds
 from .rules import Rules
-from .settled import settled
 from .telling import Progress, tell_region
 
 
@@ -41,7 +40,8 @@ class Known:
     status: str  # "hit", "negative" (also where a kernel serves eager calls alone), "miss"
     checksum: str  # of the record, "" for a miss
     reason: str  # of a negative entry
-    within: str = ""  # signature of the larger region that it is a part of and that did not win
+    # The larger region that it is a part of and that did not win.
+    within: _C.Signature | None = None
 
     @property
     def device_index(self) -> int:
@@ -50,7 +50,7 @@ class Known:
 
     def text(self) -> str:
         """The region in one line, for people."""
-        return _C.describe(self.region.signature)
+        return self.region.signature.describe()
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ def verdict_of(key: str, arch: str, budget_s: float | None) -> tuple[str, str, s
     """What the cache says of a region: status, checksum and reason, as in Known. A negative entry
     that came of too little time counts as a miss where `budget_s` is clearly more; so does what
     another process found on a busy machine."""
-    record = settled(key, arch)
+    record = _C.store().verdict(key, arch)
     if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
         return "miss", "", ""
-    status = "hit" if record["kind"] == "winner" else "negative"
+    status = "hit" if "compiled" in record["serves"] else "negative"
     return status, record["checksum"], reason_of(record)
 
 
@@ -123,7 +123,7 @@ def plan_analysis(
         known = asked.get(region.key)
         if known is None:
             more = None if region.key in given_up else budget_s
-            known = replace(look_up(region, more), within=within.signature if within else "")
+            known = replace(look_up(region, more), within=within.signature if within else None)
             asked[region.key] = known
         open_yet = region.key not in given_up and (anew or known.status == "miss")
         return known.status == "hit" or open_yet
@@ -137,7 +137,8 @@ def forge_misses(
 ) -> Plan:
     """Forges what is missing, one region after the other, with the agents and in the budgets that
     `settings` has. Where a region ends without a winner its parts are forged in the next round;
-    where forging itself failed they would fail as well. A region gets what is left of
+    where forging itself failed they would fail as well; so it is with what another process measured
+    under doubt less than a day ago. A region gets what is left of
     `graph_budget_s` at most. Where that is too little to race one, what is left is put on the
     wanted list. With agents, who have limits of their own, all are forged. Returns the plan as the
     cache then has it."""
@@ -147,6 +148,9 @@ def forge_misses(
     most_s = settings.graph_budget_s if settings.agents is None else math.inf
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
         for known in misses:
+            if _C.store().doubted_lately(known.region.key, known.arch):
+                failed.add(known.region.key)
+                continue
             left_s = most_s - (time.monotonic() - began)
             if left_s < min(settings.region_budget_s, least_seconds(known.region.device)):
                 plan = plan_analysis(plan.analysis, ended, settings.region_budget_s)
@@ -165,7 +169,7 @@ def _leave(misses: Sequence[Known], settings: Settings, progress: Progress | Non
     wanted list."""
     count_fallback("graph_budget", len(misses))
     try:
-        _C.store().add_wanted([(k.region.key, k.arch, k.region.signature) for k in misses])
+        _C.store().add_wanted([(k.region.signature, k.arch) for k in misses])
     except Exception as error:
         wanted_not_recorded(str(error))
     if progress is not None:
@@ -193,10 +197,9 @@ def _forge(
     known: Known, settings: Settings, progress: Progress | None, beside_program: bool
 ) -> bool:
     """Whether the region was decided."""
-    signature = known.region.signature
     count_miss(known.region.key)  # a part, which no graph was said to have
     return forge_one(
-        signature,
+        known.region.signature,
         known.device_index,
         settings,
         progress,
@@ -206,20 +209,20 @@ def _forge(
 
 
 def forge_one(
-    signature: str,
+    signature: _C.Signature,
     device_index: int,
     settings: Settings,
     progress: Progress | None = None,
     *,
     beside_program: bool = False,
-    within: str = "",
+    within: _C.Signature | None = None,
     store: _C.KernelStore | None = None,
 ) -> bool:
     """forge_region, which see, with the agents and in the budget that `settings` has. Whether the
     region was decided: where not, that is warned of once and counted, and PyTorch runs it. Nothing
     is said of a region that was given up because `store` is not in use any more or by
     ForgingEndedError."""
-    key = _C.signature_key(signature)
+    key = signature.key
     try:
         forge_region(
             signature,
@@ -236,7 +239,7 @@ def forge_one(
     except (OtherCacheError, ForgingEndedError):
         return False
     except Exception as error:
-        text = _C.describe(signature)
+        text = signature.describe()
         if isinstance(error, _C.NoReply):
             reason, what = "no_reply", f"agents wrote no kernel for {text}"
             cause = f"no reply: {settings.agents and settings.agents.coder}"

@@ -24,40 +24,40 @@ from .tracing import beside_running_programs
 Call = Callable[[Sequence[torch.Tensor]], Any]
 
 
-def signature_device(signature: str, index: int) -> torch.device:
-    """The torch device that a canonical signature runs on."""
-    kind = json.loads(signature)["device"]
+def signature_device(signature: _C.Signature, index: int) -> torch.device:
+    """The torch device that a signature runs on."""
+    kind = signature.device
     return torch.device("cpu") if kind == "cpu" else torch.device(kind, index)
 
 
-def make_inputs(signature: str, device: torch.device, seed: int) -> list[torch.Tensor]:
+def make_inputs(signature: _C.Signature, device: torch.device, seed: int) -> list[torch.Tensor]:
     """Fresh inputs with the signature's dtypes, sizes and strides; normal values for floating
     types."""
     generator = torch.Generator(device=device).manual_seed(seed)
     made = []
-    for spec in json.loads(signature)["inputs"]:
-        dtype = getattr(torch, spec["dtype"])
-        extent = 1 + sum((n - 1) * s for n, s in zip(spec["sizes"], spec["strides"], strict=True))
-        count = 0 if 0 in spec["sizes"] else extent
+    for name, sizes, strides in signature.inputs:
+        dtype = getattr(torch, name)
+        extent = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+        count = 0 if 0 in sizes else extent
         if dtype.is_floating_point:
             flat = torch.randn(count, generator=generator, device=device).to(dtype)
         else:
             flat = torch.randint(0, 2, (count,), generator=generator, device=device).to(dtype)
-        made.append(flat.as_strided(spec["sizes"], spec["strides"]))
+        made.append(flat.as_strided(sizes, strides))
     return made
 
 
-def operator_call(signature: str, region_id: int) -> Call:
+def operator_call(signature: _C.Signature, region_id: int) -> Call:
     """cudaforge::region as Inductor's wrapper calls it."""
-    op = torch.ops.cudaforge.region.default
+    op, text = torch.ops.cudaforge.region.default, signature.text
 
     def call(inputs: Sequence[torch.Tensor]) -> Any:
-        return op(inputs, region_id, signature)
+        return op(inputs, region_id, text)
 
     return call
 
 
-def aten_call(signature: str) -> Call:
+def aten_call(signature: _C.Signature) -> Call:
     """The region's ATen ops one after the other, from C++: eager without Python's share."""
     program = _C.RegionProgram(signature)
     return program.run
@@ -86,7 +86,7 @@ def first_compilation(device: torch.device) -> float:
         "numerics": _C.numerics(["aten::relu"]),
     }  # fmt: skip
     with suppress(Exception):  # the region's own compilation fails as well, and says so
-        inductor_call(_C.normalize(json.dumps(region)), device)
+        inductor_call(_C.Signature.parse(json.dumps(region)).normalized(), device)
     return time.monotonic() - began
 
 
@@ -115,7 +115,7 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def inductor_call(signature: str, device: torch.device, replaced: str = "") -> Call:
+def inductor_call(signature: _C.Signature, device: torch.device, replaced: str = "") -> Call:
     """Inductor's kernel for the region alone, with its full decompositions and without Dynamo's
     guards. `replaced`: key of a part that cudaforge::region is to compute. Raises RuntimeError when
     the region has no such part. REQUIRES: a thread in which nothing is being traced."""
@@ -124,7 +124,7 @@ def inductor_call(signature: str, device: torch.device, replaced: str = "") -> C
         return _inductor_call(signature, device, replaced)
 
 
-def _inductor_call(signature: str, device: torch.device, replaced: str) -> Call:
+def _inductor_call(signature: _C.Signature, device: torch.device, replaced: str) -> Call:
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table

@@ -18,9 +18,9 @@ class Rules:
 
     anchors: frozenset[str]  # of generators
     pointwise: frozenset[str]
-    refusal: Callable[[str], str | None]  # signature -> why no kernel is generated here, or None
-    normalize: Callable[[str], str]  # signature -> canonical signature; raises for unsupported ones
-    key: Callable[[str], str]  # canonical signature -> SHA-256
+    # Why no kernel is generated here; None where one is.
+    why_not_generated: Callable[[_C.Signature], str | None]
+    normalize: Callable[[str], _C.Signature]  # of a signature's JSON; raises for unsupported ones
     # Heavy ops, which agents make kernels for, and generators some; empty where none has and none
     # is asked to.
     heavy: frozenset[str] = frozenset()
@@ -35,9 +35,8 @@ def native_rules(heavy: bool = False, agents: bool = False, arch: str = "") -> R
     return Rules(
         anchors=frozenset(_C.anchor_ops()),
         pointwise=frozenset(_C.pointwise_ops()),
-        refusal=lambda signature: refusal(signature, arch),
-        normalize=_C.normalize,
-        key=_C.signature_key,
+        why_not_generated=lambda signature: _why_not_generated(signature, arch),
+        normalize=lambda text: _C.Signature.parse(text).normalized(),
         heavy=frozenset(_C.heavy_ops()) if heavy or agents else frozenset(),
         agents=agents,
     )
@@ -50,8 +49,7 @@ def rules_for(arch: str, agents: bool) -> Rules:
     return native_rules(heavy, agents, arch)
 
 
-# Why no generator makes the region of a canonical signature on an architecture, or None.
-refusal = functools.lru_cache(maxsize=4096)(_C.can_generate)
+_why_not_generated = functools.lru_cache(maxsize=4096)(_C.Signature.why_not_generated)
 
 
 def overload(name: str) -> torch._ops.OpOverload | None:

@@ -108,15 +108,15 @@ TEST(ChildProcessTest, SpeaksOverDescriptorThree) {
   char answer[32] = {};
   ASSERT_EQ(recv(child->socket(), answer, 10, MSG_WAITALL), 10);
   EXPECT_STREQ(answer, "got hello\n");
-  EXPECT_EQ(child->WaitOrKill(10'000), "exit code 0");
+  EXPECT_EQ(child->WaitOrKill(10'000).ToString(), "exit code 0");
 }
 
 TEST(ChildProcessTest, KillSaysHowItEnded) {
   Result<ChildProcess> child = ChildProcess::Start({"sleep", "100"});
   ASSERT_TRUE(child.ok());
   const pid_t pid = child->pid();
-  EXPECT_EQ(child->Kill(), "signal 9 (Killed)");
-  EXPECT_EQ(child->Kill(), "signal 9 (Killed)");
+  EXPECT_EQ(child->Kill().ToString(), "signal 9 (Killed)");
+  EXPECT_EQ(child->Kill().signal, SIGKILL);
   EXPECT_NE(kill(pid, 0), 0);
 }
 

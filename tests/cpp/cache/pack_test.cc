@@ -84,7 +84,7 @@ TEST_F(Pack, AWinnerTakesThePlaceOfAKernelForEagerCalls) {
   ASSERT_TRUE(to_->Put(TestEagerOnly(1, 1.1)).ok());
   ASSERT_TRUE(to_->Put(TestEagerOnly(8, 1.1)).ok());
   EXPECT_EQ(ImportPack(*to_, file_)->kept_existing, 1);
-  EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+  EXPECT_TRUE(to_->Get(TestWinner(1).key, kTestArch)->Serves().compiled);
   EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->timing, TestEagerOnly(8, 1.1).timing);
   ASSERT_TRUE(from_->Put(TestNegative(8), true).ok());
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
@@ -92,13 +92,13 @@ TEST_F(Pack, AWinnerTakesThePlaceOfAKernelForEagerCalls) {
   EXPECT_TRUE(to_->Get(TestWinner(8).key, kTestArch)->has_kernel()) << "raced here";
 }
 
-TEST_F(Pack, ProvisionalRecordsStayBehindAndGiveWay) {
+TEST_F(Pack, DoubtfulRecordsStayBehindAndGiveWay) {
   CacheRecord beside = TestWinner(9, 4.5);
-  beside.provisional = true;
+  beside.doubtful = 1;
   ASSERT_TRUE(from_->Put(beside).ok());
   EXPECT_EQ(ExportPack(*from_, file_, kTestArch)->exported, 4);
   beside = TestWinner(0, 4.5);
-  beside.provisional = true;
+  beside.doubtful = 1;
   ASSERT_TRUE(to_->Put(beside).ok());
   EXPECT_EQ(ImportPack(*to_, file_)->kept_existing, 0);
   EXPECT_EQ(to_->Get(beside.key, kTestArch)->SpeedupLow(), 1.5);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <initializer_list>
 #include <utility>
 
@@ -14,7 +15,7 @@ using Text = std::string CacheRecord::*;
 
 TEST(Record, RoundTrip) {
   CacheRecord beside = TestWinner(3);
-  beside.provisional = true;
+  beside.doubtful = 1700000000;
   for (const CacheRecord& record : {TestWinner(1), TestNegative(2), beside}) {
     auto back = CacheRecord::Decode(record.Encode());
     ASSERT_TRUE(back.ok()) << back.status().ToString();
@@ -27,7 +28,7 @@ TEST(Record, RoundTrip) {
     EXPECT_EQ(back->verification, record.verification);
     EXPECT_EQ(back->timing, record.timing);
     EXPECT_EQ(back->provenance, record.provenance);
-    EXPECT_EQ(back->provisional, record.provisional);
+    EXPECT_EQ(back->doubtful, record.doubtful);
     EXPECT_EQ(back->versions, record.versions);
     EXPECT_EQ(back->checksum,
               Hex(std::string_view(record.Encode()).substr(record.Encode().size() - 16)));
@@ -83,10 +84,6 @@ TEST(Record, KindMustFit) {
   CacheRecord empty = TestWinner(1);
   empty.binary.clear();
   EXPECT_FALSE(CacheRecord::Decode(empty.Encode()).ok());
-  CacheRecord eager = TestEagerOnly(1);
-  EXPECT_TRUE(CacheRecord::Decode(eager.Encode()).ok());
-  eager.binary.clear();
-  EXPECT_FALSE(CacheRecord::Decode(eager.Encode()).ok());
   CacheRecord full = TestNegative(1);
   full.binary = "x";
   EXPECT_FALSE(CacheRecord::Decode(full.Encode()).ok());
@@ -161,8 +158,7 @@ TEST(Record, OddFieldsAreDamage) {
       {&CacheRecord::timing, R"({"inductor_us":[1]})", "timing.inductor_us"},
       {&CacheRecord::timing, R"({"winner_us":{"float":"nan"}})", "timing.winner_us"},
       {&CacheRecord::timing, R"({"best_rival":["aten"]})", "timing.best_rival"},
-      {&CacheRecord::timing, R"({"undecided":false})", "timing.undecided"},
-      {&CacheRecord::timing, R"({"undecided":"true"})", "timing.undecided"},
+      {&CacheRecord::timing, R"({"speedup_over_inductor":[1]})", "timing.speedup_over_inductor"},
       {&CacheRecord::timing, R"({"within":{"key":1}})", "timing.within"},
       {&CacheRecord::timing, R"({"within":"x"})", "timing.within"},
       {&CacheRecord::timing, R"({"within":{"key":"k","aten_us":-1}})", "timing.within"},
@@ -211,6 +207,39 @@ TEST(Record, BytesThatAreNoUtf8AreReplaced) {
   fields["verification"] = {{"log", "\xff\xfe bad"}};
   ASSERT_TRUE(record.SetFields(fields).ok());
   EXPECT_TRUE(record.Validate().ok());
+}
+
+TEST(Record, WhomAKernelServes) {
+  const char* const rules[] = {
+      // timing, compiled, eager
+      R"([{"speedup":[1.04,1.1,1.2]}, true, true])",
+      R"([{"speedup":[1.03,1.1,1.2]}, false, false])",
+      R"([{"speedup":[1.1,1.1,1.1],"best_rival":"aten","winner_us":2,"aten_us":2}, false, false])",
+      R"([{"speedup":[0.9,0.9,0.9],"speedup_over_aten":[1.1,1.2,1.3]}, false, true])",
+      R"([{"speedup":[0.9,0.9,0.9],"speedup_over_aten":[1.1,1.2,1.3],"winner_us":2,"aten_us":1},
+          false, false])",
+      R"([{"speedup":[1.1,1.1,1.1],"within":{"key":"k","speedup":[1.1,1.1,1.1]}}, true, true])",
+      R"([{"speedup":[1.1,1.1,1.1],"within":{"key":"k","speedup":[1,1.1,1.1]}}, false, true])",
+      R"([{}, false, false])"};
+  for (const char* text : rules) {
+    const Json rule = ParseJson(text).value();
+    CacheRecord record = TestWinner(1);
+    record.timing = CanonicalJson(rule[0]);
+    EXPECT_EQ(record.Serves().compiled, rule[1].get<bool>()) << text;
+    EXPECT_EQ(record.Serves().eager, rule[2].get<bool>()) << text;
+    EXPECT_FALSE(ServedBy(rule[0], false).eager) << "no eager call is all of the region";
+    record.kind = CacheRecord::Kind::kNegative;
+    EXPECT_FALSE(record.Serves().compiled || record.Serves().eager);
+  }
+}
+
+TEST(Record, DoubtIsLateForADay) {
+  CacheRecord record = TestWinner(1);
+  EXPECT_FALSE(record.DoubtedLately());
+  record.doubtful = static_cast<int64_t>(std::time(nullptr)) - 60;
+  EXPECT_TRUE(record.DoubtedLately());
+  record.doubtful -= 24 * 60 * 60;
+  EXPECT_FALSE(record.DoubtedLately());
 }
 
 TEST(Record, SpeedupLow) {

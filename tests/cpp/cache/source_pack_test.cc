@@ -69,24 +69,6 @@ TEST_F(SourcePack, CarriesWinnersAsText) {
   }
 }
 
-TEST_F(SourcePack, AKernelForEagerCallsStaysOne) {
-  CacheRecord record = WinnerWithSource(7);
-  record.kind = CacheRecord::Kind::kEagerOnly;
-  ASSERT_TRUE(from_->Put(record).ok());
-  Write();
-  ASSERT_TRUE(Import().ok());
-  EXPECT_EQ(to_->Get(record.key, kTestArch)->kind, CacheRecord::Kind::kEagerOnly);
-  EXPECT_EQ(to_->Get(WinnerWithSource(1).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
-  const std::string file = Place(7) + "/record.json";
-  Json json = *ParseJson(*ReadFile(file));
-  json["kind"] = "negative";
-  ASSERT_TRUE(WriteFileAtomic(file, json.dump()).ok());
-  const auto summary = Import();
-  ASSERT_TRUE(summary.ok()) << summary.status().ToString();
-  EXPECT_EQ(summary->rejected, 1);
-  EXPECT_NE(summary->problems[0].find("a region without a kernel"), std::string::npos);
-}
-
 TEST_F(SourcePack, HasTheRoundsOfAgents) {
   const CacheRecord record = WinnerWithSource(1);
   const Json round = {{"session", "s"}, {"id", 0}, {"ns", 5.0}, {"advice", {{"issue", "slow"}}}};

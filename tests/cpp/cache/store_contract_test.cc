@@ -72,25 +72,25 @@ TEST_P(StoreContract, TheSameKernelRacedAgainReplacesNothing) {
   EXPECT_EQ(Get(1)->SpeedupLow(), 1.5);
 }
 
-TEST_P(StoreContract, AProvisionalRecordLeavesTheRegionWanted) {
+TEST_P(StoreContract, ADoubtfulRecordLeavesTheRegionWanted) {
   CacheRecord record = TestWinner(1);
   ASSERT_TRUE(Want(*store_, record.key, record.arch, SignatureOf(record)).ok());
-  record.provisional = true;
+  record.doubtful = 1;
   ASSERT_TRUE(store_->Put(record).ok());
   EXPECT_EQ(store_->Wanted("").size(), 1u);
-  record.provisional = false;
+  record.doubtful = 0;
   ASSERT_TRUE(store_->Put(record).ok());
   EXPECT_TRUE(store_->Wanted("").empty());
 }
 
-TEST_P(StoreContract, AProvisionalRecordGivesWay) {
+TEST_P(StoreContract, ADoubtfulRecordGivesWay) {
   CacheRecord beside = TestWinner(1, 4.5);
-  beside.provisional = true;
+  beside.doubtful = 1;
   ASSERT_TRUE(store_->Put(beside).ok());
-  EXPECT_TRUE(Get(1)->provisional);
+  EXPECT_NE(Get(1)->doubtful, 0);
   ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
   EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
-  EXPECT_FALSE(Get(1)->provisional);
+  EXPECT_EQ(Get(1)->doubtful, 0);
   ASSERT_TRUE(store_->Put(beside).ok());
   EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative)
       << "it replaces no verdict that had its time";
@@ -99,15 +99,15 @@ TEST_P(StoreContract, AProvisionalRecordGivesWay) {
   EXPECT_EQ(Get(1)->SpeedupLow(), 1.1);
 }
 
-TEST_P(StoreContract, AProvisionalRecordReplacesWhatWantsTime) {
+TEST_P(StoreContract, ADoubtfulRecordReplacesWhatWantsTime) {
   CacheRecord beside = TestNegative(1), too_short = TestNegative(1);
-  beside.provisional = true;
+  beside.doubtful = 1;
   too_short.provenance = R"({"reason":"no time","out_of_time":true})";
   ASSERT_TRUE(too_short.WantsTime());
   ASSERT_FALSE(beside.WantsTime());
   ASSERT_TRUE(store_->Put(too_short).ok());
   ASSERT_TRUE(store_->Put(beside).ok());
-  EXPECT_TRUE(Get(1)->provisional);
+  EXPECT_NE(Get(1)->doubtful, 0);
 }
 
 TEST_P(StoreContract, TheBetterWinnerStays) {
@@ -139,7 +139,6 @@ TEST_P(StoreContract, WinnersAndNegatives) {
 TEST_P(StoreContract, AKernelForEagerCallsStandsBetween) {
   ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
   ASSERT_TRUE(store_->Put(TestEagerOnly(1)).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kEagerOnly);
   EXPECT_EQ(Get(1)->candidate, TestEagerOnly(1).candidate);
   ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
   EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative) << "what was found last";
@@ -148,14 +147,13 @@ TEST_P(StoreContract, AKernelForEagerCallsStandsBetween) {
   longer.provenance = R"({"budget_s":60})";
   ASSERT_TRUE(store_->Put(longer).ok());
   EXPECT_EQ(Get(1)->provenance, longer.provenance) << "the same kernel, given more time";
-  CacheRecord same = TestEagerOnly(1, 1.8);
-  same.kind = CacheRecord::Kind::kWinner;
+  CacheRecord same = TestWinner(1, 1.8);
   ASSERT_TRUE(store_->Put(same).ok()) << "the same kernel, which has won by now";
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kWinner);
+  EXPECT_TRUE(Get(1)->Serves().compiled);
   ASSERT_TRUE(store_->Put(TestEagerOnly(1, 5)).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kWinner);
+  EXPECT_TRUE(Get(1)->Serves().compiled);
   ASSERT_TRUE(store_->Put(TestEagerOnly(1), true).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kEagerOnly);
+  EXPECT_FALSE(Get(1)->Serves().compiled);
 }
 
 TEST_P(StoreContract, ARegionLeavesTheWantedList) {

@@ -32,7 +32,7 @@ inline Json SignatureOf(const CacheRecord& record) { return ParseJson(record.sig
 // Winner number `i` with a lower bound of `speedup` and a binary of `bytes` half-random bytes.
 inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) {
   CacheRecord record;
-  SetSignature(&record, {{"format", 1}, {"number", i}});
+  SetSignature(&record, {{"format", 1}, {"number", i}, {"nodes", {0}}});
   record.arch = kTestArch;
   record.candidate = CanonicalJson({{"source", "kernel " + std::to_string(i)}, {"of", speedup}});
   std::mt19937_64 random(static_cast<uint64_t>(i));
@@ -51,7 +51,6 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
 // For eager calls alone, with a lower bound of `speedup` over ATen.
 inline CacheRecord TestEagerOnly(int i, double speedup = 1.5) {
   CacheRecord record = TestWinner(i, speedup);
-  record.kind = CacheRecord::Kind::kEagerOnly;
   record.timing = CanonicalJson({{"winner_us", 3.25},
                                  {"speedup", {0.9, 0.9, 0.9}},
                                  {"speedup_over_aten", {speedup, speedup + 0.1, speedup + 0.2}}});

@@ -86,17 +86,17 @@ TEST_F(ResolverTest, AsksTheLoaderOnce) {
 
 TEST_F(ResolverTest, AKernelForEagerCallsIsNoWinner) {
   const Region region = NegRegion({3, 14});
-  bool eager_only = true;
+  bool compiled = false;
   resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
     std::unique_ptr<Winner> found = NegWinner(42, 0, log_);
-    found->eager_only = eager_only;
+    found->compiled = compiled;
     return found;
   });
   RegionEntry* entry = Resolve(region);
   EXPECT_EQ(entry->winner.load(), nullptr);
   const Winner* const for_eager = entry->ForEager();
   EXPECT_NE(for_eager, nullptr);
-  eager_only = false;
+  compiled = true;
   resolver_.AskAgain();
   ASSERT_TRUE(resolver_.WantsWinner(*entry)) << "there may be a winner by now";
   Resolve(region);

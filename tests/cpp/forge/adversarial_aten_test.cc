@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/file.h"
-#include "forge/forge.h"
+#include "forge/local_evaluator.h"
 #include "tests/cpp/worker/fake_target.h"
 #include "verify/checker.h"
 #include "worker/worker_client.h"
@@ -112,10 +112,10 @@ Verdict Judge(const Region& region, const std::string& code) {
   WorkerClient client(options);
   const Candidate candidate = CpuCandidate(code, static_cast<int>(region.signature.inputs.size()),
                                            std::to_string(region.rows), region.columns);
-  const auto proof = ProveCandidate(region.signature, candidate, client, *region.checker, 1e6);
-  CF_CHECK(proof.ok()) << proof.status().ToString();
-  EXPECT_EQ(proof->trial.binary.empty(), !proof->trial.verdict.accepted());
-  return proof->trial.verdict;
+  const auto found = ProveCandidate(region.signature, candidate, client, *region.checker);
+  CF_CHECK(found.ok()) << found.status().ToString();
+  EXPECT_EQ(found->kernel.has_value(), found->findings.verdict.accepted());
+  return found->findings.verdict;
 }
 
 class Adversarial : public ::testing::TestWithParam<std::string> {};

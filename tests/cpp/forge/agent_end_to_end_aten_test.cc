@@ -7,8 +7,10 @@
 #include "base/file.h"
 #include "base/sha256.h"
 #include "cache/kernel_store.h"
-#include "forge/agent/node.h"
-#include "forge/agent/session.h"
+#include "forge/agent/agents.h"
+#include "forge/local_evaluator.h"
+#include "forge/promotion.h"
+#include "forge/trial.h"
 #include "llm/numbered_files.h"
 #include "tests/cpp/forge/fakes.h"
 #include "tests/cpp/llm/chat_events.h"
@@ -169,8 +171,10 @@ TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
   settings.budget = {.rounds = 4, .seconds = 600, .usd = 1, .patience = 10, .roofline = 0};
   settings.prices = Prices::Parse(R"({"models": {"*": {"input": 1, "output": 10}}})").value();
   std::vector<Json> nodes;
+  const Task task = {signature, (*target)->arch()};
+  LocalEvaluator evaluator(signature, runner, **checker, {.metrics = true});
   const auto outcome = RunAgents(
-      signature, (*target)->arch(), runner, **checker, settings,
+      task, evaluator, settings,
       [&](const Json& node) {
         nodes.push_back(node);
         nodes = SettledNodes(nodes);
@@ -190,7 +194,7 @@ TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
   ASSERT_TRUE(outcome->search.best.has_value());
   EXPECT_EQ(outcome->search.best->candidate.params["node"], 3);
   EXPECT_FALSE(outcome->search.best->binary.empty());
-  EXPECT_EQ(outcome->search.verification["cases"].size(), (*checker)->case_count());
+  EXPECT_EQ(outcome->search.best->verification["cases"].size(), (*checker)->case_count());
 
   // The Judge was asked again once, and its advice reached the Coder.
   EXPECT_EQ(nodes[1]["advice"]["plan"], "end the statement");
@@ -225,7 +229,7 @@ TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
   settings.judge = replayed_judge.get();
   std::vector<Json> again;
   const auto replayed = RunAgents(
-      signature, (*target)->arch(), runner, **checker, settings,
+      task, evaluator, settings,
       [&again](const Json& node) {
         again.push_back(node);
         again = SettledNodes(again);

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cache/kernel_store.h"
-#include "forge/agent/node.h"
-#include "forge/agent/session.h"
+#include "forge/agent/agents.h"
+#include "forge/trial.h"
 #include "tests/cpp/forge/fakes.h"
 
 namespace cudaforge {
@@ -117,8 +117,13 @@ class AgentTest : public testing::Test {
   }
 
   Result<AgentOutcome> TryRun() {
-    return RunAgents(signature_, arch_, *runner_, checker_, settings_, Sink(),
-                     [this](const Json& event) { events_.push_back(event); });
+    return RunWith(*runner_, checker_, [this](const Json& event) { events_.push_back(event); });
+  }
+  Result<AgentOutcome> RunWith(CandidateRunner& runner, const RegionChecker& checker,
+                               const ForgeProgress& progress) {
+    LocalEvaluator evaluator(signature_, runner, checker,
+                             {.metrics = settings_.metrics, .cancel = settings_.cancel});
+    return RunAgents({signature_, arch_}, evaluator, settings_, Sink(), progress);
   }
   NodeSink Sink() {
     return [this](const Json& node) {
@@ -133,6 +138,12 @@ class AgentTest : public testing::Test {
     auto outcome = TryRun();
     EXPECT_TRUE(outcome.ok()) << outcome.status().ToString();
     return std::move(outcome).value();
+  }
+
+  static std::vector<Json> JsonOf(const std::vector<Trial>& trials) {
+    std::vector<Json> nodes;
+    for (const Trial& trial : trials) nodes.push_back(trial.ToJson());
+    return nodes;
   }
 
   // Field `field` of every node: "seed repair".

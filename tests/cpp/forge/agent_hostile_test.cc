@@ -174,7 +174,7 @@ TEST_F(AgentHostile, Injections) {
         TextReply(WithPlan(kGoodPlan, ReluSource("#include <cstdlib>\n",
                                                  "system(\"touch " + target + "\") + x[i]")))});
   settings_.budget.rounds = 4;
-  const auto outcome = RunAgents(signature_, arch_, worker, checker, settings_, Sink(), nullptr);
+  const auto outcome = RunWith(worker, checker, nullptr);
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
   ASSERT_EQ(sunk_.size(), 4u);
   EXPECT_EQ(sunk_[0]["verdict"]["verdict"], "wrong_values");

@@ -11,7 +11,7 @@ TEST(Ledger, EstimatesGoUp) {
   EXPECT_EQ(EstimateTokens(""), 0);
   EXPECT_EQ(EstimateTokens("abc"), 1);
   EXPECT_EQ(EstimateTokens("abcd"), 2);
-  EXPECT_EQ(EstimateInputTokens({{Author::kUser, "abcd"}, {Author::kUser, ""}}), 34);
+  EXPECT_EQ(EstimateInputTokens({{Speaker::kUser, "abcd"}, {Speaker::kUser, ""}}), 34);
 }
 
 TEST(Ledger, EntriesSurviveJson) {

@@ -125,7 +125,7 @@ TEST_F(AgentLimits, SecondsEndCallsAndTheSession) {
   EXPECT_EQ(coder_->requests[1].limits.total_s, 30);
   EXPECT_EQ(coder_->requests[2].limits.total_s, 10);
   EXPECT_EQ(outcome.search.reason, "the time of the budget is spent");
-  EXPECT_EQ(outcome.search.best->worker_ns, 300) << "the candidate under test is finished";
+  EXPECT_EQ(outcome.search.best->ns, 300) << "the candidate under test is finished";
   EXPECT_EQ(Column("seconds"), "20.0 20.0 20.0");
 }
 
@@ -163,7 +163,7 @@ TEST_F(AgentLimits, PatienceCountsRoundsWithoutGain) {
                                     {.ns = 1}});
   EXPECT_EQ(sunk_.size(), 7u);
   EXPECT_EQ(outcome.search.reason, "no gain in 3 rounds");
-  EXPECT_EQ(outcome.search.best->worker_ns, 895.5);
+  EXPECT_EQ(outcome.search.best->ns, 895.5);
 }
 
 TEST_F(AgentLimits, TheRooflineEndsIt) {
@@ -181,7 +181,7 @@ TEST_F(AgentLimits, AFloorThatIsSurpassedEndsNothing) {
   settings_.budget.rounds = 2;
   const AgentOutcome outcome = Run({{.ns = 20}, {.ns = 19}});
   EXPECT_EQ(sunk_.size(), 2u);
-  EXPECT_EQ(outcome.search.best->worker_ns, 19);
+  EXPECT_EQ(outcome.search.best->ns, 19);
 }
 
 TEST_F(AgentLimits, CancelledDuringACall) {
@@ -193,7 +193,7 @@ TEST_F(AgentLimits, CancelledDuringACall) {
   };
   const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 400}});
   EXPECT_EQ(outcome.search.reason, "cancelled");
-  EXPECT_EQ(outcome.search.best->worker_ns, 500);
+  EXPECT_EQ(outcome.search.best->ns, 500);
   EXPECT_EQ(Column("answered"), "null false");
   EXPECT_EQ(sunk_[1]["calls"].size(), 1u) << "it may have cost something";
   EXPECT_EQ(sunk_[1]["calls"][0]["estimated"], true);
@@ -211,7 +211,7 @@ TEST_F(AgentLimits, CancelledWhileACandidateRuns) {
   };
   const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 400}});
   EXPECT_EQ(outcome.search.reason, "cancelled");
-  EXPECT_EQ(outcome.search.best->worker_ns, 500);
+  EXPECT_EQ(outcome.search.best->ns, 500);
   EXPECT_EQ(runs, 5);
   ASSERT_EQ(sunk_.size(), 2u);
   EXPECT_EQ(sunk_[1]["evaluated"], false);

@@ -52,7 +52,7 @@ TEST_F(AgentResume, GoesOnWhereItWasKilled) {
     }
     EXPECT_EQ(outcome.search.reason, whole.search.reason);
     ASSERT_TRUE(outcome.search.best.has_value());
-    EXPECT_EQ(outcome.search.best->worker_ns, 300);
+    EXPECT_EQ(outcome.search.best->ns, 300);
     EXPECT_EQ(outcome.search.best->binary, "binary 5\n");
     EXPECT_EQ(outcome.ledger.Sum().calls, whole.ledger.Sum().calls);
     EXPECT_EQ(outcome.ledger.Sum().tokens(), whole.ledger.Sum().tokens());
@@ -72,11 +72,11 @@ TEST_F(AgentResume, AReplyIsKeptBeforeItsCandidateIsRun) {
   CodeRows({3, 4, 5});
   const AgentOutcome outcome = Run(rows_);
   EXPECT_EQ(coder_->requests.size(), 3u);
-  EXPECT_EQ(sunk_[0]["source"], whole.search.lineage[2]["source"]);
+  EXPECT_EQ(sunk_[0]["source"], whole.search.trials[2].ToJson()["source"]);
   EXPECT_EQ(sunk_[0]["verdict"]["verdict"], "wrong_values");
-  EXPECT_EQ(sunk_[0]["parent"], whole.search.lineage[2]["parent"]);
+  EXPECT_EQ(sunk_[0]["parent"], whole.search.trials[2].ToJson()["parent"]);
   EXPECT_EQ(outcome.ledger.Sum().calls, whole.ledger.Sum().calls);
-  EXPECT_EQ(outcome.search.best->worker_ns, 300);
+  EXPECT_EQ(outcome.search.best->ns, 300);
 }
 
 // Whichever event the caller throws at: all calls that were made are in the ledger afterwards.
@@ -100,11 +100,8 @@ TEST_F(AgentResume, WhatACallbackThrowsLosesNoCall) {
       thrown = ++told == at;
       if (thrown) throw Stop();
     };
-    const auto run = [&] {
-      return RunAgents(signature_, arch_, *runner_, checker_, settings_, Sink(), stop);
-    };
     try {
-      (void)run();
+      (void)RunWith(*runner_, checker_, stop);
       EXPECT_FALSE(thrown);
     } catch (const Stop&) {
       EXPECT_TRUE(thrown && cancel.IsSet());
@@ -151,7 +148,7 @@ TEST_F(AgentResume, AFinishedOneMakesNoCallAndProvesItsBestAgain) {
   const AgentOutcome outcome = Run(rows_);
   EXPECT_TRUE(coder_->requests.empty());
   EXPECT_TRUE(sunk_.empty());
-  EXPECT_EQ(outcome.search.best->worker_ns, 300);
+  EXPECT_EQ(outcome.search.best->ns, 300);
   EXPECT_EQ(runner_->compiles, 1);
 }
 
@@ -166,7 +163,7 @@ TEST_F(AgentResume, ABestThatIsNoLongerRightGivesWayToTheNext) {
   rows.push_back({.ns = 450});
   CodeRows({6});
   const AgentOutcome outcome = Run(rows);
-  EXPECT_EQ(outcome.search.best->worker_ns, 400);
+  EXPECT_EQ(outcome.search.best->ns, 400);
 }
 
 TEST_F(AgentResume, AKernelThatIsRefusedWhenItIsRunAgainIsSoInTheLineage) {
@@ -201,7 +198,7 @@ TEST_F(AgentResume, AKernelThatIsRefusedWhenItIsRunAgainIsSoInTheLineage) {
   settings_.earlier = LastSession(stored_);
   events_.clear();
   CodeRows({});
-  EXPECT_EQ(Run(rows_).search.best->worker_ns, 400);
+  EXPECT_EQ(Run(rows_).search.best->ns, 400);
   EXPECT_TRUE(EventsOf("rejudged").empty());
 }
 
@@ -309,7 +306,7 @@ TEST_F(AgentResume, NodesThatCannotBeReadArePassedOver) {
   Run(rows_);
   settings_.earlier = {Json("x"), {{"session", "s1"}}, sunk_[0], Json::array(), sunk_[1]};
   sunk_.clear();
-  EXPECT_EQ(Run(rows_).search.best->worker_ns, 500);
+  EXPECT_EQ(Run(rows_).search.best->ns, 500);
   EXPECT_TRUE(sunk_.empty());
 }
 

@@ -1,4 +1,4 @@
-#include "forge/agent/session.h"
+#include "forge/agent/agents.h"
 #include "tests/cpp/forge/agent_fakes.h"
 
 namespace cudaforge {
@@ -17,10 +17,10 @@ TEST_F(AgentSession, RepairsThenOptimises) {
   EXPECT_EQ(Column("verdict"), "compile_error wrong_values accepted accepted");
   ASSERT_TRUE(outcome.search.best.has_value());
   EXPECT_EQ(outcome.search.best->candidate.source.code, "3\n");
-  EXPECT_EQ(outcome.search.best->worker_ns, 500);
+  EXPECT_EQ(outcome.search.best->ns, 500);
   EXPECT_EQ(outcome.search.best->candidate.author, "agent:openai:coder-1");
-  EXPECT_EQ(outcome.search.verification["cases"].size(), 3u);
-  EXPECT_EQ(outcome.search.lineage, sunk_);
+  EXPECT_EQ(outcome.search.best->verification["cases"].size(), 3u);
+  EXPECT_EQ(JsonOf(outcome.search.trials), sunk_);
   EXPECT_EQ(outcome.search.reason, "made as many rounds as the budget allows (4)");
 
   // Each prompt has what the round before found, and the Judge's words.
@@ -49,7 +49,7 @@ TEST_F(AgentSession, AStartCostsNothingAndIsOptimised) {
   EXPECT_EQ(Column("parent"), "null 0");
   EXPECT_TRUE(sunk_[0]["calls"].empty());
   EXPECT_EQ(sunk_[1]["calls"].size(), 1u);
-  EXPECT_EQ(outcome.search.best->worker_ns, 800);
+  EXPECT_EQ(outcome.search.best->ns, 800);
   EXPECT_FALSE(EventsOf("round")[0].contains("near"));
 
   settings_.start_near = "0123";
@@ -73,7 +73,7 @@ TEST_F(AgentSession, GoesOnFromTheBestAndNotFromTheLast) {
   const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 900}, {.ns = 400}, {.ns = 450}});
   EXPECT_EQ(Column("kind"), "seed optimize optimize optimize");
   EXPECT_EQ(Column("parent"), "null 0 0 2");
-  EXPECT_EQ(outcome.search.best->worker_ns, 400);
+  EXPECT_EQ(outcome.search.best->ns, 400);
   std::string best;
   for (const Json& event : EventsOf("candidate")) best += event["best"] == true ? "1" : "0";
   EXPECT_EQ(best, "1010");
@@ -198,7 +198,7 @@ TEST_F(AgentSession, AJudgeIsAskedAgainOnceAndThenPassedOver) {
   EXPECT_EQ(sunk_[1]["prompts"][1]["name"], "judge_again");
   EXPECT_EQ(sunk_[1]["calls"][1]["prompt"], "judge_again");
   EXPECT_EQ(judge_->requests[1].messages.size(), judge_->requests[0].messages.size() + 2);
-  EXPECT_EQ(judge_->requests[1].messages[2].author, Author::kAssistant);
+  EXPECT_EQ(judge_->requests[1].messages[2].author, Speaker::kAssistant);
   EXPECT_EQ(judge_->requests[1].messages[2].content, "I think...");
   EXPECT_NE(TextOf(judge_->requests[1]).find("no JSON object"), std::string::npos);
   EXPECT_TRUE(sunk_[2]["advice"].is_null());
@@ -221,7 +221,7 @@ TEST_F(AgentSession, ACoderThatCannotBeReachedEndsItAndAllIsKept) {
     sunk_.clear();
     Code({TextReply(RowReply(0)), fault, TextReply(RowReply(1))});
     const AgentOutcome outcome = Run({{.ns = 500}, {.ns = 400}});
-    EXPECT_EQ(outcome.search.best->worker_ns, 500);
+    EXPECT_EQ(outcome.search.best->ns, 500);
     EXPECT_EQ(outcome.search.reason, "the Coder gave no reply: " + fault.ToString());
     ASSERT_EQ(sunk_.size(), 2u);
     EXPECT_EQ(sunk_[1]["answered"], false);
@@ -330,7 +330,7 @@ TEST_F(AgentSession, HintsAreInTheNextPrompts) {
 
 TEST_F(AgentSession, WhatIsEmptyOfTheDeviceIsNotTold) {
   prepare_ = [](CountingRunner& runner) { runner.facts = {{"name", "a device"}, {"note", ""}}; };
-  arch_.properties = {{"compiler", ""}, {"cores", 2}};
+  arch_.cores = 2;
   CodeRows({0});
   settings_.budget.rounds = 1;
   Run({{.ns = 500}});

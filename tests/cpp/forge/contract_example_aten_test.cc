@@ -1,7 +1,7 @@
 // The examples of the contract documents are what they claim to be: accepted by the verifier.
 #include <gtest/gtest.h>
 
-#include "forge/forge.h"
+#include "forge/local_evaluator.h"
 #include "target/cuda/driver_api.h"
 #include "target/cuda/search_paths.h"
 #include "target/target.h"
@@ -22,11 +22,11 @@ void ExpectAccepted(Language language) {
   options.device = device;
   options.cuda_search_paths = CudaRoots({});
   WorkerClient client(options);
-  const auto proof =
-      ProveCandidate(signature, ContractExample(language).value(), client, **checker, 1e6);
-  ASSERT_TRUE(proof.ok()) << proof.status().ToString();
-  EXPECT_TRUE(proof->trial.verdict.accepted()) << proof->trial.verdict.ToJson().dump(1);
-  EXPECT_NE(proof->trial.binary, "");
+  const auto found =
+      ProveCandidate(signature, ContractExample(language).value(), client, **checker);
+  ASSERT_TRUE(found.ok()) << found.status().ToString();
+  ASSERT_TRUE(found->kernel.has_value()) << found->findings.verdict.ToJson().dump(1);
+  EXPECT_NE(found->kernel->binary, "");
 }
 
 TEST(ContractExampleVerdict, CpuIsAccepted) {

@@ -4,11 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "forge/forge.h"
+#include "forge/local_evaluator.h"
+#include "forge/walk.h"
+#include "verify/checker.h"
+#include "worker/worker_client.h"
 
 namespace cudaforge {
 
@@ -49,8 +54,12 @@ class TableSearch : public CandidateSearch {
     candidate.plan.launches.push_back(launch);
     return candidate;
   }
-  void Tell(const SearchFeedback& feedback) override { told.push_back(feedback); }
-  std::vector<SearchFeedback> told;
+  void Tell(size_t nth, const SearchFeedback& feedback) override {
+    if (log == nullptr) return;
+    log->resize(std::max(log->size(), nth + 1));
+    (*log)[nth] = feedback;
+  }
+  std::vector<SearchFeedback>* log = nullptr;  // what it is told, by candidate
 
  private:
   size_t rows_;

@@ -98,7 +98,7 @@ TEST(Prompts, FullValuesLeaveNoTagUnfilled) {
     EXPECT_EQ(prompt.name, name);
     EXPECT_GE(prompt.version, 1);
     EXPECT_EQ(prompt.messages.size(), name == "judge_again" ? 1u : 2u);
-    EXPECT_EQ(prompt.messages.back().author, Author::kUser);
+    EXPECT_EQ(prompt.messages.back().author, Speaker::kUser);
     const std::string text = AllText(prompt);
     for (const char* mark : {"{{", "}}", "--- user", "--- system"}) {
       EXPECT_FALSE(Has(text, mark)) << name << ": " << mark;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "cache/kernel_store.h"
+#include "forge/promotion.h"
 #include "tests/cpp/forge/fakes.h"
 
 namespace cudaforge {
@@ -27,11 +28,11 @@ class Track {
   int64_t calls_ = 0;
 };
 
-Promotion RaceOf(double winner, double aten, double inductor, bool eager = false) {
+Promotion RaceOf(double winner, double aten, double inductor, bool one_call = false) {
   Track track;
   return Race({track.Make("forged", winner), track.Make("aten", aten),
                track.Make("inductor", inductor)},
-              track.clock(), {}, eager)
+              track.clock(), {}, one_call)
       .value();
 }
 
@@ -44,17 +45,17 @@ TEST(RaceRule, EndsWhereTheFirstHasSurelyLost) {
 
 SearchOutcome Found() {
   SearchOutcome outcome;
-  Trial trial;
-  trial.candidate.source.code = "code";
-  trial.candidate.author = "generator:rows";
+  ProvenKernel kernel;
+  kernel.candidate.source.code = "code";
+  kernel.candidate.author = "generator:rows";
   Launch launch;
   launch.kernel = "k";
-  trial.candidate.plan.launches = {launch};
-  trial.candidate.params = {{"tile", 4}};
-  trial.binary = "\x7f binary";
-  outcome.best = trial;
-  outcome.lineage = {Json::object(), Json::object()};
-  outcome.verification = {{"cases", {"normal"}}};
+  kernel.candidate.plan.launches = {launch};
+  kernel.candidate.params = {{"tile", 4}};
+  kernel.binary = "\x7f binary";
+  kernel.verification = {{"cases", {"normal"}}};
+  outcome.best = kernel;
+  outcome.trials.resize(2);
   return outcome;
 }
 
@@ -81,19 +82,21 @@ TEST(RaceRule, ALittleFasterIsNotEnough) {
 TEST(RaceRule, AnEagerCallsRivalIsAten) {
   const Promotion eager = RaceOf(1000, 3000, 900, true);
   EXPECT_FALSE(eager.promoted);
-  EXPECT_TRUE(eager.eager_only());
-  EXPECT_NEAR(eager.over_aten->median, 3, 0.05);
+  EXPECT_TRUE(eager.eager);
+  EXPECT_NEAR(eager.Timing()["speedup_over_aten"][1].get<double>(), 3, 0.05);
+  EXPECT_NEAR(eager.Timing()["speedup_over_inductor"][1].get<double>(), 0.9, 0.02);
   EXPECT_EQ(eager.best_rival, "inductor");
   EXPECT_GE(RaceOf(3000, 4000, 1200, true).times.rounds(), 30u) << "it may still serve eager calls";
   EXPECT_EQ(RaceOf(3000, 1200, 4000, true).times.rounds(), 10u);
-  EXPECT_FALSE(RaceOf(3000, 1200, 4000, true).eager_only());
-  EXPECT_FALSE(RaceOf(1000, 1020, 900, true).eager_only()) << "a little faster is not enough";
-  EXPECT_FALSE(RaceOf(1000, 3000, 900).eager_only()) << "no eager call is all of the region";
+  EXPECT_FALSE(RaceOf(3000, 1200, 4000, true).eager);
+  EXPECT_FALSE(RaceOf(1000, 1020, 900, true).eager) << "a little faster is not enough";
+  EXPECT_FALSE(RaceOf(1000, 3000, 900).eager) << "no eager call is all of the region";
   const Promotion won = RaceOf(1000, 3000, 1200, true);
   EXPECT_TRUE(won.promoted);
-  EXPECT_FALSE(won.eager_only());
-  EXPECT_FALSE(won.Timing().contains("speedup_over_aten"));
-  EXPECT_TRUE(PlacedIn(won, std::string(64, 'a'), RaceOf(1000, 1000, 1000)).eager_only());
+  EXPECT_TRUE(won.eager);
+  const Promotion lost_inside = PlacedIn(won, std::string(64, 'a'), RaceOf(1000, 1000, 1000));
+  EXPECT_FALSE(lost_inside.promoted);
+  EXPECT_TRUE(lost_inside.eager);
 }
 
 // Against `rival` pairs that say 1.1, and medians of 6 and 5.5: such may come of a machine that is
@@ -121,46 +124,43 @@ TEST(RaceRule, WhatHasNoSmallerMedianIsNotFaster) {
   const Promotion promotion = DisturbedRace();
   EXPECT_GT(promotion.speedup.low, kPromotionBound);
   EXPECT_FALSE(promotion.promoted);
-  EXPECT_FALSE(promotion.eager_only());
-  EXPECT_TRUE(promotion.undecided);
+  EXPECT_FALSE(promotion.eager);
+  EXPECT_TRUE(promotion.doubtful);
   EXPECT_NE(promotion.reason.find("no smaller median"), std::string::npos) << promotion.reason;
-  EXPECT_EQ(promotion.Timing()["undecided"], true);
   const CacheRecord record = MakeNegativeRecord(ReluOfEight(), {.target = "cpu:x86-64-v3"}, Found(),
                                                 &promotion, {}, Json::object());
   EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
   const Promotion lost = RaceOf(1000, 1020, 1020);
-  EXPECT_FALSE(lost.undecided);
-  EXPECT_FALSE(lost.Timing().contains("undecided"));
+  EXPECT_FALSE(lost.doubtful);
 }
 
 TEST(RaceRule, WhatHasNoSmallerMedianThanATensServesNoEagerCalls) {
   const Promotion promotion = DisturbedRace("aten", "inductor", 0.8);
   EXPECT_EQ(promotion.best_rival, "inductor");
   EXPECT_LT(promotion.speedup.high, 1);
-  EXPECT_GT(promotion.over_aten->low, kPromotionBound);
+  EXPECT_GT(promotion.Timing()["speedup_over_aten"][0].get<double>(), kPromotionBound);
   EXPECT_FALSE(promotion.promoted);
-  EXPECT_FALSE(promotion.eager_only());
-  EXPECT_TRUE(promotion.undecided);
+  EXPECT_FALSE(promotion.eager);
+  EXPECT_TRUE(promotion.doubtful);
   EXPECT_NE(promotion.reason.find("not by its medians"), std::string::npos) << promotion.reason;
 }
 
-TEST(RaceRule, WhatIsUndecidedAgainstInductorAloneServesEagerCalls) {
+TEST(RaceRule, WhatIsDoubtfulAgainstInductorAloneServesEagerCalls) {
   const Promotion promotion = DisturbedRace("inductor", "aten", 4);
   EXPECT_EQ(promotion.best_rival, "inductor");
-  EXPECT_TRUE(promotion.eager_only());
-  EXPECT_FALSE(promotion.undecided) << "it is a verdict";
+  EXPECT_TRUE(promotion.eager);
+  EXPECT_FALSE(promotion.doubtful) << "it is a verdict";
   EXPECT_NE(promotion.reason.find("no smaller median"), std::string::npos) << promotion.reason;
 }
 
-TEST(RaceRule, WhatIsUndecidedInsideARegionIsUndecided) {
+TEST(RaceRule, WhatIsDoubtfulInsideARegionIsDoubtful) {
   const Promotion promotion = DisturbedRace();
   const Promotion part = PlacedIn(RaceOf(1000, 3000, 1200), std::string(64, 'a'), promotion);
-  EXPECT_TRUE(part.undecided);
-  EXPECT_EQ(part.Timing()["undecided"], true);
+  EXPECT_TRUE(part.doubtful);
   const Promotion alone = RaceOf(1000, 3000, 1200, true);
   const Promotion placed = PlacedIn(alone, std::string(64, 'a'), promotion);
-  EXPECT_TRUE(placed.eager_only()) << "which is a verdict";
-  EXPECT_FALSE(placed.undecided);
+  EXPECT_TRUE(placed.eager) << "which is a verdict";
+  EXPECT_FALSE(placed.doubtful);
 }
 
 TEST(RaceRule, NeedsARival) {
@@ -198,11 +198,11 @@ TEST(Records, AKernelForEagerCallsCanBeStored) {
   const Promotion promotion = RaceOf(1000, 3000, 900, true);
   const CacheRecord record = MakeWinnerRecord(ReluOfEight(), {.target = "cpu:x86-64-v3"}, Found(),
                                               promotion, {30, 4.5}, {{"torch", "2.11.0"}});
-  EXPECT_EQ(record.kind, CacheRecord::Kind::kEagerOnly);
+  EXPECT_FALSE(record.Serves().compiled);
+  EXPECT_TRUE(record.Serves().eager);
   EXPECT_NEAR(JsonOrNull(record.timing)["speedup_over_aten"][1].get<double>(), 3, 0.05);
-  EXPECT_EQ(JsonOrNull(record.provenance)["reason"], promotion.reason);
+  EXPECT_EQ(JsonOrNull(record.provenance)["why"], "not_faster");
   EXPECT_TRUE(MakeMemoryKernelStore()->Put(record).ok());
-  EXPECT_EQ(CacheRecord::Decode(record.Encode())->kind, CacheRecord::Kind::kEagerOnly);
 }
 
 TEST(RaceRule, APartMustWinAloneAndInPlace) {
@@ -217,6 +217,7 @@ TEST(RaceRule, APartMustWinAloneAndInPlace) {
   EXPECT_FALSE(PlacedIn(lost, std::string(64, 'c'), won).promoted);
   const CacheRecord record = MakeNegativeRecord(ReluOfEight(), {.target = "cpu:x86-64-v3"}, Found(),
                                                 &alone, {}, Json::object());
+  EXPECT_EQ(JsonOrNull(record.provenance)["why"], "not_within");
   const Json timing = JsonOrNull(record.timing);
   EXPECT_NEAR(timing["inductor_us"].get<double>(), 1.2, 0.02);
   EXPECT_NEAR(timing["within"]["inductor_us"].get<double>(), 1.0, 0.02);
@@ -229,15 +230,18 @@ TEST(Records, ANegativeEntryCanBeStored) {
   CacheRecord lost =
       MakeNegativeRecord(ReluOfEight(), arch, Found(), &promotion, {}, Json::object());
   EXPECT_EQ(JsonOrNull(lost.provenance)["reason"], promotion.reason);
+  EXPECT_EQ(JsonOrNull(lost.provenance)["why"], "not_faster");
   SearchOutcome nothing;
   nothing.reason = "no candidate was right";
   CacheRecord none = MakeNegativeRecord(ReluOfEight(), arch, nothing, nullptr, {}, Json::object());
   const Json provenance = JsonOrNull(none.provenance);
   EXPECT_EQ(provenance["reason"], "no candidate was right");
+  EXPECT_EQ(provenance["why"], "none_tried");
   EXPECT_FALSE(provenance.contains("out_of_time"));
   CacheRecord unraced =
       MakeNegativeRecord(ReluOfEight(), arch, Found(), nullptr, {}, Json::object());
   EXPECT_EQ(JsonOrNull(unraced.provenance)["out_of_time"], true);
+  EXPECT_EQ(JsonOrNull(unraced.provenance)["why"], "not_raced");
   for (const CacheRecord& record : {lost, none, unraced}) {
     EXPECT_EQ(record.kind, CacheRecord::Kind::kNegative);
     EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());

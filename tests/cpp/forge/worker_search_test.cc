@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "cache/kernel_store.h"
+#include "forge/promotion.h"
 #include "tests/cpp/forge/fakes.h"
 
 namespace cudaforge {
@@ -87,11 +88,12 @@ TEST(WorkerSearch, ForgesASoftmaxOnTheCpu) {
   const OpSignature signature = Softmax();
   const DeviceArch arch = (*target)->arch();
   SoftmaxChecker checker;
-  auto outcome =
-      SearchRegion(signature, arch, worker, checker, {.seconds = 60, .candidates = 3}, nullptr);
+  LocalEvaluator evaluator(signature, worker, checker, {});
+  auto outcome = SearchWalks(WalksFor({signature, arch}).value(), evaluator,
+                             {.seconds = 60, .candidates = 3}, nullptr);
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  ASSERT_TRUE(outcome->best.has_value()) << outcome->reason << Json(outcome->lineage).dump(1);
-  EXPECT_GT(*outcome->best->worker_ns, 0);
+  ASSERT_TRUE(outcome->best.has_value()) << outcome->reason;
+  EXPECT_GT(outcome->best->ns, 0);
 
   // Stored and read by another store, the record holds the kernel that won.
   TempDir folder = TempDir::Create("cudaforge-forge").value();
@@ -153,14 +155,16 @@ TEST(WorkerSearch, GoesOnAfterACrash) {
   };
   if (!MakeCpuTarget().ok()) GTEST_SKIP() << "needs a host compiler";
   WorkerClient worker(Options());
-  TwoCandidates search;
   AnyAnswer checker;
-  auto outcome = SearchRegion(ReluOfEight(), search, worker, checker, {.seconds = 60}, nullptr);
+  const OpSignature relu = ReluOfEight();
+  LocalEvaluator evaluator(relu, worker, checker, {});
+  std::vector<Walk> walks;
+  walks.push_back({"two", std::make_unique<TwoCandidates>()});
+  auto outcome = SearchWalks(std::move(walks), evaluator, {.seconds = 60}, nullptr);
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  ASSERT_EQ(outcome->lineage.size(), 2u);
-  EXPECT_NE(outcome->lineage[0]["verdict"].dump().find("crashed"), std::string::npos)
-      << outcome->lineage[0].dump();
-  EXPECT_TRUE(outcome->best.has_value()) << outcome->lineage[1].dump();
+  ASSERT_EQ(outcome->trials.size(), 2u);
+  EXPECT_EQ(outcome->trials[0].verdict.kind, VerdictKind::kCrashed);
+  EXPECT_TRUE(outcome->best.has_value()) << outcome->trials[1].ToJson().dump();
   EXPECT_EQ(worker.started(), 2);
 }
 

@@ -11,7 +11,10 @@ namespace cudaforge::rows {
 namespace {
 
 DeviceArch Hopper() {
-  return {"cuda:sm_90a", {{"multiprocessors", 132}, {"shared_bytes_per_block_optin", 232448}}};
+  return {.target = "cuda:sm_90a",
+          .multiprocessors = 132,
+          .max_threads_per_multiprocessor = 2048,
+          .shared_bytes_per_block_optin = 232448};
 }
 
 TEST(EmitCudaOnHost, RowMappings) {

@@ -166,8 +166,10 @@ TEST(FuseOnHost, KernelsSumOverRuns) {
 }
 
 TEST(FuseOnHost, ChosenSchedules) {
-  const DeviceArch hopper{"cuda:sm_90a",
-                          {{"multiprocessors", 132}, {"shared_bytes_per_block_optin", 232448}}};
+  const DeviceArch hopper{.target = "cuda:sm_90a",
+                          .multiprocessors = 132,
+                          .max_threads_per_multiprocessor = 2048,
+                          .shared_bytes_per_block_optin = 232448};
   HostRuns host;
   for (int64_t length : {48, 256, 1000}) {
     const OpSignature signature = LayerNormBackward(50, length);

@@ -28,6 +28,7 @@ OpSignature Product() {
 std::vector<std::string> Texts(OpSignature signature, const char* target) {
   DeviceArch arch;
   arch.target = target;
+  arch.multiprocessors = 132;
   signature.device = arch.is_cuda() ? DeviceType::kCuda : DeviceType::kCpu;
   const auto search = MakeSearch(signature, arch);
   EXPECT_TRUE(search.ok()) << search.status().ToString();
@@ -36,7 +37,7 @@ std::vector<std::string> Texts(OpSignature signature, const char* target) {
     const std::optional<Candidate> candidate = (*search)->Next();
     if (!candidate) break;
     texts.push_back(CanonicalJson(candidate->ToJson()));
-    (*search)->Tell({true, static_cast<double>(texts.size())});
+    (*search)->Tell(texts.size() - 1, {true, static_cast<double>(texts.size())});
   }
   return texts;
 }

@@ -65,8 +65,10 @@ TEST(LowerMoments, SquaresThatOverflowLeaveTheMeanFinite) {
 
 TEST(LowerMomentsOnHost, CudaKernelsMakeTheSameOfSpecialValues) {
   HostRuns host;
-  const DeviceArch hopper{"cuda:sm_90a",
-                          {{"multiprocessors", 132}, {"shared_bytes_per_block_optin", 232448}}};
+  const DeviceArch hopper{.target = "cuda:sm_90a",
+                          .multiprocessors = 132,
+                          .max_threads_per_multiprocessor = 2048,
+                          .shared_bytes_per_block_optin = 232448};
   for (const int dim : {0, 1}) {
     Region region;
     const Json x = region.Input(Spec({40, 40}));

@@ -45,11 +45,12 @@ std::vector<Candidate> All(const OpSignature& signature) {
   std::vector<Candidate> all;
   DeviceArch arch;
   arch.target = kTarget;
-  arch.properties = {{"multiprocessors", 132}};
+  arch.multiprocessors = 132;
   const auto search = MakeProductSearch(signature, arch);
-  while (std::optional<Candidate> candidate = search->Next()) {
+  EXPECT_TRUE(search.ok()) << search.status().ToString();
+  while (std::optional<Candidate> candidate = (*search)->Next()) {
     EXPECT_TRUE(candidate->Validate(signature).ok()) << candidate->Validate(signature).ToString();
-    search->Tell({true, 1000});
+    (*search)->Tell(all.size(), {true, 1000});
     all.push_back(*std::move(candidate));
   }
   return all;
@@ -175,6 +176,8 @@ TEST(Product, IsWhatTheGeneratorsMakeOfIt) {
   EXPECT_FALSE(CanGenerate(signature, "cuda:sm_80").ok());
   DeviceArch arch;
   arch.target = kTarget;
+  EXPECT_EQ(MakeSearch(signature, arch).status().code(), StatusCode::kUnsupported);
+  arch.multiprocessors = 132;
   auto search = MakeSearch(signature, arch);
   ASSERT_TRUE(search.ok());
   EXPECT_EQ((*search)->Next()->author, "generator:product");

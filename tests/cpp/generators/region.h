@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "generators/generator.h"
 #include "generators/row_program.h"
 #include "run_program.h"
 #include "tests/cpp/generators/special_values.h"
@@ -129,3 +130,17 @@ inline void ExpectEqual(const Memory& got, const std::vector<int64_t>& want) {
 }
 
 }  // namespace cudaforge::rows
+
+namespace cudaforge {
+
+// The search of the first generator that can make the region, else why there is none.
+inline Result<std::unique_ptr<CandidateSearch>> MakeSearch(const OpSignature& signature,
+                                                           const DeviceArch& arch) {
+  CF_RETURN_IF_ERROR(CanGenerate(signature, arch.target));
+  for (const Generator& generator : Generators()) {
+    if (generator.can_make(signature, arch.target).ok()) return generator.search(signature, arch);
+  }
+  return Status::Internal("nobody can make it");
+}
+
+}  // namespace cudaforge

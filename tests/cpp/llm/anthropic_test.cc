@@ -93,11 +93,11 @@ TEST(AnthropicTest, WrongTypesAreErrors) {
 
 TEST(AnthropicTest, AsksAsTheServiceWants) {
   LlmRequest request;
-  request.messages = {{Author::kSystem, "s"},
-                      {Author::kUser, "u"},
-                      {Author::kAssistant, "a"},
-                      {Author::kSystem, "t"},
-                      {Author::kUser, "v"}};
+  request.messages = {{Speaker::kSystem, "s"},
+                      {Speaker::kUser, "u"},
+                      {Speaker::kAssistant, "a"},
+                      {Speaker::kSystem, "t"},
+                      {Speaker::kUser, "v"}};
   const auto protocol = MakeAnthropicProtocol("m", false);
   const Json body = protocol->Body(request, true);
   EXPECT_EQ(body["system"], "s\n\nt");

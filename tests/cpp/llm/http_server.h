@@ -196,8 +196,8 @@ inline ProviderSettings LocalSettings(const std::string& url) {
 // A request of one message.
 inline LlmRequest Ask(std::string question, double total_s = 30) {
   LlmRequest request;
-  request.messages = {{Author::kSystem, "You write kernels."},
-                      {Author::kUser, std::move(question)}};
+  request.messages = {{Speaker::kSystem, "You write kernels."},
+                      {Speaker::kUser, std::move(question)}};
   request.limits.total_s = total_s;
   return request;
 }

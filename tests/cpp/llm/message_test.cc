@@ -11,7 +11,7 @@ namespace {
 TEST(MessageTest, RequestsAsJson) {
   LlmRequest request;
   request.role = AgentRole::kJudge;
-  request.messages = {{Author::kSystem, "a"}, {Author::kAssistant, "b \xff"}};
+  request.messages = {{Speaker::kSystem, "a"}, {Speaker::kAssistant, "b \xff"}};
   request.limits.max_output_tokens = 5;
   const Json json = ToJson(request);
   EXPECT_EQ(json["role"], "judge");

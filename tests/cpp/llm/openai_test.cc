@@ -126,7 +126,7 @@ TEST(OpenAiTest, FaultsInTheAnswer) {
 
 TEST(OpenAiTest, AsksAsTheServiceWants) {
   LlmRequest request;
-  request.messages = {{Author::kSystem, "s"}, {Author::kUser, "bad \xff byte"}};
+  request.messages = {{Speaker::kSystem, "s"}, {Speaker::kUser, "bad \xff byte"}};
   request.limits.max_output_tokens = 7;
   const Json own = MakeOpenAiProtocol("m", true)->Body(request, true);
   EXPECT_EQ(own["max_completion_tokens"], 7);

@@ -59,6 +59,16 @@ TEST(OpFacts, KnowTheHeavyOnes) {
   }
 }
 
+TEST(OpFacts, KnowTheCallThatAKernelIsFor) {
+  const std::string_view attention = "aten::scaled_dot_product_attention";
+  EXPECT_EQ(RegionOpName("aten::_scaled_dot_product_flash_attention"), attention);
+  for (const std::string_view op :
+       {attention, std::string_view("aten::mm"), std::string_view("aten::sum.dim_IntList"),
+        std::string_view("aten::_scaled_dot_product_flash_attention.quantized")}) {
+    EXPECT_EQ(RegionOpName(op), op);
+  }
+}
+
 TEST(OpFacts, NameTheFamilies) {
   EXPECT_EQ(OpFamilyName(OpFamily::kAttention), "attention");
   EXPECT_EQ(OpFamilyName(FactsOf("aten::_log_softmax").family), "softmax");

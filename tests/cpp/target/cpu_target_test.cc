@@ -84,10 +84,10 @@ class CpuTargetTest : public testing::Test {
 
 TEST_F(CpuTargetTest, DescribesTheProcessor) {
   EXPECT_TRUE(target_->arch().target.starts_with("cpu:")) << target_->arch().target;
-  const int cores = target_->arch().properties.at("cores").get<int>();
-  EXPECT_GE(cores, 1);
-  EXPECT_LE(cores, target_->arch().properties.at("logical_cpus").get<int>());
-  EXPECT_FALSE(target_->arch().properties.at("isa").get<std::string>().empty());
+  const DeviceArch& arch = target_->arch();
+  EXPECT_GE(arch.cores, 1);
+  EXPECT_LE(arch.cores, arch.logical_cpus);
+  EXPECT_FALSE(arch.isa.empty());
   EXPECT_FALSE(target_->poisoned());
 }
 
@@ -301,10 +301,9 @@ TEST_F(CpuTargetTest, MeasuresItsFactsOnce) {
   ASSERT_TRUE(facts.ok()) << facts.status().ToString();
   EXPECT_EQ((*facts)["note"], "");
   EXPECT_EQ((*facts)["arch"], target_->arch().target);
-  EXPECT_EQ((*facts)["threads"], target_->arch().properties["threads"]);
+  EXPECT_EQ((*facts)["threads"], *target_->arch().threads);
   const std::string compiler = (*facts)["compiler"];
-  EXPECT_NE(compiler, target_->arch().properties["compiler"].get<std::string>())
-      << "its version is told as well";
+  EXPECT_NE(compiler, target_->arch().compiler) << "its version is told as well";
   EXPECT_NE(compiler.find('.'), std::string::npos) << compiler;
   // Wide enough for any processor; a wrong unit or a wrong count is off by more.
   for (const char* rate : {"bandwidth_gb_s", "fp32_tflops", "fp64_tflops"}) {

@@ -128,7 +128,8 @@ TEST_F(GuardedRun, LaunchError) {
 }
 
 TEST_F(GuardedRun, AsynchronousMemoryErrorIsAMemoryFault) {
-  target_.on_synchronize = Status::Internal("an illegal memory access was encountered");
+  target_.on_synchronize =
+      Status(StatusCode::kMemoryFault, "an illegal memory access was encountered");
   const auto result = Run([](Pointers, Pointers, Pointers) { return Status::Ok(); });
   EXPECT_EQ(result.verdict.kind, VerdictKind::kMemoryFault);
   EXPECT_TRUE(result.device_error);

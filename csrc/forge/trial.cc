@@ -1,5 +1,6 @@
-#include "forge/agent/node.h"
+#include "forge/trial.h"
 
+#include <algorithm>
 #include <climits>
 #include <utility>
 
@@ -19,10 +20,6 @@ Result<StepKind> ParseStepKind(std::string_view name) {
     if (name == StepKindName(kind)) return kind;
   }
   return Status::InvalidArgument("kind: not one of start, seed, repair, optimize");
-}
-
-Json OptionalInt(const std::optional<int>& value) {
-  return value.has_value() ? Json(*value) : Json();
 }
 
 Result<int> NodeNumber(const Json& json, const char* field) {
@@ -88,18 +85,23 @@ std::string_view StepKindName(StepKind kind) {
   return "";
 }
 
-Json AgentNode::ToJson() const {
-  Json json = {{"author", author},
-               {"session", session},
+Json Trial::ToJson() const {
+  Json json = {{"author", author}, {"verdict", verdict.ToJson()}, {"seconds", seconds}};
+  if (ns.has_value()) json["ns"] = FloatToJson(*ns);
+  if (!resources.empty()) json["resources"] = resources;
+  if (session.empty()) {  // a generator's: it can write it again
+    if (candidate.has_value()) json["params"] = candidate->params;
+    return LenientCopy(json);
+  }
+  json.update({{"session", session},
                {"id", id},
-               {"parent", OptionalInt(parent)},
+               {"parent", parents.empty() ? Json() : Json(parents.front())},
                {"kind", StepKindName(kind)},
-               {"verdict", verdict.ToJson()},
-               {"seconds", seconds},
                {"device_seconds", device_seconds},
                {"advice", nullptr},
                {"prompts", prompts},
-               {"calls", Json::array()}};
+               {"calls", Json::array()}});
+  if (parents.size() > 1) json["parents"] = parents;
   if (candidate.has_value()) {
     const Json whole = candidate->ToJson();
     json["language"] = whole["language"];
@@ -107,9 +109,7 @@ Json AgentNode::ToJson() const {
     json["params"] = whole["params"];
     for (const char* field : kPlanFields) json["plan"][field] = whole[field];
   }
-  if (ns.has_value()) json["ns"] = FloatToJson(*ns);
   if (rival_ns.has_value()) json["rival_ns"] = FloatToJson(*rival_ns);
-  if (!resources.empty()) json["resources"] = resources;
   if (!profile.is_null()) json["profile"] = profile;
   if (!derived.is_null()) json["derived"] = derived;
   if (advice.has_value()) json["advice"] = {{"issue", advice->issue}, {"plan", advice->plan}};
@@ -125,10 +125,19 @@ Json AgentNode::ToJson() const {
   return LenientCopy(json);
 }
 
-Result<AgentNode> AgentNode::FromJson(const Json& json) {
-  AgentNode node;
+Result<Trial> Trial::FromJson(const Json& json) {
+  Trial node;
   CF_ASSIGN_OR_RETURN(node.id, NodeNumber(json, "id"));
-  CF_RETURN_IF_ERROR(ReadOptionalInt(json, "parent", &node.parent));
+  std::optional<int> parent;
+  CF_RETURN_IF_ERROR(ReadOptionalInt(json, "parent", &parent));
+  if (parent.has_value()) node.parents.push_back(*parent);
+  if (const Json& all = MemberOrNull(json, "parents"); all.is_array()) {
+    node.parents.clear();
+    for (const Json& one : all) {
+      CF_ASSIGN_OR_RETURN(const int id, NodeNumber({{"parents", one}}, "parents"));
+      node.parents.push_back(id);
+    }
+  }
   CF_RETURN_IF_ERROR(ReadOptionalInt(json, "duplicate_of", &node.duplicate_of));
   CF_ASSIGN_OR_RETURN(const std::string kind, JsonString(json, "kind"));
   CF_ASSIGN_OR_RETURN(node.kind, ParseStepKind(kind));
@@ -184,10 +193,31 @@ std::string CandidateDigest(const Candidate& candidate) {
   return Sha256Hex(LenientText(json));
 }
 
-const AgentNode* BestNode(const std::vector<AgentNode>& nodes) {
-  const AgentNode* best = nullptr;
-  for (const AgentNode& node : nodes) {
-    if (node.correct() && (best == nullptr || *node.ns < *best->ns)) best = &node;
+const Trial* Population::Find(int id) const {
+  const auto found = std::find_if(trials_.begin(), trials_.end(),
+                                  [id](const Trial& trial) { return trial.id == id; });
+  return found != trials_.end() ? &*found : nullptr;
+}
+
+const Trial* Population::FindTried(const Candidate& candidate) const {
+  const auto known = tried_.find(CandidateDigest(candidate));
+  return known != tried_.end() ? Find(known->second) : nullptr;
+}
+
+const Trial* Population::best() const { return BestTrial(trials_); }
+
+void Population::Add(Trial trial) {
+  next_id_ = std::max(next_id_, trial.id + 1);
+  if (trial.candidate.has_value() && trial.evaluated && !trial.duplicate_of.has_value()) {
+    tried_.emplace(CandidateDigest(*trial.candidate), trial.id);
+  }
+  trials_.push_back(std::move(trial));
+}
+
+const Trial* BestTrial(const std::vector<Trial>& trials) {
+  const Trial* best = nullptr;
+  for (const Trial& trial : trials) {
+    if (trial.correct() && (best == nullptr || *trial.ns < *best->ns)) best = &trial;
   }
   return best;
 }

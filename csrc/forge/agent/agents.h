@@ -12,22 +12,19 @@
 #include "base/status.h"
 #include "forge/agent/agent_budget.h"
 #include "forge/agent/journal.h"
+#include "forge/agent/ledger.h"
 #include "forge/agent/strategy.h"
 #include "forge/forge.h"
 #include "kernel/candidate.h"
 #include "llm/prices.h"
 #include "llm/provider.h"
-#include "signature/device_arch.h"
-#include "signature/op_signature.h"
-#include "verify/checker.h"
-#include "worker/worker_client.h"
 
 namespace cudaforge {
 
 struct AgentSettings {
   Provider* coder = nullptr;
   Provider* judge = nullptr;  // nullptr: nobody judges
-  bool metrics = true;        // false: nothing is profiled, and no counter is in any prompt
+  bool metrics = true;        // false: no counter is in any prompt
   std::string strategy = StrategyNames().front();
   Prices prices;
   AgentBudget budget;
@@ -53,17 +50,21 @@ struct AgentSettings {
   std::function<double()> clock;    // seconds; empty: a steady clock
 };
 
+// What must be beaten, in words: "inductor, 12.4 us".
+std::string RivalText(const std::string& rival, std::optional<double> ns);
+// Tells {"event":"rival","rival","us"} where `ns` is known.
+void TellRival(const AgentSettings& settings, std::optional<double> ns,
+               const ForgeProgress& progress);
+
 struct AgentOutcome {
-  // As SearchRegion's. `lineage` has the nodes that were finished here; `reason` says why it ended.
-  SearchOutcome search;
-  Ledger ledger;       // of this session and what it resumes
-  bool answered;       // the Coder replied, or need not be asked
-  bool has_candidate;  // of the generators, or in a reply
+  SearchOutcome search;  // `trials`: those that were finished here; `reason`: why it ended
+  Ledger ledger;         // of this session and what it resumes
+  bool answered;         // the Coder replied, or need not be asked
+  bool has_candidate;    // of the generators, or in a reply
 };
 
 // Runs the session until the budget is spent, nothing is gained any more, `cancel` is set (within
-// half a second where the runner was given it too) or an agent cannot be reached. A candidate whose
-// source, plan and constraints were tried before is not run again.
+// half a second where the evaluator was given it too) or an agent cannot be reached.
 //
 // Progress, beside what agent_calls.h and journal.h say: {"event":"rival","rival","us"}, what must
 // be beaten, where that is known; {"event":"round","round","kind","parent"} and, of a start that
@@ -74,9 +75,8 @@ struct AgentOutcome {
 // stored with the calls that it made; nothing is told any more.
 //
 // Errors: kInvalidArgument for settings that cannot be used (no Coder, no session's name, a limit
-// in dollars without a price); no call was made then. REQUIRES: the checker is the signature's.
-Result<AgentOutcome> RunAgents(const OpSignature& signature, const DeviceArch& arch,
-                               CandidateRunner& runner, const RegionChecker& checker,
+// in dollars without a price); no call was made then.
+Result<AgentOutcome> RunAgents(const Task& task, Evaluator& evaluator,
                                const AgentSettings& settings, const NodeSink& sink,
                                const ForgeProgress& progress);
 

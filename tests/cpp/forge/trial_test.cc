@@ -1,7 +1,8 @@
+#include "forge/trial.h"
+
 #include <climits>
 #include <cmath>
 
-#include "forge/agent/node.h"
 #include "forge/agent/strategy.h"
 #include "tests/cpp/forge/agent_fakes.h"
 
@@ -14,8 +15,8 @@ Candidate SomeCandidate(const std::string& code) {
   return candidate;
 }
 
-AgentNode SomeNode(int id, StepKind kind, std::optional<double> ns) {
-  AgentNode node;
+Trial SomeNode(int id, StepKind kind, std::optional<double> ns) {
+  Trial node;
   node.id = id;
   node.kind = kind;
   node.session = "s";
@@ -29,9 +30,9 @@ AgentNode SomeNode(int id, StepKind kind, std::optional<double> ns) {
   return node;
 }
 
-TEST(AgentNodeTest, SurvivesJson) {
-  AgentNode node = SomeNode(4, StepKind::kOptimize, 12.5);
-  node.parent = 2;
+TEST(TrialTest, SurvivesJson) {
+  Trial node = SomeNode(4, StepKind::kOptimize, 12.5);
+  node.parents = {2, 3};
   node.duplicate_of = 1;
   node.judged_before = {{"verdict", "accepted"}, {"ns", 9.5}};
   node.evaluated = false;
@@ -53,40 +54,41 @@ TEST(AgentNodeTest, SurvivesJson) {
     EXPECT_TRUE(json.contains(field)) << field;
   }
   EXPECT_EQ(json["plan"]["launches"].size(), 1u);
-  const auto back = AgentNode::FromJson(ParseJson(json.dump()).value());
+  const auto back = Trial::FromJson(ParseJson(json.dump()).value());
   ASSERT_TRUE(back.ok()) << back.status().ToString();
   EXPECT_EQ(back->ToJson(), json);
 
-  AgentNode silent;
+  Trial silent;
   silent.author = "agent:x";
+  silent.session = "s";
   silent.answered = false;
   silent.reply = "cut in a character: \xc3";
-  const auto silent_back = AgentNode::FromJson(silent.ToJson());
+  const auto silent_back = Trial::FromJson(silent.ToJson());
   ASSERT_TRUE(silent_back.ok()) << silent_back.status().ToString();
   EXPECT_FALSE(silent_back->answered);
   EXPECT_FALSE(silent_back->candidate.has_value());
 }
 
-TEST(AgentNodeTest, WhatIsNoNodeIsAnError) {
+TEST(TrialTest, WhatIsNoNodeIsAnError) {
   const Json json = SomeNode(0, StepKind::kSeed, 1).ToJson();
-  EXPECT_FALSE(AgentNode::FromJson({{"author", "generator:rows"}}).ok());
-  EXPECT_FALSE(AgentNode::FromJson(Json::array()).ok());
+  EXPECT_FALSE(Trial::FromJson({{"author", "generator:rows"}}).ok());
+  EXPECT_FALSE(Trial::FromJson(Json::array()).ok());
   for (const char* field : {"id", "kind", "verdict", "calls", "language", "seconds", "plan"}) {
     Json changed = json;
     changed[field] = "\x01";
-    EXPECT_FALSE(AgentNode::FromJson(changed).ok()) << field;
+    EXPECT_FALSE(Trial::FromJson(changed).ok()) << field;
   }
 }
 
-TEST(AgentNodeTest, NumbersBeyondAllBoundsAreErrors) {
+TEST(TrialTest, NumbersBeyondAllBoundsAreErrors) {
   const Json json = SomeNode(0, StepKind::kSeed, 1).ToJson();
   const auto check = [&json](const char* field, const Json& good, const std::vector<Json>& bad) {
     Json changed = json;
     changed[field] = good;
-    EXPECT_TRUE(AgentNode::FromJson(changed).ok()) << field << good;
+    EXPECT_TRUE(Trial::FromJson(changed).ok()) << field << good;
     for (const Json& value : bad) {
       changed[field] = value;
-      const Status status = AgentNode::FromJson(changed).status();
+      const Status status = Trial::FromJson(changed).status();
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << field << value;
       EXPECT_TRUE(status.message().starts_with(field)) << status.message();
     }
@@ -102,7 +104,7 @@ TEST(AgentNodeTest, NumbersBeyondAllBoundsAreErrors) {
   }
 }
 
-TEST(AgentNodeTest, ANoteOfAPromptNamesWhatWasLeftOut) {
+TEST(TrialTest, ANoteOfAPromptNamesWhatWasLeftOut) {
   Prompt prompt;
   prompt.name = "coder_seed";
   prompt.version = 3;
@@ -115,7 +117,7 @@ TEST(AgentNodeTest, ANoteOfAPromptNamesWhatWasLeftOut) {
   EXPECT_EQ(PromptNote(prompt), note);
 }
 
-TEST(AgentNodeTest, DigestsAreOfWhatRuns) {
+TEST(TrialTest, DigestsAreOfWhatRuns) {
   const Candidate one = SomeCandidate("a");
   Candidate other = one;
   other.author = "somebody";
@@ -129,7 +131,7 @@ TEST(AgentNodeTest, DigestsAreOfWhatRuns) {
   EXPECT_NE(CandidateDigest(one), CandidateDigest(launched));
 }
 
-TEST(AgentNodeTest, TheLastSessionIsFoundAmongTheRest) {
+TEST(TrialTest, TheLastSessionIsFoundAmongTheRest) {
   const auto of = [](const char* session, int id) {
     return Json{{"session", session}, {"id", id}};
   };
@@ -146,7 +148,7 @@ TEST(AgentNodeTest, TheLastSessionIsFoundAmongTheRest) {
 class BestFirstTest : public testing::Test {
  protected:
   // "optimize 3", "seed".
-  std::string Next(const std::vector<AgentNode>& nodes) {
+  std::string Next(const std::vector<Trial>& nodes) {
     const Step step = (*MakeStrategy("best-first"))->Choose(nodes);
     std::string text(StepKindName(step.kind));
     if (step.parent != nullptr) text += " " + std::to_string(step.parent->id);
@@ -155,13 +157,13 @@ class BestFirstTest : public testing::Test {
 };
 
 TEST_F(BestFirstTest, Steps) {
-  const AgentNode slow = SomeNode(0, StepKind::kSeed, 900);
-  const AgentNode fast = SomeNode(1, StepKind::kOptimize, 300);
-  const AgentNode slower = SomeNode(2, StepKind::kOptimize, 400);
-  const AgentNode failed = SomeNode(3, StepKind::kOptimize, std::nullopt);
-  const AgentNode repair = SomeNode(4, StepKind::kRepair, std::nullopt);
-  const AgentNode again = SomeNode(5, StepKind::kRepair, std::nullopt);
-  const AgentNode repaired = SomeNode(6, StepKind::kRepair, 350);
+  const Trial slow = SomeNode(0, StepKind::kSeed, 900);
+  const Trial fast = SomeNode(1, StepKind::kOptimize, 300);
+  const Trial slower = SomeNode(2, StepKind::kOptimize, 400);
+  const Trial failed = SomeNode(3, StepKind::kOptimize, std::nullopt);
+  const Trial repair = SomeNode(4, StepKind::kRepair, std::nullopt);
+  const Trial again = SomeNode(5, StepKind::kRepair, std::nullopt);
+  const Trial repaired = SomeNode(6, StepKind::kRepair, 350);
   EXPECT_EQ(Next({}), "seed");
   EXPECT_EQ(Next({slow}), "optimize 0");
   EXPECT_EQ(Next({slow, fast, slower}), "optimize 1");
@@ -170,10 +172,10 @@ TEST_F(BestFirstTest, Steps) {
   EXPECT_EQ(Next({slow, fast, slower, failed, repair, again}), "optimize 1");
   EXPECT_EQ(Next({slow, fast, slower, failed, repaired}), "optimize 1");
   EXPECT_EQ(Next({failed, repair, again}), "seed");
-  AgentNode silent = SomeNode(7, StepKind::kOptimize, std::nullopt);
+  Trial silent = SomeNode(7, StepKind::kOptimize, std::nullopt);
   silent.answered = false;
   EXPECT_EQ(Next({slow, silent}), "optimize 0") << "there is nothing to repair";
-  AgentNode cancelled = SomeNode(8, StepKind::kOptimize, 1);
+  Trial cancelled = SomeNode(8, StepKind::kOptimize, 1);
   cancelled.evaluated = false;
   EXPECT_EQ(Next({slow, cancelled}), "optimize 0");
 }

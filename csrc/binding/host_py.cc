@@ -1,0 +1,123 @@
+#include "binding/host_py.h"
+
+#include <pybind11/stl.h>
+
+#include <utility>
+
+#include "binding/errors.h"
+#include "binding/json_py.h"
+#include "binding/runtime.h"
+#include "binding/signature_py.h"
+#include "dispatch/kernel_on_trial.h"
+#include "dispatch/resolver.h"
+
+namespace cudaforge::binding {
+namespace {
+
+namespace py = pybind11;
+
+// REQUIRES: the GIL.
+Held Hold(py::object object) {
+  return {new py::object(std::move(object)), [](py::object* held) {
+            const py::gil_scoped_acquire acquire;
+            delete held;
+          }};
+}
+
+class Trial : public ForgeHost::OnTrial {
+ public:
+  Trial(RegionEntry* entry, std::unique_ptr<Winner> kernel)
+      : entry_(entry), trial_(entry, std::move(kernel)) {}
+  void Serve(const CacheRecord& record) override {
+    entry_->saved_ns = SavedNs(record);
+    const Served served = record.Serves();
+    trial_.Promote(served.compiled, served.eager);
+  }
+
+ private:
+  RegionEntry* const entry_;
+  KernelOnTrial trial_;
+};
+
+}  // namespace
+
+void HostPy::Tell(const Json& event) {
+  const py::gil_scoped_acquire acquire;
+  host_.attr("tell")(ToPython(event));
+}
+
+void HostPy::GoOn() {
+  const py::gil_scoped_acquire acquire;
+  host_.attr("go_on")();
+}
+
+Result<std::unique_ptr<ForgeHost::OnTrial>> HostPy::Try(const ProvenKernel& kernel) {
+  CF_ASSIGN_OR_RETURN(
+      RegionEntry * entry,
+      Resolver::Get().Resolve(RegionId(region_.Key()), region_.Canonical(), device_index_));
+  CF_ASSIGN_OR_RETURN(
+      auto winner,
+      Runtime::Get().LoadWinner(region_, device_index_, kernel.candidate.ToJson(), kernel.binary));
+  return std::unique_ptr<OnTrial>(std::make_unique<Trial>(entry, std::move(winner)));
+}
+
+Status HostPy::MakeInputs(const OpSignature& region, int sets) {
+  const py::gil_scoped_acquire acquire;
+  inputs_->clear();  // before the new ones are made: they may be large
+  for (int seed = 0; seed < sets; ++seed) {
+    inputs_->push_back(Hold(host_.attr("inputs")(std::make_shared<Signature>(region), seed)));
+  }
+  return Status::Ok();
+}
+
+Contestant HostPy::OnInputs(const std::string& name, py::object call) {
+  return {name, [inputs = inputs_, held = Hold(std::move(call))](int64_t sample) {
+            const py::gil_scoped_acquire acquire;
+            (*held)(*inputs->at(static_cast<size_t>(sample) % inputs->size()));
+            return Status::Ok();
+          }};
+}
+
+Contestant HostPy::Call(const char* name, const OpSignature& region) {
+  const py::gil_scoped_acquire acquire;
+  return OnInputs(name, host_.attr(name)(std::make_shared<Signature>(region)));
+}
+
+ForgeHost::Inductor HostPy::ByInductor(const OpSignature& region, const std::string& part,
+                                       double left_s) {
+  const py::gil_scoped_acquire acquire;
+  const py::tuple made = host_.attr("inductor")(std::make_shared<Signature>(region), part, left_s);
+  Inductor inductor;
+  if (!made[0].is_none()) inductor.contestant = OnInputs("inductor", made[0]);
+  inductor.in_time = made[1].cast<bool>();
+  inductor.waited_s = made[2].cast<double>();
+  return inductor;
+}
+
+// Holds the GIL from before the caches are evicted until the clock has stopped, so that waiting for
+// it is no part of any sample, and lets other threads have it between samples.
+SampleClock HostPy::Clock() {
+  const py::gil_scoped_acquire acquire;
+  py::object clock = host_.attr("clock")();
+  if (clock.is_none()) {
+    return [target = target_](const std::function<Status()>& work) {
+      const py::gil_scoped_acquire acquire;
+      return target->TimeOnce(work);
+    };
+  }
+  return [held = Hold(std::move(clock))](const std::function<Status()>& work) -> Result<double> {
+    const py::gil_scoped_acquire acquire;
+    Status status;
+    const py::cpp_function run([&work, &status] { status = work(); });
+    const double ns = (*held)(run).cast<double>();
+    CF_RETURN_IF_ERROR(status);
+    return ns;
+  };
+}
+
+bool HostPy::ProgramIsBusy() {
+  const py::gil_scoped_acquire acquire;
+  return host_.attr("is_busy")().cast<bool>();
+}
+
+}  // namespace cudaforge::binding

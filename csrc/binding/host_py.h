@@ -1,0 +1,48 @@
+// A ForgeHost whose contestants and clock are Python's: _ForgeHost in _C.pyi.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "forge/region.h"
+#include "target/target.h"
+
+namespace cudaforge::binding {
+
+// An object of Python's that C++ may hold and drop without the GIL.
+using Held = std::shared_ptr<pybind11::object>;
+
+// Made and destroyed with the GIL, used without it. What Python raises passes through as
+// error_already_set.
+class HostPy : public ForgeHost {
+ public:
+  // `host` and `target` must outlive it.
+  HostPy(const pybind11::object& host, Target* target, OpSignature region, int device_index)
+      : host_(host), target_(target), region_(std::move(region)), device_index_(device_index) {}
+
+  void Tell(const Json& event) override;
+  void GoOn() override;
+  Result<std::unique_ptr<OnTrial>> Try(const ProvenKernel& kernel) override;
+  Status MakeInputs(const OpSignature& region, int sets) override;
+  Contestant Winner(const OpSignature& region) override { return Call("winner", region); }
+  Contestant Aten(const OpSignature& region) override { return Call("aten", region); }
+  Inductor ByInductor(const OpSignature& region, const std::string& part, double left_s) override;
+  SampleClock Clock() override;
+  bool ProgramIsBusy() override;
+
+ private:
+  Contestant Call(const char* name, const OpSignature& region);
+  // A contestant that calls `call` with the inputs of its sample's turn.
+  Contestant OnInputs(const std::string& name, pybind11::object call);
+
+  const pybind11::object& host_;
+  Target* const target_;
+  const OpSignature region_;
+  const int device_index_;
+  std::shared_ptr<std::vector<Held>> inputs_ = std::make_shared<std::vector<Held>>();
+};
+
+}  // namespace cudaforge::binding

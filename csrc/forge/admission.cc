@@ -1,0 +1,70 @@
+#include "forge/admission.h"
+
+#include <new>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "forge/agent/memory.h"
+#include "forge/local_evaluator.h"
+#include "generators/generator.h"
+
+namespace cudaforge {
+namespace {
+
+Status Admit(const FindBench& find, CacheRecord* record) {
+  CF_ASSIGN_OR_RETURN(const OpSignature signature, OpSignature::Parse(record->signature));
+  const Result<Bench> bench = find(signature.device);
+  if (!bench.ok()) {
+    return Status::Unsupported("made for " + record->arch +
+                               "; this machine offers: " + bench.status().message());
+  }
+  const Json& versions = bench->workshop.versions;
+  const std::string& arch = bench->arch.target;
+  const bool raced =
+      record->has_kernel() && MemberOrNull(record->versions, "torch") == versions["torch"];
+  if (!JudgedAlike(record->versions, versions) && !raced) {
+    return Status::Unsupported("judged by other versions (" + record->versions.dump() +
+                               ") than these (" + versions.dump() + "): forge it anew here");
+  }
+  // C++ source is built again for this very processor; a GPU kernel is tuned to its architecture.
+  const bool cpu = signature.device == DeviceType::kCpu && record->arch.starts_with("cpu:");
+  if (!cpu && record->arch != arch) {
+    return Status::Unsupported("made for " + record->arch + "; this machine is " + arch);
+  }
+  if (!record->has_kernel()) {
+    record->arch = arch;
+    return Status::Ok();
+  }
+  CF_ASSIGN_OR_RETURN(const Json json, ParseJson(record->candidate));
+  CF_ASSIGN_OR_RETURN(const Candidate candidate, Candidate::FromJson(json));
+  // The checker runs the region's ops in this process: none but those that we know.
+  if (!IsAgentRegion(signature).ok()) CF_RETURN_IF_ERROR(CanGenerate(signature, arch));
+  CF_ASSIGN_OR_RETURN(const std::unique_ptr<RegionChecker> checker,
+                      bench->workshop.make_checker(signature, 0, std::random_device()(),
+                                                   std::numeric_limits<double>::infinity()));
+  WorkerClient worker(bench->workshop.worker);
+  CF_ASSIGN_OR_RETURN(Evaluation found, ProveCandidate(signature, candidate, worker, *checker));
+  if (const Verdict& verdict = found.findings.verdict; !verdict.accepted()) {
+    const std::string why = std::string(VerdictName(verdict.kind)) + ": " + verdict.message;
+    return Status::InvalidArgument("not proven on this machine: " + why.substr(0, 500));
+  }
+  record->arch = arch;
+  record->binary = std::move(found.kernel->binary);
+  record->verification = LenientText(found.kernel->verification);
+  record->versions = versions;
+  if (!record->Serves().compiled) return Status::Ok();
+  return NoteAgentRegion(*bench->workshop.store, signature, arch);
+}
+
+}  // namespace
+
+Status AdmitRecord(const FindBench& bench, CacheRecord* record) {
+  try {
+    return Admit(bench, record);
+  } catch (const std::bad_alloc&) {
+    return Status::Unsupported("too large for the memory of this machine");
+  }
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,91 @@
+// Evaluator: compiles, verifies and times candidates, wherever the device is.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "kernel/candidate.h"
+#include "signature/device_arch.h"
+#include "signature/op_signature.h"
+#include "verify/verdict.h"
+
+namespace cudaforge {
+
+// What a kernel is wanted for.
+struct Task {
+  OpSignature region;
+  DeviceArch arch;
+};
+
+// How closely a candidate is looked at.
+enum class Depth {
+  kScreen,  // right on the first input set; timed
+  kProof,   // right on every input set; timed
+};
+
+// What running a candidate has shown.
+struct Findings {
+  Verdict verdict;
+  std::optional<double> ns;  // timed on the first input set, where it was right there
+  Json resources = Json::object();
+  Json profile;  // null: not profiled
+  Json derived;  // null without a time
+};
+
+// A kernel that was right on every input set.
+struct ProvenKernel {
+  Candidate candidate;
+  std::string binary;
+  double ns = 0;
+  Json verification;  // {"report": RegionChecker::Report, "cases": [names], "poisons": [...]}
+};
+
+struct Evaluation {
+  Findings findings;
+  std::optional<ProvenKernel> kernel;  // of a proof that accepted
+  double seconds = 0;
+  double device_seconds = 0;  // of them, spent running, timing and profiling
+};
+
+struct EvaluationRequest {
+  int id = 0;  // of the trial
+  Candidate candidate;
+  Depth depth = Depth::kProof;
+  // Nanoseconds of the best so far: what takes twice as long is not timed to the end, and a
+  // screening that is no faster is kTooSlow.
+  std::optional<double> best_ns = std::nullopt;
+  // A proof goes on only while it is expected to end before this (SteadySeconds).
+  double end = std::numeric_limits<double>::infinity();
+  // A screening asks it between its steps: `right`, whether the first input set is passed. True
+  // ends it. Empty: never.
+  std::function<bool(bool right)> stop = nullptr;
+};
+
+struct Evaluated {
+  int id = 0;
+  // kTimeout: `end` or `stop` ended it before a verdict. kCancelled. Other errors are not the
+  // candidate's fault.
+  Result<Evaluation> evaluation;
+};
+
+// Not thread-safe: one forge uses it from one thread.
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+  // How many requests may be under way at once.
+  virtual int slots() const = 0;
+  // Begins with a candidate. A proof of a trial that this evaluator screened goes on from there.
+  virtual void Submit(EvaluationRequest request) = 0;
+  // Waits for one of those under way. REQUIRES: there is one.
+  virtual Evaluated Wait() = 0;
+  // Seconds of a proof, by the slowest run of a right candidate so far; 0: unknown.
+  virtual double proof_seconds() const { return 0; }
+  // What the device is and measurably does (CandidateRunner::Facts); an empty object: unknown.
+  virtual Json facts() { return Json::object(); }
+};
+
+}  // namespace cudaforge

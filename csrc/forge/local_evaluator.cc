@@ -1,0 +1,222 @@
+#include "forge/local_evaluator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "measure/roofline.h"
+
+namespace cudaforge {
+namespace {
+
+// All bits set is NaN in every floating dtype and -1 in the integers; the other is a small ordinary
+// number.
+constexpr uint8_t kPoisons[] = {0xFF, 0x2B};
+constexpr size_t kMaxLogBytes = 4096;
+// For every right candidate all that the Judge reasons from: traffic, occupancy, hit rates and what
+// warps wait for, in 4 replays of the kernel. The throughputs, which need 9 to 13, for a new best
+// alone (TierMetrics).
+constexpr int kOrdinaryTier = 3;
+constexpr int kBestTier = 4;
+
+Status CancelledStatus() { return Status::Cancelled("cancelled"); }
+Status OutOfTime() { return Status::Timeout("no time was left"); }
+
+// Adds the time from its making to its end.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double* seconds) : seconds_(seconds) {}
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  ~Stopwatch() { *seconds_ += SteadySeconds() - start_; }
+
+ private:
+  double* const seconds_;
+  const double start_ = SteadySeconds();
+};
+
+}  // namespace
+
+LocalEvaluator::LocalEvaluator(const OpSignature& region, CandidateRunner& runner,
+                               const RegionChecker& checker, Options options)
+    : region_(region), runner_(runner), checker_(checker), options_(std::move(options)) {
+  CF_CHECK(checker_.case_count() > 0);
+  for (size_t i = 0; i < options_.compilers.size(); ++i) {
+    turns_.push_back(std::make_unique<std::mutex>());
+  }
+}
+
+Json LocalEvaluator::facts() {
+  if (!facts_.has_value()) {
+    facts_ = Json::object();
+    if (Cancelled()) return *facts_;
+    if (Result<Json> facts = runner_.Facts(); facts.ok() && facts->is_object()) {
+      facts_ = *std::move(facts);
+    }
+  }
+  return *facts_;
+}
+
+double LocalEvaluator::proof_seconds() const {
+  return slowest_case_ * static_cast<double>(checker_.case_count());
+}
+
+void LocalEvaluator::Submit(EvaluationRequest request) {
+  Job job{std::move(request), {}};
+  const size_t compiler = submitted_++ % std::max<size_t>(1, options_.compilers.size());
+  if (!options_.compilers.empty() && !screened_.contains(job.request.id) &&
+      job.request.candidate.Validate(region_).ok()) {
+    job.compiled =
+        std::async(std::launch::async, [this, compiler, candidate = job.request.candidate] {
+          const std::lock_guard turn(*turns_[compiler]);
+          if (Cancelled()) return Result<CompileResult>(CancelledStatus());
+          return options_.compilers[compiler]->Compile(candidate);
+        });
+  }
+  jobs_.push_back(std::move(job));
+}
+
+Evaluated LocalEvaluator::Wait() {
+  CF_CHECK(!jobs_.empty()) << "nothing is under way";
+  Job job = std::move(jobs_.front());
+  jobs_.pop_front();
+  return {job.request.id, Evaluate(&job)};
+}
+
+Result<Evaluation> LocalEvaluator::Evaluate(Job* job) {
+  const EvaluationRequest& request = job->request;
+  const double began = SteadySeconds();
+  Evaluation out;
+  auto known = screened_.find(request.id);
+  if (known == screened_.end()) {
+    Built built;
+    CF_RETURN_IF_ERROR(Screen(job, &built, &out));
+    if (built.ns.has_value()) known = screened_.emplace(request.id, std::move(built)).first;
+  } else {
+    out.findings.ns = known->second.ns;
+    out.findings.resources = known->second.resources;
+  }
+  if (request.depth == Depth::kProof && out.findings.verdict.accepted()) {
+    const auto taken = screened_.extract(known);
+    CF_RETURN_IF_ERROR(Prove(request, taken.mapped(), &out));
+  }
+  // A worker that is killed looks like a crash of the candidate.
+  if (Cancelled() && !out.findings.verdict.accepted()) return CancelledStatus();
+  out.seconds = SteadySeconds() - began;
+  return out;
+}
+
+Status LocalEvaluator::RunCase(size_t i, const RunPlan& plan, const EvaluationRequest& request,
+                               const std::string& binary, Evaluation* out) {
+  if (Cancelled()) return CancelledStatus();
+  const double began = SteadySeconds();
+  Verdict& verdict = out->findings.verdict;
+  RunOutput run;
+  {
+    const Stopwatch watch(&out->device_seconds);
+    CF_ASSIGN_OR_RETURN(run,
+                        runner_.Run(binary, request.candidate, region_, checker_.inputs(i), plan));
+  }
+  verdict = run.verdict.accepted() ? checker_.Check(i, run.outputs) : run.verdict;
+  if (!verdict.accepted()) verdict.evidence["input_set"] = checker_.inputs(i).name;
+  // A crash, a hang or a re-test of what is wrong says nothing of what a right one's run costs.
+  if (verdict.accepted()) slowest_case_ = std::max(slowest_case_, SteadySeconds() - began);
+  return Status::Ok();
+}
+
+Status LocalEvaluator::Screen(Job* job, Built* built, Evaluation* out) {
+  const EvaluationRequest& request = job->request;
+  const auto stopped = [&request](bool right) { return request.stop && request.stop(right); };
+  Verdict& verdict = out->findings.verdict;
+  const Status valid = request.candidate.Validate(region_);
+  if (!valid.ok()) {
+    verdict = {VerdictKind::kRefused, valid.message(), Json::object()};
+    return Status::Ok();
+  }
+  if (Cancelled()) return CancelledStatus();
+  CF_ASSIGN_OR_RETURN(CompileResult compiled, job->compiled.valid()
+                                                  ? job->compiled.get()
+                                                  : runner_.Compile(request.candidate));
+  if (!compiled.ok) {
+    if (SteadySeconds() >= request.end) return OutOfTime();  // the compiler's timeout
+    // A log may hold bytes that are no UTF-8, and cutting it may have split a character.
+    verdict = {VerdictKind::kCompileError, "does not compile",
+               LenientCopy({{"log", compiled.log.substr(0, kMaxLogBytes)}})};
+    return Status::Ok();
+  }
+  out->findings.resources = built->resources = std::move(compiled.resources);
+  built->binary = std::move(compiled.binary);
+  if (stopped(false)) return OutOfTime();
+  CF_RETURN_IF_ERROR(RunCase(0, {.poison = kPoisons[0]}, request, built->binary, out));
+  if (!verdict.accepted()) return Status::Ok();
+  if (stopped(true)) return OutOfTime();
+  if (Cancelled()) return CancelledStatus();
+  TimingPlan plan;
+  if (request.depth == Depth::kScreen && request.best_ns.has_value()) {
+    plan.abandon_ns = 2 * *request.best_ns;
+  }
+  {
+    const Stopwatch watch(&out->device_seconds);
+    CF_ASSIGN_OR_RETURN(built->ns, runner_.Time(built->binary, request.candidate, region_,
+                                                checker_.inputs(0), plan));
+  }
+  out->findings.ns = built->ns;
+  if (request.depth == Depth::kScreen && request.best_ns.has_value() &&
+      *built->ns >= *request.best_ns) {
+    verdict = {VerdictKind::kTooSlow, "slower than the best", Json::object()};
+  }
+  return Status::Ok();
+}
+
+Status LocalEvaluator::Prove(const EvaluationRequest& request, const Built& built,
+                             Evaluation* out) {
+  for (size_t i = 0; i < checker_.case_count(); ++i) {
+    const double left = slowest_case_ * static_cast<double>(checker_.case_count() - i);
+    if (SteadySeconds() + left > request.end) return OutOfTime();
+    const bool odd = i % 2 == 1;
+    RunPlan plan;
+    plan.poison = kPoisons[odd ? 0 : 1];  // the first set has seen the other one
+    plan.fence = odd ? RunPlan::Fence::kBefore : RunPlan::Fence::kAfter;
+    plan.again = i == 0;
+    plan.new_thread = odd;
+    CF_RETURN_IF_ERROR(RunCase(i, plan, request, built.binary, out));
+    if (!out->findings.verdict.accepted()) return Status::Ok();
+  }
+  Json cases = Json::array();
+  for (size_t i = 0; i < checker_.case_count(); ++i) cases.push_back(checker_.inputs(i).name);
+  out->kernel = ProvenKernel{
+      request.candidate,
+      built.binary,
+      *built.ns,
+      {{"report", checker_.Report()}, {"cases", std::move(cases)}, {"poisons", kPoisons}}};
+  if (options_.metrics) Profile(request, out);
+  return Status::Ok();
+}
+
+void LocalEvaluator::Profile(const EvaluationRequest& request, Evaluation* out) {
+  Findings& findings = out->findings;
+  if (refusal_.empty() && !Cancelled()) {
+    const bool best = !request.best_ns.has_value() || *findings.ns < *request.best_ns;
+    const Stopwatch watch(&out->device_seconds);
+    Result<Json> profile = runner_.Profile(out->kernel->binary, out->kernel->candidate, region_,
+                                           checker_.inputs(0), best ? kBestTier : kOrdinaryTier);
+    if (profile.ok()) {
+      findings.profile = AtMeasuredTime(*std::move(profile), *findings.ns);
+    } else if (profile.status().code() == StatusCode::kUnsupported) {
+      refusal_ = profile.status().message();
+    } else {
+      findings.profile = {{"note", profile.status().ToString()}};
+    }
+  }
+  if (!refusal_.empty()) findings.profile = {{"note", refusal_}};
+  findings.derived = DerivedFacts(findings.profile, facts(), region_, *findings.ns);
+}
+
+Result<Evaluation> ProveCandidate(const OpSignature& region, const Candidate& candidate,
+                                  CandidateRunner& runner, const RegionChecker& checker) {
+  LocalEvaluator evaluator(region, runner, checker, {});
+  evaluator.Submit({.candidate = candidate});
+  return evaluator.Wait().evaluation;
+}
+
+}  // namespace cudaforge

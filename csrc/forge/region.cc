@@ -1,0 +1,312 @@
+#include "forge/region.h"
+
+#include <algorithm>
+#include <ctime>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "forge/agent/memory.h"
+#include "forge/local_evaluator.h"
+#include "forge/promotion.h"
+#include "forge/walk.h"
+
+namespace cudaforge {
+namespace {
+
+// Of a region's budget, what is left for Inductor's compilation and the races, but no more than
+// that share of it.
+constexpr double kRacingSeconds = 7;
+constexpr double kRacingShare = 0.7;
+constexpr int kInputSets = 4;  // rotated, so that no contestant finds its last inputs in a cache
+constexpr double kRaceSeconds = 1;            // at most, of each race
+constexpr int kLeastRounds = 32;              // of a race that a kernel wins (measure/paired.h)
+constexpr const char* kBuiltIn = "built-in";  // the rival's name where it is the generators' kernel
+
+class RegionForge {
+ public:
+  RegionForge(const RegionRequest& request, const Workshop& workshop, ForgeHost& host)
+      : request_(request),
+        region_(request.task.region),
+        key_(region_.Key()),
+        arch_(request.task.arch.target),
+        workshop_(workshop),
+        host_(host),
+        worker_(WithCancel(workshop.worker, request.cancel)) {}
+
+  Result<Forged> Run() {
+    std::optional<SearchOutcome> found;
+    const Status makes = CanGenerate(region_, arch_);
+    if (makes.ok() || request_.agents == nullptr) {
+      CF_RETURN_IF_ERROR(makes);
+      CF_ASSIGN_OR_RETURN(found, Generate());
+    }
+    if (request_.agents != nullptr) {
+      CF_ASSIGN_OR_RETURN(AgentOutcome asked, AskAgents(found));
+      host_.GoOn();
+      const bool tried = asked.answered && (asked.has_candidate || found.has_value());
+      if (!tried && !asked.search.best.has_value()) {
+        return Forged{std::nullopt, false, asked.search.reason};
+      }
+      found = std::move(asked.search);
+      stored_by_node_ = true;
+    }
+    if (!found->best.has_value()) return Conclude(*found, nullptr);
+    CF_ASSIGN_OR_RETURN(const auto trial, host_.Try(*found->best));
+    LookAtProgram();
+    CF_ASSIGN_OR_RETURN(const std::optional<Promotion> promotion, RaceAll());
+    LookAtProgram();
+    CF_ASSIGN_OR_RETURN(Forged done, Conclude(*found, promotion ? &*promotion : nullptr));
+    const bool won = promotion.has_value() && promotion->promoted;
+    if (won || (done.stored && done.record->has_kernel())) trial->Serve(*done.record);
+    return done;
+  }
+
+ private:
+  static WorkerOptions WithCancel(WorkerOptions options, const Cancel* cancel) {
+    options.cancel = cancel;
+    return options;
+  }
+
+  double Seconds() const { return SteadySeconds() - start_; }
+  double Left() const { return request_.budget_s - (Seconds() - agents_s_ - waited_s_); }
+  // Whether a step that takes so long would end after the budget.
+  bool NoTimeFor(double seconds) const { return !unbounded_ && Left() <= seconds; }
+  void LookAtProgram() { was_busy_ = was_busy_ || host_.ProgramIsBusy(); }
+  void TellStage(const char* stage, const std::string& within = "") {
+    Json event = {{"event", "stage"}, {"stage", stage}};
+    if (!within.empty()) event["within"] = within;
+    host_.Tell(event);
+  }
+  ForgeProgress Teller() {
+    return [this](const Json& event) { host_.Tell(event); };
+  }
+
+  // Makes the checker, once: with inputs that no author of a candidate can know.
+  Status Prepare(double seconds) {
+    if (checker_ != nullptr) return Status::Ok();
+    CF_ASSIGN_OR_RETURN(checker_, workshop_.make_checker(region_, request_.device_index,
+                                                         std::random_device()(), seconds));
+    return Status::Ok();
+  }
+
+  Result<SearchOutcome> Generate() {
+    const Status prepared = Prepare(request_.budget_s);
+    if (prepared.code() == StatusCode::kUnsupported || prepared.code() == StatusCode::kTimeout) {
+      SearchOutcome none;  // the region cannot be judged at all, or not in its time
+      none.reason = prepared.message();
+      none.out_of_time = prepared.code() == StatusCode::kTimeout;
+      return none;
+    }
+    CF_RETURN_IF_ERROR(prepared);
+    const double seconds = request_.search_s.value_or(SearchSeconds(request_.budget_s));
+    const ForgeBudget budget = {.seconds = seconds - Seconds(),
+                                .limit = request_.budget_s - Seconds(),
+                                .candidates = request_.candidates};
+    worker_.SetTimeouts(TimeoutMs(budget.limit, workshop_.worker.compile_timeout_ms),
+                        TimeoutMs(budget.limit, workshop_.worker.run_timeout_ms));
+    CF_ASSIGN_OR_RETURN(std::vector<Walk> walks, WalksFor(request_.task));
+    LocalEvaluator evaluator(region_, worker_, *checker_, {.cancel = request_.cancel});
+    return SearchWalks(std::move(walks), evaluator, budget, Teller());
+  }
+
+  // What the agents come to, who begin with what the generators found.
+  Result<AgentOutcome> AskAgents(const std::optional<SearchOutcome>& made) {
+    const double began = Seconds(), waited = waited_s_;
+    unbounded_ = true;
+    const ProvenKernel* built_in = made && made->best ? &*made->best : nullptr;
+    AgentSettings& agents = *request_.agents;
+    TellStage("rivals");
+    CF_RETURN_IF_ERROR(MeasureRival(built_in, &agents));
+    KernelStore& store = *workshop_.store;
+    // An interrupted session is found by its key, as regions that nobody forged are.
+    if (store.Get(key_, arch_) == nullptr) {
+      const WantedRegion region{key_, arch_, region_.ToJson()};
+      (void)store.AddWanted({&region, 1});
+    }
+    // One session of a region at a time may be gone on with: a second one beside it is its own.
+    const std::optional<FileLock> alone = LockSessions(store, key_, arch_);
+    SessionMemory memory =
+        RecallSession(store, region_, arch_, request_.resume && alone.has_value());
+    agents.cancel = request_.cancel;
+    if (!memory.session.empty()) agents.session = memory.session;
+    agents.earlier = std::move(memory.unfinished);
+    const Candidate* start = built_in != nullptr ? &built_in->candidate : nullptr;
+    agents.start = StartOf(memory, start);
+    agents.start_near = NearRegionOf(memory, start);
+    agents.start_is_rival = agents.rival == kBuiltIn && start != nullptr &&
+                            CandidateDigest(*agents.start) == CandidateDigest(*start);
+    CF_RETURN_IF_ERROR(Prepare(std::numeric_limits<double>::infinity()));
+    worker_.SetTimeouts(workshop_.worker.compile_timeout_ms, workshop_.worker.run_timeout_ms);
+    LocalEvaluator evaluator(region_, worker_, *checker_,
+                             {.metrics = agents.metrics, .cancel = request_.cancel});
+    // A store that takes no writes ends nothing: the session goes on, and only resuming it is lost.
+    const NodeSink keep = [&](const Json& node) { (void)store.AddLineage(key_, arch_, {node}); };
+    CF_ASSIGN_OR_RETURN(AgentOutcome outcome,
+                        RunAgents(request_.task, evaluator, agents, keep, Teller()));
+    const bool cancelled = request_.cancel != nullptr && request_.cancel->IsSet();
+    if (!cancelled) {
+      keep(EndNode(agents.session, outcome.search.reason, outcome.ledger.ToJson()));
+    }
+    agents_s_ = Seconds() - began - (waited_s_ - waited);
+    unbounded_ = false;
+    return outcome;
+  }
+
+  // What there is to beat, and its time: ATen, Inductor or the generators' kernel.
+  Status MeasureRival(const ProvenKernel* built_in, AgentSettings* agents) {
+    std::vector<Contestant> contestants;
+    std::unique_ptr<ForgeHost::OnTrial> trial;
+    if (built_in != nullptr) {
+      CF_ASSIGN_OR_RETURN(trial, host_.Try(*built_in));
+      contestants.push_back(host_.Winner(region_));
+      contestants.back().name = kBuiltIn;
+    }
+    CF_ASSIGN_OR_RETURN(const bool in_time, AddRivals(region_, &contestants));
+    CF_CHECK(in_time);
+    if (contestants.size() == 1) contestants.push_back(contestants[0]);  // a race takes two
+    CF_ASSIGN_OR_RETURN(const std::optional<Promotion> race, RaceThose(region_, contestants));
+    CF_CHECK(race.has_value());
+    for (size_t i = 0; i < contestants.size(); ++i) {
+      const double ns = race->times.MedianNs(i);
+      if (i > 0 && ns >= *agents->rival_ns) continue;
+      agents->rival = contestants[i].name;
+      agents->rival_ns = ns;
+    }
+    return Status::Ok();
+  }
+
+  // Adds ATen and Inductor for the region; Inductor alone is asked once a region. False: there was
+  // no time.
+  Result<bool> AddRivals(const OpSignature& region, std::vector<Contestant>* contestants) {
+    contestants->push_back(host_.Aten(region));
+    std::optional<ForgeHost::Inductor>* made = region.Key() == key_ ? &by_inductor_ : nullptr;
+    ForgeHost::Inductor inductor;
+    if (made != nullptr && made->has_value()) {
+      inductor = **made;
+    } else {
+      inductor = AskInductor(region, "");
+      if (!inductor.in_time) return false;
+      if (made != nullptr) *made = inductor;
+    }
+    if (inductor.contestant.has_value()) contestants->push_back(*inductor.contestant);
+    return true;
+  }
+
+  ForgeHost::Inductor AskInductor(const OpSignature& region, const std::string& part) {
+    const double left =
+        unbounded_ ? std::numeric_limits<double>::infinity() : std::max(0.0, Left());
+    ForgeHost::Inductor made = host_.ByInductor(region, part, left);
+    waited_s_ += made.waited_s;
+    return made;
+  }
+
+  // The race against ATen and Inductor, and, for a part that wins it, the one inside the larger
+  // region. Nothing where there is no time for all of it.
+  Result<std::optional<Promotion>> RaceAll() {
+    host_.GoOn();
+    if (NoTimeFor(0)) return std::optional<Promotion>();
+    std::vector<Contestant> contestants{host_.Winner(region_)};
+    TellStage("compile");
+    CF_ASSIGN_OR_RETURN(const bool in_time, AddRivals(region_, &contestants));
+    if (!in_time) return std::optional<Promotion>();
+    TellStage("race");
+    CF_ASSIGN_OR_RETURN(std::optional<Promotion> alone, RaceThose(region_, contestants));
+    if (!alone.has_value() || !alone->promoted || !request_.within.has_value()) return alone;
+    host_.GoOn();
+    if (NoTimeFor(0)) return std::optional<Promotion>();
+    CF_ASSIGN_OR_RETURN(const std::optional<Promotion> inside, RaceWithin(*request_.within));
+    if (!inside.has_value()) return std::optional<Promotion>();
+    return std::optional(PlacedIn(*std::move(alone), request_.within->Key(), *inside));
+  }
+
+  // The larger region by Inductor with this part replaced, by ATen and by Inductor.
+  Result<std::optional<Promotion>> RaceWithin(const OpSignature& whole) {
+    TellStage("compile", whole.Key());
+    ForgeHost::Inductor replaced = AskInductor(whole, key_);
+    if (!replaced.in_time) return std::optional<Promotion>();
+    if (!replaced.contestant.has_value()) {
+      return Status::Internal("the part is not found in its region");
+    }
+    replaced.contestant->name = "winner";
+    std::vector<Contestant> contestants{*std::move(replaced.contestant)};
+    CF_ASSIGN_OR_RETURN(const bool in_time, AddRivals(whole, &contestants));
+    if (!in_time) return std::optional<Promotion>();
+    TellStage("race", whole.Key());
+    return RaceThose(whole, contestants);
+  }
+
+  Result<std::optional<Promotion>> RaceThose(const OpSignature& region,
+                                             const std::vector<Contestant>& contestants) {
+    CF_RETURN_IF_ERROR(host_.MakeInputs(region, kInputSets));
+    const SampleClock clock = host_.Clock();
+    for (int set = 0; set < kInputSets; ++set) {
+      const double began = SteadySeconds();
+      for (const Contestant& contestant : contestants) {
+        CF_RETURN_IF_ERROR(clock([&] { return contestant.run(set); }).status());
+      }
+      // The first calls load kernels and choose among Inductor's.
+      const double round = SteadySeconds() - began;
+      if (set == 1 && NoTimeFor(round * (kInputSets - 2 + kLeastRounds))) {
+        return std::optional<Promotion>();
+      }
+    }
+    // An eager call may be all of a region of one operator, and is served by what is raced.
+    const bool one_call = contestants[0].name == "winner" && region.nodes.size() == 1;
+    PairedOptions options;
+    options.budget_s = unbounded_ ? kRaceSeconds : std::clamp(Left(), 0.0, kRaceSeconds);
+    CF_ASSIGN_OR_RETURN(Promotion promotion, Race(contestants, clock, options, one_call));
+    return std::optional(std::move(promotion));
+  }
+
+  Result<Forged> Conclude(const SearchOutcome& outcome, const Promotion* promotion) {
+    host_.GoOn();
+    const RegionTime time = {request_.budget_s, Seconds()};
+    const bool won = promotion != nullptr && promotion->promoted;
+    const bool serves = promotion != nullptr && promotion->serves();
+    const DeviceArch& arch = request_.task.arch;
+    Forged done;
+    done.record =
+        serves ? MakeWinnerRecord(region_, arch, outcome, *promotion, time, workshop_.versions)
+               : MakeNegativeRecord(region_, arch, outcome, promotion, time, workshop_.versions);
+    if (promotion != nullptr && (was_busy_ || promotion->doubtful)) {
+      done.record->doubtful = static_cast<int64_t>(std::time(nullptr));
+    }
+    std::vector<Json> lineage;
+    if (!stored_by_node_) {
+      for (const Trial& trial : outcome.trials) lineage.push_back(trial.ToJson());
+    }
+    CF_RETURN_IF_ERROR(workshop_.store->Conclude(*done.record, lineage, &done.stored));
+    if (won) CF_RETURN_IF_ERROR(NoteAgentRegion(*workshop_.store, region_, arch_));
+    return done;
+  }
+
+  const RegionRequest& request_;
+  const OpSignature& region_;
+  const std::string key_;
+  const std::string& arch_;
+  const Workshop& workshop_;
+  ForgeHost& host_;
+  const double start_ = SteadySeconds();
+  WorkerClient worker_;
+  std::unique_ptr<RegionChecker> checker_;
+  std::optional<ForgeHost::Inductor> by_inductor_;  // of the region itself, once it was made
+  double agents_s_ = 0, waited_s_ = 0;              // that are no time of the region's
+  bool unbounded_ = false;                          // nothing is left undone for want of time
+  bool was_busy_ = false;
+  bool stored_by_node_ = false;  // the trials are in the store's lineage already
+};
+
+}  // namespace
+
+double SearchSeconds(double budget_s) {
+  return budget_s - std::min(kRacingSeconds, kRacingShare * budget_s);
+}
+
+Result<Forged> ForgeRegion(const RegionRequest& request, const Workshop& workshop,
+                           ForgeHost& host) {
+  return RegionForge(request, workshop, host).Run();
+}
+
+}  // namespace cudaforge

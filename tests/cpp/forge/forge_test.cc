@@ -1,0 +1,176 @@
+// The loop by itself: authors, a policy and an evaluator made of tables; and a policy of another
+// kind than those that ship.
+#include "forge/forge.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "tests/cpp/forge/fakes.h"
+
+namespace cudaforge {
+namespace {
+
+// Writes the candidate that is as fast as its parents' times say: row `n` after row `n` of tables.
+class TableAuthor : public Author {
+ public:
+  std::string name() const override { return "table"; }
+  Status Write(const Brief& brief, const Population&, Trial* trial) override {
+    if (written.size() == most) return Status::NotFound("all is written");
+    written.push_back(brief.parents);
+    trial->candidate = *search_.Next();
+    return Status::Ok();
+  }
+  size_t most = 12;
+  std::vector<std::vector<int>> written;  // the parents of each
+
+ private:
+  TableSearch search_{100};
+};
+
+// Candidate number n takes the n-th of these times; those below 0 are wrong. Answers come in the
+// opposite order of what is under way.
+class TableEvaluator : public Evaluator {
+ public:
+  explicit TableEvaluator(std::vector<double> ns, int slots) : ns_(std::move(ns)), slots_(slots) {}
+  int slots() const override { return slots_; }
+  void Submit(EvaluationRequest request) override {
+    under_way_.push_back(std::move(request));
+    most_under_way = std::max(most_under_way, under_way_.size());
+  }
+  Evaluated Wait() override {
+    const EvaluationRequest request = std::move(under_way_.back());
+    under_way_.pop_back();
+    const double ns = ns_.at(std::stoul(request.candidate.source.code));
+    Evaluation found;
+    if (ns < 0) return {request.id, Status::Unavailable("no worker")};
+    found.findings.ns = ns;
+    found.kernel = ProvenKernel{request.candidate, "binary", ns, {}};
+    return {request.id, std::move(found)};
+  }
+  size_t most_under_way = 0;
+
+ private:
+  const std::vector<double> ns_;
+  const int slots_;
+  std::deque<EvaluationRequest> under_way_;
+};
+
+// A beam: of each generation the two fastest are kept, and each of them is made from both of the
+// generation before. Two evaluations are under way at once.
+class BeamOfTwo : public Policy {
+ public:
+  BeamOfTwo(Author* author, int generations) : author_(author), left_(generations * 2) {}
+  std::vector<Brief> Ask(const Population&, int slots) override {
+    std::vector<Brief> briefs;
+    if (under_way_ == 0 && generation_.size() == 2) parents_ = std::exchange(generation_, {});
+    while (slots-- > 0 && left_ > 0 && under_way_ + generation_.size() < 2) {
+      briefs.push_back({.kind = parents_.empty() ? StepKind::kSeed : StepKind::kOptimize,
+                        .author = author_,
+                        .parents = parents_});
+      ++under_way_;
+      --left_;
+    }
+    return briefs;
+  }
+  void Tell(Trial* trial, ProvenKernel* kernel) override {
+    --under_way_;
+    generation_.push_back(trial->id);
+    if (kernel != nullptr && (!best || kernel->ns < best->ns)) best = *kernel;
+  }
+  bool Failed(Trial* trial, const Status& status) override {
+    trial->verdict = {VerdictKind::kNotJudged, status.message(), {}};
+    return true;
+  }
+  std::optional<ProvenKernel> best;
+
+ private:
+  Author* const author_;
+  int left_;
+  size_t under_way_ = 0;
+  std::vector<int> parents_, generation_;
+};
+
+TEST(ForgeLoop, ABeamOfTwoWithTwoEvaluationsUnderWay) {
+  TableAuthor author;
+  TableEvaluator evaluator({900, 800, 500, 600, 300, 400}, 2);
+  BeamOfTwo beam(&author, 3);
+  Population population;
+  Forge(beam, evaluator, &population);
+  EXPECT_EQ(evaluator.most_under_way, 2u);
+  EXPECT_EQ(beam.best->ns, 300);
+  ASSERT_EQ(author.written.size(), 6u);
+  EXPECT_EQ(author.written[2], author.written[3]);
+  std::vector<int> parents = author.written[4];
+  std::sort(parents.begin(), parents.end());
+  EXPECT_EQ(parents, (std::vector<int>{2, 3}));
+  EXPECT_EQ(population.trials().size(), 6u);
+  EXPECT_EQ(population.best()->ns, 300);
+}
+
+TEST(ForgeLoop, WhatCannotBeJudgedIsThePolicysToKeep) {
+  TableAuthor author;
+  TableEvaluator evaluator({-1, 700}, 1);
+  BeamOfTwo beam(&author, 1);
+  Population population;
+  Forge(beam, evaluator, &population);
+  ASSERT_EQ(population.trials().size(), 2u);
+  EXPECT_EQ(population.trials()[0].verdict.kind, VerdictKind::kNotJudged);
+  EXPECT_EQ(beam.best->ns, 700);
+}
+
+// Asks for as many as there is room for, of every author that has something left.
+class AskAll : public Policy {
+ public:
+  explicit AskAll(std::vector<Author*> authors) : authors_(std::move(authors)) {}
+  std::vector<Brief> Ask(const Population&, int slots) override {
+    std::vector<Brief> briefs;
+    for (; slots > 0 && !authors_.empty(); --slots) {
+      briefs.push_back({.author = authors_[turn_++ % authors_.size()]});
+    }
+    return briefs;
+  }
+  void NothingMore(const Author& author) override { std::erase(authors_, &author); }
+  void Tell(Trial* trial, ProvenKernel*) override {
+    if (trial->duplicate_of.has_value()) ++duplicates;
+  }
+  int duplicates = 0;
+
+ private:
+  std::vector<Author*> authors_;
+  size_t turn_ = 0;
+};
+
+TEST(ForgeLoop, AuthorsCompeteAndWhatOneWroteBeforeIsNotRunAgain) {
+  TableAuthor one, other;
+  one.most = 2;
+  other.most = 3;
+  TableEvaluator evaluator({3, 2, 1}, 1);
+  AskAll policy({&one, &other});
+  Population population;
+  Forge(policy, evaluator, &population);
+  EXPECT_EQ(population.trials().size(), 5u);
+  EXPECT_EQ(policy.duplicates, 2) << "both begin with the same two";
+  EXPECT_EQ(population.best()->ns, 1);
+}
+
+// A compiler beside the runner: the next candidate compiles while one runs.
+TEST(LocalEvaluatorTest, CompilesBesideWhatRuns) {
+  const OpSignature region = ReluOfEight();
+  TableRunner runner(std::vector<Row>(8)), compiler(std::vector<Row>(8));
+  TableChecker checker(2);
+  LocalEvaluator evaluator(region, runner, checker, {.compilers = {&compiler}});
+  EXPECT_EQ(evaluator.slots(), 2);
+  std::vector<Walk> walks;
+  walks.push_back({"table", std::make_unique<TableSearch>(8)});
+  const auto outcome = SearchWalks(std::move(walks), evaluator, {}, nullptr);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_TRUE(outcome->best.has_value());
+  EXPECT_EQ(outcome->trials.size(), 8u);
+  EXPECT_EQ(compiler.compiles, 8);
+  EXPECT_EQ(runner.compiles, 0);
+}
+
+}  // namespace
+}  // namespace cudaforge

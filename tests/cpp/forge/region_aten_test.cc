@@ -1,0 +1,213 @@
+// A region is forged and its winner stored with no Python in the process: the forge as a service.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/file.h"
+#include "forge/region.h"
+#include "generators/generator.h"
+#include "signature/from_aten_region.h"
+#include "target/target.h"
+#include "verify/checker.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int64_t kRows = 64, kColumns = 96;
+
+OpSignature Softmax(bool doubled) {
+  OpSignature signature;
+  const TensorSpec spec{DType::kFloat32, {kRows, kColumns}, {kColumns, 1}, 16};
+  signature.inputs = {spec};
+  Node softmax;
+  softmax.op = "aten::_softmax";
+  softmax.args = Json::array({Json{{"in", 0}}, -1, false});
+  softmax.outputs = {spec};
+  signature.nodes = {softmax};
+  if (doubled) {
+    Node mul;
+    mul.op = "aten::mul.Tensor";
+    mul.args = Json::array({Json{{"node", 0}, {"out", 0}}, 2});
+    mul.outputs = {spec};
+    signature.nodes.push_back(mul);
+  }
+  signature.outputs = {OutputRef{doubled ? 1 : 0, 0}};
+  return NormalizeAten(signature).value();
+}
+
+// A program without Python: kernels are launched as they are, ATen runs the region, and the race is
+// decided by a table of times.
+class PlainHost : public ForgeHost {
+ public:
+  PlainHost(Target* target, OpSignature region) : target_(target), region_(std::move(region)) {}
+
+  void Tell(const Json& event) override { events.push_back(event); }
+  void GoOn() override { ++steps; }
+  Result<std::unique_ptr<OnTrial>> Try(const ProvenKernel& kernel) override {
+    CF_ASSIGN_OR_RETURN(executable_, target_->Load(kernel.binary, kernel.candidate, region_));
+    return std::unique_ptr<OnTrial>(std::make_unique<Trial>(&served));
+  }
+  Status MakeInputs(const OpSignature&, int sets) override {
+    inputs_.clear();
+    for (int i = 0; i < sets; ++i) inputs_.push_back(at::randn({kRows, kColumns}));
+    return Status::Ok();
+  }
+  Contestant Winner(const OpSignature&) override {
+    return {"winner", [this](int64_t sample) {
+              now_ns_ = ns.at("winner");
+              at::Tensor x = Input(sample), y = at::empty_like(x);
+              std::vector<std::string> scratch;
+              std::vector<void*> places;
+              for (const int64_t bytes : executable_->scratch_bytes()) {
+                scratch.emplace_back(static_cast<size_t>(bytes), '\0');
+              }
+              for (std::string& one : scratch) places.push_back(one.data());
+              void* const in[] = {x.data_ptr()};
+              void* const out[] = {y.data_ptr()};
+              CF_RETURN_IF_ERROR(executable_->Launch(in, out, places, target_->launch_context()));
+              right = right && at::allclose(y, x.softmax(-1), 1e-5, 1e-6);
+              return Status::Ok();
+            }};
+  }
+  Contestant Aten(const OpSignature& region) override {
+    const std::shared_ptr<RegionProgram> program = RegionProgram::Create(region).value();
+    return {"aten", [this, program](int64_t sample) {
+              now_ns_ = ns.at("aten");
+              program->RunStrided({Input(sample)});
+              return Status::Ok();
+            }};
+  }
+  Inductor ByInductor(const OpSignature&, const std::string& part, double) override {
+    Inductor made;
+    made.in_time = in_time;
+    made.waited_s = waited_s;
+    if (!part.empty()) {
+      made.contestant = Contestant{"inductor", [this](int64_t) {
+                                     now_ns_ = ns.at("inside");
+                                     return Status::Ok();
+                                   }};
+    }
+    return made;
+  }
+  SampleClock Clock() override {
+    return [this](const std::function<Status()>& work) -> Result<double> {
+      CF_RETURN_IF_ERROR(work());
+      return now_ns_;
+    };
+  }
+
+  std::map<std::string, double> ns = {{"winner", 1000}, {"aten", 2000}, {"inside", 2100}};
+  bool in_time = true, right = true;
+  double waited_s = 0;
+  int steps = 0;
+  std::vector<Json> events;
+  std::vector<std::string> served;  // keys
+
+ private:
+  class Trial : public OnTrial {
+   public:
+    explicit Trial(std::vector<std::string>* served) : served_(served) {}
+    void Serve(const CacheRecord& record) override { served_->push_back(record.key); }
+
+   private:
+    std::vector<std::string>* const served_;
+  };
+  at::Tensor Input(int64_t sample) { return inputs_[static_cast<size_t>(sample) % inputs_.size()]; }
+
+  Target* const target_;
+  const OpSignature region_;
+  std::unique_ptr<Executable> executable_;
+  std::vector<at::Tensor> inputs_;
+  double now_ns_ = 0;
+};
+
+class RegionForgeTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto target = MakeCpuTarget();
+    if (!target.ok()) GTEST_SKIP() << target.status().ToString();
+    target_ = *std::move(target);
+    request_.task = {Softmax(false), target_->arch()};
+    request_.candidates = 2;
+    workshop_.worker.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
+    workshop_.versions = {{"torch", "any"}, {"verifier", kVerifierVersion}};
+    workshop_.make_checker = &RegionChecker::Create;
+    workshop_.store = OpenRocksKernelStore(folder_.path() + "/cache", true).value();
+    host_.emplace(target_.get(), request_.task.region);
+  }
+  Forged Run() {
+    auto done = ForgeRegion(request_, workshop_, *host_);
+    EXPECT_TRUE(done.ok()) << done.status().ToString();
+    return std::move(done).value();
+  }
+
+  const TempDir folder_ = TempDir::Create("cudaforge-region").value();
+  std::unique_ptr<Target> target_;
+  RegionRequest request_;
+  Workshop workshop_;
+  std::optional<PlainHost> host_;
+};
+
+TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
+  const Forged done = Run();
+  ASSERT_TRUE(done.record.has_value() && done.stored);
+  EXPECT_EQ(done.record->kind, CacheRecord::Kind::kWinner) << done.record->provenance;
+  EXPECT_TRUE(done.record->Serves().compiled);
+  EXPECT_TRUE(host_->right);
+  const std::string key = request_.task.region.Key();
+  EXPECT_EQ(host_->served, std::vector<std::string>{key});
+  EXPECT_GT(host_->steps, 1);
+
+  // Another process finds it, and what was tried.
+  workshop_.store.reset();
+  const auto store = OpenRocksKernelStore(folder_.path() + "/cache", false).value();
+  const auto record = store->Get(key, target_->arch().target);
+  ASSERT_NE(record, nullptr);
+  EXPECT_TRUE(record->has_kernel());
+  EXPECT_EQ(store->Lineage(key, target_->arch().target).size(), 2u);
+}
+
+TEST_F(RegionForgeTest, WhatIsSlowerIsANegativeEntry) {
+  host_->ns["winner"] = 3000;
+  const Forged done = Run();
+  EXPECT_EQ(done.record->kind, CacheRecord::Kind::kNegative);
+  EXPECT_FALSE(done.record->WantsTime());
+  EXPECT_TRUE(host_->served.empty());
+}
+
+TEST_F(RegionForgeTest, WithoutTimeForInductorThereIsNoRace) {
+  host_->in_time = false;
+  const Forged done = Run();
+  EXPECT_EQ(done.record->kind, CacheRecord::Kind::kNegative);
+  EXPECT_TRUE(done.record->WantsTime());
+  EXPECT_EQ(ParseJson(done.record->timing).value(), Json::object());
+  EXPECT_TRUE(host_->served.empty());
+}
+
+TEST_F(RegionForgeTest, WaitingForOthersIsNoTimeOfTheRegion) {
+  request_.budget_s = 60;
+  host_->waited_s = -59.9;  // all the time there is has gone by
+  EXPECT_TRUE(Run().record->WantsTime());
+  host_->waited_s = 1000;
+  EXPECT_TRUE(Run().record->has_kernel());
+}
+
+TEST_F(RegionForgeTest, APartMustWinInsideItsRegionToo) {
+  request_.within = Softmax(true);
+  Forged done = Run();
+  EXPECT_EQ(done.record->kind, CacheRecord::Kind::kWinner) << "eager calls are served by it";
+  EXPECT_FALSE(done.record->Serves().compiled);
+  EXPECT_TRUE(done.record->Serves().eager);
+  host_->ns["inside"] = 500;
+  done = Run();
+  EXPECT_TRUE(done.record->Serves().compiled) << done.record->timing;
+}
+
+TEST(SearchSeconds, LeavesTimeForTheRaces) {
+  EXPECT_DOUBLE_EQ(SearchSeconds(30), 23);
+  EXPECT_DOUBLE_EQ(SearchSeconds(2), 0.6);
+}
+
+}  // namespace
+}  // namespace cudaforge
