@@ -45,23 +45,25 @@ Status ProveOrThrow(CacheRecord* record) {
     record->arch = (*target)->arch().target;
     return Status::Ok();
   }
-  CF_ASSIGN_OR_RETURN(const Json candidate_json, ParseJson(record->candidate));
-  CF_ASSIGN_OR_RETURN(const Candidate candidate, Candidate::FromJson(candidate_json));
   // The checker runs the region's ops in this process: none but those that we know.
   if (!IsAgentRegion(signature).ok())
     CF_RETURN_IF_ERROR(CanGenerate(signature, (*target)->arch().target));
   CF_ASSIGN_OR_RETURN(std::unique_ptr<RegionChecker> checker,
                       RegionChecker::Create(signature, 0, std::random_device()()));
   WorkerClient worker(runtime.Worker(signature.device, 0));
-  CF_ASSIGN_OR_RETURN(Proof proof,
-                      ProveCandidate(signature, candidate, worker, *checker, kSecondsPerKernel));
-  if (const Verdict& verdict = proof.trial.verdict; !verdict.accepted()) {
-    const std::string why = std::string(VerdictName(verdict.kind)) + ": " + verdict.message;
-    return Status::InvalidArgument("not proven on this machine: " + why.substr(0, 500));
+  for (Variant& variant : record->variants) {
+    CF_ASSIGN_OR_RETURN(const Json json, ParseJson(variant.candidate));
+    CF_ASSIGN_OR_RETURN(const Candidate candidate, Candidate::FromJson(json));
+    CF_ASSIGN_OR_RETURN(Proof proof,
+                        ProveCandidate(signature, candidate, worker, *checker, kSecondsPerKernel));
+    if (const Verdict& verdict = proof.trial.verdict; !verdict.accepted()) {
+      const std::string why = std::string(VerdictName(verdict.kind)) + ": " + verdict.message;
+      return Status::InvalidArgument("not proven on this machine: " + why.substr(0, 500));
+    }
+    variant.binary = std::move(proof.trial.binary);
+    record->verification = LenientText(proof.verification);
   }
   record->arch = (*target)->arch().target;
-  record->binary = std::move(proof.trial.binary);
-  record->verification = LenientText(proof.verification);
   record->versions = Versions();
   if (!record->Serves().compiled) return Status::Ok();
   return NoteAgentRegion(*runtime.store(), signature, record->arch);

@@ -1,15 +1,15 @@
 #include <ctime>
+#include <utility>
 
 #include "forge/forge.h"
 
 namespace cudaforge {
 namespace {
 
-CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, const DeviceArch& arch,
+CacheRecord MakeRecord(const OpSignature& signature, const DeviceArch& arch,
                        const SearchOutcome& outcome, const Promotion* promotion,
                        const RegionTime& time, const std::string& reason, const Json& versions) {
   CacheRecord record;
-  record.kind = kind;
   record.key = signature.Key();
   record.arch = arch.target;
   record.signature = signature.Canonical();
@@ -37,10 +37,11 @@ CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arc
                              const SearchOutcome& outcome, const Promotion& promotion,
                              const RegionTime& time, const Json& versions) {
   CF_CHECK(outcome.best.has_value() && promotion.serves()) << "only what won makes a winner";
-  CacheRecord record = MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion,
-                                  time, promotion.reason, versions);
-  record.candidate = CanonicalJson(outcome.best->candidate.ToJson());
-  record.binary = outcome.best->binary;
+  CacheRecord record =
+      MakeRecord(signature, arch, outcome, &promotion, time, promotion.reason, versions);
+  record.variants = {{.candidate = CanonicalJson(outcome.best->candidate.ToJson()),
+                      .binary = outcome.best->binary,
+                      .timing = std::exchange(record.timing, "")}};
   return record;
 }
 
@@ -53,8 +54,7 @@ CacheRecord MakeNegativeRecord(const OpSignature& signature, const DeviceArch& a
   } else if (outcome.best.has_value()) {
     reason = "not raced: region_budget_s was spent first; a larger one tries again";
   }
-  return MakeRecord(CacheRecord::Kind::kNegative, signature, arch, outcome, promotion, time, reason,
-                    versions);
+  return MakeRecord(signature, arch, outcome, promotion, time, reason, versions);
 }
 
 }  // namespace cudaforge
