@@ -61,7 +61,7 @@ class Executable {
   virtual ~Executable() = default;
   // Bytes of each scratch buffer the caller must bring (256-byte aligned).
   std::span<const int64_t> scratch_bytes() const { return scratch_bytes_; }
-  // Enqueues all launches. Pointers are device pointers (cuda) or host pointers (cpu). No
+  // Enqueues all launches, and before them what zeroes scratch buffers. Pointers are device pointers (cuda) or host pointers (cpu). No
   // allocation, no lock, no synchronisation. Thread-safe. On error nothing can be said of the
   // outputs.
   virtual Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
@@ -79,6 +79,7 @@ class Executable {
 
  protected:
   std::vector<int64_t> scratch_bytes_;
+  std::vector<size_t> zeroed_;  // scratch buffers
 };
 
 // A span of device memory owned by the Target that made it. Move-only; freed by the destructor.
