@@ -23,9 +23,9 @@ struct Served {
 };
 // The rule, by the fields of a record's timing (FORMAT.md). A rival is beaten where the lower bound
 // of the speed-up over it is above kPromotionBound and the kernel's median is below its own.
-// Compiled graphs: the fastest rival is beaten, and also in the race `within` a larger region, where
-// there was one. Eager calls, which may be all of the region if it is `one_call` of ATen: ATen is
-// beaten, or the fastest rival.
+// It serves
+// - compiled graphs where the fastest rival is beaten, also in a race `within` a larger region;
+// - eager calls where the region is `one_call` of ATen, and ATen or the fastest rival is beaten.
 Served ServedBy(const Json& timing, bool one_call);
 
 // One of a record's kernels. The texts are JSON, see CacheRecord.

@@ -10,8 +10,8 @@
 //                          int64_t begin, int64_t end);
 //   buffers, ints and floats hold the launch's arguments of each kind in their order; the launcher
 //   calls it from several threads with disjoint ranges [begin, end) that cover [0, range).
-// `aten`: JSON, a list of ATen calls, and `library`: JSON, a cuBLASLt product with its algorithm. By
-//   built-in authors alone, without launches; nothing runs them yet.
+// `aten`: JSON, a list of ATen calls; `library`: JSON, a cuBLASLt product with its algorithm. Both
+//   by built-in authors alone, without launches. Nothing runs them yet.
 #pragma once
 
 #include <cstdint>
