@@ -45,9 +45,9 @@ class KernelStore {
   // 7. The one that serves compiled graphs with the larger lower bound of the speed-up.
   // `stored`, when given, tells for each record whether it is now the one that is stored. A region
   // with a record that is not doubtful leaves the wanted list in the same write. Errors:
-  // kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a
-  // full disk, a read-only folder: nothing changed), kTimeout (the lock), kUnsupported (opened
-  // read-only, or made by a newer version).
+  // kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a full disk, a read-only
+  // folder: nothing changed), kTimeout (the lock), kUnsupported (opened read-only, or made by a
+  // newer version).
   virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
                          std::vector<bool>* stored = nullptr) = 0;
   Status Put(const CacheRecord& record, bool replace = false) {

@@ -16,12 +16,13 @@ namespace cudaforge {
 namespace {
 
 constexpr std::string_view kMagic = "CFRC";
-constexpr size_t kHeaderBytes = 40;    // magic, format, and the lengths of the seven parts
+constexpr size_t kHeaderBytes = 12;    // magic, format, and the length of the JSON head
 constexpr size_t kChecksumBytes = 16;  // XXH3-128, at the very end
 constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 constexpr size_t kMaxJsonBytes = size_t{32} << 20;  // of each JSON text
+constexpr size_t kMaxVariants = 64;
 
-constexpr int64_t kDay = 24 * 60 * 60;            // seconds
+constexpr int64_t kDay = 86'400;                  // seconds
 constexpr int64_t kMaxCreated = 100'000'000'000;  // seconds since 1970: the year 5138
 
 constexpr double kMaxMicroseconds = 1e12;
@@ -75,10 +76,11 @@ constexpr FieldRule kProvenanceRules[] = {
     {"out_of_time", IsTrue, "true"},
 };
 
-// The JSON texts, in the order of the bytes.
+// The parts behind the head, in the order of the bytes: of the record, then of each variant.
 constexpr std::string CacheRecord::*kTexts[] = {&CacheRecord::signature, &CacheRecord::verification,
-                                                &CacheRecord::timing, &CacheRecord::provenance,
-                                                &CacheRecord::candidate};
+                                                &CacheRecord::timing, &CacheRecord::provenance};
+constexpr std::string Variant::*kVariantParts[] = {&Variant::candidate, &Variant::timing,
+                                                   &Variant::binary};
 // Those that may be empty, with their rules.
 struct Evidence {
   const char* name;
@@ -130,17 +132,28 @@ Result<Json> ParseText(std::string_view name, const std::string& text) {
   return Status::InvalidArgument(std::string(name) + ": " + json.status().message());
 }
 
+bool IsContract(const Json& contract) {
+  return contract.is_object() &&
+         std::all_of(contract.begin(), contract.end(), [](const Json& range) {
+           const auto min = JsonInt(range, "min"), max = JsonInt(range, "max");
+           const auto multiple = JsonInt(range, "multiple");
+           return min.ok() && max.ok() && multiple.ok() && *min <= *max && *multiple > 0;
+         });
+}
+
 // What a record is checked for whenever it is read.
 Status CheckWhole(const CacheRecord& record) {
   CF_RETURN_IF_ERROR(record.CheckIdentity());
   CF_RETURN_IF_ERROR(CheckForm(record.versions, "versions", {}));
-  const bool kernel = record.has_kernel();
-  if (record.candidate.empty() == kernel || record.binary.empty() == kernel) {
-    return Status::InvalidArgument(kernel ? "a winner needs a candidate and a binary"
-                                          : "a negative entry has no candidate and no binary");
-  }
-  if (record.binary.size() > kMaxRecordBytes / 2) {
-    return Status::InvalidArgument("the binary is too big");
+  if (record.variants.size() > kMaxVariants) return Status::InvalidArgument("too many variants");
+  for (const Variant& variant : record.variants) {
+    if (variant.candidate.empty() || variant.binary.empty()) {
+      return Status::InvalidArgument("a variant needs a candidate and a binary");
+    }
+    if (variant.binary.size() > kMaxRecordBytes / 2) {
+      return Status::InvalidArgument("the binary is too big");
+    }
+    if (!IsContract(variant.contract)) return Status::InvalidArgument("an odd contract");
   }
   return Status::Ok();
 }
@@ -151,27 +164,29 @@ class Parts {
   explicit Parts(std::string_view bytes) : rest_(bytes) {}
   std::string_view Next(size_t size) {
     const std::string_view part = rest_.substr(0, size);
-    rest_.remove_prefix(size);
+    rest_.remove_prefix(part.size());
     return part;
   }
+  std::string_view rest() const { return rest_; }
 
  private:
   std::string_view rest_;
 };
 
-Status ReadJsonPart(const Json& json, CacheRecord* record) {
-  auto kind = JsonString(json, "kind");
+Status ReadHead(const Json& json, CacheRecord* record) {
   auto key = JsonString(json, "key");
   auto arch = JsonString(json, "arch");
-  if (!kind.ok() || !key.ok() || !arch.ok()) return Corrupt("kind, key or arch is missing");
-  const auto known = CacheRecord::ParseKind(*kind);
-  if (!known.ok()) return Corrupt(known.status().message());
-  record->kind = *known;
+  if (!key.ok() || !arch.ok()) return Corrupt("key or arch is missing");
   record->key = std::move(key).value();
   record->arch = std::move(arch).value();
   record->versions = MemberOrNull(json, "versions");
   const Json& doubtful = MemberOrNull(json, "doubtful");
   if (IsTime(doubtful)) record->doubtful = doubtful.get<int64_t>();
+  const Json& variants = MemberOrNull(json, "variants");
+  if (!variants.is_array() || variants.size() > kMaxVariants) return Corrupt("odd variants");
+  for (const Json& variant : variants) {
+    record->variants.emplace_back().contract = MemberOrNull(variant, "contract");
+  }
   return Status::Ok();
 }
 
@@ -208,21 +223,21 @@ bool IsArchName(std::string_view arch) {
   });
 }
 
-std::string_view CacheRecord::KindName(Kind kind) {
-  switch (kind) {
-    case Kind::kWinner:
-      return "winner";
-    case Kind::kNegative:
-      return "negative";
+bool Variant::Holds(const std::map<std::string, int64_t>& symbols) const {
+  for (const auto& [name, range] : contract.items()) {
+    const auto size = symbols.find(name);
+    if (size == symbols.end() || size->second < range["min"] || size->second > range["max"] ||
+        size->second % range["multiple"].get<int64_t>() != 0) {
+      return false;
+    }
   }
-  return "";
+  return true;
 }
 
-Result<CacheRecord::Kind> CacheRecord::ParseKind(std::string_view name) {
-  for (const Kind kind : {Kind::kWinner, Kind::kNegative}) {
-    if (name == KindName(kind)) return kind;
-  }
-  return Status::InvalidArgument("kind is neither 'winner' nor 'negative'");
+const Variant* CacheRecord::For(const std::map<std::string, int64_t>& symbols) const {
+  const auto found = std::find_if(variants.begin(), variants.end(),
+                                  [&](const Variant& one) { return one.Holds(symbols); });
+  return found == variants.end() ? nullptr : &*found;
 }
 
 Served ServedBy(const Json& timing, bool one_call) {
@@ -254,6 +269,17 @@ Result<Json> CacheRecord::Fields() const {
     CF_ASSIGN_OR_RETURN(fields[name], ParseText(name, this->*text));
   }
   CF_RETURN_IF_ERROR(CheckFields(fields));
+  fields["variants"] = Json::array();
+  for (const Variant& variant : variants) {
+    Json race;
+    if (!variant.timing.empty()) {
+      CF_ASSIGN_OR_RETURN(race, ParseText("timing", variant.timing));
+    }
+    if (!IsContract(variant.contract)) return Status::InvalidArgument("an odd contract");
+    CF_RETURN_IF_ERROR(CheckForm(race, "timing", kTimingRules));
+    fields["variants"].push_back({{"timing", race}, {"contract", variant.contract}});
+  }
+  if (has_kernel()) fields["timing"] = fields["variants"][0]["timing"];
   return fields;
 }
 
@@ -274,12 +300,13 @@ Status CacheRecord::Validate() const {
   return Fields().status();
 }
 
-double CacheRecord::SpeedupLow() const { return LowOf(JsonOrNull(timing), "speedup"); }
+double CacheRecord::SpeedupLow() const { return LowOf(JsonOrNull(race()), "speedup"); }
 
 Served CacheRecord::Serves() const {
-  if (!has_kernel()) return {};
+  const Variant* const kernel = For();
+  if (kernel == nullptr) return {};
   const Json region = JsonOrNull(signature);
-  return ServedBy(JsonOrNull(timing), MemberOrNull(region, "nodes").size() == 1);
+  return ServedBy(JsonOrNull(kernel->timing), MemberOrNull(region, "nodes").size() == 1);
 }
 
 bool CacheRecord::DoubtedLately() const {
@@ -287,25 +314,35 @@ bool CacheRecord::DoubtedLately() const {
 }
 
 bool CacheRecord::WantsTime() const {
-  return kind == Kind::kNegative && IsTrue(MemberOrNull(JsonOrNull(provenance), "out_of_time"));
+  return !has_kernel() && IsTrue(MemberOrNull(JsonOrNull(provenance), "out_of_time"));
 }
 
 std::string CacheRecord::Encode() const {
-  Json head = {{"kind", KindName(kind)}, {"key", key}, {"arch", arch}, {"versions", versions}};
+  Json head = {{"key", key}, {"arch", arch}, {"versions", versions}, {"variants", Json::array()}};
   if (doubtful != 0) head["doubtful"] = doubtful;
+  std::string payload;
+  const auto append = [&](const std::string& part) {
+    head["bytes"].push_back(part.size());
+    payload += part;
+  };
+  for (const auto text : kTexts) append(this->*text);
+  for (const Variant& variant : variants) {
+    head["variants"].push_back({{"contract", variant.contract}});
+    for (const auto part : kVariantParts) append(variant.*part);
+  }
   const std::string json = LenientText(head);
   std::string bytes(kMagic);
   AppendLittleEndian(&bytes, uint32_t{kFormat});
   AppendLittleEndian(&bytes, static_cast<uint32_t>(json.size()));
-  for (const auto text : kTexts) {
-    AppendLittleEndian(&bytes, static_cast<uint32_t>((this->*text).size()));
-  }
-  AppendLittleEndian(&bytes, static_cast<uint64_t>(binary.size()));
   bytes += json;
-  for (const auto text : kTexts) bytes += this->*text;
-  bytes += binary;
+  bytes += payload;
   bytes += RecordChecksum(bytes);
   return bytes;
+}
+
+bool CacheRecord::IsEarlier(std::string_view bytes) {
+  return bytes.size() >= kHeaderBytes && bytes.starts_with(kMagic) &&
+         LittleEndianAt<uint32_t>(bytes, 4) < kFormat;
 }
 
 Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
@@ -324,25 +361,27 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
   if (format != kFormat) {
     return Corrupt("format " + std::to_string(format) + " is not read by this version");
   }
-  constexpr size_t kLengths = 1 + std::size(kTexts);  // of the JSON text and of those
-  static_assert(8 + 4 * kLengths + 8 == kHeaderBytes);
-  size_t length[kLengths];
-  size_t texts = 0;
-  for (size_t i = 0; i < kLengths; ++i) {
-    length[i] = LittleEndianAt<uint32_t>(bytes, 8 + 4 * i);
-    texts += length[i];
-  }
-  const size_t payload = body.size() - kHeaderBytes;
-  if (texts > payload || LittleEndianAt<uint64_t>(bytes, kHeaderBytes - 8) != payload - texts) {
-    return Corrupt("the lengths do not add up");
-  }
   Parts parts(body.substr(kHeaderBytes));
-  auto json = ParseJson(parts.Next(length[0]), {.max_bytes = kMaxJsonBytes});
-  if (!json.ok()) return Corrupt(json.status().message());
+  const uint32_t head_bytes = LittleEndianAt<uint32_t>(bytes, 8);
+  auto head = ParseJson(parts.Next(head_bytes), {.max_bytes = kMaxJsonBytes});
+  if (!head.ok()) return Corrupt(head.status().message());
   CacheRecord record;
-  CF_RETURN_IF_ERROR(ReadJsonPart(*json, &record));
-  for (size_t i = 0; i < std::size(kTexts); ++i) record.*kTexts[i] = parts.Next(length[i + 1]);
-  record.binary = parts.Next(payload - texts);
+  CF_RETURN_IF_ERROR(ReadHead(*head, &record));
+  std::vector<std::string*> places;
+  for (const auto text : kTexts) places.push_back(&(record.*text));
+  for (Variant& variant : record.variants) {
+    for (const auto part : kVariantParts) places.push_back(&(variant.*part));
+  }
+  const auto lengths = JsonIntArray(*head, "bytes");
+  if (!lengths.ok() || lengths->size() != places.size()) return Corrupt("an odd list of lengths");
+  for (size_t i = 0; i < places.size(); ++i) {
+    const int64_t length = (*lengths)[i];
+    if (length < 0 || static_cast<uint64_t>(length) > parts.rest().size()) {
+      return Corrupt("the lengths do not add up");
+    }
+    *places[i] = parts.Next(static_cast<size_t>(length));
+  }
+  if (!parts.rest().empty()) return Corrupt("the lengths do not add up");
   if (const Status sound = CheckWhole(record); !sound.ok()) return Corrupt(sound.message());
   record.checksum = Hex(bytes.substr(body.size()));
   return record;

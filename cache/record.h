@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -21,22 +23,26 @@ struct Served {
 };
 // The rule, by the fields of a record's timing (FORMAT.md). A rival is beaten where the lower bound
 // of the speed-up over it is above kPromotionBound and the kernel's median is below its own.
-// Compiled graphs: the fastest rival is beaten, and also in the race `within` a larger region,
-// where
-// there was one. Eager calls, which may be all of the region if it is `one_call` of ATen: ATen is
-// beaten, or the fastest rival.
+// It serves
+// - compiled graphs where the fastest rival is beaten, also in a race `within` a larger region;
+// - eager calls where the region is `one_call` of ATen, and ATen or the fastest rival is beaten.
 Served ServedBy(const Json& timing, bool one_call);
 
-struct CacheRecord {
-  static constexpr int kFormat = 3;
-  enum class Kind { kWinner, kNegative };  // whether there is a kernel
-  // "winner" or "negative".
-  static std::string_view KindName(Kind kind);
-  // kInvalidArgument: another name.
-  static Result<Kind> ParseKind(std::string_view name);
+// One of a record's kernels. The texts are JSON, see CacheRecord.
+struct Variant {
+  std::string candidate;  // of Candidate::ToJson()
+  std::string binary;     // cubin or shared object
+  std::string timing;     // of the race; may be empty
+  // {SYMBOL: {"min", "max", "multiple"}}: the named sizes for which it was raced. Empty: all.
+  Json contract = Json::object();
 
-  Kind kind = Kind::kWinner;
-  bool has_kernel() const { return kind != Kind::kNegative; }
+  // Whether `symbols` has a size within each range of the contract.
+  bool Holds(const std::map<std::string, int64_t>& symbols) const;
+};
+
+struct CacheRecord {
+  static constexpr int kFormat = 4;
+
   std::string key;   // OpSignature::Key()
   std::string arch;  // DeviceArch::target
   Json versions;     // cudaforge, torch, verifier
@@ -47,28 +53,36 @@ struct CacheRecord {
   // evidence of none. FORMAT.md has their fields.
   std::string signature;     // OpSignature::Canonical(), whose SHA-256 is the key
   std::string verification;  // RegionChecker::Report and the cases passed; may be empty
-  std::string timing;        // of the race; may be empty
+  std::string timing;        // of a race that no kernel won; may be empty
   std::string provenance;    // who made it, when, in what time, and why there is no winner; may be
                              // empty
-  std::string candidate;     // of Candidate::ToJson(); empty when negative
-  std::string binary;        // cubin or shared object; empty when negative
-  std::string checksum;      // 32 digits, of the stored bytes; empty where it was not decoded
+  std::vector<Variant> variants;  // the first whose contract holds is served; none: negative
+  std::string checksum;           // 32 digits, of the stored bytes; empty where it was not decoded
 
-  // {"signature", "verification", "timing", "provenance", "versions"}, in the form that readers
-  // rely on (FORMAT.md), whatever may be absent or null. kInvalidArgument names the one that has
-  // not.
+  bool has_kernel() const { return !variants.empty(); }
+  // "winner" or "negative".
+  std::string_view kind() const { return has_kernel() ? "winner" : "negative"; }
+  // The variant to be served at these sizes, or null.
+  const Variant* For(const std::map<std::string, int64_t>& symbols = {}) const;
+  // The race of the first variant, of a negative record its own.
+  const std::string& race() const { return has_kernel() ? variants[0].timing : timing; }
+
+  // {"signature", "verification", "timing", "provenance", "versions", "variants": [{"timing",
+  // "contract"}]}, in the form that readers rely on (FORMAT.md), whatever may be absent or null;
+  // "timing" is that of race(). kInvalidArgument names the one that has not.
   Result<Json> Fields() const;
-  // Takes the five from the members of an object; one that is absent is null. Errors as Fields'.
+  // Takes the first five from the members of an object; one that is absent is null. Errors as
+  // Fields'.
   Status SetFields(const Json& object);
 
   // A plausible arch (else kInvalidArgument) and a key that is the signature's (else kCorruption).
   Status CheckIdentity() const;
-  // Whether this may be stored: CheckIdentity(), a candidate and a binary exactly when it has
-  // a kernel, and what Fields() asks. kInvalidArgument says what is wrong.
+  // Whether this may be stored: CheckIdentity(), a candidate and a binary in each variant, and what
+  // Fields() asks. kInvalidArgument says what is wrong.
   Status Validate() const;
-  // The lower bound of the speed-up; 0 where `timing` has none.
+  // The lower bound of the speed-up; 0 where race() has none.
   double SpeedupLow() const;
-  // Who may be served by its kernel, by what was measured; nobody where there is none.
+  // Who may be served by the kernel of For({}), by what was measured; nobody where there is none.
   Served Serves() const;
   // Whether it is doubtful and less than a day old.
   bool DoubtedLately() const;
@@ -78,9 +92,11 @@ struct CacheRecord {
 
   std::string Encode() const;
   // What Encode made, checked as Validate does but for what is in the JSON texts. kCorruption:
-  // wrong magic, length or checksum, or a key that is not the signature's; kUnsupported: a newer
-  // format. Safe for hostile bytes.
+  // wrong magic, length or checksum, an earlier format, or a key that is not the signature's;
+  // kUnsupported: a newer format. Safe for hostile bytes.
   static Result<CacheRecord> Decode(std::string_view bytes);
+  // Whether the bytes are a record of an earlier format, which no version reads any more.
+  static bool IsEarlier(std::string_view bytes);
 };
 
 // Whether the same torch and verifier stand in both (CacheRecord::versions).

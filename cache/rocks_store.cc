@@ -35,13 +35,15 @@ struct ProcessState {
   std::unordered_map<std::string, std::shared_ptr<const CacheRecord>> winners;
   StoreCounters counters;
   std::vector<std::string> warnings;
-  bool warned_of_damage = false;
+  bool warned_of_damage = false, warned_of_earlier = false;
 };
 
-// The record under `db_key`; what is damaged is counted in `corrupt` and `errors`. `damaged`, when
-// given, is set where the database itself is.
+// The record under `db_key`; what is damaged is counted in `corrupt` and `errors`. `damaged` and
+// `earlier`, when given, are set where the database itself is, or the record is of a format that no
+// version reads any more.
 std::shared_ptr<const CacheRecord> ReadRecord(const RocksDb& db, const std::string& db_key,
-                                              StoreCounters* counters, bool* damaged = nullptr) {
+                                              StoreCounters* counters, bool* damaged = nullptr,
+                                              bool* earlier = nullptr) {
   for (Family family : {Family::kWinners, Family::kNegatives}) {
     auto bytes = db.Get(family, db_key);
     if (!bytes.ok()) {
@@ -57,6 +59,7 @@ std::shared_ptr<const CacheRecord> ReadRecord(const RocksDb& db, const std::stri
       return std::make_shared<const CacheRecord>(std::move(record).value());
     }
     ++counters->corrupt;
+    if (earlier != nullptr && CacheRecord::IsEarlier(*bytes)) *earlier = true;
   }
   return nullptr;
 }
@@ -96,9 +99,14 @@ class RocksKernelStore final : public KernelStore {
       return seen->second;
     }
     if (state->reader == nullptr) return nullptr;
-    bool damaged = false;
-    auto found = ReadRecord(*state->reader, db_key, &state->counters, &damaged);
+    bool damaged = false, earlier = false;
+    auto found = ReadRecord(*state->reader, db_key, &state->counters, &damaged, &earlier);
     if (damaged) WarnOfDamage(state);
+    if (earlier && !std::exchange(state->warned_of_earlier, true)) {
+      state->warnings.push_back("the cache in " + folder_.path() +
+                                " has records of an earlier version's format: they are not served, "
+                                "and replaced when their regions are forged again");
+    }
     if (found == nullptr) return nullptr;
     ++state->counters.hits;
     if (found->has_kernel()) state->winners.emplace(db_key, found);

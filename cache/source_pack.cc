@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -15,12 +16,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kSourcePackFormat = 1;
+constexpr int kSourcePackFormat = 2;
 constexpr std::string_view kRecordFile = "record.json";
 constexpr std::string_view kLineageFile = "lineage.json";
 // Of a round of agents, what is long or of use to a session alone.
 constexpr const char* kLeftOut[] = {"source", "plan", "profile", "reply", "params", "resources"};
-constexpr std::string_view kSourceFiles[] = {"kernel.cu", "kernel.cpp", "kernel.ptx"};
+constexpr std::string_view kKernel = "kernel";
+constexpr std::string_view kExtensions[] = {".cu", ".cpp", ".ptx"};
 constexpr size_t kMaxRecordText = size_t{4} << 20;
 constexpr size_t kMaxSource = size_t{1} << 20;
 constexpr size_t kMaxWinners = 100'000;
@@ -53,10 +55,15 @@ std::string Readable(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+// The name of the source of variant `index`, without its extension: "kernel", "kernel-1".
+std::string SourceStem(size_t index) {
+  return std::string(kKernel) + (index == 0 ? "" : "-" + std::to_string(index));
+}
+
 // The files of one winner.
 struct WinnerFiles {
-  std::string_view source_name;
-  std::string source, record;
+  std::map<std::string, std::string> sources;  // by name
+  std::string record;
   std::string lineage;  // the rounds of agents that led to it; empty where there are none
 };
 
@@ -72,17 +79,22 @@ std::string LineageText(const std::vector<Json>& lineage) {
 }
 
 Result<WinnerFiles> FilesOf(const CacheRecord& record, const std::vector<Json>& lineage) {
-  CF_ASSIGN_OR_RETURN(Json candidate, ParseJson(record.candidate));
-  CF_ASSIGN_OR_RETURN(const std::string language, JsonString(candidate, "language"));
   WinnerFiles files;
-  CF_ASSIGN_OR_RETURN(files.source, JsonString(candidate, "code"));
-  files.source_name = kSourceFiles[language == "cuda" ? 0 : language == "cpu" ? 1 : 2];
-  candidate["code"] = {{"file", files.source_name}};
   CF_ASSIGN_OR_RETURN(Json json, record.Fields());
+  json.erase("timing");
+  for (size_t i = 0; i < record.variants.size(); ++i) {
+    CF_ASSIGN_OR_RETURN(Json candidate, ParseJson(record.variants[i].candidate));
+    CF_ASSIGN_OR_RETURN(const std::string language, JsonString(candidate, "language"));
+    CF_ASSIGN_OR_RETURN(std::string source, JsonString(candidate, "code"));
+    const int extension = language == "cuda" ? 0 : language == "cpu" ? 1 : 2;
+    const std::string name = SourceStem(i) + std::string(kExtensions[extension]);
+    candidate["code"] = {{"file", name}};
+    files.sources[name] = std::move(source);
+    json["variants"][i]["candidate"] = std::move(candidate);
+  }
   json["format"] = kSourcePackFormat;
   json["key"] = record.key;
   json["arch"] = record.arch;
-  json["candidate"] = std::move(candidate);
   files.record = Readable(json);
   files.lineage = LineageText(lineage);
   return files;
@@ -99,10 +111,17 @@ Status WriteWinner(const WinnerFiles& files, const std::string& folder) {
   const std::string place = folder + "/";
   const std::string lineage = place + std::string(kLineageFile);
   CF_RETURN_IF_ERROR(MakeDirs(folder));
-  CF_RETURN_IF_ERROR(WriteFileAtomic(place + std::string(files.source_name), files.source));
+  for (const auto& [name, source] : files.sources) {
+    CF_RETURN_IF_ERROR(WriteFileAtomic(place + name, source));
+  }
   CF_RETURN_IF_ERROR(WriteFileAtomic(place + std::string(kRecordFile), files.record));
-  for (std::string_view name : kSourceFiles) {
-    if (name != files.source_name) CF_RETURN_IF_ERROR(RemoveFile(place + std::string(name)));
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kKernel) && IsIn(entry.path().extension().string(), kExtensions) &&
+        !files.sources.contains(name)) {
+      CF_RETURN_IF_ERROR(RemoveFile(place + name));
+    }
   }
   return files.lineage.empty() ? RemoveFile(lineage) : WriteFileAtomic(lineage, files.lineage);
 }
@@ -137,17 +156,28 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
   CacheRecord record;
   CF_ASSIGN_OR_RETURN(record.key, JsonString(json, "key"));
   CF_ASSIGN_OR_RETURN(record.arch, JsonString(json, "arch"));
-  CF_ASSIGN_OR_RETURN(Json candidate, JsonField(json, "candidate"));
-  CF_ASSIGN_OR_RETURN(const Json code, JsonField(candidate, "code"));
-  CF_ASSIGN_OR_RETURN(const std::string file, JsonString(code, "file"));
-  if (!IsIn(file, kSourceFiles)) {
-    return Status::InvalidArgument(
-        "the source's file is none of kernel.cu, kernel.cpp and kernel.ptx");
-  }
-  CF_ASSIGN_OR_RETURN(candidate["code"], ReadFile(folder + "/" + file, kMaxSource));
   CF_RETURN_IF_ERROR(record.SetFields(json));
   CF_RETURN_IF_ERROR(record.CheckIdentity());
-  record.candidate = LenientText(candidate);
+  CF_ASSIGN_OR_RETURN(const Json variants, JsonField(json, "variants"));
+  if (!variants.is_array() || variants.empty()) {
+    return Status::InvalidArgument("it has no kernel");
+  }
+  for (const Json& variant : variants) {
+    CF_ASSIGN_OR_RETURN(Json candidate, JsonField(variant, "candidate"));
+    CF_ASSIGN_OR_RETURN(const Json code, JsonField(candidate, "code"));
+    CF_ASSIGN_OR_RETURN(const std::string file, JsonString(code, "file"));
+    const std::string stem = SourceStem(record.variants.size());
+    if (!file.starts_with(stem) || !IsIn(file.substr(stem.size()), kExtensions)) {
+      return Status::InvalidArgument("the source's file is none of " + stem + ".cu, .cpp and .ptx");
+    }
+    CF_ASSIGN_OR_RETURN(candidate["code"], ReadFile(folder + "/" + file, kMaxSource));
+    CF_ASSIGN_OR_RETURN(const Json contract, JsonField(variant, "contract"));
+    Variant& kernel = record.variants.emplace_back();
+    kernel.candidate = LenientText(candidate);
+    kernel.timing = LenientText(MemberOrNull(variant, "timing"));
+    kernel.contract = contract;
+  }
+  CF_RETURN_IF_ERROR(record.Fields().status());
   return record;
 }
 

@@ -41,7 +41,10 @@ bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool
   if (incoming.doubtful != 0) return existing->WantsTime();
   if (!existing->Serves().compiled) return true;
   // The same kernel raced again has gained nothing but another draw of the noise.
-  if (incoming.candidate == existing->candidate) return false;
+  if (std::ranges::equal(incoming.variants, existing->variants, {}, &Variant::candidate,
+                         &Variant::candidate)) {
+    return false;
+  }
   return incoming.Serves().compiled && incoming.SpeedupLow() > existing->SpeedupLow();
 }
 

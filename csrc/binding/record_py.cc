@@ -24,7 +24,7 @@ py::object RecordDict(KernelStore& store, const CacheRecord& record) {
     return py::none();
   }
   py::dict dict;
-  dict["kind"] = CacheRecord::KindName(record.kind);
+  dict["kind"] = record.kind();
   dict["key"] = record.key;
   dict["arch"] = record.arch;
   for (const auto& [name, field] : fields->items()) dict[name.c_str()] = ToPython(field);
@@ -33,7 +33,9 @@ py::object RecordDict(KernelStore& store, const CacheRecord& record) {
   dict["current"] = JudgedByThisBuild(record);
   dict["doubtful"] = record.doubtful;
   dict["serves"] = ServesList(record);
-  dict["binary_bytes"] = record.binary.size();
+  size_t binary_bytes = 0;
+  for (const Variant& variant : record.variants) binary_bytes += variant.binary.size();
+  dict["binary_bytes"] = binary_bytes;
   dict["checksum"] = record.checksum;
   return dict;
 }

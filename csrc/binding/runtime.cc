@@ -10,7 +10,7 @@
 namespace cudaforge::binding {
 
 double SavedNs(const CacheRecord& record) {
-  const Json timing = JsonOrNull(record.timing);
+  const Json timing = JsonOrNull(record.race());
   const auto number = [&timing](const char* field) {
     const Result<double> value = JsonDouble(timing, field);
     return value.ok() ? *value : 0.0;
@@ -107,7 +107,8 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, entry.device_index));
   const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
   // What is doubtful, the process that made it has already.
-  if (!record || !record->has_kernel() || record->doubtful != 0 || !JudgedByThisBuild(*record)) {
+  const Variant* const kernel = record ? record->For() : nullptr;
+  if (kernel == nullptr || record->doubtful != 0 || !JudgedByThisBuild(*record)) {
     return std::unique_ptr<Winner>();
   }
   const auto load = [&]() -> Result<std::unique_ptr<Winner>> {
@@ -115,8 +116,8 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
       store()->CountCorrupt(1);
       return sound;
     }
-    CF_ASSIGN_OR_RETURN(const Json candidate, ParseJson(record->candidate));
-    return LoadWinner(entry.signature, entry.device_index, candidate, record->binary);
+    CF_ASSIGN_OR_RETURN(const Json candidate, ParseJson(kernel->candidate));
+    return LoadWinner(entry.signature, entry.device_index, candidate, kernel->binary);
   };
   Result<std::unique_ptr<Winner>> winner = load();
   if (!winner.ok()) {

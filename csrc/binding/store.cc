@@ -20,13 +20,15 @@ CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
                        const std::string& binary) {
   const Json json = FromPython(dict);
   CacheRecord record;
-  record.kind = ValueOrThrow(CacheRecord::ParseKind(ValueOrThrow(JsonString(json, "kind"))));
   record.key = ValueOrThrow(JsonString(json, "key"));
   record.arch = ValueOrThrow(JsonString(json, "arch"));
   if (json.contains("doubtful")) record.doubtful = ValueOrThrow(JsonInt(json, "doubtful"));
   ThrowIfError(record.SetFields(json));
-  if (!candidate.is_none()) record.candidate = CanonicalJson(FromPython(candidate));
-  record.binary = binary;
+  if (!candidate.is_none()) {
+    record.variants = {{.candidate = CanonicalJson(FromPython(candidate)),
+                        .binary = binary,
+                        .timing = std::exchange(record.timing, "")}};
+  }
   return record;
 }
 
@@ -61,7 +63,7 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
   if (!record || !Stands(*record)) return py::none();
   py::dict dict;
-  dict["kind"] = CacheRecord::KindName(record->kind);
+  dict["kind"] = record->kind();
   dict["provenance"] = py::none();
   dict["serves"] = ServesList(*record);
   if (!record->Serves().compiled) {
@@ -84,13 +86,13 @@ bool DoubtedLately(KernelStore& store, const std::string& key, const std::string
 
 py::object CandidateOf(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = MustFind(store, key, arch);
-  if (record->candidate.empty()) return py::none();
-  return ToPython(JsonOrNull(record->candidate));
+  if (!record->has_kernel()) return py::none();
+  return ToPython(JsonOrNull(record->variants[0].candidate));
 }
 
 py::bytes Binary(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = MustFind(store, key, arch);
-  return py::bytes(record->binary);
+  return py::bytes(record->has_kernel() ? record->variants[0].binary : "");
 }
 
 void Put(KernelStore& store, const py::dict& dict, const py::object& candidate,

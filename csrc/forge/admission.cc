@@ -36,22 +36,24 @@ Status Admit(const FindBench& find, CacheRecord* record) {
     record->arch = arch;
     return Status::Ok();
   }
-  CF_ASSIGN_OR_RETURN(const Json json, ParseJson(record->candidate));
-  CF_ASSIGN_OR_RETURN(const Candidate candidate, Candidate::FromJson(json));
   // The checker runs the region's ops in this process: none but those that we know.
   if (!IsAgentRegion(signature).ok()) CF_RETURN_IF_ERROR(CanGenerate(signature, arch));
   CF_ASSIGN_OR_RETURN(const std::unique_ptr<RegionChecker> checker,
                       bench->workshop.make_checker(signature, 0, std::random_device()(),
                                                    std::numeric_limits<double>::infinity()));
   WorkerClient worker(bench->workshop.worker);
-  CF_ASSIGN_OR_RETURN(Evaluation found, ProveCandidate(signature, candidate, worker, *checker));
-  if (const Verdict& verdict = found.findings.verdict; !verdict.accepted()) {
-    const std::string why = std::string(VerdictName(verdict.kind)) + ": " + verdict.message;
-    return Status::InvalidArgument("not proven on this machine: " + why.substr(0, 500));
+  for (Variant& variant : record->variants) {
+    CF_ASSIGN_OR_RETURN(const Json json, ParseJson(variant.candidate));
+    CF_ASSIGN_OR_RETURN(const Candidate candidate, Candidate::FromJson(json));
+    CF_ASSIGN_OR_RETURN(Evaluation found, ProveCandidate(signature, candidate, worker, *checker));
+    if (const Verdict& verdict = found.findings.verdict; !verdict.accepted()) {
+      const std::string why = std::string(VerdictName(verdict.kind)) + ": " + verdict.message;
+      return Status::InvalidArgument("not proven on this machine: " + why.substr(0, 500));
+    }
+    variant.binary = std::move(found.kernel->binary);
+    record->verification = LenientText(found.kernel->verification);
   }
   record->arch = arch;
-  record->binary = std::move(found.kernel->binary);
-  record->verification = LenientText(found.kernel->verification);
   record->versions = versions;
   if (!record->Serves().compiled) return Status::Ok();
   return NoteAgentRegion(*bench->workshop.store, signature, arch);

@@ -1,4 +1,5 @@
 #include <ctime>
+#include <utility>
 
 #include "forge/promotion.h"
 
@@ -17,11 +18,10 @@ std::string_view WhyNoWinner(const SearchOutcome& outcome, const Promotion* prom
   return outcome.trials.empty() ? "none_tried" : "none_right";
 }
 
-CacheRecord MakeRecord(CacheRecord::Kind kind, const OpSignature& signature, const DeviceArch& arch,
+CacheRecord MakeRecord(const OpSignature& signature, const DeviceArch& arch,
                        const SearchOutcome& outcome, const Promotion* promotion,
                        const RegionTime& time, const std::string& reason, const Json& versions) {
   CacheRecord record;
-  record.kind = kind;
   record.key = signature.Key();
   record.arch = arch.target;
   record.signature = signature.Canonical();
@@ -53,10 +53,11 @@ CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arc
                              const SearchOutcome& outcome, const Promotion& promotion,
                              const RegionTime& time, const Json& versions) {
   CF_CHECK(outcome.best.has_value() && promotion.serves()) << "only what won makes a winner";
-  CacheRecord record = MakeRecord(CacheRecord::Kind::kWinner, signature, arch, outcome, &promotion,
-                                  time, promotion.reason, versions);
-  record.candidate = CanonicalJson(outcome.best->candidate.ToJson());
-  record.binary = outcome.best->binary;
+  CacheRecord record =
+      MakeRecord(signature, arch, outcome, &promotion, time, promotion.reason, versions);
+  record.variants = {{.candidate = CanonicalJson(outcome.best->candidate.ToJson()),
+                      .binary = outcome.best->binary,
+                      .timing = std::exchange(record.timing, "")}};
   return record;
 }
 
@@ -69,8 +70,7 @@ CacheRecord MakeNegativeRecord(const OpSignature& signature, const DeviceArch& a
   } else if (outcome.best.has_value()) {
     reason = "not raced: region_budget_s was spent first; a larger one tries again";
   }
-  return MakeRecord(CacheRecord::Kind::kNegative, signature, arch, outcome, promotion, time, reason,
-                    versions);
+  return MakeRecord(signature, arch, outcome, promotion, time, reason, versions);
 }
 
 }  // namespace cudaforge

@@ -12,6 +12,8 @@ constexpr std::string_view kAgent = "agent:";
 constexpr size_t kMaxLaunches = 64;
 constexpr size_t kMaxArgs = 256;
 constexpr size_t kMaxScratch = 32;
+constexpr size_t kMaxTensorMaps = 32;
+constexpr size_t kMaxDims = 5;  // of a tensor map
 constexpr size_t kMaxConstraints = 64;
 constexpr size_t kMaxName = 128;
 constexpr int64_t kMaxScratchBytes = int64_t{64} << 30;
@@ -25,20 +27,27 @@ Status Invalid(const std::string& where, const std::string& what) {
   return Status::InvalidArgument("candidate: " + where + ": " + what);
 }
 
+using Kind = LaunchArg::Kind;
+
+// Arguments that are an index, by their names.
+constexpr std::pair<Kind, const char*> kIndexed[] = {
+    {Kind::kInput, "in"},        {Kind::kOutput, "out"},           {Kind::kInOut, "inout"},
+    {Kind::kScratch, "scratch"}, {Kind::kTensorMap, "tensor_map"}, {Kind::kPrepared, "prepared"}};
+
 Json ArgToJson(const LaunchArg& arg) {
-  switch (arg.kind) {
-    case LaunchArg::Kind::kInput:
-      return {{"in", arg.index}};
-    case LaunchArg::Kind::kOutput:
-      return {{"out", arg.index}};
-    case LaunchArg::Kind::kScratch:
-      return {{"scratch", arg.index}};
-    case LaunchArg::Kind::kInt:
-      return {{"int", arg.expr.text()}};
-    case LaunchArg::Kind::kFloat:
-      return {{"float", arg.number}};
+  if (arg.kind == Kind::kInt) return {{"int", arg.expr.text()}};
+  if (arg.kind == Kind::kFloat) return {{"float", arg.number}};
+  if (arg.kind == Kind::kSymbol) return {{"symbol", arg.symbol}};
+  for (const auto& [kind, name] : kIndexed) {
+    if (arg.kind == kind) return {{name, arg.index}};
   }
   return nullptr;
+}
+
+bool IsIdentifier(const std::string& name) {
+  if (name.empty() || name.size() > kMaxName || IsDigit(name[0])) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return IsLetter(c) || IsDigit(c) || c == '_'; });
 }
 
 Result<int> SmallIndex(const Json& json, const char* field) {
@@ -50,34 +59,41 @@ Result<int> SmallIndex(const Json& json, const char* field) {
 Result<LaunchArg> ArgFromJson(const Json& json) {
   if (!json.is_object() || json.size() != 1) return Invalid("args", "one field each");
   LaunchArg arg;
-  const std::string kind = json.begin().key();
-  if (kind == "int") {
-    arg.kind = LaunchArg::Kind::kInt;
+  const std::string name = json.begin().key();
+  if (name == "int") {
+    arg.kind = Kind::kInt;
     CF_ASSIGN_OR_RETURN(const std::string text, JsonString(json, "int"));
     CF_ASSIGN_OR_RETURN(arg.expr, IntExpr::Parse(text));
     return arg;
   }
-  if (kind == "float") {
-    arg.kind = LaunchArg::Kind::kFloat;
+  if (name == "float") {
+    arg.kind = Kind::kFloat;
     CF_ASSIGN_OR_RETURN(arg.number, JsonDouble(json, "float"));
     return arg;
   }
-  if (kind == "in") {
-    arg.kind = LaunchArg::Kind::kInput;
-  } else if (kind == "out") {
-    arg.kind = LaunchArg::Kind::kOutput;
-  } else if (kind == "scratch") {
-    arg.kind = LaunchArg::Kind::kScratch;
-  } else {
-    return Invalid("args", "unknown kind \"" + kind.substr(0, 80) + "\"");
+  if (name == "symbol") {
+    arg.kind = Kind::kSymbol;
+    CF_ASSIGN_OR_RETURN(arg.symbol, JsonString(json, "symbol"));
+    if (!IsIdentifier(arg.symbol)) return Invalid("symbol", "not an identifier");
+    return arg;
   }
-  CF_ASSIGN_OR_RETURN(arg.index, SmallIndex(json, kind.c_str()));
-  return arg;
+  for (const auto& [kind, known] : kIndexed) {
+    if (name != known) continue;
+    arg.kind = kind;
+    CF_ASSIGN_OR_RETURN(arg.index, SmallIndex(json, known));
+    return arg;
+  }
+  return Invalid("args", "unknown kind \"" + name.substr(0, 80) + "\"");
 }
 
 Result<IntExpr> ExprField(const Json& json, const char* field) {
   CF_ASSIGN_OR_RETURN(const std::string text, JsonString(json, field));
   return IntExpr::Parse(text);
+}
+
+Status NotYet(const char* where, const std::string& what) {
+  return Status::Unsupported(std::string("candidate: ") + where + ": " + what +
+                             " not supported yet");
 }
 
 Json DimsToJson(const IntExpr (&dims)[3]) {
@@ -94,10 +110,82 @@ Status DimsFromJson(const Json& json, const char* field, IntExpr (&dims)[3]) {
   return Status::Ok();
 }
 
-bool IsIdentifier(const std::string& name) {
-  if (name.empty() || name.size() > kMaxName || IsDigit(name[0])) return false;
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return IsLetter(c) || IsDigit(c) || c == '_'; });
+Json ExprsToJson(const std::vector<IntExpr>& exprs) {
+  Json texts = Json::array();
+  for (const IntExpr& expr : exprs) texts.push_back(expr.text());
+  return texts;
+}
+
+Result<std::vector<IntExpr>> ExprsFromJson(const Json& json, const char* field, size_t most) {
+  const Json& texts = MemberOrNull(json, field);
+  const std::string form = "at most " + std::to_string(most) + " expressions";
+  if (!texts.is_array() || texts.size() > most) return Invalid(field, form);
+  std::vector<IntExpr> exprs;
+  for (const Json& text : texts) {
+    if (!text.is_string()) return Invalid(field, form);
+    CF_ASSIGN_OR_RETURN(IntExpr expr, IntExpr::Parse(text.get<std::string>()));
+    exprs.push_back(std::move(expr));
+  }
+  return exprs;
+}
+
+Json ScratchToJson(const ScratchBuffer& buffer) {
+  if (!buffer.zeroed) return buffer.bytes.text();
+  return {{"bytes", buffer.bytes.text()}, {"zeroed", true}};
+}
+
+Result<ScratchBuffer> ScratchFromJson(const Json& json) {
+  const Json& text = json.is_object() ? MemberOrNull(json, "bytes") : json;
+  if (!text.is_string()) return Invalid("scratch_bytes", "at most 32 expressions");
+  CF_ASSIGN_OR_RETURN(IntExpr bytes, IntExpr::Parse(text.get<std::string>()));
+  return ScratchBuffer(std::move(bytes), MemberOrNull(json, "zeroed") == true);
+}
+
+Json TensorMapToJson(const TensorMap& map) {
+  return {{"of", ArgToJson(map.of)},         {"dtype", map.dtype},
+          {"sizes", ExprsToJson(map.sizes)}, {"strides", ExprsToJson(map.strides)},
+          {"box", ExprsToJson(map.box)},     {"swizzle", map.swizzle}};
+}
+
+Result<TensorMap> TensorMapFromJson(const Json& json) {
+  TensorMap map;
+  CF_ASSIGN_OR_RETURN(map.of, ArgFromJson(MemberOrNull(json, "of")));
+  CF_ASSIGN_OR_RETURN(map.dtype, JsonString(json, "dtype"));
+  CF_ASSIGN_OR_RETURN(map.sizes, ExprsFromJson(json, "sizes", kMaxDims));
+  CF_ASSIGN_OR_RETURN(map.strides, ExprsFromJson(json, "strides", kMaxDims));
+  CF_ASSIGN_OR_RETURN(map.box, ExprsFromJson(json, "box", kMaxDims));
+  CF_ASSIGN_OR_RETURN(map.swizzle, JsonInt(json, "swizzle"));
+  return map;
+}
+
+Json AttributesToJson(const LaunchAttributes& attributes) {
+  Json json = Json::object();
+  const Json cluster = DimsToJson(attributes.cluster);
+  if (cluster != DimsToJson(LaunchAttributes().cluster)) json["cluster"] = cluster;
+  if (attributes.programmatic_dependent_launch) json["programmatic_dependent_launch"] = true;
+  if (attributes.cooperative) json["cooperative"] = true;
+  return json;
+}
+
+Status AttributesFromJson(const Json& launch, LaunchAttributes* attributes) {
+  if (launch.contains("cluster")) {
+    CF_RETURN_IF_ERROR(DimsFromJson(launch, "cluster", attributes->cluster));
+  }
+  const Json& json = MemberOrNull(launch, "attributes");
+  if (json.is_null()) return Status::Ok();
+  if (!json.is_object()) return Invalid("attributes", "an object");
+  for (const auto& [name, value] : json.items()) {
+    if (name == "cluster") {
+      CF_RETURN_IF_ERROR(DimsFromJson(json, "cluster", attributes->cluster));
+    } else if (name == "programmatic_dependent_launch") {
+      CF_ASSIGN_OR_RETURN(attributes->programmatic_dependent_launch, JsonBool(json, name));
+    } else if (name == "cooperative") {
+      CF_ASSIGN_OR_RETURN(attributes->cooperative, JsonBool(json, name));
+    } else {
+      return Invalid("attributes", "unknown \"" + name.substr(0, 80) + "\"");
+    }
+  }
+  return Status::Ok();
 }
 
 Result<Launch> LaunchFromJson(const Json& json, Language language) {
@@ -113,7 +201,7 @@ Result<Launch> LaunchFromJson(const Json& json, Language language) {
   if (DeviceOf(language) == DeviceType::kCuda) {
     CF_RETURN_IF_ERROR(DimsFromJson(json, "grid", launch.grid));
     CF_RETURN_IF_ERROR(DimsFromJson(json, "block", launch.block));
-    CF_RETURN_IF_ERROR(DimsFromJson(json, "cluster", launch.cluster));
+    CF_RETURN_IF_ERROR(AttributesFromJson(json, &launch.attributes));
     CF_ASSIGN_OR_RETURN(launch.dynamic_shared_bytes, ExprField(json, "dynamic_shared_bytes"));
   } else {
     CF_ASSIGN_OR_RETURN(launch.range, ExprField(json, "range"));
@@ -140,8 +228,8 @@ Status ValidateCudaShape(const Launch& launch, const OpSignature& signature) {
     CF_RETURN_IF_ERROR(InRange(launch.grid[d], signature, "grid", 1, grid_limit).status());
     CF_ASSIGN_OR_RETURN(const int64_t block,
                         InRange(launch.block[d], signature, "block", 1, kMaxBlockThreads));
-    CF_ASSIGN_OR_RETURN(const int64_t cluster,
-                        InRange(launch.cluster[d], signature, "cluster", 1, kMaxClusterBlocks));
+    CF_ASSIGN_OR_RETURN(const int64_t cluster, InRange(launch.attributes.cluster[d], signature,
+                                                       "cluster", 1, kMaxClusterBlocks));
     threads *= block;
     blocks *= cluster;
   }
@@ -161,15 +249,24 @@ std::string_view LanguageName(Language language) {
       return "cpu";
     case Language::kPtx:
       return "ptx";
+    case Language::kAten:
+      return "aten";
+    case Language::kLibrary:
+      return "library";
   }
   return "";
 }
 
 Result<Language> ParseLanguage(std::string_view name) {
-  for (const Language language : {Language::kCuda, Language::kCpu, Language::kPtx}) {
+  for (const Language language :
+       {Language::kCuda, Language::kCpu, Language::kPtx, Language::kAten, Language::kLibrary}) {
     if (name == LanguageName(language)) return language;
   }
-  return Invalid("language", "cuda, cpu or ptx");
+  return Invalid("language", "cuda, cpu, ptx, aten or library");
+}
+
+bool HasDeviceCode(Language language) {
+  return language != Language::kAten && language != Language::kLibrary;
 }
 
 DeviceType DeviceOf(Language language) {
@@ -185,7 +282,8 @@ Json Candidate::ToJson() const {
     if (DeviceOf(source.language) == DeviceType::kCuda) {
       item["grid"] = DimsToJson(launch.grid);
       item["block"] = DimsToJson(launch.block);
-      item["cluster"] = DimsToJson(launch.cluster);
+      const Json attributes = AttributesToJson(launch.attributes);
+      if (!attributes.empty()) item["attributes"] = attributes;
       item["dynamic_shared_bytes"] = launch.dynamic_shared_bytes.text();
     } else {
       item["range"] = launch.range.text();
@@ -194,16 +292,18 @@ Json Candidate::ToJson() const {
     launches.push_back(std::move(item));
   }
   Json scratch = Json::array();
-  for (const IntExpr& bytes : plan.scratch_bytes) scratch.push_back(bytes.text());
+  for (const ScratchBuffer& buffer : plan.scratch_bytes) scratch.push_back(ScratchToJson(buffer));
   Json rules = Json::array();
   for (const Constraint& c : constraints) rules.push_back({{"aligned", c.value}, {"in", c.index}});
-  return {{"language", LanguageName(source.language)},
-          {"code", source.code},
-          {"scratch_bytes", scratch},
-          {"launches", launches},
-          {"constraints", rules},
-          {"author", author},
-          {"params", params}};
+  Json json = {{"language", LanguageName(source.language)},
+               {"code", source.code},
+               {"scratch_bytes", scratch},
+               {"launches", launches},
+               {"constraints", rules},
+               {"author", author},
+               {"params", params}};
+  for (const TensorMap& map : plan.tensor_maps) json["tensor_maps"].push_back(TensorMapToJson(map));
+  return json;
 }
 
 Result<Candidate> Candidate::FromJson(const Json& json) {
@@ -214,19 +314,30 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
   if (out.source.code.size() > KernelSource::kMaxBytes) return Invalid("code", "over 1 MiB");
   CF_ASSIGN_OR_RETURN(out.author, JsonString(json, "author"));
   CF_ASSIGN_OR_RETURN(out.params, JsonField(json, "params"));
+  const bool launched = HasDeviceCode(out.source.language);
+  if (!launched && IsByAgent(out.author)) {
+    return Invalid("language", language + " is written by built-in authors alone");
+  }
 
   CF_ASSIGN_OR_RETURN(const Json scratch, JsonField(json, "scratch_bytes"));
   if (!scratch.is_array() || scratch.size() > kMaxScratch) {
     return Invalid("scratch_bytes", "at most 32 expressions");
   }
   for (const Json& item : scratch) {
-    if (!item.is_string()) return Invalid("scratch_bytes", "at most 32 expressions");
-    CF_ASSIGN_OR_RETURN(IntExpr bytes, IntExpr::Parse(item.get<std::string>()));
-    out.plan.scratch_bytes.push_back(std::move(bytes));
+    CF_ASSIGN_OR_RETURN(ScratchBuffer buffer, ScratchFromJson(item));
+    out.plan.scratch_bytes.push_back(std::move(buffer));
+  }
+  const Json& maps = MemberOrNull(json, "tensor_maps");
+  if (!maps.is_null() && (!maps.is_array() || maps.size() > kMaxTensorMaps)) {
+    return Invalid("tensor_maps", "at most 32 of them");
+  }
+  for (const Json& item : maps) {
+    CF_ASSIGN_OR_RETURN(TensorMap map, TensorMapFromJson(item));
+    out.plan.tensor_maps.push_back(std::move(map));
   }
   CF_ASSIGN_OR_RETURN(const Json launches, JsonField(json, "launches"));
-  if (!launches.is_array() || launches.empty() || launches.size() > kMaxLaunches) {
-    return Invalid("launches", "1 to 64 of them");
+  if (!launches.is_array() || launches.empty() == launched || launches.size() > kMaxLaunches) {
+    return Invalid("launches", launched ? "1 to 64 of them" : "none");
   }
   for (const Json& item : launches) {
     CF_ASSIGN_OR_RETURN(Launch launch, LaunchFromJson(item, out.source.language));
@@ -246,12 +357,16 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
 }
 
 Status Candidate::Validate(const OpSignature& signature) const {
+  if (!HasDeviceCode(source.language)) {
+    return NotYet("language", std::string(LanguageName(source.language)) + " is");
+  }
   const bool cuda = DeviceOf(source.language) == DeviceType::kCuda;
   if (DeviceOf(source.language) != signature.device) {
     return Invalid("language", "is not the signature's device");
   }
-  for (const IntExpr& bytes : plan.scratch_bytes) {
-    CF_RETURN_IF_ERROR(InRange(bytes, signature, "scratch_bytes", 0, kMaxScratchBytes).status());
+  for (const ScratchBuffer& buffer : plan.scratch_bytes) {
+    CF_RETURN_IF_ERROR(
+        InRange(buffer.bytes, signature, "scratch_bytes", 0, kMaxScratchBytes).status());
   }
   for (const Constraint& rule : constraints) {
     const bool exists = rule.index >= 0 && rule.index < static_cast<int>(signature.inputs.size());
@@ -263,15 +378,22 @@ Status Candidate::Validate(const OpSignature& signature) const {
       return Invalid("constraints", "a CPU kernel reads data at every address of their elements");
     }
   }
+  if (!plan.tensor_maps.empty()) return NotYet("tensor_maps", "they are");
+  if (plan.launches[0].attributes.programmatic_dependent_launch) {
+    return Invalid("programmatic_dependent_launch", "the first launch depends on none of the plan");
+  }
   for (const Launch& launch : plan.launches) {
     for (const LaunchArg& arg : launch.args) {
-      if (arg.kind == LaunchArg::Kind::kInt) {
+      if (arg.kind == Kind::kInt) {
         CF_RETURN_IF_ERROR(arg.expr.Evaluate(signature).status());
       }
-      if (arg.kind == LaunchArg::Kind::kInt || arg.kind == LaunchArg::Kind::kFloat) continue;
-      const size_t count = arg.kind == LaunchArg::Kind::kInput    ? signature.inputs.size()
-                           : arg.kind == LaunchArg::Kind::kOutput ? signature.outputs.size()
-                                                                  : plan.scratch_bytes.size();
+      if (arg.kind == Kind::kInt || arg.kind == Kind::kFloat) continue;
+      if (arg.kind != Kind::kInput && arg.kind != Kind::kOutput && arg.kind != Kind::kScratch) {
+        return NotYet("args", ArgToJson(arg).dump() + " is");
+      }
+      const size_t count = arg.kind == Kind::kInput    ? signature.inputs.size()
+                           : arg.kind == Kind::kOutput ? signature.outputs.size()
+                                                       : plan.scratch_bytes.size();
       if (arg.index < 0 || static_cast<size_t>(arg.index) >= count) {
         return Invalid("args", "buffer " + std::to_string(arg.index) + " does not exist");
       }

@@ -10,11 +10,14 @@
 //                          int64_t begin, int64_t end);
 //   buffers, ints and floats hold the launch's arguments of each kind in their order; the launcher
 //   calls it from several threads with disjoint ranges [begin, end) that cover [0, range).
+// `aten`: JSON, a list of ATen calls; `library`: JSON, a cuBLASLt product with its algorithm. Both
+//   by built-in authors alone, without launches. Nothing runs them yet.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -24,11 +27,13 @@
 
 namespace cudaforge {
 
-enum class Language { kCuda, kCpu, kPtx };
+enum class Language { kCuda, kCpu, kPtx, kAten, kLibrary };
 std::string_view LanguageName(Language language);
 // kInvalidArgument: no language of candidates.
 Result<Language> ParseLanguage(std::string_view name);
-// Where candidates in it run; their launch plans are of that kind.
+// Whether it is device code, which a launch plan launches.
+bool HasDeviceCode(Language language);
+// Where candidates in it run; their launch plans are of that kind. REQUIRES: HasDeviceCode.
 DeviceType DeviceOf(Language language);
 
 struct KernelSource {
@@ -38,12 +43,33 @@ struct KernelSource {
   std::string code;
 };
 
+// An argument of a launch; in JSON {NAME: its index, expression, number or symbol}.
 struct LaunchArg {
-  enum class Kind { kInput, kOutput, kScratch, kInt, kFloat };
+  enum class Kind {
+    kInput,      // "in"
+    kOutput,     // "out"
+    kInOut,      // "inout": an input whose memory is an output too
+    kScratch,    // "scratch"
+    kTensorMap,  // "tensor_map": one of LaunchPlan::tensor_maps
+    kPrepared,   // "prepared": a prepared operand
+    kSymbol,     // "symbol": a named size
+    kInt,        // "int"
+    kFloat,      // "float"
+  };
   Kind kind = Kind::kInput;
-  int index = 0;      // kInput, kOutput, kScratch
-  IntExpr expr;       // kInt
-  double number = 0;  // kFloat
+  int index = 0;            // of all but the last three
+  IntExpr expr = 0;         // kInt
+  double number = 0;        // kFloat
+  std::string symbol = "";  // kSymbol
+};
+
+// How blocks of a kernel stand to each other and to the launch before; in JSON, those that are not
+// as here.
+struct LaunchAttributes {
+  IntExpr cluster[3] = {1, 1, 1};
+  // May begin before the launch before it in the plan has ended: the kernel waits for it itself.
+  bool programmatic_dependent_launch = false;
+  bool cooperative = false;  // all blocks run at once, and may wait for each other
 };
 
 struct Launch {
@@ -52,7 +78,7 @@ struct Launch {
   // cuda, ptx
   IntExpr grid[3] = {1, 1, 1};
   IntExpr block[3] = {1, 1, 1};
-  IntExpr cluster[3] = {1, 1, 1};
+  LaunchAttributes attributes;
   IntExpr dynamic_shared_bytes = 0;
   // cpu: work items, and the fewest that are worth a thread of their own (at::parallel_for's
   // grain).
@@ -60,9 +86,28 @@ struct Launch {
   IntExpr grain = 1;
 };
 
+// 256-byte aligned. Contents are undefined at the start unless it is `zeroed`.
+struct ScratchBuffer {
+  ScratchBuffer(IntExpr size, bool is_zeroed = false) : bytes(std::move(size)), zeroed(is_zeroed) {}
+  ScratchBuffer(int64_t size) : bytes(size) {}
+
+  IntExpr bytes;
+  bool zeroed = false;  // before the launches of each call
+};
+
+// A TMA descriptor of a buffer, the innermost dimension first.
+struct TensorMap {
+  LaunchArg of;                  // kInput, kOutput, kInOut, kScratch or kPrepared
+  std::string dtype;             // as in signatures
+  std::vector<IntExpr> sizes;    // elements
+  std::vector<IntExpr> strides;  // bytes, of all dimensions but the innermost
+  std::vector<IntExpr> box;      // elements of one copy
+  int64_t swizzle = 0;           // bytes: 0, 32, 64 or 128
+};
+
 struct LaunchPlan {
-  // One buffer each, 256-byte aligned, contents undefined at start.
-  std::vector<IntExpr> scratch_bytes;
+  std::vector<ScratchBuffer> scratch_bytes;
+  std::vector<TensorMap> tensor_maps;
   std::vector<Launch> launches;  // run in order; each sees the memory effects of those before it
 };
 
@@ -86,11 +131,13 @@ struct Candidate {
   Json params = Json::object();  // what the author chose: tile sizes and the like; for people
 
   Json ToJson() const;
-  // Limits: 1 MiB of source, 64 launches, 256 arguments a launch, 32 scratch buffers.
+  // Limits: 1 MiB of source, 64 launches, 256 arguments a launch, 32 scratch buffers, 32 tensor
+  // maps. What an agent wrote is device code. A launch may have its cluster as a field of its own.
   static Result<Candidate> FromJson(const Json& json);
   // Against a signature: indices in range, expressions evaluate, grid/block/cluster positive and
   // within the limits every CUDA device has (block <= 1024 threads, grid y and z <= 65535), scratch
-  // <= 64 GiB.
+  // <= 64 GiB. kUnsupported: what no target runs yet (languages without device code; tensor maps,
+  // prepared operands, symbols and inputs that are outputs as arguments).
   Status Validate(const OpSignature& signature) const;
 };
 

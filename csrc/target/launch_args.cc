@@ -28,16 +28,31 @@ Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const OpSignature& sign
         ready.is_float = true;
         ready.number = arg.number;
         break;
+      case LaunchArg::Kind::kInOut:
+      case LaunchArg::Kind::kTensorMap:
+      case LaunchArg::Kind::kPrepared:
+      case LaunchArg::Kind::kSymbol:
+        return Status::InvalidArgument("launch of '" + launch.kernel +
+                                       "': an argument of a kind "
+                                       "that no target passes");
     }
     args.push_back(ready);
   }
   return args;
 }
 
+std::vector<size_t> ZeroedScratch(const LaunchPlan& plan) {
+  std::vector<size_t> zeroed;
+  for (size_t i = 0; i < plan.scratch_bytes.size(); ++i) {
+    if (plan.scratch_bytes[i].zeroed) zeroed.push_back(i);
+  }
+  return zeroed;
+}
+
 Result<std::vector<int64_t>> EvaluateScratch(const LaunchPlan& plan, const OpSignature& signature) {
   std::vector<int64_t> bytes;
-  for (const IntExpr& expr : plan.scratch_bytes) {
-    CF_ASSIGN_OR_RETURN(const int64_t value, expr.Evaluate(signature));
+  for (const ScratchBuffer& buffer : plan.scratch_bytes) {
+    CF_ASSIGN_OR_RETURN(const int64_t value, buffer.bytes.Evaluate(signature));
     if (value < 0) return Status::InvalidArgument("a scratch buffer of negative size");
     bytes.push_back(value);
   }

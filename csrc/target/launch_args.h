@@ -28,9 +28,12 @@ struct EvaluatedArg {
 };
 using EvaluatedArgs = std::vector<EvaluatedArg>;
 
-// kInvalidArgument for more than kMaxLaunchArgs arguments, a negative index, or an expression that
-// fails.
+// kInvalidArgument for more than kMaxLaunchArgs arguments, a negative index, an expression that
+// fails, or a kind that Candidate::Validate refuses.
 Result<EvaluatedArgs> EvaluateArgs(const Launch& launch, const OpSignature& signature);
+
+// The scratch buffers to be zeroed before the launches.
+std::vector<size_t> ZeroedScratch(const LaunchPlan& plan);
 
 // Bytes of each scratch buffer; kInvalidArgument for a negative one.
 Result<std::vector<int64_t>> EvaluateScratch(const LaunchPlan& plan, const OpSignature& signature);
@@ -48,6 +51,7 @@ class BufferNeeds {
   void Include(const std::vector<BufferRef>& refs) {
     for (const BufferRef& ref : refs) Include(ref);
   }
+  void IncludeScratch(size_t buffers) { scratch_ = std::max(scratch_, buffers); }
   Status Check(std::span<void* const> inputs, std::span<void* const> outputs,
                std::span<void* const> scratch) const {
     if (inputs.size() >= inputs_ && outputs.size() >= outputs_ && scratch.size() >= scratch_)

@@ -61,9 +61,9 @@ class Executable {
   virtual ~Executable() = default;
   // Bytes of each scratch buffer the caller must bring (256-byte aligned).
   std::span<const int64_t> scratch_bytes() const { return scratch_bytes_; }
-  // Enqueues all launches. Pointers are device pointers (cuda) or host pointers (cpu). No
-  // allocation, no lock, no synchronisation. Thread-safe. On error nothing can be said of the
-  // outputs.
+  // Enqueues what zeroes scratch buffers, then all launches. Pointers are device pointers (cuda) or
+  // host pointers (cpu). No allocation, no lock, no synchronisation. Thread-safe. On error nothing
+  // can be said of the outputs.
   virtual Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
                         std::span<void* const> scratch, const LaunchContext& context) const = 0;
   // One object a launch, in their order: what is known of it before it runs. Read from the loaded
@@ -79,6 +79,7 @@ class Executable {
 
  protected:
   std::vector<int64_t> scratch_bytes_;
+  std::vector<size_t> zeroed_;  // scratch buffers
 };
 
 // A span of device memory owned by the Target that made it. Move-only; freed by the destructor.

@@ -140,7 +140,8 @@ class KernelStore:
         versions, by_agent (whether an agent wrote its best candidate), current (whether this
         build's torch and verifier judged it: what others judged is a miss), doubtful (0, or when a
         busy machine measured it: a miss in every other process), serves (out of "compiled" and
-        "eager"), binary_bytes, checksum; None on a miss, and, counted in `corrupt`, where the
+        "eager"), variants (of each kernel its timing and contract; timing is the first one's),
+        binary_bytes, checksum; None on a miss, and, counted in `corrupt`, where the
         evidence is damaged."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
@@ -152,8 +153,8 @@ class KernelStore:
         """Whether another process measured it under doubt, less than a day ago."""
 
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
-        """Source, plan and constraints of a kernel; None of a negative entry, and where the text is
-        no JSON. KeyError: no record."""
+        """Source, plan and constraints of the first kernel; None of a negative entry, and where the
+        text is no JSON. KeyError: no record."""
 
     def binary(self, key: str, arch: str) -> bytes:
         """For tests."""

@@ -65,7 +65,7 @@ def row(folder: Path) -> str:
         for node in json.loads((folder / "lineage.json").read_text())
         if "id" in node and node.get("answered", True) and node.get("evaluated", True)
     ]
-    timing = record["timing"]
+    timing = record["variants"][0]["timing"]
     made = [n for n in nodes if n["kind"] == "start" and n["author"].startswith("generator:")]
     built_in = min((n["ns"] / 1e3 for n in made if is_right(n)), default=None)
     rivals = {"ATen": timing.get("aten_us"), "Inductor": timing.get("inductor_us")}

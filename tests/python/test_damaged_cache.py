@@ -174,17 +174,17 @@ def _sealed(body: bytes) -> bytes:
 
 
 def _with_part(record: bytes, part: int, text: bytes) -> bytes:
-    """A record whose part (0: JSON, 1: signature, ..., 5: candidate) is another text."""
-    *head, binary = struct.unpack_from("<4sI6IQ", record)
-    lengths = [*head[2:], binary]
+    """A record whose part (cache/FORMAT.md; 0: signature, ..., 4: candidate) is another text."""
+    at = 12 + int(struct.unpack_from("<I", record, 8)[0])
+    head = json.loads(record[12:at])
     parts = []
-    at = 40
-    for length in lengths:
+    for length in head["bytes"]:
         parts.append(record[at : at + length])
         at += length
     parts[part] = text
-    sizes = [len(one) for one in parts]
-    return _sealed(struct.pack("<4sI6IQ", *head[:2], *sizes) + b"".join(parts))
+    head["bytes"] = [len(one) for one in parts]
+    packed = json.dumps(head).encode()
+    return _sealed(record[:8] + struct.pack("<I", len(packed)) + packed + b"".join(parts))
 
 
 def _rewrite(cache: Path, family: str, place: Place, change: Callable[[bytes], bytes]) -> None:
@@ -200,7 +200,7 @@ def _rewrite(cache: Path, family: str, place: Place, change: Callable[[bytes], b
 
 @pytest.mark.parametrize(
     ("part", "text"),
-    [(3, b"{"), (3, b'{"speedup":1}'), (3, b'{"winner_us":-1}'), (6, b"no binary")],
+    [(5, b"{"), (5, b'{"speedup":1}'), (5, b'{"winner_us":-1}'), (6, b"no binary")],
     ids=str,
 )
 def test_a_winner_that_is_damaged_is_not_served(
@@ -211,7 +211,7 @@ def test_a_winner_that_is_damaged_is_not_served(
     place = (record["key"], record["arch"])
     _rewrite(cache, "winners", place, lambda data: _with_part(data, part, text))
     folder = ("--cache-dir", str(cache))
-    evidence = part == 3
+    evidence = part == 5
     assert len(as_json(capsys, "cache", "ls", *folder)) == (0 if evidence else 1)
     result = told(run_regions(run_python, cache, scales=(3,)))
     assert result["hits"] == 0
@@ -234,7 +234,7 @@ def test_a_negative_entry_of_damaged_evidence_is_a_miss(tmp_path: Path) -> None:
     assert record is not None
     store.put({**record, "kind": "negative", "provenance": {"reason": "x"}}, None, b"", True)
     assert store.verdict(key, _C.arch("cpu")) is not None
-    _rewrite(cache, "negatives", (key, _C.arch("cpu")), lambda data: _with_part(data, 4, b"[1]"))
+    _rewrite(cache, "negatives", (key, _C.arch("cpu")), lambda data: _with_part(data, 3, b"[1]"))
     store = _C.KernelStore.open(str(cache))
     assert store.verdict(key, _C.arch("cpu")) is None
     assert store.counters()["corrupt"] == 1
@@ -243,7 +243,7 @@ def test_a_negative_entry_of_damaged_evidence_is_a_miss(tmp_path: Path) -> None:
 def test_records_of_an_earlier_format_are_counted(tmp_path: Path, capsys: Output) -> None:
     folder = ("--cache-dir", str(tmp_path / "cache"))
     key = store_winner(tmp_path / "cache", signature(3), {"language": "cpu", "code": ""})
-    earlier = struct.pack("<I", 2)
+    earlier = struct.pack("<I", 3)
     place = (key, _C.arch("cpu"))
     _rewrite(
         tmp_path / "cache", "winners", place, lambda data: _sealed(data[:4] + earlier + data[8:-16])

@@ -273,7 +273,7 @@ def test_a_cache_that_does_not_serve_fails_the_quickstart(
     [
         ("", "", 0, 0),
         ("p", "p", 1, 0),
-        ("p", "", 0, 0),  # it could not be forged
+        ("p", "", 1, 0),  # a day has not passed
         ("p", "pn", 1, 0),  # a part of it that the first process did not come to
         ("", "q", 0, 0),  # a part that the first process raced on a busy machine
         ("d", "d", 0, 1),

@@ -73,13 +73,27 @@ def test_the_faster_one_is_served_and_the_verdict_kept(
     x = torch.zeros(3)
     assert torch.equal(made(x)[0], x + 1)
     verdict = store.get_graph(NAME, ARCH)
-    assert verdict["pays"] is pays
+    inductor, kernels = verdict["alternatives"]
+    assert (inductor["name"], kernels["name"]) == ("inductor", "kernels")
+    assert (kernels["ms"] < inductor["ms"]) is pays
     assert verdict["regions"] == ["k"]
-    assert gate.stored(NAME, ARCH) == (pays, {"k"}, tuple(verdict["speedup"]))
-    assert graph_gains() == ([tuple(verdict["speedup"])] if pays else [])
+    speedup = tuple(kernels["over"]["inductor"])
+    assert gate.stored(NAME, ARCH) == (pays, {"k"}, speedup)
+    assert graph_gains() == ([speedup] if pays else [])
     calls.clear()
     made(x)
     assert calls == ["with" if pays else "without"]
+
+
+def test_an_unknown_alternative_is_passed_over(store: Any) -> None:
+    replayed = {"name": "captured", "ms": 0.1, "over": {"inductor": [3.0, 3.0, 3.0]}}
+    kernels = {"name": "kernels", "ms": 1.0, "over": {"inductor": [1.1, 1.2, 1.3], "eager": []}}
+    store.put_graph(NAME, ARCH, {"alternatives": [replayed, kernels, 5], "regions": ["k"]})
+    assert gate.stored(NAME, ARCH) == (True, {"k"}, (1.1, 1.2, 1.3))
+    store.put_graph(NAME, ARCH, {"alternatives": [replayed], "regions": ["k"]})
+    assert gate.stored(NAME, ARCH) == (False, {"k"}, None)
+    store.put_graph(NAME, ARCH, {"pays": True, "regions": ["k"]})
+    assert gate.stored(NAME, ARCH) is None
 
 
 def test_a_race_is_announced(store: Any) -> None:

@@ -320,9 +320,12 @@ def sources(cache: Path, tmp_path: Path) -> Path:
 
 
 def edit(sources: Path, **fields: Any) -> str:
-    """Replaces fields of the first record; the name of its folder."""
+    """Replaces fields of the first record, the timing in its variant; the name of its folder."""
     file = sorted(sources.glob("*/record.json"))[0]
-    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+    record = json.loads(file.read_text())
+    if "timing" in fields:
+        record["variants"][0]["timing"] = fields.pop("timing")
+    file.write_text(json.dumps(record | fields))
     return file.parent.name
 
 

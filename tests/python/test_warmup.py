@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cudaforge_backend
@@ -71,10 +72,10 @@ number = 7
 """
 
 
-def raced_in_place(without: Any, with_winners: Any, inputs: Any) -> tuple[float, float, float]:
+def raced_in_place(without: Any, with_winners: Any, inputs: Any) -> Any:
     """Stands in for the gate's race: the graph with its winners is called, and is faster."""
     with_winners(*inputs)
-    return 1.02, 1.06, 1.1
+    return SimpleNamespace(speedup=lambda base, name: (1.02, 1.06, 1.1), median_ms=lambda name: 1.0)
 
 
 @pytest.fixture

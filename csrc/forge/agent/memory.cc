@@ -23,7 +23,7 @@ bool IsEnd(const Json& node) { return MemberOrNull(node, "kind") == kEnd; }
 
 std::optional<Candidate> KernelOf(const CacheRecord& record) {
   if (!record.has_kernel()) return std::nullopt;
-  const auto json = ParseJson(record.candidate);
+  const auto json = ParseJson(record.variants[0].candidate);
   auto candidate = json.ok() ? Candidate::FromJson(*json) : Result<Candidate>(json.status());
   if (!candidate.ok()) return std::nullopt;
   return *std::move(candidate);

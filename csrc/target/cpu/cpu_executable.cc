@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,8 @@ class CpuExecutable : public Executable {
 
   Status Prepare(const LaunchPlan& plan, const OpSignature& signature) {
     CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
+    zeroed_ = ZeroedScratch(plan);
+    needs_.IncludeScratch(scratch_bytes_.size());
     for (const cudaforge::Launch& launch : plan.launches) {
       CpuLaunch ready;
       ready.kernel = reinterpret_cast<KernelFn>(library_.Symbol(launch.kernel.c_str()));
@@ -78,6 +81,7 @@ class CpuExecutable : public Executable {
   Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
                 std::span<void* const> scratch, const LaunchContext& context) const override {
     CF_RETURN_IF_ERROR(needs_.Check(inputs, outputs, scratch));
+    for (size_t i : zeroed_) std::memset(scratch[i], 0, static_cast<size_t>(scratch_bytes_[i]));
     std::array<void*, kMaxLaunchArgs> buffers;
     for (const CpuLaunch& launch : launches_) {
       if (launch.range == 0) continue;

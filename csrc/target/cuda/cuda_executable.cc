@@ -24,7 +24,7 @@ struct CudaLaunch {
   std::string name;
   cu::Function function = nullptr;
   cu::LaunchConfig config;
-  cu::LaunchAttribute cluster;
+  std::vector<cu::LaunchAttribute> attributes;
   EvaluatedArgs args;
 };
 
@@ -35,6 +35,8 @@ class CudaExecutable : public Executable {
 
   Status Prepare(const LaunchPlan& plan, const OpSignature& signature) {
     CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
+    zeroed_ = ZeroedScratch(plan);
+    needs_.IncludeScratch(scratch_bytes_.size());
     for (const cudaforge::Launch& launch : plan.launches) {
       CudaLaunch ready;
       ready.name = launch.kernel;
@@ -54,6 +56,14 @@ class CudaExecutable : public Executable {
   Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
                 std::span<void* const> scratch, const LaunchContext& context) const override {
     CF_RETURN_IF_ERROR(needs_.Check(inputs, outputs, scratch));
+    const auto stream = static_cast<cu::Stream>(context.stream);
+    for (size_t i : zeroed_) {
+      if (scratch_bytes_[i] == 0) continue;
+      const cu::Result error =
+          context_->api().MemsetD8Async(reinterpret_cast<cu::DevicePtr>(scratch[i]), 0,
+                                        static_cast<size_t>(scratch_bytes_[i]), stream);
+      if (error != 0) return context_->Check(error, "cuMemsetD8Async");
+    }
     std::array<Slot, kMaxLaunchArgs> slots;
     std::array<void*, kMaxLaunchArgs> params;
     for (const CudaLaunch& launch : launches_) {
@@ -69,9 +79,9 @@ class CudaExecutable : public Executable {
         params[i] = &slots[i];
       }
       cu::LaunchConfig config = launch.config;
-      cu::LaunchAttribute cluster = launch.cluster;
-      config.stream = static_cast<cu::Stream>(context.stream);
-      if (config.num_attributes > 0) config.attributes = &cluster;
+      config.stream = stream;
+      config.attributes = launch.attributes.data();
+      config.num_attributes = static_cast<unsigned>(launch.attributes.size());
       const cu::Result error =
           context_->api().LaunchKernelEx(&config, launch.function, params.data(), nullptr);
       if (error != 0) return context_->Check(error, launch.name.c_str());
@@ -181,10 +191,11 @@ class CudaExecutable : public Executable {
                      CudaLaunch& ready) const {
     static constexpr cu::Attribute kGridLimits[3] = {cu::kMaxGridX, cu::kMaxGridY, cu::kMaxGridZ};
     int64_t cluster_blocks = 1;
+    cu::LaunchAttribute clusters{.id = cu::kLaunchAttributeCluster};
     for (size_t d = 0; d < 3; ++d) {
       CF_ASSIGN_OR_RETURN(const int64_t grid, launch.grid[d].Evaluate(signature));
       CF_ASSIGN_OR_RETURN(const int64_t block, launch.block[d].Evaluate(signature));
-      CF_ASSIGN_OR_RETURN(const int64_t cluster, launch.cluster[d].Evaluate(signature));
+      CF_ASSIGN_OR_RETURN(const int64_t cluster, launch.attributes.cluster[d].Evaluate(signature));
       CF_ASSIGN_OR_RETURN(const int limit, context_->Attribute(kGridLimits[d]));
       if (grid < 1 || grid > limit) {
         return Status::InvalidArgument("grid[" + std::to_string(d) + "] = " + std::to_string(grid) +
@@ -202,12 +213,21 @@ class CudaExecutable : public Executable {
       cluster_blocks *= cluster;
       ready.config.grid[d] = static_cast<unsigned>(grid);
       ready.config.block[d] = static_cast<unsigned>(block);
-      ready.cluster.value.cluster[d] = static_cast<unsigned>(cluster);
+      clusters.value.cluster[d] = static_cast<unsigned>(cluster);
     }
-    return cluster_blocks == 1 ? Status::Ok() : SetCluster(cluster_blocks, ready);
+    if (cluster_blocks > 1) {
+      CF_RETURN_IF_ERROR(AllowCluster(cluster_blocks, ready));
+      ready.attributes.push_back(clusters);
+    }
+    const auto set = [&](bool wanted, int id) {
+      if (wanted) ready.attributes.push_back({.id = id, .value = {.flag = 1}});
+    };
+    set(launch.attributes.cooperative, cu::kLaunchAttributeCooperative);
+    set(launch.attributes.programmatic_dependent_launch, cu::kLaunchAttributeDependentLaunch);
+    return Status::Ok();
   }
 
-  Status SetCluster(int64_t blocks, CudaLaunch& ready) const {
+  Status AllowCluster(int64_t blocks, CudaLaunch& ready) const {
     CF_ASSIGN_OR_RETURN(const int supported, context_->Attribute(cu::kClusterLaunch));
     if (supported == 0) return Status::InvalidArgument("this device has no thread block clusters");
     if (blocks > 16)
@@ -218,8 +238,6 @@ class CudaExecutable : public Executable {
           context_->api().FunctionSetAttribute(ready.function, cu::kFunctionNonPortableCluster, 1),
           "allowing a cluster of more than 8 blocks"));
     }
-    ready.cluster.id = cu::kLaunchAttributeCluster;
-    ready.config.num_attributes = 1;
     return Status::Ok();
   }
 

@@ -54,8 +54,10 @@ enum FunctionAttribute : int {
   kFunctionNonPortableCluster = 14,
 };
 
-inline constexpr int kLaunchAttributeCluster = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-inline constexpr unsigned kStreamDefault = 0;      // ordered against the legacy default stream
+inline constexpr int kLaunchAttributeCooperative = 2;
+inline constexpr int kLaunchAttributeCluster = 4;          // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+inline constexpr int kLaunchAttributeDependentLaunch = 6;  // ..._PROGRAMMATIC_STREAM_SERIALIZATION
+inline constexpr unsigned kStreamDefault = 0;  // ordered against the legacy default stream
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kHostAllocDeviceMap = 2;
 
@@ -65,6 +67,7 @@ struct LaunchAttribute {  // CUlaunchAttribute
   union {
     char bytes[64];
     unsigned cluster[3];
+    int flag;
   } value = {};
 };
 static_assert(sizeof(LaunchAttribute) == 72);
@@ -74,7 +77,7 @@ struct LaunchConfig {  // CUlaunchConfig
   unsigned block[3] = {1, 1, 1};
   unsigned shared_bytes = 0;
   Stream stream = nullptr;
-  LaunchAttribute* attributes = nullptr;
+  const LaunchAttribute* attributes = nullptr;
   unsigned num_attributes = 0;
 };
 static_assert(sizeof(LaunchConfig) == 56);
@@ -130,6 +133,8 @@ struct DriverApi {
   Result (*MemcpyHtoD)(DevicePtr to, const void* from, size_t bytes) = nullptr;
   Result (*MemcpyDtoH)(void* to, DevicePtr from, size_t bytes) = nullptr;
   Result (*MemsetD32Async)(DevicePtr data, unsigned value, size_t count, Stream stream) = nullptr;
+  Result (*MemsetD8Async)(DevicePtr data, unsigned char value, size_t count,
+                          Stream stream) = nullptr;
   Result (*MemHostAlloc)(void** data, size_t bytes, unsigned flags) = nullptr;
   Result (*MemFreeHost)(void* data) = nullptr;
   Result (*MemHostGetDevicePointer)(DevicePtr* device, void* host, unsigned flags) = nullptr;

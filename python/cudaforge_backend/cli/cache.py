@@ -24,6 +24,7 @@ from ..records import (
     op_names,
     printable,
     program,
+    speedup_text,
     summary,
     why,
     why_code,
@@ -246,6 +247,9 @@ def _print_record(record: dict[str, Any]) -> None:
         if speedup:
             low, median, high = speedup
             _say(f"speed-up over {rival}: {median:.2f} (95% interval {low:.2f} to {high:.2f})")
+    for variant in record["variants"]:
+        if variant["contract"]:
+            _say(f"for sizes {variant['contract']}: {speedup_text(variant['timing'])}")
     cases = (record["verification"] or {}).get("cases")
     if cases and row["kind"] != "negative":
         _say(f"verified against ATen and float64 on {len(cases)} input sets: {', '.join(cases)}")

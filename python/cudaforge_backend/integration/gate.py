@@ -28,9 +28,14 @@ _MIN_ROUNDS = 10
 _PURE = ("aten", "prims")  # operators that do nothing but give results
 
 
+# Names of what was timed: the list is open, and readers pass over those that they do not know.
+_INDUCTOR, _KERNELS = "inductor", "kernels"
+
+
 class Verdict(NamedTuple):
     """Whether a graph's winners pay in place, and the keys of those that ran in it. Without any,
-    the compiled graph had no use for them. `speedup`: low, median and high (95% interval)."""
+    the compiled graph had no use for them. `speedup`: low, median and high (95% interval) of the
+    graph with them over Inductor's."""
 
     pays: bool
     regions: frozenset[str]
@@ -40,23 +45,24 @@ class Verdict(NamedTuple):
 def stored(name: str, arch: str) -> Verdict | None:
     """The verdict on a graph, None where there is none."""
     found = _C.store().get_graph(name, arch)
-    if found is None:
+    if found is None or not isinstance(found.get("alternatives"), list):
         return None
+    speedup: tuple[float, float, float] | None = None
+    for alternative in found["alternatives"]:
+        match alternative:
+            case {
+                "name": "kernels",
+                "over": {"inductor": [float() as low, float() as median, float() as high]},
+            }:
+                speedup = low, median, high
     regions = frozenset(map(str, found.get("regions") or ()))
-    return Verdict(found.get("pays") is not False, regions, _speedup(found.get("speedup")))
-
-
-def _speedup(stored: object) -> tuple[float, float, float] | None:
-    match stored:
-        case [float() as low, float() as median, float() as high]:
-            return low, median, high
-    return None
+    return Verdict(speedup is not None and gains(speedup), regions, speedup)
 
 
 def note_not_used(name: str, arch: str) -> None:
     """Stores that the compiled graph has no use for its winners: it has other strides than were
     planned for, or lost the regions."""
-    _store(name, arch, {"pays": False, "speedup": None, "regions": []})
+    _store(name, arch, {"alternatives": [], "regions": []})
 
 
 def _store(name: str, arch: str, verdict: Mapping[str, Any]) -> None:
@@ -136,7 +142,7 @@ class GatedCallable:
     def _pays(self, inputs: Sequence[Any]) -> bool:
         try:
             with telling("race", self._regions):
-                speedup, served = self._race(inputs)
+                times, served = self._race(inputs)
         except Exception as error:
             count_fallback("gate_failed")
             warn_once(f"a graph could not be timed with its winners and runs without: {error}")
@@ -146,22 +152,31 @@ class GatedCallable:
             if self._outcome.is_lost():
                 note_not_used(self._name, self._arch)
             return False
+        speedup = times.speedup(_INDUCTOR, _KERNELS)
         pays = gains(speedup)
-        verdict = {"pays": pays, "speedup": list(speedup), "regions": served}
-        _store(self._name, self._arch, verdict)
+        alternatives = [
+            {"name": _INDUCTOR, "ms": times.median_ms(_INDUCTOR), "over": {}, "sizes": {}},
+            {
+                "name": _KERNELS,
+                "ms": times.median_ms(_KERNELS),
+                "over": {_INDUCTOR: list(speedup)},
+                "sizes": {},
+            },
+        ]
+        _store(self._name, self._arch, {"alternatives": alternatives, "regions": served})
         if pays:
             count_graph_gain(speedup)
         else:
             self._outcome.become("does_not_pay_in_place")
         return pays
 
-    def _race(self, inputs: Sequence[Any]) -> tuple[tuple[float, float, float], list[str]]:
-        """The speed-up, and the regions whose kernels ran meanwhile."""
+    def _race(self, inputs: Sequence[Any]) -> tuple[measure.Times, list[str]]:
+        """The times, and the regions whose kernels ran meanwhile."""
         before = _own_hits()
         with _C.OwnWork():
-            speedup = _race(*self._rivals, inputs)
+            times = _race(*self._rivals, inputs)
         after = _own_hits()
-        return speedup, [key for key in self._regions if after[key] > before[key]]
+        return times, [key for key in self._regions if after[key] > before[key]]
 
 
 def _own_hits() -> Counter[str]:
@@ -172,20 +187,20 @@ def _own_hits() -> Counter[str]:
     return found
 
 
-def _race(
-    without: Compiled, with_winners: Compiled, inputs: Sequence[Any]
-) -> tuple[float, float, float]:
+def _race(without: Compiled, with_winners: Compiled, inputs: Sequence[Any]) -> measure.Times:
     device = device_of(inputs)
     mine = copies(inputs)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), _unseen_by_hooks():
-        times = measure.time_interleaved(
-            {"without": lambda: _step(without, mine), "with": lambda: _step(with_winners, mine)},
+        return measure.time_interleaved(
+            {
+                _INDUCTOR: lambda: _step(without, mine),
+                _KERNELS: lambda: _step(with_winners, mine),
+            },
             device.type,
             min_rounds=_MIN_ROUNDS,
             budget_s=_SECONDS,
         )
-    return times.speedup("without", "with")
 
 
 def _unseen_by_hooks() -> Any:

@@ -49,7 +49,7 @@ TEST_F(Pack, AWinnerStaysWhereThePackHasNone) {
   const auto summary = ImportPack(*to_, file_);
   EXPECT_EQ(summary->kept_existing, 1);
   EXPECT_EQ(summary->without_winner, 0);
-  EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+  EXPECT_TRUE(to_->Get(TestWinner(8).key, kTestArch)->has_kernel());
 }
 
 TEST_F(Pack, WinnersThatAreThereStayUnlessReplaced) {
@@ -69,13 +69,13 @@ TEST_F(Pack, WinnersThatAreThereStayUnlessReplaced) {
   EXPECT_EQ(low(0), 1.9);
   EXPECT_EQ(low(1), 1.1) << "the pack's 1.5 is only claimed";
   EXPECT_EQ(low(2), 1.5) << "another torch judged the one that was there";
-  EXPECT_EQ(to_->Get(TestWinner(3).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+  EXPECT_TRUE(to_->Get(TestWinner(3).key, kTestArch)->has_kernel());
   summary = ImportPack(*to_, file_, nullptr, true);
   EXPECT_EQ(summary->imported, 4);
   EXPECT_EQ(summary->kept_existing, 1);
   EXPECT_EQ(low(0), 1.5);
   EXPECT_EQ(low(1), 1.5);
-  EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+  EXPECT_TRUE(to_->Get(TestWinner(8).key, kTestArch)->has_kernel());
 }
 
 TEST_F(Pack, AWinnerTakesThePlaceOfAKernelForEagerCalls) {
@@ -85,7 +85,7 @@ TEST_F(Pack, AWinnerTakesThePlaceOfAKernelForEagerCalls) {
   ASSERT_TRUE(to_->Put(TestEagerOnly(8, 1.1)).ok());
   EXPECT_EQ(ImportPack(*to_, file_)->kept_existing, 1);
   EXPECT_TRUE(to_->Get(TestWinner(1).key, kTestArch)->Serves().compiled);
-  EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->timing, TestEagerOnly(8, 1.1).timing);
+  EXPECT_EQ(to_->Get(TestWinner(8).key, kTestArch)->race(), TestEagerOnly(8, 1.1).race());
   ASSERT_TRUE(from_->Put(TestNegative(8), true).ok());
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
   EXPECT_TRUE(ImportPack(*to_, file_).ok());
@@ -128,8 +128,8 @@ TEST_F(Pack, OfTwoWinnersOfOneRegionTheBetterIsTaken) {
 TEST_F(Pack, TheImporterDecidesOnEachRecord) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
   auto summary = ImportPack(*to_, file_, [](CacheRecord* record) {
-    if (record->kind == CacheRecord::Kind::kNegative) return Status::Ok();
-    record->binary = "built here";
+    if (!record->has_kernel()) return Status::Ok();
+    record->variants[0].binary = "built here";
     return record->key == TestWinner(2).key ? Status::InvalidArgument("wrong values here")
                                             : Status::Ok();
   });
@@ -139,7 +139,7 @@ TEST_F(Pack, TheImporterDecidesOnEachRecord) {
   ASSERT_EQ(summary->problems.size(), 1u);
   EXPECT_EQ(summary->problems[0], TestWinner(2).key.substr(0, 12) + ": wrong values here");
   EXPECT_EQ(to_->Get(TestWinner(2).key, kTestArch), nullptr);
-  EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->binary, "built here");
+  EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->variants[0].binary, "built here");
 }
 
 // Like Ctrl-C while a kernel is proven.
@@ -155,7 +155,7 @@ TEST_F(Pack, WhatWasAcceptedBeforeAnInterruptionIsKept) {
   int64_t kept = 0;
   ASSERT_TRUE(to_->ForEach("",
                            [&](const CacheRecord& record) {
-                             kept += record.kind == CacheRecord::Kind::kWinner;
+                             kept += record.has_kernel();
                              return true;
                            })
                   .ok());

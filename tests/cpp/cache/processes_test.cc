@@ -68,7 +68,7 @@ TEST(Processes, TwoWritersLoseNothing) {
     for (int i : {round, kEach + round}) {
       auto record = reader->Get(TestWinner(i).key, kTestArch);
       if (record != nullptr) {
-        EXPECT_EQ(record->binary, TestWinner(i, 1.5, 20'000).binary);
+        EXPECT_EQ(record->variants[0].binary, TestWinner(i, 1.5, 20'000).variants[0].binary);
       }
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -105,7 +105,7 @@ TEST(Processes, AKilledWriterLosesNothingItHadWritten) {
       ++said;
       auto record = store->Get(TestWinner(i).key, kTestArch);
       ASSERT_NE(record, nullptr) << i;
-      EXPECT_EQ(record->binary, TestWinner(i, 1.5, 20'000).binary) << i;
+      EXPECT_EQ(record->variants[0].binary, TestWinner(i, 1.5, 20'000).variants[0].binary) << i;
     }
     EXPECT_TRUE(store->ForEach(kTestArch, [](const CacheRecord&) { return true; }).ok());
     EXPECT_EQ(store->counters().corrupt, 0);

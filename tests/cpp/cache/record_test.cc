@@ -16,15 +16,22 @@ using Text = std::string CacheRecord::*;
 TEST(Record, RoundTrip) {
   CacheRecord beside = TestWinner(3);
   beside.doubtful = 1700000000;
-  for (const CacheRecord& record : {TestWinner(1), TestNegative(2), beside}) {
+  CacheRecord two = TestWinner(4);
+  two.variants.push_back(TestWinner(5, 1.1).variants[0]);
+  two.variants[1].contract = {{"s0", {{"min", 1}, {"max", 64}, {"multiple", 8}}}};
+  for (const CacheRecord& record : {TestWinner(1), TestNegative(2), beside, two}) {
     auto back = CacheRecord::Decode(record.Encode());
     ASSERT_TRUE(back.ok()) << back.status().ToString();
-    EXPECT_EQ(back->kind, record.kind);
     EXPECT_EQ(back->key, record.key);
     EXPECT_EQ(back->arch, record.arch);
-    EXPECT_EQ(back->binary, record.binary);
     EXPECT_EQ(back->signature, record.signature);
-    EXPECT_EQ(back->candidate, record.candidate);
+    ASSERT_EQ(back->variants.size(), record.variants.size());
+    for (size_t i = 0; i < record.variants.size(); ++i) {
+      EXPECT_EQ(back->variants[i].candidate, record.variants[i].candidate);
+      EXPECT_EQ(back->variants[i].binary, record.variants[i].binary);
+      EXPECT_EQ(back->variants[i].timing, record.variants[i].timing);
+      EXPECT_EQ(back->variants[i].contract, record.variants[i].contract);
+    }
     EXPECT_EQ(back->verification, record.verification);
     EXPECT_EQ(back->timing, record.timing);
     EXPECT_EQ(back->provenance, record.provenance);
@@ -33,6 +40,26 @@ TEST(Record, RoundTrip) {
     EXPECT_EQ(back->checksum,
               Hex(std::string_view(record.Encode()).substr(record.Encode().size() - 16)));
     EXPECT_EQ(back->Encode(), record.Encode());
+  }
+}
+
+TEST(Record, TheFirstVariantWhoseContractHoldsIsServed) {
+  CacheRecord record = TestWinner(1);
+  record.variants.push_back(TestWinner(2).variants[0]);
+  record.variants[0].contract = {{"s0", {{"min", 8}, {"max", 64}, {"multiple", 8}}}};
+  const Variant *const first = &record.variants[0], *const second = &record.variants[1];
+  EXPECT_EQ(record.For({{"s0", 8}}), first);
+  EXPECT_EQ(record.For({{"s0", 64}, {"s1", 3}}), first);
+  for (int64_t size : {0, 7, 12, 72}) EXPECT_EQ(record.For({{"s0", size}}), second) << size;
+  EXPECT_EQ(record.For(), second);
+  record.variants.pop_back();
+  EXPECT_EQ(record.For(), nullptr);
+  EXPECT_FALSE(record.Serves().compiled);
+  for (const char* odd : {"1", R"({"s0":1})", R"({"s0":{"min":2,"max":1,"multiple":1}})",
+                          R"({"s0":{"min":1,"max":2,"multiple":0}})"}) {
+    record.variants[0].contract = ParseJson(odd).value();
+    EXPECT_EQ(record.Validate().code(), StatusCode::kInvalidArgument) << odd;
+    EXPECT_EQ(CacheRecord::Decode(record.Encode()).status().code(), StatusCode::kCorruption) << odd;
   }
 }
 
@@ -59,16 +86,19 @@ TEST(Record, NewerFormatIsUnsupported) {
   std::string bytes = TestWinner(1).Encode();
   bytes[4] = CacheRecord::kFormat + 1;
   EXPECT_EQ(CacheRecord::Decode(Sealed(bytes)).status().code(), StatusCode::kUnsupported);
-  for (char older : {0, 1, 2}) {
+  for (char older : {0, 1, 2, 3}) {
     bytes[4] = older;
     EXPECT_EQ(CacheRecord::Decode(Sealed(bytes)).status().code(), StatusCode::kCorruption);
+    EXPECT_TRUE(CacheRecord::IsEarlier(Sealed(bytes)));
   }
 }
 
 TEST(Record, LengthsThatDoNotAddUp) {
-  for (size_t at : {8, 11, 12, 15, 16, 19, 20, 23, 24, 27, 28, 31, 32, 39}) {
-    std::string bytes = TestWinner(1).Encode();
-    bytes[at] = static_cast<char>(0xFF);
+  const std::string good = TestWinner(1).Encode();
+  const size_t list = good.find("\"bytes\":[") + 9;
+  for (size_t at : {size_t{8}, size_t{11}, list, good.find(']', list) - 1}) {
+    std::string bytes = good;
+    bytes[at] = at < list ? '\xFF' : '9';
     EXPECT_EQ(CacheRecord::Decode(Sealed(bytes)).status().code(), StatusCode::kCorruption) << at;
   }
 }
@@ -80,13 +110,14 @@ TEST(Record, KeyMustBeTheSignatures) {
   EXPECT_EQ(CacheRecord::Decode(record.Encode()).status().code(), StatusCode::kCorruption);
 }
 
-TEST(Record, KindMustFit) {
-  CacheRecord empty = TestWinner(1);
-  empty.binary.clear();
-  EXPECT_FALSE(CacheRecord::Decode(empty.Encode()).ok());
-  CacheRecord full = TestNegative(1);
-  full.binary = "x";
-  EXPECT_FALSE(CacheRecord::Decode(full.Encode()).ok());
+TEST(Record, AVariantIsWhole) {
+  EXPECT_EQ(TestWinner(1).kind(), "winner");
+  EXPECT_EQ(TestNegative(1).kind(), "negative");
+  for (const auto part : {&Variant::candidate, &Variant::binary}) {
+    CacheRecord record = TestWinner(1);
+    (record.variants[0].*part).clear();
+    EXPECT_FALSE(CacheRecord::Decode(record.Encode()).ok());
+  }
   CacheRecord arch = TestWinner(1);
   arch.arch = "cpu/../x";
   EXPECT_FALSE(CacheRecord::Decode(arch.Encode()).ok());
@@ -128,7 +159,7 @@ TEST(Record, FieldsComeBack) {
   ASSERT_TRUE(copy.SetFields(record.Fields().value()).ok());
   EXPECT_EQ(copy.signature, record.signature);
   EXPECT_EQ(copy.verification, record.verification);
-  EXPECT_EQ(copy.timing, record.timing);
+  EXPECT_EQ(copy.timing, record.race());
   EXPECT_EQ(copy.provenance, record.provenance);
   EXPECT_EQ(copy.versions, record.versions);
   EXPECT_FALSE(copy.SetFields({{"verification", nullptr}}).ok()) << "there is no signature";
@@ -174,8 +205,12 @@ TEST(Record, OddFieldsAreDamage) {
       {&CacheRecord::provenance, R"({"candidates_tried":"\u001b"})", "provenance.candidates_tried"},
   };
   for (const auto& [member, value, said] : odd) {
-    CacheRecord record = TestWinner(1);
+    CacheRecord record = TestNegative(1);
     record.*member = value;
+    ExpectOdd(record, said);
+    if (member != &CacheRecord::timing) continue;
+    record = TestWinner(1);
+    record.variants[0].timing = value;
     ExpectOdd(record, said);
   }
   CacheRecord record = TestWinner(1);
@@ -192,7 +227,7 @@ TEST(Record, FieldsMayBeAbsentOrNull) {
         "aten_us":0,"winner_us":1000000000000,"cases":[],
         "created":100000000000,"reason":"none","out_of_time":true,"budget_s":0.5})"}) {
     CacheRecord record = TestWinner(1);
-    record.verification = record.timing = record.provenance = text;
+    record.verification = record.variants[0].timing = record.provenance = text;
     record.versions = ParseJson(text).value();
     EXPECT_TRUE(record.Validate().ok()) << record.Validate().message();
     EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok()) << text;
@@ -224,11 +259,11 @@ TEST(Record, WhomAKernelServes) {
   for (const char* text : rules) {
     const Json rule = ParseJson(text).value();
     CacheRecord record = TestWinner(1);
-    record.timing = CanonicalJson(rule[0]);
+    record.variants[0].timing = CanonicalJson(rule[0]);
     EXPECT_EQ(record.Serves().compiled, rule[1].get<bool>()) << text;
     EXPECT_EQ(record.Serves().eager, rule[2].get<bool>()) << text;
     EXPECT_FALSE(ServedBy(rule[0], false).eager) << "no eager call is all of the region";
-    record.kind = CacheRecord::Kind::kNegative;
+    record.variants.clear();
     EXPECT_FALSE(record.Serves().compiled || record.Serves().eager);
   }
 }
@@ -247,7 +282,7 @@ TEST(Record, SpeedupLow) {
   CacheRecord record = TestWinner(1);
   for (const char* timing : {"", "{", "null", "{}", R"({"speedup":[]})", R"({"speedup":["fast"]})",
                              R"({"speedup":3})"}) {
-    record.timing = timing;
+    record.variants[0].timing = timing;
     EXPECT_EQ(record.SpeedupLow(), 0) << timing;
   }
 }

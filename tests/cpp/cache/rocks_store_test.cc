@@ -143,9 +143,9 @@ TEST_F(RocksStore, ReaderSeesWhatAnotherStoreWrote) {
     ASSERT_NE(reader->Get(TestWinner(i).key, kTestArch), nullptr) << i;
   }
   ASSERT_TRUE(writer->Put(TestNegative(50)).ok());
-  EXPECT_EQ(reader->Get(TestNegative(50).key, kTestArch)->kind, CacheRecord::Kind::kNegative);
+  EXPECT_FALSE(reader->Get(TestNegative(50).key, kTestArch)->has_kernel());
   ASSERT_TRUE(writer->Put(TestWinner(50)).ok());
-  EXPECT_EQ(reader->Get(TestNegative(50).key, kTestArch)->kind, CacheRecord::Kind::kWinner);
+  EXPECT_TRUE(reader->Get(TestNegative(50).key, kTestArch)->has_kernel());
   ASSERT_TRUE(writer->Put(TestWinner(50, 3.0)).ok());  // in place of a winner that was read
   EXPECT_EQ(reader->Get(TestWinner(50).key, kTestArch)->SpeedupLow(), 3.0);
   ASSERT_TRUE(writer->Delete(TestWinner(29).key, kTestArch).ok());
@@ -303,6 +303,8 @@ TEST_F(RocksStore, ARecordOfAnEarlierFormatIsACountedMissThatIsReplaced) {
   EXPECT_EQ(store->counters().corrupt, 1);
   EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
   EXPECT_EQ(store->counters().corrupt, 2);
+  EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
+  EXPECT_EQ(store->TakeWarnings().size(), 1u) << "once";
   ASSERT_TRUE(store->Put(TestNegative(1)).ok());
   EXPECT_NE(store->Get(TestWinner(1).key, kTestArch), nullptr);
 }

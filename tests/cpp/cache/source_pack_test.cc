@@ -14,9 +14,9 @@ CacheRecord WinnerWithSource(int i, const char* language = "cuda") {
   Json signature = SignatureOf(record);
   signature["nodes"] = {{{"op", "aten::_softmax"}}, {{"op", "aten::mul.Tensor"}}};
   SetSignature(&record, signature);
-  record.candidate = LenientText({{"language", language},
-                                  {"code", "kernel \"" + std::to_string(i) + "\"\n"},
-                                  {"author", "agent:test"}});
+  record.variants[0].candidate = LenientText({{"language", language},
+                                              {"code", "kernel \"" + std::to_string(i) + "\"\n"},
+                                              {"author", "agent:test"}});
   return record;
 }
 
@@ -29,8 +29,10 @@ class SourcePack : public testing::Test {
   PackSummary Write(const char* arch = "") { return WriteSourcePack(*from_, pack_, arch).value(); }
   Result<PackSummary> Import() {
     return ImportPack(*to_, pack_, [](CacheRecord* record) {
-      EXPECT_TRUE(record->binary.empty());
-      record->binary = "built here";
+      for (Variant& variant : record->variants) {
+        EXPECT_TRUE(variant.binary.empty());
+        variant.binary = "built here";
+      }
       return Status::Ok();
     });
   }
@@ -60,13 +62,33 @@ TEST_F(SourcePack, CarriesWinnersAsText) {
   EXPECT_EQ(summary->rejected, 0);
   for (int i : {0, 1, 2}) {
     CacheRecord expected = WinnerWithSource(i);
-    expected.binary = "built here";
+    expected.variants[0].binary = "built here";
     const auto record = to_->Get(expected.key, kTestArch);
     ASSERT_NE(record, nullptr);
-    EXPECT_EQ(*ParseJson(record->candidate), *ParseJson(expected.candidate));
-    expected.candidate = record->candidate;
+    std::string* const candidate = &expected.variants[0].candidate;
+    EXPECT_EQ(*ParseJson(record->variants[0].candidate), *ParseJson(*candidate));
+    *candidate = record->variants[0].candidate;
     EXPECT_EQ(record->Encode(), expected.Encode());
   }
+}
+
+TEST_F(SourcePack, EachVariantHasItsSource) {
+  CacheRecord record = WinnerWithSource(7);
+  record.variants.push_back(WinnerWithSource(6, "ptx").variants[0]);
+  record.variants[0].contract = {{"s0", {{"min", 1}, {"max", 2}, {"multiple", 1}}}};
+  ASSERT_TRUE(from_->Put(record).ok());
+  Write();
+  EXPECT_TRUE(PathExists(Place(7) + "/kernel.cu"));
+  EXPECT_TRUE(PathExists(Place(7) + "/kernel-1.ptx"));
+  ASSERT_TRUE(Import().ok());
+  const auto found = to_->Get(record.key, kTestArch);
+  ASSERT_EQ(found->variants.size(), 2u);
+  EXPECT_EQ(found->variants[0].contract, record.variants[0].contract);
+  EXPECT_EQ(found->variants[1].timing, record.variants[1].timing);
+  record.variants.pop_back();
+  ASSERT_TRUE(from_->Put(record, true).ok());
+  Write();
+  EXPECT_FALSE(PathExists(Place(7) + "/kernel-1.ptx"));
 }
 
 TEST_F(SourcePack, HasTheRoundsOfAgents) {
@@ -139,7 +161,7 @@ TEST_F(SourcePack, OddRecordsDoNotEndTheExport) {
   ASSERT_TRUE(from_->AddLineage(record.key, record.arch, {Json(5), odd}).ok());
   CacheRecord unwritable = WinnerWithSource(11);
   for (const char* candidate : {"no JSON", "5", R"({"language":1,"code":""})", "{}"}) {
-    unwritable.candidate = candidate;
+    unwritable.variants[0].candidate = candidate;
     ASSERT_TRUE(from_->Put(unwritable, true).ok());
     const PackSummary summary = Write();
     EXPECT_EQ(summary.exported, 7) << candidate;
@@ -175,18 +197,26 @@ TEST_F(SourcePack, WhatWasChangedIsLeftOutWithALine) {
     return message;
   };
   const Json missing(Json::value_t::discarded);
-  for (const char* field : {"format", "key", "arch", "candidate", "signature"}) {
+  for (const char* field : {"format", "key", "arch", "variants", "signature"}) {
     problem_with(field, missing);
   }
-  EXPECT_NE(problem_with("format", 2).find("newer"), std::string::npos);
-  EXPECT_NE(problem_with("format", 0).find("no format 0"), std::string::npos);
+  EXPECT_NE(problem_with("format", 3).find("newer"), std::string::npos);
+  EXPECT_NE(problem_with("format", 1).find("no format 1"), std::string::npos);
   EXPECT_NE(problem_with("format", -1).find("no format -1"), std::string::npos);
   EXPECT_NE(problem_with("signature", {{"format", 1}}).find("key"), std::string::npos);
   EXPECT_NE(problem_with("arch", "../x").find("arch"), std::string::npos);
-  EXPECT_NE(problem_with("timing", {{"speedup", "x"}}).find("timing.speedup"), std::string::npos);
+  const auto problem_with_variant = [&](const char* field, const Json& value) {
+    Json variants = record["variants"];
+    variants[0][field] = value;
+    return problem_with("variants", variants);
+  };
+  EXPECT_NE(problem_with_variant("timing", {{"speedup", "x"}}).find("timing.speedup"),
+            std::string::npos);
+  EXPECT_NE(problem_with_variant("contract", {1}).find("contract"), std::string::npos);
+  EXPECT_NE(problem_with("variants", Json::array()).find("no kernel"), std::string::npos);
   EXPECT_NE(problem_with("provenance", {"x"}).find("provenance"), std::string::npos);
   const Json elsewhere = {{"language", "cuda"}, {"code", {{"file", "../../secret"}}}};
-  EXPECT_NE(problem_with("candidate", elsewhere).find("kernel.cu"), std::string::npos);
+  EXPECT_NE(problem_with_variant("candidate", elsewhere).find("kernel.cu"), std::string::npos);
   EXPECT_TRUE(WriteFileAtomic(Place(0) + "/record.json", "no json").ok());
   const auto summary = Import();
   EXPECT_EQ(summary->imported, 2);

@@ -34,7 +34,7 @@ TEST_P(StoreContract, PutAndGet) {
   ASSERT_TRUE(store_->Put(TestWinner(1)).ok());
   auto found = Get(1);
   ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->binary, TestWinner(1).binary);
+  EXPECT_EQ(found->variants[0].binary, TestWinner(1).variants[0].binary);
   EXPECT_EQ(store_->Get(TestWinner(1).key, "cuda:sm_90a"), nullptr);
   EXPECT_EQ(Get(2), nullptr);
   StoreCounters counters = store_->counters();
@@ -54,18 +54,16 @@ TEST_P(StoreContract, WhatAnotherVerifierJudgedIsReplaced) {
   ASSERT_TRUE(store_->Put(newer).ok());
   EXPECT_EQ(Get(1)->SpeedupLow(), 1.2);
   newer.versions["torch"] = "2.12.0";
-  newer.kind = CacheRecord::Kind::kNegative;
-  newer.candidate.clear();
-  newer.binary.clear();
+  newer.variants.clear();
   newer.provenance = R"({"reason":"no time","out_of_time":true})";
   ASSERT_TRUE(store_->Put(newer).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
+  EXPECT_FALSE(Get(1)->has_kernel());
 }
 
 TEST_P(StoreContract, TheSameKernelRacedAgainReplacesNothing) {
   CacheRecord again = TestWinner(1, 1.5);
   ASSERT_TRUE(store_->Put(again).ok());
-  again.timing = TestWinner(1, 1.9).timing;
+  again.variants[0].timing = TestWinner(1, 1.9).variants[0].timing;
   std::vector<bool> stored;
   ASSERT_TRUE(store_->PutMany({&again, 1}, false, &stored).ok());
   EXPECT_FALSE(stored[0]);
@@ -89,11 +87,10 @@ TEST_P(StoreContract, ADoubtfulRecordGivesWay) {
   ASSERT_TRUE(store_->Put(beside).ok());
   EXPECT_NE(Get(1)->doubtful, 0);
   ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
+  EXPECT_FALSE(Get(1)->has_kernel());
   EXPECT_EQ(Get(1)->doubtful, 0);
   ASSERT_TRUE(store_->Put(beside).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative)
-      << "it replaces no verdict that had its time";
+  EXPECT_FALSE(Get(1)->has_kernel()) << "it replaces no verdict that had its time";
   ASSERT_TRUE(store_->Put(beside, true).ok());
   ASSERT_TRUE(store_->Put(TestWinner(1, 1.1)).ok());
   EXPECT_EQ(Get(1)->SpeedupLow(), 1.1);
@@ -125,13 +122,13 @@ TEST_P(StoreContract, TheBetterWinnerStays) {
 
 TEST_P(StoreContract, WinnersAndNegatives) {
   ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
+  EXPECT_FALSE(Get(1)->has_kernel());
   ASSERT_TRUE(store_->Put(TestWinner(1)).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kWinner);
+  EXPECT_TRUE(Get(1)->has_kernel());
   ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kWinner);
+  EXPECT_TRUE(Get(1)->has_kernel());
   ASSERT_TRUE(store_->Put(TestNegative(1), true).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative);
+  EXPECT_FALSE(Get(1)->has_kernel());
   ASSERT_TRUE(store_->Delete(TestWinner(1).key, kTestArch).ok());
   EXPECT_EQ(Get(1), nullptr);
 }
@@ -139,9 +136,9 @@ TEST_P(StoreContract, WinnersAndNegatives) {
 TEST_P(StoreContract, AKernelForEagerCallsStandsBetween) {
   ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
   ASSERT_TRUE(store_->Put(TestEagerOnly(1)).ok());
-  EXPECT_EQ(Get(1)->candidate, TestEagerOnly(1).candidate);
+  EXPECT_EQ(Get(1)->variants[0].candidate, TestEagerOnly(1).variants[0].candidate);
   ASSERT_TRUE(store_->Put(TestNegative(1)).ok());
-  EXPECT_EQ(Get(1)->kind, CacheRecord::Kind::kNegative) << "what was found last";
+  EXPECT_FALSE(Get(1)->has_kernel()) << "what was found last";
   CacheRecord longer = TestEagerOnly(1, 1.8);
   ASSERT_TRUE(store_->Put(longer).ok());
   longer.provenance = R"({"budget_s":60})";
@@ -260,7 +257,7 @@ TEST_P(StoreContract, LineageKeepsItsOrder) {
   ASSERT_EQ(lineage.size(), 13u);
   for (int i = 0; i < 13; ++i) EXPECT_EQ(lineage[static_cast<size_t>(i)]["n"], i);
   EXPECT_TRUE(store_->Lineage(record.key, "cuda:sm_90a").empty());
-  EXPECT_EQ(store_->Get(TestNegative(2).key, kTestArch)->kind, CacheRecord::Kind::kNegative);
+  EXPECT_FALSE(store_->Get(TestNegative(2).key, kTestArch)->has_kernel());
   ASSERT_TRUE(store_->Delete(record.key, kTestArch).ok());
   EXPECT_TRUE(store_->Lineage(record.key, kTestArch).empty());
   EXPECT_EQ(store_->Lineage(TestNegative(2).key, kTestArch).size(), 1u);

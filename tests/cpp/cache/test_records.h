@@ -34,15 +34,17 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
   CacheRecord record;
   SetSignature(&record, {{"format", 1}, {"number", i}, {"nodes", {0}}});
   record.arch = kTestArch;
-  record.candidate = CanonicalJson({{"source", "kernel " + std::to_string(i)}, {"of", speedup}});
+  Variant kernel;
+  kernel.candidate = CanonicalJson({{"source", "kernel " + std::to_string(i)}, {"of", speedup}});
   std::mt19937_64 random(static_cast<uint64_t>(i));
-  while (record.binary.size() < bytes) {
-    record.binary += static_cast<char>(random());
-    record.binary += static_cast<char>(i);
+  while (kernel.binary.size() < bytes) {
+    kernel.binary += static_cast<char>(random());
+    kernel.binary += static_cast<char>(i);
   }
   record.verification = R"({"cases":["normal","uniform"]})";
-  record.timing =
+  kernel.timing =
       CanonicalJson({{"winner_us", 3.25}, {"speedup", {speedup, speedup + 0.1, speedup + 0.2}}});
+  record.variants = {kernel};
   record.provenance = R"({"author":"generator:test"})";
   record.versions = {{"cudaforge", "0.1"}};
   return record;
@@ -51,17 +53,17 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
 // For eager calls alone, with a lower bound of `speedup` over ATen.
 inline CacheRecord TestEagerOnly(int i, double speedup = 1.5) {
   CacheRecord record = TestWinner(i, speedup);
-  record.timing = CanonicalJson({{"winner_us", 3.25},
-                                 {"speedup", {0.9, 0.9, 0.9}},
-                                 {"speedup_over_aten", {speedup, speedup + 0.1, speedup + 0.2}}});
+  record.variants[0].timing =
+      CanonicalJson({{"winner_us", 3.25},
+                     {"speedup", {0.9, 0.9, 0.9}},
+                     {"speedup_over_aten", {speedup, speedup + 0.1, speedup + 0.2}}});
   return record;
 }
 
 inline CacheRecord TestNegative(int i) {
   CacheRecord record = TestWinner(i);
-  record.kind = CacheRecord::Kind::kNegative;
-  record.candidate.clear();
-  record.binary.clear();
+  record.timing = record.variants[0].timing;
+  record.variants.clear();
   return record;
 }
 

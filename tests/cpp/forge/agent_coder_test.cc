@@ -27,7 +27,7 @@ TEST(CoderReply, APlanAndASource) {
   EXPECT_EQ(candidate->source.code, "__global__ void k();\nint x;\n");
   EXPECT_EQ(candidate->author, "agent:x");
   EXPECT_EQ(candidate->plan.launches.at(0).grid[0].text(), "ceil_div(in0.size0, 256)");
-  EXPECT_EQ(candidate->plan.launches[0].cluster[2].text(), "1");
+  EXPECT_EQ(candidate->plan.launches[0].attributes.cluster[2].text(), "1");
   EXPECT_EQ(candidate->plan.launches[0].dynamic_shared_bytes.text(), "0");
   EXPECT_TRUE(candidate->plan.scratch_bytes.empty());
 }
@@ -50,7 +50,7 @@ TEST(CoderReply, IntegersStandForThemselves) {
           Fenced("cpp", "int x;"),
       Language::kCpu, "agent:x");
   ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
-  EXPECT_EQ(candidate->plan.scratch_bytes.at(0).text(), "1024");
+  EXPECT_EQ(candidate->plan.scratch_bytes.at(0).bytes.text(), "1024");
   EXPECT_EQ(candidate->plan.launches.at(0).range.text(), "8");
   EXPECT_EQ(candidate->plan.launches[0].args.at(0).expr.text(), "7");
   EXPECT_EQ(candidate->constraints.at(0).value, 16);

@@ -20,8 +20,7 @@ class SessionMemoryTest : public AgentTest {
     record.key = signature.Key();
     record.arch = kArch;
     record.signature = signature.Canonical();
-    record.candidate = candidate.ToJson().dump();
-    record.binary = "binary";
+    record.variants = {{.candidate = candidate.ToJson().dump(), .binary = "binary", .timing = ""}};
     ASSERT_TRUE(store_->Put(record).ok());
   }
   SessionMemory Recall(bool resume = true) const {

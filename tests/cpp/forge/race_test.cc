@@ -177,7 +177,7 @@ TEST(Records, AWinnerCanBeStored) {
   CacheRecord record = MakeWinnerRecord(signature, {.target = "cpu:x86-64-v3"}, Found(), promotion,
                                         {30, 4.5}, {{"torch", "2.11.0"}});
   EXPECT_EQ(record.key, signature.Key());
-  const Json timing = JsonOrNull(record.timing), provenance = JsonOrNull(record.provenance);
+  const Json timing = JsonOrNull(record.race()), provenance = JsonOrNull(record.provenance);
   EXPECT_NEAR(timing["winner_us"].get<double>(), 1.0, 0.02);
   EXPECT_NEAR(timing["aten_us"].get<double>(), 3.0, 0.05);
   EXPECT_NEAR(timing["inductor_us"].get<double>(), 1.2, 0.02);
@@ -190,7 +190,7 @@ TEST(Records, AWinnerCanBeStored) {
   auto store = MakeMemoryKernelStore();
   EXPECT_TRUE(store->Put(record).ok());
   EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
-  EXPECT_TRUE(Candidate::FromJson(ParseJson(record.candidate).value()).ok());
+  EXPECT_TRUE(Candidate::FromJson(ParseJson(record.variants[0].candidate).value()).ok());
   EXPECT_TRUE(OpSignature::Parse(record.signature).ok());
 }
 
@@ -200,7 +200,8 @@ TEST(Records, AKernelForEagerCallsCanBeStored) {
                                               promotion, {30, 4.5}, {{"torch", "2.11.0"}});
   EXPECT_FALSE(record.Serves().compiled);
   EXPECT_TRUE(record.Serves().eager);
-  EXPECT_NEAR(JsonOrNull(record.timing)["speedup_over_aten"][1].get<double>(), 3, 0.05);
+  EXPECT_NEAR(JsonOrNull(record.race())["speedup_over_aten"][1].get<double>(), 3, 0.05);
+  EXPECT_EQ(JsonOrNull(record.provenance)["reason"], promotion.reason);
   EXPECT_EQ(JsonOrNull(record.provenance)["why"], "not_faster");
   EXPECT_TRUE(MakeMemoryKernelStore()->Put(record).ok());
 }
@@ -243,7 +244,7 @@ TEST(Records, ANegativeEntryCanBeStored) {
   EXPECT_EQ(JsonOrNull(unraced.provenance)["out_of_time"], true);
   EXPECT_EQ(JsonOrNull(unraced.provenance)["why"], "not_raced");
   for (const CacheRecord& record : {lost, none, unraced}) {
-    EXPECT_EQ(record.kind, CacheRecord::Kind::kNegative);
+    EXPECT_FALSE(record.has_kernel());
     EXPECT_TRUE(CacheRecord::Decode(record.Encode()).ok());
   }
   EXPECT_THROW(MakeWinnerRecord(ReluOfEight(), arch, Found(), promotion, {}, {}), CheckError);

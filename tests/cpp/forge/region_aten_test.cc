@@ -152,7 +152,7 @@ class RegionForgeTest : public testing::Test {
 TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
   const Forged done = Run();
   ASSERT_TRUE(done.record.has_value() && done.stored);
-  EXPECT_EQ(done.record->kind, CacheRecord::Kind::kWinner) << done.record->provenance;
+  EXPECT_TRUE(done.record->has_kernel()) << done.record->provenance;
   EXPECT_TRUE(done.record->Serves().compiled);
   EXPECT_TRUE(host_->right);
   const std::string key = request_.task.region.Key();
@@ -171,7 +171,7 @@ TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
 TEST_F(RegionForgeTest, WhatIsSlowerIsANegativeEntry) {
   host_->ns["winner"] = 3000;
   const Forged done = Run();
-  EXPECT_EQ(done.record->kind, CacheRecord::Kind::kNegative);
+  EXPECT_FALSE(done.record->has_kernel());
   EXPECT_FALSE(done.record->WantsTime());
   EXPECT_TRUE(host_->served.empty());
 }
@@ -179,7 +179,7 @@ TEST_F(RegionForgeTest, WhatIsSlowerIsANegativeEntry) {
 TEST_F(RegionForgeTest, WithoutTimeForInductorThereIsNoRace) {
   host_->in_time = false;
   const Forged done = Run();
-  EXPECT_EQ(done.record->kind, CacheRecord::Kind::kNegative);
+  EXPECT_FALSE(done.record->has_kernel());
   EXPECT_TRUE(done.record->WantsTime());
   EXPECT_EQ(ParseJson(done.record->timing).value(), Json::object());
   EXPECT_TRUE(host_->served.empty());
@@ -196,12 +196,12 @@ TEST_F(RegionForgeTest, WaitingForOthersIsNoTimeOfTheRegion) {
 TEST_F(RegionForgeTest, APartMustWinInsideItsRegionToo) {
   request_.within = Softmax(true);
   Forged done = Run();
-  EXPECT_EQ(done.record->kind, CacheRecord::Kind::kWinner) << "eager calls are served by it";
+  EXPECT_TRUE(done.record->has_kernel()) << "eager calls are served by it";
   EXPECT_FALSE(done.record->Serves().compiled);
   EXPECT_TRUE(done.record->Serves().eager);
   host_->ns["inside"] = 500;
   done = Run();
-  EXPECT_TRUE(done.record->Serves().compiled) << done.record->timing;
+  EXPECT_TRUE(done.record->Serves().compiled) << done.record->race();
 }
 
 TEST(SearchSeconds, LeavesTimeForTheRaces) {

@@ -108,10 +108,10 @@ TEST(WorkerSearch, ForgesASoftmaxOnTheCpu) {
   auto again = OpenRocksKernelStore(folder.path() + "/cache", false).value();
   auto found = again->Get(signature.Key(), arch.target);
   ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->kind, CacheRecord::Kind::kWinner);
-  auto candidate = Candidate::FromJson(ParseJson(found->candidate).value());
+  ASSERT_TRUE(found->has_kernel());
+  auto candidate = Candidate::FromJson(ParseJson(found->variants[0].candidate).value());
   ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
-  auto run = worker.Run(found->binary, *candidate, signature, checker.inputs(1), {});
+  auto run = worker.Run(found->variants[0].binary, *candidate, signature, checker.inputs(1), {});
   ASSERT_TRUE(run.ok());
   EXPECT_TRUE(checker.Check(1, run->outputs).accepted());
 }

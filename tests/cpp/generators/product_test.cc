@@ -119,7 +119,7 @@ TEST(Product, SizesMayBeOdd) {
   const Candidate odd = All(Mm(Spec({300, 777}), Spec({777, 1001}))).back();
   EXPECT_EQ(odd.plan.launches[0].grid[0].text(), std::to_string((384 + 1024) / 32));
   EXPECT_EQ(odd.plan.launches[1].grid[0].text(), "24");
-  EXPECT_EQ(odd.plan.scratch_bytes[0].text(), std::to_string(384 * 832 * 4));
+  EXPECT_EQ(odd.plan.scratch_bytes[0].bytes.text(), std::to_string(384 * 832 * 4));
 }
 
 // The tensor core's results are in registers: one that is spilled costs as much as it gains.

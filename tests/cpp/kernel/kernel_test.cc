@@ -111,6 +111,10 @@ TEST(CandidateTest, LanguagesHaveNames) {
   EXPECT_EQ(DeviceOf(Language::kPtx), DeviceType::kCuda);
   EXPECT_EQ(DeviceOf(Language::kCuda), DeviceType::kCuda);
   EXPECT_EQ(DeviceOf(Language::kCpu), DeviceType::kCpu);
+  for (const Language language : {Language::kAten, Language::kLibrary}) {
+    EXPECT_EQ(*ParseLanguage(LanguageName(language)), language);
+    EXPECT_FALSE(HasDeviceCode(language));
+  }
   for (const char* name : {"", "PTX", "ptx ", "cubin", "sass"}) {
     EXPECT_EQ(ParseLanguage(name).status().code(), StatusCode::kInvalidArgument) << name;
   }
@@ -121,7 +125,7 @@ TEST(CandidateTest, PtxIsPlannedAsCudaIs) {
   EXPECT_EQ(ptx["language"], "ptx");
   ptx["language"] = "cuda";
   EXPECT_EQ(ptx, Good(Language::kCuda).ToJson());
-  for (const char* field : {"grid", "block", "cluster", "dynamic_shared_bytes"}) {
+  for (const char* field : {"grid", "block", "dynamic_shared_bytes"}) {
     Json json = Good(Language::kPtx).ToJson();
     json["launches"][0].erase(field);
     EXPECT_FALSE(Candidate::FromJson(json).ok()) << field;
@@ -129,6 +133,69 @@ TEST(CandidateTest, PtxIsPlannedAsCudaIs) {
   Candidate large = Good(Language::kPtx);
   large.plan.launches[0].block[1] = 8;
   EXPECT_FALSE(large.Validate(Signature(DeviceType::kCuda)).ok());
+}
+
+TEST(CandidateTest, AttributesOfALaunch) {
+  Candidate candidate = Good(Language::kCuda);
+  EXPECT_FALSE(candidate.ToJson()["launches"][0].contains("attributes"));
+  candidate.plan.launches.push_back(candidate.plan.launches[0]);
+  LaunchAttributes& attributes = candidate.plan.launches[1].attributes;
+  attributes.cluster[0] = 2;
+  attributes.cooperative = attributes.programmatic_dependent_launch = true;
+  const Json json = candidate.ToJson();
+  EXPECT_EQ(json["launches"][1]["attributes"]["cluster"], Json({"2", "1", "1"}));
+  EXPECT_EQ(Candidate::FromJson(json)->ToJson(), json);
+  EXPECT_TRUE(candidate.Validate(Signature(DeviceType::kCuda)).ok());
+  candidate.plan.launches[0].attributes.programmatic_dependent_launch = true;
+  EXPECT_FALSE(candidate.Validate(Signature(DeviceType::kCuda)).ok()) << "on no launch of the plan";
+  Json field = Good(Language::kCuda).ToJson();
+  field["launches"][0]["cluster"] = {"4", "1", "1"};
+  EXPECT_EQ(Candidate::FromJson(field)->plan.launches[0].attributes.cluster[0].text(), "4");
+}
+
+TEST(CandidateTest, ScratchMayBeZeroed) {
+  Candidate candidate = Good(Language::kCpu);
+  candidate.plan.scratch_bytes.emplace_back(IntExpr(32), true);
+  const Json json = candidate.ToJson();
+  EXPECT_EQ(json["scratch_bytes"], Json::parse(R"(["64", {"bytes": "32", "zeroed": true}])"));
+  const Candidate parsed = Candidate::FromJson(json).value();
+  EXPECT_FALSE(parsed.plan.scratch_bytes[0].zeroed);
+  EXPECT_TRUE(parsed.plan.scratch_bytes[1].zeroed);
+  EXPECT_TRUE(parsed.Validate(Signature(DeviceType::kCpu)).ok());
+}
+
+// Read and printed, and refused by Validate.
+TEST(CandidateTest, WhatNoTargetRunsYet) {
+  const auto unsupported = [](const std::function<void(Candidate&)>& change) {
+    Candidate candidate = Good(Language::kCuda);
+    change(candidate);
+    const Json json = candidate.ToJson();
+    const Result<Candidate> parsed = Candidate::FromJson(json);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+    EXPECT_EQ(parsed->ToJson(), json);
+    EXPECT_EQ(parsed->Validate(Signature(DeviceType::kCuda)).code(), StatusCode::kUnsupported);
+  };
+  using Kind = LaunchArg::Kind;
+  for (const Kind kind : {Kind::kInOut, Kind::kTensorMap, Kind::kPrepared}) {
+    unsupported([kind](Candidate& c) { c.plan.launches[0].args[0].kind = kind; });
+  }
+  unsupported(
+      [](Candidate& c) { c.plan.launches[0].args[0] = {.kind = Kind::kSymbol, .symbol = "s0"}; });
+  unsupported([](Candidate& c) {
+    c.plan.tensor_maps = {
+        {.of = {}, .dtype = "float32", .sizes = {8, 6}, .strides = {32}, .box = {8, 2}}};
+  });
+  for (const Language language : {Language::kAten, Language::kLibrary}) {
+    const auto built_in = [language](Candidate& c) {
+      c.source.language = language;
+      c.plan.launches.clear();
+    };
+    unsupported(built_in);
+    Candidate of_agent = Good(Language::kCuda);
+    built_in(of_agent);
+    of_agent.author = AgentAuthor("x");
+    EXPECT_EQ(Candidate::FromJson(of_agent.ToJson()).status().code(), StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(CandidateTest, RefusesHostileJson) {
@@ -147,7 +214,14 @@ TEST(CandidateTest, RefusesHostileJson) {
   refused([](Json& j) { j["launches"][0]["grid"] = {"1", "1", 1}; });
   refused([](Json& j) { j["launches"][0]["args"][0] = {{"pointer", 123}}; });
   refused([](Json& j) { j["launches"][0]["args"][0] = {{"in", -1}}; });
+  refused([](Json& j) { j["launches"][0]["args"][0] = {{"symbol", "s0; x"}}; });
+  refused([](Json& j) { j["launches"][0]["attributes"] = {{"priority", 1}}; });
+  refused([](Json& j) { j["launches"][0]["attributes"] = {{"cooperative", 1}}; });
+  refused([](Json& j) { j["launches"][0]["attributes"] = {{"cluster", {"1", "1"}}}; });
+  refused([](Json& j) { j["tensor_maps"] = {{{"of", {{"in", 0}}}}}; });
+  refused([](Json& j) { j["tensor_maps"] = 1; });
   refused([](Json& j) { j["scratch_bytes"] = {12}; });
+  refused([](Json& j) { j["scratch_bytes"] = {{{"zeroed", true}}}; });
   refused([](Json& j) { j["constraints"] = {{{"aligned", "16"}, {"in", 0}}}; });
 }
 
@@ -165,7 +239,7 @@ TEST(CandidateTest, ValidateChecksAgainstTheSignature) {
   refused([](Candidate& c) { c.plan.launches[0].block[1] = 8; });
   refused([](Candidate& c) { c.plan.launches[0].grid[0] = 0; });
   refused([](Candidate& c) { c.plan.launches[0].grid[1] = 65536; });
-  refused([](Candidate& c) { c.plan.launches[0].cluster[0] = 17; });
+  refused([](Candidate& c) { c.plan.launches[0].attributes.cluster[0] = 17; });
   refused([](Candidate& c) { c.plan.launches[0].dynamic_shared_bytes = -1; });
   refused([](Candidate& c) { c.plan.scratch_bytes[0] = -1; });
   refused([](Candidate& c) { c.plan.scratch_bytes[0] = int64_t{65} << 30; });

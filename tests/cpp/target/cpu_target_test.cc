@@ -91,6 +91,21 @@ TEST_F(CpuTargetTest, DescribesTheProcessor) {
   EXPECT_FALSE(target_->poisoned());
 }
 
+TEST_F(CpuTargetTest, ZeroesScratchBeforeTheLaunches) {
+  const CompileResult compiled = Compile(kCpuSource);
+  ASSERT_TRUE(compiled.ok) << compiled.log;
+  Candidate candidate = TwoLaunches();  // of which the second alone is run: 1 + scratch
+  candidate.plan.launches.erase(candidate.plan.launches.begin());
+  candidate.plan.scratch_bytes[0].zeroed = true;
+  const auto executable = target_->Load(compiled.binary, candidate, CpuSignature()).value();
+  std::vector<float> in(6400), out(6400), scratch(6400, 5.0f);
+  void* const inputs[] = {in.data()};
+  void* const outputs[] = {out.data()};
+  void* const buffers[] = {scratch.data()};
+  ASSERT_TRUE(executable->Launch(inputs, outputs, buffers, target_->launch_context()).ok());
+  EXPECT_EQ(out, std::vector<float>(6400, 1.0f));
+}
+
 TEST_F(CpuTargetTest, RunsAPlanOfTwoLaunches) {
   const CompileResult compiled = Compile(kCpuSource);
   ASSERT_TRUE(compiled.ok) << compiled.log;

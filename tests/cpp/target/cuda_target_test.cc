@@ -31,6 +31,18 @@ extern "C" __global__ void reverse(const float* x, float* y, long long columns, 
   __syncthreads();
   for (long long c = threadIdx.x; c < columns; c += blockDim.x) y[blockIdx.x * columns + c] = row[columns - 1 - c];
 }
+extern "C" __global__ void count_blocks(const float*, float* y, int* arrived, long long blocks) {
+  if (threadIdx.x != 0) return;
+  atomicAdd(arrived, 1);
+  while (*(volatile int*)arrived < blocks) {}
+  y[blockIdx.x] = static_cast<float>(*(volatile int*)arrived);
+}
+extern "C" __global__ void dependent(const float*, float* y, long long columns, double) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  for (long long c = threadIdx.x; c < columns; c += blockDim.x) y[blockIdx.x * columns + c] += 1.0f;
+}
 extern "C" __global__ void stray(const float*, float*, long long, double) { *(volatile float*)16 = 1.0f; }
 extern "C" __global__ void narrow(const float*, float*, int, double) {}
 )";
@@ -208,6 +220,44 @@ TEST_F(GpuCudaTarget, HandsScratchFromOneLaunchToTheNext) {
   }
 }
 
+// Blocks that wait for each other, by a counter that begins at zero in every call.
+TEST_F(GpuCudaTarget, RunsCooperativeLaunchesWithZeroedScratch) {
+  Candidate candidate = OneLaunch("count_blocks");
+  cudaforge::Launch& launch = candidate.plan.launches[0];
+  launch.args[2] = {LaunchArg::Kind::kScratch, 0, {}, 0};
+  launch.args[3] = {LaunchArg::Kind::kInt, 0, 64, 0};
+  launch.grid[0] = 64;
+  launch.block[0] = 32;
+  launch.attributes.cooperative = true;
+  candidate.plan.scratch_bytes.emplace_back(IntExpr(4), true);
+  const auto executable = Load(candidate);
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  const DeviceBuffer buffer = target_->Allocate(4).value();
+  void* const inputs[] = {in_.data()};
+  void* const outputs[] = {out_.data()};
+  void* const scratch[] = {buffer.data()};
+  for (int call = 0; call < 3; ++call) {
+    ASSERT_TRUE((*executable)->Launch(inputs, outputs, scratch, target_->launch_context()).ok());
+    const std::vector<float> result = Output();
+    EXPECT_EQ(std::vector<float>(result.begin(), result.begin() + 64), std::vector<float>(64, 64));
+  }
+  launch.grid[0] = 65535;  // more blocks than run at once
+  const auto too_many = Load(candidate);
+  ASSERT_TRUE(too_many.ok()) << too_many.status().ToString();
+  EXPECT_FALSE((*too_many)->Launch(inputs, outputs, scratch, target_->launch_context()).ok());
+}
+
+TEST_F(GpuCudaTarget, RunsDependentLaunches) {
+  if (target_->arch().properties.at("cluster_launch") == 0) return;  // before sm_90
+  Candidate candidate = OneLaunch("scale");
+  candidate.plan.launches.push_back(OneLaunch("dependent").plan.launches[0]);
+  candidate.plan.launches[1].attributes.programmatic_dependent_launch = true;
+  const auto executable = Load(candidate);
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  for (int call = 0; call < 20; ++call) ASSERT_TRUE(Launch(**executable).ok());
+  EXPECT_EQ(Output()[1234], 3.0f * values_[1234] + 1.0f);
+}
+
 TEST_F(GpuCudaTarget, RunsOnTheDefaultStream) {
   CudaTargetOptions options;
   options.own_stream = false;
@@ -264,7 +314,7 @@ TEST_F(GpuCudaTarget, RefusesWhatTheDeviceCannotRun) {
   Candidate shared = OneLaunch("reverse");
   shared.plan.launches[0].dynamic_shared_bytes = 10 << 20;
   Candidate cluster = OneLaunch("scale");
-  cluster.plan.launches[0].cluster[0] = 3;
+  cluster.plan.launches[0].attributes.cluster[0] = 3;
   Candidate arguments = OneLaunch("scale");
   arguments.plan.launches[0].args.pop_back();
   for (const Candidate& candidate :
@@ -286,7 +336,7 @@ TEST_F(GpuCudaTarget, RefusesWhatTheDeviceCannotRun) {
 TEST_F(GpuCudaTarget, RunsClusters) {
   if (target_->arch().cluster_launch == 0) return;
   Candidate candidate = OneLaunch("scale");
-  candidate.plan.launches[0].cluster[0] = 2;
+  candidate.plan.launches[0].attributes.cluster[0] = 2;
   const auto executable = Load(candidate);
   ASSERT_TRUE(executable.ok()) << executable.status().ToString();
   ASSERT_TRUE(Launch(**executable).ok());
