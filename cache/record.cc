@@ -21,7 +21,7 @@ constexpr size_t kChecksumBytes = 16;  // XXH3-128, at the very end
 constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 constexpr size_t kMaxJsonBytes = size_t{32} << 20;  // of each JSON text
 
-constexpr int64_t kDay = 24 * 60 * 60;            // seconds
+constexpr int64_t kDay = int64_t{24} * 60 * 60;   // seconds
 constexpr int64_t kMaxCreated = 100'000'000'000;  // seconds since 1970: the year 5138
 
 constexpr double kMaxMicroseconds = 1e12;
