@@ -24,9 +24,9 @@ Held Hold(py::object object) {
           }};
 }
 
-class Trial : public ForgeHost::OnTrial {
+class KernelInOperator : public ForgeHost::OnTrial {
  public:
-  Trial(RegionEntry* entry, std::unique_ptr<Winner> kernel)
+  KernelInOperator(RegionEntry* entry, std::unique_ptr<Winner> kernel)
       : entry_(entry), trial_(entry, std::move(kernel)) {}
   void Serve(const CacheRecord& record) override {
     entry_->saved_ns = SavedNs(record);
@@ -58,14 +58,15 @@ Result<std::unique_ptr<ForgeHost::OnTrial>> HostPy::Try(const ProvenKernel& kern
   CF_ASSIGN_OR_RETURN(
       auto winner,
       Runtime::Get().LoadWinner(region_, device_index_, kernel.candidate.ToJson(), kernel.binary));
-  return std::unique_ptr<OnTrial>(std::make_unique<Trial>(entry, std::move(winner)));
+  return std::unique_ptr<OnTrial>(std::make_unique<KernelInOperator>(entry, std::move(winner)));
 }
 
 Status HostPy::MakeInputs(const OpSignature& region, int sets) {
   const py::gil_scoped_acquire acquire;
   inputs_->clear();  // before the new ones are made: they may be large
+  const auto signature = std::make_shared<Signature>(region);
   for (int seed = 0; seed < sets; ++seed) {
-    inputs_->push_back(Hold(host_.attr("inputs")(std::make_shared<Signature>(region), seed)));
+    inputs_->push_back(Hold(host_.attr("inputs")(signature, seed)));
   }
   return Status::Ok();
 }

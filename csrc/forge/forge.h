@@ -67,7 +67,7 @@ class Policy {
 // tried before are not run again: the findings are copied (Trial::duplicate_of).
 void Forge(Policy& policy, Evaluator& evaluator, Population* population);
 
-// {"event": ...}, for whoever watches. Called from the forge's thread.
+// Takes a progress event, {"event": ...}. Called from the forge's thread.
 using ForgeProgress = std::function<void(const Json& event)>;
 
 // What a search came to.

@@ -47,8 +47,6 @@ class LocalEvaluator : public Evaluator {
     std::future<Result<CompileResult>> compiled;  // none: not begun
   };
 
-  Result<CompileResult> Compile(const Candidate& candidate,
-                                std::future<Result<CompileResult>> begun);
   // Both fill in the verdict and what was measured. Errors as of Evaluated.
   Status Screen(Job* job, Built* built, Evaluation* out);
   Status Prove(const EvaluationRequest& request, const Built& built, Evaluation* out);

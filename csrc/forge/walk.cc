@@ -230,14 +230,12 @@ class ScreenThenProve : public Policy {
 
 Result<std::vector<Walk>> WalksFor(const Task& task) {
   std::vector<Walk> walks;
-  CF_RETURN_IF_ERROR(CanGenerate(task.region, task.arch.target));
-  Status fault;
+  Status fault;  // of the first that knows such regions
   for (const Generator& generator : Generators()) {
-    if (!generator.can_make(task.region, task.arch.target).ok()) continue;
     Result<std::unique_ptr<CandidateSearch>> search = generator.search(task.region, task.arch);
     if (search.ok()) {
       walks.push_back({"generator:" + std::string(generator.name), *std::move(search)});
-    } else if (fault.ok()) {
+    } else if (fault.ok() && search.status().code() != StatusCode::kNotFound) {
       fault = search.status();
     }
   }

@@ -390,7 +390,7 @@ def test_an_exception_while_a_warning_is_written_is_reported(
 def test_an_interrupt_while_a_warning_is_written_reaches_the_program(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The warning is written amid a call of C++, which cannot raise."""
+    """The warning is written inside a C++ call, which cannot raise."""
     monkeypatch.setattr(plan, "forge_one", out_of_order)
     monkeypatch.setattr(
         warnings, "showwarning", lambda *_, **__: signal.raise_signal(signal.SIGINT)

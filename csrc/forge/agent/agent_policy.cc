@@ -36,21 +36,27 @@ const Trial* AgentPolicy::Interrupted() const {
   return interrupted ? &trials.back() : nullptr;
 }
 
+std::vector<Brief> AgentPolicy::Ask(const Population&, int) {
+  if (under_way_) return {};
+  std::optional<Brief> next = Next();
+  if (!next.has_value()) return {};
+  under_way_ = true;
+  return {*std::move(next)};
+}
+
 // A kernel that was right on another day is to be right today: the best of the earlier trials and
 // the start are run again, before anybody is asked.
-std::vector<Brief> AgentPolicy::Ask(const Population& population, int) {
-  if (under_way_) return {};
+std::optional<Brief> AgentPolicy::Next() {
   Brief brief;
   const std::optional<Candidate>& start = parts_.settings.start;
   if (stage_ == Stage::kEarlier && !earlier_.empty()) {
     brief.again = earlier_.front();
     earlier_.pop_front();
-    under_way_ = true;
-    return {brief};
+    return brief;
   }
   if (stage_ == Stage::kEarlier) {
     stage_ = Stage::kInterrupted;
-    const Trial* tried = start.has_value() ? population.FindTried(*start) : nullptr;
+    const Trial* tried = start.has_value() ? population_.FindTried(*start) : nullptr;
     if (tried != nullptr) TakeRival(*tried);
   }
   if (stage_ == Stage::kInterrupted) {
@@ -58,26 +64,23 @@ std::vector<Brief> AgentPolicy::Ask(const Population& population, int) {
       brief.kind = trial->kind;
       brief.parents = trial->parents;
       brief.candidate = trial->candidate;
-      under_way_ = true;
-      return {brief};
+      return brief;
     }
     stage_ = Stage::kStart;
-    if (start.has_value() && population.FindTried(*start) == nullptr) {
+    if (start.has_value() && population_.FindTried(*start) == nullptr) {
       brief.kind = StepKind::kStart;
       brief.candidate = start;
-      under_way_ = true;
-      return {brief};
+      return brief;
     }
   }
   stage_ = Stage::kRounds;
   End(WhyStop());
-  if (!reason_.empty()) return {};
-  const Step step = parts_.strategy.Choose(population.trials());
+  if (!reason_.empty()) return std::nullopt;
+  const Step step = parts_.strategy.Choose(population_.trials());
   brief.kind = step.kind;
   brief.author = parts_.author;
   if (step.parent != nullptr) brief.parents.push_back(step.parent->id);
-  under_way_ = true;
-  return {brief};
+  return brief;
 }
 
 void AgentPolicy::Begin(Trial* trial) {

@@ -48,6 +48,8 @@ class AgentPolicy : public Policy {
  private:
   enum class Stage { kEarlier, kInterrupted, kStart, kRounds };
 
+  // What is tried next; nothing: the session ends.
+  std::optional<Brief> Next();
   // Where the start is what must be beaten: takes its time of today from the trial that ran it.
   void TakeRival(const Trial& start);
   // The candidate of the last earlier trial, whose session ended before its verdict; else nullptr.

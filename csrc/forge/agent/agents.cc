@@ -64,7 +64,7 @@ class Session {
         calls_({settings.budget, settings.prices, settings.limits,
                 [this] { return journal_.seconds(); }, progress},
                cancel),
-        journal_({settings.session, AgentAuthor(settings.coder->name()), settings.rival_ns,
+        journal_({settings.session, settings.rival_ns,
                   settings.clock ? settings.clock : &SteadySeconds, &sink, progress},
                  &calls_, &population_),
         prompts_({&task.region, task.arch.target, DeviceFor(task.arch, evaluator.facts()), floor_,

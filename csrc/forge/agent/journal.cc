@@ -93,7 +93,6 @@ void Journal::Refuse(Trial* trial, const Findings& today) {
 
 void Journal::Begin(Trial* trial) const {
   trial->session = settings_.session;
-  if (trial->author.empty()) trial->author = settings_.author;
   trial->rival_ns = settings_.rival_ns;
 }
 

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +26,6 @@ class Journal {
  public:
   struct Settings {
     std::string session;  // its name
-    std::string author;   // of the trials, unless they say otherwise
     // Of what must be beaten; nothing: unknown.
     std::optional<double> rival_ns;
     std::function<double()> clock;  // seconds

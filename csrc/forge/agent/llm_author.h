@@ -39,9 +39,8 @@ class LlmAuthor : public Author {
   Status Write(const Brief& brief, const Population& population, Trial* trial) override;
 
   int asked() const { return asked_; }  // calls of the Coder
-  const std::string& limit() const {
-    return limit_;
-  }  // that left no room: "seconds", "tokens", "usd"
+  // The limit that left no room for another call: "seconds", "tokens" or "usd".
+  const std::string& limit() const { return limit_; }
 
  private:
   std::optional<Advice> AskJudge(const Step& step, const Population& population, Trial* trial);

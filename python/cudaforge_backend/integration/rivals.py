@@ -109,12 +109,6 @@ def timed(device: torch.device, make: Callable[[], Call]) -> Call:
     return made
 
 
-def synchronize(device: torch.device) -> None:
-    """Waits for what was launched on a GPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def inductor_call(signature: _C.Signature, device: torch.device, replaced: str = "") -> Call:
     """Inductor's kernel for the region alone, with its full decompositions and without Dynamo's
     guards. `replaced`: key of a part that cudaforge::region is to compute. Raises RuntimeError when
