@@ -121,18 +121,16 @@ def run_python() -> RunPython:
     def run(
         code: str,
         check: bool = True,
-        preexec_fn: Callable[[], None] | None = None,
         ready: bool = False,
         **environment: str,
     ) -> Any:
         env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
-        if ready and preexec_fn is None:
+        if ready:
             done = ready_processes.run(code, env, timeout=300)
         else:
             done = subprocess.run(
                 [sys.executable, "-c", code],
                 env=env,
-                preexec_fn=preexec_fn,
                 capture_output=True,
                 text=True,
                 timeout=300,
