@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# g++ as tests see it: a library that it made before, of the same sources with the same options, is a copy of the one kept
-# beside this file, in a folder for one compiler and one processor (tests/run.sh). What else is asked of it, g++ does.
-KEPT=${0%/*} PATH=:$PATH:
+# g++ and c++ as tests see them, by links of these names: a library that was made before, of the same sources with the same
+# options, is a copy of the one kept beside the link, in a folder for one compiler and one processor (tests/run.sh). All else
+# the compiler itself does.
+KEPT=${0%/*} REAL=${0##*/} PATH=:$PATH:
 PATH=${PATH//":$KEPT:"/:} OUTPUT='' PREVIOUS='' OPTIONS=() SOURCES=()
 for WORD in "$@"; do
   case $PREVIOUS$WORD in
@@ -12,18 +13,19 @@ for WORD in "$@"; do
   esac
   if [ "$WORD" = -o ]; then PREVIOUS=-o; else PREVIOUS=''; fi
 done
-case " ${OPTIONS[*]} " in
-*' -shared '*) ;;
-*) exec g++ "$@" ;;
+case "${#SOURCES[@]} ${OPTIONS[*]} " in
+[1-9]*' -shared '*) ;;
+*) exec "$REAL" "$@" ;;
 esac
-KEY=$({ printf '%s\n' "${OPTIONS[@]}" && cat "${SOURCES[@]}"; } 2>/dev/null | sha256sum)
+mapfile -t HEADERS < <(sed -n 's/^#include "\(\/[^"]*\)".*/\1/p' "${SOURCES[@]}" 2>/dev/null)
+KEY=$({ printf '%s\n' "$REAL" "${OPTIONS[@]}" && cat "${SOURCES[@]}" "${HEADERS[@]}"; } 2>/dev/null | sha256sum)
 KEPT=$KEPT/${KEY%% *}
 if cp "$KEPT" "$OUTPUT" 2>/dev/null; then
   touch -c "$KEPT"
   cat "$KEPT.log" >&2
   exit 0
 fi
-LOG=$(g++ "$@" 2>&1)
+LOG=$("$REAL" "$@" 2>&1)
 STATUS=$?
 if [ -n "$LOG" ]; then printf '%s\n' "$LOG" >&2; fi
 if [ "$STATUS" -gt 128 ]; then kill "-$((STATUS - 128))" $$; fi

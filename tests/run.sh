@@ -45,11 +45,11 @@ if [ -z "${CUDAFORGE_CUDA_PATH:-}" ]; then
   export CUDAFORGE_CUDA_PATH
 fi
 
-# Tests have g++ make a thousand small libraries; those that it made before are kept for a week, in a folder for each compiler,
+# Tests have the compiler make a thousand small libraries. What it made before is kept for a week, in a folder for each compiler,
 # processor and torch.
 KEPT="$BUILD/kept/$({ g++ -v 2>&1 && grep -m1 ^flags /proc/cpuinfo && cat "$BUILD/built_for_torch.txt"; } | sha256sum | cut -c1-16)"
 mkdir -p "$KEPT"
-ln -sf "$ROOT/tests/kept_libraries.sh" "$KEPT/g++"
+for NAME in g++ c++; do ln -sf "$ROOT/tests/kept_libraries.sh" "$KEPT/$NAME"; done
 find "$BUILD/kept" -type f -mtime +7 -delete
 WITH_KEPT=(env PATH="$KEPT:$PATH")
 
