@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 import types
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ import pytest
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["preloaded"])
+_STARTING = threading.Lock()
 
 
 def _serve(code: str, environment: Mapping[str, str], path: list[str], out: str, err: str) -> None:
@@ -45,7 +47,7 @@ def run(
     code: str, environment: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script to its end. Raises subprocess.TimeoutExpired."""
-    with pytest.MonkeyPatch.context() as patch:  # where the server finds preloaded.py
+    with _STARTING, pytest.MonkeyPatch.context() as patch:  # where the server finds preloaded.py
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))
         forkserver.ensure_running()
     with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
