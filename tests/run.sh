@@ -45,14 +45,22 @@ if [ -z "${CUDAFORGE_CUDA_PATH:-}" ]; then
   export CUDAFORGE_CUDA_PATH
 fi
 
+# Tests have the compiler make a thousand small libraries. What it made before is kept for a week, in a folder for each compiler,
+# processor and torch.
+KEPT="$BUILD/kept/$({ g++ -v 2>&1 && grep -m1 ^flags /proc/cpuinfo && cat "$BUILD/built_for_torch.txt"; } | sha256sum | cut -c1-16)"
+mkdir -p "$KEPT"
+for NAME in g++ c++; do ln -sf "$ROOT/tests/kept_libraries.sh" "$KEPT/$NAME"; done
+find "$BUILD/kept" -type f -mtime +7 -delete
+WITH_KEPT=(env PATH="$KEPT:$PATH")
+
 # run_ctest NAME FOLDER: runs the tests of a build folder; reports go to FOLDER/test-reports (see CMakeLists.txt).
 run_ctest() {
   local worker=()
   if [ -e "$2/cudaforge-worker" ]; then worker=("$2/cudaforge-worker"); fi
   "$PYTHON" tests/stage.py "${ALL[@]}" "$1" "$2/passed/ctest" "$2/test-reports/*_test_*.xml" \
     "$2"/*_test "${worker[@]}" "$2/CTestTestfile.cmake" \
-    tests/adversarial/cpu/* tests/cpp/generators/cuda_shim.h cache/packs -- \
-    ctest --test-dir "$2" --output-on-failure -j "$JOBS" ||
+    tests/adversarial/cpu/* tests/cpp/generators/cuda_shim.h cache/packs tests/kept_libraries.sh -- \
+    "${WITH_KEPT[@]}" ctest --test-dir "$2" --output-on-failure -j "$JOBS" ||
     fail "C++ tests failed; all they wrote is in $2/Testing/Temporary/LastTest.log"
 }
 
@@ -77,7 +85,7 @@ fi
 
 say "Python tests and lint"
 STATUS=0
-PYTEST=("$PYTHON" -m pytest tests/python "${LINT[@]}" --junit-xml="$BUILD/test-reports/pytest.xml")
+PYTEST=("${WITH_KEPT[@]}" "$PYTHON" -m pytest tests/python "${LINT[@]}" --junit-xml="$BUILD/test-reports/pytest.xml")
 if "$PYTHON" -c 'import xdist' 2>/dev/null; then # the files of tests shared out among processes
   PYTEST+=(--dist loadfile -n "$((JOBS < 8 ? JOBS : 8))")
 fi

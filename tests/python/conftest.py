@@ -24,6 +24,7 @@ _SHARED = Path(os.environ.setdefault("CACHES_OF_ALL_TESTS", str(_SESSION)))
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_SHARED / "inductor")
 os.environ["CUDAFORGE_CACHE_DIR"] = str(_SESSION / "cache")
 _SAMPLES = _SHARED / "samples"  # of test_eager_samples.py
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # processes side by side: a thread that waits sleeps
 os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # spares each compiling process ten seconds of probing
 for _name in (
     "CUDAFORGE_DISABLE",
@@ -121,7 +122,6 @@ def run_python() -> RunPython:
     def run(
         code: str,
         check: bool = True,
-        preexec_fn: Callable[[], None] | None = None,
         ready: bool = False,
         **environment: str,
     ) -> Any:
@@ -133,7 +133,6 @@ def run_python() -> RunPython:
             done = subprocess.run(
                 [sys.executable, "-c", code],
                 env=env,
-                preexec_fn=preexec_fn,
                 capture_output=True,
                 text=True,
                 timeout=300,

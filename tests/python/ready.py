@@ -1,9 +1,9 @@
 """Processes that begin with torch and Inductor imported: a tenth of a second in place of four.
 
-A server, which has imported them and nothing else, forks each. What a process begins with all the
-same: its environment, its standard output and error, and cudaforge_backend not yet imported. What
-torch reads from the environment when it is imported is not for such a process, nor is what happens
-when an interpreter ends."""
+A server, which has imported preloaded.py and nothing else, forks each. What a process begins with
+all the same: its environment, its standard output and error, and cudaforge_backend not yet
+imported. What torch reads from the environment when it is imported is not for such a process, nor
+is what happens when an interpreter ends."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 import types
 from collections.abc import Mapping
+from multiprocessing import forkserver
+from pathlib import Path
+
+import pytest
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["torch._inductor.compile_fx"])
+_FORKS.set_forkserver_preload(["preloaded"])
+_STARTING = threading.Lock()
 
 
 def _serve(code: str, environment: Mapping[str, str], path: list[str], out: str, err: str) -> None:
@@ -41,6 +47,9 @@ def run(
     code: str, environment: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script to its end. Raises subprocess.TimeoutExpired."""
+    with _STARTING, pytest.MonkeyPatch.context() as patch:  # where the server finds preloaded.py
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        forkserver.ensure_running()
     with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
         given = (code, dict(environment), list(sys.path), out.name, err.name)
         process = _FORKS.Process(target=_serve, args=given)

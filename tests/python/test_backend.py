@@ -306,6 +306,7 @@ def test_disabled_touches_no_file(run_python: Any, tmp_path: Any) -> None:
         "assert cudaforge_backend.stats()['graphs'] == {'plain': 1}",
         CUDAFORGE_DISABLE="1",
         CUDAFORGE_CACHE_DIR=str(tmp_path / "cache"),
+        ready=True,
     )
     assert not (tmp_path / "cache").exists()
 
@@ -322,7 +323,8 @@ def test_first_calls_in_several_threads(run_python: RunPython, together: bool) -
         "def call():\n"
         "    torch.testing.assert_close(f(x), torch.softmax(x * 3, -1))\n"
         "    print('right')\n"
-        f"threads = [threading.Thread(target=call) for _ in range(3)]\n{start}\n"
+        f"threads = [threading.Thread(target=call) for _ in range(3)]\n{start}\n",
+        ready=True,
     )
     assert done.stdout.count("right") == 3
 

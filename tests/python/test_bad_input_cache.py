@@ -84,13 +84,18 @@ def winners(forged: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-def _drop_root_rights() -> None:
-    """In a child: root may no longer read and write what the file's mode forbids."""
-    if os.geteuid() == 0:
-        libc = ctypes.CDLL(None, use_errno=True)
-        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-            if libc.prctl(24, capability, 0, 0, 0) != 0:  # PR_CAPBSET_DROP
-                os._exit(77)
+def drop_root_rights() -> None:
+    """Root may no longer read and write what a file's mode forbids; for the rest of the process."""
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.capget(header, sets)
+    for index in range(len(sets)):
+        sets[index] &= ~0b110  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+    if os.geteuid() == 0 and libc.capset(header, sets) != 0:
+        os._exit(77)
+
+
+_WITHOUT_RIGHTS = "from test_bad_input_cache import drop_root_rights\ndrop_root_rights()\n"
 
 
 @pytest.mark.parametrize("forge", [False, True])
@@ -99,7 +104,7 @@ def test_a_read_only_folder(run_python: Any, winners: Path, forge: bool) -> None
     for path in [winners, *winners.rglob("*")]:
         path.chmod(0o500 if path.is_dir() else 0o400)
     try:
-        done = run_regions(run_python, winners, forge, check=False, preexec_fn=_drop_root_rights)
+        done = run_regions(run_python, winners, forge, first=_WITHOUT_RIGHTS, check=False)
     finally:
         for path in [winners, *winners.rglob("*")]:
             path.chmod(0o700)
@@ -119,9 +124,9 @@ def test_a_read_only_folder(run_python: Any, winners: Path, forge: bool) -> None
 def test_winners_of_a_read_only_folder_are_served(run_python: Any, winners: Path) -> None:
     for path in [winners, *winners.rglob("*")]:
         path.chmod(0o500 if path.is_dir() else 0o400)
-    rights = {"check": False, "preexec_fn": _drop_root_rights}
+    given: dict[str, Any] = {"first": _WITHOUT_RIGHTS, "check": False}
     try:
-        done = run_regions(run_python, winners, columns=24, scales=(3,), **rights)
+        done = run_regions(run_python, winners, columns=24, scales=(3,), **given)
     finally:
         for path in [winners, *winners.rglob("*")]:
             path.chmod(0o700)

@@ -68,7 +68,9 @@ def test_bad_environment_values(run_python: RunPython, environment: dict[str, st
 def test_eager_programs_are_warned_once(
     run_python: RunPython, environment: dict[str, str], code: str, named: list[str]
 ) -> None:
-    warned = run_python(f"import cudaforge_backend{code}", **environment).stderr.splitlines()
+    warned = run_python(
+        f"import cudaforge_backend{code}", ready=True, **environment
+    ).stderr.splitlines()
     told = [line.partition("CudaForgeWarning: ")[2] for line in warned]
     assert [line.partition(" is not used: ")[0] for line in told if line] == named
 

@@ -14,7 +14,7 @@ import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
-from cudaforge_backend import enable
+from cudaforge_backend import disable, enable
 from cudaforge_backend._native import _C
 from eager_calls import SOFTMAX, seen
 from forged import compiled, win_every_race
@@ -86,7 +86,7 @@ def test_a_forked_child_is_served_and_forges_nothing(run_python: RunPython, tmp_
 
 _RECORDS = """
 import os, sys, torch
-from cudaforge_backend import enable
+from cudaforge_backend import disable, enable
 torch.set_num_threads(1)
 enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER + PARENTS)
 torch.randn(4, 51).softmax(-1)
@@ -157,7 +157,7 @@ def test_a_child_of_multiprocessing_writes_what_it_recorded_before_it_ends(
 
 _LEAVES = """
 import os, sys, torch, cudaforge_backend
-from cudaforge_backend import enable
+from cudaforge_backend import disable, enable
 torch.set_num_threads(1)
 enable(["aten::_softmax"], on_miss=ON_MISS, cache_dir=FOLDER)
 with disable():
@@ -183,7 +183,7 @@ def test_what_its_parent_asked_for_is_not_a_forked_childs(
 
 _MIDST = """
 import os, threading, torch
-from cudaforge_backend import enable
+from cudaforge_backend import disable, enable
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import eager
 torch.set_num_threads(1)

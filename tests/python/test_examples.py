@@ -123,41 +123,27 @@ def test_quickstart(tmp_path: Path) -> None:
     assert "first process" in done.stdout and "second process" in done.stdout
 
 
-_QUICKSTART = """
-import runpy, sys
-{prepare}
-sys.argv = ["quickstart.py", *{arguments!r}]
-sys.path.insert(0, {folder!r})
-runpy.run_path({folder!r} + "/quickstart.py", run_name="__main__")
-"""
-
-
-def prepared_quickstart(
-    run_python: RunPython, folder: Path, prepare: str
+def small_quickstart(
+    run_python: RunPython, folder: Path, races: str, code: int = 0
 ) -> tuple[str, dict[str, Any]]:
-    """The quickstart of one model, whose first process begins with `prepare`: what it printed, and
-    its JSON. It must end with 0."""
+    """The quickstart of one small model, its races `won` or `disturbed`: what it printed, and its
+    JSON. It must end with `code`."""
     out = folder / "out.json"
     arguments = ["--device", "cpu", "--models", "mixer", "--phases", "inference"]
     arguments += ["--region-budget", "30", "--cache-dir", str(folder / "cache")]
     arguments += ["--json", str(out)]
-    code = _QUICKSTART.format(prepare=prepare, arguments=arguments, folder=str(ROOT / "examples"))
-    text = run_python(code, ready=True).stdout
+    script = f"import sys; sys.argv = {['', *arguments]}\nimport small_quickstart"
+    done = run_python(script, check=False, ready=True, RACES=races)
+    assert done.returncode == code, done.stdout + done.stderr
     data = json.loads(out.read_text())
-    expect_tables(text, data)
-    return text, data
-
-
-_EVERY_RACE_DISTURBED = """
-from forged import disturb_every_race
-disturb_every_race()
-"""
+    expect_tables(done.stdout, data)
+    return done.stdout, data
 
 
 def test_the_second_process_does_without_what_the_first_could_not_tell(
     run_python: RunPython, tmp_path: Path
 ) -> None:
-    text, data = prepared_quickstart(run_python, tmp_path, _EVERY_RACE_DISTURBED)
+    text, data = small_quickstart(run_python, tmp_path, "disturbed")
     assert {r["verdict"] for r in data["regions"]} == {"the machine was too busy for a race"}
     assert all(region["doubtful"] for region in data["regions"])
     second = data["second_process"]
@@ -169,19 +155,10 @@ def test_the_second_process_does_without_what_the_first_could_not_tell(
     assert "WRONG" not in text
 
 
-_EVERY_RACE_WON = """
-from cudaforge_backend.integration import gate
-from forged import win_every_race
-obstacle = gate.obstacle
-win_every_race()
-gate.obstacle, gate.gains = obstacle, lambda speedup: True
-"""
-
-
 def test_quickstart_serves_the_winners_of_the_first_process(
     run_python: RunPython, tmp_path: Path
 ) -> None:
-    _, data = prepared_quickstart(run_python, tmp_path, _EVERY_RACE_WON)
+    _, data = small_quickstart(run_python, tmp_path, "won")
     for region in data["regions"]:  # races between 0.1 ms and nothing
         assert region["speedup"][1] > 3 and region["aten_us"] > 3 * region["winner_us"]
     assert all(region["verdict"] == "winner" and region["served"] for region in data["regions"])
@@ -291,17 +268,14 @@ def test_what_the_second_process_should_have_found(
     assert quickstart.doubtful_and_lost(regions, set(missed), set(forged)) == (doubtful, lost)
 
 
-def test_a_cache_that_keeps_nothing_fails_the_quickstart(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (cache / "db").touch()
-    done = quickstart(
-        *("--device", "cpu", "--models", "mixer", "--phases", "inference"),
-        *("--region-budget", "1", "--cache-dir", str(cache)),
-    )
-    assert done.returncode == 1
-    assert f"WRONG: {NOT_KEPT}" in done.stdout
-    assert "that it should have had" not in done.stdout
+def test_a_cache_that_keeps_nothing_fails_the_quickstart(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "db").touch()
+    text, _ = small_quickstart(run_python, tmp_path, "won", code=1)
+    assert f"WRONG: {NOT_KEPT}" in text
+    assert "that it should have had" not in text
 
 
 def test_regions_tell_forged_from_cached(monkeypatch: pytest.MonkeyPatch) -> None:

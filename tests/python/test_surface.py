@@ -88,6 +88,7 @@ def test_cuda_folders_of_the_environment_come_first(run_python: RunPython, tmp_p
     done = run_python(
         "from cudaforge_backend.cli import main; main(['doctor', '--json'])",
         CUDAFORGE_CUDA_PATH=f"{tmp_path / 'a'}:{tmp_path / 'b'}",
+        ready=True,
     )
     (nvrtc,) = (check for check in json.loads(done.stdout) if check["name"] == "nvrtc")
     assert nvrtc["searched"][:2] == [str(tmp_path / "a"), str(tmp_path / "b")]
