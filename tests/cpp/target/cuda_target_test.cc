@@ -248,7 +248,7 @@ TEST_F(GpuCudaTarget, RunsCooperativeLaunchesWithZeroedScratch) {
 }
 
 TEST_F(GpuCudaTarget, RunsDependentLaunches) {
-  if (target_->arch().properties.at("cluster_launch") == 0) return;  // before sm_90
+  if (target_->arch().cluster_launch.value_or(0) == 0) return;  // before sm_90
   Candidate candidate = OneLaunch("scale");
   candidate.plan.launches.push_back(OneLaunch("dependent").plan.launches[0]);
   candidate.plan.launches[1].attributes.programmatic_dependent_launch = true;
