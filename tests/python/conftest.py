@@ -127,7 +127,7 @@ def run_python() -> RunPython:
     ) -> Any:
         env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
         # On a GPU machine Inductor's import initialises CUDA, which no forked process may use.
-        if ready and preexec_fn is None and not Path("/dev/nvidiactl").exists():
+        if ready and not Path("/dev/nvidiactl").exists():
             done = ready_processes.run(code, env, timeout=300)
         else:
             done = subprocess.run(

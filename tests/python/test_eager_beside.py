@@ -14,7 +14,7 @@ import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
-from cudaforge_backend import disable, enable
+from cudaforge_backend import enable
 from cudaforge_backend._native import _C
 from eager_calls import SOFTMAX, seen
 from forged import compiled, win_every_race
