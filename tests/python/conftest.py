@@ -39,7 +39,7 @@ import ready as ready_processes  # noqa: E402
 import torch  # noqa: E402
 from coders import CODER, MODEL  # noqa: E402
 from cudaforge_backend.integration import known_graphs, plan  # noqa: E402
-from forged import win_every_race  # noqa: E402
+from forged import lose_every_race, win_every_race  # noqa: E402
 from samples_summary import samples_summary  # noqa: E402
 
 
@@ -82,6 +82,12 @@ def forged(monkeypatch: pytest.MonkeyPatch) -> Path:
     each region is made once. Use it with forged.compiled."""
     win_every_race(monkeypatch)
     return _SESSION / "forged"
+
+
+@pytest.fixture
+def lost_races(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel is faster than its rivals, which takes no time to find out."""
+    lose_every_race(monkeypatch)
 
 
 @pytest.fixture

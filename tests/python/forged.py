@@ -72,7 +72,7 @@ def decide_every_race(
     takes = {"winner": winner_s, "aten": aten_s, "inductor": inductor_s}
     called: list[float] = []
     calls: dict[str, Any] = {
-        name: None if s is None else (lambda inputs, ns=max(s * 1e9, 1e3): called.append(ns))
+        name: None if s is None else (lambda inputs, s=s: called.append(max(s * 1e9, 1e3)))
         for name, s in takes.items()
     }
 

@@ -25,6 +25,8 @@ from forged import compiled, lose_every_race, win_every_race
 
 Output = pytest.CaptureFixture[str]
 
+pytestmark = pytest.mark.usefixtures("lost_races")
+
 
 def forge(output: Output, *argv: str) -> Any:
     """What `cudaforge forge --json` prints of the regions."""

@@ -18,6 +18,8 @@ import torch
 from cudaforge_backend import enable
 from forged import compiled
 
+pytestmark = pytest.mark.usefixtures("lost_races")
+
 _KEY = "sk-not-to-be-told"
 _PATIENCE_S = 60  # of a server that hangs: a client that is still there has no limit of time
 

@@ -13,6 +13,8 @@ from cudaforge_backend.agents import Agents
 from cudaforge_backend.cli import main
 from cudaforge_backend.cli.limits import Limits
 
+pytestmark = pytest.mark.usefixtures("lost_races")
+
 PRICES = {"models": {"test": {"input": 1, "output": 1}, "command:*": {"input": 1, "output": 1}}}
 
 
