@@ -37,10 +37,10 @@ class RegionForge {
 
   Result<Forged> Run() {
     std::optional<SearchOutcome> found;
-    const Status makes = CanGenerate(region_, arch_);
-    if (makes.ok() || request_.agents == nullptr) {
-      CF_RETURN_IF_ERROR(makes);
-      CF_ASSIGN_OR_RETURN(found, Generate());
+    Result<std::vector<Walk>> walks = WalksFor(request_.task);
+    if (walks.ok() || request_.agents == nullptr) {
+      CF_RETURN_IF_ERROR(walks.status());
+      CF_ASSIGN_OR_RETURN(found, Generate(*std::move(walks)));
     }
     if (request_.agents != nullptr) {
       CF_ASSIGN_OR_RETURN(AgentOutcome asked, AskAgents(found));
@@ -91,7 +91,7 @@ class RegionForge {
     return Status::Ok();
   }
 
-  Result<SearchOutcome> Generate() {
+  Result<SearchOutcome> Generate(std::vector<Walk> walks) {
     const Status prepared = Prepare(request_.budget_s);
     if (prepared.code() == StatusCode::kUnsupported || prepared.code() == StatusCode::kTimeout) {
       SearchOutcome none;  // the region cannot be judged at all, or not in its time
@@ -106,7 +106,6 @@ class RegionForge {
                                 .candidates = request_.candidates};
     worker_.SetTimeouts(TimeoutMs(budget.limit, workshop_.worker.compile_timeout_ms),
                         TimeoutMs(budget.limit, workshop_.worker.run_timeout_ms));
-    CF_ASSIGN_OR_RETURN(std::vector<Walk> walks, WalksFor(request_.task));
     LocalEvaluator evaluator(region_, worker_, *checker_, {.cancel = request_.cancel});
     return SearchWalks(std::move(walks), evaluator, budget, Teller());
   }
