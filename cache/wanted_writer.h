@@ -3,7 +3,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,7 +29,7 @@ class WantedWriter {
   // `store` is not null. Where the system has no thread to give, and after End, the caller's thread
   // writes: that may wait for the cache's lock (KernelStore::AddWanted).
   void Add(std::shared_ptr<KernelStore> store, WantedRegion region);
-  // Waits until all that was added before is written; not for what others add meanwhile.
+  // Writes what was added before, or waits for the thread that does.
   void Flush();
   // Writes what was added and ends the thread: the process ends. Of several callers the first
   // waits for that.
@@ -39,18 +38,13 @@ class WantedWriter {
  private:
   using Batch = std::map<std::shared_ptr<KernelStore>, std::vector<WantedRegion>>;
   void Work();
-  void Write(const Batch& batch) const;
-  // Starts the thread where it is to be there and is not; false: there is none. REQUIRES: mutex_ is
-  // held.
-  bool HasThread();
 
   const std::function<void(const Status&)> failed_;
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable to_do_, done_;
+  std::mutex writes_;  // held while a batch is written; taken before mutex_
+  std::mutex mutex_;   // guards what follows
+  std::condition_variable to_do_;
   Batch waiting_;
-  uint64_t added_ = 0, written_ = 0;  // regions so far; written_ counts failed ones, too
-  uint64_t hurried_ = 0;              // as many are waited for
   bool ends_ = false;
   std::thread writer_;
 };
