@@ -28,6 +28,21 @@ struct WantedRegion {
   Json signature;
 };
 
+// Whether a record that is there stays; the first rule that applies. Where the old one is doubtful,
+// of another torch or verifier (CacheRecord::versions), or its evidence cannot be read: the new
+// one. Where the new one is doubtful: the old one, unless that is a WantsTime(). Then:
+enum class Stays {
+  // - where the old one serves no compiled graphs: the new one;
+  // - where both have the same kernel: the old one;
+  // - the one that serves compiled graphs with the larger lower bound of the speed-up.
+  kBetter,
+  // The old one, unless the new one has a kernel and the old one none, or it serves compiled graphs
+  // and the old one does not, or the old one alone WantsTime().
+  kUnlessMore,
+  // The new one, before all other rules.
+  kNone
+};
+
 class KernelStore {
  public:
   virtual ~KernelStore() = default;
@@ -35,35 +50,34 @@ class KernelStore {
   // The record for (key, arch), of whatever kind; null on a miss, also when the stored bytes are
   // damaged. Its evidence is checked where it is read (CacheRecord::Fields).
   virtual std::shared_ptr<const CacheRecord> Get(std::string_view key, std::string_view arch) = 0;
-  // Stores durably, all or nothing. Which record stays; the first rule that applies:
-  // 1. `replace` given: the new one.
-  // 2. Another torch or verifier judged the old one (CacheRecord::versions): the new one.
-  // 3. The old one is doubtful: the new one.
-  // 4. The new one is doubtful: the old one, unless that is a WantsTime().
-  // 5. The old one serves no compiled graphs: the new one.
-  // 6. Both have the same kernel: the old one.
-  // 7. The one that serves compiled graphs with the larger lower bound of the speed-up.
-  // `stored`, when given, tells for each record whether it is now the one that is stored. A region
-  // with a record that is not doubtful leaves the wanted list in the same write. Errors:
-  // kInvalidArgument and kCorruption (CacheRecord::Validate), kIoError (a full disk, a read-only
-  // folder: nothing changed), kTimeout (the lock), kUnsupported (opened read-only, or made by a
-  // newer version).
-  virtual Status PutMany(std::span<const CacheRecord> records, bool replace = false,
-                         std::vector<bool>* stored = nullptr) = 0;
+  // Stores durably, all or nothing; of several records of one region, the last that `stays` lets.
+  // `stored`, when given, tells for each record whether it took the place of what was there; a
+  // record of a later format stays. A region with a record that is not doubtful leaves the wanted
+  // list in the same write. Errors: kInvalidArgument and kCorruption (CacheRecord::Validate),
+  // kIoError (a full disk, a read-only folder: nothing changed), kTimeout (the lock), kUnsupported
+  // (opened read-only, or made by a newer version).
+  // `lineage` is of one record, what was tried for its region, oldest first: one JSON object a
+  // candidate, added in the same write to what earlier forgings tried.
+  virtual Status PutMany(std::span<const CacheRecord> records, Stays stays = Stays::kBetter,
+                         std::vector<bool>* stored = nullptr,
+                         const std::vector<Json>& lineage = {}) = 0;
   Status Put(const CacheRecord& record, bool replace = false) {
-    return PutMany({&record, 1}, replace, nullptr);
+    return PutMany({&record, 1}, replace ? Stays::kNone : Stays::kBetter);
   }
-  // As Put, with what was tried for that region, oldest first, in the same write: one JSON object a
-  // candidate, added to what earlier forgings tried. `stored`, when given, tells whether the record
-  // is now the one that is stored.
-  virtual Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage,
-                          bool* stored = nullptr) = 0;
+  // Put with its lineage. `stored`: whether the record took the place of what was there.
+  Status Conclude(const CacheRecord& record, const std::vector<Json>& lineage,
+                  bool* stored = nullptr) {
+    std::vector<bool> taken;
+    CF_RETURN_IF_ERROR(PutMany({&record, 1}, Stays::kBetter, &taken, lineage));
+    if (stored != nullptr) *stored = taken[0];
+    return Status::Ok();
+  }
   // Forgets the record and its lineage, whether they can be read or not.
   virtual Status Delete(std::string_view key, std::string_view arch) = 0;
   // Every record that can be read, in key order, those with kernels before negative entries; stops
   // when `visit` returns false. `arch` empty: all. What is damaged, or of another record format, is
-  // passed over and counted in `corrupt`; so is what lies in damaged blocks, of whatever arch, with
-  // the record after them, which Get may still give. Errors: those of opening the database.
+  // passed over and counted in `corrupt`. Errors: those of opening the database; kCorruption, after
+  // the records before the damage.
   virtual Status ForEach(std::string_view arch,
                          const std::function<bool(const CacheRecord&)>& visit) = 0;
 
@@ -96,13 +110,14 @@ class KernelStore {
   // Ok, or why every read is a miss at present ("the database is damaged: ...").
   virtual Status health() const = 0;
   // What the user should be told, one line each; a line is given once ("... was damaged; moved to
-  // ..."; "... is damaged in places", after a Get or GetGraph that met a damaged block).
+  // ..."; "... is damaged", after a Get or GetGraph that met it).
   virtual std::vector<std::string> TakeWarnings() = 0;
 };
 
 std::unique_ptr<KernelStore> MakeMemoryKernelStore();
-// A RocksDB database in folder `path`/db, created on first write. A damaged database opens too: all
-// misses, see health(); the first write moves it to `path`/db.damaged-N and starts a fresh one.
+// A RocksDB database in folder `path`/db, created on first write. A damaged database opens too:
+// what cannot be read is a miss, see health(); the first write that meets the damage moves it to
+// `path`/db.damaged-N and starts a fresh one.
 // Errors: kIoError (cannot be read; a plain file there is left untouched), kUnsupported (made by a
 // newer version). `writable` false: never writes.
 Result<std::unique_ptr<KernelStore>> OpenRocksKernelStore(const std::string& path, bool writable);

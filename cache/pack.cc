@@ -2,14 +2,12 @@
 
 #include <ctime>
 #include <filesystem>
-#include <set>
 #include <span>
 
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/sha256.h"
 #include "cache/source_pack.h"
-#include "cache/store_rules.h"
 
 namespace cudaforge {
 namespace {
@@ -43,59 +41,47 @@ Result<CacheRecord> ReadRecord(const Json& entry, std::string_view payload, size
   return record;
 }
 
-// Whether `store` has a kernel for good, as good a one, that was judged as `record` was: raced
-// here, where that comes from elsewhere.
-bool HasItsOwn(KernelStore& store, const CacheRecord& record) {
-  const auto existing = store.Get(record.key, record.arch);
-  return existing != nullptr && existing->has_kernel() &&
-         (existing->Serves().compiled || !record.Serves().compiled) && existing->doubtful == 0 &&
-         JudgedAlike(existing->versions, record.versions) && existing->Fields().ok();
-}
-
-// Stores `count` records, each as `read` gives it and `accept` leaves it; `replace` as ImportPack.
+// Stores `count` records, each as `read` gives it and `hooks` leave it; `replace` as ImportPack.
 // The errors of `read` say which record they are of; those of `accept` are named by its key.
-Result<PackSummary> Adopt(KernelStore& store, const AcceptRecord& accept, bool replace,
-                          size_t count, const std::function<Result<CacheRecord>()>& read) {
+Result<PackSummary> Adopt(KernelStore& store, const ImportHooks& hooks, bool replace, size_t count,
+                          const std::function<Result<CacheRecord>()>& read) {
   PackSummary summary;
-  std::vector<CacheRecord> negatives;
-  std::set<std::string> taken;  // of this pack: the better of two winners of one region
-  const auto put = [&](std::span<const CacheRecord> records, bool replacing) {
+  const auto tell = [&](Imported what, const std::string& line) {
+    if (hooks.tell) hooks.tell(what, line);
+  };
+  const auto put = [&](std::span<const CacheRecord> records, Stays stays) {
     std::vector<bool> stored;
-    const Status status = store.PutMany(records, replacing, &stored);
+    const Status status = store.PutMany(records, stays, &stored);
     for (size_t i = 0; i < stored.size(); ++i) {
       const bool kernel = records[i].has_kernel();
       ++(!stored[i] ? summary.kept_existing : kernel ? summary.imported : summary.without_winner);
+      if (kernel) {
+        tell(stored[i] ? Imported::kStored : Imported::kKeptExisting,
+             records[i].key.substr(0, kKeyDigitsInProblem));
+      }
     }
     return status;
   };
+  std::vector<CacheRecord> negatives;
   for (size_t i = 0; i < count; ++i) {
     auto record = read();
     Status status = record.status();
     std::string problem = status.message();
-    if (status.ok() && accept) {
-      status = accept(&*record);
+    if (status.ok() && hooks.accept) {
+      status = hooks.accept(&*record);
       problem = record->key.substr(0, kKeyDigitsInProblem) + ": " + status.message();
     }
-    if (status.ok() && !record->has_kernel()) {
-      if (HasItsOwn(store, *record)) {
-        ++summary.kept_existing;
-      } else {
-        negatives.push_back(std::move(record).value());
-      }
-    } else if (status.ok()) {
-      const bool first = taken.insert(StoreKey(record->key, record->arch)).second;
-      if (first && !replace && HasItsOwn(store, *record)) {
-        ++summary.kept_existing;
-        taken.erase(StoreKey(record->key, record->arch));
-      } else {
-        CF_RETURN_IF_ERROR(put({&*record, 1}, first && replace));
-      }
-    } else {
+    if (!status.ok()) {
       ++summary.rejected;
+      tell(Imported::kRejected, problem);
       summary.problems.push_back(std::move(problem));
+    } else if (record->has_kernel()) {
+      CF_RETURN_IF_ERROR(put({&*record, 1}, replace ? Stays::kNone : Stays::kUnlessMore));
+    } else {
+      negatives.push_back(std::move(record).value());
     }
   }
-  if (!negatives.empty()) CF_RETURN_IF_ERROR(put(negatives, false));
+  if (!negatives.empty()) CF_RETURN_IF_ERROR(put(negatives, Stays::kUnlessMore));
   return summary;
 }
 
@@ -133,13 +119,12 @@ Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std:
 }
 
 Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
-                               const AcceptRecord& accept, bool replace) {
+                               const ImportHooks& hooks, bool replace) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     CF_ASSIGN_OR_RETURN(std::vector<Result<CacheRecord>> records, ReadSourcePack(path));
     size_t next = 0;
-    return Adopt(store, accept, replace, records.size(),
-                 [&] { return std::move(records[next++]); });
+    return Adopt(store, hooks, replace, records.size(), [&] { return std::move(records[next++]); });
   }
   CF_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxPackBytes));
   if (bytes.size() < kPackHeaderBytes + kPackChecksumBytes || !bytes.starts_with(kPackMagic)) {
@@ -172,7 +157,7 @@ Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
   const std::string_view payload = body.substr(kPackHeaderBytes + manifest_bytes);
   size_t offset = 0;
   size_t next = 0;
-  return Adopt(store, accept, replace, entries->size(), [&] {
+  return Adopt(store, hooks, replace, entries->size(), [&] {
     Result<CacheRecord> record = ReadRecord((*entries)[next++], payload, &offset);
     if (record.ok()) return record;
     return Result<CacheRecord>(

@@ -25,20 +25,24 @@ struct PackSummary {
 // file without one.
 Result<PackSummary> ExportPack(KernelStore& store, const std::string& file, std::string_view arch);
 
-// Decides on each record before it is stored, and may replace its binary by one that was built
-// here; its message becomes the record's line in `problems`.
-using AcceptRecord = std::function<Status(CacheRecord*)>;
+// What became of a record of a pack.
+enum class Imported { kStored, kKeptExisting, kRejected };
+struct ImportHooks {
+  // Decides on each record before it is stored, and may replace its binary by one that was built
+  // here; its message becomes the record's line in `problems`.
+  std::function<Status(CacheRecord*)> accept;
+  // Called of each kernel with the first digits of its key, and of each rejected record with its
+  // line, as soon as it is certain.
+  std::function<void(Imported, const std::string&)> tell;
+};
 
 // Stores the records of a pack, or of a source pack (source_pack.h) where `path` is a folder, each
-// kernel as soon as it is accepted, so that one who interrupts it keeps what was done. A winner
-// that is there and that the same torch and verifier judged stays, whatever speed-up the pack
-// claims, unless `replace`, and so does one that serves eager calls alone, unless the pack's serves
-// compiled graphs.
-// A kernel takes the place of a negative entry, never the other way round. Those of a source pack
-// have no binary until `accept` builds it. Errors: kNotFound or kIoError (the file), kCorruption
-// (not a pack, cut short, or changed: nothing is imported), kUnsupported (a newer format), and
-// those of KernelStore::PutMany.
+// kernel as soon as it is accepted, so that one who interrupts it keeps what was done, and those
+// without at the end. What is there stays by Stays::kUnlessMore, whatever speed-up the pack claims;
+// with `replace` kernels replace it. Those of a source pack have no binary until `accept` builds
+// it. Errors: kNotFound or kIoError (the file), kCorruption (not a pack, cut short, or changed:
+// nothing is imported), kUnsupported (a newer format), and those of KernelStore::PutMany.
 Result<PackSummary> ImportPack(KernelStore& store, const std::string& path,
-                               const AcceptRecord& accept = nullptr, bool replace = false);
+                               const ImportHooks& hooks = {}, bool replace = false);
 
 }  // namespace cudaforge

@@ -2,6 +2,7 @@
 
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/table.h>
 #include <rocksdb/version.h>
@@ -12,15 +13,15 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdarg>
-#include <map>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/text.h"
 #include "cache/kernel_store.h"
-#include "cache/rocks_env.h"
 
 namespace cudaforge {
 namespace {
@@ -49,9 +50,30 @@ class NoLog : public rocksdb::Logger {
   void Logv(const char* /*format*/, va_list /*args*/) override {}
 };
 
-rocksdb::DBOptions DatabaseOptions() {
+// RocksDB's default environment, but each background job has a thread of its own, which ends with
+// the database. The default's threads are waited for when a process exits: in a forked child they
+// are not there, and it hangs.
+class JobThreads final : public rocksdb::EnvWrapper {
+ public:
+  JobThreads() : EnvWrapper(rocksdb::Env::Default()) {}
+  const char* Name() const override { return "cudaforge"; }
+
+  void Schedule(void (*function)(void*), void* arg, Priority /*priority*/, void* /*tag*/,
+                void (* /*unschedule*/)(void*)) override {
+    const std::lock_guard lock(mutex_);
+    jobs_.emplace_back(function, arg);
+  }
+  int UnSchedule(void* /*tag*/, Priority /*priority*/) override { return 0; }  // none waits
+  void IncBackgroundThreadsIfNeeded(int /*number*/, Priority /*priority*/) override {}
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::jthread> jobs_;
+};
+
+rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   rocksdb::DBOptions options;
-  options.env = RocksEnv();
+  options.env = env;
   options.info_log = std::make_shared<NoLog>();
   options.max_open_files = -1;  // a reader keeps its files through another process's compaction
   options.max_file_opening_threads = 1;
@@ -91,29 +113,6 @@ Status FromRocks(const rocksdb::Status& status) {
   return Status::IoError(text);
 }
 
-// The keys that start with `prefix`, as far as `it` gets to them forward and, where that ends at
-// damage, backward; what stopped it.
-rocksdb::Status KeysFromBothEnds(rocksdb::Iterator* it, const std::string& prefix,
-                                 std::set<std::string>* keys) {
-  for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
-    keys->insert(it->key().ToString());
-  }
-  rocksdb::Status stopped = it->status();
-  if (stopped.ok()) return stopped;
-  if (prefix.empty()) {
-    it->SeekToLast();
-  } else {
-    std::string end = prefix;  // after every key that starts with it
-    ++end.back();
-    it->SeekForPrev(end);
-    if (it->Valid() && it->key() == end) it->Prev();
-  }
-  for (; it->Valid() && it->key().starts_with(prefix); it->Prev()) {
-    keys->insert(it->key().ToString());
-  }
-  return stopped;
-}
-
 // Our families, in the order of Family, then RocksDB's own.
 std::vector<std::string> OurFamilies() {
   std::vector<std::string> names(kFamilyNames.begin(), kFamilyNames.end());
@@ -136,6 +135,7 @@ using NoFork = NoForkMeanwhile<RocksDb>;
 
 struct RocksDb::Impl {
   std::optional<NoFork> writes;
+  const std::unique_ptr<rocksdb::Env> env = std::make_unique<JobThreads>();
   std::unique_ptr<rocksdb::DB> db;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> by_family = {};  // null: not there
@@ -164,10 +164,10 @@ RocksDb::~RocksDb() {
 Status RocksDb::Create(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0) return ErrnoStatus(folder, errno);
   const NoFork creates;
-  rocksdb::DBOptions options = DatabaseOptions();
+  Impl impl;
+  rocksdb::DBOptions options = DatabaseOptions(impl.env.get());
   options.create_if_missing = true;
   options.create_missing_column_families = true;
-  Impl impl;
   rocksdb::DB* db = nullptr;
   auto status = rocksdb::DB::Open(options, folder, Descriptors(OurFamilies()), &impl.handles, &db);
   if (!status.ok()) return Status::IoError(status.ToString());
@@ -186,7 +186,7 @@ Result<std::unique_ptr<RocksDb>> RocksDb::Open(const std::string& folder, bool w
   auto impl = std::make_unique<Impl>();
   if (writer) impl->writes.emplace();
   rocksdb::DB* db = nullptr;
-  rocksdb::DBOptions options = DatabaseOptions();
+  rocksdb::DBOptions options = DatabaseOptions(impl->env.get());
   // A version may add families: a reader takes those that are there, a writer makes those that are
   // not, and must open those that it does not know too.
   std::vector<std::string> names;
@@ -241,71 +241,17 @@ Result<std::string> RocksDb::Get(Family family, const std::string& key) const {
   return value;
 }
 
-Status RocksDb::Scan(Family family, const std::string& prefix,
-                     const std::function<bool(std::string_view key, std::string_view value)>& visit,
-                     int64_t* lost) const {
+Status RocksDb::Scan(
+    Family family, const std::string& prefix,
+    const std::function<bool(std::string_view key, std::string_view value)>& visit) const {
   if (impl_->handle(family) == nullptr) return Status::Ok();
   rocksdb::ReadOptions options;
   options.fill_cache = false;
   std::unique_ptr<rocksdb::Iterator> it(impl_->db->NewIterator(options, impl_->handle(family)));
-  std::set<std::string> visited;
   for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
     if (!visit(it->key().ToStringView(), it->value().ToStringView())) return Status::Ok();
-    visited.insert(it->key().ToString());
   }
-  Status stopped = FromRocks(it->status());
-  const bool damaged = stopped.code() == StatusCode::kCorruption;
-  if (!stopped.ok() && !damaged) return stopped;
-  // A walk over compacted tables may pass over what is damaged without a word.
-  if (!damaged && !prefix.empty()) return stopped;
-  const PairsByTable tables = TablesOf(family);
-  uint64_t pairs = 0;
-  for (const auto& [_, count] : tables) pairs += count;
-  if (!damaged && visited.size() >= pairs) return stopped;
-  std::set<std::string> keys;
-  int64_t unread = 0;
-  CF_RETURN_IF_ERROR(Salvage(family, tables, prefix, &keys, &unread));
-  if (lost != nullptr) *lost += damaged ? std::max<int64_t>(unread, 1) : unread;
-  for (const std::string& key : keys) {
-    if (visited.contains(key)) continue;
-    const Result<std::string> value = Get(family, key);
-    if (value.ok() && !visit(key, *value)) break;
-    if (value.status().code() == StatusCode::kIoError) return value.status();
-  }
-  return Status::Ok();
-}
-
-RocksDb::PairsByTable RocksDb::TablesOf(Family family) const {
-  rocksdb::TablePropertiesCollection tables;
-  // A table whose properties cannot be read goes by number 0.
-  (void)impl_->db->GetPropertiesOfAllTables(impl_->handle(family), &tables);
-  PairsByTable pairs{{0, 0}};
-  for (const auto& [_, table] : tables) {
-    pairs[table->orig_file_number] = table->num_entries - table->num_deletions;
-  }
-  return pairs;
-}
-
-Status RocksDb::Salvage(Family family, const PairsByTable& tables, const std::string& prefix,
-                        std::set<std::string>* keys, int64_t* lost) const {
-  for (const auto& [number, count] : tables) {
-    rocksdb::ReadOptions options;
-    options.fill_cache = false;
-    options.table_filter = [number = number](const rocksdb::TableProperties& table) {
-      return table.orig_file_number == number;
-    };
-    std::unique_ptr<rocksdb::Iterator> it(impl_->db->NewIterator(options, impl_->handle(family)));
-    std::set<std::string> found;
-    Status stopped = FromRocks(KeysFromBothEnds(it.get(), prefix, &found));
-    if (!stopped.ok() && stopped.code() != StatusCode::kCorruption) return stopped;
-    if (prefix.empty() && count > found.size()) {
-      *lost += static_cast<int64_t>(count - found.size());
-    } else if (!stopped.ok()) {
-      *lost += 1;
-    }
-    keys->merge(found);
-  }
-  return Status::Ok();
+  return FromRocks(it->status());
 }
 
 Status RocksDb::Write(const std::vector<DbWrite>& writes) {

@@ -37,8 +37,6 @@ Status RocksFolder::Check() const {
   return Status::Ok();
 }
 
-bool RocksFolder::HasDatabase() const { return PathExists(db_path_); }
-
 uint64_t RocksFolder::Generation() const {
   UniqueFd fd(open((path_ + "/generation").c_str(), O_RDONLY | O_CLOEXEC));
   char bytes[8] = {};
@@ -46,8 +44,8 @@ uint64_t RocksFolder::Generation() const {
   return LittleEndianAt<uint64_t>(std::string_view(bytes, sizeof(bytes)), 0);
 }
 
-Result<std::unique_ptr<RocksDb>> RocksFolder::OpenReader() const {
-  if (!HasDatabase()) return Status::NotFound(db_path_);
+Result<std::shared_ptr<const Database>> RocksFolder::OpenReader() const {
+  if (!PathExists(db_path_)) return Status::NotFound(db_path_);
   auto reader = RocksDb::OpenReader(db_path_);
   // A writer that compacts beside us may take files away between two steps of an open: tried again
   // before it counts.
@@ -56,15 +54,16 @@ Result<std::unique_ptr<RocksDb>> RocksFolder::OpenReader() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
     reader = RocksDb::OpenReader(db_path_);
   }
-  return reader;
+  CF_RETURN_IF_ERROR(reader.status());
+  return std::shared_ptr<const Database>(std::move(reader).value());
 }
 
-Status RocksFolder::Write(const MakeWrites& make, std::vector<std::string>* warnings) const {
+Status RocksFolder::Write(const MakeWrites& make, std::vector<std::string>* warnings) {
   CF_RETURN_IF_ERROR(AsIoError(MakeDirs(path_)));
   CF_RETURN_IF_ERROR(Check());
   auto lock = FileLock::Acquire(path_ + "/lock", kLockTimeoutMs);
   if (!lock.ok()) return AsIoError(lock.status());
-  if (!HasDatabase()) CF_RETURN_IF_ERROR(CreateFresh());
+  if (!PathExists(db_path_)) CF_RETURN_IF_ERROR(CreateFresh());
   Status status = Session(make);
   if (status.code() == StatusCode::kCorruption) {
     CF_ASSIGN_OR_RETURN(const std::string aside, MoveAside());
@@ -85,7 +84,8 @@ Status RocksFolder::Session(const MakeWrites& make) const {
   // Opening for reading first changes nothing: a newer version's database stays as it is.
   CF_RETURN_IF_ERROR(RocksDb::OpenReader(db_path_).status());
   CF_ASSIGN_OR_RETURN(auto writer, RocksDb::OpenWriter(db_path_));
-  return writer->Write(make(*writer));
+  CF_ASSIGN_OR_RETURN(const std::vector<DbWrite> writes, make(*writer));
+  return writer->Write(writes);
 }
 
 Status RocksFolder::CreateFresh() const {

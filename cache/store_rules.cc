@@ -1,7 +1,6 @@
 #include "cache/store_rules.h"
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 #include <utility>
 
@@ -34,25 +33,23 @@ Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> reco
   return all;
 }
 
-bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace) {
-  if (existing == nullptr || replace) return true;
+bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, Stays stays) {
+  if (existing == nullptr || stays == Stays::kNone) return true;
   if (!JudgedAlike(incoming.versions, existing->versions)) return true;
   if (existing->doubtful != 0) return true;
   if (incoming.doubtful != 0) return existing->WantsTime();
-  if (!existing->Serves().compiled) return true;
+  const bool serves = incoming.Serves().compiled, served = existing->Serves().compiled;
+  if (stays == Stays::kUnlessMore) {
+    return incoming.has_kernel() > existing->has_kernel() || serves > served ||
+           (existing->WantsTime() && !incoming.WantsTime());
+  }
+  if (!served) return true;
   // The same kernel raced again has gained nothing but another draw of the noise.
   if (std::ranges::equal(incoming.variants, existing->variants, {}, &Variant::candidate,
                          &Variant::candidate)) {
     return false;
   }
-  return incoming.Serves().compiled && incoming.SpeedupLow() > existing->SpeedupLow();
-}
-
-Json WantedEntry(const WantedRegion& region) {
-  return {{"key", region.key},
-          {"arch", region.arch},
-          {"signature", region.signature},
-          {"first_seen", static_cast<int64_t>(std::time(nullptr))}};
+  return serves && incoming.SpeedupLow() > existing->SpeedupLow();
 }
 
 std::vector<Json> SettledNodes(const std::vector<Json>& lineage) {

@@ -1,4 +1,4 @@
-// What every KernelStore does alike. Private to cache/.
+// Which records a KernelStore keeps, and under which keys. Private to cache/.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,6 @@ Status CheckStoreKey(std::string_view key, std::string_view arch);
 Result<std::vector<std::string>> StorableBytes(std::span<const CacheRecord> records);
 
 // Whether `incoming` takes the place of `existing` (nullptr: there is none).
-bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, bool replace);
-
-// What the wanted list holds of a region: {"key", "arch", "signature", "first_seen"}.
-Json WantedEntry(const WantedRegion& region);
+bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, Stays stays);
 
 }  // namespace cudaforge

@@ -47,16 +47,19 @@ py::dict AdoptPack(const std::string& file, const py::object& tell, bool replace
   PackSummary summary;
   {
     py::gil_scoped_release release;
-    const AcceptRecord accept = [&tell](CacheRecord* record) {
+    ImportHooks hooks;
+    hooks.accept = [](CacheRecord* record) {
       const Status status = AdmitRecord(&BenchOf, record);
       py::gil_scoped_acquire acquire;
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-      if (!tell.is_none() && (record->has_kernel() || !status.ok())) {
-        tell(record->key, MessageText(status.message()));
-      }
       return status;
     };
-    summary = ValueOrThrow(ImportPack(*Runtime::Get().store(), file, accept, replace));
+    hooks.tell = [&tell](Imported what, const std::string& line) {
+      constexpr const char* kNames[] = {"stored", "kept", "rejected"};
+      py::gil_scoped_acquire acquire;
+      if (!tell.is_none()) tell(kNames[static_cast<int>(what)], MessageText(line));
+    };
+    summary = ValueOrThrow(ImportPack(*Runtime::Get().store(), file, hooks, replace));
   }
   return SummaryDict(summary);
 }

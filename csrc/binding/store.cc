@@ -16,6 +16,12 @@ namespace {
 namespace py = pybind11;
 using StorePtr = std::shared_ptr<KernelStore>;
 
+template <typename Work>
+auto WithoutGil(const Work& work) {
+  py::gil_scoped_release release;
+  return work();
+}
+
 CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
                        const std::string& binary) {
   const Json json = FromPython(dict);
@@ -40,8 +46,7 @@ py::list ToList(const std::vector<Json>& values) {
 
 std::shared_ptr<const CacheRecord> Find(KernelStore& store, const std::string& key,
                                         const std::string& arch) {
-  py::gil_scoped_release release;
-  return store.Get(key, arch);
+  return WithoutGil([&] { return store.Get(key, arch); });
 }
 
 std::shared_ptr<const CacheRecord> MustFind(KernelStore& store, const std::string& key,
@@ -98,23 +103,23 @@ py::bytes Binary(KernelStore& store, const std::string& key, const std::string& 
 void Put(KernelStore& store, const py::dict& dict, const py::object& candidate,
          const std::string& binary, bool replace) {
   const CacheRecord record = RecordFrom(dict, candidate, binary);
-  py::gil_scoped_release release;
-  ThrowIfError(store.Put(record, replace));
+  ThrowIfError(WithoutGil([&] { return store.Put(record, replace); }));
+}
+
+template <auto forget>
+void Forget(KernelStore& store, const std::string& key, const std::string& arch) {
+  ThrowIfError(WithoutGil([&] { return (store.*forget)(key, arch); }));
 }
 
 py::list Records(KernelStore& store, const std::string& arch) {
   py::list list;
-  Status status;
-  {
-    py::gil_scoped_release release;
-    status = store.ForEach(arch, [&](const CacheRecord& record) {
-      py::gil_scoped_acquire acquire;
-      const py::object dict = RecordDict(store, record);
-      if (!dict.is_none()) list.append(dict);
-      return true;
-    });
-  }
-  ThrowIfError(status);
+  const auto append = [&](const CacheRecord& record) {
+    py::gil_scoped_acquire acquire;
+    const py::object dict = RecordDict(store, record);
+    if (!dict.is_none()) list.append(dict);
+    return true;
+  };
+  ThrowIfError(WithoutGil([&] { return store.ForEach(arch, append); }));
   return list;
 }
 
@@ -146,16 +151,11 @@ py::object Problem(const Status& status) {
 }
 
 StorePtr OpenStore(const std::filesystem::path& folder, bool writable) {
-  py::gil_scoped_release release;
-  return ValueOrThrow(OpenRocksKernelStore(folder, writable));
+  return ValueOrThrow(WithoutGil([&] { return OpenRocksKernelStore(folder, writable); }));
 }
 
 py::object UseCache(const std::filesystem::path& folder) {
-  const Status status = [&folder] {
-    py::gil_scoped_release release;
-    return Runtime::Get().UseCache(folder);
-  }();
-  return Problem(status);
+  return Problem(WithoutGil([&] { return Runtime::Get().UseCache(folder); }));
 }
 
 }  // namespace
@@ -167,20 +167,8 @@ void BindStore(py::module_& m) {
       .def("verdict", &Verdict, py::arg("key"), py::arg("arch"))
       .def("doubted_lately", &DoubtedLately, py::arg("key"), py::arg("arch"))
       .def("candidate", &CandidateOf, py::arg("key"), py::arg("arch"))
-      .def(
-          "delete",
-          [](KernelStore& store, const std::string& key, const std::string& arch) {
-            py::gil_scoped_release release;
-            ThrowIfError(store.Delete(key, arch));
-          },
-          py::arg("key"), py::arg("arch"))
-      .def(
-          "remove_wanted",
-          [](KernelStore& store, const std::string& key, const std::string& arch) {
-            py::gil_scoped_release release;
-            ThrowIfError(store.RemoveWanted(key, arch));
-          },
-          py::arg("key"), py::arg("arch"))
+      .def("delete", &Forget<&KernelStore::Delete>, py::arg("key"), py::arg("arch"))
+      .def("remove_wanted", &Forget<&KernelStore::RemoveWanted>, py::arg("key"), py::arg("arch"))
       .def("records", &Records, py::arg("arch") = "")
       .def(
           "put_graph",
@@ -195,36 +183,26 @@ void BindStore(py::module_& m) {
       .def(
           "get_graph",
           [](KernelStore& store, const std::string& graph, const std::string& arch) -> py::object {
-            const std::optional<Json> facts = [&] {
-              py::gil_scoped_release release;
-              return store.GetGraph(graph, arch);
-            }();
+            const auto facts = WithoutGil([&] { return store.GetGraph(graph, arch); });
             return facts ? ToPython(*facts) : py::none();
           },
           py::arg("graph"), py::arg("arch"))
       .def(
           "wanted",
           [](KernelStore& store, const std::string& arch) {
-            return ToList([&] {
-              py::gil_scoped_release release;
-              return store.Wanted(arch);
-            }());
+            return ToList(WithoutGil([&] { return store.Wanted(arch); }));
           },
           py::arg("arch") = "")
       .def(
           "add_wanted",
           [](KernelStore& store, const std::vector<RegionOnArch>& regions) {
-            py::gil_scoped_release release;
-            ThrowIfError(store.AddWanted(WantedRegions(regions)));
+            ThrowIfError(WithoutGil([&] { return store.AddWanted(WantedRegions(regions)); }));
           },
           py::arg("regions"))
       .def(
           "lineage",
           [](KernelStore& store, const std::string& key, const std::string& arch) {
-            return ToList([&] {
-              py::gil_scoped_release release;
-              return SettledNodes(store.Lineage(key, arch));
-            }());
+            return ToList(WithoutGil([&] { return SettledNodes(store.Lineage(key, arch)); }));
           },
           py::arg("key"), py::arg("arch"))
       .def("counters", &Counters)

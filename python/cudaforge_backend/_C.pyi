@@ -206,14 +206,15 @@ def export_sources(store: KernelStore, folder: str, arch: str = "") -> dict[str,
     """Writes the kernels as a source pack: how many, and what could not be written."""
 
 def adopt_pack(
-    file: str, tell: Callable[[str, str], None] | None = None, replace: bool = False
+    file: str, tell: Callable[[str, str], object] | None = None, replace: bool = False
 ) -> dict[str, Any]:
     """Compiles and proves each kernel of a pack here and stores it as soon as it is proven, unless
     the store has as good a kind of one that this build judged, or with `replace`; what has none is
     stored at the end. As export_pack.
 
-    `tell` gets the key of each kernel and what is wrong with it ("": nothing). RuntimeError: not a
-    pack, or a damaged one."""
+    `tell` gets "stored" or "kept" (what is there stays) and the first digits of the key of each
+    kernel, "rejected" and the line in `problems` of each other record. RuntimeError: not a pack, or
+    a damaged one."""
 
 def store() -> KernelStore:
     """The store that this process uses: in memory until use_cache has been called."""

@@ -108,9 +108,8 @@ def verdict(record: Mapping[str, Any]) -> str:
         return "winner"
     timing = record["timing"] or {}
     _, median, high = timing.get("speedup") or (1.0, 1.0, 1.0)
-    if record["doubtful"] and not record["serves"]:
-        return "the machine was too busy for a race"
-    match why_code(record):
+    unserved = record["doubtful"] and not record["serves"]
+    match "doubtful" if unserved else why_code(record):
         case "doubtful":
             return "the machine was too busy for a race"
         case "not_within":

@@ -78,7 +78,7 @@ def test_includes_point_down(path) -> None:  # noqa: ANN001
 
 def test_rocksdb_is_included_by_its_own_files_alone() -> None:
     users = {p.stem for p in SOURCES if "<rocksdb/" in p.read_text()}
-    assert users == {"rocks_db", "rocks_env"}
+    assert users == {"rocks_db"}
 
 
 def test_cmake_links_as_the_picture_shows() -> None:

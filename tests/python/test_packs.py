@@ -403,7 +403,7 @@ def test_what_many_kernels_are_rejected_for_is_said_once(
 
     def adopt_pack(file: str, tell: Any, replace: bool) -> dict[str, Any]:
         for problem in problems:
-            tell(*problem.split(": "))
+            tell("rejected", problem)
         counts = {"imported": 0, "without_winner": 0, "kept_existing": 0, "rejected": 4}
         return {**counts, "problems": problems}
 

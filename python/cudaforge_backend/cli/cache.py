@@ -377,32 +377,21 @@ def run_import(args: argparse.Namespace) -> int:
         raise OSError(f"the cache cannot be used: {problem}")
     if not Path(args.file).exists():
         raise OSError(f"there is no {args.file}; `cudaforge cache export` makes such files")
-    told: set[str] = set()
     reasons: Counter[str] = Counter()
-    before = _C.store().records()
-    stay = set() if args.replace else _proven_here(before)
 
-    def tell(key: str, why_not: str) -> None:
-        name = key[:12]
-        if why_not:
-            told.add(f"{name}: {why_not}")
-            reasons[why_not] += 1
-            if reasons[why_not] == 1:
-                _say_rejected(f"{name}: {why_not}")
+    def tell(what: str, line: str) -> None:
+        if what == "rejected":
+            reason = line.partition(": ")[2]
+            reasons[reason] += 1
+            if reasons[reason] == 1:
+                _say_rejected(line)
         else:
-            stays = "; the kernel in the cache stays" if key in stay else ""
-            print(f"  {name} verified{stays}", flush=True)
+            stays = "; the kernel in the cache stays" if what == "kept" else ""
+            print(f"  {line} verified{stays}", flush=True)
 
     result = _C.adopt_pack(args.file, None if args.json else tell, args.replace)
-    new = _without_winner(_C.store().records()) - _without_winner(before)
-    if (as_before := result["without_winner"] - len(new)) > 0:
-        result["without_winner"] -= as_before
-        result["kept_existing"] += as_before
 
     def text() -> None:
-        for rejected in result["problems"]:
-            if rejected not in told:  # it could not even be read
-                _say_rejected(rejected)
         for reason, times in reasons.items():
             if times > 1:
                 _say_rejected(f"{times - 1} more, each: {reason}")
@@ -421,22 +410,6 @@ def run_import(args: argparse.Namespace) -> int:
 
     show(args, result, text)
     return int(result["rejected"] > 0)
-
-
-def _proven_here(records: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Keys of the kernels that an import does not replace unless it is told to; of those that serve
-    eager calls alone it is not known yet."""
-    mine = archs_here()
-    return {
-        r["key"]
-        for r in records
-        if "compiled" in r["serves"] and r["arch"] in mine and r["current"] and not r["doubtful"]
-    }
-
-
-def _without_winner(records: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
-    """Of records without a kernel the key, the architecture and the checksum."""
-    return {(r["key"], r["arch"], r["checksum"]) for r in records if r["kind"] == "negative"}
 
 
 def _say_rejected(problem: str) -> None:

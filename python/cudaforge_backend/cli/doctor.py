@@ -125,26 +125,17 @@ def _environment() -> Check:
 
 
 def _cache(folder: str) -> Check:
-    advice = "choose a folder that you can write to with CUDAFORGE_CACHE_DIR"
+    advice = "choose another folder, one that you can write to, with CUDAFORGE_CACHE_DIR"
     try:
         store = _C.KernelStore.open(folder)
+        number = len(store.records())
     except (OSError, RuntimeError, NotImplementedError) as error:
         return check("cache", "broken", f"{folder}: {error}", advice)
-    problem = store.health()
     if why := cannot_write(Path(folder).absolute()):
         detail = f"{folder}: {why}; kernels are neither kept nor listed"
         return check("cache", "broken", detail, advice)
-    if problem is not None:
-        advice = (
-            "every region is a miss; the next write moves the database to db.damaged-N and begins "
-            "an empty one: before that, put back a copy if there is one"
-        )
-        return check("cache", "broken", f"{folder}: {problem}", advice)
-    detail = f"RocksDB {_C.versions()['rocksdb']}, {folder}, {len(store.records())} records"
+    detail = f"RocksDB {_C.versions()['rocksdb']}, {folder}, {number} records"
     if passed_over := damaged(store):
-        advice = (
-            "`cudaforge cache export FILE` keeps what is intact; then remove the folder and "
-            "`cudaforge cache import FILE`"
-        )
-        return check("cache", "broken", f"{detail}\n{passed_over}", advice)
+        what, _, advice = passed_over.partition(". ")
+        return check("cache", "broken", f"{detail}\n{what}", advice)
     return check("cache", "ok", detail)

@@ -50,10 +50,7 @@ def open_store(args: argparse.Namespace, writable: bool = False) -> Any:
 def _check_readable(store: Any) -> None:
     problem = store.health()
     if problem is not None:
-        raise OSError(
-            f"the cache cannot be read: {problem}; every region is a miss, and the next write "
-            "moves the database to db.damaged-N and begins an empty one"
-        )
+        raise OSError(f"the cache cannot be read: {problem}")
 
 
 def damaged(store: Any) -> str:

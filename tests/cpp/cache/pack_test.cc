@@ -41,6 +41,9 @@ TEST_F(Pack, CarriesRecordsToAnEmptyCache) {
   auto negative = to_->Get(TestNegative(8).key, kTestArch);
   ASSERT_NE(negative, nullptr);
   EXPECT_EQ(negative->Encode(), TestNegative(8).Encode());
+  summary = ImportPack(*to_, file_);
+  EXPECT_EQ(summary->kept_existing, 5);
+  EXPECT_EQ(summary->without_winner, 0);
 }
 
 TEST_F(Pack, AWinnerStaysWhereThePackHasNone) {
@@ -70,7 +73,7 @@ TEST_F(Pack, WinnersThatAreThereStayUnlessReplaced) {
   EXPECT_EQ(low(1), 1.1) << "the pack's 1.5 is only claimed";
   EXPECT_EQ(low(2), 1.5) << "another torch judged the one that was there";
   EXPECT_TRUE(to_->Get(TestWinner(3).key, kTestArch)->has_kernel());
-  summary = ImportPack(*to_, file_, nullptr, true);
+  summary = ImportPack(*to_, file_, {}, true);
   EXPECT_EQ(summary->imported, 4);
   EXPECT_EQ(summary->kept_existing, 1);
   EXPECT_EQ(low(0), 1.5);
@@ -104,40 +107,29 @@ TEST_F(Pack, DoubtfulRecordsStayBehindAndGiveWay) {
   EXPECT_EQ(to_->Get(beside.key, kTestArch)->SpeedupLow(), 1.5);
 }
 
-TEST_F(Pack, OfTwoWinnersOfOneRegionTheBetterIsTaken) {
-  const auto to_one_arch = [](CacheRecord* record) {
-    record->arch = kTestArch;
-    return Status::Ok();
-  };
-  for (const bool replace : {false, true}) {
-    for (const double first : {1.2, 1.8}) {  // in the order of their archs
-      auto from = MakeMemoryKernelStore();
-      auto to = MakeMemoryKernelStore();
-      CacheRecord one = TestWinner(1, first), two = TestWinner(1, 3.0 - first);
-      one.arch = "cpu:a";
-      two.arch = "cpu:b";
-      ASSERT_TRUE(from->Put(one).ok());
-      ASSERT_TRUE(from->Put(two).ok());
-      ASSERT_TRUE(ExportPack(*from, file_, "").ok());
-      ASSERT_TRUE(ImportPack(*to, file_, to_one_arch, replace).ok());
-      EXPECT_EQ(to->Get(TestWinner(1).key, kTestArch)->SpeedupLow(), 1.8);
-    }
-  }
-}
-
 TEST_F(Pack, TheImporterDecidesOnEachRecord) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
-  auto summary = ImportPack(*to_, file_, [](CacheRecord* record) {
+  ImportHooks hooks;
+  hooks.accept = [](CacheRecord* record) {
     if (!record->has_kernel()) return Status::Ok();
     record->variants[0].binary = "built here";
     return record->key == TestWinner(2).key ? Status::InvalidArgument("wrong values here")
                                             : Status::Ok();
-  });
+  };
+  std::map<std::string, Imported> told;
+  hooks.tell = [&](Imported what, const std::string& line) { told[line] = what; };
+  ASSERT_TRUE(to_->Put(TestWinner(0)).ok());
+  auto summary = ImportPack(*to_, file_, hooks);
   ASSERT_TRUE(summary.ok());
-  EXPECT_EQ(summary->imported, 3);
+  EXPECT_EQ(summary->imported, 2);
   EXPECT_EQ(summary->rejected, 1);
   ASSERT_EQ(summary->problems.size(), 1u);
   EXPECT_EQ(summary->problems[0], TestWinner(2).key.substr(0, 12) + ": wrong values here");
+  const auto digits = [](int i) { return TestWinner(i).key.substr(0, 12); };
+  EXPECT_EQ(told, (std::map<std::string, Imported>{{digits(0), Imported::kKeptExisting},
+                                                   {digits(1), Imported::kStored},
+                                                   {summary->problems[0], Imported::kRejected},
+                                                   {digits(3), Imported::kStored}}));
   EXPECT_EQ(to_->Get(TestWinner(2).key, kTestArch), nullptr);
   EXPECT_EQ(to_->Get(TestWinner(1).key, kTestArch)->variants[0].binary, "built here");
 }
@@ -146,12 +138,12 @@ TEST_F(Pack, TheImporterDecidesOnEachRecord) {
 TEST_F(Pack, WhatWasAcceptedBeforeAnInterruptionIsKept) {
   ASSERT_TRUE(ExportPack(*from_, file_, kTestArch).ok());
   int seen = 0;
-  EXPECT_THROW((void)ImportPack(*to_, file_,
-                                [&](CacheRecord*) {
-                                  if (++seen == 3) throw std::runtime_error("interrupted");
-                                  return Status::Ok();
-                                }),
-               std::runtime_error);
+  ImportHooks hooks;
+  hooks.accept = [&](CacheRecord*) {
+    if (++seen == 3) throw std::runtime_error("interrupted");
+    return Status::Ok();
+  };
+  EXPECT_THROW((void)ImportPack(*to_, file_, hooks), std::runtime_error);
   int64_t kept = 0;
   ASSERT_TRUE(to_->ForEach("",
                            [&](const CacheRecord& record) {

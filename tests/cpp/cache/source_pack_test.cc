@@ -28,13 +28,15 @@ class SourcePack : public testing::Test {
   }
   PackSummary Write(const char* arch = "") { return WriteSourcePack(*from_, pack_, arch).value(); }
   Result<PackSummary> Import() {
-    return ImportPack(*to_, pack_, [](CacheRecord* record) {
+    ImportHooks hooks;
+    hooks.accept = [](CacheRecord* record) {
       for (Variant& variant : record->variants) {
         EXPECT_TRUE(variant.binary.empty());
         variant.binary = "built here";
       }
       return Status::Ok();
-    });
+    };
+    return ImportPack(*to_, pack_, hooks);
   }
   std::string Place(int i) {
     return pack_ + "/softmax-mul-" + WinnerWithSource(i).key.substr(0, 12);

@@ -410,7 +410,7 @@ TEST_F(RocksStore, ARecordOfALaterFormatIsLeftAsItIs) {
   auto store = OpenStore(path_);
   for (const CacheRecord& record : {TestWinner(1, 9), TestNegative(1)}) {
     std::vector<bool> stored;
-    ASSERT_TRUE(store->PutMany({&record, 1}, false, &stored).ok());
+    ASSERT_TRUE(store->PutMany({&record, 1}, Stays::kBetter, &stored).ok());
     EXPECT_FALSE(stored[0]);
   }
   EXPECT_EQ(store->Get(TestWinner(1).key, kTestArch), nullptr);
