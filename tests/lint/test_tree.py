@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tree import ROOT, files, own_kernels
@@ -18,8 +18,6 @@ TOP_LEVEL = {
     "README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md",
 }  # fmt: skip
 TESTED_ELSEWHERE = {"binding"}  # from Python
-ENDED = re.compile(r"[;:,{}\\]$|^$")  # a C++ line that ends a statement or an item of a list
-CLOSING = re.compile(r"\s*[\])}]")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -33,29 +31,6 @@ def oversized(lengths: Mapping[str, int]) -> list[str]:
 def wide_comments(lines: Iterable[str]) -> list[str]:
     """Comment lines over 100 columns, which clang-format leaves as they are."""
     return [line for line in lines if len(line) > 100 and line.lstrip().startswith("//")]
-
-
-def torn(lines: Sequence[str], mark: str) -> list[str]:
-    """Statements that a formatter broke because of the comment behind them: without it they fit on
-    one line. `mark` begins a comment."""
-    found = []
-    for n, line in enumerate(lines):
-        code, comment, _ = line.partition(f"  {mark}")
-        begin = n - 1
-        if mark == "#" and CLOSING.match(code):  # a bracket that was opened on an earlier line
-            indent = len(code) - len(code.lstrip())
-            while begin > 0 and lines[begin].startswith(" " * (indent + 1)):
-                begin -= 1
-        before = [one.strip() for one in lines[max(begin, 0) : n]]
-        if not comment or not code.strip() or not before or any(mark in one for one in before):
-            continue
-        open_ended = not ENDED.search(before[-1]) and not before[-1].startswith(("#", "template"))
-        if mark == "#":
-            open_ended = before[0].endswith(("(", "[", "{")) and not before[-1].endswith(",")
-        indented = len(lines[begin]) - len(lines[begin].lstrip())
-        if open_ended and indented + len(" ".join([*before, code.strip()])) <= 100:
-            found.append(line)
-    return found
 
 
 def strangers(names: Iterable[str]) -> set[str]:
@@ -104,23 +79,6 @@ def test_comments_are_no_wider_than_code() -> None:
     sources += own_kernels()
     wide = {str(path): wide_comments(path.read_text().splitlines()) for path in sources}
     assert {name: lines for name, lines in wide.items() if lines} == {}
-
-
-def test_no_statement_is_torn_by_its_comment() -> None:
-    assert torn(["  int threads =", "      0;  // of the pool"], "//") != []
-    assert torn(["  std::string", "      name;  // of the kernel"], "//") != []
-    assert torn(["  self.before: dict[", "      Node, int", "  ] = {}  # bit set"], "#") != []
-    assert torn(["  int Of(", "      int row);  // of the kernel"], "//") != []
-    assert torn(["  int a = 1;", "  int b = 0;  // rows"], "//") == []
-    assert torn(["  // Of the pool.", "  int b = 0;  // rows"], "//") == []
-    assert torn(["  int a =", "      " + 90 * "b" + ";  // wide"], "//") == []
-    assert torn(["  call(", "      a,", "  )  # fmt: skip"], "#") == []
-    faults = {}
-    for mark, sources in (("//", files(".h", ".cc")), ("#", files(".py"))):
-        for path in sources:
-            if "prelude" not in path.name:  # kernels' text
-                faults[str(path)] = torn(path.read_text().splitlines(), mark)
-    assert {name: lines for name, lines in faults.items() if lines} == {}
 
 
 def test_nothing_stands_beside_the_known_top_level() -> None:
