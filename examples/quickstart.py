@@ -90,7 +90,7 @@ def run_all(args: argparse.Namespace, device: str, progress: Progress) -> Run:
     """The first result of each model and phase from the CudaForge backend."""
     run = Run()
     for name, phase in chosen(args):
-        progress.say(f"{name} {phase}", f"compiling {name} {phase}")
+        progress.tell(f"{name} {phase}", f"compiling {name} {phase}")
         example, inputs = prepare(name, phase, device)
         torch._dynamo.reset()
         before = with_winners()
@@ -243,13 +243,13 @@ def main() -> int:
     print("\nTiming whole models, interleaved", flush=True)
     models = []
     for name, phase in chosen(args):
-        progress.say(f"  {name} {phase}", f"compiling and timing {name} {phase}")
+        progress.tell(f"  {name} {phase}", f"compiling and timing {name} {phase}")
         models.append(measure(name, phase, device, args, first.substituted[f"{name}/{phase}"] > 0))
     print("\nModels (milliseconds; A/A is Inductor against itself; errors are relative to float64;")
     print("allowed: twice eager PyTorch's, and Inductor's own)")
     print_models(models)
 
-    progress.say("\nA second process, from the cache", "the second process runs")
+    progress.tell("\nA second process, from the cache", "the second process runs")
     second = start_second(args)
     differences = {
         key: relative_error(value, first.results[key].double())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
-from cudaforge_backend.heartbeat import Heartbeat
+from cudaforge_backend.heartbeat import Teller
 from cudaforge_backend.records import counted, find, label
 
 NOT_FORGED: dict[str, Any] = {
@@ -20,47 +20,26 @@ def microseconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-class Progress:
+class Progress(Teller):
     """Told of every region as it is planned and forged; prints a line for each decision."""
 
     def __init__(self) -> None:
         self.known: dict[str, set[str]] = {"hit": set(), "negative": set(), "miss": set()}
         self._seen: dict[str, dict[str, Any]] = {}
-        self._tried = 0
-        self._heartbeat = Heartbeat(lambda text: print(f"    {text}", flush=True), "starting")
+        super().__init__(lambda line: print(line, flush=True), "starting", ("start", "end"))
 
-    def end(self) -> None:
-        """Says no more by itself."""
-        self._heartbeat.end()
-
-    def say(self, line: str, doing: str) -> None:
+    def tell(self, line: str, doing: str) -> None:
         """Prints a line; `doing` is what will be said to go on while nothing else is printed."""
-        self._heartbeat.begin(doing)
-        print(line, flush=True)
+        self.begin(doing)
+        self.say(line)
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """See cudaforge_backend.set_progress for the events."""
-        key = str(event.get("key", ""))
-        kind = event["event"]
-        if kind == "region":
-            self._seen.setdefault(key, {"arch": event["arch"], "origin": "cache"})
-            self.known[event["status"]].add(key)
-        elif kind == "start":
-            self._seen[key] = {"arch": event["arch"], "origin": "forged"}
-            self._tried = 0
-            self.say(f"  {event['region']} ...", "trying candidates")
-        elif kind == "candidate":
-            self._tried += 1
-            tried = counted(self._tried, "candidate")
-            self._heartbeat.go_on(f"{tried} tried, then the race")
-        elif kind == "end":
-            won = "compiled" in event["serves"]
-            verdict = "winner" if won else f"no winner: {event['verdict']}"
-            if won and event["timing"]:
-                verdict += f", {event['timing']['speedup'][1]:.2f}x"
-            tried = counted(self._tried, "candidate")
-            line = f"    {verdict}; {tried}, {event['seconds']:.1f} s"
-            self.say(line, "Inductor compiles the graph")
+        super().__call__(event)
+        if event["event"] == "region":
+            self._seen.setdefault(event["key"], {"arch": event["arch"], "origin": "cache"})
+            self.known[event["status"]].add(event["key"])
+        elif event["event"] == "start":
+            self._seen[event["key"]] = {"arch": event["arch"], "origin": "forged"}
 
     def forged(self) -> set[str]:
         """The keys of what was forged in this process, parts of regions too."""

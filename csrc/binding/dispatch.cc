@@ -1,22 +1,13 @@
-#include <pybind11/stl.h>
-
-#include <optional>
 #include <string>
-#include <utility>
 
-#include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
-#include "binding/runtime.h"
-#include "binding/signature_py.h"
+#include "dispatch/eager.h"
 #include "dispatch/resolver.h"
 
 namespace cudaforge::binding {
-namespace {
 
 namespace py = pybind11;
-
-}  // namespace
 
 void TellStats(const char* function, const std::string& text) {
   if (!Py_IsInitialized()) return;
@@ -37,13 +28,19 @@ void BindDispatch(py::module_& m) {
   m.def("stats", [] {
     Json stats;
     {
-      py::gil_scoped_release release;
+      py::gil_scoped_release release;  // who holds their mutexes may wait for it
       stats = Resolver::Get().Stats();
+      stats["eager"] = EagerInterceptor::Get().Stats();
     }
     return ToPython(stats);
   });
   m.def(
-      "reset_stats", [] { Resolver::Get().ResetStats(); }, Release());
+      "reset_stats",
+      [] {
+        Resolver::Get().ResetStats();
+        EagerInterceptor::Get().ResetStats();
+      },
+      Release());
   Resolver::Get().SetWarningSink(
       [](const std::string& message) { TellStats("warn_once", message); });
 }

@@ -15,14 +15,12 @@
 #include "base/fork.h"
 #include "base/own_work.h"
 #include "binding/errors.h"
-#include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/runtime.h"
 #include "binding/signature_py.h"
 #include "binding/versions.h"
 #include "cache/wanted_writer.h"
 #include "dispatch/resolver.h"
-#include "signature/aten_schema.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -41,12 +39,12 @@ const std::string& ArchOf(const RegionEntry& region) {
       .target;
 }
 
-// Puts a region on the wanted list, but where every process may go by what is known of it.
-void Record(const RegionEntry& region, const std::string& arch, const std::string& text) {
+// Puts a region on the wanted list, but where this process may go by its record.
+void Record(const RegionEntry& region, const std::string& arch) {
   std::shared_ptr<KernelStore> store = Runtime::Get().store();
   const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
   if (known != nullptr && Stands(*known)) return;
-  Writer().Add(std::move(store), {region.key, arch, JsonOrNull(text)});
+  Writer().Add(std::move(store), {region.key, arch, region.signature.ToJson()});
 }
 
 // `told` is called as told(signature, arch, device_index). It outlives the interpreter: it is
@@ -54,11 +52,10 @@ void Record(const RegionEntry& region, const std::string& arch, const std::strin
 // nothing until it calls this itself.
 void SetOnMiss(bool record, std::optional<py::function> told) {
   auto* const kept = told.has_value() ? new py::function(*std::move(told)) : nullptr;
-  EagerInterceptor::OnMiss on_miss = [record, kept, process = getpid()](const RegionEntry& region,
-                                                                        const std::string& text) {
+  EagerInterceptor::OnMiss on_miss = [record, kept, process = getpid()](const RegionEntry& region) {
     std::exception_ptr ends_call;
     const std::string& arch = ArchOf(region);
-    if (record && process == getpid()) Record(region, arch, text);
+    if (record && process == getpid()) Record(region, arch);
     if (kept == nullptr || !Py_IsInitialized()) return ends_call;
     const py::gil_scoped_acquire acquire;
     try {
@@ -100,14 +97,6 @@ void BindEager(py::module_& m) {
       },
       py::arg("op"));
   m.def(
-      "out_variant_of",
-      [](const std::string& op) -> std::optional<std::string> {
-        const auto variant = OutVariantOf(ValueOrThrow(FindAtenOp(op)));
-        if (!variant) return std::nullopt;
-        return c10::toString(variant->operator_name());
-      },
-      py::arg("op"));
-  m.def(
       "intercept",
       [](const std::vector<std::string>& ops) {
         py::gil_scoped_release release;
@@ -125,16 +114,6 @@ void BindEager(py::module_& m) {
     py::gil_scoped_release release;
     Writer().End();
   });
-  m.def("eager_stats", [] {
-    Json stats;
-    {
-      py::gil_scoped_release release;  // who holds the interceptor's mutex may wait for it
-      stats = EagerInterceptor::Get().Stats();
-    }
-    return ToPython(stats);
-  });
-  m.def(
-      "reset_eager_stats", [] { EagerInterceptor::Get().ResetStats(); }, Release());
   // For eager calls and for compiled graphs: their own regions were recorded when they were
   // compiled.
   m.def(
@@ -144,7 +123,7 @@ void BindEager(py::module_& m) {
         Resolver::Get().SetOnUnaligned([process = getpid()](const RegionEntry& region) {
           if (process != getpid()) return;
           try {
-            Record(region, ArchOf(region), region.signature.Canonical());
+            Record(region, ArchOf(region));
           } catch (const std::exception& error) {
             TellStats("wanted_not_recorded", error.what());
           }

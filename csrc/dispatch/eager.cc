@@ -66,7 +66,6 @@ bool ServeCall(const InterceptedOp& op, const MetCall& met, const Winner& winner
   TensorPointers tensors;
   for (const TensorPlace& place : met.inputs) tensors.push_back(&place.In(args));
   OutputTensors made;
-  for (const IValue& out : args.slice(op.given)) made.push_back(out.toTensor());
   if (!Serve(met.region, winner, tensors, &made)) return false;
   torch::jit::drop(*stack, op.arguments);
   size_t next = 0;
@@ -77,7 +76,7 @@ bool ServeCall(const InterceptedOp& op, const MetCall& met, const Winner& winner
 }
 
 void Warn(const std::string& what, const std::exception& error) {
-  Resolver::Get().WarnOnce("cudaforge: " + what + ", PyTorch runs it: " + error.what());
+  Resolver::Get().Warn("cudaforge: " + what + ", PyTorch runs it: " + error.what());
 }
 
 }  // namespace
@@ -181,7 +180,7 @@ const MetCall* EagerInterceptor::Impl::Learn(InterceptedOp* op, const CallKey& k
   auto met = std::make_unique<MetCall>();
   met->hash = key.hash();
   met->words.append(key.words().begin(), key.words().end());
-  Result<AtenCall> call = ReadCall(*op, key, args, results);
+  Result<AtenCall> call = ReadAtenCall(op->op, args, results);
   // Settings that another thread has changed meanwhile are not those of the key.
   if (SettingsWord(op->is_matrix_op) != key.settings()) return nullptr;
   if (call.ok()) {
@@ -213,14 +212,12 @@ void EagerInterceptor::Impl::Tell(const MetCall& met) {
   const OwnWork own_work;
   std::exception_ptr ends_call;
   try {
-    const std::string text = region.signature.Canonical();
     if (Resolver::Get().WantsWinner(region)) {
-      const auto asked = Resolver::Get().Resolve(region.id, text, region.device_index);
+      const auto asked =
+          Resolver::Get().Resolve(region.id, region.signature.Canonical(), region.device_index);
       CF_CHECK(asked.ok()) << region.key;
     }
-    if (told && region.ForEager() == nullptr) {
-      ends_call = told(region, text);
-    }
+    if (told && region.ForEager() == nullptr) ends_call = told(region);
   } catch (const std::exception& error) {
     Warn(region.signature.Describe() + " has no kernel and could not be recorded or forged", error);
   }
@@ -241,15 +238,14 @@ Status EagerInterceptor::CanIntercept(std::string_view op) {
 }
 
 Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
-  std::map<std::string, Interceptable> wanted;  // by the dispatcher's names
+  std::map<std::string, c10::OperatorHandle> wanted;  // by the dispatcher's names
   for (const std::string& op : ops) {
-    CF_ASSIGN_OR_RETURN(const Interceptable one, FindInterceptable(op));
-    wanted.emplace(c10::toString(one.op.operator_name()), one);
+    CF_ASSIGN_OR_RETURN(const c10::OperatorHandle one, FindInterceptable(op));
+    wanted.emplace(c10::toString(one.operator_name()), one);
   }
   // Before the lock, which a fork waits for: NVIDIA's driver may fork as this starts it.
   const bool has_gpu = at::getNumGPUs() > 0;
   const std::lock_guard lock(impl_->mutex);
-  std::vector<InterceptedOp*> begun;
   for (const auto& [name, found] : wanted) {
     std::unique_ptr<InterceptedOp>& known = impl_->known[name];
     if (known == nullptr) {
@@ -257,12 +253,7 @@ Status EagerInterceptor::SetOps(const std::vector<std::string>& ops) {
                                               c10::BoxedKernel::makeFromFunction<&Impl::Kernel>());
       g_ops.Insert(Hash(known->op), known.get());
     }
-    if (known->active.load()) continue;
-    if (const Status status = known->Activate(has_gpu); !status.ok()) {
-      for (InterceptedOp* one : begun) one->Deactivate();
-      return status;
-    }
-    begun.push_back(known.get());
+    if (!known->active.load()) known->Activate(has_gpu);
   }
   for (const auto& [name, known] : impl_->known) {
     if (!wanted.contains(name)) known->Deactivate();

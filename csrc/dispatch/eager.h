@@ -27,19 +27,17 @@ class EagerInterceptor {
   static Status CanIntercept(std::string_view op);
 
   // From now on exactly these overloads are intercepted; for those no longer among them, the
-  // dispatcher has what it had. The same set changes nothing. An error changes nothing either: it
-  // is CanIntercept's of one of them, or kUnsupported where PyTorch refuses to register a kernel.
-  // Thread-safe, also beside calls.
+  // dispatcher has what it had. The same set changes nothing, nor does an error, which is
+  // CanIntercept's of one of them. Thread-safe, also beside calls.
   Status SetOps(const std::vector<std::string>& ops);
   std::vector<std::string> ops() const;  // sorted
 
   // Told of each call that a region holds, that is met for the first time since SetOnMiss and has
-  // no kernel (RegionEntry::ForEager): its region, and the signature's canonical text. Told in the
-  // calling thread, after the call has run, and not while a CUDA graph is captured. May take its
-  // time and make winners; its own calls of ATen are not intercepted. What it throws is warned of;
-  // what it returns (an interrupt) is thrown to the caller of the operator. Null: nobody.
-  using OnMiss =
-      std::function<std::exception_ptr(const RegionEntry&, const std::string& signature)>;
+  // no kernel (RegionEntry::ForEager): its region. Told in the calling thread, after the call has
+  // run, and not while a CUDA graph is captured. May take its time and make winners; its own calls
+  // of ATen are not intercepted. What it throws is warned of; what it returns (an interrupt) is
+  // thrown to the caller of the operator. Null: nobody.
+  using OnMiss = std::function<std::exception_ptr(const RegionEntry&)>;
   void SetOnMiss(OnMiss on_miss);
 
   // {"aten::_softmax": {"calls":, "hits":, "fallbacks":, "misses": {reason: n}}}, of every overload

@@ -6,13 +6,23 @@
 #include <utility>
 
 #include "base/own_work.h"
+#include "signature/aten_attention.h"
 #include "signature/aten_numerics.h"
+#include "signature/aten_schema.h"
 
 namespace cudaforge {
 namespace {
 
+constexpr c10::DispatchKey kComposite = c10::DispatchKey::CompositeImplicitAutograd;
 constexpr size_t kFirstCallSlots = 64;
 constexpr size_t kCuda = 1;  // among kInterceptedKeys
+
+// Whether calls that reach `key` run a kernel of the overload's own: not other operators that it is
+// made of there, as aten::_fused_rms_norm is on a CPU.
+bool HasKernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  return op.hasKernelForDispatchKey(kComposite) ? op.hasKernelForDispatchKey(key)
+                                                : op.hasComputedKernelForDispatchKey(key);
+}
 
 // PyTorch says that a kernel is overridden, which is what was asked for.
 class Silenced {
@@ -29,11 +39,27 @@ class Silenced {
 
 }  // namespace
 
-InterceptedOp::InterceptedOp(Interceptable found, c10::BoxedKernel kernel)
-    : Interceptable(std::move(found)),
-      is_matrix_op(IsMatrixOp(c10::toString(functional.operator_name()))),
+Result<c10::OperatorHandle> FindInterceptable(std::string_view op) {
+  CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindAtenOp(op));
+  CF_RETURN_IF_ERROR(CheckPure(RegionOpOf(handle), op));
+  if (ReturnsList(handle.schema())) {
+    return Status::Unsupported(std::string(op) + " returns lists of tensors");
+  }
+  for (const c10::DispatchKey key : kInterceptedKeys) {
+    if (HasKernel(handle, key)) return handle;
+  }
+  if (handle.hasKernelForDispatchKey(kComposite)) {
+    return Status::Unsupported(std::string(op) +
+                               " is made of other operators (CompositeImplicitAutograd) and has no "
+                               "kernel of its own: those that it calls can be intercepted");
+  }
+  return Status::Unsupported(std::string(op) + " has no kernel for CPU or CUDA");
+}
+
+InterceptedOp::InterceptedOp(c10::OperatorHandle found, c10::BoxedKernel kernel)
+    : op(std::move(found)),
+      is_matrix_op(IsMatrixOp(c10::toString(op.operator_name()))),
       arguments(op.schema().arguments().size()),
-      given(functional.schema().arguments().size()),
       returns(op.schema().returns().size()),
       name_(c10::toString(op.operator_name())),
       kernel_(std::move(kernel)),
@@ -45,20 +71,14 @@ void InterceptedOp::CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* st
   previous_[i].load(std::memory_order_acquire)->callBoxed(op, keys, stack);
 }
 
-Status InterceptedOp::Activate(bool has_gpu) {
+void InterceptedOp::Activate(bool has_gpu) {
   const Silenced silenced;
   active.store(true);
   for (size_t i = 0; i < kInterceptedKeys.size(); ++i) {
     if (!HasKernel(op, kInterceptedKeys[i])) continue;
     if (i == kCuda && !has_gpu) continue;
-    try {
-      if (registrations_[i] == nullptr) Register(i);
-    } catch (const c10::Error& error) {
-      Deactivate();
-      return Status::Unsupported(name_ + ": " + error.what_without_backtrace());
-    }
+    if (registrations_[i] == nullptr) Register(i);
   }
-  return Status::Ok();
 }
 
 void InterceptedOp::Deactivate() {

@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <c10/core/DispatchKey.h>
 #include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
@@ -15,17 +16,25 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/append_only_table.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "dispatch/call_key.h"
-#include "dispatch/interceptable.h"
 #include "dispatch/resolver.h"
 #include "signature/from_aten_call.h"
 
 namespace cudaforge {
+
+// Where overloads are intercepted.
+inline constexpr std::array kInterceptedKeys = {c10::DispatchKey::CPU, c10::DispatchKey::CUDA};
+
+// "aten::_softmax". kUnsupported, with why: what this PyTorch does not have, what no region can
+// hold (CheckPure: views, mutation, out arguments, random numbers, shapes that depend on data),
+// what returns lists, what has no kernel of its own for CPU or CUDA.
+Result<c10::OperatorHandle> FindInterceptable(std::string_view op);
 
 // Why a call has no kernel, and the names of that in Stats (see EagerInterceptor::Stats).
 enum class Miss { kNew, kNoKernel, kUnsupported, kCapture, kTooMany };
@@ -47,10 +56,10 @@ struct MetCall {
 };
 
 // Lives as long as the process: a call may still be in it.
-class InterceptedOp : public Interceptable {
+class InterceptedOp {
  public:
   // `kernel` is to stand before the backends' own.
-  InterceptedOp(Interceptable found, c10::BoxedKernel kernel);
+  InterceptedOp(c10::OperatorHandle found, c10::BoxedKernel kernel);
 
   // "aten::sum.dim_IntList", as the dispatcher has it.
   const std::string& name() const { return name_; }
@@ -64,10 +73,10 @@ class InterceptedOp : public Interceptable {
   // PyTorch's error where another library has brought that kernel and has been unloaded since.
   void CallPrevious(c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
+  const c10::OperatorHandle op;
   std::atomic<bool> active{false};
   const bool is_matrix_op;
-  // Of `arguments`, the first `given` are functional's; the others are written to.
-  const size_t arguments, given, returns;
+  const size_t arguments, returns;
   std::atomic<int64_t> hits{0}, fallbacks{0};
   std::array<std::atomic<int64_t>, std::size(kMissNames)> misses{};
   std::atomic<size_t> calls_met{0};
@@ -75,9 +84,8 @@ class InterceptedOp : public Interceptable {
   // What follows is not thread-safe.
 
   // Registers the kernel at those of kInterceptedKeys that the overload has a kernel of its own
-  // for, at CUDA's where `has_gpu`, before all that is registered then. kUnsupported, and nothing
-  // is changed: PyTorch refuses it.
-  Status Activate(bool has_gpu);
+  // for, at CUDA's where `has_gpu`, before all that is registered then.
+  void Activate(bool has_gpu);
   // Takes the kernel back. Calls that are under way run the previous one.
   void Deactivate();
   // False where another thread has met the same call.

@@ -1,6 +1,7 @@
 #include "dispatch/region_op.h"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 
@@ -9,10 +10,10 @@
 #include "base/own_work.h"
 #include "dispatch/cuda_driver.h"
 #include "dispatch/kernel_on_trial.h"
-#include "dispatch/region_meta.h"
 #include "dispatch/resolver.h"
 #include "dispatch/serve.h"
 #include "signature/aten_numerics.h"
+#include "signature/from_aten_region.h"
 
 namespace cudaforge {
 namespace {
@@ -104,12 +105,24 @@ void RegionKernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   stack->emplace_back(std::move(outputs));
 }
 
+// Meta tensors with the sizes, strides and dtypes of the signature's outputs.
 void MetaKernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const auto args = torch::jit::last(*stack, 3);
-  auto outputs = MetaOutputs(args[0].toListRef().size(), args[1].toInt(), args[2].toStringRef());
-  TORCH_CHECK(outputs.ok(), "cudaforge::region: ", outputs.status().ToString());
+  const size_t given = args[0].toListRef().size();
+  const int64_t id = args[1].toInt();
+  const Result<OpSignature> region = OpSignature::Parse(args[2].toStringRef());
+  TORCH_CHECK(region.ok(), "cudaforge::region: ", region.status().ToString());
+  TORCH_CHECK(RegionId(region->Key()) == id, "cudaforge::region: ", OtherRegion(id).ToString());
+  TORCH_CHECK(given == region->inputs.size(), "cudaforge::region ", region->Describe(), " takes ",
+              region->inputs.size(), " inputs, not ", given);
+  c10::List<at::Tensor> outputs;
+  for (size_t i = 0; i < region->outputs.size(); ++i) {
+    const TensorSpec& spec = region->output_spec(i);
+    outputs.push_back(
+        at::detail::empty_strided_meta(spec.sizes, spec.strides, ToScalarType(spec.dtype)));
+  }
   torch::jit::drop(*stack, 3);
-  stack->emplace_back(c10::List<at::Tensor>(*std::move(outputs)));
+  stack->emplace_back(std::move(outputs));
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 #include "dispatch/resolver.h"
 
 #include <ATen/ATen.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "base/append_only_table.h"
@@ -63,14 +61,6 @@ void Prepare(const OpSignature& signature, Winner* winner) {
   }
 }
 
-using Asking = RegionEntry::Asking;
-
-// False where the loader has been asked, or a thread of this process is asking it.
-bool MayAsk(Asking now) {
-  if (now.state == Asking::State::kUnasked) return true;
-  return now.state != Asking::State::kAsked && now.process != getpid();
-}
-
 // Ids are bits of a SHA-256: well mixed already.
 size_t Hash(int64_t id, int device_index) {
   return static_cast<size_t>(id) + Spread(static_cast<uint64_t>(device_index));
@@ -90,8 +80,6 @@ struct Resolver::Impl {
   LoadWinner load;
   std::function<void(const RegionEntry&)> on_unaligned;
   std::function<void(const std::string&)> sink;
-  std::set<std::string> warned;
-  std::vector<std::pair<const RegionEntry*, std::string>> quarantined;
 };
 
 Resolver::Resolver() : impl_(new Impl) { HoldAcrossForks<Resolver>(&impl_->mutex); }
@@ -111,13 +99,7 @@ void Resolver::AskAgain() {
   std::lock_guard lock(impl_->mutex);
   for (const auto& entry : impl_->entries) {
     if (entry->winner.load() != nullptr || entry->quarantined.load()) continue;
-    Asking now = entry->asking.load(), next;
-    do {
-      next = now.state == Asking::State::kBeingAsked
-                 ? Asking{Asking::State::kToBeAskedAgain, now.process}
-             : now.state == Asking::State::kAsked ? Asking{}
-                                                  : now;
-    } while (!entry->asking.compare_exchange_strong(now, next));
+    entry->asked.store(false);
   }
 }
 
@@ -129,7 +111,7 @@ RegionEntry* Resolver::Find(int64_t id, int device_index) const {
 }
 
 bool Resolver::WantsWinner(const RegionEntry& entry) const {
-  return MayAsk(entry.asking.load(std::memory_order_acquire)) &&
+  return !entry.asked.load(std::memory_order_acquire) &&
          impl_->has_loader.load(std::memory_order_acquire);
 }
 
@@ -156,32 +138,24 @@ Result<RegionEntry*> Resolver::Resolve(int64_t id, std::string_view canonical_si
 }
 
 void Resolver::AskLoader(RegionEntry* entry) {
-  const Asking being_asked{Asking::State::kBeingAsked, getpid()};
-  Asking now = entry->asking.load();
-  if (!MayAsk(now) || !entry->asking.compare_exchange_strong(now, being_asked)) return;
+  if (entry->asked.exchange(true)) return;
   LoadWinner load;
   {
     std::lock_guard lock(impl_->mutex);
     load = impl_->load;
   }
+  if (load == nullptr) return;
   const std::string what =
       "cudaforge: no kernel could be loaded for " + entry->signature.Describe() + ": ";
-  while (true) {
-    try {
-      auto winner = load != nullptr ? load(*entry)
-                                    : Result<std::unique_ptr<Winner>>(std::unique_ptr<Winner>());
-      if (!winner.ok()) {
-        WarnOnce(what + winner.status().ToString());
-      } else if (*winner != nullptr) {
-        Install(entry, std::move(winner).value());
-      }
-    } catch (const std::exception& error) {
-      WarnOnce(what + error.what());
+  try {
+    auto winner = load(*entry);
+    if (!winner.ok()) {
+      Warn(what + winner.status().ToString());
+    } else if (*winner != nullptr) {
+      Install(entry, std::move(winner).value());
     }
-    now = being_asked;
-    if (entry->asking.compare_exchange_strong(now, {Asking::State::kAsked, 0})) return;
-    // AskAgain: what the loader looked at may have been there no more.
-    entry->asking.store(being_asked);
+  } catch (const std::exception& error) {
+    Warn(what + error.what());
   }
 }
 
@@ -241,10 +215,10 @@ void Resolver::Quarantine(RegionEntry* entry, const std::string& why) {
     if (entry->quarantined.exchange(true)) return;
     entry->winner.store(nullptr, std::memory_order_release);
     entry->for_eager.store(nullptr, std::memory_order_release);
-    impl_->quarantined.emplace_back(entry, why);
+    entry->quarantined_for = why;
   }
-  WarnOnce("cudaforge: the kernel of " + entry->signature.Describe() +
-           " is not used any more, PyTorch runs instead: " + why);
+  Warn("cudaforge: the kernel of " + entry->signature.Describe() +
+       " is not used any more, PyTorch runs instead: " + why);
 }
 
 void Resolver::CountFallback(RegionEntry* entry, Fallback reason) {
@@ -261,8 +235,6 @@ Json Resolver::Stats() const {
   Json regions = Json::array();
   for (const auto& entry : impl_->entries) {
     const double saved = static_cast<double>(entry->hits.load()) * entry->saved_ns.load();
-    auto why = std::find_if(impl_->quarantined.begin(), impl_->quarantined.end(),
-                            [&](const auto& item) { return item.first == entry.get(); });
     regions.push_back(
         {{"key", entry->key},
          {"describe", entry->signature.Describe()},
@@ -272,7 +244,7 @@ Json Resolver::Stats() const {
          {"fallbacks", entry->fallbacks.load()},
          {"own_hits", entry->own_hits.load()},
          {"saved_ns", saved},
-         {"quarantined", why != impl_->quarantined.end() ? Json(why->second) : Json(nullptr)}});
+         {"quarantined", entry->quarantined ? Json(entry->quarantined_for) : Json(nullptr)}});
     hits += entry->hits.load();
     unserved += entry->unserved.load();
     saved_ns += saved;
@@ -304,11 +276,10 @@ void Resolver::SetWarningSink(std::function<void(const std::string&)> sink) {
   impl_->sink = std::move(sink);
 }
 
-void Resolver::WarnOnce(const std::string& message) {
+void Resolver::Warn(const std::string& message) {
   std::function<void(const std::string&)> sink;
   {
     std::lock_guard lock(impl_->mutex);
-    if (!impl_->warned.insert(message).second) return;
     sink = impl_->sink;
   }
   if (sink) {

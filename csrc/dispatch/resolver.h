@@ -2,8 +2,6 @@
 // allocates nothing.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -81,14 +79,8 @@ struct RegionEntry {
   std::optional<uint64_t> matrix_numerics;
   std::atomic<int64_t> own_hits{0};  // of OwnWork, whose calls are counted nowhere else
   std::atomic<double> saved_ns{0};   // the last winner's
-  // Whether the loader has been asked, and while it is, by which process: a forked child has no
-  // thread that asks for its parent.
-  struct Asking {
-    enum class State : int32_t { kUnasked, kBeingAsked, kToBeAskedAgain, kAsked };
-    State state = State::kUnasked;
-    pid_t process = 0;
-  };
-  std::atomic<Asking> asking{};
+  std::string quarantined_for;       // guarded by the Resolver
+  std::atomic<bool> asked{false};    // whether the loader was, or is being
   // What Resolver::Unaligned found; the entry itself where there is no such region.
   std::atomic<RegionEntry*> unaligned{nullptr};
 };
@@ -139,10 +131,10 @@ class Resolver {
   // null}]}, regions in order of first sight.
   Json Stats() const;
   void ResetStats();
-  // One warning per message and process, through this sink (the binding routes it to Python's
-  // warnings); without a sink, PyTorch's own.
+  // Warnings go through this sink (the binding's: stats.warn_once in Python); without a sink, to
+  // PyTorch's own.
   void SetWarningSink(std::function<void(const std::string&)> sink);
-  void WarnOnce(const std::string& message);
+  void Warn(const std::string& message);
 
  private:
   Resolver();

@@ -5,7 +5,6 @@
 #include <c10/core/CPUAllocator.h>
 #include <torch/csrc/stable/c/shim.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -48,23 +47,11 @@ class Scratch {
   c10::SmallVector<void*, 8> pointers_;
 };
 
-// What candidates are told of outputs (forge/knowledge/contract), in bytes. New ones have it.
-uintptr_t OutputAlignment(c10::Device device) { return device.is_cpu() ? 64 : 256; }
-
 at::Tensor EmptyOutput(const TensorSpec& spec, at::ScalarType dtype, c10::Device device) {
   if (device.is_cpu()) {
     return at::Tensor(at::detail::empty_strided_cpu(spec.sizes, spec.strides, dtype));
   }
   return at::empty_strided(spec.sizes, spec.strides, at::TensorOptions(dtype).device(device));
-}
-
-// Whether kernels may write to the outputs that are given.
-bool AreAligned(const OutputTensors& outputs) {
-  return std::all_of(outputs.begin(), outputs.end(), [](const at::Tensor& output) {
-    return reinterpret_cast<uintptr_t>(output.const_data_ptr()) %
-               OutputAlignment(output.device()) ==
-           0;
-  });
 }
 
 // Fills `pointers`; false when one is not aligned as the winner needs.
@@ -97,21 +84,20 @@ void AtenParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
   CF_CHECK(error == 0) << "torch_parallel_for";
 }
 
-// Makes the outputs, where none are given, and the scratch. An error, in the allocator's words:
-// there is no memory for them, and there are no outputs that were not given.
+// Makes the outputs and the scratch. An error, in the allocator's words: there is no memory for
+// them.
 Status Allocate(const RegionEntry& entry, const Winner& winner, OutputTensors* outputs,
                 std::optional<Scratch>* scratch) {
   const c10::Device device = entry.contract.device();
-  const bool given = !outputs->empty();
   try {
     scratch->emplace(winner, device);
-    for (size_t i = 0; !given && i < entry.output_dtypes.size(); ++i) {
+    for (size_t i = 0; i < entry.output_dtypes.size(); ++i) {
       outputs->push_back(
           EmptyOutput(entry.signature.output_spec(i), entry.output_dtypes[i], device));
     }
     return Status::Ok();
   } catch (const c10::Error& error) {
-    if (!given) outputs->clear();
+    outputs->clear();  // PyTorch's own way needs the memory
     const std::string words = error.what_without_backtrace();
     return Status::Unavailable(words.substr(0, words.find('\n')));
   }
@@ -145,7 +131,6 @@ bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& input
     return false;
   };
   c10::SmallVector<void*, 16> pointers;
-  if (!AreAligned(*outputs)) return left(Fallback::kAlignment);
   if (!GatherInputs(winner, inputs, &pointers)) {
     RegionEntry* const other = resolver.Unaligned(entry, !IsCapturing(entry->contract.device()));
     const Winner* const its = other != nullptr ? other->winner.load() : nullptr;
@@ -160,9 +145,9 @@ bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& input
     if (winner.scratch_bytes != 0) {
       takes += " and the " + std::to_string(winner.scratch_bytes) + " bytes beside them for";
     }
-    resolver.WarnOnce("cudaforge: there is no memory for " + takes + " the kernel of " +
-                      entry->signature.Describe() + " (" + made.message() +
-                      "): PyTorch runs, and later calls try again");
+    resolver.Warn("cudaforge: there is no memory for " + takes + " the kernel of " +
+                  entry->signature.Describe() + " (" + made.message() +
+                  "): PyTorch runs, and later calls try again");
     return left(Fallback::kNoMemory);
   }
   const Status launched =

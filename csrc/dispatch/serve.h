@@ -15,9 +15,8 @@ using OutputTensors = c10::SmallVector<at::Tensor, 4>;
 // `winner` needs, the winner of the same region with unaligned inputs is launched in its place, if
 // there is one. False: no kernel can take this call, which is counted as a fallback; a failed
 // launch also quarantines the region. Counted and quarantined is the region whose kernel was tried.
-// `inputs`: of the region's dtypes, sizes, strides and device. `outputs`: empty, and new tensors
-// are put there, one for each of the region's; or those to write to, of the region's dtypes, sizes,
-// strides and device, sharing memory with nothing else. What they hold is unspecified when false.
+// `inputs`: of the region's dtypes, sizes, strides and device. `outputs`: empty; new tensors are
+// put there, one for each of the region's. What it holds is unspecified when false.
 bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& inputs,
            OutputTensors* outputs);
 

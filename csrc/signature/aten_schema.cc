@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -24,39 +23,6 @@ bool IsTensorOrTensors(const c10::TypePtr& type) {
   if (type->kind() == c10::TypeKind::TensorType) return true;
   return type->kind() == c10::TypeKind::ListType &&
          type->expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::TensorType;
-}
-
-bool IsOutVariant(const c10::OperatorHandle& op, const c10::OperatorHandle& functional) {
-  const auto& args = op.schema().arguments();
-  const auto& inputs = functional.schema().arguments();
-  if (functional.schema().is_mutable()) return false;
-  if (args.size() != inputs.size() + functional.schema().returns().size()) return false;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (i >= inputs.size()) {
-      if (!args[i].is_out()) return false;
-    } else if (args[i].name() != inputs[i].name() ||
-               *args[i].real_type() != *inputs[i].real_type()) {
-      return false;
-    }
-  }
-  return args.size() > inputs.size();
-}
-
-// ATen's overloads of one name, "aten::sum".
-const std::vector<c10::OperatorHandle>& OverloadsOf(const std::string& name) {
-  static const auto* const all = [] {
-    auto* const found = new std::map<std::string, std::vector<c10::OperatorHandle>>;
-    for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
-      if (!op.name.starts_with("aten::")) continue;
-      if (auto handle = c10::Dispatcher::singleton().findSchema(op)) {
-        (*found)[op.name].push_back(*handle);
-      }
-    }
-    return found;
-  }();
-  static const std::vector<c10::OperatorHandle> none;
-  const auto at = all->find(name);
-  return at == all->end() ? none : at->second;
 }
 
 }  // namespace
@@ -101,8 +67,8 @@ Result<c10::OperatorHandle> FindAtenOp(std::string_view op) {
   auto handle = c10::Dispatcher::singleton().findSchema({std::string(name), std::move(overload)});
   if (handle) return *handle;
   std::string others;
-  for (const c10::OperatorHandle& other : OverloadsOf(std::string(name))) {
-    others += (others.empty() ? "" : ", ") + c10::toString(other.operator_name());
+  for (const c10::OperatorName& other : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (other.name == name) others += (others.empty() ? "" : ", ") + c10::toString(other);
   }
   return Status::Unsupported(std::string(op) + " does not exist in this PyTorch" +
                              (others.empty() ? "" : "; there is " + others));
@@ -112,20 +78,6 @@ Result<c10::OperatorHandle> FindPureAtenOp(std::string_view op) {
   CF_ASSIGN_OR_RETURN(c10::OperatorHandle handle, FindAtenOp(op));
   CF_RETURN_IF_ERROR(CheckPure(handle, op));
   return handle;
-}
-
-std::optional<c10::OperatorHandle> FunctionalOf(const c10::OperatorHandle& op) {
-  for (const c10::OperatorHandle& other : OverloadsOf(op.operator_name().name)) {
-    if (IsOutVariant(op, other)) return other;
-  }
-  return std::nullopt;
-}
-
-std::optional<c10::OperatorHandle> OutVariantOf(const c10::OperatorHandle& functional) {
-  for (const c10::OperatorHandle& other : OverloadsOf(functional.operator_name().name)) {
-    if (IsOutVariant(other, functional)) return other;
-  }
-  return std::nullopt;
 }
 
 Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, const Node& node) {

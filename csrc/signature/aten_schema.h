@@ -3,7 +3,6 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -26,12 +25,6 @@ bool ReturnsList(const c10::FunctionSchema& schema);
 
 // FindAtenOp of a pure one.
 Result<c10::OperatorHandle> FindPureAtenOp(std::string_view op);
-
-// The overload that returns what `op` writes to its last arguments, "aten::sum.dim_IntList" for
-// "aten::sum.IntList_out": the same arguments before them. None where `op` is no out variant.
-std::optional<c10::OperatorHandle> FunctionalOf(const c10::OperatorHandle& op);
-// The other way.
-std::optional<c10::OperatorHandle> OutVariantOf(const c10::OperatorHandle& functional);
 
 // Every argument in the schema's order, defaults filled in. kInvalidArgument: too many, unknown, or
 // missing arguments.

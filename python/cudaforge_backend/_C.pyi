@@ -308,14 +308,12 @@ def ask_again() -> None:
     """Has regions without a winner look for one in the store again, at their next call."""
 
 def stats() -> dict[str, Any]:
-    """hits, unserved, fallbacks by reason, saved_ns, regions."""
+    """hits, unserved, fallbacks by reason, saved_ns, regions, and eager: calls, hits, fallbacks and
+    misses by reason, of each overload that had calls."""
 
 def reset_stats() -> None: ...
 def why_not_intercepted(op: str) -> str | None:
     """Why calls of the overload cannot be intercepted; None where they can."""
-
-def out_variant_of(op: str) -> str | None:
-    """The overload that writes what `op` returns to out arguments; None where there is none."""
 
 def intercept(ops: Sequence[str]) -> None:
     """Intercepts eager calls of exactly these overloads."""
@@ -337,11 +335,6 @@ def flush_eager_misses() -> None:
 
 def end_eager_misses() -> None:
     """The same, as the process ends: later ones are written at once."""
-
-def eager_stats() -> dict[str, Any]:
-    """calls, hits, fallbacks, misses by reason, of each overload that had calls."""
-
-def reset_eager_stats() -> None: ...
 
 class OwnWork:
     """While it is entered, calls of this thread are neither intercepted nor counted. A thread

@@ -90,7 +90,7 @@ class Report:
             )
             why = with_time(f"{region.why}{_speedup(region)}", region.retry_above_s)
             rows.append(f"{'':<12}{why}")
-        if short := too_little_time([(bool(r.timing), r.retry_above_s) for r in self.regions]):
+        if short := too_little_time([region.retry_above_s for region in self.regions]):
             text, budget = short
             rows.append(
                 f"  {text}: on_miss='blocking' or 'background' with region_budget_s={budget} or "

@@ -1,32 +1,39 @@
-"""A sign of life from work that takes long and says nothing."""
+"""Progress told to a person: lines of steps, and signs of life from work that takes long."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Self
 
 from .records import counted, find, try_again
-from .steps import step_text
+from .steps import GRAPH_STEPS, step_text
 
 EVERY_S = 10.0
 _LAST_LINE_S = 1.0
 
-# What is done to a graph when its regions have been forged, by the step of its event "graph".
-GRAPH_STEPS = {
-    "compile": "compiling the graph with its kernels and without",
-    "race": "timing the graph with its kernels and without",
-}
 
+class Teller:
+    """A progress callback (cudaforge_backend.set_progress has the events) that writes lines: one
+    for each event of a kind in `shown`, and, whenever EVERY_S seconds have passed without a line,
+    one that says what goes on and for how long it has. That is done by a thread of its own, which
+    starts at once; a context manager that ends it. Keeps count of regions."""
 
-class Heartbeat:
-    """Has `say` told what goes on, and for how long it has, whenever EVERY_S seconds have passed
-    without a word. Starts at once, in a thread of its own; a context manager that ends it."""
-
-    def __init__(self, say: Callable[[str], None], doing: str) -> None:
-        self._say = say
+    def __init__(
+        self, write: Callable[[str], None], doing: str, shown: Collection[str] = ()
+    ) -> None:
+        self.found: dict[str, str] = {}  # key to status when a model was compiled
+        self.met: dict[tuple[str, str], None] = {}  # keys and architectures, of parts too
+        self.kinds: Counter[str] = Counter()  # of the regions that are done
+        self.reasons: Counter[str] = Counter()  # why there is no winner
+        self._write = write
+        self._shown = shown
+        self._read = True  # until nobody does
+        self._tried = self._started = 0
+        self._region = self._step = ""  # what is forged now, and what is done for it
+        self._left: Mapping[str, Any] | None = None  # the event of regions that were left
         self._ended = threading.Event()
         self._saying = threading.Lock()
         self.begin(doing)
@@ -35,26 +42,72 @@ class Heartbeat:
     def begin(self, doing: str) -> None:
         """Something else goes on from now on, and that was said."""
         self._doing = doing
-        self._since = self._spoke = time.monotonic()
+        self._began = self._since = self._spoke = time.monotonic()
 
-    def go_on(self, doing: str) -> None:
-        """Other words for what goes on."""
-        self._doing = doing
+    def say(self, line: str) -> None:
+        """A line, unless nobody reads any more."""
+        self._spoke = time.monotonic()
+        if self._read:
+            try:
+                self._write(line)
+            except OSError:  # the work goes on
+                self._read = False
 
-    def _words(self, now: float) -> str:
-        return f"{self._doing} ({now - self._since:.0f} s)"
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        kind = event["event"]
+        if kind in ("region", "start"):
+            self.met[event["key"], event["arch"]] = None
+        if kind in self._shown:
+            self.say(f"{'  ' if kind == 'end' else ''}{step_text(event)}")
+        self._step = f"{step_text(event)}, " if kind in ("ask", "stage") else ""
+        match kind:
+            case "region":
+                self.found.setdefault(event["key"], event["status"])
+            case "start":
+                self._region, self._began, self._tried = event["region"], time.monotonic(), 0
+                self._started += 1
+            case "candidate":
+                self._tried += 1
+            case "left":
+                self._left = event
+            case "end":
+                self._region = ""
+                self.kinds[event["kind"]] += 1
+                if "compiled" not in event["serves"]:
+                    within = event["why"] == "not_within"
+                    alone = "faster alone, not within a larger region"
+                    self.reasons[alone if within else event["verdict"]] += 1
+            case "graph":
+                self.begin(GRAPH_STEPS[event["step"]])
 
-    def end(self) -> None:
-        """Says no more; a line that is being said has a second to come out."""
-        self._ended.set()
-        if self._saying.acquire(timeout=_LAST_LINE_S):
-            self._saying.release()
+    def summary(self) -> str:
+        """What came of all regions, in a line."""
+        failed = self._started - self.kinds.total()
+        stored = [record for place in self.met if (record := find(*place)) is not None]
+        again = try_again([record["retry_above_s"] for record in stored], "region_budget_s=")
+        return (
+            f"forged {counted(self._started, 'region')}, parts included: "
+            f"{counted(self.kinds['winner'], 'winner')}, "
+            f"{self.kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
+            f"({time.monotonic() - self._since:.0f} s){f'; {again}' if again else ''}"
+            f"{f'; {step_text(self._left)}' if self._left else ''}"
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.end()
+        """Says no more; a line that is being said has a second to come out."""
+        self._ended.set()
+        if self._saying.acquire(timeout=_LAST_LINE_S):
+            self._saying.release()
+
+    def _words(self, now: float) -> str:
+        if not self._region:
+            return f"{self._doing} ({now - self._since:.0f} s)"
+        tried = f"{counted(self._tried, 'candidate')} tried ({now - self._began:.0f} s)"
+        done = f"{counted(self.kinds.total(), 'region')} done so far ({now - self._since:.0f} s)"
+        return f"forging {self._region}: {self._step}{tried}; {done}"
 
     def _watch(self) -> None:
         while not self._ended.wait(min(1.0, EVERY_S)):
@@ -64,59 +117,4 @@ class Heartbeat:
             with self._saying:
                 if self._ended.is_set():
                     return
-                self._spoke = now
-                try:
-                    self._say(self._words(now))
-                except OSError:  # nobody reads any more
-                    return
-
-
-class ForgingHeartbeat(Heartbeat):
-    """A progress callback (cudaforge_backend.set_progress has the events) that says now and then
-    which region is forged, what is done for it, for how long, and for how long all of it has gone
-    on. `region_budget_s`: the seconds allowed for each."""
-
-    def __init__(self, say: Callable[[str], None], region_budget_s: float) -> None:
-        self._budget_s = region_budget_s
-        self._began = time.monotonic()  # with this region
-        self._tried = self._started = 0
-        self._kinds: Counter[str] = Counter()  # of the regions that are done
-        self._met: dict[tuple[str, str], None] = {}  # their keys and architectures
-        self._step = ""  # what is done now, other than trying candidates
-        self._left: Mapping[str, Any] | None = None  # the event of regions that were left
-        super().__init__(say, "forging")
-
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        if event["event"] == "start":
-            self._began, self._tried = time.monotonic(), 0
-            self._started += 1
-            self._met[event["key"], event["arch"]] = None
-            self.go_on(f"forging {event['region']}")
-        if event["event"] in ("ask", "stage"):
-            self._step = f"{step_text(event)}, "
-        elif event["event"] in ("rival", "call", "agents_end", "start", "end"):
-            self._step = ""
-        self._tried += event["event"] == "candidate"
-        if event["event"] == "left":
-            self._left = event
-        if event["event"] == "end":
-            self._kinds[event["kind"]] += 1
-
-    def summary(self) -> str:
-        """What came of all regions, in a line."""
-        failed = self._started - self._kinds.total()
-        stored = [record for place in self._met if (record := find(*place)) is not None]
-        raced = [(record["speedup"] is not None, record["retry_above_s"]) for record in stored]
-        again = try_again(raced, self._budget_s, "region_budget_s=")
-        return (
-            f"forged {counted(self._started, 'region')}, parts included: "
-            f"{counted(self._kinds['winner'], 'winner')}, "
-            f"{self._kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
-            f"({time.monotonic() - self._since:.0f} s){f'; {again}' if again else ''}"
-            f"{f'; {step_text(self._left)}' if self._left else ''}"
-        )
-
-    def _words(self, now: float) -> str:
-        tried = f"{counted(self._tried, 'candidate')} tried ({now - self._began:.0f} s)"
-        done = f"{counted(self._kinds.total(), 'region')} done so far ({now - self._since:.0f} s)"
-        return f"{self._doing}: {self._step}{tried}; {done}"
+                self.say(f"{'    ' if self._shown else ''}{self._words(now)}")

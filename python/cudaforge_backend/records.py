@@ -242,34 +242,22 @@ def with_time(text: str, retry_above_s: float | None) -> str:
     return text if retry_above_s is None else f"{text}; too little time"
 
 
-def too_little_time(found: Sequence[tuple[bool, float | None]]) -> tuple[str, int] | None:
-    """Of regions (whether it was raced, its retry_above_s): how many had too little time, in words,
-    and the whole seconds of budget that try all of them again, at least the default where one was
-    not even raced; None where none had."""
-    short = [(raced, above) for raced, above in found if above is not None]
+def too_little_time(found: Sequence[float | None]) -> tuple[str, int] | None:
+    """Of regions, each with its retry_above_s: how many had too little time, in words, and the
+    whole seconds of budget, no fewer than the default, that try all of them again; None where none
+    had."""
+    short = [above for above in found if above is not None]
     if not short:
         return None
-    not_raced = sum(not raced for raced, _ in short)
-    budget = math.floor(max(above for _, above in short)) + 1
-    text = f"{counted(len(short), 'region')} had too little time"
-    if not not_raced:
-        return text, budget
-    text += f", {not_raced} of them not raced"
-    return text, max(budget, math.ceil(_C.DEFAULT_REGION_BUDGET_S))
+    budget = max(math.floor(max(short)) + 1, math.ceil(_C.DEFAULT_REGION_BUDGET_S))
+    return f"{counted(len(short), 'region')} had too little time", budget
 
 
-def try_again(
-    found: Sequence[tuple[bool, float | None]], given_s: float, setting: str
-) -> str | None:
+def try_again(found: Sequence[float | None], setting: str) -> str | None:
     """How many of these regions had too little time, and what tries them again; None where none
-    had. `given_s`: the seconds allowed for each region. The limit for the whole graph may have cut
-    a region's time below that: then another run suffices. `setting`: "region_budget_s="."""
+    had. `setting`: "region_budget_s="."""
     short = too_little_time(found)
-    if short is None:
-        return None
-    enough = all(above < given_s for _, above in found if above is not None)
-    what = "another run" if enough else f"{setting}{short[1]} or more"
-    return f"{short[0]}: {what} tries again"
+    return None if short is None else f"{short[0]}: {setting}{short[1]} or more tries again"
 
 
 def reason_of(record: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from . import log
@@ -13,7 +13,8 @@ from ._native import _C
 from .errors import CudaForgeWarning
 from .forks import fork_safe_lock
 from .options import DISABLED, disabled
-from .records import HOW_TO_FORGE, counted, dollars, why_no_kernel
+from .records import HOW_TO_FORGE, counted, why_no_kernel
+from .steps import call_cost, cost_text
 
 
 class RegionStats(TypedDict):
@@ -94,20 +95,15 @@ class Stats(TypedDict):
     eager: dict[str, EagerStats]
 
 
-# Names of the threads in which on_miss="background" forges for graphs and for eager calls.
-GRAPH_THREAD, EAGER_THREAD = "cudaforge-background", "cudaforge-eager"
-
+# As the C++ part has them.
+_REGION = ("key", "device", "hits", "unserved", "fallbacks", "saved_ns", "quarantined")
 _SHOWN = 20  # regions in the text, at most
 
 
 class _Readable(dict[str, Any]):
     """What stats() returns at run time: Stats, and a text when it is printed."""
 
-    graphs_missed = False  # some of the missed regions are of graphs
-    eager_missed = False  # ... of eager calls, but for what only agents make
-    agents_missed = 0  # of eager calls, what only agents make
     intercepted = 0  # overloads that are looked up now
-    threads: frozenset[str] = frozenset()  # names of those that were alive
     no_kernel: Mapping[tuple[str, str], str] = {}  # by key and device: why calls had none
 
     def __str__(self) -> str:
@@ -122,19 +118,14 @@ class _Readable(dict[str, Any]):
             f"{stats['negative']} to no winner",
         ]
         forged = stats["forged"] + stats["negative"] + undecided(stats)
-        of_eager = " by eager calls" if self.graphs_missed else ""
-        for missed, of, thread, how in (
-            (self.graphs_missed, "", GRAPH_THREAD, f"{HOW_TO_FORGE}, makes their kernels"),
-            (self.eager_missed, of_eager, EAGER_THREAD, _EAGER_FORGE),
-        ):
-            if missed and thread in self.threads:
-                lines.append(f"  missed{of}: {_BEING_FORGED}")
-            elif missed and not forged:
-                lines.append(f"  missed{of}: {how}")
-        if self.agents_missed:
-            lines.append(f"  missed by eager calls: {self.agents_missed} that {_ONLY_AGENTS}")
+        if stats["misses"] and not forged:
+            threads = {thread.name for thread in threading.enumerate()}
+            begun = threads & {"cudaforge-background", "cudaforge-eager"}
+            lines.append(f"  missed: {_BEING_FORGED if begun else _HOW_TO_FORGE}")
         if stats["agents"]["calls"]:
-            lines.append(f"agents: {_agents(stats['agents'])}")
+            calls, failed = counted(stats["agents"]["calls"], "call"), stats["agents"]["failed"]
+            without = f", {failed} without a reply" * bool(failed)
+            lines.append(f"agents: {calls}{without}; {cost_text(stats['agents'])}")
         lines += [
             f"graphs: {_graph_counts(stats['graphs'])}",
             f"left to PyTorch: {_counts(stats['fallbacks'])}",
@@ -201,18 +192,6 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {n}" for name, n in sorted(counts.items()) if n) or "none"
 
 
-def _agents(spent: AgentStats) -> str:
-    tokens = spent["input_tokens"] + spent["output_tokens"]
-    notes = {
-        "without a reply": spent["failed"],
-        "with estimated tokens": spent["estimated"],
-        "replayed, at no cost": spent["replayed"],
-    }
-    told = "".join(f", {n} {what}" for what, n in notes.items() if n)
-    cost = dollars(spent["usd"], spent["unpriced"])
-    return f"{counted(spent['calls'], 'call')}{told}; {tokens} tokens, {cost}"
-
-
 # As the text has them; a "hit" there is a call that a kernel served.
 _CACHE = {"hits": "records found"}
 _GRAPHS = {
@@ -226,14 +205,9 @@ _GRAPHS = {
 }
 
 _BEING_FORGED = "kernels are being made in the background (CUDAFORGE_LOG=forge shows each step)"
-_EAGER_FORGE = (
-    "on_miss='blocking' or 'background', or after 'record' `cudaforge forge --wanted`, makes the "
-    "kernels that generators can make"
-)
-
-_ONLY_AGENTS = (
-    "only agents make (the option agents with 'blocking' or 'background', or after 'record' "
-    "`cudaforge forge --wanted --coder PROVIDER`)"
+_HOW_TO_FORGE = (
+    f"{HOW_TO_FORGE}, or after 'record' `cudaforge forge --wanted`, makes their kernels; most of "
+    "those of matrix products, convolutions and attention need agents (--coder PROVIDER)"
 )
 
 # What to do about a reason, where there is something.
@@ -274,12 +248,8 @@ _fallbacks: Counter[str] = Counter()
 _graphs: Counter[str] = Counter()
 _graph_gains: list[tuple[float, float, float]] = []
 _forging: Counter[str] = Counter()
-_agent_counts: Counter[str] = Counter()  # the whole numbers of AgentStats
-_agent_usd = 0.0
-_unknown: set[str] = set()  # regions of graphs
-_unknown_eager: set[str] = set()
-# Of the regions of eager calls. reset_stats() keeps it: an enable() tells once, and calls go on.
-_only_agents: set[str] = set()
+_agents: Counter[str] = Counter()  # the fields of AgentStats
+_unknown: set[str] = set()
 _warned: set[str] = set()
 
 
@@ -311,14 +281,10 @@ def graph_gains() -> list[tuple[float, float, float]]:
         return list(_graph_gains)
 
 
-def count_miss(key: str, eager: bool = False, only_agents: bool = False) -> None:
-    """Counts a region of a graph, or of an eager call, that the cache does not know, once.
-    `only_agents`, of eager calls: whether only agents make it, and there are none; what the last
-    call said holds."""
+def count_miss(key: str) -> None:
+    """Counts a region of a graph or of an eager call that the cache does not know, once."""
     with _lock:
-        (_unknown_eager if eager else _unknown).add(key)
-        if eager:
-            (_only_agents.add if only_agents else _only_agents.discard)(key)
+        _unknown.add(key)
 
 
 def count_forging(outcome: str) -> None:
@@ -328,23 +294,9 @@ def count_forging(outcome: str) -> None:
 
 
 def count_agent_call(event: Mapping[str, Any]) -> None:
-    """Counts one call of an agent, by its event "call" (csrc/forge/agent/agent_calls.h)."""
-    global _agent_usd
-    usage = event["usage"]
-    tokens = {name: int(usage[name]) for name in ("input_tokens", "output_tokens")}
-    replayed = bool(event.get("replayed"))
-    unpriced = event.get("usd") is None and sum(tokens.values()) > 0
+    """Counts one call of an agent, by its event "call"."""
     with _lock:
-        _agent_counts.update(
-            calls=1,
-            failed=int(bool(event.get("error"))),
-            estimated=int(bool(event.get("estimated"))),
-            replayed=int(replayed),
-            unpriced=int(unpriced and not replayed),
-            cached_input_tokens=int(usage.get("cached_input_tokens") or 0),
-            **tokens,
-        )
-        _agent_usd += 0.0 if replayed else event.get("usd") or 0.0
+        _agents.update(call_cost(event))
 
 
 def warn_once(message: str, cause: str | None = None) -> None:
@@ -384,41 +336,27 @@ def stats() -> Stats:
         counters = Stats(
             hits=int(served.get("hits", 0)),
             unserved=int(served.get("unserved", 0)),
-            misses=len(_unknown | _unknown_eager),
+            misses=len(_unknown),
             fallbacks=dict(fallbacks),
             forged=_forging["forged"],
             negative=_forging["negative"],
             graphs={how: n for how, n in list(_graphs.items()) if n > 0},
-            agents=AgentStats(
-                calls=_agent_counts["calls"],
-                failed=_agent_counts["failed"],
-                estimated=_agent_counts["estimated"],
-                replayed=_agent_counts["replayed"],
-                unpriced=_agent_counts["unpriced"],
-                input_tokens=_agent_counts["input_tokens"],
-                cached_input_tokens=_agent_counts["cached_input_tokens"],
-                output_tokens=_agent_counts["output_tokens"],
-                usd=_agent_usd,
-            ),
+            agents=cast(AgentStats, {name: _agents[name] for name in AgentStats.__annotations__}),
             saved_ns=float(served.get("saved_ns", 0.0)),
             cache=_C.store().counters(),
-            regions=[_region(region) for region in served.get("regions", [])],
-            eager=_C.eager_stats(),
+            regions=[
+                cast(RegionStats, {of: one[of] for of in _REGION} | {"region": one["describe"]})
+                for one in served.get("regions", [])
+            ],
+            eager=served.get("eager", {}),
         )
         readable = _Readable(counters)
-        readable.graphs_missed = bool(_unknown)
-        readable.eager_missed = bool(_unknown_eager - _only_agents)
-        readable.agents_missed = len(_unknown_eager & _only_agents)
-        only_agents = frozenset(_only_agents)
-        readable.intercepted = len(_C.intercepted())
-        readable.threads = frozenset(thread.name for thread in threading.enumerate())
-    readable.no_kernel = _why_no_kernel(counters["regions"], only_agents)
+    readable.intercepted = len(_C.intercepted())
+    readable.no_kernel = _why_no_kernel(counters["regions"])
     return cast(Stats, readable)
 
 
-def _why_no_kernel(
-    regions: Sequence[RegionStats], only_agents: Collection[str]
-) -> dict[tuple[str, str], str]:
+def _why_no_kernel(regions: Sequence[RegionStats]) -> dict[tuple[str, str], str]:
     """By key and device: why calls of the regions that the text shows had no kernel."""
     found = {}
     for region in _called(regions)[:_SHOWN]:
@@ -426,37 +364,17 @@ def _why_no_kernel(
             continue
         kind, _, index = region["device"].partition(":")
         why = why_no_kernel(region["key"], _C.arch(kind, int(index or 0)))
-        if not why:
-            by_agents = ": only agents make it" if region["key"] in only_agents else ""
-            why = f"no record in the cache in use{by_agents}"
-        found[region["key"], region["device"]] = why
+        found[region["key"], region["device"]] = why or "no record in the cache in use"
     return found
-
-
-def _region(served: dict[str, Any]) -> RegionStats:
-    return RegionStats(
-        key=served["key"],
-        region=served["describe"],
-        device=served["device"],
-        hits=served["hits"],
-        unserved=served["unserved"],
-        fallbacks=served["fallbacks"],
-        saved_ns=served["saved_ns"],
-        quarantined=served["quarantined"],
-    )
 
 
 def reset_stats() -> None:
     """Sets every counter to zero; winners stay installed."""
-    global _agent_usd
     with _lock:
-        _agent_counts.clear()
-        _agent_usd = 0.0
+        _agents.clear()
         _fallbacks.clear()
         _graphs.clear()
         _graph_gains.clear()
         _forging.clear()
         _unknown.clear()
-        _unknown_eager.clear()
     _C.reset_stats()
-    _C.reset_eager_stats()

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .records import (
-    RIVALS,
-    clipped,
-    counted,
-    kind_text,
-    speedup_text,
-)
+from .records import RIVALS, clipped, counted, dollars, kind_text, speedup_text
 
 Event = Mapping[str, Any]
+
+# What is done to a graph when its regions have been forged, by the step of its event "graph".
+GRAPH_STEPS = {
+    "compile": "compiling the graph with its kernels and without",
+    "race": "timing the graph with its kernels and without",
+}
 
 _STAGES = {
     "rivals": "timing ATen and Inductor, which compiles first",
@@ -28,6 +28,8 @@ def step_text(event: Event) -> str:
     match event["event"]:
         case "start":
             return f"forging {event['region']} ..."
+        case "graph":
+            return f"{GRAPH_STEPS[event['step']]} ..."
         case "left":
             return (
                 f"{counted(len(event['regions']), 'region')}, parts included, not forged: "
@@ -42,7 +44,8 @@ def step_text(event: Event) -> str:
             inside = " inside the larger region" if event.get("within") else ""
             return _STAGES[event["stage"]] + inside
         case "rival":
-            return f"to beat: {rival_text(event)}, {event['us']:.1f} us"
+            rival = RIVALS.get(event["rival"], "the generators' kernel")
+            return f"to beat: {rival}, {event['us']:.1f} us"
         case "resumed":
             return f"goes on with an interrupted session of {counted(event['nodes'], 'round')}"
         case "round":
@@ -69,17 +72,12 @@ def step_text(event: Event) -> str:
     return str(event["event"])
 
 
-def rival_text(event: Event) -> str:
-    """What agents are to beat, of its event "rival"."""
-    return RIVALS.get(event["rival"], "the generators' kernel")
-
-
-def candidate_text(event: Event, rival: str = "what it had to beat") -> str:
-    """A candidate's verdict and time; `rival` is what a round of agents had to beat."""
+def candidate_text(event: Event) -> str:
+    """A candidate's verdict and time."""
     ns = event.get("ns")
     time = f", {ns / 1e3:.1f} us" if ns is not None else ""
     if event.get("speedup"):
-        time += f", about {event['speedup']:.2f} times as fast as {rival}"
+        time += f", about {event['speedup']:.2f} times as fast as what it had to beat"
     best = ", the best so far" if event.get("best") else ""
     words = f": {clipped(event['message'])}" if event.get("message") else ""
     if event.get("duplicate_of") is not None:
@@ -102,27 +100,45 @@ def no_counters_text(why: str, device: str) -> str:
 
 
 def outcome_text(event: Event) -> str:
-    """What a forging came to and how long it took, of its event "end": "winner, 1.20x, 3.4 s"."""
+    """What a forging came to and how long it took, of its event "end": "winner: 1.20 times as fast
+    as ATen [1.15, 1.25], 3.4 s"."""
     timing = event["timing"] or {}
-    line = kind_text(event)
     if "compiled" in event["serves"]:
-        line += f", {timing['speedup'][1]:.2f}x" if timing.get("speedup") else ""
+        words = speedup_text(timing, event["serves"])
     else:
-        line += f": {event['verdict']}" + f" ({event['reason']})" * ("best_rival" in timing)
+        words = event["verdict"] + f" ({event['reason']})" * ("best_rival" in timing)
+    line = f"{kind_text(event)}: {words}" if words else kind_text(event)
     if event["kept"] is not None:
-        line += f"; {_kept_text(event['kept'])}"
+        by = "an agent" if event["kept"]["by_agent"] else "the generators"
+        was = speedup_text(event["kept"]["timing"]) or "not timed"
+        line += f"; the kernel in the cache stays: {was}, by {by}"
     return f"{line}, {event['seconds']:.1f} s"
 
 
-def race_text(event: Event) -> str:
-    """The verdict of a race with its interval, of the event "end", and which winner was there and
-    stays: "winner: 1.20 times as fast as ATen [1.15, 1.25]"."""
-    words = speedup_text(event["timing"], event["serves"])
-    text = str(event["verdict"]) + (f": {words}" if words else "")
-    return text if event["kept"] is None else f"{text}; {_kept_text(event['kept'])}"
+def call_cost(event: Event) -> dict[str, Any]:
+    """What one call of an agent cost, of its event "call" (csrc/forge/agent/agent_calls.h): the
+    fields of stats.AgentStats."""
+    usage, replayed = event["usage"], bool(event.get("replayed"))
+    unpriced = event.get("usd") is None and usage["input_tokens"] + usage["output_tokens"] > 0
+    return {
+        "calls": 1,
+        "failed": int(bool(event.get("error"))),
+        "estimated": int(bool(event.get("estimated"))),
+        "replayed": int(replayed),
+        "unpriced": int(unpriced and not replayed),
+        "input_tokens": int(usage["input_tokens"]),
+        "cached_input_tokens": int(usage.get("cached_input_tokens") or 0),
+        "output_tokens": int(usage["output_tokens"]),
+        "usd": 0.0 if replayed else event.get("usd") or 0.0,
+    }
 
 
-def _kept_text(kept: Mapping[str, Any]) -> str:
-    by = "an agent" if kept["by_agent"] else "the generators"
-    was = speedup_text(kept["timing"]) or "not timed"
-    return f"the kernel in the cache stays: {was}, by {by}"
+def cost_text(spent: Mapping[str, Any]) -> str:
+    """Of sums of call_cost(): "about 210 tokens, $0.0120 and 1 call of unknown price"; "210 tokens
+    as recorded, nothing spent"."""
+    about = "about " if spent["estimated"] else ""
+    tokens = f"{about}{spent['input_tokens'] + spent['output_tokens']} tokens"
+    if spent["replayed"] and spent["replayed"] == spent["calls"]:
+        return f"{tokens} as recorded, nothing spent"
+    replayed = f" ({counted(spent['replayed'], 'call')} replayed)" if spent["replayed"] else ""
+    return f"{tokens}{replayed}, {dollars(spent['usd'], spent['unpriced'])}"

@@ -206,24 +206,6 @@ def test_statistics_say_that_calls_ran_before_their_kernel(
     assert region["hits"] == 1
 
 
-def test_statistics_tell_what_only_agents_make(tmp_path: Path) -> None:
-    """Of these regions no forging is advised but by agents; the reason outlives reset_stats()."""
-    only_agents = "that only agents make (the option agents with 'blocking' or 'background', or "
-    a, b = torch.randn(3, 57), torch.randn(57, 5)
-    with enable(["aten::mm"], on_miss="blocking", cache_dir=str(tmp_path)):
-        a @ b
-        text = str(cudaforge_backend.stats())
-        assert "\nregions: 1 missed, 0 forged to a winner, 0 to no winner\n" in text
-        (line,) = [line for line in text.splitlines() if line.startswith("  missed")]
-        assert line.startswith(f"  missed by eager calls: 1 {only_agents}")
-        cudaforge_backend.reset_stats()
-        a @ b
-    text = str(cudaforge_backend.stats())
-    assert "  missed" not in text
-    _, why = text.split("  mm(float32[3, 57], float32[57, 5])\n")
-    assert why.splitlines()[0].strip() == "no record in the cache in use: only agents make it"
-
-
 @pytest.mark.parametrize("failing", ["forging", "thread"])
 def test_background_goes_on_after_a_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: str

@@ -229,10 +229,8 @@ def test_a_region_that_had_too_little_time_says_how_much_more(
     text = str(report)
     words = "nothing faster than ATen (" if raced else "out of time, not raced"
     assert text.count(words) == n and text.count("  no winner ") == n
-    not_raced = "" if raced else f", {n} of them not raced"
-    assert f" had too little time{not_raced}: " in text
-    budget = 7 if raced else 30
-    assert f"region_budget_s={budget} or more" in text and f"--region-budget {budget}," in text
+    assert " had too little time: " in text
+    assert "region_budget_s=30 or more" in text and "--region-budget 30," in text
     assert text.count("; too little time\n") == n
 
 

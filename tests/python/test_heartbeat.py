@@ -17,14 +17,15 @@ from cudaforge_backend.records import counted
 from forged import compiled, lose_for_want_of_time, wait_for
 
 REGION = {"region": "sum(float32[8])", "key": "0" * 64, "arch": "cpu:none"}  # the cache has none
+LOST = {"kind": "negative", "serves": [], "why": "not_within", "verdict": "no right candidate"}
 
 
 def test_what_takes_long_is_said_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     lines: list[str] = []
-    with heartbeat.Heartbeat(lines.append, "reading") as beat:
+    with heartbeat.Teller(lines.append, "reading") as beat:
         wait_for(lambda: len(lines) >= 2)
-        beat.go_on("writing")
+        beat.begin("writing")
         wait_for(lambda: any(line.startswith("writing (") for line in lines))
     time.sleep(0.1)
     said = len(lines)
@@ -34,7 +35,7 @@ def test_what_takes_long_is_said_again_and_again(monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_short_is_not_mentioned() -> None:
     lines: list[str] = []
-    with heartbeat.Heartbeat(lines.append, "reading"):
+    with heartbeat.Teller(lines.append, "reading"):
         pass
     assert lines == []
 
@@ -49,7 +50,7 @@ def test_no_line_comes_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
         time.sleep(0.05)
         lines.append(text)
 
-    with heartbeat.Heartbeat(say, "reading"):
+    with heartbeat.Teller(say, "reading"):
         assert began.wait(20)
     said = len(lines)
     assert said
@@ -66,7 +67,7 @@ def test_nobody_waits_for_ever_for_the_last_line(monkeypatch: pytest.MonkeyPatch
         began.set()
         read.wait(20)
 
-    with heartbeat.Heartbeat(say, "reading"):
+    with heartbeat.Teller(say, "reading"):
         assert began.wait(20)
     assert not read.is_set()
     read.set()
@@ -75,9 +76,9 @@ def test_nobody_waits_for_ever_for_the_last_line(monkeypatch: pytest.MonkeyPatch
 def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     lines: list[str] = []
-    with heartbeat.ForgingHeartbeat(lines.append, 30) as beat:
+    with heartbeat.Teller(lines.append, "forging") as beat:
         for event in ("start", "candidate", "end", "start"):
-            beat({"event": event, **REGION, "kind": "negative"})
+            beat({"event": event, **REGION, **LOST})
         beat._began -= 50
         beat._since -= 500
         said = re.compile(
@@ -86,7 +87,7 @@ def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         wait_for(lambda: any(said.fullmatch(line) for line in lines))
         beat({"event": "start", **REGION})
-        beat({"event": "end", "kind": "winner"})
+        beat({"event": "end", "kind": "winner", "serves": ["compiled"]})
     said = re.compile(
         r"forged 3 regions, parts included: 1 winner, 1 with no winner, 1 failed \(5\d\d s\)"
     )
@@ -113,7 +114,7 @@ def test_a_step_is_named_until_it_ends(
 ) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
     lines: list[str] = []
-    with heartbeat.ForgingHeartbeat(lines.append, 30) as beat:
+    with heartbeat.Teller(lines.append, "forging") as beat:
         beat({"event": "start", **REGION})
         beat(step)
         said = f"forging sum(float32[8]): {words}, 0 candidates tried ("
@@ -121,21 +122,6 @@ def test_a_step_is_named_until_it_ends(
         beat(end)
         lines.clear()
         wait_for(lambda: lines[-1:] != [] and words not in lines[-1])
-
-
-def test_what_is_compiled_and_raced_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
-    lines: list[str] = []
-    with heartbeat.ForgingHeartbeat(lines.append, 30) as beat:
-        beat({"event": "start", **REGION})
-        beat({"event": "candidate"})
-        for stage, words in (
-            ("compile", "Inductor compiles what the best kernel has to beat"),
-            ("race", "the best kernel races ATen and Inductor"),
-        ):
-            beat({"event": "stage", "stage": stage})
-            said = f"forging sum(float32[8]): {words}, 1 candidate tried ("
-            wait_for(lambda said=said: any(line.startswith(said) for line in lines))
 
 
 def forge(folder: Path, columns: int) -> None:
@@ -161,20 +147,17 @@ def test_blocking_forging_says_that_it_goes_on(
     forged = r"cudaforge: forged (\d+) regions, parts included: 0 winners, (\d+) with no winner \("
     counts = re.match(forged, last)
     n = cudaforge_backend.stats()["negative"]
-    again = f"; {counted(n, 'region')} had too little time, {n} of them not raced: "
+    again = f"; {counted(n, 'region')} had too little time: "
     assert last.endswith(f"{again}region_budget_s=46 or more tries again")
     assert counts and int(counts[1]) == int(counts[2]) == n
 
 
-def test_what_a_graphs_limit_cut_short_asks_for_another_run() -> None:
-    """The seconds allowed for a region suffice: no larger number is asked for."""
-    cut = [(False, 9.0), (True, None)]
-    said = "1 region had too little time, 1 of them not raced: "
-    assert records.try_again(cut, 30, "region_budget_s=") == f"{said}another run tries again"
-    assert records.try_again(cut, 9, "--region-budget ") == (
-        f"{said}--region-budget 30 or more tries again"
-    )
-    assert records.try_again(cut[1:], 30, "region_budget_s=") is None
+def test_what_had_too_little_time_asks_for_enough_for_all() -> None:
+    said = "2 regions had too little time: region_budget_s="
+    for above, budget in (([9.0, None, 4.5], 30), ([9.0, 45.0], 46)):
+        again = records.try_again(above, "region_budget_s=")
+        assert again == f"{said}{budget} or more tries again"
+    assert records.try_again([None], "region_budget_s=") is None
 
 
 def test_blocking_forging_with_a_callback_says_no_more(

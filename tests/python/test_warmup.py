@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +15,9 @@ from conftest import RunPython
 from cudaforge_backend import heartbeat
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
-from cudaforge_backend.cli.warmup import Teller, _with_kernels
+from cudaforge_backend.cli.warmup import _with_kernels
 from cudaforge_backend.integration import gate
-from forged import lose_for_want_of_time, wait_for, win_every_race
+from forged import lose_for_want_of_time, win_every_race
 
 SCRIPT = """
 import torch
@@ -136,7 +135,7 @@ def test_warmup_says_what_had_too_little_time(
     assert "0 winners forged, " in text and " with no winner, 0 decided before, " in text
     n = text.count("forging ")
     assert f"  no winner: out of time, not raced ({n})\n" in text
-    short = f" had too little time, {n} of them not raced: --region-budget 30 or more tries"
+    short = " had too little time: --region-budget 30 or more tries"
     assert short in text
     cudaforge_backend.reset_stats()
     torch._dynamo.reset()
@@ -229,7 +228,7 @@ def test_warmup_says_that_it_goes_on(
     folder = ("--device", "cpu", "--cache-dir", str(tmp_path / "cache"))
     assert main(["warmup", f"{script}:good", *folder]) == 0
     text = capsys.readouterr().out
-    assert "    compiling the model (" in text and "\n    trying candidates (" in text
+    assert "    compiling the model (" in text and " tried (" in text
 
 
 def test_warmup_says_which_graphs_run_with_kernels(
@@ -291,7 +290,7 @@ sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budg
                "--cache-dir", {script + ".cache"!r}]))
 """
     done = run_python(code, ready=True)
-    assert "forging mul -> _softmax(float32[64, 128]) ...\n  winner, " in done.stderr
+    assert "forging mul -> _softmax(float32[64, 128]) ...\n  winner: " in done.stderr
     first = json.loads(done.stdout)
     second = json.loads(run_python(code, ready=True).stdout)
     assert first["forged"] == first["regions"] - first["known"] == 1
@@ -304,21 +303,3 @@ sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budg
 def test_warmup_does_not_begin_where_nothing_can_be_kept(capsys: Output, script: str) -> None:
     line = refusal(capsys, "warmup", f"{script}:good", "--cache-dir", "/proc/cudaforge")
     assert "/proc takes no writes" in line and "--cache-dir" in line
-
-
-def test_warmup_counts_what_it_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "EVERY_S", 0.02)
-    region = {"region": "sum(float32[8])", "key": "0" * 64, "arch": "cpu:none"}
-    stream = io.StringIO()
-    with Teller(stream, "compiling the model", "compiling the model, between regions") as teller:
-        teller({"event": "start", **region})
-        for event, doing in (
-            ({"event": "candidate"}, "1 candidate tried, then the race"),
-            ({"event": "candidate"}, "2 candidates tried, then the race"),
-            (
-                {"event": "stage", "stage": "rivals"},
-                "2 candidates tried, timing ATen and Inductor, which compiles first",
-            ),
-        ):
-            teller(event)
-            wait_for(lambda doing=doing: f"    {doing} (" in stream.getvalue())

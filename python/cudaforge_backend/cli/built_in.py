@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._native import _C
+from ..heartbeat import Teller
 from ..options import Settings, parse
 from ..records import (
     counted,
@@ -22,7 +22,7 @@ from ..records import (
     too_little_time,
     with_time,
 )
-from .output import cache_dir, show
+from .output import cache_dir, show, teller
 from .stores import (
     forging_cache,
     is_asked,
@@ -31,7 +31,6 @@ from .stores import (
     of_key,
     wanted_here,
 )
-from .warmup import Teller
 
 _INDENT = 25  # where the regions of the table begin
 _KEYS = 6  # in a command that is shown
@@ -47,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
     left = [one for one in asked if one.why_not_generated(_arch(one))]
     taken = [one for one in asked if one not in left]
     started = time.monotonic()
-    with Teller(sys.stderr if args.json else sys.stdout, "forging", "forging") as told:
+    with teller(args, "forging") as told:
         rows = [_forge(signature, settings, told) for signature in taken]
-    short = too_little_time([(row["speedup"] is not None, row["retry_above_s"]) for row in rows])
+    short = too_little_time([row["retry_above_s"] for row in rows])
     data = {
         "regions": rows,
         "only_agents": [signature.key for signature in left],

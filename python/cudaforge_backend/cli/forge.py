@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -13,8 +14,8 @@ import torch
 from .._native import _C
 from ..agents import Agents
 from ..options import DISABLED, disabled
-from ..records import counted, dollars, input_shapes, label, op_names
-from ..steps import candidate_text, no_counters_text, race_text, rival_text, step_text
+from ..records import counted, input_shapes, label, op_names
+from ..steps import call_cost, cost_text, no_counters_text, step_text
 from . import built_in
 from .hints import Hints
 from .limits import Limits
@@ -35,28 +36,13 @@ Of a model's regions that have no winner in the cache the parts are forged too, 
 as many rounds.
 
 Without --coder a region is decided as by on_miss="blocking": what the cache has decided stays
-(`cudaforge cache rm KEY` first has it made anew). --json then prints {{"regions": [...],
-"only_agents": [...], "elsewhere": N, ...}}. A region has "kind" ("winner", "negative", "" where
-forging failed), "serves" (whom its kernel serves: "compiled", "eager"), "verdict", "reason",
-"speedup" (low, median, high of its race, or null), "retry_above_s" and "known", true where it was
-decided before; "only_agents" has the keys of wanted regions that no generator makes, "elsewhere" is
-the number of those of other machines.
+(`cudaforge cache rm KEY` first has it made anew).
 
-With --coder, --json prints {{"regions": [...], "total": {{...}}}}. A region has "rounds", each with
-"verdict", "ns" (null where it was not timed), "advice" (the Judge's "issue" and "plan"; null
-without), "seconds", "device_seconds", "input_tokens", "cached_input_tokens" (a part of them),
-"output_tokens", "usd" (null where a price is unknown) and "replayed", how many of its calls a
-recording answered; where its hardware counters could not be read also "no_counters", why. A region
-also has a "ledger", what its session cost, "limited", true where it was passed over because a limit
-was spent, and "within", of a part the key of the larger region, else null. "kind" is "winner" where
-its kernel was stored, "negative" where not, "" where no reply had a candidate: the region stays
-wanted ("answered" is false where there was no reply at all). "verdict" and "timing" are of this
-race (the fields are those of cache/FORMAT.md); "kept" is null, or "author", "by_agent" and "timing"
-of the winner that was in the cache and stays. "total" is the sum of the ledgers; calls of unknown
-price are not in its "usd", but counted by "unpriced". On calls that a recording answered
-("replayed") nothing is spent: what they would have cost is "replayed_usd", not in "usd", and
---max-usd holds for both together. "seconds" are those of the calls, "wall_seconds" those of the
-sessions."""
+With --coder, --json has, of each region, its "rounds" and its "ledger", what they cost, and of all
+regions the "total". "usd" is null, or leaves a call out, where a price is unknown ("unpriced"
+counts those); calls that a recording answered ("replayed") spend nothing, and what they would have
+cost is "replayed_usd". A region's "kind" is "winner" where its kernel was stored, "negative" where
+not, "" where no reply had a candidate: it stays wanted."""
 
 # Options that mean nothing without a Coder.
 _OF_AGENTS = (
@@ -257,7 +243,7 @@ def _run_agents(args: argparse.Namespace) -> int:
         wall, device = total["wall_seconds"], total["device_seconds"]
         print(
             f"{counted(len(results), 'region')}: {won} won, {over} passed over{without}; "
-            f"{_cost([total])}, {wall:.0f} s of sessions, {device:.0f} s of them on the "
+            f"{cost_text(total)}, {wall:.0f} s of sessions, {device:.0f} s of them on the "
             "device (Inductor's compilation and the races are not in it); "
             f"cache {_C.store().location()}"
         )
@@ -292,21 +278,6 @@ def _total(ledgers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: sum(ledger[name] for ledger in ledgers) for name in _SUMS}
 
 
-def _cost(ledgers: Sequence[Mapping[str, Any]]) -> str:
-    """ "about 210 tokens, $0.0120 and 1 call of unknown price"; "210 tokens as recorded, nothing
-    spent"."""
-    names = (
-        "calls", "replayed", "input_tokens", "output_tokens", "usd", "estimated", "unpriced",
-    )  # fmt: skip
-    spent = {name: sum(ledger[name] for ledger in ledgers) for name in names}
-    about = "about " if spent["estimated"] else ""
-    tokens = f"{about}{spent['input_tokens'] + spent['output_tokens']} tokens"
-    if spent["replayed"] and spent["replayed"] == spent["calls"]:
-        return f"{tokens} as recorded, nothing spent"
-    replayed = f" ({counted(spent['replayed'], 'call')} replayed)" if spent["replayed"] else ""
-    return f"{tokens}{replayed}, {dollars(spent['usd'], spent['unpriced'])}"
-
-
 def _regions(args: argparse.Namespace, what: str) -> list[tuple[_C.Signature, str | None]]:
     """The signatures that a key or a script stands for, each with the key of the larger region
     without a winner that it is a part of, None where it is none."""
@@ -333,6 +304,13 @@ def _of_script(args: argparse.Namespace, script: str) -> list[tuple[_C.Signature
     with torch.set_grad_enabled(args.train):
         report = explain(model, *inputs, cache_dir=cache_dir(args), agents=True)
     return [(normalized(region.signature), region.within) for region in report.regions]
+
+
+# What is printed of a session, by the kind of event.
+_INDENTS = {
+    **dict.fromkeys(("rival", "stage", "round", "rejudged", "resumed", "agents_end", "end"), "  "),
+    **dict.fromkeys(("ask", "call", "advice", "candidate"), "    "),
+}
 
 
 class _Teller:
@@ -370,8 +348,7 @@ class _Teller:
             "timing": known and known["timing"],
             "kept": None,
         }
-        self._spent: list[Mapping[str, Any]] = []  # sums of a ledger, and single calls
-        self._rival = "it"
+        self._spent: Counter[str] = Counter()
         self.limit = ""  # the setting that left no room for another call
         if limited:
             return
@@ -404,48 +381,27 @@ class _Teller:
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """See csrc/forge/agent/session.h for the agents' events."""
-        match event["event"]:
-            case "rival":
-                self._rival = rival_text(event)
-                self._print(f"  {step_text(event)}")
-            case "stage" | "round" | "rejudged":
-                self._print(f"  {step_text(event)}")
-            case "resumed":
-                self._spent.append(event["ledger"])
-                self._print(f"  {step_text(event)}; so far {_cost(self._spent)}")
+        kind = event["event"]
+        if kind not in _INDENTS or (kind == "candidate" and "round" not in event):
+            return
+        line = f"{_INDENTS[kind]}{step_text(event)}"
+        if kind in ("resumed", "call"):
+            self._spent.update(_total([event["ledger"]]) if "ledger" in event else call_cost(event))
+            line += f"; so far {cost_text(self._spent)}"
+        self._print(line)
+        match kind:
             case "ask":
-                self._print(f"    {step_text(event)}")
-                kind, _, folder = event["provider"].partition(":")
-                if kind == "mailbox":
+                provider, _, folder = event["provider"].partition(":")
+                if provider == "mailbox":
                     self._print(
                         f"      answer the newest NNNN-{event['role']}.request.json in {folder} "
                         f"in NNNN-{event['role']}.reply.txt there"
                     )
-            case "call":
-                tokens = {name: event["usage"][name] for name in ("input_tokens", "output_tokens")}
-                replayed = event.get("replayed", False)
-                unpriced = event["usd"] is None and any(tokens.values())
-                self._spent.append(
-                    {
-                        **tokens,
-                        "calls": 1,
-                        "replayed": replayed,
-                        "usd": 0.0 if replayed else event["usd"] or 0.0,
-                        "estimated": event.get("estimated", False),
-                        "unpriced": unpriced and not replayed,
-                    }
-                )
-                self._print(f"    {step_text(event)}; so far {_cost(self._spent)}")
-                if event.get("note"):
-                    self._print(f"      {event['note']}")
-            case "advice" if event.get("issue"):
-                self._print(f"    judge: {event['issue']}\n      do: {event['plan']}")
-            case "advice":
-                self._print(f"    {step_text(event)}")
-            case "candidate" if "round" in event:
+            case "call" if event.get("note"):
+                self._print(f"      {event['note']}")
+            case "candidate":
                 kept = {k: v for k, v in event.items() if k != "event"}
                 self._data["rounds"].append({**kept, "ns": event.get("ns")})
-                self._print(f"    {candidate_text(event, self._rival)}")
                 if event.get("no_counters") and "no_counters" not in self._said:
                     self._said.add("no_counters")
                     self._print(f"    {no_counters_text(event['no_counters'], self._device)}")
@@ -453,7 +409,5 @@ class _Teller:
                 self._data |= {name: event[name] for name in ("ledger", "answered")}
                 self._data["end"] = event["reason"]
                 self.limit = event["limit"]
-                self._print(f"  {step_text(event)}")
             case "end":
                 self._data |= {name: event[name] for name in ("verdict", "timing", "kept")}
-                self._print(f"  {race_text(event)}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .._native import _C
+from ..heartbeat import Teller
 
 
 def add_json(command: argparse.ArgumentParser) -> None:
@@ -36,6 +38,14 @@ def absolute(path: str) -> str:
 def cache_dir(args: argparse.Namespace) -> str:
     """The folder that the command works on."""
     return str(args.cache_dir or _C.config()["cache_dir"])
+
+
+def teller(args: argparse.Namespace, doing: str) -> Teller:
+    """Tells of forging: on standard error where standard output is JSON."""
+    stream = sys.stderr if args.json else sys.stdout
+    return Teller(
+        lambda line: print(line, file=stream, flush=True), doing, ("start", "end", "graph")
+    )
 
 
 def show(args: argparse.Namespace, data: Any, text: Callable[[], None]) -> None:

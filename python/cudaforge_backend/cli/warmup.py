@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import argparse
 import copy
-import sys
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from .._native import _C
-from ..heartbeat import GRAPH_STEPS, Heartbeat
 from ..options import DISABLED, disabled, parse
 from ..records import counted, find, no_graph, no_region, too_little_time, try_again
 from ..stats import graph_gains, remedies
-from ..steps import step_text
 from .failure import failed
 from .model import chosen_device, make_model
-from .output import add_cache_dir, add_json, cache_dir, show
+from .output import add_cache_dir, add_json, cache_dir, show, teller
 from .stores import forging_cache
 
 _ENDLESS = 1e9  # seconds
@@ -86,9 +82,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(DISABLED)
     forging_cache(settings.cache_dir)
     started = time.monotonic()
-    doing = f"running {args.factory}"
-    stream = sys.stderr if args.json else sys.stdout
-    with Teller(stream, doing, "compiling the model") as told:
+    with teller(args, f"running {args.factory}") as told:
         told.say(f"reading {args.factory} ...")
         model, inputs = make_model(args.factory, device)
         _try_eagerly(args.factory, model, inputs, args.train)
@@ -98,9 +92,9 @@ def run(args: argparse.Namespace) -> int:
     found, reasons = told.found, told.reasons
     counts = stats()
     stored = [record for place in told.met if (record := find(*place)) is not None]
-    raced = [(record["speedup"] is not None, record["retry_above_s"]) for record in stored]
-    short = too_little_time(raced)
-    again = try_again(raced, settings.region_budget_s, "--region-budget ")
+    above = [record["retry_above_s"] for record in stored]
+    short = too_little_time(above)
+    again = try_again(above, "--region-budget ")
     data: dict[str, Any] = {
         "regions": len(found),
         "known": sum(status != "miss" for status in found.values()),
@@ -108,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         "forged": counts["forged"],
         "negative": counts["negative"],
         "reasons": dict(reasons),
-        "too_little_time": sum(record["retry_above_s"] is not None for record in stored),
+        "too_little_time": sum(seconds is not None for seconds in above),
         "region_budget_to_retry_s": short[1] if short else None,
         "fallbacks": counts["fallbacks"],
         "graphs_with_kernels": counts["graphs"].get("substituted", 0)
@@ -217,58 +211,3 @@ def _run_once(
         torch.autograd.backward(first.float().sum())
     except Exception as error:
         raise failed(f"{step} (the output is summed and differentiated)", error) from error
-
-
-class Teller(Heartbeat):
-    """Told of every step: keeps count of regions, and prints a line when a region begins and ends
-    and when work in between takes long."""
-
-    def __init__(self, stream: TextIO, doing: str, between: str) -> None:
-        """`doing`: what goes on now; `between`: what goes on after a region."""
-        self.found: dict[str, str] = {}  # key to status when the model was compiled
-        self.met: dict[tuple[str, str], None] = {}  # keys and architectures, of parts too
-        self.reasons: Counter[str] = Counter()  # why there is no winner
-        self._stream = stream
-        self._read = True  # until nobody does
-        self._tried = 0
-        self._between = between
-        super().__init__(lambda text: self.say(f"    {text}"), doing)
-
-    def say(self, line: str) -> None:
-        """A line, unless nobody reads any more."""
-        if self._read:
-            try:
-                print(line, file=self._stream, flush=True)
-            except BrokenPipeError:  # the forging goes on
-                self._read = False
-
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        """See cudaforge_backend.set_progress for the events."""
-        kind = event["event"]
-        if kind in ("region", "start"):
-            self.met[event["key"], event["arch"]] = None
-        if kind == "region":
-            self.found.setdefault(event["key"], event["status"])
-        elif kind == "start":
-            self._tried = 0
-            self.say(step_text(event))
-            self.begin("trying candidates")
-        elif kind == "candidate":
-            self._tried += 1
-            self.go_on(f"{counted(self._tried, 'candidate')} tried, then the race")
-        elif kind == "stage":
-            self.go_on(f"{counted(self._tried, 'candidate')} tried, {step_text(event)}")
-        elif kind == "end":
-            self._end(event)
-            self.begin(self._between)
-        elif kind == "graph":
-            doing = GRAPH_STEPS[event["step"]]
-            self.say(f"{doing} ...")
-            self.begin(doing)
-
-    def _end(self, event: Mapping[str, Any]) -> None:
-        verdict = event["verdict"]
-        if "compiled" not in event["serves"]:
-            within = event["why"] == "not_within"
-            self.reasons["faster alone, not within a larger region" if within else verdict] += 1
-        self.say(f"  {step_text(event)}")

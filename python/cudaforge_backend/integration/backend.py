@@ -156,7 +156,7 @@ def _forge(plan: Plan, settings: Settings) -> Plan:
         f"kernels (regions: {len(plan.misses())}, and the parts of those that do not win; seconds "
         f"allowed for each: {settings.region_budget_s:g}{for_all})"
     )
-    with telling_of_forging(what, settings.region_budget_s) as progress:
+    with telling_of_forging(what) as progress:
         return forge_misses(plan, settings, progress, beside_program=False)
 
 

@@ -11,7 +11,7 @@ import torch
 
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import Settings
-from cudaforge_backend.stats import GRAPH_THREAD, count_fallback, count_graph, warn_once
+from cudaforge_backend.stats import count_fallback, count_graph, warn_once
 
 from .graphs import Compiled
 from .plan import Plan, forge_misses
@@ -37,7 +37,7 @@ class SwappingCallable:
         self._compile = compile_substituted
         self._lock = fork_safe_lock()  # guards the taking of _ready
         self.thread = threading.Thread(
-            target=self._forge, args=(plan, settings), name=GRAPH_THREAD, daemon=False
+            target=self._forge, args=(plan, settings), name="cudaforge-background", daemon=False
         )  # a program that ends waits for the step under way: see forging.py
         self.thread.start()
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import atexit
 import multiprocessing.util
 import os
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -38,14 +37,13 @@ class _Configuration:
 
 class Interception:
     """What enable() and disable() return. As a context manager it restores, at its end, what was in
-    force before. Meanwhile only the thread that entered it may change what is in force."""
+    force before it."""
 
     def __init__(self, wanted: _Configuration | None) -> None:
         """Puts `wanted` in force; None: nothing is intercepted."""
+        self._wanted = wanted
         with _lock:
-            self._wanted = wanted
-            self._before = [_put_in_force(wanted)]  # one more for each `with` that is entered again
-            self._is_new = True  # no `with` has been entered
+            self._before = _put_in_force(wanted)
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -60,24 +58,18 @@ class Interception:
         return f"<{type(self).__name__} of {asked}, {'' if holds else 'not '}in force>"
 
     def __enter__(self) -> Self:
-        global _owner
         with _lock:
-            if not (self._is_new and _active is self._wanted):
-                self._before.append(_put_in_force(self._wanted))
-            self._is_new = False
-            _owner = threading.current_thread()
+            if _active is not self._wanted:
+                self._before = _put_in_force(self._wanted)
         return self
 
     def __exit__(self, *error: object) -> None:
-        global _owner
         with _lock:
-            before, _owner = self._before.pop()
-            _apply(before)
+            _apply(self._before)
 
 
 _lock = fork_safe_lock()  # guards what follows
 _active: _Configuration | None = None  # what is in force; None also while that changes
-_owner: threading.Thread | None = None  # the thread that is inside a `with`
 _queue: Queue | None = None  # of what is in force
 _writes_at_end: int | None = None  # the process that _write_at_end was called in
 
@@ -93,11 +85,10 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     this backend; what is missing is recorded, or forged in the background, or at once.
 
     Holds for the process until disable(); called again, it replaces what was in force. As a context
-    manager, `with enable(...):`, it restores at its end what was in force before. Until then
-    enable() and disable() in other threads raise RuntimeError. With "background", the region under
-    way at the end is finished, and no other is begun. Thread-safe. Raises OptionError for an
-    unknown option, and for an operator that is not known or may not be intercepted (a view, one
-    that changes its arguments or draws random numbers)."""
+    manager, `with enable(...):`, it restores at its end what was in force before, for all threads.
+    With "background", the region under way at the end is finished, and no other is begun.
+    Thread-safe. Raises OptionError for an unknown option, and for an operator that is not known or
+    may not be intercepted (a view, one that changes its arguments or draws random numbers)."""
     for name in options:
         if name not in _OPTIONS:
             raise errors.unknown("option", name, _OPTIONS)
@@ -116,8 +107,7 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
 
 def disable() -> Interception:
     """Has eager calls of every operator run as PyTorch alone would run them. As a context manager,
-    `with disable():`, it restores at its end what was in force before. Raises RuntimeError where
-    another thread is inside a `with`. Thread-safe."""
+    `with disable():`, it restores at its end what was in force before. Thread-safe."""
     return Interception(None)
 
 
@@ -132,23 +122,15 @@ def _write_at_end() -> None:
         multiprocessing.util.Finalize(None, _C.end_eager_misses, exitpriority=-1)
 
 
-def _put_in_force(
-    wanted: _Configuration | None,
-) -> tuple[_Configuration | None, threading.Thread | None]:
-    """What was in force before, and the thread inside a `with` then; RuntimeError where that is
-    another one. An error changes nothing. REQUIRES: _lock is held."""
-    if _owner is not None and _owner is not threading.current_thread() and _owner.is_alive():
-        raise RuntimeError(
-            "another thread is inside a `with cudaforge_backend.enable()` or `with disable()`, "
-            "which hold for all threads: enter one `with` around the work of both threads"
-        )
+def _put_in_force(wanted: _Configuration | None) -> _Configuration | None:
+    """What was in force before. An error changes nothing. REQUIRES: _lock is held."""
     before = _active
     try:
         _apply(wanted)
     except Exception:
         _apply(before)
         raise
-    return before, _owner
+    return before
 
 
 def _apply(wanted: _Configuration | None) -> None:

@@ -13,7 +13,7 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import Settings
 from cudaforge_backend.records import why_no_kernel
-from cudaforge_backend.stats import EAGER_THREAD, count_miss
+from cudaforge_backend.stats import count_miss
 
 from .ending import may_forge, program_has_ended
 from .telling import (
@@ -42,7 +42,7 @@ def on_miss(settings: Settings, queue: Queue | None) -> Told:
             region, why = signature.describe(), _why(signature, arch)
             log.dispatch.debug("no kernel: %s  %s: %s", key[:12], region, why)
         if _C.store().verdict(key, arch) is None:
-            count_miss(key, eager=True, only_agents=not _can_forge(signature, arch, settings))
+            count_miss(key)
         if forge is not None:
             forge(signature, arch, device_index)
 
@@ -71,7 +71,7 @@ def _forge_at_once(
     if verdict_of(signature.key, arch, settings.region_budget_s)[0] != "miss":
         return  # as forge_one would: but then nothing is to be told of it
     what = f"a kernel for {signature.describe()} (seconds allowed: {settings.region_budget_s:g})"
-    with telling_of_forging(what, settings.region_budget_s) as progress:
+    with telling_of_forging(what) as progress:
         forge_one(signature, device_index, settings, progress)
 
 
@@ -100,7 +100,7 @@ class Queue:
             self._works = True
         try:
             # A program that ends waits for the step under way: see forging.py.
-            threading.Thread(target=self._work, name=EAGER_THREAD, daemon=False).start()
+            threading.Thread(target=self._work, name="cudaforge-eager", daemon=False).start()
         except Exception:
             with self._lock:
                 self._works = False  # the next one that is added tries again

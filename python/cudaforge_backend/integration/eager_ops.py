@@ -16,11 +16,10 @@ from cudaforge_backend._native import _C
 @functools.cache
 def default_ops() -> tuple[str, ...]:
     """The overloads that winners can exist for: reductions, softmax, norms, scans, pooling, losses,
-    their backward, matrix products, convolutions and attention; and those that write their results
-    to out arguments, where they have kernels of their own."""
+    their backward, matrix products, convolutions and attention."""
     found: set[str] = set()
     for op in (*_C.anchor_ops(), *_C.heavy_ops()):
-        found.update((*(_C.parts_of(op) or (op,)), *filter(None, [_C.out_variant_of(op)])))
+        found.update(_C.parts_of(op) or (op,))
     return tuple(sorted(filter(_may_intercept, found)))
 
 

@@ -7,16 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from cudaforge_backend import log
-from cudaforge_backend.forks import fork_safe_lock
-from cudaforge_backend.heartbeat import GRAPH_STEPS, ForgingHeartbeat, Heartbeat
+from cudaforge_backend.heartbeat import Teller
 from cudaforge_backend.records import status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
+from cudaforge_backend.steps import GRAPH_STEPS
 
 Progress = Callable[[Mapping[str, Any]], None]
 
 _progress: list[Progress] = []
 _told_of_background = False
-_telling_of_background = fork_safe_lock()
 
 
 def set_progress(callback: Progress | None) -> None:
@@ -44,11 +43,8 @@ def tell_of_background() -> None:
     """Says, once in the process, that kernels are forged in the background; not to a program with a
     callback, which is told of every step."""
     global _told_of_background
-    if current_progress() is not None:
-        return
-    with _telling_of_background:
-        told, _told_of_background = _told_of_background, True
-    if not told:
+    if current_progress() is None and not _told_of_background:
+        _told_of_background = True
         log.forge.warning(
             "cudaforge: forging kernels in the background; CUDAFORGE_LOG=forge or "
             "cudaforge_backend.set_progress() shows each step, cudaforge_backend.stats() what is "
@@ -63,34 +59,37 @@ def tell_of_failed_background(error: Exception) -> None:
 
 
 @contextmanager
-def telling(step: str, regions: Iterable[str]) -> Iterator[None]:
-    """Gives the event "graph" of a graph with these regions (cudaforge_backend.set_progress has
-    it). A program without a callback is told now and then, while it lasts, that it goes on."""
-    progress = current_progress()
-    if progress is not None:
-        progress({"event": "graph", "step": step, "regions": sorted(regions)})
-        yield
-        return
-    with Heartbeat(lambda text: log.forge.warning("cudaforge: %s", text), GRAPH_STEPS[step]):
-        yield
-
-
-@contextmanager
-def telling_of_forging(what: str, region_budget_s: float) -> Iterator[Progress]:
-    """Gives who is told of the forging of `what`: the callback that set_progress was given. A
-    program without one is told that it begins, now and then that it goes on, and what came of
-    it."""
+def _told(doing: str) -> Iterator[Progress]:
+    """The callback that set_progress was given, else one that logs now and then that `doing` goes
+    on."""
     progress = current_progress()
     if progress is not None:
         yield progress
         return
-    log.forge.warning(  # logging's last resort writes this to stderr
-        "cudaforge: forging %s; CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows each "
-        "step",
-        what,
-    )
-    with ForgingHeartbeat(
-        lambda text: log.forge.warning("cudaforge: %s", text), region_budget_s
-    ) as heartbeat:
-        yield heartbeat
-    log.forge.warning("cudaforge: %s", heartbeat.summary())
+    # By logging's last resort, to stderr.
+    with Teller(lambda line: log.forge.warning("cudaforge: %s", line), doing) as teller:
+        yield teller
+
+
+@contextmanager
+def telling(step: str, regions: Iterable[str]) -> Iterator[None]:
+    """Gives the event "graph" of a graph with these regions, at the beginning of that step."""
+    with _told(GRAPH_STEPS[step]) as progress:
+        progress({"event": "graph", "step": step, "regions": sorted(regions)})
+        yield
+
+
+@contextmanager
+def telling_of_forging(what: str) -> Iterator[Progress]:
+    """Gives who is told of the forging of `what`. A program without a callback is told that it
+    begins, now and then that it goes on, and what came of it."""
+    with _told("forging") as progress:
+        own = progress if isinstance(progress, Teller) and current_progress() is None else None
+        if own is not None:
+            own.say(
+                f"forging {what}; CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows "
+                "each step"
+            )
+        yield progress
+        if own is not None:
+            own.say(own.summary())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -48,16 +47,3 @@ def own_bodies() -> Iterator[None]:
         return
     with TracingContext.patch(hop_dispatch_set_cache=HopDispatchSetCache()):
         yield
-
-
-def _forget() -> None:
-    """In a forked child: the threads that traced do not exist there."""
-    global _tracers
-    if _tracers:
-        from torch._dynamo import config
-
-        _tracers = 0
-        config.error_on_nested_fx_trace = _before
-
-
-os.register_at_fork(after_in_child=_forget)

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <future>
 #include <stdexcept>
 #include <thread>
 
@@ -115,9 +113,8 @@ TEST_F(ResolverTest, AsksAgainWhereThatIsAskedForWhileTheLoaderLooks) {
     resolver_.AskAgain();  // a winner is stored meanwhile
     return std::unique_ptr<Winner>();
   });
-  EXPECT_NE(Resolve(region)->winner.load(), nullptr);
-  EXPECT_EQ(asked, 2);
-  Resolve(region);
+  EXPECT_EQ(Resolve(region)->winner.load(), nullptr);
+  for (int i = 0; i < 2; ++i) EXPECT_NE(Resolve(region)->winner.load(), nullptr);
   EXPECT_EQ(asked, 2);
 }
 
@@ -235,25 +232,6 @@ TEST_F(ResolverTest, WorksInAForkedChild) {
             }),
             0);
   EXPECT_EQ(resolver_.Find(after.id, -1), nullptr);
-}
-
-TEST_F(ResolverTest, AForkedChildAsksWhereAThreadOfItsParentWasAsking) {
-  const Region region = NegRegion({3, 16});
-  const pid_t parent = getpid();
-  std::promise<void> begun, forked;
-  resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
-    if (getpid() != parent) return NegWinner(48, 0, log_);
-    begun.set_value();
-    forked.get_future().wait();
-    return std::unique_ptr<Winner>();
-  });
-  std::thread asks([&] { Resolve(region); });
-  begun.get_future().wait();
-  EXPECT_EQ(Resolve(region)->winner.load(), nullptr) << "another thread is asking";
-  EXPECT_EQ(InForkedChild([&] { return Resolve(region)->winner.load() != nullptr ? 0 : 1; }), 0);
-  forked.set_value();
-  asks.join();
-  EXPECT_FALSE(resolver_.WantsWinner(*Resolve(region)));
 }
 
 }  // namespace
