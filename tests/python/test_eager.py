@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,18 @@ def test_a_with_restores_what_was_in_force() -> None:
     assert _C.intercepted() == [SOFTMAX]
     disable()
     assert _C.intercepted() == []
+
+
+@pytest.mark.parametrize("inside", [enable, disable])
+def test_another_thread_changes_nothing_inside_a_with(inside: Any) -> None:
+    kept = enable(["aten::mm"])
+    with ThreadPoolExecutor(1) as other, inside():
+        intercepted = _C.intercepted()
+        for change in (lambda: enable([SOFTMAX]), disable, kept.__enter__):
+            with pytest.raises(RuntimeError, match="another thread"):
+                other.submit(change).result()
+        assert _C.intercepted() == intercepted
+    assert _C.intercepted() == ["aten::mm"]
 
 
 def test_an_enable_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

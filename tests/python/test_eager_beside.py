@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,33 @@ def test_workers_of_a_data_loader_are_served(run_python: RunPython, tmp_path: Pa
     """Each item: right results, one call served by the kernel that the parent has, none forged."""
     told = run_python(f"FOLDER = {str(tmp_path)!r}{_WORKERS}").stdout
     assert told.split("\n") == ["True (1, 1) True", ""]
+
+
+@pytest.fixture
+def other_library() -> Iterator[torch.library.Library]:
+    """Somebody else's overrides of operators; they end with the test."""
+    library = torch.library.Library("aten", "IMPL")
+    yield library
+    library._destroy()
+
+
+def _sevens(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+    return torch.full_like(x, 7)
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+def test_another_override_is_what_misses_get(
+    other_library: torch.library.Library, tmp_path: Path
+) -> None:
+    x = torch.randn(4, 43)
+    other_library.impl("_softmax", _sevens, "CPU")
+    with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
+        for _ in range(2):
+            assert torch.equal(x.softmax(-1), torch.full_like(x, 7))
+        assert seen()["misses"] == {"new": 1, "no_kernel": 1}
+    assert torch.equal(x.softmax(-1), torch.full_like(x, 7))
+    other_library._destroy()
+    torch.testing.assert_close(x.softmax(-1), x.double().softmax(-1).float())
 
 
 _FORKED = """

@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import multiprocessing.util
 import os
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -37,7 +38,7 @@ class _Configuration:
 
 class Interception:
     """What enable() and disable() return. As a context manager it restores, at its end, what was in
-    force before it."""
+    force before it. Meanwhile only the thread that entered it may change what is in force."""
 
     def __init__(self, wanted: _Configuration | None) -> None:
         """Puts `wanted` in force; None: nothing is intercepted."""
@@ -61,15 +62,18 @@ class Interception:
         with _lock:
             if _active is not self._wanted:
                 self._before = _put_in_force(self._wanted)
+            _inside.append(threading.current_thread())
         return self
 
     def __exit__(self, *error: object) -> None:
         with _lock:
+            _inside.pop()
             _apply(self._before)
 
 
 _lock = fork_safe_lock()  # guards what follows
 _active: _Configuration | None = None  # what is in force; None also while that changes
+_inside: list[threading.Thread] = []  # the thread that is inside a `with`, once for each
 _queue: Queue | None = None  # of what is in force
 _writes_at_end: int | None = None  # the process that _write_at_end was called in
 
@@ -85,10 +89,11 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     this backend; what is missing is recorded, or forged in the background, or at once.
 
     Holds for the process until disable(); called again, it replaces what was in force. As a context
-    manager, `with enable(...):`, it restores at its end what was in force before, for all threads.
-    With "background", the region under way at the end is finished, and no other is begun.
-    Thread-safe. Raises OptionError for an unknown option, and for an operator that is not known or
-    may not be intercepted (a view, one that changes its arguments or draws random numbers)."""
+    manager, `with enable(...):`, it restores at its end what was in force before. Until then
+    enable() and disable() in other threads raise RuntimeError. With "background", the region under
+    way at the end is finished, and no other is begun. Thread-safe. Raises OptionError for an
+    unknown option, and for an operator that is not known or may not be intercepted (a view, one
+    that changes its arguments or draws random numbers)."""
     for name in options:
         if name not in _OPTIONS:
             raise errors.unknown("option", name, _OPTIONS)
@@ -107,7 +112,8 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
 
 def disable() -> Interception:
     """Has eager calls of every operator run as PyTorch alone would run them. As a context manager,
-    `with disable():`, it restores at its end what was in force before. Thread-safe."""
+    `with disable():`, it restores at its end what was in force before. Raises RuntimeError where
+    another thread is inside a `with`. Thread-safe."""
     return Interception(None)
 
 
@@ -123,7 +129,13 @@ def _write_at_end() -> None:
 
 
 def _put_in_force(wanted: _Configuration | None) -> _Configuration | None:
-    """What was in force before. An error changes nothing. REQUIRES: _lock is held."""
+    """What was in force before; RuntimeError where another thread is inside a `with`. An error
+    changes nothing. REQUIRES: _lock is held."""
+    if _inside and _inside[-1] is not threading.current_thread() and _inside[-1].is_alive():
+        raise RuntimeError(
+            "another thread is inside a `with cudaforge_backend.enable()` or `with disable()`, "
+            "which hold for all threads: enter one `with` around the work of both threads"
+        )
     before = _active
     try:
         _apply(wanted)

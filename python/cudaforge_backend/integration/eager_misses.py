@@ -128,6 +128,7 @@ class Queue:
 
         if _can_forge(signature, arch, self._settings):
             tell_of_background()
+            _C.flush_eager_misses()  # later it would be wanted again, with a record
             forge_one(
                 signature,
                 device_index,
