@@ -66,7 +66,10 @@ def test_forging_traces_again_and_its_winners_are_remembered(
 ) -> None:
     x = torch.randn(8, 45)
     run(tmp_path, x)
+    events: list[str] = []
+    cudaforge_backend.set_progress(lambda event: events.append(event["event"]))
     run(tmp_path, x, on_miss="blocking", region_budget_s=7)
+    assert events.count("region") == 1
     assert [r["provenance"]["budget_s"] for r in _C.store().records()] == [7]
     assert len(traces) == 2
     cudaforge_backend.reset_stats()

@@ -121,10 +121,10 @@ def _compile(
     rules = rules_for(arch, settings.agents is not None)
     budget_s = settings.region_budget_s if forging else None
     name = plan_name(gm, example_inputs, settings, rules, training)
-    recalled = recall(name, arch, budget_s)
-    if recalled is not None and not (forging and recalled.misses):
+    winners = recall(name, arch, budget_s)
+    if winners is not None:
         _pass_warnings_on()
-        return _gated(gm, example_inputs, settings, arch, recalled.winners, None, rules)
+        return _gated(gm, example_inputs, settings, arch, winners, None, rules)
     plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
     if plan.misses() and settings.on_miss == "blocking":
         plan = _forge(plan, settings)

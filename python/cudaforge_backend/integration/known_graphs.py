@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -52,54 +51,31 @@ _KEY = re.compile("[0-9a-f]{64}")
 _MOST = 1 << 20
 
 
-@dataclass(frozen=True)
-class Recalled:
-    """What a plan came to; `winners`: key to checksum."""
-
-    winners: dict[str, str]
-    misses: bool
-
-
-def recall(name: str, arch: str, budget_s: float | None) -> Recalled | None:
-    """What planning the graph would come to, told and counted as if it had been planned; None where
-    it was never planned or the cache has other words now. `budget_s`: see plan.verdict_of."""
+def recall(name: str, arch: str, budget_s: float | None) -> dict[str, str] | None:
+    """The winners that planning the graph would come to, as in Plan.winners(), told and counted as
+    if it had been planned; None where it was never planned, the cache has other words now, or,
+    with a budget to forge in, something is missing. `budget_s`: see plan.verdict_of."""
     memory = _C.store().get_graph(name, arch)
+    winners: dict[str, str] = {}
     try:
         if memory is None:
             return None
-        regions = [_Memory(*entry) for entry in memory["plan"]]
         left = Counter({str(k): int(n) for k, n in memory["left"].items() if 0 < n < _MOST})
-        if not all(region.is_sound() for region in regions):
-            return None
-        if any(region.changed(budget_s) for region in regions):
-            return None
+        regions = memory["plan"]
+        for key, on, _, status, checksum in regions:
+            if not _KEY.fullmatch(key) or verdict_of(key, on, budget_s)[:2] != (status, checksum):
+                return None
+            if status == "miss" and budget_s is not None:
+                return None
+            if status == "hit":
+                winners[key] = checksum
     except (KeyError, TypeError, ValueError, AttributeError):  # not as remember() writes it
         return None
-    for region in regions:
-        tell_region(region.key, region.arch, region.text, region.status)
+    for key, on, text, status, _ in regions:
+        tell_region(key, on, str(text), status)
     for reason, n in left.items():
         count_fallback(reason, n)
-    winners = {r.key: r.checksum for r in regions if r.status == "hit"}
-    return Recalled(winners, any(r.status == "miss" for r in regions))
-
-
-@dataclass(frozen=True)
-class _Memory:
-    key: str
-    arch: str
-    text: str
-    status: str
-    checksum: str
-
-    def is_sound(self) -> bool:
-        texts = (self.key, self.arch, self.text, self.status, self.checksum)
-        if not all(isinstance(text, str) for text in texts):
-            return False
-        return bool(_KEY.fullmatch(self.key)) and self.status in ("hit", "negative", "miss")
-
-    def changed(self, budget_s: float | None) -> bool:
-        status, checksum, _ = verdict_of(self.key, self.arch, budget_s)
-        return (status, checksum) != (self.status, self.checksum)
+    return winners
 
 
 def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
