@@ -63,10 +63,13 @@ def test_a_with_restores_what_was_in_force() -> None:
         assert _C.intercepted() == ["aten::mm"]
         with enable(["aten::bmm"]):
             assert _C.intercepted() == ["aten::bmm"]
+            with disable(), mm:
+                assert _C.intercepted() == ["aten::mm"]
+            assert _C.intercepted() == ["aten::bmm"]
         enable(["aten::bmm"])
         assert _C.intercepted() == ["aten::bmm"]
     assert _C.intercepted() == [SOFTMAX]
-    with mm:
+    with mm, mm:
         disable()
         assert _C.intercepted() == []
     assert _C.intercepted() == [SOFTMAX]

@@ -380,7 +380,7 @@ class _Teller:
         return {**self._data, "kind": kind, "reason": reason}
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """See csrc/forge/agent/session.h for the agents' events."""
+        """See csrc/forge/agent/agents.h for the agents' events."""
         kind = event["event"]
         if kind not in _INDENTS or (kind == "candidate" and "round" not in event):
             return

@@ -44,7 +44,8 @@ class Interception:
         """Puts `wanted` in force; None: nothing is intercepted."""
         self._wanted = wanted
         with _lock:
-            self._before = _put_in_force(wanted)
+            self._before = [_put_in_force(wanted)]  # one more for each `with` that is entered again
+            self._is_new = True  # no `with` has been entered
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -60,15 +61,16 @@ class Interception:
 
     def __enter__(self) -> Self:
         with _lock:
-            if _active is not self._wanted:
-                self._before = _put_in_force(self._wanted)
+            if not (self._is_new and _active is self._wanted):
+                self._before.append(_put_in_force(self._wanted))
+            self._is_new = False
             _inside.append(threading.current_thread())
         return self
 
     def __exit__(self, *error: object) -> None:
         with _lock:
             _inside.pop()
-            _apply(self._before)
+            _apply(self._before.pop())
 
 
 _lock = fork_safe_lock()  # guards what follows
