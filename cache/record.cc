@@ -79,8 +79,8 @@ constexpr FieldRule kProvenanceRules[] = {
 // The parts behind the head, in the order of the bytes: of the record, then of each variant.
 constexpr std::string CacheRecord::*kTexts[] = {&CacheRecord::signature, &CacheRecord::verification,
                                                 &CacheRecord::timing, &CacheRecord::provenance};
-constexpr std::string Variant::*kVariantParts[] = {&Variant::candidate, &Variant::timing,
-                                                   &Variant::binary};
+constexpr std::string Variant::*kVariantParts[] = {&Variant::candidate, &Variant::verification,
+                                                   &Variant::timing, &Variant::binary};
 // Those that may be empty, with their rules.
 struct Evidence {
   const char* name;
@@ -91,6 +91,16 @@ constexpr Evidence kEvidence[] = {
     {"verification", &CacheRecord::verification, kVerificationRules},
     {"timing", &CacheRecord::timing, kTimingRules},
     {"provenance", &CacheRecord::provenance, kProvenanceRules},
+};
+
+struct VariantEvidence {
+  const char* name;
+  std::string Variant::*text;
+  std::span<const FieldRule> rules;
+};
+constexpr VariantEvidence kVariantEvidence[] = {
+    {"verification", &Variant::verification, kVerificationRules},
+    {"timing", &Variant::timing, kTimingRules},
 };
 
 // Whether `object` is null, or an object whose fields that are neither absent nor null follow
@@ -271,15 +281,19 @@ Result<Json> CacheRecord::Fields() const {
   CF_RETURN_IF_ERROR(CheckFields(fields));
   fields["variants"] = Json::array();
   for (const Variant& variant : variants) {
-    Json race;
-    if (!variant.timing.empty()) {
-      CF_ASSIGN_OR_RETURN(race, ParseText("timing", variant.timing));
-    }
     if (!IsContract(variant.contract)) return Status::InvalidArgument("an odd contract");
-    CF_RETURN_IF_ERROR(CheckForm(race, "timing", kTimingRules));
-    fields["variants"].push_back({{"timing", race}, {"contract", variant.contract}});
+    Json item = {{"contract", variant.contract}};
+    for (const auto& [name, text, rules] : kVariantEvidence) {
+      item[name] = nullptr;
+      if ((variant.*text).empty()) continue;
+      CF_ASSIGN_OR_RETURN(item[name], ParseText(name, variant.*text));
+      CF_RETURN_IF_ERROR(CheckForm(item[name], name, rules));
+    }
+    fields["variants"].push_back(std::move(item));
   }
-  if (has_kernel()) fields["timing"] = fields["variants"][0]["timing"];
+  for (const auto& [name, _, rules] : kVariantEvidence) {
+    if (has_kernel()) fields[name] = fields["variants"][0][name];
+  }
   return fields;
 }
 

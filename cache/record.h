@@ -30,9 +30,10 @@ Served ServedBy(const Json& timing, bool one_call);
 
 // One of a record's kernels. The texts are JSON, see CacheRecord.
 struct Variant {
-  std::string candidate;  // of Candidate::ToJson()
-  std::string binary;     // cubin or shared object
-  std::string timing;     // of the race; may be empty
+  std::string candidate;     // of Candidate::ToJson()
+  std::string binary;        // cubin or shared object
+  std::string verification;  // RegionChecker::Report and the cases passed; may be empty
+  std::string timing;        // of the race; may be empty
   // {SYMBOL: {"min", "max", "multiple"}}: the named sizes for which it was raced. Empty: all.
   Json contract = Json::object();
 
@@ -51,11 +52,11 @@ struct CacheRecord {
   int64_t doubtful = 0;
   // JSON texts, parsed where they are used: a process that serves a thousand kernels reads the
   // evidence of none. FORMAT.md has their fields.
-  std::string signature;     // OpSignature::Canonical(), whose SHA-256 is the key
-  std::string verification;  // RegionChecker::Report and the cases passed; may be empty
-  std::string timing;        // of a race that no kernel won; may be empty
-  std::string provenance;    // who made it, when, in what time, and why there is no winner; may be
-                             // empty
+  std::string signature;   // OpSignature::Canonical(), whose SHA-256 is the key
+  std::string provenance;  // who made it, when, in what time, and why there is no winner; may be
+                           // empty
+  // Of a kernel that was proven and did not win; may be empty. Those of winners: Variant.
+  std::string verification, timing;
   std::vector<Variant> variants;  // the first whose contract holds is served; none: negative
   std::string checksum;           // 32 digits, of the stored bytes; empty where it was not decoded
 
@@ -67,9 +68,10 @@ struct CacheRecord {
   // The race of the first variant, of a negative record its own.
   const std::string& race() const { return has_kernel() ? variants[0].timing : timing; }
 
-  // {"signature", "verification", "timing", "provenance", "versions", "variants": [{"timing",
-  // "contract"}]}, in the form that readers rely on (FORMAT.md), whatever may be absent or null;
-  // "timing" is that of race(). kInvalidArgument names the one that has not.
+  // {"signature", "verification", "timing", "provenance", "versions", "variants":
+  // [{"verification", "timing", "contract"}]}, in the form that readers rely on (FORMAT.md),
+  // whatever may be absent or null; of a winner, verification and timing are the first variant's.
+  // kInvalidArgument names the one that has not.
   Result<Json> Fields() const;
   // Takes the first five from the members of an object; one that is absent is null. Errors as
   // Fields'.

@@ -81,6 +81,7 @@ std::string LineageText(const std::vector<Json>& lineage) {
 Result<WinnerFiles> FilesOf(const CacheRecord& record, const std::vector<Json>& lineage) {
   WinnerFiles files;
   CF_ASSIGN_OR_RETURN(Json json, record.Fields());
+  json.erase("verification");  // its variants have them
   json.erase("timing");
   for (size_t i = 0; i < record.variants.size(); ++i) {
     CF_ASSIGN_OR_RETURN(Json candidate, ParseJson(record.variants[i].candidate));
@@ -174,6 +175,7 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
     CF_ASSIGN_OR_RETURN(const Json contract, JsonField(variant, "contract"));
     Variant& kernel = record.variants.emplace_back();
     kernel.candidate = LenientText(candidate);
+    kernel.verification = LenientText(MemberOrNull(variant, "verification"));
     kernel.timing = LenientText(MemberOrNull(variant, "timing"));
     kernel.contract = contract;
   }

@@ -8,10 +8,10 @@
 #include "binding/agents_py.h"
 #include "binding/errors.h"
 #include "binding/module.h"
-#include "binding/runtime.h"
 #include "binding/signature_py.h"
 #include "forge/agent/memory.h"
 #include "forge/agent/triton.h"
+#include "runtime/runtime.h"
 
 namespace cudaforge::binding {
 namespace {

@@ -16,11 +16,10 @@
 #include "base/own_work.h"
 #include "binding/errors.h"
 #include "binding/module.h"
-#include "binding/runtime.h"
 #include "binding/signature_py.h"
-#include "binding/versions.h"
 #include "cache/wanted_writer.h"
 #include "dispatch/resolver.h"
+#include "runtime/runtime.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -39,14 +38,6 @@ const std::string& ArchOf(const RegionEntry& region) {
       .target;
 }
 
-// Puts a region on the wanted list, but where this process may go by its record.
-void Record(const RegionEntry& region, const std::string& arch) {
-  std::shared_ptr<KernelStore> store = Runtime::Get().store();
-  const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
-  if (known != nullptr && Stands(*known)) return;
-  Writer().Add(std::move(store), {region.key, arch, region.signature.ToJson()});
-}
-
 // `told` is called as told(signature, arch, device_index). It outlives the interpreter: it is
 // called no more then, and never freed. A forked child, which may be one of many workers, records
 // nothing until it calls this itself.
@@ -55,7 +46,7 @@ void SetOnMiss(bool record, std::optional<py::function> told) {
   EagerInterceptor::OnMiss on_miss = [record, kept, process = getpid()](const RegionEntry& region) {
     std::exception_ptr ends_call;
     const std::string& arch = ArchOf(region);
-    if (record && process == getpid()) Record(region, arch);
+    if (record && process == getpid()) Runtime::Get().Want(region, arch, &Writer());
     if (kept == nullptr || !Py_IsInitialized()) return ends_call;
     const py::gil_scoped_acquire acquire;
     try {
@@ -123,7 +114,7 @@ void BindEager(py::module_& m) {
         Resolver::Get().SetOnUnaligned([process = getpid()](const RegionEntry& region) {
           if (process != getpid()) return;
           try {
-            Record(region, ArchOf(region));
+            Runtime::Get().Want(region, ArchOf(region), &Writer());
           } catch (const std::exception& error) {
             TellStats("wanted_not_recorded", error.what());
           }

@@ -12,10 +12,9 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/record_py.h"
-#include "binding/runtime.h"
 #include "binding/signature_py.h"
-#include "binding/versions.h"
 #include "forge/region.h"
+#include "runtime/runtime.h"
 
 namespace cudaforge::binding {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "binding/errors.h"
 #include "binding/json_py.h"
-#include "binding/runtime.h"
 #include "binding/signature_py.h"
 #include "dispatch/kernel_on_trial.h"
 #include "dispatch/resolver.h"
+#include "runtime/runtime.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -24,21 +24,6 @@ Held Hold(py::object object) {
           }};
 }
 
-class KernelInOperator : public ForgeHost::OnTrial {
- public:
-  KernelInOperator(RegionEntry* entry, std::unique_ptr<Winner> kernel)
-      : entry_(entry), trial_(entry, std::move(kernel)) {}
-  void Serve(const CacheRecord& record) override {
-    entry_->saved_ns = SavedNs(record);
-    const Served served = record.Serves();
-    trial_.Promote(served.compiled, served.eager);
-  }
-
- private:
-  RegionEntry* const entry_;
-  KernelOnTrial trial_;
-};
-
 }  // namespace
 
 void HostPy::Tell(const Json& event) {
@@ -52,13 +37,7 @@ void HostPy::GoOn() {
 }
 
 Result<std::unique_ptr<ForgeHost::OnTrial>> HostPy::Try(const ProvenKernel& kernel) {
-  CF_ASSIGN_OR_RETURN(
-      RegionEntry * entry,
-      Resolver::Get().Resolve(RegionId(region_.Key()), region_.Canonical(), device_index_));
-  CF_ASSIGN_OR_RETURN(
-      auto winner,
-      Runtime::Get().LoadWinner(region_, device_index_, kernel.candidate.ToJson(), kernel.binary));
-  return std::unique_ptr<OnTrial>(std::make_unique<KernelInOperator>(entry, std::move(winner)));
+  return Runtime::Get().Try(region_, device_index_, kernel);
 }
 
 Status HostPy::MakeInputs(const OpSignature& region, int sets) {

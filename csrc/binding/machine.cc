@@ -5,9 +5,9 @@
 #include "base/config.h"
 #include "binding/errors.h"
 #include "binding/module.h"
-#include "binding/runtime.h"
 #include "binding/text.h"
 #include "measure/paired.h"
+#include "runtime/runtime.h"
 #include "target/capabilities.h"
 
 namespace cudaforge::binding {

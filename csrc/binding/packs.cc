@@ -2,11 +2,11 @@
 
 #include "binding/errors.h"
 #include "binding/module.h"
-#include "binding/runtime.h"
 #include "binding/text.h"
 #include "cache/pack.h"
 #include "cache/source_pack.h"
 #include "forge/admission.h"
+#include "runtime/runtime.h"
 
 namespace cudaforge::binding {
 namespace {

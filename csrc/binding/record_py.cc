@@ -1,8 +1,8 @@
 #include "binding/record_py.h"
 
 #include "binding/json_py.h"
-#include "binding/versions.h"
 #include "forge/trial.h"
+#include "runtime/runtime.h"
 #include "signature/op_signature.h"
 
 namespace cudaforge::binding {

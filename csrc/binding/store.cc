@@ -5,10 +5,9 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/record_py.h"
-#include "binding/runtime.h"
 #include "binding/signature_py.h"
 #include "binding/text.h"
-#include "binding/versions.h"
+#include "runtime/runtime.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -33,6 +32,7 @@ CacheRecord RecordFrom(const py::dict& dict, const py::object& candidate,
   if (!candidate.is_none()) {
     record.variants = {{.candidate = CanonicalJson(FromPython(candidate)),
                         .binary = binary,
+                        .verification = std::exchange(record.verification, ""),
                         .timing = std::exchange(record.timing, "")}};
   }
   return record;
@@ -66,7 +66,7 @@ py::object Get(KernelStore& store, const std::string& key, const std::string& ar
 // what does not stand here, and, counted, for damaged evidence of what no graph is served by.
 py::object Verdict(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
-  if (!record || !Stands(*record)) return py::none();
+  if (!record || !Runtime::Get().Stands(*record)) return py::none();
   py::dict dict;
   dict["kind"] = record->kind();
   dict["provenance"] = py::none();
@@ -81,12 +81,6 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
   }
   dict["checksum"] = record->checksum;
   return dict;
-}
-
-// Whether another process measured the region under doubt, less than a day ago.
-bool DoubtedLately(KernelStore& store, const std::string& key, const std::string& arch) {
-  const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
-  return record && JudgedByThisBuild(*record) && !Stands(*record) && record->DoubtedLately();
 }
 
 py::object CandidateOf(KernelStore& store, const std::string& key, const std::string& arch) {
@@ -165,7 +159,13 @@ void BindStore(py::module_& m) {
       .def_static("open", &OpenStore, py::arg("folder"), py::arg("writable") = false)
       .def("get", &Get, py::arg("key"), py::arg("arch"))
       .def("verdict", &Verdict, py::arg("key"), py::arg("arch"))
-      .def("doubted_lately", &DoubtedLately, py::arg("key"), py::arg("arch"))
+      .def(
+          "doubted_lately",
+          [](KernelStore& store, const std::string& key, const std::string& arch) {
+            const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
+            return record && Runtime::Get().IsDoubtedElsewhere(*record);
+          },
+          py::arg("key"), py::arg("arch"))
       .def("candidate", &CandidateOf, py::arg("key"), py::arg("arch"))
       .def("delete", &Forget<&KernelStore::Delete>, py::arg("key"), py::arg("arch"))
       .def("remove_wanted", &Forget<&KernelStore::RemoveWanted>, py::arg("key"), py::arg("arch"))

@@ -51,7 +51,7 @@ Status Admit(const FindBench& find, CacheRecord* record) {
       return Status::InvalidArgument("not proven on this machine: " + why.substr(0, 500));
     }
     variant.binary = std::move(found.kernel->binary);
-    record->verification = LenientText(found.kernel->verification);
+    variant.verification = LenientText(found.kernel->verification);
   }
   record->arch = arch;
   record->versions = versions;

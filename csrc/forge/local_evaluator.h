@@ -1,4 +1,5 @@
-// The Evaluator of this machine: candidates compile side by side, and run one at a time.
+// The Evaluator of this machine. Candidates run one at a time; they compile beside that where
+// Options::compilers has workers for it (ForgeRegion gives none).
 #pragma once
 
 #include <deque>

@@ -15,7 +15,8 @@
 
 namespace cudaforge {
 
-// What a race of a kernel, contestants[0], against its rivals says. The rule is ServedBy.
+// Whom a kernel may serve after the race of contestants[0] against the others, by ServedBy
+// (cache/record.h).
 struct Promotion {
   bool promoted = false;  // serves compiled graphs
   bool eager = false;     // serves eager calls

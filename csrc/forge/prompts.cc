@@ -242,17 +242,4 @@ Result<Prompt> RenderPrompt(std::string_view name, const Json& values,
   return prompt;
 }
 
-std::vector<std::string> PromptNames() {
-  std::vector<std::string> names;
-  for (const EmbeddedText& embedded : EmbeddedTexts()) {
-    std::string_view path = embedded.path;
-    if (!path.starts_with(kPrompts) || path.starts_with(kParts)) continue;
-    path.remove_prefix(kPrompts.size());
-    path.remove_suffix(kTemplate.size());
-    names.emplace_back(path);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 }  // namespace cudaforge

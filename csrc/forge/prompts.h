@@ -73,7 +73,4 @@ struct Prompt {
 Result<Prompt> RenderPrompt(std::string_view name, const Json& values,
                             const std::vector<const Document*>& documents);
 
-// For tests: the names of all templates, sorted.
-std::vector<std::string> PromptNames();
-
 }  // namespace cudaforge

@@ -57,6 +57,7 @@ CacheRecord MakeWinnerRecord(const OpSignature& signature, const DeviceArch& arc
       MakeRecord(signature, arch, outcome, &promotion, time, promotion.reason, versions);
   record.variants = {{.candidate = CanonicalJson(outcome.best->candidate.ToJson()),
                       .binary = outcome.best->binary,
+                      .verification = std::exchange(record.verification, ""),
                       .timing = std::exchange(record.timing, "")}};
   return record;
 }

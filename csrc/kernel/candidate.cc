@@ -129,6 +129,9 @@ Result<std::vector<IntExpr>> ExprsFromJson(const Json& json, const char* field, 
   return exprs;
 }
 
+constexpr const char* kScratchForm =
+    R"(at most 32 buffers, each an expression or {"bytes": EXPRESSION, "zeroed": true})";
+
 Json ScratchToJson(const ScratchBuffer& buffer) {
   if (!buffer.zeroed) return buffer.bytes.text();
   return {{"bytes", buffer.bytes.text()}, {"zeroed", true}};
@@ -136,7 +139,7 @@ Json ScratchToJson(const ScratchBuffer& buffer) {
 
 Result<ScratchBuffer> ScratchFromJson(const Json& json) {
   const Json& text = json.is_object() ? MemberOrNull(json, "bytes") : json;
-  if (!text.is_string()) return Invalid("scratch_bytes", "at most 32 expressions");
+  if (!text.is_string()) return Invalid("scratch_bytes", kScratchForm);
   CF_ASSIGN_OR_RETURN(IntExpr bytes, IntExpr::Parse(text.get<std::string>()));
   return ScratchBuffer(std::move(bytes), MemberOrNull(json, "zeroed") == true);
 }
@@ -167,11 +170,13 @@ Json AttributesToJson(const LaunchAttributes& attributes) {
   return json;
 }
 
+// A cluster alone may stand beside the attributes, where it stood once.
 Status AttributesFromJson(const Json& launch, LaunchAttributes* attributes) {
+  const Json& json = MemberOrNull(launch, "attributes");
   if (launch.contains("cluster")) {
+    if (MemberOrNull(json, "cluster") != Json()) return Invalid("cluster", "it stands twice");
     CF_RETURN_IF_ERROR(DimsFromJson(launch, "cluster", attributes->cluster));
   }
-  const Json& json = MemberOrNull(launch, "attributes");
   if (json.is_null()) return Status::Ok();
   if (!json.is_object()) return Invalid("attributes", "an object");
   for (const auto& [name, value] : json.items()) {
@@ -321,7 +326,7 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
 
   CF_ASSIGN_OR_RETURN(const Json scratch, JsonField(json, "scratch_bytes"));
   if (!scratch.is_array() || scratch.size() > kMaxScratch) {
-    return Invalid("scratch_bytes", "at most 32 expressions");
+    return Invalid("scratch_bytes", kScratchForm);
   }
   for (const Json& item : scratch) {
     CF_ASSIGN_OR_RETURN(ScratchBuffer buffer, ScratchFromJson(item));
@@ -341,6 +346,9 @@ Result<Candidate> Candidate::FromJson(const Json& json) {
   }
   for (const Json& item : launches) {
     CF_ASSIGN_OR_RETURN(Launch launch, LaunchFromJson(item, out.source.language));
+    if (launch.attributes.programmatic_dependent_launch && IsByAgent(out.author)) {
+      return Invalid("programmatic_dependent_launch", "built-in authors alone ask for it");
+    }
     out.plan.launches.push_back(std::move(launch));
   }
   CF_ASSIGN_OR_RETURN(const Json constraints, JsonField(json, "constraints"));

@@ -58,7 +58,7 @@ def layer_faults(relative: str, text: str) -> list[str]:
             continue
         first = target.split("/")[0]
         is_torch = first in ("ATen", "c10", "torch")
-        may_torch = folder in ("dispatch", "binding")
+        may_torch = folder in ("dispatch", "runtime", "binding")
         may_torch |= folder in ("signature", "verify") and "aten" in name
         if is_torch and not may_torch:
             faults.append(f"{relative}: torch has no place in this file ({target})")

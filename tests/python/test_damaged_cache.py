@@ -144,7 +144,7 @@ def _rewrite(cache: Path, family: str, place: Place, change: Callable[[bytes], b
 
 @pytest.mark.parametrize(
     ("part", "text"),
-    [(5, b"{"), (5, b'{"speedup":1}'), (5, b'{"winner_us":-1}'), (6, b"no binary")],
+    [(5, b"{"), (6, b'{"speedup":1}'), (6, b'{"winner_us":-1}'), (7, b"no binary")],
     ids=str,
 )
 def test_a_winner_that_is_damaged_is_not_served(

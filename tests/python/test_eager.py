@@ -77,6 +77,17 @@ def test_a_with_restores_what_was_in_force() -> None:
     assert _C.intercepted() == []
 
 
+def test_a_with_may_end_before_one_that_began_in_it() -> None:
+    """As in tasks of asyncio, and in generators that are closed late."""
+    enable([SOFTMAX])
+    first = enable(["aten::mm"])
+    first.__enter__()
+    with disable():
+        first.__exit__()
+        assert _C.intercepted() == []
+    assert _C.intercepted() == [SOFTMAX]
+
+
 @pytest.mark.parametrize("inside", [enable, disable])
 def test_another_thread_changes_nothing_inside_a_with(inside: Any) -> None:
     kept = enable(["aten::mm"])
@@ -87,6 +98,12 @@ def test_another_thread_changes_nothing_inside_a_with(inside: Any) -> None:
                 other.submit(change).result()
         assert _C.intercepted() == intercepted
     assert _C.intercepted() == ["aten::mm"]
+    new = inside()
+    with ThreadPoolExecutor(1) as other:
+        other.submit(new.__enter__).result()
+        with pytest.raises(RuntimeError, match="another thread"):
+            inside().__enter__()
+        other.submit(new.__exit__).result()
 
 
 def test_an_enable_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,16 @@ def test_another_override_is_what_misses_get(
     torch.testing.assert_close(x.softmax(-1), x.double().softmax(-1).float())
 
 
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+def test_an_override_that_is_made_anew_is_the_one_that_runs(tmp_path: Path) -> None:
+    x = torch.randn(4, 43)
+    for value in (7.0, 8.0):
+        with torch.library._scoped_library("aten", "IMPL") as library:
+            library.impl("_softmax", lambda x, *_, v=value: torch.full_like(x, v), "CPU")
+            with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
+                assert torch.equal(x.softmax(-1), torch.full_like(x, value))
+
+
 _FORKED = """
 import os, torch, cudaforge_backend
 from forged import join_threads, win_every_race

@@ -43,7 +43,9 @@ Json LaunchPlanOf(const Candidate& candidate) {
   }
   const Json whole = candidate.ToJson();
   Json plan = Json::object();
-  for (const char* field : kPlanFields) plan[field] = whole[field];
+  for (const char* field : kPlanFields) {
+    if (whole.contains(field)) plan[field] = whole[field];
+  }
   return plan;
 }
 

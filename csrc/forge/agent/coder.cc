@@ -62,14 +62,19 @@ std::string WithUnixLines(std::string_view text) {
 }  // namespace
 
 void CompletePlan(Language language, Json* plan) {
-  for (const char* field : kPlanFields) plan->emplace(field, Json::array());
-  IntegersAsText(&(*plan)["scratch_bytes"]);
+  for (const char* field : {"launches", "scratch_bytes", "constraints"}) {
+    plan->emplace(field, Json::array());
+  }
+  Json& scratch = (*plan)["scratch_bytes"];
+  IntegersAsText(&scratch);
+  for (Json& buffer : scratch) {
+    if (buffer.is_object() && buffer.contains("bytes")) IntegersAsText(&buffer["bytes"]);
+  }
   Json& launches = (*plan)["launches"];
   if (!launches.is_array()) return;
   for (Json& launch : launches) {
     if (!launch.is_object()) continue;
     if (language != Language::kCpu) {
-      launch.emplace("cluster", Json::array({"1", "1", "1"}));
       launch.emplace("dynamic_shared_bytes", "0");
     } else {
       launch.emplace("grain", "1");
@@ -77,6 +82,9 @@ void CompletePlan(Language language, Json* plan) {
     for (const char* field :
          {"grid", "block", "cluster", "dynamic_shared_bytes", "range", "grain"}) {
       if (launch.contains(field)) IntegersAsText(&launch[field]);
+    }
+    if (MemberOrNull(MemberOrNull(launch, "attributes"), "cluster").is_array()) {
+      IntegersAsText(&launch["attributes"]["cluster"]);
     }
     if (!launch.contains("args") || !launch["args"].is_array()) continue;
     for (Json& arg : launch["args"]) {

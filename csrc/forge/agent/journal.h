@@ -17,8 +17,9 @@
 
 namespace cudaforge {
 
-// Called with every trial as soon as it is finished, from the session's thread: the caller stores
-// it (KernelStore::AddLineage).
+// Called with a trial when it begins to cost something and again when it is finished; the later one
+// with the same id replaces the earlier. From the session's thread: the caller stores it
+// (KernelStore::AddLineage).
 using NodeSink = std::function<void(const Json& trial)>;
 
 // Not thread-safe. All that is passed in must outlive it.

@@ -186,7 +186,6 @@ Result<Json> Lowering::Lower(const Json& launch) {
               {"args", all},
               {"grid", grid},
               {"block", {text(threads), "1", "1"}},
-              {"cluster", {"1", "1", "1"}},
               {"dynamic_shared_bytes", text(shared)}};
 }
 

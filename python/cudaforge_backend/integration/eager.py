@@ -36,15 +36,26 @@ class _Configuration:
     process: int  # that called enable()
 
 
+@dataclass(eq=False)
+class _Inside:
+    """A `with` that was entered and has not ended."""
+
+    of: Interception
+    thread: threading.Thread
+    before: _Configuration | None  # what its end restores
+
+
 class Interception:
     """What enable() and disable() return. As a context manager it restores, at its end, what was in
-    force before it. Meanwhile only the thread that entered it may change what is in force."""
+    force before it. Meanwhile only the thread that entered it may change what is in force. Of two
+    that overlap in one thread (in tasks of asyncio, in generators) the later one holds to its end,
+    which then restores what was in force before both."""
 
     def __init__(self, wanted: _Configuration | None) -> None:
         """Puts `wanted` in force; None: nothing is intercepted."""
         self._wanted = wanted
         with _lock:
-            self._before = [_put_in_force(wanted)]  # one more for each `with` that is entered again
+            self._before = _put_in_force(wanted)
             self._is_new = True  # no `with` has been entered
 
     @property
@@ -61,21 +72,28 @@ class Interception:
 
     def __enter__(self) -> Self:
         with _lock:
-            if not (self._is_new and _active is self._wanted):
-                self._before.append(_put_in_force(self._wanted))
+            before = self._before
+            if self._is_new and _active is self._wanted:
+                _refuse_beside_other_threads()
+            else:
+                before = _put_in_force(self._wanted)
             self._is_new = False
-            _inside.append(threading.current_thread())
+            _inside.append(_Inside(self, threading.current_thread(), before))
         return self
 
     def __exit__(self, *error: object) -> None:
         with _lock:
-            _inside.pop()
-            _apply(self._before.pop())
+            at = max(i for i, one in enumerate(_inside) if one.of is self)
+            ended = _inside.pop(at)
+            if at == len(_inside):
+                _apply(ended.before)
+            else:
+                _inside[at].before = ended.before
 
 
 _lock = fork_safe_lock()  # guards what follows
 _active: _Configuration | None = None  # what is in force; None also while that changes
-_inside: list[threading.Thread] = []  # the thread that is inside a `with`, once for each
+_inside: list[_Inside] = []  # oldest first, all of one thread
 _queue: Queue | None = None  # of what is in force
 _writes_at_end: int | None = None  # the process that _write_at_end was called in
 
@@ -130,14 +148,20 @@ def _write_at_end() -> None:
         multiprocessing.util.Finalize(None, _C.end_eager_misses, exitpriority=-1)
 
 
-def _put_in_force(wanted: _Configuration | None) -> _Configuration | None:
-    """What was in force before; RuntimeError where another thread is inside a `with`. An error
-    changes nothing. REQUIRES: _lock is held."""
-    if _inside and _inside[-1] is not threading.current_thread() and _inside[-1].is_alive():
+def _refuse_beside_other_threads() -> None:
+    """RuntimeError where another thread is inside a `with`. REQUIRES: _lock is held."""
+    inside = _inside[-1].thread if _inside else threading.current_thread()
+    if inside is not threading.current_thread() and inside.is_alive():
         raise RuntimeError(
             "another thread is inside a `with cudaforge_backend.enable()` or `with disable()`, "
             "which hold for all threads: enter one `with` around the work of both threads"
         )
+
+
+def _put_in_force(wanted: _Configuration | None) -> _Configuration | None:
+    """What was in force before; RuntimeError where another thread is inside a `with`. An error
+    changes nothing. REQUIRES: _lock is held."""
+    _refuse_beside_other_threads()
     before = _active
     try:
         _apply(wanted)

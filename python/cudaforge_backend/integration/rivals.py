@@ -31,8 +31,8 @@ def signature_device(signature: _C.Signature, index: int) -> torch.device:
 
 
 def make_inputs(signature: _C.Signature, device: torch.device, seed: int) -> list[torch.Tensor]:
-    """Fresh inputs with the signature's dtypes, sizes and strides; normal values for floating
-    types."""
+    """Fresh inputs with the signature's dtypes, sizes and strides. Integers are 0 or 1, floats are
+    normally distributed, whatever they mean."""
     generator = torch.Generator(device=device).manual_seed(seed)
     made = []
     for name, sizes, strides in signature.inputs:

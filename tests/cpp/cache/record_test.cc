@@ -29,6 +29,7 @@ TEST(Record, RoundTrip) {
     for (size_t i = 0; i < record.variants.size(); ++i) {
       EXPECT_EQ(back->variants[i].candidate, record.variants[i].candidate);
       EXPECT_EQ(back->variants[i].binary, record.variants[i].binary);
+      EXPECT_EQ(back->variants[i].verification, record.variants[i].verification);
       EXPECT_EQ(back->variants[i].timing, record.variants[i].timing);
       EXPECT_EQ(back->variants[i].contract, record.variants[i].contract);
     }
@@ -158,7 +159,7 @@ TEST(Record, FieldsComeBack) {
   CacheRecord copy;
   ASSERT_TRUE(copy.SetFields(record.Fields().value()).ok());
   EXPECT_EQ(copy.signature, record.signature);
-  EXPECT_EQ(copy.verification, record.verification);
+  EXPECT_EQ(copy.verification, record.variants[0].verification);
   EXPECT_EQ(copy.timing, record.race());
   EXPECT_EQ(copy.provenance, record.provenance);
   EXPECT_EQ(copy.versions, record.versions);

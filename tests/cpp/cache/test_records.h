@@ -41,7 +41,7 @@ inline CacheRecord TestWinner(int i, double speedup = 1.5, size_t bytes = 2000) 
     kernel.binary += static_cast<char>(random());
     kernel.binary += static_cast<char>(i);
   }
-  record.verification = R"({"cases":["normal","uniform"]})";
+  kernel.verification = R"({"cases":["normal","uniform"]})";
   kernel.timing =
       CanonicalJson({{"winner_us", 3.25}, {"speedup", {speedup, speedup + 0.1, speedup + 0.2}}});
   record.variants = {kernel};

@@ -41,6 +41,21 @@ TEST(CoderReply, WhateverTheBlocksAreCalled) {
             "");
 }
 
+TEST(CoderReply, AttributesAndZeroedScratch) {
+  const auto candidate = ParseCoderReply(
+      Fenced("json",
+             R"({"scratch_bytes": [{"bytes": 64, "zeroed": true}], "launches": [{"kernel": "k",
+                 "args": [], "grid": [8, 1, 1], "block": [32, 1, 1],
+                 "attributes": {"cluster": [4, 1, 1], "cooperative": true}}]})") +
+          Fenced("cuda", "int x;"),
+      Language::kCuda, "agent:x");
+  ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
+  EXPECT_EQ(candidate->plan.launches[0].attributes.cluster[0].text(), "4");
+  EXPECT_TRUE(candidate->plan.launches[0].attributes.cooperative);
+  EXPECT_EQ(candidate->plan.scratch_bytes.at(0).bytes.text(), "64");
+  EXPECT_TRUE(candidate->plan.scratch_bytes[0].zeroed);
+}
+
 TEST(CoderReply, IntegersStandForThemselves) {
   const auto candidate = ParseCoderReply(
       Fenced("json",

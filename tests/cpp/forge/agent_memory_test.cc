@@ -20,7 +20,9 @@ class SessionMemoryTest : public AgentTest {
     record.key = signature.Key();
     record.arch = kArch;
     record.signature = signature.Canonical();
-    record.variants = {{.candidate = candidate.ToJson().dump(), .binary = "binary", .timing = ""}};
+    Variant& kernel = record.variants.emplace_back();
+    kernel.candidate = candidate.ToJson().dump();
+    kernel.binary = "binary";
     ASSERT_TRUE(store_->Put(record).ok());
   }
   SessionMemory Recall(bool resume = true) const {

@@ -90,8 +90,6 @@ const std::vector<std::string>& ValuesOf(const std::string& name) {
   return all->at(name);
 }
 
-TEST(Prompts, TheNamesAreTheSix) { EXPECT_EQ(PromptNames(), Names()); }
-
 TEST(Prompts, FullValuesLeaveNoTagUnfilled) {
   for (const std::string& name : Names()) {
     const Prompt prompt = Render(name);

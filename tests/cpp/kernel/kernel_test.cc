@@ -148,9 +148,16 @@ TEST(CandidateTest, AttributesOfALaunch) {
   EXPECT_TRUE(candidate.Validate(Signature(DeviceType::kCuda)).ok());
   candidate.plan.launches[0].attributes.programmatic_dependent_launch = true;
   EXPECT_FALSE(candidate.Validate(Signature(DeviceType::kCuda)).ok()) << "on no launch of the plan";
-  Json field = Good(Language::kCuda).ToJson();
-  field["launches"][0]["cluster"] = {"4", "1", "1"};
-  EXPECT_EQ(Candidate::FromJson(field)->plan.launches[0].attributes.cluster[0].text(), "4");
+  Json beside = Good(Language::kCuda).ToJson();
+  beside["launches"][0]["cluster"] = {"4", "1", "1"};
+  EXPECT_EQ(Candidate::FromJson(beside)->plan.launches[0].attributes.cluster[0].text(), "4");
+  beside["launches"][0]["attributes"]["cluster"] = {"2", "1", "1"};
+  EXPECT_FALSE(Candidate::FromJson(beside).ok());
+  Json by_agent = json;
+  by_agent["author"] = AgentAuthor("test");
+  EXPECT_FALSE(Candidate::FromJson(by_agent).ok()) << "it might read what is not written yet";
+  by_agent["launches"][1]["attributes"].erase("programmatic_dependent_launch");
+  EXPECT_TRUE(Candidate::FromJson(by_agent).ok());
 }
 
 TEST(CandidateTest, ScratchMayBeZeroed) {

@@ -1,14 +1,20 @@
-#include "binding/runtime.h"
+#include "runtime/runtime.h"
+
+#include <torch/version.h>
 
 #include <algorithm>
 
 #include "base/config.h"
 #include "base/fork.h"
-#include "binding/versions.h"
+#include "dispatch/kernel_on_trial.h"
 #include "target/cuda/search_paths.h"
+#include "verify/checker.h"
 
-namespace cudaforge::binding {
+namespace cudaforge {
 
+namespace {
+
+// Nanoseconds that one call of a winner saves over its fastest rival, by a record's timing.
 double SavedNs(const CacheRecord& record) {
   const Json timing = JsonOrNull(record.race());
   const auto number = [&timing](const char* field) {
@@ -19,6 +25,33 @@ double SavedNs(const CacheRecord& record) {
   const bool compiled = inductor > 0 && record.Serves().compiled;
   const double rival = compiled ? std::min(aten, inductor) : aten;
   return std::max(0.0, rival - number("winner_us")) * 1e3;
+}
+
+class KernelInOperator : public ForgeHost::OnTrial {
+ public:
+  KernelInOperator(RegionEntry* entry, std::unique_ptr<Winner> kernel)
+      : entry_(entry), trial_(entry, std::move(kernel)) {}
+  void Serve(const CacheRecord& record) override {
+    entry_->saved_ns = SavedNs(record);
+    const Served served = record.Serves();
+    trial_.Promote(served.compiled, served.eager);
+  }
+
+ private:
+  RegionEntry* const entry_;
+  KernelOnTrial trial_;
+};
+
+}  // namespace
+
+const Json& Versions() {
+  static const auto* versions = new Json{
+      {"cudaforge", CUDAFORGE_VERSION}, {"torch", TORCH_VERSION}, {"verifier", kVerifierVersion}};
+  return *versions;
+}
+
+bool JudgedByThisBuild(const CacheRecord& record) {
+  return JudgedAlike(record.versions, Versions());
 }
 
 Runtime& Runtime::Get() {
@@ -86,16 +119,37 @@ void Runtime::NoteDoubt(const CacheRecord& record) {
   doubts_.emplace(record.key, record.arch);
 }
 
-bool Runtime::HasDoubted(const CacheRecord& record) {
+bool Runtime::Stands(const CacheRecord& record) {
+  if (!JudgedByThisBuild(record)) return false;
   std::lock_guard lock(mutex_);
-  return doubts_.contains({record.key, record.arch});
+  return record.doubtful == 0 || doubts_.contains({record.key, record.arch});
 }
 
-Result<std::unique_ptr<Winner>> Runtime::LoadWinner(const OpSignature& signature, int device_index,
-                                                    const Json& candidate_json,
-                                                    const std::string& binary) {
+bool Runtime::IsDoubtedElsewhere(const CacheRecord& record) {
+  return JudgedByThisBuild(record) && !Stands(record) && record.DoubtedLately();
+}
+
+void Runtime::Want(const RegionEntry& region, const std::string& arch, WantedWriter* writer) {
+  std::shared_ptr<KernelStore> store = this->store();
+  const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
+  if (known != nullptr && Stands(*known)) return;
+  writer->Add(std::move(store), {region.key, arch, region.signature.ToJson()});
+}
+
+Result<std::unique_ptr<ForgeHost::OnTrial>> Runtime::Try(const OpSignature& region,
+                                                         int device_index,
+                                                         const ProvenKernel& kernel) {
+  CF_ASSIGN_OR_RETURN(
+      RegionEntry * entry,
+      Resolver::Get().Resolve(RegionId(region.Key()), region.Canonical(), device_index));
+  CF_ASSIGN_OR_RETURN(auto winner, Load(region, device_index, kernel.candidate, kernel.binary));
+  return std::unique_ptr<ForgeHost::OnTrial>(
+      std::make_unique<KernelInOperator>(entry, std::move(winner)));
+}
+
+Result<std::unique_ptr<Winner>> Runtime::Load(const OpSignature& signature, int device_index,
+                                              Candidate candidate, const std::string& binary) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(signature.device, device_index));
-  CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(candidate_json));
   CF_RETURN_IF_ERROR(candidate.Validate(signature));
   auto winner = std::make_unique<Winner>();
   CF_ASSIGN_OR_RETURN(winner->executable, target->Load(binary, candidate, signature));
@@ -116,8 +170,9 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
       store()->CountCorrupt(1);
       return sound;
     }
-    CF_ASSIGN_OR_RETURN(const Json candidate, ParseJson(kernel->candidate));
-    return LoadWinner(entry.signature, entry.device_index, candidate, kernel->binary);
+    CF_ASSIGN_OR_RETURN(const Json json, ParseJson(kernel->candidate));
+    CF_ASSIGN_OR_RETURN(Candidate candidate, Candidate::FromJson(json));
+    return Load(entry.signature, entry.device_index, std::move(candidate), kernel->binary);
   };
   Result<std::unique_ptr<Winner>> winner = load();
   if (!winner.ok()) {
@@ -145,4 +200,4 @@ Workshop Runtime::WorkshopFor(std::shared_ptr<KernelStore> store, DeviceType dev
   return workshop;
 }
 
-}  // namespace cudaforge::binding
+}  // namespace cudaforge

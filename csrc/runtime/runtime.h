@@ -1,4 +1,5 @@
-// What the Python process has one of: targets, the store in use, and the paths of this machine.
+// What a process that serves kernels has one of: targets, the store in use, and the paths of this
+// machine; and which of the store's records it goes by.
 #pragma once
 
 #include <map>
@@ -10,15 +11,21 @@
 #include <vector>
 
 #include "cache/kernel_store.h"
+#include "cache/wanted_writer.h"
 #include "dispatch/resolver.h"
 #include "forge/region.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
 
-namespace cudaforge::binding {
+namespace cudaforge {
 
-// Nanoseconds that one call of a winner saves over its fastest rival, by a record's timing.
-double SavedNs(const CacheRecord& record);
+// {"cudaforge", "torch", "verifier"}, as records carry it.
+const Json& Versions();
+
+// Whether torch and the verifier are the ones that judged the record. Another one is a miss: its
+// kernel was compared with other answers, raced against other rivals, or made by a generator whose
+// kernels are no longer accepted.
+bool JudgedByThisBuild(const CacheRecord& record);
 
 class Runtime {
  public:
@@ -39,14 +46,20 @@ class Runtime {
   // others hold it. Thread-safe.
   Status UseCache(const std::string& folder);
 
-  // This process makes the doubtful record of a region, which holds for it alone. Thread-safe, as
-  // whether it has.
+  // What this process makes of a record. What is in doubt counts only for the process that made it,
+  // and noted so. Thread-safe.
   void NoteDoubt(const CacheRecord& record);
-  bool HasDoubted(const CacheRecord& record);
+  // Whether this process may go by the record.
+  bool Stands(const CacheRecord& record);
+  // Whether another process measured it under doubt, less than a day ago.
+  bool IsDoubtedElsewhere(const CacheRecord& record);
+  // Puts a region that was called on the wanted list, but where its record stands. `arch`: its
+  // target's.
+  void Want(const RegionEntry& region, const std::string& arch, WantedWriter* writer);
 
-  // A loaded kernel, ready to be served under `signature`.
-  Result<std::unique_ptr<Winner>> LoadWinner(const OpSignature& signature, int device_index,
-                                             const Json& candidate, const std::string& binary);
+  // For ForgeHost::Try: the kernel on trial for this thread's OwnWork, and served once it has won.
+  Result<std::unique_ptr<ForgeHost::OnTrial>> Try(const OpSignature& region, int device_index,
+                                                  const ProvenKernel& kernel);
 
   // What a forge for a device works with; its records go to `store`.
   Workshop WorkshopFor(std::shared_ptr<KernelStore> store, DeviceType device,
@@ -61,6 +74,9 @@ class Runtime {
   // The Resolver's loader: the winner that the store has, or null. The error of one that is
   // damaged, or cannot be loaded, names the command that forgets it.
   Result<std::unique_ptr<Winner>> FromStore(const RegionEntry& entry);
+  // A loaded kernel, ready to be served under `signature`.
+  Result<std::unique_ptr<Winner>> Load(const OpSignature& signature, int device_index,
+                                       Candidate candidate, const std::string& binary);
 
   // Set once, by Configure, before anybody else asks.
   std::vector<std::string> cuda_search_paths_;
@@ -75,4 +91,4 @@ class Runtime {
   Status opened_;  // what came of opening it
 };
 
-}  // namespace cudaforge::binding
+}  // namespace cudaforge
