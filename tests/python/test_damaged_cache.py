@@ -118,7 +118,7 @@ def _sealed(body: bytes) -> bytes:
 
 
 def _with_part(record: bytes, part: int, text: bytes) -> bytes:
-    """A record whose part (cache/FORMAT.md; 0: signature, ..., 4: candidate) is another text."""
+    """A record whose part (cache/FORMAT.md; 0: signature, 4: candidate, 6: timing) is another text."""
     at = 12 + int(struct.unpack_from("<I", record, 8)[0])
     head = json.loads(record[12:at])
     parts = []
@@ -144,7 +144,7 @@ def _rewrite(cache: Path, family: str, place: Place, change: Callable[[bytes], b
 
 @pytest.mark.parametrize(
     ("part", "text"),
-    [(5, b"{"), (6, b'{"speedup":1}'), (6, b'{"winner_us":-1}'), (7, b"no binary")],
+    [(6, b"{"), (6, b'{"speedup":1}'), (6, b'{"winner_us":-1}'), (7, b"no binary")],
     ids=str,
 )
 def test_a_winner_that_is_damaged_is_not_served(
@@ -155,7 +155,7 @@ def test_a_winner_that_is_damaged_is_not_served(
     place = (record["key"], record["arch"])
     _rewrite(cache, "winners", place, lambda data: _with_part(data, part, text))
     folder = ("--cache-dir", str(cache))
-    evidence = part == 5
+    evidence = part == 6
     assert len(as_json(capsys, "cache", "ls", *folder)) == (0 if evidence else 1)
     result = told(run_regions(run_python, cache, scales=(3,)))
     assert result["hits"] == 0
