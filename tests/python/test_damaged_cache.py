@@ -118,7 +118,7 @@ def _sealed(body: bytes) -> bytes:
 
 
 def _with_part(record: bytes, part: int, text: bytes) -> bytes:
-    """A record whose part (cache/FORMAT.md; 0: signature, 4: candidate, 6: timing) is another text."""
+    """A record whose part (cache/FORMAT.md; 4: candidate, 6: timing) is another text."""
     at = 12 + int(struct.unpack_from("<I", record, 8)[0])
     head = json.loads(record[12:at])
     parts = []

@@ -154,7 +154,8 @@ def _forge(plan: Plan, settings: Settings) -> Plan:
     for_all = f", for all: {settings.graph_budget_s:g}" if settings.agents is None else ""
     what = (
         f"kernels (regions: {len(plan.misses())}, and the parts of those that do not win; seconds "
-        f"allowed for each: {settings.region_budget_s:g}{for_all}; then the graph is timed with them)"
+        f"allowed for each: {settings.region_budget_s:g}{for_all}; then the graph is timed with "
+        "them)"
     )
     with telling_of_forging(what) as progress:
         return forge_misses(plan, settings, progress, beside_program=False)
