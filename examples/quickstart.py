@@ -235,7 +235,8 @@ def main() -> int:
     regions = progress.regions(served)
     print(
         "\nRegions (microseconds; the speed-up is over the faster of ATen and Inductor, "
-        "with its 95% interval;\n"
+        "with its 95% interval,\n"
+        "the median of pairs timed in turns, while a column is the median of its own times;\n"
         "served: no where the graph as a whole does not gain by its winners)"
     )
     print_regions(regions)
@@ -246,7 +247,8 @@ def main() -> int:
         progress.tell(f"  {name} {phase}", f"compiling and timing {name} {phase}")
         models.append(measure(name, phase, device, args, first.substituted[f"{name}/{phase}"] > 0))
     print("\nModels (milliseconds; A/A is Inductor against itself; errors are relative to float64;")
-    print("allowed: twice eager PyTorch's, and Inductor's own)")
+    print("allowed: twice eager PyTorch's, and Inductor's own; ratios are medians of pairs timed in")
+    print("turns, while a column is the median of its own times)")
     print_models(models)
 
     progress.tell("\nA second process, from the cache", "the second process runs")

@@ -75,7 +75,6 @@ def print_regions(regions: list[dict[str, Any]]) -> None:
             f"{microseconds(r['winner_us']):>9}  "
             f"{speedup:<20} {r['origin']:<7} {served:<6} {r['verdict']}: {region}"
         )
-    print("  times are medians of each by itself; speed-ups are medians of pairs, timed in turns")
 
 
 def print_models(models: list[dict[str, Any]]) -> None:
@@ -94,7 +93,6 @@ def print_models(models: list[dict[str, Any]]) -> None:
             f"{ratios[0]:<20} {ratios[1]:<20} {m['error']:.2e} ({m['error_limit']:.2e})"
             + ("" if m["winners"] else "  without winners: Inductor's own code")
         )
-    print("  times are medians of each by itself; ratios are medians of pairs, timed in turns")
 
 
 def print_processes(

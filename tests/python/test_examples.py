@@ -81,7 +81,7 @@ def test_the_columns_of_the_tables(
     model |= {"control": [0.9, 1.0, 1.1], "error": 1e-6, "error_limit": 2e-6, "winners": True}
     report.print_regions([region | {"origin": "forged", "served": True}])
     report.print_models([model])
-    regions, line, _, models, second, _ = capsys.readouterr().out.splitlines()
+    regions, line, models, second = capsys.readouterr().out.splitlines()
     assert regions.split()[:4] == ["ATen", "Inductor", "kernel", "speed-up"]
     assert (
         line.split() == "8.0 6.0 2.0 3.00 [2.50, 3.50] forged yes winner: sum(float32[8])".split()

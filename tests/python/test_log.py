@@ -38,7 +38,7 @@ def test_all_topics(run_python: RunPython, tmp_path: Path) -> None:
     assert any("miss" in line and "_softmax" in line for line in _lines(done.stderr, "graph"))
     forging = _lines(done.stderr, "forge")
     said = "forging kernels (regions: 1, and the parts of those that do not win; seconds allowed"
-    assert any(f"{said} for each: 15, for all: 60)" in line for line in forging)
+    assert any(f"{said} for each: 15, for all: 60; then" in line for line in forging)
     for words in (" forging .*_softmax", " candidate 0: ", " (no winner: |winner: ).* s$"):
         assert any(re.search(words, line) for line in forging), words
     assert not [line for line in forging if "{" in line]
