@@ -247,7 +247,9 @@ def main() -> int:
         progress.tell(f"  {name} {phase}", f"compiling and timing {name} {phase}")
         models.append(measure(name, phase, device, args, first.substituted[f"{name}/{phase}"] > 0))
     print("\nModels (milliseconds; A/A is Inductor against itself; errors are relative to float64;")
-    print("allowed: twice eager PyTorch's, and Inductor's own; ratios are medians of pairs timed in")
+    print(
+        "allowed: twice eager PyTorch's, and Inductor's own; ratios are medians of pairs timed in"
+    )
     print("turns, while a column is the median of its own times)")
     print_models(models)
 
