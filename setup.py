@@ -12,6 +12,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROGRAMS = ("cudaforge-worker", "cudaforge-verifier")
 TORCH = next(name for name in PROJECT["dependencies"] if name.startswith("torch=="))
 
 
@@ -22,7 +23,7 @@ def can_import(module: str) -> bool:
 
 
 class CMakeBuild(build_ext):
-    """Configures and builds build/cmake, then copies `_C` and the worker beside the Python."""
+    """Configures and builds build/cmake, then copies `_C` and the programs beside the Python."""
 
     def run(self) -> None:
         build = Path(os.environ.get("CUDAFORGE_BUILD_DIR", ROOT / "build" / "cmake"))
@@ -45,7 +46,7 @@ class CMakeBuild(build_ext):
         # A compiler newer than ours may warn of more: that never breaks a user's build.
         warnings = os.environ.get("CUDAFORGE_WERROR", "OFF")
         configure += [f"-DCUDAFORGE_BUILD_TESTS={tests}", f"-DCUDAFORGE_WERROR={warnings}"]
-        targets = [] if tests == "ON" else ["--target", "_C", "cudaforge-worker"]
+        targets = [] if tests == "ON" else ["--target", "_C", *PROGRAMS]
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
         subprocess.run(configure, check=True, env=environment)
         subprocess.run(
@@ -58,7 +59,8 @@ class CMakeBuild(build_ext):
         (package / "bin").mkdir(parents=True, exist_ok=True)
         for extension in build.glob("_C*.so"):
             replace(extension, package / extension.name)
-        replace(build / "cudaforge-worker", package / "bin" / "cudaforge-worker")
+        for program in PROGRAMS:
+            replace(build / program, package / "bin" / program)
         replace(build / "built_for_torch.txt", package / "built_for_torch.txt")
 
 

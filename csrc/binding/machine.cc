@@ -95,13 +95,22 @@ void BindMachine(py::module_& m) {
   m.def(
       "configure",
       [](const std::vector<std::filesystem::path>& cuda_folders,
-         const std::filesystem::path& worker) {
-        Runtime::Get().Configure({cuda_folders.begin(), cuda_folders.end()}, worker);
+         const std::filesystem::path& programs, const std::filesystem::path& torch) {
+        Runtime::Get().Configure({cuda_folders.begin(), cuda_folders.end()}, programs, torch);
       },
-      py::arg("cuda_folders"), py::arg("worker"));
+      py::arg("cuda_folders"), py::arg("programs"), py::arg("torch"));
   m.def("config", &ConfigDict);
   m.def("cuda_search_paths", [] { return PathTexts(Runtime::Get().cuda_search_paths()); });
   m.def("worker_path", [] { return PathText(Runtime::Get().worker()); });
+  m.def("verifier_path", [] { return PathText(Runtime::Get().verifier()); });
+  m.def(
+      "prepare_verifier",
+      [](const std::string& device, int device_index) {
+        const DeviceType type = ValueOrThrow(ParseDeviceType(device));
+        py::gil_scoped_release release;
+        Runtime::Get().PrepareVerifier(type, device_index);
+      },
+      py::arg("device"), py::arg("device_index"));
 
   m.def(
       "arch",

@@ -16,7 +16,7 @@ namespace py = pybind11;
 Result<Bench> BenchOf(DeviceType device) {
   Runtime& runtime = Runtime::Get();
   CF_ASSIGN_OR_RETURN(Target * target, runtime.TargetFor(device, 0));
-  return Bench{target->arch(), runtime.WorkshopFor(runtime.store(), device, 0)};
+  return Bench{target->arch(), runtime.WorkshopFor(runtime.store())};
 }
 
 py::dict SummaryDict(const PackSummary& summary) {

@@ -1,6 +1,6 @@
 #include "dispatch/labels.h"
 
-#include "verify/roles.h"
+#include "signature/roles.h"
 
 namespace cudaforge {
 namespace {

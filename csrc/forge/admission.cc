@@ -1,13 +1,12 @@
 #include "forge/admission.h"
 
 #include <new>
-#include <random>
 #include <string>
 #include <utility>
 
 #include "forge/agent/memory.h"
-#include "forge/local_evaluator.h"
 #include "generators/generator.h"
+#include "verify/evaluator.h"
 
 namespace cudaforge {
 namespace {
@@ -36,16 +35,15 @@ Status Admit(const FindBench& find, CacheRecord* record) {
     record->arch = arch;
     return Status::Ok();
   }
-  // The checker runs the region's ops in this process: none but those that we know.
+  // The verifier runs the region's ops: none but those that we know.
   if (!IsAgentRegion(signature).ok()) CF_RETURN_IF_ERROR(CanGenerate(signature, arch));
-  CF_ASSIGN_OR_RETURN(const std::unique_ptr<RegionChecker> checker,
-                      bench->workshop.make_checker(signature, 0, std::random_device()(),
-                                                   std::numeric_limits<double>::infinity()));
-  WorkerClient worker(bench->workshop.worker);
+  CF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Evaluator> evaluator,
+      bench->workshop.open(signature, 0, std::numeric_limits<double>::infinity(), nullptr));
   for (Variant& variant : record->variants) {
     CF_ASSIGN_OR_RETURN(const Json json, ParseJson(variant.candidate));
     CF_ASSIGN_OR_RETURN(const Candidate candidate, Candidate::FromJson(json));
-    CF_ASSIGN_OR_RETURN(Evaluation found, ProveCandidate(signature, candidate, worker, *checker));
+    CF_ASSIGN_OR_RETURN(Evaluation found, ProveCandidate(*evaluator, candidate));
     if (const Verdict& verdict = found.findings.verdict; !verdict.accepted()) {
       const std::string why = std::string(VerdictName(verdict.kind)) + ": " + verdict.message;
       return Status::InvalidArgument("not proven on this machine: " + why.substr(0, 500));

@@ -71,7 +71,8 @@ class Loop {
                               .candidate = *trial.candidate,
                               .depth = brief.depth,
                               .end = brief.end,
-                              .stop = brief.stop};
+                              .screen_end = brief.screen_end,
+                              .screen_end_right = brief.screen_end_right};
     const Trial* best = population_->best();
     if (best != nullptr && !brief.again.has_value()) request.best_ns = best->ns;
     evaluator_.Submit(std::move(request));

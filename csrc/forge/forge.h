@@ -10,9 +10,9 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "forge/evaluator.h"
 #include "forge/trial.h"
 #include "kernel/candidate.h"
+#include "verify/evaluator.h"
 
 namespace cudaforge {
 
@@ -28,7 +28,8 @@ struct Brief {
   Depth depth = Depth::kProof;
   // As of EvaluationRequest.
   double end = std::numeric_limits<double>::infinity();
-  std::function<bool(bool right)> stop = nullptr;
+  double screen_end = std::numeric_limits<double>::infinity();
+  double screen_end_right = std::numeric_limits<double>::infinity();
 };
 
 // Writes candidates: a generator, an LLM, a command.

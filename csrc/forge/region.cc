@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <ctime>
-#include <random>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "forge/agent/memory.h"
-#include "forge/local_evaluator.h"
 #include "forge/promotion.h"
 #include "forge/walk.h"
 
@@ -32,8 +30,7 @@ class RegionForge {
         key_(region_.Key()),
         arch_(request.task.arch.target),
         workshop_(workshop),
-        host_(host),
-        worker_(WithCancel(workshop.worker, request.cancel)) {}
+        host_(host) {}
 
   Result<Forged> Run() {
     std::optional<SearchOutcome> found;
@@ -64,11 +61,6 @@ class RegionForge {
   }
 
  private:
-  static WorkerOptions WithCancel(WorkerOptions options, const Cancel* cancel) {
-    options.cancel = cancel;
-    return options;
-  }
-
   double Seconds() const { return SteadySeconds() - start_; }
   double Left() const { return request_.budget_s - (Seconds() - agents_s_ - waited_s_); }
   // Whether a step that takes so long would end after the budget.
@@ -83,11 +75,11 @@ class RegionForge {
     return [this](const Json& event) { host_.Tell(event); };
   }
 
-  // Makes the checker, once: with inputs that no author of a candidate can know.
+  // Opens the evaluator, once.
   Status Prepare(double seconds) {
-    if (checker_ != nullptr) return Status::Ok();
-    CF_ASSIGN_OR_RETURN(checker_, workshop_.make_checker(region_, request_.device_index,
-                                                         std::random_device()(), seconds));
+    if (evaluator_ != nullptr) return Status::Ok();
+    CF_ASSIGN_OR_RETURN(evaluator_,
+                        workshop_.open(region_, request_.device_index, seconds, request_.cancel));
     return Status::Ok();
   }
 
@@ -104,10 +96,12 @@ class RegionForge {
     const ForgeBudget budget = {.seconds = seconds - Seconds(),
                                 .limit = request_.budget_s - Seconds(),
                                 .candidates = request_.candidates};
-    worker_.SetTimeouts(TimeoutMs(budget.limit, workshop_.worker.compile_timeout_ms),
-                        TimeoutMs(budget.limit, workshop_.worker.run_timeout_ms));
-    LocalEvaluator evaluator(region_, worker_, *checker_, {.cancel = request_.cancel});
-    return SearchWalks(std::move(walks), evaluator, budget, Teller());
+    EvaluatorSettings settings;
+    settings.compile_timeout_ms = TimeoutMs(budget.limit, settings.compile_timeout_ms);
+    settings.run_timeout_ms = TimeoutMs(budget.limit, settings.run_timeout_ms);
+    settings.cancel = request_.cancel;
+    evaluator_->Begin(settings);
+    return SearchWalks(std::move(walks), *evaluator_, budget, Teller());
   }
 
   // What the agents come to, who begin with what the generators found.
@@ -137,13 +131,14 @@ class RegionForge {
     agents.start_is_rival = agents.rival == kBuiltIn && start != nullptr &&
                             CandidateDigest(*agents.start) == CandidateDigest(*start);
     CF_RETURN_IF_ERROR(Prepare(std::numeric_limits<double>::infinity()));
-    worker_.SetTimeouts(workshop_.worker.compile_timeout_ms, workshop_.worker.run_timeout_ms);
-    LocalEvaluator evaluator(region_, worker_, *checker_,
-                             {.metrics = agents.metrics, .cancel = request_.cancel});
+    EvaluatorSettings given;
+    given.metrics = agents.metrics;
+    given.cancel = request_.cancel;
+    evaluator_->Begin(given);
     // A store that takes no writes ends nothing: the session goes on, and only resuming it is lost.
     const NodeSink keep = [&](const Json& node) { (void)store.AddLineage(key_, arch_, {node}); };
     CF_ASSIGN_OR_RETURN(AgentOutcome outcome,
-                        RunAgents(request_.task, evaluator, agents, keep, Teller()));
+                        RunAgents(request_.task, *evaluator_, agents, keep, Teller()));
     const bool cancelled = request_.cancel != nullptr && request_.cancel->IsSet();
     if (!cancelled) {
       keep(EndNode(agents.session, outcome.search.reason, outcome.ledger.ToJson()));
@@ -288,8 +283,7 @@ class RegionForge {
   const Workshop& workshop_;
   ForgeHost& host_;
   const double start_ = SteadySeconds();
-  WorkerClient worker_;
-  std::unique_ptr<RegionChecker> checker_;
+  std::unique_ptr<Evaluator> evaluator_;
   std::optional<ForgeHost::Inductor> by_inductor_;  // of the region itself, once it was made
   double agents_s_ = 0, waited_s_ = 0;              // that are no time of the region's
   bool unbounded_ = false;                          // nothing is left undone for want of time

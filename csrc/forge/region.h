@@ -16,18 +16,15 @@
 #include "forge/forge.h"
 #include "measure/paired.h"
 #include "signature/op_signature.h"
-#include "verify/checker.h"
-#include "worker/worker_client.h"
+#include "verify/evaluator.h"
 
 namespace cudaforge {
 
 // What a machine gives to every forge.
 struct Workshop {
   std::shared_ptr<KernelStore> store;
-  WorkerOptions worker;
-  Json versions;  // as CacheRecord has them
-  // RegionChecker::Create: the part of verify that needs libtorch.
-  decltype(&RegionChecker::Create) make_checker = nullptr;
+  Json versions;                 // as CacheRecord has them
+  OpenEvaluator open = nullptr;  // Verifiers::Open
 };
 
 // The program around a forge. Called from the forging thread alone. What it throws ends the forging

@@ -13,9 +13,9 @@
 #include "base/status.h"
 #include "forge/agent/judge.h"
 #include "forge/agent/ledger.h"
-#include "forge/evaluator.h"
 #include "forge/prompts.h"
 #include "kernel/candidate.h"
+#include "verify/evaluator.h"
 
 namespace cudaforge {
 

@@ -63,10 +63,9 @@ class ScreenThenProve : public Policy {
       brief.author = authors_[turn_++ % authors_.size()];
       brief.depth = Depth::kScreen;
       brief.end = start_ + budget_.limit;
-      brief.stop = [this](bool right) {
-        // With nothing in hand yet, the first right one is timed and kept.
-        return right ? !ranked_.empty() && Spent() : Spent();
-      };
+      brief.screen_end = start_ + ScreenEnd();
+      // With nothing in hand yet, the first right one is timed and kept.
+      if (!ranked_.empty()) brief.screen_end_right = brief.screen_end;
       briefs.push_back(std::move(brief));
     }
     begun_ += static_cast<int>(briefs.size());
@@ -154,12 +153,15 @@ class ScreenThenProve : public Policy {
  private:
   double Seconds() const { return SteadySeconds() - start_; }
 
-  // Whether no other candidate may begin. What proving one will cost is kept in reserve as soon as
-  // there is one to prove; the first may take all that there is.
+  // When the last step of a screening may begin, in seconds from the start. What proving one will
+  // cost is kept in reserve as soon as there is one to prove; the first may take all that there is.
+  double ScreenEnd() const {
+    const double end = budget_.limit - slowest_try_;
+    if (tried_ == 0) return end;
+    return std::min(end, budget_.seconds - (ranked_.empty() ? 0 : evaluator_.proof_seconds()));
+  }
   bool Spent() {
-    const double reserve = ranked_.empty() ? 0 : evaluator_.proof_seconds();
-    if (tried_ > 0 && Seconds() + reserve >= budget_.seconds) spent_ = true;
-    if (Seconds() + slowest_try_ >= budget_.limit) spent_ = true;
+    spent_ = spent_ || Seconds() >= ScreenEnd();
     return spent_;
   }
 

@@ -63,9 +63,15 @@ Runtime& Runtime::Get() {
   return *runtime;
 }
 
-void Runtime::Configure(const std::vector<std::string>& cuda_folders, const std::string& worker) {
+void Runtime::Configure(const std::vector<std::string>& cuda_folders, const std::string& programs,
+                        const std::string& torch) {
   cuda_search_paths_ = CudaRoots(cuda_folders);
-  worker_ = GlobalConfig().worker.empty() ? worker : GlobalConfig().worker;
+  const Config& config = GlobalConfig();
+  verifier_options_.executable = programs + "/cudaforge-verifier";
+  verifier_options_.worker = config.worker.empty() ? programs + "/cudaforge-worker" : config.worker;
+  verifier_options_.library_path = torch;
+  verifier_options_.cxx = config.cxx;
+  verifier_options_.cuda_search_paths = cuda_search_paths_;
   Resolver::Get().SetLoader([this](const RegionEntry& entry) { return FromStore(entry); });
 }
 
@@ -186,18 +192,18 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   return winner;
 }
 
-Workshop Runtime::WorkshopFor(std::shared_ptr<KernelStore> store, DeviceType device,
-                              int device_index) const {
+Workshop Runtime::WorkshopFor(std::shared_ptr<KernelStore> store) {
   Workshop workshop;
   workshop.store = std::move(store);
-  workshop.worker.executable = worker_;
-  workshop.worker.device = device;
-  workshop.worker.device_index = device_index;
-  workshop.worker.cxx = GlobalConfig().cxx;
-  workshop.worker.cuda_search_paths = cuda_search_paths_;
   workshop.versions = Versions();
-  workshop.make_checker = &RegionChecker::Create;
+  workshop.open = [&verifiers = verifiers_.Get(verifier_options_)](auto&&... asked) {
+    return verifiers.Open(asked...);
+  };
   return workshop;
+}
+
+void Runtime::PrepareVerifier(DeviceType device, int device_index) {
+  verifiers_.Get(verifier_options_).Prepare(device, device_index);
 }
 
 }  // namespace cudaforge

@@ -10,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.h"
 #include "cache/kernel_store.h"
 #include "cache/wanted_writer.h"
 #include "dispatch/resolver.h"
 #include "forge/region.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
+#include "verify/verifiers.h"
 
 namespace cudaforge {
 
@@ -31,9 +33,11 @@ class Runtime {
  public:
   static Runtime& Get();  // never destroyed: calls may come during interpreter shutdown
 
-  // Folders that may hold CUDA's libraries and headers, and the worker executable; the environment
-  // wins. Once, at import.
-  void Configure(const std::vector<std::string>& cuda_folders, const std::string& worker);
+  // Folders that may hold CUDA's libraries and headers; the folder of cudaforge-worker and
+  // cudaforge-verifier; that of libtorch, empty where the verifier finds it without. The
+  // environment wins. Once, at import.
+  void Configure(const std::vector<std::string>& cuda_folders, const std::string& programs,
+                 const std::string& torch = "");
 
   // The target of a device, made on first use and kept. Thread-safe.
   Result<Target*> TargetFor(DeviceType device, int device_index);
@@ -61,13 +65,15 @@ class Runtime {
   Result<std::unique_ptr<ForgeHost::OnTrial>> Try(const OpSignature& region, int device_index,
                                                   const ProvenKernel& kernel);
 
-  // What a forge for a device works with; its records go to `store`.
-  Workshop WorkshopFor(std::shared_ptr<KernelStore> store, DeviceType device,
-                       int device_index) const;
+  // What a forge works with; its records go to `store`.
+  Workshop WorkshopFor(std::shared_ptr<KernelStore> store);
+  // Starts the verifier of a device, so that it is there when a forge asks for it. Thread-safe.
+  void PrepareVerifier(DeviceType device, int device_index);
 
   // Every folder that may hold CUDA's libraries and headers, the first to try first.
   const std::vector<std::string>& cuda_search_paths() const { return cuda_search_paths_; }
-  const std::string& worker() const { return worker_; }
+  const std::string& worker() const { return verifier_options_.worker; }
+  const std::string& verifier() const { return verifier_options_.executable; }
 
  private:
   Runtime() = default;
@@ -80,7 +86,8 @@ class Runtime {
 
   // Set once, by Configure, before anybody else asks.
   std::vector<std::string> cuda_search_paths_;
-  std::string worker_;
+  VerifierOptions verifier_options_;
+  OfProcess<Verifiers> verifiers_;  // a forked child has its own
 
   std::mutex mutex_;  // guards what follows; a fork waits for it; its holder never waits
                       // for the GIL

@@ -9,6 +9,9 @@
 namespace cudaforge {
 namespace {
 
+constexpr const char* kPrecision = "float32_matmul_precision";
+constexpr const char* kCublasIeee = "cublas_ieee";  // "medium" otherwise, without TF32
+
 bool AllowsReduced(at::CuBLASReductionOption option) {
   return option == at::CuBLASReductionOption::AllowReducedPrecisionWithSplitK;
 }
@@ -42,15 +45,28 @@ struct Numerics {
     return now;
   }
 
+  // Of what NumericsInForce gave.
+  static Numerics Of(const Json& numerics) {
+    const auto flag = [&](const char* name) { return MemberOrNull(numerics, name) == true; };
+    const Json& precision = MemberOrNull(numerics, kPrecision);
+    Numerics then;
+    then.deterministic = flag("deterministic");
+    then.bf16_reduced = flag("bf16_reduced_precision");
+    then.fp16_reduced = flag("fp16_reduced_precision");
+    then.cudnn_tf32 = flag("cudnn_tf32");
+    then.bf16 = precision == "medium";
+    then.tf32 = precision == "high" || (then.bf16 && !flag(kCublasIeee));
+    then.fp16_accumulation = flag("fp16_accumulation");
+    then.conv_bf16 = flag("mkldnn_conv_bf16");
+    return then;
+  }
+
   uint64_t Word() const {
     return (deterministic ? kDeterministicBit : 0) | uint64_t{bf16_reduced} << 1 |
            uint64_t{fp16_reduced} << 2 | uint64_t{cudnn_tf32} << 3 | uint64_t{tf32} << 4 |
            uint64_t{bf16} << 5 | uint64_t{fp16_accumulation} << 6 | uint64_t{conv_bf16} << 7;
   }
 };
-
-constexpr const char* kPrecision = "float32_matmul_precision";
-constexpr const char* kCublasIeee = "cublas_ieee";  // "medium" otherwise, without TF32
 
 }  // namespace
 
@@ -78,18 +94,27 @@ uint64_t NumericsWord(bool matrix) { return Numerics::InForce(matrix).Word(); }
 
 std::optional<uint64_t> MatrixNumericsWord(const Json& numerics) {
   if (!numerics.contains(kPrecision)) return std::nullopt;
-  const auto flag = [&](const char* name) { return numerics.value(name, Json()) == true; };
-  const Json& precision = numerics[kPrecision];
-  Numerics then;
-  then.deterministic = flag("deterministic");
-  then.bf16_reduced = flag("bf16_reduced_precision");
-  then.fp16_reduced = flag("fp16_reduced_precision");
-  then.cudnn_tf32 = flag("cudnn_tf32");
-  then.bf16 = precision == "medium";
-  then.tf32 = precision == "high" || (then.bf16 && !flag(kCublasIeee));
-  then.fp16_accumulation = flag("fp16_accumulation");
-  then.conv_bf16 = flag("mkldnn_conv_bf16");
-  return then.Word();
+  return Numerics::Of(numerics).Word();
+}
+
+void SetNumerics(const Json& numerics) {
+  using Backend = at::Float32Backend;
+  using Op = at::Float32Op;
+  using Precision = at::Float32Precision;
+  const Numerics wanted = Numerics::Of(numerics);
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(wanted.deterministic, /*warn_only=*/false);
+  if (!numerics.contains(kPrecision)) return;
+  context.setAllowBF16ReductionCuBLAS(wanted.bf16_reduced);
+  context.setAllowFP16ReductionCuBLAS(wanted.fp16_reduced);
+  context.setAllowFP16AccumulationCuBLAS(wanted.fp16_accumulation);
+  const auto choose = [&context](Backend backend, Op op, bool lower, Precision precision) {
+    context.setFloat32Precision(backend, op, lower ? precision : Precision::IEEE);
+  };
+  choose(Backend::CUDA, Op::CONV, wanted.cudnn_tf32, Precision::TF32);
+  choose(Backend::CUDA, Op::MATMUL, wanted.tf32, Precision::TF32);
+  choose(Backend::MKLDNN, Op::CONV, wanted.conv_bf16, Precision::BF16);
+  choose(Backend::MKLDNN, Op::MATMUL, wanted.bf16, Precision::BF16);
 }
 
 }  // namespace cudaforge

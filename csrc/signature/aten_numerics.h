@@ -23,6 +23,9 @@ Json NumericsInForce(const std::vector<std::string>& ops);
 // The same in a word, equal if and only if the JSON is. `matrix`: IsMatrixOp of any of the ops.
 uint64_t NumericsWord(bool matrix);
 constexpr uint64_t kDeterministicBit = 1;  // of the word: deterministic algorithms are asked for
+// Has what NumericsInForce gave be in force in this process, as far as it says anything.
+void SetNumerics(const Json& numerics);
+
 // NumericsWord(true) while NumericsInForce gave this; nothing where it has no settings of matrix
 // products.
 std::optional<uint64_t> MatrixNumericsWord(const Json& numerics);

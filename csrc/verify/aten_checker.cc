@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
 #include "verify/aten_derive.h"
@@ -18,7 +19,6 @@
 #include "verify/input_plan.h"
 #include "verify/inputs.h"
 #include "verify/match.h"
-#include "verify/random.h"
 
 namespace cudaforge {
 namespace {

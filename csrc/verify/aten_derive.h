@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "signature/op_signature.h"
-#include "verify/input_set.h"
+#include "worker/input_set.h"
 
 namespace cudaforge {
 

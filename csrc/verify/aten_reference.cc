@@ -3,9 +3,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/random.h"
 #include "verify/elements.h"
 #include "verify/inputs.h"
-#include "verify/random.h"
 
 namespace cudaforge {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
-#include "verify/input_set.h"
+#include "worker/input_set.h"
 
 namespace cudaforge {
 

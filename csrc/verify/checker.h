@@ -11,9 +11,9 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "kernel/verdict.h"
 #include "signature/op_signature.h"
-#include "verify/input_set.h"
-#include "verify/verdict.h"
+#include "worker/input_set.h"
 
 namespace cudaforge {
 

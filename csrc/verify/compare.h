@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "kernel/verdict.h"
 #include "signature/op_signature.h"
 #include "verify/match.h"
-#include "verify/verdict.h"
 #include "verify/yardstick.h"
 
 namespace cudaforge {

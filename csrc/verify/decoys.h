@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "signature/op_signature.h"
-#include "verify/input_set.h"
+#include "worker/input_set.h"
 
 namespace cudaforge {
 

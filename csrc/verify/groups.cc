@@ -6,10 +6,10 @@
 #include <limits>
 #include <utility>
 
+#include "base/random.h"
 #include "signature/op_facts.h"
+#include "signature/roles.h"
 #include "verify/elements.h"
-#include "verify/random.h"
-#include "verify/roles.h"
 
 namespace cudaforge {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "base/parallel.h"
+#include "base/random.h"
 #include "verify/elements.h"
 #include "verify/groups.h"
-#include "verify/random.h"
 
 namespace cudaforge {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "base/status.h"
 #include "signature/op_signature.h"
-#include "verify/input_set.h"
-#include "verify/roles.h"
+#include "signature/roles.h"
+#include "worker/input_set.h"
 
 namespace cudaforge {
 

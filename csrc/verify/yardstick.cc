@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/random.h"
 #include "verify/elements.h"
-#include "verify/random.h"
 
 namespace cudaforge {
 namespace {

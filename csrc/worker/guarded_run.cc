@@ -11,7 +11,7 @@
 
 #include "base/integers.h"
 #include "base/parallel.h"
-#include "verify/random.h"
+#include "base/random.h"
 
 namespace cudaforge {
 namespace {

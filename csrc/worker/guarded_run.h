@@ -9,9 +9,9 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "kernel/candidate.h"
+#include "kernel/verdict.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
-#include "verify/verdict.h"
 #include "worker/run_plan.h"
 #include "worker/timing_plan.h"
 

@@ -72,9 +72,10 @@ class WorkerClient::Impl {
   }
 
   const WorkerOptions& options() const { return options_; }
-  void SetTimeouts(int compile_ms, int run_ms) {
+  void Limit(int compile_ms, int run_ms, const Cancel* cancel) {
     options_.compile_timeout_ms = compile_ms;
     options_.run_timeout_ms = run_ms;
+    options_.cancel = cancel;
   }
   int started() const { return started_; }
   const ProcessEnd& last_end() const { return last_end_; }
@@ -252,8 +253,8 @@ bool IsStray(int signal) { return signal == SIGSEGV || signal == SIGBUS; }
 WorkerClient::WorkerClient(WorkerOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
 WorkerClient::~WorkerClient() = default;
-void WorkerClient::SetTimeouts(int compile_ms, int run_ms) {
-  impl_->SetTimeouts(compile_ms, run_ms);
+void WorkerClient::Limit(int compile_ms, int run_ms, const Cancel* cancel) {
+  impl_->Limit(compile_ms, run_ms, cancel);
 }
 
 int WorkerClient::started() const { return impl_->started(); }

@@ -13,10 +13,10 @@
 #include "base/status.h"
 #include "base/subprocess.h"
 #include "kernel/candidate.h"
+#include "kernel/verdict.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
-#include "verify/input_set.h"
-#include "verify/verdict.h"
+#include "worker/input_set.h"
 #include "worker/run_plan.h"
 #include "worker/timing_plan.h"
 
@@ -67,6 +67,8 @@ class CandidateRunner {
   // What the device is and measurably does: see Target::Facts. kUnsupported: this runner does not
   // know.
   virtual Result<Json> Facts();
+  // In the place of the options' from now on.
+  virtual void Limit(int /*compile_ms*/, int /*run_ms*/, const Cancel* /*cancel*/) {}
 };
 
 class WorkerClient : public CandidateRunner {
@@ -85,8 +87,7 @@ class WorkerClient : public CandidateRunner {
                        const OpSignature& signature, const InputSet& inputs, int tier) override;
   // Asked of the first worker and kept for the ones after it.
   Result<Json> Facts() override;
-  // In the place of the options' from now on.
-  void SetTimeouts(int compile_ms, int run_ms);
+  void Limit(int compile_ms, int run_ms, const Cancel* cancel) override;
   // Workers started so far, and how the last one ended.
   int started() const;
   ProcessEnd last_end() const;

@@ -14,8 +14,9 @@ DEFAULT_REGION_BUDGET_S: float
 LOG_TOPICS: tuple[str, ...]
 DTYPES: tuple[str, ...]  # those that a signature can name, by torch's names
 
-def configure(cuda_folders: list[str], worker: str) -> None:
-    """Where CUDA's libraries and headers may be, and the worker; the environment wins."""
+def configure(cuda_folders: list[str], programs: str, torch: str) -> None:
+    """Where CUDA's libraries and headers may be; the folder of the worker and the verifier, and
+    that of libtorch. The environment wins."""
 
 def config() -> dict[str, Any]:
     """The environment's settings: disabled, eager, on_miss, region_budget_s, graph_budget_s,
@@ -26,6 +27,10 @@ def cuda_search_paths() -> list[str]:
     try first."""
 
 def worker_path() -> str: ...
+def verifier_path() -> str: ...
+def prepare_verifier(device: str, device_index: int) -> None:
+    """Starts the verifier of a device, if none waits, and does not wait for it to come up."""
+
 def anchor_ops() -> list[str]:
     """Overloads that may be a region's heavy part: "aten::_softmax"."""
 

@@ -72,7 +72,8 @@ def _load() -> Any:
             f"{what}\nLooked for {PACKAGE / name} ({state}); Python {sys.version.split()[0]}, "
             f"torch {torch.__version__}; the loader said: {error}"
         )
-    module.configure(_cuda_folders(), str(PACKAGE / "bin" / "cudaforge-worker"))
+    libtorch = Path(torch.__file__).parent / "lib"
+    module.configure(_cuda_folders(), str(PACKAGE / "bin"), str(libtorch))
     return module
 
 

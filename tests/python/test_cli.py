@@ -26,6 +26,7 @@ def test_doctor_names_every_part(capsys: Output) -> None:
         "torch",
         "environment",
         "worker",
+        "verifier",
         "host compiler",
         "cpu counters",
         "driver",
@@ -47,10 +48,13 @@ def test_doctor_as_text(capsys: Output) -> None:
     assert "RocksDB" in printed.out and "looking at compilers" in printed.err
 
 
-def test_doctor_fails_without_a_worker(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_C, "worker_path", lambda: "/nowhere/cudaforge-worker")
+@pytest.mark.parametrize("program", ["worker", "verifier"])
+def test_doctor_fails_without_a_program(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setattr(_C, f"{program}_path", lambda: "/nowhere/program")
     assert main(["doctor"]) == 1
-    assert "missing   worker " in capsys.readouterr().out
+    assert f"missing   {program} " in capsys.readouterr().out
 
 
 def test_doctor_tells_broken_from_missing(

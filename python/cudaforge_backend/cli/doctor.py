@@ -18,7 +18,7 @@ from .output import add_cache_dir, add_json, cache_dir, show
 from .stores import cannot_write, damaged
 
 # Without these nothing works; the others only narrow what can be forged.
-NEEDED = frozenset({"torch", "worker", "cache", "host compiler"})
+NEEDED = frozenset({"torch", "worker", "verifier", "cache", "host compiler"})
 
 
 State = Literal["ok", "missing", "broken", "not used"]
@@ -61,7 +61,7 @@ def add(verbs: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 when everything that is needed is there; a missing GPU is no fault on a CPU machine."""
     print("looking at compilers, GPU and cache ...", file=sys.stderr, flush=True)
-    checks = [_versions(), _environment(), _worker(), *_native(), _cache(cache_dir(args))]
+    checks = [_versions(), _environment(), *_programs(), *_native(), _cache(cache_dir(args))]
     show(args, checks, lambda: _print(checks))
     return int(any(not check["ok"] for check in checks if check["name"] in NEEDED))
 
@@ -105,14 +105,19 @@ def _versions() -> Check:
     return check("torch", "broken", detail, advice)
 
 
-def _worker() -> Check:
-    path = Path(_C.worker_path())
+def _programs() -> list[Check]:
+    again = "build again (pip install .)"
+    worker = _program("worker", _C.worker_path(), f"{again}, or set CUDAFORGE_WORKER to its path")
+    return [worker, _program("verifier", _C.verifier_path(), again)]
+
+
+def _program(name: str, place: str, advice: str) -> Check:
+    path = Path(place)
     if path.is_file() and os.access(path, os.X_OK):
-        return check("worker", "ok", str(path))
+        return check(name, "ok", str(path))
     state: State = "broken" if path.exists() else "missing"
     detail = f"{path} is no program" if path.exists() else str(path)
-    advice = "build again (pip install .), or set CUDAFORGE_WORKER to the program's path"
-    return check("worker", state, detail, advice)
+    return check(name, state, detail, advice)
 
 
 def _environment() -> Check:

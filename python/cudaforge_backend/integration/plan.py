@@ -95,12 +95,15 @@ def plan_graph(
     rules: Rules,
     budget_s: float | None,
 ) -> Plan:
-    """The plan of a graph. `budget_s`: see verdict_of."""
+    """The plan of a graph. `budget_s`: see verdict_of; None: nothing is to be forged."""
     plan = plan_analysis(analyse(gm, example_inputs, rules, settings.inductor), budget_s=budget_s)
     for reason, n in plan.left.items():
         count_fallback(reason, n)
     for known in plan.regions:
         tell_region(known.region.key, known.arch, known.text(), known.status)
+    if budget_s is not None and (misses := plan.misses()):  # it comes up while Inductor compiles
+        device = misses[0].region.device
+        _C.prepare_verifier(device.type, device.index or 0)
     return plan
 
 

@@ -6,9 +6,9 @@
 #include <map>
 
 #include "base/file.h"
-#include "forge/local_evaluator.h"
 #include "tests/cpp/worker/fake_target.h"
 #include "verify/checker.h"
+#include "verify/local_evaluator.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
@@ -108,11 +108,13 @@ std::string Header(const std::string& text, const std::string& field) {
 Verdict Judge(const Region& region, const std::string& code) {
   WorkerOptions options;
   options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
-  options.run_timeout_ms = 3000;
   WorkerClient client(options);
   const Candidate candidate = CpuCandidate(code, static_cast<int>(region.signature.inputs.size()),
                                            std::to_string(region.rows), region.columns);
-  const auto found = ProveCandidate(region.signature, candidate, client, *region.checker);
+  LocalEvaluator evaluator(region.signature, client, *region.checker);
+  EvaluatorSettings settings;
+  settings.run_timeout_ms = 3000;
+  const auto found = ProveCandidate(evaluator, candidate, settings);
   CF_CHECK(found.ok()) << found.status().ToString();
   EXPECT_EQ(found->kernel.has_value(), found->findings.verdict.accepted());
   return found->findings.verdict;

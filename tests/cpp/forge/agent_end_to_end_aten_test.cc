@@ -8,13 +8,13 @@
 #include "base/sha256.h"
 #include "cache/kernel_store.h"
 #include "forge/agent/agents.h"
-#include "forge/local_evaluator.h"
 #include "forge/promotion.h"
 #include "forge/trial.h"
 #include "llm/numbered_files.h"
 #include "tests/cpp/forge/fakes.h"
 #include "tests/cpp/llm/chat_events.h"
 #include "tests/cpp/llm/http_server.h"
+#include "verify/local_evaluator.h"
 
 namespace cudaforge {
 namespace {
@@ -172,7 +172,10 @@ TEST(AgentEndToEnd, CorrectsThenOptimisesAndReplays) {
   settings.prices = Prices::Parse(R"({"models": {"*": {"input": 1, "output": 10}}})").value();
   std::vector<Json> nodes;
   const Task task = {signature, (*target)->arch()};
-  LocalEvaluator evaluator(signature, runner, **checker, {.metrics = true});
+  LocalEvaluator evaluator(signature, runner, **checker);
+  EvaluatorSettings given;
+  given.metrics = true;
+  evaluator.Begin(given);
   const auto outcome = RunAgents(
       task, evaluator, settings,
       [&](const Json& node) {

@@ -121,8 +121,11 @@ class AgentTest : public testing::Test {
   }
   Result<AgentOutcome> RunWith(CandidateRunner& runner, const RegionChecker& checker,
                                const ForgeProgress& progress) {
-    LocalEvaluator evaluator(signature_, runner, checker,
-                             {.metrics = settings_.metrics, .cancel = settings_.cancel});
+    LocalEvaluator evaluator(signature_, runner, checker);
+    EvaluatorSettings given;
+    given.metrics = settings_.metrics;
+    given.cancel = settings_.cancel;
+    evaluator.Begin(given);
     return RunAgents({signature_, arch_}, evaluator, settings_, Sink(), progress);
   }
   NodeSink Sink() {

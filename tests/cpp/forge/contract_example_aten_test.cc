@@ -1,12 +1,12 @@
 // The examples of the contract documents are what they claim to be: accepted by the verifier.
 #include <gtest/gtest.h>
 
-#include "forge/local_evaluator.h"
 #include "target/cuda/driver_api.h"
 #include "target/cuda/search_paths.h"
 #include "target/target.h"
 #include "tests/cpp/forge/contract_example.h"
 #include "verify/checker.h"
+#include "verify/local_evaluator.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
@@ -22,8 +22,8 @@ void ExpectAccepted(Language language) {
   options.device = device;
   options.cuda_search_paths = CudaRoots({});
   WorkerClient client(options);
-  const auto found =
-      ProveCandidate(signature, ContractExample(language).value(), client, **checker);
+  LocalEvaluator evaluator(signature, client, **checker);
+  const auto found = ProveCandidate(evaluator, ContractExample(language).value());
   ASSERT_TRUE(found.ok()) << found.status().ToString();
   ASSERT_TRUE(found->kernel.has_value()) << found->findings.verdict.ToJson().dump(1);
   EXPECT_NE(found->kernel->binary, "");

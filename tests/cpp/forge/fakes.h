@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "forge/forge.h"
-#include "forge/local_evaluator.h"
 #include "forge/walk.h"
 #include "verify/checker.h"
+#include "verify/local_evaluator.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {

@@ -34,6 +34,7 @@ class TableAuthor : public Author {
 class TableEvaluator : public Evaluator {
  public:
   explicit TableEvaluator(std::vector<double> ns, int slots) : ns_(std::move(ns)), slots_(slots) {}
+  void Begin(const EvaluatorSettings&) override {}
   int slots() const override { return slots_; }
   void Submit(EvaluationRequest request) override {
     under_way_.push_back(std::move(request));
@@ -160,7 +161,7 @@ TEST(LocalEvaluatorTest, CompilesBesideWhatRuns) {
   const OpSignature region = ReluOfEight();
   TableRunner runner(std::vector<Row>(8)), compiler(std::vector<Row>(8));
   TableChecker checker(2);
-  LocalEvaluator evaluator(region, runner, checker, {.compilers = {&compiler}});
+  LocalEvaluator evaluator(region, runner, checker, {&compiler});
   EXPECT_EQ(evaluator.slots(), 2);
   std::vector<Walk> walks;
   walks.push_back({"table", std::make_unique<TableSearch>(8)});

@@ -10,6 +10,7 @@
 #include "signature/from_aten_region.h"
 #include "target/target.h"
 #include "verify/checker.h"
+#include "verify/verifiers.h"
 
 namespace cudaforge {
 namespace {
@@ -130,9 +131,14 @@ class RegionForgeTest : public testing::Test {
     target_ = *std::move(target);
     request_.task = {Softmax(false), target_->arch()};
     request_.candidates = 2;
-    workshop_.worker.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
     workshop_.versions = {{"torch", "any"}, {"verifier", kVerifierVersion}};
-    workshop_.make_checker = &RegionChecker::Create;
+    const std::string programs = CUDAFORGE_BINARY_DIR;
+    verifiers_.emplace(VerifierOptions{.executable = programs + "/cudaforge-verifier",
+                                       .worker = programs + "/cudaforge-worker",
+                                       .library_path = "",
+                                       .cxx = "",
+                                       .cuda_search_paths = {}});
+    workshop_.open = [this](auto&&... asked) { return verifiers_->Open(asked...); };
     workshop_.store = OpenRocksKernelStore(folder_.path() + "/cache", true).value();
     host_.emplace(target_.get(), request_.task.region);
   }
@@ -145,6 +151,7 @@ class RegionForgeTest : public testing::Test {
   const TempDir folder_ = TempDir::Create("cudaforge-region").value();
   std::unique_ptr<Target> target_;
   RegionRequest request_;
+  std::optional<Verifiers> verifiers_;
   Workshop workshop_;
   std::optional<PlainHost> host_;
 };

@@ -20,7 +20,7 @@ class WalkTest : public testing::Test {
   }
   Result<SearchOutcome> Search(std::unique_ptr<TableSearch> search, CandidateRunner& runner) {
     search->log = &told_;
-    LocalEvaluator evaluator(signature_, runner, checker_, {});
+    LocalEvaluator evaluator(signature_, runner, checker_);
     std::vector<Walk> walks;
     walks.push_back({"table", std::move(search)});
     return SearchWalks(std::move(walks), evaluator, budget_,

@@ -88,7 +88,7 @@ TEST(WorkerSearch, ForgesASoftmaxOnTheCpu) {
   const OpSignature signature = Softmax();
   const DeviceArch arch = (*target)->arch();
   SoftmaxChecker checker;
-  LocalEvaluator evaluator(signature, worker, checker, {});
+  LocalEvaluator evaluator(signature, worker, checker);
   auto outcome = SearchWalks(WalksFor({signature, arch}).value(), evaluator,
                              {.seconds = 60, .candidates = 3}, nullptr);
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
@@ -157,7 +157,7 @@ TEST(WorkerSearch, GoesOnAfterACrash) {
   WorkerClient worker(Options());
   AnyAnswer checker;
   const OpSignature relu = ReluOfEight();
-  LocalEvaluator evaluator(relu, worker, checker, {});
+  LocalEvaluator evaluator(relu, worker, checker);
   std::vector<Walk> walks;
   walks.push_back({"two", std::make_unique<TwoCandidates>()});
   auto outcome = SearchWalks(std::move(walks), evaluator, {.seconds = 60}, nullptr);

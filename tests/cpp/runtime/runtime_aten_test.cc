@@ -54,9 +54,7 @@ class Host : public ForgeHost {
 class RuntimeTest : public testing::Test {
  protected:
   static Runtime& runtime() { return Runtime::Get(); }
-  static void SetUpTestSuite() {
-    runtime().Configure({}, std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker");
-  }
+  static void SetUpTestSuite() { runtime().Configure({}, CUDAFORGE_BINARY_DIR); }
   void SetUp() override {
     const auto target = runtime().TargetFor(DeviceType::kCpu, 0);
     if (!target.ok()) GTEST_SKIP() << target.status().ToString();
@@ -81,8 +79,7 @@ class RuntimeTest : public testing::Test {
     RegionRequest request;
     request.task = {region, arch_};
     request.candidates = 1;
-    auto done =
-        ForgeRegion(request, runtime().WorkshopFor(runtime().store(), DeviceType::kCpu, 0), host);
+    auto done = ForgeRegion(request, runtime().WorkshopFor(runtime().store()), host);
     EXPECT_TRUE(done.ok()) << done.status().ToString();
     return std::move(done).value();
   }

@@ -8,9 +8,9 @@
 #include <functional>
 #include <limits>
 
+#include "base/random.h"
 #include "tests/cpp/verify/spec.h"
 #include "verify/elements.h"
-#include "verify/random.h"
 
 namespace cudaforge {
 namespace {

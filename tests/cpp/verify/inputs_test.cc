@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
+#include "signature/roles.h"
 #include "tests/cpp/verify/made_inputs.h"
 #include "verify/elements.h"
-#include "verify/roles.h"
 
 namespace cudaforge {
 namespace {

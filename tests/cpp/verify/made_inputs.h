@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "signature/roles.h"
 #include "tests/cpp/verify/spec.h"
 #include "verify/elements.h"
 #include "verify/inputs.h"
-#include "verify/roles.h"
 
 namespace cudaforge {
 

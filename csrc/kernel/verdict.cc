@@ -1,4 +1,4 @@
-#include "verify/verdict.h"
+#include "kernel/verdict.h"
 
 namespace cudaforge {
 namespace {

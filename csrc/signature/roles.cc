@@ -1,11 +1,9 @@
-#include "verify/roles.h"
+#include "signature/roles.h"
 
 #include <algorithm>
 
 namespace cudaforge {
 namespace {
-
-using Kind = InputRole::Kind;
 
 const Json* Argument(const Node& node, int position) {
   const auto i = static_cast<size_t>(position);
@@ -66,10 +64,10 @@ void GiveAttentionRoles(const OpSignature& signature, const Node& node, const Op
   const bool loses_nan =
       signature.device == DeviceType::kCpu && keys != nullptr && SizeAt(*keys, -2) < 16;
   const bool finite = hides || loses_nan;
-  give(Argument(node, 0), loses_nan ? Kind::kFinite : Kind::kQuery);
-  give(key, finite ? Kind::kFinite : Kind::kKey);
-  give(Argument(node, 2), finite ? Kind::kFinite : Kind::kSeen);
-  give(mask, Kind::kMask);
+  give(Argument(node, 0), loses_nan ? OperandRole::kFinite : OperandRole::kQuery);
+  give(key, finite ? OperandRole::kFinite : OperandRole::kKey);
+  give(Argument(node, 2), finite ? OperandRole::kFinite : OperandRole::kSeen);
+  give(mask, OperandRole::kMask);
 }
 
 // The roles of every value of the region, while the nodes are walked from last to first.
@@ -110,19 +108,20 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
     }
     if (facts.keeps_role && !node.args.empty() && !values.nodes[n].empty()) {
       InputRole* source = values.Of(node.args[0]);
-      if (source != nullptr && values.nodes[n][0].kind != Kind::kValue) {
+      if (source != nullptr && values.nodes[n][0].kind != OperandRole::kValue) {
         *source = values.nodes[n][0];
       }
       continue;
     }
     if (facts.family == OpFamily::kAttention) {
-      GiveAttentionRoles(signature, node, facts, [&](const Json* argument, Kind kind) {
+      GiveAttentionRoles(signature, node, facts, [&](const Json* argument, OperandRole kind) {
         InputRole* role = argument == nullptr ? nullptr : values.Of(*argument);
         if (role != nullptr) *role = {kind};
       });
       continue;
     }
-    if (facts.makes_mask && !values.nodes[n].empty() && values.nodes[n][0].kind == Kind::kMask) {
+    if (facts.makes_mask && !values.nodes[n].empty() &&
+        values.nodes[n][0].kind == OperandRole::kMask) {
       for (const Json& argument : node.args) {
         const TensorSpec* spec = signature.SpecOf(argument);
         if (spec != nullptr && spec->dtype == DType::kBool) {
@@ -146,7 +145,8 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
       }
       // An input read twice must be legal for both readers.
       if (role->limit > 0 && found.limit > 0) found.limit = std::min(found.limit, role->limit);
-      if (role->kind == Kind::kIndex && found.kind == Kind::kTarget) found.kind = Kind::kIndex;
+      if (role->kind == OperandRole::kIndex && found.kind == OperandRole::kTarget)
+        found.kind = OperandRole::kIndex;
       *role = found;
     }
     if (!MayIndex(facts)) continue;

@@ -1,5 +1,5 @@
 // The Evaluator of this machine. Candidates run one at a time; they compile beside that where
-// Options::compilers has workers for it (ForgeRegion gives none).
+// `compilers` has workers for it (the verifier gives none).
 #pragma once
 
 #include <deque>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/cancel.h"
-#include "forge/evaluator.h"
 #include "verify/checker.h"
+#include "verify/evaluator.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
@@ -20,17 +20,13 @@ namespace cudaforge {
 // All that is passed in must outlive it.
 class LocalEvaluator : public Evaluator {
  public:
-  struct Options {
-    bool metrics = false;            // what is proven is profiled, a new best more closely
-    const Cancel* cancel = nullptr;  // looked at before each step; nullptr: never set
-    // Each compiles one candidate at a time, beside the others and beside what runs. Empty: the
-    // runner compiles.
-    std::vector<CandidateRunner*> compilers = {};
-  };
+  // `compilers`: each compiles one candidate at a time, beside the others and beside what runs.
+  // Empty: the runner compiles.
   LocalEvaluator(const OpSignature& region, CandidateRunner& runner, const RegionChecker& checker,
-                 Options options);
+                 std::vector<CandidateRunner*> compilers = {});
 
-  int slots() const override { return 1 + static_cast<int>(options_.compilers.size()); }
+  void Begin(const EvaluatorSettings& settings) override;
+  int slots() const override { return 1 + static_cast<int>(compilers_.size()); }
   void Submit(EvaluationRequest request) override;
   Evaluated Wait() override;
   double proof_seconds() const override;
@@ -56,12 +52,13 @@ class LocalEvaluator : public Evaluator {
                  const std::string& binary, Evaluation* out);
   void Profile(const EvaluationRequest& request, Evaluation* out);
   Result<Evaluation> Evaluate(Job* job);
-  bool Cancelled() const { return options_.cancel != nullptr && options_.cancel->IsSet(); }
+  bool Cancelled() const { return settings_.cancel != nullptr && settings_.cancel->IsSet(); }
 
   const OpSignature& region_;
   CandidateRunner& runner_;
   const RegionChecker& checker_;
-  const Options options_;
+  const std::vector<CandidateRunner*> compilers_;
+  EvaluatorSettings settings_;
   std::vector<std::unique_ptr<std::mutex>> turns_;  // of the compilers
   size_t submitted_ = 0;
   std::deque<Job> jobs_;           // under way, oldest first
@@ -70,9 +67,5 @@ class LocalEvaluator : public Evaluator {
   std::optional<Json> facts_;
   std::string refusal_;  // why the runner cannot profile: asked once
 };
-
-// What becomes of one candidate, however long it takes.
-Result<Evaluation> ProveCandidate(const OpSignature& region, const Candidate& candidate,
-                                  CandidateRunner& runner, const RegionChecker& checker);
 
 }  // namespace cudaforge

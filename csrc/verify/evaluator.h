@@ -3,15 +3,17 @@
 
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "base/cancel.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "kernel/candidate.h"
+#include "kernel/verdict.h"
 #include "signature/device_arch.h"
 #include "signature/op_signature.h"
-#include "verify/verdict.h"
 
 namespace cudaforge {
 
@@ -60,22 +62,34 @@ struct EvaluationRequest {
   std::optional<double> best_ns = std::nullopt;
   // A proof goes on only while it is expected to end before this (SteadySeconds).
   double end = std::numeric_limits<double>::infinity();
-  // A screening asks it between its steps: `right`, whether the first input set is passed. True
-  // ends it. Empty: never.
-  std::function<bool(bool right)> stop = nullptr;
+  // A screening begins none of its steps after these (SteadySeconds), but for its first: compiling.
+  // The second holds once the first input set is passed.
+  double screen_end = std::numeric_limits<double>::infinity();
+  double screen_end_right = std::numeric_limits<double>::infinity();
 };
 
 struct Evaluated {
   int id = 0;
-  // kTimeout: `end` or `stop` ended it before a verdict. kCancelled. Other errors are not the
+  // kTimeout: an `end` came before a verdict. kCancelled. Other errors are not the
   // candidate's fault.
   Result<Evaluation> evaluation;
 };
 
-// Not thread-safe: one forge uses it from one thread.
+// What one search asks of an evaluator.
+struct EvaluatorSettings {
+  int compile_timeout_ms = 60'000;
+  int run_timeout_ms = 20'000;     // of one run of one input set
+  bool metrics = false;            // what is proven is profiled, a new best more closely
+  const Cancel* cancel = nullptr;  // looked at before each step; nullptr: never set
+};
+
+// Of one region, whose inputs no author of a candidate can know. Not thread-safe: one forge uses it
+// from one thread.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
+  // Another search begins: trials of the one before are forgotten. Nothing is under way.
+  virtual void Begin(const EvaluatorSettings& settings) = 0;
   // How many requests may be under way at once.
   virtual int slots() const = 0;
   // Begins with a candidate. A proof of a trial that this evaluator screened goes on from there.
@@ -87,5 +101,15 @@ class Evaluator {
   // What the device is and measurably does (CandidateRunner::Facts); an empty object: unknown.
   virtual Json facts() { return Json::object(); }
 };
+
+// What becomes of one candidate, however long it takes.
+Result<Evaluation> ProveCandidate(Evaluator& evaluator, const Candidate& candidate,
+                                  const EvaluatorSettings& settings = {});
+
+// Makes what candidates for a region are judged by, on device `device_index` of its kind.
+// `cancel`: may be nullptr. kUnsupported: the region cannot be judged. kTimeout: not within
+// `seconds`. kCancelled. Other errors: what this machine lacks.
+using OpenEvaluator = std::function<Result<std::unique_ptr<Evaluator>>(
+    const OpSignature& region, int device_index, double seconds, const Cancel* cancel)>;
 
 }  // namespace cudaforge

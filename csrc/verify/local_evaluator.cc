@@ -1,4 +1,4 @@
-#include "forge/local_evaluator.h"
+#include "verify/local_evaluator.h"
 
 #include <algorithm>
 #include <utility>
@@ -38,11 +38,20 @@ class Stopwatch {
 }  // namespace
 
 LocalEvaluator::LocalEvaluator(const OpSignature& region, CandidateRunner& runner,
-                               const RegionChecker& checker, Options options)
-    : region_(region), runner_(runner), checker_(checker), options_(std::move(options)) {
+                               const RegionChecker& checker,
+                               std::vector<CandidateRunner*> compilers)
+    : region_(region), runner_(runner), checker_(checker), compilers_(std::move(compilers)) {
   CF_CHECK(checker_.case_count() > 0);
-  for (size_t i = 0; i < options_.compilers.size(); ++i) {
-    turns_.push_back(std::make_unique<std::mutex>());
+  for (size_t i = 0; i < compilers_.size(); ++i) turns_.push_back(std::make_unique<std::mutex>());
+}
+
+void LocalEvaluator::Begin(const EvaluatorSettings& settings) {
+  CF_CHECK(jobs_.empty());
+  screened_.clear();
+  settings_ = settings;
+  runner_.Limit(settings.compile_timeout_ms, settings.run_timeout_ms, settings.cancel);
+  for (CandidateRunner* compiler : compilers_) {
+    compiler->Limit(settings.compile_timeout_ms, settings.run_timeout_ms, settings.cancel);
   }
 }
 
@@ -63,14 +72,14 @@ double LocalEvaluator::proof_seconds() const {
 
 void LocalEvaluator::Submit(EvaluationRequest request) {
   Job job{std::move(request), {}};
-  const size_t compiler = submitted_++ % std::max<size_t>(1, options_.compilers.size());
-  if (!options_.compilers.empty() && !screened_.contains(job.request.id) &&
+  const size_t compiler = submitted_++ % std::max<size_t>(1, compilers_.size());
+  if (!compilers_.empty() && !screened_.contains(job.request.id) &&
       job.request.candidate.Validate(region_).ok()) {
     job.compiled =
         std::async(std::launch::async, [this, compiler, candidate = job.request.candidate] {
           const std::lock_guard turn(*turns_[compiler]);
           if (Cancelled()) return Result<CompileResult>(CancelledStatus());
-          return options_.compilers[compiler]->Compile(candidate);
+          return compilers_[compiler]->Compile(candidate);
         });
   }
   jobs_.push_back(std::move(job));
@@ -126,7 +135,6 @@ Status LocalEvaluator::RunCase(size_t i, const RunPlan& plan, const EvaluationRe
 
 Status LocalEvaluator::Screen(Job* job, Built* built, Evaluation* out) {
   const EvaluationRequest& request = job->request;
-  const auto stopped = [&request](bool right) { return request.stop && request.stop(right); };
   Verdict& verdict = out->findings.verdict;
   const Status valid = request.candidate.Validate(region_);
   if (!valid.ok()) {
@@ -146,10 +154,10 @@ Status LocalEvaluator::Screen(Job* job, Built* built, Evaluation* out) {
   }
   out->findings.resources = built->resources = std::move(compiled.resources);
   built->binary = std::move(compiled.binary);
-  if (stopped(false)) return OutOfTime();
+  if (SteadySeconds() >= request.screen_end) return OutOfTime();
   CF_RETURN_IF_ERROR(RunCase(0, {.poison = kPoisons[0]}, request, built->binary, out));
   if (!verdict.accepted()) return Status::Ok();
-  if (stopped(true)) return OutOfTime();
+  if (SteadySeconds() >= request.screen_end_right) return OutOfTime();
   if (Cancelled()) return CancelledStatus();
   TimingPlan plan;
   if (request.depth == Depth::kScreen && request.best_ns.has_value()) {
@@ -189,7 +197,7 @@ Status LocalEvaluator::Prove(const EvaluationRequest& request, const Built& buil
       built.binary,
       *built.ns,
       {{"report", checker_.Report()}, {"cases", std::move(cases)}, {"poisons", kPoisons}}};
-  if (options_.metrics) Profile(request, out);
+  if (settings_.metrics) Profile(request, out);
   return Status::Ok();
 }
 
@@ -212,9 +220,9 @@ void LocalEvaluator::Profile(const EvaluationRequest& request, Evaluation* out) 
   findings.derived = DerivedFacts(findings.profile, facts(), region_, *findings.ns);
 }
 
-Result<Evaluation> ProveCandidate(const OpSignature& region, const Candidate& candidate,
-                                  CandidateRunner& runner, const RegionChecker& checker) {
-  LocalEvaluator evaluator(region, runner, checker, {});
+Result<Evaluation> ProveCandidate(Evaluator& evaluator, const Candidate& candidate,
+                                  const EvaluatorSettings& settings) {
+  evaluator.Begin(settings);
   evaluator.Submit({.candidate = candidate});
   return evaluator.Wait().evaluation;
 }

@@ -1,0 +1,40 @@
+#include <dlfcn.h>
+
+#include <random>
+#include <string>
+
+#include "signature/aten_numerics.h"
+#include "signature/aten_pch.h"
+#include "verify/service.h"
+
+namespace cudaforge {
+namespace {
+
+class TorchReference : public Reference {
+ public:
+  explicit TorchReference(int device_index) : device_index_(device_index) {}
+  Result<std::unique_ptr<RegionChecker>> Check(const OpSignature& region, double seconds) override {
+    SetNumerics(region.numerics);
+    return RegionChecker::Create(region, device_index_, std::random_device()(), seconds);
+  }
+
+ private:
+  const int device_index_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Reference>> MakeAtenReference(const VerifierSetup& setup) {
+  if (setup.device == DeviceType::kCuda) {
+    // ATen's kernels for CUDA register when they are loaded.
+    if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+      return Status::Unavailable(std::string("the verifier cannot load PyTorch's CUDA part: ") +
+                                 dlerror());
+    }
+    if (!at::hasCUDA()) return Status::Unavailable("PyTorch has no CUDA part");
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  }
+  return std::unique_ptr<Reference>(std::make_unique<TorchReference>(setup.device_index));
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,140 @@
+#include "verify/service.h"
+
+#include <exception>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "verify/local_evaluator.h"
+#include "verify/messages.h"
+#include "worker/worker_client.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kReplyTimeoutMs = 60'000;
+
+class Service {
+ public:
+  explicit Service(const MakeReference& make_reference) : make_reference_(make_reference) {}
+
+  Result<Frame> Answer(const Json& body) {
+    CF_ASSIGN_OR_RETURN(const std::string command, JsonString(body, "command"));
+    if (command == "hello") return Hello(body);
+    if (reference_ == nullptr) return Status::InvalidArgument("the first command must be hello");
+    if (command == "open") return Open(body);
+    if (evaluator_ == nullptr) return Status::InvalidArgument("no region is open");
+    if (command == "begin") return Begin(body);
+    if (command == "evaluate") return Evaluate(body);
+    if (command == "facts") return Said({{"facts", evaluator_->facts()}});
+    return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");
+  }
+
+ private:
+  static Frame Said(Json body = Json::object()) {
+    Frame frame;
+    frame.body = std::move(body);
+    frame.body["ok"] = true;
+    return frame;
+  }
+
+  Result<Frame> Hello(const Json& body) {
+    CF_ASSIGN_OR_RETURN(const int64_t protocol, JsonInt(body, "protocol"));
+    if (protocol != kVerifierProtocol) return Status::Unsupported("another protocol");
+    VerifierSetup setup;
+    CF_ASSIGN_OR_RETURN(const std::string device, JsonString(body, "device"));
+    CF_ASSIGN_OR_RETURN(setup.device, ParseDeviceType(device));
+    CF_ASSIGN_OR_RETURN(const int64_t index, JsonInt(body, "device_index"));
+    setup.device_index = static_cast<int>(index);
+    WorkerOptions worker;
+    worker.device = setup.device;
+    worker.device_index = setup.device_index;
+    CF_ASSIGN_OR_RETURN(worker.executable, JsonString(body, "worker"));
+    CF_ASSIGN_OR_RETURN(worker.cxx, JsonString(body, "cxx"));
+    CF_ASSIGN_OR_RETURN(const Json paths, JsonField(body, "cuda_search_paths"));
+    for (const Json& path : paths) worker.cuda_search_paths.push_back(path.get<std::string>());
+    CF_ASSIGN_OR_RETURN(reference_, make_reference_(setup));
+    worker_.emplace(std::move(worker));
+    return Said();
+  }
+
+  Result<Frame> Open(const Json& body) {
+    evaluator_.reset();
+    checker_.reset();
+    CF_ASSIGN_OR_RETURN(const Json region, JsonField(body, "region"));
+    CF_ASSIGN_OR_RETURN(region_, OpSignature::FromJson(region));
+    const Result<double> seconds = JsonDouble(body, "seconds");
+    CF_ASSIGN_OR_RETURN(
+        checker_, reference_->Check(
+                      *region_, seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
+    evaluator_ = std::make_unique<LocalEvaluator>(*region_, *worker_, *checker_);
+    return Said();
+  }
+
+  Result<Frame> Begin(const Json& body) {
+    EvaluatorSettings settings;
+    CF_ASSIGN_OR_RETURN(const int64_t compile_ms, JsonInt(body, "compile_timeout_ms"));
+    CF_ASSIGN_OR_RETURN(const int64_t run_ms, JsonInt(body, "run_timeout_ms"));
+    CF_ASSIGN_OR_RETURN(settings.metrics, JsonBool(body, "metrics"));
+    settings.compile_timeout_ms = static_cast<int>(compile_ms);
+    settings.run_timeout_ms = static_cast<int>(run_ms);
+    evaluator_->Begin(settings);
+    return Said();
+  }
+
+  Result<Frame> Evaluate(const Json& body) {
+    CF_ASSIGN_OR_RETURN(const Json json, JsonField(body, "request"));
+    CF_ASSIGN_OR_RETURN(EvaluationRequest request, RequestFromJson(json));
+    evaluator_->Submit(std::move(request));
+    const Evaluated done = evaluator_->Wait();
+    Frame frame = Said({{"proof_seconds", evaluator_->proof_seconds()}});
+    if (!done.evaluation.ok()) {
+      PutError(done.evaluation.status(), &frame.body);
+      return frame;
+    }
+    frame.body["evaluation"] = EvaluationToJson(*done.evaluation);
+    if (const auto& kernel = done.evaluation->kernel) {
+      CF_ASSIGN_OR_RETURN(UniqueFd binary, MakeMemFile(std::string_view(kernel->binary)));
+      frame.fds.push_back(std::move(binary));
+    }
+    return frame;
+  }
+
+  const MakeReference& make_reference_;
+  std::unique_ptr<Reference> reference_;
+  std::optional<WorkerClient> worker_;
+  std::optional<OpSignature> region_;
+  std::unique_ptr<RegionChecker> checker_;
+  std::unique_ptr<LocalEvaluator> evaluator_;
+};
+
+Frame ErrorFrame(const Status& status, bool fatal) {
+  Frame frame;
+  frame.body = {{"ok", false}};
+  if (fatal) frame.body["fatal"] = true;
+  PutError(status, &frame.body);
+  return frame;
+}
+
+}  // namespace
+
+Status ServeVerifier(int socket, const MakeReference& make_reference) {
+  Service service(make_reference);
+  while (true) {
+    const Result<Frame> request = ReceiveFrame(socket, -1);
+    if (!request.ok()) {
+      return request.status().code() == StatusCode::kIoError ? Status::Ok() : request.status();
+    }
+    Frame reply;
+    try {
+      Result<Frame> answer = service.Answer(request->body);
+      reply = answer.ok() ? *std::move(answer) : ErrorFrame(answer.status(), false);
+    } catch (const std::exception& error) {  // nothing can be said of what this process holds now
+      reply = ErrorFrame(Status::Internal(error.what()), true);
+    }
+    CF_RETURN_IF_ERROR(SendFrame(socket, reply, kReplyTimeoutMs));
+    if (reply.body.contains("fatal")) return Status::Ok();
+  }
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,161 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "signature/from_aten_region.h"
+#include "verify/checker.h"
+#include "verify/verifiers.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+OpSignature Relu() {
+  OpSignature signature;
+  const TensorSpec spec{DType::kFloat32, {8, 24}, {24, 1}, 16};
+  signature.inputs = {spec};
+  Node node;
+  node.op = "aten::relu";
+  node.args = Json::array({Json{{"in", 0}}});
+  node.outputs = {spec};
+  signature.nodes = {node};
+  signature.outputs = {OutputRef{0, 0}};
+  return NormalizeAten(signature).value();
+}
+
+// `body` computes out[i] of in[i].
+Candidate Loop(const std::string& body) {
+  Candidate candidate;
+  candidate.source.language = Language::kCpu;
+  candidate.source.code =
+      "#include <cstdint>\nextern \"C\" void k(void* const* buffers, const int64_t*, const "
+      "double*, "
+      "int64_t begin, int64_t end) {\n  const float* in = static_cast<float*>(buffers[0]);\n  "
+      "float* out = static_cast<float*>(buffers[1]);\n  for (int64_t i = begin; i < end; ++i) {" +
+      body + "}\n}\n";
+  candidate.author = "test";
+  Launch launch;
+  launch.kernel = "k";
+  launch.args = {{LaunchArg::Kind::kInput, 0}, {LaunchArg::Kind::kOutput, 0}};
+  launch.range = 8 * 24;
+  launch.grain = 64;
+  candidate.plan.launches = {launch};
+  return candidate;
+}
+
+Candidate Right() { return Loop("out[i] = in[i] <= 0 ? 0 : in[i];"); }
+
+VerifierOptions Options() {
+  VerifierOptions options;
+  options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-verifier";
+  options.worker = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
+  return options;
+}
+
+// Children of this process that are verifiers.
+std::vector<pid_t> Processes() {
+  std::vector<pid_t> found;
+  std::ifstream children("/proc/self/task/" + std::to_string(getpid()) + "/children");
+  for (pid_t child = 0; children >> child;) {
+    std::string name;
+    std::getline(std::ifstream("/proc/" + std::to_string(child) + "/comm"), name);
+    if (name == "cudaforge-verif") found.push_back(child);  // 15 characters are kept
+  }
+  return found;
+}
+
+TEST(Verifiers, ProveKernelsOfOneRegionAfterAnother) {
+  Verifiers verifiers(Options());
+  for (int i = 0; i < 2; ++i) {
+    const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
+    ASSERT_TRUE(opened.ok()) << opened.status().ToString();
+    Evaluator& evaluator = **opened;
+    const auto right = ProveCandidate(evaluator, Right());
+    ASSERT_TRUE(right.ok()) << right.status().ToString();
+    EXPECT_TRUE(right->findings.verdict.accepted()) << right->findings.verdict.ToJson().dump();
+    ASSERT_TRUE(right->kernel.has_value());
+    EXPECT_FALSE(right->kernel->binary.empty());
+    EXPECT_GT(right->kernel->ns, 0);
+    EXPECT_FALSE(right->kernel->verification["cases"].empty());
+    EXPECT_EQ(right->kernel->candidate.ToJson(), Right().ToJson());
+    EXPECT_GT(evaluator.proof_seconds(), 0);
+    EXPECT_GT(evaluator.facts()["cores"], 0);
+    const auto wrong = ProveCandidate(evaluator, Loop("out[i] = in[i];"));
+    EXPECT_EQ(wrong->findings.verdict.kind, VerdictKind::kWrongValues);
+    EXPECT_FALSE(wrong->kernel.has_value());
+    EXPECT_EQ(Processes().size(), 1u) << "the one process is used again";
+  }
+}
+
+TEST(Verifiers, SayWhatCannotBeJudged) {
+  Verifiers verifiers(Options());
+  OpSignature empty = Relu();
+  empty.inputs[0].sizes = empty.nodes[0].outputs[0].sizes = {0, 24};
+  EXPECT_EQ(verifiers.Open(empty, 0, kNever, nullptr).status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(verifiers.Open(Relu(), 0, 1e-9, nullptr).status().code(), StatusCode::kTimeout);
+  EXPECT_TRUE(verifiers.Open(Relu(), 0, kNever, nullptr).ok());
+  VerifierOptions nowhere = Options();
+  nowhere.executable = "/nowhere/cudaforge-verifier";
+  EXPECT_EQ(Verifiers(nowhere).Open(Relu(), 0, kNever, nullptr).status().code(),
+            StatusCode::kUnavailable);
+  nowhere.executable = "/bin/false";
+  EXPECT_EQ(Verifiers(nowhere).Open(Relu(), 0, kNever, nullptr).status().code(),
+            StatusCode::kUnavailable);
+}
+
+TEST(Verifiers, TwoRegionsAtOnceHaveTwoProcesses) {
+  Verifiers verifiers(Options());
+  verifiers.Prepare(DeviceType::kCpu, 0);  // one of the two
+  const auto first = verifiers.Open(Relu(), 0, kNever, nullptr);
+  const auto second = verifiers.Open(Relu(), 0, kNever, nullptr);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(Processes().size(), 2u);
+  for (const auto& opened : {&first, &second}) {
+    EXPECT_TRUE(ProveCandidate(***opened, Right())->kernel.has_value());
+  }
+}
+
+TEST(Verifiers, OneThatEndsIsReplaced) {
+  Verifiers verifiers(Options());
+  {
+    const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
+    ASSERT_TRUE(opened.ok());
+    ASSERT_EQ(Processes().size(), 1u);
+    kill(Processes()[0], SIGKILL);
+    const auto lost = ProveCandidate(**opened, Right());
+    EXPECT_EQ(lost.status().code(), StatusCode::kUnavailable) << lost.status().ToString();
+    EXPECT_NE(lost.status().message().find("verifier ended"), std::string::npos);
+  }
+  const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
+  ASSERT_TRUE(opened.ok()) << opened.status().ToString();
+  EXPECT_TRUE(ProveCandidate(**opened, Right())->kernel.has_value());
+}
+
+TEST(Verifiers, ACancelledCandidateLeavesNoProcess) {
+  Verifiers verifiers(Options());
+  const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
+  ASSERT_TRUE(opened.ok());
+  Cancel cancel;
+  EvaluatorSettings settings;
+  settings.cancel = &cancel;
+  const double began = SteadySeconds();
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    cancel.Set();
+  });
+  const auto endless =
+      ProveCandidate(**opened, Loop("volatile bool go = true; while (go) {}"), settings);
+  later.join();
+  EXPECT_EQ(endless.status().code(), StatusCode::kCancelled);
+  EXPECT_LT(SteadySeconds() - began, 15);
+  EXPECT_TRUE(Processes().empty());
+}
+
+}  // namespace
+}  // namespace cudaforge
