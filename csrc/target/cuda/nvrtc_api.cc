@@ -17,6 +17,8 @@ Result<NvrtcApi> NvrtcApi::Open(const std::vector<std::string>& search_paths) {
   load.Required(api.CompileProgram, "nvrtcCompileProgram");
   load.Required(api.GetProgramLogSize, "nvrtcGetProgramLogSize");
   load.Required(api.GetProgramLog, "nvrtcGetProgramLog");
+  load.Required(api.GetPtxSize, "nvrtcGetPTXSize");
+  load.Required(api.GetPtx, "nvrtcGetPTX");
   load.Required(api.GetCubinSize, "nvrtcGetCUBINSize");
   load.Required(api.GetCubin, "nvrtcGetCUBIN");
   load.Required(api.GetErrorString, "nvrtcGetErrorString");

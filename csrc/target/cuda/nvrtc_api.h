@@ -34,6 +34,8 @@ struct NvrtcApi {
                                 const char* const* options) = nullptr;
   NvrtcResult (*GetProgramLogSize)(NvrtcProgram program, size_t* bytes) = nullptr;
   NvrtcResult (*GetProgramLog)(NvrtcProgram program, char* log) = nullptr;
+  NvrtcResult (*GetPtxSize)(NvrtcProgram program, size_t* bytes) = nullptr;
+  NvrtcResult (*GetPtx)(NvrtcProgram program, char* ptx) = nullptr;
   NvrtcResult (*GetCubinSize)(NvrtcProgram program, size_t* bytes) = nullptr;
   NvrtcResult (*GetCubin)(NvrtcProgram program, char* cubin) = nullptr;
   const char* (*GetErrorString)(NvrtcResult result) = nullptr;

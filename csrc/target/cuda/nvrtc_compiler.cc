@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "target/cuda/compiler_output.h"
+#include "target/cuda/ptx_audit.h"
 #include "target/cuda/ptxas_log.h"
 #include "target/cuda/search_paths.h"
 #include "target/cuda/sm_arch.h"
@@ -169,6 +170,10 @@ CompileResult NvrtcCompiler::Compile(const std::string& code, const std::string&
     return CompileResult::Failure(WithoutPtxasNotes(log));
   if (error != 0)
     return CompileResult::Failure(std::string(api_.GetErrorString(error)) + "\n" + log);
+  const std::string ptx = CompilerLog(program.get(), api_.GetPtxSize, api_.GetPtx);
+  if (ptx.empty()) return CompileResult::Failure("NVRTC gave no PTX of at most 16 MiB");
+  if (const Status status = AuditPtx(ptx); !status.ok())
+    return CompileResult::Failure("refused: " + status.message());
   return CompiledCubin("NVRTC", arch, log, program.get(), api_.GetCubinSize, api_.GetCubin);
 }
 

@@ -1,6 +1,7 @@
 #include "target/cuda/ptx_linker.h"
 
 #include "target/cuda/compiler_output.h"
+#include "target/cuda/ptx_audit.h"
 #include "target/cuda/ptxas_log.h"
 #include "target/cuda/sm_arch.h"
 
@@ -66,6 +67,8 @@ CompileResult PtxLinker::Link(const std::string& ptx, const std::string& arch) c
   if (const Result<int> number = ParseSm(arch); !number.ok())
     return CompileResult::Fault(number.status());
   if (const Status status = CheckPtxSource(ptx); !status.ok())
+    return CompileResult::Failure("refused: " + status.message());
+  if (const Status status = AuditPtx(ptx); !status.ok())
     return CompileResult::Failure("refused: " + status.message());
   // PTX says itself what may be fused: mul and add may be, mul.rn and add.rn may not.
   const std::string arch_option = "-arch=" + arch;
