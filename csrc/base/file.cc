@@ -29,7 +29,8 @@ void UniqueFd::Reset() {
 
 Status ErrnoStatus(std::string_view context, int error_number) {
   std::string message = std::string(context) + ": " + std::strerror(error_number);
-  return error_number == ENOENT ? Status::NotFound(message) : Status::IoError(message);
+  if (error_number == ENOENT) return Status::NotFound(message);
+  return error_number == ENOMEM ? Status::NoMemory(message) : Status::IoError(message);
 }
 
 namespace {

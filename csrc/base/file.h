@@ -31,7 +31,7 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// "CONTEXT: strerror": kNotFound for ENOENT, else kIoError.
+// "CONTEXT: strerror": kNotFound for ENOENT, kNoMemory for ENOMEM, else kIoError.
 Status ErrnoStatus(std::string_view context, int error_number);
 
 // All of a plain file. kInvalidArgument: it is larger than max_bytes, or a pipe, device or folder,

@@ -27,6 +27,8 @@ std::string_view StatusCodeName(StatusCode code) {
       return "timeout";
     case StatusCode::kCancelled:
       return "cancelled";
+    case StatusCode::kNoMemory:
+      return "no memory";
     case StatusCode::kMemoryFault:
       return "memory fault";
     case StatusCode::kInternal:

@@ -22,6 +22,7 @@ enum class StatusCode {
   kUnsupported,      // well formed, but this build does not handle it
   kTimeout,          // a limit of time or size was reached
   kCancelled,        // the caller asked for an end
+  kNoMemory,         // the host or the device has too little memory left
   kMemoryFault,      // a device read or wrote where it may not
   kInternal,         // our own fault
 };
@@ -47,6 +48,7 @@ class [[nodiscard]] Status {
   static Status Unsupported(std::string m) { return {StatusCode::kUnsupported, std::move(m)}; }
   static Status Timeout(std::string m) { return {StatusCode::kTimeout, std::move(m)}; }
   static Status Cancelled(std::string m) { return {StatusCode::kCancelled, std::move(m)}; }
+  static Status NoMemory(std::string m) { return {StatusCode::kNoMemory, std::move(m)}; }
   static Status Internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
 
   bool ok() const { return code_ == StatusCode::kOk; }

@@ -13,6 +13,8 @@
 #include "base/status.h"
 #include "kernel/candidate.h"
 #include "signature/device_arch.h"
+#include "target/device_buffer.h"
+#include "target/shared_memory.h"
 
 namespace cudaforge {
 
@@ -82,34 +84,6 @@ class Executable {
   std::vector<size_t> zeroed_;  // scratch buffers
 };
 
-// A span of device memory owned by the Target that made it. Move-only; freed by the destructor.
-class DeviceBuffer {
- public:
-  using Free = std::function<void(void*)>;
-  DeviceBuffer() = default;
-  DeviceBuffer(void* data, int64_t bytes, Free free)
-      : data_(data), bytes_(bytes), free_(std::move(free)) {}
-  DeviceBuffer(DeviceBuffer&& o) noexcept { *this = std::move(o); }
-  DeviceBuffer& operator=(DeviceBuffer&& o) noexcept {
-    std::swap(data_, o.data_);
-    std::swap(bytes_, o.bytes_);
-    std::swap(free_, o.free_);
-    return *this;
-  }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  ~DeviceBuffer() {
-    if (data_ != nullptr) free_(data_);
-  }
-  void* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  int64_t bytes_ = 0;
-  Free free_;
-};
-
 class Target {
  public:
   virtual ~Target() = default;
@@ -131,6 +105,18 @@ class Target {
   // written. REQUIRES: has_fences(), which says whether the device has such memory.
   virtual Result<DeviceBuffer> AllocateFenced(int64_t bytes);
   virtual bool has_fences() const { return false; }
+  // Memory of this process that others map. It comes in whole granules of so many bytes.
+  virtual int64_t granule() const = 0;
+  // At least `bytes` bytes, which may be read and written here. kNoMemory.
+  virtual Result<SharedMemory> Share(int64_t bytes) = 0;
+  // Maps the memory behind a descriptor that another process exported (SharedMemory::Export), which
+  // may be closed afterwards. `bytes`: SharedMemory::bytes(). May be called again for the same
+  // memory, which is then at two addresses. kNoMemory; kCorruption, or on cuda kInternal, for
+  // another kind of descriptor.
+  virtual Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable) = 0;
+  // Bytes that this process could still allocate: on cuda what the driver reports as free, on the
+  // CPU what the system and the process's memory cgroups have left, page cache included.
+  virtual Result<int64_t> FreeBytes() = 0;
   virtual Status CopyIn(void* device, const void* host, int64_t bytes) = 0;
   virtual Status CopyOut(void* host, const void* device, int64_t bytes) = 0;
   virtual Status Synchronize() = 0;

@@ -1,22 +1,17 @@
 #include "worker/protocol.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <functional>
-#include <mutex>
+#include <string>
+#include <string_view>
 
 #include "base/bytes.h"
-#include "base/parallel.h"
 
 namespace cudaforge {
 namespace {
@@ -24,7 +19,6 @@ namespace {
 constexpr std::string_view kMagic = "CFW1";
 constexpr size_t kHeaderBytes = 12;
 constexpr int kMaxDepth = 32;
-constexpr int64_t kCopyGrain = 8 << 20;
 
 class Deadline {
  public:
@@ -124,30 +118,6 @@ Status ReceiveExactly(int socket, char* to, size_t size, std::vector<UniqueFd>* 
   return Status::Ok();
 }
 
-Result<UniqueFd> NewMemFile(int64_t size) {
-  UniqueFd fd(memfd_create("cudaforge", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) return ErrnoStatus("memfd_create", errno);
-  if (ftruncate(fd.get(), size) != 0) return ErrnoStatus("memory file", errno);
-  return fd;
-}
-
-// Copies parts of [0, bytes) in several threads; the first error.
-Status InChunks(int64_t bytes, const std::function<Status(int64_t begin, int64_t end)>& copy) {
-  std::mutex mutex;
-  Status first;
-  ParallelChunks(bytes, kCopyGrain, [&](int64_t, int64_t begin, int64_t end) {
-    Status status = copy(begin, end);
-    if (status.ok()) return;
-    const std::lock_guard lock(mutex);
-    if (first.ok()) first = std::move(status);
-  });
-  return first;
-}
-
-Status Seal(int fd, int seals) {
-  return fcntl(fd, F_ADD_SEALS, seals) == 0 ? Status::Ok() : ErrnoStatus("sealing", errno);
-}
-
 }  // namespace
 
 Status SendFrame(int socket, const Frame& frame, int timeout_ms) {
@@ -197,100 +167,6 @@ Result<Frame> ReceiveFrame(int socket, int timeout_ms) {
   if (!body->is_object()) return Status::Corruption("a frame's text is not an object");
   frame.body = std::move(*body);
   return frame;
-}
-
-Result<UniqueFd> MakeMemFile(int64_t size) {
-  CF_ASSIGN_OR_RETURN(UniqueFd fd, NewMemFile(size));
-  CF_RETURN_IF_ERROR(Seal(fd.get(), F_SEAL_GROW | F_SEAL_SHRINK));
-  return fd;
-}
-
-Result<UniqueFd> MakeMemFile(std::span<const std::string_view> parts) {
-  int64_t size = 0;
-  for (std::string_view part : parts) size += static_cast<int64_t>(part.size());
-  CF_ASSIGN_OR_RETURN(UniqueFd fd, NewMemFile(size));
-  int64_t offset = 0;
-  for (std::string_view part : parts) {
-    const auto bytes = static_cast<int64_t>(part.size());
-    CF_RETURN_IF_ERROR(WriteMemFileAt(fd.get(), offset, part.data(), bytes));
-    offset += bytes;
-  }
-  CF_RETURN_IF_ERROR(Seal(fd.get(), F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL));
-  return fd;
-}
-
-Result<UniqueFd> MakeMemFile(std::string_view bytes) {
-  return MakeMemFile(std::span<const std::string_view>(&bytes, 1));
-}
-
-Result<std::string> ReadMemFile(int fd, int64_t max_bytes) {
-  struct stat facts {};
-  if (fstat(fd, &facts) != 0) return ErrnoStatus("memory file", errno);
-  if (!S_ISREG(facts.st_mode)) return Status::Corruption("not a memory file");
-  if (facts.st_size < 0 || facts.st_size > max_bytes) {
-    return Status::Corruption("a memory file of " + std::to_string(facts.st_size) +
-                              " bytes, allowed " + std::to_string(max_bytes));
-  }
-  std::string bytes(static_cast<size_t>(facts.st_size), '\0');
-  CF_RETURN_IF_ERROR(ReadMemFileAt(fd, 0, bytes.data(), facts.st_size));
-  return bytes;
-}
-
-Status ReadMemFileAt(int fd, int64_t offset, void* data, int64_t bytes) {
-  return InChunks(bytes, [&](int64_t begin, int64_t end) -> Status {
-    while (begin < end) {
-      const ssize_t n = pread(fd, static_cast<char*>(data) + begin,
-                              static_cast<size_t>(end - begin), offset + begin);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return ErrnoStatus("reading a memory file", errno);
-      if (n == 0) return Status::Corruption("a memory file is shorter than announced");
-      begin += n;
-    }
-    return Status::Ok();
-  });
-}
-
-Status WriteMemFileAt(int fd, int64_t offset, const void* data, int64_t bytes) {
-  return InChunks(bytes, [&](int64_t begin, int64_t end) -> Status {
-    while (begin < end) {
-      const ssize_t n = pwrite(fd, static_cast<const char*>(data) + begin,
-                               static_cast<size_t>(end - begin), offset + begin);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return ErrnoStatus("writing a memory file", errno);
-      begin += n;
-    }
-    return Status::Ok();
-  });
-}
-
-Result<UniqueFd> Duplicate(const UniqueFd& fd) {
-  UniqueFd copy(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy.valid()) return ErrnoStatus("descriptor", errno);
-  return copy;
-}
-
-Result<MemFileMap> MemFileMap::Map(int fd, bool writable) {
-  const int seals = fcntl(fd, F_GET_SEALS);
-  struct stat facts {};
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &facts) != 0) {
-    return Status::Corruption("not a sealed memory file");
-  }
-  if (facts.st_size == 0) return MemFileMap(nullptr, 0);
-  void* data = mmap(nullptr, static_cast<size_t>(facts.st_size),
-                    writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) return ErrnoStatus("mapping a memory file", errno);
-  return MemFileMap(static_cast<char*>(data), facts.st_size);
-}
-
-MemFileMap::~MemFileMap() {
-  if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
-}
-
-Result<char*> MemFileMap::At(int64_t offset, int64_t bytes) const {
-  if (offset < 0 || bytes < 0 || bytes > bytes_ || offset > bytes_ - bytes) {
-    return Status::Corruption("a memory file is shorter than announced");
-  }
-  return data_ + offset;
 }
 
 }  // namespace cudaforge

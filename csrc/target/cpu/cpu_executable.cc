@@ -1,19 +1,15 @@
 #include "target/cpu/cpu_executable.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/dynamic_library.h"
-#include "base/file.h"
+#include "base/memory_file.h"
 #include "target/cpu/thread_pool.h"
 #include "target/elf_check.h"
 #include "target/launch_args.h"
@@ -120,18 +116,6 @@ class CpuExecutable : public Executable {
   std::vector<std::string> names_;  // of the kernels, launch by launch
 };
 
-Result<UniqueFd> MemoryFile(const std::string& bytes) {
-  UniqueFd file(memfd_create("cudaforge-kernel", MFD_CLOEXEC));
-  if (!file.valid()) return ErrnoStatus("memfd_create", errno);
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t n = write(file.get(), bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return ErrnoStatus("writing a kernel library to memory", errno);
-    done += static_cast<size_t>(n);
-  }
-  return file;
-}
-
 // A path of an open file that no other call gives. The loader takes two paths that are spelled
 // alike for the same library, and the number of a descriptor that was closed comes back: so a
 // counter is spelled out in slashes and dots, which mean nothing in a path.
@@ -147,7 +131,7 @@ std::string UniquePath(int descriptor) {
 Result<std::unique_ptr<Executable>> LoadCpu(const std::string& binary, const Candidate& candidate,
                                             const OpSignature& signature) {
   CF_RETURN_IF_ERROR(CheckCpuLibrary(binary));
-  CF_ASSIGN_OR_RETURN(const UniqueFd file, MemoryFile(binary));
+  CF_ASSIGN_OR_RETURN(const UniqueFd file, MakeMemFile(std::string_view(binary)));
   Result<DynamicLibrary> library = DynamicLibrary::Open({UniquePath(file.get())});
   if (!library.ok())
     return Status::Corruption("the loader refuses the kernel library: " +

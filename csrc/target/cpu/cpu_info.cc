@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -83,6 +84,35 @@ std::string ExactIsa() {
          " flags " + Sha256Hex(sorted).substr(0, 16);
 }
 
+// The number after KEY in a line "KEY 17 kB" or "KEY 17".
+std::optional<int64_t> NumberOf(const std::string& path, std::string_view key) {
+  const Result<std::string> text = ReadFile(path);
+  if (!text.ok()) return std::nullopt;
+  for (std::string_view line : Split(*text, '\n')) {
+    if (!line.starts_with(key)) continue;
+    line.remove_prefix(std::min(line.find_first_not_of(' ', key.size()), line.size()));
+    return ParseInteger<int64_t>(line.substr(0, line.find(' ')));
+  }
+  return std::nullopt;
+}
+
+// The names of a memory cgroup's files in one version of the interface.
+struct CgroupFiles {
+  const char* folder;
+  const char* limit;
+  const char* usage;
+  const char* reclaimable;  // the line of memory.stat
+};
+
+// What the cgroup at `path` leaves; nullopt without a limit.
+std::optional<int64_t> LeftInCgroup(const std::string& path, const CgroupFiles& files) {
+  const auto limit = NumberOf(path + "/" + files.limit, "");
+  const auto usage = NumberOf(path + "/" + files.usage, "");
+  if (!limit.has_value() || !usage.has_value()) return std::nullopt;
+  const int64_t cached = NumberOf(path + "/memory.stat", files.reclaimable).value_or(0);
+  return std::max<int64_t>(*limit - std::max<int64_t>(*usage - cached, 0), 0);
+}
+
 int64_t CacheBytes(int name) { return std::max<int64_t>(sysconf(name), 0); }
 
 }  // namespace
@@ -104,6 +134,35 @@ int64_t LastLevelCacheBytes() {
     if (const int64_t bytes = CacheBytes(name); bytes > 0) return bytes;
   }
   return int64_t{32} << 20;
+}
+
+Result<int64_t> FreeMemoryBytes(const std::string& root) {
+  const auto available = NumberOf(root + "/proc/meminfo", "MemAvailable:");
+  if (!available.has_value()) {
+    return Status::Unavailable("the kernel does not tell how much memory is available");
+  }
+  int64_t left = *available * 1024;
+  const Result<std::string> cgroups = ReadFile(root + "/proc/self/cgroup");
+  if (!cgroups.ok()) return left;
+  for (const std::string_view line : Split(*cgroups, '\n')) {  // "0::/a/b" or "4:memory:/a/b"
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (second == std::string_view::npos) continue;
+    const std::string_view controller = line.substr(first + 1, second - first - 1);
+    if (!controller.empty() && controller != "memory") continue;
+    static constexpr CgroupFiles kSecond{"/sys/fs/cgroup", "memory.max", "memory.current",
+                                         "inactive_file "};
+    static constexpr CgroupFiles kFirst{"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+                                        "memory.usage_in_bytes", "total_inactive_file "};
+    const CgroupFiles& files = controller.empty() ? kSecond : kFirst;
+    // In a container the path may be the host's, and only the root be there.
+    for (std::string path(line.substr(second + 1));; path.resize(path.rfind('/'))) {
+      if (path == "/") path.clear();
+      left = std::min(left, LeftInCgroup(root + files.folder + path, files).value_or(left));
+      if (path.find('/') == std::string::npos) break;
+    }
+  }
+  return left;
 }
 
 DeviceArch DescribeCpu() {

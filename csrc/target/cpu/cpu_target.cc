@@ -1,5 +1,4 @@
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include "target/cpu/cpu_compiler.h"
 #include "target/cpu/cpu_executable.h"
 #include "target/cpu/cpu_info.h"
+#include "target/cpu/cpu_memory.h"
 #include "target/cpu/cpu_rates.h"
 #include "target/cpu/perf_counters.h"
 #include "target/cpu/thread_pool.h"
@@ -60,26 +60,33 @@ class CpuTarget : public Target {
     const int64_t rounded = RoundUp(std::max(bytes, int64_t{1}), kAlignment);
     void* data = std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
     if (data == nullptr)
-      return Status::Unavailable("no memory for " + std::to_string(bytes) + " bytes");
+      return Status::NoMemory("no memory for " + std::to_string(bytes) + " bytes");
     return DeviceBuffer(data, bytes, [](void* p) { std::free(p); });
   }
 
   bool has_fences() const override { return true; }
 
   Result<DeviceBuffer> AllocateFenced(int64_t bytes) override {
-    const auto page = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+    const int64_t page = PageBytes();
     const int64_t rounded = RoundUp(std::max(bytes, int64_t{1}), page);
     const auto whole = static_cast<size_t>(rounded + 2 * page);
     void* const base = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
-      return Status::Unavailable("no memory for " + std::to_string(bytes) + " bytes");
+      return Status::NoMemory("no memory for " + std::to_string(bytes) + " bytes");
     char* const data = static_cast<char*>(base) + page;
     const auto unmap = [base, whole](void*) { munmap(base, whole); };
     DeviceBuffer buffer(data, rounded, unmap);
     if (mprotect(data, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE) != 0)
-      return Status::Unavailable("no memory for " + std::to_string(bytes) + " bytes");
+      return Status::NoMemory("no memory for " + std::to_string(bytes) + " bytes");
     return buffer;
   }
+
+  int64_t granule() const override { return PageBytes(); }
+  Result<SharedMemory> Share(int64_t bytes) override { return ShareHostMemory(bytes); }
+  Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable) override {
+    return MapHostMemory(fd, bytes, writable);
+  }
+  Result<int64_t> FreeBytes() override { return FreeMemoryBytes(); }
 
   Status CopyIn(void* device, const void* host, int64_t bytes) override {
     if (bytes > 0) std::memcpy(device, host, static_cast<size_t>(bytes));

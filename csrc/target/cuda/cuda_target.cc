@@ -5,6 +5,7 @@
 
 #include "target/cuda/cuda_context.h"
 #include "target/cuda/cuda_executable.h"
+#include "target/cuda/cuda_memory.h"
 #include "target/cuda/cuda_timer.h"
 #include "target/cuda/device_rates.h"
 #include "target/cuda/nvrtc_compiler.h"
@@ -74,6 +75,18 @@ class CudaTarget : public Target {
     return DeviceBuffer(reinterpret_cast<void*>(data), bytes, [context = context_](void* pointer) {
       if (context->MakeCurrent().ok()) context->api().MemFree(Address(pointer));
     });
+  }
+
+  int64_t granule() const override { return CudaGranule(*context_); }
+  Result<SharedMemory> Share(int64_t bytes) override { return ShareCudaMemory(context_, bytes); }
+  Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable) override {
+    return MapCudaMemory(context_, fd, bytes, writable);
+  }
+  Result<int64_t> FreeBytes() override {
+    CF_RETURN_IF_ERROR(context_->MakeCurrent());
+    size_t free = 0, total = 0;
+    CF_RETURN_IF_ERROR(context_->Check(context_->api().MemGetInfo(&free, &total), "cuMemGetInfo"));
+    return static_cast<int64_t>(free);
   }
 
   Status CopyIn(void* device, const void* host, int64_t bytes) override {

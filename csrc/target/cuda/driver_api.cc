@@ -10,6 +10,7 @@
 namespace cudaforge::cu {
 namespace {
 
+constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
 constexpr Result kIllegalAddress = 700;
 constexpr Result kMisalignedAddress = 716;
@@ -41,6 +42,16 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   load.Required(api.MemAlloc, "cuMemAlloc_v2");
   load.Required(api.MemFree, "cuMemFree_v2");
   load.Required(api.MemGetInfo, "cuMemGetInfo_v2");
+  load.Required(api.MemGetAllocationGranularity, "cuMemGetAllocationGranularity");
+  load.Required(api.MemCreate, "cuMemCreate");
+  load.Required(api.MemRelease, "cuMemRelease");
+  load.Required(api.MemAddressReserve, "cuMemAddressReserve");
+  load.Required(api.MemAddressFree, "cuMemAddressFree");
+  load.Required(api.MemMap, "cuMemMap");
+  load.Required(api.MemUnmap, "cuMemUnmap");
+  load.Required(api.MemSetAccess, "cuMemSetAccess");
+  load.Required(api.MemExport, "cuMemExportToShareableHandle");
+  load.Required(api.MemImport, "cuMemImportFromShareableHandle");
   load.Required(api.MemcpyHtoD, "cuMemcpyHtoD_v2");
   load.Required(api.MemcpyDtoH, "cuMemcpyDtoH_v2");
   load.Required(api.MemsetD32Async, "cuMemsetD32Async");
@@ -127,6 +138,7 @@ Status DriverApi::Check(Result result, const char* what, StatusCode code) const 
   const char* text = nullptr;
   if (GetErrorName(result, &name) != 0 || name == nullptr) name = "unknown CUDA error";
   if (GetErrorString(result, &text) != 0 || text == nullptr) text = "no description";
+  if (result == kOutOfMemory) code = StatusCode::kNoMemory;
   if (result == kIllegalAddress || result == kMisalignedAddress) code = StatusCode::kMemoryFault;
   return {code, std::string(what) + ": " + name + " (" + text + ")"};
 }

@@ -61,6 +61,30 @@ inline constexpr unsigned kStreamDefault = 0;  // ordered against the legacy def
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kHostAllocDeviceMap = 2;
 
+using MemoryHandle = unsigned long long;  // CUmemGenericAllocationHandle
+inline constexpr int kGranularityMinimum = 0;
+inline constexpr int kHandlePosixFd = 1;
+
+struct MemoryLocation {  // CUmemLocation
+  int type = 1;          // the memory of a device
+  Device device = 0;
+};
+
+struct AllocationProperties {  // CUmemAllocationProp
+  int type = 1;                // pinned
+  int handle_types = kHandlePosixFd;
+  MemoryLocation location;
+  void* windows = nullptr;
+  unsigned char flags[8] = {};
+};
+static_assert(sizeof(AllocationProperties) == 32);
+
+struct MemoryAccess {  // CUmemAccessDesc
+  MemoryLocation location;
+  int access = 1;  // 1: reading, 3: writing too
+};
+static_assert(sizeof(MemoryAccess) == 12);
+
 struct LaunchAttribute {  // CUlaunchAttribute
   int id = 0;
   char pad[4] = {};
@@ -96,8 +120,8 @@ struct DriverApi {
   // Why Get() has none. Thread-safe. REQUIRES: it has none.
   static const DriverFault& Fault();
 
-  // Ok for 0; else `code`, or kMemoryFault where a kernel used an address that it may not, with
-  // "what: CUDA_ERROR_NAME (description)".
+  // Ok for 0; else `code`, or kMemoryFault where a kernel used an address that it may not, or
+  // kNoMemory, with "what: CUDA_ERROR_NAME (description)".
   Status Check(Result result, const char* what, StatusCode code = StatusCode::kInternal) const;
   // Errors after which the context is lost.
   static bool IsSticky(Result result);
@@ -130,6 +154,22 @@ struct DriverApi {
   Result (*MemAlloc)(DevicePtr* data, size_t bytes) = nullptr;
   Result (*MemFree)(DevicePtr data) = nullptr;
   Result (*MemGetInfo)(size_t* free, size_t* total) = nullptr;
+  Result (*MemGetAllocationGranularity)(size_t* bytes, const AllocationProperties* properties,
+                                        int option) = nullptr;
+  Result (*MemCreate)(MemoryHandle* handle, size_t bytes, const AllocationProperties* properties,
+                      unsigned long long flags) = nullptr;
+  Result (*MemRelease)(MemoryHandle handle) = nullptr;
+  Result (*MemAddressReserve)(DevicePtr* base, size_t bytes, size_t alignment, DevicePtr wanted,
+                              unsigned long long flags) = nullptr;
+  Result (*MemAddressFree)(DevicePtr base, size_t bytes) = nullptr;
+  Result (*MemMap)(DevicePtr to, size_t bytes, size_t offset, MemoryHandle handle,
+                   unsigned long long flags) = nullptr;
+  Result (*MemUnmap)(DevicePtr data, size_t bytes) = nullptr;
+  Result (*MemSetAccess)(DevicePtr data, size_t bytes, const MemoryAccess* access,
+                         size_t count) = nullptr;
+  Result (*MemExport)(void* shareable, MemoryHandle handle, int type,
+                      unsigned long long flags) = nullptr;
+  Result (*MemImport)(MemoryHandle* handle, void* shareable, int type) = nullptr;
   Result (*MemcpyHtoD)(DevicePtr to, const void* from, size_t bytes) = nullptr;
   Result (*MemcpyDtoH)(void* to, DevicePtr from, size_t bytes) = nullptr;
   Result (*MemsetD32Async)(DevicePtr data, unsigned value, size_t count, Stream stream) = nullptr;

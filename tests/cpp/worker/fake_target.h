@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "target/cpu/cpu_info.h"
+#include "target/cpu/cpu_memory.h"
 #include "target/target.h"
 
 namespace cudaforge {
@@ -56,6 +58,12 @@ class FakeTarget : public Target {
     void* data = std::aligned_alloc(256, static_cast<size_t>((bytes + 255) / 256 * 256 + 256));
     return DeviceBuffer(data, bytes, [](void* p) { std::free(p); });
   }
+  int64_t granule() const override { return PageBytes(); }
+  Result<SharedMemory> Share(int64_t bytes) override { return ShareHostMemory(bytes); }
+  Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable) override {
+    return MapHostMemory(fd, bytes, writable);
+  }
+  Result<int64_t> FreeBytes() override { return FreeMemoryBytes(); }
   Status CopyIn(void* device, const void* host, int64_t bytes) override {
     std::copy_n(static_cast<const char*>(host), bytes, static_cast<char*>(device));
     return Status::Ok();

@@ -1,0 +1,106 @@
+#include "target/cuda/cuda_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/integers.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int64_t kUsualGranule = int64_t{2} << 20;
+
+cu::AllocationProperties PropertiesOn(const CudaContext& context) {
+  return {.location = {.device = context.device()}};
+}
+
+// A piece of memory's handle. What is mapped, and what an exported descriptor names, outlives it.
+class OwnedHandle {
+ public:
+  OwnedHandle(const cu::DriverApi& api, cu::MemoryHandle handle) : api_(api), handle_(handle) {}
+  OwnedHandle(const OwnedHandle&) = delete;
+  OwnedHandle& operator=(const OwnedHandle&) = delete;
+  ~OwnedHandle() { api_.MemRelease(handle_); }
+  cu::MemoryHandle get() const { return handle_; }
+
+ private:
+  const cu::DriverApi& api_;
+  cu::MemoryHandle handle_;
+};
+
+// Addresses with guards on both sides. `mapped` says what must be undone.
+void Unmap(const CudaContext& context, cu::DevicePtr data, int64_t bytes, bool mapped) {
+  const cu::DriverApi& api = context.api();
+  if (context.MakeCurrent().ok()) api.ContextSynchronize();  // kernels may still use it
+  if (mapped) api.MemUnmap(data, static_cast<size_t>(bytes));
+  api.MemAddressFree(data - static_cast<cu::DevicePtr>(kMapGuardBytes),
+                     static_cast<size_t>(bytes + 2 * kMapGuardBytes));
+}
+
+Result<DeviceBuffer> MapHandle(const CudaContextPtr& context, cu::MemoryHandle handle,
+                               int64_t bytes, bool writable) {
+  const cu::DriverApi& api = context->api();
+  cu::DevicePtr base = 0;
+  CF_RETURN_IF_ERROR(context->Check(
+      api.MemAddressReserve(&base, static_cast<size_t>(bytes + 2 * kMapGuardBytes), 0, 0, 0),
+      "cuMemAddressReserve"));
+  const cu::DevicePtr data = base + static_cast<cu::DevicePtr>(kMapGuardBytes);
+  const auto size = static_cast<size_t>(bytes);
+  if (const cu::Result error = api.MemMap(data, size, 0, handle, 0); error != 0) {
+    Unmap(*context, data, bytes, /*mapped=*/false);
+    return context->Check(error, "cuMemMap");
+  }
+  DeviceBuffer buffer(reinterpret_cast<void*>(data), bytes, [context, data, bytes](void*) {
+    Unmap(*context, data, bytes, /*mapped=*/true);
+  });
+  const cu::MemoryAccess access{.location = {.device = context->device()},
+                                .access = writable ? 3 : 1};
+  CF_RETURN_IF_ERROR(context->Check(api.MemSetAccess(data, size, &access, 1), "cuMemSetAccess"));
+  return buffer;
+}
+
+}  // namespace
+
+int64_t CudaGranule(const CudaContext& context) {
+  size_t bytes = 0;
+  const cu::AllocationProperties properties = PropertiesOn(context);
+  const cu::Result error =
+      context.api().MemGetAllocationGranularity(&bytes, &properties, cu::kGranularityMinimum);
+  if (error != 0 || bytes == 0) return kUsualGranule;  // Share says why
+  return static_cast<int64_t>(bytes);
+}
+
+Result<SharedMemory> ShareCudaMemory(const CudaContextPtr& context, int64_t bytes) {
+  CF_CHECK(bytes >= 0) << "shared memory of " << bytes << " bytes";
+  CF_RETURN_IF_ERROR(context->MakeCurrent());
+  const cu::DriverApi& api = context->api();
+  const int64_t rounded = RoundUp(std::max(bytes, int64_t{1}), CudaGranule(*context));
+  const cu::AllocationProperties properties = PropertiesOn(*context);
+  cu::MemoryHandle made = 0;
+  CF_RETURN_IF_ERROR(context->Check(
+      api.MemCreate(&made, static_cast<size_t>(rounded), &properties, 0), "cuMemCreate"));
+  const OwnedHandle handle(api, made);
+  int exported = -1;
+  CF_RETURN_IF_ERROR(context->Check(api.MemExport(&exported, made, cu::kHandlePosixFd, 0),
+                                    "cuMemExportToShareableHandle"));
+  UniqueFd fd(exported);
+  CF_ASSIGN_OR_RETURN(DeviceBuffer buffer, MapHandle(context, made, rounded, /*writable=*/true));
+  return SharedMemory(std::move(buffer), std::move(fd), UniqueFd());
+}
+
+Result<DeviceBuffer> MapCudaMemory(const CudaContextPtr& context, int fd, int64_t bytes,
+                                   bool writable) {
+  CF_RETURN_IF_ERROR(context->MakeCurrent());
+  if (bytes <= 0 || bytes % CudaGranule(*context) != 0) {
+    return Status::Corruption("shared memory of no whole granules");
+  }
+  cu::MemoryHandle made = 0;
+  // The driver takes the descriptor itself in the place of a pointer.
+  void* const shareable = reinterpret_cast<void*>(static_cast<intptr_t>(fd));
+  CF_RETURN_IF_ERROR(context->Check(context->api().MemImport(&made, shareable, cu::kHandlePosixFd),
+                                    "cuMemImportFromShareableHandle"));
+  const OwnedHandle handle(context->api(), made);
+  return MapHandle(context, made, bytes, writable);
+}
+
+}  // namespace cudaforge
