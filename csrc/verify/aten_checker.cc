@@ -3,6 +3,7 @@
 #include <cmath>
 #include <exception>
 #include <map>
+#include <new>
 #include <optional>
 #include <set>
 #include <utility>
@@ -204,6 +205,13 @@ class AtenChecker : public RegionChecker {
 
   static Status Refused(const InputSet& set, const std::exception& error) {
     const auto* of_aten = dynamic_cast<const c10::Error*>(&error);
+    const bool no_memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+                           dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    if (no_memory) {  // which says nothing of the region
+      return Status::NoMemory(
+          "the region cannot be judged here now, for want of memory: " +
+          std::string(of_aten != nullptr ? of_aten->what_without_backtrace() : error.what()));
+    }
     const bool has_result = dynamic_cast<const UnexpectedResult*>(&error) != nullptr;
     return Status::Unsupported(
         std::string(has_result ? "PyTorch's kernel gives something else than its trace says: "

@@ -107,8 +107,9 @@ Result<Evaluation> ProveCandidate(Evaluator& evaluator, const Candidate& candida
                                   const EvaluatorSettings& settings = {});
 
 // Makes what candidates for a region are judged by, on device `device_index` of its kind.
-// `cancel`: may be nullptr. kUnsupported: the region cannot be judged. kTimeout: not within
-// `seconds`. kCancelled. Other errors: what this machine lacks.
+// `cancel`: may be nullptr. kUnsupported: the region cannot be judged. kNoMemory: not with the
+// memory that is free now. kTimeout: not within `seconds`. kCancelled. Other errors: what this
+// machine lacks.
 using OpenEvaluator = std::function<Result<std::unique_ptr<Evaluator>>(
     const OpSignature& region, int device_index, double seconds, const Cancel* cancel)>;
 
