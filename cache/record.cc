@@ -82,23 +82,19 @@ constexpr std::string CacheRecord::*kTexts[] = {&CacheRecord::signature, &CacheR
 constexpr std::string Variant::*kVariantParts[] = {&Variant::candidate, &Variant::verification,
                                                    &Variant::timing, &Variant::binary};
 // Those that may be empty, with their rules.
+template <typename Owner>
 struct Evidence {
   const char* name;
-  std::string CacheRecord::*text;
+  std::string Owner::*text;
   std::span<const FieldRule> rules;
 };
-constexpr Evidence kEvidence[] = {
+constexpr Evidence<CacheRecord> kEvidence[] = {
     {"verification", &CacheRecord::verification, kVerificationRules},
     {"timing", &CacheRecord::timing, kTimingRules},
     {"provenance", &CacheRecord::provenance, kProvenanceRules},
 };
 
-struct VariantEvidence {
-  const char* name;
-  std::string Variant::*text;
-  std::span<const FieldRule> rules;
-};
-constexpr VariantEvidence kVariantEvidence[] = {
+constexpr Evidence<Variant> kVariantEvidence[] = {
     {"verification", &Variant::verification, kVerificationRules},
     {"timing", &Variant::timing, kTimingRules},
 };
@@ -291,8 +287,8 @@ Result<Json> CacheRecord::Fields() const {
     }
     fields["variants"].push_back(std::move(item));
   }
-  for (const auto& [name, _, rules] : kVariantEvidence) {
-    if (has_kernel()) fields[name] = fields["variants"][0][name];
+  for (const Evidence<Variant>& evidence : kVariantEvidence) {
+    if (has_kernel()) fields[evidence.name] = fields["variants"][0][evidence.name];
   }
   return fields;
 }

@@ -234,6 +234,12 @@ Result<ProcessResult> RunProcess(const std::vector<std::string>& argv,
   return result;
 }
 
+bool HasChildSocket() {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return getsockopt(kChildSocket, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
+}
+
 Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv,
                                          const std::map<std::string, std::string>& environment) {
   int ends[2];
@@ -244,11 +250,11 @@ Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv,
   UniqueFd theirs(ends[1]);
   SpawnSettings settings;
   posix_spawn_file_actions_addopen(&settings.actions, 0, "/dev/null", O_RDONLY, 0);
-  if (theirs.get() == 3) {
+  if (theirs.get() == kChildSocket) {
     // dup2 onto itself would leave close-on-exec set.
     theirs = UniqueFd(fcntl(theirs.get(), F_DUPFD_CLOEXEC, 10));
   }
-  posix_spawn_file_actions_adddup2(&settings.actions, theirs.get(), 3);
+  posix_spawn_file_actions_adddup2(&settings.actions, theirs.get(), kChildSocket);
   CF_ASSIGN_OR_RETURN(const pid_t pid, Spawn(argv, settings, environment));
   return ChildProcess(pid, std::move(ours));
 }

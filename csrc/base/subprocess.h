@@ -51,11 +51,16 @@ struct ProcessEnd {
   std::string ToString() const;  // "exit code 3", "signal 11 (Segmentation fault)"
 };
 
+// In a program that ChildProcess started: the descriptor of its end of the socket, and whether a
+// socket is there. False: it was started otherwise.
+inline constexpr int kChildSocket = 3;
+bool HasChildSocket();
+
 // A child that is spoken to over one socket, killed (SIGKILL, whole process group) by the
 // destructor.
 class ChildProcess {
  public:
-  // Starts argv[0] with one end of a SOCK_STREAM Unix socket pair as its file descriptor 3.
+  // Starts argv[0] with one end of a SOCK_STREAM Unix socket pair as its descriptor kChildSocket.
   // `environment`: name to value, over what it inherits.
   static Result<ChildProcess> Start(const std::vector<std::string>& argv,
                                     const std::map<std::string, std::string>& environment = {});

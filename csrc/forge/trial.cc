@@ -107,9 +107,7 @@ Json Trial::ToJson() const {
     json["language"] = whole["language"];
     json["source"] = whole["code"];
     json["params"] = whole["params"];
-    for (const char* field : kPlanFields) {
-      if (whole.contains(field)) json["plan"][field] = whole[field];
-    }
+    json["plan"] = PlanFieldsOf(whole);
   }
   if (rival_ns.has_value()) json["rival_ns"] = FloatToJson(*rival_ns);
   if (!profile.is_null()) json["profile"] = profile;

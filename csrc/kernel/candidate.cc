@@ -278,6 +278,14 @@ DeviceType DeviceOf(Language language) {
   return language == Language::kCpu ? DeviceType::kCpu : DeviceType::kCuda;
 }
 
+Json PlanFieldsOf(const Json& object) {
+  Json plan = Json::object();
+  for (const char* field : kPlanFields) {
+    if (object.contains(field)) plan[field] = object[field];
+  }
+  return plan;
+}
+
 Json Candidate::ToJson() const {
   Json launches = Json::array();
   for (const Launch& launch : plan.launches) {

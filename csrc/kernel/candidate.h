@@ -106,7 +106,7 @@ struct TensorMap {
 };
 
 struct LaunchPlan {
-  std::vector<ScratchBuffer> scratch_bytes;  // one a buffer
+  std::vector<ScratchBuffer> scratch_bytes;
   std::vector<TensorMap> tensor_maps;
   std::vector<Launch> launches;  // run in order; each sees the memory effects of those before it
 };
@@ -123,6 +123,8 @@ struct Constraint {
 // The fields of a candidate's JSON that say how it is launched: what a Coder gives beside a source.
 inline constexpr const char* kPlanFields[] = {"launches", "scratch_bytes", "tensor_maps",
                                               "constraints"};
+// Those that `object` has.
+Json PlanFieldsOf(const Json& object);
 
 struct Candidate {
   KernelSource source;
@@ -133,8 +135,8 @@ struct Candidate {
 
   Json ToJson() const;
   // Limits: 1 MiB of source, 64 launches, 256 arguments a launch, 32 scratch buffers, 32 tensor
-  // maps. What an agent wrote is device code, and none of its launches
-  // begins before the one before it has ended.
+  // maps. What an agent wrote is device code, and none of its launches begins before the one before
+  // it has ended.
   static Result<Candidate> FromJson(const Json& json);
   // Against a signature: indices in range, expressions evaluate, grid/block/cluster positive and
   // within the limits every CUDA device has (block <= 1024 threads, grid y and z <= 65535), scratch

@@ -2,39 +2,35 @@
 // libtorch and no Python; candidates run in its workers alone.
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <thread>
 
+#include "base/subprocess.h"
 #include "verify/service.h"
 
 namespace cudaforge {
 namespace {
 
-constexpr int kSocket = 3;
-
 // Ends this process as soon as the program has ended, whatever it is at.
 void EndWithProgram() {
   std::thread([] {
-    pollfd entry{kSocket, POLLRDHUP, 0};
+    pollfd entry{kChildSocket, POLLRDHUP, 0};
     while (poll(&entry, 1, -1) < 0) continue;
     _exit(0);
   }).detach();
 }
 
 int Main() {
-  int type = 0;
-  socklen_t size = sizeof(type);
-  if (getsockopt(kSocket, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+  if (!HasChildSocket()) {
     std::fputs("cudaforge-verifier is started by CudaForge, with a socket as descriptor 3\n",
                stderr);
     return 2;
   }
-  fcntl(kSocket, F_SETFD, FD_CLOEXEC);
+  fcntl(kChildSocket, F_SETFD, FD_CLOEXEC);
   EndWithProgram();
-  return ServeVerifier(kSocket, MakeAtenReference).ok() ? 0 : 1;
+  return ServeVerifier(kChildSocket, MakeAtenReference).ok() ? 0 : 1;
 }
 
 }  // namespace

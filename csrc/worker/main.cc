@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/subprocess.h"
 #include "target/cpu/cpu_compiler.h"
 #include "target/cuda/nvrtc_compiler.h"
 #include "worker/server.h"
@@ -27,8 +27,6 @@ extern "C" __attribute__((visibility("default"))) const char* __asan_default_opt
 
 namespace cudaforge {
 namespace {
-
-constexpr int kSocket = 3;
 
 bool MayKeep(std::string_view variable) {
   for (std::string_view name :
@@ -66,10 +64,10 @@ void Isolate() {
   // What a candidate prints goes nowhere; what the parent left open is closed.
   const int null = open("/dev/null", O_RDWR);
   if (null >= 0) {
-    for (int fd = 0; fd < kSocket; ++fd) dup2(null, fd);
+    for (int fd = 0; fd < kChildSocket; ++fd) dup2(null, fd);
   }
-  syscall(SYS_close_range, kSocket + 1, ~0u, 0);
-  fcntl(kSocket, F_SETFD, FD_CLOEXEC);
+  syscall(SYS_close_range, kChildSocket + 1, ~0u, 0);
+  fcntl(kChildSocket, F_SETFD, FD_CLOEXEC);
 }
 
 // A worker that could compile nothing does not come up: a machine without a compiler must not make
@@ -93,15 +91,13 @@ Result<std::unique_ptr<Target>> MakeTarget(const WorkerSetup& setup) {
 }
 
 int Main(char** argv) {
-  int type = 0;
-  socklen_t size = sizeof(type);
-  if (getsockopt(kSocket, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+  if (!HasChildSocket()) {
     std::fputs("cudaforge-worker is started by CudaForge, with a socket as descriptor 3\n", stderr);
     return 2;
   }
   DropEnvironment(argv);
   Isolate();
-  return ServeWorker(kSocket, MakeTarget).ok() ? 0 : 1;
+  return ServeWorker(kChildSocket, MakeTarget).ok() ? 0 : 1;
 }
 
 }  // namespace

@@ -41,12 +41,7 @@ Json LaunchPlanOf(const Candidate& candidate) {
   if (const Json& written = Written(candidate); written.is_object()) {
     return MemberOrNull(written, "plan");
   }
-  const Json whole = candidate.ToJson();
-  Json plan = Json::object();
-  for (const char* field : kPlanFields) {
-    if (whole.contains(field)) plan[field] = whole[field];
-  }
-  return plan;
+  return PlanFieldsOf(candidate.ToJson());
 }
 
 }  // namespace

@@ -115,10 +115,7 @@ Result<CoderBlocks> ReadCoderBlocks(std::string_view reply,
 
 Result<Candidate> ParseCoderReply(std::string_view reply, Language language, std::string author) {
   CF_ASSIGN_OR_RETURN(CoderBlocks blocks, ReadCoderBlocks(reply, kSourceWords));
-  Json json = Json::object();
-  for (const char* field : kPlanFields) {
-    if (blocks.plan.contains(field)) json[field] = blocks.plan[field];
-  }
+  Json json = PlanFieldsOf(blocks.plan);
   CompletePlan(language, &json);
   json["language"] = LanguageName(language);
   json["code"] = std::move(blocks.source);

@@ -1,24 +1,16 @@
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
 #include "runtime/runtime.h"
-#include "signature/from_aten_region.h"
+#include "tests/cpp/verify/region_aten.h"
 
 namespace cudaforge {
 namespace {
 
 OpSignature Softmax(int64_t rows) {
-  const TensorSpec spec{DType::kFloat32, {rows, 96}, {96, 1}, 16};
-  OpSignature signature;
-  signature.inputs = {spec};
-  Node softmax;
-  softmax.op = "aten::_softmax";
-  softmax.args = Json::array({Json{{"in", 0}}, -1, false});
-  softmax.outputs = {spec};
-  signature.nodes = {softmax};
-  signature.outputs = {OutputRef{0, 0}};
-  return NormalizeAten(signature).value();
+  const TensorSpec spec = F32({rows, 96});
+  const Json args = Json::array({In(0), -1, false});
+  return NormalizeAten(Region({spec}, "aten::_softmax", args, {spec})).value();
 }
 
 // The kernel is always twice as fast as ATen.

@@ -7,8 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "signature/from_aten_region.h"
-#include "verify/checker.h"
+#include "tests/cpp/verify/region_aten.h"
 #include "verify/verifiers.h"
 
 namespace cudaforge {
@@ -17,16 +16,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 OpSignature Relu() {
-  OpSignature signature;
-  const TensorSpec spec{DType::kFloat32, {8, 24}, {24, 1}, 16};
-  signature.inputs = {spec};
-  Node node;
-  node.op = "aten::relu";
-  node.args = Json::array({Json{{"in", 0}}});
-  node.outputs = {spec};
-  signature.nodes = {node};
-  signature.outputs = {OutputRef{0, 0}};
-  return NormalizeAten(signature).value();
+  const TensorSpec spec = F32({8, 24});
+  return NormalizeAten(Region({spec}, "aten::relu", Json::array({In(0)}), {spec})).value();
 }
 
 // `body` computes out[i] of in[i].
