@@ -45,7 +45,7 @@ class Verifiers::Process {
   // ended, or kCancelled, after which it is killed.
   Result<Frame> Receive(const Cancel* cancel) {
     pollfd entry{child_.socket(), POLLIN, 0};
-    while (cancel != nullptr && poll(&entry, 1, kSliceMs) == 0) {
+    while (cancel != nullptr && poll(&entry, 1, kSliceMs) <= 0) {  // or a signal came
       if (!cancel->IsSet()) continue;
       alive_ = false;
       child_.Kill();

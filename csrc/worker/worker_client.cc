@@ -157,7 +157,7 @@ class WorkerClient::Impl {
     while (!options_.cancel->IsSet()) {
       const int slice = std::min(*timeout_ms, kSliceMs);
       pollfd entry{child_->socket(), POLLIN, 0};
-      if (slice <= 0 || poll(&entry, 1, slice) != 0) return false;
+      if (slice <= 0 || poll(&entry, 1, slice) > 0) return false;  // else a signal may have come
       *timeout_ms -= slice;
     }
     return true;
