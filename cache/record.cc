@@ -257,7 +257,9 @@ bool JudgedAlike(const Json& versions, const Json& others) {
   const auto alike = [&](const char* of) {
     return MemberOrNull(versions, of) == MemberOrNull(others, of);
   };
-  return alike("torch") && alike("verifier");
+  const auto has_device = [](const Json& of) { return MemberOrNull(of, "device").is_string(); };
+  return alike("torch") && alike("verifier") &&
+         (!has_device(versions) || !has_device(others) || alike("device"));
 }
 
 Status CacheRecord::CheckIdentity() const {

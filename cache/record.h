@@ -46,7 +46,7 @@ struct CacheRecord {
 
   std::string key;   // OpSignature::Key()
   std::string arch;  // DeviceArch::target
-  Json versions;     // cudaforge, torch, verifier
+  Json versions;     // cudaforge, torch, verifier, and the name of the device it was proven on
   // Seconds since 1970 at which a busy machine measured it, else 0. Holds for the process that made
   // it; another measures again, a day later at the earliest.
   int64_t doubtful = 0;
@@ -101,7 +101,7 @@ struct CacheRecord {
   static bool IsEarlier(std::string_view bytes);
 };
 
-// Whether the same torch and verifier stand in both (CacheRecord::versions).
+// Whether the same torch and verifier stand in both (CacheRecord::versions), and no two devices.
 bool JudgedAlike(const Json& versions, const Json& others);
 
 // What a record ends with: the XXH3-128 of all bytes before, 16 bytes.

@@ -53,7 +53,7 @@ py::tuple ForgeForPython(const Signature& signature, int device_index, const py:
     Target* target = ValueOrThrow(runtime.TargetFor(signature.device, device_index));
     request.task = {signature, target->arch()};
     program.emplace(host, target, signature, device_index);
-    done = ValueOrThrow(ForgeRegion(request, runtime.WorkshopFor(store), *program));
+    done = ValueOrThrow(ForgeRegion(request, runtime.WorkshopFor(store, target->arch()), *program));
   }
   if (!done.record.has_value()) throw NoReply(done.no_reply);
   if (done.record->doubtful != 0) runtime.NoteDoubt(*done.record);

@@ -16,7 +16,7 @@ namespace py = pybind11;
 Result<Bench> BenchOf(DeviceType device) {
   Runtime& runtime = Runtime::Get();
   CF_ASSIGN_OR_RETURN(Target * target, runtime.TargetFor(device, 0));
-  return Bench{target->arch(), runtime.WorkshopFor(runtime.store())};
+  return Bench{target->arch(), runtime.WorkshopFor(runtime.store(), target->arch())};
 }
 
 py::dict SummaryDict(const PackSummary& summary) {

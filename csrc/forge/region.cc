@@ -33,6 +33,8 @@ class RegionForge {
         host_(host) {}
 
   Result<Forged> Run() {
+    CF_ASSIGN_OR_RETURN(const std::optional<Forged> again, ForgeAgain());
+    if (again.has_value()) return *again;
     std::optional<SearchOutcome> found;
     Result<std::vector<Walk>> walks = WalksFor(request_.task);
     if (walks.ok() || request_.agents == nullptr) {
@@ -49,15 +51,8 @@ class RegionForge {
       found = std::move(asked.search);
       stored_by_node_ = true;
     }
-    if (!found->best.has_value()) return Conclude(*found, nullptr);
-    CF_ASSIGN_OR_RETURN(const auto trial, host_.Try(*found->best));
-    LookAtProgram();
-    CF_ASSIGN_OR_RETURN(const std::optional<Promotion> promotion, RaceAll());
-    LookAtProgram();
-    CF_ASSIGN_OR_RETURN(Forged done, Conclude(*found, promotion ? &*promotion : nullptr));
-    const bool won = promotion.has_value() && promotion->promoted;
-    if (won || (done.stored && done.record->has_kernel())) trial->Serve(*done.record);
-    return done;
+    CF_ASSIGN_OR_RETURN(const std::optional<Forged> done, RaceAndConclude(*found, true));
+    return *done;
   }
 
  private:
@@ -83,6 +78,62 @@ class RegionForge {
     return Status::Ok();
   }
 
+  // Races what was found, and stores the record of it. Nothing where it serves nobody and
+  // `conclude` is false.
+  Result<std::optional<Forged>> RaceAndConclude(const SearchOutcome& found, bool conclude) {
+    if (!found.best.has_value()) {
+      CF_ASSIGN_OR_RETURN(Forged none, Conclude(found, nullptr));
+      return std::optional(std::move(none));
+    }
+    CF_ASSIGN_OR_RETURN(const auto trial, host_.Try(*found.best));
+    LookAtProgram();
+    CF_ASSIGN_OR_RETURN(const std::optional<Promotion> promotion, RaceAll());
+    LookAtProgram();
+    if (!conclude && !(promotion.has_value() && promotion->serves())) {
+      return std::optional<Forged>();
+    }
+    CF_ASSIGN_OR_RETURN(Forged done, Conclude(found, promotion ? &*promotion : nullptr));
+    const bool won = promotion.has_value() && promotion->promoted;
+    if (won || (done.stored && done.record->has_kernel())) trial->Serve(*done.record);
+    return std::optional(std::move(done));
+  }
+
+  // The kernel that the store has from another torch, verifier or device, where it is proven and
+  // wins here too. Nothing: there is none, or it does not.
+  Result<std::optional<Forged>> ForgeAgain() {
+    const std::optional<Forged> none;
+    const std::shared_ptr<const CacheRecord> record = workshop_.store->Get(key_, arch_);
+    const Variant* kernel = record != nullptr ? record->For() : nullptr;
+    if (request_.agents != nullptr || kernel == nullptr ||
+        JudgedAlike(record->versions, workshop_.versions)) {
+      return none;
+    }
+    const Result<Json> json = ParseJson(kernel->candidate);
+    const Result<Candidate> candidate = json.ok() ? Candidate::FromJson(*json) : json.status();
+    if (!candidate.ok() || !Prepare(request_.budget_s).ok()) return none;
+    SearchOutcome found;
+    Trial trial;
+    trial.author = candidate->author;
+    trial.candidate = *candidate;
+    Result<Evaluation> proof = ProveCandidate(*evaluator_, *candidate, Settings());
+    if (proof.status().code() == StatusCode::kCancelled) return proof.status();
+    if (!proof.ok() || !proof->kernel.has_value()) return none;
+    trial.findings() = proof->findings;
+    found.best = std::move(proof->kernel);
+    found.trials.push_back(std::move(trial));
+    return RaceAndConclude(found, /*conclude=*/false);
+  }
+
+  // Of an evaluator that the region's time bounds.
+  EvaluatorSettings Settings() const {
+    EvaluatorSettings settings;
+    const double limit = request_.budget_s - Seconds();
+    settings.compile_timeout_ms = TimeoutMs(limit, settings.compile_timeout_ms);
+    settings.run_timeout_ms = TimeoutMs(limit, settings.run_timeout_ms);
+    settings.cancel = request_.cancel;
+    return settings;
+  }
+
   Result<SearchOutcome> Generate(std::vector<Walk> walks) {
     const Status prepared = Prepare(request_.budget_s);
     if (prepared.code() == StatusCode::kUnsupported || prepared.code() == StatusCode::kTimeout) {
@@ -96,11 +147,7 @@ class RegionForge {
     const ForgeBudget budget = {.seconds = seconds - Seconds(),
                                 .limit = request_.budget_s - Seconds(),
                                 .candidates = request_.candidates};
-    EvaluatorSettings settings;
-    settings.compile_timeout_ms = TimeoutMs(budget.limit, settings.compile_timeout_ms);
-    settings.run_timeout_ms = TimeoutMs(budget.limit, settings.run_timeout_ms);
-    settings.cancel = request_.cancel;
-    evaluator_->Begin(settings);
+    evaluator_->Begin(Settings());
     return SearchWalks(std::move(walks), *evaluator_, budget, Teller());
   }
 

@@ -27,6 +27,12 @@ double SavedNs(const CacheRecord& record) {
   return std::max(0.0, rival - number("winner_us")) * 1e3;
 }
 
+Json VersionsOn(const std::string& device) {
+  Json versions = Versions();
+  if (!device.empty()) versions["device"] = device;
+  return versions;
+}
+
 class KernelInOperator : public ForgeHost::OnTrial {
  public:
   KernelInOperator(RegionEntry* entry, std::unique_ptr<Winner> kernel)
@@ -50,8 +56,8 @@ const Json& Versions() {
   return *versions;
 }
 
-bool JudgedByThisBuild(const CacheRecord& record) {
-  return JudgedAlike(record.versions, Versions());
+bool JudgedByThisBuild(const CacheRecord& record, const std::string& device) {
+  return JudgedAlike(record.versions, VersionsOn(device));
 }
 
 Runtime& Runtime::Get() {
@@ -125,8 +131,14 @@ void Runtime::NoteDoubt(const CacheRecord& record) {
   doubts_.emplace(record.key, record.arch);
 }
 
+std::string Runtime::DeviceFor(const CacheRecord& record) {
+  const bool cpu = record.arch.starts_with("cpu:");
+  const Result<Target*> target = TargetFor(cpu ? DeviceType::kCpu : DeviceType::kCuda, 0);
+  return target.ok() ? (*target)->arch().name : "";
+}
+
 bool Runtime::Stands(const CacheRecord& record) {
-  if (!JudgedByThisBuild(record)) return false;
+  if (!JudgedByThisBuild(record, DeviceFor(record))) return false;
   std::lock_guard lock(mutex_);
   return record.doubtful == 0 || doubts_.contains({record.key, record.arch});
 }
@@ -168,7 +180,8 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
   // What is doubtful, the process that made it has already.
   const Variant* const kernel = record ? record->For() : nullptr;
-  if (kernel == nullptr || record->doubtful != 0 || !JudgedByThisBuild(*record)) {
+  if (kernel == nullptr || record->doubtful != 0 ||
+      !JudgedByThisBuild(*record, target->arch().name)) {
     return std::unique_ptr<Winner>();
   }
   const auto load = [&]() -> Result<std::unique_ptr<Winner>> {
@@ -192,10 +205,10 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   return winner;
 }
 
-Workshop Runtime::WorkshopFor(std::shared_ptr<KernelStore> store) {
+Workshop Runtime::WorkshopFor(std::shared_ptr<KernelStore> store, const DeviceArch& arch) {
   Workshop workshop;
   workshop.store = std::move(store);
-  workshop.versions = Versions();
+  workshop.versions = VersionsOn(arch.name);
   workshop.open = [&verifiers = verifiers_.Get(verifier_options_)](auto&&... asked) {
     return verifiers.Open(asked...);
   };

@@ -26,8 +26,9 @@ const Json& Versions();
 
 // Whether torch and the verifier are the ones that judged the record. Another one is a miss: its
 // kernel was compared with other answers, raced against other rivals, or made by a generator whose
-// kernels are no longer accepted.
-bool JudgedByThisBuild(const CacheRecord& record);
+// kernels are no longer accepted. `device`: the name of the one here (DeviceArch::name), which must
+// be the record's; empty: any.
+bool JudgedByThisBuild(const CacheRecord& record, const std::string& device = "");
 
 class Runtime {
  public:
@@ -53,7 +54,7 @@ class Runtime {
   // What this process makes of a record. What is in doubt counts only for the process that made it,
   // and noted so. Thread-safe.
   void NoteDoubt(const CacheRecord& record);
-  // Whether this process may go by the record.
+  // Whether this process may go by the record: this build judged it, on such a device.
   bool Stands(const CacheRecord& record);
   // Whether another process measured it under doubt, less than a day ago.
   bool IsDoubtedElsewhere(const CacheRecord& record);
@@ -65,8 +66,8 @@ class Runtime {
   Result<std::unique_ptr<ForgeHost::OnTrial>> Try(const OpSignature& region, int device_index,
                                                   const ProvenKernel& kernel);
 
-  // What a forge works with; its records go to `store`.
-  Workshop WorkshopFor(std::shared_ptr<KernelStore> store);
+  // What a forge for a device works with; its records go to `store`.
+  Workshop WorkshopFor(std::shared_ptr<KernelStore> store, const DeviceArch& arch);
   // Starts the verifier of a device, so that it is there when a forge asks for it. Thread-safe.
   void PrepareVerifier(DeviceType device, int device_index);
 
@@ -77,6 +78,8 @@ class Runtime {
 
  private:
   Runtime() = default;
+  // The name of the first device of the record's kind; empty: there is none.
+  std::string DeviceFor(const CacheRecord& record);
   // The Resolver's loader: the winner that the store has, or null. The error of one that is
   // damaged, or cannot be loaded, names the command that forgets it.
   Result<std::unique_ptr<Winner>> FromStore(const RegionEntry& entry);

@@ -55,11 +55,11 @@ Result<DeviceBuffer> MapHostMemory(int fd, int64_t bytes, bool writable) {
       facts.st_size != bytes) {
     return Status::Corruption("not shared memory of " + std::to_string(bytes) + " bytes");
   }
-  const auto whole = static_cast<size_t>(bytes + 2 * kMapGuardBytes);
+  const auto whole = static_cast<size_t>(bytes + 2 * kMapGuardBytes + kMapShifts * PageBytes());
   void* const base =
       mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return ErrnoStatus("reserving addresses", errno);
-  void* const data = static_cast<char*>(base) + kMapGuardBytes;
+  void* const data = static_cast<char*>(base) + kMapGuardBytes + RandomMapShift() * PageBytes();
   DeviceBuffer buffer(data, bytes, [base, whole](void*) { munmap(base, whole); });
   // Populated: a page's first use must not count in a timing.
   if (mmap(data, static_cast<size_t>(bytes), writable ? PROT_READ | PROT_WRITE : PROT_READ,

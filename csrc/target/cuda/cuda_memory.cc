@@ -28,34 +28,44 @@ class OwnedHandle {
   cu::MemoryHandle handle_;
 };
 
-// Addresses with guards on both sides. `mapped` says what must be undone.
-void Unmap(const CudaContext& context, cu::DevicePtr data, int64_t bytes, bool mapped) {
+// Reserved addresses: guards on both sides of `bytes` bytes at `data`.
+struct Reserved {
+  cu::DevicePtr base = 0;
+  size_t size = 0;
+  cu::DevicePtr data = 0;
+  size_t bytes = 0;
+};
+
+void Unmap(const CudaContext& context, const Reserved& reserved, bool mapped) {
   const cu::DriverApi& api = context.api();
   if (context.MakeCurrent().ok()) api.ContextSynchronize();  // kernels may still use it
-  if (mapped) api.MemUnmap(data, static_cast<size_t>(bytes));
-  api.MemAddressFree(data - static_cast<cu::DevicePtr>(kMapGuardBytes),
-                     static_cast<size_t>(bytes + 2 * kMapGuardBytes));
+  if (mapped) api.MemUnmap(reserved.data, reserved.bytes);
+  api.MemAddressFree(reserved.base, reserved.size);
 }
 
 Result<DeviceBuffer> MapHandle(const CudaContextPtr& context, cu::MemoryHandle handle,
                                int64_t bytes, bool writable) {
   const cu::DriverApi& api = context->api();
-  cu::DevicePtr base = 0;
-  CF_RETURN_IF_ERROR(context->Check(
-      api.MemAddressReserve(&base, static_cast<size_t>(bytes + 2 * kMapGuardBytes), 0, 0, 0),
-      "cuMemAddressReserve"));
-  const cu::DevicePtr data = base + static_cast<cu::DevicePtr>(kMapGuardBytes);
-  const auto size = static_cast<size_t>(bytes);
-  if (const cu::Result error = api.MemMap(data, size, 0, handle, 0); error != 0) {
-    Unmap(*context, data, bytes, /*mapped=*/false);
-    return context->Check(error, "cuMemMap");
+  const int64_t granule = CudaGranule(*context);
+  Reserved reserved;
+  reserved.bytes = static_cast<size_t>(bytes);
+  reserved.size = static_cast<size_t>(bytes + 2 * kMapGuardBytes + kMapShifts * granule);
+  CF_RETURN_IF_ERROR(context->Check(api.MemAddressReserve(&reserved.base, reserved.size, 0, 0, 0),
+                                    "cuMemAddressReserve"));
+  reserved.data =
+      reserved.base + static_cast<cu::DevicePtr>(kMapGuardBytes + RandomMapShift() * granule);
+  // No error of these calls is the device's: what a descriptor names may not be such memory.
+  if (const cu::Result error = api.MemMap(reserved.data, reserved.bytes, 0, handle, 0);
+      error != 0) {
+    Unmap(*context, reserved, /*mapped=*/false);
+    return api.Check(error, "cuMemMap");
   }
-  DeviceBuffer buffer(reinterpret_cast<void*>(data), bytes, [context, data, bytes](void*) {
-    Unmap(*context, data, bytes, /*mapped=*/true);
-  });
+  DeviceBuffer buffer(reinterpret_cast<void*>(reserved.data), bytes,
+                      [context, reserved](void*) { Unmap(*context, reserved, /*mapped=*/true); });
   const cu::MemoryAccess access{.location = {.device = context->device()},
                                 .access = writable ? 3 : 1};
-  CF_RETURN_IF_ERROR(context->Check(api.MemSetAccess(data, size, &access, 1), "cuMemSetAccess"));
+  CF_RETURN_IF_ERROR(context->Check(api.MemSetAccess(reserved.data, reserved.bytes, &access, 1),
+                                    "cuMemSetAccess"));
   return buffer;
 }
 
@@ -97,8 +107,9 @@ Result<DeviceBuffer> MapCudaMemory(const CudaContextPtr& context, int fd, int64_
   cu::MemoryHandle made = 0;
   // The driver takes the descriptor itself in the place of a pointer.
   void* const shareable = reinterpret_cast<void*>(static_cast<intptr_t>(fd));
-  CF_RETURN_IF_ERROR(context->Check(context->api().MemImport(&made, shareable, cu::kHandlePosixFd),
-                                    "cuMemImportFromShareableHandle"));
+  CF_RETURN_IF_ERROR(
+      context->api().Check(context->api().MemImport(&made, shareable, cu::kHandlePosixFd),
+                           "cuMemImportFromShareableHandle"));
   const OwnedHandle handle(context->api(), made);
   return MapHandle(context, made, bytes, writable);
 }

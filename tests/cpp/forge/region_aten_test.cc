@@ -175,6 +175,28 @@ TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
   EXPECT_EQ(store->Lineage(key, target_->arch().target).size(), 2u);
 }
 
+// What another device, torch or verifier proved is proven and raced here, and nothing is searched.
+TEST_F(RegionForgeTest, AKernelProvenElsewhereIsProvenHereFirst) {
+  workshop_.versions["device"] = "one device";
+  const Forged first = Run();
+  ASSERT_TRUE(first.record->has_kernel());
+  const std::string key = request_.task.region.Key(), arch = target_->arch().target;
+  const size_t trials = workshop_.store->Lineage(key, arch).size();
+  workshop_.versions["device"] = "another device";
+  const Forged again = Run();
+  ASSERT_TRUE(again.record->has_kernel() && again.stored);
+  EXPECT_EQ(again.record->versions["device"], "another device");
+  EXPECT_EQ(again.record->variants[0].candidate, first.record->variants[0].candidate);
+  EXPECT_EQ(workshop_.store->Lineage(key, arch).size(), trials + 1);
+  EXPECT_EQ(host_->served, (std::vector<std::string>{key, key}));
+
+  // Where it wins no more, there is a search.
+  workshop_.versions["device"] = "a third device";
+  host_->ns["winner"] = 3000;
+  EXPECT_FALSE(Run().record->has_kernel());
+  EXPECT_EQ(workshop_.store->Lineage(key, arch).size(), trials + 1 + trials);
+}
+
 TEST_F(RegionForgeTest, WhatIsSlowerIsANegativeEntry) {
   host_->ns["winner"] = 3000;
   const Forged done = Run();
