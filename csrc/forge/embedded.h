@@ -3,14 +3,10 @@
 #pragma once
 
 #include <span>
-#include <string_view>
+
+#include "base/embedded_text.h"
 
 namespace cudaforge {
-
-struct EmbeddedText {
-  std::string_view path;  // "prompts/coder_seed.mustache", "knowledge/contract/cuda.md"
-  std::string_view text;
-};
 
 // Sorted by path.
 std::span<const EmbeddedText> EmbeddedTexts();

@@ -1,0 +1,14 @@
+// A text of the source tree that CMake makes part of the program (csrc/embed.cmake): no file is
+// read at run time.
+#pragma once
+
+#include <string_view>
+
+namespace cudaforge {
+
+struct EmbeddedText {
+  std::string_view path;  // "prompts/coder_seed.mustache"
+  std::string_view text;
+};
+
+}  // namespace cudaforge
