@@ -9,6 +9,7 @@
 #include "signature/aten_numerics.h"
 #include "signature/from_aten_region.h"
 #include "signature/op_facts.h"
+#include "signature/roles.h"
 
 namespace cudaforge::binding {
 namespace {
@@ -41,6 +42,23 @@ py::tuple Inputs(const Signature& signature) {
   return py::tuple(inputs);
 }
 
+// Of each input what its values may be, and the limit of an index or a label.
+py::list InputRoles(const Signature& signature) {
+  const Result<std::vector<InputRole>> roles = FindRoles(signature);
+  py::list kinds;
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const InputRole role = roles.ok() ? (*roles)[i] : InputRole();
+    const char* kind = "value";
+    if (role.kind == OperandRole::kIndex || role.kind == OperandRole::kTarget) kind = "index";
+    if (role.kind == OperandRole::kPositive) kind = "positive";
+    if (role.kind == OperandRole::kProbability) kind = "probability";
+    if (role.kind == OperandRole::kLogProbability) kind = "log_probability";
+    if (role.kind == OperandRole::kTanh) kind = "tanh";
+    kinds.append(py::make_tuple(kind, role.limit));
+  }
+  return kinds;
+}
+
 void BindClass(py::module_& m) {
   py::class_<Signature, std::shared_ptr<Signature>>(m, "Signature")
       .def_static("parse", &Parse, py::arg("text"))
@@ -54,6 +72,7 @@ void BindClass(py::module_& m) {
           "device", [](const Signature& signature) { return DeviceTypeName(signature.device); })
       .def_property_readonly("ops", &Ops)
       .def_property_readonly("inputs", &Inputs)
+      .def_property_readonly("input_roles", &InputRoles)
       .def("describe", [](const Signature& signature) { return signature.Describe(); })
       .def("to_dict", [](const Signature& signature) { return ToPython(signature.ToJson()); })
       .def("why_not_generated", &WhyNotGenerated, py::arg("arch"))

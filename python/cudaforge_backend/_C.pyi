@@ -97,6 +97,11 @@ class Signature:
     def inputs(self) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]:
         """Dtype, sizes and strides of each."""
 
+    @property
+    def input_roles(self) -> list[tuple[str, int]]:
+        """Of each input what its values may be: "value", "index" (labels too: whole numbers from 0
+        to below the second number), "positive", "probability", "log_probability" or "tanh"."""
+
     def describe(self) -> str:
         """A short line for people."""
 

@@ -30,20 +30,35 @@ def signature_device(signature: _C.Signature, index: int) -> torch.device:
     return torch.device("cpu") if kind == "cpu" else torch.device(kind, index)
 
 
+# What uniform numbers become for an operand of a role.
+_SHAPED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "positive": lambda x: x + 0.5,
+    "probability": lambda x: x * 0.98 + 0.01,
+    "log_probability": lambda x: (x * 0.98 + 0.01).log(),
+    "tanh": lambda x: x * 1.98 - 0.99,
+}
+
+
 def make_inputs(signature: _C.Signature, device: torch.device, seed: int) -> list[torch.Tensor]:
-    """Fresh inputs with the signature's dtypes, sizes and strides. Integers are 0 or 1, floats are
-    normally distributed, whatever they mean."""
+    """Fresh inputs with the signature's dtypes, sizes and strides, and values that such inputs have:
+    indices and labels are spread over all that is allowed, variances are positive, other floating
+    numbers are normally distributed, other integers are 0 or 1."""
     generator = torch.Generator(device=device).manual_seed(seed)
     made = []
-    for name, sizes, strides in signature.inputs:
+    for (name, sizes, strides), (role, limit) in zip(
+        signature.inputs, signature.input_roles, strict=True
+    ):
         dtype = getattr(torch, name)
         extent = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
         count = 0 if 0 in sizes else extent
-        if dtype.is_floating_point:
-            flat = torch.randn(count, generator=generator, device=device).to(dtype)
+        if not dtype.is_floating_point:
+            end = max(limit, 1) if role == "index" else 2
+            flat = torch.randint(0, end, (count,), generator=generator, device=device)
+        elif role in _SHAPED:
+            flat = _SHAPED[role](torch.rand(count, generator=generator, device=device))
         else:
-            flat = torch.randint(0, 2, (count,), generator=generator, device=device).to(dtype)
-        made.append(flat.as_strided(sizes, strides))
+            flat = torch.randn(count, generator=generator, device=device)
+        made.append(flat.to(dtype).as_strided(sizes, strides))
     return made
 
 
