@@ -57,6 +57,15 @@ struct LaunchContext {
 
 inline constexpr int kMaxProfileTier = 4;
 
+// A launch of an Executable, which must outlive it, on buffers that are fixed. On the CPU the kernel
+// reads the buffers' addresses from pages that it cannot write to.
+class BoundLaunch {
+ public:
+  virtual ~BoundLaunch() = default;
+  // As Executable::Launch.
+  virtual Status Run(const LaunchContext& context) const = 0;
+};
+
 // A loaded candidate, ready to launch: plan evaluated for one signature, no text left.
 class Executable {
  public:
@@ -65,9 +74,14 @@ class Executable {
   std::span<const int64_t> scratch_bytes() const { return scratch_bytes_; }
   // Enqueues what zeroes scratch buffers, then all launches. Pointers are device pointers (cuda) or
   // host pointers (cpu). No allocation, no lock, no synchronisation. Thread-safe. On error nothing
-  // can be said of the outputs.
+  // can be said of the outputs. kUnsupported: a cpu kernel changed the floating-point control words
+  // of a thread that it ran on; they are restored.
   virtual Status Launch(std::span<void* const> inputs, std::span<void* const> outputs,
                         std::span<void* const> scratch, const LaunchContext& context) const = 0;
+  // The same for many runs on one set of buffers.
+  virtual Result<std::unique_ptr<BoundLaunch>> Bind(std::span<void* const> inputs,
+                                                    std::span<void* const> outputs,
+                                                    std::span<void* const> scratch) const;
   // One object a launch, in their order: what is known of it before it runs. Read from the loaded
   // kernel and the device; sizes in bytes.
   //   cuda: {"kernel","grid":[x,y,z],"block":[x,y,z],"registers" (a thread),"local_bytes" (a
@@ -82,6 +96,12 @@ class Executable {
  protected:
   std::vector<int64_t> scratch_bytes_;
   std::vector<size_t> zeroed_;  // scratch buffers
+};
+
+// Device memory of this process that a timing wants in the caches.
+struct WarmBytes {
+  const void* data = nullptr;
+  int64_t bytes = 0;
 };
 
 class Target {
@@ -123,7 +143,10 @@ class Target {
   // The context that the worker launches with (its own stream or threads).
   virtual LaunchContext launch_context() = 0;
   // Nanoseconds of device time for one call of `enqueue`, caches cold: evicts them, then measures.
-  virtual Result<double> TimeOnce(const std::function<Status()>& enqueue) = 0;
+  Result<double> TimeOnce(const std::function<Status()>& enqueue) { return TimeWarm(enqueue, {}); }
+  // As TimeOnce, with the bytes of `warm` read after the eviction, so that they are in the caches.
+  virtual Result<double> TimeWarm(const std::function<Status()>& enqueue,
+                                  std::span<const WarmBytes> warm) = 0;
   // What the hardware counts during one call of `enqueue`, which launches `executable`, caches cold
   // before it as in TimeOnce:
   //   {"tier":n,"passes":n,"note":s,"kernels":[executable.LaunchFacts()],"metrics":{name: number}}

@@ -6,9 +6,9 @@
 // A request may carry "id", a random integer, which its reply repeats.
 // Requests and their replies (a reply without "ok": true carries "error"; "internal": true says
 // that one of the worker's own checks failed; "fatal": true says that the worker ends now):
-//   {"command":"hello","protocol":7,"device":"cpu" or "cuda","device_index":0,"cxx":"",
+//   {"command":"hello","protocol":8,"device":"cpu" or "cuda","device_index":0,"cxx":"",
 //    "cuda_search_paths":[]}
-//       -> {"ok":true,"protocol":7,"arch":"cpu:x86-64-v4+1f0c93ab"}
+//       -> {"ok":true,"protocol":8,"arch":"cpu:x86-64-v4+1f0c93ab"}
 //   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{} (see CompileResult)}, fds [binary] when
 //       compiled
@@ -23,6 +23,21 @@
 //   {"command":"profile", as run, "tier":n}, fds [binary, inputs]
 //       -> {"ok":true,"profile":{} (see Target::Profile)}
 //   {"command":"facts"} -> {"ok":true,"facts":{} (see Target::Facts)}
+// On memory of the client's (mapped_server.h). A reply without "ok": true may carry "code", a name
+// of StatusCodeName. "timeout_ms" bounds one process of the CPU's; on cuda the client ends the
+// worker. LAUNCH: see MappedLaunchToJson.
+//   {"command":"map","mapping":id,"bytes":n,"writable":b}, fds [memory] -> {"ok":true}
+//   {"command":"unmap","mapping":id} -> {"ok":true}
+//   {"command":"load","candidate":{},"signature":{},"timeout_ms":n}, fds [binary]: instead of the
+//    kernel that was loaded
+//       -> {"ok":true,"verdict":{},"scratch_bytes":[n]}
+//   {"command":"unload"} -> {"ok":true}
+//   {"command":"launch","launch":LAUNCH,"timeout_ms":n}
+//       -> {"ok":true,"verdict":{}} or, where its process was killed by another's hand,
+//       {"ok":true,"killed":true}
+//   {"command":"time_mapped","launches":[LAUNCH],"warm_inputs":[i],"samples":n,"least":n,
+//    "total_ns":x,"abandon_ns":x,"timeout_ms":n} -> {"ok":true,"nanoseconds":x}
+//   {"command":"profile_mapped","launch":LAUNCH,"tier":n,"timeout_ms":n} -> {"ok":true,"profile":{}}
 #pragma once
 
 #include <cstdint>
@@ -35,7 +50,7 @@
 
 namespace cudaforge {
 
-inline constexpr int kWorkerProtocol = 7;
+inline constexpr int kWorkerProtocol = 8;
 inline constexpr uint32_t kMaxFrameBytes = 16u << 20;
 inline constexpr uint32_t kMaxFrameFds = 16;
 inline constexpr int64_t kMaxBinaryBytes = int64_t{256} << 20;

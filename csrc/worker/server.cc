@@ -1,9 +1,11 @@
 #include "worker/server.h"
 
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "worker/guarded_run.h"
+#include "worker/mapped_server.h"
 #include "worker/protocol.h"
 
 namespace cudaforge {
@@ -190,12 +192,20 @@ Result<Reply> Facts(Target& target) {
   return reply;
 }
 
-Result<Reply> Answer(const TargetFactory& make_target, std::unique_ptr<Target>* target,
-                     const Frame& frame) {
+// The device and what lies on it.
+struct Service {
+  std::unique_ptr<Target> target;
+  std::unique_ptr<MappedServer> mapped;  // destroyed first
+};
+
+Result<Reply> Answer(const TargetFactory& make_target, Service* service, const Frame& frame) {
+  std::unique_ptr<Target>* const target = &service->target;
   CF_ASSIGN_OR_RETURN(const std::string command, JsonString(frame.body, "command"));
   if (command == "hello") {
     CF_ASSIGN_OR_RETURN(const WorkerSetup setup, ParseSetup(frame.body));
+    service->mapped.reset();
     CF_ASSIGN_OR_RETURN(*target, make_target(setup));
+    service->mapped = std::make_unique<MappedServer>(**target, setup.device);
     Reply reply;
     reply.frame.body = {
         {"ok", true}, {"protocol", kWorkerProtocol}, {"arch", (*target)->arch().target}};
@@ -207,6 +217,10 @@ Result<Reply> Answer(const TargetFactory& make_target, std::unique_ptr<Target>* 
   if (command == "time") return Time(**target, frame);
   if (command == "profile") return Profile(**target, frame);
   if (command == "facts") return Facts(**target);
+  if (MappedServer::Knows(command)) {
+    CF_ASSIGN_OR_RETURN(MappedReply reply, service->mapped->Answer(command, frame));
+    return Reply{{std::move(reply.body), {}}, reply.fatal};
+  }
   return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");
 }
 
@@ -215,7 +229,7 @@ Result<Reply> Answer(const TargetFactory& make_target, std::unique_ptr<Target>* 
 Reply ExceptionReply(const Frame& frame, const std::string& what) {
   const auto command = JsonString(frame.body, "command");
   const std::string message = "an exception in the worker: " + what;
-  if (command.ok() && *command == "run") {
+  if (command.ok() && (*command == "run" || *command == "launch")) {
     return VerdictReply({VerdictKind::kCrashed, message, Json::object()}, true);
   }
   if (command.ok() && *command == "compile") {
@@ -227,11 +241,10 @@ Reply ExceptionReply(const Frame& frame, const std::string& what) {
   return ErrorReply(Status::Internal(message), true);
 }
 
-Reply AnswerOrError(const TargetFactory& make_target, std::unique_ptr<Target>* target,
-                    const Frame& frame) {
-  const auto poisoned = [&] { return *target != nullptr && (*target)->poisoned(); };
+Reply AnswerOrError(const TargetFactory& make_target, Service* service, const Frame& frame) {
+  const auto poisoned = [&] { return service->target != nullptr && service->target->poisoned(); };
   try {
-    auto reply = Answer(make_target, target, frame);
+    auto reply = Answer(make_target, service, frame);
     if (reply.ok()) return std::move(*reply);
     return ErrorReply(reply.status(), poisoned());
   } catch (const CheckError& error) {  // ours, whatever the candidate is
@@ -248,13 +261,13 @@ Reply AnswerOrError(const TargetFactory& make_target, std::unique_ptr<Target>* t
 }  // namespace
 
 Status ServeWorker(int socket, const TargetFactory& make_target) {
-  std::unique_ptr<Target> target;
+  Service service;
   while (true) {
     auto frame = ReceiveFrame(socket, -1);
     if (!frame.ok()) {
       return frame.status().code() == StatusCode::kIoError ? Status::Ok() : frame.status();
     }
-    Reply reply = AnswerOrError(make_target, &target, *frame);
+    Reply reply = AnswerOrError(make_target, &service, *frame);
     if (reply.fatal) reply.frame.body["fatal"] = true;
     if (frame->body.contains("id")) reply.frame.body["id"] = frame->body["id"];
     CF_RETURN_IF_ERROR(SendFrame(socket, reply.frame, kReplyTimeoutMs));

@@ -17,6 +17,7 @@
 #include "signature/op_signature.h"
 #include "target/target.h"
 #include "worker/input_set.h"
+#include "worker/mapped_launch.h"
 #include "worker/run_plan.h"
 #include "worker/timing_plan.h"
 
@@ -67,12 +68,43 @@ class CandidateRunner {
   // What the device is and measurably does: see Target::Facts. kUnsupported: this runner does not
   // know.
   virtual Result<Json> Facts();
+
+  // Candidates on memory that the caller owns; it stays mapped in the worker, and the kernel loaded,
+  // until they are given up: a worker that is started anew gets both again by itself. A runner that
+  // has none of this: kUnsupported.
+  //
+  // An id for the memory in the worker; called again for the same memory, another one at another
+  // address. The caller's work on the memory must be done before a launch. Until Unmap the client
+  // keeps the memory alive. kNoMemory: the worker cannot map it.
+  virtual Result<int> Map(const SharedMemory& memory, bool writable);
+  // kInvalidArgument: no such id.
+  virtual Status Unmap(int id);
+  // In the place of the kernel that was loaded.
+  virtual Result<LoadedKernel> Load(const std::string& binary, const Candidate& candidate,
+                                    const OpSignature& signature);
+  virtual Status Unload();
+  // One run of the loaded kernel. accepted: it ran and returned, which says nothing of the values.
+  // Else crashed, memory_fault, modified_input, timeout, launch_error or refused.
+  // kUnavailable: the process was killed from outside (SIGKILL), as the system does when memory
+  // runs out: fill the outputs anew and launch again.
+  virtual Result<Verdict> Launch(const MappedLaunch& launch);
+  // The median nanoseconds of cold runs, the first on launches[0], the next on launches[1], and so
+  // on in a circle. The inputs in `warm_inputs` are read after each eviction. Outputs are what the
+  // runs leave. A rank, not evidence: on the CPU the kernel runs in the process that measures.
+  // kTimeout; kMemoryFault: it read or wrote where it may not; kUnavailable for any other end.
+  virtual Result<double> TimeMapped(const std::vector<MappedLaunch>& launches,
+                                    const TimingPlan& plan, const std::vector<int>& warm_inputs);
+  // As Profile; errors as TimeMapped.
+  virtual Result<Json> ProfileMapped(const MappedLaunch& launch, int tier);
+
   // In the place of the options' from now on.
   virtual void Limit(int /*compile_ms*/, int /*run_ms*/, const Cancel* /*cancel*/) {}
 };
 
 class WorkerClient : public CandidateRunner {
  public:
+  class Impl;  // worker_impl.h
+
   explicit WorkerClient(WorkerOptions options);
   ~WorkerClient() override;
 
@@ -85,6 +117,15 @@ class WorkerClient : public CandidateRunner {
                       const TimingPlan& plan) override;
   Result<Json> Profile(const std::string& binary, const Candidate& candidate,
                        const OpSignature& signature, const InputSet& inputs, int tier) override;
+  Result<int> Map(const SharedMemory& memory, bool writable) override;
+  Status Unmap(int id) override;
+  Result<LoadedKernel> Load(const std::string& binary, const Candidate& candidate,
+                            const OpSignature& signature) override;
+  Status Unload() override;
+  Result<Verdict> Launch(const MappedLaunch& launch) override;
+  Result<double> TimeMapped(const std::vector<MappedLaunch>& launches, const TimingPlan& plan,
+                            const std::vector<int>& warm_inputs) override;
+  Result<Json> ProfileMapped(const MappedLaunch& launch, int tier) override;
   // Asked of the first worker and kept for the ones after it.
   Result<Json> Facts() override;
   void Limit(int compile_ms, int run_ms, const Cancel* cancel) override;
@@ -96,7 +137,6 @@ class WorkerClient : public CandidateRunner {
   Result<RunOutput> RunOnce(const std::string& binary, const Candidate& candidate,
                             const OpSignature& signature, const InputSet& inputs,
                             const RunPlan& plan);
-  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 

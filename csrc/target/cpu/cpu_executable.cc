@@ -10,6 +10,8 @@
 
 #include "base/dynamic_library.h"
 #include "base/memory_file.h"
+#include "target/cpu/control_words.h"
+#include "target/cpu/sealed_bytes.h"
 #include "target/cpu/thread_pool.h"
 #include "target/elf_check.h"
 #include "target/launch_args.h"
@@ -23,8 +25,8 @@ using KernelFn = void (*)(void* const* buffers, const int64_t* ints, const doubl
 struct CpuLaunch {
   KernelFn kernel = nullptr;
   std::vector<BufferRef> buffers;
-  std::vector<int64_t> ints;
-  std::vector<double> floats;
+  const int64_t* ints = nullptr;  // these two in the executable's sealed bytes
+  const double* floats = nullptr;
   int64_t range = 0;
   int64_t grain = 1;
 };
@@ -32,13 +34,61 @@ struct CpuLaunch {
 struct Call {
   const CpuLaunch* launch;
   void* const* buffers;
+  std::atomic<bool> changed = false;  // a kernel left other control words than it found
 };
 
 void RunRange(void* context, int64_t begin, int64_t end) {
-  const Call& call = *static_cast<const Call*>(context);
-  call.launch->kernel(call.buffers, call.launch->ints.data(), call.launch->floats.data(), begin,
-                      end);
+  Call& call = *static_cast<Call*>(context);
+  const ControlWords before = ControlWords::Read();
+  call.launch->kernel(call.buffers, call.launch->ints, call.launch->floats, begin, end);
+  if (ControlWords::Read() == before) return;
+  before.Restore();
+  call.changed.store(true, std::memory_order_relaxed);
 }
+
+Status RunLaunch(const CpuLaunch& launch, void* const* buffers, const LaunchContext& context) {
+  if (launch.range == 0) return Status::Ok();
+  Call call{&launch, buffers};
+  if (context.parallel_for == nullptr) {
+    RunRange(&call, 0, launch.range);
+  } else {
+    context.parallel_for(launch.range, launch.grain, RunRange, &call);
+  }
+  if (!call.changed.load(std::memory_order_relaxed)) return Status::Ok();
+  return Status::Unsupported(
+      "the kernel changed how the processor rounds or treats subnormal numbers (MXCSR or the x87 "
+      "control word)");
+}
+
+template <typename T>
+void AppendBytes(std::vector<char>& bytes, const std::vector<T>& values) {
+  static_assert(sizeof(T) == 8);
+  const char* const first = reinterpret_cast<const char*>(values.data());
+  bytes.insert(bytes.end(), first, first + values.size() * sizeof(T));
+}
+
+// Of one launch plan; the buffers of each launch stand in `sealed` one launch after the other.
+class CpuBoundLaunch : public BoundLaunch {
+ public:
+  CpuBoundLaunch(std::span<const CpuLaunch> launches, SealedBytes sealed,
+                 std::vector<std::pair<void*, size_t>> zeroed)
+      : launches_(launches), sealed_(std::move(sealed)), zeroed_(std::move(zeroed)) {}
+
+  Status Run(const LaunchContext& context) const override {
+    for (const auto& [data, bytes] : zeroed_) std::memset(data, 0, bytes);
+    auto* buffers = reinterpret_cast<void* const*>(sealed_.data());
+    for (const CpuLaunch& launch : launches_) {
+      CF_RETURN_IF_ERROR(RunLaunch(launch, buffers, context));
+      buffers += launch.buffers.size();
+    }
+    return Status::Ok();
+  }
+
+ private:
+  std::span<const CpuLaunch> launches_;
+  SealedBytes sealed_;
+  std::vector<std::pair<void*, size_t>> zeroed_;
+};
 
 class CpuExecutable : public Executable {
  public:
@@ -48,6 +98,8 @@ class CpuExecutable : public Executable {
     CF_ASSIGN_OR_RETURN(scratch_bytes_, EvaluateScratch(plan, signature));
     zeroed_ = ZeroedScratch(plan);
     needs_.IncludeScratch(scratch_bytes_.size());
+    std::vector<char> numbers;
+    std::vector<std::pair<size_t, size_t>> places;  // of each launch's integers and floats
     for (const cudaforge::Launch& launch : plan.launches) {
       CpuLaunch ready;
       ready.kernel = reinterpret_cast<KernelFn>(library_.Symbol(launch.kernel.c_str()));
@@ -56,11 +108,17 @@ class CpuExecutable : public Executable {
                                        "': is it declared extern \"C\"?");
       }
       CF_ASSIGN_OR_RETURN(const EvaluatedArgs args, EvaluateArgs(launch, signature));
+      std::vector<int64_t> ints;
+      std::vector<double> floats;
       for (const EvaluatedArg& arg : args) {
         if (arg.is_buffer) ready.buffers.push_back(arg.buffer);
-        if (!arg.is_buffer && arg.is_float) ready.floats.push_back(arg.number);
-        if (!arg.is_buffer && !arg.is_float) ready.ints.push_back(arg.integer);
+        if (!arg.is_buffer && arg.is_float) floats.push_back(arg.number);
+        if (!arg.is_buffer && !arg.is_float) ints.push_back(arg.integer);
       }
+      const size_t ints_at = numbers.size();
+      AppendBytes(numbers, ints);
+      places.emplace_back(ints_at, numbers.size());
+      AppendBytes(numbers, floats);
       CF_ASSIGN_OR_RETURN(ready.range, launch.range.Evaluate(signature));
       CF_ASSIGN_OR_RETURN(ready.grain, launch.grain.Evaluate(signature));
       if (ready.range < 0 || ready.grain < 1) {
@@ -71,6 +129,11 @@ class CpuExecutable : public Executable {
       launches_.push_back(std::move(ready));
       names_.push_back(launch.kernel);
     }
+    CF_ASSIGN_OR_RETURN(numbers_, SealedBytes::Of(numbers));
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      launches_[i].ints = reinterpret_cast<const int64_t*>(numbers_.data() + places[i].first);
+      launches_[i].floats = reinterpret_cast<const double*>(numbers_.data() + places[i].second);
+    }
     return Status::Ok();
   }
 
@@ -80,22 +143,37 @@ class CpuExecutable : public Executable {
     for (size_t i : zeroed_) std::memset(scratch[i], 0, static_cast<size_t>(scratch_bytes_[i]));
     std::array<void*, kMaxLaunchArgs> buffers;
     for (const CpuLaunch& launch : launches_) {
-      if (launch.range == 0) continue;
       for (size_t i = 0; i < launch.buffers.size(); ++i) {
         buffers[i] = Resolve(launch.buffers[i], inputs, outputs, scratch);
       }
-      Call call{&launch, buffers.data()};
-      if (context.parallel_for == nullptr) {
-        RunRange(&call, 0, launch.range);
-      } else {
-        context.parallel_for(launch.range, launch.grain, RunRange, &call);
-      }
+      CF_RETURN_IF_ERROR(RunLaunch(launch, buffers.data(), context));
     }
     return Status::Ok();
   }
 
+  Result<std::unique_ptr<BoundLaunch>> Bind(std::span<void* const> inputs,
+                                            std::span<void* const> outputs,
+                                            std::span<void* const> scratch) const override {
+    CF_RETURN_IF_ERROR(needs_.Check(inputs, outputs, scratch));
+    std::vector<char> pointers;
+    for (const CpuLaunch& launch : launches_) {
+      std::vector<void*> buffers;
+      for (const BufferRef& ref : launch.buffers) {
+        buffers.push_back(Resolve(ref, inputs, outputs, scratch));
+      }
+      AppendBytes(pointers, buffers);
+    }
+    CF_ASSIGN_OR_RETURN(SealedBytes sealed, SealedBytes::Of(pointers));
+    std::vector<std::pair<void*, size_t>> zeroed;
+    for (size_t i : zeroed_) {
+      zeroed.emplace_back(scratch[i], static_cast<size_t>(scratch_bytes_[i]));
+    }
+    return std::unique_ptr<BoundLaunch>(
+        std::make_unique<CpuBoundLaunch>(launches_, std::move(sealed), std::move(zeroed)));
+  }
+
   Result<Json> LaunchFacts() const override {
-    const int64_t threads = ThreadPool::Global().threads();
+    const int64_t threads = ThreadPool::GlobalThreads();
     Json facts = Json::array();
     for (size_t i = 0; i < launches_.size(); ++i) {
       const CpuLaunch& launch = launches_[i];
@@ -112,6 +190,7 @@ class CpuExecutable : public Executable {
  private:
   DynamicLibrary library_;
   BufferNeeds needs_;
+  SealedBytes numbers_;  // the launches' integers and floats
   std::vector<CpuLaunch> launches_;
   std::vector<std::string> names_;  // of the kernels, launch by launch
 };

@@ -38,7 +38,7 @@ class CpuTarget : public Target {
   explicit CpuTarget(const CpuTargetOptions& options) : cxx_(options.cxx), arch_(DescribeCpu()) {
     const Result<std::string> cxx = FindHostCompiler(cxx_);
     if (cxx.ok()) arch_.compiler = *cxx;
-    arch_.threads = ThreadPool::Global(options.threads).threads();
+    arch_.threads = ThreadPool::GlobalThreads(options.threads);
   }
 
   const DeviceArch& arch() const override { return arch_; }
@@ -101,8 +101,10 @@ class CpuTarget : public Target {
 
   LaunchContext launch_context() override { return {nullptr, PoolParallelFor}; }
 
-  Result<double> TimeOnce(const std::function<Status()>& enqueue) override {
+  Result<double> TimeWarm(const std::function<Status()>& enqueue,
+                          std::span<const WarmBytes> warm) override {
     EvictCaches();
+    for (const WarmBytes& bytes : warm) ReadLines(bytes);
     const auto start = std::chrono::steady_clock::now();
     CF_RETURN_IF_ERROR(enqueue());
     const auto end = std::chrono::steady_clock::now();
@@ -144,6 +146,18 @@ class CpuTarget : public Target {
   }
 
  private:
+  // Into the caches of the threads that will use them, if each gets the same share again.
+  static void ReadLines(const WarmBytes& warm) {
+    if (warm.bytes <= 0) return;
+    ThreadPool::Global().Run(
+        warm.bytes, 1,
+        [](void* context, int64_t begin, int64_t end) {
+          const auto* bytes = static_cast<const volatile unsigned char*>(context);
+          for (int64_t i = begin; i < end; i += 64) static_cast<void>(bytes[i]);
+        },
+        const_cast<void*>(warm.data));
+  }
+
   // Every thread writes its part, so that each core's own caches are swept too.
   void EvictCaches() {
     if (eviction_.empty()) {

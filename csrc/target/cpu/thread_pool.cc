@@ -90,10 +90,14 @@ void ThreadPool::Run(int64_t n, int64_t grain, RangeFn body, void* context) {
     WaitWhileEqual(pending_, left);
 }
 
-ThreadPool& ThreadPool::Global(int threads) {
+int ThreadPool::GlobalThreads(int threads) {
   static const int size = threads > 0 ? threads : DefaultThreads();
+  return size;
+}
+
+ThreadPool& ThreadPool::Global(int threads) {
   static auto* const pool = new OfProcess<ThreadPool>;
-  return pool->Get(size);
+  return pool->Get(GlobalThreads(threads));
 }
 
 void PoolParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {

@@ -32,6 +32,8 @@ class ThreadPool {
   // obeys, else one per physical core. Never destroyed, as a library's destructor is no place to
   // join threads.
   static ThreadPool& Global(int threads = 0);
+  // Its size, fixed as by Global. Starts no thread.
+  static int GlobalThreads(int threads = 0);
 
  private:
   struct Job {

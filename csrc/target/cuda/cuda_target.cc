@@ -115,9 +115,10 @@ class CudaTarget : public Target {
 
   LaunchContext launch_context() override { return {stream_, nullptr}; }
 
-  Result<double> TimeOnce(const std::function<Status()>& enqueue) override {
+  Result<double> TimeWarm(const std::function<Status()>& enqueue,
+                          std::span<const WarmBytes> warm) override {
     CF_ASSIGN_OR_RETURN(CudaTimer * timer, Timer());
-    return timer->Time(enqueue);
+    return timer->Time(enqueue, warm);
   }
 
   Result<Json> Profile(const Executable& executable, const std::function<Status()>& enqueue,

@@ -1,5 +1,6 @@
 #include "target/cuda/cuda_timer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -97,9 +98,25 @@ Status CudaTimer::EvictL2() {
   return context_->Check(api.MemsetD32Async(flush_, 0, flush_words_, stream_), "cuMemsetD32Async");
 }
 
-Result<double> CudaTimer::Time(const std::function<Status()>& enqueue) {
+// A copy into the buffer that evicts: what is read is in the L2 afterwards.
+Status CudaTimer::Warm(const WarmBytes& warm) {
+  const size_t room = flush_words_ * sizeof(unsigned);
+  auto from = reinterpret_cast<cu::DevicePtr>(warm.data);
+  for (auto left = static_cast<size_t>(std::max(warm.bytes, int64_t{0})); left > 0;) {
+    const size_t part = std::min(left, room);
+    CF_RETURN_IF_ERROR(context_->Check(context_->api().MemcpyDtoDAsync(flush_, from, part, stream_),
+                                       "cuMemcpyDtoDAsync"));
+    from += part;
+    left -= part;
+  }
+  return Status::Ok();
+}
+
+Result<double> CudaTimer::Time(const std::function<Status()>& enqueue,
+                               std::span<const WarmBytes> warm) {
   const cu::DriverApi& api = context_->api();
   CF_RETURN_IF_ERROR(EvictL2());
+  for (const WarmBytes& bytes : warm) CF_RETURN_IF_ERROR(Warm(bytes));
   CF_RETURN_IF_ERROR(Hold());
   Status status = context_->Check(api.EventRecord(start_, stream_), "cuEventRecord");
   if (status.ok()) status = enqueue();

@@ -3,9 +3,11 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "base/status.h"
 #include "target/cuda/cuda_context.h"
+#include "target/target.h"
 
 namespace cudaforge {
 
@@ -23,12 +25,14 @@ class CudaTimer {
   // Evicts the L2, holds the stream while `enqueue` queues its work on it, and returns the
   // nanoseconds between the events around that work. Work that waits for the device itself is let
   // go after 2 ms and then timed with its launches.
-  Result<double> Time(const std::function<Status()>& enqueue);
+  // `warm` is read between the eviction and the work.
+  Result<double> Time(const std::function<Status()>& enqueue, std::span<const WarmBytes> warm = {});
 
  private:
   explicit CudaTimer(CudaContextPtr context, cu::Stream stream)
       : context_(std::move(context)), stream_(stream) {}
   Status Init();
+  Status Warm(const WarmBytes& warm);
   Status Hold();
   Status Release();
 

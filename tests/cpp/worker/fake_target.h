@@ -74,7 +74,8 @@ class FakeTarget : public Target {
   }
   Status Synchronize() override { return calls_++ == 0 ? Status::Ok() : on_synchronize; }
   LaunchContext launch_context() override { return {}; }
-  Result<double> TimeOnce(const std::function<Status()>& enqueue) override {
+  Result<double> TimeWarm(const std::function<Status()>& enqueue,
+                          std::span<const WarmBytes>) override {
     CF_RETURN_IF_ERROR(enqueue());
     return static_cast<double>(++timed_ * 10);
   }

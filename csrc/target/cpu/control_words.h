@@ -1,0 +1,40 @@
+// The words that say how this thread's floating-point unit rounds, what it flushes to zero and which
+// exceptions it raises. A kernel that leaves them changed changes what later code computes.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace cudaforge {
+
+// MXCSR without its sticky exception flags, which honest arithmetic sets, and the x87 control word.
+// On other processors both are 0.
+struct ControlWords {
+  uint32_t mxcsr = 0;
+  uint16_t x87 = 0;
+
+  bool operator==(const ControlWords&) const = default;
+
+  static ControlWords Read() {
+    ControlWords words;
+#if defined(__x86_64__)
+    words.mxcsr = _mm_getcsr() & ~kFlags;
+    asm volatile("fnstcw %0" : "=m"(words.x87));
+#endif
+    return words;
+  }
+  void Restore() const {
+#if defined(__x86_64__)
+    _mm_setcsr(mxcsr);
+    asm volatile("fldcw %0" : : "m"(x87));
+#endif
+  }
+
+ private:
+  static constexpr uint32_t kFlags = 0x3f;
+};
+
+}  // namespace cudaforge

@@ -1,0 +1,54 @@
+// The buffers of a MappedLaunch as addresses, and what the end of a run on them means.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernel/verdict.h"
+#include "signature/op_signature.h"
+#include "target/device_buffer.h"
+#include "worker/forked_run.h"
+#include "worker/mapped_launch.h"
+
+namespace cudaforge {
+
+struct Mapping {
+  DeviceBuffer buffer;
+  bool writable = false;
+};
+using Mappings = std::map<int, Mapping>;
+
+// One buffer of a launch, and the mapping that it lies in.
+struct LaunchBuffer {
+  std::string name;  // "input 0", "output 0", "scratch buffer 0"
+  bool is_input = false;
+  int mapping_id = 0;
+  const Mapping* mapping = nullptr;
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
+
+struct LaunchBuffers {
+  std::vector<LaunchBuffer> all;  // inputs, outputs, scratch
+  std::vector<void*> inputs, outputs, scratch;
+};
+
+// kInvalidArgument: another number of buffers than the kernel has, no such mapping, a buffer that
+// does not lie within its mapping, or an output or scratch buffer in one that is not writable.
+Result<LaunchBuffers> FindBuffers(const MappedLaunch& launch, const OpSignature& signature,
+                                  std::span<const int64_t> scratch_bytes, const Mappings& mappings);
+
+// What a fault says of a candidate, as far as the report is honest: memory_fault, modified_input,
+// or refused for reading the clock. Evidence where a buffer is near: {"buffer","access" ("read" or
+// "write"),"before_bytes" or "after_bytes" (1: the byte beside the buffer) or "byte" (within it)}.
+Verdict VerdictOfFault(const FaultReport& fault, const LaunchBuffers& buffers);
+// Of a launch in a process of its own; accepted only where it answered {"ok":true}. REQUIRES: not
+// kKilled, which says nothing of the candidate.
+Verdict VerdictOfEnd(const ForkedEnd& end, const LaunchBuffers& buffers, int timeout_ms);
+// Of a launch that returned.
+Verdict VerdictOfLaunch(const Status& launched);
+
+}  // namespace cudaforge

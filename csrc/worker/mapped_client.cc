@@ -1,0 +1,238 @@
+// WorkerClient on mapped memory.
+#include <cmath>
+#include <csignal>
+#include <utility>
+
+#include "worker/mapped_json.h"
+#include "worker/worker_impl.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kMapTimeoutMs = 60'000;  // a page of 4 KiB takes 0.1 to 0.5 us
+constexpr int kWorkerGraceMs = 10'000;
+
+// Of a reply without "ok": true to a request on mapped memory.
+Status CodedErrorOf(const Frame& frame) {
+  Status plain = ErrorOf(frame);
+  const auto code = JsonString(frame.body, "code");
+  if (!code.ok()) return plain;
+  const StatusCode parsed = ParseStatusCode(*code).value_or(StatusCode::kOk);
+  return parsed == StatusCode::kOk ? plain : Status(parsed, plain.message());
+}
+
+// An answer that is a reply with "ok": true, or why there is none.
+Status CheckAnswer(const WorkerClient::Impl::Answer& answer, const char* what) {
+  using Kind = WorkerClient::Impl::Answer::Kind;
+  if (answer.kind == Kind::kTimedOut) return Status::Timeout(std::string(what) + " took too long");
+  if (answer.kind == Kind::kEnded) {
+    return Status::Unavailable(std::string("the worker ended while ") + what + ": " + answer.end);
+  }
+  return answer.frame.body["ok"] == true ? Status::Ok() : CodedErrorOf(answer.frame);
+}
+
+Result<LoadedKernel> LoadedOf(const Frame& frame) {
+  LoadedKernel loaded;
+  CF_ASSIGN_OR_RETURN(const Json verdict, JsonField(frame.body, "verdict"));
+  CF_ASSIGN_OR_RETURN(loaded.verdict, Verdict::FromJson(verdict));
+  CF_ASSIGN_OR_RETURN(const Json scratch, JsonField(frame.body, "scratch_bytes"));
+  if (!scratch.is_array()) return Status::Corruption("scratch_bytes: expected an array");
+  for (const Json& bytes : scratch) {
+    if (!bytes.is_number_unsigned()) return Status::Corruption("scratch_bytes: expected sizes");
+    loaded.scratch_bytes.push_back(bytes.get<int64_t>());
+  }
+  return loaded;
+}
+
+}  // namespace
+
+// The worker's own limit comes first where it has one.
+int WorkerClient::Impl::PatienceMs() const {
+  return options_.run_timeout_ms + (options_.device == DeviceType::kCpu ? kWorkerGraceMs : 0);
+}
+
+Result<Frame> WorkerClient::Impl::MapRequest(int id, const KeptMapping& mapping) {
+  Frame request;
+  request.body = {{"command", "map"},
+                  {"mapping", id},
+                  {"bytes", mapping.bytes},
+                  {"writable", mapping.writable}};
+  CF_ASSIGN_OR_RETURN(UniqueFd memory, Duplicate(mapping.memory));
+  request.fds.push_back(std::move(memory));
+  return request;
+}
+
+Result<Frame> WorkerClient::Impl::LoadRequest(const KeptKernel& loaded) const {
+  Frame request;
+  request.body = {{"command", "load"},
+                  {"candidate", loaded.candidate},
+                  {"signature", loaded.signature},
+                  {"timeout_ms", options_.run_timeout_ms}};
+  CF_ASSIGN_OR_RETURN(UniqueFd binary, Duplicate(loaded.binary));
+  request.fds.push_back(std::move(binary));
+  return request;
+}
+
+Result<WorkerClient::Impl::Answer> WorkerClient::Impl::AskMapped(Frame& request, int timeout_ms) {
+  CF_RETURN_IF_ERROR(EnsureWorker());
+  if (holder_ != started_) {
+    for (const auto& [id, mapping] : mappings) {
+      CF_ASSIGN_OR_RETURN(Frame map, MapRequest(id, mapping));
+      CF_ASSIGN_OR_RETURN(const Answer answer, Exchange(map, kMapTimeoutMs));
+      CF_RETURN_IF_ERROR(CheckAnswer(answer, "mapping memory again"));
+    }
+    if (kernel.has_value()) {
+      CF_ASSIGN_OR_RETURN(Frame load, LoadRequest(*kernel));
+      CF_ASSIGN_OR_RETURN(const Answer answer, Exchange(load, PatienceMs()));
+      CF_RETURN_IF_ERROR(CheckAnswer(answer, "loading a kernel again"));
+      CF_ASSIGN_OR_RETURN(const LoadedKernel loaded, LoadedOf(answer.frame));
+      if (!loaded.verdict.accepted()) {
+        return Status::Unavailable("a kernel does not load again: " + loaded.verdict.message);
+      }
+    }
+    holder_ = started_;
+  }
+  return Exchange(request, timeout_ms);
+}
+
+Result<int> WorkerClient::Map(const SharedMemory& memory, bool writable) {
+  Impl::KeptMapping mapping;
+  CF_ASSIGN_OR_RETURN(mapping.memory, memory.Export(writable));
+  mapping.bytes = memory.bytes();
+  mapping.writable = writable;
+  const int id = impl_->next_mapping;
+  CF_ASSIGN_OR_RETURN(Frame request, Impl::MapRequest(id, mapping));
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, kMapTimeoutMs));
+  CF_RETURN_IF_ERROR(CheckAnswer(answer, "mapping memory"));
+  impl_->mappings.emplace(id, std::move(mapping));
+  return impl_->next_mapping++;
+}
+
+Status WorkerClient::Unmap(int id) {
+  if (impl_->mappings.erase(id) == 0) {
+    return Status::InvalidArgument("there is no mapping " + std::to_string(id));
+  }
+  if (!impl_->Holds()) return Status::Ok();  // it went with its worker
+  Frame request;
+  request.body = {{"command", "unmap"}, {"mapping", id}};
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, kMapTimeoutMs));
+  if (answer.kind != Impl::Answer::Kind::kReply) return Status::Ok();
+  return CheckAnswer(answer, "unmapping memory");
+}
+
+Result<LoadedKernel> WorkerClient::Load(const std::string& binary, const Candidate& candidate,
+                                        const OpSignature& signature) {
+  impl_->kernel.reset();
+  if (const Status legal = candidate.Validate(signature); !legal.ok()) {
+    return LoadedKernel{{}, MakeVerdict(VerdictKind::kRefused, legal.message())};
+  }
+  Impl::KeptKernel kept;
+  CF_ASSIGN_OR_RETURN(kept.binary, MakeMemFile(std::string_view(binary)));
+  kept.candidate = candidate.ToJson();
+  kept.signature = signature.ToJson();
+  CF_ASSIGN_OR_RETURN(Frame request, impl_->LoadRequest(kept));
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, impl_->PatienceMs()));
+  CF_RETURN_IF_ERROR(CheckAnswer(answer, "loading a kernel"));
+  CF_ASSIGN_OR_RETURN(LoadedKernel loaded, LoadedOf(answer.frame));
+  if (loaded.verdict.accepted()) impl_->kernel = std::move(kept);
+  return loaded;
+}
+
+Status WorkerClient::Unload() {
+  impl_->kernel.reset();
+  if (!impl_->Holds()) return Status::Ok();
+  Frame request;
+  request.body = {{"command", "unload"}};
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, kMapTimeoutMs));
+  if (answer.kind != Impl::Answer::Kind::kReply) return Status::Ok();
+  return CheckAnswer(answer, "unloading a kernel");
+}
+
+Result<Verdict> WorkerClient::Launch(const MappedLaunch& launch) {
+  const int timeout_ms = impl_->options().run_timeout_ms;
+  Frame request;
+  request.body = {
+      {"command", "launch"}, {"launch", MappedLaunchToJson(launch)}, {"timeout_ms", timeout_ms}};
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, impl_->PatienceMs()));
+  if (answer.kind == Impl::Answer::Kind::kTimedOut) {
+    return MakeVerdict(VerdictKind::kTimeout,
+                       "did not finish within " + std::to_string(timeout_ms) + " ms");
+  }
+  if (answer.kind == Impl::Answer::Kind::kEnded) {
+    // On the CPU the worker runs no candidate: its end says nothing of one.
+    if (answer.signal == SIGKILL || impl_->options().device == DeviceType::kCpu) {
+      return Status::Unavailable("the worker ended during a launch: " + answer.end);
+    }
+    return MakeVerdict(VerdictKind::kCrashed,
+                       "the process that ran it ended before it answered: " + answer.end);
+  }
+  if (answer.frame.body["ok"] != true) return CodedErrorOf(answer.frame);
+  if (answer.frame.body.contains("killed")) {
+    return Status::Unavailable("the process that ran a candidate was killed");
+  }
+  const auto field = JsonField(answer.frame.body, "verdict");
+  auto verdict = field.ok() ? Verdict::FromJson(*field) : Result<Verdict>(field.status());
+  if (!verdict.ok()) {
+    return MakeVerdict(VerdictKind::kCrashed,
+                       "the worker's verdict cannot be read: " + verdict.status().message());
+  }
+  return verdict;
+}
+
+Result<double> WorkerClient::TimeMapped(const std::vector<MappedLaunch>& launches,
+                                        const TimingPlan& plan,
+                                        const std::vector<int>& warm_inputs) {
+  Frame request;
+  request.body = TimingPlanToJson(plan);
+  request.body["command"] = "time_mapped";
+  request.body["timeout_ms"] = impl_->options().run_timeout_ms;
+  request.body["warm_inputs"] = warm_inputs;
+  request.body["launches"] = Json::array();
+  for (const MappedLaunch& launch : launches) {
+    request.body["launches"].push_back(MappedLaunchToJson(launch));
+  }
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, impl_->PatienceMs()));
+  CF_RETURN_IF_ERROR(CheckAnswer(answer, "timing"));
+  CF_ASSIGN_OR_RETURN(const double nanoseconds, JsonDouble(answer.frame.body, "nanoseconds"));
+  if (!std::isfinite(nanoseconds) || nanoseconds < 0) {
+    return Status::Corruption("the worker reports a time that is none");
+  }
+  return nanoseconds;
+}
+
+Result<Json> WorkerClient::ProfileMapped(const MappedLaunch& launch, int tier) {
+  const int timeout_ms = impl_->options().run_timeout_ms + kProfileGraceMs;
+  Frame request;
+  request.body = {{"command", "profile_mapped"},
+                  {"launch", MappedLaunchToJson(launch)},
+                  {"tier", tier},
+                  {"timeout_ms", timeout_ms}};
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer,
+                      impl_->AskMapped(request, impl_->PatienceMs() + kProfileGraceMs));
+  CF_RETURN_IF_ERROR(CheckAnswer(answer, "profiling"));
+  CF_ASSIGN_OR_RETURN(Json profile, JsonField(answer.frame.body, "profile"));
+  if (!profile.is_object()) return Status::Corruption("profile: expected an object");
+  return profile;
+}
+
+namespace {
+
+Status NoMappedMemory() { return Status::Unsupported("this runner maps no memory"); }
+
+}  // namespace
+
+Result<int> CandidateRunner::Map(const SharedMemory&, bool) { return NoMappedMemory(); }
+Status CandidateRunner::Unmap(int) { return NoMappedMemory(); }
+Result<LoadedKernel> CandidateRunner::Load(const std::string&, const Candidate&,
+                                           const OpSignature&) {
+  return NoMappedMemory();
+}
+Status CandidateRunner::Unload() { return NoMappedMemory(); }
+Result<Verdict> CandidateRunner::Launch(const MappedLaunch&) { return NoMappedMemory(); }
+Result<double> CandidateRunner::TimeMapped(const std::vector<MappedLaunch>&, const TimingPlan&,
+                                           const std::vector<int>&) {
+  return NoMappedMemory();
+}
+Result<Json> CandidateRunner::ProfileMapped(const MappedLaunch&, int) { return NoMappedMemory(); }
+
+}  // namespace cudaforge

@@ -1,0 +1,364 @@
+#include "worker/mapped_server.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <climits>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "base/text.h"
+#include "target/cpu/cpu_memory.h"
+#include "target/elf_check.h"
+#include "target/launch_args.h"
+#include "worker/mapped_json.h"
+#include "worker/sandbox.h"
+#include "worker/team.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace cudaforge {
+namespace {
+
+constexpr std::string_view kMappedCommands[] = {"map",    "unmap",       "load",          "unload",
+                                                "launch", "time_mapped", "profile_mapped"};
+constexpr size_t kMostLaunches = 64;
+constexpr int kMostTimeoutMs = 3'600'000;
+
+MappedReply VerdictReplyOf(const Verdict& verdict, bool fatal = false) {
+  return {{{"ok", true}, {"verdict", verdict.ToJson()}}, fatal};
+}
+
+Json StatusAnswer(const Status& status) {
+  if (status.ok()) return {{"ok", true}};
+  return {{"ok", false}, {"code", StatusCodeName(status.code())}, {"error", status.message()}};
+}
+
+// What becomes of a timing or a profile whose process gave no answer.
+Json AnswerOfEnd(const ForkedEnd& end, const LaunchBuffers& buffers, int timeout_ms) {
+  if (end.kind == ForkedEnd::Kind::kAnswered) return end.answer;
+  if (end.kind == ForkedEnd::Kind::kKilled) {
+    return StatusAnswer(Status::Unavailable("the process that ran it was killed"));
+  }
+  const Verdict verdict = VerdictOfEnd(end, buffers, timeout_ms);
+  StatusCode code = StatusCode::kUnavailable;
+  if (verdict.kind == VerdictKind::kTimeout) code = StatusCode::kTimeout;
+  if (verdict.kind == VerdictKind::kMemoryFault || verdict.kind == VerdictKind::kModifiedInput) {
+    code = StatusCode::kMemoryFault;
+  }
+  return StatusAnswer({code, verdict.message});
+}
+
+Result<int> TimeoutOf(const Json& body) {
+  CF_ASSIGN_OR_RETURN(const int64_t timeout_ms, JsonInt(body, "timeout_ms"));
+  if (timeout_ms < 1 || timeout_ms > kMostTimeoutMs) {
+    return Status::InvalidArgument("timeout_ms: 1 to 3600000");
+  }
+  return static_cast<int>(timeout_ms);
+}
+
+Result<int> MappingOf(const Json& body) {
+  CF_ASSIGN_OR_RETURN(const int64_t id, JsonInt(body, "mapping"));
+  if (id < 0 || id > INT_MAX) return Status::InvalidArgument("mapping: out of range");
+  return static_cast<int>(id);
+}
+
+// Host pages of a forked process: their first use must not count in a timing, nor be a fault each.
+void Populate(const LaunchBuffers& buffers) {
+  std::set<int> done;
+  for (const LaunchBuffer& buffer : buffers.all) {
+    if (!done.insert(buffer.mapping_id).second) continue;
+    const Mapping& mapping = *buffer.mapping;
+    const auto bytes = static_cast<size_t>(mapping.buffer.bytes());
+    const int advice = mapping.writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+    if (madvise(mapping.buffer.data(), bytes, advice) == 0) continue;
+    const auto* page = static_cast<const volatile char*>(mapping.buffer.data());  // before 5.14
+    for (size_t i = 0; i < bytes; i += static_cast<size_t>(PageBytes())) static_cast<void>(page[i]);
+  }
+}
+
+// In a process that ends without destructors: theirs would make system calls.
+template <typename T>
+T& Kept(T value) {
+  return *new T(std::move(value));
+}
+
+using BoundLaunches = std::vector<std::unique_ptr<BoundLaunch>>;
+
+Result<BoundLaunches> BindAll(const Executable& executable,
+                              const std::vector<LaunchBuffers>& launches) {
+  BoundLaunches bound;
+  for (const LaunchBuffers& one : launches) {
+    CF_ASSIGN_OR_RETURN(std::unique_ptr<BoundLaunch> ready,
+                        executable.Bind(one.inputs, one.outputs, one.scratch));
+    bound.push_back(std::move(ready));
+  }
+  return bound;
+}
+
+// The median; run i is of launch i, over and over.
+Result<double> MedianTime(Target& target, const BoundLaunches& bound,
+                          const std::vector<std::vector<WarmBytes>>& warm, const TimingPlan& plan) {
+  std::vector<double> times;
+  times.reserve(static_cast<size_t>(plan.samples));
+  double total = 0;
+  for (int i = 0; i < plan.samples; ++i) {
+    const size_t which = static_cast<size_t>(i) % bound.size();
+    const auto enqueue = [&] { return bound[which]->Run(target.launch_context()); };
+    CF_ASSIGN_OR_RETURN(const double nanoseconds, target.TimeWarm(enqueue, warm[which]));
+    times.push_back(nanoseconds);
+    total += nanoseconds;
+    if (i + 1 >= plan.least && total >= plan.total_ns) break;
+    if (i == 1 && std::min(times[0], times[1]) > plan.abandon_ns) break;
+  }
+  auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+// The inputs that a timing wants warm, of each launch. "warm_inputs": an array of indices.
+Result<std::vector<std::vector<WarmBytes>>> WarmOf(const Json& body,
+                                                   const std::vector<LaunchBuffers>& launches) {
+  CF_ASSIGN_OR_RETURN(const Json indices, JsonField(body, "warm_inputs"));
+  if (!indices.is_array()) return Status::InvalidArgument("warm_inputs: expected an array");
+  std::vector<std::vector<WarmBytes>> warm(launches.size());
+  for (const Json& entry : indices) {
+    if (!entry.is_number_unsigned()) return Status::InvalidArgument("warm_inputs: an index");
+    const auto index = entry.get<uint64_t>();
+    for (size_t l = 0; l < launches.size(); ++l) {
+      if (index >= launches[l].inputs.size()) {
+        return Status::InvalidArgument("warm_inputs: no such input");
+      }
+      const LaunchBuffer& input = launches[l].all[index];  // inputs come first
+      warm[l].push_back({input.data, input.bytes});
+    }
+  }
+  return warm;
+}
+
+}  // namespace
+
+bool MappedServer::Knows(std::string_view command) { return IsIn(command, kMappedCommands); }
+
+Result<MappedReply> MappedServer::Answer(const std::string& command, const Frame& frame) {
+  if (command == "map") return Map(frame);
+  if (command == "unmap") return Unmap(frame.body);
+  if (command == "load") return Load(frame);
+  if (command == "unload") {
+    kernel_.reset();
+    return MappedReply{{{"ok", true}}};
+  }
+  if (!kernel_.has_value()) return Status::InvalidArgument(command + ": no kernel is loaded");
+  if (command == "launch") return Launch(frame.body);
+  if (command == "time_mapped") return Time(frame.body);
+  return Profile(frame.body);
+}
+
+Result<MappedReply> MappedServer::Map(const Frame& frame) {
+  CF_ASSIGN_OR_RETURN(const int id, MappingOf(frame.body));
+  CF_ASSIGN_OR_RETURN(const int64_t bytes, JsonInt(frame.body, "bytes"));
+  CF_ASSIGN_OR_RETURN(const bool writable, JsonBool(frame.body, "writable"));
+  if (frame.fds.size() != 1) return Status::InvalidArgument("map: one descriptor");
+  if (mappings_.contains(id)) return Status::InvalidArgument("map: this mapping is there already");
+  Result<DeviceBuffer> buffer = target_.Map(frame.fds[0].get(), bytes, writable);
+  if (!buffer.ok()) return MappedReply{StatusAnswer(buffer.status()), target_.poisoned()};
+  mappings_.emplace(id, Mapping{*std::move(buffer), writable});
+  return MappedReply{{{"ok", true}}};
+}
+
+Result<MappedReply> MappedServer::Unmap(const Json& body) {
+  CF_ASSIGN_OR_RETURN(const int id, MappingOf(body));
+  if (mappings_.erase(id) == 0) return Status::InvalidArgument("unmap: no such mapping");
+  return MappedReply{{{"ok", true}}};
+}
+
+Result<Verdict> MappedServer::TryLoad(Kernel& kernel, int timeout_ms) {
+  const auto refused = [](const Status& status) {
+    const bool rule =
+        status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kUnsupported;
+    return Verdict{rule ? VerdictKind::kRefused : VerdictKind::kLaunchError,
+                   "the binary could not be loaded: " + status.message(), Json::object()};
+  };
+  if (const Status legal = kernel.candidate.Validate(kernel.signature); !legal.ok()) {
+    return Verdict{VerdictKind::kRefused, legal.message(), Json::object()};
+  }
+  if (!forks()) {
+    auto executable = target_.Load(kernel.binary, kernel.candidate, kernel.signature);
+    if (!executable.ok()) {
+      Verdict verdict = refused(executable.status());
+      verdict.kind = VerdictKind::kLaunchError;
+      return verdict;
+    }
+    kernel.executable = *std::move(executable);
+    const auto bytes = kernel.executable->scratch_bytes();
+    kernel.scratch_bytes.assign(bytes.begin(), bytes.end());
+    return Verdict{};
+  }
+  if (const Status clean = CheckCpuLibrary(kernel.binary); !clean.ok()) return refused(clean);
+  CF_ASSIGN_OR_RETURN(kernel.scratch_bytes,
+                      EvaluateScratch(kernel.candidate.plan, kernel.signature));
+  const auto load = [&](int) {
+    return StatusAnswer(target_.Load(kernel.binary, kernel.candidate, kernel.signature).status());
+  };
+  CF_ASSIGN_OR_RETURN(const ForkedEnd end, RunForked(load, timeout_ms));
+  if (end.kind == ForkedEnd::Kind::kKilled)
+    return Status::Unavailable("a loading kernel was killed");
+  return VerdictOfEnd(end, {}, timeout_ms);
+}
+
+Result<MappedReply> MappedServer::Load(const Frame& frame) {
+  kernel_.reset();
+  Kernel kernel;
+  CF_ASSIGN_OR_RETURN(const int timeout_ms, TimeoutOf(frame.body));
+  CF_ASSIGN_OR_RETURN(const Json candidate, JsonField(frame.body, "candidate"));
+  CF_ASSIGN_OR_RETURN(kernel.candidate, Candidate::FromJson(candidate));
+  CF_ASSIGN_OR_RETURN(const Json signature, JsonField(frame.body, "signature"));
+  CF_ASSIGN_OR_RETURN(kernel.signature, OpSignature::FromJson(signature));
+  if (frame.fds.size() != 1) return Status::InvalidArgument("load: one descriptor");
+  CF_ASSIGN_OR_RETURN(kernel.binary, ReadMemFile(frame.fds[0].get(), kMaxBinaryBytes));
+  CF_ASSIGN_OR_RETURN(const Verdict verdict, TryLoad(kernel, timeout_ms));
+  MappedReply reply = VerdictReplyOf(verdict, target_.poisoned());
+  reply.body["scratch_bytes"] = kernel.scratch_bytes;
+  if (verdict.accepted()) kernel_ = std::move(kernel);
+  return reply;
+}
+
+Result<LaunchBuffers> MappedServer::Buffers(const MappedLaunch& launch) const {
+  return FindBuffers(launch, kernel_->signature, kernel_->scratch_bytes, mappings_);
+}
+
+// In a forked process: nothing is mapped but what the run names.
+void MappedServer::KeepOnly(const std::vector<LaunchBuffers>& used) const {
+  std::set<int> kept;
+  for (const LaunchBuffers& launch : used) {
+    for (const LaunchBuffer& buffer : launch.all) kept.insert(buffer.mapping_id);
+  }
+  for (const auto& [id, mapping] : mappings_) {
+    if (kept.contains(id)) continue;
+    mmap(mapping.buffer.data(), static_cast<size_t>(mapping.buffer.bytes()), PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  }
+}
+
+Result<MappedReply> MappedServer::Launch(const Json& body) {
+  CF_ASSIGN_OR_RETURN(const Json json, JsonField(body, "launch"));
+  CF_ASSIGN_OR_RETURN(const MappedLaunch launch, MappedLaunchFromJson(json));
+  CF_ASSIGN_OR_RETURN(const int timeout_ms, TimeoutOf(body));
+  CF_ASSIGN_OR_RETURN(const LaunchBuffers buffers, Buffers(launch));
+  if (!forks()) return LaunchHere(buffers);
+  const auto run = [&](int pipe) {
+    KeepOnly({buffers});
+    auto& executable = Kept(target_.Load(kernel_->binary, kernel_->candidate, kernel_->signature));
+    if (!executable.ok()) return StatusAnswer(executable.status());
+    auto& bound = Kept((*executable)->Bind(buffers.inputs, buffers.outputs, buffers.scratch));
+    if (!bound.ok()) return StatusAnswer(bound.status());
+    Populate(buffers);
+    const auto prepare = [] { EnterThread(SandboxUse::kLaunch); };
+    Team::Start(launch.split, launch.seed, target_.arch().threads.value_or(1), prepare);
+    prepare();
+    EnterSandbox(SandboxUse::kLaunch, pipe);
+    return StatusAnswer((*bound)->Run({nullptr, Team::ParallelFor}));
+  };
+  CF_ASSIGN_OR_RETURN(const ForkedEnd end, RunForked(run, timeout_ms));
+  if (end.kind == ForkedEnd::Kind::kKilled) return MappedReply{{{"ok", true}, {"killed", true}}};
+  return VerdictReplyOf(VerdictOfEnd(end, buffers, timeout_ms));
+}
+
+MappedReply MappedServer::LaunchHere(const LaunchBuffers& buffers) {
+  Status status;
+  auto bound = kernel_->executable->Bind(buffers.inputs, buffers.outputs, buffers.scratch);
+  if (!bound.ok()) return VerdictReplyOf(VerdictOfLaunch(bound.status()), target_.poisoned());
+  const Status launched = (*bound)->Run(target_.launch_context());
+  const Status finished = target_.Synchronize();
+  if (launched.ok() && finished.ok()) return VerdictReplyOf({}, target_.poisoned());
+  const Status& error = finished.ok() ? launched : finished;
+  Verdict verdict = VerdictOfLaunch(error);
+  if (!finished.ok()) verdict.kind = VerdictKind::kCrashed;
+  verdict.message = "the device reports: " + error.message();
+  if (error.code() == StatusCode::kMemoryFault) {
+    verdict.kind = VerdictKind::kMemoryFault;
+    verdict.message += "; it may have been a write into an input, which is read-only";
+  }
+  return VerdictReplyOf(verdict, true);
+}
+
+Result<MappedReply> MappedServer::Time(const Json& body) {
+  CF_ASSIGN_OR_RETURN(const TimingPlan plan, TimingPlanFromJson(body));
+  CF_ASSIGN_OR_RETURN(const int timeout_ms, TimeoutOf(body));
+  CF_ASSIGN_OR_RETURN(const Json list, JsonField(body, "launches"));
+  if (!list.is_array() || list.empty() || list.size() > kMostLaunches) {
+    return Status::InvalidArgument("launches: 1 to 64 of them");
+  }
+  std::vector<LaunchBuffers> launches;
+  for (const Json& one : list) {
+    CF_ASSIGN_OR_RETURN(const MappedLaunch launch, MappedLaunchFromJson(one));
+    CF_ASSIGN_OR_RETURN(LaunchBuffers buffers, Buffers(launch));
+    launches.push_back(std::move(buffers));
+  }
+  CF_ASSIGN_OR_RETURN(const auto warm, WarmOf(body, launches));
+  const auto time = [&](const BoundLaunches& bound) -> Json {
+    const Result<double> nanoseconds = MedianTime(target_, bound, warm, plan);
+    if (!nanoseconds.ok()) return StatusAnswer(nanoseconds.status());
+    return {{"ok", true}, {"nanoseconds", *nanoseconds}};
+  };
+  if (!forks()) {
+    CF_ASSIGN_OR_RETURN(const BoundLaunches bound, BindAll(*kernel_->executable, launches));
+    return MappedReply{time(bound), target_.poisoned()};
+  }
+  const auto run = [&](int pipe) -> Json {
+    KeepOnly(launches);
+    auto& executable = Kept(target_.Load(kernel_->binary, kernel_->candidate, kernel_->signature));
+    if (!executable.ok()) return StatusAnswer(executable.status());
+    const auto& bound = Kept(BindAll(**executable, launches));
+    if (!bound.ok()) return StatusAnswer(bound.status());
+    for (const LaunchBuffers& buffers : launches) Populate(buffers);
+    // Starts the pool's threads and makes what evicts the caches.
+    const Result<double> nothing = target_.TimeOnce([] { return Status::Ok(); });
+    if (!nothing.ok()) return StatusAnswer(nothing.status());
+    EnterThread(SandboxUse::kTime);
+    EnterSandbox(SandboxUse::kTime, pipe);
+    return time(*bound);
+  };
+  CF_ASSIGN_OR_RETURN(const ForkedEnd end, RunForked(run, timeout_ms));
+  return MappedReply{AnswerOfEnd(end, launches[0], timeout_ms)};
+}
+
+Result<MappedReply> MappedServer::Profile(const Json& body) {
+  CF_ASSIGN_OR_RETURN(const int64_t tier, JsonInt(body, "tier"));
+  if (tier < 0 || tier > kMaxProfileTier) return Status::InvalidArgument("tier: 0 to 4");
+  CF_ASSIGN_OR_RETURN(const int timeout_ms, TimeoutOf(body));
+  CF_ASSIGN_OR_RETURN(const Json json, JsonField(body, "launch"));
+  CF_ASSIGN_OR_RETURN(const MappedLaunch launch, MappedLaunchFromJson(json));
+  CF_ASSIGN_OR_RETURN(const LaunchBuffers buffers, Buffers(launch));
+  const auto profile = [&](const Executable& executable, const BoundLaunch& bound) -> Json {
+    const auto enqueue = [&] { return bound.Run(target_.launch_context()); };
+    Result<Json> found = target_.Profile(executable, enqueue, static_cast<int>(tier));
+    if (!found.ok()) return StatusAnswer(found.status());
+    return {{"ok", true}, {"profile", *std::move(found)}};
+  };
+  if (!forks()) {
+    CF_ASSIGN_OR_RETURN(const BoundLaunches bound, BindAll(*kernel_->executable, {buffers}));
+    return MappedReply{profile(*kernel_->executable, *bound[0]), target_.poisoned()};
+  }
+  const auto run = [&](int pipe) -> Json {
+    KeepOnly({buffers});
+    auto& executable = Kept(target_.Load(kernel_->binary, kernel_->candidate, kernel_->signature));
+    if (!executable.ok()) return StatusAnswer(executable.status());
+    const auto& bound = Kept(BindAll(**executable, {buffers}));
+    if (!bound.ok()) return StatusAnswer(bound.status());
+    Populate(buffers);
+    const Result<double> nothing = target_.TimeOnce([] { return Status::Ok(); });
+    if (!nothing.ok()) return StatusAnswer(nothing.status());
+    EnterThread(SandboxUse::kProfile);
+    EnterSandbox(SandboxUse::kProfile, pipe);
+    return profile(**executable, *(*bound)[0]);
+  };
+  CF_ASSIGN_OR_RETURN(const ForkedEnd end, RunForked(run, timeout_ms));
+  return MappedReply{AnswerOfEnd(end, buffers, timeout_ms)};
+}
+
+}  // namespace cudaforge

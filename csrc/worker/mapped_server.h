@@ -1,0 +1,72 @@
+// The worker's side of the commands on mapped memory (protocol.h): "map", "unmap", "load",
+// "unload", "launch", "time_mapped" and "profile_mapped".
+//
+// On the CPU this process never runs candidate code: each load, launch, timing and profile forks a
+// process that loads the kernel, puts up the sandbox and ends after its answer. So nothing lasts
+// from one run to the next, and memory that a run does not name is unmapped in it. A timing is
+// measured by that same process, which the kernel can spoil: it ranks, and proves nothing.
+// On cuda, where a context does not outlive a fork, this process launches; after an error of the
+// device it ends.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "kernel/candidate.h"
+#include "signature/op_signature.h"
+#include "target/target.h"
+#include "worker/launch_buffers.h"
+#include "worker/protocol.h"
+
+namespace cudaforge {
+
+struct MappedReply {
+  Json body;
+  bool fatal = false;  // the worker ends after it
+};
+
+// Not thread-safe. `target` must outlive it.
+class MappedServer {
+ public:
+  MappedServer(Target& target, DeviceType device) : target_(target), device_(device) {}
+
+  static bool Knows(std::string_view command);
+  // REQUIRES: Knows(command). An error is that of the request or of this machine.
+  Result<MappedReply> Answer(const std::string& command, const Frame& frame);
+
+ private:
+  struct Kernel {
+    Candidate candidate;
+    OpSignature signature;
+    std::string binary;
+    std::vector<int64_t> scratch_bytes;
+    std::unique_ptr<Executable> executable;  // cuda
+  };
+
+  Result<MappedReply> Map(const Frame& frame);
+  Result<MappedReply> Unmap(const Json& body);
+  Result<MappedReply> Load(const Frame& frame);
+  Result<MappedReply> Launch(const Json& body);
+  Result<MappedReply> Time(const Json& body);
+  Result<MappedReply> Profile(const Json& body);
+
+  bool forks() const { return device_ == DeviceType::kCpu; }
+  Result<Verdict> TryLoad(Kernel& kernel, int timeout_ms);
+  Result<LaunchBuffers> Buffers(const MappedLaunch& launch) const;
+  void KeepOnly(const std::vector<LaunchBuffers>& used) const;
+  MappedReply LaunchForked(const MappedLaunch& launch, const LaunchBuffers& buffers,
+                           int timeout_ms);
+  MappedReply LaunchHere(const LaunchBuffers& buffers);
+
+  Target& target_;
+  DeviceType device_;
+  Mappings mappings_;
+  std::optional<Kernel> kernel_;
+};
+
+}  // namespace cudaforge

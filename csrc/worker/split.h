@@ -1,0 +1,23 @@
+// How a CPU launch's range is cut into calls.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/mapped_launch.h"
+
+namespace cudaforge {
+
+// One call for [begin, end).
+struct RangePart {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Parts, none of them empty, that cover each item of [0, range) once, in the order in which they
+// are to be begun. `threads`: those that share the work. kServed gives the parts of ThreadPool::Run,
+// in order; kRandom and kItems an order by `seed`. At most 64 Ki parts (kItems) or 16 a thread.
+std::vector<RangePart> CutRange(RangeSplit split, int64_t range, int64_t grain, int threads,
+                                uint64_t seed);
+
+}  // namespace cudaforge

@@ -1,0 +1,106 @@
+#include "worker/team.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+#include "worker/split.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kMostRandomThreads = 8;
+constexpr uint64_t kLongestDelay = 1000;  // pauses; tens of microseconds
+
+struct TeamState {
+  RangeSplit split = RangeSplit::kServed;
+  uint64_t seed = 0;
+  int threads = 1;         // that share a range
+  bool main_works = true;  // the thread that called Start is one of them
+  int helpers = 0;
+
+  // One job at a time, written before `generation` moves on.
+  std::vector<RangePart> parts;
+  RangeFn body = nullptr;
+  void* context = nullptr;
+  std::atomic<size_t> next{0};
+  std::atomic<int> pending{0};
+  std::atomic<uint32_t> generation{0};
+};
+
+TeamState& State() {
+  static auto* const state = new TeamState;
+  return *state;
+}
+
+void Delay(uint64_t pauses) {
+  for (uint64_t i = 0; i < pauses; ++i) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+  }
+}
+
+void RunParts(TeamState& team, uint64_t delay_seed) {
+  SplitMix random(delay_seed);
+  for (size_t i = team.next++; i < team.parts.size(); i = team.next++) {
+    if (team.split == RangeSplit::kRandom) Delay(random.Below(kLongestDelay));
+    team.body(team.context, team.parts[i].begin, team.parts[i].end);
+  }
+}
+
+void Help(TeamState& team, int index) {
+  for (uint32_t seen = 0;; ++seen) {
+    team.generation.wait(seen, std::memory_order_acquire);
+    RunParts(team, team.seed + static_cast<uint64_t>(index) + 1);
+    if (team.pending.fetch_sub(1, std::memory_order_acq_rel) == 1) team.pending.notify_one();
+  }
+}
+
+void WaitUntilZero(std::atomic<int>& value) {
+  for (int left = value.load(); left != 0; left = value.load()) value.wait(left);
+}
+
+}  // namespace
+
+void Team::Start(RangeSplit split, uint64_t seed, int served_threads,
+                 const std::function<void()>& prepare) {
+  TeamState& team = State();
+  team.split = split;
+  team.seed = seed;
+  if (split == RangeSplit::kServed) team.threads = std::max(served_threads, 1);
+  if (split == RangeSplit::kRandom)
+    team.threads = std::clamp(served_threads, 2, kMostRandomThreads);
+  // A kernel served may run on any thread, the process's first or another.
+  const bool alone = split == RangeSplit::kWhole || split == RangeSplit::kItems;
+  team.main_works = !alone || (seed & 1) == 0;
+  team.helpers = team.threads - (team.main_works ? 1 : 0);
+  team.pending = team.helpers;
+  for (int i = 0; i < team.helpers; ++i) {
+    std::thread([&team, &prepare, i] {
+      prepare();
+      if (team.pending.fetch_sub(1) == 1) team.pending.notify_one();
+      Help(team, i);
+    }).detach();
+  }
+  WaitUntilZero(team.pending);
+}
+
+void Team::ParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
+  TeamState& team = State();
+  team.parts = CutRange(team.split, n, grain, team.threads, team.seed);
+  team.body = body;
+  team.context = context;
+  team.next = 0;
+  team.pending = team.helpers;
+  team.generation.fetch_add(1, std::memory_order_release);
+  team.generation.notify_all();
+  if (team.main_works) RunParts(team, team.seed);
+  WaitUntilZero(team.pending);
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,27 @@
+// The threads of a process that runs a candidate once. Unlike ThreadPool they read no clock, and
+// split ranges as a MappedLaunch asks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "target/target.h"
+#include "worker/mapped_launch.h"
+
+namespace cudaforge {
+
+// One a process. It has no destructor: its threads end with the process.
+class Team {
+ public:
+  // Starts the threads that `split` needs beside the caller's, where service would use
+  // `served_threads`. Each calls `prepare` first; returns when all have.
+  static void Start(RangeSplit split, uint64_t seed, int served_threads,
+                    const std::function<void()>& prepare);
+
+  // Of a LaunchContext: cuts [0, n) by `split` and runs the parts; returns when all are done. From
+  // the thread that called Start. System calls: futex and sched_yield; it allocates 16 bytes a
+  // part.
+  static void ParallelFor(int64_t n, int64_t grain, RangeFn body, void* context);
+};
+
+}  // namespace cudaforge

@@ -1,0 +1,237 @@
+// What WorkerClient's files share: the worker that is there, and an exchange with it.
+#pragma once
+
+#include <poll.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "worker/protocol.h"
+#include "worker/worker_client.h"
+
+namespace cudaforge {
+
+inline constexpr int kHelloTimeoutMs = 120'000;  // a first CUDA context can take long
+inline constexpr int kLastWordsMs = 2'000;       // for a worker that hung up to be reaped
+inline constexpr int kSendTimeoutMs = 30'000;
+inline constexpr int kProfileGraceMs = 20'000;  // setting up the counters; a pass is a run
+
+inline Verdict MakeVerdict(VerdictKind kind, std::string message) {
+  return {kind, std::move(message), Json::object()};
+}
+
+// Of a reply without "ok": true.
+inline Status ErrorOf(const Frame& frame) {
+  const auto error = JsonString(frame.body, "error");
+  const std::string text = error.ok() ? *error : "the worker gave no reason";
+  const auto internal = JsonBool(frame.body, "internal");
+  if (internal.ok() && *internal) return Status::Internal(text);
+  return Status::Unavailable(text);
+}
+
+class WorkerClient::Impl {
+ public:
+  explicit Impl(WorkerOptions options) : options_(std::move(options)) {}
+
+  // What became of a request. A timeout or an end leaves no worker behind.
+  struct Answer {
+    enum class Kind { kReply, kTimedOut, kEnded } kind = Kind::kReply;
+    Frame frame;      // kReply: "ok" is a boolean
+    std::string end;  // kEnded: how the worker ended, or what was wrong with its reply
+    int signal = 0;   // kEnded: the one that ended it, else 0
+  };
+
+  // An error when no worker can be started. `timeout_ms` counts from the start of the request.
+  Result<Answer> Ask(Frame& request, int timeout_ms) {
+    CF_RETURN_IF_ERROR(EnsureWorker());
+    return Exchange(request, timeout_ms);
+  }
+
+  // The object `field` of the reply to a request.
+  Result<Json> AskFor(const char* field, Frame& request, int timeout_ms) {
+    CF_ASSIGN_OR_RETURN(const Answer answer, Ask(request, timeout_ms));
+    const std::string what = std::string("the worker's ") + field;
+    if (answer.kind == Answer::Kind::kTimedOut) return Status::Timeout(what + " took too long");
+    if (answer.kind == Answer::Kind::kEnded) {
+      return Status::Unavailable("the process that was asked for its " + std::string(field) +
+                                 " ended: " + answer.end);
+    }
+    if (answer.frame.body["ok"] != true) return ErrorOf(answer.frame);
+    CF_ASSIGN_OR_RETURN(Json found, JsonField(answer.frame.body, field));
+    if (!found.is_object()) return Status::Corruption(what + ": expected an object");
+    return found;
+  }
+
+  const WorkerOptions& options() const { return options_; }
+  void Limit(int compile_ms, int run_ms, const Cancel* cancel) {
+    options_.compile_timeout_ms = compile_ms;
+    options_.run_timeout_ms = run_ms;
+    options_.cancel = cancel;
+  }
+  int started() const { return started_; }
+  const ProcessEnd& last_end() const { return last_end_; }
+  // A memory file of the set's bytes, one input after the other. The last set with an id stays
+  // written: a search runs every candidate on one and the same.
+  Result<UniqueFd> InputFile(const InputSet& inputs) {
+    if (inputs.id != 0 && inputs.id == kept_id_) return Duplicate(kept_);
+    const std::vector<std::string_view> parts(inputs.bytes.begin(), inputs.bytes.end());
+    CF_ASSIGN_OR_RETURN(UniqueFd file, MakeMemFile(parts));
+    if (inputs.id == 0) return file;
+    CF_ASSIGN_OR_RETURN(UniqueFd copy, Duplicate(file));
+    kept_ = std::move(file);
+    kept_id_ = inputs.id;
+    return copy;
+  }
+  // Null until the first answer.
+  Json facts;
+  uint64_t RandomSeed() { return (uint64_t{entropy_()} << 31) ^ entropy_(); }
+
+  // What the worker holds for this client, so that it can be given to the next one.
+  struct KeptMapping {
+    UniqueFd memory;
+    int64_t bytes = 0;
+    bool writable = false;
+  };
+  struct KeptKernel {
+    UniqueFd binary;
+    Json candidate, signature;
+  };
+  std::map<int, KeptMapping> mappings;
+  std::optional<KeptKernel> kernel;
+  int next_mapping = 1;
+
+  // As Ask, of a worker that holds `mappings` and `kernel`.
+  Result<Answer> AskMapped(Frame& request, int timeout_ms);
+  // Whether there is a worker that holds them.
+  bool Holds() const { return Alive() && holder_ == started_; }
+  // Frames for a mapping and a kernel.
+  static Result<Frame> MapRequest(int id, const KeptMapping& mapping);
+  Result<Frame> LoadRequest(const KeptKernel& loaded) const;
+  // How long the client waits for an answer to a request on mapped memory.
+  int PatienceMs() const;
+
+ private:
+  // A worker that died between two requests (its starting thread ended, someone killed it) must not
+  // be held against the next candidate.
+  bool Alive() const {
+    if (!child_.has_value()) return false;
+    pollfd entry{child_->socket(), POLLIN, 0};
+    return poll(&entry, 1, 0) == 0;
+  }
+
+  void End(int wait_ms) {
+    last_end_ = child_->WaitOrKill(wait_ms);
+    child_.reset();
+    scratch_.reset();
+  }
+
+  Status EnsureWorker() {
+    if (Alive()) return Status::Ok();
+    if (child_.has_value()) End(0);
+    // What the worker and its compilers leave behind when they are killed goes with this folder.
+    // Without one (no space, no right) the compiler says what is wrong; NVRTC needs none.
+    std::map<std::string, std::string> environment;
+    if (Result<TempDir> scratch = TempDir::Create("cudaforge-worker-"); scratch.ok()) {
+      scratch_.emplace(*std::move(scratch));
+      environment["TMPDIR"] = scratch_->path();
+    }
+    auto child = ChildProcess::Start({options_.executable}, environment);
+    if (!child.ok()) return child.status();
+    child_.emplace(std::move(*child));
+    ++started_;
+    Frame hello;
+    hello.body = {{"command", "hello"},
+                  {"protocol", kWorkerProtocol},
+                  {"device", DeviceTypeName(options_.device)},
+                  {"device_index", options_.device_index},
+                  {"cxx", options_.cxx},
+                  {"cuda_search_paths", options_.cuda_search_paths}};
+    CF_ASSIGN_OR_RETURN(const Answer answer, Exchange(hello, kHelloTimeoutMs));
+    if (answer.kind == Answer::Kind::kTimedOut) {
+      return Status::Unavailable("the worker did not come up in time");
+    }
+    if (answer.kind == Answer::Kind::kEnded) {
+      return Status::Unavailable("the worker " + options_.executable +
+                                 " did not come up: " + answer.end);
+    }
+    const auto protocol = JsonInt(answer.frame.body, "protocol");
+    if (answer.frame.body["ok"] == true && protocol.ok() && *protocol == kWorkerProtocol) {
+      return Status::Ok();
+    }
+    const auto error = JsonString(answer.frame.body, "error");
+    End(0);
+    return Status::Unavailable("the worker cannot serve: " +
+                               (error.ok() ? *error : std::string("another protocol")));
+  }
+
+  // Waits until the worker says something or *timeout_ms is over, and takes the time waited off it.
+  // True: cancelled before.
+  bool CancelledWhileWaiting(int* timeout_ms) const {
+    constexpr int kSliceMs = 100;
+    if (options_.cancel == nullptr) return false;
+    while (!options_.cancel->IsSet()) {
+      const int slice = std::min(*timeout_ms, kSliceMs);
+      pollfd entry{child_->socket(), POLLIN, 0};
+      if (slice <= 0 || poll(&entry, 1, slice) > 0) return false;  // else a signal may have come
+      *timeout_ms -= slice;
+    }
+    return true;
+  }
+
+  Result<Answer> Exchange(Frame& request, int timeout_ms) {
+    Answer answer;
+    const auto id = static_cast<int64_t>(RandomSeed() >> 1);
+    request.body["id"] = id;
+    const Status sent = SendFrame(child_->socket(), request, kSendTimeoutMs);
+    if (sent.code() == StatusCode::kInvalidArgument) return sent;
+    if (sent.ok() && CancelledWhileWaiting(&timeout_ms)) {
+      End(0);
+      return Status::Cancelled("the worker was stopped");
+    }
+    auto reply = sent.ok() ? ReceiveFrame(child_->socket(), timeout_ms) : Result<Frame>(sent);
+    // The echoed id keeps a reply that a candidate forged, or the real one after it, from being
+    // taken for another.
+    const auto echoed = reply.ok() ? JsonInt(reply->body, "id") : Result<int64_t>(reply.status());
+    if (echoed.ok() && *echoed == id && JsonBool(reply->body, "ok").ok()) {
+      answer.frame = std::move(*reply);
+      const auto fatal = JsonBool(answer.frame.body, "fatal");
+      if (fatal.ok() && *fatal) End(kLastWordsMs);
+      return answer;
+    }
+    if (!reply.ok() && reply.status().code() == StatusCode::kTimeout) {
+      answer.kind = Answer::Kind::kTimedOut;
+      End(0);
+      return answer;
+    }
+    answer.kind = Answer::Kind::kEnded;
+    if (!reply.ok() && reply.status().code() == StatusCode::kIoError) {
+      End(kLastWordsMs);
+      answer.end = last_end_.ToString();
+      answer.signal = last_end_.signal;
+    } else {
+      // Whatever a candidate did to the worker's memory, its next words are not to be trusted.
+      End(0);
+      answer.end = "a reply that breaks the protocol" +
+                   (reply.ok() ? std::string() : " (" + reply.status().message() + ")");
+    }
+    return answer;
+  }
+
+  WorkerOptions options_;
+  std::optional<TempDir> scratch_;  // outlives the child
+  std::optional<ChildProcess> child_;
+  std::random_device entropy_;
+  int started_ = 0;
+  ProcessEnd last_end_;
+  UniqueFd kept_;
+  uint64_t kept_id_ = 0;
+  int holder_ = 0;  // the worker, counted as started_, that holds `mappings` and `kernel`
+};
+
+}  // namespace cudaforge

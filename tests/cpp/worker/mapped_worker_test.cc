@@ -1,0 +1,170 @@
+// A real worker on memory of its client's.
+#include <signal.h>
+
+#include <fstream>
+#include <thread>
+
+#include "tests/cpp/worker/mapped_fixture.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr char kRelu[] = "for (int64_t i = begin; i < end; ++i) y[i] = x[i] > 0 ? x[i] : 0;";
+
+std::vector<int> ChildrenOf(int pid) {
+  std::ifstream list("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children");
+  std::vector<int> children;
+  for (int child = 0; list >> child;) children.push_back(child);
+  return children;
+}
+
+TEST_F(MappedWorker, EverySplitComputesInPlace) {
+  ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
+  for (const RangeSplit split :
+       {RangeSplit::kServed, RangeSplit::kWhole, RangeSplit::kItems, RangeSplit::kRandom}) {
+    for (const uint64_t seed : {0, 1, 2}) {
+      const bool end = seed == 1;
+      std::fill_n(Y(end), kItems, -1.0f);
+      if (end) std::copy_n(X(), kItems, X(true));  // upwards by less than their length
+      const Verdict verdict = Launch(At(end, split, seed));
+      ASSERT_TRUE(verdict.accepted()) << SplitName(split) << ": " << verdict.message;
+      for (int64_t i = 0; i < kItems; ++i) {
+        ASSERT_EQ(Y(end)[i], std::max(X(end)[i], 0.0f)) << SplitName(split) << " item " << i;
+      }
+    }
+  }
+  EXPECT_EQ(client_.started(), 1);
+}
+
+TEST_F(MappedWorker, TimesAndProfiles) {
+  ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
+  const auto copy = client_.Map(y_, true);
+  ASSERT_TRUE(copy.ok());
+  MappedLaunch other = At(false);
+  other.outputs[0].mapping = *copy;
+  std::fill_n(Y(), kItems, -1.0f);
+  const auto time = client_.TimeMapped({At(false), other}, {.samples = 5}, {0});
+  ASSERT_TRUE(time.ok()) << time.status().ToString();
+  EXPECT_GT(*time, 0);
+  EXPECT_EQ(Y()[10], 7);  // a timed run's output is there to be compared
+  const auto profile = client_.ProfileMapped(At(false), 1);
+  ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+  EXPECT_EQ((*profile)["kernels"].size(), 1u);
+  EXPECT_TRUE((*profile)["tier"] == 1 || (*profile)["note"] != "") << *profile;
+  EXPECT_FALSE(client_.TimeMapped({At(false)}, {}, {7}).ok());  // no such input
+  EXPECT_EQ(client_.started(), 1);
+}
+
+TEST_F(MappedWorker, ScratchIsMemoryOfTheClientsToo) {
+  candidate_.plan.scratch_bytes = {ScratchBuffer(512, /*is_zeroed=*/true)};
+  LaunchArg scratch;
+  scratch.kind = LaunchArg::Kind::kScratch;
+  candidate_.plan.launches[0].args.push_back(scratch);
+  const auto loaded = client_.Load(UncheckedBinary("float* s = static_cast<float*>(b[2]);\n"
+                                                   "y[begin] = s[0]; s[0] = 5;"),
+                                   candidate_, signature_);
+  ASSERT_TRUE(loaded.ok() && loaded->verdict.accepted());
+  EXPECT_EQ(loaded->scratch_bytes, std::vector<int64_t>{512});
+  const SharedMemory memory = *ShareHostMemory(512);
+  std::memset(memory.data(), 1, 512);
+  const auto id = client_.Map(memory, true);
+  ASSERT_TRUE(id.ok());
+  EXPECT_FALSE(client_.Launch(At(false)).ok());  // a buffer is missing
+  MappedLaunch launch = At(false);
+  launch.scratch = {{*id, 0}};
+  ASSERT_TRUE(Launch(launch).accepted());
+  EXPECT_EQ(Y()[0], 0);
+  EXPECT_EQ(*static_cast<float*>(memory.data()), 5);
+}
+
+TEST_F(MappedWorker, BadPlacesAreErrors) {
+  ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
+  MappedLaunch launch = At(false);
+  launch.outputs[0].mapping = x_id_;  // read-only
+  EXPECT_FALSE(client_.Launch(launch).ok());
+  launch = At(false);
+  launch.inputs[0].offset = x_.bytes() - kBytes + 4;
+  EXPECT_FALSE(client_.Launch(launch).ok());
+  launch.inputs[0] = {12345, 0};
+  EXPECT_FALSE(client_.Launch(launch).ok());
+  ASSERT_TRUE(client_.Unmap(y_id_).ok());
+  EXPECT_FALSE(client_.Unmap(y_id_).ok());
+  EXPECT_FALSE(client_.Launch(At(false)).ok());
+  ASSERT_TRUE(client_.Unload().ok());
+  EXPECT_FALSE(client_.Launch(At(false)).ok());
+  EXPECT_EQ(client_.started(), 1);
+}
+
+TEST_F(MappedWorker, WhatCannotBeLoadedIsAVerdict) {
+  EXPECT_EQ(Load("no ELF").kind, VerdictKind::kLaunchError);
+  EXPECT_EQ(Load(UncheckedBinary("static int64_t calls; y[0] = ++calls;")).kind,
+            VerdictKind::kRefused);
+  EXPECT_EQ(Load(UncheckedBinary("y[0] = getpid();", "extern \"C\" int getpid();")).kind,
+            VerdictKind::kRefused);
+  const std::string good = UncheckedBinary(kRelu);
+  candidate_.plan.launches[0].kernel = "another";
+  EXPECT_FALSE(Load(good).accepted());
+  EXPECT_FALSE(client_.Launch(At(false)).ok());
+}
+
+// Unmapped, memory is gone once its owner gives it up: nothing of the client's or the worker's
+// holds it.
+TEST_F(MappedWorker, UnmapGivesTheMemoryBack) {
+  const auto shared = [] {
+    std::ifstream facts("/proc/meminfo");
+    for (std::string line; std::getline(facts, line);) {
+      if (line.starts_with("Shmem:")) return std::stoll(line.substr(6));
+    }
+    return 0ll;
+  };
+  constexpr int64_t kLarge = int64_t{256} << 20;
+  const auto before = shared();
+  {
+    const SharedMemory memory = *ShareHostMemory(kLarge);
+    const auto id = client_.Map(memory, true);
+    ASSERT_TRUE(id.ok());
+    EXPECT_GT(shared() - before, 200 << 10);
+    ASSERT_TRUE(client_.Unmap(*id).ok());
+  }
+  EXPECT_LT(shared() - before, 100 << 10);
+}
+
+TEST_F(MappedWorker, WhatWasMappedAndLoadedOutlivesTheWorker) {
+  ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
+  ASSERT_TRUE(Launch(At(false)).accepted());
+  const std::vector<int> workers = ChildrenOf(getpid());
+  ASSERT_EQ(workers.size(), 1u);
+  kill(workers[0], SIGKILL);
+  std::fill_n(Y(), kItems, -1.0f);
+  auto verdict = client_.Launch(At(false));
+  if (!verdict.ok()) verdict = client_.Launch(At(false));  // it died while it was asked
+  ASSERT_TRUE(verdict.ok()) << verdict.status().ToString();
+  EXPECT_EQ(client_.started(), 2);
+  EXPECT_EQ(Y()[10], 7);
+  const auto again = client_.Map(x_, false);
+  ASSERT_TRUE(again.ok());
+  EXPECT_NE(*again, x_id_);
+  EXPECT_TRUE(Launch(At(false)).accepted());
+}
+
+// The system kills what uses too much memory; that is nobody's verdict.
+TEST_F(MappedWorker, AKilledRunIsToBeTriedAgain) {
+  ASSERT_TRUE(Load(UncheckedBinary("while (*(volatile float*)x != 99) {}")).accepted());
+  const std::vector<int> workers = ChildrenOf(getpid());
+  ASSERT_EQ(workers.size(), 1u);
+  std::thread killer([&] {
+    std::vector<int> runs;
+    while ((runs = ChildrenOf(workers[0])).empty()) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    kill(runs[0], SIGKILL);
+  });
+  const auto verdict = client_.Launch(At(false));
+  killer.join();
+  EXPECT_EQ(verdict.status().code(), StatusCode::kUnavailable);
+  X()[0] = 99;
+  EXPECT_TRUE(Launch(At(false)).accepted());
+  EXPECT_EQ(client_.started(), 1);
+}
+
+}  // namespace
+}  // namespace cudaforge
