@@ -54,6 +54,7 @@ std::string ResolveAll(const DynamicLibrary& library, DriverApi& api) {
   load.Required(api.MemImport, "cuMemImportFromShareableHandle");
   load.Required(api.MemcpyHtoD, "cuMemcpyHtoD_v2");
   load.Required(api.MemcpyDtoH, "cuMemcpyDtoH_v2");
+  load.Required(api.MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");
   load.Required(api.MemsetD32Async, "cuMemsetD32Async");
   load.Required(api.MemsetD8Async, "cuMemsetD8Async");
   load.Required(api.MemHostAlloc, "cuMemHostAlloc");

@@ -172,6 +172,7 @@ struct DriverApi {
   Result (*MemImport)(MemoryHandle* handle, void* shareable, int type) = nullptr;
   Result (*MemcpyHtoD)(DevicePtr to, const void* from, size_t bytes) = nullptr;
   Result (*MemcpyDtoH)(void* to, DevicePtr from, size_t bytes) = nullptr;
+  Result (*MemcpyDtoDAsync)(DevicePtr to, DevicePtr from, size_t bytes, Stream stream) = nullptr;
   Result (*MemsetD32Async)(DevicePtr data, unsigned value, size_t count, Stream stream) = nullptr;
   Result (*MemsetD8Async)(DevicePtr data, unsigned char value, size_t count,
                           Stream stream) = nullptr;
