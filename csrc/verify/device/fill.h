@@ -74,18 +74,44 @@ CF_DEVICE unsigned char FillByte(uint64_t seed, uint64_t position) {
   return static_cast<unsigned char>(FillWord<kKind>(seed, position >> 3) >> ((position & 7) * 8));
 }
 
-// Bytes of `a` that differ from those of `b`.
-CF_DEVICE int DifferingBytes(uint64_t a, uint64_t b) {
-  int count = 0;
-  for (uint64_t left = a ^ b; left != 0; left >>= 8) count += (left & 0xff) != 0 ? 1 : 0;
-  return count;
-}
+// The bytes of a buffer that are not what the pattern says.
+struct FillDifference {
+  uint64_t changed = 0;
+  uint64_t first = ~uint64_t{0};  // the lowest position
 
-// The number of the first byte of `a` that differs from that of `b`. REQUIRES: a != b.
-CF_DEVICE int FirstDifferingByte(uint64_t a, uint64_t b) {
-  int first = 0;
-  for (uint64_t left = a ^ b; (left & 0xff) == 0; left >>= 8) ++first;
-  return first;
+  // `is` and `expected`: the bytes from `position` on, low byte first.
+  CF_DEVICE void Compare(uint64_t is, uint64_t expected, uint64_t position) {
+    if (is == expected) return;
+    for (uint64_t left = is ^ expected; left != 0; left >>= 8, ++position) {
+      if ((left & 0xff) == 0) continue;
+      ++changed;
+      if (position < first) first = position;
+    }
+  }
+
+  // `size` bytes, at most 8, of the buffer `data` from `position` on.
+  template <FillKind kKind>
+  CF_DEVICE void CompareSlot(const unsigned char* data, uint64_t position, int size,
+                             uint64_t seed) {
+    uint64_t is = 0;
+    for (int i = 0; i < size; ++i) is |= static_cast<uint64_t>(data[position + i]) << (8 * i);
+    const uint64_t mask = size == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size)) - 1;
+    Compare(is, FillAt<kKind>(seed, position) & mask, position);
+  }
+};
+
+// Spoiling: one word of 8 bytes in each group of 256 is inverted; the last group may be smaller. A
+// buffer of fewer than 8 bytes is one group, all of which is inverted.
+CF_DEVICE uint64_t SpoilGroups(uint64_t bytes) {
+  if (bytes == 0) return 0;
+  return bytes < 8 ? 1 : (bytes / 8 + 255) / 256;
+}
+CF_DEVICE void SpoilGroup(unsigned char* data, uint64_t bytes, uint64_t seed, uint64_t group) {
+  const uint64_t left = bytes / 8 - group * 256;
+  const uint64_t words = left < 256 ? left : 256;
+  const uint64_t word = words == 0 ? 0 : group * 256 + FillHash(seed, group) % words;
+  const uint64_t end = words == 0 ? bytes : word * 8 + 8;
+  for (uint64_t i = word * 8; i < end; ++i) data[i] = static_cast<unsigned char>(~data[i]);
 }
 
 // Runs body(Constant<FillKind, kind>()) for a kind known at run time.

@@ -1,10 +1,10 @@
-// The verifier's own kernels on memory: filling and checking (verify/device/fill.h).
+// The verifier's own kernels on memory: filling, checking and spoiling (verify/device/fill.h).
+// `data` may have any alignment; any grid of blocks of 256 threads will do.
 #include "verify/device/fill.h"
 
 namespace cudaforge::device {
 
-// The part of a buffer whose addresses are multiples of 16, in units of 16 bytes, and what lies
-// before and behind it.
+// A buffer's part whose addresses are multiples of 16, in blocks of 16 bytes, and its two edges.
 struct Span16 {
   uint64_t head;    // bytes before
   uint64_t blocks;  // of 16 bytes
@@ -16,7 +16,7 @@ struct Span16 {
     blocks = (bytes - head) / 16;
     tail = bytes - head - blocks * 16;
   }
-  // The position of edge byte number i of head + tail.
+  // The position of byte number i of head and tail.
   __device__ uint64_t Edge(uint64_t i) const { return i < head ? i : i + blocks * 16; }
 };
 
@@ -39,7 +39,10 @@ struct FillBody {
     auto* const blocks = reinterpret_cast<ulonglong2*>(data + span.head);
     for (uint64_t i = ThisThread(); i < span.blocks; i += AllThreads()) {
       const uint64_t position = span.head + i * 16;
-      blocks[i] = {FillAt<kKind>(seed, position), FillAt<kKind>(seed, position + 8)};
+      ulonglong2 block;
+      block.x = FillAt<kKind>(seed, position);
+      block.y = FillAt<kKind>(seed, position + 8);
+      blocks[i] = block;
     }
     if (ThisThread() < span.head + span.tail) {
       const uint64_t position = span.Edge(ThisThread());
@@ -48,11 +51,54 @@ struct FillBody {
   }
 };
 
+struct CheckBody {
+  const unsigned char* data;
+  uint64_t bytes;
+  uint64_t seed;
+  unsigned long long* damage;  // {bytes changed, position of the first}
+
+  template <FillKind kKind>
+  __device__ void operator()(Constant<FillKind, kKind>) const {
+    const Span16 span(data, bytes);
+    const auto* const blocks = reinterpret_cast<const ulonglong2*>(data + span.head);
+    FillDifference found;
+    for (uint64_t i = ThisThread(); i < span.blocks; i += AllThreads()) {
+      const uint64_t position = span.head + i * 16;
+      const ulonglong2 block = blocks[i];
+      found.Compare(block.x, FillAt<kKind>(seed, position), position);
+      found.Compare(block.y, FillAt<kKind>(seed, position + 8), position + 8);
+    }
+    if (ThisThread() < span.head + span.tail) {
+      const uint64_t position = span.Edge(ThisThread());
+      found.Compare(data[position], FillByte<kKind>(seed, position), position);
+    }
+    if (found.changed == 0) return;
+    atomicAdd(&damage[0], static_cast<unsigned long long>(found.changed));
+    atomicMin(&damage[1], static_cast<unsigned long long>(found.first));
+  }
+};
+
 }  // namespace cudaforge::device
 
-// data[position] = the pattern's byte, for `bytes` bytes. Any grid.
+// data[position] = the pattern's byte.
 extern "C" __global__ void __launch_bounds__(256)
     fill_bytes(unsigned char* data, uint64_t bytes, int kind, uint64_t seed) {
   using namespace cudaforge::device;
   WithFillKind(static_cast<FillKind>(kind), FillBody{data, bytes, seed});
+}
+
+// Adds to damage[0] and lowers damage[1], which begin as 0 and ~0.
+extern "C" __global__ void __launch_bounds__(256)
+    check_fill(const unsigned char* data, uint64_t bytes, int kind, uint64_t seed,
+               unsigned long long* damage) {
+  using namespace cudaforge::device;
+  WithFillKind(static_cast<FillKind>(kind), CheckBody{data, bytes, seed, damage});
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    spoil_bytes(unsigned char* data, uint64_t bytes, uint64_t seed) {
+  using namespace cudaforge::device;
+  for (uint64_t g = ThisThread(); g < SpoilGroups(bytes); g += AllThreads()) {
+    SpoilGroup(data, bytes, seed, g);
+  }
 }

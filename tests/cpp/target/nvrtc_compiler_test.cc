@@ -6,6 +6,7 @@
 #include <string>
 
 #include "target/cuda/device_rates.h"
+#include "target/cuda/on_chip_scrub.h"
 #include "target/cuda/ptxas_log.h"
 #include "target/cuda/search_paths.h"
 #include "target/elf_check.h"
@@ -60,6 +61,16 @@ TEST_P(NvrtcArch, CompilesTheKernelsThatMeasureADevice) {
     EXPECT_EQ(facts.at("stack_bytes"), 0) << kernel << ": its chains are not in registers";
     EXPECT_LE(facts.at("registers").get<int>(), 96) << kernel;
   }
+}
+
+TEST_P(NvrtcArch, CompilesTheKernelsThatScrubADevice) {
+  NEEDS_NVRTC();
+  const CompileResult result = Nvrtc()->Compile(kScrubSource, GetParam());
+  ASSERT_TRUE(result.ok) << result.log;
+  const Json& shared = result.resources.at("scrub_shared");
+  EXPECT_EQ(shared.at("stack_bytes"), 0) << "its numbers are not in registers";
+  EXPECT_GE(shared.at("registers").get<int>(), 200);
+  EXPECT_EQ(result.resources.at("scrub_local").at("stack_bytes"), 512);
 }
 
 TEST_P(NvrtcArch, CompilesWithFactsAndNoSpills) {
