@@ -5,6 +5,8 @@
 
 #include "signature/aten_numerics.h"
 #include "signature/aten_pch.h"
+#include "verify/checker.h"
+#include "verify/host_reference.h"
 #include "verify/service.h"
 
 namespace cudaforge {
@@ -13,9 +15,14 @@ namespace {
 class TorchReference : public Reference {
  public:
   explicit TorchReference(int device_index) : device_index_(device_index) {}
-  Result<std::unique_ptr<RegionChecker>> Check(const OpSignature& region, double seconds) override {
+  Result<std::unique_ptr<RegionReference>> Open(const OpSignature& region, DeviceMemory& memory,
+                                                double seconds) override {
     SetNumerics(region.numerics);
-    return RegionChecker::Create(region, device_index_, std::random_device()(), seconds);
+    CF_ASSIGN_OR_RETURN(
+        std::unique_ptr<RegionChecker> checker,
+        RegionChecker::Create(region, device_index_, std::random_device()(), seconds));
+    return std::unique_ptr<RegionReference>(
+        std::make_unique<HostReference>(region, std::move(checker), memory));
   }
 
  private:

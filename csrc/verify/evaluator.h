@@ -43,7 +43,7 @@ struct ProvenKernel {
   Candidate candidate;
   std::string binary;
   double ns = 0;
-  Json verification;  // {"report": RegionChecker::Report, "cases": [names], "poisons": [...]}
+  Json verification;  // {"report": RegionVerifier::Report, "cases": [names]}
 };
 
 struct Evaluation {

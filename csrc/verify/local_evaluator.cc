@@ -9,9 +9,6 @@
 namespace cudaforge {
 namespace {
 
-// All bits set is NaN in every floating dtype and -1 in the integers; the other is a small ordinary
-// number.
-constexpr uint8_t kPoisons[] = {0xFF, 0x2B};
 constexpr size_t kMaxLogBytes = 4096;
 // For every right candidate all that the Judge reasons from: traffic, occupancy, hit rates and what
 // warps wait for, in 4 replays of the kernel. The throughputs, which need 9 to 13, for a new best
@@ -38,10 +35,9 @@ class Stopwatch {
 }  // namespace
 
 LocalEvaluator::LocalEvaluator(const OpSignature& region, CandidateRunner& runner,
-                               const RegionChecker& checker,
-                               std::vector<CandidateRunner*> compilers)
-    : region_(region), runner_(runner), checker_(checker), compilers_(std::move(compilers)) {
-  CF_CHECK(checker_.case_count() > 0);
+                               RegionVerifier& verifier, std::vector<CandidateRunner*> compilers)
+    : region_(region), runner_(runner), verifier_(verifier), compilers_(std::move(compilers)) {
+  CF_CHECK(verifier_.set_count() > 0);
   for (size_t i = 0; i < compilers_.size(); ++i) turns_.push_back(std::make_unique<std::mutex>());
 }
 
@@ -67,7 +63,7 @@ Json LocalEvaluator::facts() {
 }
 
 double LocalEvaluator::proof_seconds() const {
-  return slowest_case_ * static_cast<double>(checker_.case_count());
+  return slowest_set_ * static_cast<double>(verifier_.set_count());
 }
 
 void LocalEvaluator::Submit(EvaluationRequest request) {
@@ -115,21 +111,26 @@ Result<Evaluation> LocalEvaluator::Evaluate(Job* job) {
   return out;
 }
 
-Status LocalEvaluator::RunCase(size_t i, const RunPlan& plan, const EvaluationRequest& request,
-                               const std::string& binary, Evaluation* out) {
+Status LocalEvaluator::Load(const EvaluationRequest& request, const std::string& binary,
+                            Verdict* verdict) {
+  if (loaded_ == request.id) return Status::Ok();
+  loaded_.reset();
+  CF_ASSIGN_OR_RETURN(*verdict, verifier_.Load(binary, request.candidate));
+  if (verdict->accepted()) loaded_ = request.id;
+  return Status::Ok();
+}
+
+Status LocalEvaluator::RunSet(size_t i, Evaluation* out) {
   if (Cancelled()) return CancelledStatus();
   const double began = SteadySeconds();
   Verdict& verdict = out->findings.verdict;
-  RunOutput run;
   {
     const Stopwatch watch(&out->device_seconds);
-    CF_ASSIGN_OR_RETURN(run,
-                        runner_.Run(binary, request.candidate, region_, checker_.inputs(i), plan));
+    CF_ASSIGN_OR_RETURN(verdict, verifier_.Run(i));
   }
-  verdict = run.verdict.accepted() ? checker_.Check(i, run.outputs) : run.verdict;
-  if (!verdict.accepted()) verdict.evidence["input_set"] = checker_.inputs(i).name;
+  if (!verdict.accepted()) verdict.evidence["input_set"] = verifier_.set_name(i);
   // A crash, a hang or a re-test of what is wrong says nothing of what a right one's run costs.
-  if (verdict.accepted()) slowest_case_ = std::max(slowest_case_, SteadySeconds() - began);
+  if (verdict.accepted()) slowest_set_ = std::max(slowest_set_, SteadySeconds() - began);
   return Status::Ok();
 }
 
@@ -155,7 +156,10 @@ Status LocalEvaluator::Screen(Job* job, Built* built, Evaluation* out) {
   out->findings.resources = built->resources = std::move(compiled.resources);
   built->binary = std::move(compiled.binary);
   if (SteadySeconds() >= request.screen_end) return OutOfTime();
-  CF_RETURN_IF_ERROR(RunCase(0, {.poison = kPoisons[0]}, request, built->binary, out));
+  loaded_.reset();  // a trial's number may come again, with another candidate
+  CF_RETURN_IF_ERROR(Load(request, built->binary, &verdict));
+  if (!verdict.accepted()) return Status::Ok();
+  CF_RETURN_IF_ERROR(RunSet(0, out));
   if (!verdict.accepted()) return Status::Ok();
   if (SteadySeconds() >= request.screen_end_right) return OutOfTime();
   if (Cancelled()) return CancelledStatus();
@@ -165,8 +169,13 @@ Status LocalEvaluator::Screen(Job* job, Built* built, Evaluation* out) {
   }
   {
     const Stopwatch watch(&out->device_seconds);
-    CF_ASSIGN_OR_RETURN(built->ns, runner_.Time(built->binary, request.candidate, region_,
-                                                checker_.inputs(0), plan));
+    CF_ASSIGN_OR_RETURN(RegionVerifier::Timed timed, verifier_.Time(plan));
+    verdict = std::move(timed.verdict);
+    if (!verdict.accepted()) {
+      verdict.evidence["input_set"] = verifier_.set_name(0) + ", timed";
+      return Status::Ok();
+    }
+    built->ns = timed.ns;
   }
   out->findings.ns = built->ns;
   if (request.depth == Depth::kScreen && request.best_ns.has_value() &&
@@ -178,25 +187,20 @@ Status LocalEvaluator::Screen(Job* job, Built* built, Evaluation* out) {
 
 Status LocalEvaluator::Prove(const EvaluationRequest& request, const Built& built,
                              Evaluation* out) {
-  for (size_t i = 0; i < checker_.case_count(); ++i) {
-    const double left = slowest_case_ * static_cast<double>(checker_.case_count() - i);
+  Verdict& verdict = out->findings.verdict;
+  CF_RETURN_IF_ERROR(Load(request, built.binary, &verdict));
+  Json sets = Json::array();
+  for (size_t i = 0; verdict.accepted() && i < verifier_.set_count(); ++i) {
+    const double left = slowest_set_ * static_cast<double>(verifier_.set_count() - i);
     if (SteadySeconds() + left > request.end) return OutOfTime();
-    const bool odd = i % 2 == 1;
-    RunPlan plan;
-    plan.poison = kPoisons[odd ? 0 : 1];  // the first set has seen the other one
-    plan.fence = odd ? RunPlan::Fence::kBefore : RunPlan::Fence::kAfter;
-    plan.again = i == 0;
-    plan.new_thread = odd;
-    CF_RETURN_IF_ERROR(RunCase(i, plan, request, built.binary, out));
-    if (!out->findings.verdict.accepted()) return Status::Ok();
+    CF_RETURN_IF_ERROR(RunSet(i, out));
+    sets.push_back(verifier_.set_name(i));
   }
-  Json cases = Json::array();
-  for (size_t i = 0; i < checker_.case_count(); ++i) cases.push_back(checker_.inputs(i).name);
-  out->kernel = ProvenKernel{
-      request.candidate,
-      built.binary,
-      *built.ns,
-      {{"report", checker_.Report()}, {"cases", std::move(cases)}, {"poisons", kPoisons}}};
+  if (!verdict.accepted()) return Status::Ok();
+  out->kernel = ProvenKernel{request.candidate,
+                             built.binary,
+                             *built.ns,
+                             {{"report", verifier_.Report()}, {"cases", std::move(sets)}}};
   if (settings_.metrics) Profile(request, out);
   return Status::Ok();
 }
@@ -206,8 +210,7 @@ void LocalEvaluator::Profile(const EvaluationRequest& request, Evaluation* out) 
   if (refusal_.empty() && !Cancelled()) {
     const bool best = !request.best_ns.has_value() || *findings.ns < *request.best_ns;
     const Stopwatch watch(&out->device_seconds);
-    Result<Json> profile = runner_.Profile(out->kernel->binary, out->kernel->candidate, region_,
-                                           checker_.inputs(0), best ? kBestTier : kOrdinaryTier);
+    Result<Json> profile = verifier_.Profile(best ? kBestTier : kOrdinaryTier);
     if (profile.ok()) {
       findings.profile = AtMeasuredTime(*std::move(profile), *findings.ns);
     } else if (profile.status().code() == StatusCode::kUnsupported) {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/cancel.h"
-#include "verify/checker.h"
 #include "verify/evaluator.h"
+#include "verify/region_verifier.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
@@ -20,9 +20,10 @@ namespace cudaforge {
 // All that is passed in must outlive it.
 class LocalEvaluator : public Evaluator {
  public:
-  // `compilers`: each compiles one candidate at a time, beside the others and beside what runs.
-  // Empty: the runner compiles.
-  LocalEvaluator(const OpSignature& region, CandidateRunner& runner, const RegionChecker& checker,
+  // `runner` compiles and knows the device; `verifier` runs what was compiled. `compilers`: each
+  // compiles one candidate at a time, beside the others and beside what runs. Empty: the runner
+  // compiles.
+  LocalEvaluator(const OpSignature& region, CandidateRunner& runner, RegionVerifier& verifier,
                  std::vector<CandidateRunner*> compilers = {});
 
   void Begin(const EvaluatorSettings& settings) override;
@@ -47,23 +48,25 @@ class LocalEvaluator : public Evaluator {
   // Both fill in the verdict and what was measured. Errors as of Evaluated.
   Status Screen(Job* job, Built* built, Evaluation* out);
   Status Prove(const EvaluationRequest& request, const Built& built, Evaluation* out);
+  // The verifier's candidate from now on, unless it is already.
+  Status Load(const EvaluationRequest& request, const std::string& binary, Verdict* verdict);
   // One run on input set `i`, checked.
-  Status RunCase(size_t i, const RunPlan& plan, const EvaluationRequest& request,
-                 const std::string& binary, Evaluation* out);
+  Status RunSet(size_t i, Evaluation* out);
   void Profile(const EvaluationRequest& request, Evaluation* out);
   Result<Evaluation> Evaluate(Job* job);
   bool Cancelled() const { return settings_.cancel != nullptr && settings_.cancel->IsSet(); }
 
   const OpSignature& region_;
   CandidateRunner& runner_;
-  const RegionChecker& checker_;
+  RegionVerifier& verifier_;
   const std::vector<CandidateRunner*> compilers_;
   EvaluatorSettings settings_;
   std::vector<std::unique_ptr<std::mutex>> turns_;  // of the compilers
   size_t submitted_ = 0;
   std::deque<Job> jobs_;           // under way, oldest first
   std::map<int, Built> screened_;  // right on the first input set, by trial
-  double slowest_case_ = 0;        // seconds
+  std::optional<int> loaded_;      // the verifier's candidate, by trial
+  double slowest_set_ = 0;         // seconds of a right candidate's run on one
   std::optional<Json> facts_;
   std::string refusal_;  // why the runner cannot profile: asked once
 };

@@ -3,10 +3,15 @@
 #include <exception>
 #include <limits>
 #include <optional>
+#include <random>
 #include <utility>
 
+#include "target/target.h"
+#include "verify/device_memory.h"
 #include "verify/local_evaluator.h"
+#include "verify/mapped_verifier.h"
 #include "verify/messages.h"
+#include "verify/own_kernels.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
@@ -54,20 +59,41 @@ class Service {
     CF_ASSIGN_OR_RETURN(const Json paths, JsonField(body, "cuda_search_paths"));
     for (const Json& path : paths) worker.cuda_search_paths.push_back(path.get<std::string>());
     CF_ASSIGN_OR_RETURN(reference_, make_reference_(setup));
+    CF_RETURN_IF_ERROR(OpenDevice(worker));
     worker_.emplace(std::move(worker));
     return Said();
   }
 
+  Status OpenDevice(const WorkerOptions& worker) {
+    if (worker.device == DeviceType::kCpu) {
+      CF_ASSIGN_OR_RETURN(target_, MakeCpuTarget({.cxx = worker.cxx}));
+      memory_ = MakeCpuMemory();
+      return Status::Ok();
+    }
+    CF_ASSIGN_OR_RETURN(
+        target_, MakeCudaTarget(worker.device_index,
+                                {.search_paths = worker.cuda_search_paths, .own_stream = false}));
+    CF_ASSIGN_OR_RETURN(std::unique_ptr<OwnKernels> kernels,
+                        OwnKernels::Create(worker.device_index, worker.cuda_search_paths));
+    CF_ASSIGN_OR_RETURN(memory_, MakeCudaMemory(std::move(kernels), worker.cuda_search_paths));
+    return Status::Ok();
+  }
+
   Result<Frame> Open(const Json& body) {
     evaluator_.reset();
-    checker_.reset();
+    verifier_.reset();
+    answers_.reset();
     CF_ASSIGN_OR_RETURN(const Json region, JsonField(body, "region"));
     CF_ASSIGN_OR_RETURN(region_, OpSignature::FromJson(region));
     const Result<double> seconds = JsonDouble(body, "seconds");
     CF_ASSIGN_OR_RETURN(
-        checker_, reference_->Check(
-                      *region_, seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
-    evaluator_ = std::make_unique<LocalEvaluator>(*region_, *worker_, *checker_);
+        answers_,
+        reference_->Open(*region_, *memory_,
+                         seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
+    std::random_device random;
+    CF_ASSIGN_OR_RETURN(verifier_, MappedVerifier::Create(*region_, *target_, *memory_, *worker_,
+                                                          *answers_, random()));
+    evaluator_ = std::make_unique<LocalEvaluator>(*region_, *worker_, *verifier_);
     return Said();
   }
 
@@ -102,9 +128,12 @@ class Service {
 
   const MakeReference& make_reference_;
   std::unique_ptr<Reference> reference_;
+  std::unique_ptr<Target> target_;
+  std::unique_ptr<DeviceMemory> memory_;
   std::optional<WorkerClient> worker_;
   std::optional<OpSignature> region_;
-  std::unique_ptr<RegionChecker> checker_;
+  std::unique_ptr<RegionReference> answers_;
+  std::unique_ptr<MappedVerifier> verifier_;
   std::unique_ptr<LocalEvaluator> evaluator_;
 };
 

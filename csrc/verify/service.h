@@ -7,7 +7,8 @@
 
 #include "base/status.h"
 #include "signature/op_signature.h"
-#include "verify/checker.h"
+#include "verify/device_memory.h"
+#include "verify/region_reference.h"
 
 namespace cudaforge {
 
@@ -20,9 +21,11 @@ struct VerifierSetup {
 class Reference {
  public:
   virtual ~Reference() = default;
-  // As RegionChecker::Create, with the numerics of the signature in force.
-  virtual Result<std::unique_ptr<RegionChecker>> Check(const OpSignature& region,
-                                                       double seconds) = 0;
+  // The answers of a region, whose numerics are in force from now on. `memory` outlives what is
+  // returned. kUnsupported: the region cannot be judged (nothing to tell a right answer from a wrong
+  // one, or ATen refuses it). kTimeout: not within `seconds`. kNoMemory.
+  virtual Result<std::unique_ptr<RegionReference>> Open(const OpSignature& region,
+                                                        DeviceMemory& memory, double seconds) = 0;
 };
 // Called once, for "hello". kUnavailable says what this machine lacks.
 using MakeReference = std::function<Result<std::unique_ptr<Reference>>(const VerifierSetup& setup)>;

@@ -227,6 +227,16 @@ Result<Json> CandidateRunner::Profile(const std::string&, const Candidate&, cons
   return Status::Unsupported("this runner profiles nothing");
 }
 
+Result<RunOutput> CandidateRunner::Run(const std::string&, const Candidate&, const OpSignature&,
+                                       const InputSet&, const RunPlan&) {
+  return Status::Unsupported("this runner runs nothing");
+}
+
+Result<double> CandidateRunner::Time(const std::string&, const Candidate&, const OpSignature&,
+                                     const InputSet&, const TimingPlan&) {
+  return Status::Unsupported("this runner times nothing");
+}
+
 Result<Json> CandidateRunner::Facts() {
   return Status::Unsupported("this runner does not know the device");
 }

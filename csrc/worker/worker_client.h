@@ -55,11 +55,11 @@ class CandidateRunner {
   // (SIGKILL).
   virtual Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
                                 const OpSignature& signature, const InputSet& inputs,
-                                const RunPlan& plan) = 0;
+                                const RunPlan& plan);
   // Median device nanoseconds of cold runs on those inputs; a rank for the search, not evidence.
   virtual Result<double> Time(const std::string& binary, const Candidate& candidate,
                               const OpSignature& signature, const InputSet& inputs,
-                              const TimingPlan& plan) = 0;
+                              const TimingPlan& plan);
   // Launch facts and hardware counters of one call on those inputs, up to `tier`: see
   // Target::Profile. For candidates that Run has accepted. Counters that are not allowed or not
   // there are a note in the result. kUnsupported: this runner profiles nothing.

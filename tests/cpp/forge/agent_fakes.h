@@ -72,19 +72,16 @@ class ScriptedProvider : public Provider {
 // A table's runner that counts, and knows its device.
 class CountingRunner : public TableRunner {
  public:
-  using TableRunner::TableRunner;
-  Result<Json> Profile(const std::string& binary, const Candidate&, const OpSignature&,
-                       const InputSet&, int tier) override {
+  explicit CountingRunner(std::vector<Row> rows) : TableRunner(std::move(rows), 3) {}
+  Result<Json> Profile(int tier) override {
     tiers.push_back(tier);
     if (!profile_fault.ok()) return profile_fault;
-    return Json{{"tier", tier}, {"metrics", {{"loads_of_row_" + binary.substr(7, 1), 77}}}};
+    return Json{{"tier", tier}, {"metrics", {{"loads_of_row_" + loaded.source.code, 77}}}};
   }
   Result<Json> Facts() override { return facts; }
-  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
-                        const OpSignature& signature, const InputSet& inputs,
-                        const RunPlan& plan) override {
+  Result<Verdict> Run(size_t set) override {
     if (on_run) on_run();
-    return TableRunner::Run(binary, candidate, signature, inputs, plan);
+    return TableRunner::Run(set);
   }
 
   std::vector<int> tiers;
@@ -117,11 +114,11 @@ class AgentTest : public testing::Test {
   }
 
   Result<AgentOutcome> TryRun() {
-    return RunWith(*runner_, checker_, [this](const Json& event) { events_.push_back(event); });
+    return RunWith(*runner_, *runner_, [this](const Json& event) { events_.push_back(event); });
   }
-  Result<AgentOutcome> RunWith(CandidateRunner& runner, const RegionChecker& checker,
+  Result<AgentOutcome> RunWith(CandidateRunner& runner, RegionVerifier& verifier,
                                const ForgeProgress& progress) {
-    LocalEvaluator evaluator(signature_, runner, checker);
+    LocalEvaluator evaluator(signature_, runner, verifier);
     EvaluatorSettings given;
     given.metrics = settings_.metrics;
     given.cancel = settings_.cancel;
@@ -180,7 +177,6 @@ class AgentTest : public testing::Test {
 
   OpSignature signature_ = ReluOfEight();
   DeviceArch arch_;
-  TableChecker checker_{3};
   std::optional<CountingRunner> runner_;
   std::function<void(CountingRunner&)> prepare_;
   std::optional<ScriptedProvider> coder_, judge_;

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "tests/cpp/forge/agent_fakes.h"
+#include "tests/cpp/forge/real_worker.h"
 #include "tests/cpp/llm/chat_events.h"
 #include "tests/cpp/llm/http_server.h"
 
@@ -122,29 +123,6 @@ TEST_F(AgentHostile, ATruncatedReplyIsToldItsLimit) {
             std::string::npos);
 }
 
-// One input set and its right answer.
-class ExactChecker : public TableChecker {
- public:
-  ExactChecker(const std::vector<float>& values, std::vector<float> right)
-      : TableChecker(1), right_(std::move(right)) {
-    std::string bytes(values.size() * sizeof(float), '\0');
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-    set_ = {"mixed", {bytes}, {}};
-  }
-  const InputSet& inputs(size_t) const override { return set_; }
-  Verdict Check(size_t, std::span<const std::string> outputs) const override {
-    Verdict verdict;
-    if (std::memcmp(outputs[0].data(), right_.data(), outputs[0].size()) != 0) {
-      verdict = {VerdictKind::kWrongValues, "output 0 is wrong", Json::object()};
-    }
-    return verdict;
-  }
-
- private:
-  InputSet set_;
-  std::vector<float> right_;
-};
-
 std::string ReluSource(const std::string& before, const std::string& value) {
   return before +
          "#include <cstdint>\n"
@@ -159,10 +137,11 @@ std::string ReluSource(const std::string& before, const std::string& value) {
 // Injections meet the real worker.
 TEST_F(AgentHostile, Injections) {
   if (!MakeCpuTarget().ok()) GTEST_SKIP() << "needs a host compiler";
-  WorkerOptions options;
-  options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
-  WorkerClient worker(options);
-  const ExactChecker checker({-1, 2, -3, 4, -5, 6, -7, 8}, {0, 2, 0, 4, 0, 6, 0, 8});
+  HostSets sets({{-1, 2, -3, 4, -5, 6, -7, 8}}, [](size_t, const float* output) {
+    const float right[] = {0, 2, 0, 4, 0, 6, 0, 8};
+    return std::memcmp(output, right, sizeof(right)) == 0;
+  });
+  RealWorker real(signature_, sets);
   const TempDir folder = TempDir::Create("cudaforge-hostile").value();
   const std::string relu = "x[i] > 0 ? x[i] : 0";
   const std::string target = folder.path() + "/written";
@@ -174,7 +153,7 @@ TEST_F(AgentHostile, Injections) {
         TextReply(WithPlan(kGoodPlan, ReluSource("#include <cstdlib>\n",
                                                  "system(\"touch " + target + "\") + x[i]")))});
   settings_.budget.rounds = 4;
-  const auto outcome = RunWith(worker, checker, nullptr);
+  const auto outcome = RunWith(real.worker, *real.verifier, nullptr);
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
   ASSERT_EQ(sunk_.size(), 4u);
   EXPECT_EQ(sunk_[0]["verdict"]["verdict"], "wrong_values");

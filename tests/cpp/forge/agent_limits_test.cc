@@ -245,9 +245,9 @@ TEST(AgentCancel, StopsTheWorker) {
       "  for (volatile int64_t i = 0;; i = i + 1) {}\n}\n";
   const auto compiled = worker.Compile(candidate);
   ASSERT_TRUE(compiled.ok() && compiled->ok);
-  InputSet inputs{"zeros", {std::string(32, '\0')}, {}};
+  ASSERT_TRUE(worker.Load(compiled->binary, candidate, ReluOfEight()).value().verdict.accepted());
   cancel.Set();
-  const auto run = worker.Run(compiled->binary, candidate, ReluOfEight(), inputs, {});
+  const auto run = worker.Launch({});
   EXPECT_EQ(run.status().code(), StatusCode::kCancelled);
 }
 

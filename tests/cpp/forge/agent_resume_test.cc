@@ -101,7 +101,7 @@ TEST_F(AgentResume, WhatACallbackThrowsLosesNoCall) {
       if (thrown) throw Stop();
     };
     try {
-      (void)RunWith(*runner_, checker_, stop);
+      (void)RunWith(*runner_, *runner_, stop);
       EXPECT_FALSE(thrown);
     } catch (const Stop&) {
       EXPECT_TRUE(thrown && cancel.IsSet());

@@ -5,9 +5,7 @@
 #include "target/cuda/search_paths.h"
 #include "target/target.h"
 #include "tests/cpp/forge/contract_example.h"
-#include "verify/checker.h"
-#include "verify/local_evaluator.h"
-#include "worker/worker_client.h"
+#include "verify/verifiers.h"
 
 namespace cudaforge {
 namespace {
@@ -15,15 +13,16 @@ namespace {
 void ExpectAccepted(Language language) {
   const DeviceType device = language == Language::kCuda ? DeviceType::kCuda : DeviceType::kCpu;
   const OpSignature signature = ExampleRegion(device);
-  const auto checker = RegionChecker::Create(signature, 0, 20260101);
-  ASSERT_TRUE(checker.ok()) << checker.status().ToString();
-  WorkerOptions options;
-  options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
-  options.device = device;
-  options.cuda_search_paths = CudaRoots({});
-  WorkerClient client(options);
-  LocalEvaluator evaluator(signature, client, **checker);
-  const auto found = ProveCandidate(evaluator, ContractExample(language).value());
+  const std::string programs = CUDAFORGE_BINARY_DIR;
+  Verifiers verifiers({.executable = programs + "/cudaforge-verifier",
+                       .worker = programs + "/cudaforge-worker",
+                       .library_path = "",
+                       .cxx = "",
+                       .cuda_search_paths = CudaRoots({})});
+  const auto evaluator =
+      verifiers.Open(signature, 0, std::numeric_limits<double>::infinity(), nullptr);
+  ASSERT_TRUE(evaluator.ok()) << evaluator.status().ToString();
+  const auto found = ProveCandidate(**evaluator, ContractExample(language).value());
   ASSERT_TRUE(found.ok()) << found.status().ToString();
   ASSERT_TRUE(found->kernel.has_value()) << found->findings.verdict.ToJson().dump(1);
   EXPECT_NE(found->kernel->binary, "");

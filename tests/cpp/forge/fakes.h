@@ -1,4 +1,4 @@
-// A search, a worker and a checker made of tables: candidate number i compiles, runs and takes as
+// A search, and a worker and verifier made of tables: candidate number i compiles, runs and takes as
 // long as row i says.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 #include "forge/forge.h"
 #include "forge/walk.h"
-#include "verify/checker.h"
 #include "verify/local_evaluator.h"
+#include "verify/region_verifier.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
@@ -66,9 +66,10 @@ class TableSearch : public CandidateSearch {
   size_t next_ = 0;
 };
 
-class TableRunner : public CandidateRunner {
+class TableRunner : public CandidateRunner, public RegionVerifier {
  public:
-  explicit TableRunner(std::vector<Row> rows) : rows_(std::move(rows)) {}
+  explicit TableRunner(std::vector<Row> rows, size_t sets = 4)
+      : rows_(std::move(rows)), sets_(sets) {}
   Result<CompileResult> Compile(const Candidate& candidate) override {
     ++compiles;
     CompileResult result;
@@ -78,53 +79,43 @@ class TableRunner : public CandidateRunner {
     if (!result.ok) result.log = std::string("error: \xff expected ';'") + std::string(9000, 'x');
     return result;
   }
-  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate, const OpSignature&,
-                        const InputSet& inputs, const RunPlan& plan) override {
-    if (!fault.ok()) return fault;
-    runs.push_back(inputs.name + " " + std::to_string(plan.poison));
+  size_t set_count() const override { return sets_; }
+  std::string set_name(size_t set) const override { return "set" + std::to_string(set); }
+  Result<Verdict> Load(const std::string& binary, const Candidate& candidate) override {
     EXPECT_EQ(binary, "binary " + candidate.source.code);
-    RunOutput output;
-    output.verdict.kind = At(candidate).run;
-    const bool wrong = inputs.name == "set" + std::to_string(At(candidate).wrong_case);
-    output.outputs = {wrong ? "wrong" : "right"};
-    return output;
+    loaded = candidate;
+    return Verdict();
   }
-  Result<double> Time(const std::string&, const Candidate& candidate, const OpSignature&,
-                      const InputSet&, const TimingPlan& plan) override {
+  Result<Verdict> Run(size_t set) override {
+    if (!fault.ok()) return fault;
+    runs.push_back(set_name(set));
+    const Row& row = At(loaded);
+    if (row.run != VerdictKind::kAccepted) return Verdict{row.run, "", Json::object()};
+    if (row.wrong_case != static_cast<int>(set)) return Verdict();
+    return Verdict{VerdictKind::kWrongValues, "output 0 is wrong", Json::object()};
+  }
+  Result<Timed> Time(const TimingPlan& plan) override {
     abandon_ns.push_back(plan.abandon_ns);
     ++timings;
     if (fail_timing_after >= 0 && timings > fail_timing_after) return Status::IoError("gone");
-    return At(candidate).ns;
+    return Timed{{}, At(loaded).ns};
   }
+  Result<Json> Profile(int tier) override { return RegionVerifier::Profile(tier); }
+  Json Report() const override { return {{"checked", true}}; }
+
   Status fault;
   int fail_timing_after = -1;
   int compiles = 0, timings = 0;
   std::vector<std::string> runs;
   std::vector<double> abandon_ns;  // of each timing
+  Candidate loaded;
 
  private:
   const Row& At(const Candidate& candidate) const {
     return rows_.at(std::stoul(candidate.source.code));
   }
   std::vector<Row> rows_;
-};
-
-class TableChecker : public RegionChecker {
- public:
-  explicit TableChecker(int cases) {
-    for (int i = 0; i < cases; ++i) sets_.push_back({"set" + std::to_string(i), {}, {}});
-  }
-  size_t case_count() const override { return sets_.size(); }
-  const InputSet& inputs(size_t i) const override { return sets_[i]; }
-  Verdict Check(size_t, std::span<const std::string> outputs) const override {
-    Verdict verdict;
-    if (outputs[0] != "right") verdict = {VerdictKind::kWrongValues, "output 0 is wrong", {}};
-    return verdict;
-  }
-  Json Report() const override { return {{"checked", true}}; }
-
- private:
-  std::vector<InputSet> sets_;
+  size_t sets_;
 };
 
 }  // namespace cudaforge

@@ -160,8 +160,7 @@ TEST(ForgeLoop, AuthorsCompeteAndWhatOneWroteBeforeIsNotRunAgain) {
 TEST(LocalEvaluatorTest, CompilesBesideWhatRuns) {
   const OpSignature region = ReluOfEight();
   TableRunner runner(std::vector<Row>(8)), compiler(std::vector<Row>(8));
-  TableChecker checker(2);
-  LocalEvaluator evaluator(region, runner, checker, {&compiler});
+  LocalEvaluator evaluator(region, runner, runner, {&compiler});
   EXPECT_EQ(evaluator.slots(), 2);
   std::vector<Walk> walks;
   walks.push_back({"table", std::make_unique<TableSearch>(8)});

@@ -2,14 +2,15 @@
 // test's own, because the one of verify needs libtorch.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <random>
 
 #include "base/file.h"
 #include "cache/kernel_store.h"
 #include "forge/promotion.h"
 #include "tests/cpp/forge/fakes.h"
+#include "tests/cpp/forge/real_worker.h"
 
 namespace cudaforge {
 namespace {
@@ -30,65 +31,38 @@ OpSignature Softmax() {
   return signature;
 }
 
-WorkerOptions Options() {
-  WorkerOptions options;
-  options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
-  return options;
-}
-
 // Two sets of inputs, judged against softmax in double precision.
-class SoftmaxChecker : public RegionChecker {
- public:
-  SoftmaxChecker() {
-    std::mt19937_64 random(1);
-    for (float scale : {1.0f, 30.0f}) {
-      std::normal_distribution<float> normal(0, scale);
-      std::vector<float> values(kRows * kColumns);
-      for (float& value : values) value = normal(random);
-      std::string bytes(values.size() * sizeof(float), '\0');
-      std::memcpy(bytes.data(), values.data(), bytes.size());
-      sets_.push_back({"scale", {bytes}, {}});
-      values_.push_back(std::move(values));
-    }
+HostSets SoftmaxSets() {
+  std::mt19937_64 random(1);
+  std::vector<std::vector<float>> sets;
+  for (float scale : {1.0f, 30.0f}) {
+    std::normal_distribution<float> normal(0, scale);
+    sets.emplace_back(kRows * kColumns);
+    for (float& value : sets.back()) value = normal(random);
   }
-  size_t case_count() const override { return sets_.size(); }
-  const InputSet& inputs(size_t i) const override { return sets_[i]; }
-  Verdict Check(size_t i, std::span<const std::string> outputs) const override {
-    Verdict verdict;
-    std::vector<float> got(kRows * kColumns);
-    if (outputs.size() != 1 || outputs[0].size() != got.size() * sizeof(float)) {
-      verdict.kind = VerdictKind::kWrongShape;
-      return verdict;
-    }
-    std::memcpy(got.data(), outputs[0].data(), outputs[0].size());
-    for (int64_t row = 0; row < kRows; ++row) {
-      const float* x = values_[i].data() + row * kColumns;
-      const double top = *std::max_element(x, x + kColumns);
-      double sum = 0;
-      for (int64_t k = 0; k < kColumns; ++k) sum += std::exp(x[k] - top);
-      for (int64_t k = 0; k < kColumns; ++k) {
-        const double error =
-            got[static_cast<size_t>(row * kColumns + k)] - std::exp(x[k] - top) / sum;
-        if (!(std::abs(error) < 1e-6)) verdict.kind = VerdictKind::kWrongValues;
-      }
-    }
-    return verdict;
-  }
-  Json Report() const override { return Json::object(); }
-
- private:
-  std::vector<InputSet> sets_;
-  std::vector<std::vector<float>> values_;
-};
+  return {sets, [sets](size_t set, const float* output) {
+            for (int64_t row = 0; row < kRows; ++row) {
+              const float* x = sets[set].data() + row * kColumns;
+              const double top = *std::max_element(x, x + kColumns);
+              double sum = 0;
+              for (int64_t k = 0; k < kColumns; ++k) sum += std::exp(x[k] - top);
+              for (int64_t k = 0; k < kColumns; ++k) {
+                const double error = output[row * kColumns + k] - std::exp(x[k] - top) / sum;
+                if (!(std::abs(error) < 1e-6)) return false;
+              }
+            }
+            return true;
+          }};
+}
 
 TEST(WorkerSearch, ForgesASoftmaxOnTheCpu) {
   auto target = MakeCpuTarget();
   if (!target.ok()) GTEST_SKIP() << target.status().ToString();
-  WorkerClient worker(Options());
   const OpSignature signature = Softmax();
   const DeviceArch arch = (*target)->arch();
-  SoftmaxChecker checker;
-  LocalEvaluator evaluator(signature, worker, checker);
+  HostSets sets = SoftmaxSets();
+  RealWorker real(signature, sets);
+  LocalEvaluator evaluator(signature, real.worker, *real.verifier);
   auto outcome = SearchWalks(WalksFor({signature, arch}).value(), evaluator,
                              {.seconds = 60, .candidates = 3}, nullptr);
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
@@ -111,12 +85,11 @@ TEST(WorkerSearch, ForgesASoftmaxOnTheCpu) {
   ASSERT_TRUE(found->has_kernel());
   auto candidate = Candidate::FromJson(ParseJson(found->variants[0].candidate).value());
   ASSERT_TRUE(candidate.ok()) << candidate.status().ToString();
-  auto run = worker.Run(found->variants[0].binary, *candidate, signature, checker.inputs(1), {});
-  ASSERT_TRUE(run.ok());
-  EXPECT_TRUE(checker.Check(1, run->outputs).accepted());
+  ASSERT_TRUE(real.verifier->Load(found->variants[0].binary, *candidate).value().accepted());
+  EXPECT_TRUE(real.verifier->Run(1).value().accepted());
 }
 
-// A candidate that crashes takes its worker along, not the search.
+// A candidate that crashes takes neither its worker nor the search along.
 TEST(WorkerSearch, GoesOnAfterACrash) {
   class TwoCandidates : public TableSearch {
    public:
@@ -140,32 +113,21 @@ TEST(WorkerSearch, GoesOnAfterACrash) {
       return candidate;
     }
   };
-  class AnyAnswer : public TableChecker {
-   public:
-    AnyAnswer() : TableChecker(1) { set_ = {"zeros", {std::string(32, '\0')}, {}}; }
-    const InputSet& inputs(size_t) const override { return set_; }
-    Verdict Check(size_t, std::span<const std::string> outputs) const override {
-      Verdict verdict;
-      if (outputs[0] != std::string(32, '\0')) verdict.kind = VerdictKind::kWrongValues;
-      return verdict;
-    }
-
-   private:
-    InputSet set_;
-  };
   if (!MakeCpuTarget().ok()) GTEST_SKIP() << "needs a host compiler";
-  WorkerClient worker(Options());
-  AnyAnswer checker;
+  HostSets sets({std::vector<float>(8)}, [](size_t, const float* output) {
+    return std::all_of(output, output + 8, [](float y) { return y == 0; });
+  });
   const OpSignature relu = ReluOfEight();
-  LocalEvaluator evaluator(relu, worker, checker);
+  RealWorker real(relu, sets);
+  LocalEvaluator evaluator(relu, real.worker, *real.verifier);
   std::vector<Walk> walks;
   walks.push_back({"two", std::make_unique<TwoCandidates>()});
   auto outcome = SearchWalks(std::move(walks), evaluator, {.seconds = 60}, nullptr);
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
   ASSERT_EQ(outcome->trials.size(), 2u);
-  EXPECT_EQ(outcome->trials[0].verdict.kind, VerdictKind::kCrashed);
+  EXPECT_EQ(outcome->trials[0].verdict.kind, VerdictKind::kMemoryFault);
   EXPECT_TRUE(outcome->best.has_value()) << outcome->trials[1].ToJson().dump();
-  EXPECT_EQ(worker.started(), 2);
+  EXPECT_EQ(real.worker.started(), 1) << "candidates run in processes of their own";
 }
 
 }  // namespace

@@ -1,0 +1,75 @@
+#include "verify/mapped_buffer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/random.h"
+
+namespace cudaforge {
+
+Result<MappedBuffer> MappedBuffer::Make(Target& target, DeviceMemory& memory,
+                                        CandidateRunner& worker, int64_t bytes, bool writable,
+                                        int addresses) {
+  CF_ASSIGN_OR_RETURN(SharedMemory shared, target.Share(bytes + kSlack));
+  MappedBuffer made(std::move(shared), memory, worker);
+  for (int i = 0; i < addresses; ++i) {
+    CF_ASSIGN_OR_RETURN(const int id, worker.Map(made.memory_, writable));
+    made.maps_.push_back(id);
+  }
+  return made;
+}
+
+MappedBuffer& MappedBuffer::operator=(MappedBuffer&& other) noexcept {
+  Unmap();
+  memory_ = std::move(other.memory_);
+  device_ = other.device_;
+  worker_ = other.worker_;
+  maps_ = std::move(other.maps_);
+  other.maps_.clear();
+  offset_ = other.offset_;
+  bytes_ = other.bytes_;
+  alignment_ = other.alignment_;
+  seed_ = other.seed_;
+  return *this;
+}
+
+MappedBuffer::~MappedBuffer() { Unmap(); }
+
+void MappedBuffer::Unmap() {
+  for (const int id : maps_) (void)worker_->Unmap(id);  // a worker that ended has unmapped all
+  maps_.clear();
+}
+
+Status MappedBuffer::Place(int64_t bytes, int64_t alignment, Placement placement, uint64_t seed) {
+  CF_CHECK(bytes <= capacity()) << "a buffer of " << bytes << " bytes in " << capacity();
+  const int64_t room = (memory_.bytes() - bytes) / alignment;  // in alignments
+  bytes_ = bytes;
+  alignment_ = alignment;
+  seed_ = seed;
+  offset_ = 0;
+  if (placement == Placement::kEnd) offset_ = room * alignment;
+  if (placement == Placement::kInside) {
+    offset_ =
+        alignment * static_cast<int64_t>(SplitMix(seed).Below(static_cast<uint64_t>(room) + 1));
+  }
+  const FillPattern pattern = seed % 2 == 0 ? FillPattern::kNan : FillPattern::kNumbers;
+  CF_RETURN_IF_ERROR(device_->Fill(memory_.data(), offset_, pattern, seed));
+  return device_->Fill(static_cast<char*>(data()) + bytes_, memory_.bytes() - offset_ - bytes_,
+                       pattern, seed + 1);
+}
+
+Result<FillDamage> MappedBuffer::Around() const {
+  const FillPattern pattern = seed_ % 2 == 0 ? FillPattern::kNan : FillPattern::kNumbers;
+  CF_ASSIGN_OR_RETURN(FillDamage before,
+                      device_->CheckFill(memory_.data(), offset_, pattern, seed_));
+  CF_ASSIGN_OR_RETURN(FillDamage after,
+                      device_->CheckFill(static_cast<char*>(data()) + bytes_,
+                                         memory_.bytes() - offset_ - bytes_, pattern, seed_ + 1));
+  before.first -= offset_;
+  after.first += bytes_;
+  if (before.changed == 0) return after;
+  before.changed += after.changed;
+  return before;
+}
+
+}  // namespace cudaforge

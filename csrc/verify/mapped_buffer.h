@@ -1,0 +1,59 @@
+// MappedBuffer: one buffer of a candidate, in memory that the verifier owns and the worker maps.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "target/shared_memory.h"
+#include "target/target.h"
+#include "verify/device_memory.h"
+#include "worker/mapped_launch.h"
+#include "worker/worker_client.h"
+
+namespace cudaforge {
+
+enum class Placement {
+  kStart,   // at the mapping's first byte: what is read before it is not mapped
+  kEnd,     // as near to its last byte as alignment allows
+  kInside,  // somewhere, with no more alignment than is asked for
+};
+
+// Move-only. The worker client, the target and the device memory must outlive it.
+class MappedBuffer {
+ public:
+  // Memory for `bytes` bytes or fewer. `addresses`: how many times the worker maps it. kNoMemory.
+  static Result<MappedBuffer> Make(Target& target, DeviceMemory& memory, CandidateRunner& worker,
+                                   int64_t bytes, bool writable, int addresses);
+  MappedBuffer(MappedBuffer&&) noexcept = default;
+  MappedBuffer& operator=(MappedBuffer&& other) noexcept;
+  ~MappedBuffer();
+
+  int64_t capacity() const { return memory_.bytes() - kSlack; }
+  // Where the buffer lies from now on. The bytes around it are filled by `seed`. REQUIRES: bytes <=
+  // capacity(); alignment is a power of two, or a multiple of one, below 64 KiB.
+  Status Place(int64_t bytes, int64_t alignment, Placement placement, uint64_t seed);
+  void* data() const { return static_cast<char*>(memory_.data()) + offset_; }
+  int64_t bytes() const { return bytes_; }
+  int64_t alignment() const { return alignment_; }
+  Placed placed(uint64_t address) const { return {maps_[address % maps_.size()], offset_}; }
+  // Bytes around the buffer that are not what Place wrote. `first` counts from the buffer's first
+  // byte: below 0 before it.
+  Result<FillDamage> Around() const;
+
+ private:
+  static constexpr int64_t kSlack = 4096;  // for Placement::kInside
+
+  MappedBuffer(SharedMemory memory, DeviceMemory& device, CandidateRunner& worker)
+      : memory_(std::move(memory)), device_(&device), worker_(&worker) {}
+  void Unmap();
+
+  SharedMemory memory_;
+  DeviceMemory* device_;
+  CandidateRunner* worker_;
+  std::vector<int> maps_;
+  int64_t offset_ = 0, bytes_ = 0, alignment_ = 1;
+  uint64_t seed_ = 0;
+};
+
+}  // namespace cudaforge

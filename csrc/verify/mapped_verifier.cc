@@ -1,0 +1,266 @@
+#include "verify/mapped_verifier.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/random.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int64_t kTwoSlotsBytes = int64_t{256} << 20;  // of inputs, up to which there are two
+constexpr int64_t kTwiceMapped = int64_t{256} << 20;    // a buffer up to this is at two addresses
+constexpr int64_t kMaxAlignment = 4096;
+constexpr int kKilledRuns = 3;  // in which the system may kill a worker before it is given up
+// What PyTorch's allocators keep to at the least.
+constexpr int64_t kHostAlignment = 64;
+constexpr int64_t kDeviceAlignment = 256;
+
+std::string Bytes(int64_t bytes) { return std::to_string(bytes); }
+
+Verdict Refused(std::string message) {
+  return {VerdictKind::kRefused, std::move(message), Json::object()};
+}
+
+Verdict Outside(const std::string& name, const FillDamage& damage, int64_t bytes) {
+  return {VerdictKind::kMemoryFault,
+          "wrote outside " + name + ": " + Bytes(damage.changed) +
+              " bytes around it changed, the first at byte " + Bytes(damage.first) +
+              " of a buffer of " + Bytes(bytes),
+          {{"buffer", name},
+           {"bytes_hit", damage.changed},
+           {"first_byte", damage.first},
+           {"buffer_bytes", bytes}}};
+}
+
+std::vector<void*> PointersOf(const std::vector<MappedBuffer>& buffers, size_t count) {
+  std::vector<void*> pointers;
+  for (size_t i = 0; i < count; ++i) pointers.push_back(buffers[i].data());
+  return pointers;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MappedVerifier>> MappedVerifier::Create(const OpSignature& region,
+                                                               Target& target, DeviceMemory& memory,
+                                                               CandidateRunner& worker,
+                                                               RegionReference& reference,
+                                                               uint64_t seed) {
+  std::unique_ptr<MappedVerifier> made(
+      new MappedVerifier(region, target, memory, worker, reference, seed));
+  CF_RETURN_IF_ERROR(made->Allocate());
+  return made;
+}
+
+Status MappedVerifier::Allocate() {
+  int64_t inputs = 0, outputs = 0;
+  for (const TensorSpec& spec : region_.inputs) inputs += spec.StorageBytes();
+  for (size_t o = 0; o < region_.outputs.size(); ++o) {
+    outputs += region_.output_spec(o).StorageBytes();
+  }
+  slots_.resize(inputs <= kTwoSlotsBytes && set_count() > 1 ? 2 : 1);
+  const auto slots = static_cast<int64_t>(slots_.size());
+  CF_ASSIGN_OR_RETURN(const int64_t free, target_.FreeBytes());
+  const auto make = [&](int64_t bytes, bool writable) {
+    return MappedBuffer::Make(target_, memory_, worker_, bytes, writable,
+                              bytes <= kTwiceMapped ? 2 : 1);
+  };
+  const auto allocate = [&]() -> Status {
+    for (Slot& slot : slots_) {
+      for (const TensorSpec& spec : region_.inputs) {
+        CF_ASSIGN_OR_RETURN(MappedBuffer buffer, make(spec.StorageBytes(), false));
+        slot.inputs.push_back(std::move(buffer));
+      }
+    }
+    for (size_t o = 0; o < region_.outputs.size(); ++o) {
+      CF_ASSIGN_OR_RETURN(MappedBuffer buffer, make(region_.output_spec(o).StorageBytes(), true));
+      outputs_.push_back(std::move(buffer));
+    }
+    return Status::Ok();
+  };
+  const Status allocated = allocate();
+  if (allocated.code() != StatusCode::kNoMemory) return allocated;
+  return Status::NoMemory("this region cannot be verified here now: of " +
+                          Bytes(inputs * slots + 2 * outputs) + " bytes (inputs " +
+                          Bytes(inputs * slots) + ", outputs " + Bytes(outputs) +
+                          ", ATen's answer " + Bytes(outputs) + ") " + Bytes(free) + " are free");
+}
+
+uint64_t MappedVerifier::Random(size_t set, uint64_t what) const {
+  return SplitMix(seed_ + 1'000'003 * static_cast<uint64_t>(set) + what * 0x9e3779b97f4a7c15u)
+      .Next();
+}
+
+Result<Verdict> MappedVerifier::Load(const std::string& binary, const Candidate& candidate) {
+  input_alignments_.clear();
+  for (size_t i = 0; i < region_.inputs.size(); ++i) {
+    int64_t alignment = region_.inputs[i].alignment;
+    for (const Constraint& constraint : candidate.constraints) {
+      if (constraint.kind != Constraint::Kind::kAligned ||
+          constraint.index != static_cast<int>(i) || constraint.value <= 1) {
+        continue;
+      }
+      if (constraint.value > kMaxAlignment) {
+        return Refused("a constraint of more than 4096 bytes of alignment");
+      }
+      alignment = std::lcm(alignment, constraint.value);
+    }
+    if (alignment > kMaxAlignment) {
+      return Refused("constraints of more than 4096 bytes of alignment in all");
+    }
+    input_alignments_.push_back(alignment);
+  }
+  CF_ASSIGN_OR_RETURN(LoadedKernel loaded, worker_.Load(binary, candidate, region_));
+  if (!loaded.verdict.accepted()) return std::move(loaded.verdict);
+  scratch_bytes_ = std::move(loaded.scratch_bytes);
+  ran_ = false;
+  for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
+    const int64_t bytes = scratch_bytes_[i];
+    if (i < scratch_.size() && scratch_[i].capacity() >= bytes) continue;
+    Result<MappedBuffer> buffer =
+        MappedBuffer::Make(target_, memory_, worker_, bytes, true, bytes <= kTwiceMapped ? 2 : 1);
+    if (buffer.status().code() == StatusCode::kNoMemory) {
+      return Refused("no memory is free for its scratch buffer of " + Bytes(bytes) + " bytes");
+    }
+    CF_RETURN_IF_ERROR(buffer.status());
+    if (i < scratch_.size()) {
+      scratch_[i] = *std::move(buffer);
+    } else {
+      scratch_.push_back(*std::move(buffer));
+    }
+  }
+  return Verdict();
+}
+
+Status MappedVerifier::Draw(size_t set) {
+  Slot& slot = SlotOf(set);
+  bool ready = slot.set == set;
+  for (size_t i = 0; ready && i < slot.inputs.size(); ++i) {
+    ready = slot.inputs[i].alignment() % input_alignments_[i] == 0;
+  }
+  if (ready) return Status::Ok();
+  slot.set.reset();
+  // The first three show what lies before, behind and off the usual alignment; then by chance.
+  const uint64_t turn = set < 3 ? set : Random(set, 1) % 3;
+  const Placement placement = turn == 0   ? Placement::kStart
+                              : turn == 1 ? Placement::kEnd
+                                          : Placement::kInside;
+  for (size_t i = 0; i < slot.inputs.size(); ++i) {
+    CF_RETURN_IF_ERROR(slot.inputs[i].Place(region_.inputs[i].StorageBytes(), input_alignments_[i],
+                                            placement, Random(set, 100 + i)));
+  }
+  CF_RETURN_IF_ERROR(reference_.Draw(set, PointersOf(slot.inputs, slot.inputs.size())));
+  slot.set = set;
+  return Status::Ok();
+}
+
+Status MappedVerifier::Poison(size_t set) {
+  static constexpr FillPattern kPatterns[] = {FillPattern::kNan, FillPattern::kNumbers,
+                                              FillPattern::kBytes};
+  const FillPattern pattern = kPatterns[set < 3 ? set : Random(set, 2) % 3];
+  const bool at_end = set < 2 ? set == 0 : Random(set, 3) % 2 == 0;
+  const Placement placement = at_end ? Placement::kEnd : Placement::kStart;
+  const int64_t alignment = region_.device == DeviceType::kCpu ? kHostAlignment : kDeviceAlignment;
+  const auto poison = [&](MappedBuffer& buffer, int64_t bytes, int64_t aligned,
+                          uint64_t seed) -> Status {
+    CF_RETURN_IF_ERROR(buffer.Place(bytes, aligned, placement, seed));
+    return memory_.Fill(buffer.data(), bytes, pattern, seed + 7);
+  };
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    CF_RETURN_IF_ERROR(poison(outputs_[o], region_.output_spec(o).StorageBytes(), alignment,
+                              Random(set, 200 + o)));
+  }
+  for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
+    CF_RETURN_IF_ERROR(poison(scratch_[i], scratch_bytes_[i], 256, Random(set, 300 + i)));
+  }
+  return Status::Ok();
+}
+
+MappedLaunch MappedVerifier::LaunchOn(size_t set) {
+  static constexpr RangeSplit kSplits[] = {RangeSplit::kServed, RangeSplit::kRandom,
+                                           RangeSplit::kItems, RangeSplit::kWhole};
+  const uint64_t address = Random(set, 4);
+  MappedLaunch launch;
+  for (const MappedBuffer& input : SlotOf(set).inputs) {
+    launch.inputs.push_back(input.placed(address));
+  }
+  for (const MappedBuffer& output : outputs_) launch.outputs.push_back(output.placed(address >> 8));
+  for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
+    launch.scratch.push_back(scratch_[i].placed(address >> 16));
+  }
+  launch.split = kSplits[set % 4];
+  launch.seed = Random(set, 5);
+  return launch;
+}
+
+Result<Verdict> MappedVerifier::Launch(size_t set) {
+  CF_RETURN_IF_ERROR(target_.Synchronize());
+  return worker_.Launch(LaunchOn(set));
+}
+
+Result<Verdict> MappedVerifier::Examine(size_t set) {
+  const auto around = [](const std::vector<MappedBuffer>& buffers, size_t count,
+                         const char* what) -> Result<Verdict> {
+    for (size_t i = 0; i < count; ++i) {
+      CF_ASSIGN_OR_RETURN(const FillDamage damage, buffers[i].Around());
+      if (damage.changed > 0) {
+        return Outside(what + (" " + std::to_string(i)), damage, buffers[i].bytes());
+      }
+    }
+    return Verdict();
+  };
+  CF_ASSIGN_OR_RETURN(Verdict verdict, around(outputs_, outputs_.size(), "output"));
+  if (!verdict.accepted()) return verdict;
+  CF_ASSIGN_OR_RETURN(verdict, around(scratch_, scratch_bytes_.size(), "scratch buffer"));
+  if (!verdict.accepted()) return verdict;
+  const std::vector<MappedBuffer>& inputs = SlotOf(set).inputs;
+  return reference_.Check(set, PointersOf(inputs, inputs.size()),
+                          PointersOf(outputs_, outputs_.size()));
+}
+
+Result<Verdict> MappedVerifier::Run(size_t set) {
+  CF_RETURN_IF_ERROR(Draw(set));
+  Verdict verdict;
+  for (int run = 1;; ++run) {
+    CF_RETURN_IF_ERROR(Poison(set));
+    Result<Verdict> launched = Launch(set);
+    if (launched.ok()) {
+      verdict = *std::move(launched);
+      break;
+    }
+    if (launched.status().code() != StatusCode::kUnavailable || run == kKilledRuns) {
+      return launched.status();
+    }
+  }
+  if (!verdict.accepted()) return verdict;
+  CF_ASSIGN_OR_RETURN(verdict, Examine(set));
+  if (!verdict.accepted() || set != 0 || !std::exchange(ran_, true)) return verdict;
+  // Once more on what it left: it must not rely on what is there, even where nearly all of it is
+  // right, nor on scratch buffers that it has seen before.
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    CF_RETURN_IF_ERROR(memory_.Spoil(outputs_[o].data(), outputs_[o].bytes(), Random(set, 6 + o)));
+  }
+  CF_ASSIGN_OR_RETURN(verdict, Launch(set));
+  if (!verdict.accepted()) return verdict;
+  return Examine(set);
+}
+
+Result<RegionVerifier::Timed> MappedVerifier::Time(const TimingPlan& plan) {
+  CF_RETURN_IF_ERROR(Draw(0));
+  CF_RETURN_IF_ERROR(Poison(0));
+  CF_RETURN_IF_ERROR(target_.Synchronize());
+  Timed timed;
+  CF_ASSIGN_OR_RETURN(timed.ns, worker_.TimeMapped({LaunchOn(0)}, plan, {}));
+  CF_ASSIGN_OR_RETURN(timed.verdict, Examine(0));
+  return timed;
+}
+
+Result<Json> MappedVerifier::Profile(int tier) {
+  CF_RETURN_IF_ERROR(Draw(0));
+  CF_RETURN_IF_ERROR(Poison(0));
+  CF_RETURN_IF_ERROR(target_.Synchronize());
+  return worker_.ProfileMapped(LaunchOn(0), tier);
+}
+
+}  // namespace cudaforge

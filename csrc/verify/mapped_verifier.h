@@ -1,0 +1,81 @@
+// MappedVerifier: runs candidates in a worker on memory that this process owns. Inputs are mapped
+// read-only, outputs and scratch buffers writable, and nothing else is in the worker's reach: not
+// the answers, not the seeds. Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel/candidate.h"
+#include "signature/op_signature.h"
+#include "target/target.h"
+#include "verify/device_memory.h"
+#include "verify/mapped_buffer.h"
+#include "verify/region_reference.h"
+#include "verify/region_verifier.h"
+#include "worker/worker_client.h"
+
+namespace cudaforge {
+
+class MappedVerifier : public RegionVerifier {
+ public:
+  // Takes the memory for the inputs and the outputs. All that is passed in must outlive it; `seed`
+  // is secret. kNoMemory, with the bytes needed, by part, and the bytes free.
+  static Result<std::unique_ptr<MappedVerifier>> Create(const OpSignature& region, Target& target,
+                                                        DeviceMemory& memory,
+                                                        CandidateRunner& worker,
+                                                        RegionReference& reference, uint64_t seed);
+
+  size_t set_count() const override { return reference_.set_count(); }
+  std::string set_name(size_t set) const override { return reference_.set_name(set); }
+  Result<Verdict> Load(const std::string& binary, const Candidate& candidate) override;
+  Result<Verdict> Run(size_t set) override;
+  Result<Timed> Time(const TimingPlan& plan) override;
+  Result<Json> Profile(int tier) override;
+  Json Report() const override { return reference_.Report(); }
+
+ private:
+  // The inputs that hold one set.
+  struct Slot {
+    std::optional<size_t> set;
+    std::vector<MappedBuffer> inputs;
+  };
+
+  MappedVerifier(const OpSignature& region, Target& target, DeviceMemory& memory,
+                 CandidateRunner& worker, RegionReference& reference, uint64_t seed)
+      : region_(region),
+        target_(target),
+        memory_(memory),
+        worker_(worker),
+        reference_(reference),
+        seed_(seed) {}
+
+  Status Allocate();
+  Slot& SlotOf(size_t set) { return slots_[set == 0 ? 0 : slots_.size() - 1]; }
+  // Has set `set` in its slot, where the loaded candidate may be launched on it.
+  Status Draw(size_t set);
+  // Outputs and scratch buffers at their places for `set`, filled with what no kernel may use.
+  Status Poison(size_t set);
+  MappedLaunch LaunchOn(size_t set);
+  Result<Verdict> Launch(size_t set);
+  // What was written: around the buffers, and the outputs.
+  Result<Verdict> Examine(size_t set);
+  uint64_t Random(size_t set, uint64_t what) const;
+
+  const OpSignature& region_;
+  Target& target_;
+  DeviceMemory& memory_;
+  CandidateRunner& worker_;
+  RegionReference& reference_;
+  const uint64_t seed_;
+  std::vector<Slot> slots_;  // one, or the second for all sets but the first
+  std::vector<MappedBuffer> outputs_, scratch_;
+  std::vector<int64_t> scratch_bytes_;     // of the loaded candidate
+  std::vector<int64_t> input_alignments_;  // that it asks for
+  bool ran_ = false;                       // it ran on set 0 already
+};
+
+}  // namespace cudaforge

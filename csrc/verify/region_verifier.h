@@ -1,0 +1,43 @@
+// RegionVerifier: what the candidates of one region are tried on, one candidate after another.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "kernel/candidate.h"
+#include "kernel/verdict.h"
+#include "worker/timing_plan.h"
+
+namespace cudaforge {
+
+// Not thread-safe. An error is never the candidate's fault: kNoMemory says that the memory which is
+// free now does not suffice.
+class RegionVerifier {
+ public:
+  virtual ~RegionVerifier() = default;
+
+  virtual size_t set_count() const = 0;  // at least one
+  virtual std::string set_name(size_t set) const = 0;
+  // Makes a compiled candidate the one that all calls below are about. Not accepted: it cannot be
+  // loaded.
+  virtual Result<Verdict> Load(const std::string& binary, const Candidate& candidate) = 0;
+  // Runs it on input set `set` and compares what it wrote. Set 0 is run on more closely where it
+  // was run on before.
+  virtual Result<Verdict> Run(size_t set) = 0;
+  struct Timed {
+    Verdict verdict;  // of what the last timed run wrote
+    double ns = 0;    // median of cold runs on set 0, where the verdict is accepted
+  };
+  virtual Result<Timed> Time(const TimingPlan& plan) = 0;
+  // Launch facts and hardware counters of one call on set 0, up to `tier`: see Target::Profile. For
+  // candidates that Run accepted. kUnsupported: nothing is profiled here.
+  virtual Result<Json> Profile(int /*tier*/) {
+    return Status::Unsupported("this verifier profiles nothing");
+  }
+  // What the sets that were run since Load have shown; part of the record.
+  virtual Json Report() const = 0;
+};
+
+}  // namespace cudaforge
