@@ -9,7 +9,8 @@
 //     extern "C" void NAME(void* const* buffers, const int64_t* ints, const double* floats,
 //                          int64_t begin, int64_t end);
 //   buffers, ints and floats hold the launch's arguments of each kind in their order; the launcher
-//   calls it from several threads with disjoint ranges [begin, end) that cover [0, range).
+//   calls it from several threads with disjoint ranges [begin, end) that cover [0, range): any
+//   ranges, down to one item, in any order.
 // `aten`: JSON, a list of ATen calls; `library`: JSON, a cuBLASLt product with its algorithm. Both
 //   by built-in authors alone, without launches. Nothing runs them yet.
 #pragma once

@@ -1,10 +1,17 @@
 #include "target/capabilities.h"
 
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include "base/dynamic_library.h"
 #include "base/file.h"
+#include "base/memory_file.h"
 #include "base/subprocess.h"
 #include "target/cpu/cpu_compiler.h"
 #include "target/cuda/cupti_api.h"
@@ -117,6 +124,26 @@ Capability CpuCountersCapability(const OpenPerfCounter& open) {
                 "filter pass perf_event_open; only what agents are told of CPU kernels needs them");
 }
 
+Capability IsolationCapability() {
+  std::string missing;
+  const auto need = [&missing](bool there, const char* what) {
+    if (!there) missing += (missing.empty() ? "" : ", ") + std::string(what);
+  };
+  const uint32_t action = SECCOMP_RET_KILL_PROCESS;
+  need(syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0, "seccomp filters");
+  need(MakeMemFile(int64_t{1}).ok(), "memory files that can be sealed");
+#if defined(__x86_64__)
+  int state = 0;
+  need(prctl(PR_GET_TSC, &state) == 0, "a switch for rdtsc");
+#endif
+  const char* const name = "isolation";
+  if (missing.empty())
+    return Ok(name, "kernels for the CPU are tried without system calls or clock");
+  return Missing(name, "this kernel does not allow: " + missing,
+                 "use Linux 4.14 or newer, and a container that allows prctl, seccomp and "
+                 "memfd_create; until then a CPU kernel that misbehaves in its trial can do more");
+}
+
 Capability DriverCapability() {
   const Result<const cu::DriverApi*>& driver = cu::DriverApi::Get();
   if (!driver.ok()) {
@@ -185,6 +212,7 @@ std::vector<Capability> Capabilities(const std::string& wanted_cxx,
                                      const std::vector<std::string>& cuda_search_paths) {
   return {HostCompilerCapability(wanted_cxx),
           CpuCountersCapability(),
+          IsolationCapability(),
           DriverCapability(),
           GpuCapability(),
           NvrtcCapability(cuda_search_paths),

@@ -17,7 +17,7 @@ enum class CapabilityState {
 const char* CapabilityStateName(CapabilityState state);
 
 struct Capability {
-  // "host compiler", "cpu counters", "driver", "gpu", "nvrtc", "nvjitlink", "cupti"
+  // "host compiler", "cpu counters", "isolation", "driver", "gpu", "nvrtc", "nvjitlink", "cupti"
   std::string name;
   CapabilityState state = CapabilityState::kMissing;
   std::string detail;  // version and path, or what is wrong; never what to do about it
@@ -29,6 +29,9 @@ struct Capability {
 Capability HostCompilerCapability(const std::string& wanted_cxx = "");
 // Which hardware events this process may count. Opens each once, counts nothing.
 Capability CpuCountersCapability(const OpenPerfCounter& open = OpenHardwareCounter);
+// What kernels for the CPU are kept apart with while they are tried: seccomp filters, sealed memory
+// files and, on x86, a switch for rdtsc. Tries each in a way that changes nothing here.
+Capability IsolationCapability();
 Capability DriverCapability();
 // Name and architecture of device 0. Takes no context.
 Capability GpuCapability();

@@ -82,6 +82,39 @@ class ElfReader {
     return symbols;
   }
 
+  bool HasDynamicTag(int64_t tag) const {
+    for (const Section& section : sections_) {
+      if (section.header.sh_type != SHT_DYNAMIC) continue;
+      const std::string_view bytes = Bytes(section.header);
+      for (uint64_t i = 0; i < bytes.size() / sizeof(Elf64_Dyn); ++i) {
+        Elf64_Dyn entry;
+        ReadEntry(bytes, 0, i, entry);
+        if (entry.d_tag == tag) return true;
+      }
+    }
+    return false;
+  }
+
+  // Functions that choose themselves as the loader binds them.
+  bool HasIndirectFunctions() const {
+    for (const uint32_t table : {SHT_DYNSYM, SHT_SYMTAB}) {
+      for (const Symbol& symbol : Symbols(table)) {
+        if (symbol.section != SHN_UNDEF && symbol.type == STT_GNU_IFUNC) return true;
+      }
+    }
+    for (const Section& section : sections_) {
+      if (section.header.sh_type != SHT_RELA) continue;
+      const std::string_view bytes = Bytes(section.header);
+      for (uint64_t i = 0; i < bytes.size() / sizeof(Elf64_Rela); ++i) {
+        Elf64_Rela entry;
+        ReadEntry(bytes, 0, i, entry);
+        const auto type = ELF64_R_TYPE(entry.r_info);
+        if (type == R_X86_64_IRELATIVE || type == R_AARCH64_IRELATIVE) return true;
+      }
+    }
+    return false;
+  }
+
  private:
   std::string_view Bytes(const Elf64_Shdr& header) const {
     if (header.sh_type == SHT_NOBITS) return "";
@@ -117,6 +150,14 @@ bool IsPureFunction(std::string_view name) {
 bool IsLoaders(std::string_view section) {
   return section == ".dynamic" || section == ".got" || section == ".got.plt" ||
          section == ".relro_padding" || section.starts_with(".data.rel.ro");
+}
+
+// Whether the loader would call into the library before or after its use.
+bool RunsWithLoader(const ElfReader& elf) {
+  for (const int64_t tag : {DT_INIT, DT_FINI, DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY}) {
+    if (elf.HasDynamicTag(tag)) return true;
+  }
+  return elf.HasIndirectFunctions();
 }
 
 // Whether every byte that the loader maps writable is one that it makes read-only before the
@@ -177,6 +218,10 @@ Status CheckCpuLibrary(std::string_view image) {
           "): no static, global or thread_local variables that can change, and nothing that runs "
           "when it is loaded; constants are const or constexpr");
     }
+  }
+  if (RunsWithLoader(elf)) {
+    return Status::InvalidArgument(
+        "the kernel library has code that runs when it is loaded or unloaded");
   }
   if (!NothingStaysWritable(elf.segments())) {
     return Status::InvalidArgument(

@@ -16,7 +16,8 @@ Status CheckElfBounds(std::string_view image);
 
 // kInvalidArgument where a shared object of the host has memory that it may write to after it was
 // loaded (static, global and thread_local variables, and whatever else of a writable segment the
-// loader does not make read-only), code that runs when it is loaded, or calls functions other than
+// loader does not make read-only), code that runs when it is loaded or unloaded (initialisers,
+// indirect functions), or calls functions other than
 // those of <cmath> and <cstring>. kCorruption as CheckElfBounds, and without section headers.
 Status CheckCpuLibrary(std::string_view image);
 // kInvalidArgument where a cubin has memory that begins as zeros and outlives a launch (__device__

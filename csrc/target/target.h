@@ -57,8 +57,8 @@ struct LaunchContext {
 
 inline constexpr int kMaxProfileTier = 4;
 
-// A launch of an Executable, which must outlive it, on buffers that are fixed. On the CPU the kernel
-// reads the buffers' addresses from pages that it cannot write to.
+// A launch of an Executable, which must outlive it, on buffers that are fixed. On the CPU the
+// kernel reads the buffers' addresses from pages that it cannot write to.
 class BoundLaunch {
  public:
   virtual ~BoundLaunch() = default;

@@ -37,7 +37,8 @@
 //       {"ok":true,"killed":true}
 //   {"command":"time_mapped","launches":[LAUNCH],"warm_inputs":[i],"samples":n,"least":n,
 //    "total_ns":x,"abandon_ns":x,"timeout_ms":n} -> {"ok":true,"nanoseconds":x}
-//   {"command":"profile_mapped","launch":LAUNCH,"tier":n,"timeout_ms":n} -> {"ok":true,"profile":{}}
+//   {"command":"profile_mapped","launch":LAUNCH,"tier":n,"timeout_ms":n}
+//       -> {"ok":true,"profile":{}}
 #pragma once
 
 #include <cstdint>

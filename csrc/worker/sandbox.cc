@@ -11,14 +11,17 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <csignal>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string>
+#include <system_error>
 #include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
@@ -76,13 +79,18 @@ void OnFault(int signal, siginfo_t* info, void* context) {
 
 // The pages in which the kernel shows the time, and the code that reads them.
 void UnmapClocks() {
-  std::ifstream maps("/proc/self/maps");
+  const Result<std::string> maps = ReadFile("/proc/self/maps");
+  if (!maps.ok()) return;
   std::vector<std::pair<uintptr_t, uintptr_t>> found;
-  for (std::string line; std::getline(maps, line);) {
+  for (const std::string_view line : Split(*maps, '\n')) {
     const bool clock =
         line.ends_with("[vvar]") || line.ends_with("[vvar_vclock]") || line.ends_with("[vdso]");
+    if (!clock) continue;
+    const char* const last = line.data() + line.size();
     uintptr_t begin = 0, end = 0;
-    if (clock && std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2) {
+    const auto dash = std::from_chars(line.data(), last, begin, 16);
+    if (dash.ec != std::errc() || dash.ptr == last) continue;
+    if (std::from_chars(dash.ptr + 1, last, end, 16).ec == std::errc()) {
       found.emplace_back(begin, end);
     }
   }

@@ -69,9 +69,9 @@ class CandidateRunner {
   // know.
   virtual Result<Json> Facts();
 
-  // Candidates on memory that the caller owns; it stays mapped in the worker, and the kernel loaded,
-  // until they are given up: a worker that is started anew gets both again by itself. A runner that
-  // has none of this: kUnsupported.
+  // Candidates on memory that the caller owns. It stays mapped in the worker, and the kernel stays
+  // loaded, until they are given up: a worker that is started anew gets both again by itself.
+  // kUnsupported: this runner has none of it.
   //
   // An id for the memory in the worker; called again for the same memory, another one at another
   // address. The caller's work on the memory must be done before a launch. Until Unmap the client

@@ -29,6 +29,7 @@ def test_doctor_names_every_part(capsys: Output) -> None:
         "verifier",
         "host compiler",
         "cpu counters",
+        "isolation",
         "driver",
         "gpu",
         "nvrtc",

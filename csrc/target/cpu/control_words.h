@@ -1,5 +1,5 @@
-// The words that say how this thread's floating-point unit rounds, what it flushes to zero and which
-// exceptions it raises. A kernel that leaves them changed changes what later code computes.
+// The words that say how this thread's floating-point unit rounds, what it flushes to zero and
+// which exceptions it raises. A kernel that leaves them changed changes what later code computes.
 #pragma once
 
 #include <cstdint>

@@ -77,7 +77,7 @@ def _print(checks: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _native() -> list[Check]:
-    """What the C++ part finds: compiler, CPU counters, driver, gpu, nvrtc, nvjitlink, cupti."""
+    """What the C++ part finds: compiler, CPU counters, isolation, driver, gpu, nvrtc and so on."""
     found = {one["name"]: one for one in _C.capabilities()}
     driver = found["driver"]["state"] == "ok"
     checks = []

@@ -14,7 +14,7 @@ namespace {
 
 TEST(Capabilities, EachIsOkOrSaysWhatToDo) {
   const std::vector<Capability> all = Capabilities();
-  ASSERT_EQ(all.size(), 7u);
+  ASSERT_EQ(all.size(), 8u);
   for (const Capability& capability : all) {
     EXPECT_FALSE(capability.name.empty());
     EXPECT_FALSE(capability.detail.empty()) << capability.name;
@@ -71,6 +71,12 @@ TEST(Capabilities, ALibraryThatDoesNotLoadIsBroken) {
   const Capability found = capability();
   EXPECT_EQ(found.state, elsewhere ? CapabilityState::kOk : CapabilityState::kBroken);
   EXPECT_EQ(found.detail.find("pip install"), std::string::npos) << found.detail;
+}
+
+TEST(Capabilities, IsolationLacksNothingOnAnOrdinaryKernel) {
+  const Capability found = IsolationCapability();
+  EXPECT_EQ(found.name, "isolation");
+  EXPECT_TRUE(found.ok()) << found.detail;
 }
 
 TEST(Capabilities, NvJitLinkIsThatOfTheLinker) {

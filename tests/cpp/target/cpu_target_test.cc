@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "target/cpu/cpu_compiler.h"
 #include "target/target.h"
+#include "tests/cpp/unchecked_library.h"
 
 namespace cudaforge {
 namespace {
@@ -142,6 +143,34 @@ TEST_F(CpuTargetTest, RunsAPlanOfTwoLaunches) {
   EXPECT_GT(*ns, 0);
   EXPECT_EQ((*executable)->Launch(inputs, {}, scratches, {}).code(), StatusCode::kInvalidArgument);
 }
+
+#if defined(__x86_64__)
+TEST_F(CpuTargetTest, ControlWordsAreWhatTheyWereBeforeALaunch) {
+  // Writes what lies in its input to MXCSR.
+  const char source[] = R"(
+extern "C" void scale(void* const* b, const long* n, const double*, long begin, long) {
+  if (begin == 0) __builtin_ia32_ldmxcsr(static_cast<const unsigned*>(b[0])[0]);
+}
+extern "C" void add_one(void* const*, const long*, const double*, long, long) {}
+)";
+  const auto executable = target_->Load(UncheckedLibrary(source), TwoLaunches(), CpuSignature());
+  ASSERT_TRUE(executable.ok()) << executable.status().ToString();
+  std::vector<unsigned> in(6400, 0x1f80);
+  std::vector<float> out(6400), scratch(6400);
+  void* inputs[] = {in.data()};
+  void* outputs[] = {out.data()};
+  void* scratches[] = {scratch.data()};
+  const auto bound = (*executable)->Bind(inputs, outputs, scratches);
+  ASSERT_TRUE(bound.ok());
+  const unsigned before = __builtin_ia32_stmxcsr();
+  EXPECT_TRUE((*executable)->Launch(inputs, outputs, scratches, {}).ok());
+  in[0] = 0x9fc0;  // subnormal numbers are zero
+  EXPECT_EQ((*executable)->Launch(inputs, outputs, scratches, {}).code(), StatusCode::kUnsupported);
+  EXPECT_EQ((*bound)->Run(target_->launch_context()).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(__builtin_ia32_stmxcsr() & ~0x3fu, before & ~0x3fu);
+  EXPECT_FALSE((*executable)->Bind(inputs, {}, scratches).ok());
+}
+#endif
 
 TEST_F(CpuTargetTest, SeveralLibrariesStayApart) {
   // The same name in two loaded libraries: each executable must keep calling its own.

@@ -130,6 +130,15 @@ TEST_F(HostileMapped, ReadsTheClock) {
   EXPECT_EQ(Launch(At(false, RangeSplit::kRandom, 1)).kind, VerdictKind::kRefused);
 }
 
+// The vDSO beside the kernel's page of times, whose address lies at the end of the first stack.
+TEST_F(HostileMapped, FindsThePageOfTimes) {
+  const std::string find =
+      "long* p = (long*)(((long)__builtin_frame_address(0) + 15) & -16);\n"
+      "while (!(p[0] == 33 && (p[1] & 4095) == 0 && p[1] >> 40 == 0x7f)) ++p;\n";
+  Expect(VerdictKind::kAccepted, find + "y[0] = 1;");
+  Expect(VerdictKind::kMemoryFault, find + "y[0] = *(volatile char*)p[1];");
+}
+
 TEST_F(HostileMapped, ChangesHowTheProcessorRounds) {
   const std::string flush =
       "unsigned m; asm volatile(\"stmxcsr %0\" : \"=m\"(m)); m |= 0x8040;\n"

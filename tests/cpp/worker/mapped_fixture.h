@@ -7,38 +7,22 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "base/subprocess.h"
 #include "target/cpu/cpu_memory.h"
+#include "tests/cpp/unchecked_library.h"
 #include "tests/cpp/worker/fake_target.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
 
-// The library of `body`, which is run for items [begin, end) with float* x and y; built as
-// CompileCpu builds, from a source that CheckCpuSource would refuse.
+// The library of `body`, which is run for items [begin, end) with float* x and y.
 inline std::string UncheckedBinary(const std::string& body, const std::string& before = "") {
-  const auto folder = TempDir::Create("cudaforge-test-");
-  EXPECT_TRUE(folder.ok());
-  const std::string source = folder->path() + "/k.cc", object = folder->path() + "/k.so";
-  const std::string code =
+  return UncheckedLibrary(
       "#include <cstdint>\n" + before +
       "\nextern \"C\" void candidate(void* const* b, const int64_t* n, const double* f,\n"
       "                          int64_t begin, int64_t end) {\n"
       "  float* x = static_cast<float*>(b[0]);\n"
       "  float* y = static_cast<float*>(b[1]);\n" +
-      body + "\n}\n";
-  EXPECT_TRUE(WriteFileAtomic(source, code).ok());
-  const auto run =
-      RunProcess({"g++", "-std=c++20", "-O1", "-fno-exceptions", "-fno-rtti",
-                  "-fno-stack-protector", "-fPIC", "-shared", "-nostartfiles", "-s",
-                  "-Wl,--no-undefined", "-Wl,-z,relro", "-Wl,-z,now", "-o", object, source},
-                 {.join_errors = true});
-  EXPECT_TRUE(run.ok());
-  EXPECT_EQ(run->exit_code, 0) << run->output;
-  const auto binary = ReadFile(object);
-  EXPECT_TRUE(binary.ok());
-  return binary.ok() ? *binary : "";
+      body + "\n}\n");
 }
 
 class MappedWorker : public ::testing::Test {

@@ -101,6 +101,13 @@ TEST_F(MappedWorker, WhatCannotBeLoadedIsAVerdict) {
             VerdictKind::kRefused);
   EXPECT_EQ(Load(UncheckedBinary("y[0] = getpid();", "extern \"C\" int getpid();")).kind,
             VerdictKind::kRefused);
+  EXPECT_EQ(Load(UncheckedBinary("y[0] = Chosen();",
+                                 "static int One() { return 1; }\n"
+                                 "extern \"C\" int (*Choose())() { return One; }\n"
+                                 "__attribute__((visibility(\"hidden\"), ifunc(\"Choose\")))\n"
+                                 "int Chosen();"))
+                .kind,
+            VerdictKind::kRefused);
   const std::string good = UncheckedBinary(kRelu);
   candidate_.plan.launches[0].kernel = "another";
   EXPECT_FALSE(Load(good).accepted());
