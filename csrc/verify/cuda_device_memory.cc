@@ -24,8 +24,8 @@ class CudaDeviceMemory : public DeviceMemory {
 
   Status Fill(void* data, int64_t bytes, FillPattern pattern, uint64_t seed, DType dtype) override {
     if (bytes == 0) return Status::Ok();
-    int kind = static_cast<int>(FillKindOf(pattern, dtype));
-    void* params[] = {&data, &bytes, &kind, &seed};
+    device::FillRule rule = RuleOf(pattern, dtype);
+    void* params[] = {&data, &bytes, &rule, &seed};
     return kernels_->Launch("fill_bytes", Blocks(bytes / 16), kFillThreads, params);
   }
 
@@ -35,8 +35,8 @@ class CudaDeviceMemory : public DeviceMemory {
     uint64_t damage[2] = {0, ~uint64_t{0}};
     CF_ASSIGN_OR_RETURN(void* scratch, Scratch(sizeof(damage)));
     CF_RETURN_IF_ERROR(CopyFromHost(scratch, damage, sizeof(damage)));
-    int kind = static_cast<int>(FillKindOf(pattern, dtype));
-    void* params[] = {&data, &bytes, &kind, &seed, &scratch};
+    device::FillRule rule = RuleOf(pattern, dtype);
+    void* params[] = {&data, &bytes, &rule, &seed, &scratch};
     CF_RETURN_IF_ERROR(kernels_->Launch("check_fill", Blocks(bytes / 16), kFillThreads, params));
     CF_RETURN_IF_ERROR(CopyToHost(damage, scratch, sizeof(damage)));
     FillDamage found;

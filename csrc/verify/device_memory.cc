@@ -12,75 +12,58 @@ namespace {
 
 constexpr int64_t kFillGrain = 1 << 20;   // bytes that a thread takes at a time
 constexpr int64_t kSpoilGrain = 1 << 14;  // groups
-using device::Constant;
-using device::FillKind;
 
-struct FillRange {
-  unsigned char* data;  // of the whole buffer
-  int64_t begin;        // a multiple of 8
-  int64_t end;
-  uint64_t seed;
-
-  template <FillKind kKind>
-  void operator()(Constant<FillKind, kKind>) const {
-    if constexpr (kKind == FillKind::kNan || kKind == FillKind::kZero) {
-      std::memset(data + begin, kKind == FillKind::kNan ? 0xff : 0,
-                  static_cast<size_t>(end - begin));
-      return;
-    }
-    int64_t at = begin;
-    for (; at + 8 <= end; at += 8) {
-      const uint64_t word = device::FillWord<kKind>(seed, static_cast<uint64_t>(at) / 8);
-      std::memcpy(data + at, &word, 8);
-    }
-    for (; at < end; ++at) data[at] = device::FillByte<kKind>(seed, static_cast<uint64_t>(at));
+// The part [begin, end) of a buffer; `begin` is a multiple of 8.
+void FillRange(unsigned char* data, int64_t begin, int64_t end, const device::FillRule& rule,
+               uint64_t seed) {
+  int64_t at = begin;
+  for (; at + 8 <= end; at += 8) {
+    const uint64_t word = device::FillWord(rule, seed, static_cast<uint64_t>(at) / 8);
+    std::memcpy(data + at, &word, 8);
   }
-};
+  for (; at < end; ++at) data[at] = device::FillByte(rule, seed, static_cast<uint64_t>(at));
+}
 
-struct CheckRange {
-  const unsigned char* data;
-  int64_t begin;
-  int64_t end;
-  uint64_t seed;
-  device::FillDifference* found;
-
-  template <FillKind kKind>
-  void operator()(Constant<FillKind, kKind>) const {
-    device::FillDifference part;
-    int64_t at = begin;
-    for (; at + 8 <= end; at += 8) {
-      uint64_t word;
-      std::memcpy(&word, data + at, 8);
-      const auto position = static_cast<uint64_t>(at);
-      part.Compare(word, device::FillWord<kKind>(seed, position / 8), position);
-    }
-    for (; at < end; ++at) {
-      const auto position = static_cast<uint64_t>(at);
-      part.Compare(data[at], device::FillByte<kKind>(seed, position), position);
-    }
-    *found = part;
+device::FillDifference CheckRange(const unsigned char* data, int64_t begin, int64_t end,
+                                  const device::FillRule& rule, uint64_t seed) {
+  device::FillDifference found;
+  int64_t at = begin;
+  for (; at + 8 <= end; at += 8) {
+    uint64_t word;
+    std::memcpy(&word, data + at, 8);
+    const auto position = static_cast<uint64_t>(at);
+    found.Compare(word, device::FillWord(rule, seed, position / 8), position);
   }
-};
+  for (; at < end; ++at) {
+    const auto position = static_cast<uint64_t>(at);
+    found.Compare(data[at], device::FillByte(rule, seed, position), position);
+  }
+  return found;
+}
 
 class CpuMemory : public DeviceMemory {
  public:
   Status Fill(void* data, int64_t bytes, FillPattern pattern, uint64_t seed, DType dtype) override {
-    const FillKind kind = FillKindOf(pattern, dtype);
+    const device::FillRule rule = RuleOf(pattern, dtype);
     auto* const to = static_cast<unsigned char*>(data);
     ParallelChunks(bytes, kFillGrain, [&](int64_t, int64_t begin, int64_t end) {
-      device::WithFillKind(kind, FillRange{to, begin, end, seed});
+      if (pattern == FillPattern::kNan || pattern == FillPattern::kZero) {
+        std::memset(to + begin, pattern == FillPattern::kNan ? 0xff : 0,
+                    static_cast<size_t>(end - begin));
+      } else {
+        FillRange(to, begin, end, rule, seed);
+      }
     });
     return Status::Ok();
   }
 
   Result<FillDamage> CheckFill(const void* data, int64_t bytes, FillPattern pattern, uint64_t seed,
                                DType dtype) override {
-    const FillKind kind = FillKindOf(pattern, dtype);
+    const device::FillRule rule = RuleOf(pattern, dtype);
     const auto* const from = static_cast<const unsigned char*>(data);
     std::vector<device::FillDifference> parts(static_cast<size_t>(ChunkCount(bytes, kFillGrain)));
     ParallelChunks(bytes, kFillGrain, [&](int64_t chunk, int64_t begin, int64_t end) {
-      device::WithFillKind(kind,
-                           CheckRange{from, begin, end, seed, &parts[static_cast<size_t>(chunk)]});
+      parts[static_cast<size_t>(chunk)] = CheckRange(from, begin, end, rule, seed);
     });
     FillDamage damage;
     for (const device::FillDifference& part : parts) {
@@ -126,34 +109,34 @@ class CpuMemory : public DeviceMemory {
 
 }  // namespace
 
-FillKind FillKindOf(FillPattern pattern, DType dtype) {
+device::FillRule RuleOf(FillPattern pattern, DType dtype) {
   switch (pattern) {
     case FillPattern::kNan:
-      return FillKind::kNan;
+      return {0, 0, ~uint64_t{0}, 0};
     case FillPattern::kZero:
-      return FillKind::kZero;
+      return {0, 0, 0, 0};
     case FillPattern::kBytes:
-      return FillKind::kBytes;
-    case FillPattern::kNumbers:
       break;
+    case FillPattern::kNumbers:
+      // Floats: sign and fraction are random, and one of four octaves from 2^-2 on.
+      switch (dtype) {
+        case DType::kFloat64:
+          return {0x800fffffffffffffu, 3, 1021, 52};
+        case DType::kFloat32:
+          return {0x807fffff807fffffu, 0x0000000300000003u, 0x0000007d0000007du, 23};
+        case DType::kFloat16:
+          return {0x83ff83ff83ff83ffu, 0x0003000300030003u, 0x000d000d000d000du, 10};
+        case DType::kBFloat16:
+          return {0x807f807f807f807fu, 0x0003000300030003u, 0x007d007d007d007du, 7};
+        case DType::kInt64:
+          return {0x7f, 0, 0, 0};
+        case DType::kInt32:
+          return {0x0000007f0000007fu, 0, 0, 0};
+        case DType::kBool:
+          return {0x0101010101010101u, 0, 0, 0};
+      }
   }
-  switch (dtype) {
-    case DType::kFloat32:
-      return FillKind::kFloat32;
-    case DType::kFloat16:
-      return FillKind::kFloat16;
-    case DType::kBFloat16:
-      return FillKind::kBFloat16;
-    case DType::kFloat64:
-      return FillKind::kFloat64;
-    case DType::kInt64:
-      return FillKind::kInt64;
-    case DType::kInt32:
-      return FillKind::kInt32;
-    case DType::kBool:
-      return FillKind::kBool;
-  }
-  return FillKind::kBytes;
+  return {~uint64_t{0}, 0, 0, 0};
 }
 
 std::unique_ptr<DeviceMemory> MakeCpuMemory() { return std::make_unique<CpuMemory>(); }

@@ -65,6 +65,6 @@ Result<std::unique_ptr<DeviceMemory>> MakeCudaMemory(std::shared_ptr<OwnKernels>
                                                      const std::vector<std::string>& search_paths);
 
 // The pattern as the kernels know it.
-device::FillKind FillKindOf(FillPattern pattern, DType dtype);
+device::FillRule RuleOf(FillPattern pattern, DType dtype);
 
 }  // namespace cudaforge

@@ -28,71 +28,49 @@ __device__ __forceinline__ uint64_t AllThreads() {
   return static_cast<uint64_t>(gridDim.x) * blockDim.x;
 }
 
-struct FillBody {
-  unsigned char* data;
-  uint64_t bytes;
-  uint64_t seed;
-
-  template <FillKind kKind>
-  __device__ void operator()(Constant<FillKind, kKind>) const {
-    const Span16 span(data, bytes);
-    auto* const blocks = reinterpret_cast<ulonglong2*>(data + span.head);
-    for (uint64_t i = ThisThread(); i < span.blocks; i += AllThreads()) {
-      const uint64_t position = span.head + i * 16;
-      ulonglong2 block;
-      block.x = FillAt<kKind>(seed, position);
-      block.y = FillAt<kKind>(seed, position + 8);
-      blocks[i] = block;
-    }
-    if (ThisThread() < span.head + span.tail) {
-      const uint64_t position = span.Edge(ThisThread());
-      data[position] = FillByte<kKind>(seed, position);
-    }
-  }
-};
-
-struct CheckBody {
-  const unsigned char* data;
-  uint64_t bytes;
-  uint64_t seed;
-  unsigned long long* damage;  // {bytes changed, position of the first}
-
-  template <FillKind kKind>
-  __device__ void operator()(Constant<FillKind, kKind>) const {
-    const Span16 span(data, bytes);
-    const auto* const blocks = reinterpret_cast<const ulonglong2*>(data + span.head);
-    FillDifference found;
-    for (uint64_t i = ThisThread(); i < span.blocks; i += AllThreads()) {
-      const uint64_t position = span.head + i * 16;
-      const ulonglong2 block = blocks[i];
-      found.Compare(block.x, FillAt<kKind>(seed, position), position);
-      found.Compare(block.y, FillAt<kKind>(seed, position + 8), position + 8);
-    }
-    if (ThisThread() < span.head + span.tail) {
-      const uint64_t position = span.Edge(ThisThread());
-      found.Compare(data[position], FillByte<kKind>(seed, position), position);
-    }
-    if (found.changed == 0) return;
-    atomicAdd(&damage[0], static_cast<unsigned long long>(found.changed));
-    atomicMin(&damage[1], static_cast<unsigned long long>(found.first));
-  }
-};
-
 }  // namespace cudaforge::device
 
-// data[position] = the pattern's byte.
+// data[position] = the rule's byte.
 extern "C" __global__ void __launch_bounds__(256)
-    fill_bytes(unsigned char* data, uint64_t bytes, int kind, uint64_t seed) {
+    fill_bytes(unsigned char* data, uint64_t bytes, cudaforge::device::FillRule rule,
+               uint64_t seed) {
   using namespace cudaforge::device;
-  WithFillKind(static_cast<FillKind>(kind), FillBody{data, bytes, seed});
+  const Span16 span(data, bytes);
+  auto* const blocks = reinterpret_cast<ulonglong2*>(data + span.head);
+  for (uint64_t i = ThisThread(); i < span.blocks; i += AllThreads()) {
+    const uint64_t position = span.head + i * 16;
+    ulonglong2 block;
+    block.x = FillAt(rule, seed, position);
+    block.y = FillAt(rule, seed, position + 8);
+    blocks[i] = block;
+  }
+  if (ThisThread() < span.head + span.tail) {
+    const uint64_t position = span.Edge(ThisThread());
+    data[position] = FillByte(rule, seed, position);
+  }
 }
 
-// Adds to damage[0] and lowers damage[1], which begin as 0 and ~0.
+// damage: {bytes changed, position of the first}, which begin as 0 and ~0.
 extern "C" __global__ void __launch_bounds__(256)
-    check_fill(const unsigned char* data, uint64_t bytes, int kind, uint64_t seed,
-               unsigned long long* damage) {
+    check_fill(const unsigned char* data, uint64_t bytes, cudaforge::device::FillRule rule,
+               uint64_t seed, unsigned long long* damage) {
   using namespace cudaforge::device;
-  WithFillKind(static_cast<FillKind>(kind), CheckBody{data, bytes, seed, damage});
+  const Span16 span(data, bytes);
+  const auto* const blocks = reinterpret_cast<const ulonglong2*>(data + span.head);
+  FillDifference found;
+  for (uint64_t i = ThisThread(); i < span.blocks; i += AllThreads()) {
+    const uint64_t position = span.head + i * 16;
+    const ulonglong2 block = blocks[i];
+    found.Compare(block.x, FillAt(rule, seed, position), position);
+    found.Compare(block.y, FillAt(rule, seed, position + 8), position + 8);
+  }
+  if (ThisThread() < span.head + span.tail) {
+    const uint64_t position = span.Edge(ThisThread());
+    found.Compare(data[position], FillByte(rule, seed, position), position);
+  }
+  if (found.changed == 0) return;
+  atomicAdd(&damage[0], static_cast<unsigned long long>(found.changed));
+  atomicMin(&damage[1], static_cast<unsigned long long>(found.first));
 }
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -79,6 +79,9 @@ struct Layout {
   CF_DEVICE uint64_t OffsetOf(uint64_t number) const {
     if (IsDense()) return number;
     uint64_t offset = 0;
+#ifdef __CUDACC_RTC__
+#pragma unroll 1
+#endif
     for (int d = dims - 1; d >= 0; --d) {
       offset += number % sizes[d] * strides[d];
       number /= sizes[d];

@@ -57,9 +57,10 @@ struct TileScreen {
     if (place < first_mask_unequal) first_mask_unequal = place;
   }
 
-  // Elements [begin, begin + count) of a dense tensor; both addresses are multiples of 16.
-  __device__ void AddPacks(const void* aten, const void* candidate, uint64_t begin,
-                           uint32_t count) {
+  // The elements of a dense tensor from number `begin` on, in whole packs, at most `count`. Returns
+  // how many. Both addresses are multiples of 16.
+  __device__ uint32_t AddPacks(const void* aten, const void* candidate, uint64_t begin,
+                               uint32_t count) {
     constexpr uint32_t kWidth = 16 / sizeof(Bits);
     const auto* const a = reinterpret_cast<const uint4*>(static_cast<const Bits*>(aten) + begin);
     const auto* const c =
@@ -78,20 +79,19 @@ struct TileScreen {
         next_a = a[i + kScreenThreads];
         next_c = c[i + kScreenThreads];
       }
+#ifdef __CUDACC_RTC__
 #pragma unroll
+#endif
       for (uint32_t k = 0; k < kWidth; ++k) {
         Add(pack_a.elements[k], pack_c.elements[k], i * kWidth + k);
       }
     }
-    const uint32_t rest = packs * kWidth + threadIdx.x;
-    if (rest < count) {
-      Add(static_cast<const Bits*>(aten)[begin + rest],
-          static_cast<const Bits*>(candidate)[begin + rest], rest);
-    }
+    return packs * kWidth;
   }
 
-  __device__ void AddEach(const ScreenArgs& args, uint64_t begin, uint32_t count) {
-    for (uint32_t i = threadIdx.x; i < count; i += kScreenThreads) {
+  // Elements of the tile from place `first` on.
+  __device__ void AddEach(const ScreenArgs& args, uint64_t begin, uint32_t first, uint32_t count) {
+    for (uint32_t i = first + threadIdx.x; i < count; i += kScreenThreads) {
       const uint64_t offset = args.layout.OffsetOf(begin + i);
       Add(static_cast<const Bits*>(args.aten)[offset],
           static_cast<const Bits*>(args.candidate)[offset], i);
@@ -122,11 +122,11 @@ __device__ void ScreenTile(const ScreenArgs& args, TileSpace& space) {
   const uint64_t places =
       reinterpret_cast<uint64_t>(args.aten) | reinterpret_cast<uint64_t>(args.candidate);
   TileScreen<kKind> screen(space, args.bitwise != 0);
+  uint32_t done = 0;
   if (args.layout.IsDense() && (places & 15) == 0) {
-    screen.AddPacks(args.aten, args.candidate, begin, count);
-  } else {
-    screen.AddEach(args, begin, count);
+    done = screen.AddPacks(args.aten, args.candidate, begin, count);
   }
+  screen.AddEach(args, begin, done, count);
   screen.AddTo(*args.totals, begin);
   __syncthreads();
 
@@ -147,13 +147,12 @@ __device__ void ScreenTile(const ScreenArgs& args, TileSpace& space) {
 
 struct PickBody {
   const ScreenArgs& args;
-  uint64_t number;
+  uint64_t offset;
   Pick& pick;
 
   template <ElementKind kKind>
   __device__ void operator()(Constant<ElementKind, kKind>) const {
     using Bits = typename Element<kKind>::Bits;
-    const uint64_t offset = args.layout.OffsetOf(number);
     pick.aten = ValueOf<kKind>(static_cast<const Bits*>(args.aten)[offset]);
     pick.candidate = ValueOf<kKind>(static_cast<const Bits*>(args.candidate)[offset]);
   }
@@ -233,52 +232,33 @@ extern "C" __global__ void __launch_bounds__(cudaforge::device::kMergeThreads)
       const unsigned long long rank = KeyOf(ErrorOf(key), static_cast<uint32_t>(t));
       if (rank < last && rank > best) best = rank;
     }
-    best = LargestOfBlock(best, words);
-    last = best;
+    if (last != 0) last = LargestOfBlock(best, words);
     if (threadIdx.x != 0) continue;
     Pick pick;
-    if (best != 0) {
-      pick.tile = PlaceOf(best);
-      pick.error = ErrorOf(best);
+    if (last != 0) {
+      pick.tile = PlaceOf(last);
+      pick.error = ErrorOf(last);
       pick.number = pick.tile * args.tile_size + PlaceOf(args.keys[row + pick.tile]);
-      WithElementKind(args.kind, PickBody{args, pick.number, pick});
+      WithElementKind(args.kind, PickBody{args, args.layout.OffsetOf(pick.number), pick});
     }
     band.picks[p] = pick;
   }
 }
 
-namespace cudaforge::device {
-
-struct GapBody {
-  const unsigned char* data;
-  uint64_t slots;
-  int size;
-  const Layout& layout;
-  uint64_t seed;
-  unsigned long long* damage;
-
-  template <FillKind kKind>
-  __device__ void operator()(Constant<FillKind, kKind>) const {
-    FillDifference found;
-    const uint64_t threads = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-    uint64_t slot = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    for (; slot < slots; slot += threads) {
-      if (!layout.Covers(slot)) found.CompareSlot<kKind>(data, slot * size, size, seed);
-    }
-    if (found.changed == 0) return;
-    atomicAdd(&damage[0], static_cast<unsigned long long>(found.changed));
-    atomicMin(&damage[1], static_cast<unsigned long long>(found.first));
-  }
-};
-
-}  // namespace cudaforge::device
-
-// Bytes between elements, of `slots` places of `size` bytes each, that are not as filled. As
-// check_fill.
+// Bytes between elements, of `slots` places of `size` bytes each, that are not as filled. `damage`
+// as for check_fill.
 extern "C" __global__ void __launch_bounds__(256)
     check_gaps(const unsigned char* data, uint64_t slots, int size,
-               cudaforge::device::Layout layout, int kind, uint64_t seed,
+               cudaforge::device::Layout layout, cudaforge::device::FillRule rule, uint64_t seed,
                unsigned long long* damage) {
   using namespace cudaforge::device;
-  WithFillKind(static_cast<FillKind>(kind), GapBody{data, slots, size, layout, seed, damage});
+  FillDifference found;
+  const uint64_t threads = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+  uint64_t slot = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (; slot < slots; slot += threads) {
+    if (!layout.Covers(slot)) found.CompareSlot(data, slot * size, size, rule, seed);
+  }
+  if (found.changed == 0) return;
+  atomicAdd(&damage[0], static_cast<unsigned long long>(found.changed));
+  atomicMin(&damage[1], static_cast<unsigned long long>(found.first));
 }

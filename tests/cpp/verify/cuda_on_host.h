@@ -1,13 +1,14 @@
-// Runs the verifier's own kernels (csrc/verify/device/*.cu) on the host, one block after another,
-// each thread of a block a thread: what their indices, barriers and atomics do can be tested without
-// a GPU. Include this before the .cu file.
+// Runs the verifier's own kernels (csrc/verify/device/*.cu) on the host, one block after another and
+// its threads in turns, each up to the next barrier: what their indices and barriers do can be
+// tested without a GPU. Include this before the .cu file.
 #pragma once
 
+#include <ucontext.h>
+
 #include <algorithm>
-#include <atomic>
-#include <barrier>
 #include <cstdint>
-#include <thread>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #define __global__ inline
@@ -21,32 +22,56 @@ namespace cudaforge::on_host {
 struct Index {
   unsigned x = 0;
 };
-inline thread_local Index thread_index;
+inline Index thread_index;
 inline Index block_index;
 inline Index block_size;
 inline Index grid_size;
-inline std::barrier<>* block_barrier = nullptr;
 
-// Calls kernel(arguments...) for each thread of the grid.
-template <typename Kernel, typename... Arguments>
-void Launch(Kernel kernel, unsigned grid, unsigned block, Arguments... arguments) {
-  std::barrier<> barrier(block);
-  block_barrier = &barrier;
-  block_size = {block};
-  grid_size = {grid};
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < block; ++t) {
-    threads.emplace_back([&, t] {
-      thread_index = {t};
-      for (unsigned b = 0; b < grid; ++b) {
-        if (t == 0) block_index = {b};
-        barrier.arrive_and_wait();
-        kernel(arguments...);
-        barrier.arrive_and_wait();
-      }
-    });
+// The threads of a block, each with a stack of its own.
+struct Block {
+  std::vector<ucontext_t> threads;
+  std::vector<std::vector<char>> stacks;
+  ucontext_t caller;
+  std::function<void()> body;
+};
+inline Block block;
+
+// From one thread to the next, which goes on where it last came here.
+inline void NextThread() {
+  const unsigned from = thread_index.x;
+  thread_index.x = (from + 1) % block_size.x;
+  swapcontext(&block.threads[from], &block.threads[thread_index.x]);
+}
+
+inline void RunThread() {
+  for (;; NextThread()) {
+    block.body();
+    if (thread_index.x + 1 == block_size.x) setcontext(&block.caller);
   }
-  for (std::thread& thread : threads) thread.join();
+}
+
+// Calls kernel(arguments...) for each thread of the grid. REQUIRES: all threads of a block come to
+// the same number of barriers.
+template <typename Kernel, typename... Arguments>
+void Launch(Kernel kernel, unsigned grid, unsigned size, Arguments... arguments) {
+  constexpr size_t kStack = 64 << 10;
+  block_size = {size};
+  grid_size = {grid};
+  block.body = [&] { kernel(arguments...); };
+  for (unsigned b = 0; b < grid; ++b) {
+    block_index = {b};
+    thread_index = {0};
+    block.threads.resize(size);
+    block.stacks.resize(size);
+    for (unsigned t = 0; t < size; ++t) {
+      block.stacks[t].resize(kStack);
+      getcontext(&block.threads[t]);
+      block.threads[t].uc_stack.ss_sp = block.stacks[t].data();
+      block.threads[t].uc_stack.ss_size = kStack;
+      makecontext(&block.threads[t], RunThread, 0);
+    }
+    swapcontext(&block.caller, &block.threads[0]);
+  }
 }
 
 }  // namespace cudaforge::on_host
@@ -63,22 +88,16 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
-inline void __syncthreads() { ::cudaforge::on_host::block_barrier->arrive_and_wait(); }
+inline void __syncthreads() { ::cudaforge::on_host::NextThread(); }
 template <typename T>
 T atomicAdd(T* to, T value) {
-  return std::atomic_ref<T>(*to).fetch_add(value);
+  return std::exchange(*to, *to + value);
 }
 template <typename T>
 T atomicMin(T* to, T value) {
-  T seen = std::atomic_ref<T>(*to).load();
-  while (value < seen && !std::atomic_ref<T>(*to).compare_exchange_weak(seen, value)) {
-  }
-  return seen;
+  return std::exchange(*to, std::min(*to, value));
 }
 template <typename T>
 T atomicMax(T* to, T value) {
-  T seen = std::atomic_ref<T>(*to).load();
-  while (value > seen && !std::atomic_ref<T>(*to).compare_exchange_weak(seen, value)) {
-  }
-  return seen;
+  return std::exchange(*to, std::max(*to, value));
 }

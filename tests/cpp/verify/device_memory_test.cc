@@ -148,9 +148,9 @@ TEST(OwnKernelsOnHost, FillCheckAndSpoilAsTheCpuDoes) {
         Buffer cpu(bytes, 0);
         Buffer kernel(bytes, offset);
         const auto size = static_cast<uint64_t>(bytes);
-        const int kind = static_cast<int>(FillKindOf(pattern, DType::kFloat32));
+        const device::FillRule rule = RuleOf(pattern, DType::kFloat32);
         ASSERT_TRUE(memory->Fill(cpu.data, bytes, pattern, 9).ok());
-        on_host::Launch(fill_bytes, 2, 37, kernel.data, size, kind, uint64_t{9});
+        on_host::Launch(fill_bytes, 2, 37, kernel.data, size, rule, uint64_t{9});
         ASSERT_EQ(kernel.Bytes(), cpu.Bytes()) << bytes << " at " << offset;
         EXPECT_TRUE(kernel.MarginsHold());
         if (bytes == 0) continue;
@@ -159,7 +159,7 @@ TEST(OwnKernelsOnHost, FillCheckAndSpoilAsTheCpuDoes) {
         ASSERT_EQ(kernel.Bytes(), cpu.Bytes()) << bytes << " at " << offset;
         unsigned long long damage[2] = {0, ~0ull};
         on_host::Launch(check_fill, 2, 37, static_cast<const unsigned char*>(kernel.data), size,
-                        kind, uint64_t{9}, &damage[0]);
+                        rule, uint64_t{9}, &damage[0]);
         const FillDamage expected = memory->CheckFill(cpu.data, bytes, pattern, 9).value();
         EXPECT_EQ(damage[0], static_cast<uint64_t>(expected.changed));
         EXPECT_EQ(damage[1], static_cast<uint64_t>(expected.first));

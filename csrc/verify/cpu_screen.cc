@@ -1,0 +1,214 @@
+// The screen on the CPU: see verify/screen.h.
+#include <algorithm>
+#include <cstring>
+
+#include "base/parallel.h"
+#include "verify/screen_passes.h"
+
+namespace cudaforge {
+namespace {
+
+using device::Constant;
+using device::Element;
+using device::ElementKind;
+
+constexpr int64_t kTilesGrain = 8;
+constexpr int64_t kSlotsGrain = 1 << 16;
+
+// Offsets of the elements from `begin` on, one after another.
+class Steps {
+ public:
+  Steps(const device::Layout& layout, uint64_t begin) : layout_(layout) {
+    for (int d = layout.dims; d-- > 0;) {
+      position_[d] = begin % layout.sizes[d];
+      begin /= layout.sizes[d];
+      offset_ += position_[d] * layout.strides[d];
+    }
+  }
+  uint64_t offset() const { return offset_; }
+  // Elements from here on in the last dimension, and how far apart they lie.
+  uint64_t run() const {
+    return layout_.dims == 0 ? 1 : layout_.sizes[layout_.dims - 1] - position_[layout_.dims - 1];
+  }
+  uint64_t stride() const { return layout_.dims == 0 ? 1 : layout_.strides[layout_.dims - 1]; }
+  // REQUIRES: steps <= run().
+  void Advance(uint64_t steps) {
+    int d = layout_.dims - 1;
+    if (d < 0) return;
+    position_[d] += steps;
+    offset_ += steps * layout_.strides[d];
+    for (; d > 0 && position_[d] == layout_.sizes[d]; --d) {
+      offset_ += layout_.strides[d - 1] - layout_.sizes[d] * layout_.strides[d];
+      position_[d] = 0;
+      ++position_[d - 1];
+    }
+  }
+
+ private:
+  const device::Layout& layout_;
+  uint64_t position_[device::kMostDims] = {};
+  uint64_t offset_ = 0;
+};
+
+struct TileSums {
+  uint64_t keys[device::kBands] = {};
+  double squares[device::kBands] = {};
+  uint32_t counts[device::kBands] = {};
+};
+
+struct TileBody {
+  const device::ScreenArgs& args;
+  uint64_t tile;
+  device::Totals& totals;
+
+  template <ElementKind kKind>
+  void operator()(Constant<ElementKind, kKind>) const {
+    TileSums sums;
+    const uint64_t begin = tile * args.tile_size;
+    const uint64_t end = std::min(begin + args.tile_size, args.n);
+    Steps steps(args.layout, begin);
+    for (uint64_t number = begin; number < end;) {
+      const uint64_t count = std::min(steps.run(), end - number);
+      Run<kKind>(number, steps, count, static_cast<uint32_t>(number - begin), sums);
+      steps.Advance(count);
+      number += count;
+    }
+    for (uint64_t b = 0; b < device::kBands; ++b) {
+      const uint64_t at = b * args.tiles + tile;
+      args.keys[at] = sums.keys[b];
+      args.squares[at] = static_cast<float>(sums.squares[b]);
+      args.counts[at] = sums.counts[b];
+    }
+  }
+
+  // `count` elements a stride apart, the first of them element `number`, at `place` of the tile.
+  template <ElementKind kKind>
+  void Run(uint64_t number, const Steps& steps, uint64_t count, uint32_t place,
+           TileSums& sums) const {
+    using Bits = typename Element<kKind>::Bits;
+    const auto* aten = static_cast<const char*>(args.aten) + steps.offset() * sizeof(Bits);
+    const auto* candidate =
+        static_cast<const char*>(args.candidate) + steps.offset() * sizeof(Bits);
+    const uint64_t step = steps.stride() * sizeof(Bits);
+    const bool bitwise = args.bitwise != 0;
+    for (uint64_t i = 0; i < count; ++i, aten += step, candidate += step) {
+      Bits a;
+      Bits c;
+      std::memcpy(&a, aten, sizeof(Bits));
+      std::memcpy(&c, candidate, sizeof(Bits));
+      const device::Seen seen = device::Look<kKind>(a, c, bitwise);
+      ++sums.counts[seen.band];
+      if (seen.special) ++totals.specials;
+      if (seen.error == 0) continue;
+      sums.squares[seen.band] += static_cast<double>(seen.error) * seen.error;
+      uint64_t& key = sums.keys[seen.band];
+      key = std::max(key, device::KeyOf(seen.error, place + static_cast<uint32_t>(i)));
+      if (!seen.unequal) continue;
+      if (totals.unequal++ == 0) totals.first_unequal = number + i;
+      if (seen.mask_unequal && totals.mask_unequal++ == 0) totals.first_mask_unequal = number + i;
+    }
+  }
+};
+
+struct PickValues {
+  const device::ScreenArgs& args;
+  device::Pick& pick;
+
+  template <ElementKind kKind>
+  void operator()(Constant<ElementKind, kKind>) const {
+    using Bits = typename Element<kKind>::Bits;
+    const uint64_t offset = args.layout.OffsetOf(pick.number) * sizeof(Bits);
+    Bits bits;
+    std::memcpy(&bits, static_cast<const char*>(args.aten) + offset, sizeof(Bits));
+    pick.aten = device::ValueOf<kKind>(bits);
+    std::memcpy(&bits, static_cast<const char*>(args.candidate) + offset, sizeof(Bits));
+    pick.candidate = device::ValueOf<kKind>(bits);
+  }
+};
+
+// What the tiles say of band number `b`.
+device::BandSums MergeBand(const device::ScreenArgs& args, uint64_t b) {
+  device::BandSums band;
+  std::vector<uint64_t> ranks;
+  for (uint64_t t = 0; t < args.tiles; ++t) {
+    const uint64_t at = b * args.tiles + t;
+    band.count += args.counts[at];
+    band.squares += static_cast<double>(args.squares[at]);
+    if (args.keys[at] == 0) continue;
+    ranks.push_back(device::KeyOf(device::ErrorOf(args.keys[at]), static_cast<uint32_t>(t)));
+  }
+  if (b == device::kSpecialBand) band.squares = 0;
+  const auto picks = std::min<std::ptrdiff_t>(device::kPicksPerBand, std::ssize(ranks));
+  std::partial_sort(ranks.begin(), ranks.begin() + picks, ranks.end(), std::greater<>());
+  for (std::ptrdiff_t p = 0; p < picks; ++p) {
+    const uint64_t rank = ranks[static_cast<size_t>(p)];
+    device::Pick& pick = band.picks[p];
+    pick.tile = device::PlaceOf(rank);
+    pick.error = device::ErrorOf(rank);
+    pick.number =
+        pick.tile * args.tile_size + device::PlaceOf(args.keys[b * args.tiles + pick.tile]);
+    device::WithElementKind(args.kind, PickValues{args, pick});
+  }
+  return band;
+}
+
+}  // namespace
+
+ScreenPass CpuScreenPass(device::ScreenArgs args) {
+  const auto entries = static_cast<size_t>(args.tiles * device::kBands);
+  std::vector<uint64_t> keys(entries);
+  std::vector<float> squares(entries);
+  std::vector<uint32_t> counts(entries);
+  args.keys = keys.data();
+  args.squares = squares.data();
+  args.counts = counts.data();
+  const auto tiles = static_cast<int64_t>(args.tiles);
+  ScreenPass pass;
+  std::vector<device::Totals> parts(static_cast<size_t>(ChunkCount(tiles, kTilesGrain)));
+  ParallelChunks(tiles, kTilesGrain, [&](int64_t chunk, int64_t begin, int64_t end) {
+    device::Totals totals;
+    for (int64_t t = begin; t < end; ++t) {
+      device::WithElementKind(args.kind, TileBody{args, static_cast<uint64_t>(t), totals});
+    }
+    parts[static_cast<size_t>(chunk)] = totals;
+  });
+  for (const device::Totals& part : parts) {
+    pass.totals.unequal += part.unequal;
+    pass.totals.first_unequal = std::min(pass.totals.first_unequal, part.first_unequal);
+    pass.totals.mask_unequal += part.mask_unequal;
+    pass.totals.first_mask_unequal =
+        std::min(pass.totals.first_mask_unequal, part.first_mask_unequal);
+    pass.totals.specials += part.specials;
+  }
+  pass.bands = MergeTiles(args);
+  return pass;
+}
+
+std::vector<device::BandSums> MergeTiles(const device::ScreenArgs& args) {
+  std::vector<device::BandSums> bands(device::kBands);
+  for (size_t b = 0; b < bands.size(); ++b) bands[b] = MergeBand(args, b);
+  return bands;
+}
+
+FillDamage CpuGaps(const void* data, uint64_t slots, int size, const device::Layout& layout,
+                   const device::FillRule& rule, uint64_t seed) {
+  const auto* const bytes = static_cast<const unsigned char*>(data);
+  const auto all = static_cast<int64_t>(slots);
+  std::vector<device::FillDifference> parts(static_cast<size_t>(ChunkCount(all, kSlotsGrain)));
+  ParallelChunks(all, kSlotsGrain, [&](int64_t chunk, int64_t begin, int64_t end) {
+    device::FillDifference found;
+    for (auto slot = static_cast<uint64_t>(begin); slot < static_cast<uint64_t>(end); ++slot) {
+      if (layout.Covers(slot)) continue;
+      found.CompareSlot(bytes, slot * static_cast<uint64_t>(size), size, rule, seed);
+    }
+    parts[static_cast<size_t>(chunk)] = found;
+  });
+  device::FillDifference all_found;
+  for (const device::FillDifference& part : parts) {
+    all_found.changed += part.changed;
+    all_found.first = std::min(all_found.first, part.first);
+  }
+  return DamageOf(all_found.changed, all_found.first);
+}
+
+}  // namespace cudaforge
