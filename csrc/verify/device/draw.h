@@ -105,7 +105,7 @@ CF_DRAW void SetSingle(const DrawnTensor& tensor, int64_t group, DrawRow& row) {
   if (tensor.singles == DrawSingles::kSpecials) {
     // Each value is met at each kind of place within 24 numbers, then one later: no lane of a
     // kernel meets one of them only.
-    const uint32_t moved = number + number / 24;
+    const uint32_t moved = number + number / 24 + tensor.turn;
     row.special_place = SpecialPlace(moved, tensor.length, key);
     const auto kind = tensor.only_nan != 0 || moved % 3 == 2 ? SpecialKind::kNan
                       : moved % 3 == 0                       ? SpecialKind::kPlus

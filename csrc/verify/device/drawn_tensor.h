@@ -97,7 +97,7 @@ struct DrawnTensor {
   int rank;
   int64_t elements;         // of the storage, gaps of views between elements included
   DrawDim dims[kDrawDims];  // strides descend; no two positions have one offset
-  int64_t length;           // elements of a group
+  int64_t groups, length;   // of them, and elements of one
   int64_t tenth;            // where its last tenth begins
   Divisor row_length;       // elements of a row of it
   int64_t rows_of_group;
@@ -113,6 +113,7 @@ struct DrawnTensor {
   int only_nan;
   Divisor every;
   int64_t phase, first;
+  uint32_t turn;  // secret: what is added to the numbers that choose special values and places
   DrawPattern patterns[kDrawKinds];
 
   int spots;
