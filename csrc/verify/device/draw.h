@@ -96,12 +96,14 @@ CF_DRAW uint64_t ComputedBits(DrawType type, double value) {
   }
 }
 
-CF_DRAW void SetSingle(const DrawnTensor& tensor, int64_t group, DrawRow& row) {
+// Of the group, whichever of its rows is `row`.
+CF_DRAW void SetSingle(const DrawnTensor& tensor, const DrawKey& drawn, int64_t group,
+                       DrawRow& row) {
   const auto shifted = static_cast<uint64_t>(group + tensor.phase);
   const uint64_t turn = Quotient(shifted, tensor.every);
   if (turn * tensor.every.value != shifted) return;
   const auto number = static_cast<uint32_t>(static_cast<int64_t>(turn) + tensor.first);
-  const uint64_t key = Mix64(row.key ^ (static_cast<uint64_t>(group) * 0x9e3779b97f4a7c15u));
+  const uint64_t key = Mix64(drawn.philox ^ (static_cast<uint64_t>(group) * 0x9e3779b97f4a7c15u));
   if (tensor.singles == DrawSingles::kSpecials) {
     // Each value is met at each kind of place within 24 numbers, then one later: no lane of a
     // kernel meets one of them only.
@@ -152,7 +154,7 @@ CF_DRAW DrawRow DrawRowOf(const DrawnTensor& tensor, const DrawKey& key, int64_t
     row.seen = static_cast<int64_t>(static_cast<uint64_t>(number) * 7 %
                                     static_cast<uint64_t>(tensor.length));
   }
-  if (tensor.singles != DrawSingles::kNone) SetSingle(tensor, group, row);
+  if (tensor.singles != DrawSingles::kNone) SetSingle(tensor, key, group, row);
   return row;
 }
 
@@ -220,12 +222,13 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
 }
 
 // The forms of floating dtypes but for kNormal.
-#define CF_DRAW_FORMS(DO)                                                                \
-  DO(kUniform)                                                                           \
-  DO(kMagnitude)                                                                         \
-  DO(kIntegers) DO(kConstant) DO(kCancelling) DO(kSparse) DO(kFirstLarge) DO(kLastTenth) \
-      DO(kPosition) DO(kRowConstant) DO(kWide) DO(kSomeZeros) DO(kZeros) DO(kDenormals)  \
-          DO(kSomeDenormals) DO(kManySpecial) DO(kNearEdges) DO(kMask)
+#define CF_DRAW_FORMS(DO)                                                                    \
+  DO(kUniform)                                                                               \
+  DO(kMagnitude)                                                                             \
+  DO(kIntegers)                                                                              \
+  DO(kConstant) DO(kCancelling) DO(kSparse) DO(kFirstLarge) DO(kLastTenth) DO(kPosition)     \
+      DO(kRowConstant) DO(kWide) DO(kSomeZeros) DO(kZeros) DO(kDenormals) DO(kSomeDenormals) \
+          DO(kManySpecial) DO(kNearEdges) DO(kMask)
 
 template <typename Real>
 CF_DRAW typename RealTraits<Real>::Bits RealBits(const DrawnTensor& tensor, const DrawRow& row,

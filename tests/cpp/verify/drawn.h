@@ -49,7 +49,8 @@ inline std::vector<Drawn> DrawAll(const OpSignature& signature, uint64_t seed = 
   const Result<std::vector<InputRole>> roles = FindRoles(signature);
   CF_CHECK(roles.ok()) << roles.status().ToString();
   std::vector<Drawn> all;
-  for (DrawSet& set : PlanDraws(signature, *roles, seed).value()) {
+  std::vector<DrawSet> sets = *PlanDraws(signature, *roles, seed);
+  for (DrawSet& set : sets) {
     std::vector<std::string> bytes = DrawBytes(signature, set, seed);
     all.push_back({std::move(set), std::move(bytes)});
   }
