@@ -8,6 +8,12 @@ struct alignas(sizeof(Stored) < 4 ? 4 * sizeof(Stored) : 16) Four {
   Stored item0, item1, item2, item3;
 };
 
+#ifdef __CUDACC_RTC__
+#define CF_ROLLED _Pragma("unroll 1")
+#else
+#define CF_ROLLED
+#endif
+
 // The next item behind the three before it. In a loop that is not unrolled, which would make the
 // program four times as long, no array of items stays in registers.
 template <typename T>
@@ -33,8 +39,7 @@ __device__ __forceinline__ void Draw(const DrawnTensor& tensor, const DrawKey& k
     DrawPosition at = {};
     DrawRow row = {};
     int64_t run = 0, row_ends = 0;  // left of the position's run; the next place of another row
-#pragma unroll 1
-    for (int i = 0; i < 4; ++i) {
+    CF_ROLLED for (int i = 0; i < 4; ++i) {
       if (run == 0) {
         at = DrawPositionOf(tensor, from + i);
         run = at.run;
@@ -87,3 +92,4 @@ CF_DRAW_KERNEL(draw_int64, kInt64)
 CF_DRAW_KERNEL(draw_int32, kInt32)
 CF_DRAW_KERNEL(draw_bool, kBool)
 #undef CF_DRAW_KERNEL
+#undef CF_ROLLED

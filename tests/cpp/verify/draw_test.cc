@@ -10,6 +10,7 @@
 #include <set>
 
 #include "tests/cpp/verify/drawn.h"
+#include "tests/cpp/verify/drawn_forms.h"
 #include "verify/draw_layout.h"
 
 namespace cudaforge {
@@ -153,55 +154,12 @@ TEST(DrawLayout, EveryElementOfEveryLayout) {
   }
 }
 
-// A tensor with one of all that a set can have.
-std::vector<DrawnTensor> TensorsOfEveryForm(DType dtype) {
-  std::vector<DrawnTensor> tensors;
-  const bool floating = IsFloating(dtype);
-  const auto first = static_cast<int>(floating ? DrawForm::kNormal : DrawForm::kBelow);
-  const auto last = static_cast<int>(floating ? DrawForm::kMask : DrawForm::kMaskBits);
-  const std::vector<std::pair<TensorSpec, std::vector<int64_t>>> layouts = {
-      {Spec(dtype, {37, 101}), {1, 101}},
-      {Spec(dtype, {101, 37}), {101, 1}},
-      {Spec(dtype, {9000}), {9000}},
-      {Spec(dtype, {12, 40, 3}, {130, 3, 1}), {1, 40, 1}},
-      {Spec(dtype, {31, 33}, {70, 2}), {1, 33}},
-      {Spec(dtype, {3, 5000}), {3, 1}}};
-  for (const auto& [spec, together] : layouts) {
-    for (int form = first; form <= last; ++form) {
-      DrawnTensor tensor = LayOut(spec, together);
-      for (auto& kind : tensor.kinds) kind = {static_cast<DrawForm>(form), form % 2, 5, 2};
-      tensor.kinds[3].detail = 4;
-      tensor.gap = {floating ? DrawForm::kNormal : DrawForm::kBelow, 0, 3, 1};
-      tensor.gap_is_ordinary = form % 2;
-      tensor.stream = static_cast<uint32_t>(form);
-      tensor.rotation = 77;
-      tensor.step = 3;
-      tensor.ignore = -100;
-      tensor.spots = 1;
-      tensor.spot[0] = {tensor.elements / 2 + 1, floating ? 0x7f800000u : 3u};
-      tensor.singles = static_cast<device::DrawSingles>(form % 3);
-      for (auto& pattern : tensor.patterns) pattern = {4, -3, device::DrawPlace::kInside, 0};
-      tensor.every = DivisorOf(2);
-      tensors.push_back(tensor);
-    }
-  }
-  return tensors;
-}
-
-TensorSpec FlatSpec(DType dtype, const DrawnTensor& tensor) {
-  return Spec(dtype, {tensor.elements});
-}
-
 // The loops over runs against the definition, element by element.
 template <device::DrawType kType>
 void ExpectElements(DType dtype) {
   using Stored = typename device::DrawTraits<kType>::Stored;
   for (const DrawnTensor& tensor : TensorsOfEveryForm(dtype)) {
-    OpSignature signature;
-    signature.inputs = {FlatSpec(dtype, tensor)};
-    DrawSet set;
-    set.tensors = {tensor};
-    const std::string bytes = DrawBytes(signature, set, 99)[0];
+    const std::string bytes = BytesOfTensor(dtype, tensor, 99);
     const device::DrawKey key = device::DrawKeyOf(99, tensor.stream);
     for (int64_t offset = 0; offset < tensor.elements; ++offset) {
       const device::Words4 four = device::DrawWords(key, static_cast<uint64_t>(offset / 4));
