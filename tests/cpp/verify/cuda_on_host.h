@@ -16,6 +16,7 @@
 #define __forceinline__
 #define __launch_bounds__(...)
 #define __shared__ static
+#define __grid_constant__
 
 namespace cudaforge::on_host {
 

@@ -1,0 +1,357 @@
+#include "verify/draw_kinds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/random.h"
+#include "verify/device/draw_forms.h"
+#include "verify/elements.h"
+
+namespace cudaforge {
+namespace {
+
+using device::DrawForm;
+using device::DrawnTensor;
+using device::DrawRowKind;
+using device::SpecialKind;
+using Kinds = std::vector<DrawRowKind>;
+using Role = InputRole::Kind;
+
+DrawRowKind Normal(double scale = 1, double shift = 0) {
+  return {DrawForm::kNormal, 0, scale * device::NormalUnit(), shift};
+}
+DrawRowKind Scaled(DrawForm form, double scale = 1, double shift = 0) {
+  return {form, 0, scale * device::NormalUnit(), shift};
+}
+DrawRowKind Uniform(double scale, double shift) { return {DrawForm::kUniform, 0, scale, shift}; }
+DrawRowKind ManySpecial(SpecialKind kind) {
+  return {DrawForm::kManySpecial, static_cast<int>(kind), device::NormalUnit(), 0};
+}
+DrawRowKind Integer(DrawForm form, int64_t low, int64_t range, int detail = 0) {
+  return {form, detail, static_cast<double>(range), static_cast<double>(low)};
+}
+
+bool IsOfAttention(Role role) {
+  return role == Role::kQuery || role == Role::kKey || role == Role::kSeen || role == Role::kFinite;
+}
+
+Kinds ScaledRows(const DrawnInput& input) {
+  // Scores of attention are exponents: far from zero they tell rounding errors, not keys.
+  const bool narrow = input.spec->dtype == DType::kFloat16 || IsOfAttention(input.role.kind);
+  Kinds kinds;
+  for (const int exponent : {0, -30, 20, -10, 30, -20, 10}) {
+    kinds.push_back(Normal(std::ldexp(1.0, narrow ? exponent / 4 : exponent)));
+  }
+  return kinds;
+}
+
+Kinds SpecialRows(Role role) {
+  if (role == Role::kQuery) return {Normal(), Normal(), ManySpecial(SpecialKind::kNan), Normal()};
+  if (role != Role::kValue) return {Normal()};
+  return {Normal(),
+          Normal(),
+          ManySpecial(SpecialKind::kNan),
+          Normal(),
+          ManySpecial(SpecialKind::kPlus),
+          ManySpecial(SpecialKind::kMinus),
+          Normal(),
+          ManySpecial(SpecialKind::kEither),
+          Normal(),
+          Normal(),
+          ManySpecial(SpecialKind::kAll)};
+}
+
+Kinds ZerosDenormals(const DrawnInput& input) {
+  // A weight's products of denormals are rounded in an order of the kernel's own.
+  if (input.role.kind == Role::kWeight) return {Scaled(DrawForm::kSomeZeros)};
+  if (!input.large) return {Scaled(DrawForm::kSomeZeros), Scaled(DrawForm::kSomeDenormals)};
+  return {Normal(),
+          Scaled(DrawForm::kSomeZeros),
+          {DrawForm::kDenormals, 0, 0, 0},
+          Scaled(DrawForm::kSomeDenormals),
+          {DrawForm::kZeros, 0, 0, 0}};
+}
+
+Kinds MixedRows(const DrawnInput& input) {
+  const DType dtype = input.spec->dtype;
+  if (IsOfAttention(input.role.kind)) {
+    return {Normal(),
+            Normal(2),
+            Uniform(1, 0),
+            Scaled(DrawForm::kSparse),
+            Normal(0x1p-10),
+            Scaled(DrawForm::kCancelling, 4),
+            Scaled(DrawForm::kFirstLarge, 0x1p-6, 16),
+            Scaled(DrawForm::kLastTenth, 0x1p-7)};
+  }
+  // E[x^2] - E[x]^2 loses everything there.
+  const double far = dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 1000 : 60;
+  return {Normal(4),
+          Normal(1, far),
+          Scaled(DrawForm::kCancelling, 64),
+          Scaled(DrawForm::kSparse),
+          Normal(0x1p-10),
+          Scaled(DrawForm::kFirstLarge, 0x1p-6, 256),
+          Scaled(DrawForm::kLastTenth, 0x1p-6),
+          {DrawForm::kRowConstant, 0, 0, 0},
+          Uniform(1, 0),
+          Scaled(DrawForm::kPosition, 0.125),
+          Normal(1, -far),
+          Scaled(DrawForm::kWide),
+          Normal(),
+          {DrawForm::kIntegers, 0, 0, 0},
+          {DrawForm::kMagnitude, 0, 0, 0},
+          Normal(0x1p-3)};
+}
+
+Kinds PackedSpecials(const DrawnInput& input) {
+  const DrawRowKind magnitude = {DrawForm::kMagnitude, 0, 0, 0};
+  if (!input.large) return {Normal()};
+  if (input.role.kind != Role::kValue) return SpecialRows(input.role.kind);
+  return {magnitude,
+          Scaled(DrawForm::kSomeZeros),
+          ManySpecial(SpecialKind::kNan),
+          magnitude,
+          {DrawForm::kDenormals, 0, 0, 0},
+          ManySpecial(SpecialKind::kEither),
+          magnitude,
+          Normal(),
+          Scaled(DrawForm::kSomeDenormals),
+          ManySpecial(SpecialKind::kPlus),
+          magnitude,
+          {DrawForm::kZeros, 0, 0, 0},
+          ManySpecial(SpecialKind::kMinus),
+          Normal(),
+          magnitude,
+          ManySpecial(SpecialKind::kAll)};
+}
+
+// Numbers of a role with a range of its own.
+Kinds RangedKinds(const DrawnInput& input, DrawRecipe recipe, bool* ranged) {
+  const DType dtype = input.spec->dtype;
+  const double near = dtype == DType::kFloat16    ? 0x1p-11
+                      : dtype == DType::kBFloat16 ? 0x1p-8
+                                                  : 0x1p-22;
+  const bool edges = recipe == DrawRecipe::kZerosDenormals || recipe == DrawRecipe::kPackedSpecials;
+  const auto with_edges = [&](DrawRowKind inside, int detail) -> Kinds {
+    if (!edges) return {inside};
+    return {inside, {DrawForm::kNearEdges, detail, near, 0}};
+  };
+  *ranged = true;
+  switch (input.role.kind) {
+    case Role::kPositive:
+      return {Uniform(1.5, 0.5)};
+    case Role::kProbability:
+      return with_edges(Uniform(0.99, 0x1p-8), 0);
+    case Role::kLogProbability:
+      return with_edges(Uniform(-8, -0x1p-8), 2);
+    case Role::kTanh:
+      return with_edges(Uniform(1.98, -0.99), 1);
+    case Role::kMask:
+      return {{DrawForm::kMask, 0, LargestFinite(dtype), 0}};
+    default:
+      *ranged = false;
+      return {};
+  }
+}
+
+Kinds FloatingKinds(const DrawnInput& input, DrawRecipe recipe) {
+  bool ranged = false;
+  Kinds kinds = RangedKinds(input, recipe, &ranged);
+  if (ranged) return kinds;
+  const auto of_large = [&](DrawRowKind kind) -> Kinds { return {input.large ? kind : Normal()}; };
+  switch (recipe) {
+    case DrawRecipe::kUniform:
+      return {Uniform(1, 0)};
+    case DrawRecipe::kRowScales:
+      return input.large ? ScaledRows(input) : Kinds{Normal()};
+    case DrawRecipe::kSpecialRows:
+      return input.large ? SpecialRows(input.role.kind) : Kinds{Normal()};
+    case DrawRecipe::kZerosDenormals:
+      return ZerosDenormals(input);
+    case DrawRecipe::kAllEqual:
+      return {{DrawForm::kConstant, 0, 0, 3.75}};
+    case DrawRecipe::kMixed:
+      return input.large ? MixedRows(input) : Kinds{Normal()};
+    case DrawRecipe::kSmallIntegers:
+      return {{DrawForm::kIntegers, 0, 0, 0}};
+    case DrawRecipe::kRowConstant:
+      return of_large({DrawForm::kRowConstant, 0, 0, 0});
+    case DrawRecipe::kByPosition:
+      return of_large(Scaled(DrawForm::kPosition, 0.125));
+    case DrawRecipe::kLastTenth:
+      return of_large(Scaled(DrawForm::kLastTenth, 0x1p-7));
+    case DrawRecipe::kWide:
+      return of_large(Scaled(DrawForm::kWide));
+    case DrawRecipe::kOneSpecial:
+      return {{DrawForm::kMagnitude, 0, 0, 0}};
+    case DrawRecipe::kPackedSpecials:
+      return PackedSpecials(input);
+    default:
+      return {Normal()};
+  }
+}
+
+// Indices below a limit, each legal.
+Kinds IndexKinds(DrawRecipe recipe, int64_t limit) {
+  const auto one = [&](DrawForm form) { return Integer(form, 0, limit); };
+  switch (recipe) {
+    case DrawRecipe::kUniform:
+      return {one(DrawForm::kDistinct)};
+    case DrawRecipe::kRowScales:
+      return {one(DrawForm::kNeighbours)};
+    case DrawRecipe::kAllEqual:
+      return {one(DrawForm::kFirst)};
+    case DrawRecipe::kSmallIntegers:
+      return {one(DrawForm::kLast)};
+    case DrawRecipe::kRowConstant:
+      return {one(DrawForm::kSameInRow)};
+    case DrawRecipe::kByPosition:
+      return {one(DrawForm::kAscending)};
+    case DrawRecipe::kLastTenth:
+      return {one(DrawForm::kFirstOrLast)};
+    case DrawRecipe::kMixed:
+    case DrawRecipe::kPackedSpecials:
+      return {one(DrawForm::kBelow),     one(DrawForm::kNeighbours), one(DrawForm::kFirst),
+              one(DrawForm::kDistinct),  one(DrawForm::kLast),       one(DrawForm::kAscending),
+              one(DrawForm::kSameInRow), one(DrawForm::kFirstOrLast)};
+    default:
+      return {one(DrawForm::kBelow)};
+  }
+}
+
+Kinds LabelKinds(DrawRecipe recipe, int64_t limit, uint64_t random) {
+  const auto one = [&](DrawForm form, int detail = 0) { return Integer(form, 0, limit, detail); };
+  const auto below = static_cast<int64_t>(SplitMix(random).Below(static_cast<uint64_t>(limit)));
+  switch (recipe) {
+    case DrawRecipe::kNormal:
+    case DrawRecipe::kRowScales:
+      return {one(DrawForm::kIgnoring, 1)};
+    case DrawRecipe::kZerosDenormals:
+      return {one(DrawForm::kIgnoring, 2)};
+    case DrawRecipe::kAllEqual:
+      return {one(DrawForm::kFirst)};
+    case DrawRecipe::kSmallIntegers:
+      return {one(DrawForm::kLast)};
+    case DrawRecipe::kIgnoredLabels:
+      return {one(DrawForm::kIgnored)};
+    case DrawRecipe::kOneLabel:
+      return {Integer(DrawForm::kConstant, below, 1)};
+    case DrawRecipe::kByPosition:
+      return {one(DrawForm::kAscending)};
+    case DrawRecipe::kMixed:
+      return {one(DrawForm::kBelow),       one(DrawForm::kIgnoring, 2), one(DrawForm::kFirst),
+              one(DrawForm::kIgnored),     one(DrawForm::kLast),        one(DrawForm::kNeighbours),
+              one(DrawForm::kIgnoring, 1), one(DrawForm::kFirstOrLast)};
+    default:
+      return {one(DrawForm::kBelow)};
+  }
+}
+
+Kinds IntegerKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random) {
+  if (input.role.limit > 0) {
+    return input.role.kind == Role::kTarget ? LabelKinds(recipe, input.role.limit, random)
+                                            : IndexKinds(recipe, input.role.limit);
+  }
+  const DrawRowKind wide = Integer(DrawForm::kBelow, -(1 << 19), 1 << 20);
+  const DrawRowKind any = input.integral ? Integer(DrawForm::kAnyMagnitude, 0, 1) : wide;
+  switch (recipe) {
+    case DrawRecipe::kAllEqual:
+      return {Integer(DrawForm::kConstant, 3, 1)};
+    case DrawRecipe::kUniform:
+      return {Integer(DrawForm::kBelow, 0, 2)};
+    case DrawRecipe::kRowScales:
+      return {any};
+    case DrawRecipe::kRowConstant:
+      return {Integer(DrawForm::kSameInRow, -3, 7)};
+    case DrawRecipe::kByPosition:
+      return {Integer(DrawForm::kAscending, -500, 1000)};
+    case DrawRecipe::kMixed:
+      return {wide,
+              any,
+              Integer(DrawForm::kNeighbours, -3, 7),
+              Integer(DrawForm::kBelow, -3, 7),
+              Integer(DrawForm::kFirstOrLast, -(1 << 19), 1 << 20),
+              any,
+              Integer(DrawForm::kSameInRow, -100, 201),
+              Integer(DrawForm::kBelow, 0, 2)};
+    default:
+      return {Integer(DrawForm::kBelow, -3, 7)};
+  }
+}
+
+Kinds BooleanKinds(const DrawnInput& input, DrawRecipe recipe) {
+  if (input.role.kind == Role::kMask) return {{DrawForm::kMaskBits, 0, 2, 0}};
+  const auto one = [](DrawForm form) { return Integer(form, 0, 2); };
+  switch (recipe) {
+    case DrawRecipe::kAllEqual:
+      return {one(DrawForm::kLast)};
+    case DrawRecipe::kZerosDenormals:
+      return {one(DrawForm::kFirst)};
+    case DrawRecipe::kRowScales:
+      return {one(DrawForm::kMost), one(DrawForm::kFew)};
+    case DrawRecipe::kRowConstant:
+      return {one(DrawForm::kSameInRow)};
+    case DrawRecipe::kMixed:
+    case DrawRecipe::kPackedSpecials:
+      return {one(DrawForm::kBelow),     one(DrawForm::kFew),       one(DrawForm::kFirst),
+              one(DrawForm::kMost),      one(DrawForm::kLast),      one(DrawForm::kFirstOrLast),
+              one(DrawForm::kSameInRow), one(DrawForm::kNeighbours)};
+    default:
+      return {one(DrawForm::kBelow)};
+  }
+}
+
+// Whether elements of such a kind are the same function of their random bits in every row.
+bool IsSameEverywhere(DrawForm form) {
+  switch (form) {
+    case DrawForm::kNormal:
+    case DrawForm::kUniform:
+    case DrawForm::kMagnitude:
+    case DrawForm::kIntegers:
+    case DrawForm::kConstant:
+    case DrawForm::kSparse:
+    case DrawForm::kWide:
+    case DrawForm::kSomeZeros:
+    case DrawForm::kBelow:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void SetKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random, DrawnTensor* tensor) {
+  const DType dtype = input.spec->dtype;
+  const Kinds kinds = IsFloating(dtype)       ? FloatingKinds(input, recipe)
+                      : dtype == DType::kBool ? BooleanKinds(input, recipe)
+                                              : IntegerKinds(input, recipe, random);
+  for (size_t k = 0; k < device::kDrawKinds; ++k) tensor->kinds[k] = kinds[k % kinds.size()];
+  tensor->same_kinds = kinds.size() == 1 && IsSameEverywhere(kinds[0].form) ? 1 : 0;
+  tensor->denormal_shift = dtype == DType::kBFloat16 ? 16 : 0;
+  tensor->gap = IsFloating(dtype)       ? Normal()
+                : input.role.limit > 0  ? Integer(DrawForm::kBelow, 0, input.role.limit)
+                : dtype == DType::kBool ? Integer(DrawForm::kBelow, 0, 2)
+                                        : Integer(DrawForm::kBelow, -3, 7);
+  tensor->ignore = input.role.ignore_index;
+  const int64_t limit = std::max<int64_t>(input.role.limit, 1);
+  // A factor of indices below 2^31 stays below 2^63; longer tables are read in their order.
+  tensor->step = 1;
+  if (limit > 2 && limit < (int64_t{1} << 31)) {
+    SplitMix mix(random);
+    do {
+      tensor->step = 1 + static_cast<int64_t>(mix.Below(static_cast<uint64_t>(limit - 1)));
+    } while (std::gcd(tensor->step, limit) != 1);
+  }
+  const double most = dtype == DType::kInt32 ? 0x1p30 : 0x1p62;
+  for (const int64_t constant : input.constants) {
+    if (tensor->constants == device::kDrawConstants) break;
+    if (std::fabs(static_cast<double>(constant)) + 1 < most) {
+      tensor->constant[tensor->constants++] = constant;
+    }
+  }
+}
+
+}  // namespace cudaforge

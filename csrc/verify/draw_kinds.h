@@ -1,0 +1,53 @@
+// What a set's inputs hold, by what each input means to the region.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "signature/op_signature.h"
+#include "signature/roles.h"
+#include "verify/device/drawn_tensor.h"
+
+namespace cudaforge {
+
+// What a set of inputs is about. "Large" inputs have as many elements as the largest floating one.
+enum class DrawRecipe {
+  kNormal,
+  kUniform,
+  kRowScales,       // large: each row times a power of two, 2^-30 to 2^30 (float16: 2^-8 to 2^8).
+                    // Where all is integers: of every magnitude
+  kSpecialRows,     // large: some rows with many NaN, some with many infinities, half with none
+  kZerosDenormals,  // zeros of both signs and denormals, alone and among others; probabilities near
+                    // 0 and 1
+  kAllEqual,        // one number everywhere, sums of which are exact
+  kMixed,           // large: rows of sixteen kinds
+  kSmallIntegers,   // many answers are exact
+  kRowConstant,     // large: one number a row, sums of which are exact
+  kByPosition,      // large: an element's place decides its size
+  kLastTenth,       // large: the last tenth of each group decides
+  kWide,            // large: neighbours of very different sizes
+  kNanOperands,     // single NaN in smaller inputs, and in attention's keys; the rest normal
+  kInfiniteOperands,  // infinities there; NaN in attention's values and smaller queries
+  kOneSpecial,        // large: one NaN or infinity in a group, the rest of size 1
+  kPackedSpecials,    // the same in half of the groups, rows of zeros, denormals and many specials
+  kOneUnlike,         // for any() and all(): groups that one element decides
+  kFarOut,            // for maxima and minima: groups of the lowest numbers, or the largest
+  kIgnoredLabels,     // normal; all labels are ignored
+  kOneLabel,          // normal; all labels are one
+};
+
+// One input of a set.
+struct DrawnInput {
+  const TensorSpec* spec = nullptr;
+  InputRole role;
+  bool large = false;
+  bool integral = false;               // the region has integers and booleans only
+  std::span<const int64_t> constants;  // the region's, where `integral`
+};
+
+// Sets the kinds of rows of `tensor`, and the kind of its gaps. `random`: secret.
+void SetKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random,
+              device::DrawnTensor* tensor);
+
+}  // namespace cudaforge
