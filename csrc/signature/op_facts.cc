@@ -16,6 +16,7 @@ using Needs = OpNeeds;
 using Work = OpWork;
 using Dims = OpDims;
 using Merge = OpMerge;
+using Sums = OpSums;
 using Role = OperandRole;
 using Limit = IndexLimit;
 using Operands = std::array<OperandFacts, 4>;
@@ -64,6 +65,11 @@ constexpr OpFacts WithDims(OpFacts facts, OpDims dims, int axes = -1) {
 
 constexpr OpFacts WithMerge(OpFacts facts, OpMerge merge) {
   facts.merge = merge;
+  return facts;
+}
+
+constexpr OpFacts WithSums(OpFacts facts, OpSums sums) {
+  facts.sums = sums;
   return facts;
 }
 
@@ -180,6 +186,7 @@ constexpr OpFacts Product(int left, bool heavy) {
           .needs = Needs::kRowAndColumn,
           .dims = Dims::kProduct,
           .merge = Merge::kSum,
+          .sums = Sums::kProduct,
           .work = Work::kProduct,
           .left = left,
           .heavy = heavy};
@@ -219,6 +226,7 @@ constexpr OpFacts Convolution(bool heavy) {
           .family = Family::kConvolution,
           .needs = Needs::kWindow,
           .dims = Dims::kConvolution,
+          .sums = Sums::kConvolution,
           .work = Work::kConvolution,
           .heavy = heavy};
 }
@@ -368,32 +376,35 @@ constexpr Row kRows[] = {
     {"argmax", Extreme(Family::kReduction, 1, Match::kTolerance, 0)},
     {"argmin", Extreme(Family::kReduction, -1, Match::kTolerance, 0)},
     {"max", Extreme(Family::kReduction, 1, Match::kEqual, 1)},
-    {"mean", WithMerge(Reduces(Family::kReduction), Merge::kMean)},
+    {"mean", WithSums(WithMerge(Reduces(Family::kReduction), Merge::kMean), Sums::kMean)},
     {"min", Extreme(Family::kReduction, -1, Match::kEqual, 1)},
     {"prod", WithMerge(Reduces(Family::kReduction), Merge::kProd)},
     {"sort", {.kind = Kind::kReduces, .match = Match::kEqual}},
-    {"std", Reduces(Family::kReduction)},
-    {"std_mean", WithMean(Reduces(Family::kReduction), 1)},
-    {"sum", WithMerge(Reduces(Family::kReduction), Merge::kSum)},
+    {"std", WithSums(Reduces(Family::kReduction), Sums::kDeviation)},
+    {"std_mean", WithSums(WithMean(Reduces(Family::kReduction), 1), Sums::kDeviation)},
+    {"sum", WithSums(WithMerge(Reduces(Family::kReduction), Merge::kSum), Sums::kSum)},
     {"topk", {.kind = Kind::kReduces, .match = Match::kEqual}},
-    {"var", Reduces(Family::kReduction)},
-    {"var_mean", WithMean(Reduces(Family::kReduction), 1)},
+    {"var", WithSums(Reduces(Family::kReduction), Sums::kVariance)},
+    {"var_mean", WithSums(WithMean(Reduces(Family::kReduction), 1), Sums::kVariance)},
     // Scans.
     {"cummax", Extreme(Family::kScan, 1, Match::kEqual, 1)},
     {"cummin", Extreme(Family::kScan, -1, Match::kEqual, 1)},
     {"cumprod", Reduces(Family::kScan)},
     {"cumsum", Reduces(Family::kScan)},
     // Softmax.
-    {"_log_softmax", Extreme(Family::kSoftmax, 1)},
+    {"_log_softmax", WithSums(Extreme(Family::kSoftmax, 1), Sums::kLogSoftmax)},
     {"_safe_softmax", Extreme(Family::kSoftmax, 1)},
-    {"_softmax", Extreme(Family::kSoftmax, 1)},
-    {"logsumexp", Extreme(Family::kSoftmax, 1)},
+    {"_softmax", WithSums(Extreme(Family::kSoftmax, 1), Sums::kSoftmax)},
+    {"logsumexp", WithSums(Extreme(Family::kSoftmax, 1), Sums::kLogSumExp)},
     {"_log_softmax_backward_data",
-     Backward(Reduces(Family::kSoftmax, 2, {{{1, Role::kLogProbability}}}), Saved::kLogSoftmax)},
+     WithSums(
+         Backward(Reduces(Family::kSoftmax, 2, {{{1, Role::kLogProbability}}}), Saved::kLogSoftmax),
+         Sums::kLogSoftmaxBackward)},
     {"_softmax_backward_data",
-     Backward(Reduces(Family::kSoftmax, 2, {{{1, Role::kProbability}}}), Saved::kSoftmax)},
+     WithSums(Backward(Reduces(Family::kSoftmax, 2, {{{1, Role::kProbability}}}), Saved::kSoftmax),
+              Sums::kSoftmaxBackward)},
     // Norms.
-    {"native_layer_norm", WithMean(Norm(Needs::kTrailing, 1, 2), 1)},
+    {"native_layer_norm", WithSums(WithMean(Norm(Needs::kTrailing, 1, 2), 1), Sums::kMoments)},
     {"native_layer_norm_backward",
      Backward(Norm(Needs::kTrailing, 2, 5,
                    {{{3, Role::kWeight}, {4, Role::kPositive}, {5, Role::kWeight}}}),
@@ -403,7 +414,7 @@ constexpr Row kRows[] = {
      Backward(Norm(Needs::kGroup, 8, 4,
                    {{{2, Role::kWeight}, {3, Role::kPositive}, {4, Role::kWeight}}}),
               Saved::kMoments)},
-    {"_fused_rms_norm", Norm(Needs::kTrailing, 1, -1)},
+    {"_fused_rms_norm", WithSums(Norm(Needs::kTrailing, 1, -1), Sums::kRms)},
     {"_fused_rms_norm_backward",
      Backward(Norm(Needs::kTrailing, 2, -1, {{{3, Role::kPositive}}}), Saved::kRms)},
     {"native_batch_norm", WithMean(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}}), 1)},

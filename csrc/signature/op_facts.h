@@ -106,6 +106,24 @@ enum class OpMerge {
   kLabels,  // a loss, by its reduction: the sum, or the mean by the sum of weights
 };
 
+// How an operator's sums are written out by plain ones, so that they can be taken in other orders.
+enum class OpSums {
+  kNone,
+  kSum,
+  kMean,
+  kVariance,
+  kDeviation,
+  kSoftmax,
+  kLogSoftmax,
+  kLogSumExp,
+  kSoftmaxBackward,
+  kLogSoftmaxBackward,
+  kMoments,  // a norm by mean and deviation
+  kRms,
+  kProduct,
+  kConvolution,
+};
+
 // How the floating-point operations are counted.
 enum class OpWork {
   kElements,  // one for each element of the largest operand or result
@@ -184,6 +202,7 @@ struct OpFacts {
   int axes = -1;  // see OpNeeds
   OpDims dims = OpDims::kUnknown;
   OpMerge merge = OpMerge::kNone;
+  OpSums sums = OpSums::kNone;
   int windows = 0;  // see OpDims
   OpWork work = OpWork::kElements;
   int left = 0;                               // see OpWork
