@@ -126,7 +126,8 @@ class RegionProgram::Impl {
 
   static Result<std::shared_ptr<const Impl>> Create(const OpSignature& signature);
 
-  std::vector<at::Tensor> Execute(at::ArrayRef<at::Tensor> inputs, bool fp64) const;
+  std::vector<at::Tensor> Execute(at::ArrayRef<at::Tensor> inputs, bool fp64,
+                                  const RegionProgram::Instead& instead = {}) const;
   const OpSignature& signature() const { return signature_; }
 
  private:
@@ -266,8 +267,8 @@ void RegionProgram::Impl::Collect(const Step& step, const torch::jit::Stack& sta
               " returned fewer tensors than its signature lists");
 }
 
-std::vector<at::Tensor> RegionProgram::Impl::Execute(at::ArrayRef<at::Tensor> inputs,
-                                                     bool fp64) const {
+std::vector<at::Tensor> RegionProgram::Impl::Execute(at::ArrayRef<at::Tensor> inputs, bool fp64,
+                                                     const RegionProgram::Instead& instead) const {
   TORCH_CHECK(inputs.size() == signature_.inputs.size(), "the region takes ",
               signature_.inputs.size(), " inputs, not ", inputs.size());
   const OwnWork own_work;
@@ -293,7 +294,7 @@ std::vector<at::Tensor> RegionProgram::Impl::Execute(at::ArrayRef<at::Tensor> in
     const torch::jit::Stack args = fp64 && step.has_mean ? stack : torch::jit::Stack();
     if (fp64 && step.float64 != Float64::kItself) {
       stack = {RunInFloat64(step.float64, stack)};
-    } else {
+    } else if (!instead || !instead(static_cast<size_t>(&step - steps_.data()), &stack)) {
       step.op.callBoxed(stack);
     }
     Collect(step, stack, &values);
@@ -320,6 +321,11 @@ std::vector<at::Tensor> RegionProgram::Run(at::ArrayRef<at::Tensor> inputs) cons
 
 std::vector<at::Tensor> RegionProgram::RunFp64(at::ArrayRef<at::Tensor> inputs) const {
   return impl_->Execute(inputs, /*fp64=*/true);
+}
+
+std::vector<at::Tensor> RegionProgram::RunWith(at::ArrayRef<at::Tensor> inputs,
+                                               const Instead& instead) const {
+  return impl_->Execute(inputs, /*fp64=*/false, instead);
 }
 
 std::vector<at::Tensor> RegionProgram::RunStrided(at::ArrayRef<at::Tensor> inputs) const {

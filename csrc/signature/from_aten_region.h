@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -47,6 +48,10 @@ class RegionProgram {
   // The oracle: floating inputs upcast to fp64, dtype literals of floating types replaced by
   // float64; means that ATen's running update made NaN are those of the definition (aten_means.h).
   std::vector<at::Tensor> RunFp64(at::ArrayRef<at::Tensor> inputs) const;
+  // As Run, but asks `instead` before each call: where it returns true, `stack` holds the results in
+  // place of the arguments, and the call is not made.
+  using Instead = std::function<bool(size_t node, torch::jit::Stack* stack)>;
+  std::vector<at::Tensor> RunWith(at::ArrayRef<at::Tensor> inputs, const Instead& instead) const;
   const OpSignature& signature() const;
 
  private:

@@ -14,6 +14,9 @@ using Kind = OpKind;
 using Family = OpFamily;
 using Needs = OpNeeds;
 using Work = OpWork;
+using Dims = OpDims;
+using Merge = OpMerge;
+using Sums = OpSums;
 using Role = OperandRole;
 using Limit = IndexLimit;
 using Operands = std::array<OperandFacts, 4>;
@@ -24,7 +27,10 @@ struct Row {
 };
 
 constexpr OpFacts Pointwise(Operands operands = {}) {
-  return {.kind = Kind::kPointwise, .needs = Needs::kItsPlace, .operands = operands};
+  return {.kind = Kind::kPointwise,
+          .needs = Needs::kItsPlace,
+          .dims = Dims::kAligned,
+          .operands = operands};
 }
 
 constexpr OpFacts Tame() {
@@ -51,6 +57,22 @@ constexpr OpFacts Moves(Operands operands = {}, Work work = Work::kElements) {
   return {.kind = Kind::kMoves, .match = Match::kBitwise, .work = work, .operands = operands};
 }
 
+constexpr OpFacts WithDims(OpFacts facts, OpDims dims, int axes = -1) {
+  facts.dims = dims;
+  if (axes >= 0) facts.axes = axes;
+  return facts;
+}
+
+constexpr OpFacts WithMerge(OpFacts facts, OpMerge merge) {
+  facts.merge = merge;
+  return facts;
+}
+
+constexpr OpFacts WithSums(OpFacts facts, OpSums sums) {
+  facts.sums = sums;
+  return facts;
+}
+
 // Moves all of its first operand.
 constexpr OpFacts Keeps(Work work) {
   OpFacts facts = Moves({}, work);
@@ -62,6 +84,7 @@ constexpr OpFacts Keeps(Work work) {
 constexpr OpFacts Chooses() {
   OpFacts facts = Moves();
   facts.needs = Needs::kItsPlace;
+  facts.dims = Dims::kAligned;
   facts.tame = true;
   return facts;
 }
@@ -90,6 +113,7 @@ constexpr OpFacts Reduces(Family family, int axes = 1, Operands operands = {}) {
           .family = family,
           .needs = Needs::kAxes,
           .axes = axes,
+          .dims = Dims::kReduced,
           .operands = operands};
 }
 
@@ -118,6 +142,9 @@ constexpr OpFacts Norm(Needs needs, int axes, int weight, Operands operands = {}
           .family = Family::kNorm,
           .needs = needs,
           .axes = axes,
+          .dims = needs == Needs::kTrailing ? Dims::kTrailing
+                  : needs == Needs::kGroup  ? Dims::kGroups
+                                            : Dims::kChannels,
           .operands = operands,
           .norm_weight = weight};
 }
@@ -128,29 +155,38 @@ constexpr OpFacts Backward(OpFacts facts, Saved saved = Saved::kNothing) {
   return facts;
 }
 
-constexpr OpFacts OfWindows(Operands operands = {}) {
+constexpr OpFacts OfWindows(int windows, Operands operands = {}) {
   return {.kind = Kind::kReduces,
           .family = Family::kPooling,
           .needs = Needs::kWindow,
+          .dims = Dims::kWindows,
+          .windows = windows,
           .operands = operands};
 }
 
-constexpr OpFacts MaximumOfWindows() {
-  OpFacts facts = OfWindows();
+constexpr OpFacts MaximumOfWindows(int windows) {
+  OpFacts facts = OfWindows(windows);
   facts.extreme = 1;
   facts.match = Match::kEqual;
   return facts;
 }
 
 constexpr OpFacts Loss(Operands operands, int weights = -1) {
-  return {
-      .kind = Kind::kReduces, .family = Family::kLoss, .operands = operands, .weights = weights};
+  return {.kind = Kind::kReduces,
+          .family = Family::kLoss,
+          .dims = Dims::kLabels,
+          .merge = weights < 0 ? Merge::kNone : Merge::kLabels,
+          .operands = operands,
+          .weights = weights};
 }
 
 constexpr OpFacts Product(int left, bool heavy) {
   return {.kind = Kind::kContracts,
           .family = Family::kMatmul,
           .needs = Needs::kRowAndColumn,
+          .dims = Dims::kProduct,
+          .merge = Merge::kSum,
+          .sums = Sums::kProduct,
           .work = Work::kProduct,
           .left = left,
           .heavy = heavy};
@@ -160,6 +196,7 @@ constexpr OpFacts Product(int left, bool heavy) {
 constexpr OpFacts QuantisedProduct(Float64 float64, OpNeeds needs, Operands scales = {}) {
   OpFacts facts = Product(0, false);
   facts.needs = needs;
+  if (needs == Needs::kEverything) facts.dims = Dims::kUnknown;
   facts.operands = scales;
   facts.float64 = float64;
   return facts;
@@ -169,6 +206,7 @@ constexpr OpFacts Attention(int causal, int mask, bool heavy) {
   return {.kind = Kind::kContracts,
           .family = Family::kAttention,
           .needs = Needs::kRowAndColumn,
+          .dims = Dims::kAttention,
           .work = Work::kAttention,
           .operands = {{{0, Role::kQuery}, {1, Role::kKey}, {2, Role::kSeen}, {mask, Role::kMask}}},
           .heavy = heavy,
@@ -187,6 +225,8 @@ constexpr OpFacts Convolution(bool heavy) {
   return {.kind = Kind::kContracts,
           .family = Family::kConvolution,
           .needs = Needs::kWindow,
+          .dims = Dims::kConvolution,
+          .sums = Sums::kConvolution,
           .work = Work::kConvolution,
           .heavy = heavy};
 }
@@ -205,7 +245,11 @@ constexpr Row kRows[] = {
     {"sign", Exact()},
     // Pointwise, or making what masks are made of.
     {"_to_copy",
-     {.kind = Kind::kPointwise, .needs = Needs::kItsPlace, .tame = true, .keeps_role = true}},
+     {.kind = Kind::kPointwise,
+      .needs = Needs::kItsPlace,
+      .dims = Dims::kAligned,
+      .tame = true,
+      .keeps_role = true}},
     {"add", Tame()},
     {"bitwise_and", OfMasks(Tame())},
     {"bitwise_not", OfMasks(Tame())},
@@ -221,7 +265,7 @@ constexpr Row kRows[] = {
     {"exp2", Tame()},
     {"expm1", Tame()},
     {"floor", Tame()},
-    {"full", Tame()},
+    {"full", WithDims(Tame(), Dims::kFilled)},
     {"full_like", Tame()},
     {"ge", Tame()},
     {"gelu", Tame()},
@@ -270,79 +314,97 @@ constexpr Row kRows[] = {
     {"sqrt", Pointwise()},
     {"tanh_backward", Pointwise({{{1, Role::kTanh}}})},
     {"threshold_backward",
-     {.kind = Kind::kPointwise, .match = Match::kEqual, .needs = Needs::kItsPlace}},
+     {.kind = Kind::kPointwise,
+      .match = Match::kEqual,
+      .needs = Needs::kItsPlace,
+      .dims = Dims::kAligned}},
     // Views.
-    {"_unsafe_view", Keeps(Work::kNone)},
-    {"alias", Keeps(Work::kNone)},
+    {"_unsafe_view", WithDims(Keeps(Work::kNone), Dims::kReshaped)},
+    {"alias", WithDims(Keeps(Work::kNone), Dims::kAligned)},
     {"as_strided", Moves({}, Work::kNone)},
-    {"detach", Moves({}, Work::kNone)},
-    {"expand", Keeps(Work::kNone)},
-    {"permute", Keeps(Work::kNone)},
-    {"reshape", Keeps(Work::kNone)},
-    {"squeeze", Keeps(Work::kNone)},
-    {"t", Keeps(Work::kNone)},
-    {"transpose", Keeps(Work::kNone)},
-    {"unsqueeze", Keeps(Work::kNone)},
-    {"view", Keeps(Work::kNone)},
+    {"detach", WithDims(Moves({}, Work::kNone), Dims::kAligned)},
+    {"expand", WithDims(Keeps(Work::kNone), Dims::kExpanded)},
+    {"permute", WithDims(Keeps(Work::kNone), Dims::kPermuted)},
+    {"reshape", WithDims(Keeps(Work::kNone), Dims::kReshaped)},
+    {"squeeze", WithDims(Keeps(Work::kNone), Dims::kReshaped)},
+    {"t", WithDims(Keeps(Work::kNone), Dims::kTransposed)},
+    {"transpose", WithDims(Keeps(Work::kNone), Dims::kTransposed)},
+    {"unsqueeze", WithDims(Keeps(Work::kNone), Dims::kReshaped)},
+    {"view", WithDims(Keeps(Work::kNone), Dims::kReshaped)},
     {"view_as", Moves({}, Work::kNone)},
+    // Views' copies.
+    {"_reshape_copy", WithDims(Keeps(Work::kElements), Dims::kReshaped)},
+    {"expand_copy", WithDims(Keeps(Work::kElements), Dims::kExpanded)},
+    {"permute_copy", WithDims(Keeps(Work::kElements), Dims::kPermuted)},
+    {"select_copy", WithDims(Picks(), Dims::kAlongAxis, 1)},
+    {"slice_copy", WithDims(Picks(), Dims::kAlongAxis, 1)},
+    {"squeeze_copy", WithDims(Keeps(Work::kElements), Dims::kReshaped)},
+    {"t_copy", WithDims(Keeps(Work::kElements), Dims::kTransposed)},
+    {"transpose_copy", WithDims(Keeps(Work::kElements), Dims::kTransposed)},
+    {"unsqueeze_copy", WithDims(Keeps(Work::kElements), Dims::kReshaped)},
+    {"view_copy", WithDims(Keeps(Work::kElements), Dims::kReshaped)},
     // Moving data.
-    {"cat", Moves()},
+    {"cat", WithDims(Moves(), Dims::kJoined)},
     {"clone", KeepsInPlace()},
-    {"constant_pad_nd", Moves()},
-    {"contiguous", Keeps(Work::kElements)},
-    {"flatten", Keeps(Work::kElements)},
-    {"flip", Moves()},
+    {"constant_pad_nd", WithDims(Moves(), Dims::kPadded)},
+    {"contiguous", WithDims(Keeps(Work::kElements), Dims::kAligned)},
+    {"flatten", WithDims(Keeps(Work::kElements), Dims::kReshaped)},
+    {"flip", WithDims(Moves(), Dims::kAlongAxis, 1)},
     {"masked_fill", OfMasks(Chooses())},
-    {"repeat", Moves()},
-    {"roll", Moves()},
-    {"split", Moves()},
-    {"stack", Moves()},
-    {"tril", Moves()},
-    {"triu", Moves()},
+    {"repeat", WithDims(Moves(), Dims::kRepeated)},
+    {"roll", WithDims(Moves(), Dims::kAlongAxis, 2)},
+    {"split", WithDims(Moves(), Dims::kAlongAxis, 2)},
+    {"stack", WithDims(Moves(), Dims::kStacked)},
+    {"tril", WithDims(Moves(), Dims::kLastTwo)},
+    {"triu", WithDims(Moves(), Dims::kLastTwo)},
     {"where", OfMasks(Chooses())},
     // Moving a part.
-    {"embedding", Picks({{{1, Role::kIndex, Limit::kSizeOf, 0, 0}}})},
-    {"gather", Picks({{{2, Role::kIndex, Limit::kSizeOfDim, 0, 1}}})},
-    {"index", Picks()},
-    {"index_select", Picks({{{2, Role::kIndex, Limit::kSizeOfDim, 0, 1}}})},
-    {"narrow", ViewOfPart()},
-    {"select", ViewOfPart()},
-    {"slice", ViewOfPart()},
+    {"embedding", WithDims(Picks({{{1, Role::kIndex, Limit::kSizeOf, 0, 0}}}), Dims::kLookedUp)},
+    {"gather", WithDims(Picks({{{2, Role::kIndex, Limit::kSizeOfDim, 0, 1}}}), Dims::kGathered)},
+    {"index", WithDims(Picks(), Dims::kIndexed)},
+    {"index_select",
+     WithDims(Picks({{{2, Role::kIndex, Limit::kSizeOfDim, 0, 1}}}), Dims::kGathered)},
+    {"narrow", WithDims(ViewOfPart(), Dims::kAlongAxis, 1)},
+    {"select", WithDims(ViewOfPart(), Dims::kAlongAxis, 1)},
+    {"slice", WithDims(ViewOfPart(), Dims::kAlongAxis, 1)},
     // Reductions.
-    {"all", Truth()},
-    {"amax", Extreme(Family::kReduction, 1, Match::kEqual)},
-    {"amin", Extreme(Family::kReduction, -1, Match::kEqual)},
+    {"all", WithMerge(Truth(), Merge::kMin)},
+    {"amax", WithMerge(Extreme(Family::kReduction, 1, Match::kEqual), Merge::kMax)},
+    {"amin", WithMerge(Extreme(Family::kReduction, -1, Match::kEqual), Merge::kMin)},
     {"aminmax", {.kind = Kind::kReduces, .family = Family::kReduction, .match = Match::kEqual}},
-    {"any", Truth()},
+    {"any", WithMerge(Truth(), Merge::kMax)},
     {"argmax", Extreme(Family::kReduction, 1, Match::kTolerance, 0)},
     {"argmin", Extreme(Family::kReduction, -1, Match::kTolerance, 0)},
     {"max", Extreme(Family::kReduction, 1, Match::kEqual, 1)},
-    {"mean", Reduces(Family::kReduction)},
+    {"mean", WithSums(WithMerge(Reduces(Family::kReduction), Merge::kMean), Sums::kMean)},
     {"min", Extreme(Family::kReduction, -1, Match::kEqual, 1)},
-    {"prod", Reduces(Family::kReduction)},
+    {"prod", WithMerge(Reduces(Family::kReduction), Merge::kProd)},
     {"sort", {.kind = Kind::kReduces, .match = Match::kEqual}},
-    {"std", Reduces(Family::kReduction)},
-    {"std_mean", WithMean(Reduces(Family::kReduction), 1)},
-    {"sum", Reduces(Family::kReduction)},
+    {"std", WithSums(Reduces(Family::kReduction), Sums::kDeviation)},
+    {"std_mean", WithSums(WithMean(Reduces(Family::kReduction), 1), Sums::kDeviation)},
+    {"sum", WithSums(WithMerge(Reduces(Family::kReduction), Merge::kSum), Sums::kSum)},
     {"topk", {.kind = Kind::kReduces, .match = Match::kEqual}},
-    {"var", Reduces(Family::kReduction)},
-    {"var_mean", WithMean(Reduces(Family::kReduction), 1)},
+    {"var", WithSums(Reduces(Family::kReduction), Sums::kVariance)},
+    {"var_mean", WithSums(WithMean(Reduces(Family::kReduction), 1), Sums::kVariance)},
     // Scans.
     {"cummax", Extreme(Family::kScan, 1, Match::kEqual, 1)},
     {"cummin", Extreme(Family::kScan, -1, Match::kEqual, 1)},
     {"cumprod", Reduces(Family::kScan)},
     {"cumsum", Reduces(Family::kScan)},
     // Softmax.
-    {"_log_softmax", Extreme(Family::kSoftmax, 1)},
+    {"_log_softmax", WithSums(Extreme(Family::kSoftmax, 1), Sums::kLogSoftmax)},
     {"_safe_softmax", Extreme(Family::kSoftmax, 1)},
-    {"_softmax", Extreme(Family::kSoftmax, 1)},
-    {"logsumexp", Extreme(Family::kSoftmax, 1)},
+    {"_softmax", WithSums(Extreme(Family::kSoftmax, 1), Sums::kSoftmax)},
+    {"logsumexp", WithSums(Extreme(Family::kSoftmax, 1), Sums::kLogSumExp)},
     {"_log_softmax_backward_data",
-     Backward(Reduces(Family::kSoftmax, 2, {{{1, Role::kLogProbability}}}), Saved::kLogSoftmax)},
+     WithSums(
+         Backward(Reduces(Family::kSoftmax, 2, {{{1, Role::kLogProbability}}}), Saved::kLogSoftmax),
+         Sums::kLogSoftmaxBackward)},
     {"_softmax_backward_data",
-     Backward(Reduces(Family::kSoftmax, 2, {{{1, Role::kProbability}}}), Saved::kSoftmax)},
+     WithSums(Backward(Reduces(Family::kSoftmax, 2, {{{1, Role::kProbability}}}), Saved::kSoftmax),
+              Sums::kSoftmaxBackward)},
     // Norms.
-    {"native_layer_norm", WithMean(Norm(Needs::kTrailing, 1, 2), 1)},
+    {"native_layer_norm", WithSums(WithMean(Norm(Needs::kTrailing, 1, 2), 1), Sums::kMoments)},
     {"native_layer_norm_backward",
      Backward(Norm(Needs::kTrailing, 2, 5,
                    {{{3, Role::kWeight}, {4, Role::kPositive}, {5, Role::kWeight}}}),
@@ -352,7 +414,7 @@ constexpr Row kRows[] = {
      Backward(Norm(Needs::kGroup, 8, 4,
                    {{{2, Role::kWeight}, {3, Role::kPositive}, {4, Role::kWeight}}}),
               Saved::kMoments)},
-    {"_fused_rms_norm", Norm(Needs::kTrailing, 1, -1)},
+    {"_fused_rms_norm", WithSums(Norm(Needs::kTrailing, 1, -1), Sums::kRms)},
     {"_fused_rms_norm_backward",
      Backward(Norm(Needs::kTrailing, 2, -1, {{{3, Role::kPositive}}}), Saved::kRms)},
     {"native_batch_norm", WithMean(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}}), 1)},
@@ -373,17 +435,18 @@ constexpr Row kRows[] = {
      Backward(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}, {6, Role::kPositive}}}),
               Saved::kMoments)},
     // Pooling.
-    {"avg_pool1d", OfWindows()},
-    {"avg_pool2d", OfWindows()},
-    {"avg_pool3d", OfWindows()},
-    {"avg_pool2d_backward", Backward(OfWindows())},
-    {"avg_pool3d_backward", Backward(OfWindows())},
-    {"max_pool2d_with_indices", MaximumOfWindows()},
-    {"max_pool3d_with_indices", MaximumOfWindows()},
+    {"avg_pool1d", OfWindows(1)},
+    {"avg_pool2d", OfWindows(2)},
+    {"avg_pool3d", OfWindows(3)},
+    {"avg_pool2d_backward", Backward(OfWindows(2))},
+    {"avg_pool3d_backward", Backward(OfWindows(3))},
+    {"max_pool2d_with_indices", MaximumOfWindows(2)},
+    {"max_pool3d_with_indices", MaximumOfWindows(3)},
     {"max_pool2d_with_indices_backward",
-     Backward(OfWindows({{{7, Role::kIndex, Limit::kLastTwoSizes, 1}}}), Saved::kPlacesOfMaxima2d)},
+     Backward(OfWindows(2, {{{7, Role::kIndex, Limit::kLastTwoSizes, 1}}}),
+              Saved::kPlacesOfMaxima2d)},
     {"max_pool3d_with_indices_backward",
-     Backward(OfWindows({{{7, Role::kIndex, Limit::kLastThreeSizes, 1}}}),
+     Backward(OfWindows(3, {{{7, Role::kIndex, Limit::kLastThreeSizes, 1}}}),
               Saved::kPlacesOfMaxima3d)},
     // Losses.
     {"nll_loss_forward", Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, -1, 4}}}, 1)},
@@ -394,6 +457,8 @@ constexpr Row kRows[] = {
      Backward(Loss({{{2, Role::kTarget, Limit::kSizeOf, 1, 1, 5}, {6, Role::kPositive}}}))},
     {"embedding_dense_backward",
      {.kind = Kind::kReduces,
+      .dims = Dims::kCounted,
+      .merge = Merge::kSum,
       .operands = {{{1, Role::kIndex, Limit::kArgument, 2}}},
       .backward = true}},
     // Contractions.
@@ -403,7 +468,10 @@ constexpr Row kRows[] = {
     {"mm", Product(0, true)},
     {"convolution", Convolution(true)},
     {"convolution_backward",
-     {.kind = Kind::kContracts, .family = Family::kConvolution, .backward = true}},
+     {.kind = Kind::kContracts,
+      .family = Family::kConvolution,
+      .dims = Dims::kConvolutionBackward,
+      .backward = true}},
     {"scaled_dot_product_attention", Attention(5, 3, true)},
     {"_scaled_dot_product_cudnn_attention", KernelOfAttention(6, 3)},
     {"_scaled_dot_product_efficient_attention", KernelOfAttention(6, 3)},

@@ -62,6 +62,68 @@ enum class OpNeeds {
   kRowAndColumn,  // one row of the left operand, one column of the right
 };
 
+// Where the dimensions of the results lie in the operands: which of them may be cut down to some of
+// their places without another answer at these (verify/axes.h). One rule a row.
+enum class OpDims {
+  kUnknown,     // nothing is known
+  kAligned,     // operands and results are broadcast together, from the last dimension on
+  kReshaped,    // the same elements in the same order, in other dimensions
+  kPermuted,    // by the list at argument 1
+  kTransposed,  // arguments 1 and 2 change places; without them, the two dimensions there are
+  kExpanded,    // to the sizes at argument 1
+  kFilled,      // of the sizes at argument 0
+  kRepeated,    // as often as the list at argument 1 says
+  kPadded,      // by the list at argument 1: two numbers a dimension, the last dimension first
+  kJoined,      // a list of tensors, one behind the other along argument 1
+  kStacked,     // the same along a new dimension
+  kAlongAxis,   // dimensions of argument `axes` have places of their own; the others stay
+  kLastTwo,     // the last two dimensions have
+  kLookedUp,    // rows of the first operand, by the indices in the second
+  kIndexed,     // by a list of tensors of indices
+  kGathered,    // by a tensor of indices along argument 1
+  kReduced,     // taken together along argument `axes`, which stays or not; see OpNeeds::kAxes
+  kTrailing,    // taken together along the last dimensions, as many as the list at `axes` has
+  kGroups,      // of [N, C, ...], by argument `axes` groups of channels
+  kChannels,    // of [N, C, ...], along all but C; or along none, see OpNeeds
+  kWindows,     // `windows` last dimensions have places of their own
+  kLabels,      // of [N, C, ...] and labels [N, ...]
+  kCounted,     // the gradient of kLookedUp
+  kProduct,     // [b, M, K] at argument `left`, [b, K, N] behind it
+  kConvolution,
+  kConvolutionBackward,
+  kAttention,
+};
+
+// How the answer of a whole is made of the answers of its parts along the dimensions that are taken
+// together.
+enum class OpMerge {
+  kNone,
+  kSum,
+  kMean,  // the parts' means, by their sizes
+  kMax,
+  kMin,
+  kProd,
+  kLabels,  // a loss, by its reduction: the sum, or the mean by the sum of weights
+};
+
+// How an operator's sums are written out by plain ones, so that they can be taken in other orders.
+enum class OpSums {
+  kNone,
+  kSum,
+  kMean,
+  kVariance,
+  kDeviation,
+  kSoftmax,
+  kLogSoftmax,
+  kLogSumExp,
+  kSoftmaxBackward,
+  kLogSoftmaxBackward,
+  kMoments,  // a norm by mean and deviation
+  kRms,
+  kProduct,
+  kConvolution,
+};
+
 // How the floating-point operations are counted.
 enum class OpWork {
   kElements,  // one for each element of the largest operand or result
@@ -138,6 +200,10 @@ struct OpFacts {
   Match match = Match::kTolerance;
   OpNeeds needs = OpNeeds::kEverything;
   int axes = -1;  // see OpNeeds
+  OpDims dims = OpDims::kUnknown;
+  OpMerge merge = OpMerge::kNone;
+  OpSums sums = OpSums::kNone;
+  int windows = 0;  // see OpDims
   OpWork work = OpWork::kElements;
   int left = 0;                               // see OpWork
   std::array<OperandFacts, 4> operands = {};  // those with roles; the rest are any numbers

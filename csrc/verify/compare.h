@@ -34,6 +34,16 @@ class OutputReference {
   const std::vector<double>& oracle() const { return oracle_; }  // empty for integers
   const std::optional<Yardstick>& yardstick() const { return yardstick_; }
   void set_match(Match match) { match_ = match; }
+  // The elements are some of a larger output of these sizes: their row-major numbers there, by which
+  // evidence names them.
+  void set_places(std::vector<int64_t> numbers, std::vector<int64_t> sizes) {
+    places_ = std::move(numbers);
+    sizes_ = std::move(sizes);
+  }
+  // Elements in which ATen is wrong by float64: what is within two ulps of it passes as well.
+  void set_aten_wrong(std::vector<bool> elements) { aten_wrong_ = std::move(elements); }
+  // The output that the elements are some of.
+  int64_t whole_numel() const;
   // What one more move of the inputs made of the oracle, for Check's closer look alone; see
   // Yardstick::AddMove.
   void AddMove(const std::vector<double>& moved) {
@@ -56,24 +66,39 @@ class OutputReference {
   // the candidate's size.
   Verdict Check(const std::string& candidate, std::string_view where, bool closely = false) const;
 
+  // The same of each element alone: for those that were chosen as the worst, which say nothing of
+  // root-mean-squares.
+  Verdict CheckElements(const std::string& candidate, std::string_view where,
+                        bool closely = false) const;
+
   // Whether a closer look may clear `verdict`, of this output's Check in either look (yardstick.cc
   // says why). More moves may where few elements are wrong, the worst by no more than further moves
   // could excuse (Yardstick::ExcusableError), judging by those of the first look. More sets may
   // there too, and where a root-mean-square error is beyond its limit, but near it. compare.cc has
   // the figures.
-  bool MovesMayClear(const Verdict& verdict) const;
+  // `among`: the elements that those which are wrong are some of; by default all that there are.
+  bool MovesMayClear(const Verdict& verdict, int64_t among = -1) const;
   bool SetsMayClear(const Verdict& verdict) const;
 
  private:
   Verdict CheckExact(const std::string& candidate, std::string_view where) const;
   Verdict CheckTolerance(const std::string& candidate, std::string_view where,
-                         const Yardstick& yardstick, bool closely) const;
+                         const Yardstick& yardstick, bool closely, bool alone) const;
+  Verdict WrongSize(const std::string& candidate, std::string_view where) const;
+  bool IsAtenWrong(int64_t index) const {
+    return static_cast<size_t>(index) < aten_wrong_.size() &&
+           aten_wrong_[static_cast<size_t>(index)];
+  }
+  // `index` as evidence names it: a position in the output, or in the larger one it is a part of.
+  Json PositionOf(int64_t index) const;
 
   TensorSpec spec_;
   std::string aten_;
   std::vector<double> oracle_;
-  std::optional<Yardstick> yardstick_;  // floating outputs
-  std::optional<Yardstick> closer_;     // the same after AddMove and AddTypical
+  std::optional<Yardstick> yardstick_;   // floating outputs
+  std::optional<Yardstick> closer_;      // the same after AddMove and AddTypical
+  std::vector<int64_t> places_, sizes_;  // see set_places
+  std::vector<bool> aten_wrong_;
   Match match_ = Match::kBitwise;
 };
 

@@ -167,6 +167,7 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
   struct Part {
     std::vector<Octave> octaves = std::vector<Octave>(kOctaves);
     std::vector<Sample> samples = std::vector<Sample>(kOctaves);
+    std::vector<std::vector<ErrorSums>> errors;  // by run, then by octave
     bool exact = true;
     int64_t nonzero = 0;
     double most_moved = 0;
@@ -174,6 +175,7 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
   std::vector<Part> parts(static_cast<size_t>(ChunkCount(spec.numel(), kChunk)));
   ParallelChunks(spec.numel(), kChunk, [&](int64_t chunk, int64_t begin, int64_t end) {
     Part part;
+    part.errors.assign(aten.size(), std::vector<ErrorSums>(kOctaves));
     for (ElementWalk walk(spec, /*skip_repeats=*/false, begin, end); !walk.done(); walk.Next()) {
       const auto i = static_cast<size_t>(walk.index());
       const double r = oracle[i];
@@ -193,19 +195,21 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
       }
       part.most_moved = std::max(part.most_moved, moved_[i]);
       double error = -1;
-      for (const std::string* run : aten) {
-        const double a = LoadElement(dtype_, run->data() + walk.offset() * size);
-        if (std::isfinite(a)) error = std::max(error, std::fabs(a - r));
+      for (size_t run = 0; run < aten.size(); ++run) {
+        const double a = LoadElement(dtype_, aten[run]->data() + walk.offset() * size);
+        if (!std::isfinite(a)) continue;
+        error = std::max(error, std::fabs(a - r));
+        part.errors[run][o].Add(std::fabs(a - r));
       }
       if (error < 0) continue;
       ++octave.own;
       octave.max_error = std::max(octave.max_error, error);
-      octave.errors.Add(error);
       if (first != 0) ++part.nonzero;
     }
     parts[static_cast<size_t>(chunk)] = std::move(part);
   });
   std::vector<Sample> samples(kOctaves);
+  std::vector<std::vector<ErrorSums>> errors(aten.size(), std::vector<ErrorSums>(kOctaves));
   int64_t finite = 0;
   double sum_squares = 0;
   for (const Part& part : parts) {
@@ -216,12 +220,17 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
       const Octave& octave = part.octaves[o];
       octaves_[o].own += octave.own;
       octaves_[o].max_error = std::max(octaves_[o].max_error, octave.max_error);
-      octaves_[o].errors.Add(octave.errors);
+      for (size_t run = 0; run < aten.size(); ++run) errors[run][o].Add(part.errors[run][o]);
       octaves_[o].moved_squares += octave.moved_squares;
       for (const auto& [rank, moved] : part.samples[o].kept) samples[o].Add(rank, moved);
       max_error_ = std::max(max_error_, octave.max_error);
-      sum_squares += octave.errors.squares;
+      sum_squares += part.errors[0][o].squares;
       finite += octave.own;
+    }
+  }
+  for (size_t o = 0; o < kOctaves; ++o) {
+    for (const std::vector<ErrorSums>& run : errors) {
+      if (run[o].squares >= octaves_[o].errors.squares) octaves_[o].errors = run[o];
     }
   }
   rms_error_ = finite == 0 ? 0 : std::sqrt(sum_squares / static_cast<double>(finite));

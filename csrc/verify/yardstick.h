@@ -47,8 +47,9 @@ struct ErrorSums {
 // The limits for one output on one input set.
 class Yardstick {
  public:
-  // `aten`: ATen's output bytes, from one run or more (the first is the one that masks are compared
-  // with). `oracle`, `perturbed`: row-major; the fp64 answers for the inputs, and for the inputs
+  // `aten`: ATen's output bytes, from one run or more, which may add in other orders (the first is
+  // the one that masks are compared with). An element's error is that of the run that errs most in
+  // it; the root-mean-square error is that of the run whose errors are the largest in its octave. `oracle`, `perturbed`: row-major; the fp64 answers for the inputs, and for the inputs
   // after each of some random moves by a rounding unit. `draws`: more of ATen's errors, where the
   // output has few elements. `terms`: input elements for one output element. REQUIRES: a floating
   // spec.
@@ -83,7 +84,7 @@ class Yardstick {
 
  private:
   struct Octave {
-    // ATen's, where both it and the oracle are finite: on the set and all draws, and on
+    // ATen's, where both it and the oracle are finite: of one run on the set and all draws, and on
     // AddTypical's sets.
     ErrorSums errors, typical;
     int64_t own = 0;             // elements of the set itself

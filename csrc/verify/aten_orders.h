@@ -1,0 +1,32 @@
+// ATen's sums in other orders that a right kernel may add in: what its rounding comes to.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "signature/aten_pch.h"
+#include "signature/from_aten_region.h"
+
+namespace cudaforge {
+
+struct SumOrder {
+  int64_t parts = 1;        // sums that are added up at the end, one after the other
+  bool strided = false;     // part p has every parts-th number from p; else a block of them
+  bool one_by_one = false;  // one accumulator a part; else a part is ATen's sum
+};
+
+// One accumulator; 2, 4 and 8 blocks; 16 and 32 lanes of one accumulator each.
+const std::vector<SumOrder>& SumOrders();
+
+// Whether one of the region's calls is among those whose sums can be written out (OpSums).
+bool HasSums(const OpSignature& signature);
+
+// For RegionProgram::RunWith: those calls with their sums in this order, accumulated in the type
+// that ATen computes their dtype in. At most 1,024 steps a sum: where it is longer, a step is ATen's
+// sum of a few neighbours. REQUIRES: the signature outlives the result.
+RegionProgram::Instead InOrder(const OpSignature& signature, SumOrder order);
+
+// The sum of `terms` along `dims`, which are kept with size 1.
+at::Tensor SumInOrder(const at::Tensor& terms, at::IntArrayRef dims, SumOrder order);
+
+}  // namespace cudaforge

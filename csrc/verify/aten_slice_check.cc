@@ -1,0 +1,130 @@
+// SliceJudgement's verdicts on candidates.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "verify/aten_slice_judgement.h"
+#include "verify/aten_slice_state.h"
+#include "verify/elements.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr size_t kMostAtenWrong = 8;
+
+// Notes elements in which ATen is wrong and the candidate, which is right, has something else.
+void NoteAtenWrong(size_t output, DType dtype, const std::vector<int64_t>& sizes,
+                   const MeasuredElements& elements, const std::vector<bool>& wrong,
+                   const std::string& candidate, Json* notes) {
+  const auto size = static_cast<size_t>(DTypeSize(dtype));
+  for (size_t i = 0; i < wrong.size() && notes->size() < kMostAtenWrong; ++i) {
+    if (!wrong[i]) continue;
+    const double c = LoadElement(dtype, candidate.data() + i * size);
+    const double a = LoadElement(dtype, elements.aten.data() + i * size);
+    const double r = elements.float64[i];
+    if (!(std::fabs(c - r) < std::fabs(a - r)) && std::isfinite(a)) continue;
+    notes->push_back({{"output", output},
+                      {"element", Unflatten(sizes, elements.numbers[i])},
+                      {"candidate", FloatToJson(c)},
+                      {"aten", FloatToJson(a)},
+                      {"fp64", FloatToJson(r)}});
+  }
+}
+
+}  // namespace
+
+Verdict SliceJudgement::CheckFixed(size_t set, size_t output, const SetTensors& tensors,
+                                   const at::Tensor& candidate, SliceVerdict* into) {
+  Set::One& one = sets_[set]->outputs[output];
+  const std::string where = sets_[set]->Where(output);
+  const std::string bytes = BytesOfElements(candidate, one.elements.numbers);
+  Verdict verdict = one.reference->Check(bytes, where);
+  // The limits as they were widened for an earlier candidate, or by AddTypical.
+  if (!verdict.accepted()) verdict = one.reference->Check(bytes, where, /*closely=*/true);
+  if (one.reference->MovesMayClear(verdict) && one.moves == kSliceMoves) {
+    const SlicePlan& plan = *outputs_[output].plan;
+    for (; one.moves < kSliceMoves + kMoreSliceMoves; ++one.moves) {
+      const auto moved =
+          MoveSlices(plan, one.elements, tensors.inputs, sets_[set]->seed, one.moves);
+      if (!moved.ok()) break;  // what stands, stands
+      one.reference->AddMove(*moved);
+    }
+    verdict = one.reference->Check(bytes, where, /*closely=*/true);
+  }
+  if (verdict.accepted()) {
+    NoteAtenWrong(output, outputs_[output].dtype, signature_.output_spec(output).sizes,
+                  one.elements, one.aten_wrong, bytes, &into->aten_wrong);
+  }
+  into->more_sets_may_clear = one.reference->SetsMayClear(verdict);
+  return verdict;
+}
+
+Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensors& tensors,
+                                      const at::Tensor& candidate,
+                                      std::span<const int64_t> suspects, SliceVerdict* into) {
+  const Set::One& one = sets_[set]->outputs[output];
+  const std::string where = sets_[set]->Where(output);
+  const int64_t all = signature_.output_spec(output).numel();
+  if (!outputs_[output].plan.has_value()) {
+    MeasuredElements exact;
+    exact.numbers.assign(suspects.begin(), suspects.end());
+    exact.aten = BytesOfElements(tensors.aten[output], suspects);
+    std::vector<bool> wrong;
+    return ReferenceOf(output, exact, {}, &wrong)
+        .Check(BytesOfElements(candidate, suspects), where);
+  }
+  const SlicePlan& plan = *outputs_[output].plan;
+  const uint64_t seed = sets_[set]->seed;
+  MeasuredElements worst;
+  const Status measured = MeasureSlices(plan, plan.Batches(suspects, 0, 0, seed), tensors.inputs,
+                                        tensors.aten[output], seed, &worst);
+  if (!measured.ok()) return {VerdictKind::kNotJudged, where + ": " + measured.message()};
+  // Together with the fixed ones, among which the sizes of errors are known.
+  MeasuredElements both = one.elements;
+  const size_t fixed = both.count();
+  both.Append(worst);
+  std::vector<bool> aten_wrong;
+  OutputReference reference = ReferenceOf(output, both, {}, &aten_wrong);
+  const std::string bytes = BytesOfElements(candidate, both.numbers);
+  Verdict verdict = reference.CheckElements(bytes, where);
+  if (reference.MovesMayClear(verdict, all)) {
+    const double none = std::numeric_limits<double>::quiet_NaN();
+    for (uint64_t m = kSliceMoves; m < kSliceMoves + kMoreSliceMoves; ++m) {
+      auto moved = MoveSlices(plan, worst, tensors.inputs, seed, m);
+      if (!moved.ok()) break;
+      moved->insert(moved->begin(), fixed, none);
+      reference.AddMove(*moved);
+    }
+    verdict = reference.CheckElements(bytes, where, /*closely=*/true);
+  }
+  if (verdict.accepted()) {
+    NoteAtenWrong(output, outputs_[output].dtype, signature_.output_spec(output).sizes, both,
+                  aten_wrong, bytes, &into->aten_wrong);
+  }
+  return verdict;
+}
+
+SliceVerdict SliceJudgement::Check(size_t set, const SetTensors& tensors,
+                                   std::span<const at::Tensor> candidate,
+                                   const ElementLists& suspects) {
+  CF_CHECK(set < sets_.size() && candidate.size() == outputs_.size()) << "no such set or outputs";
+  SliceVerdict result;
+  try {
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      result.verdict = CheckFixed(set, o, tensors, candidate[o], &result);
+      if (!result.verdict.accepted()) return result;
+      if (o >= suspects.size() || suspects[o].empty()) continue;
+      result.verdict = CheckSuspects(set, o, tensors, candidate[o], suspects[o], &result);
+      if (!result.verdict.accepted()) return result;
+    }
+  } catch (const std::exception& error) {
+    result.verdict = {VerdictKind::kNotJudged, StatusOfAten(error).message()};
+    return result;
+  }
+  if (!result.aten_wrong.empty()) result.verdict.evidence["aten_wrong"] = result.aten_wrong;
+  return result;
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,275 @@
+#include "verify/aten_slice_judgement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "verify/aten_slice_state.h"
+#include "verify/elements.h"
+#include "verify/match.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int64_t kFewElements = 256;  // outputs below it pool ATen's errors over all sets
+constexpr int64_t kEnoughForEqual = 64;
+constexpr size_t kValuesOfRows = 3;  // see RowsAreOneValue
+// ATen is wrong where it errs so many times more than any order of its sums on the slices may. Less
+// than that may be another algorithm for larger sizes (Winograd's, say), and counts as its error.
+constexpr double kGross = 16;
+
+TensorSpec OneDimension(DType dtype, size_t elements) {
+  TensorSpec spec;
+  spec.dtype = dtype;
+  spec.sizes = {static_cast<int64_t>(elements)};
+  spec.strides = {1};
+  spec.alignment = DTypeSize(dtype);
+  return spec;
+}
+
+double ElementAt(DType dtype, const std::string& bytes, size_t i) {
+  return LoadElement(dtype, bytes.data() + i * static_cast<size_t>(DTypeSize(dtype)));
+}
+
+// Elements in which ATen may be wrong: it errs more, or otherwise, than its calls on slices do.
+std::vector<size_t> Odd(DType dtype, const MeasuredElements& elements) {
+  std::vector<size_t> odd;
+  for (size_t i = 0; i < elements.count(); ++i) {
+    const double r = elements.float64[i];
+    const double a = ElementAt(dtype, elements.aten, i);
+    if (!std::isfinite(RoundTo(dtype, r))) continue;
+    double most = 0;
+    for (const std::string& run : elements.runs) {
+      const double value = ElementAt(dtype, run, i);
+      if (std::isfinite(value)) most = std::max(most, std::fabs(value - r));
+    }
+    const bool masked = !std::isfinite(a) && std::isfinite(ElementAt(dtype, elements.runs[0], i));
+    if (masked || std::fabs(a - r) > kGross * (most + UlpOf(dtype, r))) odd.push_back(i);
+  }
+  return odd;
+}
+
+}  // namespace
+
+SliceJudgement::SliceJudgement() = default;
+SliceJudgement::~SliceJudgement() = default;
+
+Result<std::unique_ptr<SliceJudgement>> SliceJudgement::Create(const OpSignature& signature,
+                                                               const SliceLimits& limits) {
+  std::unique_ptr<SliceJudgement> made(new SliceJudgement());
+  made->signature_ = signature;
+  made->limits_ = limits;
+  const Match by_ops = MatchForOps(signature);
+  int64_t largest = 1;
+  for (const TensorSpec& input : signature.inputs) largest = std::max(largest, input.numel());
+  for (size_t o = 0; o < signature.outputs.size(); ++o) {
+    const TensorSpec& spec = signature.output_spec(o);
+    Output output;
+    output.dtype = spec.dtype;
+    output.terms = largest / std::max<int64_t>(spec.numel(), 1);
+    if (IsFloating(spec.dtype) && !IsConstant(signature, o)) {
+      output.match = by_ops;
+      if (by_ops == Match::kTolerance) {
+        auto plan = SlicePlan::Make(FindAxes(signature, o), limits);
+        if (!plan.ok()) {
+          return Status(plan.status().code(),
+                        "output " + std::to_string(o) + ": " + plan.status().message());
+        }
+        output.plan = std::move(*plan);
+      }
+    }
+    made->outputs_.push_back(std::move(output));
+  }
+  return made;
+}
+
+OutputReference SliceJudgement::ReferenceOf(size_t output, const MeasuredElements& elements,
+                                            std::span<const OutputDraw> draws,
+                                            std::vector<bool>* aten_wrong) const {
+  const Output& of = outputs_[output];
+  const TensorSpec spec = OneDimension(of.dtype, elements.count());
+  aten_wrong->assign(elements.count(), false);
+  auto finish = [&](std::optional<Yardstick> yardstick) {
+    OutputReference reference(spec, elements.aten, elements.float64, std::move(yardstick));
+    reference.set_match(of.match);
+    reference.set_places(elements.numbers, signature_.output_spec(output).sizes);
+    reference.set_aten_wrong(*aten_wrong);
+    return reference;
+  };
+  if (!of.plan.has_value()) return finish(std::nullopt);
+  std::string own = elements.aten;
+  std::vector<const std::string*> runs;
+  for (const std::string& run : elements.runs) runs.push_back(&run);
+  if (const std::vector<size_t> odd = Odd(of.dtype, elements); !odd.empty()) {
+    const Yardstick on_slices(spec, runs, elements.float64, elements.moves, {}, of.terms);
+    const auto size = static_cast<size_t>(DTypeSize(of.dtype));
+    for (const size_t i : odd) {
+      const double r = elements.float64[i];
+      const double error = std::fabs(ElementAt(of.dtype, own, i) - r);
+      if (error <= kGross * on_slices.MaxLimit(static_cast<int64_t>(i), r)) continue;
+      (*aten_wrong)[i] = true;
+      StoreElement(of.dtype, r, own.data() + i * size);  // no measure of what a kernel may err
+    }
+  }
+  runs.insert(runs.begin(), &own);
+  return finish(Yardstick(spec, runs, elements.float64, elements.moves, draws, of.terms));
+}
+
+Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tensors,
+                                       const ElementLists& wanted, uint64_t seed) {
+  auto set = std::make_unique<Set>();
+  set->name = std::move(name);
+  set->seed = seed;
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    const TensorSpec& spec = signature_.output_spec(o);
+    const int64_t numel = spec.numel();
+    Set::One one;
+    std::vector<int64_t> numbers;
+    if (numel > 0) numbers = {0, numel - 1};
+    if (o < wanted.size()) numbers.insert(numbers.end(), wanted[o].begin(), wanted[o].end());
+    if (outputs_[o].plan.has_value()) {
+      const SlicePlan& plan = *outputs_[o].plan;
+      CF_RETURN_IF_ERROR(
+          MeasureSlices(plan, plan.Batches(numbers, plan.slices(), limits_.elements, seed + o),
+                        tensors.inputs, tensors.aten[o], seed, &one.elements));
+    } else {
+      SplitMix random(seed + o);
+      const bool all = numel <= limits_.elements;
+      if (all) numbers.clear();
+      for (int64_t i = 0; i < std::min(numel, limits_.elements); ++i) {
+        numbers.push_back(all ? i
+                              : static_cast<int64_t>(random.Below(static_cast<uint64_t>(numel))));
+      }
+      one.elements.numbers = numbers;
+      one.elements.aten = BytesOfElements(tensors.aten[o], numbers);
+    }
+    for (const Decoy decoy : kDecoys) {
+      one.decoys.push_back(DecoyOfElements(decoy, spec, one.elements.numbers, one.elements.aten,
+                                           tensors.aten[o], signature_, tensors.inputs));
+    }
+    set->outputs.push_back(std::move(one));
+  }
+  sets_.push_back(std::move(set));
+  return sets_.size() - 1;
+}
+
+void SliceJudgement::Finish() {
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    const bool pools = outputs_[o].plan.has_value() &&
+                       signature_.output_spec(o).numel() < kFewElements &&
+                       outputs_[o].dtype != DType::kFloat64;
+    bool exact = outputs_[o].plan.has_value() && outputs_[o].dtype != DType::kFloat64;
+    int64_t nonzero = 0;
+    for (const auto& set : sets_) {
+      std::vector<OutputDraw> draws;
+      for (const auto& other : sets_) {
+        if (!pools || other == set) continue;
+        // An element may be among those of a set more than once; sizes must be the set's own.
+        const MeasuredElements& elements = other->outputs[o].elements;
+        if (elements.count() != set->outputs[o].elements.count()) continue;
+        draws.push_back({elements.aten, elements.float64});
+      }
+      Set::One& one = set->outputs[o];
+      one.reference = ReferenceOf(o, one.elements, draws, &one.aten_wrong);
+      if (!exact) continue;
+      exact = one.reference->yardstick()->aten_is_exact();
+      nonzero += one.reference->yardstick()->nonzero();
+    }
+    if (exact && nonzero >= kEnoughForEqual) outputs_[o].match = Match::kEqual;
+    for (const auto& set : sets_) set->outputs[o].reference->set_match(outputs_[o].match);
+  }
+}
+
+Match SliceJudgement::match(size_t output) const { return outputs_[output].match; }
+
+Status SliceJudgement::TryDecoys() const {
+  // Whether each row of the output is one value on every set, in float64 to the last bit, and
+  // another one from row to row or set to set: then a kernel that repeats it is right.
+  auto rows_are_one_value = [&](size_t o, size_t decoy) {
+    const int64_t columns = signature_.output_spec(o).sizes.back();
+    std::set<double> values;
+    for (const auto& set : sets_) {
+      const Set::One& one = set->outputs[o];
+      if (one.elements.float64.empty() || one.decoys[decoy] != one.elements.aten) return false;
+      std::unordered_map<int64_t, double> row;
+      for (size_t i = 0; i < one.elements.count(); ++i) {
+        const double value = one.elements.float64[i];
+        const double first = row.emplace(one.elements.numbers[i] / columns, value).first->second;
+        if (value != first && !(std::isnan(value) && std::isnan(first))) return false;
+        if (std::isfinite(value) && values.size() < kValuesOfRows) values.insert(value);
+      }
+    }
+    return values.size() >= kValuesOfRows;
+  };
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    if (IsConstant(signature_, o)) continue;
+    for (size_t d = 0; d < std::size(kDecoys); ++d) {
+      bool tried = false, caught = false;
+      for (const auto& set : sets_) {
+        const Set::One& one = set->outputs[o];
+        if (!one.decoys[d].has_value() || caught) continue;
+        tried = true;
+        caught = !one.reference->Check(*one.decoys[d], "").accepted();
+      }
+      if (!tried || caught) continue;
+      if (kDecoys[d] == Decoy::kRowConstant && rows_are_one_value(o, d)) continue;
+      return Status::Unsupported(
+          "cannot tell right from wrong: " + std::string(DecoyName(kDecoys[d])) +
+          " would pass as output " + std::to_string(o));
+    }
+  }
+  return Status::Ok();
+}
+
+Status SliceJudgement::AddTypical(size_t set, const SetTensors& tensors, uint64_t seed) {
+  Set& of = *sets_[set];
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    if (!outputs_[o].plan.has_value()) continue;
+    const SlicePlan& plan = *outputs_[o].plan;
+    MeasuredElements elements;
+    CF_RETURN_IF_ERROR(MeasureSlices(plan, of.outputs[o].elements.batches, tensors.inputs,
+                                     tensors.aten[o], seed, &elements));
+    for (const std::string* run : {&elements.aten, &elements.runs[0]}) {
+      of.outputs[o].reference->AddTypical({*run, elements.float64});
+    }
+  }
+  return Status::Ok();
+}
+
+Json SliceJudgement::Report() const {
+  static constexpr const char* kRules[] = {"tolerance", "equal", "bitwise"};
+  Json cases = Json::array();
+  for (const auto& set : sets_) {
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      const Set::One& one = set->outputs[o];
+      Json entry = {{"case", set->name},
+                    {"output", o},
+                    {"rule", kRules[static_cast<int>(outputs_[o].match)]},
+                    {"elements", one.elements.count()},
+                    {"of_elements", signature_.output_spec(o).numel()}};
+      if (outputs_[o].plan.has_value()) {
+        int64_t slices = 0;
+        for (const SliceBatch& batch : one.elements.batches) {
+          const int points = batch.selection.points;
+          slices += points < 0
+                        ? 1
+                        : static_cast<int64_t>(
+                              batch.selection.axes[static_cast<size_t>(points)].places.size());
+        }
+        entry["slices"] = slices;
+        entry["orders"] = one.elements.runs.size() + 1;
+        if (one.reference.has_value()) entry.update(one.reference->yardstick()->ToJson());
+        const auto wrong = std::count(one.aten_wrong.begin(), one.aten_wrong.end(), true);
+        if (wrong > 0) entry["aten_wrong"] = wrong;
+      }
+      cases.push_back(std::move(entry));
+    }
+  }
+  return {{"cases", std::move(cases)}};
+}
+
+}  // namespace cudaforge

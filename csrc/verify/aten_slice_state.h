@@ -1,0 +1,37 @@
+// What SliceJudgement keeps; for its own files alone.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verify/aten_slice_judgement.h"
+
+namespace cudaforge {
+
+struct SliceJudgement::Output {
+  DType dtype = DType::kFloat32;
+  std::optional<SlicePlan> plan;  // none where all elements are compared exactly
+  Match match = Match::kBitwise;
+  int64_t terms = 1;  // input elements for one of its own
+};
+
+class SliceJudgement::Set {
+ public:
+  struct One {
+    MeasuredElements elements;
+    std::optional<OutputReference> reference;
+    std::vector<bool> aten_wrong;
+    std::vector<std::optional<std::string>> decoys;  // in the order of kDecoys
+    uint64_t moves = kSliceMoves;                    // made so far
+  };
+  std::string name;
+  uint64_t seed = 0;
+  std::vector<One> outputs;
+
+  std::string Where(size_t output) const {
+    return "inputs \"" + name + "\", output " + std::to_string(output);
+  }
+};
+
+}  // namespace cudaforge

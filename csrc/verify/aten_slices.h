@@ -1,0 +1,56 @@
+// Slices of a region, run by ATen: the inputs cut as a Selection says, on the device where they lie.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "signature/aten_pch.h"
+#include "signature/from_aten_region.h"
+#include "verify/slice_plan.h"
+
+namespace cudaforge {
+
+// A region with some places of its axes alone. Its functions throw what ATen throws, and return the
+// output in row-major order, one dimension. Thread-safe.
+class CutRegion {
+ public:
+  // `inputs`: the region's, whole, in the signature's sizes and strides; kept alive. kUnsupported:
+  // ATen has no such calls (a view among them).
+  static Result<CutRegion> Make(const RegionAxes& region, Selection selection,
+                                std::span<const at::Tensor> inputs);
+
+  // The float64 answer; with a seed, that after each floating input was moved up or down by a
+  // rounding unit, the same way wherever it is used.
+  at::Tensor Float64() const { return program_->RunFp64(inputs_)[0].reshape(-1); }
+  at::Tensor Float64Moved(uint64_t seed) const;
+  // ATen's answer in the region's own dtypes.
+  at::Tensor Aten(const RegionProgram::Instead& instead = {}) const;
+  // The same with the places of every axis that sums run along in an order drawn by the seed.
+  Result<at::Tensor> AtenPermuted(uint64_t seed) const;
+  bool CanPermute() const;
+  const OpSignature& signature() const { return program_->signature(); }
+
+ private:
+  const RegionAxes* region_ = nullptr;
+  Selection selection_;
+  std::vector<at::Tensor> whole_;   // the region's inputs
+  std::vector<at::Tensor> inputs_;  // cut; then masks
+  std::shared_ptr<const RegionProgram> program_;
+};
+
+// Where the elements of a tensor of these dimensions and strides are that the selection leaves: in
+// elements from its first one. int64, of the dimensions' sizes.
+at::Tensor PlacesOf(const RegionAxes& region, const RegionAxes::Dims& dims,
+                    std::span<const int64_t> strides, const Selection& selection,
+                    at::Device device);
+
+// tensor's elements at these places in memory, counted from its first one; of the places' sizes.
+at::Tensor TakePlaces(const at::Tensor& tensor, const at::Tensor& places);
+
+// The places in memory of elements of row-major numbers.
+std::vector<int64_t> PlacesOfElements(const TensorSpec& spec, std::span<const int64_t> elements);
+
+}  // namespace cudaforge
