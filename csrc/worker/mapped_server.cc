@@ -1,6 +1,7 @@
 #include "worker/mapped_server.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <climits>
@@ -239,8 +240,10 @@ void MappedServer::KeepOnly(const std::vector<LaunchBuffers>& used) const {
   }
   for (const auto& [id, mapping] : mappings_) {
     if (kept.contains(id)) continue;
-    mmap(mapping.buffer.data(), static_cast<size_t>(mapping.buffer.bytes()), PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (mmap(mapping.buffer.data(), static_cast<size_t>(mapping.buffer.bytes()), PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+      _exit(1);
+    }
   }
 }
 

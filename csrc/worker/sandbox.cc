@@ -99,7 +99,7 @@ void UnmapClocks() {
 
 // Later allocations take this much from the heap that is there, and give nothing back.
 void SetHeapAside() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   void* volatile spare = std::malloc(kSpareHeapBytes);
   std::free(spare);

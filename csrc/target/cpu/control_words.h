@@ -4,10 +4,6 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
-
 namespace cudaforge {
 
 // MXCSR without its sticky exception flags, which honest arithmetic sets, and the x87 control word.
@@ -21,15 +17,14 @@ struct ControlWords {
   static ControlWords Read() {
     ControlWords words;
 #if defined(__x86_64__)
-    words.mxcsr = _mm_getcsr() & ~kFlags;
-    asm volatile("fnstcw %0" : "=m"(words.x87));
+    asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(words.mxcsr), "=m"(words.x87));
+    words.mxcsr &= ~kFlags;
 #endif
     return words;
   }
   void Restore() const {
 #if defined(__x86_64__)
-    _mm_setcsr(mxcsr);
-    asm volatile("fldcw %0" : : "m"(x87));
+    asm volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(mxcsr), "m"(x87));
 #endif
   }
 

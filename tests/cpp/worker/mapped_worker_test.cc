@@ -36,6 +36,48 @@ TEST_F(MappedWorker, EverySplitComputesInPlace) {
   EXPECT_EQ(client_.started(), 1);
 }
 
+// The parts themselves take memory that the process must have before it gives up system calls.
+TEST_F(MappedWorker, ARangeOfManyItems) {
+  const std::string binary =
+      UncheckedBinary("for (int64_t i = begin; i < end && i < 1000; ++i) y[i] = x[i] + 1;");
+  for (const char* range : {"65536", "65537", "1000000000"}) {
+    candidate_ = CpuCandidate("", 1, range, 1);
+    ASSERT_TRUE(Load(binary).accepted());
+    for (const RangeSplit split : {RangeSplit::kItems, RangeSplit::kRandom}) {
+      std::fill_n(Y(), kItems, -1.0f);
+      const Verdict verdict = Launch(At(false, split, 6));
+      ASSERT_TRUE(verdict.accepted()) << range << SplitName(split) << verdict.message;
+      for (int64_t i = 0; i < kItems; ++i) ASSERT_EQ(Y()[i], X()[i] + 1);
+    }
+  }
+}
+
+TEST_F(MappedWorker, ACancelledRunLeavesNoProcess) {
+  ASSERT_TRUE(Load(UncheckedBinary("while (*(volatile float*)x != 99) {}")).accepted());
+  Cancel cancel;
+  client_.Limit(60'000, 60'000, &cancel);
+  const std::vector<int> workers = ChildrenOf(getpid());
+  ASSERT_EQ(workers.size(), 1u);
+  std::vector<int> runs;
+  std::thread canceller([&] {
+    while ((runs = ChildrenOf(workers[0])).empty()) std::this_thread::yield();
+    cancel.Set();
+  });
+  const auto verdict = client_.Launch(At(false));
+  canceller.join();
+  EXPECT_EQ(verdict.status().code(), StatusCode::kCancelled);
+  ASSERT_EQ(runs.size(), 1u);
+  const auto gone = [&] {
+    const auto status = ReadFile("/proc/" + std::to_string(runs[0]) + "/status");
+    return !status.ok() || status->find("State:\tZ") != std::string::npos;
+  };
+  for (int i = 0; i < 100 && !gone(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_TRUE(gone());
+  client_.Limit(60'000, 5'000, nullptr);
+}
+
 TEST_F(MappedWorker, TimesAndProfiles) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
   const auto copy = client_.Map(y_, true);
