@@ -15,7 +15,7 @@
 namespace cudaforge {
 namespace {
 
-using Values = std::vector<double>;
+using Numbers = std::vector<double>;
 constexpr const char* kSdpa = "aten::scaled_dot_product_attention";
 
 TensorSpec Floats(std::vector<int64_t> sizes) { return Spec(DType::kFloat32, std::move(sizes)); }
@@ -24,7 +24,7 @@ OpSignature SoftmaxOf(TensorSpec spec) {
   return Call("aten::_softmax", {Arg(0), -1, false}, {spec}, {spec});
 }
 
-int64_t Count(const Values& values, const auto& holds) {
+int64_t Count(const Numbers& values, const auto& holds) {
   return std::count_if(values.begin(), values.end(), holds);
 }
 bool IsNan(double v) { return std::isnan(v); }
@@ -96,7 +96,7 @@ TEST(DrawPlan, EachRowHasOneSpecialValueAndAllMeetEveryPlace) {
       ASSERT_EQ(static_cast<int>(sets.size()), turns);
       std::set<std::pair<int64_t, char>> met;
       for (const Drawn& drawn : sets) {
-        const Values values = DrawnValues(signature.inputs[0], drawn.bytes[0]);
+        const Numbers values = DrawnValues(signature.inputs[0], drawn.bytes[0]);
         std::map<int64_t, int> in_rows;
         for (size_t at = 0; at < values.size(); ++at) {
           if (std::isfinite(values[at])) {
@@ -133,7 +133,7 @@ TEST(DrawPlan, GroupsAreWhatTheRegionTakesTogether) {
   const auto specials = [](const char* op, Json args, std::vector<int64_t> out) {
     const OpSignature signature =
         Call(op, std::move(args), {Floats({4, 6, 10})}, {Floats(std::move(out))});
-    const Values values =
+    const Numbers values =
         DrawnValues(signature.inputs[0], DrawNamed(signature, "one_special")[0].bytes[0]);
     std::vector<int64_t> places;
     for (size_t at = 0; at < values.size(); ++at) {
@@ -165,7 +165,7 @@ TEST(DrawPlan, InputsOfOneSizeShareTheGroups) {
   std::multiset<size_t> rows;
   const Drawn drawn = DrawNamed(signature, "one_special")[0];
   for (const std::string& bytes : drawn.bytes) {
-    const Values values = DrawnValues(spec, bytes);
+    const Numbers values = DrawnValues(spec, bytes);
     for (size_t at = 0; at < values.size(); ++at) {
       if (!std::isfinite(values[at])) rows.insert(at / 40);
     }
@@ -178,8 +178,8 @@ TEST(DrawPlan, ProductsKeepCleanRowsAndColumns) {
   const OpSignature signature =
       Call("aten::mm", {Arg(0), Arg(1)}, {Floats({64, 96}), Floats({96, 64})}, {Floats({64, 64})});
   for (const Drawn& drawn : DrawNamed(signature, "one_special")) {
-    const Values a = DrawnValues(signature.inputs[0], drawn.bytes[0]);
-    const Values b = DrawnValues(signature.inputs[1], drawn.bytes[1]);
+    const Numbers a = DrawnValues(signature.inputs[0], drawn.bytes[0]);
+    const Numbers b = DrawnValues(signature.inputs[1], drawn.bytes[1]);
     std::set<size_t> rows, columns;
     for (size_t i = 0; i < a.size(); ++i) {
       if (!std::isfinite(a[i])) rows.insert(i / 96);
@@ -199,8 +199,8 @@ TEST(DrawPlan, SmallOperandsGetSpecialValuesOfTheirOwn) {
     const int64_t most = std::min<int64_t>(signature.inputs[1].numel(), 4);
     const Drawn nan = DrawNamed(signature, "nan_operands").at(0);
     const Drawn infinite = DrawNamed(signature, "infinite_operands").at(0);
-    const Values nans = DrawnValues(signature.inputs[1], nan.bytes[1]);
-    const Values infinities = DrawnValues(signature.inputs[1], infinite.bytes[1]);
+    const Numbers nans = DrawnValues(signature.inputs[1], nan.bytes[1]);
+    const Numbers infinities = DrawnValues(signature.inputs[1], infinite.bytes[1]);
     EXPECT_EQ(Count(nans, IsNan), most);
     EXPECT_TRUE(IsNan(nans.back()));
     EXPECT_EQ(Count(infinities, IsInfinite), most);
@@ -249,7 +249,7 @@ std::string WithNanIn(const OpSignature& signature, std::string_view name) {
   for (size_t i = 0; i < 3; ++i) {
     bool nan = false;
     for (const Drawn& drawn : DrawAll(signature)) {
-      const Values values = DrawnValues(signature.inputs[i], drawn.bytes[i]);
+      const Numbers values = DrawnValues(signature.inputs[i], drawn.bytes[i]);
       EXPECT_EQ(Count(values, IsInfinite), 0) << drawn.set.name;
       if (drawn.set.name.starts_with(name)) nan = nan || Count(values, IsNan) > 0;
     }
@@ -283,7 +283,7 @@ TEST(DrawPlan, MasksHideKeysInEveryWay) {
   const OpSignature signature = AttentionOf(DeviceType::kCuda, 16, false, true);
   constexpr double kLowest = -std::numeric_limits<float>::max();
   for (const Drawn& drawn : DrawAll(signature)) {
-    const Values values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
+    const Numbers values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
     std::map<std::pair<int64_t, int64_t>, int> rows;  // by how many are -infinity, the lowest
     int front = 0, back = 0;
     for (size_t row = 0; row < 16; ++row) {
@@ -308,7 +308,7 @@ TEST(DrawPlan, MasksHideKeysInEveryWay) {
 TEST(DrawPlan, BooleansThatAMaskIsMadeOfHideKeysInEveryWay) {
   const OpSignature signature = AttentionOf(DeviceType::kCuda, 16, false, true, DType::kBool);
   for (const Drawn& drawn : DrawAll(signature)) {
-    const Values values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
+    const Numbers values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
     std::map<int64_t, int> rows;
     for (size_t row = 0; row < 16; ++row)
       ++rows[std::count(&values[row * 16], &values[row * 16] + 16, 1.0)];
@@ -361,7 +361,7 @@ TEST(DrawPlan, IndicesAreLegalAndOfEveryPattern) {
                                        {Floats({500, 8}), indices}, {Floats({40, 3, 8})});
     bool distinct = false, first = false, last = false, neighbours = false, ascending = false;
     for (const Drawn& drawn : DrawAll(signature)) {
-      const Values values = DrawnValues(indices, drawn.bytes[1]);
+      const Numbers values = DrawnValues(indices, drawn.bytes[1]);
       const std::set<double> in_set(values.begin(), values.end());
       for (const double v : values) ASSERT_TRUE(v >= 0 && v < 500);
       distinct = distinct || in_set.size() == values.size();
@@ -401,11 +401,11 @@ TEST(DrawPlan, GroupsThatOneElementDecides) {
                                      {Floats({4, 32, 7})}, {Spec(DType::kBool, {32})});
   const auto sets = DrawNamed(signature, "one_unlike");
   ASSERT_EQ(sets.size(), 1u) << "32 groups";
-  const Values values = DrawnValues(signature.inputs[0], sets[0].bytes[0]);
+  const Numbers values = DrawnValues(signature.inputs[0], sets[0].bytes[0]);
   std::set<int64_t> places;
   std::set<double> backgrounds;
   for (int64_t group = 0; group < 32; ++group) {
-    Values members;
+    Numbers members;
     for (int64_t i = 0; i < 28; ++i) {
       members.push_back(values[static_cast<size_t>((i / 7 * 32 + group) * 7 + i % 7)]);
     }
@@ -437,7 +437,7 @@ TEST(DrawPlan, MaximaMeetNumbersFarBelow) {
       Call("aten::amax", {Arg(0), Json::array({0}), false}, {Floats({9, 32})}, {Floats({32})});
   const auto sets = DrawNamed(columns, "far_out");
   ASSERT_EQ(sets.size(), 1u);
-  const Values values = DrawnValues(columns.inputs[0], sets[0].bytes[0]);
+  const Numbers values = DrawnValues(columns.inputs[0], sets[0].bytes[0]);
   std::map<double, int> all_over;
   for (size_t group = 0; group < 32; ++group) {
     std::map<double, int> elements;
@@ -457,7 +457,7 @@ TEST(DrawPlan, MaximaMeetNumbersFarBelow) {
   ASSERT_EQ(turns.size(), 8u);
   std::set<double> first;
   for (size_t turn = 0; turn < 4; ++turn) {
-    const Values of_turn = DrawnValues(single.inputs[0], turns[turn].bytes[0]);
+    const Numbers of_turn = DrawnValues(single.inputs[0], turns[turn].bytes[0]);
     const std::set<double> distinct(of_turn.begin(), of_turn.end());
     if (distinct.size() == 1) first.insert(*distinct.begin());
   }
@@ -474,7 +474,7 @@ TEST(DrawPlan, RowsOfEveryKindInAMixedSet) {
     OpSignature signature =
         Call("aten::sum.dim_IntList", {Arg(0), Json::array({columns ? 0 : 1}), false},
              {Floats(sizes)}, {Floats({columns ? sizes[1] : sizes[0]})});
-    const Values values =
+    const Numbers values =
         DrawnValues(signature.inputs[0], DrawNamed(signature, "mixed")[0].bytes[0]);
     EXPECT_GT(Count(values, [](double v) { return v > 990; }), 10);
     EXPECT_GT(Count(values, [](double v) { return v < -990; }), 10);
@@ -489,7 +489,7 @@ TEST(DrawPlan, SpecialRowsHoldEveryKindOfNan) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
     const OpSignature signature = SoftmaxOf(Spec(dtype, {64, 128}));
     const Drawn drawn = DrawNamed(signature, "special_rows").at(0);
-    const Values values = DrawnValues(signature.inputs[0], drawn.bytes[0]);
+    const Numbers values = DrawnValues(signature.inputs[0], drawn.bytes[0]);
     std::set<std::string> nans;
     const auto size = static_cast<size_t>(DTypeSize(dtype));
     for (size_t i = 0; i < values.size(); ++i) {
@@ -513,12 +513,12 @@ TEST(DrawPlan, ZerosDenormalsAndScales) {
     const double normal = dtype == DType::kFloat16   ? 0x1p-14
                           : dtype == DType::kFloat64 ? 0x1p-1022
                                                      : 0x1p-126;
-    const Values values =
+    const Numbers values =
         DrawnValues(signature.inputs[0], DrawNamed(signature, "zeros_denormals")[0].bytes[0]);
     EXPECT_GT(Count(values, [&](double v) { return v != 0 && std::fabs(v) < normal; }), 100);
     EXPECT_GT(Count(values, [](double v) { return v == 0 && std::signbit(v); }), 20);
     EXPECT_GT(Count(values, [](double v) { return v == 0 && !std::signbit(v); }), 20);
-    const Values scales =
+    const Numbers scales =
         DrawnValues(signature.inputs[0], DrawNamed(signature, "row_scales")[0].bytes[0]);
     const double wide = dtype == DType::kFloat16 ? 0x1p6 : 0x1p28;
     EXPECT_GT(Count(scales, [&](double v) { return std::fabs(v) > wide; }), 100);
@@ -530,7 +530,7 @@ TEST(DrawPlan, IntegersOfEveryMagnitude) {
   for (const DType dtype : {DType::kInt64, DType::kInt32}) {
     const TensorSpec spec = Spec(dtype, {64, 64});
     OpSignature signature = Call("aten::add.Scalar", {Arg(0), 12345678, 1}, {spec}, {spec});
-    const Values values = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
+    const Numbers values = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
     const double top = dtype == DType::kInt64 ? 0x1p62 : 0x1p30;
     const auto between = [&](double low, double high) {
       return Count(values, [&](double v) { return std::fabs(v) >= low && std::fabs(v) < high; });
@@ -541,7 +541,7 @@ TEST(DrawPlan, IntegersOfEveryMagnitude) {
     EXPECT_GT(between(12345677, 12345680), 100);  // the constant and its neighbours
     // Where a number is floating, sums of these would tell nothing.
     signature.nodes[0].outputs[0].dtype = DType::kFloat32;
-    const Values small = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
+    const Numbers small = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
     EXPECT_LE(*std::max_element(small.begin(), small.end()), 0x1p19);
   }
 }
@@ -603,7 +603,7 @@ TEST(DrawPlan, LargeSetsMeetEverySpecialValueAndAlignment) {
     // Its first 512 rows alone, as any element can be drawn by itself.
     OpSignature first = SoftmaxOf(Floats({512, 1024}));
     set.tensors[0].elements = 512 * 1024;
-    const Values values = DrawnValues(first.inputs[0], DrawBytes(first, set, 3)[0]);
+    const Numbers values = DrawnValues(first.inputs[0], DrawBytes(first, set, 3)[0]);
     int single = 0, clean = 0, many = 0;
     std::set<int64_t> places;
     for (size_t row = 0; row < 512; ++row) {
