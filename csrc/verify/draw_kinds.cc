@@ -18,17 +18,17 @@ using device::SpecialKind;
 using Kinds = std::vector<DrawRowKind>;
 using Role = InputRole::Kind;
 
-DrawRowKind Normal(double scale = 1, double shift = 0) {
+DrawRowKind NormalRow(double scale = 1, double shift = 0) {
   return {DrawForm::kNormal, 0, scale * device::NormalUnit(), shift};
 }
-DrawRowKind Scaled(DrawForm form, double scale = 1, double shift = 0) {
+DrawRowKind ScaledRow(DrawForm form, double scale = 1, double shift = 0) {
   return {form, 0, scale * device::NormalUnit(), shift};
 }
-DrawRowKind Uniform(double scale, double shift) { return {DrawForm::kUniform, 0, scale, shift}; }
-DrawRowKind ManySpecial(SpecialKind kind) {
+DrawRowKind UniformRow(double scale, double shift) { return {DrawForm::kUniform, 0, scale, shift}; }
+DrawRowKind SpecialRow(SpecialKind kind) {
   return {DrawForm::kManySpecial, static_cast<int>(kind), device::NormalUnit(), 0};
 }
-DrawRowKind Integer(DrawForm form, int64_t low, int64_t range, int detail = 0) {
+DrawRowKind IntegerRow(DrawForm form, int64_t low, int64_t range, int detail = 0) {
   return {form, detail, static_cast<double>(range), static_cast<double>(low)};
 }
 
@@ -41,90 +41,91 @@ Kinds ScaledRows(const DrawnInput& input) {
   const bool narrow = input.spec->dtype == DType::kFloat16 || IsOfAttention(input.role.kind);
   Kinds kinds;
   for (const int exponent : {0, -30, 20, -10, 30, -20, 10}) {
-    kinds.push_back(Normal(std::ldexp(1.0, narrow ? exponent / 4 : exponent)));
+    kinds.push_back(NormalRow(std::ldexp(1.0, narrow ? exponent / 4 : exponent)));
   }
   return kinds;
 }
 
 Kinds SpecialRows(Role role) {
-  if (role == Role::kQuery) return {Normal(), Normal(), ManySpecial(SpecialKind::kNan), Normal()};
-  if (role != Role::kValue) return {Normal()};
-  return {Normal(),
-          Normal(),
-          ManySpecial(SpecialKind::kNan),
-          Normal(),
-          ManySpecial(SpecialKind::kPlus),
-          ManySpecial(SpecialKind::kMinus),
-          Normal(),
-          ManySpecial(SpecialKind::kEither),
-          Normal(),
-          Normal(),
-          ManySpecial(SpecialKind::kAll)};
+  if (role == Role::kQuery)
+    return {NormalRow(), NormalRow(), SpecialRow(SpecialKind::kNan), NormalRow()};
+  if (role != Role::kValue) return {NormalRow()};
+  return {NormalRow(),
+          NormalRow(),
+          SpecialRow(SpecialKind::kNan),
+          NormalRow(),
+          SpecialRow(SpecialKind::kPlus),
+          SpecialRow(SpecialKind::kMinus),
+          NormalRow(),
+          SpecialRow(SpecialKind::kEither),
+          NormalRow(),
+          NormalRow(),
+          SpecialRow(SpecialKind::kAll)};
 }
 
 Kinds ZerosDenormals(const DrawnInput& input) {
   // A weight's products of denormals are rounded in an order of the kernel's own.
-  if (input.role.kind == Role::kWeight) return {Scaled(DrawForm::kSomeZeros)};
-  if (!input.large) return {Scaled(DrawForm::kSomeZeros), Scaled(DrawForm::kSomeDenormals)};
-  return {Normal(),
-          Scaled(DrawForm::kSomeZeros),
+  if (input.role.kind == Role::kWeight) return {ScaledRow(DrawForm::kSomeZeros)};
+  if (!input.large) return {ScaledRow(DrawForm::kSomeZeros), ScaledRow(DrawForm::kSomeDenormals)};
+  return {NormalRow(),
+          ScaledRow(DrawForm::kSomeZeros),
           {DrawForm::kDenormals, 0, 0, 0},
-          Scaled(DrawForm::kSomeDenormals),
+          ScaledRow(DrawForm::kSomeDenormals),
           {DrawForm::kZeros, 0, 0, 0}};
 }
 
 Kinds MixedRows(const DrawnInput& input) {
   const DType dtype = input.spec->dtype;
   if (IsOfAttention(input.role.kind)) {
-    return {Normal(),
-            Normal(2),
-            Uniform(1, 0),
-            Scaled(DrawForm::kSparse),
-            Normal(0x1p-10),
-            Scaled(DrawForm::kCancelling, 4),
-            Scaled(DrawForm::kFirstLarge, 0x1p-6, 16),
-            Scaled(DrawForm::kLastTenth, 0x1p-7)};
+    return {NormalRow(),
+            NormalRow(2),
+            UniformRow(1, 0),
+            ScaledRow(DrawForm::kSparse),
+            NormalRow(0x1p-10),
+            ScaledRow(DrawForm::kCancelling, 4),
+            ScaledRow(DrawForm::kFirstLarge, 0x1p-6, 16),
+            ScaledRow(DrawForm::kLastTenth, 0x1p-7)};
   }
   // E[x^2] - E[x]^2 loses everything there.
   const double far = dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 1000 : 60;
-  return {Normal(4),
-          Normal(1, far),
-          Scaled(DrawForm::kCancelling, 64),
-          Scaled(DrawForm::kSparse),
-          Normal(0x1p-10),
-          Scaled(DrawForm::kFirstLarge, 0x1p-6, 256),
-          Scaled(DrawForm::kLastTenth, 0x1p-6),
+  return {NormalRow(4),
+          NormalRow(1, far),
+          ScaledRow(DrawForm::kCancelling, 64),
+          ScaledRow(DrawForm::kSparse),
+          NormalRow(0x1p-10),
+          ScaledRow(DrawForm::kFirstLarge, 0x1p-6, 256),
+          ScaledRow(DrawForm::kLastTenth, 0x1p-6),
           {DrawForm::kRowConstant, 0, 0, 0},
-          Uniform(1, 0),
-          Scaled(DrawForm::kPosition, 0.125),
-          Normal(1, -far),
-          Scaled(DrawForm::kWide),
-          Normal(),
+          UniformRow(1, 0),
+          ScaledRow(DrawForm::kPosition, 0.125),
+          NormalRow(1, -far),
+          ScaledRow(DrawForm::kWide),
+          NormalRow(),
           {DrawForm::kIntegers, 0, 0, 0},
           {DrawForm::kMagnitude, 0, 0, 0},
-          Normal(0x1p-3)};
+          NormalRow(0x1p-3)};
 }
 
 Kinds PackedSpecials(const DrawnInput& input) {
   const DrawRowKind magnitude = {DrawForm::kMagnitude, 0, 0, 0};
-  if (!input.large) return {Normal()};
+  if (!input.large) return {NormalRow()};
   if (input.role.kind != Role::kValue) return SpecialRows(input.role.kind);
   return {magnitude,
-          Scaled(DrawForm::kSomeZeros),
-          ManySpecial(SpecialKind::kNan),
+          ScaledRow(DrawForm::kSomeZeros),
+          SpecialRow(SpecialKind::kNan),
           magnitude,
           {DrawForm::kDenormals, 0, 0, 0},
-          ManySpecial(SpecialKind::kEither),
+          SpecialRow(SpecialKind::kEither),
           magnitude,
-          Normal(),
-          Scaled(DrawForm::kSomeDenormals),
-          ManySpecial(SpecialKind::kPlus),
+          NormalRow(),
+          ScaledRow(DrawForm::kSomeDenormals),
+          SpecialRow(SpecialKind::kPlus),
           magnitude,
           {DrawForm::kZeros, 0, 0, 0},
-          ManySpecial(SpecialKind::kMinus),
-          Normal(),
+          SpecialRow(SpecialKind::kMinus),
+          NormalRow(),
           magnitude,
-          ManySpecial(SpecialKind::kAll)};
+          SpecialRow(SpecialKind::kAll)};
 }
 
 // Numbers of a role with a range of its own.
@@ -141,13 +142,13 @@ Kinds RangedKinds(const DrawnInput& input, DrawRecipe recipe, bool* ranged) {
   *ranged = true;
   switch (input.role.kind) {
     case Role::kPositive:
-      return {Uniform(1.5, 0.5)};
+      return {UniformRow(1.5, 0.5)};
     case Role::kProbability:
-      return with_edges(Uniform(0.99, 0x1p-8), 0);
+      return with_edges(UniformRow(0.99, 0x1p-8), 0);
     case Role::kLogProbability:
-      return with_edges(Uniform(-8, -0x1p-8), 2);
+      return with_edges(UniformRow(-8, -0x1p-8), 2);
     case Role::kTanh:
-      return with_edges(Uniform(1.98, -0.99), 1);
+      return with_edges(UniformRow(1.98, -0.99), 1);
     case Role::kMask:
       return {{DrawForm::kMask, 0, LargestFinite(dtype), 0}};
     default:
@@ -160,42 +161,44 @@ Kinds FloatingKinds(const DrawnInput& input, DrawRecipe recipe) {
   bool ranged = false;
   Kinds kinds = RangedKinds(input, recipe, &ranged);
   if (ranged) return kinds;
-  const auto of_large = [&](DrawRowKind kind) -> Kinds { return {input.large ? kind : Normal()}; };
+  const auto of_large = [&](DrawRowKind kind) -> Kinds {
+    return {input.large ? kind : NormalRow()};
+  };
   switch (recipe) {
     case DrawRecipe::kUniform:
-      return {Uniform(1, 0)};
+      return {UniformRow(1, 0)};
     case DrawRecipe::kRowScales:
-      return input.large ? ScaledRows(input) : Kinds{Normal()};
+      return input.large ? ScaledRows(input) : Kinds{NormalRow()};
     case DrawRecipe::kSpecialRows:
-      return input.large ? SpecialRows(input.role.kind) : Kinds{Normal()};
+      return input.large ? SpecialRows(input.role.kind) : Kinds{NormalRow()};
     case DrawRecipe::kZerosDenormals:
       return ZerosDenormals(input);
     case DrawRecipe::kAllEqual:
       return {{DrawForm::kConstant, 0, 0, 3.75}};
     case DrawRecipe::kMixed:
-      return input.large ? MixedRows(input) : Kinds{Normal()};
+      return input.large ? MixedRows(input) : Kinds{NormalRow()};
     case DrawRecipe::kSmallIntegers:
       return {{DrawForm::kIntegers, 0, 0, 0}};
     case DrawRecipe::kRowConstant:
       return of_large({DrawForm::kRowConstant, 0, 0, 0});
     case DrawRecipe::kByPosition:
-      return of_large(Scaled(DrawForm::kPosition, 0.125));
+      return of_large(ScaledRow(DrawForm::kPosition, 0.125));
     case DrawRecipe::kLastTenth:
-      return of_large(Scaled(DrawForm::kLastTenth, 0x1p-7));
+      return of_large(ScaledRow(DrawForm::kLastTenth, 0x1p-7));
     case DrawRecipe::kWide:
-      return of_large(Scaled(DrawForm::kWide));
+      return of_large(ScaledRow(DrawForm::kWide));
     case DrawRecipe::kOneSpecial:
       return {{DrawForm::kMagnitude, 0, 0, 0}};
     case DrawRecipe::kPackedSpecials:
       return PackedSpecials(input);
     default:
-      return {Normal()};
+      return {NormalRow()};
   }
 }
 
 // Indices below a limit, each legal.
 Kinds IndexKinds(DrawRecipe recipe, int64_t limit) {
-  const auto one = [&](DrawForm form) { return Integer(form, 0, limit); };
+  const auto one = [&](DrawForm form) { return IntegerRow(form, 0, limit); };
   switch (recipe) {
     case DrawRecipe::kUniform:
       return {one(DrawForm::kDistinct)};
@@ -222,7 +225,9 @@ Kinds IndexKinds(DrawRecipe recipe, int64_t limit) {
 }
 
 Kinds LabelKinds(DrawRecipe recipe, int64_t limit, uint64_t random) {
-  const auto one = [&](DrawForm form, int detail = 0) { return Integer(form, 0, limit, detail); };
+  const auto one = [&](DrawForm form, int detail = 0) {
+    return IntegerRow(form, 0, limit, detail);
+  };
   const auto below = static_cast<int64_t>(SplitMix(random).Below(static_cast<uint64_t>(limit)));
   switch (recipe) {
     case DrawRecipe::kNormal:
@@ -237,7 +242,7 @@ Kinds LabelKinds(DrawRecipe recipe, int64_t limit, uint64_t random) {
     case DrawRecipe::kIgnoredLabels:
       return {one(DrawForm::kIgnored)};
     case DrawRecipe::kOneLabel:
-      return {Integer(DrawForm::kConstant, below, 1)};
+      return {IntegerRow(DrawForm::kConstant, below, 1)};
     case DrawRecipe::kByPosition:
       return {one(DrawForm::kAscending)};
     case DrawRecipe::kMixed:
@@ -254,36 +259,36 @@ Kinds IntegerKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random) 
     return input.role.kind == Role::kTarget ? LabelKinds(recipe, input.role.limit, random)
                                             : IndexKinds(recipe, input.role.limit);
   }
-  const DrawRowKind wide = Integer(DrawForm::kBelow, -(1 << 19), 1 << 20);
-  const DrawRowKind any = input.integral ? Integer(DrawForm::kAnyMagnitude, 0, 1) : wide;
+  const DrawRowKind wide = IntegerRow(DrawForm::kBelow, -(1 << 19), 1 << 20);
+  const DrawRowKind any = input.integral ? IntegerRow(DrawForm::kAnyMagnitude, 0, 1) : wide;
   switch (recipe) {
     case DrawRecipe::kAllEqual:
-      return {Integer(DrawForm::kConstant, 3, 1)};
+      return {IntegerRow(DrawForm::kConstant, 3, 1)};
     case DrawRecipe::kUniform:
-      return {Integer(DrawForm::kBelow, 0, 2)};
+      return {IntegerRow(DrawForm::kBelow, 0, 2)};
     case DrawRecipe::kRowScales:
       return {any};
     case DrawRecipe::kRowConstant:
-      return {Integer(DrawForm::kSameInRow, -3, 7)};
+      return {IntegerRow(DrawForm::kSameInRow, -3, 7)};
     case DrawRecipe::kByPosition:
-      return {Integer(DrawForm::kAscending, -500, 1000)};
+      return {IntegerRow(DrawForm::kAscending, -500, 1000)};
     case DrawRecipe::kMixed:
       return {wide,
               any,
-              Integer(DrawForm::kNeighbours, -3, 7),
-              Integer(DrawForm::kBelow, -3, 7),
-              Integer(DrawForm::kFirstOrLast, -(1 << 19), 1 << 20),
+              IntegerRow(DrawForm::kNeighbours, -3, 7),
+              IntegerRow(DrawForm::kBelow, -3, 7),
+              IntegerRow(DrawForm::kFirstOrLast, -(1 << 19), 1 << 20),
               any,
-              Integer(DrawForm::kSameInRow, -100, 201),
-              Integer(DrawForm::kBelow, 0, 2)};
+              IntegerRow(DrawForm::kSameInRow, -100, 201),
+              IntegerRow(DrawForm::kBelow, 0, 2)};
     default:
-      return {Integer(DrawForm::kBelow, -3, 7)};
+      return {IntegerRow(DrawForm::kBelow, -3, 7)};
   }
 }
 
 Kinds BooleanKinds(const DrawnInput& input, DrawRecipe recipe) {
   if (input.role.kind == Role::kMask) return {{DrawForm::kMaskBits, 0, 2, 0}};
-  const auto one = [](DrawForm form) { return Integer(form, 0, 2); };
+  const auto one = [](DrawForm form) { return IntegerRow(form, 0, 2); };
   switch (recipe) {
     case DrawRecipe::kAllEqual:
       return {one(DrawForm::kLast)};
@@ -331,10 +336,10 @@ void SetKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random, Drawn
   for (size_t k = 0; k < device::kDrawKinds; ++k) tensor->kinds[k] = kinds[k % kinds.size()];
   tensor->same_kinds = kinds.size() == 1 && IsSameEverywhere(kinds[0].form) ? 1 : 0;
   tensor->denormal_shift = dtype == DType::kBFloat16 ? 16 : 0;
-  tensor->gap = IsFloating(dtype)       ? Normal()
-                : input.role.limit > 0  ? Integer(DrawForm::kBelow, 0, input.role.limit)
-                : dtype == DType::kBool ? Integer(DrawForm::kBelow, 0, 2)
-                                        : Integer(DrawForm::kBelow, -3, 7);
+  tensor->gap = IsFloating(dtype)       ? NormalRow()
+                : input.role.limit > 0  ? IntegerRow(DrawForm::kBelow, 0, input.role.limit)
+                : dtype == DType::kBool ? IntegerRow(DrawForm::kBelow, 0, 2)
+                                        : IntegerRow(DrawForm::kBelow, -3, 7);
   tensor->ignore = input.role.ignore_index;
   const int64_t limit = std::max<int64_t>(input.role.limit, 1);
   // A factor of indices below 2^31 stays below 2^63; longer tables are read in their order.

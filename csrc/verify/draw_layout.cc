@@ -23,13 +23,13 @@ bool GivesSingleNumbers(const OpSignature& signature) {
   return true;
 }
 
-bool IsFor(const OpFacts& facts, GroupsOf groups) {
+bool IsFor(const OpFacts& facts, GroupPurpose groups) {
   switch (groups) {
-    case GroupsOf::kTruths:
+    case GroupPurpose::kTruths:
       return facts.is_truth;
-    case GroupsOf::kExtremes:
+    case GroupPurpose::kExtremes:
       return facts.extreme != 0;
-    case GroupsOf::kAll:
+    case GroupPurpose::kAll:
       return !facts.backward &&
              (facts.needs == OpNeeds::kAxes || facts.needs == OpNeeds::kTrailing ||
               facts.needs == OpNeeds::kGroup || facts.needs == OpNeeds::kChannel);
@@ -101,7 +101,7 @@ bool IsSummedAlongColumns(const OpSignature& signature, size_t i) {
 }
 
 // A dimension before those that say nothing are left out.
-struct Part {
+struct LayoutPart {
   int64_t size, stride;
   bool is_place;
   int64_t step = 0;  // of the group or of the place
@@ -109,8 +109,9 @@ struct Part {
 
 // Those of more than one element and of a stride, cut where a dimension is of both kinds, with
 // their steps; row-major.
-std::vector<Part> PartsOf(const TensorSpec& spec, const std::vector<int64_t>& together) {
-  std::vector<Part> parts;
+std::vector<LayoutPart> LayoutPartsOf(const TensorSpec& spec,
+                                      const std::vector<int64_t>& together) {
+  std::vector<LayoutPart> parts;
   for (size_t d = 0; d < spec.sizes.size(); ++d) {
     const int64_t size = spec.strides[d] == 0 ? 1 : spec.sizes[d];
     int64_t inner = std::clamp<int64_t>(together[d], 1, std::max<int64_t>(size, 1));
@@ -128,7 +129,7 @@ std::vector<Part> PartsOf(const TensorSpec& spec, const std::vector<int64_t>& to
 }
 
 // Whether no offset is that of two positions. REQUIRES: strides descend.
-bool IsOneToOne(const std::vector<Part>& parts) {
+bool IsOneToOne(const std::vector<LayoutPart>& parts) {
   int64_t reach = 0;  // the largest offset of the inner ones
   for (size_t p = parts.size(); p-- > 0;) {
     if (parts[p].stride <= reach) return false;
@@ -190,9 +191,9 @@ size_t LargestInput(const OpSignature& signature) {
   return static_cast<size_t>(largest - signature.inputs.begin());
 }
 
-std::vector<int64_t> TakenTogether(const OpSignature& signature, size_t i, GroupsOf groups) {
+std::vector<int64_t> TakenTogether(const OpSignature& signature, size_t i, GroupPurpose groups) {
   const std::vector<int64_t>& sizes = signature.inputs[i].sizes;
-  if (groups == GroupsOf::kAll && GivesSingleNumbers(signature)) return sizes;
+  if (groups == GroupPurpose::kAll && GivesSingleNumbers(signature)) return sizes;
   for (const Node& node : signature.nodes) {
     if (!IsFor(FactsOf(node.op), groups) || node.args.empty()) continue;
     const TensorSpec* operand = signature.SpecOf(node.args[0]);
@@ -212,13 +213,13 @@ device::DrawnTensor LayOut(const TensorSpec& spec, const std::vector<int64_t>& t
   tensor.type = static_cast<DrawType>(spec.dtype);
   tensor.elements = spec.StorageBytes() / DTypeSize(spec.dtype);
   tensor.every = DivisorOf(1);
-  std::vector<Part> parts = PartsOf(spec, together);
+  std::vector<LayoutPart> parts = LayoutPartsOf(spec, together);
   std::stable_sort(parts.begin(), parts.end(),
-                   [](const Part& a, const Part& b) { return a.stride > b.stride; });
+                   [](const LayoutPart& a, const LayoutPart& b) { return a.stride > b.stride; });
   if (!IsOneToOne(parts)) parts = {{tensor.elements, 1, true, 1}};
   if (tensor.elements == 0) parts.clear();
   tensor.groups = tensor.length = 1;
-  for (const Part& part : parts) {
+  for (const LayoutPart& part : parts) {
     (part.is_place ? tensor.length : tensor.groups) *= part.size;
     DrawDim* const outer = tensor.rank > 0 ? &tensor.dims[tensor.rank - 1] : nullptr;
     const int64_t step = part.step * part.size;

@@ -21,7 +21,7 @@ int DecidesExtremes(const OpSignature& signature);
 size_t LargestInput(const OpSignature& signature);
 
 // Whom the groups of an input are for.
-enum class GroupsOf {
+enum class GroupPurpose {
   kTruths,    // what any() and all() take together
   kExtremes,  // what maxima and minima take together
   kAll,       // what any reduction, scan, norm or product takes together
@@ -29,7 +29,7 @@ enum class GroupsOf {
 // By dimension of input `i`, how many neighbours are of one group: where such an operation of the
 // region takes a tensor of the input's sizes, its own (of a pooling, whole planes); else rows. Of
 // kAll, all is one group where all outputs are single numbers. Dimensions of stride 0 count 1.
-std::vector<int64_t> TakenTogether(const OpSignature& signature, size_t i, GroupsOf groups);
+std::vector<int64_t> TakenTogether(const OpSignature& signature, size_t i, GroupPurpose groups);
 
 // The places, groups and rows of `spec`, in all fields of the result that are about them: groups of
 // fewer than 16 are cut into rows. Memory in which two positions have one offset is taken as one

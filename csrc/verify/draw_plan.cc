@@ -15,9 +15,9 @@ using device::DrawnTensor;
 using device::DrawSingles;
 using Recipe = DrawRecipe;
 
-constexpr int64_t kLargeBytes = int64_t{32} << 20;
-constexpr int64_t kHugeBytes = int64_t{256} << 20;
-constexpr int64_t kMostTurns = 8;
+constexpr int64_t kFewSetsBytes = int64_t{32} << 20;
+constexpr int64_t kFewestSetsBytes = int64_t{256} << 20;
+constexpr int64_t kMostDrawTurns = 8;
 constexpr int64_t kSpecialTurns = 24;  // three values at eight kinds of place
 // Of products and windows, one group in so many holds a special value: each ruins rows or columns
 // of the result.
@@ -75,10 +75,10 @@ RecipeInfo InfoOf(Recipe recipe) {
   return {"", false, false};
 }
 
-void AddIntegers(const Json& args, std::vector<int64_t>* integers) {
+void AddArgumentIntegers(const Json& args, std::vector<int64_t>* integers) {
   if (args.is_number_integer()) integers->push_back(args.get<int64_t>());
   if (!args.is_structured()) return;
-  for (const Json& arg : args) AddIntegers(arg, integers);
+  for (const Json& arg : args) AddArgumentIntegers(arg, integers);
 }
 
 class DrawPlanner {
@@ -102,8 +102,8 @@ class DrawPlanner {
       derive_ = derive_ || facts.saved != Saved::kNothing;
       sparse_ = sparse_ || facts.kind == OpKind::kContracts || facts.needs == OpNeeds::kWindow;
       if (!integral) continue;
-      AddIntegers(node.args, &constants_);
-      AddIntegers(node.kwargs, &constants_);
+      AddArgumentIntegers(node.args, &constants_);
+      AddArgumentIntegers(node.kwargs, &constants_);
     }
     for (size_t i = 0; i < roles.size(); ++i) {
       const TensorSpec& spec = signature.inputs[i];
@@ -117,8 +117,8 @@ class DrawPlanner {
   }
 
   std::vector<DrawSet> Plan() {
-    if (bytes_ > kLargeBytes) {
-      PlanFew(bytes_ > kHugeBytes);
+    if (bytes_ > kFewSetsBytes) {
+      PlanFew(bytes_ > kFewestSetsBytes);
       return std::move(sets_);
     }
     Add(Recipe::kNormal);
@@ -135,9 +135,9 @@ class DrawPlanner {
     if (labels_) Add(Recipe::kIgnoredLabels);
     AddOperands(Recipe::kNanOperands);
     AddOperands(Recipe::kInfiniteOperands);
-    AddTurns(Recipe::kOneSpecial, kMostTurns);
-    AddTurns(Recipe::kOneUnlike, kMostTurns);
-    AddTurns(Recipe::kFarOut, kMostTurns);
+    AddTurns(Recipe::kOneSpecial, kMostDrawTurns);
+    AddTurns(Recipe::kOneUnlike, kMostDrawTurns);
+    AddTurns(Recipe::kFarOut, kMostDrawTurns);
     return std::move(sets_);
   }
 
@@ -202,9 +202,9 @@ class DrawPlanner {
       tensor.rows_of_group = 1;
       return tensor;
     }
-    const auto groups = recipe == Recipe::kOneUnlike ? GroupsOf::kTruths
-                        : recipe == Recipe::kFarOut  ? GroupsOf::kExtremes
-                                                     : GroupsOf::kAll;
+    const auto groups = recipe == Recipe::kOneUnlike ? GroupPurpose::kTruths
+                        : recipe == Recipe::kFarOut  ? GroupPurpose::kExtremes
+                                                     : GroupPurpose::kAll;
     return LayOut(spec, TakenTogether(signature_, i, groups));
   }
   int64_t CountGroups(size_t i, Recipe recipe) const { return Layout(i, recipe).groups; }

@@ -8,12 +8,6 @@ struct alignas(sizeof(Stored) < 4 ? 4 * sizeof(Stored) : 16) Four {
   Stored item0, item1, item2, item3;
 };
 
-#ifdef __CUDACC_RTC__
-#define CF_ROLLED _Pragma("unroll 1")
-#else
-#define CF_ROLLED
-#endif
-
 // The next item behind the three before it. In a loop that is not unrolled, which would make the
 // program four times as long, no array of items stays in registers.
 template <typename T>
@@ -39,7 +33,10 @@ __device__ __forceinline__ void Draw(const DrawnTensor& tensor, const DrawKey& k
     DrawPosition at = {};
     DrawRow row = {};
     int64_t run = 0, row_ends = 0;  // left of the position's run; the next place of another row
-    CF_ROLLED for (int i = 0; i < 4; ++i) {
+#ifdef __CUDACC_RTC__
+#pragma unroll 1
+#endif
+    for (int i = 0; i < 4; ++i) {
       if (run == 0) {
         at = DrawPositionOf(tensor, from + i);
         run = at.run;
@@ -92,4 +89,3 @@ CF_DRAW_KERNEL(draw_int64, kInt64)
 CF_DRAW_KERNEL(draw_int32, kInt32)
 CF_DRAW_KERNEL(draw_bool, kBool)
 #undef CF_DRAW_KERNEL
-#undef CF_ROLLED

@@ -49,8 +49,8 @@ TEST(DeriveInPlace, MomentsOfRowsGroupsAndChannels) {
              {Arg(0), Arg(1), {x.sizes[1], x.sizes[2]}, Arg(2), Arg(3), Arg(4), Arg(4), mask},
              {x, x, rows, rows, weight}, {x, weight, weight}));
     const at::Tensor wide = layer.inputs[1].to(at::kDouble);
-    ExpectClose(layer.inputs[2], wide.mean({1, 2}));
-    ExpectClose(layer.inputs[3], (wide.var({1, 2}, false) + 1e-5).rsqrt());
+    ExpectClose(layer.inputs[2], wide.mean(at::IntArrayRef({1, 2})));
+    ExpectClose(layer.inputs[3], (wide.var(at::IntArrayRef({1, 2}), false) + 1e-5).rsqrt());
   }
   const TensorSpec x = F({3, 8, 50}), stats = F({3, 4}), channel = F({8});
   const Derived group = Derive(Call("aten::native_group_norm_backward",
@@ -64,8 +64,8 @@ TEST(DeriveInPlace, MomentsOfRowsGroupsAndChannels) {
                   {Arg(0), Arg(1), Arg(2), nullptr, nullptr, Arg(3), Arg(4), true, 1e-5, mask},
                   {x, x, channel, channel, channel}, {x, channel, channel}));
   const at::Tensor wide = batch.inputs[1].to(at::kDouble);
-  ExpectClose(batch.inputs[3], wide.mean({0, 2}));
-  ExpectClose(batch.inputs[4], (wide.var({0, 2}, false) + 1e-5).rsqrt());
+  ExpectClose(batch.inputs[3], wide.mean(at::IntArrayRef({0, 2})));
+  ExpectClose(batch.inputs[4], (wide.var(at::IntArrayRef({0, 2}), false) + 1e-5).rsqrt());
 }
 
 TEST(DeriveInPlace, ProbabilitiesSumToOne) {

@@ -6,43 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
 
-#include "tests/cpp/verify/drawn.h"
+#include "tests/cpp/verify/drawn_numbers.h"
 
 namespace cudaforge {
 namespace {
-
-using Values = std::vector<double>;
-constexpr const char* kSdpa = "aten::scaled_dot_product_attention";
-
-TensorSpec Floats(std::vector<int64_t> sizes) { return Spec(DType::kFloat32, std::move(sizes)); }
-
-OpSignature SoftmaxOf(TensorSpec spec) {
-  return Call("aten::_softmax", {Arg(0), -1, false}, {spec}, {spec});
-}
-
-int64_t Count(const Values& values, const auto& holds) {
-  return std::count_if(values.begin(), values.end(), holds);
-}
-bool IsNan(double v) { return std::isnan(v); }
-bool IsInfinite(double v) { return std::isinf(v); }
-
-std::vector<std::string> NamesOf(const OpSignature& signature) {
-  std::vector<std::string> names;
-  const std::vector<DrawSet> sets = *PlanDraws(signature, *FindRoles(signature), 7);
-  for (const DrawSet& set : sets) {
-    names.push_back(set.name);
-  }
-  return names;
-}
-int64_t CountNamed(const OpSignature& signature, std::string_view begin) {
-  const std::vector<std::string> names = NamesOf(signature);
-  return std::count_if(names.begin(), names.end(),
-                       [&](const std::string& name) { return name.starts_with(begin); });
-}
 
 TEST(DrawPlan, NumbersOfSetsBySize) {
   const auto sets = [](int64_t rows) { return NamesOf(SoftmaxOf(Floats({rows, 1024}))).size(); };
@@ -96,7 +68,7 @@ TEST(DrawPlan, EachRowHasOneSpecialValueAndAllMeetEveryPlace) {
       ASSERT_EQ(static_cast<int>(sets.size()), turns);
       std::set<std::pair<int64_t, char>> met;
       for (const Drawn& drawn : sets) {
-        const Values values = DrawnValues(signature.inputs[0], drawn.bytes[0]);
+        const Numbers values = DrawnValues(signature.inputs[0], drawn.bytes[0]);
         std::map<int64_t, int> in_rows;
         for (size_t at = 0; at < values.size(); ++at) {
           if (std::isfinite(values[at])) {
@@ -133,7 +105,7 @@ TEST(DrawPlan, GroupsAreWhatTheRegionTakesTogether) {
   const auto specials = [](const char* op, Json args, std::vector<int64_t> out) {
     const OpSignature signature =
         Call(op, std::move(args), {Floats({4, 6, 10})}, {Floats(std::move(out))});
-    const Values values =
+    const Numbers values =
         DrawnValues(signature.inputs[0], DrawNamed(signature, "one_special")[0].bytes[0]);
     std::vector<int64_t> places;
     for (size_t at = 0; at < values.size(); ++at) {
@@ -165,7 +137,7 @@ TEST(DrawPlan, InputsOfOneSizeShareTheGroups) {
   std::multiset<size_t> rows;
   const Drawn drawn = DrawNamed(signature, "one_special")[0];
   for (const std::string& bytes : drawn.bytes) {
-    const Values values = DrawnValues(spec, bytes);
+    const Numbers values = DrawnValues(spec, bytes);
     for (size_t at = 0; at < values.size(); ++at) {
       if (!std::isfinite(values[at])) rows.insert(at / 40);
     }
@@ -178,8 +150,8 @@ TEST(DrawPlan, ProductsKeepCleanRowsAndColumns) {
   const OpSignature signature =
       Call("aten::mm", {Arg(0), Arg(1)}, {Floats({64, 96}), Floats({96, 64})}, {Floats({64, 64})});
   for (const Drawn& drawn : DrawNamed(signature, "one_special")) {
-    const Values a = DrawnValues(signature.inputs[0], drawn.bytes[0]);
-    const Values b = DrawnValues(signature.inputs[1], drawn.bytes[1]);
+    const Numbers a = DrawnValues(signature.inputs[0], drawn.bytes[0]);
+    const Numbers b = DrawnValues(signature.inputs[1], drawn.bytes[1]);
     std::set<size_t> rows, columns;
     for (size_t i = 0; i < a.size(); ++i) {
       if (!std::isfinite(a[i])) rows.insert(i / 96);
@@ -192,220 +164,16 @@ TEST(DrawPlan, ProductsKeepCleanRowsAndColumns) {
   }
 }
 
-TEST(DrawPlan, SmallOperandsGetSpecialValuesOfTheirOwn) {
-  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{64}, {3}, {}}) {
-    const OpSignature signature = Call("aten::add.Tensor", {Arg(0), Arg(1)},
-                                       {Floats({16, 64}), Floats(sizes)}, {Floats({16, 64})});
-    const int64_t most = std::min<int64_t>(signature.inputs[1].numel(), 4);
-    const Drawn nan = DrawNamed(signature, "nan_operands").at(0);
-    const Drawn infinite = DrawNamed(signature, "infinite_operands").at(0);
-    const Values nans = DrawnValues(signature.inputs[1], nan.bytes[1]);
-    const Values infinities = DrawnValues(signature.inputs[1], infinite.bytes[1]);
-    EXPECT_EQ(Count(nans, IsNan), most);
-    EXPECT_TRUE(IsNan(nans.back()));
-    EXPECT_EQ(Count(infinities, IsInfinite), most);
-    EXPECT_TRUE(IsInfinite(infinities.front()));
-    for (const Drawn& drawn : {nan, infinite}) {
-      for (const double v : DrawnValues(signature.inputs[0], drawn.bytes[0])) {
-        EXPECT_TRUE(std::isfinite(v));
-      }
-    }
-  }
-  const TensorSpec same = Floats({16, 64});
-  EXPECT_EQ(
-      CountNamed(Call("aten::add.Tensor", {Arg(0), Arg(1)}, {same, same}, {same}), "nan_operands"),
-      0);
-}
-
-TEST(DrawPlan, WeightsTakeNanAlone) {
-  const TensorSpec rows = Floats({16, 64}), weight = Floats({64});
-  OpSignature signature =
-      Call("aten::native_group_norm", {Arg(0), Arg(1), nullptr, 16, 64, 1, 8, 1e-5}, {rows, weight},
-           {rows, Floats({16, 8}), Floats({16, 8})});
-  EXPECT_EQ(CountNamed(signature, "nan_operands"), 1);
-  EXPECT_EQ(CountNamed(signature, "infinite_operands"), 0);
-  for (const Drawn& drawn : DrawAll(signature)) {
-    for (const double v : DrawnValues(weight, drawn.bytes[1])) {
-      EXPECT_FALSE(std::isinf(v)) << drawn.set.name;
-      EXPECT_FALSE(v != 0 && std::fabs(v) < 1e-30) << drawn.set.name;  // no denormals
-    }
-  }
-}
-
-OpSignature AttentionOf(DeviceType device, int64_t keys, bool causal, bool masked,
-                        DType mask = DType::kFloat32) {
-  const TensorSpec spec = Floats({1, 2, keys, 64});
-  std::vector<TensorSpec> inputs = {spec, spec, spec};
-  if (masked) inputs.push_back(Spec(mask, {1, 1, keys, keys}));
-  OpSignature signature =
-      Call(kSdpa, {Arg(0), Arg(1), Arg(2), masked ? Arg(3) : Json(), 0.0, causal}, inputs, {spec});
-  signature.device = device;
-  return signature;
-}
-
-// Which of query, key and value get NaN in sets whose names begin so. None gets infinities in any.
-std::string WithNanIn(const OpSignature& signature, std::string_view name) {
-  std::string found;
-  for (size_t i = 0; i < 3; ++i) {
-    bool nan = false;
-    for (const Drawn& drawn : DrawAll(signature)) {
-      const Values values = DrawnValues(signature.inputs[i], drawn.bytes[i]);
-      EXPECT_EQ(Count(values, IsInfinite), 0) << drawn.set.name;
-      if (drawn.set.name.starts_with(name)) nan = nan || Count(values, IsNan) > 0;
-    }
-    if (nan) found += "qkv"[i];
-  }
-  return found;
-}
-
-TEST(DrawPlan, AttentionGetsNanWhereItIsSeen) {
-  for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
-    const bool loses = device == DeviceType::kCpu;
-    const OpSignature plain = AttentionOf(device, 16, false, false);
-    EXPECT_EQ(WithNanIn(plain, "special_rows"), "q");
-    EXPECT_EQ(WithNanIn(plain, "nan_operands"), "k");
-    EXPECT_EQ(WithNanIn(plain, "infinite_operands"), "v");
-    EXPECT_EQ(WithNanIn(plain, "one_special"), "");
-    for (const auto& [causal, masked] : {std::pair{true, false}, {false, true}}) {
-      const OpSignature hiding = AttentionOf(device, 16, causal, masked);
-      EXPECT_EQ(WithNanIn(hiding, ""), "q");
-      EXPECT_EQ(CountNamed(hiding, "nan_operands") + CountNamed(hiding, "infinite_operands"), 0);
-    }
-    EXPECT_EQ(WithNanIn(AttentionOf(device, 15, false, false), ""), loses ? "" : "qkv");
-    OpSignature decoding = AttentionOf(device, 16, false, false);
-    decoding.inputs[0] = Floats({1, 2, 1, 64});
-    EXPECT_EQ(WithNanIn(decoding, "nan_operands"), "k");
-    EXPECT_EQ(WithNanIn(decoding, "infinite_operands"), "qv");
-  }
-}
-
-TEST(DrawPlan, MasksHideKeysInEveryWay) {
-  const OpSignature signature = AttentionOf(DeviceType::kCuda, 16, false, true);
-  constexpr double kLowest = -std::numeric_limits<float>::max();
-  for (const Drawn& drawn : DrawAll(signature)) {
-    const Values values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
-    std::map<std::pair<int64_t, int64_t>, int> rows;  // by how many are -infinity, the lowest
-    int front = 0, back = 0;
-    for (size_t row = 0; row < 16; ++row) {
-      const double* const of_row = &values[row * 16];
-      ++rows[{std::count(of_row, of_row + 16, -INFINITY),
-              std::count(of_row, of_row + 16, kLowest)}];
-      front += std::isinf(of_row[0]);
-      back += std::isinf(of_row[15]);
-    }
-    for (const std::pair<int64_t, int64_t> what :
-         {std::pair{16, 0}, {15, 0}, {0, 0}, {0, 16}, {0, 15}, {8, 0}, {7, 0}}) {
-      EXPECT_GE(rows[what], 2) << drawn.set.name << " " << what.first << " " << what.second;
-    }
-    EXPECT_GE(front, 4);
-    EXPECT_GE(back, 4);
-  }
-  OpSignature narrow = AttentionOf(DeviceType::kCuda, 16, false, true);
-  narrow.inputs[3] = Floats({1, 1, 16, 1});
-  EXPECT_EQ(Count(DrawnValues(narrow.inputs[3], DrawAll(narrow)[0].bytes[3]), IsInfinite), 2);
-}
-
-TEST(DrawPlan, BooleansThatAMaskIsMadeOfHideKeysInEveryWay) {
-  const OpSignature signature = AttentionOf(DeviceType::kCuda, 16, false, true, DType::kBool);
-  for (const Drawn& drawn : DrawAll(signature)) {
-    const Values values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
-    std::map<int64_t, int> rows;
-    for (size_t row = 0; row < 16; ++row)
-      ++rows[std::count(&values[row * 16], &values[row * 16] + 16, 1.0)];
-    for (const int64_t what : {0, 1, 15, 16}) EXPECT_GE(rows[what], 2) << drawn.set.name << what;
-  }
-}
-
-OpSignature NllLoss(int64_t rows) {
-  return Call("aten::nll_loss_forward", {Arg(0), Arg(1), nullptr, 1, -7},
-              {Floats({rows, 10}), Spec(DType::kInt64, {rows})}, {Floats({}), Floats({})});
-}
-
-TEST(DrawPlan, LabelsAreLegalAndOfEveryPattern) {
-  for (const int64_t rows : {512, 1 << 17, 1 << 23}) {
-    const OpSignature signature = NllLoss(rows);
-    const std::vector<InputRole> roles = *FindRoles(signature);
-    bool ignored = false, last = false, first = false, alike = false;
-    std::set<int64_t> seen;
-    const std::vector<DrawSet> sets = *PlanDraws(signature, roles, 3);
-    for (const DrawSet& set : sets) {
-      OpSignature labels;  // alone: the large ones are not drawn here
-      labels.inputs = {signature.inputs[1]};
-      DrawSet of_labels = set;
-      of_labels.tensors = {set.tensors[1]};
-      const std::string bytes = DrawBytes(labels, of_labels, 3)[0];
-      std::set<int64_t> in_set;
-      for (size_t i = 0; i < bytes.size(); i += 8) {
-        int64_t label;
-        std::memcpy(&label, bytes.data() + i, sizeof(label));
-        ASSERT_TRUE((label >= 0 && label < 10) || label == -7) << label;
-        in_set.insert(label);
-      }
-      seen.insert(in_set.begin(), in_set.end());
-      ignored = ignored || in_set == std::set<int64_t>{-7};
-      first = first || in_set == std::set<int64_t>{0};
-      last = last || in_set == std::set<int64_t>{9};
-      alike = alike || (in_set.size() == 1 && *in_set.begin() >= 0);
-    }
-    EXPECT_EQ(seen.size(), 11u);
-    EXPECT_TRUE(ignored);
-    EXPECT_TRUE(rows != 512 || (first && last && alike));
-  }
-}
-
-TEST(DrawPlan, IndicesAreLegalAndOfEveryPattern) {
-  for (const DType dtype : {DType::kInt64, DType::kInt32}) {
-    TensorSpec indices = Spec(dtype, {40, 3});
-    indices.strides = {5, 1};  // gaps, which hold no index that could be read by accident
-    const OpSignature signature = Call("aten::embedding", {Arg(0), Arg(1), -1, false, false},
-                                       {Floats({500, 8}), indices}, {Floats({40, 3, 8})});
-    bool distinct = false, first = false, last = false, neighbours = false, ascending = false;
-    for (const Drawn& drawn : DrawAll(signature)) {
-      const Values values = DrawnValues(indices, drawn.bytes[1]);
-      const std::set<double> in_set(values.begin(), values.end());
-      for (const double v : values) ASSERT_TRUE(v >= 0 && v < 500);
-      distinct = distinct || in_set.size() == values.size();
-      first = first || in_set == std::set<double>{0};
-      last = last || in_set == std::set<double>{499};
-      ascending = ascending || std::is_sorted(values.begin(), values.begin() + 3);
-      neighbours = neighbours || (drawn.set.name == "row_scales" && in_set.size() < 60);
-    }
-    EXPECT_TRUE(distinct && first && last && neighbours && ascending);
-  }
-}
-
-TEST(DrawPlan, RangesOfRoles) {
-  const TensorSpec spec = Floats({16, 200});
-  const auto range = [&](const char* op, Json args, size_t input) {
-    const OpSignature signature = Call(op, std::move(args), {spec, spec}, {spec});
-    double low = INFINITY, high = -INFINITY;
-    for (const Drawn& drawn : DrawAll(signature)) {
-      for (const double v : DrawnValues(spec, drawn.bytes[input])) {
-        EXPECT_TRUE(std::isfinite(v));
-        low = std::min(low, v);
-        high = std::max(high, v);
-      }
-    }
-    return std::pair(low, high);
-  };
-  const auto [low, high] = range("aten::sigmoid_backward", {Arg(0), Arg(1)}, 1);
-  EXPECT_TRUE(low > 0 && low < 1e-5 && high < 1 && high > 1 - 1e-5) << low << " " << high;
-  const auto [least, most] = range("aten::tanh_backward", {Arg(0), Arg(1)}, 1);
-  EXPECT_TRUE(least > -1 && least < -1 + 1e-5 && most < 1 && most > 1 - 1e-5);
-  const auto [far, near] = range("aten::_log_softmax_backward_data", {Arg(0), Arg(1), 1, 6}, 1);
-  EXPECT_TRUE(near < 0 && near > -1e-5 && far < -7 && far > -10);
-}
-
 TEST(DrawPlan, GroupsThatOneElementDecides) {
   const OpSignature signature = Call("aten::any.dims", {Arg(0), Json::array({0, -1}), false},
                                      {Floats({4, 32, 7})}, {Spec(DType::kBool, {32})});
   const auto sets = DrawNamed(signature, "one_unlike");
   ASSERT_EQ(sets.size(), 1u) << "32 groups";
-  const Values values = DrawnValues(signature.inputs[0], sets[0].bytes[0]);
+  const Numbers values = DrawnValues(signature.inputs[0], sets[0].bytes[0]);
   std::set<int64_t> places;
   std::set<double> backgrounds;
   for (int64_t group = 0; group < 32; ++group) {
-    Values members;
+    Numbers members;
     for (int64_t i = 0; i < 28; ++i) {
       members.push_back(values[static_cast<size_t>((i / 7 * 32 + group) * 7 + i % 7)]);
     }
@@ -437,7 +205,7 @@ TEST(DrawPlan, MaximaMeetNumbersFarBelow) {
       Call("aten::amax", {Arg(0), Json::array({0}), false}, {Floats({9, 32})}, {Floats({32})});
   const auto sets = DrawNamed(columns, "far_out");
   ASSERT_EQ(sets.size(), 1u);
-  const Values values = DrawnValues(columns.inputs[0], sets[0].bytes[0]);
+  const Numbers values = DrawnValues(columns.inputs[0], sets[0].bytes[0]);
   std::map<double, int> all_over;
   for (size_t group = 0; group < 32; ++group) {
     std::map<double, int> elements;
@@ -457,7 +225,7 @@ TEST(DrawPlan, MaximaMeetNumbersFarBelow) {
   ASSERT_EQ(turns.size(), 8u);
   std::set<double> first;
   for (size_t turn = 0; turn < 4; ++turn) {
-    const Values of_turn = DrawnValues(single.inputs[0], turns[turn].bytes[0]);
+    const Numbers of_turn = DrawnValues(single.inputs[0], turns[turn].bytes[0]);
     const std::set<double> distinct(of_turn.begin(), of_turn.end());
     if (distinct.size() == 1) first.insert(*distinct.begin());
   }
@@ -474,7 +242,7 @@ TEST(DrawPlan, RowsOfEveryKindInAMixedSet) {
     OpSignature signature =
         Call("aten::sum.dim_IntList", {Arg(0), Json::array({columns ? 0 : 1}), false},
              {Floats(sizes)}, {Floats({columns ? sizes[1] : sizes[0]})});
-    const Values values =
+    const Numbers values =
         DrawnValues(signature.inputs[0], DrawNamed(signature, "mixed")[0].bytes[0]);
     EXPECT_GT(Count(values, [](double v) { return v > 990; }), 10);
     EXPECT_GT(Count(values, [](double v) { return v < -990; }), 10);
@@ -489,7 +257,7 @@ TEST(DrawPlan, SpecialRowsHoldEveryKindOfNan) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
     const OpSignature signature = SoftmaxOf(Spec(dtype, {64, 128}));
     const Drawn drawn = DrawNamed(signature, "special_rows").at(0);
-    const Values values = DrawnValues(signature.inputs[0], drawn.bytes[0]);
+    const Numbers values = DrawnValues(signature.inputs[0], drawn.bytes[0]);
     std::set<std::string> nans;
     const auto size = static_cast<size_t>(DTypeSize(dtype));
     for (size_t i = 0; i < values.size(); ++i) {
@@ -513,12 +281,12 @@ TEST(DrawPlan, ZerosDenormalsAndScales) {
     const double normal = dtype == DType::kFloat16   ? 0x1p-14
                           : dtype == DType::kFloat64 ? 0x1p-1022
                                                      : 0x1p-126;
-    const Values values =
+    const Numbers values =
         DrawnValues(signature.inputs[0], DrawNamed(signature, "zeros_denormals")[0].bytes[0]);
     EXPECT_GT(Count(values, [&](double v) { return v != 0 && std::fabs(v) < normal; }), 100);
     EXPECT_GT(Count(values, [](double v) { return v == 0 && std::signbit(v); }), 20);
     EXPECT_GT(Count(values, [](double v) { return v == 0 && !std::signbit(v); }), 20);
-    const Values scales =
+    const Numbers scales =
         DrawnValues(signature.inputs[0], DrawNamed(signature, "row_scales")[0].bytes[0]);
     const double wide = dtype == DType::kFloat16 ? 0x1p6 : 0x1p28;
     EXPECT_GT(Count(scales, [&](double v) { return std::fabs(v) > wide; }), 100);
@@ -530,7 +298,7 @@ TEST(DrawPlan, IntegersOfEveryMagnitude) {
   for (const DType dtype : {DType::kInt64, DType::kInt32}) {
     const TensorSpec spec = Spec(dtype, {64, 64});
     OpSignature signature = Call("aten::add.Scalar", {Arg(0), 12345678, 1}, {spec}, {spec});
-    const Values values = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
+    const Numbers values = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
     const double top = dtype == DType::kInt64 ? 0x1p62 : 0x1p30;
     const auto between = [&](double low, double high) {
       return Count(values, [&](double v) { return std::fabs(v) >= low && std::fabs(v) < high; });
@@ -541,7 +309,7 @@ TEST(DrawPlan, IntegersOfEveryMagnitude) {
     EXPECT_GT(between(12345677, 12345680), 100);  // the constant and its neighbours
     // Where a number is floating, sums of these would tell nothing.
     signature.nodes[0].outputs[0].dtype = DType::kFloat32;
-    const Values small = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
+    const Numbers small = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
     EXPECT_LE(*std::max_element(small.begin(), small.end()), 0x1p19);
   }
 }
@@ -603,7 +371,7 @@ TEST(DrawPlan, LargeSetsMeetEverySpecialValueAndAlignment) {
     // Its first 512 rows alone, as any element can be drawn by itself.
     OpSignature first = SoftmaxOf(Floats({512, 1024}));
     set.tensors[0].elements = 512 * 1024;
-    const Values values = DrawnValues(first.inputs[0], DrawBytes(first, set, 3)[0]);
+    const Numbers values = DrawnValues(first.inputs[0], DrawBytes(first, set, 3)[0]);
     int single = 0, clean = 0, many = 0;
     std::set<int64_t> places;
     for (size_t row = 0; row < 512; ++row) {

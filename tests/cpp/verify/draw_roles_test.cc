@@ -1,0 +1,223 @@
+// What inputs of each role hold: operands, weights, attention, masks, labels, indices, ranges.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "tests/cpp/verify/drawn_numbers.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr const char* kSdpa = "aten::scaled_dot_product_attention";
+
+TEST(DrawRoles, SmallOperandsGetSpecialValuesOfTheirOwn) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{64}, {3}, {}}) {
+    const OpSignature signature = Call("aten::add.Tensor", {Arg(0), Arg(1)},
+                                       {Floats({16, 64}), Floats(sizes)}, {Floats({16, 64})});
+    const int64_t most = std::min<int64_t>(signature.inputs[1].numel(), 4);
+    const Drawn nan = DrawNamed(signature, "nan_operands").at(0);
+    const Drawn infinite = DrawNamed(signature, "infinite_operands").at(0);
+    const Numbers nans = DrawnValues(signature.inputs[1], nan.bytes[1]);
+    const Numbers infinities = DrawnValues(signature.inputs[1], infinite.bytes[1]);
+    EXPECT_EQ(Count(nans, IsNan), most);
+    EXPECT_TRUE(IsNan(nans.back()));
+    EXPECT_EQ(Count(infinities, IsInfinite), most);
+    EXPECT_TRUE(IsInfinite(infinities.front()));
+    for (const Drawn& drawn : {nan, infinite}) {
+      for (const double v : DrawnValues(signature.inputs[0], drawn.bytes[0])) {
+        EXPECT_TRUE(std::isfinite(v));
+      }
+    }
+  }
+  const TensorSpec same = Floats({16, 64});
+  EXPECT_EQ(
+      CountNamed(Call("aten::add.Tensor", {Arg(0), Arg(1)}, {same, same}, {same}), "nan_operands"),
+      0);
+}
+
+TEST(DrawRoles, WeightsTakeNanAlone) {
+  const TensorSpec rows = Floats({16, 64}), weight = Floats({64});
+  OpSignature signature =
+      Call("aten::native_group_norm", {Arg(0), Arg(1), nullptr, 16, 64, 1, 8, 1e-5}, {rows, weight},
+           {rows, Floats({16, 8}), Floats({16, 8})});
+  EXPECT_EQ(CountNamed(signature, "nan_operands"), 1);
+  EXPECT_EQ(CountNamed(signature, "infinite_operands"), 0);
+  for (const Drawn& drawn : DrawAll(signature)) {
+    for (const double v : DrawnValues(weight, drawn.bytes[1])) {
+      EXPECT_FALSE(std::isinf(v)) << drawn.set.name;
+      EXPECT_FALSE(v != 0 && std::fabs(v) < 1e-30) << drawn.set.name;  // no denormals
+    }
+  }
+}
+
+OpSignature AttentionOf(DeviceType device, int64_t keys, bool causal, bool masked,
+                        DType mask = DType::kFloat32) {
+  const TensorSpec spec = Floats({1, 2, keys, 64});
+  std::vector<TensorSpec> inputs = {spec, spec, spec};
+  if (masked) inputs.push_back(Spec(mask, {1, 1, keys, keys}));
+  OpSignature signature =
+      Call(kSdpa, {Arg(0), Arg(1), Arg(2), masked ? Arg(3) : Json(), 0.0, causal}, inputs, {spec});
+  signature.device = device;
+  return signature;
+}
+
+// Which of query, key and value get NaN in sets whose names begin so. None gets infinities in any.
+std::string WithNanIn(const OpSignature& signature, std::string_view name) {
+  std::string found;
+  for (size_t i = 0; i < 3; ++i) {
+    bool nan = false;
+    for (const Drawn& drawn : DrawAll(signature)) {
+      const Numbers values = DrawnValues(signature.inputs[i], drawn.bytes[i]);
+      EXPECT_EQ(Count(values, IsInfinite), 0) << drawn.set.name;
+      if (drawn.set.name.starts_with(name)) nan = nan || Count(values, IsNan) > 0;
+    }
+    if (nan) found += "qkv"[i];
+  }
+  return found;
+}
+
+TEST(DrawRoles, AttentionGetsNanWhereItIsSeen) {
+  for (const DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+    const bool loses = device == DeviceType::kCpu;
+    const OpSignature plain = AttentionOf(device, 16, false, false);
+    EXPECT_EQ(WithNanIn(plain, "special_rows"), "q");
+    EXPECT_EQ(WithNanIn(plain, "nan_operands"), "k");
+    EXPECT_EQ(WithNanIn(plain, "infinite_operands"), "v");
+    EXPECT_EQ(WithNanIn(plain, "one_special"), "");
+    for (const auto& [causal, masked] : {std::pair{true, false}, {false, true}}) {
+      const OpSignature hiding = AttentionOf(device, 16, causal, masked);
+      EXPECT_EQ(WithNanIn(hiding, ""), "q");
+      EXPECT_EQ(CountNamed(hiding, "nan_operands") + CountNamed(hiding, "infinite_operands"), 0);
+    }
+    EXPECT_EQ(WithNanIn(AttentionOf(device, 15, false, false), ""), loses ? "" : "qkv");
+    OpSignature decoding = AttentionOf(device, 16, false, false);
+    decoding.inputs[0] = Floats({1, 2, 1, 64});
+    EXPECT_EQ(WithNanIn(decoding, "nan_operands"), "k");
+    EXPECT_EQ(WithNanIn(decoding, "infinite_operands"), "qv");
+  }
+}
+
+TEST(DrawRoles, MasksHideKeysInEveryWay) {
+  const OpSignature signature = AttentionOf(DeviceType::kCuda, 16, false, true);
+  constexpr double kLowest = -std::numeric_limits<float>::max();
+  for (const Drawn& drawn : DrawAll(signature)) {
+    const Numbers values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
+    std::map<std::pair<int64_t, int64_t>, int> rows;  // by how many are -infinity, the lowest
+    int front = 0, back = 0;
+    for (size_t row = 0; row < 16; ++row) {
+      const double* const of_row = &values[row * 16];
+      ++rows[{std::count(of_row, of_row + 16, -INFINITY),
+              std::count(of_row, of_row + 16, kLowest)}];
+      front += std::isinf(of_row[0]);
+      back += std::isinf(of_row[15]);
+    }
+    for (const std::pair<int64_t, int64_t> what :
+         {std::pair{16, 0}, {15, 0}, {0, 0}, {0, 16}, {0, 15}, {8, 0}, {7, 0}}) {
+      EXPECT_GE(rows[what], 2) << drawn.set.name << " " << what.first << " " << what.second;
+    }
+    EXPECT_GE(front, 4);
+    EXPECT_GE(back, 4);
+  }
+  OpSignature narrow = AttentionOf(DeviceType::kCuda, 16, false, true);
+  narrow.inputs[3] = Floats({1, 1, 16, 1});
+  EXPECT_EQ(Count(DrawnValues(narrow.inputs[3], DrawAll(narrow)[0].bytes[3]), IsInfinite), 2);
+}
+
+TEST(DrawRoles, BooleansThatAMaskIsMadeOfHideKeysInEveryWay) {
+  const OpSignature signature = AttentionOf(DeviceType::kCuda, 16, false, true, DType::kBool);
+  for (const Drawn& drawn : DrawAll(signature)) {
+    const Numbers values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
+    std::map<int64_t, int> rows;
+    for (size_t row = 0; row < 16; ++row)
+      ++rows[std::count(&values[row * 16], &values[row * 16] + 16, 1.0)];
+    for (const int64_t what : {0, 1, 15, 16}) EXPECT_GE(rows[what], 2) << drawn.set.name << what;
+  }
+}
+
+OpSignature NllLoss(int64_t rows) {
+  return Call("aten::nll_loss_forward", {Arg(0), Arg(1), nullptr, 1, -7},
+              {Floats({rows, 10}), Spec(DType::kInt64, {rows})}, {Floats({}), Floats({})});
+}
+
+TEST(DrawRoles, LabelsAreLegalAndOfEveryPattern) {
+  for (const int64_t rows : {512, 1 << 17, 1 << 23}) {
+    const OpSignature signature = NllLoss(rows);
+    const std::vector<InputRole> roles = *FindRoles(signature);
+    bool ignored = false, last = false, first = false, alike = false;
+    std::set<int64_t> seen;
+    const std::vector<DrawSet> sets = *PlanDraws(signature, roles, 3);
+    for (const DrawSet& set : sets) {
+      OpSignature labels;  // alone: the large ones are not drawn here
+      labels.inputs = {signature.inputs[1]};
+      DrawSet of_labels = set;
+      of_labels.tensors = {set.tensors[1]};
+      const std::string bytes = DrawBytes(labels, of_labels, 3)[0];
+      std::set<int64_t> in_set;
+      for (size_t i = 0; i < bytes.size(); i += 8) {
+        int64_t label;
+        std::memcpy(&label, bytes.data() + i, sizeof(label));
+        ASSERT_TRUE((label >= 0 && label < 10) || label == -7) << label;
+        in_set.insert(label);
+      }
+      seen.insert(in_set.begin(), in_set.end());
+      ignored = ignored || in_set == std::set<int64_t>{-7};
+      first = first || in_set == std::set<int64_t>{0};
+      last = last || in_set == std::set<int64_t>{9};
+      alike = alike || (in_set.size() == 1 && *in_set.begin() >= 0);
+    }
+    EXPECT_EQ(seen.size(), 11u);
+    EXPECT_TRUE(ignored);
+    EXPECT_TRUE(rows != 512 || (first && last && alike));
+  }
+}
+
+TEST(DrawRoles, IndicesAreLegalAndOfEveryPattern) {
+  for (const DType dtype : {DType::kInt64, DType::kInt32}) {
+    TensorSpec indices = Spec(dtype, {40, 3});
+    indices.strides = {5, 1};  // gaps, which hold no index that could be read by accident
+    const OpSignature signature = Call("aten::embedding", {Arg(0), Arg(1), -1, false, false},
+                                       {Floats({500, 8}), indices}, {Floats({40, 3, 8})});
+    bool distinct = false, first = false, last = false, neighbours = false, ascending = false;
+    for (const Drawn& drawn : DrawAll(signature)) {
+      const Numbers values = DrawnValues(indices, drawn.bytes[1]);
+      const std::set<double> in_set(values.begin(), values.end());
+      for (const double v : values) ASSERT_TRUE(v >= 0 && v < 500);
+      distinct = distinct || in_set.size() == values.size();
+      first = first || in_set == std::set<double>{0};
+      last = last || in_set == std::set<double>{499};
+      ascending = ascending || std::is_sorted(values.begin(), values.begin() + 3);
+      neighbours = neighbours || (drawn.set.name == "row_scales" && in_set.size() < 60);
+    }
+    EXPECT_TRUE(distinct && first && last && neighbours && ascending);
+  }
+}
+
+TEST(DrawRoles, RangesOfRoles) {
+  const TensorSpec spec = Floats({16, 200});
+  const auto range = [&](const char* op, Json args, size_t input) {
+    const OpSignature signature = Call(op, std::move(args), {spec, spec}, {spec});
+    double low = INFINITY, high = -INFINITY;
+    for (const Drawn& drawn : DrawAll(signature)) {
+      for (const double v : DrawnValues(spec, drawn.bytes[input])) {
+        EXPECT_TRUE(std::isfinite(v));
+        low = std::min(low, v);
+        high = std::max(high, v);
+      }
+    }
+    return std::pair(low, high);
+  };
+  const auto [low, high] = range("aten::sigmoid_backward", {Arg(0), Arg(1)}, 1);
+  EXPECT_TRUE(low > 0 && low < 1e-5 && high < 1 && high > 1 - 1e-5) << low << " " << high;
+  const auto [least, most] = range("aten::tanh_backward", {Arg(0), Arg(1)}, 1);
+  EXPECT_TRUE(least > -1 && least < -1 + 1e-5 && most < 1 && most > 1 - 1e-5);
+  const auto [far, near] = range("aten::_log_softmax_backward_data", {Arg(0), Arg(1), 1, 6}, 1);
+  EXPECT_TRUE(near < 0 && near > -1e-5 && far < -7 && far > -10);
+}
+
+}  // namespace
+}  // namespace cudaforge
