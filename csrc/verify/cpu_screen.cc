@@ -53,7 +53,127 @@ class Steps {
 struct TileSums {
   uint64_t keys[device::kBands] = {};
   double squares[device::kBands] = {};
-  uint32_t counts[device::kBands] = {};
+  int64_t counts[device::kBands] = {};
+};
+
+// Counts ATen's elements: floats by their exponent bits, which costs less than by band.
+template <ElementKind kKind, bool kFloating = kKind <= ElementKind::kFloat64>
+class Histogram {
+ public:
+  using Bits = typename Element<kKind>::Bits;
+  void Add(Bits bits) {
+    ++counts_[static_cast<size_t>(Element<kKind>::Exponent(bits))];
+    zeros_ += Element<kKind>::IsZero(bits) ? 1 : 0;
+  }
+  void AddTo(TileSums& sums, device::Totals& totals) const {
+    for (int e = 0; e < Element<kKind>::Exponents() - 1; ++e) {
+      sums.counts[device::BandOfOctave(Element<kKind>::OctaveOfExponent(e))] += counts_[e];
+    }
+    sums.counts[0] += zeros_;
+    sums.counts[device::BandOfOctave(Element<kKind>::OctaveOfExponent(0))] -= zeros_;
+    const uint32_t specials = counts_[Element<kKind>::Exponents() - 1];
+    sums.counts[device::kSpecialBand] += specials;
+    totals.specials += specials;
+  }
+
+ private:
+  uint32_t counts_[Element<kKind>::Exponents()] = {};
+  uint32_t zeros_ = 0;
+};
+
+template <ElementKind kKind>
+class Histogram<kKind, false> {
+ public:
+  using Bits = typename Element<kKind>::Bits;
+  void Add(Bits bits) { ++counts_[device::Look<kKind>(bits, bits, true).band]; }
+  void AddTo(TileSums& sums, device::Totals&) const {
+    for (int b = 0; b < device::kBands; ++b) sums.counts[b] += counts_[b];
+  }
+
+ private:
+  uint32_t counts_[device::kBands] = {};
+};
+
+template <ElementKind kKind>
+class CpuTile {
+ public:
+  using Bits = typename Element<kKind>::Bits;
+  CpuTile(const device::ScreenArgs& args, uint64_t tile, device::Totals& totals)
+      : args_(args), tile_(tile), begin_(tile * args.tile_size), totals_(totals) {}
+
+  void Screen() {
+    const uint64_t end = std::min(begin_ + args_.tile_size, args_.n);
+    Steps steps(args_.layout, begin_);
+    for (uint64_t number = begin_; number < end;) {
+      const uint64_t count = std::min({steps.run(), end - number, uint64_t{kBlock}});
+      const uint64_t offset = steps.offset() * sizeof(Bits);
+      const char* const aten = static_cast<const char*>(args_.aten) + offset;
+      const char* const candidate = static_cast<const char*>(args_.candidate) + offset;
+      if (steps.stride() == 1) {
+        Block(number, aten, candidate, sizeof(Bits), count);
+      } else {
+        Block(number, aten, candidate, steps.stride() * sizeof(Bits), count);
+      }
+      steps.Advance(count);
+      number += count;
+    }
+    histogram_.AddTo(sums_, totals_);
+    for (uint64_t b = 0; b < device::kBands; ++b) {
+      const uint64_t at = b * args_.tiles + tile_;
+      args_.keys[at] = sums_.keys[b];
+      args_.squares[at] = static_cast<float>(sums_.squares[b]);
+      args_.counts[at] = static_cast<uint32_t>(sums_.counts[b]);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kBlock = 1024;
+
+  static Bits Load(const char* from) {
+    Bits bits;
+    std::memcpy(&bits, from, sizeof(Bits));
+    return bits;
+  }
+
+  // `count` elements, `step` bytes apart, of which the first is element `number`. Those of unlike
+  // bits are gathered first, without a branch, and looked at then.
+  [[gnu::always_inline]] void Block(uint64_t number, const char* aten, const char* candidate,
+                                    uint64_t step, uint64_t count) {
+    uint32_t unlike[kBlock];
+    size_t found = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      const Bits bits = Load(aten + i * step);
+      histogram_.Add(bits);
+      unlike[found] = i;
+      found += bits != Load(candidate + i * step) ? 1 : 0;
+    }
+    for (size_t k = 0; k < found; ++k) {
+      const uint32_t i = unlike[k];
+      Add(number + i, Load(aten + i * step), Load(candidate + i * step));
+    }
+  }
+
+  void Add(uint64_t number, Bits aten, Bits candidate) {
+    const device::Seen seen = device::Look<kKind>(aten, candidate, args_.bitwise != 0);
+    if (seen.band == device::kSpecialBand && !seen.special) {
+      --sums_.counts[device::Look<kKind>(aten, aten, true).band];
+      ++sums_.counts[device::kSpecialBand];
+    }
+    if (seen.error == 0) return;
+    sums_.squares[seen.band] += static_cast<double>(seen.error) * seen.error;
+    uint64_t& key = sums_.keys[seen.band];
+    key = std::max(key, device::KeyOf(seen.error, static_cast<uint32_t>(number - begin_)));
+    if (!seen.unequal) return;
+    if (totals_.unequal++ == 0) totals_.first_unequal = number;
+    if (seen.mask_unequal && totals_.mask_unequal++ == 0) totals_.first_mask_unequal = number;
+  }
+
+  const device::ScreenArgs& args_;
+  const uint64_t tile_;
+  const uint64_t begin_;
+  device::Totals& totals_;
+  TileSums sums_;
+  Histogram<kKind> histogram_;
 };
 
 struct TileBody {
@@ -63,50 +183,7 @@ struct TileBody {
 
   template <ElementKind kKind>
   void operator()(Constant<ElementKind, kKind>) const {
-    TileSums sums;
-    const uint64_t begin = tile * args.tile_size;
-    const uint64_t end = std::min(begin + args.tile_size, args.n);
-    Steps steps(args.layout, begin);
-    for (uint64_t number = begin; number < end;) {
-      const uint64_t count = std::min(steps.run(), end - number);
-      Run<kKind>(number, steps, count, static_cast<uint32_t>(number - begin), sums);
-      steps.Advance(count);
-      number += count;
-    }
-    for (uint64_t b = 0; b < device::kBands; ++b) {
-      const uint64_t at = b * args.tiles + tile;
-      args.keys[at] = sums.keys[b];
-      args.squares[at] = static_cast<float>(sums.squares[b]);
-      args.counts[at] = sums.counts[b];
-    }
-  }
-
-  // `count` elements a stride apart, the first of them element `number`, at `place` of the tile.
-  template <ElementKind kKind>
-  void Run(uint64_t number, const Steps& steps, uint64_t count, uint32_t place,
-           TileSums& sums) const {
-    using Bits = typename Element<kKind>::Bits;
-    const auto* aten = static_cast<const char*>(args.aten) + steps.offset() * sizeof(Bits);
-    const auto* candidate =
-        static_cast<const char*>(args.candidate) + steps.offset() * sizeof(Bits);
-    const uint64_t step = steps.stride() * sizeof(Bits);
-    const bool bitwise = args.bitwise != 0;
-    for (uint64_t i = 0; i < count; ++i, aten += step, candidate += step) {
-      Bits a;
-      Bits c;
-      std::memcpy(&a, aten, sizeof(Bits));
-      std::memcpy(&c, candidate, sizeof(Bits));
-      const device::Seen seen = device::Look<kKind>(a, c, bitwise);
-      ++sums.counts[seen.band];
-      if (seen.special) ++totals.specials;
-      if (seen.error == 0) continue;
-      sums.squares[seen.band] += static_cast<double>(seen.error) * seen.error;
-      uint64_t& key = sums.keys[seen.band];
-      key = std::max(key, device::KeyOf(seen.error, place + static_cast<uint32_t>(i)));
-      if (!seen.unequal) continue;
-      if (totals.unequal++ == 0) totals.first_unequal = number + i;
-      if (seen.mask_unequal && totals.mask_unequal++ == 0) totals.first_mask_unequal = number + i;
-    }
+    CpuTile<kKind>(args, tile, totals).Screen();
   }
 };
 

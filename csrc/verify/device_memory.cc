@@ -24,19 +24,25 @@ void FillRange(unsigned char* data, int64_t begin, int64_t end, const device::Fi
   for (; at < end; ++at) data[at] = device::FillByte(rule, seed, static_cast<uint64_t>(at));
 }
 
+// Out of line: the loop below needs its registers.
+[[gnu::noinline]] void AddDifference(device::FillDifference& found, uint64_t is, uint64_t expected,
+                                     int64_t at) {
+  found.Compare(is, expected, static_cast<uint64_t>(at));
+}
+
 device::FillDifference CheckRange(const unsigned char* data, int64_t begin, int64_t end,
-                                  const device::FillRule& rule, uint64_t seed) {
+                                  const device::FillRule& given, uint64_t seed) {
+  const device::FillRule rule = given;
   device::FillDifference found;
   int64_t at = begin;
   for (; at + 8 <= end; at += 8) {
     uint64_t word;
     std::memcpy(&word, data + at, 8);
-    const auto position = static_cast<uint64_t>(at);
-    found.Compare(word, device::FillWord(rule, seed, position / 8), position);
+    const uint64_t expected = device::FillWord(rule, seed, static_cast<uint64_t>(at) / 8);
+    if (word != expected) AddDifference(found, word, expected, at);
   }
   for (; at < end; ++at) {
-    const auto position = static_cast<uint64_t>(at);
-    found.Compare(data[at], device::FillByte(rule, seed, position), position);
+    AddDifference(found, data[at], device::FillByte(rule, seed, static_cast<uint64_t>(at)), at);
   }
   return found;
 }

@@ -8,7 +8,15 @@ namespace cudaforge::device {
 // In the order of DType (signature/op_signature.h).
 enum class ElementKind : int { kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kBool };
 
-// |value|'s reciprocal unit: 2^-octave. REQUIRES: an octave of normal numbers of the type.
+// Without a branch.
+CF_DEVICE float Absolute(float value) {
+  return BitCast<float>(BitCast<uint32_t>(value) & 0x7fffffffu);
+}
+CF_DEVICE double Absolute(double value) {
+  return BitCast<double>(BitCast<uint64_t>(value) & 0x7fffffffffffffffu);
+}
+
+// 2^-octave. REQUIRES: an octave of normal numbers of the type.
 CF_DEVICE float PowerOfMinus(int octave, float) {
   const int exponent = 127 - octave;
   return BitCast<float>(exponent > 0 ? static_cast<uint32_t>(exponent) << 23 : 0x00400000u);
@@ -35,10 +43,12 @@ struct FloatElement {
   }
   CF_DEVICE static bool IsZero(Bits bits) { return static_cast<Bits>(bits << 1) == 0; }
   // floor(log2 |value|) of a finite value; denormal numbers count to the lowest normal octave.
-  CF_DEVICE static int Octave(Bits bits) {
-    const int exponent = Exponent(bits);
+  CF_DEVICE static int Octave(Bits bits) { return OctaveOfExponent(Exponent(bits)); }
+  CF_DEVICE static int OctaveOfExponent(int exponent) {
     return (exponent == 0 ? 1 : exponent) - ((1 << (kExponentBits - 1)) - 1);
   }
+  // What Exponent may return, and one more.
+  CF_DEVICE static constexpr int Exponents() { return 1 << kExponentBits; }
 };
 
 template <ElementKind kKind>
@@ -63,11 +73,13 @@ struct Element<ElementKind::kBFloat16> : FloatElement<uint16_t, float, 8, 7> {
 
 template <>
 struct Element<ElementKind::kFloat16> : FloatElement<uint16_t, float, 5, 10> {
-  // Of a finite value: its bits as a float32 whose exponent is 112 too low.
+  // Of a finite value: its exponent's bias is 112 less than that of a float32.
   CF_DEVICE static float Value(uint16_t bits) {
-    const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fff) << 13;
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-    return BitCast<float>(magnitude | sign) * BitCast<float>(0x77800000u);
+    const uint32_t magnitude = bits & 0x7fff;
+    const uint32_t normal = (magnitude << 13) + (112u << 23);
+    const auto denormal = BitCast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
+    return BitCast<float>(sign | (magnitude < 0x400 ? denormal : normal));
   }
 };
 

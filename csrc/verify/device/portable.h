@@ -9,7 +9,7 @@
 #ifdef __CUDACC_RTC__
 #define CF_DEVICE __device__ __forceinline__
 #else
-#define CF_DEVICE inline
+#define CF_DEVICE [[gnu::always_inline]] inline
 #endif
 
 namespace cudaforge::device {

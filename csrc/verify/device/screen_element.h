@@ -26,6 +26,11 @@ struct Seen {
   bool special = false;       // aten is NaN or infinite
 };
 
+CF_DEVICE int BandOfOctave(int octave) {
+  const int inside = octave < kLowestOctave ? int{kLowestOctave} : octave;
+  return (inside > kHighestOctave ? int{kHighestOctave} : inside) - kLowestOctave + 1;
+}
+
 // `bitwise`: zeros of unlike signs are unequal.
 template <ElementKind kKind>
 CF_DEVICE Seen Look(typename Element<kKind>::Bits aten, typename Element<kKind>::Bits candidate,
@@ -45,13 +50,12 @@ CF_DEVICE Seen Look(typename Element<kKind>::Bits aten, typename Element<kKind>:
   Real unit = 1;
   if (!E::IsZero(aten)) {
     const int octave = E::Octave(aten);
-    const int inside = octave < kLowestOctave ? int{kLowestOctave} : octave;
-    seen.band = (inside > kHighestOctave ? int{kHighestOctave} : inside) - kLowestOctave + 1;
+    seen.band = BandOfOctave(octave);
     unit = PowerOfMinus(octave, Real{0});
   }
   if (aten == candidate) return seen;
   const Real difference = E::Value(candidate) - E::Value(aten);
-  const Real relative = (difference < 0 ? -difference : difference) * unit;
+  const Real relative = Absolute(difference) * unit;
   constexpr Real kMost = 1ll << 50;  // its square is a float32
   seen.error = static_cast<float>(relative < kMost ? relative : kMost);
   seen.unequal = bitwise || difference != 0;
