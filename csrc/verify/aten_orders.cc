@@ -78,7 +78,7 @@ at::Tensor Drop(at::Tensor tensor, const std::vector<int64_t>& dims) {
   return tensor;
 }
 
-int64_t CountAlong(const at::Tensor& tensor, const std::vector<int64_t>& dims) {
+int64_t CountOver(const at::Tensor& tensor, const std::vector<int64_t>& dims) {
   int64_t count = 1;
   for (const int64_t d : dims) count *= tensor.size(d);
   return count;
@@ -92,7 +92,7 @@ bool SumOrMean(Stack* stack, SumOrder order, bool mean) {
   const at::ScalarType type = dtype.isInt() ? dtype.toScalarType() : self.scalar_type();
   if (!at::isFloatingType(type) || !at::isFloatingType(self.scalar_type())) return false;
   at::Tensor sum = SumInOrder(Wide(self.to(type)), dims, order);
-  if (mean) sum = sum / CountAlong(self, dims);
+  if (mean) sum = sum / CountOver(self, dims);
   if (of_all || !(*stack)[2].toBool()) sum = Drop(sum, dims);
   *stack = {sum.to(type)};
   return true;
@@ -104,7 +104,7 @@ bool Variance(Stack* stack, SumOrder order, bool root, bool with_mean) {
   if (!at::isFloatingType(self.scalar_type())) return false;
   const auto dims = Dims((*stack)[1], self.dim());
   const c10::IValue& correction = (*stack)[2];
-  const auto count = static_cast<double>(CountAlong(self, dims));
+  const auto count = static_cast<double>(CountOver(self, dims));
   const double off = correction.isNone() ? 1 : correction.toScalar().toDouble();
   const bool keep = (*stack)[3].toBool();
   const at::Tensor wide = Wide(self);
@@ -154,7 +154,7 @@ bool Norm(Stack* stack, SumOrder order, bool rms) {
   const c10::IValue& eps = (*stack)[rms ? 3 : 4];
   if (!eps.isDouble()) return false;
   const at::Tensor wide = Wide(self);
-  const auto count = static_cast<double>(CountAlong(self, dims));
+  const auto count = static_cast<double>(CountOver(self, dims));
   const at::Tensor mean = rms ? at::Tensor() : SumInOrder(wide, dims, order) / count;
   const at::Tensor centred = rms ? wide : wide - mean;
   const at::Tensor deviation =

@@ -5,8 +5,7 @@
 
 #include "signature/aten_numerics.h"
 #include "signature/aten_pch.h"
-#include "verify/checker.h"
-#include "verify/host_reference.h"
+#include "verify/aten_region_reference.h"
 #include "verify/service.h"
 
 namespace cudaforge {
@@ -15,14 +14,10 @@ namespace {
 class TorchReference : public Reference {
  public:
   explicit TorchReference(int device_index) : device_index_(device_index) {}
-  Result<std::unique_ptr<RegionReference>> Open(const OpSignature& region, DeviceMemory& memory,
-                                                double seconds) override {
+  Result<std::unique_ptr<RegionReference>> Open(const OpSignature& region,
+                                                DeviceMemory& memory) override {
     SetNumerics(region.numerics);
-    CF_ASSIGN_OR_RETURN(
-        std::unique_ptr<RegionChecker> checker,
-        RegionChecker::Create(region, device_index_, std::random_device()(), seconds));
-    return std::unique_ptr<RegionReference>(
-        std::make_unique<HostReference>(region, std::move(checker), memory));
+    return MakeAtenRegionReference(region, device_index_, memory, std::random_device()());
   }
 
  private:

@@ -46,11 +46,21 @@ Result<std::unique_ptr<MappedVerifier>> MappedVerifier::Create(const OpSignature
                                                                Target& target, DeviceMemory& memory,
                                                                CandidateRunner& worker,
                                                                RegionReference& reference,
-                                                               uint64_t seed) {
+                                                               uint64_t seed, double seconds) {
   std::unique_ptr<MappedVerifier> made(
       new MappedVerifier(region, target, memory, worker, reference, seed));
   CF_RETURN_IF_ERROR(made->Allocate());
+  CF_RETURN_IF_ERROR(made->Prepare(seconds));
   return made;
+}
+
+Status MappedVerifier::Prepare(double seconds) {
+  std::vector<MappedBuffer>& inputs = slots_.back().inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    CF_RETURN_IF_ERROR(inputs[i].Place(region_.inputs[i].StorageBytes(), kDeviceAlignment,
+                                       Placement::kStart, Random(0, 100 + i)));
+  }
+  return reference_.Prepare(PointersOf(inputs, inputs.size()), seconds);
 }
 
 Status MappedVerifier::Allocate() {

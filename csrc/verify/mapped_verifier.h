@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,12 +23,13 @@ namespace cudaforge {
 
 class MappedVerifier : public RegionVerifier {
  public:
-  // Takes the memory for the inputs and the outputs. All that is passed in must outlive it; `seed`
-  // is secret. kNoMemory, with the bytes needed, by part, and the bytes free.
-  static Result<std::unique_ptr<MappedVerifier>> Create(const OpSignature& region, Target& target,
-                                                        DeviceMemory& memory,
-                                                        CandidateRunner& worker,
-                                                        RegionReference& reference, uint64_t seed);
+  // Takes the memory for the inputs and the outputs, and prepares `reference`, with its errors. All
+  // that is passed in must outlive it; `seed` is secret. kNoMemory, with the bytes needed, by part,
+  // and the bytes free.
+  static Result<std::unique_ptr<MappedVerifier>> Create(
+      const OpSignature& region, Target& target, DeviceMemory& memory, CandidateRunner& worker,
+      RegionReference& reference, uint64_t seed,
+      double seconds = std::numeric_limits<double>::infinity());
 
   size_t set_count() const override { return reference_.set_count(); }
   std::string set_name(size_t set) const override { return reference_.set_name(set); }
@@ -54,6 +56,7 @@ class MappedVerifier : public RegionVerifier {
         seed_(seed) {}
 
   Status Allocate();
+  Status Prepare(double seconds);
   Slot& SlotOf(size_t set) { return slots_[set == 0 ? 0 : slots_.size() - 1]; }
   // Has set `set` in its slot, where the loaded candidate may be launched on it.
   Status Draw(size_t set);

@@ -18,6 +18,12 @@ class RegionReference {
  public:
   virtual ~RegionReference() = default;
 
+  // Called once, before all that follows: ATen's answers on every set, drawn into the inputs'
+  // storage. kUnsupported: nothing tells a right answer from a wrong one, or ATen refuses the
+  // inputs. kTimeout: by the sets so far, all of them would take more than `seconds`.
+  virtual Status Prepare(std::span<void* const> /*inputs*/, double /*seconds*/) {
+    return Status::Ok();
+  }
   virtual size_t set_count() const = 0;  // at least one
   virtual std::string set_name(size_t set) const = 0;
   // Writes set `set` into the inputs' storage: the same bytes in every call.

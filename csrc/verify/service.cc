@@ -86,13 +86,12 @@ class Service {
     CF_ASSIGN_OR_RETURN(const Json region, JsonField(body, "region"));
     CF_ASSIGN_OR_RETURN(region_, OpSignature::FromJson(region));
     const Result<double> seconds = JsonDouble(body, "seconds");
-    CF_ASSIGN_OR_RETURN(
-        answers_,
-        reference_->Open(*region_, *memory_,
-                         seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
+    CF_ASSIGN_OR_RETURN(answers_, reference_->Open(*region_, *memory_));
     std::random_device random;
-    CF_ASSIGN_OR_RETURN(verifier_, MappedVerifier::Create(*region_, *target_, *memory_, *worker_,
-                                                          *answers_, random()));
+    CF_ASSIGN_OR_RETURN(
+        verifier_,
+        MappedVerifier::Create(*region_, *target_, *memory_, *worker_, *answers_, random(),
+                               seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
     evaluator_ = std::make_unique<LocalEvaluator>(*region_, *worker_, *verifier_);
     return Said();
   }

@@ -21,11 +21,10 @@ struct VerifierSetup {
 class Reference {
  public:
   virtual ~Reference() = default;
-  // The answers of a region, whose numerics are in force from now on. `memory` outlives what is
-  // returned. kUnsupported: the region cannot be judged (nothing to tell a right answer from a wrong
-  // one, or ATen refuses it). kTimeout: not within `seconds`. kNoMemory.
+  // The answers of a region, whose numerics are in force from now on. `memory` must outlive what is
+  // returned. kUnsupported: the region cannot be judged.
   virtual Result<std::unique_ptr<RegionReference>> Open(const OpSignature& region,
-                                                        DeviceMemory& memory, double seconds) = 0;
+                                                        DeviceMemory& memory) = 0;
 };
 // Called once, for "hello". kUnavailable says what this machine lacks.
 using MakeReference = std::function<Result<std::unique_ptr<Reference>>(const VerifierSetup& setup)>;
