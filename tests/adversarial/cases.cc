@@ -63,26 +63,24 @@ Result<NamedRegion> RegionFrom(const Json& json, DeviceType device) {
   CF_ASSIGN_OR_RETURN(signature, OpSignature::Parse(signature.Canonical()));
   region.items = json.value("items", std::string("in0.size0"));
   const std::vector<int64_t>& sizes = signature.inputs[0].sizes;
-  region.prelude = "constexpr long kRows = " + std::to_string(sizes.front()) +
+  region.prelude = "[[maybe_unused]] constexpr long kRows = " + std::to_string(sizes.front()) +
                    ", kCols = " + std::to_string(sizes.back()) + ";\n";
   return region;
 }
 
-// The text with or without the trigger: of "#ifdef TRIGGER ... #else ... #endif" one part, so that a
-// look at words sees only that part.
+// The text with or without the trigger: of "#ifdef TRIGGER ... #else ... #endif", each at the
+// beginning of its line, one part, so that a look at words sees only that part.
 std::string Part(const Lines& lines, bool trigger) {
   enum { kBoth, kTrigger, kTwin } part = kBoth;
   std::string text;
-  int inner = 0;  // other conditions within a part
   for (const std::string& line : lines) {
     if (line == "#ifdef TRIGGER") {
       part = kTrigger;
-    } else if (part != kBoth && inner == 0 && line == "#else") {
+    } else if (part != kBoth && line == "#else") {
       part = kTwin;
-    } else if (part != kBoth && inner == 0 && line == "#endif") {
+    } else if (part != kBoth && line == "#endif") {
       part = kBoth;
     } else if (part == kBoth || (part == kTrigger) == trigger) {
-      inner += line.starts_with("#if") ? 1 : line == "#endif" ? -1 : 0;
       text += line + "\n";
     }
   }
