@@ -254,7 +254,7 @@ int ProveAll(const Options& options, const std::map<std::string, NamedRegion>& r
       SteadySeconds() - began);
   if (!options.json.empty()) {
     const Status written =
-        WriteFileAtomic(options.json, Json{{"cases", std::move(list)}}.dump(1) + "\n");
+        WriteFileAtomic(options.json, LenientCopy({{"cases", std::move(list)}}).dump(1) + "\n");
     if (!written.ok()) return std::fprintf(stderr, "%s\n", written.ToString().c_str()), 2;
   }
   return wrong_hostile + wrong_controls == 0 ? 0 : 1;
@@ -285,7 +285,7 @@ int Main(int argc, char** argv) {
       if (!device.ok()) return fail("--target is cpu or cuda");
       options.device = *device;
     } else if (word == "--seeds" || word == "--jobs") {
-      const int number = std::atoi(value.c_str());
+      const int number = static_cast<int>(std::strtol(value.c_str(), nullptr, 10));
       if (number < 1) return fail(word + " is a number from 1");
       (word == "--seeds" ? options.seeds : options.jobs) = number;
     } else {
