@@ -56,12 +56,12 @@ WITH_KEPT=(env PATH="$KEPT:$PATH")
 # run_ctest NAME FOLDER: runs the tests of a build folder; reports go to FOLDER/test-reports (see CMakeLists.txt).
 run_ctest() {
   local programs=()
-  for program in "$2"/cudaforge-worker "$2"/cudaforge-verifier; do
+  for program in "$2"/cudaforge-worker "$2"/cudaforge-verifier "$2"/adversarial; do
     if [ -e "$program" ]; then programs+=("$program"); fi
   done
   "$PYTHON" tests/stage.py "${ALL[@]}" "$1" "$2/passed/ctest" "$2/test-reports/*_test_*.xml" \
     "$2"/*_test "${programs[@]}" "$2/CTestTestfile.cmake" \
-    tests/adversarial/cpu/* tests/cpp/generators/cuda_shim.h cache/packs tests/kept_libraries.sh -- \
+    tests/adversarial tests/cpp/generators/cuda_shim.h cache/packs tests/kept_libraries.sh -- \
     "${WITH_KEPT[@]}" ctest --test-dir "$2" --output-on-failure -j "$JOBS" ||
     fail "C++ tests failed; all they wrote is in $2/Testing/Temporary/LastTest.log"
 }
