@@ -226,9 +226,10 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
   DO(kUniform)                                                                               \
   DO(kMagnitude)                                                                             \
   DO(kIntegers)                                                                              \
-  DO(kConstant) DO(kCancelling) DO(kSparse) DO(kFirstLarge) DO(kLastTenth) DO(kPosition)     \
-      DO(kRowConstant) DO(kWide) DO(kSomeZeros) DO(kZeros) DO(kDenormals) DO(kSomeDenormals) \
-          DO(kManySpecial) DO(kNearEdges) DO(kMask)
+  DO(kConstant)                                                                              \
+  DO(kCancelling) DO(kSparse) DO(kFirstLarge) DO(kLastTenth) DO(kPosition) DO(kRowConstant)  \
+      DO(kWide) DO(kSomeZeros) DO(kZeros) DO(kDenormals) DO(kSomeDenormals) DO(kManySpecial) \
+          DO(kNearEdges) DO(kMask)
 
 template <typename Real>
 CF_DRAW typename RealTraits<Real>::Bits RealBits(const DrawnTensor& tensor, const DrawRow& row,
