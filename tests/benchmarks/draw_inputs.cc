@@ -1,5 +1,5 @@
-// Times on the CPU the drawing of each set of a softmax, a sum of columns, an argmax and an embedding
-// of 64 MiB:
+// Times on the CPU the drawing of each set of a softmax, a sum of columns, an argmax and an
+// embedding of 64 MiB:
 //   ninja draw_inputs && ./draw_inputs
 #include <chrono>
 #include <cstdio>
