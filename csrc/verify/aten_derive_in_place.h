@@ -9,8 +9,8 @@
 
 namespace cudaforge {
 
-// Overwrites the derived inputs among `inputs` (one a signature's input, with its sizes and strides,
-// on any device, all on one): the mean and the reciprocal deviation that a normalisation's backward
+// Overwrites the derived inputs among `inputs` (one a signature's input, of its sizes and strides,
+// all on one device, any): the mean and the reciprocal deviation that a normalisation's backward
 // reads, softmax's output, the places of a pooling's maxima. By blocks: takes at most some 200 MiB
 // beside the inputs, but for one image of a pooling. A derivation whose sources are not themselves
 // inputs of the region is left as it was drawn. On a GPU on ATen's current stream, without waiting.

@@ -8,8 +8,9 @@
 
 namespace cudaforge {
 
-// Writes elements [begin, end) of the storage. Thread-safe for ranges that do not overlap. REQUIRES:
-// `begin` is a multiple of 4; `storage` is a multiple of the element size and holds `end` elements.
+// Writes elements [begin, end) of the storage. Thread-safe for ranges that do not overlap.
+// REQUIRES: `begin` is a multiple of 4; `storage` is a multiple of the element size and holds `end`
+// elements.
 void DrawRange(const device::DrawnTensor& tensor, const device::DrawKey& key, int64_t begin,
                int64_t end, void* storage);
 

@@ -57,7 +57,7 @@ Status Drawer::Draw(const DrawSet& set, const OpSignature& signature, uint64_t s
     const auto grid =
         static_cast<unsigned>(std::min<int64_t>(blocks, int64_t{32} * kernels_->multiprocessors()));
     void* address = storage[i];
-    void* const params[] = {&tensor, &key, &address};
+    void* const params[] = {&tensor, &key, static_cast<void*>(&address)};
     CF_RETURN_IF_ERROR(
         kernels_->Launch("draw_" + std::string(DTypeName(spec.dtype)), grid, kDrawThreads, params));
   }

@@ -1,4 +1,5 @@
-// Times the drawing of each set of a 64 MiB softmax, sum of columns, argmax and embedding on the CPU:
+// Times on the CPU the drawing of each set of a softmax, a sum of columns, an argmax and an
+// embedding of 64 MiB:
 //   ninja draw_inputs && ./draw_inputs
 #include <chrono>
 #include <cstdio>

@@ -222,13 +222,12 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
 }
 
 // The forms of floating dtypes but for kNormal.
-#define CF_DRAW_FORMS(DO)                                                                    \
-  DO(kUniform)                                                                               \
-  DO(kMagnitude)                                                                             \
-  DO(kIntegers)                                                                              \
-  DO(kConstant) DO(kCancelling) DO(kSparse) DO(kFirstLarge) DO(kLastTenth) DO(kPosition)     \
-      DO(kRowConstant) DO(kWide) DO(kSomeZeros) DO(kZeros) DO(kDenormals) DO(kSomeDenormals) \
-          DO(kManySpecial) DO(kNearEdges) DO(kMask)
+// clang-format off
+#define CF_DRAW_FORMS(DO)                                                                   \
+  DO(kUniform) DO(kMagnitude) DO(kIntegers) DO(kConstant) DO(kCancelling) DO(kSparse)       \
+  DO(kFirstLarge) DO(kLastTenth) DO(kPosition) DO(kRowConstant) DO(kWide) DO(kSomeZeros)    \
+  DO(kZeros) DO(kDenormals) DO(kSomeDenormals) DO(kManySpecial) DO(kNearEdges) DO(kMask)
+// clang-format on
 
 template <typename Real>
 CF_DRAW typename RealTraits<Real>::Bits RealBits(const DrawnTensor& tensor, const DrawRow& row,

@@ -1,4 +1,4 @@
-// The kernels of device/draw.cu give the CPU's bits: run on the host, and on a GPU where there is one.
+// The kernels of device/draw.cu give the CPU's bits: run on the host, and on a GPU if there is one.
 #include <gtest/gtest.h>
 
 #include "tests/cpp/verify/cuda_on_host.h"
