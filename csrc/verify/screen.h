@@ -81,7 +81,7 @@ struct ScreenResult {
 int ScreenBand(DType dtype, double aten);
 
 // The same result on every run and, but for the rounding of `squares` (relative 1e-3), on CPU and
-// CUDA. Two dozen KiB come back from the device; on CUDA at most 9 MiB of scratch memory are used.
+// CUDA. On CUDA 33 KiB come back, and at most 9 MiB of scratch memory are used.
 // Errors: those of DeviceMemory. Not thread-safe on one DeviceMemory.
 Result<ScreenResult> Screen(DeviceMemory& memory, const ScreenRequest& request);
 

@@ -1,5 +1,3 @@
-#include "verify/device/screen_kernels.cu"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,6 +6,7 @@
 
 #include "tests/cpp/verify/cuda_on_host.h"
 #include "tests/cpp/verify/screen_cases.h"
+#include "verify/device/screen_kernels.cu"
 #include "verify/screen_passes.h"
 
 namespace cudaforge {
