@@ -24,8 +24,9 @@ class CudaDeviceMemory : public DeviceMemory {
 
   Status Fill(void* data, int64_t bytes, FillPattern pattern, uint64_t seed, DType dtype) override {
     if (bytes == 0) return Status::Ok();
+    cu::DevicePtr address = DeviceAddress(data);
     device::FillRule rule = RuleOf(pattern, dtype);
-    void* params[] = {&data, &bytes, &rule, &seed};
+    void* params[] = {&address, &bytes, &rule, &seed};
     return kernels_->Launch("fill_bytes", Blocks(bytes / 16), kFillThreads, params);
   }
 
@@ -33,10 +34,12 @@ class CudaDeviceMemory : public DeviceMemory {
                                DType dtype) override {
     if (bytes == 0) return FillDamage();
     uint64_t damage[2] = {0, ~uint64_t{0}};
-    CF_ASSIGN_OR_RETURN(void* scratch, Scratch(sizeof(damage)));
+    CF_ASSIGN_OR_RETURN(void* const scratch, Scratch(sizeof(damage)));
     CF_RETURN_IF_ERROR(CopyFromHost(scratch, damage, sizeof(damage)));
+    cu::DevicePtr address = DeviceAddress(data);
     device::FillRule rule = RuleOf(pattern, dtype);
-    void* params[] = {&data, &bytes, &rule, &seed, &scratch};
+    cu::DevicePtr result = DeviceAddress(scratch);
+    void* params[] = {&address, &bytes, &rule, &seed, &result};
     CF_RETURN_IF_ERROR(kernels_->Launch("check_fill", Blocks(bytes / 16), kFillThreads, params));
     CF_RETURN_IF_ERROR(CopyToHost(damage, scratch, sizeof(damage)));
     FillDamage found;
@@ -47,7 +50,8 @@ class CudaDeviceMemory : public DeviceMemory {
 
   Status Spoil(void* data, int64_t bytes, uint64_t seed) override {
     if (bytes == 0) return Status::Ok();
-    void* params[] = {&data, &bytes, &seed};
+    cu::DevicePtr address = DeviceAddress(data);
+    void* params[] = {&address, &bytes, &seed};
     return kernels_->Launch("spoil_bytes", Blocks(bytes / 2048), kFillThreads, params);
   }
 

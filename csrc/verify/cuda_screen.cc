@@ -68,11 +68,13 @@ Result<FillDamage> CudaGaps(DeviceMemory& memory, const void* data, uint64_t slo
                             const device::Layout& layout, const device::FillRule& rule,
                             uint64_t seed) {
   uint64_t damage[2] = {0, ~uint64_t{0}};
-  CF_ASSIGN_OR_RETURN(void* scratch, memory.Scratch(sizeof(damage)));
+  CF_ASSIGN_OR_RETURN(void* const scratch, memory.Scratch(sizeof(damage)));
   CF_RETURN_IF_ERROR(memory.CopyFromHost(scratch, damage, sizeof(damage)));
   device::Layout params_layout = layout;
   device::FillRule params_rule = rule;
-  void* const params[] = {&data, &slots, &size, &params_layout, &params_rule, &seed, &scratch};
+  auto address = reinterpret_cast<cu::DevicePtr>(data);
+  auto result = reinterpret_cast<cu::DevicePtr>(scratch);
+  void* const params[] = {&address, &slots, &size, &params_layout, &params_rule, &seed, &result};
   OwnKernels& kernels = *memory.kernels();
   const int64_t blocks = std::min(static_cast<int64_t>(slots / kGapThreads) + 1,
                                   kGapBlocksPerMultiprocessor * kernels.multiprocessors());

@@ -14,8 +14,8 @@ namespace cudaforge {
 
 enum class FillPattern {
   kNan,      // every byte 0xff
-  kNumbers,  // ordinary numbers of a dtype: floats of either sign from 0.25 to 4, integers from 0 to
-             // 127, bools 0 and 1
+  kNumbers,  // ordinary numbers of a dtype: floats of either sign from 0.25 to 4, integers from 0
+             // to 127, bools 0 and 1
   kBytes,    // random bytes
   kZero,
 };
@@ -35,7 +35,8 @@ class DeviceMemory {
   virtual ~DeviceMemory() = default;
 
   // Byte i becomes a function of pattern, dtype, seed and i alone, the same on CPU and CUDA. The
-  // bytes give the seed away to whoever reads them: use a fresh random seed for each buffer and run.
+  // bytes give the seed away to a candidate that reads them: use a fresh random seed for each
+  // buffer and run.
   virtual Status Fill(void* data, int64_t bytes, FillPattern pattern, uint64_t seed,
                       DType dtype = DType::kFloat32) = 0;
   // Compares with what Fill wrote with the same arguments, in one pass.

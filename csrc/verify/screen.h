@@ -64,8 +64,8 @@ struct ScreenResult {
   int64_t first_mask_unequal = -1;
   int64_t specials = 0;  // elements where ATen has NaN or an infinity
   // At most 64, by falling relative error. Each band gives its largest ones, at most one from each
-  // part of the tensor (a tensor is cut into up to 8,192 parts of at least 256 elements); a part that
-  // gave four gives no more but what is the largest of its band.
+  // part of the tensor (a tensor is cut into up to 8,192 parts of at least 256 elements). A part
+  // that gave four gives no more but what is the largest of its band.
   std::vector<Worst> worst;
   // Band 0: ATen has zero. Bands 1 to 62: |aten| in [2^(b-42), 2^(b-41)), the first and the last of
   // them open-ended; the errors of each element are by its own octave nevertheless. Band 63: one of
@@ -81,7 +81,7 @@ struct ScreenResult {
 int ScreenBand(DType dtype, double aten);
 
 // The same result on every run and, but for the rounding of `squares` (relative 1e-3), on CPU and
-// CUDA. Two dozen KiB come back from the device; on CUDA at most 9 MiB of scratch memory are used.
+// CUDA. On CUDA 33 KiB come back, and at most 9 MiB of scratch memory are used.
 // Errors: those of DeviceMemory. Not thread-safe on one DeviceMemory.
 Result<ScreenResult> Screen(DeviceMemory& memory, const ScreenRequest& request);
 

@@ -7,8 +7,8 @@
 
 namespace cudaforge::device {
 
-// How a word of 8 bytes comes from 64 random bits: those of `keep` as they are and, from bit `shift`
-// on, those of `octaves` plus `base` (the exponents of floats).
+// How a word of 8 bytes comes from 64 random bits: those of `keep` as they are and, from bit
+// `shift` on, those of `octaves` plus `base` (the exponents of floats).
 struct FillRule {
   uint64_t keep;
   uint64_t octaves;

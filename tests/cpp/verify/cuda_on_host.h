@@ -1,5 +1,5 @@
-// Runs the verifier's own kernels (csrc/verify/device/*.cu) on the host, one block after another and
-// its threads in turns, each up to the next barrier: what their indices and barriers do can be
+// Runs the verifier's own kernels (csrc/verify/device/*.cu) on the host, one block after another
+// and its threads in turns, each up to the next barrier: what their indices and barriers do can be
 // tested without a GPU. Include this before the .cu file.
 #pragma once
 
