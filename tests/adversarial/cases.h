@@ -1,5 +1,5 @@
-// The cases of tests/adversarial: candidates as text, with the verdicts that they may get. README.md
-// has the format of their files.
+// The cases of tests/adversarial: candidates as text, with the verdicts that they may get. The
+// format of their files is in README.md.
 #pragma once
 
 #include <map>
