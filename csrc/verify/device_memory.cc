@@ -121,6 +121,23 @@ device::FillRule RuleOf(FillPattern pattern, DType dtype) {
       return {0, 0, ~uint64_t{0}, 0};
     case FillPattern::kZero:
       return {0, 0, 0, 0};
+    case FillPattern::kOnes:
+      switch (dtype) {
+        case DType::kFloat64:
+          return {0, 0, 0x3ff0000000000000u, 0};
+        case DType::kFloat32:
+          return {0, 0, 0x3f8000003f800000u, 0};
+        case DType::kFloat16:
+          return {0, 0, 0x3c003c003c003c00u, 0};
+        case DType::kBFloat16:
+          return {0, 0, 0x3f803f803f803f80u, 0};
+        case DType::kInt64:
+          return {0, 0, 1, 0};
+        case DType::kInt32:
+          return {0, 0, 0x0000000100000001u, 0};
+        default:
+          return {0, 0, 0x0101010101010101u, 0};
+      }
     case FillPattern::kBytes:
       break;
     case FillPattern::kNumbers:

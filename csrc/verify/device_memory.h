@@ -18,6 +18,7 @@ enum class FillPattern {
              // to 127, bools 0 and 1
   kBytes,    // random bytes
   kZero,
+  kOnes,  // the number 1
 };
 
 // Bytes that are not what Fill wrote.

@@ -32,6 +32,8 @@ DrawRowKind IntegerRow(DrawForm form, int64_t low, int64_t range, int detail = 0
   return {form, detail, static_cast<double>(range), static_cast<double>(low)};
 }
 
+DrawRowKind WholeNumbers(double low, double range) { return {DrawForm::kIntegers, 0, range, low}; }
+
 bool IsOfAttention(Role role) {
   return role == Role::kQuery || role == Role::kKey || role == Role::kSeen || role == Role::kFinite;
 }
@@ -40,7 +42,8 @@ Kinds ScaledRows(const DrawnInput& input) {
   // Scores of attention are exponents: far from zero they tell rounding errors, not keys.
   const bool narrow = input.spec->dtype == DType::kFloat16 || IsOfAttention(input.role.kind);
   Kinds kinds;
-  for (const int exponent : {0, -30, 20, -10, 30, -20, 10}) {
+  for (const int exponent : {0, -30, 20, -10, 30, -20, 10, -60, 60, 90}) {
+    if (narrow && std::abs(exponent) > 30) continue;
     kinds.push_back(NormalRow(std::ldexp(1.0, narrow ? exponent / 4 : exponent)));
   }
   return kinds;
@@ -101,9 +104,9 @@ Kinds MixedRows(const DrawnInput& input) {
           NormalRow(1, -far),
           ScaledRow(DrawForm::kWide),
           NormalRow(),
-          {DrawForm::kIntegers, 0, 0, 0},
+          WholeNumbers(-3, 7),
           {DrawForm::kMagnitude, 0, 0, 0},
-          NormalRow(0x1p-3)};
+          {DrawForm::kOneHot, 0, 0, 0}};
 }
 
 Kinds PackedSpecials(const DrawnInput& input) {
@@ -178,7 +181,9 @@ Kinds FloatingKinds(const DrawnInput& input, DrawRecipe recipe) {
     case DrawRecipe::kMixed:
       return input.large ? MixedRows(input) : Kinds{NormalRow()};
     case DrawRecipe::kSmallIntegers:
-      return {{DrawForm::kIntegers, 0, 0, 0}};
+      if (!input.large || IsOfAttention(input.role.kind)) return {WholeNumbers(-3, 7)};
+      return {WholeNumbers(-3, 7), WholeNumbers(0, 256),    {DrawForm::kOneHot, 0, 0, 0},
+              WholeNumbers(-3, 7), WholeNumbers(-128, 256), WholeNumbers(0, 2)};
     case DrawRecipe::kRowConstant:
       return of_large({DrawForm::kRowConstant, 0, 0, 0});
     case DrawRecipe::kByPosition:

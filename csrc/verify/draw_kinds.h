@@ -15,14 +15,14 @@ namespace cudaforge {
 enum class DrawRecipe {
   kNormal,
   kUniform,
-  kRowScales,       // large: each row times a power of two, 2^-30 to 2^30 (float16: 2^-8 to 2^8).
+  kRowScales,       // large: each row times a power of two, 2^-60 to 2^90 (float16: 2^-8 to 2^8).
                     // Where all is integers: of every magnitude
   kSpecialRows,     // large: some rows with many NaN, some with many infinities, half with none
   kZerosDenormals,  // zeros of both signs and denormals, alone and among others; probabilities near
                     // 0 and 1
   kAllEqual,        // one number everywhere, sums of which are exact
   kMixed,           // large: rows of sixteen kinds
-  kSmallIntegers,   // many answers are exact
+  kSmallIntegers,   // whole numbers, bytes and rows with a single 1: many answers are exact
   kRowConstant,     // large: one number a row, sums of which are exact
   kByPosition,      // large: an element's place decides its size
   kLastTenth,       // large: the last tenth of each group decides

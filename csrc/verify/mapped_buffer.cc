@@ -8,15 +8,15 @@
 namespace cudaforge {
 
 Result<MappedBuffer> MappedBuffer::Make(Target& target, DeviceMemory& memory,
-                                        CandidateRunner& worker, int64_t bytes, bool writable,
-                                        int addresses) {
+                                        CandidateRunner& worker, int64_t bytes) {
   CF_ASSIGN_OR_RETURN(SharedMemory shared, target.Share(bytes + kSlack));
-  MappedBuffer made(std::move(shared), memory, worker);
-  for (int i = 0; i < addresses; ++i) {
-    CF_ASSIGN_OR_RETURN(const int id, worker.Map(made.memory_, writable));
-    made.maps_.push_back(id);
-  }
-  return made;
+  return MappedBuffer(std::move(shared), memory, worker);
+}
+
+Status MappedBuffer::Map(bool writable) {
+  CF_ASSIGN_OR_RETURN(const int id, worker_->Map(memory_, writable));
+  maps_.push_back(id);
+  return Status::Ok();
 }
 
 MappedBuffer& MappedBuffer::operator=(MappedBuffer&& other) noexcept {

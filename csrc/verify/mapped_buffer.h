@@ -22,9 +22,11 @@ enum class Placement {
 // Move-only. The worker client, the target and the device memory must outlive it.
 class MappedBuffer {
  public:
-  // Memory for `bytes` bytes or fewer. `addresses`: how many times the worker maps it. kNoMemory.
+  // Memory for `bytes` bytes or fewer, which the worker does not map yet. kNoMemory.
   static Result<MappedBuffer> Make(Target& target, DeviceMemory& memory, CandidateRunner& worker,
-                                   int64_t bytes, bool writable, int addresses);
+                                   int64_t bytes);
+  // Has the worker map it, once more. kNoMemory.
+  Status Map(bool writable);
   MappedBuffer(MappedBuffer&&) noexcept = default;
   MappedBuffer& operator=(MappedBuffer&& other) noexcept;
   ~MappedBuffer();

@@ -4,13 +4,12 @@
 #include <numeric>
 #include <utility>
 
-#include "base/random.h"
+#include "base/sha256.h"
 
 namespace cudaforge {
 namespace {
 
 constexpr int64_t kTwoSlotsBytes = int64_t{256} << 20;  // of inputs, up to which there are two
-constexpr int64_t kTwiceMapped = int64_t{256} << 20;    // a buffer up to this is at two addresses
 constexpr int64_t kMaxAlignment = 4096;
 constexpr int kKilledRuns = 3;  // in which the system may kill a worker before it is given up
 // What PyTorch's allocators keep to at the least.
@@ -72,21 +71,29 @@ Status MappedVerifier::Allocate() {
   slots_.resize(inputs <= kTwoSlotsBytes && set_count() > 1 ? 2 : 1);
   const auto slots = static_cast<int64_t>(slots_.size());
   CF_ASSIGN_OR_RETURN(const int64_t free, target_.FreeBytes());
-  const auto make = [&](int64_t bytes, bool writable) {
-    return MappedBuffer::Make(target_, memory_, worker_, bytes, writable,
-                              bytes <= kTwiceMapped ? 2 : 1);
+  const auto make = [&](int64_t bytes, std::vector<MappedBuffer>* to) -> Status {
+    CF_ASSIGN_OR_RETURN(MappedBuffer buffer, MappedBuffer::Make(target_, memory_, worker_, bytes));
+    to->push_back(std::move(buffer));
+    return Status::Ok();
+  };
+  const auto map = [](std::vector<MappedBuffer>& buffers, bool writable) -> Status {
+    for (MappedBuffer& buffer : buffers) CF_RETURN_IF_ERROR(buffer.Map(writable));
+    return Status::Ok();
   };
   const auto allocate = [&]() -> Status {
     for (Slot& slot : slots_) {
       for (const TensorSpec& spec : region_.inputs) {
-        CF_ASSIGN_OR_RETURN(MappedBuffer buffer, make(spec.StorageBytes(), false));
-        slot.inputs.push_back(std::move(buffer));
+        CF_RETURN_IF_ERROR(make(spec.StorageBytes(), &slot.inputs));
       }
     }
     for (size_t o = 0; o < region_.outputs.size(); ++o) {
-      CF_ASSIGN_OR_RETURN(MappedBuffer buffer, make(region_.output_spec(o).StorageBytes(), true));
-      outputs_.push_back(std::move(buffer));
+      CF_RETURN_IF_ERROR(make(region_.output_spec(o).StorageBytes(), &outputs_));
     }
+    // Each at two addresses: the outputs lie before the inputs, and behind them.
+    for (Slot& slot : slots_) CF_RETURN_IF_ERROR(map(slot.inputs, false));
+    CF_RETURN_IF_ERROR(map(outputs_, true));
+    CF_RETURN_IF_ERROR(map(outputs_, true));
+    for (Slot& slot : slots_) CF_RETURN_IF_ERROR(map(slot.inputs, false));
     return Status::Ok();
   };
   const Status allocated = allocate();
@@ -98,8 +105,11 @@ Status MappedVerifier::Allocate() {
 }
 
 uint64_t MappedVerifier::Random(size_t set, uint64_t what) const {
-  return SplitMix(seed_ + 1'000'003 * static_cast<uint64_t>(set) + what * 0x9e3779b97f4a7c15u)
-      .Next();
+  // What fills memory gives its seed away: no other one may follow from it.
+  return std::stoull(Sha256Hex(std::to_string(seed_) + "/" + std::to_string(set) + "/" +
+                               std::to_string(what) + "/" + std::to_string(run_))
+                         .substr(0, 16),
+                     nullptr, 16);
 }
 
 Result<Verdict> MappedVerifier::Load(const std::string& binary, const Candidate& candidate) {
@@ -125,15 +135,16 @@ Result<Verdict> MappedVerifier::Load(const std::string& binary, const Candidate&
   if (!loaded.verdict.accepted()) return std::move(loaded.verdict);
   scratch_bytes_ = std::move(loaded.scratch_bytes);
   ran_ = false;
+  ++run_;
   for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
     const int64_t bytes = scratch_bytes_[i];
     if (i < scratch_.size() && scratch_[i].capacity() >= bytes) continue;
-    Result<MappedBuffer> buffer =
-        MappedBuffer::Make(target_, memory_, worker_, bytes, true, bytes <= kTwiceMapped ? 2 : 1);
+    Result<MappedBuffer> buffer = MappedBuffer::Make(target_, memory_, worker_, bytes);
     if (buffer.status().code() == StatusCode::kNoMemory) {
       return Refused("no memory is free for its scratch buffer of " + Bytes(bytes) + " bytes");
     }
     CF_RETURN_IF_ERROR(buffer.status());
+    for (int address = 0; address < 2; ++address) CF_RETURN_IF_ERROR(buffer->Map(true));
     if (i < scratch_.size()) {
       scratch_[i] = *std::move(buffer);
     } else {
@@ -167,29 +178,32 @@ Status MappedVerifier::Draw(size_t set) {
 
 Status MappedVerifier::Poison(size_t set) {
   static constexpr FillPattern kPatterns[] = {FillPattern::kNan, FillPattern::kNumbers,
+                                              FillPattern::kOnes, FillPattern::kZero,
                                               FillPattern::kBytes};
-  const FillPattern pattern = kPatterns[set < 3 ? set : Random(set, 2) % 3];
+  const FillPattern pattern = kPatterns[set < 4 ? set : Random(set, 2) % 5];
   const bool at_end = set < 2 ? set == 0 : Random(set, 3) % 2 == 0;
   const Placement placement = at_end ? Placement::kEnd : Placement::kStart;
   const int64_t alignment = region_.device == DeviceType::kCpu ? kHostAlignment : kDeviceAlignment;
-  const auto poison = [&](MappedBuffer& buffer, int64_t bytes, int64_t aligned,
-                          uint64_t seed) -> Status {
-    CF_RETURN_IF_ERROR(buffer.Place(bytes, aligned, placement, seed));
-    return memory_.Fill(buffer.data(), bytes, pattern, seed + 7);
+  const auto poison = [&](MappedBuffer& buffer, int64_t bytes, int64_t aligned, DType dtype,
+                          uint64_t use) -> Status {
+    CF_RETURN_IF_ERROR(buffer.Place(bytes, aligned, placement, Random(set, use)));
+    return memory_.Fill(buffer.data(), bytes, pattern, Random(set, use + 1000), dtype);
   };
   for (size_t o = 0; o < outputs_.size(); ++o) {
-    CF_RETURN_IF_ERROR(poison(outputs_[o], region_.output_spec(o).StorageBytes(), alignment,
-                              Random(set, 200 + o)));
+    const TensorSpec& spec = region_.output_spec(o);
+    CF_RETURN_IF_ERROR(poison(outputs_[o], spec.StorageBytes(), alignment, spec.dtype, 200 + o));
   }
   for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
-    CF_RETURN_IF_ERROR(poison(scratch_[i], scratch_bytes_[i], 256, Random(set, 300 + i)));
+    CF_RETURN_IF_ERROR(poison(scratch_[i], scratch_bytes_[i], 256, DType::kFloat32, 300 + i));
   }
   return Status::Ok();
 }
 
 MappedLaunch MappedVerifier::LaunchOn(size_t set) {
+  // Races show where parts run at once, and only now and then.
   static constexpr RangeSplit kSplits[] = {RangeSplit::kServed, RangeSplit::kRandom,
-                                           RangeSplit::kItems, RangeSplit::kWhole};
+                                           RangeSplit::kItems,  RangeSplit::kRandom,
+                                           RangeSplit::kWhole,  RangeSplit::kRandom};
   const uint64_t address = Random(set, 4);
   MappedLaunch launch;
   for (const MappedBuffer& input : SlotOf(set).inputs) {
@@ -199,7 +213,7 @@ MappedLaunch MappedVerifier::LaunchOn(size_t set) {
   for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
     launch.scratch.push_back(scratch_[i].placed(address >> 16));
   }
-  launch.split = kSplits[set % 4];
+  launch.split = kSplits[set % 6];
   launch.seed = Random(set, 5);
   return launch;
 }

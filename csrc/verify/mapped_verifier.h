@@ -66,6 +66,7 @@ class MappedVerifier : public RegionVerifier {
   Result<Verdict> Launch(size_t set);
   // What was written: around the buffers, and the outputs.
   Result<Verdict> Examine(size_t set);
+  // Another number for each set, use and candidate, none of which tells another.
   uint64_t Random(size_t set, uint64_t what) const;
 
   const OpSignature& region_;
@@ -79,6 +80,7 @@ class MappedVerifier : public RegionVerifier {
   std::vector<int64_t> scratch_bytes_;     // of the loaded candidate
   std::vector<int64_t> input_alignments_;  // that it asks for
   bool ran_ = false;                       // it ran on set 0 already
+  uint64_t run_ = 0;                       // candidates so far
 };
 
 }  // namespace cudaforge

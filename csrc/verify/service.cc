@@ -19,6 +19,11 @@ namespace {
 
 constexpr int kReplyTimeoutMs = 60'000;
 
+uint64_t RandomSeed() {
+  std::random_device random;
+  return (uint64_t{random()} << 32) | random();
+}
+
 class Service {
  public:
   explicit Service(const MakeReference& make_reference) : make_reference_(make_reference) {}
@@ -87,10 +92,9 @@ class Service {
     CF_ASSIGN_OR_RETURN(region_, OpSignature::FromJson(region));
     const Result<double> seconds = JsonDouble(body, "seconds");
     CF_ASSIGN_OR_RETURN(answers_, reference_->Open(*region_, *memory_));
-    std::random_device random;
     CF_ASSIGN_OR_RETURN(
         verifier_,
-        MappedVerifier::Create(*region_, *target_, *memory_, *worker_, *answers_, random(),
+        MappedVerifier::Create(*region_, *target_, *memory_, *worker_, *answers_, RandomSeed(),
                                seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
     evaluator_ = std::make_unique<LocalEvaluator>(*region_, *worker_, *verifier_);
     return Said();

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "base/random.h"
 #include "base/text.h"
 #include "target/cpu/cpu_memory.h"
 #include "target/elf_check.h"
@@ -32,6 +33,14 @@ constexpr int kMostTimeoutMs = 3'600'000;
 
 MappedReply VerdictReplyOf(const Verdict& verdict, bool fatal = false) {
   return {{{"ok", true}, {"verdict", verdict.ToJson()}}, fatal};
+}
+
+// In a forked process: what is mapped from now on lies up to 64 pages lower. Else each process of
+// one worker would have a kernel's code at the same address.
+void ShiftAddresses(uint64_t seed) {
+  const auto pages = static_cast<size_t>(1 + SplitMix(seed).Below(64));
+  (void)mmap(nullptr, pages * static_cast<size_t>(PageBytes()), PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
 Json StatusAnswer(const Status& status) {
@@ -255,6 +264,7 @@ Result<MappedReply> MappedServer::Launch(const Json& body) {
   if (!forks()) return LaunchHere(buffers);
   const auto run = [&](int pipe) {
     KeepOnly({buffers});
+    ShiftAddresses(launch.seed);
     auto& executable = Kept(target_.Load(kernel_->binary, kernel_->candidate, kernel_->signature));
     if (!executable.ok()) return StatusAnswer(executable.status());
     auto& bound = Kept((*executable)->Bind(buffers.inputs, buffers.outputs, buffers.scratch));

@@ -219,11 +219,17 @@ CF_DRAW typename RealTraits<Real>::Bits FormBits(const DrawnTensor& tensor, cons
     return BitCast<Bits>(WithSign(magnitude, word & 1));
   }
   if constexpr (kForm == Form::kIntegers) {
-    return BitCast<Bits>(static_cast<Real>(static_cast<int32_t>(((word >> 16) * 7u) >> 16) - 3));
+    const auto range = static_cast<uint32_t>(row.scale);  // 65,536 at most
+    return BitCast<Bits>(
+        Plus(static_cast<Real>(static_cast<int32_t>(((word >> 16) * range) >> 16)), shift));
   }
   if constexpr (kForm == Form::kRowConstant) {
     const auto steps = static_cast<int32_t>(((row.key >> 32) * 31u) >> 32) - 15;
     return BitCast<Bits>(Times(static_cast<Real>(steps), static_cast<Real>(0.25)));
+  }
+  if constexpr (kForm == Form::kOneHot) {
+    const auto hot = BelowOf(row.key, static_cast<uint64_t>(tensor.length));
+    return BitCast<Bits>(place == static_cast<int64_t>(hot) ? static_cast<Real>(1) : zero);
   }
   if constexpr (kForm == Form::kZeros) return BitCast<Bits>(WithSign(zero, word & 1));
   if constexpr (kForm == Form::kDenormals) return DenormalBits<Real>(tensor, word);

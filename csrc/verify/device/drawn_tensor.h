@@ -18,13 +18,14 @@ enum class DrawForm : int {
   kNormal,
   kUniform,        // [0, scale) + shift
   kMagnitude,      // 0.5 to 1.6, of either sign
-  kIntegers,       // -3 to 3
+  kIntegers,       // shift to shift + scale - 1
   kConstant,       // shift
   kCancelling,     // every second number takes back the one before
   kSparse,         // 1 in 16 is normal, the others are zero
   kFirstLarge,     // shift, then normal without it
   kLastTenth,      // normal; the last tenth of a group 256 times as large
   kPosition,       // normal, plus place % 256 / 16
+  kOneHot,         // zero, but for a 1 somewhere in each group
   kRowConstant,    // one multiple of 0.25 for the row, within 3.75
   kWide,           // normal times powers of two, 2^-8 to 2^7
   kSomeZeros,      // normal, but 1 in 4 is a zero of either sign

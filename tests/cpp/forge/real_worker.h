@@ -44,8 +44,14 @@ class HostSets : public RegionReference {
 struct RealWorker {
   RealWorker(const OpSignature& region, RegionReference& reference)
       : target(MakeCpuTarget().value()),
-        worker({.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker"}),
+        worker(Options()),
         verifier(MappedVerifier::Create(region, *target, *memory, worker, reference, 1).value()) {}
+
+  static WorkerOptions Options() {
+    WorkerOptions options;
+    options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
+    return options;
+  }
 
   std::unique_ptr<Target> target;
   std::unique_ptr<DeviceMemory> memory = MakeCpuMemory();
