@@ -25,11 +25,12 @@ void NoteAtenWrong(size_t output, DType dtype, const std::vector<int64_t>& sizes
     const double a = LoadElement(dtype, elements.aten.data() + i * size);
     const double r = elements.float64[i];
     if (!(std::fabs(c - r) < std::fabs(a - r)) && std::isfinite(a)) continue;
-    notes->push_back({{"output", output},
-                      {"element", Unflatten(sizes, elements.numbers[i])},
-                      {"candidate", FloatToJson(c)},
-                      {"aten", FloatToJson(a)},
-                      {"fp64", FloatToJson(r)}});
+    const Json note = {{"output", output},
+                       {"element", Unflatten(sizes, elements.numbers[i])},
+                       {"candidate", FloatToJson(c)},
+                       {"aten", FloatToJson(a)},
+                       {"fp64", FloatToJson(r)}};
+    if (std::find(notes->begin(), notes->end(), note) == notes->end()) notes->push_back(note);
   }
 }
 
@@ -43,13 +44,12 @@ Verdict SliceJudgement::CheckFixed(size_t set, size_t output, const SetTensors& 
   Verdict verdict = one.reference->Check(bytes, where);
   // The limits as they were widened for an earlier candidate, or by AddTypical.
   if (!verdict.accepted()) verdict = one.reference->Check(bytes, where, /*closely=*/true);
-  if (one.reference->MovesMayClear(verdict) && one.moves == kSliceMoves) {
-    const SlicePlan& plan = *outputs_[output].plan;
-    for (; one.moves < kSliceMoves + kMoreSliceMoves; ++one.moves) {
-      const auto moved =
-          MoveSlices(plan, one.elements, tensors.inputs, sets_[set]->seed, one.moves);
-      if (!moved.ok()) break;  // what stands, stands
-      one.reference->AddMove(*moved);
+  if (one.reference->MovesMayClear(verdict) && !one.moved_more) {
+    one.moved_more = true;
+    const auto moved =
+        MoveSlices(*outputs_[output].plan, one.elements, tensors.inputs, sets_[set]->seed);
+    if (moved.ok()) {  // else what stands, stands
+      for (const std::vector<double>& move : *moved) one.reference->AddMove(move);
     }
     verdict = one.reference->Check(bytes, where, /*closely=*/true);
   }
@@ -75,7 +75,7 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
     return ReferenceOf(output, exact, {}, &wrong)
         .Check(BytesOfElements(candidate, suspects), where);
   }
-  const SlicePlan& plan = *outputs_[output].plan;
+  const SlicePlan& plan = *outputs_[output].narrow;
   const uint64_t seed = sets_[set]->seed;
   MeasuredElements worst;
   const Status measured = MeasureSlices(plan, plan.Batches(suspects, 0, 0, seed), tensors.inputs,
@@ -91,11 +91,11 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
   Verdict verdict = reference.CheckElements(bytes, where);
   if (reference.MovesMayClear(verdict, all)) {
     const double none = std::numeric_limits<double>::quiet_NaN();
-    for (uint64_t m = kSliceMoves; m < kSliceMoves + kMoreSliceMoves; ++m) {
-      auto moved = MoveSlices(plan, worst, tensors.inputs, seed, m);
-      if (!moved.ok()) break;
-      moved->insert(moved->begin(), fixed, none);
-      reference.AddMove(*moved);
+    const auto moved = MoveSlices(plan, worst, tensors.inputs, seed);
+    for (size_t m = 0; moved.ok() && m < moved->size(); ++m) {
+      std::vector<double> move(fixed, none);
+      move.insert(move.end(), (*moved)[m].begin(), (*moved)[m].end());
+      reference.AddMove(move);
     }
     verdict = reference.CheckElements(bytes, where, /*closely=*/true);
   }

@@ -80,6 +80,11 @@ Result<std::unique_ptr<SliceJudgement>> SliceJudgement::Create(const OpSignature
                         "output " + std::to_string(o) + ": " + plan.status().message());
         }
         output.plan = std::move(*plan);
+        SliceLimits few = limits;
+        few.aim = 0;
+        few.fewest = 1;
+        auto narrow = SlicePlan::Make(output.plan->axes(), few);
+        output.narrow = narrow.ok() ? std::move(*narrow) : *output.plan;
       }
     }
     made->outputs_.push_back(std::move(output));

@@ -132,7 +132,7 @@ TEST(SliceJudgement, ToldRightSoftmaxFromWrong) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SliceLimits limits;
     if (seed % 2 == 1) limits.aim = 1 << 16;  // slices
-    Judged judged(SoftmaxRegion(80), seed, limits);
+    Judged judged(SoftmaxRegion(12), seed, limits);
     for (const int lanes : {1, 16, 64}) {
       const Verdict verdict = judged.Run(SoftmaxOf(lanes));
       EXPECT_TRUE(verdict.accepted()) << seed << " " << lanes << ": " << verdict.message;
@@ -196,8 +196,8 @@ at::Tensor Tf32(const at::Tensor& t) {
 
 TEST(SliceJudgement, ToldRightProductsFromWrong) {
   RegionBuilder b;
-  const Json x = b.Input({40, 4096}), w = b.Input({4096, 20});
-  const OpSignature signature = b.Done({b.Call("mm", {x, w}, {F32({40, 20})})});
+  const Json x = b.Input({12, 4096}), w = b.Input({4096, 8});
+  const OpSignature signature = b.Done({b.Call("mm", {x, w}, {F32({12, 8})})});
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SliceLimits limits;
     if (seed % 2 == 1) limits.aim = 1 << 16;
@@ -220,9 +220,9 @@ TEST(SliceJudgement, ToldRightProductsFromWrong) {
 
 TEST(SliceJudgement, JudgesSingleSums) {
   RegionBuilder b;
-  const Json x = b.Input({64, 4096});
+  const Json x = b.Input({16, 4096});
   const OpSignature signature =
-      b.Done({b.Call("sum.dim_IntList", {x, L({1}), true}, {F32({64, 1})})});
+      b.Done({b.Call("sum.dim_IntList", {x, L({1}), true}, {F32({16, 1})})});
   auto sum = [](int lanes, int64_t dropped) {
     return [=](const std::vector<at::Tensor>& in) {
       return Rows(in[0], 1, [&](const float* v, float* y, int64_t n) {
@@ -241,23 +241,27 @@ TEST(SliceJudgement, JudgesSingleSums) {
 }
 
 TEST(SliceJudgement, AcceptsWhatIsRightWhereAtenIsWrong) {
-  Judged judged(SoftmaxRegion(80), 3);
+  Judged judged(SoftmaxRegion(12), 3);
   const at::Tensor right = judged.aten[0][0].clone();
+  judged.aten[0][0] = right.clone();
   judged.aten[0][0][5][7].fill_(0.5);
   SliceJudgement& judgement = *judged.judgement;
+  const auto set = judgement.Prepare("ATen wrong", {judged.inputs[0], judged.aten[0]}, {}, 3);
+  ASSERT_TRUE(set.ok());
+  judgement.Finish();
   const std::vector<int64_t> suspects = {5 * 4096 + 7};
   const SliceVerdict told =
-      judgement.Check(0, {judged.inputs[0], judged.aten[0]}, {&right, 1}, {suspects});
+      judgement.Check(*set, {judged.inputs[0], judged.aten[0]}, {&right, 1}, {suspects});
   EXPECT_TRUE(told.verdict.accepted()) << told.verdict.message;
   ASSERT_EQ(told.aten_wrong.size(), 1u);
   EXPECT_EQ(told.aten_wrong[0]["element"], Json::array({5, 7}));
   const at::Tensor same = judged.aten[0][0].clone();
-  EXPECT_TRUE(judgement.Check(0, {judged.inputs[0], judged.aten[0]}, {&same, 1}, {suspects})
+  EXPECT_TRUE(judgement.Check(*set, {judged.inputs[0], judged.aten[0]}, {&same, 1}, {suspects})
                   .verdict.accepted());
   const at::Tensor other = right.clone();
   other[5][7].fill_(0.25);
   const SliceVerdict wrong =
-      judgement.Check(0, {judged.inputs[0], judged.aten[0]}, {&other, 1}, {suspects});
+      judgement.Check(*set, {judged.inputs[0], judged.aten[0]}, {&other, 1}, {suspects});
   EXPECT_EQ(wrong.verdict.kind, VerdictKind::kWrongValues);
   EXPECT_EQ(wrong.verdict.evidence["element"], Json::array({5, 7}));
 }
