@@ -72,7 +72,7 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
     exact.numbers.assign(suspects.begin(), suspects.end());
     exact.aten = BytesOfElements(tensors.aten[output], suspects);
     std::vector<bool> wrong;
-    return ReferenceOf(output, exact, {}, &wrong)
+    return ReferenceOf(output, exact, {}, 0, &wrong)
         .Check(BytesOfElements(candidate, suspects), where);
   }
   const SlicePlan& plan = *outputs_[output].narrow;
@@ -86,9 +86,14 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
   const size_t fixed = both.count();
   both.Append(worst);
   std::vector<bool> aten_wrong;
-  OutputReference reference = ReferenceOf(output, both, {}, &aten_wrong);
+  OutputReference reference = ReferenceOf(output, both, {}, one.ratio, &aten_wrong);
   const std::string bytes = BytesOfElements(candidate, both.numbers);
-  Verdict verdict = reference.CheckElements(bytes, where);
+  for (OutputDraw draw : one.typical) {  // of the fixed ones alone
+    draw.aten.resize(both.aten.size());
+    draw.oracle.resize(both.count(), std::numeric_limits<double>::quiet_NaN());
+    reference.AddTypical(draw, /*alone=*/true);
+  }
+  Verdict verdict = reference.CheckElements(bytes, where, !one.typical.empty());
   if (reference.MovesMayClear(verdict, all)) {
     const double none = std::numeric_limits<double>::quiet_NaN();
     const auto moved = MoveSlices(plan, worst, tensors.inputs, seed);
@@ -99,6 +104,7 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
     }
     verdict = reference.CheckElements(bytes, where, /*closely=*/true);
   }
+  into->more_sets_may_clear = reference.SetsMayClear(verdict);
   if (verdict.accepted()) {
     NoteAtenWrong(output, outputs_[output].dtype, signature_.output_spec(output).sizes, both,
                   aten_wrong, bytes, &into->aten_wrong);

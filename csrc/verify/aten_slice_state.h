@@ -24,7 +24,9 @@ class SliceJudgement::Set {
     std::optional<OutputReference> reference;
     std::vector<bool> aten_wrong;
     std::vector<std::optional<std::string>> decoys;  // in the order of kDecoys
+    std::vector<OutputDraw> typical;                 // of AddTypical
     bool moved_more = false;
+    double ratio = 0;  // see Yardstick::set_typical_ratio
   };
   std::string name;
   uint64_t seed = 0;
