@@ -16,7 +16,7 @@ struct SumOrder {
   uint64_t shuffle = 0;     // not 0: the terms are put in an order drawn by it first
 };
 
-// One accumulator, in six orders of the terms; 2, 4 and 8 blocks; 16 and 32 lanes of one accumulator
+// One accumulator, in eight orders of the terms; 2, 4 and 8 blocks; 16 and 32 lanes of one accumulator
 // each. One accumulator errs most, and one draw of its errors says little of a single element.
 const std::vector<SumOrder>& SumOrders();
 

@@ -278,6 +278,10 @@ Status SliceJudgement::AddTypical(size_t set, const SetTensors& tensors, uint64_
       of.outputs[o].typical.push_back({*run, elements.float64});
       of.outputs[o].reference->AddTypical(of.outputs[o].typical.back(), /*alone=*/true);
     }
+    std::vector<double> ratios = {of.outputs[o].ratio};
+    AddRatios(outputs_[o].dtype, elements, &ratios);
+    of.outputs[o].ratio = *std::max_element(ratios.begin(), ratios.end());
+    of.outputs[o].reference->WidenRatio(of.outputs[o].ratio);
   }
   return Status::Ok();
 }

@@ -58,6 +58,12 @@ class OutputReference {
     if (!closer_.has_value()) closer_ = yardstick_;
     closer_->AddTypical(spec_, draw, alone);
   }
+  // See Yardstick::set_typical_ratio; for the closer look alone.
+  void WidenRatio(double ratio) {
+    if (!yardstick_.has_value()) return;
+    if (!closer_.has_value()) closer_ = yardstick_;
+    closer_->set_typical_ratio(ratio);
+  }
   Match match() const { return match_; }
 
   // kAccepted, kWrongShape (another number of bytes) or kWrongValues, with the worst element in the

@@ -347,7 +347,8 @@ void Yardstick::SetLimits() {
       const double value =
           o == 0 ? 0 : std::ldexp(1.0, std::min(static_cast<int>(o) + kLowestExponent, 1023));
       const double moved = std::sqrt(octave.moved_squares / own);
-      const double other = std::max(SensitivityFactor(dtype_) * moved, underflow_ / 3);
+      const double other =
+          std::max({SensitivityFactor(dtype_) * moved, typical_ratio_ * moved, underflow_ / 3});
       const double luck = all.AreMadeUpByFew() ? kLuck : 1;
       octave.rms_limit = k * std::max(rms, other) + UlpsOf(dtype_, value) / 2;
       octave.lucky_rms_limit = k * std::max(luck * rms, other) + UlpsOf(dtype_, value) / 2;

@@ -70,7 +70,10 @@ class Yardstick {
   // How many times what moves do to an element ATen errs in it, typically (the 90th percentile, over
   // elements, of the largest error of any run). An element may err k times that: where octaves have
   // few elements, or elements that share a sum, the runs' errors in just these are luck.
-  void set_typical_ratio(double ratio) { typical_ratio_ = ratio; }
+  void set_typical_ratio(double ratio) {
+    typical_ratio_ = ratio;
+    SetLimits();
+  }
   // The largest error allowed for element `index` (row-major), whose oracle value is `value`.
   double MaxLimit(int64_t index, double value) const;
   // The largest error allowed among elements of the size of `value`, whichever they are.

@@ -10,6 +10,7 @@
 namespace cudaforge {
 namespace {
 
+constexpr uint64_t kSeeds = 20;
 using Kernel = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 constexpr InputKind kKinds[] = {InputKind::kNormal, InputKind::kUniform, InputKind::kRowScales,
                                 InputKind::kMixed, InputKind::kSpecialValues};
@@ -144,7 +145,7 @@ OpSignature SoftmaxRegion(int64_t rows) {
 }
 
 TEST(SliceJudgement, ToldRightSoftmaxFromWrong) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SliceLimits limits;
     if (seed % 2 == 1) limits.aim = 1 << 16;  // slices
     Judged judged(SoftmaxRegion(6), seed, limits);
@@ -213,7 +214,7 @@ TEST(SliceJudgement, ToldRightProductsFromWrong) {
   RegionBuilder b;
   const Json x = b.Input({12, 4096}), w = b.Input({4096, 8});
   const OpSignature signature = b.Done({b.Call("mm", {x, w}, {F32({12, 8})})});
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SliceLimits limits;
     if (seed % 2 == 1) limits.aim = 1 << 16;
     Judged judged(signature, seed, limits);
@@ -245,7 +246,7 @@ TEST(SliceJudgement, JudgesSingleSums) {
       });
     };
   };
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Judged judged(signature, seed);
     for (const int lanes : {1, 4, 16, 256}) {
       const Verdict verdict = judged.Run(sum(lanes, 0));
