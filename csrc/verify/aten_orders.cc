@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/random.h"
 #include "signature/op_facts.h"
 
 namespace cudaforge {
@@ -14,6 +15,8 @@ namespace {
 using Stack = torch::jit::Stack;
 
 constexpr int64_t kMostSteps = 1024;
+constexpr int64_t kTermsOnHost = int64_t{4} << 20;
+constexpr int64_t kProductsOnHost = int64_t{16} << 20;
 
 at::Tensor Wide(const at::Tensor& tensor) {
   return tensor.to(at::toOpMathType(tensor.scalar_type()));
@@ -36,10 +39,83 @@ at::Tensor PadFirst(const at::Tensor& terms, int64_t size) {
 
 int64_t CeilOf(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// The terms in the order's own.
+std::vector<int64_t> Sequence(int64_t count, uint64_t shuffle) {
+  std::vector<int64_t> sequence(static_cast<size_t>(count));
+  std::iota(sequence.begin(), sequence.end(), 0);
+  SplitMix random(shuffle);
+  for (size_t i = shuffle == 0 ? 0 : sequence.size(); i > 1; --i) {
+    std::swap(sequence[i - 1], sequence[random.Below(i)]);
+  }
+  return sequence;
+}
+
+// Which of `parts` sums term `i` of `count` belongs to.
+int64_t PartOf(int64_t i, int64_t count, int64_t parts, bool strided) {
+  return strided ? i % parts : i / CeilOf(count, parts);
+}
+
+// One accumulator for each part, over terms [n, width], on the host.
+template <typename T>
+at::Tensor AccumulateOnHost(const at::Tensor& terms, SumOrder order) {
+  const at::Tensor host = terms.to(at::kCPU).reshape({terms.size(0), -1}).contiguous();
+  const int64_t count = host.size(0), width = host.size(1);
+  const int64_t parts = std::min(order.parts, count);
+  std::vector<T> sums(static_cast<size_t>(parts * width), T(0));
+  const T* from = host.const_data_ptr<T>();
+  const std::vector<int64_t> sequence = Sequence(count, order.shuffle);
+  for (int64_t i = 0; i < count; ++i) {
+    T* const sum = sums.data() + PartOf(i, count, parts, order.strided) * width;
+    const T* const term = from + sequence[static_cast<size_t>(i)] * width;
+    for (int64_t w = 0; w < width; ++w) sum[w] += term[w];
+  }
+  for (int64_t p = 1; p < parts; ++p) {
+    for (int64_t w = 0; w < width; ++w)
+      sums[static_cast<size_t>(w)] += sums[static_cast<size_t>(p * width + w)];
+  }
+  sums.resize(static_cast<size_t>(width));
+  std::vector<int64_t> shape = terms.sizes().vec();
+  shape.erase(shape.begin());
+  return at::tensor(sums, host.options()).reshape(shape).to(terms.device());
+}
+
+// The same of products [b, m, k] by [b, k, n].
+template <typename T>
+at::Tensor MultiplyOnHost(const at::Tensor& a, const at::Tensor& b, SumOrder order) {
+  const int64_t rows = a.size(-2), inner = a.size(-1), columns = b.size(-1);
+  const at::Tensor left = a.to(at::kCPU).reshape({-1, rows, inner}).contiguous();
+  const at::Tensor right = b.to(at::kCPU).reshape({-1, inner, columns}).contiguous();
+  const int64_t parts = std::clamp<int64_t>(order.parts, 1, std::max<int64_t>(inner, 1));
+  std::vector<int64_t> shape = a.sizes().vec();
+  shape.back() = columns;
+  at::Tensor out = at::zeros({left.size(0), rows, columns}, left.options());
+  const std::vector<int64_t> sequence = Sequence(inner, order.shuffle);
+  std::vector<T> sums(static_cast<size_t>(parts * columns));
+  for (int64_t r = 0; r < left.size(0) * rows; ++r) {
+    std::fill(sums.begin(), sums.end(), T(0));
+    const T* const row = left.const_data_ptr<T>() + r * inner;
+    const T* const matrix = right.const_data_ptr<T>() + r / rows * inner * columns;
+    for (int64_t i = 0; i < inner; ++i) {
+      const int64_t k = sequence[static_cast<size_t>(i)];
+      T* const sum = sums.data() + PartOf(i, inner, parts, order.strided) * columns;
+      for (int64_t c = 0; c < columns; ++c) sum[c] += row[k] * matrix[k * columns + c];
+    }
+    T* const to = out.mutable_data_ptr<T>() + r * columns;
+    for (int64_t p = 0; p < parts; ++p) {
+      for (int64_t c = 0; c < columns; ++c) to[c] += sums[static_cast<size_t>(p * columns + c)];
+    }
+  }
+  return out.reshape(shape).to(a.device());
+}
+
 // Of the terms [n, ...].
 at::Tensor SumOfFirst(const at::Tensor& terms, SumOrder order) {
   const int64_t parts = std::clamp<int64_t>(order.parts, 1, std::max<int64_t>(terms.size(0), 1));
-  if (terms.size(0) == 0) return terms.sum(0);
+  if (terms.numel() == 0) return terms.sum(0);
+  if (order.one_by_one && terms.numel() <= kTermsOnHost) {
+    return terms.scalar_type() == at::kDouble ? AccumulateOnHost<double>(terms, order)
+                                              : AccumulateOnHost<float>(terms, order);
+  }
   int64_t steps = CeilOf(terms.size(0), parts);
   const int64_t chunk = order.one_by_one ? CeilOf(steps, kMostSteps) : 1;
   steps = CeilOf(steps, chunk) * chunk;
@@ -175,6 +251,10 @@ bool Norm(Stack* stack, SumOrder order, bool rms) {
 // One outer product, or the product of a few, for each step.
 at::Tensor ProductInOrder(const at::Tensor& a, const at::Tensor& b, SumOrder order) {
   const int64_t inner = a.size(-1);
+  if (order.one_by_one && inner > 0 && a.numel() > 0 && a.numel() <= kProductsOnHost / b.size(-1)) {
+    return a.scalar_type() == at::kDouble ? MultiplyOnHost<double>(a, b, order)
+                                          : MultiplyOnHost<float>(a, b, order);
+  }
   const int64_t parts = std::clamp<int64_t>(order.parts, 1, std::max<int64_t>(inner, 1));
   const int64_t steps = CeilOf(inner, parts);
   const int64_t chunk = order.one_by_one ? CeilOf(inner, kMostSteps) : steps;

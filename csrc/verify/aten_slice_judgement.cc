@@ -16,6 +16,7 @@ namespace cudaforge {
 namespace {
 
 constexpr int64_t kFewElements = 256;  // outputs below it pool ATen's errors over all sets
+constexpr size_t kFewForRatio = 8;     // below it, ratios of all sets count
 constexpr int64_t kEnoughForEqual = 64;
 constexpr size_t kValuesOfRows = 3;  // see RowsAreOneValue
 // ATen is wrong where it errs so many times more than any order of its sums on the slices may. Less
@@ -53,6 +54,29 @@ std::vector<size_t> Odd(DType dtype, const MeasuredElements& elements) {
   return odd;
 }
 
+// By element, ATen's largest error over what moves do to it.
+void AddRatios(DType dtype, const MeasuredElements& elements, std::vector<double>* ratios) {
+  for (size_t i = 0; i < elements.count(); ++i) {
+    const double r = elements.float64[i];
+    double most = 0, moved = 0;
+    for (const std::string& run : elements.runs) {
+      most = std::max(most, std::fabs(ElementAt(dtype, run, i) - r));
+    }
+    for (const std::vector<double>& move : elements.moves) {
+      moved = std::max(moved, std::fabs(move[i] - r));
+    }
+    const double ratio = most / moved;
+    if (std::isfinite(ratio)) ratios->push_back(ratio);
+  }
+}
+
+double HighOf(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() * 9 / 10);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 }  // namespace
 
 SliceJudgement::SliceJudgement() = default;
@@ -80,6 +104,11 @@ Result<std::unique_ptr<SliceJudgement>> SliceJudgement::Create(const OpSignature
                         "output " + std::to_string(o) + ": " + plan.status().message());
         }
         output.plan = std::move(*plan);
+        SliceLimits few = limits;
+        few.aim = 0;
+        few.fewest = 8;
+        auto narrow = SlicePlan::Make(output.plan->axes(), few);
+        output.narrow = narrow.ok() ? std::move(*narrow) : *output.plan;
       }
     }
     made->outputs_.push_back(std::move(output));
@@ -88,7 +117,7 @@ Result<std::unique_ptr<SliceJudgement>> SliceJudgement::Create(const OpSignature
 }
 
 OutputReference SliceJudgement::ReferenceOf(size_t output, const MeasuredElements& elements,
-                                            std::span<const OutputDraw> draws,
+                                            std::span<const OutputDraw> draws, double ratio,
                                             std::vector<bool>* aten_wrong) const {
   const Output& of = outputs_[output];
   const TensorSpec spec = OneDimension(of.dtype, elements.count());
@@ -105,7 +134,8 @@ OutputReference SliceJudgement::ReferenceOf(size_t output, const MeasuredElement
   std::vector<const std::string*> runs;
   for (const std::string& run : elements.runs) runs.push_back(&run);
   if (const std::vector<size_t> odd = Odd(of.dtype, elements); !odd.empty()) {
-    const Yardstick on_slices(spec, runs, elements.float64, elements.moves, {}, of.terms);
+    Yardstick on_slices(spec, runs, elements.float64, elements.moves, {}, of.terms);
+    on_slices.set_typical_ratio(ratio);
     const auto size = static_cast<size_t>(DTypeSize(of.dtype));
     for (const size_t i : odd) {
       const double r = elements.float64[i];
@@ -116,7 +146,9 @@ OutputReference SliceJudgement::ReferenceOf(size_t output, const MeasuredElement
     }
   }
   runs.insert(runs.begin(), &own);
-  return finish(Yardstick(spec, runs, elements.float64, elements.moves, draws, of.terms));
+  Yardstick yardstick(spec, runs, elements.float64, elements.moves, draws, of.terms);
+  yardstick.set_typical_ratio(ratio);
+  return finish(std::move(yardstick));
 }
 
 Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tensors,
@@ -174,7 +206,14 @@ void SliceJudgement::Finish() {
         draws.push_back({elements.aten, elements.float64});
       }
       Set::One& one = set->outputs[o];
-      one.reference = ReferenceOf(o, one.elements, draws, &one.aten_wrong);
+      std::vector<double> ratios;
+      for (const auto& other : sets_) {
+        const bool few = one.elements.count() < kFewForRatio;
+        if (!outputs_[o].plan.has_value() || (other != set && !few)) continue;
+        AddRatios(outputs_[o].dtype, other->outputs[o].elements, &ratios);
+      }
+      one.ratio = HighOf(std::move(ratios));
+      one.reference = ReferenceOf(o, one.elements, draws, one.ratio, &one.aten_wrong);
       if (!exact) continue;
       exact = one.reference->yardstick()->aten_is_exact();
       nonzero += one.reference->yardstick()->nonzero();
@@ -233,9 +272,16 @@ Status SliceJudgement::AddTypical(size_t set, const SetTensors& tensors, uint64_
     MeasuredElements elements;
     CF_RETURN_IF_ERROR(MeasureSlices(plan, of.outputs[o].elements.batches, tensors.inputs,
                                      tensors.aten[o], seed, &elements));
-    for (const std::string* run : {&elements.aten, &elements.runs[0]}) {
-      of.outputs[o].reference->AddTypical({*run, elements.float64});
+    // Its own answer, and one accumulator or a permutation: the last but a few of the orders.
+    const size_t other = elements.runs.size() / 2;
+    for (const std::string* run : {&elements.aten, &elements.runs[other]}) {
+      of.outputs[o].typical.push_back({*run, elements.float64});
+      of.outputs[o].reference->AddTypical(of.outputs[o].typical.back(), /*alone=*/true);
     }
+    std::vector<double> ratios = {of.outputs[o].ratio};
+    AddRatios(outputs_[o].dtype, elements, &ratios);
+    of.outputs[o].ratio = *std::max_element(ratios.begin(), ratios.end());
+    of.outputs[o].reference->WidenRatio(of.outputs[o].ratio);
   }
   return Status::Ok();
 }

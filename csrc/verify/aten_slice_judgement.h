@@ -86,7 +86,7 @@ class SliceJudgement {
   SliceJudgement();
 
   OutputReference ReferenceOf(size_t output, const MeasuredElements& elements,
-                              std::span<const OutputDraw> draws,
+                              std::span<const OutputDraw> draws, double ratio,
                               std::vector<bool>* aten_wrong) const;
   Verdict CheckFixed(size_t set, size_t output, const SetTensors& tensors,
                      const at::Tensor& candidate, SliceVerdict* into);

@@ -11,7 +11,9 @@
 namespace cudaforge {
 namespace {
 
-constexpr int kPermutations = 8;
+// With ATen's own answer, and that of its calls on the slices, sixteen orders at least.
+constexpr int kPermutations = 1;
+constexpr int kPermutationsAlone = 14;  // where no sum can be written out
 
 at::Tensor Picked(const at::Tensor& output, const SliceBatch& batch) {
   return output.index_select(0, at::tensor(batch.local, at::kLong).to(output.device()));
@@ -37,12 +39,14 @@ Status RunOrders(const CutRegion& cut, const SliceBatch& batch, at::ScalarType d
     (*runs)[next++] += HostBytes(Picked(output, batch).to(dtype));
   };
   add(cut.Aten());
-  for (int p = 0; cut.CanPermute() && p < kPermutations; ++p) {
+  const bool sums = HasSums(cut.signature());
+  const int permutations = !cut.CanPermute() ? 0 : sums ? kPermutations : kPermutationsAlone;
+  for (int p = 0; p < permutations; ++p) {
     CF_ASSIGN_OR_RETURN(const at::Tensor permuted,
                         cut.AtenPermuted(seed + (static_cast<uint64_t>(p) << 40)));
     add(permuted);
   }
-  if (!HasSums(cut.signature())) return Status::Ok();
+  if (!sums) return Status::Ok();
   for (const SumOrder& order : SumOrders()) add(cut.Aten(InOrder(cut.signature(), order)));
   return Status::Ok();
 }
@@ -50,11 +54,11 @@ Status RunOrders(const CutRegion& cut, const SliceBatch& batch, at::ScalarType d
 Status MeasureBatch(const SlicePlan& plan, const SliceBatch& batch,
                     std::span<const at::Tensor> inputs, at::ScalarType dtype, uint64_t seed,
                     MeasuredElements* to) {
-  CF_ASSIGN_OR_RETURN(const CutRegion cut, CutRegion::Make(plan.axes(), batch.selection, inputs));
+  CF_ASSIGN_OR_RETURN(CutRegion cut, CutRegion::Make(plan.axes(), batch.selection, inputs));
   AppendDoubles(Picked(cut.Float64(), batch), &to->float64);
   to->moves.resize(kSliceMoves);
   for (uint64_t m = 0; m < kSliceMoves; ++m) {
-    AppendDoubles(Picked(cut.Float64Moved(seed + (m << 32)), batch), &to->moves[m]);
+    AppendDoubles(Picked(cut.Float64Moved(seed, static_cast<int>(m)), batch), &to->moves[m]);
   }
   CF_RETURN_IF_ERROR(RunOrders(cut, batch, dtype, seed, &to->runs));
   to->numbers.insert(to->numbers.end(), batch.elements.begin(), batch.elements.end());
@@ -108,16 +112,19 @@ Status MeasureSlices(const SlicePlan& plan, std::vector<SliceBatch> batches,
   return Status::Ok();
 }
 
-Result<std::vector<double>> MoveSlices(const SlicePlan& plan, const MeasuredElements& elements,
-                                       std::span<const at::Tensor> inputs, uint64_t seed,
-                                       uint64_t move) {
+Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
+                                                    const MeasuredElements& elements,
+                                                    std::span<const at::Tensor> inputs,
+                                                    uint64_t seed) {
   const at::NoGradGuard no_grad;
-  std::vector<double> moved;
+  std::vector<std::vector<double>> moved(kMoreSliceMoves);
   try {
     for (const SliceBatch& batch : elements.batches) {
-      CF_ASSIGN_OR_RETURN(const CutRegion cut,
-                          CutRegion::Make(plan.axes(), batch.selection, inputs));
-      AppendDoubles(Picked(cut.Float64Moved(seed + (move << 32)), batch), &moved);
+      CF_ASSIGN_OR_RETURN(CutRegion cut, CutRegion::Make(plan.axes(), batch.selection, inputs));
+      for (size_t m = 0; m < moved.size(); ++m) {
+        const int move = static_cast<int>(kSliceMoves + m);
+        AppendDoubles(Picked(cut.Float64Moved(seed, move), batch), &moved[m]);
+      }
     }
   } catch (const std::exception& error) {
     return StatusOfAten(error);

@@ -39,10 +39,11 @@ struct MeasuredElements {
 Status MeasureSlices(const SlicePlan& plan, std::vector<SliceBatch> batches,
                      std::span<const at::Tensor> inputs, const at::Tensor& aten, uint64_t seed,
                      MeasuredElements* to);
-// Move number `move` of the same elements.
-Result<std::vector<double>> MoveSlices(const SlicePlan& plan, const MeasuredElements& elements,
-                                       std::span<const at::Tensor> inputs, uint64_t seed,
-                                       uint64_t move);
+// kMoreSliceMoves more moves of the same elements, each one of theirs.
+Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
+                                                    const MeasuredElements& elements,
+                                                    std::span<const at::Tensor> inputs,
+                                                    uint64_t seed);
 // The bytes of elements of these row-major numbers, one after the other.
 std::string BytesOfElements(const at::Tensor& tensor, std::span<const int64_t> numbers);
 

@@ -11,7 +11,8 @@ namespace cudaforge {
 
 struct SliceJudgement::Output {
   DType dtype = DType::kFloat32;
-  std::optional<SlicePlan> plan;  // none where all elements are compared exactly
+  std::optional<SlicePlan> plan;    // none where all elements are compared exactly
+  std::optional<SlicePlan> narrow;  // for a few elements
   Match match = Match::kBitwise;
   int64_t terms = 1;  // input elements for one of its own
 };
@@ -23,7 +24,9 @@ class SliceJudgement::Set {
     std::optional<OutputReference> reference;
     std::vector<bool> aten_wrong;
     std::vector<std::optional<std::string>> decoys;  // in the order of kDecoys
-    uint64_t moves = kSliceMoves;                    // made so far
+    std::vector<OutputDraw> typical;                 // of AddTypical
+    bool moved_more = false;
+    double ratio = 0;  // see Yardstick::set_typical_ratio
   };
   std::string name;
   uint64_t seed = 0;

@@ -26,13 +26,12 @@ at::Tensor Scrambled(const at::Tensor& numbers, uint64_t seed) {
   return bits;
 }
 
-at::Tensor MovedByUnit(const at::Tensor& values, const at::Tensor& places, DType dtype,
-                       uint64_t seed) {
-  const at::Tensor signs =
-      Scrambled(places, seed).bitwise_and_(at::Scalar(int64_t{1})).to(at::kDouble).mul_(2).sub_(1);
-  at::Tensor moved = values.to(at::kDouble);
-  const at::Tensor underflow = moved.ne(0).to(at::kDouble).mul_(ComputeUnderflow(dtype));
-  return moved.mul(signs.mul(ComputeRoundoff(dtype)).add_(1)).add_(signs.mul(underflow));
+// The bound of one operation's error, underflow included; 0 for what is not finite.
+at::Tensor UnitsOf(const at::Tensor& values, DType dtype) {
+  const at::Tensor wide = values.to(at::kDouble);
+  at::Tensor units = wide.mul(ComputeRoundoff(dtype));
+  if (const double least = ComputeUnderflow(dtype); least > 0) units.add_(wide.ne(0), least);
+  return units.nan_to_num_(0, 0, 0);
 }
 
 bool IsCut(const RegionAxes::Dims& dims, const Selection& selection) {
@@ -143,16 +142,29 @@ Result<CutRegion> CutRegion::Make(const RegionAxes& region, Selection selection,
   return cut;
 }
 
-at::Tensor CutRegion::Float64Moved(uint64_t seed) const {
+at::Tensor CutRegion::Float64Moved(uint64_t seed, int move) {
+  constexpr int kFirstBit = 8;
+  if (bits_.empty() || bits_of_ != seed) {
+    bits_of_ = seed;
+    bits_.resize(region_->inputs.size());
+    units_.resize(region_->inputs.size());
+    for (size_t i = 0; i < region_->inputs.size(); ++i) {
+      const DType dtype = region_->signature.inputs[i].dtype;
+      if (!IsFloating(dtype) || inputs_[i].numel() == 0) continue;
+      const auto number = static_cast<uint64_t>(region_->input_of[i]);
+      const at::Tensor& whole = whole_[number];
+      bits_[i] = Scrambled(
+          PlacesOf(*region_, region_->inputs[i], whole.strides(), selection_, whole.device()),
+          seed + number);
+      units_[i] = UnitsOf(inputs_[i], dtype);
+    }
+  }
   std::vector<at::Tensor> moved = inputs_;
-  for (size_t i = 0; i < region_->inputs.size(); ++i) {
-    const DType dtype = region_->signature.inputs[i].dtype;
-    if (!IsFloating(dtype) || inputs_[i].numel() == 0) continue;
-    const auto number = static_cast<uint64_t>(region_->input_of[i]);
-    const at::Tensor& whole = whole_[number];
-    const at::Tensor places =
-        PlacesOf(*region_, region_->inputs[i], whole.strides(), selection_, whole.device());
-    moved[i] = MovedByUnit(inputs_[i], places, dtype, seed + number);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (!units_[i].defined()) continue;
+    const at::Tensor up = bits_[i].bitwise_and(at::Scalar(int64_t{1} << (kFirstBit + move))).ne(0);
+    const at::Tensor values = inputs_[i].to(at::kDouble);
+    moved[i] = at::where(up, values + units_[i], values - units_[i]);
   }
   return program_->RunFp64(moved)[0].reshape(-1);
 }

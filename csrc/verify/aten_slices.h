@@ -14,7 +14,7 @@
 namespace cudaforge {
 
 // A region with some places of its axes alone. Its functions throw what ATen throws, and return the
-// output in row-major order, one dimension. Thread-safe.
+// output in row-major order, one dimension. Not thread-safe.
 class CutRegion {
  public:
   // `inputs`: the region's, whole, in the signature's sizes and strides; kept alive. kUnsupported:
@@ -22,10 +22,11 @@ class CutRegion {
   static Result<CutRegion> Make(const RegionAxes& region, Selection selection,
                                 std::span<const at::Tensor> inputs);
 
-  // The float64 answer; with a seed, that after each floating input was moved up or down by a
-  // rounding unit, the same way wherever it is used.
+  // The float64 answer.
   at::Tensor Float64() const { return program_->RunFp64(inputs_)[0].reshape(-1); }
-  at::Tensor Float64Moved(uint64_t seed) const;
+  // The same after each floating input was moved up or down by a rounding unit at random, the same
+  // way wherever it is used: move number `move` < 24 of the seed.
+  at::Tensor Float64Moved(uint64_t seed, int move);
   // ATen's answer in the region's own dtypes.
   at::Tensor Aten(const RegionProgram::Instead& instead = {}) const;
   // The same with the places of every axis that sums run along in an order drawn by the seed.
@@ -38,6 +39,9 @@ class CutRegion {
   Selection selection_;
   std::vector<at::Tensor> whole_;   // the region's inputs
   std::vector<at::Tensor> inputs_;  // cut; then masks
+  // For moves, by input: random bits, which are those of a seed, and rounding units.
+  uint64_t bits_of_ = 0;
+  std::vector<at::Tensor> bits_, units_;
   std::shared_ptr<const RegionProgram> program_;
 };
 

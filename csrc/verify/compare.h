@@ -53,10 +53,16 @@ class OutputReference {
   }
   // ATen's answer on another set of the same kind, for the closer look as well; see
   // Yardstick::AddTypical.
-  void AddTypical(const OutputDraw& draw) {
+  void AddTypical(const OutputDraw& draw, bool alone = false) {
     if (!yardstick_.has_value()) return;
     if (!closer_.has_value()) closer_ = yardstick_;
-    closer_->AddTypical(spec_, draw);
+    closer_->AddTypical(spec_, draw, alone);
+  }
+  // See Yardstick::set_typical_ratio; for the closer look alone.
+  void WidenRatio(double ratio) {
+    if (!yardstick_.has_value()) return;
+    if (!closer_.has_value()) closer_ = yardstick_;
+    closer_->set_typical_ratio(ratio);
   }
   Match match() const { return match_; }
 

@@ -19,7 +19,7 @@ struct SliceLimits {
   int64_t aim = int64_t{16} << 20;        // of all slices, where they can be as few as `fewest`
   int64_t most_bytes = int64_t{1} << 30;  // of all slices, one batch after the other
   int64_t fewest = 64, most = 4096;       // slices of a set
-  int64_t elements = 1 << 16;             // that are compared, of an output and set
+  int64_t elements = 1 << 15;             // that are compared, of an output and set
 };
 
 // Some places of each axis of a region.

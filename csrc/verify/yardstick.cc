@@ -280,8 +280,9 @@ void Yardstick::AddDraw(const TensorSpec& spec, const OutputDraw& draw) {
   }
 }
 
-void Yardstick::AddTypical(const TensorSpec& spec, const OutputDraw& draw) {
+void Yardstick::AddTypical(const TensorSpec& spec, const OutputDraw& draw, bool alone) {
   CF_CHECK(draw.oracle.size() == static_cast<size_t>(spec.numel())) << "one value per element";
+  std::vector<ErrorSums> own(alone ? kOctaves : 0);
   const int64_t size = DTypeSize(spec.dtype);
   for (ElementWalk walk(spec); !walk.done(); walk.Next()) {
     const double r = draw.oracle[static_cast<size_t>(walk.index())];
@@ -289,7 +290,13 @@ void Yardstick::AddTypical(const TensorSpec& spec, const OutputDraw& draw) {
     if (!std::isfinite(RoundTo(dtype_, r)) || !std::isfinite(a)) continue;
     Octave& octave = octaves_[OctaveOf(r)];
     octave.typical.Add(std::fabs(a - r));
+    if (alone) own[OctaveOf(r)].Add(std::fabs(a - r));
     octave.typical_error = std::max(octave.typical_error, std::fabs(a - r));
+  }
+  for (size_t o = 0; o < own.size(); ++o) {
+    if (own[o].count == 0 || own[o].count * 4 < octaves_[o].own) continue;
+    octaves_[o].typical_square =
+        std::max(octaves_[o].typical_square, own[o].squares / static_cast<double>(own[o].count));
   }
   SetLimits();
 }
@@ -340,7 +347,8 @@ void Yardstick::SetLimits() {
       const double value =
           o == 0 ? 0 : std::ldexp(1.0, std::min(static_cast<int>(o) + kLowestExponent, 1023));
       const double moved = std::sqrt(octave.moved_squares / own);
-      const double other = std::max(SensitivityFactor(dtype_) * moved, underflow_ / 3);
+      const double other =
+          std::max({SensitivityFactor(dtype_) * moved, typical_ratio_ * moved, underflow_ / 3});
       const double luck = all.AreMadeUpByFew() ? kLuck : 1;
       octave.rms_limit = k * std::max(rms, other) + UlpsOf(dtype_, value) / 2;
       octave.lucky_rms_limit = k * std::max(luck * rms, other) + UlpsOf(dtype_, value) / 2;
@@ -351,7 +359,9 @@ void Yardstick::SetLimits() {
 double Yardstick::MaxLimit(int64_t index, double value) const {
   const double moved = moved_[static_cast<size_t>(index)];
   const double own = KFor(dtype_) * SensitivityFactor(dtype_) * moved;
-  return std::max(octaves_[OctaveOf(value)].max_limit, own) + UlpsOf(dtype_, value);
+  const Octave& octave = octaves_[OctaveOf(value)];
+  const double typical = KFor(dtype_) * typical_ratio_ * moved;
+  return std::max({octave.max_limit, own, typical}) + UlpsOf(dtype_, value);
 }
 
 double Yardstick::ExcusableError() const {

@@ -63,8 +63,17 @@ class Yardstick {
 
   // ATen's answers on another set of the same kind. In each octave ATen's largest error, and its
   // root-mean-square error over this set and those, count where they are larger than on this one.
-  void AddTypical(const TensorSpec& spec, const OutputDraw& draw);
+  // `alone`: that of these answers alone counts too, if they have as many elements of the octave as a
+  // quarter of the set's: errors that share a sum are as much luck in the mean over sets.
+  void AddTypical(const TensorSpec& spec, const OutputDraw& draw, bool alone = false);
 
+  // How many times what moves do to an element ATen errs in it, typically (the 90th percentile, over
+  // elements, of the largest error of any run). An element may err k times that: where octaves have
+  // few elements, or elements that share a sum, the runs' errors in just these are luck.
+  void set_typical_ratio(double ratio) {
+    typical_ratio_ = ratio;
+    SetLimits();
+  }
   // The largest error allowed for element `index` (row-major), whose oracle value is `value`.
   double MaxLimit(int64_t index, double value) const;
   // The largest error allowed among elements of the size of `value`, whichever they are.
@@ -90,6 +99,7 @@ class Yardstick {
     int64_t own = 0;             // elements of the set itself
     double max_error = 0;        // ATen's
     double typical_error = 0;    // ATen's largest on AddTypical's sets
+    double typical_square = 0;   // the largest mean of one of them that counts alone
     double sensitivity = 0;      // 95th percentile of the moves
     double moved_squares = 0;    // mean over the moves, summed over the set's own elements
     std::vector<double> drawn;   // ATen's errors on further draws
@@ -105,6 +115,7 @@ class Yardstick {
   std::vector<Octave> octaves_;
   std::vector<double> moved_;  // by element, the largest of its moves
   double moves_ = 0;           // made so far
+  double typical_ratio_ = 0;
   bool aten_is_exact_ = true;
   int64_t nonzero_ = 0;
   double max_error_ = 0;
