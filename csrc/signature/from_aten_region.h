@@ -48,8 +48,8 @@ class RegionProgram {
   // The oracle: floating inputs upcast to fp64, dtype literals of floating types replaced by
   // float64; means that ATen's running update made NaN are those of the definition (aten_means.h).
   std::vector<at::Tensor> RunFp64(at::ArrayRef<at::Tensor> inputs) const;
-  // As Run, but asks `instead` before each call: where it returns true, `stack` holds the results in
-  // place of the arguments, and the call is not made.
+  // As Run, but asks `instead` before each call: where it returns true, `stack` holds the results
+  // in place of the arguments, and the call is not made.
   using Instead = std::function<bool(size_t node, torch::jit::Stack* stack)>;
   std::vector<at::Tensor> RunWith(at::ArrayRef<at::Tensor> inputs, const Instead& instead) const;
   const OpSignature& signature() const;

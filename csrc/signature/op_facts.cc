@@ -15,7 +15,6 @@ using Family = OpFamily;
 using Needs = OpNeeds;
 using Work = OpWork;
 using Dims = OpDims;
-using Merge = OpMerge;
 using Sums = OpSums;
 using Role = OperandRole;
 using Limit = IndexLimit;
@@ -60,11 +59,6 @@ constexpr OpFacts Moves(Operands operands = {}, Work work = Work::kElements) {
 constexpr OpFacts WithDims(OpFacts facts, OpDims dims, int axes = -1) {
   facts.dims = dims;
   if (axes >= 0) facts.axes = axes;
-  return facts;
-}
-
-constexpr OpFacts WithMerge(OpFacts facts, OpMerge merge) {
-  facts.merge = merge;
   return facts;
 }
 
@@ -175,7 +169,6 @@ constexpr OpFacts Loss(Operands operands, int weights = -1) {
   return {.kind = Kind::kReduces,
           .family = Family::kLoss,
           .dims = Dims::kLabels,
-          .merge = weights < 0 ? Merge::kNone : Merge::kLabels,
           .operands = operands,
           .weights = weights};
 }
@@ -185,7 +178,6 @@ constexpr OpFacts Product(int left, bool heavy) {
           .family = Family::kMatmul,
           .needs = Needs::kRowAndColumn,
           .dims = Dims::kProduct,
-          .merge = Merge::kSum,
           .sums = Sums::kProduct,
           .work = Work::kProduct,
           .left = left,
@@ -368,21 +360,21 @@ constexpr Row kRows[] = {
     {"select", WithDims(ViewOfPart(), Dims::kAlongAxis, 1)},
     {"slice", WithDims(ViewOfPart(), Dims::kAlongAxis, 1)},
     // Reductions.
-    {"all", WithMerge(Truth(), Merge::kMin)},
-    {"amax", WithMerge(Extreme(Family::kReduction, 1, Match::kEqual), Merge::kMax)},
-    {"amin", WithMerge(Extreme(Family::kReduction, -1, Match::kEqual), Merge::kMin)},
+    {"all", Truth()},
+    {"amax", Extreme(Family::kReduction, 1, Match::kEqual)},
+    {"amin", Extreme(Family::kReduction, -1, Match::kEqual)},
     {"aminmax", {.kind = Kind::kReduces, .family = Family::kReduction, .match = Match::kEqual}},
-    {"any", WithMerge(Truth(), Merge::kMax)},
+    {"any", Truth()},
     {"argmax", Extreme(Family::kReduction, 1, Match::kTolerance, 0)},
     {"argmin", Extreme(Family::kReduction, -1, Match::kTolerance, 0)},
     {"max", Extreme(Family::kReduction, 1, Match::kEqual, 1)},
-    {"mean", WithSums(WithMerge(Reduces(Family::kReduction), Merge::kMean), Sums::kMean)},
+    {"mean", WithSums(Reduces(Family::kReduction), Sums::kMean)},
     {"min", Extreme(Family::kReduction, -1, Match::kEqual, 1)},
-    {"prod", WithMerge(Reduces(Family::kReduction), Merge::kProd)},
+    {"prod", Reduces(Family::kReduction)},
     {"sort", {.kind = Kind::kReduces, .match = Match::kEqual}},
     {"std", WithSums(Reduces(Family::kReduction), Sums::kDeviation)},
     {"std_mean", WithSums(WithMean(Reduces(Family::kReduction), 1), Sums::kDeviation)},
-    {"sum", WithSums(WithMerge(Reduces(Family::kReduction), Merge::kSum), Sums::kSum)},
+    {"sum", WithSums(Reduces(Family::kReduction), Sums::kSum)},
     {"topk", {.kind = Kind::kReduces, .match = Match::kEqual}},
     {"var", WithSums(Reduces(Family::kReduction), Sums::kVariance)},
     {"var_mean", WithSums(WithMean(Reduces(Family::kReduction), 1), Sums::kVariance)},
@@ -458,7 +450,6 @@ constexpr Row kRows[] = {
     {"embedding_dense_backward",
      {.kind = Kind::kReduces,
       .dims = Dims::kCounted,
-      .merge = Merge::kSum,
       .operands = {{{1, Role::kIndex, Limit::kArgument, 2}}},
       .backward = true}},
     // Contractions.
@@ -558,24 +549,6 @@ const std::vector<Composed>& AllComposed() {
 
 }  // namespace
 
-std::string_view OpFamilyName(OpFamily family) {
-  constexpr std::string_view kNames[] = {"attention", "convolution", "matmul",  "pooling",
-                                         "loss",      "scan",        "softmax", "norm",
-                                         "reduction", "other"};
-  return kNames[static_cast<size_t>(family)];
-}
-
-const std::vector<std::string_view>& FamilyWords() {
-  static const auto* const words = new std::vector<std::string_view>{
-      "softmax",     "norm",          "pool",  "sum",       "mean",       "var",        "std",
-      "max",         "min",           "prod",  "logsumexp", "loss",       "cum",        "entropy",
-      "any",         "all",           "mm",    "matmul",    "linear",     "conv",       "attention",
-      "einsum",      "trace",         "dot",   "topk",      "sort",       "median",     "scan",
-      "interpolate", "embedding_bag", "outer", "kl_div",    "dist",       "similarity", "bilinear",
-      "lstm",        "gru",           "count", "wrap",      "checkpoint", "vmap",       "autograd"};
-  return *words;
-}
-
 const OpFacts& FactsOf(std::string_view op) {
   static const auto* const by_name = [] {
     auto* const all = new std::unordered_map<std::string_view, const OpFacts*>;
@@ -603,6 +576,10 @@ const std::vector<std::string>& HeavyOps() {
 std::string_view RegionOpName(std::string_view op) {
   const std::string_view name = FactsOf(op).region_op;
   return name.empty() || op.find('.') != std::string_view::npos ? op : name;
+}
+
+std::string_view CallToSizes(OpDims dims) {
+  return dims == OpDims::kReshaped ? "aten::_reshape_copy" : "aten::expand_copy";
 }
 
 const std::vector<std::string>& PartsOf(std::string_view overload) {

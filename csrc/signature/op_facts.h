@@ -94,18 +94,6 @@ enum class OpDims {
   kAttention,
 };
 
-// How the answer of a whole is made of the answers of its parts along the dimensions that are taken
-// together.
-enum class OpMerge {
-  kNone,
-  kSum,
-  kMean,  // the parts' means, by their sizes
-  kMax,
-  kMin,
-  kProd,
-  kLabels,  // a loss, by its reduction: the sum, or the mean by the sum of weights
-};
-
 // How an operator's sums are written out by plain ones, so that they can be taken in other orders.
 enum class OpSums {
   kNone,
@@ -201,7 +189,6 @@ struct OpFacts {
   OpNeeds needs = OpNeeds::kEverything;
   int axes = -1;  // see OpNeeds
   OpDims dims = OpDims::kUnknown;
-  OpMerge merge = OpMerge::kNone;
   OpSums sums = OpSums::kNone;
   int windows = 0;  // see OpDims
   OpWork work = OpWork::kElements;
@@ -239,6 +226,10 @@ const std::vector<std::string>& HeavyOps();
 // "aten::scaled_dot_product_attention" for each of attention's. Others: `op` itself. Part of `op`,
 // or lives forever.
 std::string_view RegionOpName(std::string_view op);
+
+// The call that gives a tensor the sizes in its second argument, for kReshaped and kExpanded: what
+// views of these kinds come to.
+std::string_view CallToSizes(OpDims dims);
 
 // What PyTorch calls in place of an overload that is made of others: "aten::softmax.int" ->
 // {"aten::_softmax"}. Empty where none is known.

@@ -16,8 +16,9 @@ struct SumOrder {
   uint64_t shuffle = 0;     // not 0: the terms are put in an order drawn by it first
 };
 
-// One accumulator, in eight orders of the terms; 2, 4 and 8 blocks; 16 and 32 lanes of one accumulator
-// each. One accumulator errs most, and one draw of its errors says little of a single element.
+// One accumulator, in eight orders of the terms; 2, 4 and 8 blocks; 16 and 32 lanes of one
+// accumulator each. One accumulator errs most, and one draw of its errors says little of a single
+// element.
 const std::vector<SumOrder>& SumOrders();
 
 // Whether one of the region's calls is among those whose sums can be written out (OpSums).
@@ -25,7 +26,8 @@ bool HasSums(const OpSignature& signature);
 
 // For RegionProgram::RunWith: those calls with their sums in this order, accumulated in the type
 // that ATen computes their dtype in. One accumulator runs on the host up to 4 Mi terms (16 Mi of a
-// product); beyond that in at most 1,024 steps, each ATen's sum of a few neighbours. REQUIRES: the signature outlives the result.
+// product); beyond that in at most 1,024 steps, each ATen's sum of a few neighbours. REQUIRES: the
+// signature outlives the result.
 RegionProgram::Instead InOrder(const OpSignature& signature, SumOrder order);
 
 // The sum of `terms` along `dims`, which are kept with size 1.

@@ -5,7 +5,8 @@
 //   and set: Check, with the elements that the screen found suspicious.
 // A set's slices are measured once: the first and the last element, those asked for, and a secret
 // draw. Suspicious elements are measured in Check, by the limits of both. Outputs of integers, or
-// that are only moved data, are compared exactly in the same elements; all of them are the screen's.
+// that are only moved data, are compared exactly in the same elements; all of them are the
+// screen's.
 //
 // Tensors are on one device, in the signature's sizes and strides. Memory beside them: at most
 // limits.bytes of float64 at once on the device, and about 3 MiB on the host for an output and set.
@@ -71,7 +72,8 @@ class SliceJudgement {
   // was exact in all sets. REQUIRES: after Finish.
   Match match(size_t output) const;
 
-  // `candidate`: its outputs on set number `set`; `tensors`: the same ones that it was prepared with.
+  // `candidate`: its outputs on set number `set`; `tensors`: the same ones that it was prepared
+  // with.
   SliceVerdict Check(size_t set, const SetTensors& tensors, std::span<const at::Tensor> candidate,
                      const ElementLists& suspects);
   // ATen's answers on another set of the same kind, which widen the limits of set number `set`.

@@ -1,4 +1,5 @@
-// Slices of a region, run by ATen: the inputs cut as a Selection says, on the device where they lie.
+// Slices of a region, run by ATen: the inputs cut as a Selection says, on the device where they
+// lie.
 #pragma once
 
 #include <cstdint>

@@ -17,9 +17,12 @@ void AddSizes(RuleContext* c, int argument, const Dims& dims) {
 
 // The same call with all sizes as they are: what depends on a size that is 1 (squeeze) or on those
 // left open (-1) would be another one once axes are cut.
-void ToSizes(RuleContext* c, const char* op) {
+void ToSizes(RuleContext* c) {
   const Json first = c->node.args[0];
-  c->node = {op, {first, c->Out(0).sizes}, Json::object(), c->node.outputs};
+  c->node = {std::string(CallToSizes(c->facts.dims)),
+             {first, c->Out(0).sizes},
+             Json::object(),
+             c->node.outputs};
   AddSizes(c, 1, c->outputs[0]);
 }
 
@@ -40,7 +43,7 @@ bool ReshapedRule(RuleContext* c) {
     out.push_back(dim);
   }
   if (!fits) c->Positional(left);
-  ToSizes(c, "aten::_reshape_copy");
+  ToSizes(c);
   return true;
 }
 
@@ -72,7 +75,7 @@ bool ExpandedRule(RuleContext* c) {
   if (!c->Has(0) || c->outputs.size() != 1) return false;
   c->outputs[0] = c->Fresh(c->Out(0));
   if (!c->Align(*c->args[0], c->outputs[0])) return false;
-  ToSizes(c, "aten::expand_copy");
+  ToSizes(c);
   return true;
 }
 

@@ -7,7 +7,8 @@
 
 namespace cudaforge {
 
-// What an axis may be cut down to, and in what order. A later one includes what earlier ones forbid.
+// What an axis may be cut down to, and in what order. A later one includes what earlier ones
+// forbid.
 enum class AxisState {
   kFree,        // any of its places, in any order, without another answer at these places
   kPermutable,  // all of its places, in any order: sums run along it

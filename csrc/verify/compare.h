@@ -34,8 +34,8 @@ class OutputReference {
   const std::vector<double>& oracle() const { return oracle_; }  // empty for integers
   const std::optional<Yardstick>& yardstick() const { return yardstick_; }
   void set_match(Match match) { match_ = match; }
-  // The elements are some of a larger output of these sizes: their row-major numbers there, by which
-  // evidence names them.
+  // The elements are some of a larger output of these sizes: their row-major numbers there, by
+  // which evidence names them.
   void set_places(std::vector<int64_t> numbers, std::vector<int64_t> sizes) {
     places_ = std::move(numbers);
     sizes_ = std::move(sizes);

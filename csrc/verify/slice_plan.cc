@@ -108,7 +108,8 @@ int64_t SlicePlan::Bytes(int64_t points) const {
   return BytesOf(axes_, sizes);
 }
 
-// Whether every tensor that has `axis` also has `points`: only there one point can be taken of both.
+// Whether every tensor that has `axis` also has `points`: only there one point can be taken of
+// both.
 bool SlicePlan::MayShare(int points, int axis) const {
   bool may = true;
   ForEachTensorOf(axes_, [&](const RegionAxes::Dims& dims) {

@@ -49,10 +49,10 @@ class Yardstick {
  public:
   // `aten`: ATen's output bytes, from one run or more, which may add in other orders (the first is
   // the one that masks are compared with). An element's error is that of the run that errs most in
-  // it; the root-mean-square error is that of the run whose errors are the largest in its octave. `oracle`, `perturbed`: row-major; the fp64 answers for the inputs, and for the inputs
-  // after each of some random moves by a rounding unit. `draws`: more of ATen's errors, where the
-  // output has few elements. `terms`: input elements for one output element. REQUIRES: a floating
-  // spec.
+  // it; the root-mean-square error is that of the run whose errors are the largest in its octave.
+  // `oracle`, `perturbed`: row-major; the fp64 answers for the inputs, and for the inputs after
+  // each of some random moves by a rounding unit. `draws`: more of ATen's errors, where the output
+  // has few elements. `terms`: input elements for one output element. REQUIRES: a floating spec.
   Yardstick(const TensorSpec& spec, std::span<const std::string* const> aten,
             std::span<const double> oracle, std::span<const std::vector<double>> perturbed,
             std::span<const OutputDraw> draws = {}, int64_t terms = 1);
@@ -63,13 +63,13 @@ class Yardstick {
 
   // ATen's answers on another set of the same kind. In each octave ATen's largest error, and its
   // root-mean-square error over this set and those, count where they are larger than on this one.
-  // `alone`: that of these answers alone counts too, if they have as many elements of the octave as a
-  // quarter of the set's: errors that share a sum are as much luck in the mean over sets.
+  // `alone`: that of these answers alone counts too, if they have as many elements of the octave as
+  // a quarter of the set's: errors that share a sum are as much luck in the mean over sets.
   void AddTypical(const TensorSpec& spec, const OutputDraw& draw, bool alone = false);
 
-  // How many times what moves do to an element ATen errs in it, typically (the 90th percentile, over
-  // elements, of the largest error of any run). An element may err k times that: where octaves have
-  // few elements, or elements that share a sum, the runs' errors in just these are luck.
+  // How many times what moves do to an element ATen errs in it, typically (the 90th percentile,
+  // over elements, of the largest error of any run). An element may err k times that: where octaves
+  // have few elements, or elements that share a sum, the runs' errors in just these are luck.
   void set_typical_ratio(double ratio) {
     typical_ratio_ = ratio;
     SetLimits();
