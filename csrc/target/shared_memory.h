@@ -16,10 +16,10 @@ namespace cudaforge {
 // that nothing is mapped at. A use of them is a memory fault: on the CPU a SIGSEGV, on cuda an
 // illegal address error, which loses that process's context and nobody else's.
 inline constexpr int64_t kMapGuardBytes = int64_t{64} << 20;
-// Each mapping begins so many granules later, fewer than kMapShifts, drawn anew: no bit of an
-// address tells a kernel that it is being verified.
+// A mapping begins so many granules, fewer than kMapShifts, after an address that is a multiple of
+// kMapShifts granules. Memory that is mapped at shifts s and kMapShifts - 1 - s shows a kernel both
+// values of each of those bits of its address.
 inline constexpr int64_t kMapShifts = 64;
-int64_t RandomMapShift();
 
 // The owner's mapping, readable and writable, between guards. Move-only. The memory is freed when
 // this, every mapping and every exported descriptor are gone. On cuda the destructor waits for the

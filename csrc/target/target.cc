@@ -1,7 +1,5 @@
 #include "target/target.h"
 
-#include <random>
-
 namespace cudaforge {
 namespace {
 
@@ -30,11 +28,6 @@ Result<std::unique_ptr<BoundLaunch>> Executable::Bind(std::span<void* const> inp
                                                       std::span<void* const> scratch) const {
   return std::unique_ptr<BoundLaunch>(
       std::make_unique<KeptLaunch>(*this, inputs, outputs, scratch));
-}
-
-int64_t RandomMapShift() {
-  std::random_device random;
-  return std::uniform_int_distribution<int64_t>(0, kMapShifts - 1)(random);
 }
 
 Result<DeviceBuffer> Target::AllocateFenced(int64_t) {

@@ -131,9 +131,12 @@ class Target {
   virtual Result<SharedMemory> Share(int64_t bytes) = 0;
   // Maps the memory behind a descriptor that another process exported (SharedMemory::Export), which
   // may be closed afterwards. `bytes`: SharedMemory::bytes(). May be called again for the same
-  // memory, which is then at two addresses. kNoMemory; kCorruption, or on cuda kInternal, for
-  // another kind of descriptor.
-  virtual Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable) = 0;
+  // memory, which is then at two addresses. `shift`: see kMapShifts. kNoMemory; kCorruption, or on
+  // cuda kInternal, for another kind of descriptor.
+  virtual Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable, int64_t shift) = 0;
+  // Overwrites what a kernel may leave on the device outside of buffers, by `seed` with ordinary
+  // numbers, ones or NaN, before what is launched next (cuda/on_chip_scrub.h). Nothing on the CPU.
+  virtual Status Scrub(uint64_t /*seed*/) { return Status::Ok(); }
   // Bytes that this process could still allocate: on cuda what the driver reports as free, on the
   // CPU what the system and the process's memory cgroups have left, page cache included.
   virtual Result<int64_t> FreeBytes() = 0;

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "target/cuda/nvrtc_compiler.h"
-#include "target/cuda/on_chip_scrub.h"
 #include "target/device_buffer.h"
 #include "verify/device_memory.h"
 
@@ -13,14 +11,12 @@ namespace {
 constexpr unsigned kFillThreads = 256;
 constexpr int64_t kFillBlocksPerMultiprocessor = 8;
 constexpr int64_t kLeastScratch = 4096;
-constexpr int kScrubCompileMs = 60'000;
 
 cu::DevicePtr DeviceAddress(const void* data) { return reinterpret_cast<cu::DevicePtr>(data); }
 
 class CudaDeviceMemory : public DeviceMemory {
  public:
-  CudaDeviceMemory(std::shared_ptr<OwnKernels> kernels, OnChipScrub scrub)
-      : kernels_(std::move(kernels)), scrub_(std::move(scrub)) {}
+  explicit CudaDeviceMemory(std::shared_ptr<OwnKernels> kernels) : kernels_(std::move(kernels)) {}
 
   Status Fill(void* data, int64_t bytes, FillPattern pattern, uint64_t seed, DType dtype) override {
     if (bytes == 0) return Status::Ok();
@@ -78,7 +74,6 @@ class CudaDeviceMemory : public DeviceMemory {
         "cuMemcpyHtoD");
   }
 
-  Status Scrub(uint64_t seed) override { return scrub_.Run(nullptr, seed); }
   Status Synchronize() override { return kernels_->Synchronize(); }
   OwnKernels* kernels() override { return kernels_.get(); }
 
@@ -108,21 +103,13 @@ class CudaDeviceMemory : public DeviceMemory {
   }
 
   const std::shared_ptr<OwnKernels> kernels_;
-  const OnChipScrub scrub_;
   DeviceBuffer scratch_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceMemory>> MakeCudaMemory(std::shared_ptr<OwnKernels> kernels,
-                                                     const std::vector<std::string>& search_paths) {
-  CF_ASSIGN_OR_RETURN(const NvrtcCompiler compiler, NvrtcCompiler::Create(search_paths));
-  const CompileResult compiled = compiler.Compile(kScrubSource, kernels->arch(), kScrubCompileMs);
-  if (!compiled.fault.ok()) return compiled.fault;
-  if (!compiled.ok) return Status::Internal("the scrubbing kernels: " + compiled.log);
-  CF_ASSIGN_OR_RETURN(OnChipScrub scrub, OnChipScrub::Load(kernels->context(), compiled.binary));
-  return std::unique_ptr<DeviceMemory>(
-      std::make_unique<CudaDeviceMemory>(std::move(kernels), std::move(scrub)));
+std::unique_ptr<DeviceMemory> MakeCudaMemory(std::shared_ptr<OwnKernels> kernels) {
+  return std::make_unique<CudaDeviceMemory>(std::move(kernels));
 }
 
 }  // namespace cudaforge

@@ -105,7 +105,6 @@ class CpuMemory : public DeviceMemory {
   Status CopyFromHost(void* data, const void* host, int64_t bytes) override {
     return Copy(data, host, bytes);
   }
-  Status Scrub(uint64_t) override { return Status::Ok(); }
   Status Synchronize() override { return Status::Ok(); }
   OwnKernels* kernels() override { return nullptr; }
   Result<void*> Scratch(int64_t) override {

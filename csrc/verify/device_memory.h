@@ -28,7 +28,7 @@ struct FillDamage {
 };
 
 // Not thread-safe. Sizes and positions are in bytes; `data` may have any alignment, and `bytes` may
-// be 0. On CUDA: work is ordered on the legacy default stream, and Fill, Spoil, Copy and Scrub may
+// be 0. On CUDA: work is ordered on the legacy default stream, and Fill, Spoil and Copy may
 // return before it is done (call Synchronize before another process uses the memory); an error is
 // kMemoryFault where an address is not mapped, after which the context is lost.
 class DeviceMemory {
@@ -50,9 +50,6 @@ class DeviceMemory {
   virtual Status Copy(void* to, const void* from, int64_t bytes) = 0;
   virtual Status CopyToHost(void* host, const void* data, int64_t bytes) = 0;
   virtual Status CopyFromHost(void* data, const void* host, int64_t bytes) = 0;
-  // Overwrites shared memory, registers and local memory of every multiprocessor with ordinary
-  // numbers (target/cuda/on_chip_scrub.h). Nothing on the CPU.
-  virtual Status Scrub(uint64_t seed) = 0;
   virtual Status Synchronize() = 0;
 
   // The kernels; nullptr on the CPU.
@@ -62,9 +59,7 @@ class DeviceMemory {
 };
 
 std::unique_ptr<DeviceMemory> MakeCpuMemory();
-// Compiles the scrubbing kernels (`search_paths` as for OwnKernels::Create).
-Result<std::unique_ptr<DeviceMemory>> MakeCudaMemory(std::shared_ptr<OwnKernels> kernels,
-                                                     const std::vector<std::string>& search_paths);
+std::unique_ptr<DeviceMemory> MakeCudaMemory(std::shared_ptr<OwnKernels> kernels);
 
 // The pattern as the kernels know it.
 device::FillRule RuleOf(FillPattern pattern, DType dtype);

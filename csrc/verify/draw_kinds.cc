@@ -191,7 +191,8 @@ Kinds FloatingKinds(const DrawnInput& input, DrawRecipe recipe) {
     case DrawRecipe::kLastTenth:
       return of_large(ScaledRow(DrawForm::kLastTenth, 0x1p-7));
     case DrawRecipe::kWide:
-      return of_large(ScaledRow(DrawForm::kWide));
+      if (!input.large) return {NormalRow()};
+      return {ScaledRow(DrawForm::kWide), ScaledRow(DrawForm::kAlike), ScaledRow(DrawForm::kAlike)};
     case DrawRecipe::kOneSpecial:
       return {{DrawForm::kMagnitude, 0, 0, 0}};
     case DrawRecipe::kPackedSpecials:

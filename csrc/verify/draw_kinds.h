@@ -26,7 +26,7 @@ enum class DrawRecipe {
   kRowConstant,     // large: one number a row, sums of which are exact
   kByPosition,      // large: an element's place decides its size
   kLastTenth,       // large: the last tenth of each group decides
-  kWide,            // large: neighbours of very different sizes
+  kWide,            // large: neighbours of very different sizes, and rows that begin alike
   kNanOperands,     // single NaN in smaller inputs, and in attention's keys; the rest normal
   kInfiniteOperands,  // infinities there; NaN in attention's values and smaller queries
   kOneSpecial,        // large: one NaN or infinity in a group, the rest of size 1

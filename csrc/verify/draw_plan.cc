@@ -18,7 +18,8 @@ using Recipe = DrawRecipe;
 constexpr int64_t kFewSetsBytes = int64_t{32} << 20;
 constexpr int64_t kFewestSetsBytes = int64_t{256} << 20;
 constexpr int64_t kMostDrawTurns = 8;
-constexpr int64_t kSpecialTurns = 24;  // three values at eight kinds of place
+constexpr int64_t kMostSpecialTurns = 16;
+constexpr int64_t kSpecialTurns = 288;  // three values at sixteen kinds of place, six times
 // Of products and windows, one group in so many holds a special value: each ruins rows or columns
 // of the result.
 constexpr int64_t kSparseSpecials = 8;
@@ -135,7 +136,7 @@ class DrawPlanner {
     if (labels_) Add(Recipe::kIgnoredLabels);
     AddOperands(Recipe::kNanOperands);
     AddOperands(Recipe::kInfiniteOperands);
-    AddTurns(Recipe::kOneSpecial, kMostDrawTurns);
+    AddTurns(Recipe::kOneSpecial, kMostSpecialTurns);
     AddTurns(Recipe::kOneUnlike, kMostDrawTurns);
     AddTurns(Recipe::kFarOut, kMostDrawTurns);
     return std::move(sets_);

@@ -1,6 +1,7 @@
 #include "verify/mapped_buffer.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "base/random.h"
@@ -14,7 +15,13 @@ Result<MappedBuffer> MappedBuffer::Make(Target& target, DeviceMemory& memory,
 }
 
 Status MappedBuffer::Map(bool writable) {
-  CF_ASSIGN_OR_RETURN(const int id, worker_->Map(memory_, writable));
+  if (maps_.empty()) {
+    std::random_device random;
+    shift_ = std::uniform_int_distribution<int64_t>(0, kMapShifts - 1)(random);
+  } else {
+    shift_ = kMapShifts - 1 - shift_;
+  }
+  CF_ASSIGN_OR_RETURN(const int id, worker_->Map(memory_, writable, shift_));
   maps_.push_back(id);
   return Status::Ok();
 }

@@ -25,7 +25,8 @@ class MappedBuffer {
   // Memory for `bytes` bytes or fewer, which the worker does not map yet. kNoMemory.
   static Result<MappedBuffer> Make(Target& target, DeviceMemory& memory, CandidateRunner& worker,
                                    int64_t bytes);
-  // Has the worker map it, once more. kNoMemory.
+  // Has the worker map it at two addresses, the second one with the second call; they differ in
+  // all bits that a shift decides (kMapShifts). kNoMemory.
   Status Map(bool writable);
   MappedBuffer(MappedBuffer&&) noexcept = default;
   MappedBuffer& operator=(MappedBuffer&& other) noexcept;
@@ -56,6 +57,7 @@ class MappedBuffer {
   std::vector<int> maps_;
   int64_t offset_ = 0, bytes_ = 0, alignment_ = 1;
   uint64_t seed_ = 0;
+  int64_t shift_ = 0;  // of the first address
 };
 
 }  // namespace cudaforge

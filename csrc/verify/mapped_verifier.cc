@@ -11,6 +11,9 @@ namespace {
 
 constexpr int64_t kTwoSlotsBytes = int64_t{256} << 20;  // of inputs, up to which there are two
 constexpr int64_t kMaxAlignment = 4096;
+// On a CPU a random split is run so often, of regions with inputs and outputs up to so many bytes.
+constexpr int kRaceRuns = 8;
+constexpr int64_t kRaceBytes = int64_t{32} << 20;
 constexpr int kKilledRuns = 3;  // in which the system may kill a worker before it is given up
 // What PyTorch's allocators keep to at the least.
 constexpr int64_t kHostAlignment = 64;
@@ -31,6 +34,21 @@ Verdict Outside(const std::string& name, const FillDamage& damage, int64_t bytes
            {"bytes_hit", damage.changed},
            {"first_byte", damage.first},
            {"buffer_bytes", bytes}}};
+}
+
+// Three in turn show what lies before, behind and off the usual alignment.
+Placement PlacementOf(uint64_t turn) {
+  static constexpr Placement kPlacements[] = {Placement::kStart, Placement::kEnd,
+                                              Placement::kInside};
+  return kPlacements[turn % 3];
+}
+
+// Races show where parts run at once, and only now and then.
+RangeSplit SplitOf(size_t set) {
+  static constexpr RangeSplit kSplits[] = {RangeSplit::kServed, RangeSplit::kRandom,
+                                           RangeSplit::kItems,  RangeSplit::kRandom,
+                                           RangeSplit::kWhole,  RangeSplit::kRandom};
+  return kSplits[set % std::size(kSplits)];
 }
 
 std::vector<void*> PointersOf(const std::vector<MappedBuffer>& buffers, size_t count) {
@@ -68,6 +86,7 @@ Status MappedVerifier::Allocate() {
   for (size_t o = 0; o < region_.outputs.size(); ++o) {
     outputs += region_.output_spec(o).StorageBytes();
   }
+  bytes_ = inputs + outputs;
   slots_.resize(inputs <= kTwoSlotsBytes && set_count() > 1 ? 2 : 1);
   const auto slots = static_cast<int64_t>(slots_.size());
   CF_ASSIGN_OR_RETURN(const int64_t free, target_.FreeBytes());
@@ -135,7 +154,6 @@ Result<Verdict> MappedVerifier::Load(const std::string& binary, const Candidate&
   if (!loaded.verdict.accepted()) return std::move(loaded.verdict);
   scratch_bytes_ = std::move(loaded.scratch_bytes);
   ran_ = false;
-  ++run_;
   for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
     const int64_t bytes = scratch_bytes_[i];
     if (i < scratch_.size() && scratch_[i].capacity() >= bytes) continue;
@@ -162,11 +180,7 @@ Status MappedVerifier::Draw(size_t set) {
   }
   if (ready) return Status::Ok();
   slot.set.reset();
-  // The first three show what lies before, behind and off the usual alignment; then by chance.
-  const uint64_t turn = set < 3 ? set : Random(set, 1) % 3;
-  const Placement placement = turn == 0   ? Placement::kStart
-                              : turn == 1 ? Placement::kEnd
-                                          : Placement::kInside;
+  const Placement placement = PlacementOf(set < 3 ? set : Random(set, 1));
   for (size_t i = 0; i < slot.inputs.size(); ++i) {
     CF_RETURN_IF_ERROR(slot.inputs[i].Place(region_.inputs[i].StorageBytes(), input_alignments_[i],
                                             placement, Random(set, 100 + i)));
@@ -181,8 +195,8 @@ Status MappedVerifier::Poison(size_t set) {
                                               FillPattern::kOnes, FillPattern::kZero,
                                               FillPattern::kBytes};
   const FillPattern pattern = kPatterns[set < 4 ? set : Random(set, 2) % 5];
-  const bool at_end = set < 2 ? set == 0 : Random(set, 3) % 2 == 0;
-  const Placement placement = at_end ? Placement::kEnd : Placement::kStart;
+  // Not as the inputs of the same set are.
+  const Placement placement = PlacementOf(set < 3 ? set + 1 : Random(set, 3));
   const int64_t alignment = region_.device == DeviceType::kCpu ? kHostAlignment : kDeviceAlignment;
   const auto poison = [&](MappedBuffer& buffer, int64_t bytes, int64_t aligned, DType dtype,
                           uint64_t use) -> Status {
@@ -200,10 +214,6 @@ Status MappedVerifier::Poison(size_t set) {
 }
 
 MappedLaunch MappedVerifier::LaunchOn(size_t set) {
-  // Races show where parts run at once, and only now and then.
-  static constexpr RangeSplit kSplits[] = {RangeSplit::kServed, RangeSplit::kRandom,
-                                           RangeSplit::kItems,  RangeSplit::kRandom,
-                                           RangeSplit::kWhole,  RangeSplit::kRandom};
   const uint64_t address = Random(set, 4);
   MappedLaunch launch;
   for (const MappedBuffer& input : SlotOf(set).inputs) {
@@ -213,7 +223,7 @@ MappedLaunch MappedVerifier::LaunchOn(size_t set) {
   for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
     launch.scratch.push_back(scratch_[i].placed(address >> 16));
   }
-  launch.split = kSplits[set % 6];
+  launch.split = SplitOf(set);
   launch.seed = Random(set, 5);
   return launch;
 }
@@ -243,23 +253,27 @@ Result<Verdict> MappedVerifier::Examine(size_t set) {
                           PointersOf(outputs_, outputs_.size()));
 }
 
-Result<Verdict> MappedVerifier::Run(size_t set) {
-  CF_RETURN_IF_ERROR(Draw(set));
-  Verdict verdict;
-  for (int run = 1;; ++run) {
+Result<Verdict> MappedVerifier::RunOnce(size_t set) {
+  ++run_;
+  for (int killed = 0;;) {
     CF_RETURN_IF_ERROR(Poison(set));
     Result<Verdict> launched = Launch(set);
-    if (launched.ok()) {
-      verdict = *std::move(launched);
-      break;
-    }
-    if (launched.status().code() != StatusCode::kUnavailable || run == kKilledRuns) {
-      return launched.status();
+    if (launched.ok()) return launched->accepted() ? Examine(set) : launched;
+    if (launched.status().code() != StatusCode::kUnavailable || ++killed == kKilledRuns) {
+      return launched;
     }
   }
-  if (!verdict.accepted()) return verdict;
-  CF_ASSIGN_OR_RETURN(verdict, Examine(set));
-  if (!verdict.accepted() || set != 0 || !std::exchange(ran_, true)) return verdict;
+}
+
+Result<Verdict> MappedVerifier::Run(size_t set) {
+  CF_RETURN_IF_ERROR(Draw(set));
+  const bool races = region_.device == DeviceType::kCpu && SplitOf(set) == RangeSplit::kRandom;
+  Verdict verdict;
+  for (int left = races && bytes_ <= kRaceBytes ? kRaceRuns : 1; left > 0; --left) {
+    CF_ASSIGN_OR_RETURN(verdict, RunOnce(set));
+    if (!verdict.accepted()) return verdict;
+  }
+  if (set != 0 || !std::exchange(ran_, true)) return verdict;
   // Once more on what it left: it must not rely on what is there, even where nearly all of it is
   // right, nor on scratch buffers that it has seen before.
   for (size_t o = 0; o < outputs_.size(); ++o) {

@@ -64,9 +64,11 @@ class MappedVerifier : public RegionVerifier {
   Status Poison(size_t set);
   MappedLaunch LaunchOn(size_t set);
   Result<Verdict> Launch(size_t set);
+  // Fills outputs and scratch buffers anew, launches and examines.
+  Result<Verdict> RunOnce(size_t set);
   // What was written: around the buffers, and the outputs.
   Result<Verdict> Examine(size_t set);
-  // Another number for each set, use and candidate, none of which tells another.
+  // Another number for each set, use and run, none of which tells another.
   uint64_t Random(size_t set, uint64_t what) const;
 
   const OpSignature& region_;
@@ -80,7 +82,8 @@ class MappedVerifier : public RegionVerifier {
   std::vector<int64_t> scratch_bytes_;     // of the loaded candidate
   std::vector<int64_t> input_alignments_;  // that it asks for
   bool ran_ = false;                       // it ran on set 0 already
-  uint64_t run_ = 0;                       // candidates so far
+  uint64_t run_ = 0;                       // runs so far
+  int64_t bytes_ = 0;                      // of inputs and outputs
 };
 
 }  // namespace cudaforge

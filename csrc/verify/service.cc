@@ -80,7 +80,7 @@ class Service {
                                 {.search_paths = worker.cuda_search_paths, .own_stream = false}));
     CF_ASSIGN_OR_RETURN(std::unique_ptr<OwnKernels> kernels,
                         OwnKernels::Create(worker.device_index, worker.cuda_search_paths));
-    CF_ASSIGN_OR_RETURN(memory_, MakeCudaMemory(std::move(kernels), worker.cuda_search_paths));
+    memory_ = MakeCudaMemory(std::move(kernels));
     return Status::Ok();
   }
 

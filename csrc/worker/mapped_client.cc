@@ -56,7 +56,8 @@ Result<Frame> WorkerClient::Impl::MapRequest(int id, const KeptMapping& mapping)
   request.body = {{"command", "map"},
                   {"mapping", id},
                   {"bytes", mapping.bytes},
-                  {"writable", mapping.writable}};
+                  {"writable", mapping.writable},
+                  {"shift", mapping.shift}};
   CF_ASSIGN_OR_RETURN(UniqueFd memory, Duplicate(mapping.memory));
   request.fds.push_back(std::move(memory));
   return request;
@@ -95,11 +96,12 @@ Result<WorkerClient::Impl::Answer> WorkerClient::Impl::AskMapped(Frame& request,
   return Exchange(request, timeout_ms);
 }
 
-Result<int> WorkerClient::Map(const SharedMemory& memory, bool writable) {
+Result<int> WorkerClient::Map(const SharedMemory& memory, bool writable, int64_t shift) {
   Impl::KeptMapping mapping;
   CF_ASSIGN_OR_RETURN(mapping.memory, memory.Export(writable));
   mapping.bytes = memory.bytes();
   mapping.writable = writable;
+  mapping.shift = shift;
   const int id = impl_->next_mapping;
   CF_ASSIGN_OR_RETURN(Frame request, Impl::MapRequest(id, mapping));
   CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, kMapTimeoutMs));
@@ -221,7 +223,7 @@ Status NoMappedMemory() { return Status::Unsupported("this runner maps no memory
 
 }  // namespace
 
-Result<int> CandidateRunner::Map(const SharedMemory&, bool) { return NoMappedMemory(); }
+Result<int> CandidateRunner::Map(const SharedMemory&, bool, int64_t) { return NoMappedMemory(); }
 Status CandidateRunner::Unmap(int) { return NoMappedMemory(); }
 Result<LoadedKernel> CandidateRunner::Load(const std::string&, const Candidate&,
                                            const OpSignature&) {

@@ -35,12 +35,14 @@ MappedReply VerdictReplyOf(const Verdict& verdict, bool fatal = false) {
   return {{{"ok", true}, {"verdict", verdict.ToJson()}}, fatal};
 }
 
-// In a forked process: what is mapped from now on lies up to 64 pages lower. Else each process of
-// one worker would have a kernel's code at the same address.
-void ShiftAddresses(uint64_t seed) {
-  const auto pages = static_cast<size_t>(1 + SplitMix(seed).Below(64));
-  (void)mmap(nullptr, pages * static_cast<size_t>(PageBytes()), PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+// In a forked process: a kernel's library of so many bytes is loaded up to 16 times its size lower
+// from now on. Else each process of one worker would have its code at the same address.
+void ShiftCode(uint64_t seed, size_t bytes) {
+  const auto page = static_cast<size_t>(PageBytes());
+  for (uint64_t left = SplitMix(seed).Below(16); left > 0; --left) {
+    (void)mmap(nullptr, (bytes / page + 1) * page, PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  }
 }
 
 Json StatusAnswer(const Status& status) {
@@ -172,9 +174,11 @@ Result<MappedReply> MappedServer::Map(const Frame& frame) {
   CF_ASSIGN_OR_RETURN(const int id, MappingOf(frame.body));
   CF_ASSIGN_OR_RETURN(const int64_t bytes, JsonInt(frame.body, "bytes"));
   CF_ASSIGN_OR_RETURN(const bool writable, JsonBool(frame.body, "writable"));
+  CF_ASSIGN_OR_RETURN(const int64_t shift, JsonInt(frame.body, "shift"));
+  if (shift < 0 || shift >= kMapShifts) return Status::InvalidArgument("map: no such shift");
   if (frame.fds.size() != 1) return Status::InvalidArgument("map: one descriptor");
   if (mappings_.contains(id)) return Status::InvalidArgument("map: this mapping is there already");
-  Result<DeviceBuffer> buffer = target_.Map(frame.fds[0].get(), bytes, writable);
+  Result<DeviceBuffer> buffer = target_.Map(frame.fds[0].get(), bytes, writable, shift);
   if (!buffer.ok()) return MappedReply{StatusAnswer(buffer.status()), target_.poisoned()};
   mappings_.emplace(id, Mapping{*std::move(buffer), writable});
   return MappedReply{{{"ok", true}}};
@@ -261,10 +265,10 @@ Result<MappedReply> MappedServer::Launch(const Json& body) {
   CF_ASSIGN_OR_RETURN(const MappedLaunch launch, MappedLaunchFromJson(json));
   CF_ASSIGN_OR_RETURN(const int timeout_ms, TimeoutOf(body));
   CF_ASSIGN_OR_RETURN(const LaunchBuffers buffers, Buffers(launch));
-  if (!forks()) return LaunchHere(buffers);
+  if (!forks()) return LaunchHere(launch, buffers);
   const auto run = [&](int pipe) {
     KeepOnly({buffers});
-    ShiftAddresses(launch.seed);
+    ShiftCode(launch.seed, kernel_->binary.size());
     auto& executable = Kept(target_.Load(kernel_->binary, kernel_->candidate, kernel_->signature));
     if (!executable.ok()) return StatusAnswer(executable.status());
     auto& bound = Kept((*executable)->Bind(buffers.inputs, buffers.outputs, buffers.scratch));
@@ -281,10 +285,12 @@ Result<MappedReply> MappedServer::Launch(const Json& body) {
   return VerdictReplyOf(VerdictOfEnd(end, buffers, timeout_ms));
 }
 
-MappedReply MappedServer::LaunchHere(const LaunchBuffers& buffers) {
+MappedReply MappedServer::LaunchHere(const MappedLaunch& launch, const LaunchBuffers& buffers) {
   Status status;
   auto bound = kernel_->executable->Bind(buffers.inputs, buffers.outputs, buffers.scratch);
   if (!bound.ok()) return VerdictReplyOf(VerdictOfLaunch(bound.status()), target_.poisoned());
+  const Status scrubbed = target_.Scrub(launch.seed);
+  if (!scrubbed.ok() && target_.poisoned()) return {StatusAnswer(scrubbed), true};
   const Status launched = (*bound)->Run(target_.launch_context());
   const Status finished = target_.Synchronize();
   if (launched.ok() && finished.ok()) return VerdictReplyOf({}, target_.poisoned());

@@ -61,7 +61,7 @@ class MappedServer {
   void KeepOnly(const std::vector<LaunchBuffers>& used) const;
   MappedReply LaunchForked(const MappedLaunch& launch, const LaunchBuffers& buffers,
                            int timeout_ms);
-  MappedReply LaunchHere(const LaunchBuffers& buffers);
+  MappedReply LaunchHere(const MappedLaunch& launch, const LaunchBuffers& buffers);
 
   Target& target_;
   DeviceType device_;

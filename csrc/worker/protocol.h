@@ -26,7 +26,7 @@
 // On memory of the client's (mapped_server.h). A reply without "ok": true may carry "code", a name
 // of StatusCodeName. "timeout_ms" bounds one process of the CPU's; on cuda the client ends the
 // worker. LAUNCH: see MappedLaunchToJson.
-//   {"command":"map","mapping":id,"bytes":n,"writable":b}, fds [memory] -> {"ok":true}
+//   {"command":"map","mapping":id,"bytes":n,"writable":b,"shift":n}, fds [memory] -> {"ok":true}
 //   {"command":"unmap","mapping":id} -> {"ok":true}
 //   {"command":"load","candidate":{},"signature":{},"timeout_ms":n}, fds [binary]: instead of the
 //    kernel that was loaded

@@ -12,7 +12,8 @@ namespace cudaforge {
 namespace {
 
 constexpr int kMostRandomThreads = 8;
-constexpr uint64_t kLongestDelay = 1000;  // pauses; tens of microseconds
+// Pauses before a part, by the seed: none, or up to some microseconds or tens of them.
+constexpr uint64_t kLongestDelays[] = {1, 50, 1000};
 
 struct TeamState {
   RangeSplit split = RangeSplit::kServed;
@@ -27,6 +28,7 @@ struct TeamState {
   void* context = nullptr;
   std::atomic<size_t> next{0};
   std::atomic<int> pending{0};
+  std::atomic<int> arrived{0};  // kRandom: threads that are ready for their first part
   std::atomic<uint32_t> generation{0};
 };
 
@@ -47,8 +49,12 @@ void Delay(uint64_t pauses) {
 
 void RunParts(TeamState& team, uint64_t delay_seed) {
   SplitMix random(delay_seed);
+  if (team.split == RangeSplit::kRandom) {  // all begin at once
+    ++team.arrived;
+    while (team.arrived.load() < team.threads) std::this_thread::yield();
+  }
   for (size_t i = team.next++; i < team.parts.size(); i = team.next++) {
-    if (team.split == RangeSplit::kRandom) Delay(random.Below(kLongestDelay));
+    if (team.split == RangeSplit::kRandom) Delay(random.Below(kLongestDelays[team.seed % 3]));
     team.body(team.context, team.parts[i].begin, team.parts[i].end);
   }
 }
@@ -96,6 +102,7 @@ void Team::ParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
   team.body = body;
   team.context = context;
   team.next = 0;
+  team.arrived = 0;
   team.pending = team.helpers;
   team.generation.fetch_add(1, std::memory_order_release);
   team.generation.notify_all();

@@ -74,9 +74,9 @@ class CandidateRunner {
   // kUnsupported: this runner has none of it.
   //
   // An id for the memory in the worker; called again for the same memory, another one at another
-  // address. The caller's work on the memory must be done before a launch. Until Unmap the client
+  // address. `shift`: see kMapShifts (target/shared_memory.h). The caller's work on the memory must be done before a launch. Until Unmap the client
   // keeps the memory alive. kNoMemory: the worker cannot map it.
-  virtual Result<int> Map(const SharedMemory& memory, bool writable);
+  virtual Result<int> Map(const SharedMemory& memory, bool writable, int64_t shift);
   // kInvalidArgument: no such id.
   virtual Status Unmap(int id);
   // In the place of the kernel that was loaded.
@@ -117,7 +117,7 @@ class WorkerClient : public CandidateRunner {
                       const TimingPlan& plan) override;
   Result<Json> Profile(const std::string& binary, const Candidate& candidate,
                        const OpSignature& signature, const InputSet& inputs, int tier) override;
-  Result<int> Map(const SharedMemory& memory, bool writable) override;
+  Result<int> Map(const SharedMemory& memory, bool writable, int64_t shift) override;
   Status Unmap(int id) override;
   Result<LoadedKernel> Load(const std::string& binary, const Candidate& candidate,
                             const OpSignature& signature) override;

@@ -97,6 +97,7 @@ class WorkerClient::Impl {
     UniqueFd memory;
     int64_t bytes = 0;
     bool writable = false;
+    int64_t shift = 0;
   };
   struct KeptKernel {
     UniqueFd binary;

@@ -44,22 +44,27 @@ Result<SharedMemory> ShareHostMemory(int64_t bytes) {
   const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
   UniqueFd reader(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!reader.valid()) return ErrnoStatus(path, errno);
-  CF_ASSIGN_OR_RETURN(DeviceBuffer buffer, MapHostMemory(fd.get(), rounded, /*writable=*/true));
+  CF_ASSIGN_OR_RETURN(DeviceBuffer buffer,
+                      MapHostMemory(fd.get(), rounded, /*writable=*/true, /*shift=*/0));
   return SharedMemory(std::move(buffer), std::move(fd), std::move(reader));
 }
 
-Result<DeviceBuffer> MapHostMemory(int fd, int64_t bytes, bool writable) {
+Result<DeviceBuffer> MapHostMemory(int fd, int64_t bytes, bool writable, int64_t shift) {
   const int seals = fcntl(fd, F_GET_SEALS);
   struct stat facts {};
+  CF_CHECK(shift >= 0 && shift < kMapShifts);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &facts) != 0 || bytes <= 0 ||
       facts.st_size != bytes) {
     return Status::Corruption("not shared memory of " + std::to_string(bytes) + " bytes");
   }
-  const auto whole = static_cast<size_t>(bytes + 2 * kMapGuardBytes + kMapShifts * PageBytes());
+  const int64_t shifts = kMapShifts * PageBytes();
+  const auto whole = static_cast<size_t>(RoundUp(bytes + 2 * kMapGuardBytes + 2 * shifts, shifts));
   void* const base =
       mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return ErrnoStatus("reserving addresses", errno);
-  void* const data = static_cast<char*>(base) + kMapGuardBytes + RandomMapShift() * PageBytes();
+  const auto first = static_cast<int64_t>(reinterpret_cast<uintptr_t>(base)) + kMapGuardBytes;
+  void* const data = reinterpret_cast<void*>(
+      static_cast<uintptr_t>(RoundUp(first, shifts) + shift * PageBytes()));
   DeviceBuffer buffer(data, bytes, [base, whole](void*) { munmap(base, whole); });
   // Populated: a page's first use must not count in a timing.
   if (mmap(data, static_cast<size_t>(bytes), writable ? PROT_READ | PROT_WRITE : PROT_READ,

@@ -12,6 +12,6 @@ namespace cudaforge {
 int64_t PageBytes();
 // See Target::Share and Target::Map. Share reserves every page, so that a later write finds it.
 Result<SharedMemory> ShareHostMemory(int64_t bytes);
-Result<DeviceBuffer> MapHostMemory(int fd, int64_t bytes, bool writable);
+Result<DeviceBuffer> MapHostMemory(int fd, int64_t bytes, bool writable, int64_t shift);
 
 }  // namespace cudaforge

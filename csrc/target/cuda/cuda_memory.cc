@@ -44,16 +44,18 @@ void Unmap(const CudaContext& context, const Reserved& reserved, bool mapped) {
 }
 
 Result<DeviceBuffer> MapHandle(const CudaContextPtr& context, cu::MemoryHandle handle,
-                               int64_t bytes, bool writable) {
+                               int64_t bytes, bool writable, int64_t shift) {
+  CF_CHECK(shift >= 0 && shift < kMapShifts);
   const cu::DriverApi& api = context->api();
   const int64_t granule = CudaGranule(*context);
   Reserved reserved;
   reserved.bytes = static_cast<size_t>(bytes);
-  reserved.size = static_cast<size_t>(bytes + 2 * kMapGuardBytes + kMapShifts * granule);
+  reserved.size = static_cast<size_t>(bytes + 2 * kMapGuardBytes + 2 * kMapShifts * granule);
   CF_RETURN_IF_ERROR(context->Check(api.MemAddressReserve(&reserved.base, reserved.size, 0, 0, 0),
                                     "cuMemAddressReserve"));
+  const auto first = static_cast<int64_t>(reserved.base) + kMapGuardBytes;
   reserved.data =
-      reserved.base + static_cast<cu::DevicePtr>(kMapGuardBytes + RandomMapShift() * granule);
+      static_cast<cu::DevicePtr>(RoundUp(first, kMapShifts * granule) + shift * granule);
   // No error of these calls is the device's: what a descriptor names may not be such memory.
   if (const cu::Result error = api.MemMap(reserved.data, reserved.bytes, 0, handle, 0);
       error != 0) {
@@ -94,12 +96,13 @@ Result<SharedMemory> ShareCudaMemory(const CudaContextPtr& context, int64_t byte
   CF_RETURN_IF_ERROR(context->Check(api.MemExport(&exported, made, cu::kHandlePosixFd, 0),
                                     "cuMemExportToShareableHandle"));
   UniqueFd fd(exported);
-  CF_ASSIGN_OR_RETURN(DeviceBuffer buffer, MapHandle(context, made, rounded, /*writable=*/true));
+  CF_ASSIGN_OR_RETURN(DeviceBuffer buffer,
+                      MapHandle(context, made, rounded, /*writable=*/true, /*shift=*/0));
   return SharedMemory(std::move(buffer), std::move(fd), UniqueFd());
 }
 
 Result<DeviceBuffer> MapCudaMemory(const CudaContextPtr& context, int fd, int64_t bytes,
-                                   bool writable) {
+                                   bool writable, int64_t shift) {
   CF_RETURN_IF_ERROR(context->MakeCurrent());
   if (bytes <= 0 || bytes % CudaGranule(*context) != 0) {
     return Status::Corruption("shared memory of no whole granules");
@@ -111,7 +114,7 @@ Result<DeviceBuffer> MapCudaMemory(const CudaContextPtr& context, int fd, int64_
       context->api().Check(context->api().MemImport(&made, shareable, cu::kHandlePosixFd),
                            "cuMemImportFromShareableHandle"));
   const OwnedHandle handle(context->api(), made);
-  return MapHandle(context, made, bytes, writable);
+  return MapHandle(context, made, bytes, writable, shift);
 }
 
 }  // namespace cudaforge

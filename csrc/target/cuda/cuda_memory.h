@@ -14,6 +14,6 @@ namespace cudaforge {
 int64_t CudaGranule(const CudaContext& context);
 Result<SharedMemory> ShareCudaMemory(const CudaContextPtr& context, int64_t bytes);
 Result<DeviceBuffer> MapCudaMemory(const CudaContextPtr& context, int fd, int64_t bytes,
-                                   bool writable);
+                                   bool writable, int64_t shift);
 
 }  // namespace cudaforge

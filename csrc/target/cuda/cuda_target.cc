@@ -9,6 +9,7 @@
 #include "target/cuda/cuda_timer.h"
 #include "target/cuda/device_rates.h"
 #include "target/cuda/nvrtc_compiler.h"
+#include "target/cuda/on_chip_scrub.h"
 #include "target/cuda/ptx_linker.h"
 #include "target/cuda/range_profiler.h"
 #include "target/target.h"
@@ -79,8 +80,18 @@ class CudaTarget : public Target {
 
   int64_t granule() const override { return CudaGranule(*context_); }
   Result<SharedMemory> Share(int64_t bytes) override { return ShareCudaMemory(context_, bytes); }
-  Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable) override {
-    return MapCudaMemory(context_, fd, bytes, writable);
+  Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable, int64_t shift) override {
+    return MapCudaMemory(context_, fd, bytes, writable, shift);
+  }
+  Status Scrub(uint64_t seed) override {
+    if (!scrub_.has_value()) {
+      const CompileResult compiled = Compile({Language::kCuda, kScrubSource}, kRatesTimeoutMs);
+      if (!compiled.fault.ok()) return compiled.fault;
+      if (!compiled.ok) return Status::Internal("the scrubbing kernels: " + compiled.log);
+      CF_ASSIGN_OR_RETURN(OnChipScrub scrub, OnChipScrub::Load(context_, compiled.binary));
+      scrub_.emplace(std::move(scrub));
+    }
+    return scrub_->Run(stream_, seed);
   }
   Result<int64_t> FreeBytes() override {
     CF_RETURN_IF_ERROR(context_->MakeCurrent());
@@ -208,6 +219,7 @@ class CudaTarget : public Target {
   std::optional<Result<PtxLinker>> linker_;        // opened by the first Compile of PTX
   cu::Stream stream_ = nullptr;                    // nullptr: the legacy default stream
   std::unique_ptr<CudaTimer> timer_;
+  std::optional<OnChipScrub> scrub_;                                // loaded by the first Scrub
   std::optional<Result<std::unique_ptr<RangeProfiler>>> profiler_;  // opened by the first Profile
   Json facts_;                                                      // null before the first Facts
 };

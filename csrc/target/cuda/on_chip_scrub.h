@@ -1,5 +1,6 @@
 // Overwrites what a kernel may leave on the device outside of its buffers: shared memory, registers
-// and local memory of every multiprocessor, with ordinary float32 numbers between 1 and 2.
+// and local memory of every multiprocessor, by the seed with float32 numbers between 1 and 2, ones,
+// twos or NaN.
 //
 // A kernel finds there what the last kernel on the same multiprocessor left, at least where that
 // one belongs to the same context: shared memory and registers are not cleared at launch. What a

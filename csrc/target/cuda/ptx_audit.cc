@@ -128,6 +128,10 @@ class Audit {
       const auto has = [&all](std::string_view word) {
         return std::find(all.begin(), all.end(), word) != all.end();
       };
+      if (has(".extern") && has(".func")) {  // malloc, printf
+        return Status::InvalidArgument("it calls a function that is not its own: " +
+                                   std::string(statement.substr(0, 200)));
+      }
       if (has(".entry") || has(".func")) {
         CF_RETURN_IF_ERROR(CheckFunction(function));
         function.clear();

@@ -45,15 +45,16 @@ CF_DRAW DrawPosition DrawPositionOf(const DrawnTensor& tensor, int64_t offset) {
 }
 
 // A place of a group where loops go wrong: its ends, its middle, where a step of 8 to 4096 elements
-// begins or ends, the first and the last of a tile, or anywhere.
+// begins or ends, the first and the last of a tile; and every second time anywhere, in one lane of
+// 32 after the other.
 CF_DRAW int64_t SpecialPlace(uint32_t number, int64_t length, uint64_t key) {
-  const uint32_t round = number >> 3;
+  const uint32_t round = number >> 4;
   int shift = 3 + static_cast<int>(round & 3);                           // steps of 8, 16, 32, 64
   if ((round & 7) == 6) shift = 7 + static_cast<int>((round >> 3) % 6);  // of 128 to 4096
   const int64_t last_step = (length - 1) >> shift << shift;
   const int64_t begin = round / 3 % 2 == 0 ? last_step : int64_t{1} << shift;
   int64_t place = 0;
-  switch (number & 7) {
+  switch (number & 15) {
     case 0:
       place = length - 1;
       break;
@@ -76,6 +77,7 @@ CF_DRAW int64_t SpecialPlace(uint32_t number, int64_t length, uint64_t key) {
       break;
     default:
       place = static_cast<int64_t>(BelowOf(Mix64(key), static_cast<uint64_t>(length)));
+      place = (place & ~int64_t{31}) + ((number * 7) & 31);
       break;
   }
   return place < 0 ? 0 : place >= length ? length - 1 : place;
@@ -105,14 +107,14 @@ CF_DRAW void SetSingle(const DrawnTensor& tensor, const DrawKey& drawn, int64_t 
   const auto number = static_cast<uint32_t>(static_cast<int64_t>(turn) + tensor.first);
   const uint64_t key = Mix64(drawn.philox ^ (static_cast<uint64_t>(group) * 0x9e3779b97f4a7c15u));
   if (tensor.singles == DrawSingles::kSpecials) {
-    // Each value is met at each kind of place within 24 numbers, then one later: no lane of a
+    // Each value is met at each kind of place within 48 numbers, then one later: no lane of a
     // kernel meets one of them only.
-    const uint32_t moved = number + number / 24 + tensor.turn;
+    const uint32_t moved = number + number / 48 + tensor.turn;
     row.special_place = SpecialPlace(moved, tensor.length, key);
     const auto kind = tensor.only_nan != 0 || moved % 3 == 2 ? SpecialKind::kNan
                       : moved % 3 == 0                       ? SpecialKind::kPlus
                                                              : SpecialKind::kMinus;
-    const uint32_t which = (moved / 24) << 5;
+    const uint32_t which = (moved / 3) << 5;
     row.special_bits = tensor.type == DrawType::kFloat64 ? SpecialBits<double>(kind, which)
                                                          : SpecialBits<float>(kind, which);
     return;
@@ -226,7 +228,7 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
 #define CF_DRAW_FORMS(DO)                                                                   \
   DO(kUniform) DO(kMagnitude) DO(kIntegers) DO(kConstant) DO(kCancelling) DO(kSparse)       \
   DO(kFirstLarge) DO(kLastTenth) DO(kPosition) DO(kRowConstant) DO(kWide) DO(kSomeZeros)    \
-  DO(kOneHot)                                                                               \
+  DO(kOneHot) DO(kAlike)                                                                    \
   DO(kZeros) DO(kDenormals) DO(kSomeDenormals) DO(kManySpecial) DO(kNearEdges) DO(kMask)
 // clang-format on
 

@@ -196,6 +196,8 @@ CF_DRAW typename RealTraits<Real>::Bits DenormalBits(const DrawnTensor& tensor, 
                  word & 1));
   }
   const Bits sign = (word & 1) != 0 ? static_cast<Bits>(RealTraits<Real>::kSign) : Bits{0};
+  if (tensor.type == DrawType::kFloat32 && (word & 2) != 0)
+    return sign | (word >> 9);  // of any size
   const uint32_t kept = tensor.type == DrawType::kBFloat16 ? steps % 127 : steps;
   return sign | (static_cast<Bits>(kept) << tensor.denormal_shift);
 }
@@ -246,6 +248,10 @@ CF_DRAW typename RealTraits<Real>::Bits FormBits(const DrawnTensor& tensor, cons
     return BitCast<Bits>(low ? small : near_one);
   }
   uint32_t drawn = word;
+  if constexpr (kForm == Form::kAlike) {
+    const bool alike = place < tensor.length - (tensor.length >> 2);
+    if (alike) drawn = Mix32(static_cast<uint32_t>(place) * 0x9e3779b9u + 1u);
+  }
   if constexpr (kForm == Form::kCancelling) {
     drawn = Mix32(static_cast<uint32_t>(row.key) + static_cast<uint32_t>(place >> 1) * 0x9e3779b9u);
   }

@@ -25,6 +25,7 @@ enum class DrawForm : int {
   kFirstLarge,     // shift, then normal without it
   kLastTenth,      // normal; the last tenth of a group 256 times as large
   kPosition,       // normal, plus place % 256 / 16
+  kAlike,          // normal, but all of these rows are equal up to their last quarter
   kOneHot,         // zero, but for a 1 somewhere in each group
   kRowConstant,    // one multiple of 0.25 for the row, within 3.75
   kWide,           // normal times powers of two, 2^-8 to 2^7

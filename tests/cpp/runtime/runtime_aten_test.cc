@@ -71,7 +71,8 @@ class RuntimeTest : public testing::Test {
     RegionRequest request;
     request.task = {region, arch_};
     request.candidates = 1;
-    auto done = ForgeRegion(request, runtime().WorkshopFor(runtime().store(), request.task.arch), host);
+    auto done =
+        ForgeRegion(request, runtime().WorkshopFor(runtime().store(), request.task.arch), host);
     EXPECT_TRUE(done.ok()) << done.status().ToString();
     return std::move(done).value();
   }

@@ -36,7 +36,7 @@ class SharedMemoryOfCpu : public ::testing::Test {
   char* Shared() { return static_cast<char*>(memory_.data()); }
   DeviceBuffer Map(bool writable) {
     const UniqueFd fd = memory_.Export(writable).value();
-    return target_->Map(fd.get(), memory_.bytes(), writable).value();
+    return target_->Map(fd.get(), memory_.bytes(), writable, 0).value();
   }
 
   std::unique_ptr<Target> target_ = MakeCpuTarget().value();
@@ -65,7 +65,7 @@ TEST_F(SharedMemoryOfCpu, EveryMappingSeesTheSameBytes) {
 TEST_F(SharedMemoryOfCpu, AnotherProcessWritesIt) {
   const UniqueFd fd = memory_.Export(/*writable=*/true).value();
   EXPECT_EQ(InForkedChild([&] {
-              const auto mapped = target_->Map(fd.get(), memory_.bytes(), /*writable=*/true);
+              const auto mapped = target_->Map(fd.get(), memory_.bytes(), /*writable=*/true, 0);
               if (!mapped.ok()) return 1;
               std::memcpy(mapped->data(), "child", 5);
               return 0;
@@ -76,7 +76,7 @@ TEST_F(SharedMemoryOfCpu, AnotherProcessWritesIt) {
 
 TEST_F(SharedMemoryOfCpu, AReadOnlyMappingStaysSo) {
   const UniqueFd fd = memory_.Export(/*writable=*/false).value();
-  EXPECT_FALSE(target_->Map(fd.get(), memory_.bytes(), /*writable=*/true).ok());
+  EXPECT_FALSE(target_->Map(fd.get(), memory_.bytes(), /*writable=*/true, 0).ok());
   const DeviceBuffer mapped = Map(/*writable=*/false);
   auto* const bytes = static_cast<volatile char*>(mapped.data());
   EXPECT_FALSE(Faults([&] { (void)bytes[0]; }));
@@ -99,12 +99,12 @@ TEST_F(SharedMemoryOfCpu, GuardsLieOnBothSides) {
 }
 
 TEST_F(SharedMemoryOfCpu, OtherDescriptorsAreRefused) {
-  EXPECT_EQ(target_->Map(-1, 4096, false).status().code(), StatusCode::kCorruption);
+  EXPECT_EQ(target_->Map(-1, 4096, false, 0).status().code(), StatusCode::kCorruption);
   const UniqueFd null(open("/dev/null", O_RDONLY));
-  EXPECT_EQ(target_->Map(null.get(), 4096, false).status().code(), StatusCode::kCorruption);
+  EXPECT_EQ(target_->Map(null.get(), 4096, false, 0).status().code(), StatusCode::kCorruption);
   const UniqueFd fd = memory_.Export(false).value();
   for (const int64_t bytes : {int64_t{0}, int64_t{-1}, memory_.bytes() - 1, 2 * memory_.bytes()}) {
-    EXPECT_EQ(target_->Map(fd.get(), bytes, false).status().code(), StatusCode::kCorruption);
+    EXPECT_EQ(target_->Map(fd.get(), bytes, false, 0).status().code(), StatusCode::kCorruption);
   }
 }
 
@@ -161,8 +161,8 @@ TEST_F(GpuSharedMemory, EveryMappingSeesTheSameBytes) {
   const SharedMemory memory = target_->Share(target_->granule() + 1).value();
   EXPECT_EQ(memory.bytes(), 2 * target_->granule());
   const UniqueFd fd = memory.Export(/*writable=*/true).value();
-  const DeviceBuffer one = target_->Map(fd.get(), memory.bytes(), /*writable=*/true).value();
-  const DeviceBuffer two = target_->Map(fd.get(), memory.bytes(), /*writable=*/false).value();
+  const DeviceBuffer one = target_->Map(fd.get(), memory.bytes(), /*writable=*/true, 0).value();
+  const DeviceBuffer two = target_->Map(fd.get(), memory.bytes(), /*writable=*/false, 0).value();
   EXPECT_NE(one.data(), two.data());
   EXPECT_NE(one.data(), memory.data());
   const std::string text = "written by the owner";
@@ -182,7 +182,7 @@ TEST_F(GpuSharedMemory, IsFreedWithItsLastOwner) {
   const int64_t before = target_->FreeBytes().value();
   std::optional<SharedMemory> memory = target_->Share(256 * kMiB).value();
   std::optional<UniqueFd> fd = memory->Export(true).value();
-  std::optional<DeviceBuffer> mapping = target_->Map(fd->get(), memory->bytes(), true).value();
+  std::optional<DeviceBuffer> mapping = target_->Map(fd->get(), memory->bytes(), true, 0).value();
   EXPECT_LE(target_->FreeBytes().value(), before - 256 * kMiB);
   memory.reset();
   fd.reset();
@@ -195,13 +195,13 @@ TEST_F(GpuSharedMemory, ErrorsLeaveTheDeviceUsable) {
   const int64_t left = target_->FreeBytes().value();
   EXPECT_EQ(target_->Share(2 * left).status().code(), StatusCode::kNoMemory);
   EXPECT_EQ(target_->Allocate(2 * left).status().code(), StatusCode::kNoMemory);
-  EXPECT_FALSE(target_->Map(-1, target_->granule(), true).ok());
+  EXPECT_FALSE(target_->Map(-1, target_->granule(), true, 0).ok());
   const SharedMemory memory = target_->Share(1).value();
   const UniqueFd fd = memory.Export(true).value();
-  EXPECT_FALSE(target_->Map(fd.get(), memory.bytes() - 1, true).ok());
-  EXPECT_FALSE(target_->Map(fd.get(), memory.bytes() * 2, true).ok());
+  EXPECT_FALSE(target_->Map(fd.get(), memory.bytes() - 1, true, 0).ok());
+  EXPECT_FALSE(target_->Map(fd.get(), memory.bytes() * 2, true, 0).ok());
   EXPECT_FALSE(target_->poisoned());
-  EXPECT_TRUE(target_->Map(fd.get(), memory.bytes(), true).ok());
+  EXPECT_TRUE(target_->Map(fd.get(), memory.bytes(), true, 0).ok());
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(DrawKernels, OnTheHostGiveTheBitsOfTheLoops) {
 TEST(GpuDraw, GivesTheBitsOfTheCpu) {
   if (!cu::DriverApi::Get().ok()) GTEST_SKIP() << "needs a GPU";
   std::shared_ptr<OwnKernels> kernels = OwnKernels::Create(0, {}).value();
-  const std::unique_ptr<DeviceMemory> memory = MakeCudaMemory(kernels, {}).value();
+  const std::unique_ptr<DeviceMemory> memory = MakeCudaMemory(kernels);
   const auto drawer = Drawer::Create(DeviceType::kCuda, kernels.get()).value();
   for (const DType dtype : kDrawnDTypes) {
     std::vector<device::DrawnTensor> tensors = TensorsOfEveryForm(dtype);

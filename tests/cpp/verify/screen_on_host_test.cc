@@ -127,8 +127,8 @@ class GpuScreen : public testing::Test {
     if (!cu::DriverApi::Get().ok()) GTEST_SKIP() << "needs a GPU";
     auto kernels = OwnKernels::Create(0, {});
     ASSERT_TRUE(kernels.ok()) << kernels.status().ToString();
-    memory_ = MakeCudaMemory(*std::move(kernels), {}).value();
-    space_ = MakeCudaMemory(OwnKernels::Create(0, {}).value(), {}).value();
+    memory_ = MakeCudaMemory(*std::move(kernels));
+    space_ = MakeCudaMemory(OwnKernels::Create(0, {}).value());
   }
   std::unique_ptr<DeviceMemory> memory_;
   std::unique_ptr<DeviceMemory> space_;  // whose scratch memory holds the tensors

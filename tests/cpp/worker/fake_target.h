@@ -60,8 +60,8 @@ class FakeTarget : public Target {
   }
   int64_t granule() const override { return PageBytes(); }
   Result<SharedMemory> Share(int64_t bytes) override { return ShareHostMemory(bytes); }
-  Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable) override {
-    return MapHostMemory(fd, bytes, writable);
+  Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable, int64_t shift) override {
+    return MapHostMemory(fd, bytes, writable, shift);
   }
   Result<int64_t> FreeBytes() override { return FreeMemoryBytes(); }
   Status CopyIn(void* device, const void* host, int64_t bytes) override {

@@ -48,8 +48,8 @@ class GpuMapped : public ::testing::Test {
     for (const int64_t at : {int64_t{0}, x_->bytes() - kSize}) {
       ASSERT_TRUE(target_->CopyIn(static_cast<char*>(x_->data()) + at, values.data(), kSize).ok());
     }
-    const auto x_id = client_.Map(*x_, false);
-    const auto y_id = client_.Map(*y_, true);
+    const auto x_id = client_.Map(*x_, false, 0);
+    const auto y_id = client_.Map(*y_, true, 0);
     ASSERT_TRUE(x_id.ok() && y_id.ok()) << x_id.status().ToString() << y_id.status().ToString();
     x_id_ = *x_id;
     y_id_ = *y_id;
@@ -110,7 +110,7 @@ TEST_F(GpuMapped, ComputesInPlace) {
     EXPECT_TRUE(RunKernel("", end).accepted());
     ExpectRelu(end);
   }
-  const auto again = client_.Map(*y_, true);
+  const auto again = client_.Map(*y_, true, 0);
   ASSERT_TRUE(again.ok());
   MappedLaunch other = At(false);
   other.outputs[0].mapping = *again;

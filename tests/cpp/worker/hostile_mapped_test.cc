@@ -3,6 +3,8 @@
 #include <csignal>
 #include <fstream>
 
+#include "base/integers.h"
+#include "target/cpu/cpu_memory.h"
 #include "tests/cpp/worker/mapped_fixture.h"
 
 namespace cudaforge {
@@ -175,8 +177,9 @@ TEST_F(HostileMapped, RemembersNothing) {
 // Memory that a launch does not name is not there. Each mapping lies right below the one before.
 TEST_F(HostileMapped, ReadsAnotherMapping) {
   const SharedMemory secret = *ShareHostMemory(kBytes);
-  ASSERT_TRUE(client_.Map(secret, false).ok());
-  const int64_t step = 2 * kMapGuardBytes + x_.bytes();
+  ASSERT_TRUE(client_.Map(secret, false, 0).ok());
+  const int64_t shifts = kMapShifts * PageBytes();
+  const int64_t step = RoundUp(x_.bytes() + 2 * kMapGuardBytes + 2 * shifts, shifts);
   const std::string read = "y[0] = *(volatile char*)((long)x - " + std::to_string(step);
   Expect(VerdictKind::kAccepted, read + ");");  // the output
   const Verdict verdict = RunBody(read + " * 2);");

@@ -39,8 +39,8 @@ class MappedWorker : public ::testing::Test {
 
   void SetUp() override {
     for (int64_t i = 0; i < kItems; ++i) X()[i] = static_cast<float>(i) - 3;
-    const auto x = client_.Map(x_, false);
-    const auto y = client_.Map(y_, true);
+    const auto x = client_.Map(x_, false, 0);
+    const auto y = client_.Map(y_, true, 0);
     ASSERT_TRUE(x.ok() && y.ok()) << x.status().ToString() << y.status().ToString();
     x_id_ = *x;
     y_id_ = *y;

@@ -80,7 +80,7 @@ TEST_F(MappedWorker, ACancelledRunLeavesNoProcess) {
 
 TEST_F(MappedWorker, TimesAndProfiles) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
-  const auto copy = client_.Map(y_, true);
+  const auto copy = client_.Map(y_, true, 0);
   ASSERT_TRUE(copy.ok());
   MappedLaunch other = At(false);
   other.outputs[0].mapping = *copy;
@@ -109,7 +109,7 @@ TEST_F(MappedWorker, ScratchIsMemoryOfTheClientsToo) {
   EXPECT_EQ(loaded->scratch_bytes, std::vector<int64_t>{512});
   const SharedMemory memory = *ShareHostMemory(512);
   std::memset(memory.data(), 1, 512);
-  const auto id = client_.Map(memory, true);
+  const auto id = client_.Map(memory, true, 0);
   ASSERT_TRUE(id.ok());
   EXPECT_FALSE(client_.Launch(At(false)).ok());  // a buffer is missing
   MappedLaunch launch = At(false);
@@ -170,7 +170,7 @@ TEST_F(MappedWorker, UnmapGivesTheMemoryBack) {
   const auto before = shared();
   {
     const SharedMemory memory = *ShareHostMemory(kLarge);
-    const auto id = client_.Map(memory, true);
+    const auto id = client_.Map(memory, true, 0);
     ASSERT_TRUE(id.ok());
     EXPECT_GT(shared() - before, 200 << 10);
     ASSERT_TRUE(client_.Unmap(*id).ok());
@@ -190,7 +190,7 @@ TEST_F(MappedWorker, WhatWasMappedAndLoadedOutlivesTheWorker) {
   ASSERT_TRUE(verdict.ok()) << verdict.status().ToString();
   EXPECT_EQ(client_.started(), 2);
   EXPECT_EQ(Y()[10], 7);
-  const auto again = client_.Map(x_, false);
+  const auto again = client_.Map(x_, false, 0);
   ASSERT_TRUE(again.ok());
   EXPECT_NE(*again, x_id_);
   EXPECT_TRUE(Launch(At(false)).accepted());
