@@ -8,7 +8,7 @@
 #include "base/fork.h"
 #include "dispatch/kernel_on_trial.h"
 #include "target/cuda/search_paths.h"
-#include "verify/checker.h"
+#include "verify/evaluator.h"
 
 namespace cudaforge {
 

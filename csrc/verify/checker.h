@@ -17,10 +17,6 @@
 
 namespace cudaforge {
 
-// To be raised with every change after which the verifier may refuse what it accepted, or after
-// which kernels that generators made before should be made anew.
-inline constexpr int kVerifierVersion = 9;
-
 class RegionChecker {
  public:
   // Makes the input sets from `seed`, as many as PlanInputs (input_plan.h) says, and computes

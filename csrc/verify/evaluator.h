@@ -17,6 +17,10 @@
 
 namespace cudaforge {
 
+// To be raised with every change after which the verifier may refuse what it accepted, or after
+// which kernels that generators made before should be made anew.
+inline constexpr int kVerifierVersion = 10;
+
 // What a kernel is wanted for.
 struct Task {
   OpSignature region;

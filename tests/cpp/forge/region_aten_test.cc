@@ -9,7 +9,7 @@
 #include "generators/generator.h"
 #include "signature/from_aten_region.h"
 #include "target/target.h"
-#include "verify/checker.h"
+#include "verify/evaluator.h"
 #include "verify/verifiers.h"
 
 namespace cudaforge {

@@ -9,7 +9,7 @@
 #include "generators/generator.h"
 #include "kernel/candidate.h"
 #include "target/cuda/nvrtc_compiler.h"
-#include "verify/checker.h"
+#include "verify/evaluator.h"
 
 // NVRTC itself leaks a little on each compilation error and on its first use.
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
