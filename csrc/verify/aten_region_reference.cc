@@ -43,7 +43,8 @@ struct Quiet {
 class AtenRegionReference : public RegionReference {
  public:
   static Result<std::unique_ptr<RegionReference>> Make(const OpSignature& region, int device_index,
-                                                       DeviceMemory& memory, uint64_t seed) {
+                                                       DeviceMemory& memory, int64_t free_bytes,
+                                                       uint64_t seed) {
     const Quiet quiet;
     int64_t elements = 0;
     for (size_t o = 0; o < region.outputs.size(); ++o) elements += region.output_spec(o).numel();
@@ -55,7 +56,14 @@ class AtenRegionReference : public RegionReference {
     CF_ASSIGN_OR_RETURN(made->sets_, PlanDraws(made->region_, roles, seed));
     if (made->sets_.empty()) return Status::Unsupported("no input set tells anything of it");
     CF_ASSIGN_OR_RETURN(made->drawer_, Drawer::Create(region.device, memory.kernels()));
-    CF_ASSIGN_OR_RETURN(made->judgement_, SliceJudgement::Create(made->region_));
+    Result<std::unique_ptr<SliceJudgement>> judgement = SliceJudgement::Create(made->region_);
+    if (judgement.status().code() == StatusCode::kNoMemory) {
+      SliceLimits limits;
+      limits.bytes = std::max(limits.bytes, free_bytes / 4);
+      judgement = SliceJudgement::Create(made->region_, limits);
+    }
+    CF_RETURN_IF_ERROR(judgement.status());
+    made->judgement_ = *std::move(judgement);
     return std::unique_ptr<RegionReference>(std::move(made));
   }
 
@@ -317,8 +325,9 @@ class AtenRegionReference : public RegionReference {
 Result<std::unique_ptr<RegionReference>> MakeAtenRegionReference(const OpSignature& region,
                                                                  int device_index,
                                                                  DeviceMemory& memory,
+                                                                 int64_t free_bytes,
                                                                  uint64_t seed) {
-  return AtenRegionReference::Make(region, device_index, memory, seed);
+  return AtenRegionReference::Make(region, device_index, memory, free_bytes, seed);
 }
 
 }  // namespace cudaforge

@@ -14,10 +14,12 @@ namespace {
 class TorchReference : public Reference {
  public:
   explicit TorchReference(int device_index) : device_index_(device_index) {}
-  Result<std::unique_ptr<RegionReference>> Open(const OpSignature& region,
-                                                DeviceMemory& memory) override {
+  Result<std::unique_ptr<RegionReference>> Open(const OpSignature& region, DeviceMemory& memory,
+                                                int64_t free_bytes) override {
     SetNumerics(region.numerics);
-    return MakeAtenRegionReference(region, device_index_, memory, std::random_device()());
+    std::random_device random;
+    const uint64_t seed = (uint64_t{random()} << 32) | random();
+    return MakeAtenRegionReference(region, device_index_, memory, free_bytes, seed);
   }
 
  private:

@@ -19,7 +19,7 @@ constexpr int64_t kFewSetsBytes = int64_t{32} << 20;
 constexpr int64_t kFewestSetsBytes = int64_t{256} << 20;
 constexpr int64_t kMostDrawTurns = 8;
 constexpr int64_t kMostSpecialTurns = 16;
-constexpr int64_t kSpecialTurns = 288;  // three values at sixteen kinds of place, six times
+constexpr int64_t kSpecialTurns = 144;  // three values at sixteen kinds of place, three times
 // Of products and windows, one group in so many holds a special value: each ruins rows or columns
 // of the result.
 constexpr int64_t kSparseSpecials = 8;

@@ -91,7 +91,8 @@ class Service {
     CF_ASSIGN_OR_RETURN(const Json region, JsonField(body, "region"));
     CF_ASSIGN_OR_RETURN(region_, OpSignature::FromJson(region));
     const Result<double> seconds = JsonDouble(body, "seconds");
-    CF_ASSIGN_OR_RETURN(answers_, reference_->Open(*region_, *memory_));
+    CF_ASSIGN_OR_RETURN(const int64_t free, target_->FreeBytes());
+    CF_ASSIGN_OR_RETURN(answers_, reference_->Open(*region_, *memory_, free));
     CF_ASSIGN_OR_RETURN(
         verifier_,
         MappedVerifier::Create(*region_, *target_, *memory_, *worker_, *answers_, RandomSeed(),

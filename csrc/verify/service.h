@@ -22,9 +22,10 @@ class Reference {
  public:
   virtual ~Reference() = default;
   // The answers of a region, whose numerics are in force from now on. `memory` must outlive what is
-  // returned. kUnsupported: the region cannot be judged.
+  // returned; `free_bytes` are those of the device. kUnsupported: the region cannot be judged.
   virtual Result<std::unique_ptr<RegionReference>> Open(const OpSignature& region,
-                                                        DeviceMemory& memory) = 0;
+                                                        DeviceMemory& memory,
+                                                        int64_t free_bytes) = 0;
 };
 // Called once, for "hello". kUnavailable says what this machine lacks.
 using MakeReference = std::function<Result<std::unique_ptr<Reference>>(const VerifierSetup& setup)>;
