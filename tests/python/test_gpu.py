@@ -301,6 +301,8 @@ int nvrtcDestroyProgram() { return 1; }
 int nvrtcCompileProgram() { return 1; }
 int nvrtcGetProgramLogSize() { return 1; }
 int nvrtcGetProgramLog() { return 1; }
+int nvrtcGetPTXSize() { return 1; }
+int nvrtcGetPTX() { return 1; }
 int nvrtcGetCUBINSize() { return 1; }
 int nvrtcGetCUBIN() { return 1; }
 const char* nvrtcGetErrorString() { return ""; }

@@ -77,7 +77,7 @@ CF_DRAW int64_t SpecialPlace(uint32_t number, int64_t length, uint64_t key) {
       break;
     default:
       place = static_cast<int64_t>(BelowOf(Mix64(key), static_cast<uint64_t>(length)));
-      place = (place & ~int64_t{31}) + ((number * 7) & 31);
+      place = (place & ~int64_t{31}) + (((number & 15) + number / 48 * 9) & 31);
       break;
   }
   return place < 0 ? 0 : place >= length ? length - 1 : place;

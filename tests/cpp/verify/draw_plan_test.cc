@@ -61,7 +61,7 @@ TEST(DrawPlan, AllIsDecidedByTheSeed) {
 }
 
 TEST(DrawPlan, EachRowHasOneSpecialValueAndAllMeetEveryPlace) {
-  for (const auto& [rows, length, turns] : {std::tuple{48, 1000, 3}, {240, 33, 1}, {3, 4096, 16}}) {
+  for (const auto& [rows, length, turns] : {std::tuple{48, 1000, 4}, {240, 33, 1}, {3, 4096, 16}}) {
     const OpSignature signature = SoftmaxOf(Floats({rows, length}));
     for (uint64_t seed = 1; seed < 4; ++seed) {
       const auto sets = DrawNamed(signature, "one_special", seed);
