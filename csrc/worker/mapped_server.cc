@@ -36,13 +36,16 @@ MappedReply VerdictReplyOf(const Verdict& verdict, bool fatal = false) {
 }
 
 // In a forked process: a kernel's library of so many bytes is loaded up to 16 times its size lower
-// from now on. Else each process of one worker would have its code at the same address.
+// from now on, and stacks of threads lie up to 128 MiB lower. Else each process of one worker would
+// have both at the same addresses.
 void ShiftCode(uint64_t seed, size_t bytes) {
   const auto page = static_cast<size_t>(PageBytes());
-  for (uint64_t left = SplitMix(seed).Below(16); left > 0; --left) {
-    (void)mmap(nullptr, (bytes / page + 1) * page, PROT_NONE,
-               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  }
+  const auto reserve = [](size_t size) {
+    (void)mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  };
+  SplitMix random(seed);
+  for (uint64_t left = random.Below(16); left > 0; --left) reserve((bytes / page + 1) * page);
+  reserve(static_cast<size_t>(1 + random.Below(32)) << 22);
 }
 
 Json StatusAnswer(const Status& status) {
