@@ -14,8 +14,8 @@ namespace cudaforge {
 
 // Draws from `seed`, which is secret, as many sets as PlanDraws says. `memory` must outlive it.
 // `free_bytes`: of the device; a quarter of them may be taken for float64 where a region cannot be
-// cut into slices of the usual size. kUnsupported: this region cannot be judged. kNoMemory: not with
-// the memory that is free now.
+// cut into slices of the usual size. kUnsupported: this region cannot be judged. kNoMemory: not
+// with the memory that is free now.
 Result<std::unique_ptr<RegionReference>> MakeAtenRegionReference(const OpSignature& region,
                                                                  int device_index,
                                                                  DeviceMemory& memory,

@@ -125,10 +125,13 @@ Status MappedVerifier::Allocate() {
 
 uint64_t MappedVerifier::Random(size_t set, uint64_t what) const {
   // What fills memory gives its seed away: no other one may follow from it.
-  return std::stoull(Sha256Hex(std::to_string(seed_) + "/" + std::to_string(set) + "/" +
-                               std::to_string(what) + "/" + std::to_string(run_))
-                         .substr(0, 16),
-                     nullptr, 16);
+  const std::string digest = Sha256Hex(std::to_string(seed_) + "/" + std::to_string(set) + "/" +
+                                       std::to_string(what) + "/" + std::to_string(run_));
+  uint64_t number = 0;
+  for (const char digit : digest.substr(0, 16)) {
+    number = number << 4 | static_cast<uint64_t>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
+  }
+  return number;
 }
 
 Result<Verdict> MappedVerifier::Load(const std::string& binary, const Candidate& candidate) {

@@ -261,7 +261,7 @@ def packed(folder: Path, file: Path, **changes: Any) -> None:
         ("arch", "made for cuda:sm_90a; this machine"),
         ("versions", "judged by other versions"),
         ("other kernel", "wrong_values"),
-        ("no kernel", "launch_error: the binary could not be loaded"),
+        ("no kernel", "launch_error: the library has no function 'stage0'"),
     ],
 )
 def test_a_kernel_that_is_not_proven_here_is_rejected(

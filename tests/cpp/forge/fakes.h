@@ -1,4 +1,4 @@
-// A search, and a worker and verifier made of tables: candidate number i compiles, runs and takes as
+// A search, a worker and a verifier made of tables: candidate number i compiles, runs and takes as
 // long as row i says.
 #pragma once
 
