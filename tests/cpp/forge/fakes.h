@@ -1,5 +1,5 @@
-// A search, a worker and a verifier made of tables: candidate number i compiles, runs and takes as
-// long as row i says.
+// A search, and a worker and a verifier made of tables: candidate number i compiles, runs and takes
+// as long as row i says.
 #pragma once
 
 #include <gtest/gtest.h>
