@@ -74,8 +74,9 @@ class CandidateRunner {
   // kUnsupported: this runner has none of it.
   //
   // An id for the memory in the worker; called again for the same memory, another one at another
-  // address. `shift`: see kMapShifts (target/shared_memory.h). The caller's work on the memory must be done before a launch. Until Unmap the client
-  // keeps the memory alive. kNoMemory: the worker cannot map it.
+  // address. `shift`: see kMapShifts (target/shared_memory.h). The caller's work on the memory must
+  // be done before a launch. Until Unmap the client keeps the memory alive. kNoMemory: the worker
+  // cannot map it.
   virtual Result<int> Map(const SharedMemory& memory, bool writable, int64_t shift);
   // kInvalidArgument: no such id.
   virtual Status Unmap(int id);
