@@ -115,7 +115,7 @@ Status MappedVerifier::Allocate() {
     for (Slot& slot : slots_) CF_RETURN_IF_ERROR(map(slot.inputs, false));
     return Status::Ok();
   };
-  const Status allocated = allocate();
+  Status allocated = allocate();
   if (allocated.code() != StatusCode::kNoMemory) return allocated;
   return Status::NoMemory("this region cannot be verified here now: of " +
                           Bytes(inputs * slots + 2 * outputs) + " bytes (inputs " +

@@ -63,8 +63,8 @@ Result<DeviceBuffer> MapHostMemory(int fd, int64_t bytes, bool writable, int64_t
       mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return ErrnoStatus("reserving addresses", errno);
   const auto first = static_cast<int64_t>(reinterpret_cast<uintptr_t>(base)) + kMapGuardBytes;
-  void* const data = reinterpret_cast<void*>(
-      static_cast<uintptr_t>(RoundUp(first, shifts) + shift * PageBytes()));
+  void* const data =
+      reinterpret_cast<void*>(static_cast<uintptr_t>(RoundUp(first, shifts) + shift * PageBytes()));
   DeviceBuffer buffer(data, bytes, [base, whole](void*) { munmap(base, whole); });
   // Populated: a page's first use must not count in a timing.
   if (mmap(data, static_cast<size_t>(bytes), writable ? PROT_READ | PROT_WRITE : PROT_READ,

@@ -130,7 +130,7 @@ class Audit {
       };
       if (has(".extern") && has(".func")) {  // malloc, printf
         return Status::InvalidArgument("it calls a function that is not its own: " +
-                                   std::string(statement.substr(0, 200)));
+                                       std::string(statement.substr(0, 200)));
       }
       if (has(".entry") || has(".func")) {
         CF_RETURN_IF_ERROR(CheckFunction(function));
