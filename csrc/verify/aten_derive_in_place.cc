@@ -77,7 +77,7 @@ at::Tensor SumsOf(const at::Tensor& x, const std::vector<int64_t>& dims, const a
   // Where nothing is summed, a dimension of one element is as long as the input's: fine.
   ForBlocks({x, sums, with.defined() ? with : sums}, [&](const Blocks& block) {
     const at::Tensor wide = block[0].to(at::kDouble);
-    at::Tensor sum = block[1];
+    const at::Tensor& sum = block[1];
     sum.add_(term(wide, block[2]).sum(dims, /*keepdim=*/true));
   });
   return sums;

@@ -41,11 +41,14 @@ MappedReply VerdictReplyOf(const Verdict& verdict, bool fatal = false) {
 void ShiftCode(uint64_t seed, size_t bytes) {
   const auto page = static_cast<size_t>(PageBytes());
   const auto reserve = [](size_t size) {
-    (void)mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) !=
+           MAP_FAILED;
   };
   SplitMix random(seed);
-  for (uint64_t left = random.Below(16); left > 0; --left) reserve((bytes / page + 1) * page);
-  reserve(static_cast<size_t>(1 + random.Below(32)) << 22);
+  bool reserved = reserve(static_cast<size_t>(1 + random.Below(32)) << 22);
+  for (uint64_t left = random.Below(16); reserved && left > 0; --left) {
+    reserved = reserve((bytes / page + 1) * page);
+  }
 }
 
 Json StatusAnswer(const Status& status) {

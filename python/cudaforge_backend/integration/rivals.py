@@ -40,7 +40,7 @@ _SHAPED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def make_inputs(signature: _C.Signature, device: torch.device, seed: int) -> list[torch.Tensor]:
-    """Fresh inputs with the signature's dtypes, sizes and strides, and values that they have in use:
+    """Fresh inputs with the signature's dtypes, sizes and strides, and values of their role:
     indices and labels are spread over all that is allowed, variances are positive, other floating
     numbers are normally distributed, other integers are 0 or 1."""
     generator = torch.Generator(device=device).manual_seed(seed)
