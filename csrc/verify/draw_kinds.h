@@ -15,7 +15,7 @@ namespace cudaforge {
 enum class DrawRecipe {
   kNormal,
   kUniform,
-  kRowScales,       // large: each row times a power of two, 2^-60 to 2^90 (float16: 2^-8 to 2^8).
+  kRowScales,       // large: each row times a power of two, 2^-30 to 2^30 (float16: 2^-8 to 2^8).
                     // Where all is integers: of every magnitude
   kSpecialRows,     // large: some rows with many NaN, some with many infinities, half with none
   kZerosDenormals,  // zeros of both signs and denormals, alone and among others; probabilities near
