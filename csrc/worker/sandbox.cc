@@ -74,7 +74,7 @@ void OnFault(int signal, siginfo_t* info, void* context) {
 #endif
   const ssize_t written = write(g_fault_pipe, &fault, sizeof(fault));
   static_cast<void>(written);
-  _exit(kFaultExitCode);
+  syscall(SYS_exit_group, kFaultExitCode);  // before _exit AddressSanitizer makes system calls
 }
 
 // The pages in which the kernel shows the time, and the code that reads them.
@@ -193,7 +193,12 @@ void EnterSandbox(SandboxUse use, int pipe) {
   filter.Allow(SYS_sched_yield);
   filter.Allow(SYS_exit_group);
 #ifdef __SANITIZE_ADDRESS__
-  for (const long call : {SYS_mmap, SYS_munmap, SYS_madvise, SYS_gettid}) filter.Allow(call);
+  for (const long call : {SYS_mmap, SYS_munmap, SYS_madvise, SYS_gettid, SYS_sigaltstack}) {
+    filter.Allow(call);
+  }
+  if (use == SandboxUse::kProfile) {  // UndefinedBehaviorSanitizer tries memory with a pipe
+    for (const long call : {SYS_pipe2, SYS_write}) filter.Allow(call);
+  }
 #endif
   filter.AllowIf(SYS_write, 0, ~0u, static_cast<uint32_t>(pipe));
   if (use != SandboxUse::kLaunch) {
