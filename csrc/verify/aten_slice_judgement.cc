@@ -278,9 +278,9 @@ Status SliceJudgement::AddTypical(size_t set, const SetTensors& tensors, uint64_
       of.outputs[o].typical.push_back({*run, elements.float64});
       of.outputs[o].reference->AddTypical(of.outputs[o].typical.back(), /*alone=*/true);
     }
-    std::vector<double> ratios = {of.outputs[o].ratio};
+    std::vector<double> ratios;
     AddRatios(outputs_[o].dtype, elements, &ratios);
-    of.outputs[o].ratio = *std::max_element(ratios.begin(), ratios.end());
+    of.outputs[o].ratio = std::max(of.outputs[o].ratio, HighOf(std::move(ratios)));
     of.outputs[o].reference->WidenRatio(of.outputs[o].ratio);
   }
   return Status::Ok();

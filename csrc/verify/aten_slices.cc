@@ -190,7 +190,8 @@ Result<at::Tensor> CutRegion::AtenPermuted(uint64_t seed) const {
     left.axes[a].size = sizes[a];
     const RegionAxes::Axis& axis = region_->axes[a];
     if (axis.state != AxisState::kPermutable || order.axes[a].kind != Kind::kWhole) continue;
-    std::vector<int64_t> to(static_cast<size_t>(axis.size)), from(to.size());
+    const auto size = static_cast<size_t>(axis.size);
+    std::vector<int64_t> to(size), from(size);
     for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<int64_t>(i);
     SplitMix random(seed + a);
     for (size_t i = to.size(); i > 1; --i) std::swap(to[i - 1], to[random.Below(i)]);
