@@ -42,7 +42,7 @@ Result<Promotion> Race(const std::vector<Contestant>& contestants, const SampleC
 // by Inductor, inside it.
 Promotion PlacedIn(Promotion alone, const std::string& key, const Promotion& inside);
 
-// Of a whole region, from the making of the checker to the end of the last race: what was allowed
+// Of a whole region, from the opening of its verifier to the end of the last race: what was allowed
 // and what was spent.
 struct RegionTime {
   double budget_s = 0;

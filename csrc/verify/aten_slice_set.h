@@ -47,7 +47,8 @@ Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
 // The bytes of elements of these row-major numbers, one after the other.
 std::string BytesOfElements(const at::Tensor& tensor, std::span<const int64_t> numbers);
 
-// Wrong answers in place of those elements (decoys.h); nullopt where one makes no sense.
+// A wrong answer in place of those elements, where `aten_bytes` are the right one; nullopt where it
+// makes no sense: no input to copy, one row only, rows of one element.
 std::optional<std::string> DecoyOfElements(Decoy decoy, const TensorSpec& spec,
                                            std::span<const int64_t> numbers,
                                            const std::string& aten_bytes, const at::Tensor& aten,

@@ -28,53 +28,52 @@ constexpr int64_t kSparseSpecials = 8;
 struct RecipeInfo {
   const char* name;
   bool worth_errors;
-  bool least_aligned;
 };
 
 RecipeInfo InfoOf(Recipe recipe) {
   switch (recipe) {
     case Recipe::kNormal:
-      return {"normal", true, false};
+      return {"normal", true};
     case Recipe::kUniform:
-      return {"uniform", true, true};
+      return {"uniform", true};
     case Recipe::kRowScales:
-      return {"row_scales", true, false};
+      return {"row_scales", true};
     case Recipe::kSpecialRows:
-      return {"special_rows", false, true};
+      return {"special_rows", false};
     case Recipe::kZerosDenormals:
-      return {"zeros_denormals", false, false};
+      return {"zeros_denormals", false};
     case Recipe::kAllEqual:
-      return {"all_equal", false, true};
+      return {"all_equal", false};
     case Recipe::kMixed:
-      return {"mixed", true, false};
+      return {"mixed", true};
     case Recipe::kSmallIntegers:
-      return {"small_integers", false, true};
+      return {"small_integers", false};
     case Recipe::kRowConstant:
-      return {"row_constant", false, false};
+      return {"row_constant", false};
     case Recipe::kByPosition:
-      return {"by_position", true, true};
+      return {"by_position", true};
     case Recipe::kLastTenth:
-      return {"last_tenth", true, false};
+      return {"last_tenth", true};
     case Recipe::kWide:
-      return {"wide", true, false};
+      return {"wide", true};
     case Recipe::kNanOperands:
-      return {"nan_operands", false, false};
+      return {"nan_operands", false};
     case Recipe::kInfiniteOperands:
-      return {"infinite_operands", false, true};
+      return {"infinite_operands", false};
     case Recipe::kOneSpecial:
-      return {"one_special", false, false};
+      return {"one_special", false};
     case Recipe::kPackedSpecials:
-      return {"packed_specials", false, true};
+      return {"packed_specials", false};
     case Recipe::kOneUnlike:
-      return {"one_unlike", false, false};
+      return {"one_unlike", false};
     case Recipe::kFarOut:
-      return {"far_out", false, false};
+      return {"far_out", false};
     case Recipe::kIgnoredLabels:
-      return {"ignored_labels", false, false};
+      return {"ignored_labels", false};
     case Recipe::kOneLabel:
-      return {"one_label", false, true};
+      return {"one_label", false};
   }
-  return {"", false, false};
+  return {"", false};
 }
 
 void AddArgumentIntegers(const Json& args, std::vector<int64_t>* integers) {
@@ -239,7 +238,6 @@ class DrawPlanner {
     if (turn > 0) set.name += ", turn " + std::to_string(turn + 1);
     set.derive = derive_;
     set.worth_errors = info.worth_errors && floating_;
-    set.alignment_mode = info.least_aligned ? 1 : 0;
     // What all turns of a recipe share, so that together they meet every pattern.
     SplitMix of_recipe(seed_ ^ (static_cast<uint64_t>(recipe) << 48));
     const uint64_t shared = of_recipe.Next();
@@ -271,7 +269,6 @@ class DrawPlanner {
   void Again() {
     Add(Recipe::kNormal);
     sets_.back().name += ", again";
-    sets_.back().alignment_mode = 1;
   }
 
   // One tensor given twice, as far as a signature tells.

@@ -18,9 +18,6 @@ struct DrawSet {
   std::vector<device::DrawnTensor> tensors;  // one an input
   bool derive = false;        // some inputs must be made by ATen of others (DeriveInputs)
   bool worth_errors = false;  // ordinary finite numbers, a new draw of which has errors alike
-  // 0: inputs may lie at any address that is a multiple of 256 bytes. 1: each at no more than the
-  // alignment that its spec promises, that many bytes after such a one.
-  int alignment_mode = 0;
 };
 
 // By the bytes of inputs and outputs, about 24 sets (up to 32 MiB), 8 (up to 256 MiB) or 5 (more),

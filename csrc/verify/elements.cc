@@ -179,8 +179,6 @@ ElementWalk::ElementWalk(const TensorSpec& spec, bool skip_repeats, int64_t begi
   left_ = end - begin;
   index_ = begin;
   if (left_ == 0) return;
-  column_ = sizes_.empty() ? 0 : begin % sizes_.back();
-  row_ = sizes_.empty() ? 0 : begin / sizes_.back();
   position_ = Unflatten(sizes_, begin);
   for (size_t d = 0; d < sizes_.size(); ++d) offset_ += position_[d] * strides_[d];
 }
@@ -188,16 +186,11 @@ ElementWalk::ElementWalk(const TensorSpec& spec, bool skip_repeats, int64_t begi
 void ElementWalk::Next() {
   --left_;
   ++index_;
-  ++column_;
   for (size_t d = sizes_.size(); d-- > 0;) {
     offset_ += strides_[d];
     if (++position_[d] < sizes_[d]) return;
     offset_ -= strides_[d] * sizes_[d];
     position_[d] = 0;
-    if (d + 1 == sizes_.size()) {
-      ++row_;
-      column_ = 0;
-    }
   }
 }
 

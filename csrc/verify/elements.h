@@ -43,8 +43,6 @@ class ElementWalk {
   bool done() const { return left_ == 0; }
   int64_t left() const { return left_; }
   int64_t index() const { return index_; }    // row-major, counted over the visited elements
-  int64_t row() const { return row_; }        // all dimensions but the last, row-major
-  int64_t column() const { return column_; }  // the last dimension
   int64_t offset() const { return offset_; }  // in elements, from the first one
   const std::vector<int64_t>& position() const { return position_; }
   void Next();
@@ -55,8 +53,6 @@ class ElementWalk {
   std::vector<int64_t> position_;
   int64_t left_;
   int64_t index_ = 0;
-  int64_t row_ = 0;
-  int64_t column_ = 0;
   int64_t offset_ = 0;
 };
 

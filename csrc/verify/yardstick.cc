@@ -36,7 +36,7 @@ namespace {
 //   scan): an octave of thousands of elements may be a handful of rows, and ATen's error in them
 //   luck. So a candidate whose root-mean-square error is beyond its limit, but no more than eight
 //   times it, is judged again by ATen's over four to sixteen more sets of the same kind, the fewer
-//   the larger the inputs are (AddTypical; PlanInputs). What was seen without: right scans and
+//   the larger the inputs are (AddTypical). What was seen without: right scans and
 //   gradients of layer norms refused, in about one set of a hundred. A lone element is luck as
 //   well: of 17 million zeros of a right convolution with ReLU one was 1.2e-7, which made up their
 //   root-mean-square, and ATen had none such on that set; with a bound of twice the limit it was
@@ -88,13 +88,11 @@ namespace {
 //   kernel that takes denormals for zeros still fails.
 // - Few elements: one draw of a few inputs says little of ATen's error. Of one element, a kernel
 //   as precise as ATen errs more than twice as much in three draws of ten, by chance alone. So
-//   outputs of fewer than 4,096 elements get ATen's errors on further draws of the same kind of
-//   set, in the same octaves. Its largest error is then, when larger than on this very set, that
-//   of 16 draws (of more draws the quantile that 16 reach on average: a maximum would grow with
-//   their number alone); its root-mean-square is over all draws, when larger. k stays, and no
-//   limit is below what this set alone gives. Where the output has eight elements or fewer,
-//   candidates are tried on two draws of each set. What is rejected so, and what is not, was
-//   measured: see kPool in input_plan.cc.
+//   outputs of fewer than 256 elements get ATen's errors on the other sets (`draws`;
+//   SliceJudgement::Finish), in the same octaves. Its largest error is then, when larger than on
+//   this very set, that of 16 draws (of more draws the quantile that 16 reach on average: a maximum
+//   would grow with their number alone); its root-mean-square is over all draws, when larger. k
+//   stays, and no limit is below what this set alone gives.
 // - float64: the oracle is ATen itself, so the yardstick is the sensitivity alone, times 16, and
 //   sixteen ulps are allowed, in the root-mean-square eight: where inputs are tiny, as in a softmax
 //   of numbers near 0, no move of them shows what rounding the intermediate results does.

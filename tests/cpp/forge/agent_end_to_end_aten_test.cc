@@ -1,5 +1,5 @@
 // A whole session on the CPU: Coder and Judge over HTTP on loopback, the real worker, the real
-// checker, the lineage in a database; and once more from the recordings alone.
+// verifier, the lineage in a database; and once more from the recordings alone.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// The forge with the real worker, compiler and generators, on the CPU: only the checker is the
+// The forge with the real worker, compiler and generators, on the CPU: only the reference is the
 // test's own, because the one of verify needs libtorch.
 #include <gtest/gtest.h>
 

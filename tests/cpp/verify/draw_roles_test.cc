@@ -14,6 +14,7 @@ namespace cudaforge {
 namespace {
 
 constexpr const char* kSdpa = "aten::scaled_dot_product_attention";
+constexpr const char* kCpuSdpa = "aten::_scaled_dot_product_flash_attention_for_cpu";
 
 TEST(DrawRoles, SmallOperandsGetSpecialValuesOfTheirOwn) {
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{64}, {3}, {}}) {
@@ -33,6 +34,15 @@ TEST(DrawRoles, SmallOperandsGetSpecialValuesOfTheirOwn) {
         EXPECT_TRUE(std::isfinite(v));
       }
     }
+    int64_t zeros = 0, denormals = 0;
+    for (uint64_t seed = 0; seed < 32; ++seed) {
+      const Drawn drawn = DrawNamed(signature, "zeros_denormals", seed).at(0);
+      const Numbers values = DrawnValues(signature.inputs[1], drawn.bytes[1]);
+      zeros += Count(values, [](double v) { return v == 0; });
+      denormals += Count(values, [](double v) { return v != 0 && std::fabs(v) < 0x1p-126; });
+    }
+    EXPECT_GT(zeros, 0);
+    EXPECT_GT(denormals, 0);
   }
   const TensorSpec same = Floats({16, 64});
   EXPECT_EQ(
@@ -53,15 +63,20 @@ TEST(DrawRoles, WeightsTakeNanAlone) {
       EXPECT_FALSE(v != 0 && std::fabs(v) < 1e-30) << drawn.set.name;  // no denormals
     }
   }
+  signature.inputs.push_back(weight);  // an ordinary operand beside the weight
+  EXPECT_EQ(CountNamed(signature, "infinite_operands"), 1);
 }
 
 OpSignature AttentionOf(DeviceType device, int64_t keys, bool causal, bool masked,
-                        DType mask = DType::kFloat32) {
+                        DType mask = DType::kFloat32, const char* op = kSdpa) {
   const TensorSpec spec = Floats({1, 2, keys, 64});
   std::vector<TensorSpec> inputs = {spec, spec, spec};
   if (masked) inputs.push_back(Spec(mask, {1, 1, keys, keys}));
+  const Json given = masked ? Arg(3) : Json();
   OpSignature signature =
-      Call(kSdpa, {Arg(0), Arg(1), Arg(2), masked ? Arg(3) : Json(), 0.0, causal}, inputs, {spec});
+      op == kSdpa
+          ? Call(op, {Arg(0), Arg(1), Arg(2), given, 0.0, causal}, inputs, {spec})
+          : Call(op, {Arg(0), Arg(1), Arg(2), 0.0, causal}, inputs, {spec}, {{"attn_mask", given}});
   signature.device = device;
   return signature;
 }
@@ -100,10 +115,17 @@ TEST(DrawRoles, AttentionGetsNanWhereItIsSeen) {
     EXPECT_EQ(WithNanIn(decoding, "nan_operands"), "k");
     EXPECT_EQ(WithNanIn(decoding, "infinite_operands"), "qv");
   }
+  // The kernel that PyTorch takes on a CPU: its arguments lie elsewhere.
+  const auto of_kernel = [](bool causal, bool masked) {
+    return AttentionOf(DeviceType::kCpu, 16, causal, masked, DType::kFloat32, kCpuSdpa);
+  };
+  EXPECT_EQ(WithNanIn(of_kernel(false, false), "nan_operands"), "k");
+  EXPECT_EQ(WithNanIn(of_kernel(false, false), "infinite_operands"), "v");
+  EXPECT_EQ(WithNanIn(of_kernel(true, false), ""), "q");
+  EXPECT_EQ(WithNanIn(of_kernel(false, true), ""), "q");
 }
 
-TEST(DrawRoles, MasksHideKeysInEveryWay) {
-  const OpSignature signature = AttentionOf(DeviceType::kCuda, 16, false, true);
+void ExpectMasksInEveryWay(const OpSignature& signature) {
   constexpr double kLowest = -std::numeric_limits<float>::max();
   for (const Drawn& drawn : DrawAll(signature)) {
     const Numbers values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
@@ -123,19 +145,55 @@ TEST(DrawRoles, MasksHideKeysInEveryWay) {
     EXPECT_GE(front, 4);
     EXPECT_GE(back, 4);
   }
+}
+
+TEST(DrawRoles, MasksHideKeysInEveryWay) {
+  ExpectMasksInEveryWay(AttentionOf(DeviceType::kCuda, 16, false, true));
+  ExpectMasksInEveryWay(AttentionOf(DeviceType::kCpu, 16, false, true, DType::kFloat32, kCpuSdpa));
   OpSignature narrow = AttentionOf(DeviceType::kCuda, 16, false, true);
   narrow.inputs[3] = Floats({1, 1, 16, 1});
   EXPECT_EQ(Count(DrawnValues(narrow.inputs[3], DrawAll(narrow)[0].bytes[3]), IsInfinite), 2);
 }
 
 TEST(DrawRoles, BooleansThatAMaskIsMadeOfHideKeysInEveryWay) {
-  const OpSignature signature = AttentionOf(DeviceType::kCuda, 16, false, true, DType::kBool);
-  for (const Drawn& drawn : DrawAll(signature)) {
-    const Numbers values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
-    std::map<int64_t, int> rows;
-    for (size_t row = 0; row < 16; ++row)
-      ++rows[std::count(&values[row * 16], &values[row * 16] + 16, 1.0)];
-    for (const int64_t what : {0, 1, 15, 16}) EXPECT_GE(rows[what], 2) << drawn.set.name << what;
+  const OpSignature given = AttentionOf(DeviceType::kCuda, 16, false, true, DType::kBool);
+  // masked_fill, and the other way round: which boolean hides is not told.
+  OpSignature filled = given;
+  Node attention = given.nodes[0];
+  attention.args[3] = {{"node", 1}, {"out", 0}};
+  filled.nodes = {{"aten::logical_not", {Arg(3)}, Json::object(), {given.inputs[3]}},
+                  {"aten::where.ScalarOther",
+                   {{{"node", 0}, {"out", 0}}, -INFINITY, 0.0},
+                   Json::object(),
+                   {Floats({1, 1, 16, 16})}},
+                  attention};
+  filled.outputs = {{2, 0}};
+  for (const OpSignature& signature : {given, filled}) {
+    for (const Drawn& drawn : DrawAll(signature)) {
+      const Numbers values = DrawnValues(signature.inputs[3], drawn.bytes[3]);
+      std::map<int64_t, int> rows;
+      for (size_t row = 0; row < 16; ++row) {
+        ++rows[std::count(&values[row * 16], &values[row * 16] + 16, 1.0)];
+      }
+      for (const int64_t what : {0, 1, 15, 16}) EXPECT_GE(rows[what], 2) << drawn.set.name << what;
+    }
+  }
+  // Two of them joined still hide whole rows.
+  OpSignature joined = filled;
+  joined.inputs.push_back(joined.inputs[3]);
+  joined.nodes[0] = {
+      "aten::bitwise_and.Tensor", {Arg(3), Arg(4)}, Json::object(), {given.inputs[3]}};
+  joined.nodes[1].args = {{{"node", 0}, {"out", 0}}, 0.0, -INFINITY};
+  for (const Drawn& drawn : DrawAll(joined)) {
+    const Numbers a = DrawnValues(joined.inputs[3], drawn.bytes[3]);
+    const Numbers b = DrawnValues(joined.inputs[4], drawn.bytes[4]);
+    int hidden = 0;
+    for (size_t row = 0; row < 16; ++row) {
+      bool any = false;
+      for (size_t c = row * 16; c < row * 16 + 16; ++c) any = any || (a[c] == 1 && b[c] == 1);
+      hidden += any ? 0 : 1;
+    }
+    EXPECT_GE(hidden, 2) << drawn.set.name;
   }
 }
 

@@ -156,9 +156,9 @@ TEST(DrawLayout, EveryElementOfEveryLayout) {
 
 // The loops over runs against the definition, element by element.
 template <device::DrawType kType>
-void ExpectElements(DType dtype) {
+void ExpectElements(DType dtype, const std::vector<DrawnTensor>& tensors) {
   using Stored = typename device::DrawTraits<kType>::Stored;
-  for (const DrawnTensor& tensor : TensorsOfEveryForm(dtype)) {
+  for (const DrawnTensor& tensor : tensors) {
     const std::string bytes = BytesOfTensor(dtype, tensor, 99);
     const device::DrawKey key = device::DrawKeyOf(99, tensor.stream);
     for (int64_t offset = 0; offset < tensor.elements; ++offset) {
@@ -170,7 +170,7 @@ void ExpectElements(DType dtype) {
       Stored want = device::StoredOf<kType>(device::ElementBits<kType>(
           tensor, row, at.group, at.gap ? 0 : at.place, words[offset % 4]));
       if (at.gap && tensor.gap_is_ordinary == 0) want = static_cast<Stored>(~uint64_t{0});
-      if (offset == tensor.spot[0].offset) {
+      if (tensor.spots > 0 && offset == tensor.spot[0].offset) {
         want = device::StoredOf<kType>(
             static_cast<typename device::DrawTraits<kType>::Bits>(tensor.spot[0].bits));
       }
@@ -183,13 +183,30 @@ void ExpectElements(DType dtype) {
 }
 
 TEST(DrawLoops, AsDefinedElementByElement) {
-  ExpectElements<device::DrawType::kFloat32>(DType::kFloat32);
-  ExpectElements<device::DrawType::kFloat16>(DType::kFloat16);
-  ExpectElements<device::DrawType::kBFloat16>(DType::kBFloat16);
-  ExpectElements<device::DrawType::kFloat64>(DType::kFloat64);
-  ExpectElements<device::DrawType::kInt64>(DType::kInt64);
-  ExpectElements<device::DrawType::kInt32>(DType::kInt32);
-  ExpectElements<device::DrawType::kBool>(DType::kBool);
+  const auto expect = []<device::DrawType kType>(DType dtype) {
+    ExpectElements<kType>(dtype, TensorsOfEveryForm(dtype));
+  };
+  expect.operator()<device::DrawType::kFloat32>(DType::kFloat32);
+  expect.operator()<device::DrawType::kFloat16>(DType::kFloat16);
+  expect.operator()<device::DrawType::kBFloat16>(DType::kBFloat16);
+  expect.operator()<device::DrawType::kFloat64>(DType::kFloat64);
+  expect.operator()<device::DrawType::kInt64>(DType::kInt64);
+  expect.operator()<device::DrawType::kInt32>(DType::kInt32);
+  expect.operator()<device::DrawType::kBool>(DType::kBool);
+}
+
+// Parts that begin amid a row, or amid a column.
+TEST(DrawLoops, AsDefinedInSeveralThreads) {
+  const TensorSpec spec = Spec(DType::kFloat32, {701, 903});
+  std::vector<DrawnTensor> tensors;
+  for (const int64_t axis : {0, 1}) {
+    const OpSignature sum = Call("aten::sum.dim_IntList", {Arg(0), Json::array({axis}), false},
+                                 {spec}, {Spec(DType::kFloat32, {axis == 0 ? 903 : 701})});
+    for (const char* name : {"normal", "mixed", "one_special"}) {
+      tensors.push_back(DrawNamed(sum, name).at(0).set.tensors[0]);
+    }
+  }
+  ExpectElements<device::DrawType::kFloat32>(DType::kFloat32, tensors);
 }
 
 // Bits that must never change unseen: a kernel and a loop that differ would both pass elsewhere.

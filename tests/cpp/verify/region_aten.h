@@ -1,9 +1,6 @@
-// Regions of one node, and how their tests run and check them.
+// Regions of one node.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +8,6 @@
 #include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
 #include "tests/cpp/verify/spec.h"
-#include "verify/checker.h"
 
 namespace cudaforge {
 
@@ -37,27 +33,6 @@ inline TensorSpec Absent() {
   TensorSpec spec;
   spec.absent = true;
   return spec;
-}
-
-inline std::unique_ptr<RegionChecker> Make(const OpSignature& signature) {
-  auto checker = RegionChecker::Create(signature, 0, 11);
-  EXPECT_TRUE(checker.ok()) << checker.status().ToString();
-  return checker.ok() ? std::move(*checker) : nullptr;
-}
-
-inline std::vector<at::Tensor> Tensors(const OpSignature& signature, const InputSet& set) {
-  std::vector<at::Tensor> tensors;
-  for (size_t i = 0; i < set.bytes.size(); ++i) {
-    const TensorSpec& spec = signature.inputs[i];
-    tensors.push_back(at::from_blob(const_cast<char*>(set.bytes[i].data()), spec.sizes,
-                                    spec.strides, ToScalarType(spec.dtype)));
-  }
-  return tensors;
-}
-
-inline std::string BytesOf(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.contiguous();
-  return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
 }
 
 }  // namespace cudaforge

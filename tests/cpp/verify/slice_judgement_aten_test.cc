@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "tests/cpp/verify/drawn_aten.h"
 #include "tests/cpp/verify/slice_regions_aten.h"
 #include "verify/aten_slice_judgement.h"
 
@@ -12,8 +13,7 @@ namespace {
 
 constexpr uint64_t kSeeds = 20;
 using Kernel = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
-constexpr InputKind kKinds[] = {InputKind::kNormal, InputKind::kUniform, InputKind::kRowScales,
-                                InputKind::kMixed, InputKind::kSpecialValues};
+constexpr const char* kSets[] = {"normal", "uniform", "row_scales", "mixed", "special_rows"};
 
 // The worst elements against ATen, as a screen would find them.
 std::vector<int64_t> Suspects(const at::Tensor& candidate, const at::Tensor& aten) {
@@ -28,7 +28,7 @@ std::vector<int64_t> Suspects(const at::Tensor& candidate, const at::Tensor& ate
 }
 
 struct Judged {
-  SliceRegion region;
+  OpSignature region;
   std::unique_ptr<SliceJudgement> judgement;
   std::unique_ptr<RegionProgram> program;
   std::vector<std::vector<at::Tensor>> inputs, aten;
@@ -36,14 +36,14 @@ struct Judged {
   uint64_t seed;
 
   Judged(OpSignature signature, uint64_t from, const SliceLimits& limits = {})
-      : region{"", std::move(signature), {}}, typical(std::size(kKinds)), seed(from) {
-    auto made = SliceJudgement::Create(region.signature, limits);
+      : region(std::move(signature)), typical(std::size(kSets)), seed(from) {
+    auto made = SliceJudgement::Create(region, limits);
     EXPECT_TRUE(made.ok()) << made.status().ToString();
     judgement = std::move(*made);
-    program = std::move(*RegionProgram::Create(region.signature));
-    for (const InputKind kind : kKinds) {
-      auto [drawn, answers] = Draw(kind, seed);
-      const auto number = judgement->Prepare("one", {drawn, answers}, {}, seed);
+    program = std::move(*RegionProgram::Create(region));
+    for (const char* name : kSets) {
+      auto [drawn, answers] = Draw(name, seed);
+      const auto number = judgement->Prepare(name, {drawn, answers}, {}, seed);
       EXPECT_TRUE(number.ok()) << number.status().ToString();
       inputs.push_back(std::move(drawn));
       aten.push_back(std::move(answers));
@@ -58,17 +58,16 @@ struct Judged {
     if (!told.more_sets_may_clear || typical[set]) return told;
     typical[set] = true;
     for (uint64_t more = 0; more < 8; ++more) {
-      const auto [others, answers] = Draw(kKinds[set], seed + 1000 * (more + 1));
+      const auto [others, answers] = Draw(kSets[set], seed + 1000 * (more + 1));
       EXPECT_TRUE(judgement->AddTypical(set, {others, answers}, more).ok());
     }
     return judgement->Check(set, {inputs[set], aten[set]}, {&output, 1}, suspects);
   }
-  std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>> Draw(InputKind kind, uint64_t from) {
-    InputSet set = Make(region.signature, kind, from);
-    EXPECT_TRUE(DeriveInputs(region.signature, &set).ok());
-    std::vector<at::Tensor> drawn;
-    for (const at::Tensor& t : Tensors(region.signature, set)) drawn.push_back(t.clone());
-    return {drawn, program->RunStrided(drawn)};
+  std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>> Draw(const char* name,
+                                                                   uint64_t from) {
+    std::vector<at::Tensor> drawn = DrawnTensors(region, name, seed, from);
+    std::vector<at::Tensor> answers = program->RunStrided(drawn);
+    return {std::move(drawn), std::move(answers)};
   }
   // The first verdict that is not "accepted", over all sets.
   Verdict Run(const Kernel& kernel) {
@@ -121,14 +120,21 @@ Kernel SoftmaxOf(int lanes, int64_t dropped = 0) {
   });
 }
 
+// In lanes, each with a maximum and a sum of its own, which are joined at the end.
 float OnlineSum(const float* x, int64_t n, float) {
-  float most = x[0], sum = 1;
-  for (int64_t i = 1; i < n; ++i) {
-    const float now = x[i] > most || std::isnan(x[i]) ? x[i] : most;
-    sum = sum * std::exp(most - now) + std::exp(x[i] - now);
-    most = now;
+  constexpr int64_t kLanes = 16;
+  float most[kLanes], sums[kLanes] = {};
+  const auto join = [](float x_most, float x_sum, float* to_most, float* to_sum) {
+    const float now = x_most > *to_most || std::isnan(x_most) ? x_most : *to_most;
+    *to_sum = *to_sum * std::exp(*to_most - now) + x_sum * std::exp(x_most - now);
+    *to_most = now;
+  };
+  for (int64_t i = 0; i < n; ++i) {
+    if (i < kLanes) most[i] = x[i];
+    join(x[i], 1, &most[i % kLanes], &sums[i % kLanes]);
   }
-  return sum;
+  for (int64_t lane = 1; lane < kLanes; ++lane) join(most[lane], sums[lane], most, sums);
+  return sums[0];
 }
 
 template <typename Half>

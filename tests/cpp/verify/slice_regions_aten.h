@@ -1,13 +1,13 @@
 // Regions of all families of operators, for the tests of slices.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tests/cpp/verify/made_inputs.h"
 #include "tests/cpp/verify/region_aten.h"
-#include "verify/aten_derive.h"
 
 namespace cudaforge {
 
@@ -46,18 +46,6 @@ struct SliceRegion {
   OpSignature signature;
   std::vector<bool> free;  // by output: whether it has a free axis
 };
-
-inline std::vector<at::Tensor> DrawnInputs(const SliceRegion& region, uint64_t seed) {
-  InputSet set = Make(region.signature, InputKind::kNormal, seed);
-  EXPECT_TRUE(DeriveInputs(region.signature, &set).ok());
-  std::vector<at::Tensor> tensors;
-  for (const at::Tensor& t : Tensors(region.signature, set)) {
-    at::Tensor own = at::empty_strided(t.sizes(), t.strides(), t.options());
-    own.copy_(t);
-    tensors.push_back(own);
-  }
-  return tensors;
-}
 
 inline Json L(std::vector<int64_t> numbers) { return numbers; }
 
