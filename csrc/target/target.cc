@@ -30,8 +30,4 @@ Result<std::unique_ptr<BoundLaunch>> Executable::Bind(std::span<void* const> inp
       std::make_unique<KeptLaunch>(*this, inputs, outputs, scratch));
 }
 
-Result<DeviceBuffer> Target::AllocateFenced(int64_t) {
-  return Status::Unsupported("this target has no fences");
-}
-
 }  // namespace cudaforge

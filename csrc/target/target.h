@@ -121,10 +121,6 @@ class Target {
   // 256-byte aligned. Every call may report an earlier asynchronous error of the device; after such
   // an error the process must be given up.
   virtual Result<DeviceBuffer> Allocate(int64_t bytes) = 0;
-  // Whole pages, `bytes` or more of them, between memory that ends the process when it is read or
-  // written. REQUIRES: has_fences(), which says whether the device has such memory.
-  virtual Result<DeviceBuffer> AllocateFenced(int64_t bytes);
-  virtual bool has_fences() const { return false; }
   // Memory of this process that others map. It comes in whole granules of so many bytes.
   virtual int64_t granule() const = 0;
   // At least `bytes` bytes, which may be read and written here. kNoMemory.

@@ -292,7 +292,7 @@ Result<RegionVerifier::Timed> MappedVerifier::Time(const TimingPlan& plan) {
   CF_RETURN_IF_ERROR(Poison(0));
   CF_RETURN_IF_ERROR(target_.Synchronize());
   Timed timed;
-  CF_ASSIGN_OR_RETURN(timed.ns, worker_.TimeMapped({LaunchOn(0)}, plan, {}));
+  CF_ASSIGN_OR_RETURN(timed.ns, worker_.Time({LaunchOn(0)}, plan, {}));
   CF_ASSIGN_OR_RETURN(timed.verdict, Examine(0));
   return timed;
 }
@@ -301,7 +301,7 @@ Result<Json> MappedVerifier::Profile(int tier) {
   CF_RETURN_IF_ERROR(Draw(0));
   CF_RETURN_IF_ERROR(Poison(0));
   CF_RETURN_IF_ERROR(target_.Synchronize());
-  return worker_.ProfileMapped(LaunchOn(0), tier);
+  return worker_.Profile(LaunchOn(0), tier);
 }
 
 }  // namespace cudaforge

@@ -181,12 +181,11 @@ Result<Verdict> WorkerClient::Launch(const MappedLaunch& launch) {
   return verdict;
 }
 
-Result<double> WorkerClient::TimeMapped(const std::vector<MappedLaunch>& launches,
-                                        const TimingPlan& plan,
-                                        const std::vector<int>& warm_inputs) {
+Result<double> WorkerClient::Time(const std::vector<MappedLaunch>& launches, const TimingPlan& plan,
+                                  const std::vector<int>& warm_inputs) {
   Frame request;
   request.body = TimingPlanToJson(plan);
-  request.body["command"] = "time_mapped";
+  request.body["command"] = "time";
   request.body["timeout_ms"] = impl_->options().run_timeout_ms;
   request.body["warm_inputs"] = warm_inputs;
   request.body["launches"] = Json::array();
@@ -202,10 +201,10 @@ Result<double> WorkerClient::TimeMapped(const std::vector<MappedLaunch>& launche
   return nanoseconds;
 }
 
-Result<Json> WorkerClient::ProfileMapped(const MappedLaunch& launch, int tier) {
+Result<Json> WorkerClient::Profile(const MappedLaunch& launch, int tier) {
   const int timeout_ms = impl_->options().run_timeout_ms + kProfileGraceMs;
   Frame request;
-  request.body = {{"command", "profile_mapped"},
+  request.body = {{"command", "profile"},
                   {"launch", MappedLaunchToJson(launch)},
                   {"tier", tier},
                   {"timeout_ms", timeout_ms}};
@@ -231,10 +230,10 @@ Result<LoadedKernel> CandidateRunner::Load(const std::string&, const Candidate&,
 }
 Status CandidateRunner::Unload() { return NoMappedMemory(); }
 Result<Verdict> CandidateRunner::Launch(const MappedLaunch&) { return NoMappedMemory(); }
-Result<double> CandidateRunner::TimeMapped(const std::vector<MappedLaunch>&, const TimingPlan&,
-                                           const std::vector<int>&) {
+Result<double> CandidateRunner::Time(const std::vector<MappedLaunch>&, const TimingPlan&,
+                                     const std::vector<int>&) {
   return NoMappedMemory();
 }
-Result<Json> CandidateRunner::ProfileMapped(const MappedLaunch&, int) { return NoMappedMemory(); }
+Result<Json> CandidateRunner::Profile(const MappedLaunch&, int) { return NoMappedMemory(); }
 
 }  // namespace cudaforge

@@ -26,8 +26,8 @@
 namespace cudaforge {
 namespace {
 
-constexpr std::string_view kMappedCommands[] = {"map",    "unmap",       "load",          "unload",
-                                                "launch", "time_mapped", "profile_mapped"};
+constexpr std::string_view kMappedCommands[] = {"map",    "unmap", "load",   "unload",
+                                                "launch", "time",  "profile"};
 constexpr size_t kMostLaunches = 64;
 constexpr int kMostTimeoutMs = 3'600'000;
 
@@ -172,7 +172,7 @@ Result<MappedReply> MappedServer::Answer(const std::string& command, const Frame
   }
   if (!kernel_.has_value()) return Status::InvalidArgument(command + ": no kernel is loaded");
   if (command == "launch") return Launch(frame.body);
-  if (command == "time_mapped") return Time(frame.body);
+  if (command == "time") return Time(frame.body);
   return Profile(frame.body);
 }
 

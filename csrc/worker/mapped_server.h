@@ -1,5 +1,5 @@
 // The worker's side of the commands on mapped memory (protocol.h): "map", "unmap", "load",
-// "unload", "launch", "time_mapped" and "profile_mapped".
+// "unload", "launch", "time" and "profile".
 //
 // On the CPU this process never runs candidate code: each load, launch, timing and profile forks a
 // process that loads the kernel, puts up the sandbox and ends after its answer. So nothing lasts

@@ -1,27 +1,16 @@
 // The worker protocol. Frame: magic "CFW1" (4 bytes), JSON length (u32), number of attached file
-// descriptors (u32), both little-endian, then the JSON text. Bulk bytes (inputs, outputs, binaries)
-// travel as memfds attached with SCM_RIGHTS to the frame's first byte; one memfd may hold several
-// tensors, each at an offset that the JSON names.
+// descriptors (u32), both little-endian, then the JSON text. Binaries and
+// memory travel as descriptors attached with SCM_RIGHTS to the frame's first byte.
 //
 // A request may carry "id", a random integer, which its reply repeats.
 // Requests and their replies (a reply without "ok": true carries "error"; "internal": true says
 // that one of the worker's own checks failed; "fatal": true says that the worker ends now):
-//   {"command":"hello","protocol":8,"device":"cpu" or "cuda","device_index":0,"cxx":"",
+//   {"command":"hello","protocol":9,"device":"cpu" or "cuda","device_index":0,"cxx":"",
 //    "cuda_search_paths":[]}
-//       -> {"ok":true,"protocol":8,"arch":"cpu:x86-64-v4+1f0c93ab"}
+//       -> {"ok":true,"protocol":9,"arch":"cpu:x86-64-v4+1f0c93ab"}
 //   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{} (see CompileResult)}, fds [binary] when
 //       compiled
-//   {"command":"run","candidate":{},"signature":{},"poison":n,"fence":0 (none), 1
-//    (before) or 2 (after), "again":b, "new_thread":b (see RunPlan), "guard_seed":n,
-//    "inputs":[{"at":byte offset in the memfd,"shift":bytes after a multiple of 256}],
-//    "outputs":[{"at":n}]}, fds [binary, inputs, outputs]: the worker writes the outputs into the
-//    third
-//       -> {"ok":true,"verdict":{"verdict":..,"message":..,"evidence":{}}}
-//   {"command":"time", as run, "samples":n,"least":n,"total_ns":x,"abandon_ns":x (see TimingPlan)},
-//    fds [binary, inputs] -> {"ok":true,"nanoseconds":x}
-//   {"command":"profile", as run, "tier":n}, fds [binary, inputs]
-//       -> {"ok":true,"profile":{} (see Target::Profile)}
 //   {"command":"facts"} -> {"ok":true,"facts":{} (see Target::Facts)}
 // On memory of the client's (mapped_server.h). A reply without "ok": true may carry "code", a name
 // of StatusCodeName. "timeout_ms" bounds one process of the CPU's; on cuda the client ends the
@@ -35,9 +24,9 @@
 //   {"command":"launch","launch":LAUNCH,"timeout_ms":n}
 //       -> {"ok":true,"verdict":{}} or, where its process was killed by another's hand,
 //       {"ok":true,"killed":true}
-//   {"command":"time_mapped","launches":[LAUNCH],"warm_inputs":[i],"samples":n,"least":n,
+//   {"command":"time","launches":[LAUNCH],"warm_inputs":[i],"samples":n,"least":n,
 //    "total_ns":x,"abandon_ns":x,"timeout_ms":n} -> {"ok":true,"nanoseconds":x}
-//   {"command":"profile_mapped","launch":LAUNCH,"tier":n,"timeout_ms":n}
+//   {"command":"profile","launch":LAUNCH,"tier":n,"timeout_ms":n}
 //       -> {"ok":true,"profile":{}}
 #pragma once
 
@@ -51,7 +40,7 @@
 
 namespace cudaforge {
 
-inline constexpr int kWorkerProtocol = 8;
+inline constexpr int kWorkerProtocol = 9;
 inline constexpr uint32_t kMaxFrameBytes = 16u << 20;
 inline constexpr uint32_t kMaxFrameFds = 16;
 inline constexpr int64_t kMaxBinaryBytes = int64_t{256} << 20;

@@ -16,9 +16,7 @@
 #include "kernel/verdict.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
-#include "worker/input_set.h"
 #include "worker/mapped_launch.h"
-#include "worker/run_plan.h"
 #include "worker/timing_plan.h"
 
 namespace cudaforge {
@@ -36,11 +34,6 @@ struct WorkerOptions {
   const Cancel* cancel = nullptr;
 };
 
-struct RunOutput {
-  Verdict verdict;                   // accepted: it ran, guards and inputs are intact
-  std::vector<std::string> outputs;  // bytes of each output, when it ran
-};
-
 // What the forge asks of whoever runs candidates. An error is never a candidate's fault.
 class CandidateRunner {
  public:
@@ -50,21 +43,6 @@ class CandidateRunner {
   // log; a worker that ended is tried again once. kUnavailable: it ended twice, and not by the
   // source's doing, or this machine lacks what compiling needs (CompileResult::fault).
   virtual Result<CompileResult> Compile(const Candidate& candidate) = 0;
-  // Loads `binary` and runs it on `inputs` as `plan` says: each buffer between guard bytes, outputs
-  // and scratch poisoned, inputs compared afterwards. Tried again once where the worker was killed
-  // (SIGKILL).
-  virtual Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
-                                const OpSignature& signature, const InputSet& inputs,
-                                const RunPlan& plan);
-  // Median device nanoseconds of cold runs on those inputs; a rank for the search, not evidence.
-  virtual Result<double> Time(const std::string& binary, const Candidate& candidate,
-                              const OpSignature& signature, const InputSet& inputs,
-                              const TimingPlan& plan);
-  // Launch facts and hardware counters of one call on those inputs, up to `tier`: see
-  // Target::Profile. For candidates that Run has accepted. Counters that are not allowed or not
-  // there are a note in the result. kUnsupported: this runner profiles nothing.
-  virtual Result<Json> Profile(const std::string& binary, const Candidate& candidate,
-                               const OpSignature& signature, const InputSet& inputs, int tier);
   // What the device is and measurably does: see Target::Facts. kUnsupported: this runner does not
   // know.
   virtual Result<Json> Facts();
@@ -93,10 +71,11 @@ class CandidateRunner {
   // on in a circle. The inputs in `warm_inputs` are read after each eviction. Outputs are what the
   // runs leave. A rank, not evidence: on the CPU the kernel runs in the process that measures.
   // kTimeout; kMemoryFault: it read or wrote where it may not; kUnavailable for any other end.
-  virtual Result<double> TimeMapped(const std::vector<MappedLaunch>& launches,
-                                    const TimingPlan& plan, const std::vector<int>& warm_inputs);
-  // As Profile; errors as TimeMapped.
-  virtual Result<Json> ProfileMapped(const MappedLaunch& launch, int tier);
+  virtual Result<double> Time(const std::vector<MappedLaunch>& launches, const TimingPlan& plan,
+                              const std::vector<int>& warm_inputs);
+  // Launch facts and hardware counters of one launch, up to `tier`: see Target::Profile. Counters
+  // that are not allowed or not there are a note in the result. Errors as Time.
+  virtual Result<Json> Profile(const MappedLaunch& launch, int tier);
 
   // In the place of the options' from now on.
   virtual void Limit(int /*compile_ms*/, int /*run_ms*/, const Cancel* /*cancel*/) {}
@@ -110,23 +89,15 @@ class WorkerClient : public CandidateRunner {
   ~WorkerClient() override;
 
   Result<CompileResult> Compile(const Candidate& candidate) override;
-  Result<RunOutput> Run(const std::string& binary, const Candidate& candidate,
-                        const OpSignature& signature, const InputSet& inputs,
-                        const RunPlan& plan) override;
-  Result<double> Time(const std::string& binary, const Candidate& candidate,
-                      const OpSignature& signature, const InputSet& inputs,
-                      const TimingPlan& plan) override;
-  Result<Json> Profile(const std::string& binary, const Candidate& candidate,
-                       const OpSignature& signature, const InputSet& inputs, int tier) override;
   Result<int> Map(const SharedMemory& memory, bool writable, int64_t shift) override;
   Status Unmap(int id) override;
   Result<LoadedKernel> Load(const std::string& binary, const Candidate& candidate,
                             const OpSignature& signature) override;
   Status Unload() override;
   Result<Verdict> Launch(const MappedLaunch& launch) override;
-  Result<double> TimeMapped(const std::vector<MappedLaunch>& launches, const TimingPlan& plan,
-                            const std::vector<int>& warm_inputs) override;
-  Result<Json> ProfileMapped(const MappedLaunch& launch, int tier) override;
+  Result<double> Time(const std::vector<MappedLaunch>& launches, const TimingPlan& plan,
+                      const std::vector<int>& warm_inputs) override;
+  Result<Json> Profile(const MappedLaunch& launch, int tier) override;
   // Asked of the first worker and kept for the ones after it.
   Result<Json> Facts() override;
   void Limit(int compile_ms, int run_ms, const Cancel* cancel) override;
@@ -135,9 +106,6 @@ class WorkerClient : public CandidateRunner {
   ProcessEnd last_end() const;
 
  private:
-  Result<RunOutput> RunOnce(const std::string& binary, const Candidate& candidate,
-                            const OpSignature& signature, const InputSet& inputs,
-                            const RunPlan& plan);
   std::unique_ptr<Impl> impl_;
 };
 

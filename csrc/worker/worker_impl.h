@@ -76,18 +76,6 @@ class WorkerClient::Impl {
   }
   int started() const { return started_; }
   const ProcessEnd& last_end() const { return last_end_; }
-  // A memory file of the set's bytes, one input after the other. The last set with an id stays
-  // written: a search runs every candidate on one and the same.
-  Result<UniqueFd> InputFile(const InputSet& inputs) {
-    if (inputs.id != 0 && inputs.id == kept_id_) return Duplicate(kept_);
-    const std::vector<std::string_view> parts(inputs.bytes.begin(), inputs.bytes.end());
-    CF_ASSIGN_OR_RETURN(UniqueFd file, MakeMemFile(parts));
-    if (inputs.id == 0) return file;
-    CF_ASSIGN_OR_RETURN(UniqueFd copy, Duplicate(file));
-    kept_ = std::move(file);
-    kept_id_ = inputs.id;
-    return copy;
-  }
   // Null until the first answer.
   Json facts;
   uint64_t RandomSeed() { return (uint64_t{entropy_()} << 31) ^ entropy_(); }
@@ -230,8 +218,6 @@ class WorkerClient::Impl {
   std::random_device entropy_;
   int started_ = 0;
   ProcessEnd last_end_;
-  UniqueFd kept_;
-  uint64_t kept_id_ = 0;
   int holder_ = 0;  // the worker, counted as started_, that holds `mappings` and `kernel`
 };
 

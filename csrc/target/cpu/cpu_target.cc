@@ -1,4 +1,3 @@
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -62,23 +61,6 @@ class CpuTarget : public Target {
     if (data == nullptr)
       return Status::NoMemory("no memory for " + std::to_string(bytes) + " bytes");
     return DeviceBuffer(data, bytes, [](void* p) { std::free(p); });
-  }
-
-  bool has_fences() const override { return true; }
-
-  Result<DeviceBuffer> AllocateFenced(int64_t bytes) override {
-    const int64_t page = PageBytes();
-    const int64_t rounded = RoundUp(std::max(bytes, int64_t{1}), page);
-    const auto whole = static_cast<size_t>(rounded + 2 * page);
-    void* const base = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED)
-      return Status::NoMemory("no memory for " + std::to_string(bytes) + " bytes");
-    char* const data = static_cast<char*>(base) + page;
-    const auto unmap = [base, whole](void*) { munmap(base, whole); };
-    DeviceBuffer buffer(data, rounded, unmap);
-    if (mprotect(data, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE) != 0)
-      return Status::NoMemory("no memory for " + std::to_string(bytes) + " bytes");
-    return buffer;
   }
 
   int64_t granule() const override { return PageBytes(); }

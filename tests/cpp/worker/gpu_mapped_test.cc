@@ -114,14 +114,20 @@ TEST_F(GpuMapped, ComputesInPlace) {
   ASSERT_TRUE(again.ok());
   MappedLaunch other = At(false);
   other.outputs[0].mapping = *again;
-  const auto cold = client_.TimeMapped({At(false), other}, {.samples = 5}, {});
-  const auto warm = client_.TimeMapped({At(false), other}, {.samples = 5}, {0});
+  const auto cold = client_.Time({At(false), other}, {.samples = 5}, {});
+  const auto warm = client_.Time({At(false), other}, {.samples = 5}, {0});
   ASSERT_TRUE(cold.ok() && warm.ok()) << cold.status().ToString() << warm.status().ToString();
   EXPECT_GT(*cold, 0);
   EXPECT_GT(*warm, 0);
-  const auto profile = client_.ProfileMapped(At(false), 1);
-  ASSERT_TRUE(profile.ok()) << profile.status().ToString();
-  EXPECT_EQ((*profile)["kernels"].size(), 1u);
+  for (int tier = 0; tier <= kMaxProfileTier; ++tier) {
+    const auto profile = client_.Profile(At(false), tier);
+    ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+    EXPECT_EQ((*profile)["kernels"].size(), 1u) << *profile;
+    EXPECT_TRUE((*profile)["tier"] == tier || (*profile)["note"] != "") << *profile;
+  }
+  const auto facts = client_.Facts();
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_GT((*facts)["bandwidth_gb_s"].get<double>(), 0) << *facts;
   EXPECT_TRUE(client_.Unmap(*again).ok());
   EXPECT_EQ(client_.started(), 1);
 }
@@ -139,6 +145,21 @@ TEST_F(GpuMapped, AReadBehindAnInput) {
 }
 
 TEST_F(GpuMapped, AWriteBehindAnOutput) { Expect(VerdictKind::kMemoryFault, "y[n] = 1;", true); }
+
+TEST_F(GpuMapped, AnAddressOfNobody) {
+  Expect(VerdictKind::kMemoryFault, "*reinterpret_cast<volatile float*>(16) = 1;");
+}
+
+// Where the counters are refused, nothing is run and nothing is lost.
+TEST_F(GpuMapped, AProfileThatLosesTheDeviceCostsOneWorker) {
+  const Candidate stray = CudaRelu("*reinterpret_cast<volatile float*>(16) = 1;");
+  const auto compiled = client_.Compile(stray);
+  ASSERT_TRUE(compiled.ok() && compiled->ok);
+  ASSERT_TRUE(client_.Load(compiled->binary, stray, signature_)->verdict.accepted());
+  const auto profile = client_.Profile(At(false), 1);
+  EXPECT_TRUE(RunKernel("").accepted());
+  EXPECT_EQ(client_.started(), profile.ok() ? 1 : 2);
+}
 
 TEST_F(GpuMapped, AKernelThatNeverEnds) {
   client_.Limit(60'000, 3'000, nullptr);

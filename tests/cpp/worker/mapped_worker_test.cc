@@ -85,15 +85,16 @@ TEST_F(MappedWorker, TimesAndProfiles) {
   MappedLaunch other = At(false);
   other.outputs[0].mapping = *copy;
   std::fill_n(Y(), kItems, -1.0f);
-  const auto time = client_.TimeMapped({At(false), other}, {.samples = 5}, {0});
+  const auto time = client_.Time({At(false), other}, {.samples = 5}, {0});
   ASSERT_TRUE(time.ok()) << time.status().ToString();
   EXPECT_GT(*time, 0);
   EXPECT_EQ(Y()[10], 7);  // a timed run's output is there to be compared
-  const auto profile = client_.ProfileMapped(At(false), 1);
+  const auto profile = client_.Profile(At(false), 1);
   ASSERT_TRUE(profile.ok()) << profile.status().ToString();
   EXPECT_EQ((*profile)["kernels"].size(), 1u);
   EXPECT_TRUE((*profile)["tier"] == 1 || (*profile)["note"] != "") << *profile;
-  EXPECT_FALSE(client_.TimeMapped({At(false)}, {}, {7}).ok());  // no such input
+  EXPECT_FALSE(client_.Time({At(false)}, {}, {7}).ok());  // no such input
+  EXPECT_FALSE(client_.Profile(At(false), 77).ok());
   EXPECT_EQ(client_.started(), 1);
 }
 

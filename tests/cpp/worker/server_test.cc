@@ -1,9 +1,7 @@
 #include "worker/server.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <stdexcept>
@@ -47,35 +45,63 @@ class Server : public ::testing::Test {
     EXPECT_TRUE(reply.ok()) << reply.status().ToString();
     return reply.ok() ? reply->body : Json();
   }
+  // As a device that launches in the worker's own process.
   Json Hello(int protocol = kWorkerProtocol) {
     return Ask({{"command", "hello"},
                 {"protocol", protocol},
-                {"device", "cpu"},
+                {"device", "cuda"},
                 {"device_index", 0},
                 {"cxx", "g++"},
                 {"cuda_search_paths", Json::array()}});
   }
-  Json RunBody() {
-    const OpSignature signature = ReluSignature(4);
-    return {{"command", "run"},
-            {"candidate", CpuCandidate("x", 1, "4", 1).ToJson()},
-            {"signature", signature.ToJson()},
-            {"inputs", Json::array({{{"at", 0}, {"shift", 0}}})},
-            {"outputs", Json::array({{{"at", 0}}})},
-            {"poison", 255},
-            {"fence", 0},
-            {"again", false},
-            {"new_thread", false},
-            {"guard_seed", 1}};
+  Json Map(int id, const SharedMemory& memory, bool writable) {
+    std::vector<UniqueFd> fds;
+    fds.push_back(*memory.Export(writable));
+    return Ask({{"command", "map"},
+                {"mapping", id},
+                {"bytes", memory.bytes()},
+                {"writable", writable},
+                {"shift", 0}},
+               std::move(fds));
   }
-  std::vector<UniqueFd> RunFds(std::string_view binary = "BINARY", int64_t input_bytes = 16) {
+  Json Load(std::string_view binary = "BINARY") {
+    return LoadBody(ReluSignature(4).ToJson(), binary);
+  }
+  Json LoadBody(const Json& signature, std::string_view binary) {
     std::vector<UniqueFd> fds;
     fds.push_back(*MakeMemFile(binary));
-    fds.push_back(*MakeMemFile(input_bytes));
-    fds.push_back(*MakeMemFile(int64_t{16}));
-    return fds;
+    return Ask({{"command", "load"},
+                {"candidate", CpuCandidate("x", 1, "4", 1).ToJson()},
+                {"signature", signature},
+                {"timeout_ms", 1000}},
+               std::move(fds));
+  }
+  // Hello, an input, an output, and a kernel that is loaded.
+  void Open() {
+    Hello();
+    EXPECT_EQ(Map(1, x_, false)["ok"], true);
+    EXPECT_EQ(Map(2, y_, true)["ok"], true);
+    EXPECT_EQ(Load()["verdict"]["verdict"], "accepted");
+  }
+  static Json Places(int64_t input = 0, int64_t output = 0) {
+    return {{"inputs", Json::array({Json::array({1, input})})},
+            {"outputs", Json::array({Json::array({2, output})})},
+            {"scratch", Json::array()},
+            {"split", "served"},
+            {"seed", 1}};
+  }
+  static Json LaunchBody(Json places = Places()) {
+    return {{"command", "launch"}, {"launch", std::move(places)}, {"timeout_ms", 1000}};
+  }
+  static Json TimeBody() {
+    return {{"command", "time"},  {"launches", Json::array({Places()})},
+            {"timeout_ms", 1000}, {"warm_inputs", Json::array()},
+            {"samples", 3},       {"least", 3},
+            {"total_ns", 1e9},    {"abandon_ns", 1e9}};
   }
 
+  SharedMemory x_ = *ShareHostMemory(16);
+  SharedMemory y_ = *ShareHostMemory(16);
   FakeKernel kernel_ = [](Pointers in, Pointers out, Pointers) {
     std::memcpy(out[0], in[0], 16);
     return Status::Ok();
@@ -87,7 +113,7 @@ class Server : public ::testing::Test {
   WorkerSetup setup_;
 };
 
-TEST_F(Server, HelloCompileRunTime) {
+TEST_F(Server, HelloCompileLaunchTime) {
   EXPECT_EQ(Hello()["arch"], "cpu:fake");
   EXPECT_EQ(setup_.cxx, "g++");
   const Json compiled = Ask({{"command", "compile"},
@@ -96,12 +122,14 @@ TEST_F(Server, HelloCompileRunTime) {
   EXPECT_EQ(compiled["compiled"], false);
   EXPECT_EQ(compiled["log"], "log of bad");
   EXPECT_EQ(compiled["resources"], Json({{"f", {{"registers", 8}}}}));
-  const Json ran = Ask(RunBody(), RunFds());
+  Map(1, x_, false);
+  Map(2, y_, true);
+  EXPECT_EQ(Load()["verdict"]["verdict"], "accepted");
+  std::memset(x_.data(), 7, 16);
+  const Json ran = Ask(LaunchBody());
   EXPECT_EQ(ran["verdict"]["verdict"], "accepted") << ran;
-  Json time = RunBody();
-  time["command"] = "time";
-  time.update({{"samples", 3}, {"least", 3}, {"total_ns", 1e9}, {"abandon_ns", 1e9}});
-  EXPECT_EQ(Ask(time, RunFds())["nanoseconds"], 20.0);
+  EXPECT_EQ(std::memcmp(y_.data(), x_.data(), 16), 0);
+  EXPECT_EQ(Ask(TimeBody())["nanoseconds"], 20.0);
 }
 
 TEST_F(Server, WrongVersionIsRefused) {
@@ -111,33 +139,28 @@ TEST_F(Server, WrongVersionIsRefused) {
 }
 
 TEST_F(Server, WrongRequestsGetAnErrorAndTheServiceGoesOn) {
-  EXPECT_EQ(Ask(RunBody(), RunFds())["ok"], false) << "before hello";
-  Hello();
+  EXPECT_EQ(Ask(LaunchBody())["ok"], false) << "before hello";
+  Open();
   EXPECT_EQ(Ask({{"command", "dance"}})["ok"], false);
+  EXPECT_EQ(Ask({{"command", "run"}})["ok"], false);
   EXPECT_EQ(Ask({{"nothing", 1}})["ok"], false);
-  EXPECT_EQ(Ask(RunBody())["ok"], false) << "no descriptors";
-  EXPECT_EQ(Ask(RunBody(), RunFds("BINARY", 8))["ok"], false) << "inputs too short";
-  Json body = RunBody();
-  body["inputs"][0]["at"] = -1;
-  EXPECT_EQ(Ask(body, RunFds())["ok"], false);
-  body = RunBody();
-  body["outputs"][0]["at"] = 8;
-  EXPECT_EQ(Ask(body, RunFds())["ok"], false);
-  body = RunBody();
-  body["signature"]["format"] = 99;
-  EXPECT_EQ(Ask(body, RunFds())["ok"], false);
-  std::vector<UniqueFd> unsealed = RunFds();
-  unsealed[1] = UniqueFd(memfd_create("unsealed", MFD_CLOEXEC));
-  ASSERT_EQ(ftruncate(unsealed[1].get(), 16), 0);
-  EXPECT_EQ(Ask(RunBody(), std::move(unsealed))["ok"], false) << "could shrink under the reader";
-  EXPECT_EQ(Ask(RunBody(), RunFds("JUNK"))["verdict"]["verdict"], "launch_error");
-  EXPECT_EQ(Ask(RunBody(), RunFds())["verdict"]["verdict"], "accepted");
+  EXPECT_EQ(Ask({{"command", "launch"}})["ok"], false);
+  EXPECT_EQ(Ask(LaunchBody(Places(-1)))["ok"], false);
+  EXPECT_EQ(Ask(LaunchBody(Places(0, y_.bytes() - 8)))["ok"], false);
+  EXPECT_EQ(Map(1, x_, false)["ok"], false) << "there already";
+  Json signature = ReluSignature(4).ToJson();
+  signature["format"] = 99;
+  EXPECT_EQ(LoadBody(signature, "BINARY")["ok"], false);
+  EXPECT_EQ(Ask(LaunchBody())["ok"], false) << "nothing is loaded";
+  EXPECT_EQ(Load("JUNK")["verdict"]["verdict"], "launch_error");
+  EXPECT_EQ(Load()["verdict"]["verdict"], "accepted");
+  EXPECT_EQ(Ask(LaunchBody())["verdict"]["verdict"], "accepted");
 }
 
 TEST_F(Server, DeviceErrorEndsTheServiceAfterTheReply) {
   kernel_ = [](Pointers, Pointers, Pointers) { return Status::Internal("launch failed"); };
-  Hello();
-  const Json reply = Ask(RunBody(), RunFds());
+  Open();
+  const Json reply = Ask(LaunchBody());
   EXPECT_EQ(reply["verdict"]["verdict"], "launch_error");
   EXPECT_EQ(reply["fatal"], true);
   EXPECT_EQ(ReceiveFrame(ours_.get(), 5000).status().code(), StatusCode::kIoError);
@@ -145,8 +168,8 @@ TEST_F(Server, DeviceErrorEndsTheServiceAfterTheReply) {
 
 TEST_F(Server, ExceptionOfARunIsACrash) {
   kernel_ = [](Pointers, Pointers, Pointers) -> Status { throw std::runtime_error("no room"); };
-  Hello();
-  Json reply = Ask(RunBody(), RunFds());
+  Open();
+  Json reply = Ask(LaunchBody());
   EXPECT_EQ(reply["verdict"]["verdict"], "crashed") << reply;
   EXPECT_NE(reply["verdict"]["message"].get<std::string>().find("no room"), std::string::npos);
   EXPECT_EQ(reply["fatal"], true);
@@ -158,8 +181,8 @@ TEST_F(Server, AFailedCheckOfOurOwnIsNoVerdict) {
     CF_CHECK(false) << "room for guards";
     return Status::Ok();
   };
-  Hello();
-  const Json reply = Ask(RunBody(), RunFds());
+  Open();
+  const Json reply = Ask(LaunchBody());
   EXPECT_EQ(reply["ok"], false);
   EXPECT_EQ(reply["internal"], true);
   EXPECT_NE(reply["error"].get<std::string>().find("please report"), std::string::npos) << reply;
@@ -169,8 +192,8 @@ TEST_F(Server, AFailedCheckOfOurOwnIsNoVerdict) {
 
 TEST_F(Server, ExceptionOfUnknownTypeIsACrash) {
   kernel_ = [](Pointers, Pointers, Pointers) -> Status { throw 1; };
-  Hello();
-  EXPECT_EQ(Ask(RunBody(), RunFds())["verdict"]["verdict"], "crashed");
+  Open();
+  EXPECT_EQ(Ask(LaunchBody())["verdict"]["verdict"], "crashed");
 }
 
 TEST_F(Server, ExceptionOfACompilationIsAFailedOne) {
@@ -185,11 +208,8 @@ TEST_F(Server, ExceptionOfACompilationIsAFailedOne) {
 
 TEST_F(Server, ExceptionOfATimingIsAnError) {
   kernel_ = [](Pointers, Pointers, Pointers) -> Status { throw std::runtime_error("no room"); };
-  Hello();
-  Json time = RunBody();
-  time["command"] = "time";
-  time.update({{"samples", 3}, {"least", 3}, {"total_ns", 1e9}, {"abandon_ns", 1e9}});
-  Json reply = Ask(time, RunFds());
+  Open();
+  Json reply = Ask(TimeBody());
   EXPECT_EQ(reply["ok"], false);
   EXPECT_NE(reply["error"].get<std::string>().find("no room"), std::string::npos) << reply;
   EXPECT_EQ(reply["fatal"], true);
@@ -198,7 +218,7 @@ TEST_F(Server, ExceptionOfATimingIsAnError) {
 TEST_F(Server, PoisonedTargetIsGivenUp) {
   poisoned_ = true;
   Hello();
-  EXPECT_EQ(Ask(RunBody(), RunFds())["fatal"], true);
+  EXPECT_EQ(Load()["fatal"], true);
 }
 
 TEST_F(Server, ProfileAndFacts) {
@@ -207,11 +227,11 @@ TEST_F(Server, ProfileAndFacts) {
     ++calls;
     return Status::Ok();
   };
-  Hello();
-  Json body = RunBody();
+  Open();
+  Json body = LaunchBody();
   body["command"] = "profile";
   body["tier"] = 3;
-  const Json profile = Ask(body, RunFds());
+  const Json profile = Ask(body);
   ASSERT_EQ(profile["ok"], true) << profile;
   EXPECT_EQ(profile["profile"]["tier"], 3);
   EXPECT_TRUE(profile["profile"]["kernels"].is_array());
@@ -220,25 +240,23 @@ TEST_F(Server, ProfileAndFacts) {
   EXPECT_EQ(facts["facts"]["bandwidth_gb_s"], 1.5) << facts;
   for (const Json& tier : {Json(-1), Json(5), Json("1"), Json()}) {
     body["tier"] = tier;
-    EXPECT_EQ(Ask(body, RunFds())["ok"], false) << tier;
+    EXPECT_EQ(Ask(body)["ok"], false) << tier;
   }
-  body["tier"] = 1;
-  EXPECT_EQ(Ask(body, RunFds("JUNK"))["ok"], false) << "cannot be loaded";
-  EXPECT_EQ(Ask(RunBody(), RunFds())["verdict"]["verdict"], "accepted") << "the service goes on";
+  EXPECT_EQ(Ask(LaunchBody())["verdict"]["verdict"], "accepted") << "the service goes on";
 }
 
 TEST_F(Server, AProfileThatFailsIsAnError) {
   kernel_ = [](Pointers, Pointers, Pointers) { return Status::Internal("launch failed"); };
-  Hello();
-  Json body = RunBody();
+  Open();
+  Json body = LaunchBody();
   body["command"] = "profile";
   body["tier"] = 1;
-  const Json reply = Ask(body, RunFds());
+  const Json reply = Ask(body);
   EXPECT_EQ(reply["ok"], false);
   EXPECT_NE(reply["error"].get<std::string>().find("launch failed"), std::string::npos);
   EXPECT_FALSE(reply.contains("fatal"));
   body["tier"] = 0;
-  EXPECT_EQ(Ask(body, RunFds())["ok"], true);
+  EXPECT_EQ(Ask(body)["ok"], true);
 }
 
 TEST_F(Server, AProfileThatLosesTheDeviceEndsTheService) {
