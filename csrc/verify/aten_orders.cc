@@ -350,7 +350,7 @@ bool Replace(const OpFacts& facts, Stack* stack, SumOrder order) {
 
 const std::vector<SumOrder>& SumOrders() {
   static const auto* const orders =
-      new std::vector<SumOrder>{{1, false, true},  {2, false, false}, {4, false, false},
+      new std::vector<SumOrder>{{1, false, true},  {2, false, false}, {4, false, false, 0, true},
                                 {8, false, false}, {16, true, true},  {32, true, true}};
   return *orders;
 }

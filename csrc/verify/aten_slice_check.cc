@@ -13,6 +13,8 @@ namespace cudaforge {
 namespace {
 
 constexpr size_t kMostAtenWrong = 8;
+// What errs more than so many times its limit is wrong in any order of its sums.
+constexpr double kOrdersWiden = 64;
 
 // Notes elements in which ATen is wrong and the candidate, which is right, has something else.
 void NoteAtenWrong(size_t output, DType dtype, const std::vector<int64_t>& sizes,
@@ -45,7 +47,38 @@ bool MoreSetsMayClear(const OutputReference& reference, const Verdict& verdict) 
          error.get<double>() <= little * limit.get<double>();
 }
 
+// The error that a refusal names, over its limit; infinite where it names none.
+double Excess(const Verdict& verdict) {
+  double excess = 0;
+  for (const auto& [error, limit] : {std::pair("error", "limit"), {"rms_error", "rms_limit"}}) {
+    const Json& found = MemberOrNull(verdict.evidence, error);
+    const Json& allowed = MemberOrNull(verdict.evidence, limit);
+    if (!found.is_number() || !allowed.is_number()) continue;
+    excess = std::max(excess, found.get<double>() / allowed.get<double>());
+  }
+  return excess > 0 ? excess : std::numeric_limits<double>::infinity();
+}
+
 }  // namespace
+
+// Measures thoroughly where that may clear a candidate that was refused. Whether the limits changed.
+bool SliceJudgement::MeasureInDoubt(size_t set, size_t output, const SetTensors& tensors,
+                                    const Verdict& verdict) {
+  Set::One& one = sets_[set]->outputs[output];
+  if (verdict.kind != VerdictKind::kWrongValues || one.elements.effort.all_orders ||
+      !outputs_[output].plan.has_value() || !(Excess(verdict) <= kOrdersWiden)) {
+    return false;
+  }
+  const Status measured =
+      MeasureThoroughly(*outputs_[output].plan, tensors.inputs, tensors.aten[output].scalar_type(),
+                        sets_[set]->seed, &one.elements);
+  if (!measured.ok()) return false;  // what stands, stands
+  SetReference(set, output);
+  one.reference->set_match(outputs_[output].match);
+  one.moved_more = false;
+  decoys_to_try_ = true;
+  return true;
+}
 
 Verdict SliceJudgement::CheckFixed(size_t set, size_t output, const SetTensors& tensors,
                                    const at::Tensor& candidate, SliceVerdict* into) {
@@ -55,6 +88,9 @@ Verdict SliceJudgement::CheckFixed(size_t set, size_t output, const SetTensors& 
   Verdict verdict = one.reference->Check(bytes, where);
   // The limits as they were widened for an earlier candidate, or by AddTypical.
   if (!verdict.accepted()) verdict = one.reference->Check(bytes, where, /*closely=*/true);
+  if (MeasureInDoubt(set, output, tensors, verdict)) {
+    verdict = one.reference->Check(bytes, where, /*closely=*/true);
+  }
   if (one.reference->MovesMayClear(verdict) && !one.moved_more) {
     one.moved_more = true;
     const auto moved =
@@ -90,7 +126,7 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
   const uint64_t seed = sets_[set]->seed;
   MeasuredElements worst;
   const Status measured = MeasureSlices(plan, plan.Batches(suspects, 0, 0, seed), tensors.inputs,
-                                        tensors.aten[output], seed, &worst);
+                                        tensors.aten[output], seed, one.elements.effort, &worst);
   if (!measured.ok()) return {VerdictKind::kNotJudged, where + ": " + measured.message()};
   // Together with the fixed ones, among which the sizes of errors are known.
   MeasuredElements both = one.elements;
@@ -105,6 +141,9 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
     reference.AddTypical(draw, /*alone=*/true);
   }
   Verdict verdict = reference.CheckElements(bytes, where, !one.typical.empty());
+  if (MeasureInDoubt(set, output, tensors, verdict)) {
+    return CheckSuspects(set, output, tensors, candidate, suspects, into);
+  }
   if (reference.MovesMayClear(verdict, all)) {
     const double none = std::numeric_limits<double>::quiet_NaN();
     const auto moved = MoveSlices(plan, worst, tensors.inputs, seed);
@@ -139,6 +178,14 @@ SliceVerdict SliceJudgement::Check(size_t set, const SetTensors& tensors,
   } catch (const std::exception& error) {
     result.verdict = {VerdictKind::kNotJudged, StatusOfAten(error).message()};
     return result;
+  }
+  if (decoys_to_try_) {
+    const Status told = TryDecoys();
+    if (!told.ok()) {
+      result.verdict = {VerdictKind::kNotJudged, told.message()};
+      return result;
+    }
+    decoys_to_try_ = false;
   }
   if (!result.aten_wrong.empty()) result.verdict.evidence["aten_wrong"] = result.aten_wrong;
   return result;

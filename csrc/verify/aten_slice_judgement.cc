@@ -70,6 +70,18 @@ void AddRatios(DType dtype, const MeasuredElements& elements, std::vector<double
   }
 }
 
+// Whether each of ATen's values is the float64 one, and NaN where that is.
+bool IsExact(DType dtype, const MeasuredElements& elements) {
+  const auto equal = [&](const std::string& bytes) {
+    for (size_t i = 0; i < elements.count(); ++i) {
+      const double a = ElementAt(dtype, bytes, i), r = elements.float64[i];
+      if (a != r && !(std::isnan(a) && std::isnan(r))) return false;
+    }
+    return true;
+  };
+  return equal(elements.aten) && std::all_of(elements.runs.begin(), elements.runs.end(), equal);
+}
+
 double HighOf(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() * 9 / 10);
@@ -167,7 +179,14 @@ Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tenso
       const SlicePlan& plan = *outputs_[o].plan;
       CF_RETURN_IF_ERROR(
           MeasureSlices(plan, plan.Batches(numbers, plan.slices(), limits_.elements, seed + o),
-                        tensors.inputs, tensors.aten[o], seed, &one.elements));
+                        tensors.inputs, tensors.aten[o], seed, kQuick, &one.elements));
+      // Finish compares an output exactly where ATen was exact in all orders of all sets.
+      bool& exact = outputs_[o].exact_so_far;
+      exact = exact && IsExact(spec.dtype, one.elements);
+      if (exact) {
+        CF_RETURN_IF_ERROR(MeasureThoroughly(plan, tensors.inputs, tensors.aten[o].scalar_type(),
+                                             seed, &one.elements));
+      }
     } else {
       SplitMix random(seed + o);
       const bool all = numel <= limits_.elements;
@@ -189,31 +208,47 @@ Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tenso
   return sets_.size() - 1;
 }
 
+// ATen's errors in the other sets, where an output of few elements pools them.
+std::vector<OutputDraw> SliceJudgement::DrawsOfOthers(size_t set, size_t output) const {
+  std::vector<OutputDraw> draws;
+  const Output& of = outputs_[output];
+  if (!of.plan.has_value() || signature_.output_spec(output).numel() >= kFewElements ||
+      of.dtype == DType::kFloat64) {
+    return draws;
+  }
+  const MeasuredElements& own = sets_[set]->outputs[output].elements;
+  for (const auto& other : sets_) {
+    // An element may be among those of a set more than once; sizes must be the set's own.
+    const MeasuredElements& elements = other->outputs[output].elements;
+    if (other == sets_[set] || elements.count() != own.count()) continue;
+    draws.push_back({elements.aten, elements.float64});
+  }
+  return draws;
+}
+
+// By what was measured so far.
+void SliceJudgement::SetReference(size_t set, size_t output) {
+  Set::One& one = sets_[set]->outputs[output];
+  std::vector<double> ratios;
+  for (const auto& other : sets_) {
+    const bool few = one.elements.count() < kFewForRatio;
+    if (!outputs_[output].plan.has_value() || (other != sets_[set] && !few)) continue;
+    if (other->outputs[output].elements.effort.moves < kThorough.moves) continue;
+    AddRatios(outputs_[output].dtype, other->outputs[output].elements, &ratios);
+  }
+  one.ratio = std::max(one.ratio, HighOf(std::move(ratios)));
+  one.reference =
+      ReferenceOf(output, one.elements, DrawsOfOthers(set, output), one.ratio, &one.aten_wrong);
+  for (const OutputDraw& draw : one.typical) one.reference->AddTypical(draw, /*alone=*/true);
+}
+
 void SliceJudgement::Finish() {
   for (size_t o = 0; o < outputs_.size(); ++o) {
-    const bool pools = outputs_[o].plan.has_value() &&
-                       signature_.output_spec(o).numel() < kFewElements &&
-                       outputs_[o].dtype != DType::kFloat64;
     bool exact = outputs_[o].plan.has_value() && outputs_[o].dtype != DType::kFloat64;
     int64_t nonzero = 0;
-    for (const auto& set : sets_) {
-      std::vector<OutputDraw> draws;
-      for (const auto& other : sets_) {
-        if (!pools || other == set) continue;
-        // An element may be among those of a set more than once; sizes must be the set's own.
-        const MeasuredElements& elements = other->outputs[o].elements;
-        if (elements.count() != set->outputs[o].elements.count()) continue;
-        draws.push_back({elements.aten, elements.float64});
-      }
-      Set::One& one = set->outputs[o];
-      std::vector<double> ratios;
-      for (const auto& other : sets_) {
-        const bool few = one.elements.count() < kFewForRatio;
-        if (!outputs_[o].plan.has_value() || (other != set && !few)) continue;
-        AddRatios(outputs_[o].dtype, other->outputs[o].elements, &ratios);
-      }
-      one.ratio = HighOf(std::move(ratios));
-      one.reference = ReferenceOf(o, one.elements, draws, one.ratio, &one.aten_wrong);
+    for (size_t set = 0; set < sets_.size(); ++set) {
+      SetReference(set, o);
+      const Set::One& one = sets_[set]->outputs[o];
       if (!exact) continue;
       exact = one.reference->yardstick()->aten_is_exact();
       nonzero += one.reference->yardstick()->nonzero();
@@ -271,8 +306,8 @@ Status SliceJudgement::AddTypical(size_t set, const SetTensors& tensors, uint64_
     const SlicePlan& plan = *outputs_[o].plan;
     MeasuredElements elements;
     CF_RETURN_IF_ERROR(MeasureSlices(plan, of.outputs[o].elements.batches, tensors.inputs,
-                                     tensors.aten[o], seed, &elements));
-    // Its own answer, and one accumulator or a permutation: the last but a few of the orders.
+                                     tensors.aten[o], seed, {kThorough.moves, false}, &elements));
+    // Its own answer, and one in another order.
     const size_t other = elements.runs.size() / 2;
     for (const std::string* run : {&elements.aten, &elements.runs[other]}) {
       of.outputs[o].typical.push_back({*run, elements.float64});

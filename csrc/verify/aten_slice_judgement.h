@@ -4,9 +4,10 @@
 //   Create; for each set of inputs: Prepare, with ATen's outputs; Finish; then for each candidate
 //   and set: Check, with the elements that the screen found suspicious.
 // A set's slices are measured once: the first and the last element, those asked for, and a secret
-// draw. Suspicious elements are measured in Check, by the limits of both. Outputs of integers, or
-// that are only moved data, are compared exactly in the same elements; all of them are the
-// screen's.
+// draw. Suspicious elements are measured in Check, by the limits of both. Little is measured at
+// first (kQuick), and more where a candidate is refused by little: the limits widen then. Outputs
+// of integers, or that are only moved data, are compared exactly in the same elements; all of them
+// are the screen's.
 //
 // Tensors are on one device, in the signature's sizes and strides. Memory beside them: at most
 // limits.bytes of float64 at once on the device, and about 3 MiB on the host for an output and set.
@@ -90,6 +91,9 @@ class SliceJudgement {
   OutputReference ReferenceOf(size_t output, const MeasuredElements& elements,
                               std::span<const OutputDraw> draws, double ratio,
                               std::vector<bool>* aten_wrong) const;
+  std::vector<OutputDraw> DrawsOfOthers(size_t set, size_t output) const;
+  void SetReference(size_t set, size_t output);
+  bool MeasureInDoubt(size_t set, size_t output, const SetTensors& tensors, const Verdict& verdict);
   Verdict CheckFixed(size_t set, size_t output, const SetTensors& tensors,
                      const at::Tensor& candidate, SliceVerdict* into);
   Verdict CheckSuspects(size_t set, size_t output, const SetTensors& tensors,
@@ -100,6 +104,7 @@ class SliceJudgement {
   SliceLimits limits_;
   std::vector<Output> outputs_;
   std::vector<std::unique_ptr<Set>> sets_;
+  bool decoys_to_try_ = false;  // limits have widened
 };
 
 }  // namespace cudaforge

@@ -1,5 +1,7 @@
 #include "verify/aten_slice_set.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -11,9 +13,30 @@
 namespace cudaforge {
 namespace {
 
-// With ATen's own answer, and that of its calls on the slices, sixteen orders at least.
+// Of permutations. Where no sum can be written out they are all that there is.
 constexpr int kPermutations = 1;
-constexpr int kPermutationsAlone = 14;  // where no sum can be written out
+constexpr int kPermutationsAlone = 14;
+constexpr int kFewAlone = 3;
+// Of one thread on the CPU, in bytes of float64: the threads of many small calls wait for each
+// other, and ten times longer where other programs want the processors too.
+constexpr int64_t kBytesOfThread = int64_t{128} << 20;
+
+// While it lives, ATen's calls run on as many of the CPU's threads as so many bytes are worth.
+class FewThreads {
+ public:
+  explicit FewThreads(int64_t bytes) {
+    const auto worth = static_cast<int>(std::min<int64_t>(bytes / kBytesOfThread, before_));
+    if (worth < before_) at::set_num_threads(std::max(worth, 1));
+  }
+  FewThreads(const FewThreads&) = delete;
+  FewThreads& operator=(const FewThreads&) = delete;
+  ~FewThreads() {
+    if (at::get_num_threads() != before_) at::set_num_threads(before_);
+  }
+
+ private:
+  const int before_ = at::get_num_threads();
+};
 
 at::Tensor Picked(const at::Tensor& output, const SliceBatch& batch) {
   return output.index_select(0, at::tensor(batch.local, at::kLong).to(output.device()));
@@ -30,37 +53,47 @@ void AppendDoubles(const at::Tensor& tensor, std::vector<double>* to) {
   to->insert(to->end(), data, data + host.numel());
 }
 
-// ATen's answers in as many orders as there are, the same number for every batch of a region.
+// ATen's answers in few orders, or in the others; the same number for every batch of a region.
+// They go to runs[from] and on.
 Status RunOrders(const CutRegion& cut, const SliceBatch& batch, at::ScalarType dtype, uint64_t seed,
-                 std::vector<std::string>* runs) {
-  size_t next = 0;
-  auto add = [&](const at::Tensor& output) {
+                 bool others, size_t from, std::vector<std::string>* runs) {
+  size_t next = from;
+  const auto add = [&](const at::Tensor& output) {
     if (runs->size() <= next) runs->emplace_back();
     (*runs)[next++] += HostBytes(Picked(output, batch).to(dtype));
   };
-  add(cut.Aten());
+  if (!others) add(cut.Aten());
   const bool sums = HasSums(cut.signature());
   const int permutations = !cut.CanPermute() ? 0 : sums ? kPermutations : kPermutationsAlone;
-  for (int p = 0; p < permutations; ++p) {
+  const int few = std::min(permutations, kFewAlone);
+  for (int p = others ? few : 0; p < (others ? permutations : few); ++p) {
     CF_ASSIGN_OR_RETURN(const at::Tensor permuted,
                         cut.AtenPermuted(seed + (static_cast<uint64_t>(p) << 40)));
     add(permuted);
   }
   if (!sums) return Status::Ok();
-  for (const SumOrder& order : SumOrders()) add(cut.Aten(InOrder(cut.signature(), order)));
+  for (const SumOrder& order : SumOrders()) {
+    if (order.among_few != others) add(cut.Aten(InOrder(cut.signature(), order)));
+  }
   return Status::Ok();
+}
+
+// Moves number `from` to `to` - 1.
+void RunMoves(CutRegion& cut, const SliceBatch& batch, uint64_t seed, uint64_t from, uint64_t to,
+              std::vector<std::vector<double>>* moves) {
+  moves->resize(std::max<size_t>(moves->size(), to));
+  for (uint64_t m = from; m < to; ++m) {
+    AppendDoubles(Picked(cut.Float64Moved(seed, static_cast<int>(m)), batch), &(*moves)[m]);
+  }
 }
 
 Status MeasureBatch(const SlicePlan& plan, const SliceBatch& batch,
                     std::span<const at::Tensor> inputs, at::ScalarType dtype, uint64_t seed,
-                    MeasuredElements* to) {
+                    uint64_t moves, MeasuredElements* to) {
   CF_ASSIGN_OR_RETURN(CutRegion cut, CutRegion::Make(plan.axes(), batch.selection, inputs));
   AppendDoubles(Picked(cut.Float64(), batch), &to->float64);
-  to->moves.resize(kSliceMoves);
-  for (uint64_t m = 0; m < kSliceMoves; ++m) {
-    AppendDoubles(Picked(cut.Float64Moved(seed, static_cast<int>(m)), batch), &to->moves[m]);
-  }
-  CF_RETURN_IF_ERROR(RunOrders(cut, batch, dtype, seed, &to->runs));
+  RunMoves(cut, batch, seed, 0, moves, &to->moves);
+  CF_RETURN_IF_ERROR(RunOrders(cut, batch, dtype, seed, /*others=*/false, 0, &to->runs));
   to->numbers.insert(to->numbers.end(), batch.elements.begin(), batch.elements.end());
   return Status::Ok();
 }
@@ -98,17 +131,44 @@ void MeasuredElements::Append(const MeasuredElements& other) {
 
 Status MeasureSlices(const SlicePlan& plan, std::vector<SliceBatch> batches,
                      std::span<const at::Tensor> inputs, const at::Tensor& aten, uint64_t seed,
-                     MeasuredElements* to) {
+                     Effort effort, MeasuredElements* to) {
   const at::NoGradGuard no_grad;
+  const FewThreads threads(plan.bytes());
   try {
     for (const SliceBatch& batch : batches) {
-      CF_RETURN_IF_ERROR(MeasureBatch(plan, batch, inputs, aten.scalar_type(), seed, to));
+      CF_RETURN_IF_ERROR(
+          MeasureBatch(plan, batch, inputs, aten.scalar_type(), seed, effort.moves, to));
     }
     to->aten = BytesOfElements(aten, to->numbers);
   } catch (const std::exception& error) {
     return StatusOfAten(error);
   }
   to->batches = std::move(batches);
+  to->effort = {effort.moves, false};
+  if (!effort.all_orders) return Status::Ok();
+  return MeasureThoroughly(plan, inputs, aten.scalar_type(), seed, to);
+}
+
+Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inputs,
+                         at::ScalarType dtype, uint64_t seed, MeasuredElements* of) {
+  if (of->effort.all_orders) return Status::Ok();
+  const at::NoGradGuard no_grad;
+  const FewThreads threads(plan.bytes());
+  std::vector<std::string> runs = of->runs;
+  std::vector<std::vector<double>> moves = of->moves;
+  try {
+    for (const SliceBatch& batch : of->batches) {
+      CF_ASSIGN_OR_RETURN(CutRegion cut, CutRegion::Make(plan.axes(), batch.selection, inputs));
+      RunMoves(cut, batch, seed, of->effort.moves, kThorough.moves, &moves);
+      CF_RETURN_IF_ERROR(
+          RunOrders(cut, batch, dtype, seed, /*others=*/true, of->runs.size(), &runs));
+    }
+  } catch (const std::exception& error) {
+    return StatusOfAten(error);
+  }
+  of->runs = std::move(runs);
+  of->moves = std::move(moves);
+  of->effort = kThorough;
   return Status::Ok();
 }
 
@@ -117,12 +177,13 @@ Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
                                                     std::span<const at::Tensor> inputs,
                                                     uint64_t seed) {
   const at::NoGradGuard no_grad;
+  const FewThreads threads(plan.bytes());
   std::vector<std::vector<double>> moved(kMoreSliceMoves);
   try {
     for (const SliceBatch& batch : elements.batches) {
       CF_ASSIGN_OR_RETURN(CutRegion cut, CutRegion::Make(plan.axes(), batch.selection, inputs));
       for (size_t m = 0; m < moved.size(); ++m) {
-        const int move = static_cast<int>(kSliceMoves + m);
+        const int move = static_cast<int>(kThorough.moves + m);
         AppendDoubles(Picked(cut.Float64Moved(seed, move), batch), &moved[m]);
       }
     }

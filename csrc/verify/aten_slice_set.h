@@ -17,28 +17,39 @@
 
 namespace cudaforge {
 
-// Random moves of the inputs by a rounding unit at first, and more where a candidate is in doubt
-// (see yardstick.cc).
-inline constexpr uint64_t kSliceMoves = 4;
-inline constexpr uint64_t kMoreSliceMoves = 16;
+// How much is measured: in few orders of the sums and after one random move of the inputs by a
+// rounding unit at first, and more where a candidate is in doubt (see yardstick.cc). More of either
+// widens what a candidate may err.
+struct Effort {
+  uint64_t moves = 1;
+  bool all_orders = false;
+};
+inline constexpr Effort kQuick = {};
+inline constexpr Effort kThorough = {4, true};
+inline constexpr uint64_t kMoreSliceMoves = 16;  // than kThorough's
 
 struct MeasuredElements {
   std::vector<SliceBatch> batches;  // of floating outputs
   std::vector<int64_t> numbers;     // row-major, in the whole output; batch by batch
   std::string aten;                 // ATen's own bytes there, one element after the other
   std::vector<std::string> runs;    // of the same calls on the slices, in several orders
+  Effort effort;
   std::vector<double> float64;
   std::vector<std::vector<double>> moves;
 
   size_t count() const { return numbers.size(); }
+  // REQUIRES: the same effort.
   void Append(const MeasuredElements& other);
 };
 
-// Measures what `batches` have; for exact outputs (`plan` null) only what ATen has at `numbers`.
-// kNoMemory, or kUnsupported: ATen refuses.
+// Measures what `batches` have. kNoMemory, or kUnsupported: ATen refuses.
 Status MeasureSlices(const SlicePlan& plan, std::vector<SliceBatch> batches,
                      std::span<const at::Tensor> inputs, const at::Tensor& aten, uint64_t seed,
-                     MeasuredElements* to);
+                     Effort effort, MeasuredElements* to);
+// What kThorough has and `of` has not yet; `seed`: that of MeasureSlices. Errors as there, which
+// leave `of` as it was.
+Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inputs,
+                         at::ScalarType dtype, uint64_t seed, MeasuredElements* of);
 // kMoreSliceMoves more moves of the same elements, each one of theirs.
 Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
                                                     const MeasuredElements& elements,

@@ -14,7 +14,8 @@ struct SliceJudgement::Output {
   std::optional<SlicePlan> plan;    // none where all elements are compared exactly
   std::optional<SlicePlan> narrow;  // for a few elements
   Match match = Match::kBitwise;
-  int64_t terms = 1;  // input elements for one of its own
+  int64_t terms = 1;         // input elements for one of its own
+  bool exact_so_far = true;  // ATen, in all sets that were prepared
 };
 
 class SliceJudgement::Set {
