@@ -1,6 +1,7 @@
 // SHA-256 (FIPS 180-4), computed by libsodium, and digests as text. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,5 +11,7 @@ namespace cudaforge {
 std::string Hex(std::string_view bytes);
 // 64 digits.
 std::string Sha256Hex(std::string_view bytes);
+// The first eight bytes of the digest, the most significant first.
+uint64_t Sha256Number(std::string_view bytes);
 
 }  // namespace cudaforge

@@ -72,10 +72,14 @@ class RegionForge {
 
   // Opens the evaluator, once.
   Status Prepare(double seconds) {
-    if (evaluator_ != nullptr) return Status::Ok();
-    CF_ASSIGN_OR_RETURN(evaluator_,
-                        workshop_.open(region_, request_.device_index, seconds, request_.cancel));
-    return Status::Ok();
+    if (evaluator_ != nullptr || !unjudgeable_.ok()) return unjudgeable_;
+    auto opened = workshop_.open(region_, request_.device_index, seconds, request_.cancel);
+    if (opened.ok()) evaluator_ = *std::move(opened);
+    const StatusCode code = opened.status().code();
+    if (code == StatusCode::kUnsupported || code == StatusCode::kTimeout) {
+      unjudgeable_ = opened.status();
+    }
+    return opened.status();
   }
 
   // Races what was found, and stores the record of it. Nothing where it serves nobody and
@@ -331,6 +335,7 @@ class RegionForge {
   ForgeHost& host_;
   const double start_ = SteadySeconds();
   std::unique_ptr<Evaluator> evaluator_;
+  Status unjudgeable_;                              // why it was not opened, and will not be
   std::optional<ForgeHost::Inductor> by_inductor_;  // of the region itself, once it was made
   double agents_s_ = 0, waited_s_ = 0;              // that are no time of the region's
   bool unbounded_ = false;                          // nothing is left undone for want of time

@@ -133,10 +133,12 @@ class AtenRegionReference : public RegionReference {
     }
     const SetTensors tensors{given, aten};
     SliceVerdict verdict = judgement_->Check(set, tensors, candidate, suspects);
+    CF_RETURN_IF_ERROR(verdict.status);
     if (verdict.more_sets_may_clear && !asked_[set]) {
       asked_[set] = true;
       CF_RETURN_IF_ERROR(AskMoreSets(set, inputs));
       verdict = judgement_->Check(set, tensors, candidate, suspects);
+      CF_RETURN_IF_ERROR(verdict.status);
     }
     return std::move(verdict.verdict);
   }

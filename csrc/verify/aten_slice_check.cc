@@ -63,7 +63,7 @@ double Excess(const Verdict& verdict) {
 
 // Measures thoroughly where that may clear a candidate that was refused. Whether the limits changed.
 bool SliceJudgement::MeasureInDoubt(size_t set, size_t output, const SetTensors& tensors,
-                                    const Verdict& verdict) {
+                                    const Verdict& verdict, SliceVerdict* into) {
   Set::One& one = sets_[set]->outputs[output];
   if (verdict.kind != VerdictKind::kWrongValues || one.elements.effort.all_orders ||
       !outputs_[output].plan.has_value() || !(Excess(verdict) <= kOrdersWiden)) {
@@ -72,7 +72,10 @@ bool SliceJudgement::MeasureInDoubt(size_t set, size_t output, const SetTensors&
   const Status measured =
       MeasureThoroughly(*outputs_[output].plan, tensors.inputs, tensors.aten[output].scalar_type(),
                         sets_[set]->seed, &one.elements);
-  if (!measured.ok()) return false;  // what stands, stands
+  if (!measured.ok()) {
+    into->status = measured;
+    return false;
+  }
   SetReference(set, output);
   one.reference->set_match(outputs_[output].match);
   one.moved_more = false;
@@ -88,16 +91,18 @@ Verdict SliceJudgement::CheckFixed(size_t set, size_t output, const SetTensors& 
   Verdict verdict = one.reference->Check(bytes, where);
   // The limits as they were widened for an earlier candidate, or by AddTypical.
   if (!verdict.accepted()) verdict = one.reference->Check(bytes, where, /*closely=*/true);
-  if (MeasureInDoubt(set, output, tensors, verdict)) {
+  if (MeasureInDoubt(set, output, tensors, verdict, into)) {
     verdict = one.reference->Check(bytes, where, /*closely=*/true);
   }
   if (one.reference->MovesMayClear(verdict) && !one.moved_more) {
     one.moved_more = true;
     const auto moved =
         MoveSlices(*outputs_[output].plan, one.elements, tensors.inputs, sets_[set]->seed);
-    if (moved.ok()) {  // else what stands, stands
-      for (const std::vector<double>& move : *moved) one.reference->AddMove(move);
+    if (!moved.ok()) {
+      into->status = moved.status();
+      return verdict;
     }
+    for (const std::vector<double>& move : *moved) one.reference->AddMove(move);
     verdict = one.reference->Check(bytes, where, /*closely=*/true);
   }
   if (verdict.accepted()) {
@@ -127,7 +132,10 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
   MeasuredElements worst;
   const Status measured = MeasureSlices(plan, plan.Batches(suspects, 0, 0, seed), tensors.inputs,
                                         tensors.aten[output], seed, one.elements.effort, &worst);
-  if (!measured.ok()) return {VerdictKind::kNotJudged, where + ": " + measured.message()};
+  if (!measured.ok()) {
+    into->status = measured;
+    return {};
+  }
   // Together with the fixed ones, among which the sizes of errors are known.
   MeasuredElements both = one.elements;
   const size_t fixed = both.count();
@@ -141,13 +149,17 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
     reference.AddTypical(draw, /*alone=*/true);
   }
   Verdict verdict = reference.CheckElements(bytes, where, !one.typical.empty());
-  if (MeasureInDoubt(set, output, tensors, verdict)) {
+  if (MeasureInDoubt(set, output, tensors, verdict, into)) {
     return CheckSuspects(set, output, tensors, candidate, suspects, into);
   }
   if (reference.MovesMayClear(verdict, all)) {
     const double none = std::numeric_limits<double>::quiet_NaN();
     const auto moved = MoveSlices(plan, worst, tensors.inputs, seed);
-    for (size_t m = 0; moved.ok() && m < moved->size(); ++m) {
+    if (!moved.ok()) {
+      into->status = moved.status();
+      return verdict;
+    }
+    for (size_t m = 0; m < moved->size(); ++m) {
       std::vector<double> move(fixed, none);
       move.insert(move.end(), (*moved)[m].begin(), (*moved)[m].end());
       reference.AddMove(move);
@@ -170,21 +182,18 @@ SliceVerdict SliceJudgement::Check(size_t set, const SetTensors& tensors,
   try {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       result.verdict = CheckFixed(set, o, tensors, candidate[o], &result);
-      if (!result.verdict.accepted()) return result;
+      if (!result.status.ok() || !result.verdict.accepted()) return result;
       if (o >= suspects.size() || suspects[o].empty()) continue;
       result.verdict = CheckSuspects(set, o, tensors, candidate[o], suspects[o], &result);
-      if (!result.verdict.accepted()) return result;
+      if (!result.status.ok() || !result.verdict.accepted()) return result;
     }
   } catch (const std::exception& error) {
-    result.verdict = {VerdictKind::kNotJudged, StatusOfAten(error).message()};
+    result.status = StatusOfAten(error);
     return result;
   }
   if (decoys_to_try_) {
-    const Status told = TryDecoys();
-    if (!told.ok()) {
-      result.verdict = {VerdictKind::kNotJudged, told.message()};
-      return result;
-    }
+    result.status = TryDecoys();
+    if (!result.status.ok()) return result;
     decoys_to_try_ = false;
   }
   if (!result.aten_wrong.empty()) result.verdict.evidence["aten_wrong"] = result.aten_wrong;

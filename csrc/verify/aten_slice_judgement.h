@@ -42,6 +42,9 @@ struct SetTensors {
 using ElementLists = std::vector<std::vector<int64_t>>;
 
 struct SliceVerdict {
+  // kNoMemory; kUnsupported: ATen refuses float64 here, or the limits, widened for a candidate in
+  // doubt, would let a decoy pass. The verdict then says nothing.
+  Status status;
   Verdict verdict;
   // ATen's answers on more sets of this kind may clear it: see AddTypical.
   bool more_sets_may_clear = false;
@@ -93,7 +96,8 @@ class SliceJudgement {
                               std::vector<bool>* aten_wrong) const;
   std::vector<OutputDraw> DrawsOfOthers(size_t set, size_t output) const;
   void SetReference(size_t set, size_t output);
-  bool MeasureInDoubt(size_t set, size_t output, const SetTensors& tensors, const Verdict& verdict);
+  bool MeasureInDoubt(size_t set, size_t output, const SetTensors& tensors, const Verdict& verdict,
+                      SliceVerdict* into);
   Verdict CheckFixed(size_t set, size_t output, const SetTensors& tensors,
                      const at::Tensor& candidate, SliceVerdict* into);
   Verdict CheckSuspects(size_t set, size_t output, const SetTensors& tensors,

@@ -77,7 +77,24 @@ Status MappedVerifier::Prepare(double seconds) {
     CF_RETURN_IF_ERROR(inputs[i].Place(region_.inputs[i].StorageBytes(), kDeviceAlignment,
                                        Placement::kStart, Random(0, 100 + i)));
   }
-  return reference_.Prepare(PointersOf(inputs, inputs.size()), seconds);
+  const Status prepared = reference_.Prepare(PointersOf(inputs, inputs.size()), seconds);
+  return prepared.code() == StatusCode::kNoMemory ? NoRoom(prepared.message()) : prepared;
+}
+
+Status MappedVerifier::NoRoom(const std::string& reason) const {
+  int64_t inputs = 0, outputs = 0;
+  for (const TensorSpec& spec : region_.inputs) inputs += spec.StorageBytes();
+  inputs *= static_cast<int64_t>(slots_.size());
+  for (size_t o = 0; o < region_.outputs.size(); ++o) {
+    outputs += region_.output_spec(o).StorageBytes();
+  }
+  const Result<int64_t> free = target_.FreeBytes();
+  return Status::NoMemory(
+      "this region cannot be verified here now: it needs " + Bytes(inputs + 2 * outputs) +
+      " bytes (inputs " + Bytes(inputs) + ", outputs " + Bytes(outputs) + ", ATen's answer " +
+      Bytes(outputs) + ") and what ATen and float64 on slices take; " + Bytes(free_) +
+      " were free" + (free.ok() ? ", " + Bytes(*free) + " are now" : std::string()) +
+      (reason.empty() ? std::string() : ": " + reason));
 }
 
 Status MappedVerifier::Allocate() {
@@ -88,8 +105,7 @@ Status MappedVerifier::Allocate() {
   }
   bytes_ = inputs + outputs;
   slots_.resize(inputs <= kTwoSlotsBytes && set_count() > 1 ? 2 : 1);
-  const auto slots = static_cast<int64_t>(slots_.size());
-  CF_ASSIGN_OR_RETURN(const int64_t free, target_.FreeBytes());
+  CF_ASSIGN_OR_RETURN(free_, target_.FreeBytes());
   const auto make = [&](int64_t bytes, std::vector<MappedBuffer>* to) -> Status {
     CF_ASSIGN_OR_RETURN(MappedBuffer buffer, MappedBuffer::Make(target_, memory_, worker_, bytes));
     to->push_back(std::move(buffer));
@@ -116,22 +132,13 @@ Status MappedVerifier::Allocate() {
     return Status::Ok();
   };
   Status allocated = allocate();
-  if (allocated.code() != StatusCode::kNoMemory) return allocated;
-  return Status::NoMemory("this region cannot be verified here now: of " +
-                          Bytes(inputs * slots + 2 * outputs) + " bytes (inputs " +
-                          Bytes(inputs * slots) + ", outputs " + Bytes(outputs) +
-                          ", ATen's answer " + Bytes(outputs) + ") " + Bytes(free) + " are free");
+  return allocated.code() == StatusCode::kNoMemory ? NoRoom("") : allocated;
 }
 
 uint64_t MappedVerifier::Random(size_t set, uint64_t what) const {
   // What fills memory gives its seed away: no other one may follow from it.
-  const std::string digest = Sha256Hex(std::to_string(seed_) + "/" + std::to_string(set) + "/" +
-                                       std::to_string(what) + "/" + std::to_string(run_));
-  uint64_t number = 0;
-  for (const char digit : digest.substr(0, 16)) {
-    number = number << 4 | static_cast<uint64_t>(digit <= '9' ? digit - '0' : digit - 'a' + 10);
-  }
-  return number;
+  return Sha256Number(std::to_string(seed_) + "/" + std::to_string(set) + "/" +
+                      std::to_string(what) + "/" + std::to_string(run_));
 }
 
 Result<Verdict> MappedVerifier::Load(const std::string& binary, const Candidate& candidate) {

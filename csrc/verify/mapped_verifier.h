@@ -57,6 +57,7 @@ class MappedVerifier : public RegionVerifier {
 
   Status Allocate();
   Status Prepare(double seconds);
+  Status NoRoom(const std::string& reason) const;
   Slot& SlotOf(size_t set) { return slots_[set == 0 ? 0 : slots_.size() - 1]; }
   // Has set `set` in its slot, where the loaded candidate may be launched on it.
   Status Draw(size_t set);
@@ -84,6 +85,7 @@ class MappedVerifier : public RegionVerifier {
   bool ran_ = false;                       // it ran on set 0 already
   uint64_t run_ = 0;                       // runs so far
   int64_t bytes_ = 0;                      // of inputs and outputs
+  int64_t free_ = 0;                       // bytes, before anything was taken
 };
 
 }  // namespace cudaforge
