@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <string>
 #include <string_view>
 
 #include "base/bytes.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -15,7 +14,7 @@ struct ForkedEnd {
   enum class Kind {
     kAnswered,  // it gave one whole answer and ended by itself
     kTimedOut,  // killed by us
-    kKilled,    // SIGKILL, and not ours: when memory runs out, the system does that
+    kKilled,    // SIGKILL, not sent by us: the system does that when memory runs out
     kFault,     // it reported a memory fault and ended
     kEnded,     // anything else: `end` says how
   };
@@ -25,10 +24,9 @@ struct ForkedEnd {
   ProcessEnd end;
 };
 
-// Forks, and calls `work` there with the descriptor that its answer will go to, after EnterFork.
-// Waits for its end; its process group is killed at the latest after `timeout_ms`. What comes back
-// may be of candidate code's making. kUnavailable: no process could be made. To be called from a
-// process's only thread.
+// Forks. The child calls EnterFork, then `work` with the pipe that the answer goes to. Waits for
+// the child's end; its process group is killed after `timeout_ms`. A candidate that `work` runs can
+// forge the answer. kUnavailable: no process could be made. REQUIRES: the process has one thread.
 Result<ForkedEnd> RunForked(const std::function<Json(int pipe)>& work, int timeout_ms);
 
 }  // namespace cudaforge

@@ -1,6 +1,5 @@
 #include "worker/launch_buffers.h"
 
-#include <algorithm>
 #include <csignal>
 #include <utility>
 

@@ -7,7 +7,6 @@
 
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <string_view>
 #include <vector>
 

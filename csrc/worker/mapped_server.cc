@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <climits>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "base/random.h"

@@ -59,8 +59,6 @@ class MappedServer {
   Result<Verdict> TryLoad(Kernel& kernel, int timeout_ms);
   Result<LaunchBuffers> Buffers(const MappedLaunch& launch) const;
   void KeepOnly(const std::vector<LaunchBuffers>& used) const;
-  MappedReply LaunchForked(const MappedLaunch& launch, const LaunchBuffers& buffers,
-                           int timeout_ms);
   MappedReply LaunchHere(const MappedLaunch& launch, const LaunchBuffers& buffers);
 
   Target& target_;

@@ -12,18 +12,18 @@
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{} (see CompileResult)}, fds [binary] when
 //       compiled
 //   {"command":"facts"} -> {"ok":true,"facts":{} (see Target::Facts)}
-// On memory of the client's (mapped_server.h). A reply without "ok": true may carry "code", a name
-// of StatusCodeName. "timeout_ms" bounds one process of the CPU's; on cuda the client ends the
-// worker. LAUNCH: see MappedLaunchToJson.
+// Requests on memory that the client owns (mapped_server.h). A reply without "ok": true may carry
+// "code", a name of StatusCodeName. On the CPU "timeout_ms" bounds the process that the request
+// forks; on cuda the client kills the worker. LAUNCH: see MappedLaunchToJson.
 //   {"command":"map","mapping":id,"bytes":n,"writable":b,"shift":n}, fds [memory] -> {"ok":true}
 //   {"command":"unmap","mapping":id} -> {"ok":true}
-//   {"command":"load","candidate":{},"signature":{},"timeout_ms":n}, fds [binary]: instead of the
+//   {"command":"load","candidate":{},"signature":{},"timeout_ms":n}, fds [binary]: replaces the
 //    kernel that was loaded
 //       -> {"ok":true,"verdict":{},"scratch_bytes":[n]}
 //   {"command":"unload"} -> {"ok":true}
 //   {"command":"launch","launch":LAUNCH,"timeout_ms":n}
-//       -> {"ok":true,"verdict":{}} or, where its process was killed by another's hand,
-//       {"ok":true,"killed":true}
+//       -> {"ok":true,"verdict":{}} or, where somebody else killed its process
+//       (the system does, when memory runs out), {"ok":true,"killed":true}
 //   {"command":"time","launches":[LAUNCH],"warm_inputs":[i],"samples":n,"least":n,
 //    "total_ns":x,"abandon_ns":x,"timeout_ms":n} -> {"ok":true,"nanoseconds":x}
 //   {"command":"profile","launch":LAUNCH,"tier":n,"timeout_ms":n}

@@ -111,8 +111,8 @@ Result<Reply> Answer(const TargetFactory& make_target, Service* service, const F
   return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");
 }
 
-// An exception may be the candidate's doing (a kernel that allocates without end): it gets what a
-// crash would have got it.
+// NOTE: no candidate runs in this process. An exception during "launch" is this process's own (no
+// memory, say), and is reported as the candidate's crash nevertheless.
 Reply ExceptionReply(const Frame& frame, const std::string& what) {
   const auto command = JsonString(frame.body, "command");
   const std::string message = "an exception in the worker: " + what;

@@ -10,8 +10,7 @@ namespace {
 constexpr int kCompileGraceMs = 5'000;    // the worker's own limit comes first
 constexpr int kFactsTimeoutMs = 120'000;  // compiles and measures
 
-// Whether a worker ended by SIGKILL: when memory runs out, the system does that to a worker that
-// did nothing wrong.
+// The system sends SIGKILL when memory runs out: the worker did nothing wrong.
 bool IsKilled(int signal) { return signal == SIGKILL; }
 
 }  // namespace
@@ -35,7 +34,7 @@ Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
        {{"language", LanguageName(candidate.source.language)}, {"code", candidate.source.code}}},
       {"timeout_ms", timeout_ms}};
   CF_ASSIGN_OR_RETURN(Impl::Answer answer, impl_->Ask(request, timeout_ms + kCompileGraceMs));
-  if (answer.kind == Impl::Answer::Kind::kEnded) {  // perhaps by somebody's hand: see IsKilled
+  if (answer.kind == Impl::Answer::Kind::kEnded) {  // perhaps killed by the system: see IsKilled
     CF_ASSIGN_OR_RETURN(answer, impl_->Ask(request, timeout_ms + kCompileGraceMs));
   }
   CompileResult result;

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +33,7 @@ struct WorkerOptions {
   const Cancel* cancel = nullptr;
 };
 
-// What the forge asks of whoever runs candidates. An error is never a candidate's fault.
+// Compiles and runs candidates. An error is never a candidate's fault.
 class CandidateRunner {
  public:
   virtual ~CandidateRunner() = default;
@@ -47,14 +46,14 @@ class CandidateRunner {
   // know.
   virtual Result<Json> Facts();
 
-  // Candidates on memory that the caller owns. It stays mapped in the worker, and the kernel stays
-  // loaded, until they are given up: a worker that is started anew gets both again by itself.
-  // kUnsupported: this runner has none of it.
+  // Candidates run on memory that the caller owns. Memory stays mapped in the worker until Unmap,
+  // and the kernel stays loaded until Unload or the next Load: a worker that is started anew gets
+  // both again. kUnsupported: this runner only compiles.
   //
-  // An id for the memory in the worker; called again for the same memory, another one at another
-  // address. `shift`: see kMapShifts (target/shared_memory.h). The caller's work on the memory must
-  // be done before a launch. Until Unmap the client keeps the memory alive. kNoMemory: the worker
-  // cannot map it.
+  // Maps memory in the worker and returns the mapping's id. A second call for the same memory maps
+  // it at another address, with an id of its own. `shift`: see kMapShifts (target/shared_memory.h).
+  // The memory stays alive until Unmap. REQUIRES: the caller's own work on the memory is done
+  // before a launch. kNoMemory: the worker cannot map it.
   virtual Result<int> Map(const SharedMemory& memory, bool writable, int64_t shift);
   // kInvalidArgument: no such id.
   virtual Status Unmap(int id);
@@ -67,9 +66,9 @@ class CandidateRunner {
   // kUnavailable: the process was killed from outside (SIGKILL), as the system does when memory
   // runs out: fill the outputs anew and launch again.
   virtual Result<Verdict> Launch(const MappedLaunch& launch);
-  // The median nanoseconds of cold runs, the first on launches[0], the next on launches[1], and so
-  // on in a circle. The inputs in `warm_inputs` are read after each eviction. Outputs are what the
-  // runs leave. A rank, not evidence: on the CPU the kernel runs in the process that measures.
+  // The median nanoseconds of cold runs. Run i uses launches[i % launches.size()]. The inputs in
+  // `warm_inputs` are read into the caches after each eviction. Outputs are what the runs leave. On
+  // the CPU the kernel runs in the process that measures: the time ranks, and proves nothing.
   // kTimeout; kMemoryFault: it read or wrote where it may not; kUnavailable for any other end.
   virtual Result<double> Time(const std::vector<MappedLaunch>& launches, const TimingPlan& plan,
                               const std::vector<int>& warm_inputs);

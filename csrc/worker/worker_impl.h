@@ -8,8 +8,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/file.h"
 #include "worker/protocol.h"
