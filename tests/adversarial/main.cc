@@ -1,7 +1,5 @@
 // Proves every candidate of tests/adversarial and compares the verdicts with those that it may get.
 // Torch-free: the verifier is a process of its own. See README.md and run.sh.
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>

@@ -5,13 +5,14 @@
 //   ninja verify_regions && ./verify_regions cpu|cuda [MIB ...] [OPERATOR ...]
 #include <sys/resource.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "c10/core/CachingDeviceAllocator.h"
@@ -27,10 +28,6 @@ namespace cudaforge {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 OpSignature One(DeviceType device, std::vector<TensorSpec> inputs, const std::string& op, Json args,
                 std::vector<TensorSpec> results) {
@@ -166,7 +163,7 @@ void Measure(const Op& op, DeviceType device, int64_t bytes, DeviceMemory& memor
   }
   const Memory peak{device};
   const int64_t held = peak.Begin();
-  double begin = Now();
+  double begin = SteadySeconds();
   auto reference = MakeAtenRegionReference(region, 0, memory, int64_t{4} << 30, 5);
   Status status = reference.status();
   if (status.ok()) status = (*reference)->Prepare(in, 1e9);
@@ -175,15 +172,15 @@ void Measure(const Op& op, DeviceType device, int64_t bytes, DeviceMemory& memor
                 status.ToString().c_str());
     return;
   }
-  const double open_s = Now() - begin;
+  const double open_s = SteadySeconds() - begin;
   const auto program = RegionProgram::Create(region).value();
   double draw_s = 0, check_s[2] = {};
   int refused[2] = {};
   for (size_t set = 0; set < (*reference)->set_count(); ++set) {
-    begin = Now();
+    begin = SteadySeconds();
     CF_CHECK((*reference)->Draw(set, in).ok());
     CF_CHECK(memory.Synchronize().ok());
-    draw_s += Now() - begin;
+    draw_s += SteadySeconds() - begin;
     for (int other = 0; other < 2; ++other) {
       {
         const at::NoGradGuard no_grad;
@@ -191,9 +188,9 @@ void Measure(const Op& op, DeviceType device, int64_t bytes, DeviceMemory& memor
         for (size_t o = 0; o < outputs.size(); ++o) outputs[o].copy_(answers[o]);
       }
       CF_CHECK(memory.Synchronize().ok());
-      begin = Now();
+      begin = SteadySeconds();
       const auto verdict = (*reference)->Check(set, in, out);
-      check_s[other] += Now() - begin;
+      check_s[other] += SteadySeconds() - begin;
       if (!verdict.ok() || !verdict->accepted()) {
         ++refused[other];
         std::printf("  %s: %s\n", (*reference)->set_name(set).c_str(),

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "tests/cpp/verify/tried_region_aten.h"
 

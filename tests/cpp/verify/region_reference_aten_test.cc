@@ -1,8 +1,6 @@
 // Which regions are judged, and that ATen's own answers are accepted there.
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "tests/cpp/verify/tried_region_aten.h"
 
 namespace cudaforge {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <string>

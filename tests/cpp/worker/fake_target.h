@@ -36,7 +36,6 @@ class FakeTarget : public Target {
  public:
   FakeKernel kernel;
   std::vector<int64_t> scratch;
-  Status on_synchronize;  // reported by the second call and later: after the launch
   bool poisoned_now = false;
 
   FakeTarget() { arch_.target = "cpu:fake"; }
@@ -72,7 +71,7 @@ class FakeTarget : public Target {
     std::copy_n(static_cast<const char*>(device), bytes, static_cast<char*>(host));
     return Status::Ok();
   }
-  Status Synchronize() override { return calls_++ == 0 ? Status::Ok() : on_synchronize; }
+  Status Synchronize() override { return Status::Ok(); }
   LaunchContext launch_context() override { return {}; }
   Result<double> TimeWarm(const std::function<Status()>& enqueue,
                           std::span<const WarmBytes>) override {
@@ -97,7 +96,6 @@ class FakeTarget : public Target {
 
  private:
   DeviceArch arch_;
-  int calls_ = 0;
   int timed_ = 0;
 };
 

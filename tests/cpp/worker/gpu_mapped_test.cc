@@ -1,7 +1,6 @@
 // CUDA kernels in a real worker on memory that this process owns.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,11 +1,9 @@
-// A worker, an input and an output of its client's, and kernels that no scan has looked at.
+// A worker with one input and one output mapped, and kernels that skipped the source scan.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
-#include <vector>
 
 #include "target/cpu/cpu_memory.h"
 #include "tests/cpp/unchecked_library.h"
@@ -64,7 +62,7 @@ class MappedWorker : public ::testing::Test {
     EXPECT_TRUE(verdict.ok()) << verdict.status().ToString();
     return verdict.ok() ? *verdict : Verdict{VerdictKind::kNotJudged, ""};
   }
-  // What becomes of `body`; afterwards a good kernel runs in the same worker.
+  // Compiles, loads and launches `body`. The worker must survive it.
   Verdict RunBody(const std::string& body, const std::string& before = "", bool end = false,
                   RangeSplit split = RangeSplit::kWhole) {
     const Verdict loaded = Load(UncheckedBinary(body, before));
