@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -251,7 +250,7 @@ class AtenRegionReference : public RegionReference {
       }
     }
     CF_ASSIGN_OR_RETURN(const size_t number,
-                        judgement_->Prepare(sets_[set].name, {inputs, aten}, {}, SeedOf(set) + 1));
+                        judgement_->Prepare(sets_[set].name, {inputs, aten}, SeedOf(set) + 1));
     CF_CHECK(number == set);
     return Status::Ok();
   }

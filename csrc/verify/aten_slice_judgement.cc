@@ -163,8 +163,7 @@ OutputReference SliceJudgement::ReferenceOf(size_t output, const MeasuredElement
   return finish(std::move(yardstick));
 }
 
-Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tensors,
-                                       const ElementLists& wanted, uint64_t seed) {
+Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tensors, uint64_t seed) {
   auto set = std::make_unique<Set>();
   set->name = std::move(name);
   set->seed = seed;
@@ -174,7 +173,6 @@ Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tenso
     Set::One one;
     std::vector<int64_t> numbers;
     if (numel > 0) numbers = {0, numel - 1};
-    if (o < wanted.size()) numbers.insert(numbers.end(), wanted[o].begin(), wanted[o].end());
     if (outputs_[o].plan.has_value()) {
       const SlicePlan& plan = *outputs_[o].plan;
       CF_RETURN_IF_ERROR(

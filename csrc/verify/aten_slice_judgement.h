@@ -3,11 +3,11 @@
 // Use, for one region:
 //   Create; for each set of inputs: Prepare, with ATen's outputs; Finish; then for each candidate
 //   and set: Check, with the elements that the screen found suspicious.
-// A set's slices are measured once: the first and the last element, those asked for, and a secret
-// draw. Suspicious elements are measured in Check, by the limits of both. Little is measured at
+// A set's slices are measured once, in Prepare: the first and the last element, and a secret draw.
+// Suspicious elements are measured in Check, by limits that follow from both. Little is measured at
 // first (kQuick), and more where a candidate is refused by little: the limits widen then. Outputs
-// of integers, or that are only moved data, are compared exactly in the same elements; all of them
-// are the screen's.
+// of integers, and of data that is only moved, are compared exactly in the same elements; the
+// screen compares all of their elements.
 //
 // Tensors are on one device, in the signature's sizes and strides. Memory beside them: at most
 // limits.bytes of float64 at once on the device, and about 3 MiB on the host for an output and set.
@@ -16,7 +16,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,10 +62,9 @@ class SliceJudgement {
                                                         const SliceLimits& limits = {});
   ~SliceJudgement();
 
-  // Measures a set, and returns its number. `wanted`: elements to be among those measured. `seed`
-  // is secret. kNoMemory; kUnsupported: ATen refuses float64.
-  Result<size_t> Prepare(std::string name, const SetTensors& tensors, const ElementLists& wanted,
-                         uint64_t seed);
+  // Measures a set, and returns its number. `seed` is secret. kNoMemory; kUnsupported: ATen refuses
+  // float64.
+  Result<size_t> Prepare(std::string name, const SetTensors& tensors, uint64_t seed);
   // After the last set: pools ATen's errors of outputs of fewer than 256 elements, and settles by
   // which rule each output is compared.
   void Finish();
@@ -83,8 +81,9 @@ class SliceJudgement {
   // ATen's answers on another set of the same kind, which widen the limits of set number `set`.
   Status AddTypical(size_t set, const SetTensors& tensors, uint64_t seed);
 
-  // {"cases": [{case, output, rule, elements, slices, orders, aten_max_error, aten_rms_error,
-  //   max_limit, rms_limit, aten_wrong}]}
+  // {"cases": [{case, output, rule, elements, of_elements, slices, orders, aten_max_error,
+  //   aten_rms_error, max_limit, rms_limit, aten_wrong}]}. "slices" and what follows it: of outputs
+  // with slices. "aten_wrong": how many of the elements; absent where none.
   Json Report() const;
 
  private:

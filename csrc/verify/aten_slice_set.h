@@ -2,7 +2,6 @@
 // and what rounding the inputs does to it. On the host, a few hundred bytes an element.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -17,9 +16,9 @@
 
 namespace cudaforge {
 
-// How much is measured: in few orders of the sums and after one random move of the inputs by a
-// rounding unit at first, and more where a candidate is in doubt (see yardstick.cc). More of either
-// widens what a candidate may err.
+// How much is measured. At first (kQuick): few orders of the sums, and one random move of the
+// inputs by a rounding unit. Where a candidate is in doubt (kThorough): all orders and four moves.
+// More of either widens the limits.
 struct Effort {
   uint64_t moves = 1;
   bool all_orders = false;

@@ -1,8 +1,5 @@
 #include "verify/axis_rules.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace cudaforge {
 namespace {
 

@@ -1,5 +1,5 @@
-// The comparison of a candidate's output with ATen's and the fp64 oracle's. Every element is always
-// looked at; bytes between strided elements are not.
+// The comparison of a candidate's elements with ATen's and with float64's. Here "oracle" is the
+// float64 answer.
 //
 // Match::kTolerance: NaN, +inf and -inf stand exactly where ATen has them. Where ATen and the
 // oracle (rounded to the dtype) differ in this, because an intermediate overflowed in one of them,
@@ -19,7 +19,7 @@
 
 namespace cudaforge {
 
-// One output's right answer on one input set.
+// The right answers for elements of one output on one input set.
 class OutputReference {
  public:
   OutputReference(TensorSpec spec, std::string aten, std::vector<double> oracle,

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "signature/op_signature.h"
 #include "signature/roles.h"

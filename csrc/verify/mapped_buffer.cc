@@ -1,6 +1,5 @@
 #include "verify/mapped_buffer.h"
 
-#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -37,6 +36,7 @@ MappedBuffer& MappedBuffer::operator=(MappedBuffer&& other) noexcept {
   bytes_ = other.bytes_;
   alignment_ = other.alignment_;
   seed_ = other.seed_;
+  shift_ = other.shift_;
   return *this;
 }
 

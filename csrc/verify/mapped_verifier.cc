@@ -9,12 +9,12 @@
 namespace cudaforge {
 namespace {
 
-constexpr int64_t kTwoSlotsBytes = int64_t{256} << 20;  // of inputs, up to which there are two
+constexpr int64_t kTwoSlotsBytes = int64_t{256} << 20;  // two slots for inputs up to this size
 constexpr int64_t kMaxAlignment = 4096;
-// On a CPU a random split is run so often, of regions with inputs and outputs up to so many bytes.
+// Runs of a random split on a CPU, where inputs and outputs have at most kRaceBytes bytes.
 constexpr int kRaceRuns = 8;
 constexpr int64_t kRaceBytes = int64_t{32} << 20;
-constexpr int kKilledRuns = 3;  // in which the system may kill a worker before it is given up
+constexpr int kKilledRuns = 3;  // a run whose process was killed is repeated, up to so many runs
 // What PyTorch's allocators keep to at the least.
 constexpr int64_t kHostAlignment = 64;
 constexpr int64_t kDeviceAlignment = 256;
@@ -36,7 +36,7 @@ Verdict Outside(const std::string& name, const FillDamage& damage, int64_t bytes
            {"buffer_bytes", bytes}}};
 }
 
-// Three in turn show what lies before, behind and off the usual alignment.
+// In turn: reads before a buffer, reads behind it, and use of more alignment than was promised.
 Placement PlacementOf(uint64_t turn) {
   static constexpr Placement kPlacements[] = {Placement::kStart, Placement::kEnd,
                                               Placement::kInside};
@@ -82,12 +82,8 @@ Status MappedVerifier::Prepare(double seconds) {
 }
 
 Status MappedVerifier::NoRoom(const std::string& reason) const {
-  int64_t inputs = 0, outputs = 0;
-  for (const TensorSpec& spec : region_.inputs) inputs += spec.StorageBytes();
-  inputs *= static_cast<int64_t>(slots_.size());
-  for (size_t o = 0; o < region_.outputs.size(); ++o) {
-    outputs += region_.output_spec(o).StorageBytes();
-  }
+  const int64_t inputs = input_bytes_ * static_cast<int64_t>(slots_.size());
+  const int64_t outputs = output_bytes_;
   const Result<int64_t> free = target_.FreeBytes();
   return Status::NoMemory(
       "this region cannot be verified here now: it needs " + Bytes(inputs + 2 * outputs) +
@@ -98,13 +94,11 @@ Status MappedVerifier::NoRoom(const std::string& reason) const {
 }
 
 Status MappedVerifier::Allocate() {
-  int64_t inputs = 0, outputs = 0;
-  for (const TensorSpec& spec : region_.inputs) inputs += spec.StorageBytes();
+  for (const TensorSpec& spec : region_.inputs) input_bytes_ += spec.StorageBytes();
   for (size_t o = 0; o < region_.outputs.size(); ++o) {
-    outputs += region_.output_spec(o).StorageBytes();
+    output_bytes_ += region_.output_spec(o).StorageBytes();
   }
-  bytes_ = inputs + outputs;
-  slots_.resize(inputs <= kTwoSlotsBytes && set_count() > 1 ? 2 : 1);
+  slots_.resize(input_bytes_ <= kTwoSlotsBytes && set_count() > 1 ? 2 : 1);
   CF_ASSIGN_OR_RETURN(free_, target_.FreeBytes());
   const auto make = [&](int64_t bytes, std::vector<MappedBuffer>* to) -> Status {
     CF_ASSIGN_OR_RETURN(MappedBuffer buffer, MappedBuffer::Make(target_, memory_, worker_, bytes));
@@ -136,7 +130,7 @@ Status MappedVerifier::Allocate() {
 }
 
 uint64_t MappedVerifier::Random(size_t set, uint64_t what) const {
-  // What fills memory gives its seed away: no other one may follow from it.
+  // A fill pattern reveals its seed to a candidate: no other number may follow from that.
   return Sha256Number(std::to_string(seed_) + "/" + std::to_string(set) + "/" +
                       std::to_string(what) + "/" + std::to_string(run_));
 }
@@ -205,7 +199,7 @@ Status MappedVerifier::Poison(size_t set) {
                                               FillPattern::kOnes, FillPattern::kZero,
                                               FillPattern::kBytes};
   const FillPattern pattern = kPatterns[set < 4 ? set : Random(set, 2) % 5];
-  // Not as the inputs of the same set are.
+  // Another placement than the one of this set's inputs.
   const Placement placement = PlacementOf(set < 3 ? set + 1 : Random(set, 3));
   const int64_t alignment = region_.device == DeviceType::kCpu ? kHostAlignment : kDeviceAlignment;
   const auto poison = [&](MappedBuffer& buffer, int64_t bytes, int64_t aligned, DType dtype,
@@ -279,7 +273,8 @@ Result<Verdict> MappedVerifier::Run(size_t set) {
   CF_RETURN_IF_ERROR(Draw(set));
   const bool races = region_.device == DeviceType::kCpu && SplitOf(set) == RangeSplit::kRandom;
   Verdict verdict;
-  for (int left = races && bytes_ <= kRaceBytes ? kRaceRuns : 1; left > 0; --left) {
+  for (int left = races && input_bytes_ + output_bytes_ <= kRaceBytes ? kRaceRuns : 1; left > 0;
+       --left) {
     CF_ASSIGN_OR_RETURN(verdict, RunOnce(set));
     if (!verdict.accepted()) return verdict;
   }

@@ -59,17 +59,17 @@ class MappedVerifier : public RegionVerifier {
   Status Prepare(double seconds);
   Status NoRoom(const std::string& reason) const;
   Slot& SlotOf(size_t set) { return slots_[set == 0 ? 0 : slots_.size() - 1]; }
-  // Has set `set` in its slot, where the loaded candidate may be launched on it.
+  // Draws set `set` into its slot, unless it is there at addresses that suit the candidate.
   Status Draw(size_t set);
-  // Outputs and scratch buffers at their places for `set`, filled with what no kernel may use.
+  // Places outputs and scratch buffers for `set`, and fills them with what no kernel may use.
   Status Poison(size_t set);
   MappedLaunch LaunchOn(size_t set);
   Result<Verdict> Launch(size_t set);
   // Fills outputs and scratch buffers anew, launches and examines.
   Result<Verdict> RunOnce(size_t set);
-  // What was written: around the buffers, and the outputs.
+  // Checks the bytes around the buffers, then the outputs.
   Result<Verdict> Examine(size_t set);
-  // Another number for each set, use and run, none of which tells another.
+  // A number for this set, use (`what`) and run. From one of them no other can be computed.
   uint64_t Random(size_t set, uint64_t what) const;
 
   const OpSignature& region_;
@@ -78,14 +78,15 @@ class MappedVerifier : public RegionVerifier {
   CandidateRunner& worker_;
   RegionReference& reference_;
   const uint64_t seed_;
-  std::vector<Slot> slots_;  // one, or the second for all sets but the first
+  std::vector<Slot> slots_;  // one for all sets; or one for set 0 and one for the others
   std::vector<MappedBuffer> outputs_, scratch_;
   std::vector<int64_t> scratch_bytes_;     // of the loaded candidate
-  std::vector<int64_t> input_alignments_;  // that it asks for
+  std::vector<int64_t> input_alignments_;  // of the region's inputs, as the candidate asks for
   bool ran_ = false;                       // it ran on set 0 already
   uint64_t run_ = 0;                       // runs so far
-  int64_t bytes_ = 0;                      // of inputs and outputs
-  int64_t free_ = 0;                       // bytes, before anything was taken
+  int64_t input_bytes_ = 0;                // of one set
+  int64_t output_bytes_ = 0;
+  int64_t free_ = 0;  // bytes, before anything was taken
 };
 
 }  // namespace cudaforge

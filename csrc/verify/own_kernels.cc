@@ -74,11 +74,10 @@ Result<std::unique_ptr<OwnKernels>> OwnKernels::Create(
   CF_ASSIGN_OR_RETURN(const int major, context->Attribute(cu::kCapabilityMajor));
   CF_ASSIGN_OR_RETURN(const int minor, context->Attribute(cu::kCapabilityMinor));
   CF_ASSIGN_OR_RETURN(const int multiprocessors, context->Attribute(cu::kMultiprocessors));
-  std::string arch = ArchOf(major, minor);
-  CF_ASSIGN_OR_RETURN(const std::string cubin, CubinFor(arch, search_paths));
+  CF_ASSIGN_OR_RETURN(const std::string cubin, CubinFor(ArchOf(major, minor), search_paths));
   CF_ASSIGN_OR_RETURN(CudaModule module, CudaModule::Load(context, cubin));
   return std::unique_ptr<OwnKernels>(
-      new OwnKernels(std::move(context), std::move(module), std::move(arch), multiprocessors));
+      new OwnKernels(std::move(context), std::move(module), multiprocessors));
 }
 
 Status OwnKernels::Launch(std::string_view kernel, unsigned grid_x, unsigned block_x,

@@ -6,7 +6,6 @@
 // well goes into such a header (verify/device/portable.h).
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -49,19 +48,15 @@ class OwnKernels {
 
   int multiprocessors() const { return multiprocessors_; }
   const CudaContextPtr& context() const { return context_; }
-  // "sm_90a".
-  const std::string& arch() const { return arch_; }
 
  private:
-  OwnKernels(CudaContextPtr context, CudaModule module, std::string arch, int multiprocessors)
+  OwnKernels(CudaContextPtr context, CudaModule module, int multiprocessors)
       : context_(std::move(context)),
         module_(std::move(module)),
-        arch_(std::move(arch)),
         multiprocessors_(multiprocessors) {}
 
   const CudaContextPtr context_;
   const CudaModule module_;
-  const std::string arch_;
   const int multiprocessors_;
   std::mutex mutex_;  // of kernels_
   std::map<std::string, cu::Function, std::less<>> kernels_;

@@ -32,7 +32,7 @@ class RegionReference {
   // the candidate's author.
   virtual Result<Verdict> Check(size_t set, std::span<void* const> inputs,
                                 std::span<void* const> outputs) = 0;
-  // Of each set that was checked: the errors found and allowed. Forgets nothing.
+  // Of each set and output: the rule of the comparison, ATen's errors and the errors allowed.
   virtual Json Report() const = 0;
 };
 

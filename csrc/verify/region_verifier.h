@@ -23,8 +23,8 @@ class RegionVerifier {
   // Makes a compiled candidate the one that all calls below are about. Not accepted: it cannot be
   // loaded.
   virtual Result<Verdict> Load(const std::string& binary, const Candidate& candidate) = 0;
-  // Runs it on input set `set` and compares what it wrote. Set 0 is run on more closely where it
-  // was run on before.
+  // Runs it on input set `set` and compares what it wrote. From the second run on set 0 on, it runs
+  // once more on the outputs and scratch buffers that the run before left.
   virtual Result<Verdict> Run(size_t set) = 0;
   struct Timed {
     Verdict verdict;  // of what the last timed run wrote
@@ -36,7 +36,7 @@ class RegionVerifier {
   virtual Result<Json> Profile(int /*tier*/) {
     return Status::Unsupported("this verifier profiles nothing");
   }
-  // What the sets that were run since Load have shown; part of the record.
+  // See RegionReference::Report; part of the record.
   virtual Json Report() const = 0;
 };
 

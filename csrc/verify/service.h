@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "base/status.h"
 #include "signature/op_signature.h"
@@ -17,7 +16,7 @@ struct VerifierSetup {
   int device_index = 0;
 };
 
-// What the service has of libtorch.
+// The part of the service that needs libtorch: makes the answers of regions.
 class Reference {
  public:
   virtual ~Reference() = default;

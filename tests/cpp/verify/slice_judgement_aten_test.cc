@@ -43,7 +43,7 @@ struct Judged {
     program = std::move(*RegionProgram::Create(region));
     for (const char* name : kSets) {
       auto [drawn, answers] = Draw(name, seed);
-      const auto number = judgement->Prepare(name, {drawn, answers}, {}, seed);
+      const auto number = judgement->Prepare(name, {drawn, answers}, seed);
       EXPECT_TRUE(number.ok()) << number.status().ToString();
       inputs.push_back(std::move(drawn));
       aten.push_back(std::move(answers));
@@ -268,7 +268,7 @@ TEST(SliceJudgement, AcceptsWhatIsRightWhereAtenIsWrong) {
   judged.aten[0][0] = right.clone();
   judged.aten[0][0][5][7].fill_(0.5);
   SliceJudgement& judgement = *judged.judgement;
-  const auto set = judgement.Prepare("ATen wrong", {judged.inputs[0], judged.aten[0]}, {}, 3);
+  const auto set = judgement.Prepare("ATen wrong", {judged.inputs[0], judged.aten[0]}, 3);
   ASSERT_TRUE(set.ok());
   judgement.Finish();
   const std::vector<int64_t> suspects = {5 * 4096 + 7};
