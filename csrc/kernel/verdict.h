@@ -29,7 +29,7 @@ std::string_view VerdictName(VerdictKind kind);  // "accepted", "compile_error",
 struct Verdict {
   VerdictKind kind = VerdictKind::kAccepted;
   std::string message;  // one paragraph, for the author of the candidate
-  // Numbers: worst element, errors against fp64, guard bytes hit, log.
+  // Numbers: worst element, errors against float64, bytes hit outside a buffer, log.
   Json evidence = Json::object();
 
   bool accepted() const { return kind == VerdictKind::kAccepted; }

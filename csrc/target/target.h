@@ -117,9 +117,10 @@ class Target {
                                                    const Candidate& candidate,
                                                    const OpSignature& signature) = 0;
 
-  // Plain memory and time, for the worker: what follows makes the device current. Buffers are
-  // 256-byte aligned. Every call may report an earlier asynchronous error of the device; after such
-  // an error the process must be given up.
+  // All calls from here on make the device current. Each may report an earlier asynchronous error
+  // of the device; after such an error the process must be given up.
+  //
+  // Memory of this process alone, 256-byte aligned. Used by tests, as are CopyIn and CopyOut.
   virtual Result<DeviceBuffer> Allocate(int64_t bytes) = 0;
   // Memory of this process that others map. It comes in whole granules of so many bytes.
   virtual int64_t granule() const = 0;
@@ -130,8 +131,8 @@ class Target {
   // memory, which is then at two addresses. `shift`: see kMapShifts. kNoMemory; kCorruption, or on
   // cuda kInternal, for another kind of descriptor.
   virtual Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable, int64_t shift) = 0;
-  // Overwrites what a kernel may leave on the device outside of buffers, by `seed` with ordinary
-  // numbers, ones or NaN, before what is launched next (cuda/on_chip_scrub.h). Nothing on the CPU.
+  // Overwrites what a kernel may leave on the device outside of buffers, before what is launched
+  // next (cuda/on_chip_scrub.h). `seed` decides with what. Nothing on the CPU.
   virtual Status Scrub(uint64_t /*seed*/) { return Status::Ok(); }
   // Bytes that this process could still allocate: on cuda what the driver reports as free, on the
   // CPU what the system and the process's memory cgroups have left, page cache included.

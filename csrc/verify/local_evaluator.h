@@ -1,5 +1,5 @@
-// The Evaluator of this machine. Candidates run one at a time; they compile beside that where
-// `compilers` has workers for it (the verifier gives none).
+// The Evaluator in the verifier's process. Candidates run one at a time; they compile beside that
+// where `compilers` has workers for it (the verifier gives none).
 #pragma once
 
 #include <deque>

@@ -14,7 +14,9 @@
 namespace cudaforge {
 namespace {
 
-// How the limits are made. c is the candidate's value of an element, r the oracle's.
+// How the limits are made. c is the candidate's value of an element, r the oracle's. All figures
+// are those of kThorough (aten_slice_set.h). Before a candidate is in doubt there is one move in
+// place of four, and few orders of ATen's sums: the limits are narrower then.
 // - |c - r| <= k * yardstick + ulp(r). Elements are judged among their like: those whose oracle
 //   values share an octave [2^e, 2^(e+1)), so small rows and tails are held to their own scale.
 //   The yardstick is ATen's largest error in that octave, or, when larger, three times what
