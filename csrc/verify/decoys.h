@@ -1,5 +1,5 @@
-// Wrong answers that a test worth its name must tell from right ones. DecoyOfElements
-// (aten_slice_set.h) makes them.
+// Wrong answers that the comparison must refuse: a region for which it accepts one cannot be
+// judged. DecoyOfElements (aten_slice_set.h) makes them.
 #pragma once
 
 #include <cstddef>
