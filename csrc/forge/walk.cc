@@ -92,7 +92,7 @@ class ScreenThenProve : public Policy {
       screening_ = false;
     } else {
       proof_failed_ = !out_of_time;
-      settled_[trial->id] = NotVerified(out_of_time ? status.message() : "the worker failed");
+      settled_[trial->id] = NotVerified(out_of_time ? status.message() : "the verifier failed");
       if (out_of_time) TellProven(*trial, settled_[trial->id].kind);
     }
     if (!out_of_time && fault_.ok()) fault_ = status;
@@ -138,7 +138,7 @@ class ScreenThenProve : public Policy {
     outcome.reason = spent_ ? "the time for this region is spent" : reason_;
     if (!fault_.ok()) {
       if (!best_.has_value()) return fault_;
-      outcome.reason = "the worker failed: " + fault_.ToString();
+      outcome.reason = "the verifier failed: " + fault_.ToString();
     }
     if (!best_.has_value()) {
       outcome.reason =

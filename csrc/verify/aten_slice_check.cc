@@ -196,7 +196,14 @@ SliceVerdict SliceJudgement::Check(size_t set, const SetTensors& tensors,
     if (!result.status.ok()) return result;
     decoys_to_try_ = false;
   }
-  if (!result.aten_wrong.empty()) result.verdict.evidence["aten_wrong"] = result.aten_wrong;
+  for (Json note : result.aten_wrong) {
+    const auto output = note["output"].get<size_t>();
+    note.erase("output");
+    note.erase("candidate");
+    Json& kept = sets_[set]->outputs[output].aten_wrong_elements;
+    const bool known = std::find(kept.begin(), kept.end(), note) != kept.end();
+    if (!known && kept.size() < kMostAtenWrong) kept.push_back(std::move(note));
+  }
   return result;
 }
 

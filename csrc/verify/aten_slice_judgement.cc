@@ -344,6 +344,9 @@ Json SliceJudgement::Report() const {
         if (one.reference.has_value()) entry.update(one.reference->yardstick()->ToJson());
         const auto wrong = std::count(one.aten_wrong.begin(), one.aten_wrong.end(), true);
         if (wrong > 0) entry["aten_wrong"] = wrong;
+        if (!one.aten_wrong_elements.empty()) {
+          entry["aten_wrong_elements"] = one.aten_wrong_elements;
+        }
       }
       cases.push_back(std::move(entry));
     }

@@ -83,7 +83,8 @@ class SliceJudgement {
 
   // {"cases": [{case, output, rule, elements, of_elements, slices, orders, aten_max_error,
   //   aten_rms_error, max_limit, rms_limit, aten_wrong}]}. "slices" and what follows it: of outputs
-  // with slices. "aten_wrong": how many of the elements; absent where none.
+  // with slices. "aten_wrong": how many of the elements; absent where none. "aten_wrong_elements":
+  // [{element (its indices), aten, fp64}], at most 8 in which a candidate was right.
   Json Report() const;
 
  private:

@@ -100,14 +100,22 @@ Status MeasureBatch(const SlicePlan& plan, const SliceBatch& batch,
 
 }  // namespace
 
+namespace {
+
+Status OnSlices(const Status& status) {
+  return {status.code(), "float64 on slices: " + status.message()};
+}
+
+}  // namespace
+
 Status StatusOfAten(const std::exception& error) {
   const auto* of_aten = dynamic_cast<const c10::Error*>(&error);
   const std::string what = of_aten != nullptr ? of_aten->what_without_backtrace() : error.what();
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
       dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return Status::NoMemory("float64 on slices: " + what);
+    return Status::NoMemory(what);
   }
-  return Status::Unsupported("float64 on slices: " + what);
+  return Status::Unsupported(what);
 }
 
 std::string BytesOfElements(const at::Tensor& tensor, std::span<const int64_t> numbers) {
@@ -141,7 +149,7 @@ Status MeasureSlices(const SlicePlan& plan, std::vector<SliceBatch> batches,
     }
     to->aten = BytesOfElements(aten, to->numbers);
   } catch (const std::exception& error) {
-    return StatusOfAten(error);
+    return OnSlices(StatusOfAten(error));
   }
   to->batches = std::move(batches);
   to->effort = {effort.moves, false};
@@ -164,7 +172,7 @@ Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inpu
           RunOrders(cut, batch, dtype, seed, /*others=*/true, of->runs.size(), &runs));
     }
   } catch (const std::exception& error) {
-    return StatusOfAten(error);
+    return OnSlices(StatusOfAten(error));
   }
   of->runs = std::move(runs);
   of->moves = std::move(moves);
@@ -188,7 +196,7 @@ Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
       }
     }
   } catch (const std::exception& error) {
-    return StatusOfAten(error);
+    return OnSlices(StatusOfAten(error));
   }
   return moved;
 }

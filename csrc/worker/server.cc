@@ -68,13 +68,6 @@ Result<Reply> Compile(Target& target, const Json& body) {
   return reply;
 }
 
-Reply VerdictReply(const Verdict& verdict, bool fatal) {
-  Reply reply;
-  reply.fatal = fatal;
-  reply.frame.body = {{"ok", true}, {"verdict", verdict.ToJson()}};
-  return reply;
-}
-
 Result<Reply> Facts(Target& target) {
   CF_ASSIGN_OR_RETURN(Json facts, target.Facts());
   Reply reply;
@@ -111,14 +104,11 @@ Result<Reply> Answer(const TargetFactory& make_target, Service* service, const F
   return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");
 }
 
-// NOTE: no candidate runs in this process. An exception during "launch" is this process's own (no
-// memory, say), and is reported as the candidate's crash nevertheless.
+// No candidate code runs in this process but what a compiler makes of it: an exception of "compile"
+// may be the source's doing, any other one is this process's own (no memory, say).
 Reply ExceptionReply(const Frame& frame, const std::string& what) {
   const auto command = JsonString(frame.body, "command");
   const std::string message = "an exception in the worker: " + what;
-  if (command.ok() && *command == "launch") {
-    return VerdictReply({VerdictKind::kCrashed, message, Json::object()}, true);
-  }
   if (command.ok() && *command == "compile") {
     Reply reply;
     reply.fatal = true;

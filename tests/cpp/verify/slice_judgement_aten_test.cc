@@ -277,6 +277,10 @@ TEST(SliceJudgement, AcceptsWhatIsRightWhereAtenIsWrong) {
   EXPECT_TRUE(told.verdict.accepted()) << told.verdict.message;
   ASSERT_EQ(told.aten_wrong.size(), 1u);
   EXPECT_EQ(told.aten_wrong[0]["element"], Json::array({5, 7}));
+  const Json found = judgement.Report()["cases"].back()["aten_wrong_elements"];
+  ASSERT_EQ(found.size(), 1u) << judgement.Report();
+  EXPECT_EQ(found[0]["element"], Json::array({5, 7}));
+  EXPECT_EQ(found[0]["aten"], 0.5);
   const at::Tensor same = judged.aten[0][0].clone();
   EXPECT_TRUE(judgement.Check(*set, {judged.inputs[0], judged.aten[0]}, {&same, 1}, {suspects})
                   .verdict.accepted());

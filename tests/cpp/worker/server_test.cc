@@ -165,12 +165,12 @@ TEST_F(Server, DeviceErrorEndsTheServiceAfterTheReply) {
   EXPECT_EQ(ReceiveFrame(ours_.get(), 5000).status().code(), StatusCode::kIoError);
 }
 
-TEST_F(Server, ExceptionOfARunIsACrash) {
+TEST_F(Server, ExceptionOfALaunchIsAnError) {
   kernel_ = [](Pointers, Pointers, Pointers) -> Status { throw std::runtime_error("no room"); };
   Open();
   Json reply = Ask(LaunchBody());
-  EXPECT_EQ(reply["verdict"]["verdict"], "crashed") << reply;
-  EXPECT_NE(reply["verdict"]["message"].get<std::string>().find("no room"), std::string::npos);
+  EXPECT_EQ(reply["ok"], false);
+  EXPECT_NE(reply["error"].get<std::string>().find("no room"), std::string::npos) << reply;
   EXPECT_EQ(reply["fatal"], true);
   EXPECT_EQ(ReceiveFrame(ours_.get(), 5000).status().code(), StatusCode::kIoError);
 }
@@ -189,10 +189,10 @@ TEST_F(Server, AFailedCheckOfOurOwnIsNoVerdict) {
   EXPECT_FALSE(reply.contains("verdict"));
 }
 
-TEST_F(Server, ExceptionOfUnknownTypeIsACrash) {
+TEST_F(Server, ExceptionOfUnknownTypeIsAnError) {
   kernel_ = [](Pointers, Pointers, Pointers) -> Status { throw 1; };
   Open();
-  EXPECT_EQ(Ask(LaunchBody())["verdict"]["verdict"], "crashed");
+  EXPECT_EQ(Ask(LaunchBody())["ok"], false);
 }
 
 TEST_F(Server, ExceptionOfACompilationIsAFailedOne) {
