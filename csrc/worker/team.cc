@@ -1,7 +1,12 @@
 #include "worker/team.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <csignal>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -14,6 +19,10 @@ namespace {
 constexpr int kMostRandomThreads = 8;
 // Pauses before a part, by the seed: none, or up to some microseconds or tens of them.
 constexpr uint64_t kLongestDelays[] = {1, 50, 1000};
+
+// Between two interruptions of a thread of kRandom, in nanoseconds.
+constexpr int64_t kShortestRun = 20'000;
+constexpr uint64_t kRunSpread = 100'000;
 
 struct TeamState {
   RangeSplit split = RangeSplit::kServed;
@@ -45,6 +54,28 @@ void Delay(uint64_t pauses) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
 #endif
   }
+}
+
+// On a busy machine one thread may run all parts before another one begins: threads that race are
+// made to give way in the middle of a part. Async-signal-safe.
+void GiveWay(int) { sched_yield(); }
+
+// Interrupts the calling thread again and again, until the process ends.
+void InterruptThread(uint64_t seed) {
+#if defined(__x86_64__)  // elsewhere a signal's return may need the page that the sandbox unmaps
+  sigevent event = {};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = SIGALRM;
+  event._sigev_un._tid = gettid();
+  timer_t timer;
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) return;
+  const auto run =
+      static_cast<long>(kShortestRun + static_cast<int64_t>(SplitMix(seed).Below(kRunSpread)));
+  const itimerspec every = {{0, run}, {0, run}};
+  timer_settime(timer, 0, &every, nullptr);
+#else
+  static_cast<void>(seed);
+#endif
 }
 
 void RunParts(TeamState& team, uint64_t delay_seed) {
@@ -86,14 +117,23 @@ void Team::Start(RangeSplit split, uint64_t seed, int served_threads,
   team.main_works = !alone || (seed & 1) == 0;
   team.helpers = team.threads - (team.main_works ? 1 : 0);
   team.pending = team.helpers;
+  const bool interrupts = split == RangeSplit::kRandom;
+  if (interrupts) {
+    struct sigaction action = {};
+    action.sa_handler = GiveWay;
+    action.sa_flags = SA_RESTART | SA_ONSTACK;
+    sigaction(SIGALRM, &action, nullptr);
+  }
   for (int i = 0; i < team.helpers; ++i) {
-    std::thread([&team, &prepare, i] {
+    std::thread([&team, &prepare, interrupts, i] {
       prepare();
+      if (interrupts) InterruptThread(team.seed + static_cast<uint64_t>(i) + 1);
       if (team.pending.fetch_sub(1) == 1) team.pending.notify_one();
       Help(team, i);
     }).detach();
   }
   WaitUntilZero(team.pending);
+  if (interrupts && team.main_works) InterruptThread(seed);
 }
 
 void Team::ParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {

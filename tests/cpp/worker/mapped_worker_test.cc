@@ -1,4 +1,5 @@
 // A real worker on memory of its client's.
+#include <sched.h>
 #include <signal.h>
 
 #include <fstream>
@@ -34,6 +35,34 @@ TEST_F(MappedWorker, EverySplitComputesInPlace) {
     }
   }
   EXPECT_EQ(client_.started(), 1);
+}
+
+// One processor runs one thread at a time: a race shows where a part is interrupted.
+TEST_F(MappedWorker, PartsAreInterrupted) {
+  cpu_set_t before, one;
+  CPU_ZERO(&one);
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &before)) ++cpu;
+  CPU_SET(cpu, &one);
+  const std::vector<int> workers = ChildrenOf(getpid());
+  ASSERT_EQ(workers.size(), 1u);
+  ASSERT_EQ(sched_setaffinity(workers[0], sizeof(one), &one), 0);
+  ASSERT_TRUE(Load(UncheckedBinary("volatile float* shared = y;\n"
+                                   "for (int64_t i = begin; i < end; ++i) {\n"
+                                   "  shared[0] = x[i];\n"
+                                   "  for (volatile int wait = 0; wait < 1000; ++wait) {}\n"
+                                   "  y[i] = shared[0];\n"
+                                   "}"))
+                  .accepted());
+  int wrong = 0;
+  for (uint64_t seed = 0; seed < 20 && wrong == 0; ++seed) {
+    ASSERT_TRUE(Launch(At(false, RangeSplit::kRandom, seed)).accepted());
+    for (int64_t i = 1; i < kItems; ++i) wrong += Y()[i] != X()[i] ? 1 : 0;
+  }
+#if defined(__x86_64__)
+  EXPECT_GT(wrong, 0);
+#endif
 }
 
 // The parts themselves take memory that the process must have before it gives up system calls.
