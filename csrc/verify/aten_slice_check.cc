@@ -61,7 +61,7 @@ double Excess(const Verdict& verdict) {
 
 }  // namespace
 
-// Measures thoroughly where that may clear a candidate that was refused. Whether the limits changed.
+// Measures thoroughly where that may clear a candidate that was refused. True: limits changed.
 bool SliceJudgement::MeasureInDoubt(size_t set, size_t output, const SetTensors& tensors,
                                     const Verdict& verdict, SliceVerdict* into) {
   Set::One& one = sets_[set]->outputs[output];

@@ -67,7 +67,7 @@ REPLIES = {
         "compile_error",
     ),
     # what no reading finds
-    "crash": (with_line("", "*(volatile int*)1 = 0;"), "crashed"),
+    "crash": (with_line("", "*(volatile int*)1 = 0;"), "memory_fault"),
     "hang": (with_line("", "for (volatile int on = 1; on;) {}"), "timeout"),
 }
 

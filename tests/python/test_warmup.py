@@ -269,7 +269,7 @@ win_every_race()
 reader, writer = os.pipe()
 os.close(reader)
 os.dup2(writer, 1)  # what `| head` leaves behind
-code = main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2",
+code = main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "8",
              "--cache-dir", {script + ".unread"!r}])
 main(["cache", "stats", "--cache-dir", {script + ".unread"!r}])
 sys.exit(code)
@@ -286,7 +286,7 @@ import sys
 from cudaforge_backend.cli import main
 from forged import win_every_race
 win_every_race()
-sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "2", "--json",
+sys.exit(main(["warmup", {script + ":good"!r}, "--device", "cpu", "--region-budget", "8", "--json",
                "--cache-dir", {script + ".cache"!r}]))
 """
     done = run_python(code, ready=True)

@@ -54,8 +54,8 @@ Result<DeviceBuffer> MapHandle(const CudaContextPtr& context, cu::MemoryHandle h
   CF_RETURN_IF_ERROR(context->Check(api.MemAddressReserve(&reserved.base, reserved.size, 0, 0, 0),
                                     "cuMemAddressReserve"));
   const auto first = static_cast<int64_t>(reserved.base) + kMapGuardBytes;
-  reserved.data =
-      static_cast<cu::DevicePtr>(RoundUp(first, kMapShifts * granule) + shift * granule);
+  const int64_t data = RoundUp(first, kMapShifts * granule) + shift * granule;
+  reserved.data = static_cast<cu::DevicePtr>(data);
   // No error of these calls is the device's: what a descriptor names may not be such memory.
   if (const cu::Result error = api.MemMap(reserved.data, reserved.bytes, 0, handle, 0);
       error != 0) {
