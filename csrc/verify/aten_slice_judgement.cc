@@ -175,9 +175,11 @@ Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tenso
     if (numel > 0) numbers = {0, numel - 1};
     if (outputs_[o].plan.has_value()) {
       const SlicePlan& plan = *outputs_[o].plan;
+      // Few elements are judged by the ratios of all sets, which are not there any more later.
+      const Effort effort = numel < static_cast<int64_t>(kFewForRatio) ? kThorough : kQuick;
       CF_RETURN_IF_ERROR(
           MeasureSlices(plan, plan.Batches(numbers, plan.slices(), limits_.elements, seed + o),
-                        tensors.inputs, tensors.aten[o], seed, kQuick, &one.elements));
+                        tensors.inputs, tensors.aten[o], seed, effort, &one.elements));
       // Finish compares an output exactly where ATen was exact in all orders of all sets.
       bool& exact = outputs_[o].exact_so_far;
       exact = exact && IsExact(spec.dtype, one.elements);
