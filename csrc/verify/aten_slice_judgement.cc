@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kFewElements = 256;  // outputs below it pool ATen's errors over all sets
 constexpr size_t kFewForRatio = 8;     // below it, ratios of all sets count
+constexpr int64_t kCheapBytes = int64_t{64} << 20;  // of float64, to measure thoroughly unasked
 constexpr int64_t kEnoughForEqual = 64;
 constexpr size_t kValuesOfRows = 3;  // see RowsAreOneValue
 // ATen is wrong where it errs so many times more than any order of its sums on the slices may. Less
@@ -176,7 +177,8 @@ Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tenso
     if (outputs_[o].plan.has_value()) {
       const SlicePlan& plan = *outputs_[o].plan;
       // Few elements are judged by the ratios of all sets, which are not there any more later.
-      const Effort effort = numel < static_cast<int64_t>(kFewForRatio) ? kThorough : kQuick;
+      const bool few = numel < static_cast<int64_t>(kFewForRatio) && plan.bytes() <= kCheapBytes;
+      const Effort effort = few ? kThorough : kQuick;
       CF_RETURN_IF_ERROR(
           MeasureSlices(plan, plan.Batches(numbers, plan.slices(), limits_.elements, seed + o),
                         tensors.inputs, tensors.aten[o], seed, effort, &one.elements));

@@ -42,7 +42,8 @@ Kinds ScaledRows(const DrawnInput& input) {
   // Scores of attention are exponents: far from zero they tell rounding errors, not keys.
   const bool narrow = input.spec->dtype == DType::kFloat16 || IsOfAttention(input.role.kind);
   Kinds kinds;
-  for (const int exponent : {0, -30, 20, -10, 30, -20, 10}) {
+  for (const int exponent : {0, -30, 20, -10, 30, -20, 10, -60, 60, 90}) {
+    if (std::abs(exponent) > 30 && (narrow || !input.far)) continue;
     kinds.push_back(NormalRow(std::ldexp(1.0, narrow ? exponent / 4 : exponent)));
   }
   return kinds;

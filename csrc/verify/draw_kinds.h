@@ -14,7 +14,8 @@ namespace cudaforge {
 enum class DrawRecipe {
   kNormal,
   kUniform,
-  kRowScales,       // large: each row times a power of two, 2^-30 to 2^30 (float16: 2^-8 to 2^8).
+  kRowScales,       // large: each row times a power of two, 2^-30 to 2^30 (float16: 2^-8 to 2^8);
+                    // 2^-60 to 2^90 where they are `far`.
                     // Where all is integers: of every magnitude
   kSpecialRows,     // large: some rows with many NaN, some with many infinities, half with none
   kZerosDenormals,  // zeros of both signs and denormals, alone and among others; probabilities near
@@ -43,6 +44,7 @@ struct DrawnInput {
   bool large = false;
   bool integral = false;               // the region has integers and booleans only
   std::span<const int64_t> constants;  // the region's, where `integral`
+  bool far = false;  // numbers of up to 2^90 overflow in no right kernel of the region
 };
 
 // Sets the kinds of rows of `tensor`, and the kind of its gaps. `random`: secret.

@@ -82,6 +82,21 @@ void AddArgumentIntegers(const Json& args, std::vector<int64_t>* integers) {
   for (const Json& arg : args) AddArgumentIntegers(arg, integers);
 }
 
+// Whether a right kernel of the op may neither square nor multiply what it is given: then it has
+// no reason to overflow where ATen does not.
+bool BearsFarNumbers(std::string_view op) {
+  static constexpr std::string_view kOps[] = {
+      "abs",      "add",        "amax",     "amin",         "argmax",      "argmin",  "cat",
+      "clamp",    "clone",      "cumsum",   "elu",          "expand",      "flip",    "gelu",
+      "hardtanh", "leaky_relu", "max",      "maximum",      "masked_fill", "mean",    "min",
+      "minimum",  "neg",        "permute",  "relu",         "select",      "sigmoid", "sign",
+      "silu",     "slice",      "_softmax", "_log_softmax", "sub",         "sum",     "t",
+      "tanh",     "transpose",  "view",     "where"};
+  if (op.starts_with("aten::")) op.remove_prefix(6);
+  op = op.substr(0, op.find('.'));
+  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+}
+
 class DrawPlanner {
  public:
   DrawPlanner(const OpSignature& signature, std::span<const InputRole> roles, uint64_t seed)
@@ -106,10 +121,12 @@ class DrawPlanner {
       AddArgumentIntegers(node.args, &constants_);
       AddArgumentIntegers(node.kwargs, &constants_);
     }
+    const bool far = std::all_of(signature.nodes.begin(), signature.nodes.end(),
+                                 [](const Node& node) { return BearsFarNumbers(node.op); });
     for (size_t i = 0; i < roles.size(); ++i) {
       const TensorSpec& spec = signature.inputs[i];
       inputs_.push_back({&spec, roles[i], IsFloating(spec.dtype) && spec.numel() == largest_,
-                         integral, constants_});
+                         integral, constants_, far});
       labels_ = labels_ || roles[i].kind == InputRole::Kind::kTarget;
       if (inputs_[i].large && roles[i].kind == InputRole::Kind::kValue && spec.numel() > 0) {
         specials_.push_back(i);

@@ -14,6 +14,7 @@ constexpr int64_t kMaxAlignment = 4096;
 // Runs of a random split on a CPU, where inputs and outputs have at most kRaceBytes bytes.
 constexpr int kRaceRuns = 8;
 constexpr int64_t kRaceBytes = int64_t{32} << 20;
+constexpr int64_t kMuchScratch = int64_t{1} << 30;  // no region of a few bytes needs more
 constexpr int kKilledRuns = 3;  // a run whose process was killed is repeated, up to so many runs
 // What PyTorch's allocators keep to at the least.
 constexpr int64_t kHostAlignment = 64;
@@ -163,7 +164,10 @@ Result<Verdict> MappedVerifier::Load(const std::string& binary, const Candidate&
     if (i < scratch_.size() && scratch_[i].capacity() >= bytes) continue;
     Result<MappedBuffer> buffer = MappedBuffer::Make(target_, memory_, worker_, bytes);
     if (buffer.status().code() == StatusCode::kNoMemory) {
-      return Refused("no memory is free for its scratch buffer of " + Bytes(bytes) + " bytes");
+      const std::string message = "no memory is free for a scratch buffer of " + Bytes(bytes);
+      if (bytes > std::max(kMuchScratch, 4 * (input_bytes_ + output_bytes_)))
+        return Refused(message + " bytes");
+      return NoRoom(message + " bytes more");
     }
     CF_RETURN_IF_ERROR(buffer.status());
     for (int address = 0; address < 2; ++address) CF_RETURN_IF_ERROR(buffer->Map(true));
@@ -279,12 +283,16 @@ Result<Verdict> MappedVerifier::Run(size_t set) {
     if (!verdict.accepted()) return verdict;
   }
   if (set != 0 || !std::exchange(ran_, true)) return verdict;
-  // Once more on what it left: it must not rely on what is there, even where nearly all of it is
-  // right, nor on scratch buffers that it has seen before.
+  return RunAgain(set);
+}
+
+// On what it left: it must not rely on what is there, even where nearly all of it is right, nor on
+// scratch buffers that it has seen before.
+Result<Verdict> MappedVerifier::RunAgain(size_t set) {
   for (size_t o = 0; o < outputs_.size(); ++o) {
     CF_RETURN_IF_ERROR(memory_.Spoil(outputs_[o].data(), outputs_[o].bytes(), Random(set, 6 + o)));
   }
-  CF_ASSIGN_OR_RETURN(verdict, Launch(set));
+  CF_ASSIGN_OR_RETURN(Verdict verdict, Launch(set));
   if (!verdict.accepted()) return verdict;
   return Examine(set);
 }
@@ -296,6 +304,9 @@ Result<RegionVerifier::Timed> MappedVerifier::Time(const TimingPlan& plan) {
   Timed timed;
   CF_ASSIGN_OR_RETURN(timed.ns, worker_.Time({LaunchOn(0)}, plan, {}));
   CF_ASSIGN_OR_RETURN(timed.verdict, Examine(0));
+  if (!timed.verdict.accepted()) return timed;
+  // What it left in its scratch buffers must not let it do less from now on.
+  CF_ASSIGN_OR_RETURN(timed.verdict, RunAgain(0));
   return timed;
 }
 

@@ -67,6 +67,8 @@ class MappedVerifier : public RegionVerifier {
   Result<Verdict> Launch(size_t set);
   // Fills outputs and scratch buffers anew, launches and examines.
   Result<Verdict> RunOnce(size_t set);
+  // Spoils a part of the outputs, launches and examines; scratch buffers stay as they are.
+  Result<Verdict> RunAgain(size_t set);
   // Checks the bytes around the buffers, then the outputs.
   Result<Verdict> Examine(size_t set);
   // A number for this set, use (`what`) and run. From one of them no other can be computed.
