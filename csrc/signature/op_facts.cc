@@ -223,6 +223,11 @@ constexpr OpFacts Convolution(bool heavy) {
           .heavy = heavy};
 }
 
+constexpr OpFacts Multiplies() {
+  OpFacts facts = Tame();
+  facts.multiplies = true;
+  return facts;
+}
 constexpr OpFacts OfKind(Kind kind) { return {.kind = kind}; }
 
 constexpr Row kRows[] = {
@@ -249,7 +254,7 @@ constexpr Row kRows[] = {
     {"bitwise_xor", Tame()},
     {"ceil", Tame()},
     {"clamp", Tame()},
-    {"div", Tame()},
+    {"div", Multiplies()},
     {"elu", Tame()},
     {"eq", Tame()},
     {"erf", Tame()},
@@ -274,17 +279,17 @@ constexpr Row kRows[] = {
     {"logical_or", OfMasks(Tame())},
     {"logical_xor", Tame()},
     {"lt", Tame()},
-    {"mul", Tame()},
+    {"mul", Multiplies()},
     {"ne", Tame()},
     {"ones_like", Tame()},
-    {"reciprocal", Tame()},
+    {"reciprocal", Multiplies()},
     {"round", Tame()},
     {"rsub", Tame()},
     {"scalar_tensor", Tame()},
     {"sigmoid", Tame()},
     {"silu", Tame()},
     {"softplus", Tame()},
-    {"square", Tame()},
+    {"square", Multiplies()},
     {"sub", Tame()},
     {"tanh", Tame()},
     {"trunc", Tame()},

@@ -200,6 +200,8 @@ struct OpFacts {
   bool backward = false;
   // Pointwise: harmless with numbers as far out as the largest of the dtype.
   bool tame = false;
+  // Pointwise: products and quotients, which overflow in one order and not in another.
+  bool multiplies = false;
   bool keeps_role = false;  // the first operand's elements come out unchanged, with their role
   bool makes_mask = false;  // a mask of numbers of one of booleans, or one mask of others
   bool picks = false;       // reads no more of its first operand than it gives out

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Proves hostile kernels and honest controls as a user's program would, and compares the verdicts with those expected.
 #
-#   bash tests/adversarial/run.sh [--target cpu|cuda] [--seeds N] [--json FILE] [--only NAME] [--jobs N] [--compile]
+#   bash tests/adversarial/run.sh [--target cpu|cuda] [--seeds N] [--json FILE] [--only NAME] [--jobs N] [--compile] [--folder DIR]
 #
 # --target cpu   the device (cpu)                --only NAME   cases with this in their name, or of this class
 # --seeds 1      how many secret seeds           --jobs N      regions at a time (cpu: one a processor; cuda: 1)
 # --json FILE    what became of each, as JSON    --compile     compile the texts only; needs no GPU
+# --folder DIR   other cases, of the same form
 #
 # Status: 0 when all is as expected, 1 after a false accept or a false refusal, 2 when it could not run.
 # Needs a build (tests/run.sh, or python setup.py build_ext --inplace with CUDAFORGE_BUILD_TESTS=ON).
