@@ -74,12 +74,11 @@ class RegionForge {
   Status Prepare(double seconds) {
     if (evaluator_ != nullptr || !unjudgeable_.ok()) return unjudgeable_;
     auto opened = workshop_.open(region_, request_.device_index, seconds, request_.cancel);
-    if (opened.ok()) evaluator_ = *std::move(opened);
-    const StatusCode code = opened.status().code();
-    if (code == StatusCode::kUnsupported || code == StatusCode::kTimeout) {
-      unjudgeable_ = opened.status();
-    }
-    return opened.status();
+    const Status status = opened.status();
+    if (status.ok()) evaluator_ = *std::move(opened);
+    const StatusCode code = status.code();
+    if (code == StatusCode::kUnsupported || code == StatusCode::kTimeout) unjudgeable_ = status;
+    return status;
   }
 
   // Races what was found, and stores the record of it. Nothing where it serves nobody and

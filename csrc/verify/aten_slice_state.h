@@ -24,7 +24,7 @@ class SliceJudgement::Set {
     MeasuredElements elements;
     std::optional<OutputReference> reference;
     std::vector<bool> aten_wrong;
-    Json aten_wrong_elements = Json::array();  // in which a candidate was right
+    Json aten_wrong_elements = Json::array();        // in which a candidate was right
     std::vector<std::optional<std::string>> decoys;  // in the order of kDecoys
     std::vector<OutputDraw> typical;                 // of AddTypical
     bool moved_more = false;
