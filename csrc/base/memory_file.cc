@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <functional>
 #include <mutex>
+#include <utility>
 
 #include "base/parallel.h"
 
@@ -48,22 +49,12 @@ Result<UniqueFd> MakeMemFile(int64_t size) {
   return fd;
 }
 
-Result<UniqueFd> MakeMemFile(std::span<const std::string_view> parts) {
-  int64_t size = 0;
-  for (std::string_view part : parts) size += static_cast<int64_t>(part.size());
+Result<UniqueFd> MakeMemFile(std::string_view bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
   CF_ASSIGN_OR_RETURN(UniqueFd fd, NewMemFile(size));
-  int64_t offset = 0;
-  for (std::string_view part : parts) {
-    const auto bytes = static_cast<int64_t>(part.size());
-    CF_RETURN_IF_ERROR(WriteMemFileAt(fd.get(), offset, part.data(), bytes));
-    offset += bytes;
-  }
+  CF_RETURN_IF_ERROR(WriteMemFileAt(fd.get(), 0, bytes.data(), size));
   CF_RETURN_IF_ERROR(Seal(fd.get(), F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL));
   return fd;
-}
-
-Result<UniqueFd> MakeMemFile(std::string_view bytes) {
-  return MakeMemFile(std::span<const std::string_view>(&bytes, 1));
 }
 
 Result<std::string> ReadMemFile(int fd, int64_t max_bytes) {
@@ -110,30 +101,6 @@ Result<UniqueFd> Duplicate(const UniqueFd& fd) {
   UniqueFd copy(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
   if (!copy.valid()) return ErrnoStatus("descriptor", errno);
   return copy;
-}
-
-Result<MemFileMap> MemFileMap::Map(int fd, bool writable) {
-  const int seals = fcntl(fd, F_GET_SEALS);
-  struct stat facts {};
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &facts) != 0) {
-    return Status::Corruption("not a sealed memory file");
-  }
-  if (facts.st_size == 0) return MemFileMap(nullptr, 0);
-  void* data = mmap(nullptr, static_cast<size_t>(facts.st_size),
-                    writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) return ErrnoStatus("mapping a memory file", errno);
-  return MemFileMap(static_cast<char*>(data), facts.st_size);
-}
-
-MemFileMap::~MemFileMap() {
-  if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
-}
-
-Result<char*> MemFileMap::At(int64_t offset, int64_t bytes) const {
-  if (offset < 0 || bytes < 0 || bytes > bytes_ || offset > bytes_ - bytes) {
-    return Status::Corruption("a memory file is shorter than announced");
-  }
-  return data_ + offset;
 }
 
 }  // namespace cudaforge

@@ -77,7 +77,6 @@ bool SliceJudgement::MeasureInDoubt(size_t set, size_t output, const SetTensors&
     return false;
   }
   SetReference(set, output);
-  one.reference->set_match(outputs_[output].match);
   one.moved_more = false;
   decoys_to_try_ = true;
   return true;

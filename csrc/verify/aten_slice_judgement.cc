@@ -231,9 +231,9 @@ std::vector<OutputDraw> SliceJudgement::DrawsOfOthers(size_t set, size_t output)
 // By what was measured so far.
 void SliceJudgement::SetReference(size_t set, size_t output) {
   Set::One& one = sets_[set]->outputs[output];
+  const bool few = one.elements.count() < kFewForRatio;
   std::vector<double> ratios;
   for (const auto& other : sets_) {
-    const bool few = one.elements.count() < kFewForRatio;
     if (!outputs_[output].plan.has_value() || (other != sets_[set] && !few)) continue;
     if (other->outputs[output].elements.effort.moves < kThorough.moves) continue;
     AddRatios(outputs_[output].dtype, other->outputs[output].elements, &ratios);

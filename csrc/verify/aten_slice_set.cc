@@ -98,11 +98,8 @@ Status MeasureBatch(const SlicePlan& plan, const SliceBatch& batch,
   return Status::Ok();
 }
 
-}  // namespace
-
-namespace {
-
-Status OnSlices(const Status& status) {
+Status OnSlices(const std::exception& error) {
+  const Status status = StatusOfAten(error);
   return {status.code(), "float64 on slices: " + status.message()};
 }
 
@@ -149,7 +146,7 @@ Status MeasureSlices(const SlicePlan& plan, std::vector<SliceBatch> batches,
     }
     to->aten = BytesOfElements(aten, to->numbers);
   } catch (const std::exception& error) {
-    return OnSlices(StatusOfAten(error));
+    return OnSlices(error);
   }
   to->batches = std::move(batches);
   to->effort = {effort.moves, false};
@@ -172,7 +169,7 @@ Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inpu
           RunOrders(cut, batch, dtype, seed, /*others=*/true, of->runs.size(), &runs));
     }
   } catch (const std::exception& error) {
-    return OnSlices(StatusOfAten(error));
+    return OnSlices(error);
   }
   of->runs = std::move(runs);
   of->moves = std::move(moves);
@@ -196,7 +193,7 @@ Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
       }
     }
   } catch (const std::exception& error) {
-    return OnSlices(StatusOfAten(error));
+    return OnSlices(error);
   }
   return moved;
 }

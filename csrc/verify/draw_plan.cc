@@ -19,8 +19,8 @@ constexpr int64_t kFewSetsBytes = int64_t{32} << 20;
 constexpr int64_t kFewestSetsBytes = int64_t{256} << 20;
 constexpr int64_t kMostDrawTurns = 8;
 constexpr int64_t kMostSpecialTurns = 16;
-constexpr int64_t kSpecialTurns =
-    192;  // three values at sixteen kinds of place, four times: in all lanes
+// Three values at sixteen kinds of place, four times: in all lanes.
+constexpr int64_t kSpecialTurns = 192;
 // Of products and windows, one group in so many holds a special value: each ruins rows or columns
 // of the result.
 constexpr int64_t kSparseSpecials = 8;

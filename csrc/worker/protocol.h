@@ -1,6 +1,6 @@
 // The worker protocol. Frame: magic "CFW1" (4 bytes), JSON length (u32), number of attached file
-// descriptors (u32), both little-endian, then the JSON text. Binaries and
-// memory travel as descriptors attached with SCM_RIGHTS to the frame's first byte.
+// descriptors (u32), both little-endian, then the JSON text. Binaries and memory travel as
+// descriptors attached with SCM_RIGHTS to the frame's first byte.
 //
 // A request may carry "id", a random integer, which its reply repeats.
 // Requests and their replies (a reply without "ok": true carries "error"; "internal": true says

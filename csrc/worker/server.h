@@ -26,7 +26,7 @@ using TargetFactory = std::function<Result<std::unique_ptr<Target>>(const Worker
 // Serves one connection. Ok when the other side closed it between two frames, or after an answer
 // with "fatal": true; an error when the stream broke or a frame broke the rules. A request that is
 // well framed but wrong gets an answer with "error", and the service goes on. Never throws: an
-// exception is a "crashed" verdict of "launch", a failed "compile", else an "error", and fatal.
+// exception is a failed "compile", else an "error", and fatal.
 Status ServeWorker(int socket, const TargetFactory& make_target);
 
 }  // namespace cudaforge

@@ -23,7 +23,6 @@ void WorkerClient::Limit(int compile_ms, int run_ms, const Cancel* cancel) {
 }
 
 int WorkerClient::started() const { return impl_->started(); }
-ProcessEnd WorkerClient::last_end() const { return impl_->last_end(); }
 
 Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {
   const int timeout_ms = impl_->options().compile_timeout_ms;

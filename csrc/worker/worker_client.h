@@ -100,9 +100,8 @@ class WorkerClient : public CandidateRunner {
   // Asked of the first worker and kept for the ones after it.
   Result<Json> Facts() override;
   void Limit(int compile_ms, int run_ms, const Cancel* cancel) override;
-  // Workers started so far, and how the last one ended.
+  // Workers started so far.
   int started() const;
-  ProcessEnd last_end() const;
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -73,7 +73,6 @@ class WorkerClient::Impl {
     options_.cancel = cancel;
   }
   int started() const { return started_; }
-  const ProcessEnd& last_end() const { return last_end_; }
   // Null until the first answer.
   Json facts;
   uint64_t RandomSeed() { return (uint64_t{entropy_()} << 31) ^ entropy_(); }

@@ -195,7 +195,7 @@ TEST(DrawLoops, AsDefinedElementByElement) {
   expect.operator()<device::DrawType::kBool>(DType::kBool);
 }
 
-// Parts that begin amid a row, or amid a column.
+// Parts that begin in the middle of a row or of a column.
 TEST(DrawLoops, AsDefinedInSeveralThreads) {
   const TensorSpec spec = Spec(DType::kFloat32, {701, 903});
   std::vector<DrawnTensor> tensors;
