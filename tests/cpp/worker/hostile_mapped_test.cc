@@ -138,7 +138,7 @@ TEST_F(HostileMapped, ReadsTheClock) {
 TEST_F(HostileMapped, FindsThePageOfTimes) {
   const std::string find =
       "long* p = (long*)(((long)__builtin_frame_address(0) + 15) & -16);\n"
-      "while (!(p[0] == 33 && (p[1] & 4095) == 0 && p[1] >> 40 == 0x7f)) ++p;\n";
+      "while (!(p[0] == 33 && (p[1] & 4095) == 0 && p[1] >> 41 == 0x3f)) ++p;\n";
   Expect(VerdictKind::kAccepted, find + "y[0] = 1;");
   Expect(VerdictKind::kMemoryFault, find + "y[0] = *(volatile char*)p[1];");
 }
