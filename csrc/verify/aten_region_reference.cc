@@ -12,7 +12,7 @@
 #include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
 #include "signature/roles.h"
-#include "verify/aten_derive_in_place.h"
+#include "verify/aten_derive.h"
 #include "verify/aten_slice_judgement.h"
 #include "verify/draw_plan.h"
 #include "verify/drawer.h"

@@ -9,9 +9,9 @@
 #include "target/target.h"
 #include "verify/device_memory.h"
 #include "verify/local_evaluator.h"
-#include "verify/mapped_verifier.h"
 #include "verify/messages.h"
 #include "verify/own_kernels.h"
+#include "verify/worker_region_verifier.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
@@ -93,10 +93,10 @@ class Service {
     const Result<double> seconds = JsonDouble(body, "seconds");
     CF_ASSIGN_OR_RETURN(const int64_t free, target_->FreeBytes());
     CF_ASSIGN_OR_RETURN(answers_, reference_->Open(*region_, *memory_, free));
-    CF_ASSIGN_OR_RETURN(
-        verifier_,
-        MappedVerifier::Create(*region_, *target_, *memory_, *worker_, *answers_, RandomSeed(),
-                               seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
+    CF_ASSIGN_OR_RETURN(verifier_,
+                        WorkerRegionVerifier::Create(
+                            *region_, *target_, *memory_, *worker_, *answers_, RandomSeed(),
+                            seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
     evaluator_ = std::make_unique<LocalEvaluator>(*region_, *worker_, *verifier_);
     return Said();
   }
@@ -137,7 +137,7 @@ class Service {
   std::optional<WorkerClient> worker_;
   std::optional<OpSignature> region_;
   std::unique_ptr<RegionReference> answers_;
-  std::unique_ptr<MappedVerifier> verifier_;
+  std::unique_ptr<WorkerRegionVerifier> verifier_;
   std::unique_ptr<LocalEvaluator> evaluator_;
 };
 

@@ -66,7 +66,7 @@ Verdict VerdictNear(const FaultReport& fault, const LaunchBuffer& buffer) {
 
 }  // namespace
 
-Result<LaunchBuffers> FindBuffers(const MappedLaunch& launch, const OpSignature& signature,
+Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature& signature,
                                   std::span<const int64_t> scratch_bytes,
                                   const Mappings& mappings) {
   LaunchBuffers found;

@@ -1,4 +1,4 @@
-// The buffers of a MappedLaunch as addresses, and what the end of a run on them means.
+// The buffers of a LaunchRequest as addresses, and what the end of a run on them means.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "signature/op_signature.h"
 #include "target/device_buffer.h"
 #include "worker/forked_run.h"
-#include "worker/mapped_launch.h"
+#include "worker/launch.h"
 
 namespace cudaforge {
 
@@ -38,7 +38,7 @@ struct LaunchBuffers {
 
 // kInvalidArgument: another number of buffers than the kernel has, no such mapping, a buffer that
 // does not lie within its mapping, or an output or scratch buffer in one that is not writable.
-Result<LaunchBuffers> FindBuffers(const MappedLaunch& launch, const OpSignature& signature,
+Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature& signature,
                                   std::span<const int64_t> scratch_bytes, const Mappings& mappings);
 
 // What a fault says of a candidate, as far as the report is honest: memory_fault, modified_input,

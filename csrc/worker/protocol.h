@@ -12,9 +12,9 @@
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{} (see CompileResult)}, fds [binary] when
 //       compiled
 //   {"command":"facts"} -> {"ok":true,"facts":{} (see Target::Facts)}
-// Requests on memory that the client owns (mapped_server.h). A reply without "ok": true may carry
+// Requests on memory that the client owns (launch_server.h). A reply without "ok": true may carry
 // "code", a name of StatusCodeName. On the CPU "timeout_ms" bounds the process that the request
-// forks; on cuda the client kills the worker. LAUNCH: see MappedLaunchToJson.
+// forks; on cuda the client kills the worker. LAUNCH: see LaunchRequestToJson.
 //   {"command":"map","mapping":id,"bytes":n,"writable":b,"shift":n}, fds [memory] -> {"ok":true}
 //   {"command":"unmap","mapping":id} -> {"ok":true}
 //   {"command":"load","candidate":{},"signature":{},"timeout_ms":n}, fds [binary]: replaces the

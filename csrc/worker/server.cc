@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "worker/mapped_server.h"
+#include "worker/launch_server.h"
 #include "worker/protocol.h"
 
 namespace cudaforge {
@@ -78,7 +78,7 @@ Result<Reply> Facts(Target& target) {
 // The device and what lies on it.
 struct Service {
   std::unique_ptr<Target> target;
-  std::unique_ptr<MappedServer> mapped;  // destroyed first
+  std::unique_ptr<LaunchServer> mapped;  // destroyed first
 };
 
 Result<Reply> Answer(const TargetFactory& make_target, Service* service, const Frame& frame) {
@@ -88,7 +88,7 @@ Result<Reply> Answer(const TargetFactory& make_target, Service* service, const F
     CF_ASSIGN_OR_RETURN(const WorkerSetup setup, ParseSetup(frame.body));
     service->mapped.reset();
     CF_ASSIGN_OR_RETURN(*target, make_target(setup));
-    service->mapped = std::make_unique<MappedServer>(**target, setup.device);
+    service->mapped = std::make_unique<LaunchServer>(**target, setup.device);
     Reply reply;
     reply.frame.body = {
         {"ok", true}, {"protocol", kWorkerProtocol}, {"arch", (*target)->arch().target}};
@@ -97,8 +97,8 @@ Result<Reply> Answer(const TargetFactory& make_target, Service* service, const F
   if (*target == nullptr) return Status::InvalidArgument("the first command must be hello");
   if (command == "compile") return Compile(**target, frame.body);
   if (command == "facts") return Facts(**target);
-  if (MappedServer::Knows(command)) {
-    CF_ASSIGN_OR_RETURN(MappedReply reply, service->mapped->Answer(command, frame));
+  if (LaunchServer::Knows(command)) {
+    CF_ASSIGN_OR_RETURN(LaunchReply reply, service->mapped->Answer(command, frame));
     return Reply{{std::move(reply.body), {}}, reply.fatal};
   }
   return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/mapped_launch.h"
+#include "worker/launch.h"
 
 namespace cudaforge {
 

@@ -1,12 +1,12 @@
 // The threads of a process that runs a candidate once. Unlike ThreadPool they read no clock, and
-// split ranges as a MappedLaunch asks.
+// split ranges as a LaunchRequest asks.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 
 #include "target/target.h"
-#include "worker/mapped_launch.h"
+#include "worker/launch.h"
 
 namespace cudaforge {
 

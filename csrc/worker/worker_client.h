@@ -15,7 +15,7 @@
 #include "kernel/verdict.h"
 #include "signature/op_signature.h"
 #include "target/target.h"
-#include "worker/mapped_launch.h"
+#include "worker/launch.h"
 #include "worker/timing_plan.h"
 
 namespace cudaforge {
@@ -65,16 +65,16 @@ class CandidateRunner {
   // Else crashed, memory_fault, modified_input, timeout, launch_error or refused.
   // kUnavailable: the process was killed from outside (SIGKILL), as the system does when memory
   // runs out: fill the outputs anew and launch again.
-  virtual Result<Verdict> Launch(const MappedLaunch& launch);
+  virtual Result<Verdict> Launch(const LaunchRequest& launch);
   // The median nanoseconds of cold runs. Run i uses launches[i % launches.size()]. The inputs in
   // `warm_inputs` are read into the caches after each eviction. Outputs are what the runs leave. On
   // the CPU the kernel runs in the process that measures: the time ranks, and proves nothing.
   // kTimeout; kMemoryFault: it read or wrote where it may not; kUnavailable for any other end.
-  virtual Result<double> Time(const std::vector<MappedLaunch>& launches, const TimingPlan& plan,
+  virtual Result<double> Time(const std::vector<LaunchRequest>& launches, const TimingPlan& plan,
                               const std::vector<int>& warm_inputs);
   // Launch facts and hardware counters of one launch, up to `tier`: see Target::Profile. Counters
   // that are not allowed or not there are a note in the result. Errors as Time.
-  virtual Result<Json> Profile(const MappedLaunch& launch, int tier);
+  virtual Result<Json> Profile(const LaunchRequest& launch, int tier);
 
   // In the place of the options' from now on.
   virtual void Limit(int /*compile_ms*/, int /*run_ms*/, const Cancel* /*cancel*/) {}
@@ -93,10 +93,10 @@ class WorkerClient : public CandidateRunner {
   Result<LoadedKernel> Load(const std::string& binary, const Candidate& candidate,
                             const OpSignature& signature) override;
   Status Unload() override;
-  Result<Verdict> Launch(const MappedLaunch& launch) override;
-  Result<double> Time(const std::vector<MappedLaunch>& launches, const TimingPlan& plan,
+  Result<Verdict> Launch(const LaunchRequest& launch) override;
+  Result<double> Time(const std::vector<LaunchRequest>& launches, const TimingPlan& plan,
                       const std::vector<int>& warm_inputs) override;
-  Result<Json> Profile(const MappedLaunch& launch, int tier) override;
+  Result<Json> Profile(const LaunchRequest& launch, int tier) override;
   // Asked of the first worker and kept for the ones after it.
   Result<Json> Facts() override;
   void Limit(int compile_ms, int run_ms, const Cancel* cancel) override;

@@ -93,7 +93,7 @@ class WorkerClient::Impl {
   int next_mapping = 1;
 
   // As Ask, of a worker that holds `mappings` and `kernel`.
-  Result<Answer> AskMapped(Frame& request, int timeout_ms);
+  Result<Answer> AskLaunch(Frame& request, int timeout_ms);
   // Whether there is a worker that holds them.
   bool Holds() const { return Alive() && holder_ == started_; }
   // Frames for a mapping and a kernel.

@@ -11,8 +11,8 @@
 
 #include "target/target.h"
 #include "verify/device_memory.h"
-#include "verify/mapped_verifier.h"
 #include "verify/region_reference.h"
+#include "verify/worker_region_verifier.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
@@ -45,7 +45,8 @@ struct RealWorker {
   RealWorker(const OpSignature& region, RegionReference& reference)
       : target(MakeCpuTarget().value()),
         worker(Options()),
-        verifier(MappedVerifier::Create(region, *target, *memory, worker, reference, 1).value()) {}
+        verifier(
+            WorkerRegionVerifier::Create(region, *target, *memory, worker, reference, 1).value()) {}
 
   static WorkerOptions Options() {
     WorkerOptions options;
@@ -56,7 +57,7 @@ struct RealWorker {
   std::unique_ptr<Target> target;
   std::unique_ptr<DeviceMemory> memory = MakeCpuMemory();
   WorkerClient worker;
-  std::unique_ptr<MappedVerifier> verifier;
+  std::unique_ptr<WorkerRegionVerifier> verifier;
 };
 
 }  // namespace cudaforge

@@ -10,7 +10,7 @@
 #include "signature/aten_pch.h"
 #include "signature/from_aten_region.h"
 #include "tests/cpp/verify/drawn.h"
-#include "verify/aten_derive_in_place.h"
+#include "verify/aten_derive.h"
 
 namespace cudaforge {
 

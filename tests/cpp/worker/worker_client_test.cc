@@ -27,7 +27,7 @@ WorkerOptions Options() {
   return options;
 }
 
-// A worker and a kernel of this test's text; mapped_worker_test.cc has what is done on memory.
+// A worker and a kernel of this test's text; launch_test.cc has what is done on memory.
 class Client : public ::testing::Test {
  protected:
   void SetUp() override {

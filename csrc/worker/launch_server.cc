@@ -1,4 +1,4 @@
-#include "worker/mapped_server.h"
+#include "worker/launch_server.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include "target/cpu/cpu_memory.h"
 #include "target/elf_check.h"
 #include "target/launch_args.h"
-#include "worker/mapped_json.h"
+#include "worker/launch_json.h"
 #include "worker/sandbox.h"
 #include "worker/team.h"
 
@@ -25,12 +25,12 @@
 namespace cudaforge {
 namespace {
 
-constexpr std::string_view kMappedCommands[] = {"map",    "unmap", "load",   "unload",
+constexpr std::string_view kLaunchCommands[] = {"map",    "unmap", "load",   "unload",
                                                 "launch", "time",  "profile"};
 constexpr size_t kMostLaunches = 64;
 constexpr int kMostTimeoutMs = 3'600'000;
 
-MappedReply VerdictReplyOf(const Verdict& verdict, bool fatal = false) {
+LaunchReply VerdictReplyOf(const Verdict& verdict, bool fatal = false) {
   return {{{"ok", true}, {"verdict", verdict.ToJson()}}, fatal};
 }
 
@@ -159,15 +159,15 @@ Result<std::vector<std::vector<WarmBytes>>> WarmOf(const Json& body,
 
 }  // namespace
 
-bool MappedServer::Knows(std::string_view command) { return IsIn(command, kMappedCommands); }
+bool LaunchServer::Knows(std::string_view command) { return IsIn(command, kLaunchCommands); }
 
-Result<MappedReply> MappedServer::Answer(const std::string& command, const Frame& frame) {
+Result<LaunchReply> LaunchServer::Answer(const std::string& command, const Frame& frame) {
   if (command == "map") return Map(frame);
   if (command == "unmap") return Unmap(frame.body);
   if (command == "load") return Load(frame);
   if (command == "unload") {
     kernel_.reset();
-    return MappedReply{{{"ok", true}}};
+    return LaunchReply{{{"ok", true}}};
   }
   if (!kernel_.has_value()) return Status::InvalidArgument(command + ": no kernel is loaded");
   if (command == "launch") return Launch(frame.body);
@@ -175,7 +175,7 @@ Result<MappedReply> MappedServer::Answer(const std::string& command, const Frame
   return Profile(frame.body);
 }
 
-Result<MappedReply> MappedServer::Map(const Frame& frame) {
+Result<LaunchReply> LaunchServer::Map(const Frame& frame) {
   CF_ASSIGN_OR_RETURN(const int id, MappingOf(frame.body));
   CF_ASSIGN_OR_RETURN(const int64_t bytes, JsonInt(frame.body, "bytes"));
   CF_ASSIGN_OR_RETURN(const bool writable, JsonBool(frame.body, "writable"));
@@ -184,18 +184,18 @@ Result<MappedReply> MappedServer::Map(const Frame& frame) {
   if (frame.fds.size() != 1) return Status::InvalidArgument("map: one descriptor");
   if (mappings_.contains(id)) return Status::InvalidArgument("map: this mapping is there already");
   Result<DeviceBuffer> buffer = target_.Map(frame.fds[0].get(), bytes, writable, shift);
-  if (!buffer.ok()) return MappedReply{StatusAnswer(buffer.status()), target_.poisoned()};
+  if (!buffer.ok()) return LaunchReply{StatusAnswer(buffer.status()), target_.poisoned()};
   mappings_.emplace(id, Mapping{*std::move(buffer), writable});
-  return MappedReply{{{"ok", true}}};
+  return LaunchReply{{{"ok", true}}};
 }
 
-Result<MappedReply> MappedServer::Unmap(const Json& body) {
+Result<LaunchReply> LaunchServer::Unmap(const Json& body) {
   CF_ASSIGN_OR_RETURN(const int id, MappingOf(body));
   if (mappings_.erase(id) == 0) return Status::InvalidArgument("unmap: no such mapping");
-  return MappedReply{{{"ok", true}}};
+  return LaunchReply{{{"ok", true}}};
 }
 
-Result<Verdict> MappedServer::TryLoad(Kernel& kernel, int timeout_ms) {
+Result<Verdict> LaunchServer::TryLoad(Kernel& kernel, int timeout_ms) {
   const auto refused = [](const Status& status) {
     const bool rule =
         status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kUnsupported;
@@ -229,7 +229,7 @@ Result<Verdict> MappedServer::TryLoad(Kernel& kernel, int timeout_ms) {
   return VerdictOfEnd(end, {}, timeout_ms);
 }
 
-Result<MappedReply> MappedServer::Load(const Frame& frame) {
+Result<LaunchReply> LaunchServer::Load(const Frame& frame) {
   kernel_.reset();
   Kernel kernel;
   CF_ASSIGN_OR_RETURN(const int timeout_ms, TimeoutOf(frame.body));
@@ -240,18 +240,18 @@ Result<MappedReply> MappedServer::Load(const Frame& frame) {
   if (frame.fds.size() != 1) return Status::InvalidArgument("load: one descriptor");
   CF_ASSIGN_OR_RETURN(kernel.binary, ReadMemFile(frame.fds[0].get(), kMaxBinaryBytes));
   CF_ASSIGN_OR_RETURN(const Verdict verdict, TryLoad(kernel, timeout_ms));
-  MappedReply reply = VerdictReplyOf(verdict, target_.poisoned());
+  LaunchReply reply = VerdictReplyOf(verdict, target_.poisoned());
   reply.body["scratch_bytes"] = kernel.scratch_bytes;
   if (verdict.accepted()) kernel_ = std::move(kernel);
   return reply;
 }
 
-Result<LaunchBuffers> MappedServer::Buffers(const MappedLaunch& launch) const {
+Result<LaunchBuffers> LaunchServer::Buffers(const LaunchRequest& launch) const {
   return FindBuffers(launch, kernel_->signature, kernel_->scratch_bytes, mappings_);
 }
 
 // In a forked process: nothing is mapped but what the run names.
-void MappedServer::KeepOnly(const std::vector<LaunchBuffers>& used) const {
+void LaunchServer::KeepOnly(const std::vector<LaunchBuffers>& used) const {
   std::set<int> kept;
   for (const LaunchBuffers& launch : used) {
     for (const LaunchBuffer& buffer : launch.all) kept.insert(buffer.mapping_id);
@@ -265,9 +265,9 @@ void MappedServer::KeepOnly(const std::vector<LaunchBuffers>& used) const {
   }
 }
 
-Result<MappedReply> MappedServer::Launch(const Json& body) {
+Result<LaunchReply> LaunchServer::Launch(const Json& body) {
   CF_ASSIGN_OR_RETURN(const Json json, JsonField(body, "launch"));
-  CF_ASSIGN_OR_RETURN(const MappedLaunch launch, MappedLaunchFromJson(json));
+  CF_ASSIGN_OR_RETURN(const LaunchRequest launch, LaunchRequestFromJson(json));
   CF_ASSIGN_OR_RETURN(const int timeout_ms, TimeoutOf(body));
   CF_ASSIGN_OR_RETURN(const LaunchBuffers buffers, Buffers(launch));
   if (!forks()) return LaunchHere(launch, buffers);
@@ -286,11 +286,11 @@ Result<MappedReply> MappedServer::Launch(const Json& body) {
     return StatusAnswer((*bound)->Run({nullptr, Team::ParallelFor}));
   };
   CF_ASSIGN_OR_RETURN(const ForkedEnd end, RunForked(run, timeout_ms));
-  if (end.kind == ForkedEnd::Kind::kKilled) return MappedReply{{{"ok", true}, {"killed", true}}};
+  if (end.kind == ForkedEnd::Kind::kKilled) return LaunchReply{{{"ok", true}, {"killed", true}}};
   return VerdictReplyOf(VerdictOfEnd(end, buffers, timeout_ms));
 }
 
-MappedReply MappedServer::LaunchHere(const MappedLaunch& launch, const LaunchBuffers& buffers) {
+LaunchReply LaunchServer::LaunchHere(const LaunchRequest& launch, const LaunchBuffers& buffers) {
   Status status;
   auto bound = kernel_->executable->Bind(buffers.inputs, buffers.outputs, buffers.scratch);
   if (!bound.ok()) return VerdictReplyOf(VerdictOfLaunch(bound.status()), target_.poisoned());
@@ -310,7 +310,7 @@ MappedReply MappedServer::LaunchHere(const MappedLaunch& launch, const LaunchBuf
   return VerdictReplyOf(verdict, true);
 }
 
-Result<MappedReply> MappedServer::Time(const Json& body) {
+Result<LaunchReply> LaunchServer::Time(const Json& body) {
   CF_ASSIGN_OR_RETURN(const TimingPlan plan, TimingPlanFromJson(body));
   CF_ASSIGN_OR_RETURN(const int timeout_ms, TimeoutOf(body));
   CF_ASSIGN_OR_RETURN(const Json list, JsonField(body, "launches"));
@@ -319,7 +319,7 @@ Result<MappedReply> MappedServer::Time(const Json& body) {
   }
   std::vector<LaunchBuffers> launches;
   for (const Json& one : list) {
-    CF_ASSIGN_OR_RETURN(const MappedLaunch launch, MappedLaunchFromJson(one));
+    CF_ASSIGN_OR_RETURN(const LaunchRequest launch, LaunchRequestFromJson(one));
     CF_ASSIGN_OR_RETURN(LaunchBuffers buffers, Buffers(launch));
     launches.push_back(std::move(buffers));
   }
@@ -331,7 +331,7 @@ Result<MappedReply> MappedServer::Time(const Json& body) {
   };
   if (!forks()) {
     CF_ASSIGN_OR_RETURN(const BoundLaunches bound, BindAll(*kernel_->executable, launches));
-    return MappedReply{time(bound), target_.poisoned()};
+    return LaunchReply{time(bound), target_.poisoned()};
   }
   const auto run = [&](int pipe) -> Json {
     KeepOnly(launches);
@@ -348,15 +348,15 @@ Result<MappedReply> MappedServer::Time(const Json& body) {
     return time(*bound);
   };
   CF_ASSIGN_OR_RETURN(const ForkedEnd end, RunForked(run, timeout_ms));
-  return MappedReply{AnswerOfEnd(end, launches[0], timeout_ms)};
+  return LaunchReply{AnswerOfEnd(end, launches[0], timeout_ms)};
 }
 
-Result<MappedReply> MappedServer::Profile(const Json& body) {
+Result<LaunchReply> LaunchServer::Profile(const Json& body) {
   CF_ASSIGN_OR_RETURN(const int64_t tier, JsonInt(body, "tier"));
   if (tier < 0 || tier > kMaxProfileTier) return Status::InvalidArgument("tier: 0 to 4");
   CF_ASSIGN_OR_RETURN(const int timeout_ms, TimeoutOf(body));
   CF_ASSIGN_OR_RETURN(const Json json, JsonField(body, "launch"));
-  CF_ASSIGN_OR_RETURN(const MappedLaunch launch, MappedLaunchFromJson(json));
+  CF_ASSIGN_OR_RETURN(const LaunchRequest launch, LaunchRequestFromJson(json));
   CF_ASSIGN_OR_RETURN(const LaunchBuffers buffers, Buffers(launch));
   const auto profile = [&](const Executable& executable, const BoundLaunch& bound) -> Json {
     const auto enqueue = [&] { return bound.Run(target_.launch_context()); };
@@ -366,7 +366,7 @@ Result<MappedReply> MappedServer::Profile(const Json& body) {
   };
   if (!forks()) {
     CF_ASSIGN_OR_RETURN(const BoundLaunches bound, BindAll(*kernel_->executable, {buffers}));
-    return MappedReply{profile(*kernel_->executable, *bound[0]), target_.poisoned()};
+    return LaunchReply{profile(*kernel_->executable, *bound[0]), target_.poisoned()};
   }
   const auto run = [&](int pipe) -> Json {
     KeepOnly({buffers});
@@ -382,7 +382,7 @@ Result<MappedReply> MappedServer::Profile(const Json& body) {
     return profile(**executable, *(*bound)[0]);
   };
   CF_ASSIGN_OR_RETURN(const ForkedEnd end, RunForked(run, timeout_ms));
-  return MappedReply{AnswerOfEnd(end, buffers, timeout_ms)};
+  return LaunchReply{AnswerOfEnd(end, buffers, timeout_ms)};
 }
 
 }  // namespace cudaforge

@@ -3,7 +3,7 @@
 #include <csignal>
 #include <utility>
 
-#include "worker/mapped_json.h"
+#include "worker/launch_json.h"
 #include "worker/worker_impl.h"
 
 namespace cudaforge {
@@ -74,7 +74,7 @@ Result<Frame> WorkerClient::Impl::LoadRequest(const KeptKernel& loaded) const {
   return request;
 }
 
-Result<WorkerClient::Impl::Answer> WorkerClient::Impl::AskMapped(Frame& request, int timeout_ms) {
+Result<WorkerClient::Impl::Answer> WorkerClient::Impl::AskLaunch(Frame& request, int timeout_ms) {
   CF_RETURN_IF_ERROR(EnsureWorker());
   if (holder_ != started_) {
     for (const auto& [id, mapping] : mappings) {
@@ -104,7 +104,7 @@ Result<int> WorkerClient::Map(const SharedMemory& memory, bool writable, int64_t
   mapping.shift = shift;
   const int id = impl_->next_mapping;
   CF_ASSIGN_OR_RETURN(Frame request, Impl::MapRequest(id, mapping));
-  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, kMapTimeoutMs));
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskLaunch(request, kMapTimeoutMs));
   CF_RETURN_IF_ERROR(CheckAnswer(answer, "mapping memory"));
   impl_->mappings.emplace(id, std::move(mapping));
   return impl_->next_mapping++;
@@ -117,7 +117,7 @@ Status WorkerClient::Unmap(int id) {
   if (!impl_->Holds()) return Status::Ok();  // it went with its worker
   Frame request;
   request.body = {{"command", "unmap"}, {"mapping", id}};
-  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, kMapTimeoutMs));
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskLaunch(request, kMapTimeoutMs));
   if (answer.kind != Impl::Answer::Kind::kReply) return Status::Ok();
   return CheckAnswer(answer, "unmapping memory");
 }
@@ -133,7 +133,7 @@ Result<LoadedKernel> WorkerClient::Load(const std::string& binary, const Candida
   kept.candidate = candidate.ToJson();
   kept.signature = signature.ToJson();
   CF_ASSIGN_OR_RETURN(Frame request, impl_->LoadRequest(kept));
-  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, impl_->PatienceMs()));
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskLaunch(request, impl_->PatienceMs()));
   CF_RETURN_IF_ERROR(CheckAnswer(answer, "loading a kernel"));
   CF_ASSIGN_OR_RETURN(LoadedKernel loaded, LoadedOf(answer.frame));
   if (loaded.verdict.accepted()) impl_->kernel = std::move(kept);
@@ -145,17 +145,17 @@ Status WorkerClient::Unload() {
   if (!impl_->Holds()) return Status::Ok();
   Frame request;
   request.body = {{"command", "unload"}};
-  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, kMapTimeoutMs));
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskLaunch(request, kMapTimeoutMs));
   if (answer.kind != Impl::Answer::Kind::kReply) return Status::Ok();
   return CheckAnswer(answer, "unloading a kernel");
 }
 
-Result<Verdict> WorkerClient::Launch(const MappedLaunch& launch) {
+Result<Verdict> WorkerClient::Launch(const LaunchRequest& launch) {
   const int timeout_ms = impl_->options().run_timeout_ms;
   Frame request;
   request.body = {
-      {"command", "launch"}, {"launch", MappedLaunchToJson(launch)}, {"timeout_ms", timeout_ms}};
-  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, impl_->PatienceMs()));
+      {"command", "launch"}, {"launch", LaunchRequestToJson(launch)}, {"timeout_ms", timeout_ms}};
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskLaunch(request, impl_->PatienceMs()));
   if (answer.kind == Impl::Answer::Kind::kTimedOut) {
     return MakeVerdict(VerdictKind::kTimeout,
                        "did not finish within " + std::to_string(timeout_ms) + " ms");
@@ -181,18 +181,18 @@ Result<Verdict> WorkerClient::Launch(const MappedLaunch& launch) {
   return verdict;
 }
 
-Result<double> WorkerClient::Time(const std::vector<MappedLaunch>& launches, const TimingPlan& plan,
-                                  const std::vector<int>& warm_inputs) {
+Result<double> WorkerClient::Time(const std::vector<LaunchRequest>& launches,
+                                  const TimingPlan& plan, const std::vector<int>& warm_inputs) {
   Frame request;
   request.body = TimingPlanToJson(plan);
   request.body["command"] = "time";
   request.body["timeout_ms"] = impl_->options().run_timeout_ms;
   request.body["warm_inputs"] = warm_inputs;
   request.body["launches"] = Json::array();
-  for (const MappedLaunch& launch : launches) {
-    request.body["launches"].push_back(MappedLaunchToJson(launch));
+  for (const LaunchRequest& launch : launches) {
+    request.body["launches"].push_back(LaunchRequestToJson(launch));
   }
-  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskMapped(request, impl_->PatienceMs()));
+  CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskLaunch(request, impl_->PatienceMs()));
   CF_RETURN_IF_ERROR(CheckAnswer(answer, "timing"));
   CF_ASSIGN_OR_RETURN(const double nanoseconds, JsonDouble(answer.frame.body, "nanoseconds"));
   if (!std::isfinite(nanoseconds) || nanoseconds < 0) {
@@ -201,15 +201,15 @@ Result<double> WorkerClient::Time(const std::vector<MappedLaunch>& launches, con
   return nanoseconds;
 }
 
-Result<Json> WorkerClient::Profile(const MappedLaunch& launch, int tier) {
+Result<Json> WorkerClient::Profile(const LaunchRequest& launch, int tier) {
   const int timeout_ms = impl_->options().run_timeout_ms + kProfileGraceMs;
   Frame request;
   request.body = {{"command", "profile"},
-                  {"launch", MappedLaunchToJson(launch)},
+                  {"launch", LaunchRequestToJson(launch)},
                   {"tier", tier},
                   {"timeout_ms", timeout_ms}};
   CF_ASSIGN_OR_RETURN(const Impl::Answer answer,
-                      impl_->AskMapped(request, impl_->PatienceMs() + kProfileGraceMs));
+                      impl_->AskLaunch(request, impl_->PatienceMs() + kProfileGraceMs));
   CF_RETURN_IF_ERROR(CheckAnswer(answer, "profiling"));
   CF_ASSIGN_OR_RETURN(Json profile, JsonField(answer.frame.body, "profile"));
   if (!profile.is_object()) return Status::Corruption("profile: expected an object");
@@ -218,22 +218,22 @@ Result<Json> WorkerClient::Profile(const MappedLaunch& launch, int tier) {
 
 namespace {
 
-Status NoMappedMemory() { return Status::Unsupported("this runner maps no memory"); }
+Status MapsNothing() { return Status::Unsupported("this runner maps no memory"); }
 
 }  // namespace
 
-Result<int> CandidateRunner::Map(const SharedMemory&, bool, int64_t) { return NoMappedMemory(); }
-Status CandidateRunner::Unmap(int) { return NoMappedMemory(); }
+Result<int> CandidateRunner::Map(const SharedMemory&, bool, int64_t) { return MapsNothing(); }
+Status CandidateRunner::Unmap(int) { return MapsNothing(); }
 Result<LoadedKernel> CandidateRunner::Load(const std::string&, const Candidate&,
                                            const OpSignature&) {
-  return NoMappedMemory();
+  return MapsNothing();
 }
-Status CandidateRunner::Unload() { return NoMappedMemory(); }
-Result<Verdict> CandidateRunner::Launch(const MappedLaunch&) { return NoMappedMemory(); }
-Result<double> CandidateRunner::Time(const std::vector<MappedLaunch>&, const TimingPlan&,
+Status CandidateRunner::Unload() { return MapsNothing(); }
+Result<Verdict> CandidateRunner::Launch(const LaunchRequest&) { return MapsNothing(); }
+Result<double> CandidateRunner::Time(const std::vector<LaunchRequest>&, const TimingPlan&,
                                      const std::vector<int>&) {
-  return NoMappedMemory();
+  return MapsNothing();
 }
-Result<Json> CandidateRunner::Profile(const MappedLaunch&, int) { return NoMappedMemory(); }
+Result<Json> CandidateRunner::Profile(const LaunchRequest&, int) { return MapsNothing(); }
 
 }  // namespace cudaforge

@@ -1,4 +1,4 @@
-#include "verify/aten_derive_in_place.h"
+#include "verify/aten_derive.h"
 
 #include <algorithm>
 #include <functional>

@@ -25,19 +25,19 @@
 
 namespace cudaforge {
 
-struct MappedReply {
+struct LaunchReply {
   Json body;
   bool fatal = false;  // the worker ends after it
 };
 
 // Not thread-safe. `target` must outlive it.
-class MappedServer {
+class LaunchServer {
  public:
-  MappedServer(Target& target, DeviceType device) : target_(target), device_(device) {}
+  LaunchServer(Target& target, DeviceType device) : target_(target), device_(device) {}
 
   static bool Knows(std::string_view command);
   // REQUIRES: Knows(command). An error is that of the request or of this machine.
-  Result<MappedReply> Answer(const std::string& command, const Frame& frame);
+  Result<LaunchReply> Answer(const std::string& command, const Frame& frame);
 
  private:
   struct Kernel {
@@ -48,18 +48,18 @@ class MappedServer {
     std::unique_ptr<Executable> executable;  // cuda
   };
 
-  Result<MappedReply> Map(const Frame& frame);
-  Result<MappedReply> Unmap(const Json& body);
-  Result<MappedReply> Load(const Frame& frame);
-  Result<MappedReply> Launch(const Json& body);
-  Result<MappedReply> Time(const Json& body);
-  Result<MappedReply> Profile(const Json& body);
+  Result<LaunchReply> Map(const Frame& frame);
+  Result<LaunchReply> Unmap(const Json& body);
+  Result<LaunchReply> Load(const Frame& frame);
+  Result<LaunchReply> Launch(const Json& body);
+  Result<LaunchReply> Time(const Json& body);
+  Result<LaunchReply> Profile(const Json& body);
 
   bool forks() const { return device_ == DeviceType::kCpu; }
   Result<Verdict> TryLoad(Kernel& kernel, int timeout_ms);
-  Result<LaunchBuffers> Buffers(const MappedLaunch& launch) const;
+  Result<LaunchBuffers> Buffers(const LaunchRequest& launch) const;
   void KeepOnly(const std::vector<LaunchBuffers>& used) const;
-  MappedReply LaunchHere(const MappedLaunch& launch, const LaunchBuffers& buffers);
+  LaunchReply LaunchHere(const LaunchRequest& launch, const LaunchBuffers& buffers);
 
   Target& target_;
   DeviceType device_;

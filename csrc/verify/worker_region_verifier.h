@@ -1,6 +1,6 @@
-// MappedVerifier: runs candidates in a worker on memory that this process owns. Inputs are mapped
-// read-only, outputs and scratch buffers writable, and nothing else is in the worker's reach: not
-// the answers, not the seeds. Torch-free.
+// WorkerRegionVerifier: runs candidates in a worker on memory that this process owns. Inputs are
+// mapped read-only, outputs and scratch buffers writable, and nothing else is in the worker's reach:
+// not the answers, not the seeds. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 #include "signature/op_signature.h"
 #include "target/target.h"
 #include "verify/device_memory.h"
-#include "verify/mapped_buffer.h"
+#include "verify/placed_buffer.h"
 #include "verify/region_reference.h"
 #include "verify/region_verifier.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
 
-class MappedVerifier : public RegionVerifier {
+class WorkerRegionVerifier : public RegionVerifier {
  public:
   // Takes the memory for the inputs and the outputs, and prepares `reference`, with its errors. All
   // that is passed in must outlive it; `seed` is secret. kNoMemory, with the bytes needed, by part,
   // and the bytes free.
-  static Result<std::unique_ptr<MappedVerifier>> Create(
+  static Result<std::unique_ptr<WorkerRegionVerifier>> Create(
       const OpSignature& region, Target& target, DeviceMemory& memory, CandidateRunner& worker,
       RegionReference& reference, uint64_t seed,
       double seconds = std::numeric_limits<double>::infinity());
@@ -43,11 +43,11 @@ class MappedVerifier : public RegionVerifier {
   // The inputs that hold one set.
   struct Slot {
     std::optional<size_t> set;
-    std::vector<MappedBuffer> inputs;
+    std::vector<PlacedBuffer> inputs;
   };
 
-  MappedVerifier(const OpSignature& region, Target& target, DeviceMemory& memory,
-                 CandidateRunner& worker, RegionReference& reference, uint64_t seed)
+  WorkerRegionVerifier(const OpSignature& region, Target& target, DeviceMemory& memory,
+                       CandidateRunner& worker, RegionReference& reference, uint64_t seed)
       : region_(region),
         target_(target),
         memory_(memory),
@@ -63,7 +63,7 @@ class MappedVerifier : public RegionVerifier {
   Status Draw(size_t set);
   // Places outputs and scratch buffers for `set`, and fills them with what no kernel may use.
   Status Poison(size_t set);
-  MappedLaunch LaunchOn(size_t set);
+  LaunchRequest LaunchOn(size_t set);
   Result<Verdict> Launch(size_t set);
   // Fills outputs and scratch buffers anew, launches and examines.
   Result<Verdict> RunOnce(size_t set);
@@ -81,7 +81,7 @@ class MappedVerifier : public RegionVerifier {
   RegionReference& reference_;
   const uint64_t seed_;
   std::vector<Slot> slots_;  // one for all sets; or one for set 0 and one for the others
-  std::vector<MappedBuffer> outputs_, scratch_;
+  std::vector<PlacedBuffer> outputs_, scratch_;
   std::vector<int64_t> scratch_bytes_;     // of the loaded candidate
   std::vector<int64_t> input_alignments_;  // of the region's inputs, as the candidate asks for
   bool ran_ = false;                       // it ran on set 0 already

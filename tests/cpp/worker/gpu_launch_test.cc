@@ -29,7 +29,7 @@ Candidate CudaRelu(const std::string& first_thread) {
   return candidate;
 }
 
-class GpuMapped : public ::testing::Test {
+class GpuLaunch : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!cu::DriverApi::Get().ok()) GTEST_SKIP() << "needs a GPU";
@@ -54,7 +54,7 @@ class GpuMapped : public ::testing::Test {
     y_id_ = *y_id;
   }
 
-  MappedLaunch At(bool end) const {
+  LaunchRequest At(bool end) const {
     const int64_t at = end ? x_->bytes() - kSize : 0;
     return {{{x_id_, at}}, {{y_id_, at}}, {}};
   }
@@ -104,14 +104,14 @@ class GpuMapped : public ::testing::Test {
   WorkerClient client_{Options()};
 };
 
-TEST_F(GpuMapped, ComputesInPlace) {
+TEST_F(GpuLaunch, ComputesInPlace) {
   for (const bool end : {false, true}) {
     EXPECT_TRUE(RunKernel("", end).accepted());
     ExpectRelu(end);
   }
   const auto again = client_.Map(*y_, true, 0);
   ASSERT_TRUE(again.ok());
-  MappedLaunch other = At(false);
+  LaunchRequest other = At(false);
   other.outputs[0].mapping = *again;
   const auto cold = client_.Time({At(false), other}, {.samples = 5}, {});
   const auto warm = client_.Time({At(false), other}, {.samples = 5}, {0});
@@ -131,26 +131,26 @@ TEST_F(GpuMapped, ComputesInPlace) {
   EXPECT_EQ(client_.started(), 1);
 }
 
-TEST_F(GpuMapped, AWriteIntoAnInput) {
+TEST_F(GpuLaunch, AWriteIntoAnInput) {
   Expect(VerdictKind::kMemoryFault, "const_cast<float*>(x)[3] = 7;");
 }
 
-TEST_F(GpuMapped, AReadBeforeAnInput) {
+TEST_F(GpuLaunch, AReadBeforeAnInput) {
   Expect(VerdictKind::kMemoryFault, "y[0] = ((volatile const float*)x)[-1];");
 }
 
-TEST_F(GpuMapped, AReadBehindAnInput) {
+TEST_F(GpuLaunch, AReadBehindAnInput) {
   Expect(VerdictKind::kMemoryFault, "y[0] = ((volatile const float*)x)[n];", true);
 }
 
-TEST_F(GpuMapped, AWriteBehindAnOutput) { Expect(VerdictKind::kMemoryFault, "y[n] = 1;", true); }
+TEST_F(GpuLaunch, AWriteBehindAnOutput) { Expect(VerdictKind::kMemoryFault, "y[n] = 1;", true); }
 
-TEST_F(GpuMapped, AnAddressOfNobody) {
+TEST_F(GpuLaunch, AnAddressOfNobody) {
   Expect(VerdictKind::kMemoryFault, "*reinterpret_cast<volatile float*>(16) = 1;");
 }
 
 // Where the counters are refused, nothing is run and nothing is lost.
-TEST_F(GpuMapped, AProfileThatLosesTheDeviceCostsOneWorker) {
+TEST_F(GpuLaunch, AProfileThatLosesTheDeviceCostsOneWorker) {
   const Candidate stray = CudaRelu("*reinterpret_cast<volatile float*>(16) = 1;");
   const auto compiled = client_.Compile(stray);
   ASSERT_TRUE(compiled.ok() && compiled->ok);
@@ -160,7 +160,7 @@ TEST_F(GpuMapped, AProfileThatLosesTheDeviceCostsOneWorker) {
   EXPECT_EQ(client_.started(), profile.ok() ? 1 : 2);
 }
 
-TEST_F(GpuMapped, AKernelThatNeverEnds) {
+TEST_F(GpuLaunch, AKernelThatNeverEnds) {
   client_.Limit(60'000, 3'000, nullptr);
   Expect(VerdictKind::kTimeout,
          "volatile float* forever = y; while (forever[0] != -1) forever[1] = 2;");

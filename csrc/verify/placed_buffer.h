@@ -1,4 +1,4 @@
-// MappedBuffer: one buffer of a candidate, in memory that the verifier owns and the worker maps.
+// PlacedBuffer: one buffer of a candidate, in memory that the verifier owns and the worker maps.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "target/shared_memory.h"
 #include "target/target.h"
 #include "verify/device_memory.h"
-#include "worker/mapped_launch.h"
+#include "worker/launch.h"
 #include "worker/worker_client.h"
 
 namespace cudaforge {
@@ -20,17 +20,17 @@ enum class Placement {
 };
 
 // Move-only. The worker client, the target and the device memory must outlive it.
-class MappedBuffer {
+class PlacedBuffer {
  public:
   // Memory for `bytes` bytes or fewer, which the worker does not map yet. kNoMemory.
-  static Result<MappedBuffer> Make(Target& target, DeviceMemory& memory, CandidateRunner& worker,
+  static Result<PlacedBuffer> Make(Target& target, DeviceMemory& memory, CandidateRunner& worker,
                                    int64_t bytes);
   // Has the worker map it at two addresses, the second one with the second call; they differ in
   // all bits that a shift decides (kMapShifts). kNoMemory.
   Status Map(bool writable);
-  MappedBuffer(MappedBuffer&&) noexcept = default;
-  MappedBuffer& operator=(MappedBuffer&& other) noexcept;
-  ~MappedBuffer();
+  PlacedBuffer(PlacedBuffer&&) noexcept = default;
+  PlacedBuffer& operator=(PlacedBuffer&& other) noexcept;
+  ~PlacedBuffer();
 
   int64_t capacity() const { return memory_.bytes() - kSlack; }
   // Where the buffer lies from now on. The bytes around it are filled by `seed`. REQUIRES: bytes <=
@@ -47,7 +47,7 @@ class MappedBuffer {
  private:
   static constexpr int64_t kSlack = 4096;  // for Placement::kInside
 
-  MappedBuffer(SharedMemory memory, DeviceMemory& device, CandidateRunner& worker)
+  PlacedBuffer(SharedMemory memory, DeviceMemory& device, CandidateRunner& worker)
       : memory_(std::move(memory)), device_(&device), worker_(&worker) {}
   void Unmap();
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cpp/verify/drawn.h"
-#include "verify/aten_derive_in_place.h"
+#include "verify/aten_derive.h"
 
 namespace cudaforge {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/integers.h"
 #include "target/cpu/cpu_memory.h"
-#include "tests/cpp/worker/mapped_fixture.h"
+#include "tests/cpp/worker/launch_fixture.h"
 
 namespace cudaforge {
 namespace {
@@ -18,7 +18,7 @@ constexpr char kSyscall[] =
     "  return r;\n"
     "}\n";
 
-class HostileMapped : public MappedWorker {
+class HostileLaunch : public WorkerLaunch {
  protected:
   void Expect(VerdictKind kind, const std::string& body, const std::string& before = "",
               bool end = false) {
@@ -27,7 +27,7 @@ class HostileMapped : public MappedWorker {
   }
 };
 
-TEST_F(HostileMapped, ReadsAndWritesBesideABuffer) {
+TEST_F(HostileLaunch, ReadsAndWritesBesideABuffer) {
   const auto expect = [&](const std::string& body, bool end, const char* buffer, const char* access,
                           const char* where, int64_t bytes) {
     const Verdict verdict = RunBody(body, "", end);
@@ -43,7 +43,7 @@ TEST_F(HostileMapped, ReadsAndWritesBesideABuffer) {
   expect("y[1001] = 1;", true, "output 0", "write", "after_bytes", 5);
 }
 
-TEST_F(HostileMapped, WritesIntoAnInput) {
+TEST_F(HostileLaunch, WritesIntoAnInput) {
   const Verdict verdict = RunBody("x[5] = 1;");
   EXPECT_EQ(verdict.kind, VerdictKind::kModifiedInput) << verdict.message;
   EXPECT_EQ(verdict.evidence["buffer"], "input 0");
@@ -51,7 +51,7 @@ TEST_F(HostileMapped, WritesIntoAnInput) {
   EXPECT_EQ(X()[5], 2);
 }
 
-TEST_F(HostileMapped, Crashes) {
+TEST_F(HostileLaunch, Crashes) {
   Expect(VerdictKind::kMemoryFault, "*(volatile int*)16 = 1;");
   Expect(VerdictKind::kMemoryFault, "*(volatile int*)0x8000000000000000 = 1;");
   Expect(VerdictKind::kCrashed, "__builtin_trap();");
@@ -62,7 +62,7 @@ TEST_F(HostileMapped, Crashes) {
          "  return n == 0 ? 0 : Deep(n - 1) + room[0];\n}");
 }
 
-TEST_F(HostileMapped, NeverEnds) {
+TEST_F(HostileLaunch, NeverEnds) {
   WorkerOptions options = Options();
   client_.Limit(options.compile_timeout_ms, 300, nullptr);
   Expect(VerdictKind::kTimeout, "while (*(volatile float*)x != 99) {}");
@@ -70,14 +70,14 @@ TEST_F(HostileMapped, NeverEnds) {
   Expect(VerdictKind::kAccepted, "");
 }
 
-TEST_F(HostileMapped, EndsItsProcess) {
+TEST_F(HostileLaunch, EndsItsProcess) {
   Expect(VerdictKind::kCrashed, "Call(231, 0);", kSyscall);  // exit_group
   Expect(VerdictKind::kCrashed, "Call(231, 3);", kSyscall);
   Expect(VerdictKind::kCrashed, "Call(231, 86);", kSyscall);  // as after a fault
 }
 
 // A word of its own in the pipe that the answer goes to, whichever descriptor that is.
-TEST_F(HostileMapped, SpeaksBeforeTheAnswer) {
+TEST_F(HostileLaunch, SpeaksBeforeTheAnswer) {
   const std::string binary = UncheckedBinary("Call(1, n[0], (long)\"CFAN\", 4);", kSyscall);
   int crashed = 0;
   for (int fd = 3; fd < 16; ++fd) {
@@ -90,7 +90,7 @@ TEST_F(HostileMapped, SpeaksBeforeTheAnswer) {
   EXPECT_EQ(crashed, 1);  // the others were killed for the write
 }
 
-TEST_F(HostileMapped, CallsTheSystem) {
+TEST_F(HostileLaunch, CallsTheSystem) {
   for (const char* call : {
            "Call(39)",                                   // getpid
            "Call(2, (long)\"/etc/passwd\", 0, 0)",       // open
@@ -123,7 +123,7 @@ TEST_F(HostileMapped, CallsTheSystem) {
   EXPECT_EQ(Launch(At(false, RangeSplit::kRandom, 1)).kind, VerdictKind::kRefused);
 }
 
-TEST_F(HostileMapped, ReadsTheClock) {
+TEST_F(HostileLaunch, ReadsTheClock) {
   const std::string rdtsc =
       "unsigned a, d; asm volatile(\"rdtsc\" : \"=a\"(a), \"=d\"(d)); y[0] = a;";
   Expect(VerdictKind::kRefused, rdtsc);
@@ -135,7 +135,7 @@ TEST_F(HostileMapped, ReadsTheClock) {
 }
 
 // The vDSO beside the kernel's page of times, whose address lies at the end of the first stack.
-TEST_F(HostileMapped, FindsThePageOfTimes) {
+TEST_F(HostileLaunch, FindsThePageOfTimes) {
   const std::string find =
       "long* p = (long*)(((long)__builtin_frame_address(0) + 15) & -16);\n"
       "while (!(p[0] == 33 && (p[1] & 4095) == 0 && p[1] >> 41 == 0x3f)) ++p;\n";
@@ -143,7 +143,7 @@ TEST_F(HostileMapped, FindsThePageOfTimes) {
   Expect(VerdictKind::kMemoryFault, find + "y[0] = *(volatile char*)p[1];");
 }
 
-TEST_F(HostileMapped, ChangesHowTheProcessorRounds) {
+TEST_F(HostileLaunch, ChangesHowTheProcessorRounds) {
   const std::string flush =
       "unsigned m; asm volatile(\"stmxcsr %0\" : \"=m\"(m)); m |= 0x8040;\n"
       "asm volatile(\"ldmxcsr %0\" : : \"m\"(m));";
@@ -155,13 +155,13 @@ TEST_F(HostileMapped, ChangesHowTheProcessorRounds) {
   Expect(VerdictKind::kAccepted, "volatile float three = 3; y[0] = 1 / three;");
 }
 
-TEST_F(HostileMapped, WritesIntoItsArguments) {
+TEST_F(HostileLaunch, WritesIntoItsArguments) {
   Expect(VerdictKind::kMemoryFault, "const_cast<void**>(b)[0] = nullptr;");
   Expect(VerdictKind::kMemoryFault, "const_cast<int64_t*>(n)[0] = 2;");
 }
 
 // The thread's control block outlives a call, and so does the stack: not a process.
-TEST_F(HostileMapped, RemembersNothing) {
+TEST_F(HostileLaunch, RemembersNothing) {
   ASSERT_TRUE(Load(UncheckedBinary("long c; asm volatile(\"mov %%fs:0x50, %0\" : \"=r\"(c));\n"
                                    "++c; asm volatile(\"mov %0, %%fs:0x50\" : : \"r\"(c));\n"
                                    "y[begin] = c;"))
@@ -177,7 +177,7 @@ TEST_F(HostileMapped, RemembersNothing) {
 }
 
 // Memory that a launch does not name is not there. Each mapping lies right below the one before.
-TEST_F(HostileMapped, ReadsAnotherMapping) {
+TEST_F(HostileLaunch, ReadsAnotherMapping) {
   const SharedMemory secret = *ShareHostMemory(kBytes);
   ASSERT_TRUE(client_.Map(secret, false, 0).ok());
   const int64_t shifts = kMapShifts * PageBytes();

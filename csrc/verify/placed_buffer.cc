@@ -1,4 +1,4 @@
-#include "verify/mapped_buffer.h"
+#include "verify/placed_buffer.h"
 
 #include <random>
 #include <utility>
@@ -7,13 +7,13 @@
 
 namespace cudaforge {
 
-Result<MappedBuffer> MappedBuffer::Make(Target& target, DeviceMemory& memory,
+Result<PlacedBuffer> PlacedBuffer::Make(Target& target, DeviceMemory& memory,
                                         CandidateRunner& worker, int64_t bytes) {
   CF_ASSIGN_OR_RETURN(SharedMemory shared, target.Share(bytes + kSlack));
-  return MappedBuffer(std::move(shared), memory, worker);
+  return PlacedBuffer(std::move(shared), memory, worker);
 }
 
-Status MappedBuffer::Map(bool writable) {
+Status PlacedBuffer::Map(bool writable) {
   if (maps_.empty()) {
     std::random_device random;
     shift_ = std::uniform_int_distribution<int64_t>(0, kMapShifts - 1)(random);
@@ -25,7 +25,7 @@ Status MappedBuffer::Map(bool writable) {
   return Status::Ok();
 }
 
-MappedBuffer& MappedBuffer::operator=(MappedBuffer&& other) noexcept {
+PlacedBuffer& PlacedBuffer::operator=(PlacedBuffer&& other) noexcept {
   Unmap();
   memory_ = std::move(other.memory_);
   device_ = other.device_;
@@ -40,14 +40,14 @@ MappedBuffer& MappedBuffer::operator=(MappedBuffer&& other) noexcept {
   return *this;
 }
 
-MappedBuffer::~MappedBuffer() { Unmap(); }
+PlacedBuffer::~PlacedBuffer() { Unmap(); }
 
-void MappedBuffer::Unmap() {
+void PlacedBuffer::Unmap() {
   for (const int id : maps_) (void)worker_->Unmap(id);  // a worker that ended has unmapped all
   maps_.clear();
 }
 
-Status MappedBuffer::Place(int64_t bytes, int64_t alignment, Placement placement, uint64_t seed) {
+Status PlacedBuffer::Place(int64_t bytes, int64_t alignment, Placement placement, uint64_t seed) {
   CF_CHECK(bytes <= capacity()) << "a buffer of " << bytes << " bytes in " << capacity();
   const int64_t room = (memory_.bytes() - bytes) / alignment;  // in alignments
   bytes_ = bytes;
@@ -65,7 +65,7 @@ Status MappedBuffer::Place(int64_t bytes, int64_t alignment, Placement placement
                        pattern, seed + 1);
 }
 
-Result<FillDamage> MappedBuffer::Around() const {
+Result<FillDamage> PlacedBuffer::Around() const {
   const FillPattern pattern = seed_ % 2 == 0 ? FillPattern::kNan : FillPattern::kNumbers;
   CF_ASSIGN_OR_RETURN(FillDamage before,
                       device_->CheckFill(memory_.data(), offset_, pattern, seed_));

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/cpp/worker/mapped_fixture.h"
+#include "tests/cpp/worker/launch_fixture.h"
 
 namespace cudaforge {
 namespace {
@@ -19,7 +19,7 @@ std::vector<int> ChildrenOf(int pid) {
   return children;
 }
 
-TEST_F(MappedWorker, EverySplitComputesInPlace) {
+TEST_F(WorkerLaunch, EverySplitComputesInPlace) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
   for (const RangeSplit split :
        {RangeSplit::kServed, RangeSplit::kWhole, RangeSplit::kItems, RangeSplit::kRandom}) {
@@ -38,7 +38,7 @@ TEST_F(MappedWorker, EverySplitComputesInPlace) {
 }
 
 // One processor runs one thread at a time: a race shows where a part is interrupted.
-TEST_F(MappedWorker, PartsAreInterrupted) {
+TEST_F(WorkerLaunch, PartsAreInterrupted) {
   cpu_set_t before, one;
   CPU_ZERO(&one);
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
@@ -66,7 +66,7 @@ TEST_F(MappedWorker, PartsAreInterrupted) {
 }
 
 // The parts themselves take memory that the process must have before it gives up system calls.
-TEST_F(MappedWorker, ARangeOfManyItems) {
+TEST_F(WorkerLaunch, ARangeOfManyItems) {
   const std::string binary =
       UncheckedBinary("for (int64_t i = begin; i < end && i < 1000; ++i) y[i] = x[i] + 1;");
   for (const char* range : {"65536", "65537", "1000000000"}) {
@@ -81,7 +81,7 @@ TEST_F(MappedWorker, ARangeOfManyItems) {
   }
 }
 
-TEST_F(MappedWorker, ACancelledRunLeavesNoProcess) {
+TEST_F(WorkerLaunch, ACancelledRunLeavesNoProcess) {
   ASSERT_TRUE(Load(UncheckedBinary("while (*(volatile float*)x != 99) {}")).accepted());
   Cancel cancel;
   client_.Limit(60'000, 60'000, &cancel);
@@ -107,11 +107,11 @@ TEST_F(MappedWorker, ACancelledRunLeavesNoProcess) {
   client_.Limit(60'000, 5'000, nullptr);
 }
 
-TEST_F(MappedWorker, TimesAndProfiles) {
+TEST_F(WorkerLaunch, TimesAndProfiles) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
   const auto copy = client_.Map(y_, true, 0);
   ASSERT_TRUE(copy.ok());
-  MappedLaunch other = At(false);
+  LaunchRequest other = At(false);
   other.outputs[0].mapping = *copy;
   std::fill_n(Y(), kItems, -1.0f);
   const auto time = client_.Time({At(false), other}, {.samples = 5}, {0});
@@ -127,7 +127,7 @@ TEST_F(MappedWorker, TimesAndProfiles) {
   EXPECT_EQ(client_.started(), 1);
 }
 
-TEST_F(MappedWorker, ScratchIsMemoryOfTheClientsToo) {
+TEST_F(WorkerLaunch, ScratchIsMemoryOfTheClientsToo) {
   candidate_.plan.scratch_bytes = {ScratchBuffer(512, /*is_zeroed=*/true)};
   LaunchArg scratch;
   scratch.kind = LaunchArg::Kind::kScratch;
@@ -142,16 +142,16 @@ TEST_F(MappedWorker, ScratchIsMemoryOfTheClientsToo) {
   const auto id = client_.Map(memory, true, 0);
   ASSERT_TRUE(id.ok());
   EXPECT_FALSE(client_.Launch(At(false)).ok());  // a buffer is missing
-  MappedLaunch launch = At(false);
+  LaunchRequest launch = At(false);
   launch.scratch = {{*id, 0}};
   ASSERT_TRUE(Launch(launch).accepted());
   EXPECT_EQ(Y()[0], 0);
   EXPECT_EQ(*static_cast<float*>(memory.data()), 5);
 }
 
-TEST_F(MappedWorker, BadPlacesAreErrors) {
+TEST_F(WorkerLaunch, BadPlacesAreErrors) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
-  MappedLaunch launch = At(false);
+  LaunchRequest launch = At(false);
   launch.outputs[0].mapping = x_id_;  // read-only
   EXPECT_FALSE(client_.Launch(launch).ok());
   launch = At(false);
@@ -167,7 +167,7 @@ TEST_F(MappedWorker, BadPlacesAreErrors) {
   EXPECT_EQ(client_.started(), 1);
 }
 
-TEST_F(MappedWorker, WhatCannotBeLoadedIsAVerdict) {
+TEST_F(WorkerLaunch, WhatCannotBeLoadedIsAVerdict) {
   EXPECT_EQ(Load("no ELF").kind, VerdictKind::kLaunchError);
   EXPECT_EQ(Load(UncheckedBinary("static int64_t calls; y[0] = ++calls;")).kind,
             VerdictKind::kRefused);
@@ -188,7 +188,7 @@ TEST_F(MappedWorker, WhatCannotBeLoadedIsAVerdict) {
 
 // Unmapped, memory is gone once its owner gives it up: nothing of the client's or the worker's
 // holds it.
-TEST_F(MappedWorker, UnmapGivesTheMemoryBack) {
+TEST_F(WorkerLaunch, UnmapGivesTheMemoryBack) {
   const auto shared = [] {
     std::ifstream facts("/proc/meminfo");
     for (std::string line; std::getline(facts, line);) {
@@ -208,7 +208,7 @@ TEST_F(MappedWorker, UnmapGivesTheMemoryBack) {
   EXPECT_LT(shared() - before, 100 << 10);
 }
 
-TEST_F(MappedWorker, WhatWasMappedAndLoadedOutlivesTheWorker) {
+TEST_F(WorkerLaunch, WhatWasMappedAndLoadedOutlivesTheWorker) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
   ASSERT_TRUE(Launch(At(false)).accepted());
   const std::vector<int> workers = ChildrenOf(getpid());
@@ -227,7 +227,7 @@ TEST_F(MappedWorker, WhatWasMappedAndLoadedOutlivesTheWorker) {
 }
 
 // The system kills what uses too much memory; that is nobody's verdict.
-TEST_F(MappedWorker, AKilledRunIsToBeTriedAgain) {
+TEST_F(WorkerLaunch, AKilledRunIsToBeTriedAgain) {
   ASSERT_TRUE(Load(UncheckedBinary("while (*(volatile float*)x != 99) {}")).accepted());
   const std::vector<int> workers = ChildrenOf(getpid());
   ASSERT_EQ(workers.size(), 1u);

@@ -1,17 +1,17 @@
-// MappedLaunch and TimingPlan as the worker protocol writes them.
+// LaunchRequest and TimingPlan as the worker protocol writes them.
 #pragma once
 
 #include "base/json.h"
 #include "base/status.h"
-#include "worker/mapped_launch.h"
+#include "worker/launch.h"
 #include "worker/timing_plan.h"
 
 namespace cudaforge {
 
 // {"inputs":[[mapping, offset], ...],"outputs":[],"scratch":[],"split":"served","seed":n}
-Json MappedLaunchToJson(const MappedLaunch& launch);
+Json LaunchRequestToJson(const LaunchRequest& launch);
 // kInvalidArgument names the field at fault.
-Result<MappedLaunch> MappedLaunchFromJson(const Json& json);
+Result<LaunchRequest> LaunchRequestFromJson(const Json& json);
 
 // {"samples":n,"least":n,"total_ns":x,"abandon_ns":x}; infinity is written as 1e18.
 Json TimingPlanToJson(const TimingPlan& plan);

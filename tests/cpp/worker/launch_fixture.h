@@ -23,7 +23,7 @@ inline std::string UncheckedBinary(const std::string& body, const std::string& b
       body + "\n}\n");
 }
 
-class MappedWorker : public ::testing::Test {
+class WorkerLaunch : public ::testing::Test {
  protected:
   static constexpr int64_t kBytes = 4000;
   static constexpr int64_t kItems = kBytes / 4;
@@ -45,7 +45,7 @@ class MappedWorker : public ::testing::Test {
   }
 
   // At the end of the mapping or at its start.
-  MappedLaunch At(bool end, RangeSplit split = RangeSplit::kWhole, uint64_t seed = 0) const {
+  LaunchRequest At(bool end, RangeSplit split = RangeSplit::kWhole, uint64_t seed = 0) const {
     const int64_t at = end ? x_.bytes() - kBytes : 0;
     return {{{x_id_, at}}, {{y_id_, at}}, {}, split, seed};
   }
@@ -57,7 +57,7 @@ class MappedWorker : public ::testing::Test {
     EXPECT_TRUE(loaded.ok()) << loaded.status().ToString();
     return loaded.ok() ? loaded->verdict : Verdict{VerdictKind::kNotJudged, ""};
   }
-  Verdict Launch(const MappedLaunch& launch) {
+  Verdict Launch(const LaunchRequest& launch) {
     const auto verdict = client_.Launch(launch);
     EXPECT_TRUE(verdict.ok()) << verdict.status().ToString();
     return verdict.ok() ? *verdict : Verdict{VerdictKind::kNotJudged, ""};

@@ -31,7 +31,7 @@ Result<RangeSplit> ParseSplit(std::string_view name);
 
 // One entry for each input, output and scratch buffer. Outputs and scratch lie in writable
 // mappings; inputs as the verifier wants them. Contents are the verifier's business.
-struct MappedLaunch {
+struct LaunchRequest {
   std::vector<Placed> inputs, outputs, scratch;
   RangeSplit split = RangeSplit::kServed;
   uint64_t seed = 0;  // of kItems and kRandom

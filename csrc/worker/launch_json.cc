@@ -1,4 +1,4 @@
-#include "worker/mapped_json.h"
+#include "worker/launch_json.h"
 
 #include <algorithm>
 #include <climits>
@@ -35,7 +35,7 @@ Result<std::vector<Placed>> PlacesFromJson(const Json& body, const char* field) 
 
 }  // namespace
 
-Json MappedLaunchToJson(const MappedLaunch& launch) {
+Json LaunchRequestToJson(const LaunchRequest& launch) {
   return {{"inputs", PlacesToJson(launch.inputs)},
           {"outputs", PlacesToJson(launch.outputs)},
           {"scratch", PlacesToJson(launch.scratch)},
@@ -43,8 +43,8 @@ Json MappedLaunchToJson(const MappedLaunch& launch) {
           {"seed", static_cast<int64_t>(launch.seed)}};
 }
 
-Result<MappedLaunch> MappedLaunchFromJson(const Json& json) {
-  MappedLaunch launch;
+Result<LaunchRequest> LaunchRequestFromJson(const Json& json) {
+  LaunchRequest launch;
   CF_ASSIGN_OR_RETURN(launch.inputs, PlacesFromJson(json, "inputs"));
   CF_ASSIGN_OR_RETURN(launch.outputs, PlacesFromJson(json, "outputs"));
   CF_ASSIGN_OR_RETURN(launch.scratch, PlacesFromJson(json, "scratch"));

@@ -1,4 +1,4 @@
-#include "verify/mapped_verifier.h"
+#include "verify/worker_region_verifier.h"
 
 #include <algorithm>
 #include <numeric>
@@ -52,7 +52,7 @@ RangeSplit SplitOf(size_t set) {
   return kSplits[set % std::size(kSplits)];
 }
 
-std::vector<void*> PointersOf(const std::vector<MappedBuffer>& buffers, size_t count) {
+std::vector<void*> PointersOf(const std::vector<PlacedBuffer>& buffers, size_t count) {
   std::vector<void*> pointers;
   for (size_t i = 0; i < count; ++i) pointers.push_back(buffers[i].data());
   return pointers;
@@ -60,20 +60,18 @@ std::vector<void*> PointersOf(const std::vector<MappedBuffer>& buffers, size_t c
 
 }  // namespace
 
-Result<std::unique_ptr<MappedVerifier>> MappedVerifier::Create(const OpSignature& region,
-                                                               Target& target, DeviceMemory& memory,
-                                                               CandidateRunner& worker,
-                                                               RegionReference& reference,
-                                                               uint64_t seed, double seconds) {
-  std::unique_ptr<MappedVerifier> made(
-      new MappedVerifier(region, target, memory, worker, reference, seed));
+Result<std::unique_ptr<WorkerRegionVerifier>> WorkerRegionVerifier::Create(
+    const OpSignature& region, Target& target, DeviceMemory& memory, CandidateRunner& worker,
+    RegionReference& reference, uint64_t seed, double seconds) {
+  std::unique_ptr<WorkerRegionVerifier> made(
+      new WorkerRegionVerifier(region, target, memory, worker, reference, seed));
   CF_RETURN_IF_ERROR(made->Allocate());
   CF_RETURN_IF_ERROR(made->Prepare(seconds));
   return made;
 }
 
-Status MappedVerifier::Prepare(double seconds) {
-  std::vector<MappedBuffer>& inputs = slots_.back().inputs;
+Status WorkerRegionVerifier::Prepare(double seconds) {
+  std::vector<PlacedBuffer>& inputs = slots_.back().inputs;
   for (size_t i = 0; i < inputs.size(); ++i) {
     CF_RETURN_IF_ERROR(inputs[i].Place(region_.inputs[i].StorageBytes(), kDeviceAlignment,
                                        Placement::kStart, Random(0, 100 + i)));
@@ -82,7 +80,7 @@ Status MappedVerifier::Prepare(double seconds) {
   return prepared.code() == StatusCode::kNoMemory ? NoRoom(prepared.message()) : prepared;
 }
 
-Status MappedVerifier::NoRoom(const std::string& reason) const {
+Status WorkerRegionVerifier::NoRoom(const std::string& reason) const {
   const int64_t inputs = input_bytes_ * static_cast<int64_t>(slots_.size());
   const int64_t outputs = output_bytes_;
   const Result<int64_t> free = target_.FreeBytes();
@@ -94,20 +92,20 @@ Status MappedVerifier::NoRoom(const std::string& reason) const {
       (reason.empty() ? std::string() : ": " + reason));
 }
 
-Status MappedVerifier::Allocate() {
+Status WorkerRegionVerifier::Allocate() {
   for (const TensorSpec& spec : region_.inputs) input_bytes_ += spec.StorageBytes();
   for (size_t o = 0; o < region_.outputs.size(); ++o) {
     output_bytes_ += region_.output_spec(o).StorageBytes();
   }
   slots_.resize(input_bytes_ <= kTwoSlotsBytes && set_count() > 1 ? 2 : 1);
   CF_ASSIGN_OR_RETURN(free_, target_.FreeBytes());
-  const auto make = [&](int64_t bytes, std::vector<MappedBuffer>* to) -> Status {
-    CF_ASSIGN_OR_RETURN(MappedBuffer buffer, MappedBuffer::Make(target_, memory_, worker_, bytes));
+  const auto make = [&](int64_t bytes, std::vector<PlacedBuffer>* to) -> Status {
+    CF_ASSIGN_OR_RETURN(PlacedBuffer buffer, PlacedBuffer::Make(target_, memory_, worker_, bytes));
     to->push_back(std::move(buffer));
     return Status::Ok();
   };
-  const auto map = [](std::vector<MappedBuffer>& buffers, bool writable) -> Status {
-    for (MappedBuffer& buffer : buffers) CF_RETURN_IF_ERROR(buffer.Map(writable));
+  const auto map = [](std::vector<PlacedBuffer>& buffers, bool writable) -> Status {
+    for (PlacedBuffer& buffer : buffers) CF_RETURN_IF_ERROR(buffer.Map(writable));
     return Status::Ok();
   };
   const auto allocate = [&]() -> Status {
@@ -130,13 +128,13 @@ Status MappedVerifier::Allocate() {
   return allocated.code() == StatusCode::kNoMemory ? NoRoom("") : allocated;
 }
 
-uint64_t MappedVerifier::Random(size_t set, uint64_t what) const {
+uint64_t WorkerRegionVerifier::Random(size_t set, uint64_t what) const {
   // A fill pattern reveals its seed to a candidate: no other number may follow from that.
   return Sha256Number(std::to_string(seed_) + "/" + std::to_string(set) + "/" +
                       std::to_string(what) + "/" + std::to_string(run_));
 }
 
-Result<Verdict> MappedVerifier::Load(const std::string& binary, const Candidate& candidate) {
+Result<Verdict> WorkerRegionVerifier::Load(const std::string& binary, const Candidate& candidate) {
   input_alignments_.clear();
   for (size_t i = 0; i < region_.inputs.size(); ++i) {
     int64_t alignment = region_.inputs[i].alignment;
@@ -162,7 +160,7 @@ Result<Verdict> MappedVerifier::Load(const std::string& binary, const Candidate&
   for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
     const int64_t bytes = scratch_bytes_[i];
     if (i < scratch_.size() && scratch_[i].capacity() >= bytes) continue;
-    Result<MappedBuffer> buffer = MappedBuffer::Make(target_, memory_, worker_, bytes);
+    Result<PlacedBuffer> buffer = PlacedBuffer::Make(target_, memory_, worker_, bytes);
     if (buffer.status().code() == StatusCode::kNoMemory) {
       const std::string message = "no memory is free for a scratch buffer of " + Bytes(bytes);
       if (bytes > std::max(kMuchScratch, 4 * (input_bytes_ + output_bytes_)))
@@ -180,7 +178,7 @@ Result<Verdict> MappedVerifier::Load(const std::string& binary, const Candidate&
   return Verdict();
 }
 
-Status MappedVerifier::Draw(size_t set) {
+Status WorkerRegionVerifier::Draw(size_t set) {
   Slot& slot = SlotOf(set);
   bool ready = slot.set == set;
   for (size_t i = 0; ready && i < slot.inputs.size(); ++i) {
@@ -198,7 +196,7 @@ Status MappedVerifier::Draw(size_t set) {
   return Status::Ok();
 }
 
-Status MappedVerifier::Poison(size_t set) {
+Status WorkerRegionVerifier::Poison(size_t set) {
   static constexpr FillPattern kPatterns[] = {FillPattern::kNan, FillPattern::kNumbers,
                                               FillPattern::kOnes, FillPattern::kZero,
                                               FillPattern::kBytes};
@@ -206,7 +204,7 @@ Status MappedVerifier::Poison(size_t set) {
   // Another placement than the one of this set's inputs.
   const Placement placement = PlacementOf(set < 3 ? set + 1 : Random(set, 3));
   const int64_t alignment = region_.device == DeviceType::kCpu ? kHostAlignment : kDeviceAlignment;
-  const auto poison = [&](MappedBuffer& buffer, int64_t bytes, int64_t aligned, DType dtype,
+  const auto poison = [&](PlacedBuffer& buffer, int64_t bytes, int64_t aligned, DType dtype,
                           uint64_t use) -> Status {
     CF_RETURN_IF_ERROR(buffer.Place(bytes, aligned, placement, Random(set, use)));
     return memory_.Fill(buffer.data(), bytes, pattern, Random(set, use + 1000), dtype);
@@ -221,13 +219,13 @@ Status MappedVerifier::Poison(size_t set) {
   return Status::Ok();
 }
 
-MappedLaunch MappedVerifier::LaunchOn(size_t set) {
+LaunchRequest WorkerRegionVerifier::LaunchOn(size_t set) {
   const uint64_t address = Random(set, 4);
-  MappedLaunch launch;
-  for (const MappedBuffer& input : SlotOf(set).inputs) {
+  LaunchRequest launch;
+  for (const PlacedBuffer& input : SlotOf(set).inputs) {
     launch.inputs.push_back(input.placed(address));
   }
-  for (const MappedBuffer& output : outputs_) launch.outputs.push_back(output.placed(address >> 8));
+  for (const PlacedBuffer& output : outputs_) launch.outputs.push_back(output.placed(address >> 8));
   for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
     launch.scratch.push_back(scratch_[i].placed(address >> 16));
   }
@@ -236,13 +234,13 @@ MappedLaunch MappedVerifier::LaunchOn(size_t set) {
   return launch;
 }
 
-Result<Verdict> MappedVerifier::Launch(size_t set) {
+Result<Verdict> WorkerRegionVerifier::Launch(size_t set) {
   CF_RETURN_IF_ERROR(target_.Synchronize());
   return worker_.Launch(LaunchOn(set));
 }
 
-Result<Verdict> MappedVerifier::Examine(size_t set) {
-  const auto around = [](const std::vector<MappedBuffer>& buffers, size_t count,
+Result<Verdict> WorkerRegionVerifier::Examine(size_t set) {
+  const auto around = [](const std::vector<PlacedBuffer>& buffers, size_t count,
                          const char* what) -> Result<Verdict> {
     for (size_t i = 0; i < count; ++i) {
       CF_ASSIGN_OR_RETURN(const FillDamage damage, buffers[i].Around());
@@ -256,12 +254,12 @@ Result<Verdict> MappedVerifier::Examine(size_t set) {
   if (!verdict.accepted()) return verdict;
   CF_ASSIGN_OR_RETURN(verdict, around(scratch_, scratch_bytes_.size(), "scratch buffer"));
   if (!verdict.accepted()) return verdict;
-  const std::vector<MappedBuffer>& inputs = SlotOf(set).inputs;
+  const std::vector<PlacedBuffer>& inputs = SlotOf(set).inputs;
   return reference_.Check(set, PointersOf(inputs, inputs.size()),
                           PointersOf(outputs_, outputs_.size()));
 }
 
-Result<Verdict> MappedVerifier::RunOnce(size_t set) {
+Result<Verdict> WorkerRegionVerifier::RunOnce(size_t set) {
   ++run_;
   for (int killed = 0;;) {
     CF_RETURN_IF_ERROR(Poison(set));
@@ -273,7 +271,7 @@ Result<Verdict> MappedVerifier::RunOnce(size_t set) {
   }
 }
 
-Result<Verdict> MappedVerifier::Run(size_t set) {
+Result<Verdict> WorkerRegionVerifier::Run(size_t set) {
   CF_RETURN_IF_ERROR(Draw(set));
   const bool races = region_.device == DeviceType::kCpu && SplitOf(set) == RangeSplit::kRandom;
   Verdict verdict;
@@ -288,7 +286,7 @@ Result<Verdict> MappedVerifier::Run(size_t set) {
 
 // On what it left: it must not rely on what is there, even where nearly all of it is right, nor on
 // scratch buffers that it has seen before.
-Result<Verdict> MappedVerifier::RunAgain(size_t set) {
+Result<Verdict> WorkerRegionVerifier::RunAgain(size_t set) {
   for (size_t o = 0; o < outputs_.size(); ++o) {
     CF_RETURN_IF_ERROR(memory_.Spoil(outputs_[o].data(), outputs_[o].bytes(), Random(set, 6 + o)));
   }
@@ -297,7 +295,7 @@ Result<Verdict> MappedVerifier::RunAgain(size_t set) {
   return Examine(set);
 }
 
-Result<RegionVerifier::Timed> MappedVerifier::Time(const TimingPlan& plan) {
+Result<RegionVerifier::Timed> WorkerRegionVerifier::Time(const TimingPlan& plan) {
   CF_RETURN_IF_ERROR(Draw(0));
   CF_RETURN_IF_ERROR(Poison(0));
   CF_RETURN_IF_ERROR(target_.Synchronize());
@@ -310,7 +308,7 @@ Result<RegionVerifier::Timed> MappedVerifier::Time(const TimingPlan& plan) {
   return timed;
 }
 
-Result<Json> MappedVerifier::Profile(int tier) {
+Result<Json> WorkerRegionVerifier::Profile(int tier) {
   CF_RETURN_IF_ERROR(Draw(0));
   CF_RETURN_IF_ERROR(Poison(0));
   CF_RETURN_IF_ERROR(target_.Synchronize());
