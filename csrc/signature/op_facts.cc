@@ -587,6 +587,8 @@ std::string_view CallToSizes(OpDims dims) {
   return dims == OpDims::kReshaped ? "aten::_reshape_copy" : "aten::expand_copy";
 }
 
+std::string_view CallToCopy() { return "aten::clone"; }
+
 const std::vector<std::string>& PartsOf(std::string_view overload) {
   static const auto* const none = new std::vector<std::string>;
   for (const Composed& one : AllComposed()) {

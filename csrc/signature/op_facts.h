@@ -233,6 +233,9 @@ std::string_view RegionOpName(std::string_view op);
 // views of these kinds come to.
 std::string_view CallToSizes(OpDims dims);
 
+// The call that gives a copy of its one operand.
+std::string_view CallToCopy();
+
 // What PyTorch calls in place of an overload that is made of others: "aten::softmax.int" ->
 // {"aten::_softmax"}. Empty where none is known.
 const std::vector<std::string>& PartsOf(std::string_view overload);

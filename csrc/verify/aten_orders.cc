@@ -163,7 +163,7 @@ int64_t CountOver(const at::Tensor& tensor, const std::vector<int64_t>& dims) {
 bool SumOrMean(Stack* stack, SumOrder order, bool mean) {
   const at::Tensor& self = (*stack)[0].toTensor();
   const bool of_all = stack->size() == 2;
-  const auto dims = Dims(of_all ? c10::IValue() : (*stack)[1], self.dim());
+  const auto dims = SummedDims(*stack);
   const c10::IValue& dtype = stack->back();
   const at::ScalarType type = dtype.isInt() ? dtype.toScalarType() : self.scalar_type();
   if (!at::isFloatingType(type) || !at::isFloatingType(self.scalar_type())) return false;
@@ -364,6 +364,11 @@ RegionProgram::Instead InOrder(const OpSignature& signature, SumOrder order) {
   return [&signature, order](size_t node, Stack* stack) {
     return Replace(FactsOf(signature.nodes[node].op), stack, order);
   };
+}
+
+std::vector<int64_t> SummedDims(const Stack& arguments) {
+  const bool of_all = arguments.size() == 2;
+  return Dims(of_all ? c10::IValue() : arguments[1], arguments[0].toTensor().dim());
 }
 
 at::Tensor SumInOrder(const at::Tensor& terms, at::IntArrayRef dims, SumOrder order) {

@@ -30,6 +30,9 @@ bool HasSums(const OpSignature& signature);
 // signature outlives the result.
 RegionProgram::Instead InOrder(const OpSignature& signature, SumOrder order);
 
+// The dimensions that a call of a sum or mean adds up along, by its arguments; sorted.
+std::vector<int64_t> SummedDims(const torch::jit::Stack& arguments);
+
 // The sum of `terms` along `dims`, which are kept with size 1.
 at::Tensor SumInOrder(const at::Tensor& terms, at::IntArrayRef dims, SumOrder order);
 

@@ -120,7 +120,8 @@ Result<std::unique_ptr<SliceJudgement>> SliceJudgement::Create(const OpSignature
         SliceLimits few = limits;
         few.aim = 0;
         few.fewest = 8;
-        auto narrow = SlicePlan::Make(output.plan->axes(), few);
+        auto narrow = SlicePlan::Make(output.plan->axes(), few,
+                                      {output.plan->sums().begin(), output.plan->sums().end()});
         output.narrow = narrow.ok() ? std::move(*narrow) : *output.plan;
       }
     }
@@ -177,7 +178,7 @@ Result<size_t> SliceJudgement::Prepare(std::string name, const SetTensors& tenso
     if (outputs_[o].plan.has_value()) {
       const SlicePlan& plan = *outputs_[o].plan;
       // Few elements are judged by the ratios of all sets, which are not there any more later.
-      const bool few = numel < static_cast<int64_t>(kFewForRatio) && plan.bytes() <= kCheapBytes;
+      const bool few = numel < static_cast<int64_t>(kFewForRatio) && plan.work() <= kCheapBytes;
       const Effort effort = few ? kThorough : kQuick;
       CF_RETURN_IF_ERROR(
           MeasureSlices(plan, plan.Batches(numbers, plan.slices(), limits_.elements, seed + o),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "verify/aten_orders.h"
@@ -53,47 +54,92 @@ void AppendDoubles(const at::Tensor& tensor, std::vector<double>* to) {
   to->insert(to->end(), data, data + host.numel());
 }
 
+// A batch of slices, cut out of a region, with the values that its large sums have for a purpose.
+class Batch {
+ public:
+  // All must outlive it.
+  Batch(const SlicePlan& plan, const SliceBatch& batch, std::span<const at::Tensor> inputs,
+        LargeSums* sums)
+      : plan_(plan), batch_(batch), inputs_(inputs), sums_(*sums) {}
+
+  Result<CutRegion*> OfFloat64() {
+    return With([&] { return sums_.Float64(); });
+  }
+  Result<CutRegion*> OfMove(int move) {
+    return With([&] { return sums_.Moved(move); });
+  }
+  Result<CutRegion*> OfOrder(size_t order) {
+    return With([&] { return sums_.Aten(order); });
+  }
+  bool has_sums() const { return !plan_.sums().empty(); }
+
+ private:
+  Result<CutRegion*> With(const auto& values) {
+    if (!cut_.has_value() || has_sums()) {
+      CF_ASSIGN_OR_RETURN(const SumValues of_sums, values());
+      CF_ASSIGN_OR_RETURN(CutRegion cut,
+                          CutRegion::Make(plan_.axes(), batch_.selection, inputs_, of_sums));
+      cut_ = std::move(cut);
+    }
+    return &*cut_;
+  }
+
+  const SlicePlan& plan_;
+  const SliceBatch& batch_;
+  std::span<const at::Tensor> inputs_;
+  LargeSums& sums_;
+  std::optional<CutRegion> cut_;
+};
+
 // ATen's answers in few orders, or in the others; the same number for every batch of a region.
 // They go to runs[from] and on.
-Status RunOrders(const CutRegion& cut, const SliceBatch& batch, at::ScalarType dtype, uint64_t seed,
+Status RunOrders(Batch& cuts, const SliceBatch& batch, at::ScalarType dtype, uint64_t seed,
                  bool others, size_t from, std::vector<std::string>* runs) {
   size_t next = from;
   const auto add = [&](const at::Tensor& output) {
     if (runs->size() <= next) runs->emplace_back();
     (*runs)[next++] += HostBytes(Picked(output, batch).to(dtype));
   };
-  if (!others) add(cut.Aten());
-  const bool sums = HasSums(cut.signature());
-  const int permutations = !cut.CanPermute() ? 0 : sums ? kPermutations : kPermutationsAlone;
+  CF_ASSIGN_OR_RETURN(const CutRegion* cut, cuts.OfOrder(0));
+  if (!others) add(cut->Aten());
+  const bool sums = HasSums(cut->signature());
+  const int permutations = !cut->CanPermute() || cuts.has_sums() ? 0
+                           : sums                                ? kPermutations
+                                                                 : kPermutationsAlone;
   const int few = std::min(permutations, kFewAlone);
   for (int p = others ? few : 0; p < (others ? permutations : few); ++p) {
     CF_ASSIGN_OR_RETURN(const at::Tensor permuted,
-                        cut.AtenPermuted(seed + (static_cast<uint64_t>(p) << 40)));
+                        cut->AtenPermuted(seed + (static_cast<uint64_t>(p) << 40)));
     add(permuted);
   }
-  if (!sums) return Status::Ok();
-  for (const SumOrder& order : SumOrders()) {
-    if (order.among_few != others) add(cut.Aten(InOrder(cut.signature(), order)));
+  if (!sums && !cuts.has_sums()) return Status::Ok();
+  for (size_t i = 0; i < SumOrders().size(); ++i) {
+    const SumOrder& order = SumOrders()[i];
+    if (order.among_few == others) continue;
+    CF_ASSIGN_OR_RETURN(cut, cuts.OfOrder(i + 1));
+    add(cut->Aten(InOrder(cut->signature(), order)));
   }
   return Status::Ok();
 }
 
 // Moves number `from` to `to` - 1.
-void RunMoves(CutRegion& cut, const SliceBatch& batch, uint64_t seed, uint64_t from, uint64_t to,
-              std::vector<std::vector<double>>* moves) {
+Status RunMoves(Batch& cuts, const SliceBatch& batch, uint64_t seed, uint64_t from, uint64_t to,
+                std::vector<std::vector<double>>* moves) {
   moves->resize(std::max<size_t>(moves->size(), to));
   for (uint64_t m = from; m < to; ++m) {
-    AppendDoubles(Picked(cut.Float64Moved(seed, static_cast<int>(m)), batch), &(*moves)[m]);
+    const auto move = static_cast<int>(m);
+    CF_ASSIGN_OR_RETURN(CutRegion* const cut, cuts.OfMove(move));
+    AppendDoubles(Picked(cut->Float64Moved(seed, move), batch), &(*moves)[m]);
   }
+  return Status::Ok();
 }
 
-Status MeasureBatch(const SlicePlan& plan, const SliceBatch& batch,
-                    std::span<const at::Tensor> inputs, at::ScalarType dtype, uint64_t seed,
+Status MeasureBatch(Batch cuts, const SliceBatch& batch, at::ScalarType dtype, uint64_t seed,
                     uint64_t moves, MeasuredElements* to) {
-  CF_ASSIGN_OR_RETURN(CutRegion cut, CutRegion::Make(plan.axes(), batch.selection, inputs));
-  AppendDoubles(Picked(cut.Float64(), batch), &to->float64);
-  RunMoves(cut, batch, seed, 0, moves, &to->moves);
-  CF_RETURN_IF_ERROR(RunOrders(cut, batch, dtype, seed, /*others=*/false, 0, &to->runs));
+  CF_ASSIGN_OR_RETURN(const CutRegion* const cut, cuts.OfFloat64());
+  AppendDoubles(Picked(cut->Float64(), batch), &to->float64);
+  CF_RETURN_IF_ERROR(RunMoves(cuts, batch, seed, 0, moves, &to->moves));
+  CF_RETURN_IF_ERROR(RunOrders(cuts, batch, dtype, seed, /*others=*/false, 0, &to->runs));
   to->numbers.insert(to->numbers.end(), batch.elements.begin(), batch.elements.end());
   return Status::Ok();
 }
@@ -139,10 +185,11 @@ Status MeasureSlices(const SlicePlan& plan, std::vector<SliceBatch> batches,
                      Effort effort, MeasuredElements* to) {
   const at::NoGradGuard no_grad;
   const FewThreads threads(plan.bytes());
+  LargeSums sums(plan.sums(), inputs, seed, to->sums.get());
   try {
     for (const SliceBatch& batch : batches) {
-      CF_RETURN_IF_ERROR(
-          MeasureBatch(plan, batch, inputs, aten.scalar_type(), seed, effort.moves, to));
+      CF_RETURN_IF_ERROR(MeasureBatch(Batch(plan, batch, inputs, &sums), batch, aten.scalar_type(),
+                                      seed, effort.moves, to));
     }
     to->aten = BytesOfElements(aten, to->numbers);
   } catch (const std::exception& error) {
@@ -161,12 +208,13 @@ Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inpu
   const FewThreads threads(plan.bytes());
   std::vector<std::string> runs = of->runs;
   std::vector<std::vector<double>> moves = of->moves;
+  LargeSums sums(plan.sums(), inputs, seed, of->sums.get());
   try {
     for (const SliceBatch& batch : of->batches) {
-      CF_ASSIGN_OR_RETURN(CutRegion cut, CutRegion::Make(plan.axes(), batch.selection, inputs));
-      RunMoves(cut, batch, seed, of->effort.moves, kThorough.moves, &moves);
+      Batch cuts(plan, batch, inputs, &sums);
+      CF_RETURN_IF_ERROR(RunMoves(cuts, batch, seed, of->effort.moves, kThorough.moves, &moves));
       CF_RETURN_IF_ERROR(
-          RunOrders(cut, batch, dtype, seed, /*others=*/true, of->runs.size(), &runs));
+          RunOrders(cuts, batch, dtype, seed, /*others=*/true, of->runs.size(), &runs));
     }
   } catch (const std::exception& error) {
     return OnSlices(error);
@@ -183,18 +231,18 @@ Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
                                                     uint64_t seed) {
   const at::NoGradGuard no_grad;
   const FewThreads threads(plan.bytes());
-  std::vector<std::vector<double>> moved(kMoreSliceMoves);
+  std::vector<std::vector<double>> moved;
+  constexpr uint64_t kFirst = kThorough.moves;
+  LargeSums sums(plan.sums(), inputs, seed, elements.sums.get());
   try {
     for (const SliceBatch& batch : elements.batches) {
-      CF_ASSIGN_OR_RETURN(CutRegion cut, CutRegion::Make(plan.axes(), batch.selection, inputs));
-      for (size_t m = 0; m < moved.size(); ++m) {
-        const int move = static_cast<int>(kThorough.moves + m);
-        AppendDoubles(Picked(cut.Float64Moved(seed, move), batch), &moved[m]);
-      }
+      Batch cuts(plan, batch, inputs, &sums);
+      CF_RETURN_IF_ERROR(RunMoves(cuts, batch, seed, kFirst, kFirst + kMoreSliceMoves, &moved));
     }
   } catch (const std::exception& error) {
     return OnSlices(error);
   }
+  moved.erase(moved.begin(), moved.begin() + kFirst);
   return moved;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "base/status.h"
 #include "signature/aten_pch.h"
+#include "verify/aten_large_sums.h"
 #include "verify/compare.h"
 #include "verify/decoys.h"
 #include "verify/slice_plan.h"
@@ -35,6 +37,7 @@ struct MeasuredElements {
   Effort effort;
   std::vector<double> float64;
   std::vector<std::vector<double>> moves;
+  std::shared_ptr<KnownSums> sums = std::make_shared<KnownSums>();
 
   size_t count() const { return numbers.size(); }
   // REQUIRES: the same effort.

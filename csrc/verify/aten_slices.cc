@@ -1,6 +1,7 @@
 #include "verify/aten_slices.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/random.h"
@@ -40,6 +41,24 @@ bool IsCut(const RegionAxes::Dims& dims, const Selection& selection) {
       return selection.axes[static_cast<size_t>(axis)].kind != Kind::kWhole;
     });
   });
+}
+
+// The selection as a view, where it is one, and a contiguous one.
+std::optional<at::Tensor> AsView(const at::Tensor& whole, const RegionAxes::Dims& dims,
+                                 const Selection& selection) {
+  at::Tensor view = whole;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (!IsCut({dims[d]}, selection)) continue;
+    const Selection::Axis& axis = selection.axes[static_cast<size_t>(dims[d][0])];
+    if (dims[d].size() != 1 || axis.kind != Kind::kListed || axis.places.empty()) {
+      return std::nullopt;
+    }
+    for (size_t p = 1; p < axis.places.size(); ++p) {
+      if (axis.places[p] != axis.places[p - 1] + 1) return std::nullopt;
+    }
+    view = view.narrow(static_cast<int64_t>(d), axis.places[0], std::ssize(axis.places));
+  }
+  return view.is_contiguous() ? std::optional(view) : std::nullopt;
 }
 
 // Whether query l sees key s: s <= l.
@@ -118,7 +137,8 @@ std::vector<int64_t> PlacesOfElements(const TensorSpec& spec, std::span<const in
 }
 
 Result<CutRegion> CutRegion::Make(const RegionAxes& region, Selection selection,
-                                  std::span<const at::Tensor> inputs) {
+                                  std::span<const at::Tensor> inputs,
+                                  std::span<const at::Tensor> sums) {
   CutRegion cut;
   const bool masked = selection.NeedsMask(region);
   const OpSignature adapted = region.Adapted(selection.Sizes(region), masked);
@@ -126,10 +146,15 @@ Result<CutRegion> CutRegion::Make(const RegionAxes& region, Selection selection,
   cut.region_ = &region;
   cut.selection_ = std::move(selection);
   cut.whole_.assign(inputs.begin(), inputs.end());
+  cut.sums_.assign(sums.begin(), sums.end());
   for (size_t i = 0; i < region.inputs.size(); ++i) {
-    const at::Tensor& whole = inputs[static_cast<size_t>(region.input_of[i])];
+    const at::Tensor& whole = cut.Whole(i);
     if (!IsCut(region.inputs[i], cut.selection_)) {
       cut.inputs_.push_back(whole);
+      continue;
+    }
+    if (const auto view = AsView(whole, region.inputs[i], cut.selection_); view.has_value()) {
+      cut.inputs_.push_back(*view);
       continue;
     }
     cut.inputs_.push_back(TakePlaces(whole, PlacesOf(region, region.inputs[i], whole.strides(),
@@ -142,7 +167,7 @@ Result<CutRegion> CutRegion::Make(const RegionAxes& region, Selection selection,
   return cut;
 }
 
-at::Tensor CutRegion::Float64Moved(uint64_t seed, int move) {
+std::vector<at::Tensor> CutRegion::AllFloat64Moved(uint64_t seed, int move) {
   constexpr int kFirstBit = 8;
   if (bits_.empty() || bits_of_ != seed) {
     bits_of_ = seed;
@@ -150,7 +175,8 @@ at::Tensor CutRegion::Float64Moved(uint64_t seed, int move) {
     units_.resize(region_->inputs.size());
     for (size_t i = 0; i < region_->inputs.size(); ++i) {
       const DType dtype = region_->signature.inputs[i].dtype;
-      if (!IsFloating(dtype) || inputs_[i].numel() == 0) continue;
+      // A sum's value moves with the region's inputs.
+      if (!IsFloating(dtype) || inputs_[i].numel() == 0 || IsSum(region_->input_of[i])) continue;
       const auto number = static_cast<uint64_t>(region_->input_of[i]);
       const at::Tensor& whole = whole_[number];
       bits_[i] = Scrambled(
@@ -166,11 +192,7 @@ at::Tensor CutRegion::Float64Moved(uint64_t seed, int move) {
     const at::Tensor values = inputs_[i].to(at::kDouble);
     moved[i] = at::where(up, values + units_[i], values - units_[i]);
   }
-  return program_->RunFp64(moved)[0].reshape(-1);
-}
-
-at::Tensor CutRegion::Aten(const RegionProgram::Instead& instead) const {
-  return program_->RunWith(inputs_, instead)[0].reshape(-1);
+  return program_->RunFp64(moved);
 }
 
 bool CutRegion::CanPermute() const {
@@ -200,7 +222,7 @@ Result<at::Tensor> CutRegion::AtenPermuted(uint64_t seed) const {
     order.axes[a] = {Kind::kListed, std::move(to)};
     back.axes[a] = {Kind::kListed, std::move(from)};
   }
-  CF_ASSIGN_OR_RETURN(const CutRegion permuted, Make(*region_, order, whole_));
+  CF_ASSIGN_OR_RETURN(const CutRegion permuted, Make(*region_, order, whole_, sums_));
   const at::Tensor output = permuted.Aten();
   std::vector<int64_t> strides;
   int64_t stride = 1;

@@ -79,7 +79,7 @@ void Reduce(const OpSignature& signature, size_t output, RegionAxes* axes,
 
 class Finder {
  public:
-  explicit Finder(RegionAxes* axes) : axes_(*axes) {}
+  Finder(RegionAxes* axes, bool by_blocks) : axes_(*axes), by_blocks_(by_blocks) {}
 
   void Run(const std::vector<std::vector<bool>>& needed) {
     for (const TensorSpec& input : axes_.signature.inputs) axes_.inputs.push_back(Fresh(input));
@@ -107,6 +107,8 @@ class Finder {
     return &axes_.inputs[argument["in"].get<size_t>()];
   }
 
+  bool IsLast(size_t n) const { return static_cast<int>(n) == axes_.signature.outputs[0].node; }
+
   void Visit(size_t n, const std::vector<bool>& needed) {
     Node& node = axes_.signature.nodes[n];
     RuleContext context{.table = table_,
@@ -117,7 +119,8 @@ class Finder {
                         .args = {},
                         .lists = {},
                         .outputs = axes_.nodes[n],
-                        .literals = axes_.literals[n]};
+                        .literals = axes_.literals[n],
+                        .by_blocks = by_blocks_ && IsLast(n)};
     for (const Json& argument : node.args) {
       context.args.push_back(Of(argument));
       context.lists.emplace_back();
@@ -192,17 +195,18 @@ class Finder {
   }
 
   RegionAxes& axes_;
+  const bool by_blocks_;
   AxisTable table_;
 };
 
 }  // namespace
 
-RegionAxes FindAxes(const OpSignature& signature, size_t output) {
+RegionAxes FindAxes(const OpSignature& signature, size_t output, bool by_blocks) {
   CF_CHECK(output < signature.outputs.size()) << "no such output";
   RegionAxes axes;
   std::vector<std::vector<bool>> needed;
   Reduce(signature, output, &axes, &needed);
-  Finder(&axes).Run(needed);
+  Finder(&axes, by_blocks).Run(needed);
   return axes;
 }
 

@@ -58,6 +58,8 @@ struct RegionAxes {
 };
 
 // REQUIRES: output < signature.outputs.size(), a normalised signature (NormalizeAten).
-RegionAxes FindAxes(const OpSignature& signature, size_t output);
+// `by_blocks`: the node of that output is a sum that may be taken by blocks; what it sums along is
+// then free.
+RegionAxes FindAxes(const OpSignature& signature, size_t output, bool by_blocks = false);
 
 }  // namespace cudaforge

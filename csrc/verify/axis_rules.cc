@@ -50,7 +50,7 @@ bool ReducedRule(RuleContext* c) {
   if (!TakenTogether(*c, input.size(), &taken)) return false;
   const bool ordered = c->facts.kind == OpKind::kScans || c->facts.place >= 0;
   for (size_t d = 0; d < input.size(); ++d) {
-    if (!taken[d]) continue;
+    if (!taken[d] || (c->by_blocks && !ordered)) continue;
     c->table.Restrict(input[d], ordered ? AxisState::kPositional : AxisState::kPermutable);
   }
   for (size_t k = 0; k < c->outputs.size(); ++k) {
@@ -214,7 +214,7 @@ bool LabelsRule(RuleContext* c) {
     c->outputs[k] = c->Fresh(c->Out(k), AxisState::kPositional);
     if (c->Out(k).sizes.size() == places.size() && !places.empty()) {
       c->outputs[k] = places;
-    } else if (c->needed[k]) {
+    } else if (c->needed[k] && !c->by_blocks) {
       for (const AxisList& dim : places) c->Permutable(dim);
     }
   }

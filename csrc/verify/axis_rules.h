@@ -22,7 +22,8 @@ struct RuleContext {
   std::vector<std::vector<const Dims*>> lists;  // of those that are lists of tensors
   std::vector<Dims>& outputs;                   // to be filled in
   std::vector<SizeLiteral>& literals;
-  bool causal = false;
+  bool by_blocks = false;  // the node's sums leave axes as they are: see FindAxes
+  bool causal = false;     // filled in
 
   bool Has(size_t i) const { return i < args.size() && args[i] != nullptr; }
   const TensorSpec& Spec(size_t i) const { return *signature.SpecOf(node.args[i]); }

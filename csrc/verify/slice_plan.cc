@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -183,7 +184,29 @@ Status SlicePlan::Fit(const SliceLimits& limits) {
   return Status::Ok();
 }
 
-Result<SlicePlan> SlicePlan::Make(RegionAxes axes, const SliceLimits& limits) {
+Result<SlicePlan> SlicePlan::Make(RegionAxes axes, const SliceLimits& limits,
+                                  std::vector<LargeSum> sums) {
+  Result<SlicePlan> plan = MakeOf(axes, limits);
+  if (plan.status().code() == StatusCode::kNoMemory && sums.empty()) {
+    // A processor's caches and its allocator like small blocks, a GPU large ones.
+    const bool on_cpu = axes.signature.device == DeviceType::kCpu;
+    std::optional<SplitRegion> split =
+        SplitAtSums(axes, limits.bytes, on_cpu ? limits.aim : limits.bytes);
+    if (!split.has_value()) return plan;
+    sums = std::move(split->sums);
+    plan = MakeOf(std::move(split->rest), limits);
+  }
+  CF_RETURN_IF_ERROR(plan.status());
+  plan->work_ = plan->bytes_;
+  for (const LargeSum& sum : sums) {
+    plan->bytes_ = std::max(plan->bytes_, sum.bytes);
+    plan->work_ += sum.work;
+  }
+  plan->sums_ = std::move(sums);
+  return plan;
+}
+
+Result<SlicePlan> SlicePlan::MakeOf(RegionAxes axes, const SliceLimits& limits) {
   SlicePlan plan;
   plan.axes_ = std::move(axes);
   plan.output_axes_ = plan.axes_.OutputAxes();
@@ -205,8 +228,8 @@ Json SlicePlan::ToJson() const {
   for (const Grid& grid : grid_) {
     kept.push_back(Json::array({axes_.axes[static_cast<size_t>(grid.axis)].size, grid.keep}));
   }
-  return {{"axes", axes_.ToJson()}, {"whole", whole()},         {"slices", slices_},
-          {"bytes", bytes_},        {"shared", shares_.size()}, {"kept", kept}};
+  return {{"axes", axes_.ToJson()},   {"whole", whole()}, {"slices", slices_},   {"bytes", bytes_},
+          {"shared", shares_.size()}, {"kept", kept},     {"sums", sums_.size()}};
 }
 
 }  // namespace cudaforge

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "verify/axes.h"
+#include "verify/large_sums.h"
 
 namespace cudaforge {
 
@@ -51,13 +52,18 @@ struct SliceBatch {
 
 class SlicePlan {
  public:
-  // kNoMemory: even one slice needs more than limits.bytes; the message has both figures.
-  static Result<SlicePlan> Make(RegionAxes axes, const SliceLimits& limits = {});
+  // Where even one slice needs more than limits.bytes, the region is split at its large sums.
+  // kNoMemory: nor is that enough; the message has both figures. `sums`: what `axes` was split at
+  // already.
+  static Result<SlicePlan> Make(RegionAxes axes, const SliceLimits& limits = {},
+                                std::vector<LargeSum> sums = {});
 
-  const RegionAxes& axes() const { return axes_; }
+  const RegionAxes& axes() const { return axes_; }  // without its large sums
+  std::span<const LargeSum> sums() const { return sums_; }
   bool whole() const { return points_axis_ < 0; }  // all of it is one slice
   int64_t slices() const { return slices_; }       // for a set, beside those that are asked for
-  int64_t bytes() const { return bytes_; }         // for one batch
+  int64_t bytes() const { return bytes_; }         // for one batch, or a block of a sum
+  int64_t work() const { return work_; }           // of one run, in bytes of all blocks
   // Batches that have all `wanted` elements, and `slices` slices if there are as many, drawn by
   // `seed` where not asked for; at most `most` elements beside the wanted ones. Deterministic.
   std::vector<SliceBatch> Batches(std::span<const int64_t> wanted, int64_t slices, int64_t most,
@@ -75,15 +81,17 @@ class SlicePlan {
   bool MayShare(int points, int axis) const;
   void Choose(const SliceLimits& limits);
   Status Fit(const SliceLimits& limits);
+  static Result<SlicePlan> MakeOf(RegionAxes axes, const SliceLimits& limits);
 
   RegionAxes axes_;
+  std::vector<LargeSum> sums_;
   AxisList output_axes_;
   int points_axis_ = -1;
   AxisList shares_;
   std::vector<Grid> grid_;
   int64_t points_ = 1;  // in a batch, at most
   int64_t slices_ = 1;
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0, work_ = 0;
 };
 
 }  // namespace cudaforge

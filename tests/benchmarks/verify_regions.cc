@@ -79,6 +79,23 @@ std::vector<Op> Ops() {
          return One(d, {f32({rows(b), 4096})}, "sum.dim_IntList",
                     Json::array({x, Json::array({0}), false}), {f32({4096})});
        }},
+      {"sum_all",
+       [=](DeviceType d, int64_t b) {
+         return One(d, {f32({rows(b), 4096})}, "sum", Json::array({x}), {f32({})});
+       }},
+      {"cross_entropy",
+       [=](DeviceType d, int64_t b) {
+         const TensorSpec scores = f32({rows(b), 4096});
+         OpSignature region = One(d, {scores, Spec(DType::kInt64, {rows(b)}, {})}, "_log_softmax",
+                                  Json::array({x, 1, false}), {scores});
+         region.nodes.push_back(
+             {"aten::nll_loss_forward",
+              Json::array({{{"node", 0}, {"out", 0}}, {{"in", 1}}, nullptr, 1, -100}),
+              Json::object(),
+              {f32({}), f32({})}});
+         region.outputs = {{1, 0}};
+         return region;
+       }},
       {"argmax",
        [=](DeviceType d, int64_t b) {
          return One(d, {f32({rows(b), 4096})}, "argmax", Json::array({x, 1, false}),

@@ -1,0 +1,216 @@
+#include "verify/aten_large_sums.h"
+
+#include <ATen/OpMathType.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "signature/op_facts.h"
+#include "verify/aten_orders.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kOfFloat64 = 0, kOfMoves = 1000, kOfOrders = 2000;  // keys of KnownSums
+// Additions one after the other into one accumulator. Of more terms, neighbours are added first: no
+// right kernel adds many millions of floats so, and none on a GPU thousands.
+constexpr int64_t kMostAdditions = int64_t{4} << 20, kMostOnGpu = 1024;
+
+at::Tensor Widened(const at::Tensor& tensor) {
+  return tensor.to(at::toOpMathType(tensor.scalar_type()));
+}
+
+at::Tensor SumOfBlocks(const std::vector<at::Tensor>& blocks, bool one_by_one) {
+  if (!one_by_one) return at::stack(blocks).sum(0);
+  at::Tensor sum = blocks[0].clone();
+  for (size_t b = 1; b < blocks.size(); ++b) sum.add_(blocks[b]);
+  return sum;
+}
+
+// Sums of blocks, added up at the end.
+class BlockSums {
+ public:
+  BlockSums(LargeSum::Kind kind, bool wide, bool one_by_one)
+      : kind_(kind), wide_(wide), one_by_one_(one_by_one) {}
+
+  void Add(const std::vector<at::Tensor>& outputs, int64_t count) {
+    const at::Tensor value = WidenedTo(outputs[0]);
+    places_ += static_cast<double>(count);
+    const bool average = kind_ == LargeSum::Kind::kAverage;
+    values_.push_back(average ? value * static_cast<double>(count) : value);
+    if (kind_ == LargeSum::Kind::kWeighted) weights_.push_back(WidenedTo(outputs[1]));
+  }
+  at::Tensor Weight() const { return SumOfBlocks(weights_, one_by_one_); }
+  at::Tensor Value() const {
+    const at::Tensor sum = SumOfBlocks(values_, one_by_one_);
+    if (kind_ == LargeSum::Kind::kAverage) return sum / places_;
+    return kind_ == LargeSum::Kind::kWeighted ? sum / Weight() : sum;
+  }
+
+ private:
+  at::Tensor WidenedTo(const at::Tensor& tensor) const {
+    return wide_ ? tensor.to(at::kDouble) : Widened(tensor);
+  }
+
+  const LargeSum::Kind kind_;
+  const bool wide_, one_by_one_;
+  std::vector<at::Tensor> values_, weights_;
+  double places_ = 0;
+};
+
+// Sums by accumulators that go on from block to block, on the host.
+class Accumulators {
+ public:
+  Accumulators(const LargeSum& sum, int64_t parts, bool on_gpu) : sum_(sum), parts_(parts) {
+    const bool few = sum.terms <= kMostAdditions;
+    const int64_t most = (few || !on_gpu ? kMostAdditions : kMostOnGpu) * parts;
+    neighbours_ = (sum.terms + most - 1) / most;
+  }
+
+  // terms: [n, values].
+  void Add(const at::Tensor& terms) {
+    at::Tensor some = terms;
+    if (neighbours_ > 1) {
+      const int64_t whole = terms.size(0) / neighbours_ * neighbours_;
+      some = terms.narrow(0, 0, whole).view({-1, neighbours_, terms.size(1)}).sum(1);
+      if (whole < terms.size(0)) {
+        const at::Tensor last = terms.narrow(0, whole, terms.size(0) - whole).sum(0, true);
+        some = at::cat({some, last});
+      }
+    }
+    some = some.to(at::kCPU).contiguous();
+    if (!sums_.defined()) sums_ = at::zeros({parts_, some.size(1)}, some.options());
+    some.scalar_type() == at::kDouble ? AddEach<double>(some) : AddEach<float>(some);
+  }
+  at::Tensor Value() const {
+    at::Tensor sum = sums_.select(0, 0).clone();
+    for (int64_t p = 1; p < parts_; ++p) sum.add_(sums_.select(0, p));
+    if (sum_.kind == LargeSum::Kind::kAverage) sum = sum / static_cast<double>(sum_.terms);
+    return sum.reshape(sum_.axes.signature.output_spec(0).sizes);
+  }
+
+ private:
+  template <typename T>
+  void AddEach(const at::Tensor& terms) {
+    const int64_t width = terms.size(1);
+    const T* const from = terms.const_data_ptr<T>();
+    T* const sums = sums_.mutable_data_ptr<T>();
+    for (int64_t i = 0; i < terms.size(0); ++i, next_ = (next_ + 1) % parts_) {
+      for (int64_t w = 0; w < width; ++w) sums[next_ * width + w] += from[i * width + w];
+    }
+  }
+
+  const LargeSum& sum_;
+  const int64_t parts_;
+  int64_t neighbours_ = 1, next_ = 0;
+  at::Tensor sums_;
+};
+
+// For RegionProgram::RunWith: the last call gives what it would add up.
+RegionProgram::Instead TermsOfLast(const OpSignature& signature, SumOrder order) {
+  const auto last = static_cast<size_t>(signature.outputs[0].node);
+  return [&signature, last, in_order = InOrder(signature, order)](size_t node,
+                                                                  torch::jit::Stack* stack) {
+    if (node != last) return in_order(node, stack);
+    if (FactsOf(signature.nodes[node].op).weights >= 0) {
+      (*stack)[kReductionOfLoss] = int64_t{0};
+      return false;
+    }
+    const at::Tensor self = (*stack)[0].toTensor();
+    const c10::IValue& dtype = stack->back();
+    const std::vector<int64_t> dims = SummedDims(*stack);
+    std::vector<int64_t> front = dims, shape = {-1};
+    for (int64_t d = 0; d < self.dim(); ++d) {
+      if (std::find(dims.begin(), dims.end(), d) != dims.end()) continue;
+      front.push_back(d);
+      shape.push_back(self.size(d));
+    }
+    const at::Tensor terms = dtype.isInt() ? self.to(dtype.toScalarType()) : self;
+    *stack = {Widened(terms).permute(front).reshape(shape)};
+    return true;
+  };
+}
+
+// Whether what the sum adds up can be had (TermsOfLast).
+bool HasTerms(const LargeSum& sum) {
+  const OutputRef& output = sum.axes.signature.outputs[0];
+  return FactsOf(sum.axes.signature.nodes[static_cast<size_t>(output.node)].op).weights !=
+         output.out;
+}
+
+}  // namespace
+
+Result<SumValues> LargeSums::Evaluate(int key, const SumFunction& value_of) {
+  if (sums_.empty()) return SumValues();
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  SumValues values;
+  for (const LargeSum& sum : sums_) {
+    CF_ASSIGN_OR_RETURN(at::Tensor value, value_of(sum, values));
+    values.push_back(std::move(value));
+  }
+  known_[key] = values;
+  return values;
+}
+
+Status LargeSums::ForEachBlock(const LargeSum& sum, const SumValues& before,
+                               const BlockFunction& visit) const {
+  Status status;
+  sum.ForEachBlock([&](const Selection& block, int64_t places) {
+    Result<CutRegion> cut = CutRegion::Make(sum.axes, block, inputs_, before);
+    status = cut.status();
+    if (status.ok()) visit(*cut, places);
+    return status.ok();
+  });
+  return status;
+}
+
+Result<SumValues> LargeSums::Float64() {
+  return Evaluate(kOfFloat64, [&](const LargeSum& sum, const SumValues& before) {
+    return InFloat64(sum, before, [](CutRegion& cut) { return cut.AllFloat64(); });
+  });
+}
+
+Result<SumValues> LargeSums::Moved(int move) {
+  return Evaluate(kOfMoves + move, [&](const LargeSum& sum, const SumValues& before) {
+    return InFloat64(sum, before, [&](CutRegion& cut) { return cut.AllFloat64Moved(seed_, move); });
+  });
+}
+
+Result<at::Tensor> LargeSums::InFloat64(const LargeSum& sum, const SumValues& before,
+                                        const RunFunction& run) const {
+  BlockSums sums(sum.kind, /*wide=*/true, /*one_by_one=*/true);
+  CF_RETURN_IF_ERROR(ForEachBlock(
+      sum, before, [&](CutRegion& cut, int64_t places) { sums.Add(run(cut), places); }));
+  return sums.Value();
+}
+
+Result<at::Tensor> LargeSums::InOrderOf(const LargeSum& sum, const SumValues& before,
+                                        const SumOrder& order) const {
+  const bool by_terms = order.one_by_one && HasTerms(sum);
+  BlockSums sums(sum.kind, /*wide=*/false, order.one_by_one);
+  Accumulators accumulators(sum, order.parts, inputs_[0].is_cuda());
+  CF_RETURN_IF_ERROR(ForEachBlock(sum, before, [&](CutRegion& cut, int64_t places) {
+    if (!by_terms || sum.kind == LargeSum::Kind::kWeighted) {
+      const bool own = order.parts == 1 && !order.one_by_one;  // ATen's
+      const auto instead = own ? RegionProgram::Instead() : InOrder(cut.signature(), order);
+      sums.Add(cut.AllAten(instead), places);
+    }
+    if (!by_terms) return;
+    const at::Tensor terms = Widened(cut.AllAten(TermsOfLast(cut.signature(), order))[0]);
+    const int64_t values = sum.axes.signature.output_spec(0).numel();
+    accumulators.Add(terms.reshape({-1, values}));
+  }));
+  at::Tensor value = by_terms ? accumulators.Value().to(inputs_[0].device()) : sums.Value();
+  if (by_terms && sum.kind == LargeSum::Kind::kWeighted) value = value / sums.Weight();
+  return value.to(ToScalarType(sum.dtype));
+}
+
+Result<SumValues> LargeSums::Aten(size_t order) {
+  SumOrder of;  // ATen's own
+  if (order > 0) of = SumOrders()[order - 1];
+  return Evaluate(
+      kOfOrders + static_cast<int>(order),
+      [&](const LargeSum& sum, const SumValues& before) { return InOrderOf(sum, before, of); });
+}
+
+}  // namespace cudaforge
