@@ -1,7 +1,6 @@
 // SliceJudgement's verdicts on candidates.
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -184,14 +183,8 @@ SliceVerdict SliceJudgement::Check(size_t set, const SetTensors& tensors,
     for (size_t o = 0; o < outputs_.size(); ++o) {
       result.verdict = CheckFixed(set, o, tensors, candidate[o], &result);
       if (!result.status.ok() || !result.verdict.accepted()) return result;
-      if (o >= suspects.size()) continue;
-      std::vector<int64_t> others;  // than those that were just checked
-      const std::vector<int64_t>& fixed = sets_[set]->outputs[o].elements.numbers;
-      std::copy_if(
-          suspects[o].begin(), suspects[o].end(), std::back_inserter(others),
-          [&](int64_t i) { return std::find(fixed.begin(), fixed.end(), i) == fixed.end(); });
-      if (others.empty()) continue;
-      result.verdict = CheckSuspects(set, o, tensors, candidate[o], others, &result);
+      if (o >= suspects.size() || suspects[o].empty()) continue;
+      result.verdict = CheckSuspects(set, o, tensors, candidate[o], suspects[o], &result);
       if (!result.status.ok() || !result.verdict.accepted()) return result;
     }
   } catch (const std::exception& error) {
