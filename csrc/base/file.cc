@@ -131,11 +131,12 @@ TempDir::~TempDir() {
   if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
 }
 
-Result<FileLock> FileLock::Acquire(const std::string& path, int timeout_ms) {
+Result<FileLock> FileLock::Acquire(const std::string& path, int timeout_ms, Kind kind) {
+  const int operation = kind == Kind::kShared ? LOCK_SH : LOCK_EX;
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return ErrnoStatus(path, errno);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-  while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+  while (flock(fd.get(), operation | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return ErrnoStatus(path, errno);
     if (std::chrono::steady_clock::now() >= deadline) {
       return Status::Timeout(path + ": locked by another process for " +

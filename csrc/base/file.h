@@ -66,11 +66,13 @@ class TempDir {
   std::string path_;
 };
 
-// An exclusive flock(2) on a file of our own, held until destruction.
+// A flock(2) on a file of our own, held until destruction.
 class FileLock {
  public:
+  enum class Kind { kExclusive, kShared };  // a shared one lets others be shared beside it
   // Waits up to `timeout_ms` for the lock; kTimeout after that.
-  static Result<FileLock> Acquire(const std::string& path, int timeout_ms);
+  static Result<FileLock> Acquire(const std::string& path, int timeout_ms,
+                                  Kind kind = Kind::kExclusive);
   FileLock(FileLock&&) = default;
   FileLock& operator=(FileLock&&) = delete;
   FileLock(const FileLock&) = delete;

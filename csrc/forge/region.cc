@@ -9,6 +9,7 @@
 #include "forge/agent/memory.h"
 #include "forge/promotion.h"
 #include "forge/walk.h"
+#include "measure/timing_lease.h"
 
 namespace cudaforge {
 namespace {
@@ -19,6 +20,7 @@ constexpr double kRacingSeconds = 7;
 constexpr double kRacingShare = 0.7;
 constexpr int kInputSets = 4;  // rotated, so that no contestant finds its last inputs in a cache
 constexpr double kRaceSeconds = 1;            // at most, of each race
+constexpr double kLeaseSeconds = 5;           // that others' times are waited for
 constexpr int kLeastRounds = 32;              // of a race that a kernel wins (measure/paired.h)
 constexpr const char* kBuiltIn = "built-in";  // the rival's name where it is the generators' kernel
 
@@ -284,6 +286,10 @@ class RegionForge {
   Result<std::optional<Promotion>> RaceThose(const OpSignature& region,
                                              const std::vector<Contestant>& contestants) {
     CF_RETURN_IF_ERROR(host_.MakeInputs(region, kInputSets));
+    const TimingLease lease =
+        TimingLease::Take(region.device, request_.device_index, kLeaseSeconds);
+    waited_s_ += lease.waited_s();
+    was_busy_ = was_busy_ || !lease.alone();
     const SampleClock clock = host_.Clock();
     for (int set = 0; set < kInputSets; ++set) {
       const double began = SteadySeconds();

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "measure/roofline.h"
+#include "measure/timing_lease.h"
 
 namespace cudaforge {
 namespace {
@@ -15,6 +16,7 @@ constexpr size_t kMaxLogBytes = 4096;
 // alone (TierMetrics).
 constexpr int kOrdinaryTier = 3;
 constexpr int kBestTier = 4;
+constexpr double kLeaseSeconds = 1;  // that others' times are waited for: these only rank
 
 Status CancelledStatus() { return Status::Cancelled("cancelled"); }
 Status OutOfTime() { return Status::Timeout("no time was left"); }
@@ -35,8 +37,13 @@ class Stopwatch {
 }  // namespace
 
 LocalEvaluator::LocalEvaluator(const OpSignature& region, CandidateRunner& runner,
-                               RegionVerifier& verifier, std::vector<CandidateRunner*> compilers)
-    : region_(region), runner_(runner), verifier_(verifier), compilers_(std::move(compilers)) {
+                               RegionVerifier& verifier, std::vector<CandidateRunner*> compilers,
+                               int device_index)
+    : region_(region),
+      runner_(runner),
+      verifier_(verifier),
+      compilers_(std::move(compilers)),
+      device_index_(device_index) {
   CF_CHECK(verifier_.set_count() > 0);
   for (size_t i = 0; i < compilers_.size(); ++i) turns_.push_back(std::make_unique<std::mutex>());
 }
@@ -168,6 +175,7 @@ Status LocalEvaluator::Screen(Job* job, Built* built, Evaluation* out) {
     plan.abandon_ns = 2 * *request.best_ns;
   }
   {
+    const TimingLease lease = TimingLease::Take(region_.device, device_index_, kLeaseSeconds);
     const Stopwatch watch(&out->device_seconds);
     CF_ASSIGN_OR_RETURN(RegionVerifier::Timed timed, verifier_.Time(plan));
     verdict = std::move(timed.verdict);

@@ -22,9 +22,9 @@ class LocalEvaluator : public Evaluator {
  public:
   // `runner` compiles and knows the device; `verifier` runs what was compiled. `compilers`: each
   // compiles one candidate at a time, beside the others and beside what runs. Empty: the runner
-  // compiles.
+  // compiles. `device_index`: of the region's device, which times are taken alone on.
   LocalEvaluator(const OpSignature& region, CandidateRunner& runner, RegionVerifier& verifier,
-                 std::vector<CandidateRunner*> compilers = {});
+                 std::vector<CandidateRunner*> compilers = {}, int device_index = 0);
 
   void Begin(const EvaluatorSettings& settings) override;
   int slots() const override { return 1 + static_cast<int>(compilers_.size()); }
@@ -60,6 +60,7 @@ class LocalEvaluator : public Evaluator {
   CandidateRunner& runner_;
   RegionVerifier& verifier_;
   const std::vector<CandidateRunner*> compilers_;
+  const int device_index_;
   EvaluatorSettings settings_;
   std::vector<std::unique_ptr<std::mutex>> turns_;  // of the compilers
   size_t submitted_ = 0;

@@ -55,7 +55,7 @@ class Service {
     CF_ASSIGN_OR_RETURN(const std::string device, JsonString(body, "device"));
     CF_ASSIGN_OR_RETURN(setup.device, ParseDeviceType(device));
     CF_ASSIGN_OR_RETURN(const int64_t index, JsonInt(body, "device_index"));
-    setup.device_index = static_cast<int>(index);
+    setup.device_index = device_index_ = static_cast<int>(index);
     WorkerOptions worker;
     worker.device = setup.device;
     worker.device_index = setup.device_index;
@@ -97,7 +97,8 @@ class Service {
                         WorkerRegionVerifier::Create(
                             *region_, *target_, *memory_, *worker_, *answers_, RandomSeed(),
                             seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
-    evaluator_ = std::make_unique<LocalEvaluator>(*region_, *worker_, *verifier_);
+    evaluator_ = std::make_unique<LocalEvaluator>(*region_, *worker_, *verifier_,
+                                                  std::vector<CandidateRunner*>(), device_index_);
     return Said();
   }
 
@@ -139,6 +140,7 @@ class Service {
   std::unique_ptr<RegionReference> answers_;
   std::unique_ptr<WorkerRegionVerifier> verifier_;
   std::unique_ptr<LocalEvaluator> evaluator_;
+  int device_index_ = 0;
 };
 
 Frame ErrorFrame(const Status& status, bool fatal) {
