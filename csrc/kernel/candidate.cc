@@ -19,6 +19,7 @@ constexpr size_t kMaxName = 128;
 constexpr int64_t kMaxScratchBytes = int64_t{64} << 30;
 constexpr int64_t kMaxBlockThreads = 1024;
 constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxRange = int64_t{1} << 62;
 constexpr int64_t kMaxGridYZ = 65535;
 constexpr int64_t kMaxClusterBlocks = 16;
 constexpr int64_t kMaxSharedBytes = 1 << 20;
@@ -417,7 +418,7 @@ Status Candidate::Validate(const OpSignature& signature) const {
     if (cuda) {
       CF_RETURN_IF_ERROR(ValidateCudaShape(launch, signature));
     } else {
-      CF_RETURN_IF_ERROR(InRange(launch.range, signature, "range", 0, INT64_MAX).status());
+      CF_RETURN_IF_ERROR(InRange(launch.range, signature, "range", 0, kMaxRange).status());
       CF_RETURN_IF_ERROR(InRange(launch.grain, signature, "grain", 1, INT64_MAX).status());
     }
   }

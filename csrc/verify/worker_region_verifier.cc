@@ -14,6 +14,7 @@ constexpr int64_t kMaxAlignment = 4096;
 // Runs of a random split on a CPU, where inputs and outputs have at most kRaceBytes bytes.
 constexpr int kRaceRuns = 8;
 constexpr int64_t kRaceBytes = int64_t{32} << 20;
+constexpr int64_t kKeptScratch = int64_t{1} << 20;  // of a buffer, whatever is needed
 constexpr int64_t kMuchScratch = int64_t{1} << 30;  // no region of a few bytes needs more
 constexpr int kKilledRuns = 3;  // a run whose process was killed is repeated, up to so many runs
 // What PyTorch's allocators keep to at the least.
@@ -43,6 +44,11 @@ Placement PlacementOf(uint64_t turn) {
                                               Placement::kInside};
   return kPlacements[turn % 3];
 }
+
+// Of a set's runs beside those of SplitOf: the cuts of machines with so many threads, by turns.
+constexpr int kServedRuns = 2;
+constexpr int kThreads[] = {3, 4, 8, 16, 64, 2};
+constexpr int64_t kApartBytes = int64_t{16} << 20;  // of outputs and scratch buffers
 
 // Races show where parts run at once, and only now and then.
 RangeSplit SplitOf(size_t set) {
@@ -157,9 +163,16 @@ Result<Verdict> WorkerRegionVerifier::Load(const std::string& binary, const Cand
   if (!loaded.verdict.accepted()) return std::move(loaded.verdict);
   scratch_bytes_ = std::move(loaded.scratch_bytes);
   ran_ = false;
-  for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
+  // A larger one than is needed is filled and read in every run, so it is given back.
+  const auto suits = [&](size_t i) {
+    const int64_t capacity = scratch_[i].capacity(), bytes = scratch_bytes_[i];
+    return capacity >= bytes && (capacity <= kKeptScratch || capacity / 4 <= bytes);
+  };
+  size_t kept = 0;
+  while (kept < std::min(scratch_.size(), scratch_bytes_.size()) && suits(kept)) ++kept;
+  scratch_.erase(scratch_.begin() + static_cast<std::ptrdiff_t>(kept), scratch_.end());
+  for (size_t i = kept; i < scratch_bytes_.size(); ++i) {
     const int64_t bytes = scratch_bytes_[i];
-    if (i < scratch_.size() && scratch_[i].capacity() >= bytes) continue;
     Result<PlacedBuffer> buffer = PlacedBuffer::Make(target_, memory_, worker_, bytes);
     if (buffer.status().code() == StatusCode::kNoMemory) {
       const std::string message = "no memory is free for a scratch buffer of " + Bytes(bytes);
@@ -169,11 +182,7 @@ Result<Verdict> WorkerRegionVerifier::Load(const std::string& binary, const Cand
     }
     CF_RETURN_IF_ERROR(buffer.status());
     for (int address = 0; address < 2; ++address) CF_RETURN_IF_ERROR(buffer->Map(true));
-    if (i < scratch_.size()) {
-      scratch_[i] = *std::move(buffer);
-    } else {
-      scratch_.push_back(*std::move(buffer));
-    }
+    scratch_.push_back(*std::move(buffer));
   }
   return Verdict();
 }
@@ -229,7 +238,8 @@ LaunchRequest WorkerRegionVerifier::LaunchOn(size_t set) {
   for (size_t i = 0; i < scratch_bytes_.size(); ++i) {
     launch.scratch.push_back(scratch_[i].placed(address >> 16));
   }
-  launch.split = SplitOf(set);
+  launch.split = split_;
+  launch.threads = threads_;
   launch.seed = Random(set, 5);
   return launch;
 }
@@ -271,15 +281,32 @@ Result<Verdict> WorkerRegionVerifier::RunOnce(size_t set) {
   }
 }
 
+void WorkerRegionVerifier::ChooseSplit(size_t set, int run, int runs) {
+  split_ = SplitOf(set);
+  threads_ = 0;
+  const auto turn = [&](size_t n) { threads_ = kThreads[n % std::size(kThreads)]; };
+  if (runs > kServedRuns && run < kServedRuns) {
+    split_ = RangeSplit::kServed;
+    turn(set / 2 * kServedRuns + static_cast<size_t>(run));
+  } else if (split_ == RangeSplit::kServed && set > 0) {
+    turn(set / 6);
+  }
+  const bool apart = runs > 1 ? run == kServedRuns : set % 6 == 3;
+  const int64_t scratch = std::accumulate(scratch_bytes_.begin(), scratch_bytes_.end(), int64_t{0});
+  if (apart && output_bytes_ + scratch <= kApartBytes) split_ = RangeSplit::kApart;
+}
+
 Result<Verdict> WorkerRegionVerifier::Run(size_t set) {
   CF_RETURN_IF_ERROR(Draw(set));
   const bool races = region_.device == DeviceType::kCpu && SplitOf(set) == RangeSplit::kRandom;
+  const int runs = races && input_bytes_ + output_bytes_ <= kRaceBytes ? kRaceRuns : 1;
   Verdict verdict;
-  for (int left = races && input_bytes_ + output_bytes_ <= kRaceBytes ? kRaceRuns : 1; left > 0;
-       --left) {
+  for (int run = 0; run < runs && verdict.accepted(); ++run) {
+    ChooseSplit(set, run, runs);
     CF_ASSIGN_OR_RETURN(verdict, RunOnce(set));
-    if (!verdict.accepted()) return verdict;
   }
+  ChooseSplit(0, 0, 1);
+  if (!verdict.accepted()) return verdict;
   if (set != 0 || !std::exchange(ran_, true)) return verdict;
   return RunAgain(set);
 }
@@ -300,7 +327,12 @@ Result<RegionVerifier::Timed> WorkerRegionVerifier::Time(const TimingPlan& plan)
   CF_RETURN_IF_ERROR(Poison(0));
   CF_RETURN_IF_ERROR(target_.Synchronize());
   Timed timed;
-  CF_ASSIGN_OR_RETURN(timed.ns, worker_.Time({LaunchOn(0)}, plan, {}));
+  const Result<double> ns = worker_.Time({LaunchOn(0)}, plan, {});
+  if (ns.status().code() == StatusCode::kUnsupported) {
+    timed.verdict = Refused(ns.status().message());
+    return timed;
+  }
+  CF_ASSIGN_OR_RETURN(timed.ns, ns);
   CF_ASSIGN_OR_RETURN(timed.verdict, Examine(0));
   if (!timed.verdict.accepted()) return timed;
   // What it left in its scratch buffers must not let it do less from now on.

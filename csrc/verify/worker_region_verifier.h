@@ -59,6 +59,8 @@ class WorkerRegionVerifier : public RegionVerifier {
   Status Prepare(double seconds);
   Status NoRoom(const std::string& reason) const;
   Slot& SlotOf(size_t set) { return slots_[set == 0 ? 0 : slots_.size() - 1]; }
+  // How run `run` of `runs` on this set is cut, on a CPU.
+  void ChooseSplit(size_t set, int run, int runs);
   // Draws set `set` into its slot, unless it is there at addresses that suit the candidate.
   Status Draw(size_t set);
   // Places outputs and scratch buffers for `set`, and fills them with what no kernel may use.
@@ -82,11 +84,13 @@ class WorkerRegionVerifier : public RegionVerifier {
   const uint64_t seed_;
   std::vector<Slot> slots_;  // one for all sets; or one for set 0 and one for the others
   std::vector<PlacedBuffer> outputs_, scratch_;
-  std::vector<int64_t> scratch_bytes_;     // of the loaded candidate
-  std::vector<int64_t> input_alignments_;  // of the region's inputs, as the candidate asks for
-  bool ran_ = false;                       // it ran on set 0 already
-  uint64_t run_ = 0;                       // runs so far
-  int64_t input_bytes_ = 0;                // of one set
+  std::vector<int64_t> scratch_bytes_;      // of the loaded candidate
+  std::vector<int64_t> input_alignments_;   // of the region's inputs, as the candidate asks for
+  RangeSplit split_ = RangeSplit::kServed;  // of the next launch
+  int threads_ = 0;                         // that it is cut for; 0: this machine's
+  bool ran_ = false;                        // it ran on set 0 already
+  uint64_t run_ = 0;                        // runs so far
+  int64_t input_bytes_ = 0;                 // of one set
   int64_t output_bytes_ = 0;
   int64_t free_ = 0;  // bytes, before anything was taken
 };

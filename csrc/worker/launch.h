@@ -22,9 +22,12 @@ enum class RangeSplit {
   kWhole,   // one call on one thread
   kItems,   // one call an item, on one thread, in a random order. Of a range of more than 64 Ki
             // items: some 4,096 single items, and the rest in parts of odd sizes
-  kRandom,  // random parts that begin at odd items, on two or more threads with random delays
+  kRandom,  // random parts on two or more threads with random delays: they begin anywhere, at odd
+            // items, at multiples of 2 to 64, or where the parts of some machine's threads do
+  kApart,   // as many parts as are affordable, one after the other, in a random order. Two that
+            // change one byte of an output or a scratch buffer race, where they use no atomics
 };
-// "served", "whole", "items", "random".
+// "served", "whole", "items", "random", "apart".
 std::string_view SplitName(RangeSplit split);
 // kInvalidArgument: no such name.
 Result<RangeSplit> ParseSplit(std::string_view name);
@@ -34,7 +37,8 @@ Result<RangeSplit> ParseSplit(std::string_view name);
 struct LaunchRequest {
   std::vector<Placed> inputs, outputs, scratch;
   RangeSplit split = RangeSplit::kServed;
-  uint64_t seed = 0;  // of kItems and kRandom
+  uint64_t seed = 0;  // of kItems, kRandom and kApart
+  int threads = 0;    // kServed: cut for so many; 0: as many as this machine's pool has
 };
 
 // A kernel that the worker holds.

@@ -70,8 +70,10 @@ Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature
                                   std::span<const int64_t> scratch_bytes,
                                   const Mappings& mappings) {
   LaunchBuffers found;
-  const auto add = [&](const Placed& placed, int64_t bytes, std::string name, bool is_input,
+  const auto add = [&](const Placed& placed, int64_t bytes, std::string name,
                        std::vector<void*>& pointers) -> Status {
+    const bool is_input = &pointers == &found.inputs;
+    const bool is_scratch = &pointers == &found.scratch;
     const auto entry = mappings.find(placed.mapping);
     if (entry == mappings.end()) {
       return Status::InvalidArgument(name + ": there is no mapping " +
@@ -87,7 +89,8 @@ Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature
     }
     void* const data = static_cast<char*>(mapping.buffer.data()) + placed.offset;
     pointers.push_back(data);
-    found.all.push_back({std::move(name), is_input, placed.mapping, &mapping, data, bytes});
+    found.all.push_back(
+        {std::move(name), is_input, is_scratch, placed.mapping, &mapping, data, bytes});
     return Status::Ok();
   };
   if (launch.inputs.size() != signature.inputs.size() ||
@@ -97,15 +100,15 @@ Result<LaunchBuffers> FindBuffers(const LaunchRequest& launch, const OpSignature
   }
   for (size_t i = 0; i < launch.inputs.size(); ++i) {
     CF_RETURN_IF_ERROR(add(launch.inputs[i], signature.inputs[i].StorageBytes(),
-                           "input " + std::to_string(i), true, found.inputs));
+                           "input " + std::to_string(i), found.inputs));
   }
   for (size_t i = 0; i < launch.outputs.size(); ++i) {
     CF_RETURN_IF_ERROR(add(launch.outputs[i], signature.output_spec(i).StorageBytes(),
-                           "output " + std::to_string(i), false, found.outputs));
+                           "output " + std::to_string(i), found.outputs));
   }
   for (size_t i = 0; i < launch.scratch.size(); ++i) {
     CF_RETURN_IF_ERROR(add(launch.scratch[i], scratch_bytes[i],
-                           "scratch buffer " + std::to_string(i), false, found.scratch));
+                           "scratch buffer " + std::to_string(i), found.scratch));
   }
   return found;
 }

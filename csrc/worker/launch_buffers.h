@@ -25,6 +25,7 @@ using Mappings = std::map<int, Mapping>;
 struct LaunchBuffer {
   std::string name;  // "input 0", "output 0", "scratch buffer 0"
   bool is_input = false;
+  bool is_scratch = false;
   int mapping_id = 0;
   const Mapping* mapping = nullptr;
   void* data = nullptr;

@@ -195,7 +195,7 @@ Result<double> WorkerClient::Time(const std::vector<LaunchRequest>& launches,
   CF_ASSIGN_OR_RETURN(const Impl::Answer answer, impl_->AskLaunch(request, impl_->PatienceMs()));
   CF_RETURN_IF_ERROR(CheckAnswer(answer, "timing"));
   CF_ASSIGN_OR_RETURN(const double nanoseconds, JsonDouble(answer.frame.body, "nanoseconds"));
-  if (!std::isfinite(nanoseconds) || nanoseconds < 0) {
+  if (!std::isfinite(nanoseconds) || nanoseconds <= 0) {
     return Status::Corruption("the worker reports a time that is none");
   }
   return nanoseconds;

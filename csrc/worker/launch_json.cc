@@ -9,6 +9,7 @@ namespace {
 
 constexpr double kNoLimitNs = 1e18;  // JSON has no infinity
 constexpr int kMostSamples = 10'000;
+constexpr int kMostThreads = 4096;
 
 Json PlacesToJson(const std::vector<Placed>& places) {
   Json json = Json::array();
@@ -40,6 +41,7 @@ Json LaunchRequestToJson(const LaunchRequest& launch) {
           {"outputs", PlacesToJson(launch.outputs)},
           {"scratch", PlacesToJson(launch.scratch)},
           {"split", SplitName(launch.split)},
+          {"threads", launch.threads},
           {"seed", static_cast<int64_t>(launch.seed)}};
 }
 
@@ -52,6 +54,9 @@ Result<LaunchRequest> LaunchRequestFromJson(const Json& json) {
   CF_ASSIGN_OR_RETURN(launch.split, ParseSplit(split));
   CF_ASSIGN_OR_RETURN(const int64_t seed, JsonInt(json, "seed"));
   launch.seed = static_cast<uint64_t>(seed);
+  CF_ASSIGN_OR_RETURN(const int64_t threads, JsonInt(json, "threads"));
+  if (threads < 0 || threads > kMostThreads) return Status::InvalidArgument("threads: 0 to 4096");
+  launch.threads = static_cast<int>(threads);
   return launch;
 }
 

@@ -8,7 +8,8 @@
 
 namespace cudaforge {
 
-// {"inputs":[[mapping, offset], ...],"outputs":[],"scratch":[],"split":"served","seed":n}
+// {"inputs":[[mapping, offset], ...],"outputs":[],"scratch":[],"split":"served","seed":n,
+//  "threads":n}
 Json LaunchRequestToJson(const LaunchRequest& launch);
 // kInvalidArgument names the field at fault.
 Result<LaunchRequest> LaunchRequestFromJson(const Json& json);

@@ -8,12 +8,15 @@
 #include <set>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "target/cpu/cpu_memory.h"
 #include "target/elf_check.h"
 #include "target/launch_args.h"
 #include "worker/launch_json.h"
+#include "worker/launch_timing.h"
+#include "worker/race_watch.h"
 #include "worker/sandbox.h"
 #include "worker/team.h"
 
@@ -48,6 +51,11 @@ void ShiftCode(uint64_t seed, size_t bytes) {
   for (uint64_t left = random.Below(16); reserved && left > 0; --left) {
     reserved = reserve((bytes / page + 1) * page);
   }
+}
+
+// Only by these names can a candidate's text have atomic operations: it may include no <atomic>.
+bool HasAtomics(const std::string& code) {
+  return code.find("__atomic_") != std::string::npos || code.find("__sync_") != std::string::npos;
 }
 
 Json StatusAnswer(const Status& status) {
@@ -115,46 +123,6 @@ Result<BoundLaunches> BindAll(const Executable& executable,
     bound.push_back(std::move(ready));
   }
   return bound;
-}
-
-// The median; run i is of launch i, over and over.
-Result<double> MedianTime(Target& target, const BoundLaunches& bound,
-                          const std::vector<std::vector<WarmBytes>>& warm, const TimingPlan& plan) {
-  std::vector<double> times;
-  times.reserve(static_cast<size_t>(plan.samples));
-  double total = 0;
-  for (int i = 0; i < plan.samples; ++i) {
-    const size_t which = static_cast<size_t>(i) % bound.size();
-    const auto enqueue = [&] { return bound[which]->Run(target.launch_context()); };
-    CF_ASSIGN_OR_RETURN(const double nanoseconds, target.TimeWarm(enqueue, warm[which]));
-    times.push_back(nanoseconds);
-    total += nanoseconds;
-    if (i + 1 >= plan.least && total >= plan.total_ns) break;
-    if (i == 1 && std::min(times[0], times[1]) > plan.abandon_ns) break;
-  }
-  auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
-
-// The inputs that a timing wants warm, of each launch. "warm_inputs": an array of indices.
-Result<std::vector<std::vector<WarmBytes>>> WarmOf(const Json& body,
-                                                   const std::vector<LaunchBuffers>& launches) {
-  CF_ASSIGN_OR_RETURN(const Json indices, JsonField(body, "warm_inputs"));
-  if (!indices.is_array()) return Status::InvalidArgument("warm_inputs: expected an array");
-  std::vector<std::vector<WarmBytes>> warm(launches.size());
-  for (const Json& entry : indices) {
-    if (!entry.is_number_unsigned()) return Status::InvalidArgument("warm_inputs: an index");
-    const auto index = entry.get<uint64_t>();
-    for (size_t l = 0; l < launches.size(); ++l) {
-      if (index >= launches[l].inputs.size()) {
-        return Status::InvalidArgument("warm_inputs: no such input");
-      }
-      const LaunchBuffer& input = launches[l].all[index];  // inputs come first
-      warm[l].push_back({input.data, input.bytes});
-    }
-  }
-  return warm;
 }
 
 }  // namespace
@@ -280,10 +248,16 @@ Result<LaunchReply> LaunchServer::Launch(const Json& body) {
     if (!bound.ok()) return StatusAnswer(bound.status());
     Populate(buffers);
     const auto prepare = [] { EnterThread(SandboxUse::kLaunch); };
-    Team::Start(launch.split, launch.seed, target_.arch().threads.value_or(1), prepare);
+    const bool apart = launch.split == RangeSplit::kApart;
+    if (apart) {
+      RaceWatch::Start(buffers, launch.seed, HasAtomics(kernel_->candidate.source.code));
+    } else {
+      Team::Start(launch, target_.arch().threads.value_or(1), prepare);
+    }
     prepare();
     EnterSandbox(SandboxUse::kLaunch, pipe);
-    return StatusAnswer((*bound)->Run({nullptr, Team::ParallelFor}));
+    const Status ran = (*bound)->Run({nullptr, apart ? RaceWatch::ParallelFor : Team::ParallelFor});
+    return StatusAnswer(ran.ok() && apart ? RaceWatch::Found() : ran);
   };
   CF_ASSIGN_OR_RETURN(const ForkedEnd end, RunForked(run, timeout_ms));
   if (end.kind == ForkedEnd::Kind::kKilled) return LaunchReply{{{"ok", true}, {"killed", true}}};
@@ -318,37 +292,52 @@ Result<LaunchReply> LaunchServer::Time(const Json& body) {
     return Status::InvalidArgument("launches: 1 to 64 of them");
   }
   std::vector<LaunchBuffers> launches;
+  uint64_t seed = 0;
   for (const Json& one : list) {
     CF_ASSIGN_OR_RETURN(const LaunchRequest launch, LaunchRequestFromJson(one));
+    seed += launch.seed;
     CF_ASSIGN_OR_RETURN(LaunchBuffers buffers, Buffers(launch));
     launches.push_back(std::move(buffers));
   }
-  CF_ASSIGN_OR_RETURN(const auto warm, WarmOf(body, launches));
-  const auto time = [&](const BoundLaunches& bound) -> Json {
-    const Result<double> nanoseconds = MedianTime(target_, bound, warm, plan);
-    if (!nanoseconds.ok()) return StatusAnswer(nanoseconds.status());
-    return {{"ok", true}, {"nanoseconds", *nanoseconds}};
+  CF_ASSIGN_OR_RETURN(auto warm, WarmOf(body, launches));
+  const auto time = [&](const TimedLaunches& timed) -> Json {
+    const auto times = TimeLaunches(target_, timed, plan, seed);
+    if (!times.ok()) return StatusAnswer(times.status());
+    return {{"ok", true}, {"nanoseconds", times->median_ns}, {"total_ns", times->total_ns}};
   };
   if (!forks()) {
-    CF_ASSIGN_OR_RETURN(const BoundLaunches bound, BindAll(*kernel_->executable, launches));
-    return LaunchReply{time(bound), target_.poisoned()};
+    CF_ASSIGN_OR_RETURN(BoundLaunches bound, BindAll(*kernel_->executable, launches));
+    const Json answer = time({std::move(bound), launches, std::move(warm)});
+    return LaunchReply{answer, target_.poisoned()};
   }
   const auto run = [&](int pipe) -> Json {
     KeepOnly(launches);
     auto& executable = Kept(target_.Load(kernel_->binary, kernel_->candidate, kernel_->signature));
     if (!executable.ok()) return StatusAnswer(executable.status());
-    const auto& bound = Kept(BindAll(**executable, launches));
+    auto& bound = Kept(BindAll(**executable, launches));
     if (!bound.ok()) return StatusAnswer(bound.status());
+    const auto& timed = Kept(TimedLaunches{*std::move(bound), launches, std::move(warm)});
     for (const LaunchBuffers& buffers : launches) Populate(buffers);
     // Starts the pool's threads and makes what evicts the caches.
     const Result<double> nothing = target_.TimeOnce([] { return Status::Ok(); });
     if (!nothing.ok()) return StatusAnswer(nothing.status());
     EnterThread(SandboxUse::kTime);
     EnterSandbox(SandboxUse::kTime, pipe);
-    return time(*bound);
+    return time(timed);
   };
+  const double began = SteadySeconds();
   CF_ASSIGN_OR_RETURN(const ForkedEnd end, RunForked(run, timeout_ms));
-  return LaunchReply{AnswerOfEnd(end, launches[0], timeout_ms)};
+  const double ns = (SteadySeconds() - began) * 1e9;
+  Json answer = AnswerOfEnd(end, launches[0], timeout_ms);
+  if (answer["ok"] == true) {
+    const Result<double> total = JsonDouble(answer, "total_ns");
+    const Result<double> median = JsonDouble(answer, "nanoseconds");
+    if (!total.ok() || !median.ok() || !(*median > 0) || !(*median <= *total) || !(*total <= ns)) {
+      answer = StatusAnswer(Status::Unsupported(
+          "its timed runs took more time together than passed, or less than none"));
+    }
+  }
+  return LaunchReply{std::move(answer)};
 }
 
 Result<LaunchReply> LaunchServer::Profile(const Json& body) {

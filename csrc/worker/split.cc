@@ -12,10 +12,13 @@ namespace {
 constexpr std::pair<RangeSplit, std::string_view> kSplitNames[] = {{RangeSplit::kServed, "served"},
                                                                    {RangeSplit::kWhole, "whole"},
                                                                    {RangeSplit::kItems, "items"},
-                                                                   {RangeSplit::kRandom, "random"}};
+                                                                   {RangeSplit::kRandom, "random"},
+                                                                   {RangeSplit::kApart, "apart"}};
 constexpr int64_t kMostItems = int64_t{64} << 10;
 constexpr int64_t kSingles = 4096;
 constexpr int kPartsPerThread = 16;
+constexpr int kMachines[] = {2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128};
+constexpr int64_t kUnits[] = {1, 1, 2, 4, 8, 16, 64};
 
 // The parts between `cuts`, which are put in order; those outside of (0, range) count for nothing.
 std::vector<RangePart> Between(std::vector<int64_t> cuts, int64_t range) {
@@ -62,11 +65,29 @@ std::vector<RangePart> Items(int64_t range, SplitMix& random) {
   return Between(std::move(cuts), range);
 }
 
-std::vector<RangePart> Random(int64_t range, int threads, SplitMix& random) {
+// What a kernel makes of where a part begins or how long it is shows at some of: odd items, any,
+// multiples of a vector's or a tile's length, and the equal parts of a machine with other threads.
+std::vector<RangePart> Random(int64_t range, int64_t grain, int threads, SplitMix& random) {
+  const int64_t kind = Below(random, 9);
+  if (kind == 0) return Served(range, 1, kMachines[random.Below(std::size(kMachines))]);
+  if (kind == 1) return Served(range, grain, kMachines[random.Below(std::size(kMachines))]);
+  int64_t unit = kUnits[kind - 2];
+  while (unit > 1 && 2 * unit > range) unit /= 2;
+  const int64_t odd = kind == 2 ? 1 : 0;
   std::vector<int64_t> cuts;
   const int64_t most = int64_t{kPartsPerThread} * std::max(threads, 1) - 1;
-  const int64_t wanted = std::min(most, 1 + Below(random, most));
-  for (int64_t i = 0; i < wanted; ++i) cuts.push_back(Below(random, range) | 1);
+  const int64_t wanted = 1 + Below(random, most);
+  for (int64_t i = 0; i < wanted; ++i) {
+    cuts.push_back((unit * Below(random, (range - 1) / unit + 1)) | odd);
+  }
+  return Between(std::move(cuts), range);
+}
+
+std::vector<RangePart> Apart(int64_t range, int most, SplitMix& random) {
+  std::vector<int64_t> cuts;
+  for (int64_t i = 1; i < std::min<int64_t>(range, most); ++i) {
+    cuts.push_back(range <= most ? i : Below(random, range));
+  }
   return Between(std::move(cuts), range);
 }
 
@@ -92,8 +113,10 @@ std::vector<RangePart> CutRange(RangeSplit split, int64_t range, int64_t grain, 
   SplitMix random(seed);
   if (split == RangeSplit::kServed) return Served(range, grain, threads);
   if (split == RangeSplit::kWhole) return {{0, range}};
-  std::vector<RangePart> parts =
-      split == RangeSplit::kItems ? Items(range, random) : Random(range, threads, random);
+  std::vector<RangePart> parts = split == RangeSplit::kItems ? Items(range, random)
+                                 : split == RangeSplit::kApart
+                                     ? Apart(range, threads, random)
+                                     : Random(range, grain, threads, random);
   for (size_t i = parts.size(); i > 1; --i) {
     std::swap(parts[i - 1], parts[random.Below(i)]);
   }

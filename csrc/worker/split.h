@@ -16,8 +16,8 @@ struct RangePart {
 
 // Parts, none of them empty, that cover each item of [0, range) once, in the order in which they
 // are to be begun. `threads`: those that share the work. kServed gives the parts of
-// ThreadPool::Run, in order; kRandom and kItems an order by `seed`. At most 64 Ki parts (kItems) or
-// 16 a thread.
+// ThreadPool::Run, in order; the others an order by `seed`. At most 64 Ki parts (kItems), `threads`
+// (kApart), 16 a thread or 128 (kRandom). REQUIRES: range <= 2^62.
 std::vector<RangePart> CutRange(RangeSplit split, int64_t range, int64_t grain, int threads,
                                 uint64_t seed);
 

@@ -28,6 +28,7 @@ struct TeamState {
   RangeSplit split = RangeSplit::kServed;
   uint64_t seed = 0;
   int threads = 1;         // that share a range
+  int cut_for = 1;         // threads
   bool main_works = true;  // the thread that called Start is one of them
   int helpers = 0;
 
@@ -104,14 +105,17 @@ void WaitUntilZero(std::atomic<int>& value) {
 
 }  // namespace
 
-void Team::Start(RangeSplit split, uint64_t seed, int served_threads,
+void Team::Start(const LaunchRequest& launch, int served_threads,
                  const std::function<void()>& prepare) {
+  const RangeSplit split = launch.split;
+  const uint64_t seed = launch.seed;
   TeamState& team = State();
   team.split = split;
   team.seed = seed;
   if (split == RangeSplit::kServed) team.threads = std::max(served_threads, 1);
   if (split == RangeSplit::kRandom)
     team.threads = std::clamp(served_threads, 2, kMostRandomThreads);
+  team.cut_for = split == RangeSplit::kServed && launch.threads > 0 ? launch.threads : team.threads;
   // A kernel served may run on any thread, the process's first or another.
   const bool alone = split == RangeSplit::kWhole || split == RangeSplit::kItems;
   team.main_works = !alone || (seed & 1) == 0;
@@ -138,7 +142,7 @@ void Team::Start(RangeSplit split, uint64_t seed, int served_threads,
 
 void Team::ParallelFor(int64_t n, int64_t grain, RangeFn body, void* context) {
   TeamState& team = State();
-  team.parts = CutRange(team.split, n, grain, team.threads, team.seed);
+  team.parts = CutRange(team.split, n, grain, team.cut_for, team.seed);
   team.body = body;
   team.context = context;
   team.next = 0;

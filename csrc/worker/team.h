@@ -13,9 +13,9 @@ namespace cudaforge {
 // One a process. It has no destructor: its threads end with the process.
 class Team {
  public:
-  // Starts the threads that `split` needs beside the caller's, where service would use
+  // Starts the threads that `launch` needs beside the caller's, where service would use
   // `served_threads`. Each calls `prepare` first; returns when all have.
-  static void Start(RangeSplit split, uint64_t seed, int served_threads,
+  static void Start(const LaunchRequest& launch, int served_threads,
                     const std::function<void()>& prepare);
 
   // Of a LaunchContext: cuts [0, n) by `split` and runs the parts; returns when all are done. From

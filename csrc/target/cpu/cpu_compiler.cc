@@ -41,9 +41,18 @@ constexpr std::string_view kBanned[] = {
 // Clocks, random numbers, the thread's own memory, modes of the processor that outlive a call, and
 // questions of what it is.
 constexpr std::string_view kBannedPrefixes[] = {"__rd",
+                                                "__read",
+                                                "__write",
                                                 "_rd",
                                                 "_read",
                                                 "_write",
+                                                "_xgetbv",
+                                                "_xsetbv",
+                                                "_xbegin",
+                                                "_xtest",
+                                                "_umwait",
+                                                "_umonitor",
+                                                "_tpause",
                                                 "_MM_SET_",
                                                 "_fx",
                                                 "_xsave",
@@ -53,8 +62,11 @@ constexpr std::string_view kBannedPrefixes[] = {"__rd",
                                                 "__builtin_ia32_rd",
                                                 "__builtin_ia32_wr",
                                                 "__builtin_ia32_fx",
-                                                "__builtin_ia32_xsave",
-                                                "__builtin_ia32_xrstor"};
+                                                "__builtin_ia32_read",
+                                                "__builtin_ia32_x",
+                                                "__builtin_ia32_umwait",
+                                                "__builtin_ia32_umonitor",
+                                                "__builtin_ia32_tpause"};
 
 // The folder's name is random: without it the same source gives the same log.
 std::string WithoutFolder(std::string log, const std::string& folder) {

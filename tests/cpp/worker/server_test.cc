@@ -88,7 +88,8 @@ class Server : public ::testing::Test {
             {"outputs", Json::array({Json::array({2, output})})},
             {"scratch", Json::array()},
             {"split", "served"},
-            {"seed", 1}};
+            {"seed", 1},
+            {"threads", 0}};
   }
   static Json LaunchBody(Json places = Places()) {
     return {{"command", "launch"}, {"launch", std::move(places)}, {"timeout_ms", 1000}};
