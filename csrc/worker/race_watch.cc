@@ -22,8 +22,8 @@ constexpr int64_t kMostSteps = 200'000;  // of a process; one takes some 2 us
 struct Watched {
   std::string name;
   unsigned char* data = nullptr;
-  std::vector<unsigned char> before;  // what it held before the part that runs
-  std::vector<bool> changed;          // by a part of this launch
+  std::vector<unsigned char> before;   // what it held before the part that runs
+  std::vector<unsigned char> changed;  // 1: by a part of this launch
 };
 
 struct WatchState {
@@ -118,7 +118,7 @@ std::vector<Clash> Compare(WatchState& watch) {
       if (std::memcmp(one.data + at, before + at, length) == 0) continue;
       for (size_t i = at; i < at + length; ++i) {
         if (one.data[i] == before[i]) continue;
-        if (one.changed[i] && clashes.size() < kMostWatched) clashes.push_back({&one, i});
+        if (one.changed[i] != 0 && clashes.size() < kMostWatched) clashes.push_back({&one, i});
       }
     }
   }
@@ -132,7 +132,7 @@ void Accept(WatchState& watch) {
       const size_t length = std::min<size_t>(64, one.before.size() - at);
       if (std::memcmp(one.data + at, before + at, length) == 0) continue;
       for (size_t i = at; i < at + length; ++i) {
-        if (one.data[i] != before[i]) one.changed[i] = true;
+        one.changed[i] |= one.data[i] != before[i] ? 1 : 0;
       }
       std::memcpy(before + at, one.data + at, length);
     }
@@ -155,9 +155,10 @@ bool IsRace(WatchState& watch, const std::vector<Clash>& clashes, RangeFn body, 
 }
 
 std::string RaceText(const Clash& clash, const RangePart& part, int64_t range) {
-  return "a race: items " + std::to_string(part.begin) + " to " + std::to_string(part.end - 1) +
-         " of a launch over " + std::to_string(range) + " changed byte " +
-         std::to_string(clash.byte) + " of " + clash.buffer->name +
+  const bool one = part.end - part.begin == 1;
+  return "a race: " + (one ? "item " : "items " + std::to_string(part.begin) + " to ") +
+         std::to_string(part.end - 1) + " of a launch over " + std::to_string(range) +
+         " changed byte " + std::to_string(clash.byte) + " of " + clash.buffer->name +
          ", which other items had changed in the same launch. Parts run at once, in any order: "
          "give each item a place of its own, add up in another launch, or use atomic operations";
 }
@@ -172,7 +173,7 @@ void RaceWatch::Start(const LaunchBuffers& buffers, uint64_t seed, bool uses_ato
     if (buffer.is_input || buffer.bytes == 0) continue;
     const auto bytes = static_cast<size_t>(buffer.bytes);
     watch.buffers.push_back({buffer.name, static_cast<unsigned char*>(buffer.data),
-                             std::vector<unsigned char>(bytes), std::vector<bool>(bytes)});
+                             std::vector<unsigned char>(bytes), std::vector<unsigned char>(bytes)});
     watch.bytes += buffer.bytes;
   }
 #if defined(__x86_64__)
@@ -187,7 +188,7 @@ void RaceWatch::ParallelFor(int64_t n, int64_t grain, RangeFn body, void* contex
   WatchState& watch = Watch();
   for (Watched& one : watch.buffers) {
     std::copy_n(one.data, one.before.size(), one.before.begin());
-    one.changed.assign(one.changed.size(), false);
+    std::fill(one.changed.begin(), one.changed.end(), 0);
   }
   const auto most = static_cast<int>(
       std::clamp(kComparedBytes / std::max<int64_t>(watch.bytes, 1), kFewestParts, kMostParts));

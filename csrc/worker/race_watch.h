@@ -15,7 +15,7 @@ namespace cudaforge {
 // would race in service. Writing what is there already is not seen.
 class RaceWatch {
  public:
-  // Takes three bytes for each byte of outputs and scratch buffers. Makes system calls.
+  // Takes two bytes for each byte of outputs and scratch buffers. Makes system calls.
   // `uses_atomics`: the candidate's text has atomic operations, so that two parts may change a byte
   // by them. Then the second part is taken back and run again by single steps (x86-64; elsewhere
   // nothing is told), up to a number of steps: an ordinary instruction that changes the byte is a

@@ -97,6 +97,16 @@ TEST(CandidateTest, ACpuKernelMayAskForNoMoreThanAnElementsAlignment) {
   }
 }
 
+TEST(CandidateTest, ARangeIsAtMost2To62) {
+  Candidate candidate = Good(Language::kCpu);
+  candidate.plan.launches[0].range = *IntExpr::Parse("4611686018427387904");
+  EXPECT_TRUE(candidate.Validate(Signature(DeviceType::kCpu)).ok());
+  candidate.plan.launches[0].range = *IntExpr::Parse("4611686018427387905");
+  const Status status = candidate.Validate(Signature(DeviceType::kCpu));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("range"), std::string::npos) << status.message();
+}
+
 TEST(CandidateTest, AnAgentIsKnownByItsAuthor) {
   EXPECT_EQ(AgentAuthor("openai:gpt-5"), "agent:openai:gpt-5");
   EXPECT_TRUE(IsByAgent(AgentAuthor("command:python3")));

@@ -35,19 +35,20 @@ TEST_P(CpuRefusal, IsRefused) {
 }
 INSTANTIATE_TEST_SUITE_P(
     SourceScan, CpuRefusal,
-    testing::Values("#include \"/etc/passwd\"\n", "#include </etc/passwd>\n", "#include <../x>\n",
-                    "#include <cuda/../../etc/passwd>\n", "#include \"local.h\"\n",
-                    "#define H <cmath>\n#include H\n", "#inc\\\nlude \"x\"\n",
-                    "  # /* c */ include \"x\"\n", "#include_next <cmath>\n",
-                    "#embed </etc/passwd>\n", "%:include \"x\"\n",
-                    "#pragma GCC dependency \"/etc/passwd\"\n", "#pragma GCC poison int\n",
-                    "_Pragma(\"GCC poison int\")\n", "#if __has_include(\"/etc/passwd\")\n#endif\n",
-                    "asm(\"hlt\");", "__asm__ volatile(\"\");", "a\\\nsm(\"hlt\");",
-                    "__attribute__((constructor)) void f() {}",
-                    "__attribute__((__destructor__)) void f() {}",
-                    "__attribute__((section(\".init_array\"))) void* p;",
-                    "#define CAT(a, b) a##b\n", "const char* s = R\"(\n)\"; ",
-                    "extern \"C\" int system(const char*);", "#line 1 \"x\"\n", "int \\u0061;"));
+    testing::Values(
+        "#include \"/etc/passwd\"\n", "#include </etc/passwd>\n", "#include <../x>\n",
+        "#include <cuda/../../etc/passwd>\n", "#include \"local.h\"\n",
+        "#define H <cmath>\n#include H\n", "#inc\\\nlude \"x\"\n", "  # /* c */ include \"x\"\n",
+        "#include_next <cmath>\n", "#embed </etc/passwd>\n", "%:include \"x\"\n",
+        "#pragma GCC dependency \"/etc/passwd\"\n", "#pragma GCC poison int\n",
+        "_Pragma(\"GCC poison int\")\n", "#if __has_include(\"/etc/passwd\")\n#endif\n",
+        "asm(\"hlt\");", "__asm__ volatile(\"\");", "a\\\nsm(\"hlt\");",
+        "__attribute__((constructor)) void f() {}", "__attribute__((__destructor__)) void f() {}",
+        "__attribute__((section(\".init_array\"))) void* p;", "#define CAT(a, b) a##b\n",
+        "const char* s = R\"(\n)\"; ", "extern \"C\" int system(const char*);", "#line 1 \"x\"\n",
+        "int \\u0061;", "long x = _xgetbv(0);", "long x = __builtin_ia32_xgetbv(1);",
+        "long x = __readeflags();", "long x = __builtin_ia32_readeflags_u64();",
+        "void f() { __writeeflags(0x100); }", "int x = _xbegin();"));
 
 class CudaRefusal : public testing::TestWithParam<const char*> {};
 TEST_P(CudaRefusal, IsRefused) {

@@ -155,6 +155,37 @@ TEST_F(HostileLaunch, ChangesHowTheProcessorRounds) {
   Expect(VerdictKind::kAccepted, "volatile float three = 3; y[0] = 1 / three;");
 }
 
+// Each item by itself, one after the other: what two of them write is seen, whatever the moment.
+TEST_F(HostileLaunch, PartsThatWriteTheSameBytes) {
+  const auto expect = [&](VerdictKind kind, const std::string& body, const char* text = "") {
+    SCOPED_TRACE(body);
+    candidate_.source.code = text;
+    const Verdict verdict = RunBody(body, "", false, RangeSplit::kApart);
+    EXPECT_EQ(verdict.kind, kind) << verdict.message;
+    return verdict.message;
+  };
+  const std::string own = "for (int64_t i = begin; i < end; ++i) y[i] = x[i];\n";
+  expect(VerdictKind::kAccepted, own);
+  expect(VerdictKind::kAccepted, own + "y[7] = 3;");  // always the same
+  const std::string said = expect(VerdictKind::kRefused, own + "y[7] += 1;");
+  EXPECT_NE(said.find(" of output 0"), std::string::npos) << said;
+  expect(VerdictKind::kRefused, "for (int64_t i = begin; i < end; ++i) y[i / 2] = x[i];");
+#if defined(__x86_64__)
+  // Atomic operations may meet; ordinary ones beside them may not.
+  int* const sum = reinterpret_cast<int*>(Y());
+  *sum = 0;
+  const std::string atomic = "__atomic_fetch_add((int*)y, 3, __ATOMIC_RELAXED);\n";
+  expect(VerdictKind::kAccepted, atomic, "__atomic_fetch_add");
+  EXPECT_EQ(*sum, 3 * kItems);
+  expect(VerdictKind::kAccepted,
+         "float old = y[0], now;\n"
+         "do { now = old + begin; } while (!__atomic_compare_exchange(y, &old, &now, false,\n"
+         "                                 __ATOMIC_RELAXED, __ATOMIC_RELAXED));",
+         "__atomic_compare_exchange");
+  expect(VerdictKind::kRefused, atomic + "y[1] += 1;", "__atomic_fetch_add");
+#endif
+}
+
 TEST_F(HostileLaunch, WritesIntoItsArguments) {
   Expect(VerdictKind::kMemoryFault, "const_cast<void**>(b)[0] = nullptr;");
   Expect(VerdictKind::kMemoryFault, "const_cast<int64_t*>(n)[0] = 2;");

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/clock.h"
 #include "tests/cpp/worker/launch_fixture.h"
 
 namespace cudaforge {
@@ -21,8 +22,8 @@ std::vector<int> ChildrenOf(int pid) {
 
 TEST_F(WorkerLaunch, EverySplitComputesInPlace) {
   ASSERT_TRUE(Load(UncheckedBinary(kRelu)).accepted());
-  for (const RangeSplit split :
-       {RangeSplit::kServed, RangeSplit::kWhole, RangeSplit::kItems, RangeSplit::kRandom}) {
+  for (const RangeSplit split : {RangeSplit::kServed, RangeSplit::kWhole, RangeSplit::kItems,
+                                 RangeSplit::kRandom, RangeSplit::kApart}) {
     for (const uint64_t seed : {0, 1, 2}) {
       const bool end = seed == 1;
       std::fill_n(Y(end), kItems, -1.0f);
@@ -65,6 +66,60 @@ TEST_F(WorkerLaunch, PartsAreInterrupted) {
 #endif
 }
 
+TEST_F(WorkerLaunch, TheCutsOfAnotherMachine) {
+  ASSERT_TRUE(Load(UncheckedBinary("y[begin] = end;")).accepted());
+  for (const int threads : {3, 8, 64}) {
+    std::fill_n(Y(), kItems, -1.0f);
+    LaunchRequest launch = At(false, RangeSplit::kServed);
+    launch.threads = threads;
+    ASSERT_TRUE(Launch(launch).accepted());
+    const int64_t chunk = (kItems + threads - 1) / threads;
+    EXPECT_EQ(Y()[0], chunk);
+    EXPECT_EQ(Y()[chunk], 2 * chunk);
+    EXPECT_EQ(kItems - std::count(Y(), Y() + kItems, -1.0f), (kItems + chunk - 1) / chunk);
+  }
+}
+
+// What a timed run finds in its outputs and scratch buffers is not what the one before left, and a
+// kernel that is quick where it is is none.
+TEST_F(WorkerLaunch, TimedRunsFindOtherBytes) {
+  const std::string work =
+      "volatile float sum = 0;\n"
+      "for (int i = 0; i < 200000; ++i) sum = sum + x[i % 1000];\n"
+      "for (int i = 0; i < 1000; ++i) y[i] = x[i];";
+  candidate_ = CpuCandidate("", 1, "1", 1);
+  ASSERT_TRUE(Load(UncheckedBinary("bool same = true;\n"
+                                   "for (int i = 0; i < 1000; ++i) same &= y[i] == x[i];\n"
+                                   "if (same) return;\n" +
+                                   work))
+                  .accepted());
+  const auto quick = client_.Time({At(false)}, {}, {});
+  EXPECT_EQ(quick.status().code(), StatusCode::kUnsupported) << quick.status().ToString();
+  ASSERT_TRUE(Load(UncheckedBinary(work)).accepted());
+  const auto honest = client_.Time({At(false)}, {}, {});
+  ASSERT_TRUE(honest.ok()) << honest.status().ToString();
+  EXPECT_GT(*honest, 100'000);
+  EXPECT_EQ(Y()[10], 7);
+}
+
+// The process that runs a kernel times it, and the kernel may write all over its stack.
+TEST_F(WorkerLaunch, ATimedKernelFindsNoStart) {
+  const auto seconds = static_cast<int64_t>(SteadySeconds());
+  candidate_ = CpuCandidate("", 1, "1", seconds);
+  ASSERT_TRUE(
+      Load(UncheckedBinary("volatile float sum = 0;\n"
+                           "for (int i = 0; i < 200000; ++i) sum = sum + x[i % 1000];\n"
+                           "volatile uint64_t here = 0, *p = &here;\n"
+                           "const uint64_t now = 1000000000ul * n[0];\n"
+                           "for (int i = 1; i < 300; ++i)\n"
+                           "  if (p[i] > now && p[i] - now < 60000000000ul) p[i] += 200000;\n"
+                           "y[10] = x[10];"))
+          .accepted());
+  const auto time = client_.Time({At(false)}, {}, {});
+  ASSERT_TRUE(time.ok()) << time.status().ToString();
+  EXPECT_GT(*time, 100'000);
+}
+
 // The parts themselves take memory that the process must have before it gives up system calls.
 TEST_F(WorkerLaunch, ARangeOfManyItems) {
   const std::string binary =
@@ -72,7 +127,7 @@ TEST_F(WorkerLaunch, ARangeOfManyItems) {
   for (const char* range : {"65536", "65537", "1000000000"}) {
     candidate_ = CpuCandidate("", 1, range, 1);
     ASSERT_TRUE(Load(binary).accepted());
-    for (const RangeSplit split : {RangeSplit::kItems, RangeSplit::kRandom}) {
+    for (const RangeSplit split : {RangeSplit::kItems, RangeSplit::kRandom, RangeSplit::kApart}) {
       std::fill_n(Y(), kItems, -1.0f);
       const Verdict verdict = Launch(At(false, split, 6));
       ASSERT_TRUE(verdict.accepted()) << range << SplitName(split) << verdict.message;
