@@ -192,6 +192,7 @@ void EnterSandbox(SandboxUse use, int pipe) {
   FilterProgram filter;
   filter.Allow(SYS_futex);
   filter.Allow(SYS_sched_yield);
+  filter.Allow(SYS_timer_settime);
   filter.Allow(SYS_rt_sigreturn);  // of the signals that Team sends its threads
   filter.Allow(SYS_exit_group);
 #ifdef __SANITIZE_ADDRESS__

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <ctime>
 #include <thread>
@@ -20,7 +21,7 @@ constexpr int kMostRandomThreads = 8;
 // Pauses before a part, by the seed: none, or up to some microseconds or tens of them.
 constexpr uint64_t kLongestDelays[] = {1, 50, 1000};
 
-// Between two interruptions of a thread of kRandom, in nanoseconds.
+// Until the first interruption of a thread of kRandom, in nanoseconds.
 constexpr int64_t kShortestRun = 20'000;
 constexpr uint64_t kRunSpread = 100'000;
 
@@ -57,9 +58,32 @@ void Delay(uint64_t pauses) {
   }
 }
 
+// Of one thread.
+struct Interruptions {
+  timer_t timer = {};
+  int64_t run_ns = 0;  // until the next one
+};
+thread_local Interruptions t_interruptions;
+
+// Once: were the timer to go on by itself, it would be over again whenever another thread had the
+// processor for longer, and this one would never get anywhere. The more there were, the rarer.
+void InterruptLater() {
+  Interruptions& own = t_interruptions;
+  own.run_ns += own.run_ns / 20;
+  const itimerspec once = {{0, 0},
+                           {static_cast<time_t>(own.run_ns / 1'000'000'000),
+                            static_cast<long>(own.run_ns % 1'000'000'000)}};
+  timer_settime(own.timer, 0, &once, nullptr);
+}
+
 // On a busy machine one thread may run all parts before another one begins: threads that race are
 // made to give way in the middle of a part. Async-signal-safe.
-void GiveWay(int) { sched_yield(); }
+void GiveWay(int) {
+  const int error = errno;
+  sched_yield();
+  InterruptLater();
+  errno = error;
+}
 
 // Interrupts the calling thread again and again, until the process ends.
 void InterruptThread(uint64_t seed) {
@@ -68,12 +92,10 @@ void InterruptThread(uint64_t seed) {
   event.sigev_notify = SIGEV_THREAD_ID;
   event.sigev_signo = SIGALRM;
   event._sigev_un._tid = gettid();
-  timer_t timer;
-  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) return;
-  const auto run =
-      static_cast<long>(kShortestRun + static_cast<int64_t>(SplitMix(seed).Below(kRunSpread)));
-  const itimerspec every = {{0, run}, {0, run}};
-  timer_settime(timer, 0, &every, nullptr);
+  Interruptions& own = t_interruptions;
+  if (timer_create(CLOCK_MONOTONIC, &event, &own.timer) != 0) return;
+  own.run_ns = kShortestRun + static_cast<int64_t>(SplitMix(seed).Below(kRunSpread));
+  InterruptLater();
 #else
   static_cast<void>(seed);
 #endif

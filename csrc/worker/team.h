@@ -19,8 +19,8 @@ class Team {
                     const std::function<void()>& prepare);
 
   // Of a LaunchContext: cuts [0, n) by `split` and runs the parts; returns when all are done. From
-  // the thread that called Start. System calls: futex, sched_yield and rt_sigreturn (kRandom
-  // interrupts its threads); it allocates 16 bytes a part.
+  // the thread that called Start. System calls: futex, and sched_yield, timer_settime
+  // and rt_sigreturn (kRandom interrupts its threads); it allocates 16 bytes a part.
   static void ParallelFor(int64_t n, int64_t grain, RangeFn body, void* context);
 };
 

@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <signal.h>
 
+#include <atomic>
 #include <fstream>
 #include <thread>
 
@@ -38,17 +39,26 @@ TEST_F(WorkerLaunch, EverySplitComputesInPlace) {
   EXPECT_EQ(client_.started(), 1);
 }
 
-// One processor runs one thread at a time: a race shows where a part is interrupted.
-TEST_F(WorkerLaunch, PartsAreInterrupted) {
-  cpu_set_t before, one;
+cpu_set_t OneProcessor() {
+  cpu_set_t all, one;
   CPU_ZERO(&one);
-  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
   int cpu = 0;
-  while (!CPU_ISSET(cpu, &before)) ++cpu;
+  while (!CPU_ISSET(cpu, &all)) ++cpu;
   CPU_SET(cpu, &one);
+  return one;
+}
+
+void PinWorkers(const cpu_set_t& processors) {
   const std::vector<int> workers = ChildrenOf(getpid());
   ASSERT_EQ(workers.size(), 1u);
-  ASSERT_EQ(sched_setaffinity(workers[0], sizeof(one), &one), 0);
+  ASSERT_EQ(sched_setaffinity(workers[0], sizeof(processors), &processors), 0);
+}
+
+// One processor runs one thread at a time: a race shows where a part is interrupted.
+TEST_F(WorkerLaunch, PartsAreInterrupted) {
+  const cpu_set_t one = OneProcessor();
+  PinWorkers(one);
   ASSERT_TRUE(Load(UncheckedBinary("volatile float* shared = y;\n"
                                    "for (int64_t i = begin; i < end; ++i) {\n"
                                    "  shared[0] = x[i];\n"
@@ -64,6 +74,30 @@ TEST_F(WorkerLaunch, PartsAreInterrupted) {
 #if defined(__x86_64__)
   EXPECT_GT(wrong, 0);
 #endif
+}
+
+// Where others have the processor for longer than a thread runs between two interruptions.
+TEST_F(WorkerLaunch, ThreadsThatGiveWayGetOn) {
+  const cpu_set_t one = OneProcessor();
+  PinWorkers(one);
+  std::atomic<bool> over = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 4; ++i) {
+    others.emplace_back([&] {
+      sched_setaffinity(0, sizeof(one), &one);
+      while (!over) {
+      }
+    });
+  }
+  EXPECT_TRUE(Load(UncheckedBinary("for (int64_t i = begin; i < end; ++i) {\n"
+                                   "  for (volatile int work = 0; work < 20000; ++work) {}\n"
+                                   "  y[i] = x[i];\n"
+                                   "}"))
+                  .accepted());
+  const Verdict verdict = Launch(At(false, RangeSplit::kRandom, 1));
+  over = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_TRUE(verdict.accepted()) << verdict.message;
 }
 
 TEST_F(WorkerLaunch, TheCutsOfAnotherMachine) {
