@@ -1,6 +1,6 @@
 // WorkerRegionVerifier: runs candidates in a worker on memory that this process owns. Inputs are
-// mapped read-only, outputs and scratch buffers writable, and nothing else is in the worker's reach:
-// not the answers, not the seeds. Torch-free.
+// mapped read-only, outputs and scratch buffers writable, and nothing else is in the worker's
+// reach: not the answers, not the seeds. Torch-free.
 #pragma once
 
 #include <cstdint>

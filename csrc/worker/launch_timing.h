@@ -30,9 +30,9 @@ struct LaunchTimes {
   double total_ns = 0;  // of all timed runs
 };
 
-// Run i is of launch i, over and over. Before each of them scratch buffers and a part of the outputs
-// are overwritten, by `seed`, outside of what is timed. kUnsupported: the kernel does less where its
-// outputs and scratch buffers are as its last run left them, or a run took no time at all.
+// Run i is of launch i, over and over. Before each of them scratch buffers and a part of the
+// outputs are overwritten, by `seed`, outside of what is timed. kUnsupported: the kernel does less
+// where its outputs and scratch buffers are as its last run left them, or a run took no time.
 Result<LaunchTimes> TimeLaunches(Target& target, const TimedLaunches& launches,
                                  const TimingPlan& plan, uint64_t seed);
 
