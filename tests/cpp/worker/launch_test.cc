@@ -146,7 +146,7 @@ TEST_F(WorkerLaunch, ATimedKernelFindsNoStart) {
                            "volatile uint64_t here = 0, *p = &here;\n"
                            "const uint64_t now = 1000000000ul * n[0];\n"
                            "for (int i = 1; i < 300; ++i)\n"
-                           "  if (p[i] > now && p[i] - now < 60000000000ul) p[i] += 200000;\n"
+                           "  if (p[i] > now && p[i] - now < 60000000000ul) p[i] += 10000000;\n"
                            "y[10] = x[10];"))
           .accepted());
   const auto time = client_.Time({At(false)}, {}, {});
