@@ -228,6 +228,16 @@ constexpr OpFacts Multiplies() {
   facts.multiplies = true;
   return facts;
 }
+constexpr OpFacts Settled() {
+  OpFacts facts = Pointwise();
+  facts.settled = true;
+  return facts;
+}
+constexpr OpFacts BatchNorm(OpNeeds needs, int epsilon) {
+  OpFacts facts = Norm(needs, -1, -1, {{{4, Role::kPositive}}});
+  facts.epsilon = epsilon;
+  return facts;
+}
 constexpr OpFacts OfKind(Kind kind) { return {.kind = kind}; }
 
 constexpr Row kRows[] = {
@@ -295,20 +305,20 @@ constexpr Row kRows[] = {
     {"trunc", Tame()},
     {"zeros_like", Tame()},
     // Pointwise; powers, roots, logarithms, remainders, sines and gradients.
-    {"atan2", Pointwise()},
+    {"atan2", Settled()},
     {"cos", Pointwise()},
-    {"fmod", Pointwise()},
+    {"fmod", Settled()},
     {"gelu_backward", Pointwise()},
-    {"log", Pointwise()},
-    {"log1p", Pointwise()},
-    {"log2", Pointwise()},
+    {"log", Settled()},
+    {"log1p", Settled()},
+    {"log2", Settled()},
     {"pow", Pointwise()},
-    {"remainder", Pointwise()},
-    {"rsqrt", Pointwise()},
+    {"remainder", Settled()},
+    {"rsqrt", Settled()},
     {"sigmoid_backward", Pointwise({{{1, Role::kProbability}}})},
     {"silu_backward", Pointwise()},
     {"sin", Pointwise()},
-    {"sqrt", Pointwise()},
+    {"sqrt", Settled()},
     {"tanh_backward", Pointwise({{{1, Role::kTanh}}})},
     {"threshold_backward",
      {.kind = Kind::kPointwise,
@@ -414,14 +424,12 @@ constexpr Row kRows[] = {
     {"_fused_rms_norm", WithSums(Norm(Needs::kTrailing, 1, -1), Sums::kRms)},
     {"_fused_rms_norm_backward",
      Backward(Norm(Needs::kTrailing, 2, -1, {{{3, Role::kPositive}}}), Saved::kRms)},
-    {"native_batch_norm", WithMean(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}}), 1)},
-    {"_native_batch_norm_legit",
-     WithMean(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}}), 1)},
-    {"_native_batch_norm_legit_no_training",
-     Norm(Needs::kItsPlace, -1, -1, {{{4, Role::kPositive}}})},
-    {"_batch_norm_no_update", Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}})},
-    {"cudnn_batch_norm", Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}})},
-    {"batch_norm", Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}}})},
+    {"native_batch_norm", WithMean(BatchNorm(Needs::kChannel, 7), 1)},
+    {"_native_batch_norm_legit", WithMean(BatchNorm(Needs::kChannel, 7), 1)},
+    {"_native_batch_norm_legit_no_training", BatchNorm(Needs::kItsPlace, 6)},
+    {"_batch_norm_no_update", BatchNorm(Needs::kChannel, 6)},
+    {"cudnn_batch_norm", BatchNorm(Needs::kChannel, 7)},
+    {"batch_norm", BatchNorm(Needs::kChannel, 7)},
     {"native_batch_norm_backward",
      Backward(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}, {6, Role::kPositive}}}),
               Saved::kMoments)},

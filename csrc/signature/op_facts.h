@@ -202,6 +202,8 @@ struct OpFacts {
   bool tame = false;
   // Pointwise: products and quotients, which overflow in one order and not in another.
   bool multiplies = false;
+  // Pointwise: of any numbers one answer is right, NaN and infinities too.
+  bool settled = false;
   bool keeps_role = false;  // the first operand's elements come out unchanged, with their role
   bool makes_mask = false;  // a mask of numbers of one of booleans, or one mask of others
   bool picks = false;       // reads no more of its first operand than it gives out
@@ -212,6 +214,7 @@ struct OpFacts {
   int mean = -1;     // the output that is a mean, found beside a variance
   int causal = -1;   // attention: the argument is_causal
   int norm_weight = -1;  // norms: the argument that is the weight
+  int epsilon = -1;      // norms: the argument that is added to a variance that is given
   Saved saved = Saved::kNothing;
   Float64 float64 = Float64::kItself;
   std::string_view region_op = {};  // see RegionOpName

@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "verify/device/draw_forms.h"
+#include "verify/draw_lists.h"
 #include "verify/elements.h"
 
 namespace cudaforge {
@@ -31,6 +32,8 @@ DrawRowKind SpecialRow(SpecialKind kind) {
 DrawRowKind IntegerRow(DrawForm form, int64_t low, int64_t range, int detail = 0) {
   return {form, detail, static_cast<double>(range), static_cast<double>(low)};
 }
+
+constexpr DrawRowKind kListedRow = {DrawForm::kListed, 0, 0, 0};
 
 DrawRowKind WholeNumbers(double low, double range) { return {DrawForm::kIntegers, 0, range, low}; }
 
@@ -91,8 +94,9 @@ Kinds MixedRows(const DrawnInput& input) {
   }
   // E[x^2] - E[x]^2 loses everything there.
   const double far = dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 1000 : 60;
-  return {NormalRow(4),
-          NormalRow(1, far),
+  return {ScaledRow(DrawForm::kAlike, 4),
+          ScaledRow(DrawForm::kAlike, 4),
+          NormalRow(1, 3 * far),
           ScaledRow(DrawForm::kCancelling, 64),
           ScaledRow(DrawForm::kSparse),
           NormalRow(0x1p-10),
@@ -103,10 +107,41 @@ Kinds MixedRows(const DrawnInput& input) {
           ScaledRow(DrawForm::kPosition, 0.125),
           NormalRow(1, -far),
           ScaledRow(DrawForm::kWide),
-          NormalRow(),
           WholeNumbers(-3, 7),
           {DrawForm::kMagnitude, 0, 0, 0},
           {DrawForm::kOneHot, 0, 0, 0}};
+}
+
+// Numbers whose exponents are all that the dtype has, but for the largest where sums or products
+// with small numbers would overflow in one order and not in another.
+DrawRowKind AnyExponent(const DrawnInput& input) {
+  const int spared = input.bears_largest ? 0 : 7;
+  switch (input.spec->dtype) {
+    case DType::kFloat16:
+      return {DrawForm::kAnyExponent, 0, input.bears_largest ? 41.0 : 38.0, 127.0 - 25};
+    case DType::kFloat64:
+      return {DrawForm::kAnyExponent, 0, 2047.0 - 8 * spared, 0};
+    default:
+      return {DrawForm::kAnyExponent, 0, 255.0 - spared, 0};
+  }
+}
+
+Kinds MeetingRows(const DrawnInput& input) {
+  if (!input.alone) return {kListedRow};
+  if (input.operands > 1) return {kListedRow, AnyExponent(input)};
+  // As far as exponentials go.
+  const DType dtype = input.spec->dtype;
+  const double end = dtype == DType::kFloat16 ? 18 : dtype == DType::kFloat64 ? 750 : 110;
+  return {kListedRow, AnyExponent(input), UniformRow(2 * end, -end), WholeNumbers(-31.5, 64)};
+}
+
+Kinds RowsNextAbove(const DrawnInput& input) {
+  const DType dtype = input.spec->dtype;
+  return {{DrawForm::kNextAbove,
+           dtype == DType::kFloat16    ? 13
+           : dtype == DType::kBFloat16 ? 16
+                                       : 0,
+           0, 0}};
 }
 
 Kinds PackedSpecials(const DrawnInput& input) {
@@ -145,6 +180,7 @@ Kinds RangedKinds(const DrawnInput& input, DrawRecipe recipe, bool* ranged) {
   *ranged = true;
   switch (input.role.kind) {
     case Role::kPositive:
+      if (input.variance && (edges || recipe == DrawRecipe::kMixed)) return {kListedRow};
       return {UniformRow(1.5, 0.5)};
     case Role::kProbability:
       return with_edges(UniformRow(0.99, 0x1p-8), 0);
@@ -197,6 +233,16 @@ Kinds FloatingKinds(const DrawnInput& input, DrawRecipe recipe) {
       return {{DrawForm::kMagnitude, 0, 0, 0}};
     case DrawRecipe::kPackedSpecials:
       return PackedSpecials(input);
+    case DrawRecipe::kMeeting:
+      // Too few to meet others, they would ruin all.
+      return input.spec->numel() < 8 ? Kinds{NormalRow()} : MeetingRows(input);
+    case DrawRecipe::kNextAbove:
+      return input.large ? RowsNextAbove(input) : Kinds{NormalRow()};
+    case DrawRecipe::kNanOperands:
+    case DrawRecipe::kInfiniteOperands:
+      // What is zero times NaN or an infinity, where the smaller operand has these.
+      return of_large(input.role.kind == Role::kValue ? ScaledRow(DrawForm::kSomeZeros)
+                                                      : NormalRow());
     default:
       return {NormalRow()};
   }
@@ -278,6 +324,9 @@ Kinds IntegerKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random) 
       return {IntegerRow(DrawForm::kSameInRow, -3, 7)};
     case DrawRecipe::kByPosition:
       return {IntegerRow(DrawForm::kAscending, -500, 1000)};
+    case DrawRecipe::kMeeting:
+      if (!input.alone && !input.integral) return {wide};
+      return {kListedRow, IntegerRow(DrawForm::kAnyMagnitude, 0, 1)};
     case DrawRecipe::kMixed:
       return {wide,
               any,
@@ -326,6 +375,7 @@ bool IsSameEverywhere(DrawForm form) {
     case DrawForm::kWide:
     case DrawForm::kSomeZeros:
     case DrawForm::kBelow:
+    case DrawForm::kListed:
       return true;
     default:
       return false;
@@ -334,8 +384,13 @@ bool IsSameEverywhere(DrawForm form) {
 
 }  // namespace
 
-void SetKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random, DrawnTensor* tensor) {
+void SetKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random, uint64_t shared,
+              DrawnTensor* tensor) {
   const DType dtype = input.spec->dtype;
+  if (input.variance) SetVarianceList(input, tensor);
+  if (recipe == DrawRecipe::kMeeting && input.role.kind == Role::kValue && dtype != DType::kBool) {
+    SetMeetingList(input, shared, tensor);
+  }
   const Kinds kinds = IsFloating(dtype)       ? FloatingKinds(input, recipe)
                       : dtype == DType::kBool ? BooleanKinds(input, recipe)
                                               : IntegerKinds(input, recipe, random);
@@ -356,7 +411,7 @@ void SetKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random, Drawn
       tensor->step = 1 + static_cast<int64_t>(mix.Below(static_cast<uint64_t>(limit - 1)));
     } while (std::gcd(tensor->step, limit) != 1);
   }
-  const double most = dtype == DType::kInt32 ? 0x1p30 : 0x1p62;
+  const double most = dtype == DType::kInt32 ? 0x1p31 : 0x1p63;
   for (const int64_t constant : input.constants) {
     if (tensor->constants == device::kDrawConstants) break;
     if (std::fabs(static_cast<double>(constant)) + 1 < most) {

@@ -35,6 +35,9 @@ enum class DrawRecipe {
   kFarOut,            // for maxima and minima: groups of the lowest numbers, or the largest
   kIgnoredLabels,     // normal; all labels are ignored
   kOneLabel,          // normal; all labels are one
+  kMeeting,           // pointwise: zeros, infinities, NaN, nearly equal numbers and the ends of the
+                      // dtypes, so that all of them meet; rows of every magnitude
+  kNextAbove,         // large: rows of numbers next to each other, for what picks one of them
 };
 
 // One input of a set.
@@ -45,10 +48,17 @@ struct DrawnInput {
   bool integral = false;               // the region has integers and booleans only
   std::span<const int64_t> constants;  // the region's, where `integral`
   bool far = false;  // numbers of up to 2^90 overflow in no right kernel of the region
+  // Of pointwise regions:
+  bool alone = false;          // one operator computes; what it gives is settled for all numbers
+  bool bears_largest = false;  // even for those at the ends of the dtype
+  int operands = 0;            // inputs that are any numbers
+  bool bears_zero = false;     // of a variance: a number is added to it
+  bool variance = false;       // of a norm that is given it
 };
 
-// Sets the kinds of rows of `tensor`, and the kind of its gaps. `random`: secret.
-void SetKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random,
+// Sets the kinds of rows of `tensor`, and the kind of its gaps. `random`, `shared`: secret; all
+// inputs of a set have `shared` in common.
+void SetKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random, uint64_t shared,
               device::DrawnTensor* tensor);
 
 }  // namespace cudaforge

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "signature/op_facts.h"
+#include "verify/draw_bounds.h"
 #include "verify/draw_kinds.h"
 #include "verify/draw_layout.h"
 #include "verify/draw_singles.h"
@@ -72,6 +73,10 @@ RecipeInfo InfoOf(Recipe recipe) {
       return {"ignored_labels", false};
     case Recipe::kOneLabel:
       return {"one_label", false};
+    case Recipe::kMeeting:
+      return {"meeting", false};
+    case Recipe::kNextAbove:
+      return {"next_above", false};
   }
   return {"", false};
 }
@@ -80,19 +85,6 @@ void AddArgumentIntegers(const Json& args, std::vector<int64_t>* integers) {
   if (args.is_number_integer()) integers->push_back(args.get<int64_t>());
   if (!args.is_structured()) return;
   for (const Json& arg : args) AddArgumentIntegers(arg, integers);
-}
-
-// Whether no right kernel overflows where ATen does not, given numbers of up to 2^90: nothing
-// squares them, and products stand alone.
-bool BearsFarNumbers(const OpSignature& signature) {
-  const bool alone = signature.nodes.size() == 1;
-  return std::all_of(signature.nodes.begin(), signature.nodes.end(), [alone](const Node& node) {
-    const OpFacts& facts = FactsOf(node.op);
-    if (facts.multiplies) return alone;
-    if (facts.tame || facts.extreme != 0 || facts.kind == OpKind::kMoves) return true;
-    if (facts.kind == OpKind::kPointwise) return facts.match != Match::kTolerance;
-    return facts.sums == OpSums::kSum || facts.sums == OpSums::kMean;
-  });
 }
 
 class DrawPlanner {
@@ -120,10 +112,25 @@ class DrawPlanner {
       AddArgumentIntegers(node.kwargs, &constants_);
     }
     const bool far = BearsFarNumbers(signature);
+    const MeetingBounds bounds = BoundsOfMeeting(signature, roles);
+    meets_ = bounds.meets;
+    bool bears_zero = false;
+    const bool variances = IsGivenVariances(signature, &bears_zero);
     for (size_t i = 0; i < roles.size(); ++i) {
       const TensorSpec& spec = signature.inputs[i];
-      inputs_.push_back({&spec, roles[i], IsFloating(spec.dtype) && spec.numel() == largest_,
-                         integral, constants_, far});
+      DrawnInput input;
+      input.spec = &spec;
+      input.role = roles[i];
+      input.large = IsFloating(spec.dtype) && spec.numel() == largest_;
+      input.integral = integral;
+      input.constants = constants_;
+      input.far = far;
+      input.alone = bounds.alone;
+      input.bears_largest = bounds.bears_largest;
+      input.operands = bounds.operands;
+      input.variance = variances && roles[i].kind == InputRole::Kind::kPositive;
+      input.bears_zero = bears_zero;
+      inputs_.push_back(input);
       labels_ = labels_ || roles[i].kind == InputRole::Kind::kTarget;
       if (inputs_[i].large && roles[i].kind == InputRole::Kind::kValue && spec.numel() > 0) {
         specials_.push_back(i);
@@ -146,6 +153,8 @@ class DrawPlanner {
     for (const Recipe recipe : {Recipe::kRowConstant, Recipe::kByPosition}) Add(recipe);
     if (floating_) Add(Recipe::kLastTenth);
     if (floating_) Add(Recipe::kWide);
+    if (meets_) Add(Recipe::kMeeting);
+    if (floating_ && PicksNumbers(signature_)) Add(Recipe::kNextAbove);
     if (labels_) Add(Recipe::kOneLabel);
     if (labels_) Add(Recipe::kIgnoredLabels);
     AddOperands(Recipe::kNanOperands);
@@ -162,6 +171,7 @@ class DrawPlanner {
     Again();
     Add(Recipe::kMixed);
     if (floating_) Add(Recipe::kPackedSpecials);
+    if (meets_) Add(Recipe::kMeeting);
     if (!floating_) Add(Recipe::kRowScales);
     if (!floating_) Add(Recipe::kUniform);
     if (labels_) Add(Recipe::kIgnoredLabels);
@@ -169,6 +179,7 @@ class DrawPlanner {
     AddTurns(Recipe::kOneUnlike, huge ? 1 : 2);
     AddTurns(Recipe::kFarOut, huge ? 1 : 2);
     if (huge) return;
+    if (floating_ && PicksNumbers(signature_)) Add(Recipe::kNextAbove);
     AddOperands(Recipe::kInfiniteOperands);
     AddTurns(Recipe::kOneSpecial, 1);
     if (floating_) Add(Recipe::kSmallIntegers);
@@ -260,8 +271,10 @@ class DrawPlanner {
       DrawnTensor tensor = Layout(i, recipe);
       tensor.stream = static_cast<uint32_t>(number * 64 + i);
       tensor.rotation = static_cast<uint32_t>(random.Next());
+      // Rows of a kind meet rows of that kind.
+      if (recipe == Recipe::kMeeting) tensor.rotation = static_cast<uint32_t>(shared);
       tensor.gap_is_ordinary = (number + seed_) % 3 == 2 ? 1 : 0;
-      SetKinds(inputs_[i], recipe, random.Next(), &tensor);
+      SetKinds(inputs_[i], recipe, random.Next(), shared, &tensor);
       SetSpots(inputs_[i], recipe, random.Next(), &tensor);
       if (recipe == Recipe::kOneSpecial || recipe == Recipe::kPackedSpecials) {
         SetSpecials(i, recipe, turn, shared, &tensor);
@@ -302,7 +315,7 @@ class DrawPlanner {
   const std::span<const InputRole> roles_;
   const uint64_t seed_;
   int64_t bytes_ = 0, largest_ = 0;
-  bool floating_ = false, derive_ = false, sparse_ = false, labels_ = false;
+  bool floating_ = false, derive_ = false, sparse_ = false, labels_ = false, meets_ = false;
   std::vector<int64_t> constants_;
   std::vector<DrawnInput> inputs_;
   std::vector<size_t> specials_;  // inputs that single special values are put into

@@ -207,7 +207,7 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
     }
     case DrawForm::kAnyMagnitude: {
       // Not the least integer, whose quotient by -1 traps.
-      const int most = tensor.type == DrawType::kInt32 ? 30 : 62;
+      const int most = tensor.type == DrawType::kInt32 ? 31 : 63;
       const uint32_t h = Mix32(word + 0x5bd1e995u);
       if (tensor.constants > 0 && (h & 7) == 0) {
         const auto which = (h >> 8) % static_cast<uint32_t>(tensor.constants);
@@ -217,6 +217,8 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
       const auto magnitude = static_cast<int64_t>(bits >> (64 - most) >> fewer);
       return (h & 16) != 0 ? -magnitude : magnitude;
     }
+    case DrawForm::kListed:
+      return static_cast<int64_t>(tensor.list[WhichListed(word)]);
     default:
       break;
   }
@@ -228,7 +230,7 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
 #define CF_DRAW_FORMS(DO)                                                                   \
   DO(kUniform) DO(kMagnitude) DO(kIntegers) DO(kConstant) DO(kCancelling) DO(kSparse)       \
   DO(kFirstLarge) DO(kLastTenth) DO(kPosition) DO(kRowConstant) DO(kWide) DO(kSomeZeros)    \
-  DO(kOneHot) DO(kAlike)                                                                    \
+  DO(kOneHot) DO(kAlike) DO(kAnyExponent) DO(kNextAbove) DO(kListed)                        \
   DO(kZeros) DO(kDenormals) DO(kSomeDenormals) DO(kManySpecial) DO(kNearEdges) DO(kMask)
 // clang-format on
 

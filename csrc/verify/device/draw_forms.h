@@ -61,6 +61,24 @@ CF_DRAW constexpr double NormalUnit() { return 0x1.bb6854ccc3c4dp-8; }
 // Four random bits that are not those of the value.
 CF_DRAW uint32_t Decide(uint32_t word) { return (word * 0x2c1b3c6du) >> 28; }
 
+// Which entry of a list; not by the bits that Decide has.
+CF_DRAW uint32_t WhichListed(uint32_t word) { return (word * 0x9e3779b1u) >> 27; }
+
+// 0 for one word of two, 1 for one of four, and so on up to 23.
+CF_DRAW uint32_t Halvings(uint32_t word) {
+  const auto upper = static_cast<int32_t>(word >> 9);
+  return 149 - (BitCast<uint32_t>(static_cast<float>(upper | 1)) >> 23);
+}
+
+// How far a number of kNextAbove is above its row's, in steps of its dtype. In rows of one kind
+// half are none above, a quarter is one step above, and so on: the largest are few, wherever they
+// are. In rows of the other kind up to 15 steps, or as many as 2^16 in float32 and float64.
+CF_DRAW uint32_t StepsAbove(const DrawRow& row, uint32_t word) {
+  const uint32_t h = Mix32(word + 0x85ebca6bu);
+  if ((row.key & 2) == 0) return Halvings(h);
+  return h >> (row.detail == 0 && (row.key & 4) != 0 ? 16 : 28);
+}
+
 CF_DRAW uint32_t SumOfBytes(uint32_t word) {
   const uint32_t pairs = (word & 0x00ff00ffu) + ((word >> 8) & 0x00ff00ffu);
   return (pairs + (pairs >> 16)) & 0x7ffu;
@@ -247,10 +265,32 @@ CF_DRAW typename RealTraits<Real>::Bits FormBits(const DrawnTensor& tensor, cons
     if (row.detail == 1) return BitCast<Bits>(WithSign(near_one, word & 1));
     return BitCast<Bits>(low ? small : near_one);
   }
+  if constexpr (kForm == Form::kListed) return static_cast<Bits>(tensor.list[WhichListed(word)]);
+  if constexpr (kForm == Form::kAnyExponent) {
+    const auto from = static_cast<uint32_t>(row.shift), count = static_cast<uint32_t>(row.scale);
+    const uint32_t exponent = from + (((word >> 16) * count) >> 16);
+    const Bits sign = (word & 1) != 0 ? static_cast<Bits>(RealTraits<Real>::kSign) : Bits{0};
+    if constexpr (sizeof(Real) == 4)
+      return sign | (exponent << 23) | (Mix32(word) >> 9);
+    else
+      return sign | (static_cast<Bits>(exponent) << 52) | (Spread64(word) >> 12);
+  }
+  if constexpr (kForm == Form::kNextAbove) {
+    const auto at = static_cast<Real>(static_cast<int32_t>(16 + ((row.key >> 8) & 15)));
+    const auto power = static_cast<int>((row.key >> 16) & 7) - 6;
+    const Real least = WithSign(Times(at, PowerOf2<Real>(power)), row.key & 1);
+    return BitCast<Bits>(least) + (static_cast<Bits>(StepsAbove(row, word)) << row.detail);
+  }
   uint32_t drawn = word;
   if constexpr (kForm == Form::kAlike) {
-    const bool alike = place < tensor.length - (tensor.length >> 2);
-    if (alike) drawn = Mix32(static_cast<uint32_t>(place) * 0x9e3779b9u + 1u);
+    const auto length = static_cast<uint64_t>(tensor.length);
+    const auto which = static_cast<uint32_t>(row.key) & 7;
+    const auto any = static_cast<int64_t>(BelowOf(row.key, length));
+    const int64_t odd = which == 0 ? 0 : which == 1 ? tensor.length - 1 : which < 4 ? any : -1;
+    const bool quarter = which == 4 && place >= tensor.length - (tensor.length >> 2);
+    if (place != odd && !quarter) {
+      drawn = Mix32(static_cast<uint32_t>(place) * 0x9e3779b9u + tensor.rotation);
+    }
   }
   if constexpr (kForm == Form::kCancelling) {
     drawn = Mix32(static_cast<uint32_t>(row.key) + static_cast<uint32_t>(place >> 1) * 0x9e3779b9u);

@@ -25,7 +25,8 @@ enum class DrawForm : int {
   kFirstLarge,     // shift, then normal without it
   kLastTenth,      // normal; the last tenth of a group 256 times as large
   kPosition,       // normal, plus place % 256 / 16
-  kAlike,          // normal, but all of these rows are equal up to their last quarter
+  kAlike,          // normal, but of these rows many are equal, many but for one element (the first,
+                   // the last or any), and some up to their last quarter
   kOneHot,         // zero, but for a 1 somewhere in each group
   kRowConstant,    // one multiple of 0.25 for the row, within 3.75
   kWide,           // normal times powers of two, 2^-8 to 2^7
@@ -37,6 +38,9 @@ enum class DrawForm : int {
   kNearEdges,      // near 0 and 1 (detail 0), near -1 and 1 (1), logarithms near 0 and far (2);
                    // `scale` is the nearest that is drawn
   kMask,           // see MaskHides
+  kAnyExponent,    // of either sign, any significand; its exponent is one of `scale` from shift on,
+                   // as the bits of the type that it is computed in have it; 0: denormals
+  kNextAbove,      // one number for the row, and the numbers next above it: see StepsAbove
   // Of integers and booleans: `low` and `range` are in shift and scale.
   kBelow,         // low to low + range - 1
   kIgnoring,      // the same, but 1 in 8 (detail 1) or every second (2) is `ignore`
@@ -48,10 +52,12 @@ enum class DrawForm : int {
   kNeighbours,    // four neighbours are equal
   kDistinct,      // a permutation, begun again after range elements
   kAscending,     // low + place % range
-  kAnyMagnitude,  // up to 2^62 (int32: 2^30), and the region's constants and their neighbours
+  kAnyMagnitude,  // up to 2^63 (int32: 2^31), and the region's constants and their neighbours
   kFew,           // 1 in 16 is 1, else 0
   kMost,          // 1 in 16 is 0, else 1
   kMaskBits,      // which hide as kMask does, each pattern and its opposite
+  // Of all dtypes.
+  kListed,  // one of DrawnTensor::list
 };
 
 enum class SpecialKind : int { kNan, kPlus, kMinus, kEither, kAll };
@@ -89,6 +95,7 @@ enum DrawLimits : int {
   kDrawKinds = 16,
   kDrawSpots = 8,
   kDrawConstants = 8,
+  kDrawListed = 32,
 };
 
 // What is added to rows: one special value a group, or patterns in place of all rows.
@@ -127,6 +134,7 @@ struct DrawnTensor {
   int64_t step;  // kDistinct: no common divisor with the range
   int constants, denormal_shift;
   int64_t constant[kDrawConstants];
+  uint64_t list[kDrawListed];  // of bits, as DrawSpot's
 };
 
 // What is secret of one drawing of a tensor.
