@@ -46,6 +46,13 @@ constexpr OpFacts Exact() {
   return facts;
 }
 
+// Exact, and the sign of a zero is an answer of its own.
+constexpr OpFacts Bitwise() {
+  OpFacts facts = Tame();
+  facts.match = Match::kBitwise;
+  return facts;
+}
+
 // Of booleans that may be a mask.
 constexpr OpFacts OfMasks(OpFacts facts) {
   facts.makes_mask = true;
@@ -247,7 +254,7 @@ constexpr Row kRows[] = {
     {"clamp_min", Exact()},
     {"maximum", Exact()},
     {"minimum", Exact()},
-    {"neg", Exact()},
+    {"neg", Bitwise()},
     {"relu", Exact()},
     {"sign", Exact()},
     // Pointwise, or making what masks are made of.

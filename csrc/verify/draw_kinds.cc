@@ -127,12 +127,14 @@ DrawRowKind AnyExponent(const DrawnInput& input) {
 }
 
 Kinds MeetingRows(const DrawnInput& input) {
-  if (!input.alone) return {kListedRow};
-  if (input.operands > 1) return {kListedRow, AnyExponent(input)};
+  // What has few elements must have each number for all that.
+  const DrawRowKind listed = {DrawForm::kListed, input.large ? 0 : 1, 0, 0};
+  if (!input.alone) return {listed};
+  if (input.operands > 1) return {listed, AnyExponent(input)};
   // As far as exponentials go.
   const DType dtype = input.spec->dtype;
   const double end = dtype == DType::kFloat16 ? 18 : dtype == DType::kFloat64 ? 750 : 110;
-  return {kListedRow, AnyExponent(input), UniformRow(2 * end, -end), WholeNumbers(-31.5, 64)};
+  return {listed, AnyExponent(input), UniformRow(2 * end, -end), WholeNumbers(-31.5, 64)};
 }
 
 Kinds RowsNextAbove(const DrawnInput& input) {
@@ -146,7 +148,7 @@ Kinds RowsNextAbove(const DrawnInput& input) {
 
 Kinds PackedSpecials(const DrawnInput& input) {
   const DrawRowKind magnitude = {DrawForm::kMagnitude, 0, 0, 0};
-  if (!input.large) return {NormalRow()};
+  if (!input.large) return {input.product ? ScaledRow(DrawForm::kSomeZeros) : NormalRow()};
   if (input.role.kind != Role::kValue) return SpecialRows(input.role.kind);
   return {magnitude,
           ScaledRow(DrawForm::kSomeZeros),
@@ -228,9 +230,12 @@ Kinds FloatingKinds(const DrawnInput& input, DrawRecipe recipe) {
       return of_large(ScaledRow(DrawForm::kLastTenth, 0x1p-7));
     case DrawRecipe::kWide:
       if (!input.large) return {NormalRow()};
-      return {ScaledRow(DrawForm::kWide), ScaledRow(DrawForm::kAlike), ScaledRow(DrawForm::kAlike)};
+      return {ScaledRow(DrawForm::kWide), ScaledRow(DrawForm::kAlike), ScaledRow(DrawForm::kAlike),
+              ScaledRow(DrawForm::kAlike)};
     case DrawRecipe::kOneSpecial:
-      return {{DrawForm::kMagnitude, 0, 0, 0}};
+      if (!input.product) return {{DrawForm::kMagnitude, 0, 0, 0}};
+      if (!input.large) return {ScaledRow(DrawForm::kSomeZeros)};
+      return {{DrawForm::kMagnitude, 0, 0, 0}, ScaledRow(DrawForm::kSomeZeros)};
     case DrawRecipe::kPackedSpecials:
       return PackedSpecials(input);
     case DrawRecipe::kMeeting:
@@ -375,7 +380,6 @@ bool IsSameEverywhere(DrawForm form) {
     case DrawForm::kWide:
     case DrawForm::kSomeZeros:
     case DrawForm::kBelow:
-    case DrawForm::kListed:
       return true;
     default:
       return false;

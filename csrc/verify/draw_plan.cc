@@ -106,6 +106,7 @@ class DrawPlanner {
     for (const Node& node : signature.nodes) {
       const OpFacts& facts = FactsOf(node.op);
       derive_ = derive_ || facts.saved != Saved::kNothing;
+      product_ = product_ || facts.kind == OpKind::kContracts;
       sparse_ = sparse_ || facts.kind == OpKind::kContracts || facts.needs == OpNeeds::kWindow;
       if (!integral) continue;
       AddArgumentIntegers(node.args, &constants_);
@@ -125,6 +126,7 @@ class DrawPlanner {
       input.integral = integral;
       input.constants = constants_;
       input.far = far;
+      input.product = product_ && roles[i].kind == InputRole::Kind::kValue;
       input.alone = bounds.alone;
       input.bears_largest = bounds.bears_largest;
       input.operands = bounds.operands;
@@ -315,7 +317,8 @@ class DrawPlanner {
   const std::span<const InputRole> roles_;
   const uint64_t seed_;
   int64_t bytes_ = 0, largest_ = 0;
-  bool floating_ = false, derive_ = false, sparse_ = false, labels_ = false, meets_ = false;
+  bool floating_ = false, derive_ = false, sparse_ = false, labels_ = false, meets_ = false,
+       product_ = false;
   std::vector<int64_t> constants_;
   std::vector<DrawnInput> inputs_;
   std::vector<size_t> specials_;  // inputs that single special values are put into

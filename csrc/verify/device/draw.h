@@ -218,7 +218,7 @@ CF_DRAW int64_t IntegerOf(const DrawnTensor& tensor, const DrawRow& row, int64_t
       return (h & 16) != 0 ? -magnitude : magnitude;
     }
     case DrawForm::kListed:
-      return static_cast<int64_t>(tensor.list[WhichListed(word)]);
+      return static_cast<int64_t>(tensor.list[WhichListed(tensor, row, place, word)]);
     default:
       break;
   }

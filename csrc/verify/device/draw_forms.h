@@ -61,8 +61,11 @@ CF_DRAW constexpr double NormalUnit() { return 0x1.bb6854ccc3c4dp-8; }
 // Four random bits that are not those of the value.
 CF_DRAW uint32_t Decide(uint32_t word) { return (word * 0x2c1b3c6du) >> 28; }
 
-// Which entry of a list; not by the bits that Decide has.
-CF_DRAW uint32_t WhichListed(uint32_t word) { return (word * 0x9e3779b1u) >> 27; }
+CF_DRAW uint32_t WhichListed(const DrawnTensor& tensor, const DrawRow& row, int64_t place,
+                             uint32_t word) {
+  const uint32_t next = (static_cast<uint32_t>(place) + (tensor.rotation >> 8)) & 31;
+  return row.detail != 0 ? next : (word * 0x9e3779b1u) >> 27;
+}
 
 // 0 for one word of two, 1 for one of four, and so on up to 23.
 CF_DRAW uint32_t Halvings(uint32_t word) {
@@ -265,7 +268,8 @@ CF_DRAW typename RealTraits<Real>::Bits FormBits(const DrawnTensor& tensor, cons
     if (row.detail == 1) return BitCast<Bits>(WithSign(near_one, word & 1));
     return BitCast<Bits>(low ? small : near_one);
   }
-  if constexpr (kForm == Form::kListed) return static_cast<Bits>(tensor.list[WhichListed(word)]);
+  if constexpr (kForm == Form::kListed)
+    return static_cast<Bits>(tensor.list[WhichListed(tensor, row, place, word)]);
   if constexpr (kForm == Form::kAnyExponent) {
     const auto from = static_cast<uint32_t>(row.shift), count = static_cast<uint32_t>(row.scale);
     const uint32_t exponent = from + (((word >> 16) * count) >> 16);
@@ -286,8 +290,8 @@ CF_DRAW typename RealTraits<Real>::Bits FormBits(const DrawnTensor& tensor, cons
     const auto length = static_cast<uint64_t>(tensor.length);
     const auto which = static_cast<uint32_t>(row.key) & 7;
     const auto any = static_cast<int64_t>(BelowOf(row.key, length));
-    const int64_t odd = which == 0 ? 0 : which == 1 ? tensor.length - 1 : which < 4 ? any : -1;
-    const bool quarter = which == 4 && place >= tensor.length - (tensor.length >> 2);
+    const int64_t odd = which == 0 ? 0 : which == 1 ? tensor.length - 1 : which == 2 ? any : -1;
+    const bool quarter = which == 3 && place >= tensor.length - (tensor.length >> 2);
     if (place != odd && !quarter) {
       drawn = Mix32(static_cast<uint32_t>(place) * 0x9e3779b9u + tensor.rotation);
     }

@@ -41,6 +41,8 @@ enum class DrawForm : int {
   kAnyExponent,    // of either sign, any significand; its exponent is one of `scale` from shift on,
                    // as the bits of the type that it is computed in have it; 0: denormals
   kNextAbove,      // one number for the row, and the numbers next above it: see StepsAbove
+  // Of all dtypes.
+  kListed,  // one of DrawnTensor::list; with detail 1 one after the other
   // Of integers and booleans: `low` and `range` are in shift and scale.
   kBelow,         // low to low + range - 1
   kIgnoring,      // the same, but 1 in 8 (detail 1) or every second (2) is `ignore`
@@ -56,8 +58,6 @@ enum class DrawForm : int {
   kFew,           // 1 in 16 is 1, else 0
   kMost,          // 1 in 16 is 0, else 1
   kMaskBits,      // which hide as kMask does, each pattern and its opposite
-  // Of all dtypes.
-  kListed,  // one of DrawnTensor::list
 };
 
 enum class SpecialKind : int { kNan, kPlus, kMinus, kEither, kAll };

@@ -119,7 +119,7 @@ TEST(DrawPlan, IntegersOfEveryMagnitude) {
     const TensorSpec spec = Spec(dtype, {64, 64});
     OpSignature signature = Call("aten::add.Scalar", {Arg(0), 12345678, 1}, {spec}, {spec});
     const Numbers values = DrawnValues(spec, DrawNamed(signature, "row_scales")[0].bytes[0]);
-    const double top = dtype == DType::kInt64 ? 0x1p62 : 0x1p30;
+    const double top = dtype == DType::kInt64 ? 0x1p63 : 0x1p31;
     const auto between = [&](double low, double high) {
       return Count(values, [&](double v) { return std::fabs(v) >= low && std::fabs(v) < high; });
     };

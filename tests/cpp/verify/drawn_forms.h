@@ -16,8 +16,8 @@ inline std::vector<device::DrawnTensor> TensorsOfEveryForm(DType dtype) {
   using device::DrawnTensor;
   std::vector<DrawnTensor> tensors;
   const bool floating = IsFloating(dtype);
-  const auto first = static_cast<int>(floating ? DrawForm::kNormal : DrawForm::kBelow);
-  const auto last = static_cast<int>(floating ? DrawForm::kMask : DrawForm::kMaskBits);
+  const auto first = static_cast<int>(floating ? DrawForm::kNormal : DrawForm::kListed);
+  const auto last = static_cast<int>(floating ? DrawForm::kListed : DrawForm::kMaskBits);
   const std::vector<std::pair<TensorSpec, std::vector<int64_t>>> layouts = {
       {Spec(dtype, {37, 101}), {1, 101}},
       {Spec(dtype, {101, 37}), {101, 1}},
@@ -35,6 +35,8 @@ inline std::vector<device::DrawnTensor> TensorsOfEveryForm(DType dtype) {
       tensor.stream = static_cast<uint32_t>(form);
       tensor.rotation = 77;
       tensor.step = 3;
+      for (uint64_t& entry : tensor.list)
+        entry = 3 + 5 * static_cast<uint64_t>(&entry - tensor.list);
       tensor.ignore = -100;
       tensor.spots = 1;
       tensor.spot[0] = {tensor.elements / 2 + 1, floating ? 0x7f800000u : 3u};
