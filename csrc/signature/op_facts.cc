@@ -127,6 +127,10 @@ constexpr OpFacts Extreme(Family family, int sign, Match match = Match::kToleran
   return facts;
 }
 
+constexpr OpFacts Sorts(int axes) {
+  return {.kind = Kind::kReduces, .match = Match::kEqual, .axes = axes, .free_places = 1};
+}
+
 constexpr OpFacts Truth() {
   OpFacts facts = Reduces(Family::kReduction);
   facts.is_truth = true;
@@ -393,11 +397,11 @@ constexpr Row kRows[] = {
     {"mean", WithSums(Reduces(Family::kReduction), Sums::kMean)},
     {"min", Extreme(Family::kReduction, -1, Match::kEqual, 1)},
     {"prod", Reduces(Family::kReduction)},
-    {"sort", {.kind = Kind::kReduces, .match = Match::kEqual}},
+    {"sort", Sorts(1)},
     {"std", WithSums(Reduces(Family::kReduction), Sums::kDeviation)},
     {"std_mean", WithSums(WithMean(Reduces(Family::kReduction), 1), Sums::kDeviation)},
     {"sum", WithSums(Reduces(Family::kReduction), Sums::kSum)},
-    {"topk", {.kind = Kind::kReduces, .match = Match::kEqual}},
+    {"topk", Sorts(2)},
     {"var", WithSums(Reduces(Family::kReduction), Sums::kVariance)},
     {"var_mean", WithSums(WithMean(Reduces(Family::kReduction), 1), Sums::kVariance)},
     // Scans.

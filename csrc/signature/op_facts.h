@@ -210,6 +210,7 @@ struct OpFacts {
   bool is_truth = false;    // any, all
   int extreme = 0;  // 1: what it takes together it takes by a maximum (softmax does); -1: a minimum
   int place = -1;   // the output that names the place of one element along `axes`
+  int free_places = -1;  // the output of places along `axes`, those of equals in any order
   int weights = -1;  // the output that is a sum of weights: 0 where argument 3, the reduction, is
   int mean = -1;     // the output that is a mean, found beside a variance
   int causal = -1;   // attention: the argument is_causal

@@ -13,6 +13,7 @@
 #include "signature/from_aten_region.h"
 #include "signature/roles.h"
 #include "verify/aten_derive.h"
+#include "verify/aten_places.h"
 #include "verify/aten_slice_judgement.h"
 #include "verify/draw_plan.h"
 #include "verify/drawer.h"
@@ -120,8 +121,15 @@ class AtenRegionReference : public RegionReference {
       CF_ASSIGN_OR_RETURN(const ScreenResult found, Screen(memory_, request));
       suspects.emplace_back();
       if (request.match != Match::kTolerance) {
-        if (found.unequal > 0)
-          return Unequal(where + std::to_string(o), o, found, aten[o], candidate[o]);
+        if (found.unequal == 0) continue;
+        try {
+          if (!ArePlacesOfEquals(region_, o, given, aten[o], candidate[o])) {
+            return Unequal(where + std::to_string(o), o, found, aten[o], candidate[o]);
+          }
+        } catch (const std::exception& error) {
+          return StatusOfAten(error);
+        }
+        candidate[o] = aten[o];  // as right
         continue;
       }
       if (found.unequal == 0) continue;

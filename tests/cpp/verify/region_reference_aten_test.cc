@@ -203,5 +203,33 @@ TEST(RegionReference, ConstantsAreComparedAndHideNothingBesideThem) {
   EXPECT_FALSE(place.Check(0, {zeros}).accepted());
 }
 
+// ATen's own order of equals is that of a sort that is not stable.
+TEST(RegionReference, SortedPlacesOfEqualsAreFree) {
+  const TensorSpec spec = F32({64, 131});
+  for (const bool top : {false, true}) {
+    const int64_t kept = top ? 8 : 131;
+    const OpSignature signature =
+        Region({spec}, top ? "aten::topk" : "aten::sort",
+               top ? Json::array({In(0), 8, -1, true, true}) : Json::array({In(0), -1, false}),
+               {F32({64, kept}), Spec(DType::kInt64, {64, kept})});
+    TriedRegion tried(signature);
+    ASSERT_TRUE(tried.status().ok()) << tried.status().ToString();
+    for (size_t set = 0; set < tried.set_count(); ++set) {
+      const std::vector<at::Tensor>& inputs = tried.Draw(set);
+      const auto [values, places] = at::sort(inputs[0], true, 1, top);
+      const at::Tensor first = values.narrow(1, 0, kept).contiguous();
+      const at::Tensor named = places.narrow(1, 0, kept).contiguous();
+      const Verdict verdict = tried.Check(set, {first, named});
+      EXPECT_TRUE(verdict.accepted()) << tried.set_name(set) << ": " << verdict.message;
+      for (const int64_t place : {named[5][1].item<int64_t>(), int64_t{-1}, int64_t{131}}) {
+        const at::Tensor wrong = named.clone();
+        wrong[5][0] = place;  // twice, or none
+        EXPECT_EQ(tried.Check(set, {first, wrong}).kind, VerdictKind::kWrongValues)
+            << tried.set_name(set) << " " << place;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cudaforge
