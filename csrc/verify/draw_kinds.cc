@@ -182,7 +182,8 @@ Kinds RangedKinds(const DrawnInput& input, DrawRecipe recipe, bool* ranged) {
   *ranged = true;
   switch (input.role.kind) {
     case Role::kPositive:
-      if (input.variance && (edges || recipe == DrawRecipe::kMixed)) return {kListedRow};
+      // In a set whose errors more draws can tell: channels of very different scales are alike.
+      if (input.variance && recipe == DrawRecipe::kMixed) return {{DrawForm::kListed, 1, 0, 0}};
       return {UniformRow(1.5, 0.5)};
     case Role::kProbability:
       return with_edges(UniformRow(0.99, 0x1p-8), 0);
