@@ -25,33 +25,23 @@ struct Row {
   OpFacts facts;
 };
 
-constexpr OpFacts Pointwise(Operands operands = {}) {
+constexpr OpFacts Pointwise(Operands operands = {}, Match match = Match::kTolerance) {
   return {.kind = Kind::kPointwise,
+          .match = match,
           .needs = Needs::kItsPlace,
           .dims = Dims::kAligned,
           .operands = operands};
 }
 
-constexpr OpFacts Tame() {
-  OpFacts facts = Pointwise();
+constexpr OpFacts Tame(Match match = Match::kTolerance) {
+  OpFacts facts = Pointwise({}, match);
   facts.tame = true;
   return facts;
 }
 
 // Exact in any precision: the answer is one of the operands, an operand with another sign, or 0, 1
 // or -1.
-constexpr OpFacts Exact() {
-  OpFacts facts = Tame();
-  facts.match = Match::kEqual;
-  return facts;
-}
-
-// Exact, and the sign of a zero is an answer of its own.
-constexpr OpFacts Bitwise() {
-  OpFacts facts = Tame();
-  facts.match = Match::kBitwise;
-  return facts;
-}
+constexpr OpFacts Exact(Match match = Match::kEqual) { return Tame(match); }
 
 // Of booleans that may be a mask.
 constexpr OpFacts OfMasks(OpFacts facts) {
@@ -240,14 +230,17 @@ constexpr OpFacts Multiplies() {
   return facts;
 }
 constexpr OpFacts Settled() {
-  OpFacts facts = Pointwise();
-  facts.settled = true;
-  return facts;
+  return {
+      .kind = Kind::kPointwise, .needs = Needs::kItsPlace, .dims = Dims::kAligned, .settled = true};
 }
 constexpr OpFacts BatchNorm(OpNeeds needs, int epsilon) {
   OpFacts facts = Norm(needs, -1, -1, {{{4, Role::kPositive}}});
   facts.epsilon = epsilon;
   return facts;
+}
+constexpr OpFacts BatchNormBackward() {
+  return Backward(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}, {6, Role::kPositive}}}),
+                  Saved::kMoments);
 }
 constexpr OpFacts OfKind(Kind kind) { return {.kind = kind}; }
 
@@ -258,7 +251,7 @@ constexpr Row kRows[] = {
     {"clamp_min", Exact()},
     {"maximum", Exact()},
     {"minimum", Exact()},
-    {"neg", Bitwise()},
+    {"neg", Exact(Match::kBitwise)},
     {"relu", Exact()},
     {"sign", Exact()},
     // Pointwise, or making what masks are made of.
@@ -331,11 +324,7 @@ constexpr Row kRows[] = {
     {"sin", Pointwise()},
     {"sqrt", Settled()},
     {"tanh_backward", Pointwise({{{1, Role::kTanh}}})},
-    {"threshold_backward",
-     {.kind = Kind::kPointwise,
-      .match = Match::kEqual,
-      .needs = Needs::kItsPlace,
-      .dims = Dims::kAligned}},
+    {"threshold_backward", Pointwise({}, Match::kEqual)},
     // Views.
     {"_unsafe_view", WithDims(Keeps(Work::kNone), Dims::kReshaped)},
     {"alias", WithDims(Keeps(Work::kNone), Dims::kAligned)},
@@ -441,15 +430,9 @@ constexpr Row kRows[] = {
     {"_batch_norm_no_update", BatchNorm(Needs::kChannel, 6)},
     {"cudnn_batch_norm", BatchNorm(Needs::kChannel, 7)},
     {"batch_norm", BatchNorm(Needs::kChannel, 7)},
-    {"native_batch_norm_backward",
-     Backward(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}, {6, Role::kPositive}}}),
-              Saved::kMoments)},
-    {"batch_norm_backward",
-     Backward(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}, {6, Role::kPositive}}}),
-              Saved::kMoments)},
-    {"cudnn_batch_norm_backward",
-     Backward(Norm(Needs::kChannel, -1, -1, {{{4, Role::kPositive}, {6, Role::kPositive}}}),
-              Saved::kMoments)},
+    {"native_batch_norm_backward", BatchNormBackward()},
+    {"batch_norm_backward", BatchNormBackward()},
+    {"cudnn_batch_norm_backward", BatchNormBackward()},
     // Pooling.
     {"avg_pool1d", OfWindows(1)},
     {"avg_pool2d", OfWindows(2)},

@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "verify/device/draw_forms.h"
+#include "verify/draw_integers.h"
 #include "verify/draw_lists.h"
 #include "verify/elements.h"
 
@@ -29,11 +30,6 @@ DrawRowKind UniformRow(double scale, double shift) { return {DrawForm::kUniform,
 DrawRowKind SpecialRow(SpecialKind kind) {
   return {DrawForm::kManySpecial, static_cast<int>(kind), device::NormalUnit(), 0};
 }
-DrawRowKind IntegerRow(DrawForm form, int64_t low, int64_t range, int detail = 0) {
-  return {form, detail, static_cast<double>(range), static_cast<double>(low)};
-}
-
-constexpr DrawRowKind kListedRow = {DrawForm::kListed, 0, 0, 0};
 
 DrawRowKind WholeNumbers(double low, double range) { return {DrawForm::kIntegers, 0, range, low}; }
 
@@ -168,6 +164,17 @@ Kinds PackedSpecials(const DrawnInput& input) {
           SpecialRow(SpecialKind::kAll)};
 }
 
+// Of one size in a set: where channels are of very different scales, what cancels in one is as
+// large as what does not in another, and right kernels err there by more than most.
+DrawRowKind VarianceRow(const DrawnInput& input, DrawRecipe recipe) {
+  double size = 1;
+  if (recipe == DrawRecipe::kMixed) size = 0x1p-10;
+  if (recipe == DrawRecipe::kByPosition) size = 0x1p15;
+  if (recipe == DrawRecipe::kPackedSpecials && input.bears_zero) size = 0x1p-40;
+  if (recipe == DrawRecipe::kSmallIntegers && input.bears_zero) size = 0;
+  return UniformRow(1.5 * size, 0.5 * size);
+}
+
 // Numbers of a role with a range of its own.
 Kinds RangedKinds(const DrawnInput& input, DrawRecipe recipe, bool* ranged) {
   const DType dtype = input.spec->dtype;
@@ -182,8 +189,7 @@ Kinds RangedKinds(const DrawnInput& input, DrawRecipe recipe, bool* ranged) {
   *ranged = true;
   switch (input.role.kind) {
     case Role::kPositive:
-      // In a set whose errors more draws can tell: channels of very different scales are alike.
-      if (input.variance && recipe == DrawRecipe::kMixed) return {{DrawForm::kListed, 1, 0, 0}};
+      if (input.variance) return {VarianceRow(input, recipe)};
       return {UniformRow(1.5, 0.5)};
     case Role::kProbability:
       return with_edges(UniformRow(0.99, 0x1p-8), 0);
@@ -254,121 +260,6 @@ Kinds FloatingKinds(const DrawnInput& input, DrawRecipe recipe) {
   }
 }
 
-// Indices below a limit, each legal.
-Kinds IndexKinds(DrawRecipe recipe, int64_t limit) {
-  const auto one = [&](DrawForm form) { return IntegerRow(form, 0, limit); };
-  switch (recipe) {
-    case DrawRecipe::kUniform:
-      return {one(DrawForm::kDistinct)};
-    case DrawRecipe::kRowScales:
-      return {one(DrawForm::kNeighbours)};
-    case DrawRecipe::kAllEqual:
-      return {one(DrawForm::kFirst)};
-    case DrawRecipe::kSmallIntegers:
-      return {one(DrawForm::kLast)};
-    case DrawRecipe::kRowConstant:
-      return {one(DrawForm::kSameInRow)};
-    case DrawRecipe::kByPosition:
-      return {one(DrawForm::kAscending)};
-    case DrawRecipe::kLastTenth:
-      return {one(DrawForm::kFirstOrLast)};
-    case DrawRecipe::kMixed:
-    case DrawRecipe::kPackedSpecials:
-      return {one(DrawForm::kBelow),     one(DrawForm::kNeighbours), one(DrawForm::kFirst),
-              one(DrawForm::kDistinct),  one(DrawForm::kLast),       one(DrawForm::kAscending),
-              one(DrawForm::kSameInRow), one(DrawForm::kFirstOrLast)};
-    default:
-      return {one(DrawForm::kBelow)};
-  }
-}
-
-Kinds LabelKinds(DrawRecipe recipe, int64_t limit, uint64_t random) {
-  const auto one = [&](DrawForm form, int detail = 0) {
-    return IntegerRow(form, 0, limit, detail);
-  };
-  const auto below = static_cast<int64_t>(SplitMix(random).Below(static_cast<uint64_t>(limit)));
-  switch (recipe) {
-    case DrawRecipe::kNormal:
-    case DrawRecipe::kRowScales:
-      return {one(DrawForm::kIgnoring, 1)};
-    case DrawRecipe::kZerosDenormals:
-      return {one(DrawForm::kIgnoring, 2)};
-    case DrawRecipe::kAllEqual:
-      return {one(DrawForm::kFirst)};
-    case DrawRecipe::kSmallIntegers:
-      return {one(DrawForm::kLast)};
-    case DrawRecipe::kIgnoredLabels:
-      return {one(DrawForm::kIgnored)};
-    case DrawRecipe::kOneLabel:
-      return {IntegerRow(DrawForm::kConstant, below, 1)};
-    case DrawRecipe::kByPosition:
-      return {one(DrawForm::kAscending)};
-    case DrawRecipe::kMixed:
-      return {one(DrawForm::kBelow),       one(DrawForm::kIgnoring, 2), one(DrawForm::kFirst),
-              one(DrawForm::kIgnored),     one(DrawForm::kLast),        one(DrawForm::kNeighbours),
-              one(DrawForm::kIgnoring, 1), one(DrawForm::kFirstOrLast)};
-    default:
-      return {one(DrawForm::kBelow)};
-  }
-}
-
-Kinds IntegerKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random) {
-  if (input.role.limit > 0) {
-    return input.role.kind == Role::kTarget ? LabelKinds(recipe, input.role.limit, random)
-                                            : IndexKinds(recipe, input.role.limit);
-  }
-  const DrawRowKind wide = IntegerRow(DrawForm::kBelow, -(1 << 19), 1 << 20);
-  const DrawRowKind any = input.integral ? IntegerRow(DrawForm::kAnyMagnitude, 0, 1) : wide;
-  switch (recipe) {
-    case DrawRecipe::kAllEqual:
-      return {IntegerRow(DrawForm::kConstant, 3, 1)};
-    case DrawRecipe::kUniform:
-      return {IntegerRow(DrawForm::kBelow, 0, 2)};
-    case DrawRecipe::kRowScales:
-      return {any};
-    case DrawRecipe::kRowConstant:
-      return {IntegerRow(DrawForm::kSameInRow, -3, 7)};
-    case DrawRecipe::kByPosition:
-      return {IntegerRow(DrawForm::kAscending, -500, 1000)};
-    case DrawRecipe::kMeeting:
-      if (!input.alone && !input.integral) return {wide};
-      return {kListedRow, IntegerRow(DrawForm::kAnyMagnitude, 0, 1)};
-    case DrawRecipe::kMixed:
-      return {wide,
-              any,
-              IntegerRow(DrawForm::kNeighbours, -3, 7),
-              IntegerRow(DrawForm::kBelow, -3, 7),
-              IntegerRow(DrawForm::kFirstOrLast, -(1 << 19), 1 << 20),
-              any,
-              IntegerRow(DrawForm::kSameInRow, -100, 201),
-              IntegerRow(DrawForm::kBelow, 0, 2)};
-    default:
-      return {IntegerRow(DrawForm::kBelow, -3, 7)};
-  }
-}
-
-Kinds BooleanKinds(const DrawnInput& input, DrawRecipe recipe) {
-  if (input.role.kind == Role::kMask) return {{DrawForm::kMaskBits, 0, 2, 0}};
-  const auto one = [](DrawForm form) { return IntegerRow(form, 0, 2); };
-  switch (recipe) {
-    case DrawRecipe::kAllEqual:
-      return {one(DrawForm::kLast)};
-    case DrawRecipe::kZerosDenormals:
-      return {one(DrawForm::kFirst)};
-    case DrawRecipe::kRowScales:
-      return {one(DrawForm::kMost), one(DrawForm::kFew)};
-    case DrawRecipe::kRowConstant:
-      return {one(DrawForm::kSameInRow)};
-    case DrawRecipe::kMixed:
-    case DrawRecipe::kPackedSpecials:
-      return {one(DrawForm::kBelow),     one(DrawForm::kFew),       one(DrawForm::kFirst),
-              one(DrawForm::kMost),      one(DrawForm::kLast),      one(DrawForm::kFirstOrLast),
-              one(DrawForm::kSameInRow), one(DrawForm::kNeighbours)};
-    default:
-      return {one(DrawForm::kBelow)};
-  }
-}
-
 // Whether elements of such a kind are the same function of their random bits in every row.
 bool IsSameEverywhere(DrawForm form) {
   switch (form) {
@@ -392,7 +283,6 @@ bool IsSameEverywhere(DrawForm form) {
 void SetKinds(const DrawnInput& input, DrawRecipe recipe, uint64_t random, uint64_t shared,
               DrawnTensor* tensor) {
   const DType dtype = input.spec->dtype;
-  if (input.variance) SetVarianceList(input, tensor);
   if (recipe == DrawRecipe::kMeeting && input.role.kind == Role::kValue && dtype != DType::kBool) {
     SetMeetingList(input, shared, tensor);
   }

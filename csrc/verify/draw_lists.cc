@@ -103,9 +103,4 @@ void SetMeetingList(const DrawnInput& input, uint64_t shared, device::DrawnTenso
   }
 }
 
-void SetVarianceList(const DrawnInput& input, device::DrawnTensor* tensor) {
-  const double least = input.bears_zero ? 0 : input.spec->dtype == DType::kFloat16 ? 0x1p-10 : 1e-4;
-  SetList({least, 1e-3, 1.0, 1e4, input.bears_zero ? 1e-12 : least, 0.03, 0.7, 50.0}, tensor);
-}
-
 }  // namespace cudaforge

@@ -12,7 +12,4 @@ namespace cudaforge {
 // together. `shared`: the same for all inputs of a set. REQUIRES: no boolean.
 void SetMeetingList(const DrawnInput& input, uint64_t shared, device::DrawnTensor* tensor);
 
-// Variances from 0 (or nearly 0) to 10^4.
-void SetVarianceList(const DrawnInput& input, device::DrawnTensor* tensor);
-
 }  // namespace cudaforge

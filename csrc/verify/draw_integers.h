@@ -1,0 +1,19 @@
+// Kinds of rows of integers and booleans.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "verify/draw_kinds.h"
+
+namespace cudaforge {
+
+// `low` to low + range - 1, as the form says.
+device::DrawRowKind IntegerRow(device::DrawForm form, int64_t low, int64_t range, int detail = 0);
+
+// In turns. `random`: secret. REQUIRES: an input of the dtype.
+std::vector<device::DrawRowKind> IntegerKinds(const DrawnInput& input, DrawRecipe recipe,
+                                              uint64_t random);
+std::vector<device::DrawRowKind> BooleanKinds(const DrawnInput& input, DrawRecipe recipe);
+
+}  // namespace cudaforge
