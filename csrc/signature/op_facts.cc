@@ -397,7 +397,7 @@ constexpr Row kRows[] = {
     {"cummax", Extreme(Family::kScan, 1, Match::kEqual, 1)},
     {"cummin", Extreme(Family::kScan, -1, Match::kEqual, 1)},
     {"cumprod", Reduces(Family::kScan)},
-    {"cumsum", Reduces(Family::kScan)},
+    {"cumsum", WithSums(Reduces(Family::kScan), Sums::kScan)},
     // Softmax.
     {"_log_softmax", WithSums(Extreme(Family::kSoftmax, 1), Sums::kLogSoftmax)},
     {"_safe_softmax", Extreme(Family::kSoftmax, 1)},
@@ -448,8 +448,10 @@ constexpr Row kRows[] = {
      Backward(OfWindows(3, {{{7, Role::kIndex, Limit::kLastThreeSizes, 1}}}),
               Saved::kPlacesOfMaxima3d)},
     // Losses.
-    {"nll_loss_forward", Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, -1, 4}}}, 1)},
-    {"nll_loss2d_forward", Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, 1, 4}}}, 1)},
+    {"nll_loss_forward",
+     WithSums(Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, -1, 4}}}, 1), Sums::kLoss)},
+    {"nll_loss2d_forward",
+     WithSums(Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, 1, 4}}}, 1), Sums::kLoss)},
     {"nll_loss_backward",
      Backward(Loss({{{2, Role::kTarget, Limit::kSizeOf, 1, -1, 5}, {6, Role::kPositive}}}))},
     {"nll_loss2d_backward",

@@ -108,6 +108,8 @@ enum class OpSums {
   kLogSoftmaxBackward,
   kMoments,  // a norm by mean and deviation
   kRms,
+  kScan,
+  kLoss,  // of labels
   kProduct,
   kConvolution,
 };

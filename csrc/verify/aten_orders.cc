@@ -338,6 +338,10 @@ bool Replace(const OpFacts& facts, Stack* stack, SumOrder order) {
     case OpSums::kMoments:
     case OpSums::kRms:
       return Norm(stack, order, facts.sums == OpSums::kRms);
+    case OpSums::kScan:
+      return ScanInOrder(stack, order);
+    case OpSums::kLoss:
+      return LossInOrder(stack, order);
     case OpSums::kProduct:
       return ProductOf(stack, order, static_cast<size_t>(facts.left));
     case OpSums::kConvolution:

@@ -30,6 +30,10 @@ bool HasSums(const OpSignature& signature);
 // signature outlives the result.
 RegionProgram::Instead InOrder(const OpSignature& signature, SumOrder order);
 
+// Of a scan, and of a loss of labels: the results in place of the arguments. False: left to ATen.
+bool ScanInOrder(torch::jit::Stack* stack, SumOrder order);
+bool LossInOrder(torch::jit::Stack* stack, SumOrder order);
+
 // The dimensions that a call of a sum or mean adds up along, by its arguments; sorted.
 std::vector<int64_t> SummedDims(const torch::jit::Stack& arguments);
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "signature/op_facts.h"
 #include "verify/aten_slice_state.h"
 #include "verify/elements.h"
 #include "verify/match.h"
@@ -31,6 +32,16 @@ TensorSpec OneDimension(DType dtype, size_t elements) {
   spec.strides = {1};
   spec.alignment = DTypeSize(dtype);
   return spec;
+}
+
+// The most elements that a scan of the region takes for one of its results; 1 where it has none.
+int64_t LongestScan(const OpSignature& signature) {
+  int64_t longest = 1;
+  for (const Node& node : signature.nodes) {
+    if (FactsOf(node.op).kind != OpKind::kScans || node.outputs.empty()) continue;
+    for (const int64_t size : node.outputs[0].sizes) longest = std::max(longest, size);
+  }
+  return longest;
 }
 
 double ElementAt(DType dtype, const std::string& bytes, size_t i) {
@@ -107,7 +118,7 @@ Result<std::unique_ptr<SliceJudgement>> SliceJudgement::Create(const OpSignature
     const TensorSpec& spec = signature.output_spec(o);
     Output output;
     output.dtype = spec.dtype;
-    output.terms = largest / std::max<int64_t>(spec.numel(), 1);
+    output.terms = std::max(largest / std::max<int64_t>(spec.numel(), 1), LongestScan(signature));
     if (IsFloating(spec.dtype) && !IsConstant(signature, o)) {
       output.match = by_ops;
       if (by_ops == Match::kTolerance) {
