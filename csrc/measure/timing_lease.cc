@@ -52,8 +52,8 @@ TimingLease TimingLease::Take(DeviceType device, int device_index, double second
     const double left = std::max(0.0, seconds - (SteadySeconds() - began));
     Result<FileLock> lock =
         FileLock::Acquire(*folder + "/" + name, static_cast<int>(left * 1e3), kind);
-    if (lock.ok()) lease.locks_.push_back(*std::move(lock));
     lease.alone_ = lease.alone_ && lock.status().code() != StatusCode::kTimeout;
+    if (lock.ok()) lease.locks_.push_back(*std::move(lock));
   };
   const bool gpu = device == DeviceType::kCuda;
   if (gpu) take("gpu-" + NameOfGpu(device_index), FileLock::Kind::kExclusive);

@@ -170,6 +170,7 @@ constexpr OpFacts Loss(Operands operands, int weights = -1) {
   return {.kind = Kind::kReduces,
           .family = Family::kLoss,
           .dims = Dims::kLabels,
+          .sums = weights < 0 ? Sums::kNone : Sums::kLoss,
           .operands = operands,
           .weights = weights};
 }
@@ -448,10 +449,8 @@ constexpr Row kRows[] = {
      Backward(OfWindows(3, {{{7, Role::kIndex, Limit::kLastThreeSizes, 1}}}),
               Saved::kPlacesOfMaxima3d)},
     // Losses.
-    {"nll_loss_forward",
-     WithSums(Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, -1, 4}}}, 1), Sums::kLoss)},
-    {"nll_loss2d_forward",
-     WithSums(Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, 1, 4}}}, 1), Sums::kLoss)},
+    {"nll_loss_forward", Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, -1, 4}}}, 1)},
+    {"nll_loss2d_forward", Loss({{{1, Role::kTarget, Limit::kSizeOf, 0, 1, 4}}}, 1)},
     {"nll_loss_backward",
      Backward(Loss({{{2, Role::kTarget, Limit::kSizeOf, 1, -1, 5}, {6, Role::kPositive}}}))},
     {"nll_loss2d_backward",
@@ -514,9 +513,7 @@ constexpr Row kRows[] = {
 
 constexpr bool EachOnce() {
   for (const Row& row : kRows) {
-    int times = 0;
-    for (const Row& other : kRows) times += row.name == other.name;
-    if (times != 1) return false;
+    if (std::ranges::count(kRows, row.name, &Row::name) != 1) return false;
   }
   return true;
 }

@@ -184,7 +184,7 @@ Status SlicePlan::Fit(const SliceLimits& limits) {
   return Status::Ok();
 }
 
-Result<SlicePlan> SlicePlan::Make(RegionAxes axes, const SliceLimits& limits,
+Result<SlicePlan> SlicePlan::Make(const RegionAxes& axes, const SliceLimits& limits,
                                   std::vector<LargeSum> sums) {
   Result<SlicePlan> plan = MakeOf(axes, limits);
   if (plan.status().code() == StatusCode::kNoMemory && sums.empty()) {

@@ -55,7 +55,7 @@ class SlicePlan {
   // Where even one slice needs more than limits.bytes, the region is split at its large sums.
   // kNoMemory: nor is that enough; the message has both figures. `sums`: what `axes` was split at
   // already.
-  static Result<SlicePlan> Make(RegionAxes axes, const SliceLimits& limits = {},
+  static Result<SlicePlan> Make(const RegionAxes& axes, const SliceLimits& limits = {},
                                 std::vector<LargeSum> sums = {});
 
   const RegionAxes& axes() const { return axes_; }  // without its large sums
