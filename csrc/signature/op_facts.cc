@@ -592,10 +592,8 @@ std::string_view CallToCopy() { return "aten::clone"; }
 
 const std::vector<std::string>& PartsOf(std::string_view overload) {
   static const auto* const none = new std::vector<std::string>;
-  for (const Composed& one : AllComposed()) {
-    if (one.overload == overload) return one.parts;
-  }
-  return *none;
+  const auto one = std::ranges::find(AllComposed(), overload, &Composed::overload);
+  return one == AllComposed().end() ? *none : one->parts;
 }
 
 }  // namespace cudaforge
