@@ -115,7 +115,7 @@ Verdict SliceJudgement::CheckFixed(size_t set, size_t output, const SetTensors& 
 Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensors& tensors,
                                       const at::Tensor& candidate,
                                       std::span<const int64_t> suspects, SliceVerdict* into) {
-  const Set::One& one = sets_[set]->outputs[output];
+  Set::One& one = sets_[set]->outputs[output];
   const std::string where = sets_[set]->Where(output);
   const int64_t all = signature_.output_spec(output).numel();
   if (!outputs_[output].plan.has_value()) {
@@ -128,14 +128,20 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
   }
   const SlicePlan& plan = *outputs_[output].narrow;
   const uint64_t seed = sets_[set]->seed;
-  MeasuredElements worst;
-  worst.sums = one.elements.sums;
-  const Status measured = MeasureSlices(plan, plan.Batches(suspects, 0, 0, seed), tensors.inputs,
-                                        tensors.aten[output], seed, one.elements.effort, &worst);
-  if (!measured.ok()) {
-    into->status = measured;
-    return {};
+  if (!std::equal(suspects.begin(), suspects.end(), one.suspects.begin(), one.suspects.end()) ||
+      one.of_suspects.effort != one.elements.effort) {
+    MeasuredElements measured;
+    measured.sums = one.elements.sums;
+    const Status status = MeasureSlices(plan, plan.Batches(suspects, 0, 0, seed), tensors.inputs,
+                                        tensors.aten[output], seed, one.elements.effort, &measured);
+    if (!status.ok()) {
+      into->status = status;
+      return {};
+    }
+    one.suspects.assign(suspects.begin(), suspects.end());
+    one.of_suspects = std::move(measured);
   }
+  const MeasuredElements& worst = one.of_suspects;
   // Together with the fixed ones, among which the sizes of errors are known.
   MeasuredElements both = one.elements;
   const size_t fixed = both.count();

@@ -24,6 +24,7 @@ namespace cudaforge {
 struct Effort {
   uint64_t moves = 1;
   bool all_orders = false;
+  bool operator==(const Effort&) const = default;
 };
 inline constexpr Effort kQuick = {};
 inline constexpr Effort kThorough = {4, true};

@@ -27,6 +27,9 @@ class SliceJudgement::Set {
     Json aten_wrong_elements = Json::array();        // in which a candidate was right
     std::vector<std::optional<std::string>> decoys;  // in the order of kDecoys
     std::vector<OutputDraw> typical;                 // of AddTypical
+    // The last ones that a candidate was suspected in: its further runs give the same.
+    std::vector<int64_t> suspects;
+    MeasuredElements of_suspects;
     bool moved_more = false;
     double ratio = 0;  // see Yardstick::set_typical_ratio
   };
