@@ -1,7 +1,5 @@
 #include "verify/aten_large_sums.h"
 
-#include <ATen/OpMathType.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -15,10 +13,6 @@ constexpr int kOfFloat64 = 0, kOfMoves = 1000, kOfOrders = 2000;  // keys of Kno
 // Additions one after the other into one accumulator. Of more terms, neighbours are added first: no
 // right kernel adds many millions of floats so, and none on a GPU thousands.
 constexpr int64_t kMostAdditions = int64_t{4} << 20, kMostOnGpu = 1024;
-
-at::Tensor Widened(const at::Tensor& tensor) {
-  return tensor.to(at::toOpMathType(tensor.scalar_type()));
-}
 
 at::Tensor SumOfBlocks(const std::vector<at::Tensor>& blocks, bool one_by_one) {
   if (!one_by_one) return at::stack(blocks).sum(0);
@@ -49,7 +43,7 @@ class BlockSums {
 
  private:
   at::Tensor WidenedTo(const at::Tensor& tensor) const {
-    return wide_ ? tensor.to(at::kDouble) : Widened(tensor);
+    return wide_ ? tensor.to(at::kDouble) : InOpMath(tensor);
   }
 
   const LargeSum::Kind kind_;
@@ -126,7 +120,7 @@ RegionProgram::Instead TermsOfLast(const OpSignature& signature, SumOrder order)
       shape.push_back(self.size(d));
     }
     const at::Tensor terms = dtype.isInt() ? self.to(dtype.toScalarType()) : self;
-    *stack = {Widened(terms).permute(front).reshape(shape)};
+    *stack = {InOpMath(terms).permute(front).reshape(shape)};
     return true;
   };
 }
@@ -196,7 +190,7 @@ Result<at::Tensor> LargeSums::InOrderOf(const LargeSum& sum, const SumValues& be
       sums.Add(cut.AllAten(instead), places);
     }
     if (!by_terms) return;
-    const at::Tensor terms = Widened(cut.AllAten(TermsOfLast(cut.signature(), order))[0]);
+    const at::Tensor terms = InOpMath(cut.AllAten(TermsOfLast(cut.signature(), order))[0]);
     const int64_t values = sum.axes.signature.output_spec(0).numel();
     accumulators.Add(terms.reshape({-1, values}));
   }));

@@ -18,10 +18,6 @@ constexpr int64_t kMostSteps = 1024;
 constexpr int64_t kTermsOnHost = int64_t{4} << 20;
 constexpr int64_t kProductsOnHost = int64_t{16} << 20;
 
-at::Tensor Wide(const at::Tensor& tensor) {
-  return tensor.to(at::toOpMathType(tensor.scalar_type()));
-}
-
 // Adds up along the first dimension, one after the other.
 at::Tensor Accumulate(const at::Tensor& terms) {
   at::Tensor sum = terms.select(0, 0).clone();
@@ -167,7 +163,7 @@ bool SumOrMean(Stack* stack, SumOrder order, bool mean) {
   const c10::IValue& dtype = stack->back();
   const at::ScalarType type = dtype.isInt() ? dtype.toScalarType() : self.scalar_type();
   if (!at::isFloatingType(type) || !at::isFloatingType(self.scalar_type())) return false;
-  at::Tensor sum = SumInOrder(Wide(self.to(type)), dims, order);
+  at::Tensor sum = SumInOrder(InOpMath(self.to(type)), dims, order);
   if (mean) sum = sum / CountOver(self, dims);
   if (of_all || !(*stack)[2].toBool()) sum = Drop(sum, dims);
   *stack = {sum.to(type)};
@@ -183,7 +179,7 @@ bool Variance(Stack* stack, SumOrder order, bool root, bool with_mean) {
   const auto count = static_cast<double>(CountOver(self, dims));
   const double off = correction.isNone() ? 1 : correction.toScalar().toDouble();
   const bool keep = (*stack)[3].toBool();
-  const at::Tensor wide = Wide(self);
+  const at::Tensor wide = InOpMath(self);
   at::Tensor mean = SumInOrder(wide, dims, order) / count;
   at::Tensor out = SumInOrder((wide - mean).square(), dims, order) / std::max(count - off, 0.0);
   if (root) out = out.sqrt();
@@ -200,7 +196,7 @@ bool Softmax(Stack* stack, SumOrder order, OpSums sums) {
   if (!at::isFloatingType(self.scalar_type()) || self.dim() == 0) return false;
   const auto dims = Dims((*stack)[1], self.dim());
   const bool flag = (*stack)[2].toBool();
-  const at::Tensor wide = Wide(self);
+  const at::Tensor wide = InOpMath(self);
   const at::Tensor most = wide.amax(dims, /*keepdim=*/true);
   const at::Tensor exps = (wide - most).exp();
   const at::Tensor sum = SumInOrder(exps, dims, order);
@@ -213,7 +209,8 @@ bool Softmax(Stack* stack, SumOrder order, OpSums sums) {
 }
 
 bool SoftmaxBackward(Stack* stack, SumOrder order, bool log) {
-  const at::Tensor gradient = Wide((*stack)[0].toTensor()), output = Wide((*stack)[1].toTensor());
+  const at::Tensor gradient = InOpMath((*stack)[0].toTensor()),
+                   output = InOpMath((*stack)[1].toTensor());
   if (gradient.dim() == 0) return false;
   const auto dims = Dims((*stack)[2], gradient.dim());
   const at::ScalarType type = (*stack)[3].toScalarType();
@@ -229,7 +226,7 @@ bool Norm(Stack* stack, SumOrder order, bool rms) {
   for (int64_t d = self.dim() - inside; d < self.dim(); ++d) dims.push_back(d);
   const c10::IValue& eps = (*stack)[rms ? 3 : 4];
   if (!eps.isDouble()) return false;
-  const at::Tensor wide = Wide(self);
+  const at::Tensor wide = InOpMath(self);
   const auto count = static_cast<double>(CountOver(self, dims));
   const at::Tensor mean = rms ? at::Tensor() : SumInOrder(wide, dims, order) / count;
   const at::Tensor centred = rms ? wide : wide - mean;
@@ -239,7 +236,7 @@ bool Norm(Stack* stack, SumOrder order, bool rms) {
   for (const size_t i : {2, 3}) {
     if (rms && i == 3) break;
     if (!(*stack)[i].isTensor() || !(*stack)[i].toTensor().defined()) continue;
-    const at::Tensor operand = Wide((*stack)[i].toTensor());
+    const at::Tensor operand = InOpMath((*stack)[i].toTensor());
     out = i == 2 ? out * operand : out + operand;
   }
   *stack = {out.to(self.scalar_type())};
@@ -284,12 +281,12 @@ bool ProductOf(Stack* stack, SumOrder order, size_t left) {
   const at::Tensor &a = (*stack)[left].toTensor(), &b = (*stack)[left + 1].toTensor();
   const at::ScalarType type = a.scalar_type();
   if (!at::isFloatingType(type)) return false;
-  at::Tensor out = ProductInOrder(Wide(a), Wide(b), order);
+  at::Tensor out = ProductInOrder(InOpMath(a), InOpMath(b), order);
   if (left == 1) {
     const double beta = (*stack)[3].toScalar().toDouble(),
                  alpha = (*stack)[4].toScalar().toDouble();
     if (alpha != 1) out = out * alpha;
-    if (beta != 0) out = out + Wide((*stack)[0].toTensor()) * beta;
+    if (beta != 0) out = out + InOpMath((*stack)[0].toTensor()) * beta;
   }
   *stack = {out.to(type)};
   return true;
@@ -304,15 +301,16 @@ bool ConvolutionOf(Stack* stack, SumOrder order) {
   at::Tensor sum;
   for (int64_t c = 0; c < channels; c += step) {
     const int64_t end = std::min(c + step, channels);
-    const at::Tensor part = at::convolution(
-        Wide(input.slice(1, c, end)), Wide(weight.slice(1, c, end)), {}, (*stack)[3].toIntVector(),
-        (*stack)[4].toIntVector(), (*stack)[5].toIntVector(), false, (*stack)[7].toIntVector(), 1);
+    const at::Tensor part =
+        at::convolution(InOpMath(input.slice(1, c, end)), InOpMath(weight.slice(1, c, end)), {},
+                        (*stack)[3].toIntVector(), (*stack)[4].toIntVector(),
+                        (*stack)[5].toIntVector(), false, (*stack)[7].toIntVector(), 1);
     sum = sum.defined() ? sum.add_(part) : part;
   }
   if ((*stack)[2].isTensor() && (*stack)[2].toTensor().defined()) {
     std::vector<int64_t> shape(static_cast<size_t>(sum.dim()), 1);
     shape[1] = -1;
-    sum = sum + Wide((*stack)[2].toTensor()).view(shape);
+    sum = sum + InOpMath((*stack)[2].toTensor()).view(shape);
   }
   *stack = {sum.to(input.scalar_type())};
   return true;
@@ -368,6 +366,10 @@ RegionProgram::Instead InOrder(const OpSignature& signature, SumOrder order) {
   return [&signature, order](size_t node, Stack* stack) {
     return Replace(FactsOf(signature.nodes[node].op), stack, order);
   };
+}
+
+at::Tensor InOpMath(const at::Tensor& tensor) {
+  return tensor.to(at::toOpMathType(tensor.scalar_type()));
 }
 
 std::vector<int64_t> SummedDims(const Stack& arguments) {

@@ -34,6 +34,9 @@ RegionProgram::Instead InOrder(const OpSignature& signature, SumOrder order);
 bool ScanInOrder(torch::jit::Stack* stack, SumOrder order);
 bool LossInOrder(torch::jit::Stack* stack, SumOrder order);
 
+// In the type that ATen computes its dtype in.
+at::Tensor InOpMath(const at::Tensor& tensor);
+
 // The dimensions that a call of a sum or mean adds up along, by its arguments; sorted.
 std::vector<int64_t> SummedDims(const torch::jit::Stack& arguments);
 

@@ -1,6 +1,4 @@
 // Scans and losses in other orders of their sums.
-#include <ATen/OpMathType.h>
-
 #include <algorithm>
 
 #include "verify/aten_orders.h"
@@ -10,10 +8,6 @@ namespace {
 
 constexpr int64_t kScannedOnHost = int64_t{4} << 20;    // terms
 constexpr int64_t kReducedToMean = 1, kNotReduced = 0;  // reductions
-
-at::Tensor InOpMath(const at::Tensor& tensor) {
-  return tensor.to(at::toOpMathType(tensor.scalar_type()));
-}
 
 // Running sums of terms [n, width], block by block: each block by one accumulator of its own, to
 // which what the blocks before it came to is added.

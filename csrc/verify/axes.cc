@@ -18,19 +18,6 @@ std::optional<OutputRef> NodeRef(const Json& argument) {
   return OutputRef{argument["node"].get<int>(), argument["out"].get<int>()};
 }
 
-// Calls visit(reference) for each tensor among the arguments, those in lists too.
-void ForEachTensor(Json& arguments, const auto& visit) {
-  for (Json& argument : arguments) {
-    if (IsTensorReference(argument)) {
-      visit(argument);
-    } else if (argument.is_array()) {
-      for (Json& element : argument) {
-        if (IsTensorReference(element)) visit(element);
-      }
-    }
-  }
-}
-
 // Only what `output` needs, each input used once. `needed`: by node, by its outputs.
 void Reduce(const OpSignature& signature, size_t output, RegionAxes* axes,
             std::vector<std::vector<bool>>* needed) {

@@ -57,6 +57,19 @@ struct RegionAxes {
   Json ToJson() const;  // {"output": ["4096 free", ...], ...}: for reports and tests
 };
 
+// Calls visit(reference) for each tensor among the arguments, those in lists too.
+void ForEachTensor(Json& arguments, const auto& visit) {
+  for (Json& argument : arguments) {
+    if (IsTensorReference(argument)) {
+      visit(argument);
+    } else if (argument.is_array()) {
+      for (Json& element : argument) {
+        if (IsTensorReference(element)) visit(element);
+      }
+    }
+  }
+}
+
 // REQUIRES: output < signature.outputs.size(), a normalised signature (NormalizeAten).
 // `by_blocks`: the node of that output is a sum that may be taken by blocks; what it sums along is
 // then free.

@@ -79,18 +79,11 @@ bool Cut(int64_t bytes, int64_t aim, LargeSum* sum) {
   return false;
 }
 
-// Calls visit(argument) for every argument of the region's calls that is a tensor.
+// Calls visit(reference) for each tensor among the arguments of the region's calls.
 void ForEachUse(OpSignature* signature, const auto& visit) {
   for (Node& node : signature->nodes) {
-    for (Json* arguments : {&node.args, &node.kwargs}) {
-      for (Json& argument : *arguments) {
-        if (IsTensorReference(argument)) visit(argument);
-        if (!argument.is_array()) continue;
-        for (Json& element : argument) {
-          if (IsTensorReference(element)) visit(element);
-        }
-      }
-    }
+    ForEachTensor(node.args, visit);
+    ForEachTensor(node.kwargs, visit);
   }
 }
 
