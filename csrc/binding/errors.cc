@@ -18,6 +18,8 @@ PyObject* ExceptionFor(StatusCode code) {
       return PyExc_KeyError;
     case StatusCode::kIoError:
       return PyExc_OSError;
+    case StatusCode::kNoMemory:
+      return PyExc_MemoryError;
     case StatusCode::kTimeout:
       return PyExc_TimeoutError;
     case StatusCode::kUnsupported:

@@ -67,6 +67,7 @@ class LocalEvaluator : public Evaluator {
   std::deque<Job> jobs_;           // under way, oldest first
   std::map<int, Built> screened_;  // right on the first input set, by trial
   std::optional<int> loaded_;      // the verifier's candidate, by trial
+  int sets_run_ = 0;               // by right candidates
   double slowest_set_ = 0;         // seconds of a right candidate's run on one
   std::optional<Json> facts_;
   std::string refusal_;  // why the runner cannot profile: asked once

@@ -52,7 +52,7 @@ Result<std::string> CubinFor(const std::string& arch,
   CF_ASSIGN_OR_RETURN(const NvrtcCompiler compiler, NvrtcCompiler::Create(search_paths));
   CF_ASSIGN_OR_RETURN(const std::string source, OwnKernelSource());
   CompileResult compiled = compiler.Compile(source, arch, kCompileTimeoutMs);
-  if (!compiled.fault.ok()) return compiled.fault;
+  if (!compiled.fault.ok()) return Status::Unavailable(compiled.fault.message());
   if (!compiled.ok) return Status::Internal("the verifier's own kernels: " + compiled.log);
   return cubins.emplace(arch, std::move(compiled.binary)).first->second;
 }

@@ -1,6 +1,7 @@
 #include "verify/service.h"
 
 #include <exception>
+#include <future>
 #include <limits>
 #include <optional>
 #include <random>
@@ -27,6 +28,9 @@ uint64_t RandomSeed() {
 class Service {
  public:
   explicit Service(const MakeReference& make_reference) : make_reference_(make_reference) {}
+
+  // Whether "hello" came to an end: without that it serves nothing.
+  bool ready() const { return reference_ != nullptr; }
 
   Result<Frame> Answer(const Json& body) {
     CF_ASSIGN_OR_RETURN(const std::string command, JsonString(body, "command"));
@@ -63,9 +67,13 @@ class Service {
     CF_ASSIGN_OR_RETURN(worker.cxx, JsonString(body, "cxx"));
     CF_ASSIGN_OR_RETURN(const Json paths, JsonField(body, "cuda_search_paths"));
     for (const Json& path : paths) worker.cuda_search_paths.push_back(path.get<std::string>());
-    CF_ASSIGN_OR_RETURN(reference_, make_reference_(setup));
-    CF_RETURN_IF_ERROR(OpenDevice(worker));
-    worker_.emplace(std::move(worker));
+    // Side by side: CUDA contexts and NVRTC take seconds.
+    auto opened = std::async(std::launch::async, [&] { return OpenDevice(worker); });
+    worker_.emplace(worker);
+    CF_ASSIGN_OR_RETURN(std::unique_ptr<Reference> reference, make_reference_(setup));
+    CF_RETURN_IF_ERROR(worker_->Start());
+    CF_RETURN_IF_ERROR(opened.get());
+    reference_ = std::move(reference);
     return Said();
   }
 
@@ -163,7 +171,7 @@ Status ServeVerifier(int socket, const MakeReference& make_reference) {
     Frame reply;
     try {
       Result<Frame> answer = service.Answer(request->body);
-      reply = answer.ok() ? *std::move(answer) : ErrorFrame(answer.status(), false);
+      reply = answer.ok() ? *std::move(answer) : ErrorFrame(answer.status(), !service.ready());
     } catch (const std::exception& error) {  // nothing can be said of what this process holds now
       reply = ErrorFrame(Status::Internal(error.what()), true);
     }

@@ -131,7 +131,7 @@ Status WorkerRegionVerifier::Allocate() {
     return Status::Ok();
   };
   Status allocated = allocate();
-  return allocated.code() == StatusCode::kNoMemory ? NoRoom("") : allocated;
+  return allocated.code() == StatusCode::kNoMemory ? NoRoom(allocated.message()) : allocated;
 }
 
 uint64_t WorkerRegionVerifier::Random(size_t set, uint64_t what) const {

@@ -37,7 +37,7 @@ Result<RangeSplit> ParseSplit(std::string_view name);
 struct LaunchRequest {
   std::vector<Placed> inputs, outputs, scratch;
   RangeSplit split = RangeSplit::kServed;
-  uint64_t seed = 0;  // of kItems, kRandom and kApart
+  uint64_t seed = 0;  // of kItems, kRandom and kApart; on a GPU an odd one is two runs at once
   int threads = 0;    // kServed: cut for so many; 0: as many as this machine's pool has
 };
 

@@ -270,7 +270,9 @@ LaunchReply LaunchServer::LaunchHere(const LaunchRequest& launch, const LaunchBu
   if (!bound.ok()) return VerdictReplyOf(VerdictOfLaunch(bound.status()), target_.poisoned());
   const Status scrubbed = target_.Scrub(launch.seed);
   if (!scrubbed.ok() && target_.poisoned()) return {StatusAnswer(scrubbed), true};
-  const Status launched = (*bound)->Run(target_.launch_context());
+  Status launched = (*bound)->Run(target_.launch_context());
+  // Some runs are two at once: the second finds what the first left on the device.
+  if (launched.ok() && launch.seed % 2 == 1) launched = (*bound)->Run(target_.launch_context());
   const Status finished = target_.Synchronize();
   if (launched.ok() && finished.ok()) return VerdictReplyOf({}, target_.poisoned());
   const Status& error = finished.ok() ? launched : finished;

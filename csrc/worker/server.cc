@@ -87,7 +87,9 @@ Result<Reply> Answer(const TargetFactory& make_target, Service* service, const F
   if (command == "hello") {
     CF_ASSIGN_OR_RETURN(const WorkerSetup setup, ParseSetup(frame.body));
     service->mapped.reset();
-    CF_ASSIGN_OR_RETURN(*target, make_target(setup));
+    CF_ASSIGN_OR_RETURN(std::unique_ptr<Target> made, make_target(setup));
+    CF_RETURN_IF_ERROR(made->Scrub(0));  // compiles what every launch needs
+    *target = std::move(made);
     service->mapped = std::make_unique<LaunchServer>(**target, setup.device);
     Reply reply;
     reply.frame.body = {
@@ -123,7 +125,11 @@ Reply AnswerOrError(const TargetFactory& make_target, Service* service, const Fr
   try {
     auto reply = Answer(make_target, service, frame);
     if (reply.ok()) return std::move(*reply);
-    return ErrorReply(reply.status(), poisoned());
+    Reply error = ErrorReply(reply.status(), poisoned());
+    if (service->target == nullptr) {  // too little memory is no fault of this machine's
+      error.frame.body["code"] = StatusCodeName(reply.status().code());
+    }
+    return error;
   } catch (const CheckError& error) {  // ours, whatever the candidate is
     Reply reply = ErrorReply(Status::Internal(error.what()), true);
     reply.frame.body["internal"] = true;

@@ -22,6 +22,8 @@ void WorkerClient::Limit(int compile_ms, int run_ms, const Cancel* cancel) {
   impl_->Limit(compile_ms, run_ms, cancel);
 }
 
+Status WorkerClient::Start() { return impl_->EnsureWorker(); }
+
 int WorkerClient::started() const { return impl_->started(); }
 
 Result<CompileResult> WorkerClient::Compile(const Candidate& candidate) {

@@ -102,6 +102,9 @@ class WorkerClient : public CandidateRunner {
   void Limit(int compile_ms, int run_ms, const Cancel* cancel) override;
   // Workers started so far.
   int started() const;
+  // Starts the worker where there is none, as every request does. kNoMemory: there is too little
+  // for it; else kUnavailable.
+  Status Start();
 
  private:
   std::unique_ptr<Impl> impl_;

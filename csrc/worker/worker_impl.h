@@ -66,6 +66,49 @@ class WorkerClient::Impl {
     return found;
   }
 
+  // Starts a worker where there is none.
+  Status EnsureWorker() {
+    if (Alive()) return Status::Ok();
+    if (child_.has_value()) End(0);
+    // What the worker and its compilers leave behind when they are killed goes with this folder.
+    // Without one (no space, no right) the compiler says what is wrong; NVRTC needs none.
+    std::map<std::string, std::string> environment;
+    if (Result<TempDir> scratch = TempDir::Create("cudaforge-worker-"); scratch.ok()) {
+      scratch_.emplace(*std::move(scratch));
+      environment["TMPDIR"] = scratch_->path();
+    }
+    auto child = ChildProcess::Start({options_.executable}, environment);
+    if (!child.ok()) return child.status();
+    child_.emplace(std::move(*child));
+    ++started_;
+    Frame hello;
+    hello.body = {{"command", "hello"},
+                  {"protocol", kWorkerProtocol},
+                  {"device", DeviceTypeName(options_.device)},
+                  {"device_index", options_.device_index},
+                  {"cxx", options_.cxx},
+                  {"cuda_search_paths", options_.cuda_search_paths}};
+    CF_ASSIGN_OR_RETURN(const Answer answer, Exchange(hello, kHelloTimeoutMs));
+    if (answer.kind == Answer::Kind::kTimedOut) {
+      return Status::Unavailable("the worker did not come up in time");
+    }
+    if (answer.kind == Answer::Kind::kEnded) {
+      return Status::Unavailable("the worker " + options_.executable +
+                                 " did not come up: " + answer.end);
+    }
+    const auto protocol = JsonInt(answer.frame.body, "protocol");
+    if (answer.frame.body["ok"] == true && protocol.ok() && *protocol == kWorkerProtocol) {
+      return Status::Ok();
+    }
+    const auto error = JsonString(answer.frame.body, "error");
+    const std::string why =
+        "the worker cannot serve: " + (error.ok() ? *error : std::string("another protocol"));
+    const auto code = JsonString(answer.frame.body, "code");
+    End(0);
+    if (code.ok() && ParseStatusCode(*code) == StatusCode::kNoMemory) return Status::NoMemory(why);
+    return Status::Unavailable(why);
+  }
+
   const WorkerOptions& options() const { return options_; }
   void Limit(int compile_ms, int run_ms, const Cancel* cancel) {
     options_.compile_timeout_ms = compile_ms;
@@ -115,45 +158,6 @@ class WorkerClient::Impl {
     last_end_ = child_->WaitOrKill(wait_ms);
     child_.reset();
     scratch_.reset();
-  }
-
-  Status EnsureWorker() {
-    if (Alive()) return Status::Ok();
-    if (child_.has_value()) End(0);
-    // What the worker and its compilers leave behind when they are killed goes with this folder.
-    // Without one (no space, no right) the compiler says what is wrong; NVRTC needs none.
-    std::map<std::string, std::string> environment;
-    if (Result<TempDir> scratch = TempDir::Create("cudaforge-worker-"); scratch.ok()) {
-      scratch_.emplace(*std::move(scratch));
-      environment["TMPDIR"] = scratch_->path();
-    }
-    auto child = ChildProcess::Start({options_.executable}, environment);
-    if (!child.ok()) return child.status();
-    child_.emplace(std::move(*child));
-    ++started_;
-    Frame hello;
-    hello.body = {{"command", "hello"},
-                  {"protocol", kWorkerProtocol},
-                  {"device", DeviceTypeName(options_.device)},
-                  {"device_index", options_.device_index},
-                  {"cxx", options_.cxx},
-                  {"cuda_search_paths", options_.cuda_search_paths}};
-    CF_ASSIGN_OR_RETURN(const Answer answer, Exchange(hello, kHelloTimeoutMs));
-    if (answer.kind == Answer::Kind::kTimedOut) {
-      return Status::Unavailable("the worker did not come up in time");
-    }
-    if (answer.kind == Answer::Kind::kEnded) {
-      return Status::Unavailable("the worker " + options_.executable +
-                                 " did not come up: " + answer.end);
-    }
-    const auto protocol = JsonInt(answer.frame.body, "protocol");
-    if (answer.frame.body["ok"] == true && protocol.ok() && *protocol == kWorkerProtocol) {
-      return Status::Ok();
-    }
-    const auto error = JsonString(answer.frame.body, "error");
-    End(0);
-    return Status::Unavailable("the worker cannot serve: " +
-                               (error.ok() ? *error : std::string("another protocol")));
   }
 
   // Waits until the worker says something or *timeout_ms is over, and takes the time waited off it.

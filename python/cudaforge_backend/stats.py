@@ -179,7 +179,8 @@ def _region_table(
 
 def undecided(stats: Stats) -> int:
     """How many regions were to be forged and came to neither a winner nor no winner."""
-    return sum(stats["fallbacks"].get(reason, 0) for reason in ("forge_failed", "no_reply"))
+    reasons = ("forge_failed", "no_memory_to_verify", "no_reply")
+    return sum(stats["fallbacks"].get(reason, 0) for reason in reasons)
 
 
 def remedies(left: Mapping[str, int]) -> list[str]:
@@ -222,6 +223,8 @@ _REMEDIES = {
     "--wanted` forges them",
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
     "says what to do about it",
+    "no_memory_to_verify": "a kernel is verified beside the program, in memory that it leaves "
+    "free; the warning says how much; `cudaforge warmup` or a later process tries again",
     "forge_failed": "the warning says why; `cudaforge doctor` looks for what is missing",
     "no_reply": "the Coder did not reply within its limits, cannot be reached, or wrote no "
     "candidate; a later process asks again",

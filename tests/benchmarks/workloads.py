@@ -60,9 +60,9 @@ class Program(torch.nn.Module):
         self.device = device
         self.inputs: list[torch.Tensor] = []
         self.names: list[str] = []
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator(device).manual_seed(0)
         for arg in workload["args"]:
-            tensor = _filled(arg, shrink if arg["kind"] == "input" else 1, generator).to(device)
+            tensor = _filled(arg, shrink if arg["kind"] == "input" else 1, generator)
             if arg["kind"] in ("parameter", "buffer"):
                 self.register_buffer(f"of_{arg['name']}", tensor)
             else:
@@ -118,21 +118,21 @@ def _filled(arg: dict[str, Any], shrink: int, generator: torch.Generator) -> tor
     dtype = getattr(torch, arg["dtype"])
     init: dict[str, Any] = arg["init"] if isinstance(arg["init"], dict) else {arg["init"]: 0}
     kind, how = next(iter(init.items()))
-    made = torch.empty(shape)
+    made = torch.empty(shape, device=generator.device)
     if kind == "uniform":
         made.uniform_(*how, generator=generator)
     elif kind == "normal":
         made.normal_(0, how, generator=generator)
     elif kind == "integers":
-        made = torch.randint(how[0], how[1], shape, generator=generator)
+        made = torch.randint(how[0], how[1], shape, generator=generator, device=generator.device)
     elif kind == "bool":
-        made = torch.rand(shape, generator=generator) < how
+        made = torch.rand(shape, generator=generator, device=generator.device) < how
     else:
         made.fill_(how)
     made = made.to(dtype)
     if "stride" not in arg or shrink > 1:
         return made
-    strided = torch.empty_strided(shape, arg["stride"], dtype=dtype)
+    strided = torch.empty_strided(shape, arg["stride"], dtype=dtype, device=generator.device)
     return strided.copy_(made)
 
 

@@ -158,6 +158,9 @@ class Audit {
       if (parsed.opcode.starts_with("nanosleep")) {
         return Status::InvalidArgument("it may not wait (nanosleep)");
       }
+      if (parsed.opcode == "brkpt") {
+        return Status::InvalidArgument("it may not stop for a debugger (brkpt)");
+      }
       if (!parsed.opcode.empty()) function.push_back(parsed);
     }
     return CheckFunction(function);

@@ -11,7 +11,7 @@ namespace cudaforge {
 // kInvalidArgument for
 // - special registers other than those of threads, blocks, clusters, lanes and the size of shared
 //   memory: clocks, timers, multiprocessors, grids and counters among them;
-// - nanosleep;
+// - nanosleep, and brkpt, which can stop a GPU for every program on it;
 // - variables of the .global space that are written to, or whose address leaves the function that
 //   takes it: they outlive a launch. Tables that are only read are let through;
 // - tables that are initialised with addresses;

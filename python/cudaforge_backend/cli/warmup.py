@@ -139,10 +139,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"    {line}")
 
     show(args, data, text)
-    undecided = counts["fallbacks"].get("forge_failed", 0) + counts["fallbacks"].get(
-        "backend_failed", 0
-    )
-    return int(undecided > 0)
+    failed = ("forge_failed", "no_memory_to_verify", "backend_failed")
+    return int(any(counts["fallbacks"].get(reason, 0) for reason in failed))
 
 
 def _with_kernels(graphs: int, speedups: Sequence[tuple[float, float, float]]) -> str:

@@ -246,6 +246,9 @@ def forge_one(
         if isinstance(error, _C.NoReply):
             reason, what = "no_reply", f"agents wrote no kernel for {text}"
             cause = f"no reply: {settings.agents and settings.agents.coder}"
+        elif isinstance(error, MemoryError):
+            reason, what = "no_memory_to_verify", f"too little memory is free to verify {text}"
+            cause = "no memory to verify"
         else:
             reason, what, cause = "forge_failed", f"forging {text} failed", f"forging: {error}"
         _failures[key] = str(error)

@@ -39,6 +39,8 @@ TEST(PtxAudit, SpecialRegisters) {
 }
 
 TEST(PtxAudit, Waiting) {
+  EXPECT_FALSE(AuditPtx(Kernel("brkpt;")).ok());
+  EXPECT_FALSE(AuditPtx(Kernel("@%p1 brkpt;")).ok());
   EXPECT_FALSE(AuditPtx(Kernel("nanosleep.u32 100;")).ok());
   EXPECT_FALSE(AuditPtx(Kernel("@%p1 nanosleep.u32 %r1;")).ok());
   EXPECT_FALSE(AuditPtx(Kernel("L1: nanosleep.u32 %r1;")).ok());
@@ -146,7 +148,7 @@ TEST_F(AuditOfSource, KernelsThatComeWithTheProjectCompile) {
 
 TEST_F(AuditOfSource, WhatSeesItsSurroundingsIsRefused) {
   for (const char* body :
-       {"x[0] = clock();", "x[0] = clock64();", "__nanosleep(100);",
+       {"x[0] = clock();", "x[0] = clock64();", "__nanosleep(100);", "__brkpt();",
         "unsigned s; asm volatile(\"mov.u32 %0, %%smid;\" : \"=r\"(s)); x[0] = s;",
         "unsigned long long t; asm volatile(\"mov.u64 %0, %%globaltimer;\" : \"=l\"(t)); x[0] = "
         "t;"}) {
