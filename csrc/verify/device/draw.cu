@@ -75,17 +75,17 @@ __device__ __forceinline__ void Draw(const DrawnTensor& tensor, const DrawKey& k
 
 }  // namespace cudaforge::device
 
-#define CF_DRAW_KERNEL(NAME, TYPE)                                                    \
+#define CF_KERNEL_OF_TYPE(NAME, TYPE)                                                 \
   extern "C" __global__ void __launch_bounds__(256, 3)                                \
       NAME(const __grid_constant__ cudaforge::device::DrawnTensor tensor,             \
            const __grid_constant__ cudaforge::device::DrawKey key, void* storage) {   \
     cudaforge::device::Draw<cudaforge::device::DrawType::TYPE>(tensor, key, storage); \
   }
-CF_DRAW_KERNEL(draw_float32, kFloat32)
-CF_DRAW_KERNEL(draw_float16, kFloat16)
-CF_DRAW_KERNEL(draw_bfloat16, kBFloat16)
-CF_DRAW_KERNEL(draw_float64, kFloat64)
-CF_DRAW_KERNEL(draw_int64, kInt64)
-CF_DRAW_KERNEL(draw_int32, kInt32)
-CF_DRAW_KERNEL(draw_bool, kBool)
-#undef CF_DRAW_KERNEL
+CF_KERNEL_OF_TYPE(draw_float32, kFloat32)
+CF_KERNEL_OF_TYPE(draw_float16, kFloat16)
+CF_KERNEL_OF_TYPE(draw_bfloat16, kBFloat16)
+CF_KERNEL_OF_TYPE(draw_float64, kFloat64)
+CF_KERNEL_OF_TYPE(draw_int64, kInt64)
+CF_KERNEL_OF_TYPE(draw_int32, kInt32)
+CF_KERNEL_OF_TYPE(draw_bool, kBool)
+#undef CF_KERNEL_OF_TYPE

@@ -6,6 +6,7 @@
 
 #include "tests/cpp/verify/cuda_on_host.h"
 #include "tests/cpp/verify/screen_cases.h"
+#include "verify/device/screen_bands.cu"
 #include "verify/device/screen_kernels.cu"
 #include "verify/screen_passes.h"
 
