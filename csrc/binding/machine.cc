@@ -108,9 +108,20 @@ void BindMachine(py::module_& m) {
       [](const std::string& device, int device_index) {
         const DeviceType type = ValueOrThrow(ParseDeviceType(device));
         py::gil_scoped_release release;
-        Runtime::Get().PrepareVerifier(type, device_index);
+        Runtime::Get().verifiers().Prepare(type, device_index);
       },
       py::arg("device"), py::arg("device_index"));
+  m.def(
+      "verifier_waits",
+      [](const std::string& device, int device_index) {
+        const DeviceType type = ValueOrThrow(ParseDeviceType(device));
+        return Runtime::Get().verifiers().Waits(type, device_index);
+      },
+      py::arg("device"), py::arg("device_index"));
+  m.def("end_waiting_verifiers", [] {
+    py::gil_scoped_release release;
+    Runtime::Get().verifiers().EndWaiting();
+  });
 
   m.def(
       "arch",

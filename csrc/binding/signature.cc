@@ -42,6 +42,15 @@ py::tuple Inputs(const Signature& signature) {
   return py::tuple(inputs);
 }
 
+py::tuple Bytes(const Signature& signature) {
+  int64_t inputs = 0, outputs = 0;
+  for (const TensorSpec& spec : signature.inputs) inputs += spec.StorageBytes();
+  for (size_t o = 0; o < signature.outputs.size(); ++o) {
+    outputs += signature.output_spec(o).StorageBytes();
+  }
+  return py::make_tuple(inputs, outputs);
+}
+
 // Of each input what its values may be, and the limit of an index or a label.
 py::list InputRoles(const Signature& signature) {
   const Result<std::vector<InputRole>> roles = FindRoles(signature);
@@ -72,6 +81,7 @@ void BindClass(py::module_& m) {
           "device", [](const Signature& signature) { return DeviceTypeName(signature.device); })
       .def_property_readonly("ops", &Ops)
       .def_property_readonly("inputs", &Inputs)
+      .def_property_readonly("bytes", &Bytes)
       .def_property_readonly("input_roles", &InputRoles)
       .def("describe", [](const Signature& signature) { return signature.Describe(); })
       .def("to_dict", [](const Signature& signature) { return ToPython(signature.ToJson()); })

@@ -215,8 +215,4 @@ Workshop Runtime::WorkshopFor(std::shared_ptr<KernelStore> store, const DeviceAr
   return workshop;
 }
 
-void Runtime::PrepareVerifier(DeviceType device, int device_index) {
-  verifiers_.Get(verifier_options_).Prepare(device, device_index);
-}
-
 }  // namespace cudaforge

@@ -68,8 +68,8 @@ class Runtime {
 
   // What a forge for a device works with; its records go to `store`.
   Workshop WorkshopFor(std::shared_ptr<KernelStore> store, const DeviceArch& arch);
-  // Starts the verifier of a device, so that it is there when a forge asks for it. Thread-safe.
-  void PrepareVerifier(DeviceType device, int device_index);
+  // Those that forges take theirs from.
+  Verifiers& verifiers() { return verifiers_.Get(verifier_options_); }
 
   // Every folder that may hold CUDA's libraries and headers, the first to try first.
   const std::vector<std::string>& cuda_search_paths() const { return cuda_search_paths_; }

@@ -213,6 +213,19 @@ void Verifiers::GiveBack(std::unique_ptr<Process> process) {
   if (waiting_.size() > kMaxWaiting) waiting_.pop_back();
 }
 
+bool Verifiers::Waits(DeviceType device, int device_index) {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& process) {
+    return process->IsFor(device, device_index) && process->Idle();
+  });
+}
+
+void Verifiers::EndWaiting() {
+  std::list<std::unique_ptr<Process>> ending;  // which takes time
+  const std::lock_guard lock(mutex_);
+  ending.swap(waiting_);
+}
+
 void Verifiers::Prepare(DeviceType device, int device_index) {
   Result<std::unique_ptr<Process>> process = Take(device, device_index);
   if (process.ok()) GiveBack(*std::move(process));

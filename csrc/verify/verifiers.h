@@ -34,6 +34,8 @@ class Verifiers {
 
   // Starts a process for the device, unless one waits, and does not wait for it to come up.
   void Prepare(DeviceType device, int device_index);
+  bool Waits(DeviceType device, int device_index);  // whether one does
+  void EndWaiting();
   // For OpenEvaluator. The evaluator holds its process, and must not outlive this. Once `cancel` is
   // set the process is killed, within a tenth of a second. kUnavailable: the process cannot be
   // started, or it ended.

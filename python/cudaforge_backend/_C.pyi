@@ -31,6 +31,12 @@ def verifier_path() -> str: ...
 def prepare_verifier(device: str, device_index: int) -> None:
     """Starts the verifier of a device, if none waits, and does not wait for it to come up."""
 
+def verifier_waits(device: str, device_index: int) -> bool:
+    """Whether there is a verifier of the device that no region is open in."""
+
+def end_waiting_verifiers() -> None:
+    """Ends the verifiers that no region is open in, and gives their memory back."""
+
 def anchor_ops() -> list[str]:
     """Overloads that may be a region's heavy part: "aten::_softmax"."""
 
@@ -96,6 +102,10 @@ class Signature:
     @property
     def inputs(self) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]:
         """Dtype, sizes and strides of each."""
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """Of all inputs and of all outputs, with gaps between elements."""
 
     @property
     def input_roles(self) -> list[tuple[str, int]]:

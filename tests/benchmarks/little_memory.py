@@ -38,7 +38,9 @@ def main() -> None:
         if event["event"] == "region":
             seen[event["key"]] = event["arch"]
         elif event["event"] == "end":
-            words.append(f"{event['kind']}: {event['why']} {event['reason']} ({event['seconds']} s)")
+            words.append(
+                f"{event['kind']}: {event['why']} {event['reason']} ({event['seconds']} s)"
+            )
 
     cudaforge_backend.set_progress(note)
     a, b = (torch.randn(args.side, args.side, device="cuda") for _ in range(2))
@@ -63,7 +65,9 @@ def main() -> None:
             least = min(least, torch.cuda.mem_get_info()[0])
             time.sleep(args.pause / 1000)
         counts = cudaforge_backend.stats()
-        print(f"{args.steps} steps in {time.monotonic() - began:.0f} s, {held.numel() // MIB} MiB held")
+        print(
+            f"{args.steps} steps in {time.monotonic() - began:.0f} s, {held.numel() // MIB} MiB held"
+        )
         print(f"steps without memory {without_memory}, wrong {wrong}, served {counts['hits']}")
         print(f"least free {least // MIB} MiB of {args.leave}; fallbacks {counts['fallbacks']}")
         for word in words:

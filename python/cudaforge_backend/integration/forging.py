@@ -33,6 +33,7 @@ from . import rivals
 from .clocks import cuda_clock, program_is_busy
 from .ending import ForgingEndedError, may_forge, program_has_ended
 from .inductors_turn import Place, compilation_waits_for, inductors_turn, within_compilation
+from .room import require_room
 from .telling import Progress
 
 MAX_CANDIDATES = 64  # of the generators
@@ -204,6 +205,7 @@ class _Forge:
         self._cancel.set()
 
     def run(self) -> Forged:
+        require_room(self.signature, self.device)
         self.progress({"event": "start", "key": self.key, "arch": self.arch, "region": self.text})
         made, stored = _C.forge_region(
             self.signature,

@@ -26,7 +26,8 @@ from .analysis import Analysis, analyse
 from .ending import ForgingEndedError
 from .forging import OtherCacheError, forge_region, worth_more_time
 from .partition import Region
-from .rivals import least_seconds
+from .rivals import least_seconds, signature_device
+from .room import has_room, leave_room
 from .rules import Rules
 from .telling import Progress, tell_region
 
@@ -102,8 +103,9 @@ def plan_graph(
     for known in plan.regions:
         tell_region(known.region.key, known.arch, known.text(), known.status)
     if budget_s is not None and (misses := plan.misses()):  # it comes up while Inductor compiles
-        device = misses[0].region.device
-        _C.prepare_verifier(device.type, device.index or 0)
+        region = misses[0].region
+        if has_room(region.signature, region.device):
+            _C.prepare_verifier(region.device.type, region.device.index or 0)
     return plan
 
 
@@ -258,6 +260,8 @@ def forge_one(
         advice = f"; {CHOOSE_FOLDER}" if of_cache else ""
         warn_once(f"{what}, PyTorch runs it: {error}{advice}", cause=cause)
         return False
+    finally:
+        leave_room(signature_device(signature, device_index))
 
 
 _failures: dict[str, str] = {}

@@ -1,0 +1,55 @@
+"""Whether a GPU has room for the making of a kernel, in the memory that the program leaves free."""
+
+from __future__ import annotations
+
+import torch
+
+from cudaforge_backend._native import _C
+
+# What the verifier and its worker take with nothing in them: on an H200, with torch 2.11 and a
+# driver for CUDA 13, 716 and 524 MiB. More than half of it is what CUDA itself takes for a process.
+_PROCESSES = 1240 << 20
+_RACE_SETS = 4  # kInputSets of csrc/forge/region.cc
+_LITTLE = 1 / 16  # of a GPU's memory: with less free, verifiers do not wait for the next region
+
+
+def require_room(signature: _C.Signature, device: torch.device) -> None:
+    """MemoryError, with what is needed by part, where the GPU has too little for a region: for the
+    verifier and its worker, where they do not run yet, for what they hold, and for the race. What
+    PyTorch's allocator keeps for this program counts as free for the race."""
+    if device.type != "cuda":
+        return
+    given, made = signature.bytes
+    index = device.index or 0
+    processes = 0 if _C.verifier_waits("cuda", index) else _PROCESSES
+    verified, raced = 2 * (given + made), _RACE_SETS * given + 2 * made
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    need = processes + verified + max(0, raced - kept)
+    free = torch.cuda.mem_get_info(device)[0]
+    if need > free:
+        raise MemoryError(
+            f"it needs {_mib(need)} of GPU memory beside this program (processes "
+            f"{_mib(processes)}, inputs and outputs in them {_mib(verified)}, the race "
+            f"{_mib(max(0, raced - kept))}), and {_mib(free)} are free"
+        )
+
+
+def has_room(signature: _C.Signature, device: torch.device) -> bool:
+    """Whether require_room raises nothing."""
+    try:
+        require_room(signature, device)
+    except MemoryError:
+        return False
+    return True
+
+
+def leave_room(device: torch.device) -> None:
+    """Ends the verifiers that wait for a next region where little memory is free."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        if free < _LITTLE * total:
+            _C.end_waiting_verifiers()
+
+
+def _mib(count: int) -> str:
+    return f"{count / (1 << 20):.0f} MiB"

@@ -1,0 +1,128 @@
+"""GPU memory that the program leaves free, and what is made with little of it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import cudaforge_backend
+import pytest
+import torch
+from cudaforge_backend._native import _C
+from cudaforge_backend.integration import room
+from cudaforge_backend.integration.room import has_room, leave_room, require_room
+
+MIB = 1 << 20
+GPU = torch.device("cuda", 0)
+
+
+def relu(device: str, mib: int) -> _C.Signature:
+    """Of one input of that size."""
+    tensor = {"dtype": "float32", "sizes": [mib * MIB // 4], "strides": [1]}
+    node = {"op": "aten::relu", "args": [{"in": 0}], "kwargs": {}, "outputs": [tensor]}
+    region = {
+        "format": 1,
+        "device": device,
+        "inputs": [{**tensor, "alignment": 16}],
+        "nodes": [node],
+        "outputs": [{"node": 0, "out": 0}],
+        "aliases": [],
+        "numerics": {"deterministic": False},
+    }
+    return _C.Signature.parse(json.dumps(region))
+
+
+class Gpu:
+    """Stands for a GPU of 100 GiB and PyTorch's allocator."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free_mib = 50_000
+        self.kept_mib = 0
+        self.waits = False
+        self.ended = 0
+        patch = monkeypatch.setattr
+        patch(torch.cuda, "mem_get_info", lambda _: (self.free_mib * MIB, 100 << 30))
+        patch(torch.cuda, "memory_reserved", lambda _: (1000 + self.kept_mib) * MIB)
+        patch(torch.cuda, "memory_allocated", lambda _: 1000 * MIB)
+        patch(_C, "verifier_waits", lambda kind, index: self.waits)
+        patch(_C, "end_waiting_verifiers", self.end)
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    return Gpu(monkeypatch)
+
+
+def test_bytes_of_a_signature() -> None:
+    assert relu("cpu", 64).bytes == (64 * MIB, 64 * MIB)
+
+
+def test_what_is_needed_is_told_by_part(gpu: Gpu) -> None:
+    gpu.free_mib = 1024
+    with pytest.raises(MemoryError) as raised:
+        require_room(relu("cuda", 64), GPU)
+    text = str(raised.value)
+    for part in ("1880 MiB", "processes 1240 MiB", "256 MiB", "384 MiB", "1024 MiB are free"):
+        assert part in text, text
+
+
+@pytest.mark.parametrize(
+    ("waits", "kept_mib", "need_mib"), [(False, 0, 1880), (True, 0, 640), (True, 384, 256)]
+)
+def test_what_is_there_already_is_not_needed(
+    gpu: Gpu, waits: bool, kept_mib: int, need_mib: int
+) -> None:
+    gpu.waits, gpu.kept_mib = waits, kept_mib
+    gpu.free_mib = need_mib
+    assert has_room(relu("cuda", 64), GPU)
+    gpu.free_mib = need_mib - 1
+    assert not has_room(relu("cuda", 64), GPU)
+
+
+def test_a_cpu_is_not_asked(gpu: Gpu) -> None:
+    gpu.free_mib = 0
+    require_room(relu("cpu", 64), torch.device("cpu"))
+    leave_room(torch.device("cpu"))
+    assert gpu.ended == 0
+
+
+@pytest.mark.parametrize(("free_mib", "ended"), [(6000, 1), (7000, 0)])
+def test_verifiers_do_not_wait_where_little_is_free(gpu: Gpu, free_mib: int, ended: int) -> None:
+    gpu.free_mib = free_mib
+    leave_room(GPU)
+    assert gpu.ended == ended
+
+
+def test_a_region_without_room_is_left_to_pytorch_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With one warning, a counter of its own, and no record."""
+
+    def no_room(signature: _C.Signature, device: torch.device) -> None:
+        raise MemoryError("it needs 9 MiB")
+
+    monkeypatch.setattr("cudaforge_backend.integration.forging.require_room", no_room)
+    options: dict[str, Any] = {"on_miss": "blocking", "cache_dir": str(tmp_path)}
+    compiled = torch.compile(
+        lambda x: x.softmax(-1), backend="cudaforge", options=options, dynamic=False
+    )
+    x = torch.randn(8, 100)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.testing.assert_close(compiled(x), x.softmax(-1))
+        torch.testing.assert_close(compiled(x[:4]), x[:4].softmax(-1))
+    told = [str(w.message) for w in seen if "too little memory is free to verify" in str(w.message)]
+    assert len(told) == 1 and "it needs 9 MiB" in told[0]
+    stats = cudaforge_backend.stats()
+    assert stats["fallbacks"] == {"no_memory_to_verify": 2}
+    assert (stats["forged"], stats["negative"], stats["misses"]) == (0, 0, 2)
+    monkeypatch.setattr("cudaforge_backend.integration.forging.require_room", room.require_room)
+    torch._dynamo.reset()
+    compiled(x)
+    stats = cudaforge_backend.stats()
+    assert stats["forged"] + stats["negative"] == 1
