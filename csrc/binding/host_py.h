@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "forge/region.h"
+#include "measure/machine_load.h"
 #include "target/target.h"
 
 namespace cudaforge::binding {
@@ -42,6 +43,7 @@ class HostPy : public ForgeHost {
   Target* const target_;
   const OpSignature region_;
   const int device_index_;
+  std::vector<MachineLoad> loads_;  // since each race on the CPU began, of those not asked about
   std::shared_ptr<std::vector<Held>> inputs_ = std::make_shared<std::vector<Held>>();
 };
 

@@ -60,7 +60,8 @@ class ForgeHost {
   virtual Inductor ByInductor(const OpSignature& region, const std::string& part,
                               double left_s) = 0;
   virtual SampleClock Clock() = 0;
-  // Whether the program keeps the processor busy beside this, which makes times doubtful.
+  // Whether the program keeps the processor busy beside this, or others did since a race on the CPU
+  // began, which makes times doubtful.
   virtual bool ProgramIsBusy() { return false; }
 };
 

@@ -1,0 +1,80 @@
+#include "measure/machine_load.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <sstream>
+
+#include "base/file.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kFields = 8;  // user nice system idle iowait irq softirq steal; guests' are in user's
+constexpr int kIdle = 3, kWaiting = 4;
+constexpr double kLeastSeconds = 0.2;
+constexpr int64_t kOthersPart = 20, kIdlePart = 7;
+
+bool MayUse(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return true;  // of more than 1024: all
+  return processor < CPU_SETSIZE && CPU_ISSET(processor, &set) != 0;
+}
+
+int64_t TicksOf(const timeval& time) {
+  const int64_t a_second = sysconf(_SC_CLK_TCK);
+  return time.tv_sec * a_second + time.tv_usec * a_second / 1'000'000;
+}
+
+std::optional<ProcessorTicks> Read() {
+  const Result<std::string> stat = ReadFile("/proc/stat");
+  if (!stat.ok()) return std::nullopt;
+  std::optional<ProcessorTicks> ticks = ParseProcessorTicks(*stat, MayUse);
+  rusage usage{};
+  if (!ticks.has_value() || getrusage(RUSAGE_SELF, &usage) != 0) return std::nullopt;
+  ticks->own = TicksOf(usage.ru_utime) + TicksOf(usage.ru_stime);
+  return ticks;
+}
+
+}  // namespace
+
+std::optional<ProcessorTicks> ParseProcessorTicks(const std::string& stat,
+                                                  bool (*is_ours)(int processor)) {
+  std::optional<ProcessorTicks> sum;
+  std::istringstream lines(stat);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    int processor = -1;
+    if (!(words >> name) || name.size() < 4 || !name.starts_with("cpu")) continue;
+    if (!(std::istringstream(name.substr(3)) >> processor) || !is_ours(processor)) continue;
+    if (!sum.has_value()) sum.emplace();
+    int64_t ticks = 0;
+    for (int field = 0; field < kFields && words >> ticks; ++field) {
+      sum->all += ticks;
+      if (field == kIdle || field == kWaiting) sum->idle += ticks;
+    }
+  }
+  return sum;
+}
+
+bool WasDisturbed(const ProcessorTicks& from, const ProcessorTicks& to) {
+  const int64_t all = to.all - from.all;
+  const int64_t idle = to.idle - from.idle;
+  const int64_t others = all - idle - (to.own - from.own);
+  const auto least =
+      static_cast<int64_t>(kLeastSeconds * static_cast<double>(sysconf(_SC_CLK_TCK)));
+  return all >= least && others * kOthersPart > all && idle * kIdlePart < all;
+}
+
+MachineLoad::MachineLoad() : from_(Read()) {}
+
+bool MachineLoad::WasDisturbed() const {
+  if (!from_.has_value()) return false;
+  const std::optional<ProcessorTicks> now = Read();
+  return now.has_value() && cudaforge::WasDisturbed(*from_, *now);
+}
+
+}  // namespace cudaforge

@@ -1,0 +1,41 @@
+#include "measure/machine_load.h"
+
+#include <gtest/gtest.h>
+
+namespace cudaforge {
+namespace {
+
+constexpr const char* kStat =
+    "cpu  400 20 60 5000 40 2 8 10 7 0\n"
+    "cpu0 100 10 20 1000 10 1 4 5 7 0\n"
+    "cpu1 300 10 40 4000 30 1 4 5 0 0\n"
+    "intr 1 2 3\n";
+
+TEST(MachineLoad, TicksOfTheProcessorsThatMayBeUsed) {
+  const auto both = ParseProcessorTicks(kStat, [](int) { return true; });
+  ASSERT_TRUE(both.has_value());
+  EXPECT_EQ(both->all, 5540);
+  EXPECT_EQ(both->idle, 5040);
+  const auto second = ParseProcessorTicks(kStat, [](int processor) { return processor == 1; });
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->all, 4390);
+  EXPECT_EQ(second->idle, 4030);
+  EXPECT_FALSE(ParseProcessorTicks(kStat, [](int) { return false; }).has_value());
+  EXPECT_FALSE(ParseProcessorTicks("cpu\ncpux 1 2\n", [](int) { return true; }).has_value());
+}
+
+TEST(MachineLoad, OthersDisturbWhereNothingIsLeftIdle) {
+  const ProcessorTicks from{1000, 500, 100};
+  // 200 ticks of which this process used 100.
+  EXPECT_TRUE(WasDisturbed(from, {1200, 500, 200}));
+  EXPECT_TRUE(WasDisturbed(from, {1200, 520, 260}));   // 20 of others
+  EXPECT_FALSE(WasDisturbed(from, {1200, 500, 300}));  // all its own
+  EXPECT_FALSE(WasDisturbed(from, {1200, 500, 292}));  // 8 of others: a twentieth is 10
+  EXPECT_FALSE(WasDisturbed(from, {1200, 600, 150}));  // half is idle
+  EXPECT_FALSE(WasDisturbed(from, {1010, 500, 100}));  // too short
+}
+
+TEST(MachineLoad, ReadsThisMachine) { (void)MachineLoad().WasDisturbed(); }
+
+}  // namespace
+}  // namespace cudaforge
