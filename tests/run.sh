@@ -70,7 +70,7 @@ say "C++ tests"
 run_ctest "C++ tests" "$BUILD"
 
 if [ "$SANITIZE" = 1 ]; then
-  say "C++ tests of the torch-free parts under AddressSanitizer and UndefinedBehaviorSanitizer"
+  say "C++ tests of the parts that hold memory, files and processes under AddressSanitizer and UndefinedBehaviorSanitizer"
   build cmake -S . -B build/sanitize -G Ninja -DCUDAFORGE_WITH_TORCH=OFF -DCUDAFORGE_SANITIZE=address
   build cmake --build build/sanitize --parallel "$JOBS"
   run_ctest "C++ tests under sanitizers" build/sanitize
