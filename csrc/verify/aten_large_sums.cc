@@ -132,6 +132,79 @@ bool HasTerms(const LargeSum& sum) {
          output.out;
 }
 
+// What the last call of a program is given: of the first run of a block, for the next ones, which
+// then make no other call. REQUIRES: no call but the last depends on the order.
+class GivenToLast {
+ public:
+  explicit GivenToLast(const OpSignature& signature) : signature_(signature) {}
+
+  RegionProgram::Instead Before(RegionProgram::Instead last) {
+    return [this, last = std::move(last)](size_t node, torch::jit::Stack* stack) {
+      if (node + 1 == signature_.nodes.size()) {
+        if (given_.empty()) {
+          given_ = *stack;
+        } else {
+          *stack = given_;
+        }
+        return last && last(node, stack);
+      }
+      if (given_.empty()) return false;
+      stack->assign(signature_.nodes[node].outputs.size(), at::Tensor());
+      return true;
+    };
+  }
+
+ private:
+  const OpSignature& signature_;
+  torch::jit::Stack given_;
+};
+
+// Whether the order of a sum concerns its last call alone.
+bool OnlyLastHasSums(const OpSignature& signature) {
+  if (signature.outputs[0].node + 1 != static_cast<int>(signature.nodes.size())) return false;
+  return std::none_of(signature.nodes.begin(), std::prev(signature.nodes.end()),
+                      [](const Node& node) { return FactsOf(node.op).sums != OpSums::kNone; });
+}
+
+// A sum in an order, by blocks.
+class InOrderByBlocks {
+ public:
+  InOrderByBlocks(const LargeSum& sum, const SumOrder& order, bool on_gpu)
+      : sum_(sum),
+        order_(order),
+        by_terms_(order.one_by_one && HasTerms(sum)),
+        sums_(sum.kind, /*wide=*/false, order.one_by_one),
+        accumulators_(sum, order.parts, on_gpu) {}
+
+  // `given`: what is known of the block, nullptr where nothing is to be kept of it.
+  void Add(const CutRegion& cut, int64_t places, GivenToLast* given) {
+    const auto before = [given](RegionProgram::Instead last) {
+      return given == nullptr ? last : given->Before(std::move(last));
+    };
+    if (!by_terms_ || sum_.kind == LargeSum::Kind::kWeighted) {
+      const bool own = order_.parts == 1 && !order_.one_by_one;  // ATen's
+      sums_.Add(
+          cut.AllAten(before(own ? RegionProgram::Instead() : InOrder(cut.signature(), order_))),
+          places);
+    }
+    if (!by_terms_) return;
+    const at::Tensor terms = InOpMath(cut.AllAten(before(TermsOfLast(cut.signature(), order_)))[0]);
+    accumulators_.Add(terms.reshape({-1, sum_.axes.signature.output_spec(0).numel()}));
+  }
+  at::Tensor Value(at::Device device) const {
+    at::Tensor value = by_terms_ ? accumulators_.Value().to(device) : sums_.Value();
+    if (by_terms_ && sum_.kind == LargeSum::Kind::kWeighted) value = value / sums_.Weight();
+    return value.to(ToScalarType(sum_.dtype));
+  }
+
+ private:
+  const LargeSum& sum_;
+  const SumOrder order_;
+  const bool by_terms_;
+  BlockSums sums_;
+  Accumulators accumulators_;
+};
+
 }  // namespace
 
 Result<SumValues> LargeSums::Evaluate(int key, const SumFunction& value_of) {
@@ -165,9 +238,29 @@ Result<SumValues> LargeSums::Float64() {
 }
 
 Result<SumValues> LargeSums::Moved(int move) {
+  if (sums_.size() == 1 && move < moves_end_ && !known_.contains(kOfMoves + move)) {
+    CF_RETURN_IF_ERROR(InMoves(move, moves_end_));
+  }
   return Evaluate(kOfMoves + move, [&](const LargeSum& sum, const SumValues& before) {
     return InFloat64(sum, before, [&](CutRegion& cut) { return cut.AllFloat64Moved(seed_, move); });
   });
+}
+
+// A block's random bits are drawn once.
+Status LargeSums::InMoves(int from, int end) {
+  std::vector<BlockSums> moved;
+  for (int m = from; m < end; ++m) {
+    moved.emplace_back(sums_[0].kind, /*wide=*/true, /*one_by_one=*/true);
+  }
+  CF_RETURN_IF_ERROR(ForEachBlock(sums_[0], {}, [&](CutRegion& cut, int64_t places) {
+    for (int m = from; m < end; ++m) {
+      moved[static_cast<size_t>(m - from)].Add(cut.AllFloat64Moved(seed_, m), places);
+    }
+  }));
+  for (int m = from; m < end; ++m) {
+    known_[kOfMoves + m] = {moved[static_cast<size_t>(m - from)].Value()};
+  }
+  return Status::Ok();
 }
 
 Result<at::Tensor> LargeSums::InFloat64(const LargeSum& sum, const SumValues& before,
@@ -178,33 +271,36 @@ Result<at::Tensor> LargeSums::InFloat64(const LargeSum& sum, const SumValues& be
   return sums.Value();
 }
 
-Result<at::Tensor> LargeSums::InOrderOf(const LargeSum& sum, const SumValues& before,
-                                        const SumOrder& order) const {
-  const bool by_terms = order.one_by_one && HasTerms(sum);
-  BlockSums sums(sum.kind, /*wide=*/false, order.one_by_one);
-  Accumulators accumulators(sum, order.parts, inputs_[0].is_cuda());
-  CF_RETURN_IF_ERROR(ForEachBlock(sum, before, [&](CutRegion& cut, int64_t places) {
-    if (!by_terms || sum.kind == LargeSum::Kind::kWeighted) {
-      const bool own = order.parts == 1 && !order.one_by_one;  // ATen's
-      const auto instead = own ? RegionProgram::Instead() : InOrder(cut.signature(), order);
-      sums.Add(cut.AllAten(instead), places);
-    }
-    if (!by_terms) return;
-    const at::Tensor terms = InOpMath(cut.AllAten(TermsOfLast(cut.signature(), order))[0]);
-    const int64_t values = sum.axes.signature.output_spec(0).numel();
-    accumulators.Add(terms.reshape({-1, values}));
-  }));
-  at::Tensor value = by_terms ? accumulators.Value().to(inputs_[0].device()) : sums.Value();
-  if (by_terms && sum.kind == LargeSum::Kind::kWeighted) value = value / sums.Weight();
-  return value.to(ToScalarType(sum.dtype));
+Result<SumValues> LargeSums::Aten(size_t order) {
+  const int key = kOfOrders + static_cast<int>(order);
+  if (order > 0 && !known_.contains(key) && sums_.size() == 1 &&
+      OnlyLastHasSums(sums_[0].axes.signature)) {
+    CF_RETURN_IF_ERROR(InAllOrders());
+  }
+  const SumOrder of = order > 0 ? SumOrders()[order - 1] : SumOrder();  // ATen's own
+  const bool on_gpu = inputs_[0].is_cuda();
+  return Evaluate(key, [&](const LargeSum& sum, const SumValues& before) -> Result<at::Tensor> {
+    InOrderByBlocks in_order(sum, of, on_gpu);
+    CF_RETURN_IF_ERROR(ForEachBlock(
+        sum, before, [&](CutRegion& cut, int64_t places) { in_order.Add(cut, places, nullptr); }));
+    return in_order.Value(inputs_[0].device());
+  });
 }
 
-Result<SumValues> LargeSums::Aten(size_t order) {
-  SumOrder of;  // ATen's own
-  if (order > 0) of = SumOrders()[order - 1];
-  return Evaluate(
-      kOfOrders + static_cast<int>(order),
-      [&](const LargeSum& sum, const SumValues& before) { return InOrderOf(sum, before, of); });
+// What leads to the sum is computed once a block.
+Status LargeSums::InAllOrders() {
+  std::vector<InOrderByBlocks> orders;
+  for (const SumOrder& order : SumOrders()) {
+    orders.emplace_back(sums_[0], order, inputs_[0].is_cuda());
+  }
+  CF_RETURN_IF_ERROR(ForEachBlock(sums_[0], {}, [&](CutRegion& cut, int64_t places) {
+    GivenToLast given(cut.signature());
+    for (InOrderByBlocks& order : orders) order.Add(cut, places, &given);
+  }));
+  for (size_t i = 0; i < orders.size(); ++i) {
+    known_[kOfOrders + static_cast<int>(i) + 1] = {orders[i].Value(inputs_[0].device())};
+  }
+  return Status::Ok();
 }
 
 }  // namespace cudaforge

@@ -31,6 +31,8 @@ class LargeSums {
   Result<SumValues> Float64();
   // After move number `move` of the inputs (CutRegion::Float64Moved).
   Result<SumValues> Moved(int move);
+  // All moves from the next that Moved is asked for to number `end` - 1 will be asked for.
+  void WillMove(int end) { moves_end_ = end; }
   // In the sums' dtypes: 0: ATen's sums of blocks, added up by ATen; else order `order` of
   // SumOrders, counted from 1. One accumulator goes on from block to block.
   Result<SumValues> Aten(size_t order = 0);
@@ -46,13 +48,15 @@ class LargeSums {
                       const BlockFunction& visit) const;
   Result<at::Tensor> InFloat64(const LargeSum& sum, const SumValues& before,
                                const RunFunction& run) const;
-  Result<at::Tensor> InOrderOf(const LargeSum& sum, const SumValues& before,
-                               const SumOrder& order) const;
+  // Of the only sum, by one pass over its blocks; orders where they concern its last call alone.
+  Status InMoves(int from, int end);
+  Status InAllOrders();
 
   std::span<const LargeSum> sums_;
   std::span<const at::Tensor> inputs_;
   const uint64_t seed_;
   KnownSums& known_;
+  int moves_end_ = 0;
 };
 
 }  // namespace cudaforge

@@ -71,6 +71,7 @@ class Batch {
   Result<CutRegion*> OfOrder(size_t order) {
     return With([&] { return sums_.Aten(order); });
   }
+  void WillMove(uint64_t end) { sums_.WillMove(static_cast<int>(end)); }
   bool has_sums() const { return !plan_.sums().empty(); }
 
  private:
@@ -126,6 +127,7 @@ Status RunOrders(Batch& cuts, const SliceBatch& batch, at::ScalarType dtype, uin
 Status RunMoves(Batch& cuts, const SliceBatch& batch, uint64_t seed, uint64_t from, uint64_t to,
                 std::vector<std::vector<double>>* moves) {
   moves->resize(std::max<size_t>(moves->size(), to));
+  cuts.WillMove(to);
   for (uint64_t m = from; m < to; ++m) {
     const auto move = static_cast<int>(m);
     CF_ASSIGN_OR_RETURN(CutRegion* const cut, cuts.OfMove(move));
