@@ -93,6 +93,15 @@ def print_models(models: list[dict[str, Any]]) -> None:
             f"{ratios[0]:<20} {ratios[1]:<20} {m['error']:.2e} ({m['error_limit']:.2e})"
             + ("" if m["winners"] else "  without winners: Inductor's own code")
         )
+    if names := [f"{m['name']} {m['phase']}" for m in models if not quiet(*m["control"])]:
+        print(f"  the machine was busy (see A/A), run again: the figures of {', '.join(names)} "
+              "say nothing")  # fmt: skip
+
+
+def quiet(low: float, _: float, high: float) -> bool:
+    """Whether an A/A interval, as it is printed, holds 1 and is no wider than 0.1."""
+    low, high = round(low, 2), round(high, 2)
+    return low <= 1 <= high and round(high - low, 2) <= 0.1
 
 
 def print_processes(

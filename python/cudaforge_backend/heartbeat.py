@@ -86,7 +86,7 @@ class Teller:
         stored = [record for place in self.met if (record := find(*place)) is not None]
         again = try_again([record["retry_above_s"] for record in stored], "region_budget_s=")
         return (
-            f"forged {counted(self._started, 'region')}, parts included: "
+            f"forged {counted(self._started, 'region')} (parts count as regions): "
             f"{counted(self.kinds['winner'], 'winner')}, "
             f"{self.kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
             f"({time.monotonic() - self._since:.0f} s){f'; {again}' if again else ''}"

@@ -32,7 +32,7 @@ def step_text(event: Event) -> str:
             return f"{GRAPH_STEPS[event['step']]} ..."
         case "left":
             return (
-                f"{counted(len(event['regions']), 'region')}, parts included, not forged: "
+                f"{counted(len(event['regions']), 'region')} (parts count as regions) not forged: "
                 f"graph_budget_s={event['graph_budget_s']:g} leaves too little time; "
                 "`cudaforge forge --wanted` forges them"
             )

@@ -125,7 +125,7 @@ def test_blocking_says_what_it_does_and_what_came_of_it(
         torch.randn(7, 53).softmax(-1)
     first, *_, last = [r.getMessage() for r in caplog.records if r.name == "cudaforge.forge"]
     assert first.startswith("cudaforge: forging a kernel for _softmax(float32[7, 53]) (seconds al")
-    assert last.startswith("cudaforge: forged 1 region, parts included: 1 winner, ")
+    assert last.startswith("cudaforge: forged 1 region (parts count as regions): 1 winner, ")
 
 
 def test_background_makes_the_kernel_that_later_calls_get(

@@ -19,7 +19,8 @@ from cudaforge_backend.cli import main
 from cudaforge_backend.cli.built_in import _again
 from cudaforge_backend.cli.stores import normalized
 from cudaforge_backend.integration import forging
-from forged import lose_for_want_of_time, win_every_race
+from cudaforge_backend.records import op_names
+from forged import compiled, lose_every_race, lose_for_want_of_time, win_every_race
 
 SOFTMAX, PRODUCT = "aten::_softmax", "aten::mm"
 
@@ -126,6 +127,24 @@ def test_what_had_too_little_time_is_tried_again_with_more(
         argv[3] = budget
         (row,) = as_json(capsys, *argv)["regions"]
         assert (row["kind"], row["known"]) == ("negative", known)
+
+
+def test_parts_of_what_did_not_win_are_wanted_by_the_next_run(
+    capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_every_race(monkeypatch)
+    folder = ("--cache-dir", str(tmp_path))
+
+    def run() -> list[str]:
+        torch._dynamo.reset()
+        compiled(lambda x: torch.softmax(x * 3, -1), tmp_path, on_miss="record")(torch.randn(9, 67))
+        return [op_names(row["signature"]) for row in as_json(capsys, "cache", "wanted", *folder)]
+
+    assert run() == ["mul -> _softmax"]
+    for parts, said in ((["_softmax"], True), ([], False)):  # the part has none
+        assert main(["forge", "--wanted", *folder]) == 0
+        assert ("\n  parts of 1 region with no winner: " in capsys.readouterr().out) == said
+        assert run() == parts
 
 
 @pytest.mark.parametrize(("short", "more"), [(6, []), (7, ["KEY..."])])

@@ -77,7 +77,7 @@ def test_regions_share_the_budget(
 
 def test_what_was_left_is_said() -> None:
     text = step_text({"event": "left", "regions": ["a", "b"], "graph_budget_s": 60.0})
-    assert text.startswith("2 regions, parts included, not forged") and "graph_budget_s=60" in text
+    assert text.startswith("2 regions (parts count as regions) not forged: graph_budget_s=60 ")
 
 
 def test_agents_have_limits_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -58,6 +58,12 @@ class Shapes(Net):
     def forward(self, x): return super().forward(self.layer(x))  # of five columns
 class Uncopied(Shapes):
     def __deepcopy__(self, memo): raise TypeError("there is one of me")
+class Parameter(Net):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(128))
+    def forward(self, x): return super().forward(x * self.weight)
+def parameter(): return Parameter(), (torch.randn(8, 128),)
 def shapes(): return Shapes(), (torch.randn(3, 5),)
 def uncopied(): return Uncopied(), (torch.randn(3, 5),)
 class Bytes(torch.nn.Module):
@@ -208,6 +214,25 @@ def test_warmup_says_what_can_be_done_about_what_is_left(
     assert main(["warmup", f"{script}:of_bytes", "--device", "cpu", *folder]) == 0
     text = capsys.readouterr().out
     assert "  left to PyTorch: unsupported_dtype (1)\n    unsupported_dtype: kernels are " in text
+
+
+@pytest.mark.parametrize(
+    ("factory", "more", "said"),
+    [("parameter", [], True), ("parameter", ["--train"], False), ("good", [], False)],
+)
+def test_warmup_says_that_it_was_of_inference(
+    capsys: Output,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    factory: str,
+    more: list[str],
+    said: bool,
+) -> None:
+    lose_for_want_of_time(monkeypatch, raced=False)
+    folder = ("--cache-dir", str(tmp_path / "cache"))
+    assert main(["warmup", f"{script}:{factory}", *more, "--device", "cpu", *folder]) == 0
+    assert ("torch.no_grad(); --train makes" in capsys.readouterr().out) == said
 
 
 def test_warmup_of_a_model_without_graphs_says_so(

@@ -65,6 +65,9 @@ def run(args: argparse.Namespace) -> int:
         print(_summary(rows, data))
         if short:
             print(f"  {short[0]}: `{_again(args, rows, short[1])}` tries again")
+        if lost := sum(_may_have_parts(row) for row in rows):
+            print(f"  parts of {counted(lost, 'region')} with no winner: a compiled program puts "
+                  "them on the list when it runs next; then forge --wanted again")  # fmt: skip
         if left:
             print(f"  passed over: {counted(len(left), 'region')} that only agents make "
                   "(`cudaforge cache wanted` marks them; --coder names who writes)")  # fmt: skip
@@ -119,6 +122,11 @@ def _forge(signature: _C.Signature, settings: Settings, told: Teller) -> dict[st
         **{name: kept[name] for name in _KEPT},
         "known": known,
     }
+
+
+def _may_have_parts(row: Mapping[str, Any]) -> bool:
+    """Whether a region that has just ended without a winner is of several operations."""
+    return row["kind"] == "negative" and not row["known"] and " -> " in row["ops"]
 
 
 def _again(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]], budget: int) -> str:

@@ -28,8 +28,8 @@ def add(verbs: Any) -> None:
         "warmup",
         help="forge what a model misses, before it is deployed",
         description="Compiles a model with its example inputs, forging a kernel for every region "
-        "that the cache does not know: those of the graph without gradients, or with --train those "
-        "of the forward and backward graphs of training. SCRIPT.py:FACTORY names a function "
+        "that the cache does not know: those of the graph of inference, or with --train those of "
+        "the graphs of training. SCRIPT.py:FACTORY names a function "
         "without arguments that returns (model, inputs): a torch.nn.Module and a tuple of "
         "tensors. The script is run: use only scripts that you trust.",
     )
@@ -48,7 +48,8 @@ def add(verbs: Any) -> None:
     command.add_argument(
         "--train",
         action="store_true",
-        help="warm the backward graph too: the output is summed and differentiated",
+        help="warm the graphs of training, forward and backward, instead of that of inference: the "
+        "output is summed and differentiated",
     )
     command.add_argument(
         "--region-budget",
@@ -133,6 +134,9 @@ def run(args: argparse.Namespace) -> int:
         if lost := data["graphs_without_use"]:
             graphs = counted(lost, "graph")
             print(f"  unused: winners of {graphs} compiled to other strides or without the regions")
+        if found and not args.train and any(p.requires_grad for p in model.parameters()):
+            print("  this is inference, for calls under torch.no_grad(); --train makes the kernels "
+                  "of calls outside it")  # fmt: skip
         for reason, count in sorted(counts["fallbacks"].items()):
             print(f"  left to PyTorch: {reason} ({count})")
         for line in remedies(counts["fallbacks"]):
