@@ -77,6 +77,12 @@ def test_every_environment_variable_is_in_the_readme() -> None:
     )
 
 
+def test_comments_in_the_code_of_the_readme_are_comments() -> None:
+    readme = (ROOT / "README.md").read_text().partition("## How it works")[0]
+    beside = re.findall(r"^    .*?\S {3,}(\S.*)$", readme, re.MULTILINE)
+    assert beside and [text for text in beside if not text.startswith("#")] == []
+
+
 def test_every_anchor_has_a_word_that_finds_it() -> None:
     for name in native_rules().anchors:
         assert any(word in name for word in _C.anchor_words()), name

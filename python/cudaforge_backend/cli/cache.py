@@ -475,9 +475,9 @@ VERBS: tuple[tuple[str, str, Run, tuple[Arguments, ...]], ...] = (
     ),
     (
         "rm",
-        "forget the record of one region, winner or not; it is wanted then, and forged anew, "
-        "unless it is a part of a larger region, of another machine, or damaged; one that is "
-        "wanted and has no record leaves that list",
+        "delete the record of one region, winner or not, and put the region on the wanted list "
+        "(not a part of a larger region, one of another machine, or a damaged one); a region that "
+        "is on that list and has no record is taken off it",
         run_rm,
         (_key_to_forget, _arch),
     ),
