@@ -88,9 +88,7 @@ def test_forging_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_for(lambda: any(said.fullmatch(line) for line in lines))
         beat({"event": "start", **REGION})
         beat({"event": "end", "kind": "winner", "serves": ["compiled"]})
-    said = re.compile(
-        r"forged 3 regions \(.*\): 1 winner, 1 with no winner, 1 failed \(5\d\d s\)"
-    )
+    said = re.compile(r"forged 3 regions \(.*\): 1 winner, 1 with no winner, 1 failed \(5\d\d s\)")
     assert said.fullmatch(beat.summary())
 
 
