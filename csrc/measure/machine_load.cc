@@ -4,15 +4,18 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <sstream>
+#include <string_view>
+#include <vector>
 
 #include "base/file.h"
+#include "base/text.h"
 
 namespace cudaforge {
 namespace {
 
-constexpr int kFields = 8;  // user nice system idle iowait irq softirq steal; guests' are in user's
-constexpr int kIdle = 3, kWaiting = 4;
+constexpr size_t kFields =
+    8;  // user nice system idle iowait irq softirq steal; guests' are in user's
+constexpr size_t kIdle = 3, kWaiting = 4;
 constexpr double kLeastSeconds = 0.2;
 constexpr int64_t kOthersPart = 20, kIdlePart = 7;
 
@@ -43,16 +46,14 @@ std::optional<ProcessorTicks> Read() {
 std::optional<ProcessorTicks> ParseProcessorTicks(const std::string& stat,
                                                   bool (*is_ours)(int processor)) {
   std::optional<ProcessorTicks> sum;
-  std::istringstream lines(stat);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string name;
-    int processor = -1;
-    if (!(words >> name) || name.size() < 4 || !name.starts_with("cpu")) continue;
-    if (!(std::istringstream(name.substr(3)) >> processor) || !is_ours(processor)) continue;
+  for (const std::string_view line : Split(stat, '\n')) {
+    const std::vector<std::string_view> words = Split(line, ' ');  // "cpu3 1184 17 ..."
+    if (words.empty() || !words[0].starts_with("cpu")) continue;
+    const std::optional<int> processor = ParseInteger<int>(words[0].substr(3));
+    if (!processor.has_value() || !is_ours(*processor)) continue;
     if (!sum.has_value()) sum.emplace();
-    int64_t ticks = 0;
-    for (int field = 0; field < kFields && words >> ticks; ++field) {
+    for (size_t field = 0; field < kFields && field + 1 < words.size(); ++field) {
+      const auto ticks = ParseInteger<int64_t>(words[field + 1]).value_or(0);
       sum->all += ticks;
       if (field == kIdle || field == kWaiting) sum->idle += ticks;
     }

@@ -46,8 +46,9 @@ class OwnKernels {
   OwnKernels(const OwnKernels&) = delete;
   OwnKernels& operator=(const OwnKernels&) = delete;
 
-  // Starts `kernel`, compiled before where it was not (0.3 to 0.5 s). `params`: the addresses of its arguments, in order, as for cuLaunchKernel;
-  // they are read before this returns. kInvalidArgument where there is no such kernel.
+  // Starts `kernel`, which takes 0.3 to 0.5 s more where it was not compiled before. `params`: the
+  // addresses of its arguments, in order, as for cuLaunchKernel; they are read before this returns.
+  // kInvalidArgument where there is no such kernel.
   Status Launch(std::string_view kernel, unsigned grid_x, unsigned block_x,
                 std::span<void* const> params);
   // Waits for everything on the stream. kMemoryFault where a kernel used an address that it may

@@ -65,9 +65,8 @@ def main() -> None:
             least = min(least, torch.cuda.mem_get_info()[0])
             time.sleep(args.pause / 1000)
         counts = cudaforge_backend.stats()
-        print(
-            f"{args.steps} steps in {time.monotonic() - began:.0f} s, {held.numel() // MIB} MiB held"
-        )
+        took = time.monotonic() - began
+        print(f"{args.steps} steps in {took:.0f} s, {held.numel() // MIB} MiB held")
         print(f"steps without memory {without_memory}, wrong {wrong}, served {counts['hits']}")
         print(f"least free {least // MIB} MiB of {args.leave}; fallbacks {counts['fallbacks']}")
         for word in words:

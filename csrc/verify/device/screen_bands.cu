@@ -1,4 +1,5 @@
-// The screen on CUDA (verify/screen.h), after its tiles (screen_kernels.cu): one block for each band.
+// The screen on CUDA (verify/screen.h), after its tiles (screen_kernels.cu): one block for each
+// band.
 #include "verify/device/fill.h"
 #include "verify/device/screen_element.h"
 
