@@ -18,7 +18,9 @@ namespace {
 // that share of it.
 constexpr double kRacingSeconds = 7;
 constexpr double kRacingShare = 0.7;
-constexpr int kInputSets = 4;  // rotated, so that no contestant finds its last inputs in a cache
+// Rotated, so that no contestant finds its last inputs in a cache; of large ones two do.
+constexpr int kInputSets = 4, kLargeInputSets = 2;
+constexpr int64_t kLargeInputs = int64_t{256} << 20;  // bytes
 constexpr double kRaceSeconds = 1;            // at most, of each race
 constexpr double kLeaseSeconds = 5;           // that others' times are waited for
 constexpr int kLeastRounds = 32;              // of a race that a kernel wins (measure/paired.h)
@@ -285,20 +287,23 @@ class RegionForge {
 
   Result<std::optional<Promotion>> RaceThose(const OpSignature& region,
                                              const std::vector<Contestant>& contestants) {
-    CF_RETURN_IF_ERROR(host_.MakeInputs(region, kInputSets));
+    int64_t bytes = 0;
+    for (const TensorSpec& spec : region.inputs) bytes += spec.StorageBytes();
+    const int sets = bytes > kLargeInputs ? kLargeInputSets : kInputSets;
+    CF_RETURN_IF_ERROR(host_.MakeInputs(region, sets));
     const TimingLease lease =
         TimingLease::Take(region.device, request_.device_index, kLeaseSeconds);
     waited_s_ += lease.waited_s();
     was_busy_ = was_busy_ || !lease.alone();
     const SampleClock clock = host_.Clock();
-    for (int set = 0; set < kInputSets; ++set) {
+    for (int set = 0; set < sets; ++set) {
       const double began = SteadySeconds();
       for (const Contestant& contestant : contestants) {
         CF_RETURN_IF_ERROR(clock([&] { return contestant.run(set); }).status());
       }
       // The first calls load kernels and choose among Inductor's.
       const double round = SteadySeconds() - began;
-      if (set == 1 && NoTimeFor(round * (kInputSets - 2 + kLeastRounds))) {
+      if (set == 1 && NoTimeFor(round * (sets - 2 + kLeastRounds))) {
         return std::optional<Promotion>();
       }
     }

@@ -84,6 +84,13 @@ def test_what_is_there_already_is_not_needed(
     assert not has_room(relu("cuda", 64), GPU)
 
 
+def test_of_large_inputs_a_race_takes_two_sets(gpu: Gpu) -> None:
+    gpu.free_mib = 1240 + 2 * 600 + 2 * 300 + 2 * 300
+    assert has_room(relu("cuda", 300), GPU)
+    gpu.free_mib -= 1
+    assert not has_room(relu("cuda", 300), GPU)
+
+
 def test_a_cpu_is_not_asked(gpu: Gpu) -> None:
     gpu.free_mib = 0
     require_room(relu("cpu", 64), torch.device("cpu"))
