@@ -21,8 +21,8 @@ constexpr double kRacingShare = 0.7;
 // Rotated, so that no contestant finds its last inputs in a cache; of large ones two do.
 constexpr int kInputSets = 4, kLargeInputSets = 2;
 constexpr int64_t kLargeInputs = int64_t{256} << 20;  // bytes
-constexpr double kRaceSeconds = 1;            // at most, of each race
-constexpr double kLeaseSeconds = 5;           // that others' times are waited for
+constexpr double kRaceSeconds = 1;                    // at most, of each race
+constexpr double kLeaseSeconds = 5;                   // that others' times are waited for
 constexpr int kLeastRounds = 32;              // of a race that a kernel wins (measure/paired.h)
 constexpr const char* kBuiltIn = "built-in";  // the rival's name where it is the generators' kernel
 
@@ -92,6 +92,7 @@ class RegionForge {
       CF_ASSIGN_OR_RETURN(Forged none, Conclude(found, nullptr));
       return std::optional(std::move(none));
     }
+    evaluator_.reset();  // its memory is the race's
     CF_ASSIGN_OR_RETURN(const auto trial, host_.Try(*found.best));
     LookAtProgram();
     CF_ASSIGN_OR_RETURN(const std::optional<Promotion> promotion, RaceAll());

@@ -3,7 +3,7 @@
 //
 // Requests and their replies (a reply without "ok": true carries "code", the name of a StatusCode,
 // and "error"; "fatal": true says that the verifier ends now):
-//   {"command":"hello","protocol":1,"device","device_index","worker":path,"cxx",
+//   {"command":"hello","protocol":2,"device","device_index","worker":path,"cxx",
 //    "cuda_search_paths":[]} -> {"ok":true}
 //   {"command":"open","region":{},"seconds":x (absent: without limit)} -> {"ok":true}
 //   {"command":"begin","compile_timeout_ms":n,"run_timeout_ms":n,"metrics":b} -> {"ok":true}
@@ -11,6 +11,7 @@
 //       -> {"ok":true,"proof_seconds":x,"evaluation":{} (see EvaluationToJson)}, fds [binary] where
 //       a kernel was proven; or {"ok":true,"proof_seconds":x,"code","error"}
 //   {"command":"facts"} -> {"ok":true,"facts":{}}
+//   {"command":"close"} -> {"ok":true}; the region's memory is given back
 #pragma once
 
 #include <string>
@@ -22,7 +23,7 @@
 
 namespace cudaforge {
 
-inline constexpr int kVerifierProtocol = 1;
+inline constexpr int kVerifierProtocol = 2;
 
 // Times are SteadySeconds, which all processes of a machine share.
 Json RequestToJson(const EvaluationRequest& request);

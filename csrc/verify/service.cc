@@ -37,6 +37,10 @@ class Service {
     if (command == "hello") return Hello(body);
     if (reference_ == nullptr) return Status::InvalidArgument("the first command must be hello");
     if (command == "open") return Open(body);
+    if (command == "close") {
+      Close();
+      return Said();
+    }
     if (evaluator_ == nullptr) return Status::InvalidArgument("no region is open");
     if (command == "begin") return Begin(body);
     if (command == "evaluate") return Evaluate(body);
@@ -92,10 +96,14 @@ class Service {
     return Status::Ok();
   }
 
-  Result<Frame> Open(const Json& body) {
+  void Close() {
     evaluator_.reset();
     verifier_.reset();
     answers_.reset();
+  }
+
+  Result<Frame> Open(const Json& body) {
+    Close();
     CF_ASSIGN_OR_RETURN(const Json region, JsonField(body, "region"));
     CF_ASSIGN_OR_RETURN(region_, OpSignature::FromJson(region));
     const Result<double> seconds = JsonDouble(body, "seconds");

@@ -92,7 +92,9 @@ class RemoteEvaluator : public Evaluator {
   RemoteEvaluator(Verifiers& verifiers, std::unique_ptr<Verifiers::Process> process)
       : verifiers_(verifiers), process_(std::move(process)) {}
   ~RemoteEvaluator() override {
-    if (!open_.has_value()) verifiers_.GiveBack(std::move(process_));
+    if (open_.has_value() || !process_->alive()) return;
+    if (!process_->Ask({{"command", "close"}}, nullptr).ok()) return;  // waits for its memory
+    verifiers_.GiveBack(std::move(process_));
   }
 
   void Begin(const EvaluatorSettings& settings) override {

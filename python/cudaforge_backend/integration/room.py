@@ -15,8 +15,8 @@ _LITTLE = 1 / 16  # of a GPU's memory: with less free, verifiers do not wait for
 
 def require_room(signature: _C.Signature, device: torch.device) -> None:
     """MemoryError, with what is needed by part, where the GPU has too little for a region: for the
-    verifier and its worker, where they do not run yet, for what they hold, and for the race. What
-    PyTorch's allocator keeps for this program counts as free for the race."""
+    verifier and its worker, where they do not run yet, and for what they hold, or for the race that
+    follows. What PyTorch's allocator keeps for this program counts as free for the race."""
     if device.type != "cuda":
         return
     given, made = signature.bytes
@@ -25,13 +25,13 @@ def require_room(signature: _C.Signature, device: torch.device) -> None:
     verified = 2 * (given + made)
     raced = (2 if given > _LARGE else 4) * given + 2 * made
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    need = processes + verified + max(0, raced - kept)
+    need = processes + max(verified, raced - kept)
     free = torch.cuda.mem_get_info(device)[0]
     if need > free:
         raise MemoryError(
             f"it needs {_mib(need)} of GPU memory beside this program (processes "
-            f"{_mib(processes)}, inputs and outputs in them {_mib(verified)}, the race "
-            f"{_mib(max(0, raced - kept))}), and {_mib(free)} are free"
+            f"{_mib(processes)}, then inputs and outputs in them {_mib(verified)}, after that the "
+            f"race {_mib(max(0, raced - kept))}), and {_mib(free)} are free"
         )
 
 

@@ -112,6 +112,38 @@ TEST(Verifiers, TwoRegionsAtOnceHaveTwoProcesses) {
   }
 }
 
+// Bytes of memory shared with its worker that a process holds.
+int64_t SharedBytes(pid_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  int64_t kib = -1;
+  for (std::string word; status >> word;) {
+    if (word == "RssShmem:" && status >> kib) return kib * 1024;
+  }
+  return -1;
+}
+
+TEST(Verifiers, ARegionThatIsClosedHoldsNoMemory) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  const TensorSpec spec = F32({16 * kMiB / 4});
+  const OpSignature large =
+      NormalizeAten(Region({spec}, "aten::relu", Json::array({In(0)}), {spec})).value();
+  Verifiers verifiers(Options());
+  EXPECT_FALSE(verifiers.Waits(DeviceType::kCpu, 0));
+  {
+    const auto opened = verifiers.Open(large, 0, kNever, nullptr);
+    ASSERT_TRUE(opened.ok()) << opened.status().ToString();
+    ASSERT_EQ(Processes().size(), 1u);
+    EXPECT_GT(SharedBytes(Processes()[0]), 16 * kMiB);
+    EXPECT_FALSE(verifiers.Waits(DeviceType::kCpu, 0));
+  }
+  ASSERT_EQ(Processes().size(), 1u);
+  EXPECT_LT(SharedBytes(Processes()[0]), kMiB);
+  EXPECT_TRUE(verifiers.Waits(DeviceType::kCpu, 0));
+  verifiers.EndWaiting();
+  EXPECT_FALSE(verifiers.Waits(DeviceType::kCpu, 0));
+  EXPECT_TRUE(Processes().empty());
+}
+
 TEST(Verifiers, OneThatEndsIsReplaced) {
   Verifiers verifiers(Options());
   {
