@@ -13,6 +13,7 @@ import torch
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import room
 from cudaforge_backend.integration.room import has_room, leave_room, require_room
+from forged import win_every_race
 
 MIB = 1 << 20
 GPU = torch.device("cuda", 0)
@@ -113,6 +114,7 @@ def test_a_region_without_room_is_left_to_pytorch_and_tried_again(
     def no_room(signature: _C.Signature, device: torch.device) -> None:
         raise MemoryError("it needs 9 MiB")
 
+    win_every_race(monkeypatch)
     monkeypatch.setattr("cudaforge_backend.integration.forging.require_room", no_room)
     options: dict[str, Any] = {"on_miss": "blocking", "cache_dir": str(tmp_path)}
     compiled = torch.compile(
@@ -131,5 +133,4 @@ def test_a_region_without_room_is_left_to_pytorch_and_tried_again(
     monkeypatch.setattr("cudaforge_backend.integration.forging.require_room", room.require_room)
     torch._dynamo.reset()
     compiled(x)
-    stats = cudaforge_backend.stats()
-    assert stats["forged"] + stats["negative"] == 1
+    assert cudaforge_backend.stats()["forged"] == 1
