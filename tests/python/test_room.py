@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
-from typing import Any
 
 import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend._native import _C
-from cudaforge_backend.integration import room
+from cudaforge_backend.integration import plan, room
 from cudaforge_backend.integration.room import has_room, leave_room, require_room
+from cudaforge_backend.options import parse
 from forged import win_every_race
+from test_forging import softmax
 
 MIB = 1 << 20
 GPU = torch.device("cuda", 0)
@@ -116,21 +117,18 @@ def test_a_region_without_room_is_left_to_pytorch_and_tried_again(
 
     win_every_race(monkeypatch)
     monkeypatch.setattr("cudaforge_backend.integration.forging.require_room", no_room)
-    options: dict[str, Any] = {"on_miss": "blocking", "cache_dir": str(tmp_path)}
-    compiled = torch.compile(
-        lambda x: x.softmax(-1), backend="cudaforge", options=options, dynamic=False
-    )
-    x = torch.randn(8, 100)
+    assert _C.use_cache(str(tmp_path)) is None
+    settings = parse(None, {"on_miss": "blocking", "cache_dir": str(tmp_path)})
+    regions = [softmax(columns) for columns in (90, 91)]
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        torch.testing.assert_close(compiled(x), x.softmax(-1))
-        torch.testing.assert_close(compiled(x[:4]), x[:4].softmax(-1))
+        assert not any(plan.forge_one(region, 0, settings) for region in regions)
     told = [str(w.message) for w in seen if "too little memory is free to verify" in str(w.message)]
     assert len(told) == 1 and "it needs 9 MiB" in told[0]
     stats = cudaforge_backend.stats()
     assert stats["fallbacks"] == {"no_memory_to_verify": 2}
-    assert (stats["forged"], stats["negative"], stats["misses"]) == (0, 0, 2)
+    assert (stats["forged"], stats["negative"]) == (0, 0)
+    assert _C.store().get(regions[0].key, _C.arch("cpu")) is None
     monkeypatch.setattr("cudaforge_backend.integration.forging.require_room", room.require_room)
-    torch._dynamo.reset()
-    compiled(x)
+    assert plan.forge_one(regions[0], 0, settings)
     assert cudaforge_backend.stats()["forged"] == 1
