@@ -64,6 +64,9 @@ py::tuple ForgeForPython(const Signature& signature, int device_index, const py:
 
 void BindForge(py::module_& m) {
   py::register_exception<NoReply>(m, "NoReply", PyExc_RuntimeError);
+  m.def(
+      "race_input_sets", [](const Signature& signature) { return RaceInputSets(signature); },
+      py::arg("signature"));
   m.def("forge_region", &ForgeForPython, py::arg("signature"), py::arg("device_index"),
         py::arg("host"), py::arg("budget_s"), py::arg("candidates"), py::arg("cancel"),
         py::arg("within").none(true) = nullptr, py::arg("agents") = py::none(),

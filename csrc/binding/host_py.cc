@@ -2,7 +2,6 @@
 
 #include <pybind11/stl.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "binding/errors.h"
@@ -81,7 +80,7 @@ SampleClock HostPy::Clock() {
   const py::gil_scoped_acquire acquire;
   py::object clock = host_.attr("clock")();
   if (clock.is_none()) {
-    loads_.emplace_back();
+    load_.emplace();
     return [target = target_](const std::function<Status()>& work) {
       const py::gil_scoped_acquire acquire;
       return target->TimeOnce(work);
@@ -98,9 +97,6 @@ SampleClock HostPy::Clock() {
 }
 
 bool HostPy::ProgramIsBusy() {
-  const std::vector<MachineLoad> loads = std::exchange(loads_, {});
-  const auto disturbed = [](const MachineLoad& load) { return load.WasDisturbed(); };
-  if (std::any_of(loads.begin(), loads.end(), disturbed)) return true;
   const py::gil_scoped_acquire acquire;
   return host_.attr("is_busy")().cast<bool>();
 }

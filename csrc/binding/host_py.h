@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ class HostPy : public ForgeHost {
   Inductor ByInductor(const OpSignature& region, const std::string& part, double left_s) override;
   SampleClock Clock() override;
   bool ProgramIsBusy() override;
+  bool RaceWasDisturbed() override { return load_.has_value() && load_->WasDisturbed(); }
 
  private:
   Contestant Call(const char* name, const OpSignature& region);
@@ -43,7 +45,7 @@ class HostPy : public ForgeHost {
   Target* const target_;
   const OpSignature region_;
   const int device_index_;
-  std::vector<MachineLoad> loads_;  // since each race on the CPU began, of those not asked about
+  std::optional<MachineLoad> load_;  // since Clock(), where that is the CPU's own
   std::shared_ptr<std::vector<Held>> inputs_ = std::make_shared<std::vector<Held>>();
 };
 

@@ -18,7 +18,6 @@ namespace {
 // that share of it.
 constexpr double kRacingSeconds = 7;
 constexpr double kRacingShare = 0.7;
-// Rotated, so that no contestant finds its last inputs in a cache; of large ones two do.
 constexpr int kInputSets = 4, kLargeInputSets = 2;
 constexpr int64_t kLargeInputs = int64_t{256} << 20;  // bytes
 constexpr double kRaceSeconds = 1;                    // at most, of each race
@@ -288,9 +287,7 @@ class RegionForge {
 
   Result<std::optional<Promotion>> RaceThose(const OpSignature& region,
                                              const std::vector<Contestant>& contestants) {
-    int64_t bytes = 0;
-    for (const TensorSpec& spec : region.inputs) bytes += spec.StorageBytes();
-    const int sets = bytes > kLargeInputs ? kLargeInputSets : kInputSets;
+    const int sets = RaceInputSets(region);
     CF_RETURN_IF_ERROR(host_.MakeInputs(region, sets));
     const TimingLease lease =
         TimingLease::Take(region.device, request_.device_index, kLeaseSeconds);
@@ -313,6 +310,7 @@ class RegionForge {
     PairedOptions options;
     options.budget_s = unbounded_ ? kRaceSeconds : std::clamp(Left(), 0.0, kRaceSeconds);
     CF_ASSIGN_OR_RETURN(Promotion promotion, Race(contestants, clock, options, one_call));
+    was_busy_ = host_.RaceWasDisturbed() || was_busy_;
     return std::optional(std::move(promotion));
   }
 
@@ -355,6 +353,12 @@ class RegionForge {
 };
 
 }  // namespace
+
+int RaceInputSets(const OpSignature& region) {
+  int64_t bytes = 0;
+  for (const TensorSpec& spec : region.inputs) bytes += spec.StorageBytes();
+  return bytes > kLargeInputs ? kLargeInputSets : kInputSets;
+}
 
 double SearchSeconds(double budget_s) {
   return budget_s - std::min(kRacingSeconds, kRacingShare * budget_s);

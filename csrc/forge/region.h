@@ -60,9 +60,10 @@ class ForgeHost {
   virtual Inductor ByInductor(const OpSignature& region, const std::string& part,
                               double left_s) = 0;
   virtual SampleClock Clock() = 0;
-  // Whether the program keeps the processor busy beside this, or others did since a race on the CPU
-  // began, which makes times doubtful.
+  // Whether the program keeps the processor busy beside this, which makes times doubtful; so does
+  // what other programs did to the processor since Clock().
   virtual bool ProgramIsBusy() { return false; }
+  virtual bool RaceWasDisturbed() { return false; }
 };
 
 struct RegionRequest {
@@ -81,6 +82,9 @@ struct RegionRequest {
   bool resume = true;
   Cancel* cancel = nullptr;  // ends a search soon; nullptr: never
 };
+
+// How many sets of inputs a race of the region goes round: none finds its last ones in a cache.
+int RaceInputSets(const OpSignature& region);
 
 // What is left of a region's budget without Inductor's compilation and the races.
 double SearchSeconds(double budget_s);

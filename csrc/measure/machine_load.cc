@@ -1,30 +1,24 @@
 #include "measure/machine_load.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "target/cpu/cpu_info.h"
 
 namespace cudaforge {
 namespace {
 
-constexpr size_t kFields =
-    8;  // user nice system idle iowait irq softirq steal; guests' are in user's
+// user nice system idle iowait irq softirq steal; guests' are in user's.
+constexpr size_t kFields = 8;
 constexpr size_t kIdle = 3, kWaiting = 4;
 constexpr double kLeastSeconds = 0.2;
 constexpr int64_t kOthersPart = 20, kIdlePart = 7;
-
-bool MayUse(int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return true;  // of more than 1024: all
-  return processor < CPU_SETSIZE && CPU_ISSET(processor, &set) != 0;
-}
 
 int64_t TicksOf(const timeval& time) {
   const int64_t a_second = sysconf(_SC_CLK_TCK);
@@ -34,7 +28,7 @@ int64_t TicksOf(const timeval& time) {
 std::optional<ProcessorTicks> Read() {
   const Result<std::string> stat = ReadFile("/proc/stat");
   if (!stat.ok()) return std::nullopt;
-  std::optional<ProcessorTicks> ticks = ParseProcessorTicks(*stat, MayUse);
+  std::optional<ProcessorTicks> ticks = ParseProcessorTicks(*stat, AllowedCpus());
   rusage usage{};
   if (!ticks.has_value() || getrusage(RUSAGE_SELF, &usage) != 0) return std::nullopt;
   ticks->own = TicksOf(usage.ru_utime) + TicksOf(usage.ru_stime);
@@ -44,13 +38,13 @@ std::optional<ProcessorTicks> Read() {
 }  // namespace
 
 std::optional<ProcessorTicks> ParseProcessorTicks(const std::string& stat,
-                                                  bool (*is_ours)(int processor)) {
+                                                  std::span<const int> processors) {
   std::optional<ProcessorTicks> sum;
   for (const std::string_view line : Split(stat, '\n')) {
     const std::vector<std::string_view> words = Split(line, ' ');  // "cpu3 1184 17 ..."
     if (words.empty() || !words[0].starts_with("cpu")) continue;
     const std::optional<int> processor = ParseInteger<int>(words[0].substr(3));
-    if (!processor.has_value() || !is_ours(*processor)) continue;
+    if (!processor.has_value() || std::ranges::count(processors, *processor) == 0) continue;
     if (!sum.has_value()) sum.emplace();
     for (size_t field = 0; field < kFields && field + 1 < words.size(); ++field) {
       const auto ticks = ParseInteger<int64_t>(words[field + 1]).value_or(0);

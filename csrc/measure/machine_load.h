@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace cudaforge {
@@ -15,14 +16,14 @@ struct ProcessorTicks {
   int64_t own = 0;   // this process's, of all its threads
 };
 
-// Of /proc/stat's text (proc(5)), without `own`: the lines of the processors for which `is_ours` is
-// true. nullopt: there is none.
+// Of /proc/stat's text (proc(5)), without `own`: the lines of these processors. nullopt: there is
+// none.
 std::optional<ProcessorTicks> ParseProcessorTicks(const std::string& stat,
-                                                  bool (*is_ours)(int processor));
+                                                  std::span<const int> processors);
 
 // Whether other programs took work's place between two readings: they used more than a twentieth of
-// the processors, and less than a seventh was idle. Readings less than a fifth of a second apart
-// say nothing: false.
+// the processors, and less than a seventh was idle. Less than a fifth of a second of all processors
+// together says nothing: false.
 bool WasDisturbed(const ProcessorTicks& from, const ProcessorTicks& to);
 
 // From its making on. Where /proc cannot be read, nothing is known and nothing disturbed.

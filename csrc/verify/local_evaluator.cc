@@ -202,8 +202,8 @@ Status LocalEvaluator::Prove(const EvaluationRequest& request, const Built& buil
   CF_RETURN_IF_ERROR(Load(request, built.binary, &verdict));
   Json sets = Json::array();
   for (size_t i = 0; verdict.accepted() && i < verifier_.set_count(); ++i) {
-    const size_t known = sets_run_ < 2 ? 1 : verifier_.set_count() - i;
-    const double left = slowest_set_ * static_cast<double>(known);
+    const size_t more = sets_run_ < 2 ? 1 : verifier_.set_count() - i;  // see RunSet
+    const double left = slowest_set_ * static_cast<double>(more);
     if (SteadySeconds() + left > request.end) return OutOfTime();
     CF_RETURN_IF_ERROR(RunSet(i, out));
     sets.push_back(verifier_.set_name(i));

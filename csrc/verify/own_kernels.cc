@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "target/cuda/nvrtc_compiler.h"
 #include "target/cuda/sm_arch.h"
 
@@ -32,12 +33,8 @@ std::string_view KernelOfLine(std::string_view line) {
 
 std::vector<std::string_view> KernelsOfTypes(std::string_view text) {
   std::vector<std::string_view> found;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    if (const auto kernel = KernelOfLine(text.substr(at, end - at)); !kernel.empty()) {
-      found.push_back(kernel);
-    }
-    at = end + 1;
+  for (const std::string_view line : Split(text, '\n')) {
+    if (const auto kernel = KernelOfLine(line); !kernel.empty()) found.push_back(kernel);
   }
   return found;
 }
@@ -69,9 +66,7 @@ Status AppendText(std::string_view text, std::string_view kernel, std::set<std::
 }
 
 bool IsOfType(std::string_view kernel) {
-  return std::ranges::any_of(OwnKernelTexts(), [kernel](const EmbeddedText& text) {
-    return std::ranges::count(KernelsOfTypes(text.text), kernel) > 0;
-  });
+  return std::ranges::count(OwnKernelsOfTypes(), kernel) > 0;
 }
 
 Result<std::string> Compile(const std::string& kernel, const std::string& arch,

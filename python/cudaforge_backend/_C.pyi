@@ -300,6 +300,9 @@ class _ForgeHost(Protocol):
     def is_busy(self) -> bool:
         """Whether the program keeps the processor busy beside this, which makes times doubtful."""
 
+def race_input_sets(signature: Signature) -> int:
+    """How many sets of its inputs a race of the region goes round."""
+
 def forge_region(
     signature: Signature,
     device_index: int,

@@ -23,17 +23,6 @@ std::string FirstLine(const std::string& path) {
   return text.ok() ? text->substr(0, text->find('\n')) : "";
 }
 
-std::vector<int> AllowedCpus() {
-  std::vector<int> cpus;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {0};
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
 // What /proc/cpuinfo says of the first processor. Read once: the file is long where there are many.
 const std::string& FirstProcessor() {
   static const auto* const text = [] {
@@ -116,6 +105,17 @@ std::optional<int64_t> LeftInCgroup(const std::string& path, const CgroupFiles& 
 int64_t CacheBytes(int name) { return std::max<int64_t>(sysconf(name), 0); }
 
 }  // namespace
+
+std::vector<int> AllowedCpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {0};
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
 
 int PhysicalCores() {
   std::set<std::pair<std::string, std::string>> cores;

@@ -3,11 +3,15 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "signature/device_arch.h"
 
 namespace cudaforge {
+
+// The processors that this process may run on, by the kernel's numbers; {0} where it does not tell.
+std::vector<int> AllowedCpus();
 
 // Physical cores that this process may run on; at least 1.
 int PhysicalCores();

@@ -9,7 +9,6 @@ from cudaforge_backend._native import _C
 # What the verifier and its worker take with nothing in them: on an H200, with torch 2.11 and a
 # driver for CUDA 13, 716 and 524 MiB. More than half of it is what CUDA itself takes for a process.
 _PROCESSES = 1240 << 20
-_LARGE = 256 << 20  # kLargeInputs of csrc/forge/region.cc: a race takes two sets of them, else four
 _LITTLE = 1 / 16  # of a GPU's memory: with less free, verifiers do not wait for the next region
 
 
@@ -23,7 +22,7 @@ def require_room(signature: _C.Signature, device: torch.device) -> None:
     index = device.index or 0
     processes = 0 if _C.verifier_waits("cuda", index) else _PROCESSES
     verified = 2 * (given + made)
-    raced = (2 if given > _LARGE else 4) * given + 2 * made
+    raced = _C.race_input_sets(signature) * given + 2 * made
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     need = processes + max(verified, raced - kept)
     free = torch.cuda.mem_get_info(device)[0]

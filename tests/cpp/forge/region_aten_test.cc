@@ -45,6 +45,7 @@ class PlainHost : public ForgeHost {
 
   void Tell(const Json& event) override { events.push_back(event); }
   void GoOn() override { ++steps; }
+  bool RaceWasDisturbed() override { return disturbed; }
   Result<std::unique_ptr<OnTrial>> Try(const ProvenKernel& kernel) override {
     CF_ASSIGN_OR_RETURN(executable_, target_->Load(kernel.binary, kernel.candidate, region_));
     return std::unique_ptr<OnTrial>(std::make_unique<Trial>(&served));
@@ -99,7 +100,7 @@ class PlainHost : public ForgeHost {
   }
 
   std::map<std::string, double> ns = {{"winner", 1000}, {"aten", 2000}, {"inside", 2100}};
-  bool in_time = true, right = true;
+  bool in_time = true, right = true, disturbed = false;
   double waited_s = 0;
   int steps = 0;
   std::vector<Json> events;
@@ -161,6 +162,7 @@ TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
   ASSERT_TRUE(done.record.has_value() && done.stored);
   EXPECT_TRUE(done.record->has_kernel()) << done.record->provenance;
   EXPECT_TRUE(done.record->Serves().compiled);
+  EXPECT_EQ(done.record->doubtful, 0);
   EXPECT_TRUE(host_->right);
   const std::string key = request_.task.region.Key();
   EXPECT_EQ(host_->served, std::vector<std::string>{key});
@@ -195,6 +197,11 @@ TEST_F(RegionForgeTest, AKernelProvenElsewhereIsProvenHereFirst) {
   host_->ns["winner"] = 3000;
   EXPECT_FALSE(Run().record->has_kernel());
   EXPECT_EQ(workshop_.store->Lineage(key, arch).size(), trials + 1 + trials);
+}
+
+TEST_F(RegionForgeTest, ADisturbedRaceIsDoubtful) {
+  host_->disturbed = true;
+  EXPECT_GT(Run().record->doubtful, 0);
 }
 
 TEST_F(RegionForgeTest, WhatIsSlowerIsANegativeEntry) {
