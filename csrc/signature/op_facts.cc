@@ -39,8 +39,7 @@ constexpr OpFacts Tame(Match match = Match::kTolerance) {
   return facts;
 }
 
-// Exact in any precision: the answer is one of the operands, an operand with another sign, or 0, 1
-// or -1.
+// Exact in any precision: one of the operands, one with another sign, or 0, 1 or -1.
 constexpr OpFacts Exact(Match match = Match::kEqual) { return Tame(match); }
 
 // Of booleans that may be a mask.
@@ -230,9 +229,11 @@ constexpr OpFacts Multiplies() {
   facts.multiplies = true;
   return facts;
 }
-constexpr OpFacts Settled() {
-  return {
-      .kind = Kind::kPointwise, .needs = Needs::kItsPlace, .dims = Dims::kAligned, .settled = true};
+constexpr OpFacts Settled(bool of_positive = false) {
+  OpFacts facts = Pointwise();
+  facts.settled = true;
+  facts.of_positive = of_positive;
+  return facts;
 }
 constexpr OpFacts BatchNorm(OpNeeds needs, int epsilon) {
   OpFacts facts = Norm(needs, -1, -1, {{{4, Role::kPositive}}});
@@ -314,16 +315,16 @@ constexpr Row kRows[] = {
     {"cos", Pointwise()},
     {"fmod", Settled()},
     {"gelu_backward", Pointwise()},
-    {"log", Settled()},
+    {"log", Settled(true)},
     {"log1p", Settled()},
-    {"log2", Settled()},
+    {"log2", Settled(true)},
     {"pow", Pointwise()},
     {"remainder", Settled()},
-    {"rsqrt", Settled()},
+    {"rsqrt", Settled(true)},
     {"sigmoid_backward", Pointwise({{{1, Role::kProbability}}})},
     {"silu_backward", Pointwise()},
     {"sin", Pointwise()},
-    {"sqrt", Settled()},
+    {"sqrt", Settled(true)},
     {"tanh_backward", Pointwise({{{1, Role::kTanh}}})},
     {"threshold_backward", Pointwise({}, Match::kEqual)},
     // Views.

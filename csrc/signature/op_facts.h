@@ -206,6 +206,7 @@ struct OpFacts {
   bool multiplies = false;
   // Pointwise: of any numbers one answer is right, NaN and infinities too.
   bool settled = false;
+  bool of_positive = false;  // pointwise: NaN for all negative numbers
   bool keeps_role = false;  // the first operand's elements come out unchanged, with their role
   bool makes_mask = false;  // a mask of numbers of one of booleans, or one mask of others
   bool picks = false;       // reads no more of its first operand than it gives out

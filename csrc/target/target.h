@@ -132,7 +132,8 @@ class Target {
   // cuda kInternal, for another kind of descriptor.
   virtual Result<DeviceBuffer> Map(int fd, int64_t bytes, bool writable, int64_t shift) = 0;
   // Overwrites what a kernel may leave on the device outside of buffers, before what is launched
-  // next (cuda/on_chip_scrub.h). `seed` decides with what. Nothing on the CPU.
+  // next (cuda/on_chip_scrub.h). `seed` decides with what, its last two bits with what kind of
+  // numbers. Nothing on the CPU.
   virtual Status Scrub(uint64_t /*seed*/) { return Status::Ok(); }
   // Bytes that this process could still allocate: on cuda what the driver reports as free, on the
   // CPU what the system and the process's memory cgroups have left, page cache included.

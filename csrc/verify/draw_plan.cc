@@ -172,6 +172,7 @@ class DrawPlanner {
     Add(Recipe::kNormal);
     Again();
     Add(Recipe::kMixed);
+    if (floating_ && HasPositiveDomain(signature_)) Add(Recipe::kUniform);
     if (floating_) Add(Recipe::kPackedSpecials);
     if (meets_) Add(Recipe::kMeeting);
     if (!floating_) Add(Recipe::kRowScales);

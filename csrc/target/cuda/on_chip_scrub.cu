@@ -1,6 +1,6 @@
-// By the seed: numbers between 1 and 2 that differ from place to place, ones, twos or NaN.
+// By the seed modulo four: numbers between 1 and 2 that differ from place to place, ones, twos or NaN.
 __device__ __forceinline__ unsigned number_bits(unsigned long long seed, unsigned place) {
-  const unsigned kind = static_cast<unsigned>(seed) & 7;
+  const unsigned kind = static_cast<unsigned>(seed) & 3;
   if (kind == 1) return 0x3f800000u;
   if (kind == 2) return 0xffffffffu;
   if (kind == 3) return 0x40000000u;

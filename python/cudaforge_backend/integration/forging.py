@@ -33,7 +33,7 @@ from . import rivals
 from .clocks import cuda_clock, program_is_busy
 from .ending import ForgingEndedError, may_forge, program_has_ended
 from .inductors_turn import Place, compilation_waits_for, inductors_turn, within_compilation
-from .room import require_room
+from .room import leave_room, require_room
 from .telling import Progress
 
 MAX_CANDIDATES = 64  # of the generators
@@ -268,6 +268,7 @@ class _Forge:
             raise OtherCacheError
 
     def inputs(self, signature: _C.Signature, seed: int) -> list[torch.Tensor]:
+        leave_room(self.device)
         return rivals.make_inputs(signature, self.device, seed)
 
     def winner(self, signature: _C.Signature) -> rivals.Call:

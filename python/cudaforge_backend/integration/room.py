@@ -6,9 +6,11 @@ import torch
 
 from cudaforge_backend._native import _C
 
-# What the verifier and its worker take with nothing in them: on an H200, with torch 2.11 and a
-# driver for CUDA 13, 716 and 524 MiB. More than half of it is what CUDA itself takes for a process.
-_PROCESSES = 1240 << 20
+# What the verifier and its worker take beside inputs and outputs: on an H200, with torch 2.11 and a
+# driver for CUDA 13, 716 and 524 MiB, most of which CUDA itself takes for a process, and 160 for
+# cuBLAS and for what evicts the caches before a timed run.
+_PROCESSES = 1400 << 20
+_RACE = 256 << 20  # the same of a race, in this process
 _LITTLE = 1 / 16  # of a GPU's memory: with less free, verifiers do not wait for the next region
 
 
@@ -22,14 +24,14 @@ def require_room(signature: _C.Signature, device: torch.device) -> None:
     index = device.index or 0
     processes = 0 if _C.verifier_waits("cuda", index) else _PROCESSES
     verified = 2 * (given + made)
-    raced = _C.race_input_sets(signature) * given + 2 * made
+    raced = _C.race_input_sets(signature) * given + 2 * made + _RACE
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    need = processes + max(verified, raced - kept)
+    need = max(processes + verified, raced - kept)  # the processes end before the race: leave_room
     free = torch.cuda.mem_get_info(device)[0]
     if need > free:
         raise MemoryError(
             f"it needs {_mib(need)} of GPU memory beside this program (processes "
-            f"{_mib(processes)}, then inputs and outputs in them {_mib(verified)}, after that the "
+            f"{_mib(processes)}, inputs and outputs in them {_mib(verified)}; then, without them, the "
             f"race {_mib(max(0, raced - kept))}), and {_mib(free)} are free"
         )
 
