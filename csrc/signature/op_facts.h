@@ -207,10 +207,10 @@ struct OpFacts {
   // Pointwise: of any numbers one answer is right, NaN and infinities too.
   bool settled = false;
   bool of_positive = false;  // pointwise: NaN for all negative numbers
-  bool keeps_role = false;  // the first operand's elements come out unchanged, with their role
-  bool makes_mask = false;  // a mask of numbers of one of booleans, or one mask of others
-  bool picks = false;       // reads no more of its first operand than it gives out
-  bool is_truth = false;    // any, all
+  bool keeps_role = false;   // the first operand's elements come out unchanged, with their role
+  bool makes_mask = false;   // a mask of numbers of one of booleans, or one mask of others
+  bool picks = false;        // reads no more of its first operand than it gives out
+  bool is_truth = false;     // any, all
   int extreme = 0;  // 1: what it takes together it takes by a maximum (softmax does); -1: a minimum
   int place = -1;   // the output that names the place of one element along `axes`
   int free_places = -1;  // the output of places along `axes`, those of equals in any order

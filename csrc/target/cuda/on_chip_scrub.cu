@@ -1,4 +1,5 @@
-// By the seed modulo four: numbers between 1 and 2 that differ from place to place, ones, twos or NaN.
+// By the seed modulo four: numbers between 1 and 2 that differ from place to place, ones, NaN or
+// twos.
 __device__ __forceinline__ unsigned number_bits(unsigned long long seed, unsigned place) {
   const unsigned kind = static_cast<unsigned>(seed) & 3;
   if (kind == 1) return 0x3f800000u;

@@ -31,8 +31,8 @@ def require_room(signature: _C.Signature, device: torch.device) -> None:
     if need > free:
         raise MemoryError(
             f"it needs {_mib(need)} of GPU memory beside this program (processes "
-            f"{_mib(processes)}, inputs and outputs in them {_mib(verified)}; then, without them, the "
-            f"race {_mib(max(0, raced - kept))}), and {_mib(free)} are free"
+            f"{_mib(processes)}, inputs and outputs in them {_mib(verified)}; then, without them, "
+            f"the race {_mib(max(0, raced - kept))}), and {_mib(free)} are free"
         )
 
 

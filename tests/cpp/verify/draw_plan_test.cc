@@ -192,6 +192,15 @@ TEST(DrawPlan, LargeIntegersAreOfEveryMagnitude) {
   }
 }
 
+TEST(DrawPlan, LargeInputsOfALogarithmArePositiveOnce) {
+  const auto call = [](const char* op) {
+    const TensorSpec spec = Floats({70000, 1024});
+    return Call(op, Json::array({Arg(0)}), {spec}, {spec});
+  };
+  EXPECT_EQ(CountNamed(call("aten::log"), "uniform"), 1);
+  EXPECT_EQ(CountNamed(call("aten::exp"), "uniform"), 0);
+}
+
 TEST(DrawPlan, LargeSetsMeetEverySpecialValue) {
   const OpSignature signature = SoftmaxOf(Floats({70000, 1024}));
   const std::vector<DrawSet> sets = *PlanDraws(signature, *FindRoles(signature), 3);
