@@ -214,7 +214,7 @@ Kinds FloatingKinds(const DrawnInput& input, DrawRecipe recipe) {
   };
   switch (recipe) {
     case DrawRecipe::kUniform:
-      return {UniformRow(1, 0x1p-25)};  // not one zero of a billion: its logarithm is infinite
+      return {UniformRow(1, input.positive ? 0x1p-25 : 0)};
     case DrawRecipe::kRowScales:
       return input.large ? ScaledRows(input) : Kinds{NormalRow()};
     case DrawRecipe::kSpecialRows:

@@ -126,6 +126,7 @@ class DrawPlanner {
       input.integral = integral;
       input.constants = constants_;
       input.far = far;
+      input.positive = HasPositiveDomain(signature);
       input.product = product_ && roles[i].kind == InputRole::Kind::kValue;
       input.alone = bounds.alone;
       input.bears_largest = bounds.bears_largest;
