@@ -77,11 +77,6 @@ bool PicksNumbers(const OpSignature& signature) {
   return picks;
 }
 
-bool HasPositiveDomain(const OpSignature& signature) {
-  return std::any_of(signature.nodes.begin(), signature.nodes.end(),
-                     [](const Node& node) { return FactsOf(node.op).of_positive; });
-}
-
 bool IsGivenVariances(const OpSignature& signature, bool* bears_zero) {
   bool given = false;
   *bears_zero = true;

@@ -27,10 +27,6 @@ MeetingBounds BoundsOfMeeting(const OpSignature& signature, std::span<const Inpu
 // then which of two neighbours is larger decides, and nothing is rounded before.
 bool PicksNumbers(const OpSignature& signature);
 
-// Whether a logarithm or a root is taken, which is NaN for half of the normal numbers: a sum over
-// many of them would always be NaN.
-bool HasPositiveDomain(const OpSignature& signature);
-
 // Whether a variance is given to it, by a norm. `bears_zero`: at least 1e-8 is added to it.
 bool IsGivenVariances(const OpSignature& signature, bool* bears_zero);
 

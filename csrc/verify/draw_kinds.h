@@ -48,8 +48,8 @@ struct DrawnInput {
   bool integral = false;               // the region has integers and booleans only
   std::span<const int64_t> constants;  // the region's, where `integral`
   bool far = false;       // numbers of up to 2^90 overflow in no right kernel of the region
-  bool positive = false;  // a logarithm or a root is taken: of one zero among a billion numbers the
-                          // sum of all logarithms is infinite
+  bool positive = false;  // a logarithm or a root is taken: normal numbers give NaN, and one zero
+                          // makes a sum of logarithms infinite
   bool product = false;   // the region has a product, whose zeros must not hide NaN and infinities
   // Of pointwise regions:
   bool alone = false;          // one operator computes; what it gives is settled for all numbers

@@ -107,6 +107,7 @@ class DrawPlanner {
       const OpFacts& facts = FactsOf(node.op);
       derive_ = derive_ || facts.saved != Saved::kNothing;
       product_ = product_ || facts.kind == OpKind::kContracts;
+      positive_ = positive_ || facts.of_positive;
       sparse_ = sparse_ || facts.kind == OpKind::kContracts || facts.needs == OpNeeds::kWindow;
       if (!integral) continue;
       AddArgumentIntegers(node.args, &constants_);
@@ -126,7 +127,7 @@ class DrawPlanner {
       input.integral = integral;
       input.constants = constants_;
       input.far = far;
-      input.positive = HasPositiveDomain(signature);
+      input.positive = positive_;
       input.product = product_ && roles[i].kind == InputRole::Kind::kValue;
       input.alone = bounds.alone;
       input.bears_largest = bounds.bears_largest;
@@ -173,7 +174,7 @@ class DrawPlanner {
     Add(Recipe::kNormal);
     Again();
     Add(Recipe::kMixed);
-    if (floating_ && HasPositiveDomain(signature_)) Add(Recipe::kUniform);
+    if (floating_ && positive_) Add(Recipe::kUniform);
     if (floating_) Add(Recipe::kPackedSpecials);
     if (meets_) Add(Recipe::kMeeting);
     if (!floating_) Add(Recipe::kRowScales);
@@ -320,7 +321,7 @@ class DrawPlanner {
   const uint64_t seed_;
   int64_t bytes_ = 0, largest_ = 0;
   bool floating_ = false, derive_ = false, sparse_ = false, labels_ = false, meets_ = false,
-       product_ = false;
+       product_ = false, positive_ = false;
   std::vector<int64_t> constants_;
   std::vector<DrawnInput> inputs_;
   std::vector<size_t> specials_;  // inputs that single special values are put into

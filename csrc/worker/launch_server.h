@@ -46,7 +46,7 @@ class LaunchServer {
     std::string binary;
     std::vector<int64_t> scratch_bytes;
     std::unique_ptr<Executable> executable;  // cuda
-    uint64_t scrubs = 0;  // of this kernel's runs: each kind of them in every four runs
+    uint64_t scrubs = 0;  // counted from a secret number: each kind comes in every four runs
   };
 
   Result<LaunchReply> Map(const Frame& frame);

@@ -108,6 +108,17 @@ def test_verifiers_do_not_wait_where_little_is_free(gpu: Gpu, free_mib: int, end
     assert gpu.ended == ended
 
 
+def test_verifiers_do_not_wait_where_a_race_needs_their_memory(gpu: Gpu) -> None:
+    """Even where more than a sixteenth is free."""
+    race_mib = 2 * 8000 + 2 * 8000 + 256
+    gpu.free_mib = race_mib
+    leave_room(GPU, relu("cuda", 8000))
+    assert gpu.ended == 0
+    gpu.free_mib = race_mib - 1
+    leave_room(GPU, relu("cuda", 8000))
+    assert gpu.ended == 1
+
+
 def test_a_region_without_room_is_left_to_pytorch_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from cudaforge_backend._native import _C
 # driver for CUDA 13, 716 and 524 MiB, most of which CUDA itself takes for a process, and 160 for
 # cuBLAS and for what evicts the caches before a timed run.
 _PROCESSES = 1400 << 20
-_RACE = 256 << 20  # the same of a race, in this process
+_RACE = 256 << 20  # allowed for the same in a race, in this process; not measured by itself
 _LITTLE = 1 / 16  # of a GPU's memory: with less free, verifiers do not wait for the next region
 
 
@@ -24,15 +24,14 @@ def require_room(signature: _C.Signature, device: torch.device) -> None:
     index = device.index or 0
     processes = 0 if _C.verifier_waits("cuda", index) else _PROCESSES
     verified = 2 * (given + made)
-    raced = _C.race_input_sets(signature) * given + 2 * made + _RACE
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    need = max(processes + verified, raced - kept)  # the processes end before the race: leave_room
+    raced = _race_bytes(signature, device)
+    need = max(processes + verified, raced)  # leave_room ends the processes where a race needs that
     free = torch.cuda.mem_get_info(device)[0]
     if need > free:
         raise MemoryError(
             f"it needs {_mib(need)} of GPU memory beside this program (processes "
             f"{_mib(processes)}, inputs and outputs in them {_mib(verified)}; then, without them, "
-            f"the race {_mib(max(0, raced - kept))}), and {_mib(free)} are free"
+            f"the race {_mib(raced)}), and {_mib(free)} are free"
         )
 
 
@@ -45,12 +44,21 @@ def has_room(signature: _C.Signature, device: torch.device) -> bool:
     return True
 
 
-def leave_room(device: torch.device) -> None:
-    """Ends the verifiers that wait for a next region where little memory is free."""
+def leave_room(device: torch.device, race_of: _C.Signature | None = None) -> None:
+    """Ends the verifiers that wait for a next region where little memory is free, or less than the
+    race that begins takes."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        if free < _LITTLE * total:
+        raced = 0 if race_of is None else _race_bytes(race_of, device)
+        if free < max(_LITTLE * total, raced):
             _C.end_waiting_verifiers()
+
+
+def _race_bytes(signature: _C.Signature, device: torch.device) -> int:
+    """What a race takes beside what PyTorch's allocator keeps for this program."""
+    given, made = signature.bytes
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return max(0, int(_C.race_input_sets(signature) * given + 2 * made + _RACE - kept))
 
 
 def _mib(count: int) -> str:
