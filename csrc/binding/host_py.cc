@@ -9,6 +9,7 @@
 #include "binding/signature_py.h"
 #include "dispatch/kernel_on_trial.h"
 #include "dispatch/resolver.h"
+#include "measure/warm_inputs.h"
 #include "runtime/runtime.h"
 
 namespace cudaforge::binding {
@@ -45,15 +46,29 @@ Status HostPy::MakeInputs(const OpSignature& region, int sets) {
   inputs_->clear();  // before the new ones are made: they may be large
   const auto signature = std::make_shared<Signature>(region);
   for (int seed = 0; seed < sets; ++seed) {
-    inputs_->push_back(Hold(host_.attr("inputs")(signature, seed)));
+    inputs_->push_back(Make(signature, seed));
   }
   return Status::Ok();
+}
+
+HostPy::Inputs HostPy::Make(const std::shared_ptr<Signature>& region, int seed) {
+  py::object all = host_.attr("inputs")(region, seed);
+  py::list warm;
+  std::vector<WarmBytes> bytes;
+  for (const int index : WarmInputs(*region, target_->arch())) {
+    const py::object tensor = all[py::int_(index)];
+    const py::object storage = tensor.attr("untyped_storage")();
+    bytes.push_back({reinterpret_cast<const void*>(storage.attr("data_ptr")().cast<uintptr_t>()),
+                     storage.attr("nbytes")().cast<int64_t>()});
+    warm.append(tensor);
+  }
+  return {Hold(std::move(all)), Hold(std::move(warm)), std::move(bytes)};
 }
 
 Contestant HostPy::OnInputs(const std::string& name, py::object call) {
   return {name, [inputs = inputs_, held = Hold(std::move(call))](int64_t sample) {
             const py::gil_scoped_acquire acquire;
-            (*held)(*inputs->at(static_cast<size_t>(sample) % inputs->size()));
+            (*held)(*inputs->at(static_cast<size_t>(sample) % inputs->size()).all);
             return Status::Ok();
           }};
 }
@@ -81,16 +96,20 @@ SampleClock HostPy::Clock() {
   py::object clock = host_.attr("clock")();
   if (clock.is_none()) {
     load_.emplace();
-    return [target = target_](const std::function<Status()>& work) {
-      const py::gil_scoped_acquire acquire;
-      return target->TimeOnce(work);
-    };
+    return
+        [target = target_, inputs = inputs_](int64_t sample, const std::function<Status()>& work) {
+          const py::gil_scoped_acquire acquire;
+          const Inputs& set = inputs->at(static_cast<size_t>(sample) % inputs->size());
+          return target->TimeWarm(work, set.warm_bytes);
+        };
   }
-  return [held = Hold(std::move(clock))](const std::function<Status()>& work) -> Result<double> {
+  return [held = Hold(std::move(clock)), inputs = inputs_](
+             int64_t sample, const std::function<Status()>& work) -> Result<double> {
     const py::gil_scoped_acquire acquire;
     Status status;
     const py::cpp_function run([&work, &status] { status = work(); });
-    const double ns = (*held)(run).cast<double>();
+    const Inputs& set = inputs->at(static_cast<size_t>(sample) % inputs->size());
+    const double ns = (*held)(run, *set.warm).cast<double>();
     CF_RETURN_IF_ERROR(status);
     return ns;
   };

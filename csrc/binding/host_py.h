@@ -38,6 +38,13 @@ class HostPy : public ForgeHost {
 
  private:
   Contestant Call(const char* name, const OpSignature& region);
+  // The tensors of one set of inputs.
+  struct Inputs {
+    Held all;
+    Held warm;                          // those of them that WarmInputs names
+    std::vector<WarmBytes> warm_bytes;  // the same
+  };
+  Inputs Make(const std::shared_ptr<Signature>& region, int seed);
   // A contestant that calls `call` with the inputs of its sample's turn.
   Contestant OnInputs(const std::string& name, pybind11::object call);
 
@@ -46,7 +53,7 @@ class HostPy : public ForgeHost {
   const OpSignature region_;
   const int device_index_;
   std::optional<MachineLoad> load_;  // since Clock(), where that is the CPU's own
-  std::shared_ptr<std::vector<Held>> inputs_ = std::make_shared<std::vector<Held>>();
+  std::shared_ptr<std::vector<Inputs>> inputs_ = std::make_shared<std::vector<Inputs>>();
 };
 
 }  // namespace cudaforge::binding

@@ -74,7 +74,7 @@ PairedTimes TimeInterleaved(const std::vector<std::string>& names,
                              return Status::Ok();
                            }});
   }
-  const SampleClock clock = [&ns](const std::function<Status()>& work) -> Result<double> {
+  const SampleClock clock = [&ns](int64_t, const std::function<Status()>& work) -> Result<double> {
     CF_RETURN_IF_ERROR(work());
     return ns;
   };

@@ -297,7 +297,7 @@ class RegionForge {
     for (int set = 0; set < sets; ++set) {
       const double began = SteadySeconds();
       for (const Contestant& contestant : contestants) {
-        CF_RETURN_IF_ERROR(clock([&] { return contestant.run(set); }).status());
+        CF_RETURN_IF_ERROR(clock(set, [&] { return contestant.run(set); }).status());
       }
       // The first calls load kernels and choose among Inductor's.
       const double round = SteadySeconds() - began;
@@ -310,7 +310,8 @@ class RegionForge {
     PairedOptions options;
     options.budget_s = unbounded_ ? kRaceSeconds : std::clamp(Left(), 0.0, kRaceSeconds);
     CF_ASSIGN_OR_RETURN(Promotion promotion, Race(contestants, clock, options, one_call));
-    was_busy_ = host_.RaceWasDisturbed() || was_busy_;
+    const bool interrupted = region.device == DeviceType::kCuda && promotion.times.Interrupted();
+    was_busy_ = host_.RaceWasDisturbed() || interrupted || was_busy_;
     return std::optional(std::move(promotion));
   }
 

@@ -40,6 +40,8 @@ std::string_view VerdictName(VerdictKind kind) {
       return "wrong_values";
     case VerdictKind::kModifiedInput:
       return "modified_input";
+    case VerdictKind::kImpossibleTime:
+      return "impossible_time";
     case VerdictKind::kTooSlow:
       return "too_slow";
     case VerdictKind::kNotJudged:

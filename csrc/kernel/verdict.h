@@ -20,6 +20,7 @@ enum class VerdictKind {
   kWrongShape,
   kWrongValues,
   kModifiedInput,
+  kImpossibleTime,  // faster than the device's memory: what was timed was not all of the work
   kTooSlow,
   kNotJudged,  // never run, or not on every input set; the message says why
 };

@@ -14,6 +14,8 @@ namespace {
 constexpr int kWarmUpRounds = 2;
 constexpr int kResamples = 1000;
 constexpr int kRoundsBetweenChecks = 10;
+constexpr double kLong = 2;       // medians
+constexpr size_t kManyLong = 10;  // one in so many
 
 // Sorts only as far as the middle needs.
 double MedianInPlace(std::vector<double>* values) {
@@ -33,7 +35,7 @@ bool PreciseEnough(const PairedTimes& times, double precision) {
 }
 
 Result<double> TimeOne(const Contestant& contestant, const SampleClock& clock, int64_t sample) {
-  auto ns = clock([&] { return contestant.run(sample); });
+  auto ns = clock(sample, [&] { return contestant.run(sample); });
   if (!ns.ok()) {
     return Status(ns.status().code(), contestant.name + ": " + ns.status().message());
   }
@@ -72,6 +74,17 @@ RatioInterval PairedTimes::Speedup(size_t base, size_t contestant) const {
     return std::exp(medians[static_cast<size_t>(std::lround(p * (kResamples - 1)))]);
   };
   return {percentile(0.025), std::exp(Median(logs)), percentile(0.975)};
+}
+
+bool PairedTimes::Interrupted() const {
+  size_t samples = 0, long_ones = 0;
+  for (size_t i = 0; i < ns.size() && !ns[i].empty(); ++i) {
+    const double most = kLong * MedianNs(i);
+    samples += ns[i].size();
+    long_ones +=
+        static_cast<size_t>(std::ranges::count_if(ns[i], [&](double t) { return t >= most; }));
+  }
+  return long_ones * kManyLong > samples;
 }
 
 Result<PairedTimes> TimePaired(const std::vector<Contestant>& contestants, const SampleClock& clock,

@@ -15,8 +15,10 @@ struct Contestant {
   std::function<Status(int64_t sample)> run;  // one call of the work; `sample` selects fresh inputs
 };
 
-// The clock of a device: nanoseconds that one call of `work` takes there, caches evicted before.
-using SampleClock = std::function<Result<double>(const std::function<Status()>& work)>;
+// The clock of a device: nanoseconds that one call of `work`, on the inputs of `sample`, takes there.
+// Caches are evicted before; then what is to be in them is read.
+using SampleClock =
+    std::function<Result<double>(int64_t sample, const std::function<Status()>& work)>;
 
 // lower, median, upper of the ratio time(a)/time(b); the interval is the 95% bootstrap percentile
 // interval of the median of per-round log ratios (Efron, 1979).
@@ -33,6 +35,9 @@ struct PairedTimes {
   // REQUIRES (all): the indices are in range and rounds() > 0.
   double MedianNs(size_t contestant) const;
   RatioInterval Speedup(size_t base, size_t contestant) const;  // time(base) / time(contestant)
+  // Whether more than a tenth of all samples took at least twice their contestant's median, as
+  // where another program has a GPU for a while in between.
+  bool Interrupted() const;
 };
 
 // The middle value, or the mean of the two middle ones. REQUIRES: not empty.

@@ -19,7 +19,7 @@ namespace cudaforge {
 
 // To be raised with every change after which the verifier may refuse what it accepted, or after
 // which kernels that generators made before should be made anew.
-inline constexpr int kVerifierVersion = 11;
+inline constexpr int kVerifierVersion = 12;
 
 // What a kernel is wanted for.
 struct Task {

@@ -1,5 +1,6 @@
 #include "verify/placed_buffer.h"
 
+#include <bit>
 #include <random>
 #include <utility>
 
@@ -36,6 +37,7 @@ PlacedBuffer& PlacedBuffer::operator=(PlacedBuffer&& other) noexcept {
   bytes_ = other.bytes_;
   alignment_ = other.alignment_;
   seed_ = other.seed_;
+  last_inside_ = other.last_inside_;
   shift_ = other.shift_;
   return *this;
 }
@@ -56,8 +58,11 @@ Status PlacedBuffer::Place(int64_t bytes, int64_t alignment, Placement placement
   offset_ = 0;
   if (placement == Placement::kEnd) offset_ = room * alignment;
   if (placement == Placement::kInside) {
-    offset_ =
-        alignment * static_cast<int64_t>(SplitMix(seed).Below(static_cast<uint64_t>(room) + 1));
+    const uint64_t places = std::bit_floor(static_cast<uint64_t>(room) + 1);
+    const uint64_t drawn = SplitMix(seed).Below(places);
+    const uint64_t place = last_inside_.has_value() ? ~*last_inside_ & (places - 1) : drawn;
+    last_inside_ = last_inside_.has_value() ? std::nullopt : std::optional(place);
+    offset_ = alignment * static_cast<int64_t>(place);
   }
   const FillPattern pattern = seed % 2 == 0 ? FillPattern::kNan : FillPattern::kNumbers;
   CF_RETURN_IF_ERROR(device_->Fill(memory_.data(), offset_, pattern, seed));

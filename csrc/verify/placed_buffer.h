@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -33,8 +34,10 @@ class PlacedBuffer {
   ~PlacedBuffer();
 
   int64_t capacity() const { return memory_.bytes() - kSlack; }
-  // Where the buffer lies from now on. The bytes around it are filled by `seed`. REQUIRES: bytes <=
-  // capacity(); alignment is a power of two, or a multiple of one, below 64 KiB.
+  // Where the buffer lies from now on. The bytes around it are filled by `seed`. Of two places
+  // inside that follow each other, the second differs from the first in every bit that its place
+  // decides. REQUIRES: bytes <= capacity(); alignment is a power of two, or a multiple of one, below
+  // 64 KiB.
   Status Place(int64_t bytes, int64_t alignment, Placement placement, uint64_t seed);
   void* data() const { return static_cast<char*>(memory_.data()) + offset_; }
   int64_t bytes() const { return bytes_; }
@@ -57,7 +60,8 @@ class PlacedBuffer {
   std::vector<int> maps_;
   int64_t offset_ = 0, bytes_ = 0, alignment_ = 1;
   uint64_t seed_ = 0;
-  int64_t shift_ = 0;  // of the first address
+  std::optional<uint64_t> last_inside_;  // in alignments, where the next is to differ from it
+  int64_t shift_ = 0;                    // of the first address
 };
 
 }  // namespace cudaforge

@@ -27,8 +27,8 @@ class RegionVerifier {
   // once more on the outputs and scratch buffers that the run before left.
   virtual Result<Verdict> Run(size_t set) = 0;
   struct Timed {
-    Verdict verdict;  // of what the last timed run wrote
-    double ns = 0;    // median of cold runs on set 0, where the verdict is accepted
+    Verdict verdict;  // of the time, and of what the last timed run wrote
+    double ns = 0;    // median on set 0, where the verdict is accepted; caches as WarmInputs says
   };
   virtual Result<Timed> Time(const TimingPlan& plan) = 0;
   // Launch facts and hardware counters of one call on set 0, up to `tier`: see Target::Profile. For

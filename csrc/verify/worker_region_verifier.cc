@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/sha256.h"
+#include "measure/warm_inputs.h"
+#include "verify/impossible_time.h"
 
 namespace cudaforge {
 namespace {
@@ -16,6 +18,7 @@ constexpr int kRaceRuns = 8;
 constexpr int64_t kRaceBytes = int64_t{32} << 20;
 constexpr int64_t kKeptScratch = int64_t{1} << 20;  // of a buffer, whatever is needed
 constexpr int64_t kMuchScratch = int64_t{1} << 30;  // no region of a few bytes needs more
+constexpr size_t kTurns = 6;    // sets whose placement is not drawn: see PlacementOf
 constexpr int kKilledRuns = 3;  // a run whose process was killed is repeated, up to so many runs
 // What PyTorch's allocators keep to at the least.
 constexpr int64_t kHostAlignment = 64;
@@ -38,11 +41,13 @@ Verdict Outside(const std::string& name, const FillDamage& damage, int64_t bytes
            {"buffer_bytes", bytes}}};
 }
 
-// In turn: reads before a buffer, reads behind it, and use of more alignment than was promised.
+// In turn: reads before a buffer, reads behind it, and use of more alignment than was promised. The
+// first four have two places inside, which differ in every bit of the address that is free.
 Placement PlacementOf(uint64_t turn) {
-  static constexpr Placement kPlacements[] = {Placement::kStart, Placement::kEnd,
-                                              Placement::kInside};
-  return kPlacements[turn % 3];
+  static constexpr Placement kPlacements[] = {Placement::kStart,  Placement::kEnd,
+                                              Placement::kInside, Placement::kInside,
+                                              Placement::kEnd,    Placement::kStart};
+  return kPlacements[turn % std::size(kPlacements)];
 }
 
 // Of a set's runs beside those of SplitOf: the cuts of machines with so many threads, by turns.
@@ -195,7 +200,7 @@ Status WorkerRegionVerifier::Draw(size_t set) {
   }
   if (ready) return Status::Ok();
   slot.set.reset();
-  const Placement placement = PlacementOf(set < 3 ? set : Random(set, 1));
+  const Placement placement = PlacementOf(set < kTurns ? set : Random(set, 1));
   for (size_t i = 0; i < slot.inputs.size(); ++i) {
     CF_RETURN_IF_ERROR(slot.inputs[i].Place(region_.inputs[i].StorageBytes(), input_alignments_[i],
                                             placement, Random(set, 100 + i)));
@@ -211,7 +216,7 @@ Status WorkerRegionVerifier::Poison(size_t set) {
                                               FillPattern::kBytes};
   const FillPattern pattern = kPatterns[set < 4 ? set : Random(set, 2) % 5];
   // Another placement than the one of this set's inputs.
-  const Placement placement = PlacementOf(set < 3 ? set + 1 : Random(set, 3));
+  const Placement placement = PlacementOf(set < kTurns ? set + 2 : Random(set, 3));
   const int64_t alignment = region_.device == DeviceType::kCpu ? kHostAlignment : kDeviceAlignment;
   const auto poison = [&](PlacedBuffer& buffer, int64_t bytes, int64_t aligned, DType dtype,
                           uint64_t use) -> Status {
@@ -327,12 +332,14 @@ Result<RegionVerifier::Timed> WorkerRegionVerifier::Time(const TimingPlan& plan)
   CF_RETURN_IF_ERROR(Poison(0));
   CF_RETURN_IF_ERROR(target_.Synchronize());
   Timed timed;
-  const Result<double> ns = worker_.Time({LaunchOn(0)}, plan, {});
+  const Result<double> ns = worker_.Time({LaunchOn(0)}, plan, WarmInputs(region_, target_.arch()));
   if (ns.status().code() == StatusCode::kUnsupported) {
     timed.verdict = Refused(ns.status().message());
     return timed;
   }
   CF_ASSIGN_OR_RETURN(timed.ns, ns);
+  timed.verdict = JudgeTime(region_, target_.arch(), timed.ns);
+  if (!timed.verdict.accepted()) return timed;
   CF_ASSIGN_OR_RETURN(timed.verdict, Examine(0));
   if (!timed.verdict.accepted()) return timed;
   // What it left in its scratch buffers must not let it do less from now on.

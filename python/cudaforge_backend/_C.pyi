@@ -294,8 +294,9 @@ class _ForgeHost(Protocol):
         for none), where `left_s` is enough for the compilation: the contestant, None where Inductor
         cannot compile it; whether there was time; and seconds that were no time of the region's."""
 
-    def clock(self) -> Callable[[Callable[[], None]], float] | None:
-        """Nanoseconds of one call with caches cold; None: the device's own clock."""
+    def clock(self) -> Callable[[Callable[[], None], Sequence[Any]], float] | None:
+        """Nanoseconds of one call with nothing in the caches but the tensors in the second argument;
+        None: the device's own clock."""
 
     def is_busy(self) -> bool:
         """Whether the program keeps the processor busy beside this, which makes times doubtful."""

@@ -18,7 +18,7 @@ from cudaforge_backend.records import reason_of
 CANDIDATES = 2
 
 
-def host_ns(work: Any) -> float:
+def host_ns(work: Any, warm: Any) -> float:
     """A clock of a ForgeHost: nanoseconds of one call."""
     start = time.perf_counter_ns()
     work()
@@ -57,7 +57,9 @@ def _race_between(
 
     host = forging._Forge
     patch.setattr(forging, "MAX_CANDIDATES", CANDIDATES)
-    patch.setattr(host, "inputs", lambda self, signature, seed: [])
+    patch.setattr(
+        host, "inputs", lambda self, signature, seed: [torch.empty(0)] * len(signature.inputs)
+    )
     patch.setattr(host, "winner", winner)
     patch.setattr(host, "aten", lambda self, signature: arranged[0][0]["aten"])
     patch.setattr(host, "inductor", inductor)
@@ -76,7 +78,7 @@ def decide_every_race(
         for name, s in takes.items()
     }
 
-    def clock(work: Callable[[], None]) -> float:
+    def clock(work: Callable[[], None], warm: object) -> float:
         work()
         return called[-1]
 
@@ -109,7 +111,7 @@ def disturb_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
             calls = itertools.count()
             return lambda inputs: made.append(took[name][next(calls) % 20 // 7])
 
-        def clock(work: Callable[[], None]) -> float:
+        def clock(work: Callable[[], None], warm: object) -> float:
             work()
             return made[-1]
 

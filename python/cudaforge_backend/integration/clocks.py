@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -26,17 +26,25 @@ def program_is_busy() -> bool:
     return True
 
 
-def cuda_clock(device: torch.device) -> Callable[[Callable[[], None]], float]:
-    """Nanoseconds of device time for one call of work, caches cold: events behind enough queued
-    work that the host's own time does not show."""
+Clock = Callable[[Callable[[], None], Sequence[torch.Tensor]], float]
+
+
+def cuda_clock(device: torch.device) -> Clock:
+    """Nanoseconds of device time for one call of work, with nothing in the caches but the tensors
+    that are given with it: events behind enough queued work that the host's own time does not
+    show."""
     properties = torch.cuda.get_device_properties(device)
     evict = torch.empty(2 * properties.L2_cache_size + (64 << 20), dtype=torch.uint8, device=device)
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
 
-    def clock(work: Callable[[], None]) -> float:
+    def clock(work: Callable[[], None], warm: Sequence[torch.Tensor]) -> float:
         with torch.cuda.device(device):
             torch.cuda._sleep(_QUEUED_CYCLES)  # type: ignore[no-untyped-call]
             evict.zero_()
+            for tensor in warm:
+                read = torch.empty(0, dtype=torch.uint8, device=device)
+                read.set_(tensor.untyped_storage())  # type: ignore[call-overload]
+                evict[: read.numel()].copy_(read)
             begin.record()
             work()
             end.record()

@@ -30,7 +30,7 @@ from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 from cudaforge_backend.steps import step_text
 
 from . import rivals
-from .clocks import cuda_clock, program_is_busy
+from .clocks import Clock, cuda_clock, program_is_busy
 from .ending import ForgingEndedError, may_forge, program_has_ended
 from .inductors_turn import Place, compilation_waits_for, inductors_turn, within_compilation
 from .room import leave_room, require_room
@@ -307,7 +307,7 @@ class _Forge:
                 return None, True, waited
         return call, True, waited
 
-    def clock(self) -> Callable[[Callable[[], None]], float] | None:
+    def clock(self) -> Clock | None:
         return cuda_clock(self.device) if self.device.type == "cuda" else None
 
     def is_busy(self) -> bool:

@@ -17,7 +17,7 @@ class Track {
             }};
   }
   SampleClock clock() {
-    return [this](const std::function<Status()>& work) -> Result<double> {
+    return [this](int64_t, const std::function<Status()>& work) -> Result<double> {
       CF_RETURN_IF_ERROR(work());
       return ns_;
     };
@@ -111,7 +111,7 @@ Promotion DisturbedRace(const std::string& rival = "aten", const std::string& ot
                         return Status::Ok();
                       }};
   };
-  const SampleClock clock = [&ns](const std::function<Status()>& work) -> Result<double> {
+  const SampleClock clock = [&ns](int64_t, const std::function<Status()>& work) -> Result<double> {
     CF_RETURN_IF_ERROR(work());
     return ns;
   };

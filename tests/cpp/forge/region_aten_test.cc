@@ -93,7 +93,7 @@ class PlainHost : public ForgeHost {
     return made;
   }
   SampleClock Clock() override {
-    return [this](const std::function<Status()>& work) -> Result<double> {
+    return [this](int64_t, const std::function<Status()>& work) -> Result<double> {
       CF_RETURN_IF_ERROR(work());
       return now_ns_;
     };

@@ -22,7 +22,7 @@ class PaperDevice {
             }};
   }
   SampleClock Clock(double noise, double drift_per_call = 0, double outlier_share = 0) {
-    return [=, this](const std::function<Status()>& work) -> Result<double> {
+    return [=, this](int64_t, const std::function<Status()>& work) -> Result<double> {
       CF_RETURN_IF_ERROR(work());
       double ns = ns_ * std::exp(noise * normal_(random_)) * (1 + drift_per_call * ++count_);
       if (uniform_(random_) < outlier_share) ns *= 50;
@@ -45,6 +45,20 @@ TEST(Median, OddEvenAndEmpty) {
   EXPECT_EQ(Median({4, 1, 2, 3}), 2.5);
   EXPECT_EQ(Median({7}), 7);
   EXPECT_THROW(Median({}), CheckError);
+}
+
+TEST(PairedTimes, InterruptedWhereManySamplesAreLong) {
+  const auto interrupted = [](double share) {
+    PaperDevice device(3);
+    const auto times =
+        TimePaired({device.Make("new", 1000), device.Make("old", 1500)},
+                   device.Clock(0.05, 0, share), {.min_samples = 300, .budget_s = 0});
+    return times.value().Interrupted();
+  };
+  EXPECT_FALSE(interrupted(0));
+  EXPECT_FALSE(interrupted(0.03));
+  EXPECT_TRUE(interrupted(0.2));
+  EXPECT_FALSE(PairedTimes().Interrupted());
 }
 
 TEST(TimePaired, FindsTheSpeedup) {
@@ -150,7 +164,7 @@ TEST(TimePaired, ErrorsNameTheContestant) {
   EXPECT_EQ(times.status().code(), StatusCode::kInternal);
   EXPECT_EQ(times.status().message(), "broken: out of paper");
   for (double ns : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
-    auto clock = [ns](const std::function<Status()>&) -> Result<double> { return ns; };
+    auto clock = [ns](int64_t, const std::function<Status()>&) -> Result<double> { return ns; };
     EXPECT_EQ(TimePaired({device.Make("a", 1)}, clock, {}).status().code(),
               StatusCode::kUnavailable);
   }

@@ -25,7 +25,7 @@ class Host : public ForgeHost {
   Contestant Aten(const OpSignature&) override { return Takes("aten", 2000); }
   Inductor ByInductor(const OpSignature&, const std::string&, double) override { return {}; }
   SampleClock Clock() override {
-    return [this](const std::function<Status()>& work) -> Result<double> {
+    return [this](int64_t, const std::function<Status()>& work) -> Result<double> {
       CF_RETURN_IF_ERROR(work());
       return ns_;
     };
