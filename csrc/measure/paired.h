@@ -15,8 +15,8 @@ struct Contestant {
   std::function<Status(int64_t sample)> run;  // one call of the work; `sample` selects fresh inputs
 };
 
-// The clock of a device: nanoseconds that one call of `work`, on the inputs of `sample`, takes there.
-// Caches are evicted before; then what is to be in them is read.
+// The clock of a device: nanoseconds that one call of `work`, on the inputs of `sample`, takes
+// there. Caches are evicted before; then what is to be in them is read.
 using SampleClock =
     std::function<Result<double>(int64_t sample, const std::function<Status()>& work)>;
 

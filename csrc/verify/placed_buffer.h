@@ -36,8 +36,8 @@ class PlacedBuffer {
   int64_t capacity() const { return memory_.bytes() - kSlack; }
   // Where the buffer lies from now on. The bytes around it are filled by `seed`. Of two places
   // inside that follow each other, the second differs from the first in every bit that its place
-  // decides. REQUIRES: bytes <= capacity(); alignment is a power of two, or a multiple of one, below
-  // 64 KiB.
+  // decides. REQUIRES: bytes <= capacity(); alignment is a power of two, or a multiple of one,
+  // below 64 KiB.
   Status Place(int64_t bytes, int64_t alignment, Placement placement, uint64_t seed);
   void* data() const { return static_cast<char*>(memory_.data()) + offset_; }
   int64_t bytes() const { return bytes_; }

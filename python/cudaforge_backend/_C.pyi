@@ -295,8 +295,8 @@ class _ForgeHost(Protocol):
         cannot compile it; whether there was time; and seconds that were no time of the region's."""
 
     def clock(self) -> Callable[[Callable[[], None], Sequence[Any]], float] | None:
-        """Nanoseconds of one call with nothing in the caches but the tensors in the second argument;
-        None: the device's own clock."""
+        """Nanoseconds of one call with nothing in the caches but the tensors that are given with
+        it; None: the device's own clock."""
 
     def is_busy(self) -> bool:
         """Whether the program keeps the processor busy beside this, which makes times doubtful."""

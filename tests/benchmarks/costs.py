@@ -89,8 +89,8 @@ class _AlwaysWins:
     def inductor(self, *_: Any) -> tuple[None, bool, float]:
         return None, True, 0.0
 
-    def clock(self) -> Callable[[Callable[[], None]], float]:
-        def clock(work: Callable[[], None]) -> float:
+    def clock(self) -> Callable[[Callable[[], None], object], float]:
+        def clock(work: Callable[[], None], warm: object) -> float:
             start = time.perf_counter_ns()
             work()
             return float(time.perf_counter_ns() - start)

@@ -43,7 +43,7 @@ def cuda_clock(device: torch.device) -> Clock:
             evict.zero_()
             for tensor in warm:
                 read = torch.empty(0, dtype=torch.uint8, device=device)
-                read.set_(tensor.untyped_storage())  # type: ignore[call-overload]
+                read.set_(tensor.untyped_storage())
                 evict[: read.numel()].copy_(read)
             begin.record()
             work()
