@@ -57,7 +57,7 @@ py::tuple ForgeForPython(const Signature& signature, int device_index, const py:
   }
   if (!done.record.has_value()) throw NoReply(done.no_reply);
   if (done.record->doubtful != 0) runtime.NoteDoubt(*done.record);
-  return py::make_tuple(RecordDict(*store, *done.record), done.stored);
+  return py::make_tuple(RecordDict(*store, *done.record), done.stored, done.spent);
 }
 
 }  // namespace

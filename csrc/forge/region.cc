@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -49,7 +51,9 @@ class RegionForge {
       host_.GoOn();
       const bool tried = asked.answered && (asked.has_candidate || found.has_value());
       if (!tried && !asked.search.best.has_value()) {
-        return Forged{std::nullopt, false, asked.search.reason};
+        Forged none;
+        none.no_reply = asked.search.reason;
+        return none;
       }
       found = std::move(asked.search);
       stored_by_node_ = true;
@@ -76,12 +80,24 @@ class RegionForge {
   // Opens the evaluator, once.
   Status Prepare(double seconds) {
     if (evaluator_ != nullptr || !unjudgeable_.ok()) return unjudgeable_;
+    const double began = Seconds();
     auto opened = workshop_.open(region_, request_.device_index, seconds, request_.cancel);
     const Status status = opened.status();
     if (status.ok()) evaluator_ = *std::move(opened);
+    spent_["start"] += Seconds() - began - (status.ok() ? evaluator_->spent().inputs : 0);
     const StatusCode code = status.code();
     if (code == StatusCode::kUnsupported || code == StatusCode::kTimeout) unjudgeable_ = status;
     return status;
+  }
+
+  void CloseEvaluator() {
+    if (evaluator_ == nullptr) return;
+    const PhaseSeconds& spent = evaluator_->spent();
+    spent_["inputs"] += spent.inputs;
+    spent_["compile"] += spent.compile;
+    spent_["run"] += spent.run;
+    spent_["compare"] += spent.compare;
+    evaluator_.reset();
   }
 
   // Races what was found, and stores the record of it. Nothing where it serves nobody and
@@ -91,7 +107,7 @@ class RegionForge {
       CF_ASSIGN_OR_RETURN(Forged none, Conclude(found, nullptr));
       return std::optional(std::move(none));
     }
-    evaluator_.reset();  // its memory is the race's
+    CloseEvaluator();  // its memory is the race's
     CF_ASSIGN_OR_RETURN(const auto trial, host_.Try(*found.best));
     LookAtProgram();
     CF_ASSIGN_OR_RETURN(const std::optional<Promotion> promotion, RaceAll());
@@ -245,8 +261,10 @@ class RegionForge {
   ForgeHost::Inductor AskInductor(const OpSignature& region, const std::string& part) {
     const double left =
         unbounded_ ? std::numeric_limits<double>::infinity() : std::max(0.0, Left());
+    const double began = Seconds();
     ForgeHost::Inductor made = host_.ByInductor(region, part, left);
     waited_s_ += made.waited_s;
+    spent_["rival"] += Seconds() - began - made.waited_s;
     return made;
   }
 
@@ -287,6 +305,7 @@ class RegionForge {
 
   Result<std::optional<Promotion>> RaceThose(const OpSignature& region,
                                              const std::vector<Contestant>& contestants) {
+    const Stopwatch watch(&spent_["race"]);
     const int sets = RaceInputSets(region);
     CF_RETURN_IF_ERROR(host_.MakeInputs(region, sets));
     const TimingLease lease =
@@ -321,7 +340,9 @@ class RegionForge {
     const bool won = promotion != nullptr && promotion->promoted;
     const bool serves = promotion != nullptr && promotion->serves();
     const DeviceArch& arch = request_.task.arch;
+    CloseEvaluator();
     Forged done;
+    done.spent = spent_;
     done.record =
         serves ? MakeWinnerRecord(region_, arch, outcome, *promotion, time, workshop_.versions)
                : MakeNegativeRecord(region_, arch, outcome, promotion, time, workshop_.versions);
@@ -347,6 +368,7 @@ class RegionForge {
   std::unique_ptr<Evaluator> evaluator_;
   Status unjudgeable_;                              // why it was not opened, and will not be
   std::optional<ForgeHost::Inductor> by_inductor_;  // of the region itself, once it was made
+  std::map<std::string, double> spent_;             // seconds by phase
   double agents_s_ = 0, waited_s_ = 0;              // that are no time of the region's
   bool unbounded_ = false;                          // nothing is left undone for want of time
   bool was_busy_ = false;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,9 +61,10 @@ class ForgeHost {
   virtual Inductor ByInductor(const OpSignature& region, const std::string& part,
                               double left_s) = 0;
   virtual SampleClock Clock() = 0;
-  // Whether the program keeps the processor busy beside this, which makes times doubtful; so does
-  // what other programs did to the processor since Clock().
+  // Whether the program itself keeps the processor busy now. Makes times doubtful.
   virtual bool ProgramIsBusy() { return false; }
+  // Whether other programs took the processor since Clock(). Makes times doubtful. Of a race on a
+  // GPU see PairedTimes::Interrupted.
   virtual bool RaceWasDisturbed() { return false; }
 };
 
@@ -83,7 +85,7 @@ struct RegionRequest {
   Cancel* cancel = nullptr;  // ends a search soon; nullptr: never
 };
 
-// How many sets of inputs a race of the region goes round: none finds its last ones in a cache.
+// How many sets of inputs the rounds of a race of the region take by turns.
 int RaceInputSets(const OpSignature& region);
 
 // What is left of a region's budget without Inductor's compilation and the races.
@@ -91,7 +93,10 @@ double SearchSeconds(double budget_s);
 
 struct Forged {
   std::optional<CacheRecord> record;
-  bool stored = false;   // it is the one that the store has now
+  bool stored = false;  // it is the one that the store has now
+  // Seconds by phase: "start" (of the verifier), "inputs", "compile", "run" and "compare" of
+  // candidates, "rival" (Inductor compiles), "race".
+  std::map<std::string, double> spent;
   std::string no_reply;  // without a record: why no reply of the agents had a candidate
 };
 

@@ -26,13 +26,14 @@ struct RegionWork {
 RegionWork WorkOf(const OpSignature& signature);
 
 // `profile` (Target::Profile) with the shares of elapsed time ("..._elapsed", percent) as shares of
-// `ns`, the nanoseconds of one cold call. The profiled range holds more than the kernels: the
-// launches and the wait for their end, some 50 us, so that what is counted there is of that time.
+// `ns`, the nanoseconds of one call. The profiled range holds more than the kernels: the launches
+// and the wait for their end, some 50 us, so that what is counted there is of that time.
 // gpu__time_duration.sum, which is that time, is left out. Unchanged where it was not counted.
 Json AtMeasuredTime(Json profile, double ns);
 
 // From `profile` (Target::Profile), `facts` (Target::Facts; either may be empty), and `ns`, the
-// nanoseconds of one cold call:
+// nanoseconds of one call. A profile is taken with cold caches; a call is timed with the inputs
+// warm that WarmInputs (warm_inputs.h) names:
 //   needed_bytes, needed_flops (of every rate together)   see RegionWork
 //   moved_bytes        to and from memory, as counted: cuda dram__bytes...; cpu 64 a cache_miss
 //   moved_over_needed  1 is the best; below 1 where results stay in a cache
@@ -40,7 +41,8 @@ Json AtMeasuredTime(Json profile, double ns);
 //   of_bandwidth       achieved_gb_s over the measured bandwidth
 //   of_peak_flops      the time that the operations alone take at the measured peak, over the time
 //   floor_us           the least time: the bytes at full bandwidth or the operations at peak
-//   of_floor           floor_us over the time: 1 is the best that this device can do
+//   of_floor           floor_us over the time: 1 is the best that this device can do with cold
+//                      caches. It, of_bandwidth and achieved_gb_s may be higher with warm inputs
 //   limiter            "memory" or "compute": the one that is used to at least 60 per cent, the
 //                      more used of both (compute: the operations, or the slots that issued an
 //                      instruction); "latency" where neither is

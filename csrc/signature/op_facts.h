@@ -146,9 +146,11 @@ enum class OperandRole {
   kQuery,           // of attention: NaN, but no infinities, as what a row of scores of -infinity
                     // alone comes to depends on the kernel that PyTorch chooses
   kKey,             // its keys, where no query is kept from any: NaN at single places
-  kSeen,            // its values there: the same, in other sets, as a key's NaN hides a value's
-  kFinite,          // both where some are hidden: that may come through or not. And all three of
-                    // fewer than 16 keys on a CPU, where ATen's kernel may lose a NaN
+  kSeen,            // its values, where no query is kept from any: NaN at single places, but not
+                    // in the sets where keys have them, as a key's NaN hides a value's
+  kFinite,          // no NaN, no infinities. Keys and values where some are hidden: whether a
+                    // hidden NaN comes through is not settled. Queries, keys and values of fewer
+                    // than 16 keys on a CPU, where ATen's kernel may lose a NaN
   kMask,            // what is added to its scores: -infinity hides single keys, all before or
                     // behind one, or all of a row, which then comes to zeros. Or booleans that
                     // such numbers are made of, whichever of them hides

@@ -104,13 +104,17 @@ struct WarmBytes {
   int64_t bytes = 0;
 };
 
-class Target {
+class Compiler {
  public:
-  virtual ~Target() = default;
-
-  virtual const DeviceArch& arch() const = 0;
-  // Compiles for arch().target. `timeout_ms` bounds it where the compiler is a process.
+  virtual ~Compiler() = default;
+  // For one architecture. `timeout_ms` bounds it where the compiler is a process.
   virtual CompileResult Compile(const KernelSource& source, int timeout_ms) = 0;
+};
+
+// Compiles for arch().target.
+class Target : public Compiler {
+ public:
+  virtual const DeviceArch& arch() const = 0;
   // Loads a binary and prepares the plan for `signature`. Leaves the device that is current in this
   // thread as it was. REQUIRES: candidate.Validate(signature).ok().
   virtual Result<std::unique_ptr<Executable>> Load(const std::string& binary,

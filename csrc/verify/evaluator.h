@@ -14,6 +14,7 @@
 #include "kernel/verdict.h"
 #include "signature/device_arch.h"
 #include "signature/op_signature.h"
+#include "verify/phase_seconds.h"
 
 namespace cudaforge {
 
@@ -102,6 +103,8 @@ class Evaluator {
   virtual Evaluated Wait() = 0;
   // Seconds of a proof, by the slowest run of a right candidate so far; 0: unknown.
   virtual double proof_seconds() const { return 0; }
+  // Of all candidates so far, and of the making of this.
+  virtual PhaseSeconds spent() const { return {}; }
   // What the device is and measurably does (CandidateRunner::Facts); an empty object: unknown.
   virtual Json facts() { return Json::object(); }
 };

@@ -2,32 +2,52 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "base/text.h"
-#include "measure/roofline.h"
 #include "signature/op_facts.h"
 
 namespace cudaforge {
 namespace {
 
-bool ReadsInSteps(const Node& node) {
-  const OpFacts& facts = FactsOf(node.op);
-  return facts.kind == OpKind::kUnknown || facts.kind == OpKind::kContracts ||
-         facts.dims == OpDims::kUnknown || facts.dims == OpDims::kWindows;
+// Whether each number of the first operand is in the result: what is chosen, passed over or looked
+// at for its sizes alone is not.
+bool AddsUpAll(const OpFacts& facts) {
+  switch (facts.sums) {
+    case OpSums::kNone:
+    case OpSums::kLoss:
+    case OpSums::kProduct:
+    case OpSums::kConvolution:
+      return false;
+    default:
+      return true;
+  }
+}
+
+int64_t Bytes(const TensorSpec& spec) {
+  return std::min(spec.StorageBytes(), spec.numel() * DTypeSize(spec.dtype));
 }
 
 int64_t LeastBytes(const OpSignature& region) {
-  if (std::ranges::none_of(region.nodes, ReadsInSteps)) return WorkOf(region).needed_bytes;
-  int64_t written = 0;
-  for (size_t o = 0; o < region.outputs.size(); ++o) {
-    const bool again = std::ranges::any_of(
-        region.outputs.begin(), region.outputs.begin() + static_cast<std::ptrdiff_t>(o),
-        [&](const auto& other) {
-          return other.node == region.outputs[o].node && other.out == region.outputs[o].out;
-        });
-    if (!again) written += region.output_spec(o).StorageBytes();
+  std::set<int64_t> read;  // inputs
+  for (const Node& node : region.nodes) {
+    if (!AddsUpAll(FactsOf(node.op)) || node.args.empty()) continue;
+    const Json& first = node.args[0];
+    if (IsTensorReference(first) && first.contains("in")) read.insert(first["in"].get<int64_t>());
   }
-  return written;
+  for (const std::vector<int>& group : region.aliases) {
+    for (const int input : group) read.erase(input);  // which may be one tensor twice
+  }
+  int64_t bytes = 0;
+  for (const int64_t input : read) bytes += Bytes(region.inputs[static_cast<size_t>(input)]);
+  std::set<std::pair<int, int>> written;
+  for (size_t o = 0; o < region.outputs.size(); ++o) {
+    if (!written.emplace(region.outputs[o].node, region.outputs[o].out).second) continue;
+    bytes += Bytes(region.output_spec(o));
+  }
+  return bytes;
 }
 
 }  // namespace

@@ -21,19 +21,6 @@ constexpr double kLeaseSeconds = 1;  // that others' times are waited for: these
 Status CancelledStatus() { return Status::Cancelled("cancelled"); }
 Status OutOfTime() { return Status::Timeout("no time was left"); }
 
-// Adds the time from its making to its end.
-class Stopwatch {
- public:
-  explicit Stopwatch(double* seconds) : seconds_(seconds) {}
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() { *seconds_ += SteadySeconds() - start_; }
-
- private:
-  double* const seconds_;
-  const double start_ = SteadySeconds();
-};
-
 }  // namespace
 
 LocalEvaluator::LocalEvaluator(const OpSignature& region, CandidateRunner& runner,
@@ -67,6 +54,12 @@ Json LocalEvaluator::facts() {
     }
   }
   return *facts_;
+}
+
+PhaseSeconds LocalEvaluator::spent() const {
+  PhaseSeconds spent = verifier_.spent();
+  spent.compile += compile_s_;
+  return spent;
 }
 
 double LocalEvaluator::proof_seconds() const {
@@ -153,9 +146,11 @@ Status LocalEvaluator::Screen(Job* job, Built* built, Evaluation* out) {
     return Status::Ok();
   }
   if (Cancelled()) return CancelledStatus();
-  CF_ASSIGN_OR_RETURN(CompileResult compiled, job->compiled.valid()
-                                                  ? job->compiled.get()
-                                                  : runner_.Compile(request.candidate));
+  Result<CompileResult> built_now = [&] {
+    const Stopwatch watch(&compile_s_);
+    return job->compiled.valid() ? job->compiled.get() : runner_.Compile(request.candidate);
+  }();
+  CF_ASSIGN_OR_RETURN(CompileResult compiled, std::move(built_now));
   if (!compiled.ok) {
     if (SteadySeconds() >= request.end) return OutOfTime();  // the compiler's timeout
     // A log may hold bytes that are no UTF-8, and cutting it may have split a character.

@@ -31,6 +31,7 @@ class LocalEvaluator : public Evaluator {
   void Submit(EvaluationRequest request) override;
   Evaluated Wait() override;
   double proof_seconds() const override;
+  PhaseSeconds spent() const override;
   Json facts() override;
 
  private:
@@ -69,6 +70,7 @@ class LocalEvaluator : public Evaluator {
   std::optional<int> loaded_;      // the verifier's candidate, by trial
   int sets_run_ = 0;               // by right candidates
   double slowest_set_ = 0;         // seconds of a right candidate's run on one
+  double compile_s_ = 0;           // waited for compilers
   std::optional<Json> facts_;
   std::string refusal_;  // why the runner cannot profile: asked once
 };

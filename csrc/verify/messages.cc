@@ -46,6 +46,22 @@ Result<EvaluationRequest> RequestFromJson(const Json& json) {
   return request;
 }
 
+Json SpentToJson(const PhaseSeconds& spent) {
+  return {{"inputs", spent.inputs},
+          {"compile", spent.compile},
+          {"run", spent.run},
+          {"compare", spent.compare}};
+}
+
+Result<PhaseSeconds> SpentFromJson(const Json& json) {
+  PhaseSeconds spent;
+  CF_ASSIGN_OR_RETURN(spent.inputs, JsonDouble(json, "inputs"));
+  CF_ASSIGN_OR_RETURN(spent.compile, JsonDouble(json, "compile"));
+  CF_ASSIGN_OR_RETURN(spent.run, JsonDouble(json, "run"));
+  CF_ASSIGN_OR_RETURN(spent.compare, JsonDouble(json, "compare"));
+  return spent;
+}
+
 Json EvaluationToJson(const Evaluation& evaluation) {
   const Findings& findings = evaluation.findings;
   Json json = {

@@ -3,13 +3,15 @@
 //
 // Requests and their replies (a reply without "ok": true carries "code", the name of a StatusCode,
 // and "error"; "fatal": true says that the verifier ends now):
-//   {"command":"hello","protocol":2,"device","device_index","worker":path,"cxx",
+//   {"command":"hello","protocol":3,"device","device_index","worker":path,"cxx",
 //    "cuda_search_paths":[]} -> {"ok":true}
-//   {"command":"open","region":{},"seconds":x (absent: without limit)} -> {"ok":true}
+//   {"command":"open","region":{},"seconds":x (absent: without limit)}
+//       -> {"ok":true,"slots":n (see Evaluator),"spent":{} (PhaseSeconds)}
 //   {"command":"begin","compile_timeout_ms":n,"run_timeout_ms":n,"metrics":b} -> {"ok":true}
-//   {"command":"evaluate","request":{} (see RequestToJson)}
-//       -> {"ok":true,"proof_seconds":x,"evaluation":{} (see EvaluationToJson)}, fds [binary] where
-//       a kernel was proven; or {"ok":true,"proof_seconds":x,"code","error"}
+//   {"command":"submit","request":{} (see RequestToJson)} -> {"ok":true}; it is begun with
+//   {"command":"wait"}, for the oldest that was submitted
+//       -> {"ok":true,"proof_seconds":x,"spent":{},"evaluation":{} (see EvaluationToJson)}, fds
+//       [binary] where a kernel was proven; or {"ok":true,"proof_seconds":x,"spent","code","error"}
 //   {"command":"facts"} -> {"ok":true,"facts":{}}
 //   {"command":"close"} -> {"ok":true}; the region's memory is given back
 #pragma once
@@ -23,11 +25,14 @@
 
 namespace cudaforge {
 
-inline constexpr int kVerifierProtocol = 2;
+inline constexpr int kVerifierProtocol = 3;
 
 // Times are SteadySeconds, which all processes of a machine share.
 Json RequestToJson(const EvaluationRequest& request);
 Result<EvaluationRequest> RequestFromJson(const Json& json);
+
+Json SpentToJson(const PhaseSeconds& spent);
+Result<PhaseSeconds> SpentFromJson(const Json& json);
 
 // The binary of a proven kernel travels beside it.
 Json EvaluationToJson(const Evaluation& evaluation);

@@ -34,8 +34,8 @@ class PlacedBuffer {
   ~PlacedBuffer();
 
   int64_t capacity() const { return memory_.bytes() - kSlack; }
-  // Where the buffer lies from now on. The bytes around it are filled by `seed`. Of two places
-  // inside that follow each other, the second differs from the first in every bit that its place
+  // Where the buffer lies from now on. The bytes around it are filled by `seed`. Places for kInside
+  // come in pairs: the first is drawn, and the second differs from it in every bit that a place
   // decides. REQUIRES: bytes <= capacity(); alignment is a power of two, or a multiple of one,
   // below 64 KiB.
   Status Place(int64_t bytes, int64_t alignment, Placement placement, uint64_t seed);

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "kernel/candidate.h"
 #include "kernel/verdict.h"
+#include "verify/phase_seconds.h"
 #include "worker/timing_plan.h"
 
 namespace cudaforge {
@@ -36,6 +37,8 @@ class RegionVerifier {
   virtual Result<Json> Profile(int /*tier*/) {
     return Status::Unsupported("this verifier profiles nothing");
   }
+  // So far.
+  virtual PhaseSeconds spent() const { return {}; }
   // See RegionReference::Report; part of the record.
   virtual Json Report() const = 0;
 };

@@ -1,5 +1,6 @@
 #include "verify/service.h"
 
+#include <algorithm>
 #include <exception>
 #include <future>
 #include <limits>
@@ -7,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "target/cpu/cpu_info.h"
 #include "target/target.h"
 #include "verify/device_memory.h"
 #include "verify/local_evaluator.h"
@@ -19,6 +21,7 @@ namespace cudaforge {
 namespace {
 
 constexpr int kReplyTimeoutMs = 60'000;
+constexpr int kCoresOfAGpu = 2, kCoresOfACompiler = 4, kMostCompilers = 4;
 
 uint64_t RandomSeed() {
   std::random_device random;
@@ -43,7 +46,8 @@ class Service {
     }
     if (evaluator_ == nullptr) return Status::InvalidArgument("no region is open");
     if (command == "begin") return Begin(body);
-    if (command == "evaluate") return Evaluate(body);
+    if (command == "submit") return Submit(body);
+    if (command == "wait") return Wait();
     if (command == "facts") return Said({{"facts", evaluator_->facts()}});
     return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");
   }
@@ -74,6 +78,8 @@ class Service {
     // Side by side: CUDA contexts and NVRTC take seconds.
     auto opened = std::async(std::launch::async, [&] { return OpenDevice(worker); });
     worker_.emplace(worker);
+    compilers_ = worker.device == DeviceType::kCuda ? Compilers() : 0;
+    worker_options_ = worker;
     CF_ASSIGN_OR_RETURN(std::unique_ptr<Reference> reference, make_reference_(setup));
     CF_RETURN_IF_ERROR(worker_->Start());
     CF_RETURN_IF_ERROR(opened.get());
@@ -96,8 +102,29 @@ class Service {
     return Status::Ok();
   }
 
+  // Beside the two cores that what runs on a GPU has for itself.
+  static int Compilers() {
+    const int cores = static_cast<int>(AllowedCpus().size());
+    return std::clamp((cores - kCoresOfAGpu) / kCoresOfACompiler, 0, kMostCompilers);
+  }
+
+  // Processes that compile beside the worker. Each is started when it first compiles, and stays.
+  std::vector<CandidateRunner*> CompilersFor(const std::string& arch) {
+    std::vector<CandidateRunner*> runners;
+    for (int i = 0; i < compilers_; ++i) {
+      if (static_cast<size_t>(i) == compiling_.size()) {
+        WorkerOptions options = worker_options_;
+        options.compiles_for = arch;
+        compiling_.push_back(std::make_unique<WorkerClient>(std::move(options)));
+      }
+      runners.push_back(compiling_[static_cast<size_t>(i)].get());
+    }
+    return runners;
+  }
+
   void Close() {
     evaluator_.reset();
+    submitted_ = 0;
     verifier_.reset();
     answers_.reset();
   }
@@ -113,9 +140,9 @@ class Service {
                         WorkerRegionVerifier::Create(
                             *region_, *target_, *memory_, *worker_, *answers_, RandomSeed(),
                             seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
-    evaluator_ = std::make_unique<LocalEvaluator>(*region_, *worker_, *verifier_,
-                                                  std::vector<CandidateRunner*>(), device_index_);
-    return Said();
+    evaluator_ = std::make_unique<LocalEvaluator>(
+        *region_, *worker_, *verifier_, CompilersFor(target_->arch().target), device_index_);
+    return Said({{"slots", evaluator_->slots()}, {"spent", SpentToJson(evaluator_->spent())}});
   }
 
   Result<Frame> Begin(const Json& body) {
@@ -129,12 +156,20 @@ class Service {
     return Said();
   }
 
-  Result<Frame> Evaluate(const Json& body) {
+  Result<Frame> Submit(const Json& body) {
     CF_ASSIGN_OR_RETURN(const Json json, JsonField(body, "request"));
     CF_ASSIGN_OR_RETURN(EvaluationRequest request, RequestFromJson(json));
     evaluator_->Submit(std::move(request));
+    ++submitted_;
+    return Said();
+  }
+
+  Result<Frame> Wait() {
+    if (submitted_ == 0) return Status::InvalidArgument("nothing was submitted");
+    --submitted_;
     const Evaluated done = evaluator_->Wait();
-    Frame frame = Said({{"proof_seconds", evaluator_->proof_seconds()}});
+    Frame frame = Said({{"proof_seconds", evaluator_->proof_seconds()},
+                        {"spent", SpentToJson(evaluator_->spent())}});
     if (!done.evaluation.ok()) {
       PutError(done.evaluation.status(), &frame.body);
       return frame;
@@ -152,10 +187,14 @@ class Service {
   std::unique_ptr<Target> target_;
   std::unique_ptr<DeviceMemory> memory_;
   std::optional<WorkerClient> worker_;
+  WorkerOptions worker_options_;
+  int compilers_ = 0;
+  std::vector<std::unique_ptr<WorkerClient>> compiling_;
   std::optional<OpSignature> region_;
   std::unique_ptr<RegionReference> answers_;
   std::unique_ptr<WorkerRegionVerifier> verifier_;
   std::unique_ptr<LocalEvaluator> evaluator_;
+  int submitted_ = 0;  // and not waited for
   int device_index_ = 0;
 };
 

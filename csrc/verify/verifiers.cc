@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -92,13 +93,13 @@ class RemoteEvaluator : public Evaluator {
   RemoteEvaluator(Verifiers& verifiers, std::unique_ptr<Verifiers::Process> process)
       : verifiers_(verifiers), process_(std::move(process)) {}
   ~RemoteEvaluator() override {
-    if (open_.has_value() || !process_->alive()) return;
+    if (!under_way_.empty() || !process_->alive()) return;
     if (!process_->Ask({{"command", "close"}}, nullptr).ok()) return;  // waits for its memory
     verifiers_.GiveBack(std::move(process_));
   }
 
   void Begin(const EvaluatorSettings& settings) override {
-    CF_CHECK(!open_.has_value());
+    CF_CHECK(under_way_.empty());
     cancel_ = settings.cancel;
     begun_ = Ask({{"command", "begin"},
                   {"compile_timeout_ms", settings.compile_timeout_ms},
@@ -107,23 +108,31 @@ class RemoteEvaluator : public Evaluator {
                  .status();
   }
 
-  int slots() const override { return 1; }
+  int slots() const override { return slots_; }
 
   void Submit(EvaluationRequest request) override {
-    CF_CHECK(!open_.has_value());
-    open_ = Open{request.id, request.candidate, begun_};
-    if (open_->sent.ok()) {
-      open_->sent = Send({{"command", "evaluate"}, {"request", RequestToJson(request)}});
-    }
+    under_way_.push_back({request.id, request.candidate, begun_});
+    Status& sent = under_way_.back().sent;
+    if (sent.ok()) sent = Send({{"command", "submit"}, {"request", RequestToJson(request)}});
   }
 
   Evaluated Wait() override {
-    CF_CHECK(open_.has_value()) << "nothing is under way";
-    const Open open = *std::exchange(open_, std::nullopt);
+    CF_CHECK(!under_way_.empty()) << "nothing is under way";
+    const Open open = std::move(under_way_.front());
+    under_way_.pop_front();
     return {open.id, Receive(open)};
   }
 
   double proof_seconds() const override { return proof_seconds_; }
+  PhaseSeconds spent() const override { return spent_; }
+
+  // Of the reply to "open".
+  Status Opened(const Json& reply) {
+    CF_ASSIGN_OR_RETURN(const int64_t slots, JsonInt(reply, "slots"));
+    slots_ = static_cast<int>(slots);
+    CF_ASSIGN_OR_RETURN(spent_, SpentFromJson(MemberOrNull(reply, "spent")));
+    return Status::Ok();
+  }
 
   Json facts() override {
     if (!facts_.has_value()) {
@@ -149,8 +158,9 @@ class RemoteEvaluator : public Evaluator {
 
   Result<Evaluation> Receive(const Open& open) {
     CF_RETURN_IF_ERROR(open.sent);
-    CF_ASSIGN_OR_RETURN(const Frame reply, process_->Receive(cancel_));
+    CF_ASSIGN_OR_RETURN(const Frame reply, Ask({{"command", "wait"}}));
     CF_ASSIGN_OR_RETURN(proof_seconds_, JsonDouble(reply.body, "proof_seconds"));
+    CF_ASSIGN_OR_RETURN(spent_, SpentFromJson(MemberOrNull(reply.body, "spent")));
     if (reply.body.contains("error")) return ErrorIn(reply.body);
     std::string binary;
     if (!reply.fds.empty()) {
@@ -164,8 +174,10 @@ class RemoteEvaluator : public Evaluator {
   std::unique_ptr<Verifiers::Process> process_;
   const Cancel* cancel_ = nullptr;
   Status begun_;
-  std::optional<Open> open_;
+  std::deque<Open> under_way_;  // oldest first
+  int slots_ = 1;
   double proof_seconds_ = 0;
+  PhaseSeconds spent_;
   std::optional<Json> facts_;
 };
 
@@ -241,6 +253,7 @@ Result<std::unique_ptr<Evaluator>> Verifiers::Open(const OpSignature& region, in
   const Result<Frame> reply = process->Ask(std::move(body), cancel);
   auto evaluator = std::make_unique<RemoteEvaluator>(*this, std::move(process));
   CF_RETURN_IF_ERROR(reply.status());
+  CF_RETURN_IF_ERROR(evaluator->Opened(reply->body));
   return std::unique_ptr<Evaluator>(std::move(evaluator));
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "measure/warm_inputs.h"
 #include "verify/impossible_time.h"
@@ -41,8 +42,8 @@ Verdict Outside(const std::string& name, const FillDamage& damage, int64_t bytes
            {"buffer_bytes", bytes}}};
 }
 
-// In turn: reads before a buffer, reads behind it, and use of more alignment than was promised. The
-// first four have two places inside, which differ in every bit of the address that is free.
+// kStart shows reads before a buffer, kEnd reads behind it, kInside use of more alignment than was
+// promised. Turns 2 and 3 are both inside: see PlacedBuffer::Place.
 Placement PlacementOf(uint64_t turn) {
   static constexpr Placement kPlacements[] = {Placement::kStart,  Placement::kEnd,
                                               Placement::kInside, Placement::kInside,
@@ -76,6 +77,7 @@ Result<std::unique_ptr<WorkerRegionVerifier>> WorkerRegionVerifier::Create(
     RegionReference& reference, uint64_t seed, double seconds) {
   std::unique_ptr<WorkerRegionVerifier> made(
       new WorkerRegionVerifier(region, target, memory, worker, reference, seed));
+  const Stopwatch watch(&made->spent_.inputs);
   CF_RETURN_IF_ERROR(made->Allocate());
   CF_RETURN_IF_ERROR(made->Prepare(seconds));
   return made;
@@ -146,6 +148,7 @@ uint64_t WorkerRegionVerifier::Random(size_t set, uint64_t what) const {
 }
 
 Result<Verdict> WorkerRegionVerifier::Load(const std::string& binary, const Candidate& candidate) {
+  const Stopwatch watch(&spent_.run);
   input_alignments_.clear();
   for (size_t i = 0; i < region_.inputs.size(); ++i) {
     int64_t alignment = region_.inputs[i].alignment;
@@ -193,6 +196,7 @@ Result<Verdict> WorkerRegionVerifier::Load(const std::string& binary, const Cand
 }
 
 Status WorkerRegionVerifier::Draw(size_t set) {
+  const Stopwatch watch(&spent_.inputs);
   Slot& slot = SlotOf(set);
   bool ready = slot.set == set;
   for (size_t i = 0; ready && i < slot.inputs.size(); ++i) {
@@ -211,11 +215,12 @@ Status WorkerRegionVerifier::Draw(size_t set) {
 }
 
 Status WorkerRegionVerifier::Poison(size_t set) {
+  const Stopwatch watch(&spent_.run);
   static constexpr FillPattern kPatterns[] = {FillPattern::kNan, FillPattern::kNumbers,
                                               FillPattern::kOnes, FillPattern::kZero,
                                               FillPattern::kBytes};
   const FillPattern pattern = kPatterns[set < 4 ? set : Random(set, 2) % 5];
-  // Another placement than the one of this set's inputs.
+  // In the first kTurns sets another placement than that of the inputs; after that drawn by itself.
   const Placement placement = PlacementOf(set < kTurns ? set + 2 : Random(set, 3));
   const int64_t alignment = region_.device == DeviceType::kCpu ? kHostAlignment : kDeviceAlignment;
   const auto poison = [&](PlacedBuffer& buffer, int64_t bytes, int64_t aligned, DType dtype,
@@ -250,11 +255,13 @@ LaunchRequest WorkerRegionVerifier::LaunchOn(size_t set) {
 }
 
 Result<Verdict> WorkerRegionVerifier::Launch(size_t set) {
+  const Stopwatch watch(&spent_.run);
   CF_RETURN_IF_ERROR(target_.Synchronize());
   return worker_.Launch(LaunchOn(set));
 }
 
 Result<Verdict> WorkerRegionVerifier::Examine(size_t set) {
+  const Stopwatch watch(&spent_.compare);
   const auto around = [](const std::vector<PlacedBuffer>& buffers, size_t count,
                          const char* what) -> Result<Verdict> {
     for (size_t i = 0; i < count; ++i) {
@@ -332,7 +339,10 @@ Result<RegionVerifier::Timed> WorkerRegionVerifier::Time(const TimingPlan& plan)
   CF_RETURN_IF_ERROR(Poison(0));
   CF_RETURN_IF_ERROR(target_.Synchronize());
   Timed timed;
-  const Result<double> ns = worker_.Time({LaunchOn(0)}, plan, WarmInputs(region_, target_.arch()));
+  const Result<double> ns = [&] {
+    const Stopwatch watch(&spent_.run);
+    return worker_.Time({LaunchOn(0)}, plan, WarmInputs(region_, target_.arch()));
+  }();
   if (ns.status().code() == StatusCode::kUnsupported) {
     timed.verdict = Refused(ns.status().message());
     return timed;
@@ -351,6 +361,7 @@ Result<Json> WorkerRegionVerifier::Profile(int tier) {
   CF_RETURN_IF_ERROR(Draw(0));
   CF_RETURN_IF_ERROR(Poison(0));
   CF_RETURN_IF_ERROR(target_.Synchronize());
+  const Stopwatch watch(&spent_.run);
   return worker_.Profile(LaunchOn(0), tier);
 }
 

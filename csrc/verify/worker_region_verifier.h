@@ -37,6 +37,7 @@ class WorkerRegionVerifier : public RegionVerifier {
   Result<Verdict> Run(size_t set) override;
   Result<Timed> Time(const TimingPlan& plan) override;
   Result<Json> Profile(int tier) override;
+  PhaseSeconds spent() const override { return spent_; }
   Json Report() const override { return reference_.Report(); }
 
  private:
@@ -90,7 +91,8 @@ class WorkerRegionVerifier : public RegionVerifier {
   int threads_ = 0;                         // that it is cut for; 0: this machine's
   bool ran_ = false;                        // it ran on set 0 already
   uint64_t run_ = 0;                        // runs so far
-  int64_t input_bytes_ = 0;                 // of one set
+  PhaseSeconds spent_;
+  int64_t input_bytes_ = 0;  // of one set
   int64_t output_bytes_ = 0;
   int64_t free_ = 0;  // bytes, before anything was taken
 };

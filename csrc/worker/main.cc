@@ -12,6 +12,7 @@
 
 #include "base/subprocess.h"
 #include "target/cpu/cpu_compiler.h"
+#include "target/cuda/cuda_compiler.h"
 #include "target/cuda/nvrtc_compiler.h"
 #include "worker/server.h"
 
@@ -91,6 +92,18 @@ Result<std::unique_ptr<Target>> MakeTarget(const WorkerSetup& setup) {
   return target;
 }
 
+// For CUDA alone: the host's compiler is a process already.
+Result<std::unique_ptr<Compiler>> MakeCompiler(const WorkerSetup& setup) {
+  constexpr std::string_view kCuda = "cuda:";
+  if (!setup.compiles_for.starts_with(kCuda)) {
+    return Status::Unsupported("a compiler for " + setup.compiles_for);
+  }
+  const std::string arch = setup.compiles_for.substr(kCuda.size());
+  CF_ASSIGN_OR_RETURN(const NvrtcCompiler compiler, NvrtcCompiler::Create(setup.cuda_search_paths));
+  CF_RETURN_IF_ERROR(compiler.CheckArch(arch));
+  return std::unique_ptr<Compiler>(std::make_unique<CudaCompiler>(arch, setup.cuda_search_paths));
+}
+
 int Main(char** argv) {
   if (!HasChildSocket()) {
     std::fputs("cudaforge-worker is started by CudaForge, with a socket as descriptor 3\n", stderr);
@@ -98,7 +111,7 @@ int Main(char** argv) {
   }
   DropEnvironment(argv);
   Isolate();
-  return ServeWorker(kChildSocket, MakeTarget).ok() ? 0 : 1;
+  return ServeWorker(kChildSocket, MakeTarget, MakeCompiler).ok() ? 0 : 1;
 }
 
 }  // namespace

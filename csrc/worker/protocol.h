@@ -5,9 +5,9 @@
 // A request may carry "id", a random integer, which its reply repeats.
 // Requests and their replies (a reply without "ok": true carries "error"; "internal": true says
 // that one of the worker's own checks failed; "fatal": true says that the worker ends now):
-//   {"command":"hello","protocol":10,"device":"cpu" or "cuda","device_index":0,"cxx":"",
-//    "cuda_search_paths":[]}
-//       -> {"ok":true,"protocol":10,"arch":"cpu:x86-64-v4+1f0c93ab"}
+//   {"command":"hello","protocol":11,"device":"cpu" or "cuda","device_index":0,"cxx":"",
+//    "cuda_search_paths":[],"compiles_for":"cuda:sm_90a" (absent: it does all, not only compile)}
+//       -> {"ok":true,"protocol":11,"arch":"cpu:x86-64-v4+1f0c93ab"}
 //   {"command":"compile","source":{"language":..,"code":..},"timeout_ms":n}
 //       -> {"ok":true,"compiled":b,"log":s,"resources":{} (see CompileResult)}, fds [binary] when
 //       compiled
@@ -40,7 +40,7 @@
 
 namespace cudaforge {
 
-inline constexpr int kWorkerProtocol = 10;
+inline constexpr int kWorkerProtocol = 11;
 inline constexpr uint32_t kMaxFrameBytes = 16u << 20;
 inline constexpr uint32_t kMaxFrameFds = 16;
 inline constexpr int64_t kMaxBinaryBytes = int64_t{256} << 20;

@@ -44,17 +44,20 @@ Result<WorkerSetup> ParseSetup(const Json& body) {
     if (!path.is_string()) return Status::InvalidArgument("cuda_search_paths: expected strings");
     setup.cuda_search_paths.push_back(path.get<std::string>());
   }
+  if (body.contains("compiles_for")) {
+    CF_ASSIGN_OR_RETURN(setup.compiles_for, JsonString(body, "compiles_for"));
+  }
   return setup;
 }
 
-Result<Reply> Compile(Target& target, const Json& body) {
+Result<Reply> Compile(Compiler& compiler, const Json& body) {
   CF_ASSIGN_OR_RETURN(const Json source, JsonField(body, "source"));
   CF_ASSIGN_OR_RETURN(const std::string language, JsonString(source, "language"));
   KernelSource kernel;
   CF_ASSIGN_OR_RETURN(kernel.language, ParseLanguage(language));
   CF_ASSIGN_OR_RETURN(kernel.code, JsonString(source, "code"));
   CF_ASSIGN_OR_RETURN(const int64_t timeout_ms, JsonInt(body, "timeout_ms"));
-  const CompileResult compiled = target.Compile(kernel, static_cast<int>(timeout_ms));
+  const CompileResult compiled = compiler.Compile(kernel, static_cast<int>(timeout_ms));
   CF_RETURN_IF_ERROR(compiled.fault);
   Reply reply;
   reply.frame.body = {{"ok", true},
@@ -75,19 +78,34 @@ Result<Reply> Facts(Target& target) {
   return reply;
 }
 
-// The device and what lies on it.
+// The device and what lies on it; or a compiler alone.
 struct Service {
+  std::unique_ptr<Compiler> compiler;
   std::unique_ptr<Target> target;
   std::unique_ptr<LaunchServer> mapped;  // destroyed first
 };
 
-Result<Reply> Answer(const TargetFactory& make_target, Service* service, const Frame& frame) {
+struct Factories {
+  const TargetFactory& target;
+  const CompilerFactory& compiler;
+};
+
+Result<Reply> Answer(const Factories& make, Service* service, const Frame& frame) {
   std::unique_ptr<Target>* const target = &service->target;
   CF_ASSIGN_OR_RETURN(const std::string command, JsonString(frame.body, "command"));
   if (command == "hello") {
     CF_ASSIGN_OR_RETURN(const WorkerSetup setup, ParseSetup(frame.body));
     service->mapped.reset();
-    CF_ASSIGN_OR_RETURN(std::unique_ptr<Target> made, make_target(setup));
+    if (!setup.compiles_for.empty()) {
+      target->reset();
+      CF_ASSIGN_OR_RETURN(service->compiler, make.compiler(setup));
+      Reply reply;
+      reply.frame.body = {
+          {"ok", true}, {"protocol", kWorkerProtocol}, {"arch", setup.compiles_for}};
+      return reply;
+    }
+    service->compiler.reset();
+    CF_ASSIGN_OR_RETURN(std::unique_ptr<Target> made, make.target(setup));
     CF_RETURN_IF_ERROR(made->Scrub(0));  // compiles what every launch needs
     *target = std::move(made);
     service->mapped = std::make_unique<LaunchServer>(**target, setup.device);
@@ -95,6 +113,10 @@ Result<Reply> Answer(const TargetFactory& make_target, Service* service, const F
     reply.frame.body = {
         {"ok", true}, {"protocol", kWorkerProtocol}, {"arch", (*target)->arch().target}};
     return reply;
+  }
+  if (service->compiler != nullptr) {
+    if (command == "compile") return Compile(*service->compiler, frame.body);
+    return Status::Unsupported("this worker compiles, and nothing else");
   }
   if (*target == nullptr) return Status::InvalidArgument("the first command must be hello");
   if (command == "compile") return Compile(**target, frame.body);
@@ -120,13 +142,14 @@ Reply ExceptionReply(const Frame& frame, const std::string& what) {
   return ErrorReply(Status::Internal(message), true);
 }
 
-Reply AnswerOrError(const TargetFactory& make_target, Service* service, const Frame& frame) {
+Reply AnswerOrError(const Factories& make, Service* service, const Frame& frame) {
   const auto poisoned = [&] { return service->target != nullptr && service->target->poisoned(); };
   try {
-    auto reply = Answer(make_target, service, frame);
+    auto reply = Answer(make, service, frame);
     if (reply.ok()) return std::move(*reply);
     Reply error = ErrorReply(reply.status(), poisoned());
-    if (service->target == nullptr) {  // too little memory is no fault of this machine's
+    if (service->target == nullptr &&
+        service->compiler == nullptr) {  // too little memory is no fault of this machine's
       error.frame.body["code"] = StatusCodeName(reply.status().code());
     }
     return error;
@@ -143,14 +166,16 @@ Reply AnswerOrError(const TargetFactory& make_target, Service* service, const Fr
 
 }  // namespace
 
-Status ServeWorker(int socket, const TargetFactory& make_target) {
+Status ServeWorker(int socket, const TargetFactory& make_target,
+                   const CompilerFactory& make_compiler) {
+  const Factories make{make_target, make_compiler};
   Service service;
   while (true) {
     auto frame = ReceiveFrame(socket, -1);
     if (!frame.ok()) {
       return frame.status().code() == StatusCode::kIoError ? Status::Ok() : frame.status();
     }
-    Reply reply = AnswerOrError(make_target, &service, *frame);
+    Reply reply = AnswerOrError(make, &service, *frame);
     if (reply.fatal) reply.frame.body["fatal"] = true;
     if (frame->body.contains("id")) reply.frame.body["id"] = frame->body["id"];
     CF_RETURN_IF_ERROR(SendFrame(socket, reply.frame, kReplyTimeoutMs));

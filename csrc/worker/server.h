@@ -19,14 +19,19 @@ struct WorkerSetup {
   int device_index = 0;
   std::string cxx;
   std::vector<std::string> cuda_search_paths;
+  // "cuda:sm_90a": compiles for that and does nothing else, without a device. Empty: does all.
+  std::string compiles_for;
 };
 
 using TargetFactory = std::function<Result<std::unique_ptr<Target>>(const WorkerSetup&)>;
+using CompilerFactory = std::function<Result<std::unique_ptr<Compiler>>(const WorkerSetup&)>;
 
 // Serves one connection. Ok when the other side closed it between two frames, or after an answer
 // with "fatal": true; an error when the stream broke or a frame broke the rules. A request that is
 // well framed but wrong gets an answer with "error", and the service goes on. Never throws: an
 // exception is a failed "compile", else an "error", and fatal.
-Status ServeWorker(int socket, const TargetFactory& make_target);
+// `make_compiler`: for a setup with `compiles_for`.
+Status ServeWorker(int socket, const TargetFactory& make_target,
+                   const CompilerFactory& make_compiler);
 
 }  // namespace cudaforge

@@ -28,6 +28,8 @@ struct WorkerOptions {
   int run_timeout_ms = 20'000;  // one run of one input set
   std::string cxx;              // host compiler for the cpu target; empty: the default
   std::vector<std::string> cuda_search_paths;  // may hold libnvrtc and the CUDA headers
+  // "cuda:sm_90a": it compiles for that and does nothing else, without a device. Empty: it does all.
+  std::string compiles_for = {};
   // Looked at while the worker works: once it is set the worker is killed, and the call is
   // kCancelled within a quarter of a second. nullptr: never. Must outlive the client.
   const Cancel* cancel = nullptr;
@@ -66,8 +68,8 @@ class CandidateRunner {
   // kUnavailable: the process was killed from outside (SIGKILL), as the system does when memory
   // runs out: fill the outputs anew and launch again.
   virtual Result<Verdict> Launch(const LaunchRequest& launch);
-  // The median nanoseconds of cold runs. Run i uses launches[i % launches.size()]. The inputs in
-  // `warm_inputs` are read into the caches after each eviction. Outputs are what the runs leave. On
+  // The median nanoseconds of runs. Run i uses launches[i % launches.size()]. Before each run the
+  // caches are evicted, then `warm_inputs` are read into them. Outputs are what the runs leave. On
   // the CPU the kernel runs in the process that measures: the time ranks, and proves nothing.
   // kTimeout; kMemoryFault: it read or wrote where it may not; kUnavailable for any other end.
   virtual Result<double> Time(const std::vector<LaunchRequest>& launches, const TimingPlan& plan,

@@ -88,6 +88,7 @@ class WorkerClient::Impl {
                   {"device_index", options_.device_index},
                   {"cxx", options_.cxx},
                   {"cuda_search_paths", options_.cuda_search_paths}};
+    if (!options_.compiles_for.empty()) hello.body["compiles_for"] = options_.compiles_for;
     CF_ASSIGN_OR_RETURN(const Answer answer, Exchange(hello, kHelloTimeoutMs));
     if (answer.kind == Answer::Kind::kTimedOut) {
       return Status::Unavailable("the worker did not come up in time");

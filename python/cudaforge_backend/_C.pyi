@@ -315,13 +315,14 @@ def forge_region(
     agents: Mapping[str, Any] | None = None,
     hints: Callable[[], list[str]] | None = None,
     search_s: float | None = None,
-) -> tuple[dict[str, Any], bool]:
+) -> tuple[dict[str, Any], bool, dict[str, float]]:
     """Forges a region within `budget_s` seconds: at most so many candidates of the generators, in
     `search_s` of them (None: all but what the races need), then agents (settings of
     agents.Agents.settings()) within limits of their own, the race against ATen and Inductor, and
     the record, which goes to the store in use at the call. `within`: the larger region that this is
     a part of, where it must win too. `cancel` ends a search soon. Without the GIL. Gives the record
-    as KernelStore.get would, and whether it is now the one that is stored.
+    as KernelStore.get would, whether it is now the one that is stored, and the seconds that were
+    spent, by phase (stats.GraphSpent).
 
     Raises NotImplementedError where no generator makes the region and there are no agents,
     ValueError for settings of agents that cannot be used, before any call is made, NoReply where no

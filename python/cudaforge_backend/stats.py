@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypedDict, cast
 
 from . import log
@@ -62,6 +64,17 @@ class EagerStats(TypedDict):
     misses: dict[str, int]
 
 
+class GraphSpent(TypedDict):
+    """Of one graph for which something was made: how many regions were forged, and the seconds that
+    it took, by phase. "start": the verifier starts and takes its memory; "inputs": drawing them, and
+    ATen's answers; "compile", "run" and "compare": candidates; "rival": Inductor compiles regions;
+    "race": regions are raced; "graph": the graph is compiled with its kernels and without, and
+    timed."""
+
+    regions: int
+    seconds: dict[str, float]
+
+
 class Stats(TypedDict):
     """Counts since the process began or reset_stats(). A plain dict; str() is a text for people.
 
@@ -78,7 +91,7 @@ class Stats(TypedDict):
     ran), "does_not_pay_in_place" (no faster with their winners, so Inductor runs them),
     "winners_not_used" (the compiled graph has other strides than its winners, or lost their
     regions). `agents`: what they were asked, and its cost. `cache` (reads, hits, writes, corrupt,
-    errors) counts since the cache in use was opened. `eager`: the calls that enable() had looked
+    errors) counts since the cache in use was opened. `spent`: what making took, by graph. `eager`: the calls that enable() had looked
     up, by overload; hits, fallbacks and those without a kernel count in `regions`, too."""
 
     hits: int
@@ -91,6 +104,7 @@ class Stats(TypedDict):
     agents: AgentStats
     saved_ns: float
     cache: dict[str, int]
+    spent: list[GraphSpent]
     regions: list[RegionStats]
     eager: dict[str, EagerStats]
 
@@ -128,6 +142,7 @@ class _Readable(dict[str, Any]):
             lines.append(f"agents: {calls}{without}; {cost_text(stats['agents'])}")
         lines += [
             f"graphs: {_graph_counts(stats['graphs'])}",
+            *_spent_lines(stats["spent"]),
             f"left to PyTorch: {_counts(stats['fallbacks'])}",
             f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
         ]
@@ -141,6 +156,17 @@ class _Readable(dict[str, Any]):
             for op, seen in sorted(stats["eager"].items())
         ]
         return "\n".join(lines + _region_table(stats["regions"], self.no_kernel))
+
+
+def _spent_lines(spent: Sequence[GraphSpent]) -> list[str]:
+    """What making took, in all."""
+    if not spent:
+        return []
+    seconds = {phase: sum(graph["seconds"][phase] for graph in spent) for phase in PHASES}
+    phases = ", ".join(f"{phase} {s:.1f}" for phase, s in seconds.items() if s >= 0.05)
+    regions = counted(sum(graph["regions"] for graph in spent), "region")
+    graphs = counted(len(spent), "graph")
+    return [f"making took {sum(seconds.values()):.1f} s ({regions}, {graphs}): {phases or 'none'}"]
 
 
 def _called(regions: Sequence[RegionStats]) -> list[RegionStats]:
@@ -246,12 +272,29 @@ def _time(ns: float) -> str:
     return f"{ns / 1e3:.1f} us"
 
 
+PHASES = ("start", "inputs", "compile", "run", "compare", "rival", "race", "graph")
+
+
+class Spent:
+    """A graph for which something may be made; see spending()."""
+
+    def __init__(self) -> None:
+        self.regions = 0
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+
+    def copy(self) -> GraphSpent:
+        """As it is now."""
+        return GraphSpent(regions=self.regions, seconds=dict(self.seconds))
+
+
 _lock = fork_safe_lock()
 _fallbacks: Counter[str] = Counter()
 _graphs: Counter[str] = Counter()
 _graph_gains: list[tuple[float, float, float]] = []
 _forging: Counter[str] = Counter()
 _agents: Counter[str] = Counter()  # the fields of AgentStats
+_spent: list[Spent] = []
+_now = threading.local()  # .graph: for which this thread makes something
 _unknown: set[str] = set()
 _warned: set[str] = set()
 
@@ -294,6 +337,40 @@ def count_forging(outcome: str) -> None:
     """Counts one forged region: "forged" or "negative"."""
     with _lock:
         _forging[outcome] += 1
+
+
+@contextmanager
+def spending(graph: Spent | None = None) -> Iterator[Spent]:
+    """What this thread makes inside is for `graph`; None: for one more."""
+    before = getattr(_now, "graph", None)
+    _now.graph = graph or Spent()
+    try:
+        yield _now.graph
+    finally:
+        _now.graph = before
+
+
+def count_spent(seconds: Mapping[str, float], regions: int = 0) -> None:
+    """Adds seconds by phase to the graph for which this thread makes something, if it does."""
+    graph: Spent | None = getattr(_now, "graph", None)
+    if graph is None:
+        return
+    with _lock:
+        if graph not in _spent:
+            _spent.append(graph)
+        graph.regions += regions
+        for phase, spent in seconds.items():
+            graph.seconds[phase] += spent
+
+
+@contextmanager
+def timing_phase(phase: str) -> Iterator[None]:
+    """Counts the seconds inside as spent on it."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        count_spent({phase: time.monotonic() - began})
 
 
 def count_agent_call(event: Mapping[str, Any]) -> None:
@@ -347,6 +424,7 @@ def stats() -> Stats:
             agents=cast(AgentStats, {name: _agents[name] for name in AgentStats.__annotations__}),
             saved_ns=float(served.get("saved_ns", 0.0)),
             cache=_C.store().counters(),
+            spent=[spent.copy() for spent in _spent],
             regions=[
                 cast(RegionStats, {of: one[of] for of in _REGION} | {"region": one["describe"]})
                 for one in served.get("regions", [])
@@ -380,4 +458,5 @@ def reset_stats() -> None:
         _graph_gains.clear()
         _forging.clear()
         _unknown.clear()
+        _spent.clear()
     _C.reset_stats()

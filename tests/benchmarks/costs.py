@@ -66,7 +66,7 @@ def served_softmax(device: str) -> _C.Signature:
     From here on PyTorch has one thread: the barriers of a pool are no part of a call."""
     torch.set_num_threads(1)
     signature = softmax_signature(device, 4, 16)
-    made, _ = _C.forge_region(signature, 0, _AlwaysWins(), 20.0, 1, _C.Cancel())
+    made, *_ = _C.forge_region(signature, 0, _AlwaysWins(), 20.0, 1, _C.Cancel())
     if made["kind"] != "winner":
         raise RuntimeError(made["provenance"]["reason"])
     return signature

@@ -19,7 +19,7 @@ from cudaforge_backend import _C, heartbeat
 from cudaforge_backend.integration import analysis, gate, graph_pass
 from cudaforge_backend.integration.outcome import Outcome
 from cudaforge_backend.integration.rules import native_rules
-from cudaforge_backend.stats import graph_gains
+from cudaforge_backend.stats import Spent, graph_gains
 from forged import compiled
 from torch import fx, nn
 
@@ -47,7 +47,7 @@ def gated(
     without: Callable[..., Any], with_winners: Callable[..., Any], regions: tuple[str, ...] = ("k",)
 ) -> gate.GatedCallable:
     """Of a graph with these regions, the first of which ran whenever it is asked."""
-    return gate.GatedCallable(NAME, ARCH, regions, without, with_winners, Outcome(()))
+    return gate.GatedCallable(NAME, ARCH, regions, without, with_winners, Outcome(()), Spent())
 
 
 def taking(seconds: float, calls: list[str], name: str) -> Callable[..., Any]:

@@ -3,14 +3,13 @@
 #include <optional>
 #include <utility>
 
+#include "target/cuda/cuda_compiler.h"
 #include "target/cuda/cuda_context.h"
 #include "target/cuda/cuda_executable.h"
 #include "target/cuda/cuda_memory.h"
 #include "target/cuda/cuda_timer.h"
 #include "target/cuda/device_rates.h"
-#include "target/cuda/nvrtc_compiler.h"
 #include "target/cuda/on_chip_scrub.h"
-#include "target/cuda/ptx_linker.h"
 #include "target/cuda/range_profiler.h"
 #include "target/target.h"
 
@@ -27,6 +26,7 @@ class CudaTarget : public Target {
       : context_(std::move(context)),
         arch_(std::move(arch)),
         search_paths_(options.search_paths),
+        compiler_(arch_.target.substr(std::string_view("cuda:").size()), search_paths_),
         counters_(options.counters) {}
 
   CudaTarget(const CudaTarget&) = delete;
@@ -47,18 +47,7 @@ class CudaTarget : public Target {
   const DeviceArch& arch() const override { return arch_; }
 
   CompileResult Compile(const KernelSource& source, int timeout_ms) override {
-    const std::string arch = arch_.target.substr(std::string_view("cuda:").size());
-    if (source.language == Language::kPtx) {
-      if (!linker_.has_value()) linker_.emplace(PtxLinker::Create(search_paths_));
-      if (!linker_->ok()) return CompileResult::Fault(linker_->status());
-      return linker_->value().Link(source.code, arch);
-    }
-    if (source.language != Language::kCuda) {
-      return CompileResult::Failure("a cuda target compiles languages \"cuda\" and \"ptx\" only");
-    }
-    if (!compiler_.has_value()) compiler_.emplace(NvrtcCompiler::Create(search_paths_));
-    if (!compiler_->ok()) return CompileResult::Fault(compiler_->status());
-    return compiler_->value().Compile(source.code, arch, timeout_ms);
+    return compiler_.Compile(source, timeout_ms);
   }
 
   Result<std::unique_ptr<Executable>> Load(const std::string& binary, const Candidate& candidate,
@@ -214,10 +203,9 @@ class CudaTarget : public Target {
   CudaContextPtr context_;
   DeviceArch arch_;
   std::vector<std::string> search_paths_;
+  CudaCompiler compiler_;
   bool counters_;
-  std::optional<Result<NvrtcCompiler>> compiler_;  // opened by the first Compile
-  std::optional<Result<PtxLinker>> linker_;        // opened by the first Compile of PTX
-  cu::Stream stream_ = nullptr;                    // nullptr: the legacy default stream
+  cu::Stream stream_ = nullptr;  // nullptr: the legacy default stream
   std::unique_ptr<CudaTimer> timer_;
   std::optional<OnChipScrub> scrub_;                                // loaded by the first Scrub
   std::optional<Result<std::unique_ptr<RangeProfiler>>> profiler_;  // opened by the first Profile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -12,7 +12,15 @@ from torch import fx
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import FORGING, Settings, disabled, parse
-from cudaforge_backend.stats import count_fallback, count_graph, count_graph_gain, warn_once
+from cudaforge_backend.stats import (
+    Spent,
+    count_fallback,
+    count_graph,
+    count_graph_gain,
+    spending,
+    timing_phase,
+    warn_once,
+)
 
 from .graphs import Compiled
 from .tracing import beside_running_programs
@@ -43,8 +51,9 @@ def cudaforge(
     if disabled():
         return plain(gm, example_inputs, settings)
     try:
-        with beside_running_programs():  # it traces more often, and for longer, than Inductor
-            made = _compile(gm, example_inputs, settings)
+        # It traces more often, and for longer, than Inductor.
+        with beside_running_programs(), spending() as spent:
+            made = _compile(gm, example_inputs, settings, spent)
     except errors.OptionError:
         raise
     except Exception as error:
@@ -95,7 +104,7 @@ def _pass_warnings_on() -> None:
 
 
 def _compile(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
+    gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings, spent: Spent
 ) -> Compiled | None:
     """The substituted graph, or None where plain Inductor is as good."""
     from . import isa
@@ -124,7 +133,7 @@ def _compile(
     winners = recall(name, arch, budget_s)
     if winners is not None:
         _pass_warnings_on()
-        return _gated(gm, example_inputs, settings, arch, winners, None, rules)
+        return _gated(gm, example_inputs, settings, arch, winners, None, rules, spent)
     plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
     if plan.misses() and settings.on_miss == "blocking":
         plan = _forge(plan, settings)
@@ -132,12 +141,14 @@ def _compile(
         remember(name, arch, plan, settings.records)
     _pass_warnings_on()
     if not (plan.misses() and settings.on_miss == "background"):
-        return _gated(gm, example_inputs, settings, arch, plan.winners(), plan.analysis, rules)
+        winners = plan.winners()
+        return _gated(gm, example_inputs, settings, arch, winners, plan.analysis, rules, spent)
     from .analysis import copy_graph
     from .background import SwappingCallable
 
     untouched = copy_graph(gm)
-    first = _gated(gm, example_inputs, settings, arch, plan.winners(), plan.analysis, rules)
+    found = plan.winners()
+    first = _gated(gm, example_inputs, settings, arch, found, plan.analysis, rules, spent)
     return SwappingCallable(
         first or plain(gm, example_inputs, settings),
         plan,
@@ -169,10 +180,11 @@ def _gated(
     winners: Mapping[str, str],
     analysis: Analysis | None,
     rules: Rules,
+    spent: Spent,
 ) -> Compiled | None:
     """The substituted graph where it pays in place, else None. on_miss="blocking", which is there
     to spend time, has an untimed graph timed; the verdict holds for every later process.
-    `analysis`: of the graph, where there is one already."""
+    `analysis`: of the graph, where there is one already. `spent`: whose time that is."""
     if not winners:
         return None
     from . import gate
@@ -191,7 +203,10 @@ def _gated(
         if why := gate.obstacle(gm, traced, settings.inductor):
             log.graph.debug("a graph with winners is not timed: %s", why)
             to_time = False
-    with telling("compile", winners) if to_time else nullcontext():
+    timed = (telling("compile", winners), timing_phase("graph")) if to_time else ()
+    with ExitStack() as stack:
+        for context in timed:
+            stack.enter_context(context)
         with_winners, outcome = substituted(
             copy_graph(gm), example_inputs, settings, winners, rules
         )
@@ -204,7 +219,7 @@ def _gated(
         if not to_time:
             return with_winners
         without = _without_kernels(copy_graph(gm), example_inputs, settings)
-    return gate.GatedCallable(name, arch, list(winners), without, with_winners, outcome)
+    return gate.GatedCallable(name, arch, list(winners), without, with_winners, outcome, spent)
 
 
 def substituted(

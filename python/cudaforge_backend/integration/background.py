@@ -11,7 +11,7 @@ import torch
 
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import Settings
-from cudaforge_backend.stats import count_fallback, count_graph, warn_once
+from cudaforge_backend.stats import count_fallback, count_graph, spending, warn_once
 
 from .graphs import Compiled
 from .plan import Plan, forge_misses
@@ -51,7 +51,8 @@ class SwappingCallable:
     def _forge(self, plan: Plan, settings: Settings) -> None:
         try:
             tell_of_background()
-            done = forge_misses(plan, settings, current_progress(), beside_program=True)
+            with spending():
+                done = forge_misses(plan, settings, current_progress(), beside_program=True)
         except Exception as error:
             tell_of_failed_background(error)
             return

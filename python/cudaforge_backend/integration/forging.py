@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -58,6 +58,7 @@ class Forged:
     key: str
     kind: str  # of a record; of a forging "negative" too where its kernel was not stored
     reason: str  # why it is no winner, "" where it is one
+    spent: Mapping[str, float] = field(default_factory=dict)  # seconds by phase, where it was forged
 
 
 def forge_region(
@@ -207,7 +208,7 @@ class _Forge:
     def run(self) -> Forged:
         require_room(self.signature, self.device)
         self.progress({"event": "start", "key": self.key, "arch": self.arch, "region": self.text})
-        made, stored = _C.forge_region(
+        made, stored, spent = _C.forge_region(
             self.signature,
             self.device_index,
             self,
@@ -222,7 +223,7 @@ class _Forge:
         end = self._end(made, stored)
         count_forging("forged" if end["kind"] == "winner" else end["kind"])
         self.progress(end)
-        return Forged(self.key, end["kind"], end["reason"])
+        return Forged(self.key, end["kind"], end["reason"], spent)
 
     def _end(self, made: dict[str, Any], stored: bool) -> dict[str, Any]:
         """The event "end"."""

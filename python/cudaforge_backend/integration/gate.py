@@ -16,7 +16,14 @@ from torch import fx
 from cudaforge_backend import measure
 from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
-from cudaforge_backend.stats import count_fallback, count_graph_gain, warn_once
+from cudaforge_backend.stats import (
+    Spent,
+    count_fallback,
+    count_graph_gain,
+    spending,
+    timing_phase,
+    warn_once,
+)
 
 from .analysis import Analysis
 from .graphs import Compiled, device_of
@@ -114,11 +121,13 @@ class GatedCallable:
         without: Compiled,
         with_winners: Compiled,
         outcome: Outcome,
+        spent: Spent,
     ) -> None:
         self._name = name
         self._arch = arch
         self._regions = sorted(regions)
         self._outcome = outcome
+        self._spent = spent
         self._rivals = (without, with_winners)
         self._chosen: Compiled | None = None
         self._lock = fork_safe_lock()
@@ -141,7 +150,7 @@ class GatedCallable:
 
     def _pays(self, inputs: Sequence[Any]) -> bool:
         try:
-            with telling("race", self._regions):
+            with telling("race", self._regions), spending(self._spent), timing_phase("graph"):
                 times, served = self._race(inputs)
         except Exception as error:
             count_fallback("gate_failed")

@@ -18,6 +18,7 @@ from cudaforge_backend.stats import (
     CHOOSE_FOLDER,
     count_fallback,
     count_miss,
+    count_spent,
     wanted_not_recorded,
     warn_once,
 )
@@ -229,7 +230,7 @@ def forge_one(
     ForgingEndedError."""
     key = signature.key
     try:
-        forge_region(
+        forged = forge_region(
             signature,
             device_index,
             settings.region_budget_s,
@@ -239,6 +240,7 @@ def forge_one(
             agents=settings.agents,
             store=store,
         )
+        count_spent(forged.spent, regions=int(bool(forged.spent)))
         _failures.pop(key, None)
         return True
     except (OtherCacheError, ForgingEndedError):

@@ -15,9 +15,10 @@ _LITTLE = 1 / 16  # of a GPU's memory: with less free, verifiers do not wait for
 
 
 def require_room(signature: _C.Signature, device: torch.device) -> None:
-    """MemoryError, with what is needed by part, where the GPU has too little for a region: for the
-    verifier and its worker, where they do not run yet, and for what they hold, or for the race that
-    follows. What PyTorch's allocator keeps for this program counts as free for the race."""
+    """Raises MemoryError, with the bytes needed by part, where too little of the GPU is free: to
+    verify a region (the verifier and its worker, unless they run already, and the inputs and
+    outputs that they hold), or for the race after that, which both may make room for. What
+    PyTorch's allocator keeps for this program counts as free for the race."""
     if device.type != "cuda":
         return
     given, made = signature.bytes

@@ -70,6 +70,17 @@ TEST_F(RegionVerifierOnCpu, TriesTheCutsOfOtherMachines) {
   }
 }
 
+TEST_F(RegionVerifierOnCpu, ABitOfAnAddressIsTriedBothWays) {
+  for (const char* buffer : {"x", "y"}) {
+    const std::string bit = std::string("(reinterpret_cast<uintptr_t>(") + buffer + ") >> 6) % 2";
+    for (const char* value : {"0", "1"}) {
+      ASSERT_TRUE(
+          Load(std::string(kCopy) + "if (" + bit + " == " + value + ") y[begin] = 5;").accepted());
+      EXPECT_EQ(RunAll().kind, VerdictKind::kWrongValues) << buffer << " " << value;
+    }
+  }
+}
+
 TEST_F(RegionVerifierOnCpu, ARaceIsRefused) {
   ASSERT_TRUE(
       Load("for (int64_t i = begin; i < end; ++i) { s[0] = x[i] + i; y[i] = s[0] - i; }", 64)

@@ -36,17 +36,17 @@ OpSignature RegionOfOne(const char* op, TensorSpec input, Json args, TensorSpec 
   return region;
 }
 
-// Reads and writes 8 MiB.
-OpSignature LargeRelu() {
+// Reads 4 MiB and writes 4 MiB.
+OpSignature LargeSoftmax() {
   const TensorSpec x = DenseTensor({1024, 1024});
-  return RegionOfOne("aten::relu", x, {{{"in", 0}}}, x);
+  return RegionOfOne("aten::_softmax", x, {{{"in", 0}}, -1, false}, x);
 }
 
 TEST(JudgeTime, BelowHalfOfTheDataSheet) {
   const double least_ns = static_cast<double>(7 * kMiB);
-  EXPECT_TRUE(JudgeTime(LargeRelu(), SlowGpu(), least_ns).accepted());
-  EXPECT_TRUE(JudgeTime(LargeRelu(), SlowGpu(), 0.51 * least_ns).accepted());
-  const Verdict verdict = JudgeTime(LargeRelu(), SlowGpu(), 0.49 * least_ns);
+  EXPECT_TRUE(JudgeTime(LargeSoftmax(), SlowGpu(), least_ns).accepted());
+  EXPECT_TRUE(JudgeTime(LargeSoftmax(), SlowGpu(), 0.51 * least_ns).accepted());
+  const Verdict verdict = JudgeTime(LargeSoftmax(), SlowGpu(), 0.49 * least_ns);
   EXPECT_EQ(verdict.kind, VerdictKind::kImpossibleTime);
   EXPECT_EQ(verdict.evidence["bytes"], 7 * kMiB);
   EXPECT_NEAR(verdict.evidence["least_us"].get<double>(), least_ns / 1e3, 1e-6);
@@ -55,24 +55,34 @@ TEST(JudgeTime, BelowHalfOfTheDataSheet) {
 TEST(JudgeTime, OnlyBeyondTheCache) {
   DeviceArch arch = SlowGpu();
   arch.l2_bytes = 8 * kMiB;
-  EXPECT_TRUE(JudgeTime(LargeRelu(), arch, 1).accepted());
+  EXPECT_TRUE(JudgeTime(LargeSoftmax(), arch, 1).accepted());
 }
 
 TEST(JudgeTime, OnlyWhereTheMemoryIsKnown) {
   DeviceArch arch = SlowGpu();
   arch.memory_clock_khz.reset();
-  EXPECT_TRUE(JudgeTime(LargeRelu(), arch, 1).accepted());
+  EXPECT_TRUE(JudgeTime(LargeSoftmax(), arch, 1).accepted());
   arch = SlowGpu();
   arch.target = "cpu:x86_64";
-  EXPECT_TRUE(JudgeTime(LargeRelu(), arch, 1).accepted());
+  EXPECT_TRUE(JudgeTime(LargeSoftmax(), arch, 1).accepted());
 }
 
-TEST(JudgeTime, PoolingMayPassOverWhatItNeedNotRead) {
+// Of what need not be read, outputs alone count: 8 MiB here, less the cache.
+TEST(JudgeTime, InputsOfWhichAPartMayDoCountNothing) {
+  const TensorSpec y = DenseTensor({1024, 2048});
+  const double least_ns = static_cast<double>(7 * kMiB);
+  const OpSignature full =
+      RegionOfOne("aten::full_like", DenseTensor({1024, 2048}), {{{"in", 0}}, 1}, y);
+  EXPECT_TRUE(JudgeTime(full, SlowGpu(), 0.51 * least_ns).accepted());
+  EXPECT_FALSE(JudgeTime(full, SlowGpu(), 0.49 * least_ns).accepted());
   const OpSignature pool =
       RegionOfOne("aten::max_pool2d_with_indices", DenseTensor({64, 16, 64, 64}),
                   {{{"in", 0}}, {1, 1}, {8, 8}}, DenseTensor({64, 16, 8, 8}));
-  EXPECT_TRUE(JudgeTime(pool, SlowGpu(), 1e6).accepted());
   EXPECT_TRUE(JudgeTime(pool, SlowGpu(), 1).accepted()) << "256 KiB are written, within the cache";
+  OpSignature loss = RegionOfOne("aten::nll_loss_forward", DenseTensor({1024, 65536}),
+                                 {{{"in", 0}}, {{"in", 1}}, nullptr, 1, -100}, DenseTensor({}));
+  loss.inputs.push_back(DenseTensor({1024}));
+  EXPECT_TRUE(JudgeTime(loss, SlowGpu(), 1).accepted()) << "of a row one number is needed";
 }
 
 }  // namespace

@@ -24,13 +24,17 @@ class Server : public ::testing::Test {
     ours_ = UniqueFd(ends[0]);
     theirs_ = UniqueFd(ends[1]);
     thread_ = std::thread([this] {
-      end_ = ServeWorker(theirs_.get(), [this](const WorkerSetup& setup) {
+      const auto make = [this](const WorkerSetup& setup) {
         setup_ = setup;
         auto target = std::make_unique<FakeTarget>();
         target->kernel = kernel_;
         target->poisoned_now = poisoned_;
-        return Result<std::unique_ptr<Target>>(std::move(target));
-      });
+        return target;
+      };
+      end_ = ServeWorker(
+          theirs_.get(),
+          [&](const auto& setup) { return Result<std::unique_ptr<Target>>(make(setup)); },
+          [&](const auto& setup) { return Result<std::unique_ptr<Compiler>>(make(setup)); });
       theirs_.Reset();
     });
   }
@@ -113,6 +117,23 @@ class Server : public ::testing::Test {
   Status end_;
   WorkerSetup setup_;
 };
+
+TEST_F(Server, CompilesAndNothingElse) {
+  const Json hello = Ask({{"command", "hello"},
+                          {"protocol", kWorkerProtocol},
+                          {"device", "cuda"},
+                          {"device_index", 0},
+                          {"cxx", ""},
+                          {"cuda_search_paths", Json::array()},
+                          {"compiles_for", "cuda:sm_90a"}});
+  EXPECT_EQ(hello["arch"], "cuda:sm_90a");
+  EXPECT_EQ(setup_.compiles_for, "cuda:sm_90a");
+  const Json source = {{"language", "cpu"}, {"code", "code"}};
+  const Json compiled = Ask({{"command", "compile"}, {"source", source}, {"timeout_ms", 1000}});
+  EXPECT_EQ(compiled["ok"], true);
+  EXPECT_EQ(Ask({{"command", "facts"}})["ok"], false);
+  EXPECT_EQ(Map(1, x_, false)["ok"], false);
+}
 
 TEST_F(Server, HelloCompileLaunchTime) {
   EXPECT_EQ(Hello()["arch"], "cpu:fake");
