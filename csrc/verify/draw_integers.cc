@@ -69,6 +69,12 @@ std::vector<DrawRowKind> LabelKinds(DrawRecipe recipe, int64_t limit, uint64_t r
   }
 }
 
+// Numbers that float32, and of int64 float64 too, rounds to one.
+DrawRowKind CloseIntegers(DType dtype) {
+  const int bits = dtype == DType::kInt64 ? 60 : dtype == DType::kInt32 ? 30 : 5;
+  return IntegerRow(DrawForm::kBelow, int64_t{1} << bits, 7);
+}
+
 }  // namespace
 
 DrawRowKind IntegerRow(DrawForm form, int64_t low, int64_t range, int detail) {
@@ -93,6 +99,8 @@ std::vector<DrawRowKind> IntegerKinds(const DrawnInput& input, DrawRecipe recipe
       return {IntegerRow(DrawForm::kSameInRow, -3, 7)};
     case DrawRecipe::kByPosition:
       return {IntegerRow(DrawForm::kAscending, -500, 1000)};
+    case DrawRecipe::kNextAbove:
+      return {CloseIntegers(input.spec->dtype)};
     case DrawRecipe::kMeeting:
       if (!input.alone && !input.integral) return {wide};
       return {{DrawForm::kListed, 0, 0, 0}, IntegerRow(DrawForm::kAnyMagnitude, 0, 1)};

@@ -37,7 +37,8 @@ enum class DrawRecipe {
   kOneLabel,          // normal; all labels are one
   kMeeting,           // pointwise: zeros, infinities, NaN, nearly equal numbers and the ends of the
                       // dtypes, so that all of them meet; rows of every magnitude
-  kNextAbove,         // large: rows of numbers next to each other, for what picks one of them
+  kNextAbove,         // large: rows of numbers next to each other, for what picks one of them;
+                      // integers beyond what a float tells apart
 };
 
 // One input of a set.

@@ -158,7 +158,7 @@ class DrawPlanner {
     if (floating_) Add(Recipe::kLastTenth);
     if (floating_) Add(Recipe::kWide);
     if (meets_) Add(Recipe::kMeeting);
-    if (floating_ && PicksNumbers(signature_)) Add(Recipe::kNextAbove);
+    if (PicksNumbers(signature_)) Add(Recipe::kNextAbove);
     if (labels_) Add(Recipe::kOneLabel);
     if (labels_) Add(Recipe::kIgnoredLabels);
     AddOperands(Recipe::kNanOperands);
@@ -184,7 +184,7 @@ class DrawPlanner {
     AddTurns(Recipe::kOneUnlike, huge ? 1 : 2);
     AddTurns(Recipe::kFarOut, huge ? 1 : 2);
     if (huge) return;
-    if (floating_ && PicksNumbers(signature_)) Add(Recipe::kNextAbove);
+    if (PicksNumbers(signature_)) Add(Recipe::kNextAbove);
     AddOperands(Recipe::kInfiniteOperands);
     AddTurns(Recipe::kOneSpecial, 1);
     if (floating_) Add(Recipe::kSmallIntegers);
