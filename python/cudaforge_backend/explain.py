@@ -232,7 +232,7 @@ def _inspect(
 ) -> tuple[list[RegionReport], Counter[str]]:
     from .integration import gate
     from .integration.analysis import analyse, graph_reason, is_training, may_have_anchor
-    from .integration.graphs import arch_of, graph_name
+    from .integration.graphs import arch_of
     from .integration.plan import failure, plan_analysis, tried_besides
     from .integration.rules import rules_for
     from .integration.tracing import beside_running_programs
@@ -245,8 +245,7 @@ def _inspect(
     with beside_running_programs():
         analysis = analyse(gm, example_inputs, rules_for(arch, agents))
     plan = plan_analysis(analysis)
-    name = graph_name(gm, example_inputs, sorted(plan.winners().items()))
-    verdict = gate.stored(name, arch)
+    verdict = gate.stored(gate.name_of(gm, example_inputs, plan.winners()), arch)
     reports = []
     planned = len(plan.regions)
     for index, known in enumerate([*plan.regions, *tried_besides(plan)]):
@@ -254,7 +253,7 @@ def _inspect(
         region = known.region
         used = verdict is None or region.key in verdict.regions
         elsewhere = index >= planned and status == "hit"
-        if elsewhere or (status == "hit" and verdict and not (verdict.pays and used)):
+        if elsewhere or (status == "hit" and verdict and not (verdict.fastest == "kernels" and used)):
             status = "unused"
         signature = region.signature.to_dict()
         record = _C.store().get(region.key, known.arch)

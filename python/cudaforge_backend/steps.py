@@ -12,8 +12,8 @@ Event = Mapping[str, Any]
 
 # What is done to a graph when its regions have been forged, by the step of its event "graph".
 GRAPH_STEPS = {
-    "compile": "compiling the graph with its kernels and without",
-    "race": "timing the graph with its kernels and without",
+    "compile": "compiling the ways to run the graph",
+    "race": "timing the ways to run the graph",
 }
 
 _STAGES = {

@@ -20,7 +20,7 @@ from cudaforge_backend.integration import analysis, gate, graph_pass
 from cudaforge_backend.integration.outcome import Outcome
 from cudaforge_backend.integration.rules import native_rules
 from cudaforge_backend.stats import Spent, graph_gains
-from forged import compiled
+from forged import compiled, lose_every_race
 from torch import fx, nn
 
 ARCH = "cpu:x86-64-v4"
@@ -47,7 +47,8 @@ def gated(
     without: Callable[..., Any], with_winners: Callable[..., Any], regions: tuple[str, ...] = ("k",)
 ) -> gate.GatedCallable:
     """Of a graph with these regions, the first of which ran whenever it is asked."""
-    return gate.GatedCallable(NAME, ARCH, regions, without, with_winners, Outcome(()), Spent())
+    ways = {"inductor": without, "kernels": with_winners}
+    return gate.GatedCallable(NAME, ARCH, regions, ways, Outcome(()), Spent())
 
 
 def taking(seconds: float, calls: list[str], name: str) -> Callable[..., Any]:
@@ -78,20 +79,80 @@ def test_the_faster_one_is_served_and_the_verdict_kept(
     assert (kernels["ms"] < inductor["ms"]) is pays
     assert verdict["regions"] == ["k"]
     speedup = tuple(kernels["over"]["inductor"])
-    assert gate.stored(NAME, ARCH) == (pays, {"k"}, speedup)
+    fastest = "kernels" if pays else "inductor"
+    assert gate.stored(NAME, ARCH) == (fastest, {"k"}, speedup)
     assert graph_gains() == ([speedup] if pays else [])
     calls.clear()
     made(x)
     assert calls == ["with" if pays else "without"]
 
 
+@pytest.mark.parametrize(
+    ("took", "fastest"),
+    [
+        ({"inductor": 0.004, "eager": 0.001, "kernels": 0.002}, "eager"),
+        ({"inductor": 0.004, "eager": 0.002, "kernels": 0.001}, "kernels"),
+        ({"inductor": 0.001, "eager": 0.002, "kernels": 0.004}, "inductor"),
+        ({"inductor": 0.004, "eager": 0.001}, "eager"),
+        ({"inductor": 0.001, "eager": 0.004}, "inductor"),
+    ],
+)
+def test_the_fastest_of_all_ways(store: Any, took: dict[str, float], fastest: str) -> None:
+    cudaforge_backend.reset_stats()
+    calls: list[str] = []
+    ways = {name: taking(seconds, calls, name) for name, seconds in took.items()}
+    outcome = Outcome(()) if "kernels" in took else None
+    regions = ("k",) if outcome else ()
+    made = gate.GatedCallable(NAME, ARCH, regions, ways, outcome, Spent())
+    made(torch.zeros(3))
+    assert {call for call in calls} == set(took)
+    calls.clear()
+    made(torch.zeros(3))
+    assert calls == [fastest]
+    stored = gate.stored(NAME, ARCH)
+    assert stored is not None and stored.fastest == fastest
+    assert cudaforge_backend.stats()["graphs"].get("eager", 0) == (fastest == "eager")
+    entries = store.get_graph(NAME, ARCH)["alternatives"]
+    assert [entry["name"] for entry in entries] == [n for n in gate.WAYS if n in took]
+    assert set(entries[-1]["over"]) == set(took) - {entries[-1]["name"]}
+
+
+def test_eager_runs_an_inference_graph_and_no_training_graph(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lose_every_race(monkeypatch)
+    monkeypatch.setattr(gate, "_SECONDS", 0.01)
+    monkeypatch.setattr(gate, "fastest_of", lambda overs: "eager" if "eager" in overs else "?")
+    x = torch.randn(8, 33)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1) * 2
+
+    for on_miss in ("blocking", "fallback"):  # then by what is stored
+        torch._dynamo.reset()
+        cudaforge_backend.reset_stats()
+        made = compiled(function, tmp_path, on_miss=on_miss)
+        assert torch.equal(made(x), function(x))
+        assert cudaforge_backend.stats()["graphs"] == {"eager": 1}
+    made(x.clone().requires_grad_()).sum().backward()
+    assert cudaforge_backend.stats()["graphs"] == {"eager": 1, "plain": 1}
+
+
+def test_kernels_count_by_the_faster_of_the_others(store: Any) -> None:
+    over = {"inductor": [2.9, 3.0, 3.1], "eager": [1.4, 1.5, 1.6]}
+    eager = {"name": "eager", "ms": 1.5, "over": {"inductor": [1.9, 2.0, 2.1]}}
+    kernels = {"name": "kernels", "ms": 1.0, "over": over}
+    store.put_graph(NAME, ARCH, {"alternatives": [eager, kernels], "regions": ["k"]})
+    assert gate.stored(NAME, ARCH) == ("kernels", {"k"}, (1.4, 1.5, 1.6))
+
+
 def test_an_unknown_alternative_is_passed_over(store: Any) -> None:
     replayed = {"name": "captured", "ms": 0.1, "over": {"inductor": [3.0, 3.0, 3.0]}}
     kernels = {"name": "kernels", "ms": 1.0, "over": {"inductor": [1.1, 1.2, 1.3], "eager": []}}
     store.put_graph(NAME, ARCH, {"alternatives": [replayed, kernels, 5], "regions": ["k"]})
-    assert gate.stored(NAME, ARCH) == (True, {"k"}, (1.1, 1.2, 1.3))
+    assert gate.stored(NAME, ARCH) == ("kernels", {"k"}, (1.1, 1.2, 1.3))
     store.put_graph(NAME, ARCH, {"alternatives": [replayed], "regions": ["k"]})
-    assert gate.stored(NAME, ARCH) == (False, {"k"}, None)
+    assert gate.stored(NAME, ARCH) == ("inductor", {"k"}, None)
     store.put_graph(NAME, ARCH, {"pays": True, "regions": ["k"]})
     assert gate.stored(NAME, ARCH) is None
 
@@ -108,7 +169,7 @@ def test_a_race_shows_that_it_goes_on(
 ) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
     gated(taking(0.05, [], ""), taking(0.05, [], ""))(torch.zeros(3))
-    assert "timing the graph with its kernels and without (" in caplog.text
+    assert "timing the ways to run the graph (" in caplog.text
 
 
 def test_buffers_are_written_once(store: Any) -> None:
@@ -166,7 +227,7 @@ def test_a_graph_in_which_no_winner_ran_is_not_judged(store: Any) -> None:
     made = gated(taking(0.002, calls, "without"), taking(0.001, calls, "with"), ("lost",))
     made(torch.zeros(1))
     assert calls[-1] == "without"
-    assert gate.stored(NAME, ARCH) == (False, frozenset(), None)
+    assert gate.stored(NAME, ARCH) == ("inductor", frozenset(), None)
     assert cudaforge_backend.stats()["graphs"] == {"winners_not_used": 1}
 
 

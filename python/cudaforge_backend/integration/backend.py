@@ -182,44 +182,55 @@ def _gated(
     rules: Rules,
     spent: Spent,
 ) -> Compiled | None:
-    """The substituted graph where it pays in place, else None. on_miss="blocking", which is there
-    to spend time, has an untimed graph timed; the verdict holds for every later process.
-    `analysis`: of the graph, where there is one already. `spent`: whose time that is."""
-    if not winners:
-        return None
+    """The fastest way to run the graph, None where that is Inductor's. on_miss="blocking", which is
+    there to spend time, has an untimed graph timed; the verdict holds for every later process. In
+    the other modes such a graph is substituted. `analysis`: of the graph, where there is one
+    already. `spent`: whose time that is."""
     from . import gate
-    from .analysis import analyse, copy_graph
-    from .graphs import graph_name
+    from .analysis import analyse, copy_graph, is_training
     from .telling import telling
 
-    name = graph_name(gm, example_inputs, sorted(winners.items()))
+    name = gate.name_of(gm, example_inputs, winners)
     verdict = gate.stored(name, arch)
-    if verdict is not None and not verdict.pays:
-        count_graph("does_not_pay_in_place" if verdict.regions else "winners_not_used")
+    if verdict is not None and verdict.fastest == "eager":
+        count_graph("eager")
+        return gm
+    if verdict is not None and verdict.fastest == "inductor":
+        if winners:
+            count_graph("does_not_pay_in_place" if verdict.regions else "winners_not_used")
         return None
     to_time = verdict is None and settings.on_miss == "blocking"
     if to_time:
         traced = analysis or analyse(gm, example_inputs, rules, settings.inductor)
         if why := gate.obstacle(gm, traced, settings.inductor):
-            log.graph.debug("a graph with winners is not timed: %s", why)
+            log.graph.debug("a graph is not timed: %s", why)
             to_time = False
-    timed = (telling("compile", winners), timing_phase("graph")) if to_time else ()
+    # As it is now: Inductor may change what it is given.
+    ways = {} if is_training(example_inputs) else {"eager": cast(Compiled, copy_graph(gm))}
+    outcome: Outcome | None = None
     with ExitStack() as stack:
-        for context in timed:
-            stack.enter_context(context)
-        with_winners, outcome = substituted(
-            copy_graph(gm), example_inputs, settings, winners, rules
-        )
-        if with_winners is None:
-            if settings.on_miss != "fallback" and not settings.inductor:  # they may change strides
-                gate.note_not_used(name, arch)
+        if to_time:
+            stack.enter_context(telling("compile", winners))
+            stack.enter_context(timing_phase("graph"))
+        if winners:
+            with_winners, outcome = substituted(
+                copy_graph(gm), example_inputs, settings, winners, rules
+            )
+            if with_winners is None:
+                if settings.on_miss != "fallback" and not settings.inductor:  # may change strides
+                    gate.note_not_used(name, arch)
+                return None
+            if verdict is not None and verdict.speedup is not None:
+                count_graph_gain(verdict.speedup)
+            if not to_time:
+                return with_winners
+            ways["kernels"] = with_winners
+        elif not (to_time and ways):
             return None
-        if verdict is not None and verdict.speedup is not None:
-            count_graph_gain(verdict.speedup)
-        if not to_time:
-            return with_winners
-        without = _without_kernels(copy_graph(gm), example_inputs, settings)
-    return gate.GatedCallable(name, arch, list(winners), without, with_winners, outcome, spent)
+        ways["inductor"] = _without_kernels(copy_graph(gm), example_inputs, settings)
+    if outcome is None:
+        count_graph("plain")
+    return gate.GatedCallable(name, arch, list(winners), ways, outcome, spent)
 
 
 def substituted(

@@ -1,4 +1,5 @@
-"""The gate: a graph with its winners in place is timed against the graph without them.
+"""The gate: a graph is timed as Inductor compiles it, with its winners in place and, where it needs
+no gradients, as eager runs it; the fastest is served.
 
 A kernel that wins alone may lose in place: what Inductor would have fused into its neighbours now
 goes through memory. The verdict is stored under the graph's name and asked for by every later
@@ -6,6 +7,7 @@ process."""
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,14 +21,15 @@ from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.stats import (
     Spent,
     count_fallback,
+    count_graph,
     count_graph_gain,
     spending,
     timing_phase,
     warn_once,
 )
 
-from .analysis import Analysis
-from .graphs import Compiled, device_of
+from .analysis import Analysis, is_training
+from .graphs import Compiled, device_of, graph_name
 from .outcome import Outcome
 from .telling import telling
 
@@ -35,18 +38,57 @@ _MIN_ROUNDS = 10
 _PURE = ("aten", "prims")  # operators that do nothing but give results
 
 
-# Names of what was timed: the list is open, and readers pass over those that they do not know.
-_INDUCTOR, _KERNELS = "inductor", "kernels"
+# The ways to run a graph, by name, the least preferred last: another one must surely be faster than
+# those before it. The list is open, and readers pass over names that they do not know.
+_INDUCTOR, _EAGER, _KERNELS = WAYS = ("inductor", "eager", "kernels")
+
+Speedup = tuple[float, float, float]  # low, median, high: of the 95% interval
+Overs = Mapping[str, Mapping[str, Speedup]]  # by name: the speed-up over others, by their names
 
 
 class Verdict(NamedTuple):
-    """Whether a graph's winners pay in place, and the keys of those that ran in it. Without any,
-    the compiled graph had no use for them. `speedup`: low, median and high (95% interval) of the
-    graph with them over Inductor's."""
+    """The fastest way to run a graph, and the keys of the winners that ran in it when it was timed.
+    Without any, the compiled graph had no use for them. `speedup`: of the graph with its winners
+    over the faster of the others."""
 
-    pays: bool
+    fastest: str  # of WAYS
     regions: frozenset[str]
-    speedup: tuple[float, float, float] | None = None
+    speedup: Speedup | None = None
+
+
+def name_of(gm: fx.GraphModule, inputs: Sequence[Any], winners: Mapping[str, str]) -> str:
+    """Of a graph with these winners, keys to checksums; a training graph is another one."""
+    return graph_name(gm, inputs, (is_training(inputs), sorted(winners.items())))
+
+
+def fastest_of(overs: Overs) -> str:
+    """The way that is surely faster than the others, Inductor's in doubt."""
+    best = _INDUCTOR
+    for name in (_EAGER, _KERNELS):
+        speedup = overs.get(name, {}).get(best)
+        if speedup is not None and gains(speedup):
+            best = name
+    return best
+
+
+def _of_kernels(overs: Overs) -> Speedup | None:
+    """The speed-up of the kernels over the faster of the others."""
+    over = overs.get(_KERNELS, {})
+    return min(over.values(), key=lambda speedup: speedup[1]) if over else None
+
+
+def _overs_in(alternatives: Sequence[object]) -> dict[str, dict[str, Speedup]]:
+    """Those of a record, as far as they are as they should be."""
+    overs: dict[str, dict[str, Speedup]] = {}
+    for alternative in alternatives:
+        match alternative:
+            case {"name": str() as name, "over": {**over}} if name in WAYS:
+                overs[name] = {}
+                for other, speedup in over.items():
+                    match speedup:
+                        case [float() as low, float() as median, float() as high] if other in WAYS:
+                            overs[name][other] = low, median, high
+    return overs
 
 
 def stored(name: str, arch: str) -> Verdict | None:
@@ -54,16 +96,9 @@ def stored(name: str, arch: str) -> Verdict | None:
     found = _C.store().get_graph(name, arch)
     if found is None or not isinstance(found.get("alternatives"), list):
         return None
-    speedup: tuple[float, float, float] | None = None
-    for alternative in found["alternatives"]:
-        match alternative:
-            case {
-                "name": "kernels",
-                "over": {"inductor": [float() as low, float() as median, float() as high]},
-            }:
-                speedup = low, median, high
+    overs = _overs_in(found["alternatives"])
     regions = frozenset(map(str, found.get("regions") or ()))
-    return Verdict(speedup is not None and gains(speedup), regions, speedup)
+    return Verdict(fastest_of(overs), regions, _of_kernels(overs))
 
 
 def note_not_used(name: str, arch: str) -> None:
@@ -103,24 +138,24 @@ def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]
     return ""
 
 
-def gains(speedup: tuple[float, float, float]) -> bool:
-    """Whether low, median and high (95% interval) of a speed-up show that winners surely pay."""
+def gains(speedup: Speedup) -> bool:
+    """Whether a speed-up is sure."""
     return speedup[0] > 1.0
 
 
 class GatedCallable:
-    """At its first call times a graph with and without its winners, on clones of that call's
-    inputs; from then on it is the faster one. The verdict is stored, unless no winner ran while it
-    was timed: then the graph runs without. Thread-safe."""
+    """At its first call times the ways to run a graph (WAYS; Inductor's is one of them), on clones
+    of that call's inputs; from then on it is the fastest one. The verdict is stored, unless there
+    are winners and none ran while it was timed: then the graph runs without, and the others are
+    timed again by the next process. `outcome`: of the winners, None without any. Thread-safe."""
 
     def __init__(
         self,
         name: str,
         arch: str,
         regions: Sequence[str],
-        without: Compiled,
-        with_winners: Compiled,
-        outcome: Outcome,
+        ways: Mapping[str, Compiled],
+        outcome: Outcome | None,
         spent: Spent,
     ) -> None:
         self._name = name
@@ -128,7 +163,7 @@ class GatedCallable:
         self._regions = sorted(regions)
         self._outcome = outcome
         self._spent = spent
-        self._rivals = (without, with_winners)
+        self._ways = dict(ways)
         self._chosen: Compiled | None = None
         self._lock = fork_safe_lock()
 
@@ -136,7 +171,7 @@ class GatedCallable:
         chosen = self._chosen
         if chosen is None:
             if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-                chosen = self._rivals[1]
+                chosen = self._ways.get(_KERNELS, self._ways[_INDUCTOR])
             else:
                 chosen = self._choose(inputs)
         return chosen(*inputs)
@@ -144,46 +179,52 @@ class GatedCallable:
     def _choose(self, inputs: Sequence[Any]) -> Compiled:
         with self._lock:
             if self._chosen is None:
-                self._chosen = self._rivals[int(self._pays(inputs))]
-                self._rivals = (self._chosen, self._chosen)
+                self._chosen = self._ways[self._fastest(inputs)]
+                self._ways = {_INDUCTOR: self._chosen}
             return self._chosen
 
-    def _pays(self, inputs: Sequence[Any]) -> bool:
+    def _fastest(self, inputs: Sequence[Any]) -> str:
         try:
             with telling("race", self._regions), spending(self._spent), timing_phase("graph"):
                 times, served = self._race(inputs)
         except Exception as error:
             count_fallback("gate_failed")
-            warn_once(f"a graph could not be timed with its winners and runs without: {error}")
-            return False
-        if not served:
+            warn_once(f"a graph could not be timed and runs as Inductor compiles it: {error}")
+            return _INDUCTOR
+        names = [name for name in WAYS if name in self._ways]
+        if self._outcome is not None and not served:
             self._outcome.become("winners_not_used")
             if self._outcome.is_lost():
                 note_not_used(self._name, self._arch)
-            return False
-        speedup = times.speedup(_INDUCTOR, _KERNELS)
-        pays = gains(speedup)
-        alternatives = [
-            {"name": _INDUCTOR, "ms": times.median_ms(_INDUCTOR), "over": {}, "sizes": {}},
-            {
-                "name": _KERNELS,
-                "ms": times.median_ms(_KERNELS),
-                "over": {_INDUCTOR: list(speedup)},
-                "sizes": {},
-            },
-        ]
-        _store(self._name, self._arch, {"alternatives": alternatives, "regions": served})
-        if pays:
+            names.remove(_KERNELS)
+        overs = {
+            name: {other: times.speedup(other, name) for other in names[:at]}
+            for at, name in enumerate(names)
+        }
+        fastest = fastest_of(overs)
+        if self._outcome is None or served:
+            alternatives = [
+                {"name": name, "ms": times.median_ms(name), "over": overs[name], "sizes": {}}
+                for name in names
+            ]
+            _store(self._name, self._arch, {"alternatives": alternatives, "regions": served})
+            self._count(fastest, _of_kernels(overs))
+        return fastest
+
+    def _count(self, fastest: str, speedup: Speedup | None) -> None:
+        if fastest == _KERNELS and speedup is not None:
             count_graph_gain(speedup)
-        else:
-            self._outcome.become("does_not_pay_in_place")
-        return pays
+        elif self._outcome is not None:
+            self._outcome.become("eager" if fastest == _EAGER else "does_not_pay_in_place")
+        elif fastest == _EAGER:
+            count_graph("plain", -1)
+            count_graph("eager")
 
     def _race(self, inputs: Sequence[Any]) -> tuple[measure.Times, list[str]]:
         """The times, and the regions whose kernels ran meanwhile."""
         before = _own_hits()
         with _C.OwnWork():
-            times = _race(*self._rivals, inputs)
+            times = _race(self._ways, inputs)
         after = _own_hits()
         return times, [key for key in self._regions if after[key] > before[key]]
 
@@ -196,16 +237,13 @@ def _own_hits() -> Counter[str]:
     return found
 
 
-def _race(without: Compiled, with_winners: Compiled, inputs: Sequence[Any]) -> measure.Times:
+def _race(ways: Mapping[str, Compiled], inputs: Sequence[Any]) -> measure.Times:
     device = device_of(inputs)
     mine = copies(inputs)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), _unseen_by_hooks():
         return measure.time_interleaved(
-            {
-                _INDUCTOR: lambda: _step(without, mine),
-                _KERNELS: lambda: _step(with_winners, mine),
-            },
+            {name: functools.partial(_step, way, mine) for name, way in ways.items()},
             device.type,
             min_rounds=_MIN_ROUNDS,
             budget_s=_SECONDS,
