@@ -94,7 +94,8 @@ def win_every_race(patch: pytest.MonkeyPatch | None = None) -> None:
 
 
 def lose_every_race(patch: pytest.MonkeyPatch) -> None:
-    """Has no region get a winner."""
+    """Has no region get a winner, and no graph timed."""
+    patch.setattr(gate, "obstacle", lambda gm, analysis, inductor: "a test")
     decide_every_race(patch, 1e-4, 0)
 
 

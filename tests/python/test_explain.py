@@ -11,7 +11,7 @@ import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend._native import _C
-from cudaforge_backend.integration import analysis, gate, plan
+from cudaforge_backend.integration import analysis, forging, gate, plan
 from cudaforge_backend.records import no_region
 from forged import compiled, lose_for_want_of_time
 
@@ -244,13 +244,14 @@ def test_training_has_the_backward_too(tmp_path: Path) -> None:
 def test_every_part_that_was_forged_is_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forge(signature: _C.Signature, *args: object, **options: object) -> None:
+    def forge(signature: _C.Signature, *args: object, **options: object) -> forging.Forged:
         record = {
             "kind": "negative", "key": signature.key, "arch": _C.arch("cpu"),
             "signature": signature.to_dict(), "verification": {}, "timing": {},
             "provenance": {"reason": "a test"}, "versions": _C.versions(),
         }  # fmt: skip
         _C.store().put(record, None, b"")
+        return forging.Forged(signature.key, "negative", "a test")
 
     monkeypatch.setattr(plan, "forge_region", forge)
     layers = [torch.nn.Linear(12, 16), torch.nn.LayerNorm(16), torch.nn.GELU()]
