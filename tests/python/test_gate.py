@@ -221,6 +221,7 @@ def test_a_graph_that_cannot_be_timed_runs_without(store: Any) -> None:
     with pytest.warns(UserWarning, match="could not be timed"):
         assert made(torch.zeros(1))[0].item() == 1
     assert cudaforge_backend.stats()["fallbacks"]["gate_failed"] == before + 1
+    assert cudaforge_backend.stats()["graphs"].get("plain") == 1
     assert store.get_graph(NAME, ARCH) is None
 
 

@@ -190,6 +190,8 @@ class GatedCallable:
         except Exception as error:
             count_fallback("gate_failed")
             warn_once(f"a graph could not be timed and runs as Inductor compiles it: {error}")
+            if self._outcome is not None:
+                self._outcome.become("plain")
             return _INDUCTOR
         names = [name for name in WAYS if name in self._ways]
         if self._outcome is not None and not served:
