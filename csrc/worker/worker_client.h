@@ -28,7 +28,8 @@ struct WorkerOptions {
   int run_timeout_ms = 20'000;  // one run of one input set
   std::string cxx;              // host compiler for the cpu target; empty: the default
   std::vector<std::string> cuda_search_paths;  // may hold libnvrtc and the CUDA headers
-  // "cuda:sm_90a": it compiles for that and does nothing else, without a device. Empty: it does all.
+  // "cuda:sm_90a": it compiles for that and does nothing else, without a device. Empty: it does
+  // all.
   std::string compiles_for = {};
   // Looked at while the worker works: once it is set the worker is killed, and the call is
   // kCancelled within a quarter of a second. nullptr: never. Must outlive the client.

@@ -253,7 +253,9 @@ def _inspect(
         region = known.region
         used = verdict is None or region.key in verdict.regions
         elsewhere = index >= planned and status == "hit"
-        if elsewhere or (status == "hit" and verdict and not (verdict.fastest == "kernels" and used)):
+        if elsewhere or (
+            status == "hit" and verdict and not (verdict.fastest == "kernels" and used)
+        ):
             status = "unused"
         signature = region.signature.to_dict()
         record = _C.store().get(region.key, known.arch)

@@ -66,9 +66,10 @@ class EagerStats(TypedDict):
 
 class GraphSpent(TypedDict):
     """Of one graph for which something was made: how many regions were forged, and the seconds that
-    it took, by phase. "start": the verifier starts and takes its memory; "inputs": drawing them, and
-    ATen's answers; "compile", "run" and "compare": candidates; "rival": Inductor compiles regions;
-    "race": regions are raced; "graph": the ways to run the graph are compiled and timed."""
+    it took, by phase. "start": the verifier starts and takes its memory; "inputs": they are drawn,
+    with ATen's answers; "compile", "run" and "compare": candidates; "rival": Inductor compiles
+    regions; "race": regions are raced; "graph": the ways to run the graph are compiled and
+    timed."""
 
     regions: int
     seconds: dict[str, float]
@@ -87,12 +88,13 @@ class Stats(TypedDict):
     to PyTorch (every other reason). `graphs`, by what became of them: "substituted" (served with
     winners), "plain" (compiled by Inductor alone; so are those without a region, "no_anchor", and
     those whose winners are known not to pay or not to be used), "swapped" (given winners while they
-    ran), "does_not_pay_in_place" (no faster with their winners, so Inductor runs them), "eager" (faster
-    as eager runs them than with Inductor or with their winners; never where gradients are needed),
-    "winners_not_used" (the compiled graph has other strides than its winners, or lost their
-    regions). `agents`: what they were asked, and its cost. `cache` (reads, hits, writes, corrupt,
-    errors) counts since the cache in use was opened. `spent`: what making took, by graph. `eager`: the calls that enable() had looked
-    up, by overload; hits, fallbacks and those without a kernel count in `regions`, too."""
+    ran), "does_not_pay_in_place" (no faster with their winners, so Inductor runs them), "eager"
+    (faster as eager runs them than with Inductor or with their winners; never where gradients are
+    needed), "winners_not_used" (the compiled graph has other strides than its winners, or lost
+    their regions). `agents`: what they were asked, and its cost. `cache` (reads, hits, writes,
+    corrupt, errors) counts since the cache in use was opened. `spent`: what making took, by graph.
+    `eager`: the calls that enable() had looked up, by overload; hits, fallbacks and those without a
+    kernel count in `regions`, too."""
 
     hits: int
     unserved: int

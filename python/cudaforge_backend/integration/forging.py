@@ -58,7 +58,9 @@ class Forged:
     key: str
     kind: str  # of a record; of a forging "negative" too where its kernel was not stored
     reason: str  # why it is no winner, "" where it is one
-    spent: Mapping[str, float] = field(default_factory=dict)  # seconds by phase, where it was forged
+    spent: Mapping[str, float] = field(
+        default_factory=dict
+    )  # seconds by phase, where it was forged
 
 
 def forge_region(

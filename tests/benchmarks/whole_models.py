@@ -2,7 +2,7 @@
 `on_miss`, in a process of its own and with an empty cache: how long the first result takes, where
 that time goes, and how fast the model is then.
 
-    python tests/benchmarks/models.py [--only WORDS ...] [--device cpu|cuda] [--small]
+    python tests/benchmarks/whole_models.py [--only WORDS ...] [--device cpu|cuda] [--small]
         [--limit S] [--cache-dir DIR] --out RESULTS.jsonl
 
 Needs the package transformers. Each result is a line of RESULTS: a model that has one there is not
@@ -20,6 +20,7 @@ times      Interleaved rounds of eager, Inductor, Inductor again and CudaForge, 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import subprocess
 import sys
@@ -35,7 +36,7 @@ Step = Callable[[], Any]
 
 def _transformer(name: str, small: bool) -> tuple[torch.nn.Module, tuple[int, int], int]:
     """A model, its batch and length, and how many tokens it knows."""
-    import transformers as t
+    t: Any = importlib.import_module("transformers")
 
     layers = 2 if small else None
     of = {"num_hidden_layers": layers} if layers else {}
@@ -113,7 +114,7 @@ def run_one(name: str, device: str, small: bool, cache: str) -> dict[str, Any]:
     from cudaforge_backend.stats import PHASES
 
     torch._dynamo.config.cache_size_limit = 64
-    options = {"cache_dir": cache, "on_miss": "blocking"}
+    options: dict[str, Any] = {"cache_dir": cache, "on_miss": "blocking"}
     if device == "cuda":
         torch.zeros(1, device=device)
     ours = step_of(name, device, small, lambda m: torch.compile(
