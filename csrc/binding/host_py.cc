@@ -68,7 +68,7 @@ HostPy::Inputs HostPy::Make(const std::shared_ptr<Signature>& region, int seed) 
 Contestant HostPy::OnInputs(const std::string& name, py::object call) {
   return {name, [inputs = inputs_, held = Hold(std::move(call))](int64_t sample) {
             const py::gil_scoped_acquire acquire;
-            (*held)(*inputs->at(static_cast<size_t>(sample) % inputs->size()).all);
+            (*held)(*OfSample(*inputs, sample).all);
             return Status::Ok();
           }};
 }
@@ -99,8 +99,7 @@ SampleClock HostPy::Clock() {
     return
         [target = target_, inputs = inputs_](int64_t sample, const std::function<Status()>& work) {
           const py::gil_scoped_acquire acquire;
-          const Inputs& set = inputs->at(static_cast<size_t>(sample) % inputs->size());
-          return target->TimeWarm(work, set.warm_bytes);
+          return target->TimeWarm(work, OfSample(*inputs, sample).warm_bytes);
         };
   }
   return [held = Hold(std::move(clock)), inputs = inputs_](
@@ -108,8 +107,7 @@ SampleClock HostPy::Clock() {
     const py::gil_scoped_acquire acquire;
     Status status;
     const py::cpp_function run([&work, &status] { status = work(); });
-    const Inputs& set = inputs->at(static_cast<size_t>(sample) % inputs->size());
-    const double ns = (*held)(run, *set.warm).cast<double>();
+    const double ns = (*held)(run, *OfSample(*inputs, sample).warm).cast<double>();
     CF_RETURN_IF_ERROR(status);
     return ns;
   };

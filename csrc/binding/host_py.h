@@ -44,6 +44,10 @@ class HostPy : public ForgeHost {
     Held warm;                          // those of them that WarmInputs names
     std::vector<WarmBytes> warm_bytes;  // the same
   };
+  using Sets = std::vector<Inputs>;
+  static const Inputs& OfSample(const Sets& sets, int64_t sample) {
+    return sets.at(static_cast<size_t>(sample) % sets.size());
+  }
   Inputs Make(const std::shared_ptr<Signature>& region, int seed);
   // A contestant that calls `call` with the inputs of its sample's turn.
   Contestant OnInputs(const std::string& name, pybind11::object call);
@@ -53,7 +57,7 @@ class HostPy : public ForgeHost {
   const OpSignature region_;
   const int device_index_;
   std::optional<MachineLoad> load_;  // since Clock(), where that is the CPU's own
-  std::shared_ptr<std::vector<Inputs>> inputs_ = std::make_shared<std::vector<Inputs>>();
+  std::shared_ptr<Sets> inputs_ = std::make_shared<Sets>();
 };
 
 }  // namespace cudaforge::binding

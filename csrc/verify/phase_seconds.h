@@ -9,13 +9,6 @@ struct PhaseSeconds {
   double compile = 0;  // waiting for compilers
   double run = 0;      // candidates: loading, running, timing and profiling them
   double compare = 0;  // what they wrote
-
-  void Add(const PhaseSeconds& other) {
-    inputs += other.inputs;
-    compile += other.compile;
-    run += other.run;
-    compare += other.compare;
-  }
 };
 
 }  // namespace cudaforge

@@ -199,14 +199,16 @@ def _gated(
         if winners:
             count_graph("does_not_pay_in_place" if verdict.regions else "winners_not_used")
         return None
-    to_time = verdict is None and settings.on_miss == "blocking"
+    training = is_training(example_inputs)
+    to_time = verdict is None and settings.on_miss == "blocking" and bool(winners or not training)
     if to_time:
         traced = analysis or analyse(gm, example_inputs, rules, settings.inductor)
         if why := gate.obstacle(gm, traced, settings.inductor):
             log.graph.debug("a graph is not timed: %s", why)
             to_time = False
-    # As it is now: Inductor may change what it is given.
-    ways = {} if is_training(example_inputs) else {"eager": cast(Compiled, copy_graph(gm))}
+    if not (winners or to_time):
+        return None
+    ways: dict[str, Compiled] = {}
     outcome: Outcome | None = None
     with ExitStack() as stack:
         if to_time:
@@ -225,8 +227,8 @@ def _gated(
             if not to_time:
                 return with_winners
             ways["kernels"] = with_winners
-        elif not (to_time and ways):
-            return None
+        if not training:
+            ways["eager"] = cast(Compiled, copy_graph(gm))
         ways["inductor"] = _without_kernels(copy_graph(gm), example_inputs, settings)
     if outcome is None:
         count_graph("plain")

@@ -4,18 +4,10 @@
 
 #include <cmath>
 
+#include "tests/cpp/measure/tensors.h"
+
 namespace cudaforge {
 namespace {
-
-TensorSpec Tensor(std::vector<int64_t> sizes, DType dtype = DType::kFloat32) {
-  TensorSpec spec;
-  spec.dtype = dtype;
-  spec.strides = ContiguousStrides(sizes);
-  spec.sizes = std::move(sizes);
-  return spec;
-}
-
-Json In(int index) { return {{"in", index}}; }
 
 // One node; its only output is the region's.
 OpSignature Region(const std::string& op, std::vector<TensorSpec> inputs, Json args,

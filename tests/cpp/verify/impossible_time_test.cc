@@ -2,17 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/cpp/verify/spec.h"
+
 namespace cudaforge {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-
-TensorSpec DenseTensor(std::vector<int64_t> sizes) {
-  TensorSpec spec;
-  spec.strides = ContiguousStrides(sizes);
-  spec.sizes = std::move(sizes);
-  return spec;
-}
 
 // 1000 bytes a microsecond, behind 1 MiB of cache.
 DeviceArch SlowGpu() {
@@ -38,7 +33,7 @@ OpSignature RegionOfOne(const char* op, TensorSpec input, Json args, TensorSpec 
 
 // Reads 4 MiB and writes 4 MiB.
 OpSignature LargeSoftmax() {
-  const TensorSpec x = DenseTensor({1024, 1024});
+  const TensorSpec x = Spec(DType::kFloat32, {1024, 1024});
   return RegionOfOne("aten::_softmax", x, {{{"in", 0}}, -1, false}, x);
 }
 
@@ -69,19 +64,20 @@ TEST(JudgeTime, OnlyWhereTheMemoryIsKnown) {
 
 // Of what need not be read, outputs alone count: 8 MiB here, less the cache.
 TEST(JudgeTime, InputsOfWhichAPartMayDoCountNothing) {
-  const TensorSpec y = DenseTensor({1024, 2048});
+  const TensorSpec y = Spec(DType::kFloat32, {1024, 2048});
   const double least_ns = static_cast<double>(7 * kMiB);
   const OpSignature full =
-      RegionOfOne("aten::full_like", DenseTensor({1024, 2048}), {{{"in", 0}}, 1}, y);
+      RegionOfOne("aten::full_like", Spec(DType::kFloat32, {1024, 2048}), {{{"in", 0}}, 1}, y);
   EXPECT_TRUE(JudgeTime(full, SlowGpu(), 0.51 * least_ns).accepted());
   EXPECT_FALSE(JudgeTime(full, SlowGpu(), 0.49 * least_ns).accepted());
   const OpSignature pool =
-      RegionOfOne("aten::max_pool2d_with_indices", DenseTensor({64, 16, 64, 64}),
-                  {{{"in", 0}}, {1, 1}, {8, 8}}, DenseTensor({64, 16, 8, 8}));
+      RegionOfOne("aten::max_pool2d_with_indices", Spec(DType::kFloat32, {64, 16, 64, 64}),
+                  {{{"in", 0}}, {1, 1}, {8, 8}}, Spec(DType::kFloat32, {64, 16, 8, 8}));
   EXPECT_TRUE(JudgeTime(pool, SlowGpu(), 1).accepted()) << "256 KiB are written, within the cache";
-  OpSignature loss = RegionOfOne("aten::nll_loss_forward", DenseTensor({1024, 65536}),
-                                 {{{"in", 0}}, {{"in", 1}}, nullptr, 1, -100}, DenseTensor({}));
-  loss.inputs.push_back(DenseTensor({1024}));
+  OpSignature loss =
+      RegionOfOne("aten::nll_loss_forward", Spec(DType::kFloat32, {1024, 65536}),
+                  {{{"in", 0}}, {{"in", 1}}, nullptr, 1, -100}, Spec(DType::kFloat32, {}));
+  loss.inputs.push_back(Spec(DType::kFloat32, {1024}));
   EXPECT_TRUE(JudgeTime(loss, SlowGpu(), 1).accepted()) << "of a row one number is needed";
 }
 
