@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "binding/errors.h"
@@ -25,6 +26,23 @@ Held Hold(py::object object) {
           }};
 }
 
+// Ends the turn that host.take_turn() gave.
+class TurnPy : public ForgeHost::Turn {
+ public:
+  explicit TurnPy(Held turn) : turn_(std::move(turn)) {}
+  ~TurnPy() override {
+    const py::gil_scoped_acquire acquire;
+    try {
+      turn_->attr("end")();
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable("a turn");
+    }
+  }
+
+ private:
+  const Held turn_;
+};
+
 }  // namespace
 
 void HostPy::Tell(const Json& event) {
@@ -35,6 +53,14 @@ void HostPy::Tell(const Json& event) {
 void HostPy::GoOn() {
   const py::gil_scoped_acquire acquire;
   host_.attr("go_on")();
+}
+
+std::unique_ptr<ForgeHost::Turn> HostPy::TakeTurn(bool race, double* left_s) {
+  const py::gil_scoped_acquire acquire;
+  py::object turn = host_.attr("take_turn")(race);
+  if (turn.is_none()) return nullptr;
+  *left_s = std::min(*left_s, turn.attr("left_s").cast<double>());
+  return std::make_unique<TurnPy>(Hold(std::move(turn)));
 }
 
 Result<std::unique_ptr<ForgeHost::OnTrial>> HostPy::Try(const ProvenKernel& kernel) {

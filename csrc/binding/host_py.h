@@ -27,6 +27,7 @@ class HostPy : public ForgeHost {
 
   void Tell(const Json& event) override;
   void GoOn() override;
+  std::unique_ptr<Turn> TakeTurn(bool race, double* left_s) override;
   Result<std::unique_ptr<OnTrial>> Try(const ProvenKernel& kernel) override;
   Status MakeInputs(const OpSignature& region, int sets) override;
   Contestant Winner(const OpSignature& region) override { return Call("winner", region); }

@@ -4,6 +4,7 @@
 
 #include "base/config.h"
 #include "binding/errors.h"
+#include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/text.h"
 #include "measure/paired.h"
@@ -147,6 +148,18 @@ void BindMachine(py::module_& m) {
             return py::make_tuple(r.low, r.median, r.high);
           },
           py::arg("base"), py::arg("name"));
+  m.def(
+      "device_facts",
+      [](const std::string& device, int device_index) {
+        Target* target = TargetNamed(device, device_index);
+        Json facts;
+        {
+          py::gil_scoped_release release;
+          facts = ValueOrThrow(target->Facts());
+        }
+        return ToPython(facts);
+      },
+      py::arg("device"), py::arg("device_index"));
   m.def("time_interleaved", &TimeInterleaved, py::arg("names"), py::arg("callables"),
         py::arg("min_rounds"), py::arg("budget_s"));
 }

@@ -6,6 +6,7 @@
 #include "binding/module.h"
 #include "binding/signature_py.h"
 #include "generators/generator.h"
+#include "measure/roofline.h"
 #include "signature/aten_numerics.h"
 #include "signature/from_aten_region.h"
 #include "signature/op_facts.h"
@@ -85,6 +86,12 @@ void BindClass(py::module_& m) {
       .def_property_readonly("input_roles", &InputRoles)
       .def("describe", [](const Signature& signature) { return signature.Describe(); })
       .def("to_dict", [](const Signature& signature) { return ToPython(signature.ToJson()); })
+      .def(
+          "floor_us",
+          [](const Signature& signature, const py::dict& facts) {
+            return FloorUs(signature, FromPython(facts));
+          },
+          py::arg("facts"))
       .def("why_not_generated", &WhyNotGenerated, py::arg("arch"))
       .def("__repr__",
            [](const Signature& signature) {

@@ -64,7 +64,7 @@ class RegionForge {
 
  private:
   double Seconds() const { return SteadySeconds() - start_; }
-  double Left() const { return request_.budget_s - (Seconds() - agents_s_ - waited_s_); }
+  double Left() const { return budget_s_ - (Seconds() - agents_s_ - waited_s_); }
   // Whether a step that takes so long would end after the budget.
   bool NoTimeFor(double seconds) const { return !unbounded_ && Left() <= seconds; }
   void LookAtProgram() { was_busy_ = was_busy_ || host_.ProgramIsBusy(); }
@@ -77,13 +77,29 @@ class RegionForge {
     return [this](const Json& event) { host_.Tell(event); };
   }
 
+  // Waits for the device, which takes no time of the region's.
+  std::unique_ptr<ForgeHost::Turn> TakeTurn(bool race) {
+    const double began = SteadySeconds();
+    double left = Left();
+    std::unique_ptr<ForgeHost::Turn> turn = host_.TakeTurn(race, &left);
+    start_ += SteadySeconds() - began;
+    budget_s_ -= std::max(0.0, Left() - left);
+    return turn;
+  }
+
   // Opens the evaluator, once.
-  Status Prepare(double seconds) {
+  Status Prepare() {
     if (evaluator_ != nullptr || !unjudgeable_.ok()) return unjudgeable_;
+    turn_ = TakeTurn(/*race=*/false);
+    const double seconds = unbounded_ ? std::numeric_limits<double>::infinity() : Left();
     const double began = Seconds();
     auto opened = workshop_.open(region_, request_.device_index, seconds, request_.cancel);
     const Status status = opened.status();
-    if (status.ok()) evaluator_ = *std::move(opened);
+    if (status.ok()) {
+      evaluator_ = *std::move(opened);
+    } else {
+      turn_.reset();
+    }
     spent_["start"] += Seconds() - began - (status.ok() ? evaluator_->spent().inputs : 0);
     const StatusCode code = status.code();
     if (code == StatusCode::kUnsupported || code == StatusCode::kTimeout) unjudgeable_ = status;
@@ -98,6 +114,7 @@ class RegionForge {
     spent_["run"] += spent.run;
     spent_["compare"] += spent.compare;
     evaluator_.reset();
+    turn_.reset();
   }
 
   // Races what was found, and stores the record of it. Nothing where it serves nobody and
@@ -133,7 +150,7 @@ class RegionForge {
     }
     const Result<Json> json = ParseJson(kernel->candidate);
     const Result<Candidate> candidate = json.ok() ? Candidate::FromJson(*json) : json.status();
-    if (!candidate.ok() || !Prepare(request_.budget_s).ok()) return none;
+    if (!candidate.ok() || !Prepare().ok()) return none;
     SearchOutcome found;
     Trial trial;
     trial.author = candidate->author;
@@ -150,7 +167,7 @@ class RegionForge {
   // Of an evaluator that the region's time bounds.
   EvaluatorSettings Settings() const {
     EvaluatorSettings settings;
-    const double limit = request_.budget_s - Seconds();
+    const double limit = Left();
     settings.compile_timeout_ms = TimeoutMs(limit, settings.compile_timeout_ms);
     settings.run_timeout_ms = TimeoutMs(limit, settings.run_timeout_ms);
     settings.cancel = request_.cancel;
@@ -158,7 +175,7 @@ class RegionForge {
   }
 
   Result<SearchOutcome> Generate(std::vector<Walk> walks) {
-    const Status prepared = Prepare(request_.budget_s);
+    const Status prepared = Prepare();
     if (prepared.code() == StatusCode::kUnsupported || prepared.code() == StatusCode::kTimeout) {
       SearchOutcome none;  // the region cannot be judged at all, or not in its time
       none.reason = prepared.message();
@@ -166,10 +183,9 @@ class RegionForge {
       return none;
     }
     CF_RETURN_IF_ERROR(prepared);
-    const double seconds = request_.search_s.value_or(SearchSeconds(request_.budget_s));
-    const ForgeBudget budget = {.seconds = seconds - Seconds(),
-                                .limit = request_.budget_s - Seconds(),
-                                .candidates = request_.candidates};
+    const double seconds = request_.search_s.value_or(SearchSeconds(budget_s_));
+    const ForgeBudget budget = {
+        .seconds = seconds - Seconds(), .limit = Left(), .candidates = request_.candidates};
     evaluator_->Begin(Settings());
     return SearchWalks(std::move(walks), *evaluator_, budget, Teller());
   }
@@ -200,7 +216,7 @@ class RegionForge {
     agents.start_near = NearRegionOf(memory, start);
     agents.start_is_rival = agents.rival == kBuiltIn && start != nullptr &&
                             CandidateDigest(*agents.start) == CandidateDigest(*start);
-    CF_RETURN_IF_ERROR(Prepare(std::numeric_limits<double>::infinity()));
+    CF_RETURN_IF_ERROR(Prepare());
     EvaluatorSettings given;
     given.metrics = agents.metrics;
     given.cancel = request_.cancel;
@@ -305,6 +321,8 @@ class RegionForge {
 
   Result<std::optional<Promotion>> RaceThose(const OpSignature& region,
                                              const std::vector<Contestant>& contestants) {
+    std::unique_ptr<ForgeHost::Turn> turn;
+    if (turn_ == nullptr) turn = TakeTurn(/*race=*/true);  // else its own agents are at work
     const Stopwatch watch(&spent_["race"]);
     const int sets = RaceInputSets(region);
     CF_RETURN_IF_ERROR(host_.MakeInputs(region, sets));
@@ -331,12 +349,14 @@ class RegionForge {
     CF_ASSIGN_OR_RETURN(Promotion promotion, Race(contestants, clock, options, one_call));
     const bool interrupted = region.device == DeviceType::kCuda && promotion.times.Interrupted();
     was_busy_ = host_.RaceWasDisturbed() || interrupted || was_busy_;
+    CF_RETURN_IF_ERROR(
+        host_.MakeInputs(region, 0));  // others' turn comes, and with it their memory
     return std::optional(std::move(promotion));
   }
 
   Result<Forged> Conclude(const SearchOutcome& outcome, const Promotion* promotion) {
     host_.GoOn();
-    const RegionTime time = {request_.budget_s, Seconds()};
+    const RegionTime time = {budget_s_, Seconds()};
     const bool won = promotion != nullptr && promotion->promoted;
     const bool serves = promotion != nullptr && promotion->serves();
     const DeviceArch& arch = request_.task.arch;
@@ -364,7 +384,9 @@ class RegionForge {
   const std::string& arch_;
   const Workshop& workshop_;
   ForgeHost& host_;
-  const double start_ = SteadySeconds();
+  double start_ = SteadySeconds();  // later by what the device was waited for
+  double budget_s_ = request_.budget_s;
+  std::unique_ptr<ForgeHost::Turn> turn_;  // of the evaluator
   std::unique_ptr<Evaluator> evaluator_;
   Status unjudgeable_;                              // why it was not opened, and will not be
   std::optional<ForgeHost::Inductor> by_inductor_;  // of the region itself, once it was made

@@ -52,7 +52,18 @@ class ForgeHost {
   // Before each step: throws where the forging is to end.
   virtual void GoOn() {}
   virtual Result<std::unique_ptr<OnTrial>> Try(const ProvenKernel& kernel) = 0;
-  // From now on contestants of `region` run on that many sets of inputs, by turns.
+  // While one lives, no other forge of the program judges or races on the device.
+  class Turn {
+   public:
+    virtual ~Turn() = default;
+  };
+  // Waits for it; a race goes before searches. nullptr: forges need not take turns. `left_s` is
+  // made smaller where less than that is left for the region now.
+  virtual std::unique_ptr<Turn> TakeTurn(bool race, double* left_s) {
+    static_cast<void>(race), static_cast<void>(left_s);
+    return nullptr;
+  }
+  // From now on contestants of `region` run on that many sets of inputs, by turns; 0: on none.
   virtual Status MakeInputs(const OpSignature& region, int sets) = 0;
   virtual Contestant Winner(const OpSignature& region) = 0;
   virtual Contestant Aten(const OpSignature& region) = 0;

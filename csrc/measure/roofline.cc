@@ -198,6 +198,12 @@ std::optional<double> RateOf(const Json& facts, const std::string& name) {
   return std::max(*plain, *halves / kSplitPasses);
 }
 
+// Of the last level, that all cores share.
+double CacheBytes(const Json& facts) {
+  const auto l3 = Number(facts, "l3_bytes");
+  return l3.value_or(Number(facts, "l2_bytes").value_or(0));
+}
+
 // Microseconds that the operations take at peak; nothing where no rate is known.
 std::optional<double> PeakUs(const RegionWork& work, const Json& facts) {
   std::optional<double> longest;
@@ -237,6 +243,19 @@ RegionWork WorkOf(const OpSignature& signature) {
   }
   for (const Node& node : signature.nodes) AddNode(signature, node, work);
   return work;
+}
+
+double FloorUs(const OpSignature& signature, const Json& facts) {
+  const RegionWork work = WorkOf(signature);
+  const auto bytes = static_cast<double>(work.needed_bytes);
+  double us = PeakUs(work, facts).value_or(0);
+  if (const auto bandwidth = Number(facts, "bandwidth_gb_s"); bandwidth && *bandwidth > 0) {
+    const double cached = std::min(bytes, CacheBytes(facts));
+    const double rate = Number(facts, "cached_gb_s").value_or(0);
+    us = std::max(us,
+                  (bytes - cached) / (*bandwidth * 1e3) + (rate > 0 ? cached / (rate * 1e3) : 0));
+  }
+  return us + Number(facts, "launch_us").value_or(0);
 }
 
 Json AtMeasuredTime(Json profile, double ns) {

@@ -25,6 +25,11 @@ struct RegionWork {
 
 RegionWork WorkOf(const OpSignature& signature);
 
+// The least microseconds that one call can take on a device of these `facts` (Target::Facts): the
+// larger of its bytes, those that fit into the L2 at the rate of copies in it, and its operations at
+// the fastest way that their precision allows, plus a launch. What is not known takes no time.
+double FloorUs(const OpSignature& signature, const Json& facts);
+
 // `profile` (Target::Profile) with the shares of elapsed time ("..._elapsed", percent) as shares of
 // `ns`, the nanoseconds of one call. The profiled range holds more than the kernels: the launches
 // and the wait for their end, some 50 us, so that what is counted there is of that time.

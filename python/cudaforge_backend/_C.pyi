@@ -118,6 +118,9 @@ class Signature:
     def to_dict(self) -> dict[str, Any]:
         """What the text says, as Python objects."""
 
+    def floor_us(self, facts: Mapping[str, Any]) -> float:
+        """The least microseconds of one call on a device of these device_facts()."""
+
     def why_not_generated(self, arch: str) -> str | None:
         """Why no generator makes kernels for it on `arch`; None where one does."""
 
@@ -134,6 +137,10 @@ class PairedTimes:
     def median_ns(self, name: str) -> float: ...
     def speedup(self, base: str, name: str) -> tuple[float, float, float]:
         """time(base) / time(name): low, median, high of the 95% interval."""
+
+def device_facts(device: str, device_index: int) -> dict[str, Any]:
+    """What a device is and measurably does (csrc/target/target.h, Facts): measured by the first
+    call in a process, in less than two seconds. Raises RuntimeError for what this machine lacks."""
 
 def time_interleaved(
     names: list[str], callables: Sequence[Callable[[], float]], min_rounds: int, budget_s: float
@@ -272,11 +279,19 @@ def read_triton(reply: str, signature: Signature, arch: str, program: list[str])
 
 Contestant = Callable[[Sequence[Tensor]], object]
 
+class _Turn(Protocol):
+    left_s: float  # at most, for the region
+
+    def end(self) -> None: ...
+
 class _ForgeHost(Protocol):
     """What a forge asks of the program around it, from the thread that called forge_region, inside
     it. What it raises ends the forging and passes through."""
 
     def tell(self, event: dict[str, Any]) -> None: ...
+    def take_turn(self, race: bool) -> _Turn | None:
+        """Waits until no other forge of the program judges or races on the device."""
+
     def go_on(self) -> None:
         """Before each step: raises where the forging is to end."""
 

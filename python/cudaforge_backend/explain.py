@@ -33,16 +33,16 @@ from .records import (
     with_time,
 )
 from .records import why as why_of
-from .stats import remedies
+from .stats import GraphWay, remedies, way_text
 
 
 @dataclass(frozen=True)
 class RegionReport:
     """One region: `ops` as "mul -> cumsum", `shapes` of its inputs as "float32[8, 128]". `status`
-    is "hit", "unused", "negative" (no winner; eager calls may have a kernel) or "miss"; `why` says
-    it in words. `timing` is the record's (its fields are in cache/FORMAT.md), None where nothing
-    was timed. `retry_above_s`: the region_budget_s above which a region that had too little time is
-    tried again, else None.
+    is "hit", "unused", "negative" (no winner; eager calls may have a kernel), "skipped" (not
+    forged, as little can be gained) or "miss"; `why` says it in words. `timing` is the record's
+    (its fields are in cache/FORMAT.md), None where nothing was timed. `retry_above_s`: the
+    region_budget_s above which a region that had too little time is tried again, else None.
     `within`: key of the larger region without a winner that this one is a part of, else None."""
 
     ops: str
@@ -61,13 +61,15 @@ class RegionReport:
 class Report:
     """All regions of a model for these inputs, with the parts that forging tried of those without a
     winner, and what was left to PyTorch, by reason; `training` says whether the graphs are those of
-    training, `no_graph` why there is none, where there is none. str() is a table for people."""
+    training, `no_graph` why there is none, where there is none; `ways`, how the graphs run that were
+    timed. str() is a table for people."""
 
     regions: tuple[RegionReport, ...]
     left: Mapping[str, int]
     graphs: int
     training: bool
     no_graph: str = ""
+    ways: tuple[GraphWay, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The same, JSON-serialisable."""
@@ -83,6 +85,7 @@ class Report:
             rows.append(
                 "gradients are on: these are training's regions; inference under no_grad has others"
             )
+        rows += [f"  {way_text(way)}" for way in self.ways]
         for region in self.regions:
             rows.append(
                 f"  {status_text(region.status):<9} {region.key[:12]}  "
@@ -115,6 +118,7 @@ _WHY = {
     "elsewhere": "a winner is in the cache, but this graph is divided into other regions",
     "negative": "nothing was faster than PyTorch",
     "miss": f"not forged yet: use {HOW_TO_FORGE}",
+    "skipped": "not forged, as little can be gained",
     "only_agents": "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` "
     "has agents write its kernel",
     "doubtful": DOUBTFUL,
@@ -146,12 +150,13 @@ def explain(
     left: Counter[str] = Counter()
     graphs = 0
     training = False
+    ways: list[GraphWay] = []
 
     def inspect(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         nonlocal graphs, training
         graphs += 1
         training = training or is_training(example_inputs)
-        found, reasons = _inspect(gm, example_inputs, agents)
+        found, reasons = _inspect(gm, example_inputs, agents, ways)
         known = {region.key for region in regions}
         regions.extend(region for region in found if region.key not in known)
         left.update(reasons)
@@ -164,7 +169,7 @@ def explain(
         compiled: Any = torch.compile(model, backend=inspect)
         compiled(*inputs, **kwargs)
     why = "" if graphs else no_graph(model)
-    return Report(tuple(regions), dict(left), graphs, training, why)
+    return Report(tuple(regions), dict(left), graphs, training, why, tuple(ways))
 
 
 @contextmanager
@@ -228,11 +233,13 @@ def _leaving_no_trace() -> Iterator[None]:
 
 
 def _inspect(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], agents: bool
+    gm: fx.GraphModule, example_inputs: Sequence[Any], agents: bool, ways: list[GraphWay]
 ) -> tuple[list[RegionReport], Counter[str]]:
+    """Reports of the regions, and why anchors were left; adds to `ways`."""
     from .integration import gate
     from .integration.analysis import analyse, graph_reason, is_training, may_have_anchor
     from .integration.graphs import arch_of
+    from .integration.known_graphs import plan_name, skipped
     from .integration.plan import failure, plan_analysis, tried_besides
     from .integration.rules import rules_for
     from .integration.tracing import beside_running_programs
@@ -244,8 +251,13 @@ def _inspect(
     arch = arch_of(example_inputs)
     with beside_running_programs():
         analysis = analyse(gm, example_inputs, rules_for(arch, agents))
-    plan = plan_analysis(analysis)
+    settings = parse(None, None)
+    training = is_training(example_inputs)
+    name = plan_name(gm, example_inputs, settings, analysis.rules, training)
+    plan = plan_analysis(analysis, skipped=skipped(name, arch))
     verdict = gate.stored(gate.name_of(gm, example_inputs, plan.winners()), arch)
+    if verdict is not None and verdict.ms:
+        ways.append(verdict.way())
     reports = []
     planned = len(plan.regions)
     for index, known in enumerate([*plan.regions, *tried_besides(plan)]):
@@ -273,6 +285,8 @@ def _inspect(
             why = _WHY["doubtful"]
         if elsewhere:
             why = _WHY["elsewhere"]
+        if status == "skipped":
+            why = f"{_WHY[status]}: {known.reason}"
         if status == "miss" and (failed := failure(region.key)) is not None:
             why = f"forging it failed in this process: {failed}"
         reports.append(

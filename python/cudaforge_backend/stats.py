@@ -75,6 +75,16 @@ class GraphSpent(TypedDict):
     seconds: dict[str, float]
 
 
+class GraphWay(TypedDict):
+    """How a graph that was timed runs: `fastest` of "inductor", "eager" and "kernels"; `ms`,
+    milliseconds of one call (of training with its backward) by way; `sizes` of the first of its
+    inputs then, as "float32[8, 128]"."""
+
+    fastest: str
+    ms: dict[str, float]
+    sizes: list[str]
+
+
 class Stats(TypedDict):
     """Counts since the process began or reset_stats(). A plain dict; str() is a text for people.
 
@@ -93,6 +103,7 @@ class Stats(TypedDict):
     needed), "winners_not_used" (the compiled graph has other strides than its winners, or lost
     their regions). `agents`: what they were asked, and its cost. `cache` (reads, hits, writes,
     corrupt, errors) counts since the cache in use was opened. `spent`: what making took, by graph.
+    `ways`: of the graphs that were timed, in this process or before, which way they run.
     `eager`: the calls that enable() had looked up, by overload; hits, fallbacks and those without a
     kernel count in `regions`, too."""
 
@@ -107,6 +118,7 @@ class Stats(TypedDict):
     saved_ns: float
     cache: dict[str, int]
     spent: list[GraphSpent]
+    ways: list[GraphWay]
     regions: list[RegionStats]
     eager: dict[str, EagerStats]
 
@@ -144,6 +156,7 @@ class _Readable(dict[str, Any]):
             lines.append(f"agents: {calls}{without}; {cost_text(stats['agents'])}")
         lines += [
             f"graphs: {_graph_counts(stats['graphs'])}",
+            *(f"  {way_text(way)}" for way in stats["ways"][:_SHOWN]),
             *_spent_lines(stats["spent"]),
             f"left to PyTorch: {_counts(stats['fallbacks'])}",
             f"cache: {_counts({_CACHE.get(k, k): n for k, n in stats['cache'].items()})}",
@@ -158,6 +171,17 @@ class _Readable(dict[str, Any]):
             for op, seen in sorted(stats["eager"].items())
         ]
         return "\n".join(lines + _region_table(stats["regions"], self.no_kernel))
+
+
+_WAYS = {"inductor": "Inductor", "eager": "eager", "kernels": "with kernels"}
+
+
+def way_text(way: GraphWay) -> str:
+    """ "with kernels 12.6 ms; Inductor 25.8 ms, eager 28.3 ms; timed with int64[8, 512]"."""
+    times = {name: f"{_WAYS.get(name, name)} {ms:.3g} ms" for name, ms in way["ms"].items()}
+    first = times.pop(way["fastest"], _WAYS.get(way["fastest"], way["fastest"]))
+    others = ", ".join(times.values()) or "nothing beside it"
+    return f"{first}; {others}; timed with {', '.join(way['sizes']) or 'no inputs'}"
 
 
 def _spent_lines(spent: Sequence[GraphSpent]) -> list[str]:
@@ -248,6 +272,8 @@ _REMEDIES = {
     "Dynamo's recompile_limit goes",
     "alignment": "tensors begin at addresses that their kernels cannot use; a copy (x.clone()) is "
     "aligned, and on a GPU `cudaforge forge --wanted` makes kernels for unaligned inputs",
+    "little_to_gain": "kernels for these regions could hardly make their graph faster, and none "
+    "were made; explain() has the figures",
     "graph_budget": "graph_budget_s left too little time for these regions; `cudaforge forge "
     "--wanted` forges them",
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
@@ -297,6 +323,7 @@ _graph_gains: list[tuple[float, float, float]] = []
 _forging: Counter[str] = Counter()
 _agents: Counter[str] = Counter()  # the fields of AgentStats
 _spent: list[Spent] = []
+_ways: list[GraphWay] = []
 _now = threading.local()  # .graph: for which this thread makes something
 _unknown: set[str] = set()
 _warned: set[str] = set()
@@ -322,6 +349,12 @@ def count_graph_gain(speedup: tuple[float, float, float]) -> None:
     high (95% interval)."""
     with _lock:
         _graph_gains.append(speedup)
+
+
+def note_way(way: GraphWay) -> None:
+    """Notes how a graph that was timed runs."""
+    with _lock:
+        _ways.append(way)
 
 
 def graph_gains() -> list[tuple[float, float, float]]:
@@ -353,9 +386,14 @@ def spending(graph: Spent | None = None) -> Iterator[Spent]:
         _now.graph = before
 
 
+def current_spent() -> Spent | None:
+    """The graph for which this thread makes something, if it does."""
+    return getattr(_now, "graph", None)
+
+
 def count_spent(seconds: Mapping[str, float], regions: int = 0) -> None:
     """Adds seconds by phase to the graph for which this thread makes something, if it does."""
-    graph: Spent | None = getattr(_now, "graph", None)
+    graph = current_spent()
     if graph is None:
         return
     with _lock:
@@ -428,6 +466,7 @@ def stats() -> Stats:
             saved_ns=float(served.get("saved_ns", 0.0)),
             cache=_C.store().counters(),
             spent=[spent.copy() for spent in _spent],
+            ways=[GraphWay(**way) for way in _ways],
             regions=[
                 cast(RegionStats, {of: one[of] for of in _REGION} | {"region": one["describe"]})
                 for one in served.get("regions", [])
@@ -462,4 +501,5 @@ def reset_stats() -> None:
         _forging.clear()
         _unknown.clear()
         _spent.clear()
+        _ways.clear()
     _C.reset_stats()

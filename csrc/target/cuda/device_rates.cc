@@ -14,7 +14,9 @@ constexpr int kWarmUps = 3;
 constexpr int kSamples = 15;
 constexpr double kBudgetMs = 200;  // of one rate
 constexpr int64_t kLeastBuffer = int64_t{256} << 20;
-constexpr int64_t kFmaLoops = 1024;  // of 8 x 16 operations a thread
+constexpr int kCachedShare = 8;       // of the L2, that from and to each take
+constexpr int64_t kFmaLoops = 1024;   // of 8 x 16 operations a thread
+constexpr int64_t kBusyLoops = 4096;  // of one block, about 256 cycles each
 constexpr double kFmaFlops = 2.0 * 8 * 16;
 constexpr int64_t kMmaLoops = 1024;  // of 4 x 8 instructions a warp, or as much; of 4
 constexpr double kMmaFlops = 2.0 * 16 * 8 * 16 * 4 * 8;
@@ -49,18 +51,24 @@ class Rates {
     size_t free = 0;
     size_t total = 0;
     CF_RETURN_IF_ERROR(context_->Check(context_->api().MemGetInfo(&free, &total), "cuMemGetInfo"));
-    const int64_t bytes =
-        std::min(std::max(kLeastBuffer, int64_t{8} * l2), static_cast<int64_t>(free / 4)) / 4096 *
-        4096;
-    CF_ASSIGN_OR_RETURN(cu::DevicePtr from, Allocate(bytes));
-    CF_ASSIGN_OR_RETURN(cu::DevicePtr to, Allocate(bytes));
-    CF_RETURN_IF_ERROR(context_->Check(
-        context_->api().MemsetD32Async(from, 0x3f9df3b6u, static_cast<size_t>(bytes / 4), stream_),
-        "cuMemsetD32Async"));
-    int64_t n = bytes / 16;
-    void* params[] = {&from, &to, &n};
-    CF_ASSIGN_OR_RETURN(const double ms, MedianMs("copy16", params));
-    return 2.0 * static_cast<double>(bytes) / ms / 1e6;
+    return CopyGbPerS(
+        std::min(std::max(kLeastBuffer, int64_t{8} * l2), static_cast<int64_t>(free / 4)), 0);
+  }
+
+  Result<double> CachedGbPerS(double launch_us) {
+    CF_ASSIGN_OR_RETURN(const int l2, context_->Attribute(cu::kL2Bytes));
+    return CopyGbPerS(l2 / kCachedShare, launch_us);
+  }
+
+  Result<double> LaunchUs() {
+    CF_ASSIGN_OR_RETURN(cu::DevicePtr buffer, Allocate(16));
+    int64_t n = 0;
+    void* params[] = {&buffer, &buffer, &n};
+    const int grid = std::exchange(grid_, 1);
+    const Result<double> ms = MedianMs("copy16", params);
+    grid_ = grid;
+    CF_RETURN_IF_ERROR(ms.status());
+    return *ms * 1e3;
   }
 
   Result<double> FmaTflops() {
@@ -82,6 +90,22 @@ class Rates {
   }
 
  private:
+  // Of two buffers of so many bytes; `extra_us` of each run is not the copy's.
+  Result<double> CopyGbPerS(int64_t bytes, double extra_us) {
+    bytes = bytes / 4096 * 4096;
+    CF_ASSIGN_OR_RETURN(cu::DevicePtr from, Allocate(bytes));
+    CF_ASSIGN_OR_RETURN(cu::DevicePtr to, Allocate(bytes));
+    CF_RETURN_IF_ERROR(context_->Check(
+        context_->api().MemsetD32Async(from, 0x3f9df3b6u, static_cast<size_t>(bytes / 4), stream_),
+        "cuMemsetD32Async"));
+    int64_t n = bytes / 16;
+    void* params[] = {&from, &to, &n};
+    CF_ASSIGN_OR_RETURN(const double ms, MedianMs("copy16", params));
+    const double us = ms * 1e3 - extra_us;
+    if (!(us > 0)) return Status::Unavailable("a copy took no longer than a launch");
+    return 2.0 * static_cast<double>(bytes) / us / 1e3;
+  }
+
   Result<cu::DevicePtr> Allocate(int64_t bytes) {
     cu::DevicePtr data = 0;
     CF_RETURN_IF_ERROR(
@@ -90,15 +114,33 @@ class Rates {
     return data;
   }
 
-  Result<double> OnceMs(cu::Function kernel, void** params) {
-    const cu::DriverApi& api = context_->api();
+  Status Launch(cu::Function kernel, int grid, void** params) {
     cu::LaunchConfig config;
-    config.grid[0] = static_cast<unsigned>(grid_);
+    config.grid[0] = static_cast<unsigned>(grid);
     config.block[0] = kBlock;
     config.stream = stream_;
+    return context_->Check(context_->api().LaunchKernelEx(&config, kernel, params, nullptr),
+                           "cuLaunchKernelEx");
+  }
+
+  // Enqueues about a millisecond of work, so that the host is ahead of the device after it.
+  Status KeepBusy() {
+    if (busy_ == nullptr) {
+      CF_ASSIGN_OR_RETURN(busy_out_, Allocate(int64_t{4} * kBlock));
+      CF_ASSIGN_OR_RETURN(busy_, module_.Kernel("fma32"));
+    }
+    int64_t loops = kBusyLoops;
+    double scale = 0.999;
+    double offset = 0.001;
+    void* params[] = {&busy_out_, &loops, &scale, &offset};
+    return Launch(busy_, 1, params);
+  }
+
+  Result<double> OnceMs(cu::Function kernel, void** params) {
+    const cu::DriverApi& api = context_->api();
+    CF_RETURN_IF_ERROR(KeepBusy());
     CF_RETURN_IF_ERROR(context_->Check(api.EventRecord(start_, stream_), "cuEventRecord"));
-    CF_RETURN_IF_ERROR(
-        context_->Check(api.LaunchKernelEx(&config, kernel, params, nullptr), "cuLaunchKernelEx"));
+    CF_RETURN_IF_ERROR(Launch(kernel, grid_, params));
     CF_RETURN_IF_ERROR(context_->Check(api.EventRecord(end_, stream_), "cuEventRecord"));
     CF_RETURN_IF_ERROR(context_->Check(api.StreamSynchronize(stream_), "measuring the device"));
     float ms = 0;
@@ -129,6 +171,8 @@ class Rates {
   cu::Event end_ = nullptr;
   int sms_ = 0;
   int grid_ = 0;
+  cu::Function busy_ = nullptr;  // of KeepBusy, and what it writes to
+  cu::DevicePtr busy_out_ = 0;
   std::vector<cu::DevicePtr> buffers_;
 };
 
@@ -158,6 +202,11 @@ Result<Json> MeasureDeviceRates(const CudaContextPtr& context, cu::Stream stream
     CF_RETURN_IF_ERROR(keep("fp16_tensor_tflops", rates.TensorTflops("mma_fp16")));
   }
   CF_RETURN_IF_ERROR(keep("bandwidth_gb_s", rates.BandwidthGbPerS()));
+  const Result<double> launch_us = rates.LaunchUs();
+  CF_RETURN_IF_ERROR(keep("launch_us", launch_us));
+  if (launch_us.ok()) {
+    CF_RETURN_IF_ERROR(keep("cached_gb_s", rates.CachedGbPerS(*launch_us)));
+  }
   return found;
 }
 

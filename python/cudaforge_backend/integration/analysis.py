@@ -18,7 +18,7 @@ from cudaforge_backend._native import _C
 
 from .fx_signature import tensor_reason
 from .graph_pass import kept_table
-from .partition import Region, Take, find_regions, take_all
+from .partition import Take, find_regions, take_all
 from .rules import Rules
 from .tracing import own_bodies
 
@@ -40,9 +40,10 @@ class Analysis:
             for nested in _with_bodies(module):
                 yield nested.graph
 
-    def regions(self, take: Take = take_all) -> tuple[list[Region], Counter[str]]:
-        """Their regions, each key once, and why anchors were left; `take` is find_regions'."""
-        by_key: dict[str, Region] = {}
+    def regions(self, take: Take = take_all) -> tuple[Counter[str], Counter[str]]:
+        """How often a region with which key is in them, and why anchors were left; `take`, which is
+        find_regions', sees the regions themselves."""
+        times: Counter[str] = Counter()
         left: Counter[str] = Counter()
         otherwise = {id(body.graph) for module in self.modules for body in _cut_otherwise(module)}
         for graph in self.graphs():
@@ -52,9 +53,8 @@ class Analysis:
                 continue
             found, reasons = find_regions(graph, self.rules, take)
             left.update(reasons)
-            for region in found:
-                by_key.setdefault(region.key, region)
-        return list(by_key.values()), left
+            times.update(region.key for region in found)
+        return times, left
 
 
 def _with_bodies(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
@@ -17,6 +19,7 @@ from cudaforge_backend.stats import (
     count_fallback,
     count_graph,
     count_graph_gain,
+    note_way,
     spending,
     timing_phase,
     warn_once,
@@ -135,14 +138,20 @@ def _compile(
         _pass_warnings_on()
         return _gated(gm, example_inputs, settings, arch, winners, None, rules, spent)
     plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
+    without: Compiled | None = None  # the graph without winners, where it was compiled already
     if plan.misses() and settings.on_miss == "blocking":
-        plan = _forge(plan, settings)
+        plan, without = _forge(gm, example_inputs, plan, settings, spent)
     if settings.records or (forging and not plan.misses()):
         remember(name, arch, plan, settings.records)
     _pass_warnings_on()
     if not (plan.misses() and settings.on_miss == "background"):
         winners = plan.winners()
-        return _gated(gm, example_inputs, settings, arch, winners, plan.analysis, rules, spent)
+        made = _gated(
+            gm, example_inputs, settings, arch, winners, plan.analysis, rules, spent, without
+        )
+        if made is None and without is not None:
+            count_graph("plain")
+        return made or without
     from .analysis import copy_graph
     from .background import SwappingCallable
 
@@ -157,10 +166,24 @@ def _compile(
     )
 
 
-def _forge(plan: Plan, settings: Settings) -> Plan:
-    """The plan with its misses forged, of which the program is told."""
+_WITH_BACKWARD = 3  # times as long as its forward, a training graph compiles
+
+
+def _forge(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    plan: Plan,
+    settings: Settings,
+    spent: Spent,
+) -> tuple[Plan, Compiled]:
+    """The plan with its misses forged, of which the program is told, and the graph as Inductor
+    compiles it without winners: side by side on a GPU, else one after the other."""
+    from . import gate
+    from .analysis import copy_graph, is_training
+    from .inductors_turn import compilations_turn, within_compilation
     from .plan import forge_misses
     from .telling import telling_of_forging
+    from .together import Beside, Together
 
     for_all = f", for all: {settings.graph_budget_s:g}" if settings.agents is None else ""
     what = (
@@ -168,8 +191,37 @@ def _forge(plan: Plan, settings: Settings) -> Plan:
         f"allowed for each: {settings.region_budget_s:g}{for_all}; then the graph is timed with "
         "them)"
     )
+    device = plan.misses()[0].region.device
+    together = Together(settings, device, waited_for=within_compilation(), reserved=True)
+
+    # The backward of a training graph is compiled when it is first run, and that by a thread which
+    # takes the lock of Dynamo's that this one has.
+    training = is_training(example_inputs)
+    fake = any(isinstance(value, FakeTensor) for value in example_inputs)
+    timeable = not (training or fake or gate.obstacle(gm, plan.analysis, settings.inductor))
+
+    def compile_without() -> Compiled:
+        began, us = time.monotonic(), None
+        with timing_phase("graph"), compilations_turn():
+            compiled = _without_kernels(copy_graph(gm), example_inputs, settings)
+            seconds = time.monotonic() - began
+            if timeable:
+                with together.turns.of_timing():
+                    us = gate.time_compiled(compiled, example_inputs)
+        together.compiled(seconds * (_WITH_BACKWARD if training else 1), us)
+        return compiled
+
+    def forge() -> Plan:
+        with spending(spent), beside_running_programs():
+            return forge_misses(plan, settings, progress, together)
+
     with telling_of_forging(what) as progress:
-        return forge_misses(plan, settings, progress, beside_program=False)
+        if together.at_once == 1:
+            without = compile_without()
+            return forge_misses(plan, settings, progress, together), without
+        with Beside(forge, together) as forging:
+            without = compile_without()
+            return cast("Plan", forging.result()), without
 
 
 def _gated(
@@ -181,17 +233,21 @@ def _gated(
     analysis: Analysis | None,
     rules: Rules,
     spent: Spent,
+    without: Compiled | None = None,
 ) -> Compiled | None:
     """The fastest way to run the graph, None where that is Inductor's. on_miss="blocking", which is
     there to spend time, has an untimed graph timed; the verdict holds for every later process. In
     the other modes such a graph is substituted. `analysis`: of the graph, where there is one
-    already. `spent`: whose time that is."""
+    already. `spent`: whose time that is. `without`: the graph as Inductor compiles it, where it was
+    compiled already; it is Inductor's way then."""
     from . import gate
     from .analysis import analyse, copy_graph, is_training
     from .telling import telling
 
     name = gate.name_of(gm, example_inputs, winners)
     verdict = gate.stored(name, arch)
+    if verdict is not None and verdict.ms:
+        note_way(verdict.way())
     if verdict is not None and verdict.fastest == "eager":
         count_graph("eager")
         return gm
@@ -229,7 +285,7 @@ def _gated(
             ways["kernels"] = with_winners
         if not training:
             ways["eager"] = cast(Compiled, copy_graph(gm))
-        ways["inductor"] = _without_kernels(copy_graph(gm), example_inputs, settings)
+        ways["inductor"] = without or _without_kernels(copy_graph(gm), example_inputs, settings)
     if outcome is None:
         count_graph("plain")
     return gate.GatedCallable(name, arch, list(winners), ways, outcome, spent)

@@ -16,6 +16,7 @@ from cudaforge_backend.stats import count_fallback, count_graph, spending, warn_
 from .graphs import Compiled
 from .plan import Plan, forge_misses
 from .telling import current_progress, tell_of_background, tell_of_failed_background
+from .together import Together
 from .tracing import beside_running_programs
 
 
@@ -51,8 +52,12 @@ class SwappingCallable:
     def _forge(self, plan: Plan, settings: Settings) -> None:
         try:
             tell_of_background()
+            device = plan.misses()[0].region.device
+            together = Together(settings, device, waited_for=False, reserved=False)
             with spending():
-                done = forge_misses(plan, settings, current_progress(), beside_program=True)
+                done = forge_misses(
+                    plan, settings, current_progress(), together, beside_program=True
+                )
         except Exception as error:
             tell_of_failed_background(error)
             return

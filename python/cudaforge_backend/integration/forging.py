@@ -29,16 +29,25 @@ from cudaforge_backend.records import (
 from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 from cudaforge_backend.steps import step_text
 
-from . import rivals
+from . import headroom, rivals
 from .clocks import Clock, cuda_clock, program_is_busy
 from .ending import ForgingEndedError, may_forge, program_has_ended
-from .inductors_turn import Place, compilation_waits_for, inductors_turn, within_compilation
+from .inductors_turn import (
+    Place,
+    compilation_waits_for,
+    inductors_turn,
+    no_compilation,
+    within_compilation,
+)
 from .room import leave_room, require_room
 from .telling import Progress
+from .together import NoTimeLeftError, Together, Turn
 
 MAX_CANDIDATES = 64  # of the generators
 SEARCH_SECONDS: float | None = None  # for their search; None: all that the races leave
 _LOOKS_SECONDS = 0.2  # how often who waits looks for signals, and whether the program has ended
+
+HEAVY = frozenset(_C.heavy_ops())
 
 # Inductor's that say nothing of the region; a warning, where the program makes errors of them.
 _MACHINES_ERRORS = (ImportError, OSError, MemoryError, Warning)
@@ -56,7 +65,9 @@ class Forged:
     """What became of one region."""
 
     key: str
-    kind: str  # of a record; of a forging "negative" too where its kernel was not stored
+    # Of a record, or "skipped": little can be gained. "negative" too where the kernel of a forging
+    # was not stored.
+    kind: str
     reason: str  # why it is no winner, "" where it is one
     spent: Mapping[str, float] = field(
         default_factory=dict
@@ -75,6 +86,9 @@ def forge_region(
     hints: Hints | None = None,
     again: bool = False,
     store: _C.KernelStore | None = None,
+    together: Together | None = None,
+    number: int = 0,
+    times: int = 1,
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
@@ -87,6 +101,9 @@ def forge_region(
     record. `store`: the cache that the record is for; OtherCacheError where that is not in use, or
     no longer at a later step. None: the record goes to the one in use at the end. `beside_program`:
     no thread of the program waits for this, which may keep the processor busy meanwhile.
+    `together`: the region is one of a graph, the `number`th to be forged, and stands in it `times`
+    times. It is not forged where little can be gained by it (headroom.py); NoTimeLeftError is
+    raised where the graph's time does not suffice.
 
     One thread at a time forges a key; a second finds its record. Runs in a thread of its own, so
     that no tracing state of the caller's is in force. Raises what forging raises: RuntimeError for
@@ -100,7 +117,7 @@ def forge_region(
     with _locks_guard:
         lock = _locks.setdefault(place, fork_safe_lock())
     with contextlib.ExitStack() as waiting:
-        if within_compilation():
+        if within_compilation() or (together is not None and together.waited_for):
             waiting.enter_context(compilation_waits_for(place))
         with lock:
             known = _C.store().verdict(key, arch)
@@ -121,6 +138,9 @@ def forge_region(
                     agents=agents,
                     hints=hints,
                     store=store,
+                    together=together,
+                    number=number,
+                    times=times,
                 )
             )
 
@@ -193,14 +213,19 @@ class _Forge:
     agents: Agents | None = None
     hints: Hints | None = None
     store: _C.KernelStore | None = None
+    together: Together | None = None
+    number: int = 0
+    times: int = 1
     stop: bool = False  # set by another thread: the forging ends at its next step
 
     def __post_init__(self) -> None:
         self.text = self.signature.describe()
         self.device = rivals.signature_device(self.signature, self.device_index)
         self.started = time.monotonic()
+        self._before: dict[str, float] = {}  # seconds by phase, before the forge in C++ began
         self._waited_s = 0.0  # for other threads' compilations
-        self._cancel = _C.Cancel()
+        self._cancel = _C.Cancel() if self.together is None else self.together.cancel
+        self._by_inductor: rivals.Call | None = None  # the region itself, once it was compiled
 
     def interrupt(self) -> None:
         """Has another thread's forging end: soon, and with all kept that is found."""
@@ -208,13 +233,16 @@ class _Forge:
         self._cancel.set()
 
     def run(self) -> Forged:
-        require_room(self.signature, self.device)
+        if why := self._why_little():
+            return Forged(self.key, "skipped", why, self._before)
         self.progress({"event": "start", "key": self.key, "arch": self.arch, "region": self.text})
+        if self.together is None or self.together.at_once == 1:  # else when the device is free
+            require_room(self.signature, self.device)
         made, stored, spent = _C.forge_region(
             self.signature,
             self.device_index,
             self,
-            self.budget_s,
+            self.budget_s - sum(self._before.values()),
             MAX_CANDIDATES,
             self._cancel,
             self.within,
@@ -225,7 +253,45 @@ class _Forge:
         end = self._end(made, stored)
         count_forging("forged" if end["kind"] == "winner" else end["kind"])
         self.progress(end)
+        for phase, seconds in self._before.items():
+            spent[phase] = spent.get(phase, 0.0) + seconds
         return Forged(self.key, end["kind"], end["reason"], spent)
+
+    def _why_little(self) -> str:
+        """Why nothing is to be gained by a kernel, "" where something may be. What cannot be
+        measured is no reason."""
+        if self.together is None:
+            return ""
+        # Beside a product, a convolution or attention Inductor does what ATen does, but for a part
+        # of the time that is small; of other regions its time decides, and is waited for.
+        heavy = not HEAVY.isdisjoint(self.signature.ops)
+        graph_us = self.together.graph_us(None if heavy else self.go_on)
+        if heavy and graph_us is None:
+            return ""
+        calls = {"aten": self.aten(self.signature)}
+        if not heavy and self.device.type == "cuda":
+            began, waited = time.monotonic(), self._waited_s
+            call, _, _ = self.inductor(self.signature, "", self.budget_s)
+            if call is not None:
+                calls["inductor"] = self._by_inductor = call
+            self._before["rival"] = time.monotonic() - began - (self._waited_s - waited)
+        turn = self.take_turn(race=True)
+        began = time.monotonic()
+        try:
+            floor_us = self.signature.floor_us(headroom.device_facts(self.device, self.arch))
+            us = headroom.rival_us(self.signature, self.device, calls)
+        except torch.OutOfMemoryError:
+            return ""
+        finally:
+            self._before["race"] = time.monotonic() - began
+            if turn is not None:
+                turn.end()
+        why = headroom.why_little(self.times, us, floor_us, graph_us)
+        log.forge.debug(
+            "%s takes %.1f us, %d times, at least %.1f; its graph %s: %s",
+            *(self.key[:12], us, self.times, floor_us, graph_us, why or "forged"),
+        )
+        return why
 
     def _end(self, made: dict[str, Any], stored: bool) -> dict[str, Any]:
         """The event "end"."""
@@ -264,8 +330,27 @@ class _Forge:
             count_agent_call(event)
         self.progress({"key": self.key, **event})
 
+    def take_turn(self, race: bool) -> Turn | None:
+        if self.together is None or self.together.at_once == 1:
+            return None
+        with contextlib.ExitStack() as held:
+            if race:  # by Python's calls, which a compilation in another thread would delay
+                held.enter_context(no_compilation(self.go_on))
+            held.enter_context(self.together.turns.take(race, self.number, self.go_on))
+            turn = Turn(held.pop_all(), self.together.left_s())
+        if not race:
+            try:
+                if turn.left_s < min(self.budget_s, rivals.least_seconds(self.device)):
+                    raise NoTimeLeftError
+                require_room(self.signature, self.device)
+            except BaseException:
+                turn.end()
+                raise
+        return turn
+
     def go_on(self) -> None:
-        if self.stop or program_has_ended():
+        stopped = self.stop or (self.together is not None and self.together.stopped)
+        if stopped or program_has_ended():
             raise ForgingEndedError
         if self.store is not None and _C.store() is not self.store:
             raise OtherCacheError
@@ -287,6 +372,8 @@ class _Forge:
         """Waits for its turn, which takes no time of the region's; where the program waits for the
         forging, it is taken off what Dynamo's lock is waited for, which is the region's budget at
         most."""
+        if not part and self._by_inductor is not None and signature.key == self.key:
+            return self._by_inductor, True, 0.0
         began = time.monotonic()
         with inductors_turn(
             (self.key, self.arch),

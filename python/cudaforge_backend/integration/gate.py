@@ -19,10 +19,12 @@ from cudaforge_backend import measure
 from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.stats import (
+    GraphWay,
     Spent,
     count_fallback,
     count_graph,
     count_graph_gain,
+    note_way,
     spending,
     timing_phase,
     warn_once,
@@ -49,11 +51,18 @@ Overs = Mapping[str, Mapping[str, Speedup]]  # by name: the speed-up over others
 class Verdict(NamedTuple):
     """The fastest way to run a graph, and the keys of the winners that ran in it when it was timed.
     Without any, the compiled graph had no use for them. `speedup`: of the graph with its winners
-    over the faster of the others."""
+    over the faster of the others. `ms`: of one call, by way. `sizes`: of the inputs when it was
+    timed, as "float32[8, 128]"."""
 
     fastest: str  # of WAYS
     regions: frozenset[str]
     speedup: Speedup | None = None
+    ms: Mapping[str, float] = {}
+    sizes: tuple[str, ...] = ()
+
+    def way(self) -> GraphWay:
+        """For stats() and explain()."""
+        return GraphWay(fastest=self.fastest, ms=dict(self.ms), sizes=list(self.sizes))
 
 
 def name_of(gm: fx.GraphModule, inputs: Sequence[Any], winners: Mapping[str, str]) -> str:
@@ -97,8 +106,15 @@ def stored(name: str, arch: str) -> Verdict | None:
     if found is None or not isinstance(found.get("alternatives"), list):
         return None
     overs = _overs_in(found["alternatives"])
-    regions = frozenset(map(str, found.get("regions") or ()))
-    return Verdict(fastest_of(overs), regions, _of_kernels(overs))
+    ms = {
+        alternative["name"]: alternative["ms"]
+        for alternative in found["alternatives"]
+        if isinstance(alternative, dict)
+        and alternative.get("name") in WAYS
+        and isinstance(alternative.get("ms"), float)
+    }
+    regions, sizes = (map(str, found.get(of) or ()) for of in ("regions", "sizes"))
+    return Verdict(fastest_of(overs), frozenset(regions), _of_kernels(overs), ms, tuple(sizes))
 
 
 def note_not_used(name: str, arch: str) -> None:
@@ -205,11 +221,11 @@ class GatedCallable:
         }
         fastest = fastest_of(overs)
         if self._outcome is None or served:
-            alternatives = [
-                {"name": name, "ms": times.median_ms(name), "over": overs[name], "sizes": {}}
-                for name in names
-            ]
-            _store(self._name, self._arch, {"alternatives": alternatives, "regions": served})
+            ms = {name: times.median_ms(name) for name in names}
+            alternatives = [{"name": name, "ms": ms[name], "over": overs[name]} for name in names]
+            verdict = {"alternatives": alternatives, "regions": served, "sizes": _sizes(inputs)}
+            _store(self._name, self._arch, verdict)
+            note_way(GraphWay(fastest=fastest, ms=ms, sizes=_sizes(inputs)))
             self._count(fastest, _of_kernels(overs))
         return fastest
 
@@ -231,6 +247,27 @@ class GatedCallable:
         return times, [key for key in self._regions if after[key] > before[key]]
 
 
+def time_compiled(compiled: Compiled, inputs: Sequence[Any]) -> float:
+    """Microseconds of one call, warm, of a graph that can be timed."""
+    with _C.OwnWork():
+        times = _race({_INDUCTOR: compiled}, inputs, min_rounds=3, budget_s=0.3)
+    return times.median_ms(_INDUCTOR) * 1e3
+
+
+_MOST_SIZES = 4
+
+
+def _sizes(inputs: Sequence[Any]) -> list[str]:
+    """Dtype and sizes of the inputs that are no parameters, the first of them."""
+    tensors = [v for v in inputs if isinstance(v, torch.Tensor) and not _is_parameter(v)]
+    named = [f"{str(v.dtype).removeprefix('torch.')}{list(v.shape)}" for v in tensors]
+    return named[:_MOST_SIZES]
+
+
+def _is_parameter(value: torch.Tensor) -> bool:
+    return isinstance(value, torch.nn.Parameter) or value.requires_grad
+
+
 def _own_hits() -> Counter[str]:
     """Calls of CudaForge's own that kernels served so far, by region."""
     found: Counter[str] = Counter()
@@ -239,7 +276,12 @@ def _own_hits() -> Counter[str]:
     return found
 
 
-def _race(ways: Mapping[str, Compiled], inputs: Sequence[Any]) -> measure.Times:
+def _race(
+    ways: Mapping[str, Compiled],
+    inputs: Sequence[Any],
+    min_rounds: int = _MIN_ROUNDS,
+    budget_s: float = _SECONDS,
+) -> measure.Times:
     device = device_of(inputs)
     mine = copies(inputs)
     devices = [device] if device.type == "cuda" else []
@@ -247,8 +289,8 @@ def _race(ways: Mapping[str, Compiled], inputs: Sequence[Any]) -> measure.Times:
         return measure.time_interleaved(
             {name: functools.partial(_step, way, mine) for name, way in ways.items()},
             device.type,
-            min_rounds=_MIN_ROUNDS,
-            budget_s=_SECONDS,
+            min_rounds=min_rounds,
+            budget_s=budget_s,
         )
 
 
@@ -310,4 +352,5 @@ def _step(compiled: Compiled, inputs: Sequence[Any]) -> None:
     leaves = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
     if heads and leaves:
         ones = [torch.ones_like(o) for o in heads]
-        torch.autograd.grad(heads, leaves, ones, allow_unused=True)
+        # The backward is compiled for how it is run first: so it can be run either way later.
+        torch.autograd.grad(heads, leaves, ones, retain_graph=True, allow_unused=True)

@@ -36,6 +36,14 @@ def compilation_waits_for(place: Place) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def compilations_turn() -> Iterator[None]:
+    """While it is entered, a compilation of Dynamo's, whose thread has its lock, uses Inductor, and
+    no forging does that it waits for."""
+    with _turn:
+        yield
+
+
+@contextlib.contextmanager
 def inductors_turn(
     place: Place, *, most_s: float | None, go_on: Callable[[], None]
 ) -> Iterator[float]:
@@ -56,14 +64,23 @@ def inductors_turn(
         held = compile_lock.acquire(timeout=_LOOKS_SECONDS)
         if held or (most_s is not None and time.monotonic() - began > most_s):
             break
-    took = False
     try:
-        while not took:
-            go_on()
-            took = _turn.acquire(timeout=_LOOKS_SECONDS)
-        yield time.monotonic() - began
+        with no_compilation(go_on):
+            yield time.monotonic() - began
     finally:
-        if took:
-            _turn.release()
         if held:
             compile_lock.release()
+
+
+@contextlib.contextmanager
+def no_compilation(go_on: Callable[[], None]) -> Iterator[None]:
+    """While it is entered, Inductor compiles for no other forging, nor for who waits for those.
+    `go_on` as for inductors_turn."""
+    took = False
+    while not took:
+        go_on()
+        took = _turn.acquire(timeout=_LOOKS_SECONDS)
+    try:
+        yield
+    finally:
+        _turn.release()

@@ -62,8 +62,11 @@ def recall(name: str, arch: str, budget_s: float | None) -> dict[str, str] | Non
             return None
         left = Counter({str(k): int(n) for k, n in memory["left"].items() if 0 < n < _MOST})
         regions = memory["plan"]
-        for key, on, _, status, checksum in regions:
-            if not _KEY.fullmatch(key) or verdict_of(key, on, budget_s)[:2] != (status, checksum):
+        for key, on, _, status, checksum, _ in regions:
+            if not _KEY.fullmatch(key):
+                return None
+            now = verdict_of(key, on, budget_s)[:2]
+            if now[0] == "hit" if status == "skipped" else now != (status, checksum):
                 return None
             if status == "miss" and budget_s is not None:
                 return None
@@ -71,17 +74,30 @@ def recall(name: str, arch: str, budget_s: float | None) -> dict[str, str] | Non
                 winners[key] = checksum
     except (KeyError, TypeError, ValueError, AttributeError):  # not as remember() writes it
         return None
-    for key, on, text, status, _ in regions:
+    for key, on, text, status, _, _ in regions:
         tell_region(key, on, str(text), status)
     for reason, n in left.items():
         count_fallback(reason, n)
     return winners
 
 
+def skipped(name: str, arch: str) -> dict[str, str]:
+    """Of a graph that was planned: the keys of the regions that were not forged as little can be
+    gained, and why."""
+    memory = _C.store().get_graph(name, arch) or {}
+    match memory.get("plan"):
+        case [*regions]:
+            return {r[0]: r[5] for r in regions if len(r) == 6 and r[3] == "skipped"}
+    return {}
+
+
 def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
     """Stores what a plan came to, and, if `wanted`, puts its misses on the list that `cudaforge
     cache wanted` shows. A cache that takes no writes is one warning where something is missing."""
-    entries = [[k.region.key, k.arch, k.text(), k.status, k.checksum] for k in plan.regions]
+    entries = [
+        [k.region.key, k.arch, k.text(), k.status, k.checksum, k.reason * (k.status == "skipped")]
+        for k in plan.regions
+    ]
     misses = [(k.region.signature, k.arch) for k in plan.misses()] if wanted else []
     try:
         facts = {"plan": entries, "left": dict(plan.left)}

@@ -3,9 +3,8 @@ missing."""
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,18 +18,21 @@ from cudaforge_backend.stats import (
     count_fallback,
     count_miss,
     count_spent,
+    current_spent,
+    spending,
     wanted_not_recorded,
     warn_once,
 )
 
 from .analysis import Analysis, analyse
 from .ending import ForgingEndedError
-from .forging import OtherCacheError, forge_region, worth_more_time
+from .forging import HEAVY, OtherCacheError, forge_region, worth_more_time
 from .partition import Region
 from .rivals import least_seconds, signature_device
 from .room import has_room, leave_room
 from .rules import Rules
 from .telling import Progress, tell_region
+from .together import NoTimeLeftError, Together, run_all
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,11 @@ class Known:
 
     region: Region
     arch: str
-    status: str  # "hit", "negative" (also where a kernel serves eager calls alone), "miss"
-    checksum: str  # of the record, "" for a miss
-    reason: str  # of a negative entry
+    # "hit"; "negative", also where a kernel serves eager calls alone; "miss"; "skipped": not
+    # forged, as little can be gained by it
+    status: str
+    checksum: str  # of the record, "" for a miss and what was skipped
+    reason: str  # of a negative entry, and of what was skipped
     # The larger region that it is a part of and that did not win.
     within: _C.Signature | None = None
 
@@ -63,6 +67,7 @@ class Plan:
     regions: tuple[Known, ...]
     analysis: Analysis
     left: Mapping[str, int] = field(default_factory=dict)
+    times: Mapping[str, int] = field(default_factory=dict)  # by key: how often it is in the graph
 
     def winners(self) -> dict[str, str]:
         """Key to checksum, of the regions to be substituted."""
@@ -115,9 +120,12 @@ def plan_analysis(
     given_up: Set[str] = frozenset(),
     budget_s: float | None = None,
     anew: bool = False,
+    skipped: Mapping[str, str] | None = None,
 ) -> Plan:
     """The plan of traced graphs. `given_up`: keys of which no more is expected than the cache has.
-    `budget_s`: see verdict_of. `anew`: as before the other regions without a winner were forged."""
+    `budget_s`: see verdict_of. `anew`: as before the other regions without a winner were forged.
+    `skipped`: keys of which nothing is to be gained, nor of their parts, and why."""
+    skipped = skipped or {}
     asked: dict[str, Known] = {}
 
     def take(region: Region, within: Region | None) -> bool:
@@ -130,44 +138,104 @@ def plan_analysis(
         if known is None:
             more = None if region.key in given_up else budget_s
             known = replace(look_up(region, more), within=within.signature if within else None)
+            if region.key in skipped and known.status != "hit":
+                known = replace(known, status="skipped", checksum="", reason=skipped[region.key])
             asked[region.key] = known
         open_yet = region.key not in given_up and (anew or known.status == "miss")
-        return known.status == "hit" or open_yet
+        return known.status in ("hit", "skipped") or open_yet
 
-    _, left = analysis.regions(take)
-    return Plan(tuple(asked.values()), analysis, left)
+    times, left = analysis.regions(take)
+    return Plan(tuple(asked.values()), analysis, left, times)
 
 
 def forge_misses(
-    plan: Plan, settings: Settings, progress: Progress | None, beside_program: bool
+    plan: Plan,
+    settings: Settings,
+    progress: Progress | None,
+    together: Together,
+    *,
+    beside_program: bool = False,
 ) -> Plan:
-    """Forges what is missing, one region after the other, with the agents and in the budgets that
-    `settings` has. Where a region ends without a winner its parts are forged in the next round;
-    where forging itself failed they would fail as well; so it is with what another process measured
-    under doubt less than a day ago. A region gets what is left of
-    `graph_budget_s` at most. Where that is too little to race one, what is left is put on the
-    wanted list. With agents, who have limits of their own, all are forged. Returns the plan as the
-    cache then has it."""
+    """Forges what is missing, with the agents and in the budgets that `settings` has; several
+    regions side by side where `together` says so. Where a region ends without a winner its parts
+    are forged in the next round, but where little can be gained by them; where forging itself
+    failed they would fail as well; so it is with what another process measured under doubt less
+    than a day ago. What the graph's time does not suffice for is put on the wanted list. With
+    agents, who have limits of their own, all are forged. Returns the plan as the cache then has
+    it."""
     ended: set[str] = set()
     failed: set[str] = set()
-    began = time.monotonic()
-    most_s = settings.graph_budget_s if settings.agents is None else math.inf
+    together.begin()
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
+        forgeable = []
         for known in misses:
             if _C.store().doubted_lately(known.region.key, known.arch):
                 failed.add(known.region.key)
-                continue
-            left_s = most_s - (time.monotonic() - began)
-            if left_s < min(settings.region_budget_s, least_seconds(known.region.device)):
-                plan = plan_analysis(plan.analysis, ended, settings.region_budget_s)
-                left = [k for k in plan.misses() if k.region.key not in ended | failed]
-                _leave(left, settings, progress)
-                return plan
-            bounded = replace(settings, region_budget_s=min(settings.region_budget_s, left_s))
-            done = _forge(known, bounded, progress, beside_program)
-            (ended if done else failed).add(known.region.key)
-        plan = plan_analysis(plan.analysis, given_up=ended, budget_s=settings.region_budget_s)
+            else:
+                forgeable.append(known)
+        forgeable.sort(key=lambda known: _order(known, plan.times))
+        left = []
+        for known, how in _forge_all(
+            forgeable, plan.times, settings, progress, together, beside_program
+        ):
+            if how == "left":
+                left.append(known)
+            else:
+                (ended if how == "decided" else failed).add(known.region.key)
+        budget_s, skipped = settings.region_budget_s, together.skipped
+        plan = plan_analysis(plan.analysis, ended, budget_s, skipped=skipped)
+        if left:
+            left = [k for k in plan.misses() if k.region.key not in ended | failed]
+            _leave(left, settings, progress)
+            break
+    if together.skipped:
+        count_fallback("little_to_gain", len(together.skipped))
     return plan
+
+
+def _order(known: Known, times: Mapping[str, int]) -> tuple[bool, int]:
+    """Regions with a product, a convolution or attention first, as the others wait until the graph
+    is compiled; of each kind those that move the most bytes in all."""
+    signature = known.region.signature
+    return HEAVY.isdisjoint(signature.ops), -times.get(signature.key, 1) * sum(signature.bytes)
+
+
+def _forge_all(
+    misses: Sequence[Known],
+    times: Mapping[str, int],
+    settings: Settings,
+    progress: Progress | None,
+    together: Together,
+    beside_program: bool,
+) -> list[tuple[Known, str]]:
+    """What became of each: "decided", "failed", or "left" for want of time."""
+    found: dict[int, str] = {}
+    spent = current_spent()
+
+    def forge(number: int) -> None:
+        known = misses[number]
+        left_s = together.left_s()
+        found[number] = "left"
+        if left_s < min(settings.region_budget_s, least_seconds(known.region.device)):
+            return
+        bounded = replace(settings, region_budget_s=min(settings.region_budget_s, left_s))
+        count_miss(known.region.key)  # a part, which no graph was said to have
+        with suppress(NoTimeLeftError), spending(spent):
+            done = forge_one(
+                known.region.signature,
+                known.device_index,
+                bounded,
+                progress,
+                beside_program=beside_program,
+                within=known.within,
+                together=together,
+                number=number,
+                times=times.get(known.region.key, 1),
+            )
+            found[number] = "decided" if done else "failed"
+
+    run_all(forge, len(misses), together)
+    return [(known, found[number]) for number, known in enumerate(misses)]
 
 
 def _leave(misses: Sequence[Known], settings: Settings, progress: Progress | None) -> None:
@@ -199,21 +267,6 @@ def tried_besides(plan: Plan) -> list[Known]:
     return [k for key, k in found.items() if k.status != "miss" and key not in planned]
 
 
-def _forge(
-    known: Known, settings: Settings, progress: Progress | None, beside_program: bool
-) -> bool:
-    """Whether the region was decided."""
-    count_miss(known.region.key)  # a part, which no graph was said to have
-    return forge_one(
-        known.region.signature,
-        known.device_index,
-        settings,
-        progress,
-        beside_program=beside_program,
-        within=known.within,
-    )
-
-
 def forge_one(
     signature: _C.Signature,
     device_index: int,
@@ -223,6 +276,9 @@ def forge_one(
     beside_program: bool = False,
     within: _C.Signature | None = None,
     store: _C.KernelStore | None = None,
+    together: Together | None = None,
+    number: int = 0,
+    times: int = 1,
 ) -> bool:
     """forge_region, which see, with the agents and in the budget that `settings` has. Whether the
     region was decided: where not, that is warned of once and counted, and PyTorch runs it. Nothing
@@ -239,10 +295,17 @@ def forge_one(
             within=within,
             agents=settings.agents,
             store=store,
+            together=together,
+            number=number,
+            times=times,
         )
-        count_spent(forged.spent, regions=int(bool(forged.spent)))
+        count_spent(forged.spent, regions=int(forged.kind != "skipped" and bool(forged.spent)))
+        if together is not None and forged.kind == "skipped":
+            together.skipped[key] = forged.reason
         _failures.pop(key, None)
         return True
+    except NoTimeLeftError:
+        raise
     except (OtherCacheError, ForgingEndedError):
         return False
     except Exception as error:

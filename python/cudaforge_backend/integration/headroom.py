@@ -1,0 +1,79 @@
+"""Whether anything is to be gained by a kernel for a region: its rivals' time, the least that the
+device needs, and the region's share of its graph's time."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from cudaforge_backend import log, measure
+from cudaforge_backend._native import _C
+from cudaforge_backend.forks import fork_safe_lock
+
+from . import rivals
+from .clocks import cuda_clock
+
+LEAST_OF_GRAPH = 0.01  # of a graph's time, that a kernel must be able to save
+LEAST_ABOVE_FLOOR = 0.05  # of the rival's time
+_ROUNDS, _SECONDS = 7, 0.1  # of the timing
+
+_facts_lock = fork_safe_lock()
+_facts: dict[str, Mapping[str, Any]] = {}
+
+
+def device_facts(device: torch.device, arch: str) -> Mapping[str, Any]:
+    """What a GPU measurably does: measured once, and kept in the cache. Of a CPU, whose caches make
+    a floor uncertain, and of what cannot be measured: nothing."""
+    if device.type != "cuda":
+        return {}
+    with _facts_lock:
+        if arch not in _facts:
+            versions = sorted(_C.versions().items())
+            name = hashlib.sha256(repr(("device facts", versions)).encode()).hexdigest()
+            found = _C.store().get_graph(name, arch)
+            if found is None or not isinstance(found.get("launch_us"), float):
+                try:
+                    found = _C.device_facts(device.type, device.index or 0)
+                    _C.store().put_graph(name, arch, found)
+                except Exception as error:  # forging says what is missing, and whether all fails
+                    log.forge.debug("the device was not measured: %s", error)
+                    return found or {}
+            _facts[arch] = found
+        return _facts[arch]
+
+
+def rival_us(
+    signature: _C.Signature, device: torch.device, calls: Mapping[str, rivals.Call]
+) -> float:
+    """Microseconds of one call of the fastest of `calls`, on inputs that are in the L2 as far as
+    they fit."""
+    inputs = rivals.make_inputs(signature, device, seed=0)
+    steps = {name: functools.partial(call, inputs) for name, call in calls.items()}
+    if device.type != "cuda":
+        cold = measure.time_interleaved(steps, device.type, _ROUNDS, _SECONDS)
+        return min(map(cold.median_ms, steps)) * 1e3
+    clock = cuda_clock(device)
+    l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
+    warm = inputs if signature.bytes[0] <= l2_bytes // 2 else []
+    timed = [functools.partial(clock, step, warm) for step in steps.values()]
+    times = _C.time_interleaved(list(steps), timed, _ROUNDS, _SECONDS)
+    return min(map(times.median_ns, steps)) / 1e3
+
+
+def why_little(times: int, us: float, floor_us: float, graph_us: float | None) -> str:
+    """Why no kernel is made for a region that stands `times` times in its graph and takes `us`
+    microseconds; "" where one may pay. `graph_us`: of the whole graph, where it is known."""
+    above = max(0.0, 1 - floor_us / us)
+    if above < LEAST_ABOVE_FLOOR:
+        return f"it takes {us:.1f} us, and this device at least {floor_us:.1f} us"
+    if graph_us is None:
+        return ""
+    share = times * us / graph_us
+    if share * above >= LEAST_OF_GRAPH:
+        return ""
+    at_most = f", of which a kernel can save {above:.0%} at most" if floor_us else ""
+    return f"it is {share:.1%} of its graph's time{at_most}"

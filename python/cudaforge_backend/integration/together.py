@@ -1,0 +1,198 @@
+"""What the forges of one graph share: its budget, the device, by turns, and how they end."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any
+
+import torch
+
+from cudaforge_backend._native import _C
+from cudaforge_backend.options import Settings
+
+_LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
+_AT_ONCE = 8  # regions, most of which wait for Inductor or for the device
+_CORES_AT_ONCE = 4  # fewer are for one region alone
+_TIMING_SECONDS = 3.0  # of the graph, at the end
+
+
+class NoTimeLeftError(Exception):
+    """What is left of the graph's budget does not suffice for this region."""
+
+
+class Turns:
+    """A device that one forge at a time uses. Of those that wait a race goes first, then the lowest
+    number. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._busy = False
+        self._waiting: list[tuple[bool, int]] = []
+
+    @contextmanager
+    def take(self, race: bool, number: int, go_on: Callable[[], None]) -> Iterator[None]:
+        """Waits. What `go_on`, which is called now and then, raises ends the waiting."""
+        mine = (not race, number)
+        with self._changed:
+            self._waiting.append(mine)
+            try:
+                while self._busy or min(self._waiting) != mine:
+                    go_on()
+                    self._changed.wait(_LOOKS_SECONDS)
+                self._busy = True
+            finally:
+                self._waiting.remove(mine)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+
+    def of_timing(self) -> AbstractContextManager[None]:
+        """For the timing of the graph, which goes before all else."""
+        return self.take(True, -1, lambda: None)
+
+
+class Turn:
+    """What a forge holds until end(), the device and for a race the turn of Inductor's as well; of
+    one thread. `left_s`: of the graph's budget."""
+
+    def __init__(self, held: ExitStack, left_s: float) -> None:
+        self._held = held
+        self.left_s = left_s
+
+    def end(self) -> None:
+        """Gives them to the next."""
+        self._held.close()
+
+
+def _maximizes(inductor: Mapping[str, Any]) -> bool:
+    """Whether Inductor times kernels of its own as it compiles."""
+    from torch._inductor import config
+
+    names = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise")
+    return any(inductor.get(name, getattr(config, name)) for name in names)
+
+
+class Together:
+    """Of the forges of one graph. `waited_for`: a compilation of Dynamo's, which has its lock,
+    waits for them. `reserved`: the graph is compiled without winners meanwhile, and time is kept
+    for compiling it with them, and for timing it. Thread-safe."""
+
+    def __init__(
+        self, settings: Settings, device: torch.device, *, waited_for: bool, reserved: bool
+    ) -> None:
+        self.waited_for = waited_for
+        # On a GPU times do not depend on what the processor does meanwhile.
+        several = device.type == "cuda" and (os.cpu_count() or 1) >= _CORES_AT_ONCE
+        several = several and reserved and settings.agents is None
+        self.at_once = _AT_ONCE if several and not _maximizes(settings.inductor) else 1
+        self.turns = Turns()
+        self.cancel = _C.Cancel()
+        self.stopped = False
+        self.skipped: dict[str, str] = {}  # by key: why nothing is to be gained
+        self._budget_s = settings.graph_budget_s if settings.agents is None else float("inf")
+        self._began = time.monotonic()
+        self._reserve_s = _TIMING_SECONDS if reserved else 0.0
+        self._graph_us: float | None = None
+        self._known = threading.Event()  # the graph was compiled, and timed where it could be
+        if not reserved:
+            self._known.set()
+
+    def begin(self) -> None:
+        """The budget runs from now on."""
+        self._began = time.monotonic()
+
+    def left_s(self) -> float:
+        """Of the graph's budget, without what is reserved: seconds."""
+        return self._budget_s - self._reserve_s - (time.monotonic() - self._began)
+
+    def compiled(self, seconds: float, graph_us: float | None) -> None:
+        """Inductor took so long for the graph without winners, and one call of it so long."""
+        self._reserve_s += seconds
+        self._graph_us = graph_us
+        self._known.set()
+
+    def graph_us(self, go_on: Callable[[], None] | None) -> float | None:
+        """Microseconds of one call of the graph as Inductor compiles it; None: not known. Waits
+        until that was timed where there is a `go_on`."""
+        while go_on is not None and not self._known.wait(_LOOKS_SECONDS):
+            go_on()
+        return self._graph_us
+
+    def stop(self) -> None:
+        """Has all forges end: soon, and with all kept that was found."""
+        self.stopped = True
+        self.cancel.set()
+
+
+def run_all(work: Callable[[int], None], count: int, together: Together) -> None:
+    """Calls work(0) to work(count - 1), `at_once` at a time, and raises what the first of them to
+    fail raised."""
+    if together.at_once == 1:
+        for number in range(count):
+            work(number)
+        return
+    numbers = iter(range(count))  # whose next() is atomic
+    failures: list[BaseException] = []
+
+    def body() -> None:
+        for number in numbers:
+            try:
+                work(number)
+            except BaseException as error:
+                failures.append(error)
+                together.stop()
+                return
+
+    threads = [
+        threading.Thread(target=body, name=f"cudaforge-region-{i}", daemon=False)
+        for i in range(min(together.at_once, count))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+class Beside:
+    """Work in a thread of its own, which ends before the `with` does."""
+
+    def __init__(self, work: Callable[[], Any], together: Together) -> None:
+        self._work = work
+        self._together = together
+        self._result: Any = None
+        self._failure: BaseException | None = None
+        # Not a daemon: the interpreter would end while it is in C++, and that aborts the process.
+        self._thread = threading.Thread(target=self._run, name="cudaforge-graph", daemon=False)
+
+    def _run(self) -> None:
+        try:
+            self._result = self._work()
+        except BaseException as error:
+            self._failure = error
+
+    def __enter__(self) -> Beside:
+        self._thread.start()
+        return self
+
+    def result(self) -> Any:
+        """Waits; raises what the work raised."""
+        while self._thread.is_alive():  # so that Ctrl-C comes through
+            self._thread.join(_LOOKS_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+        return self._result
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._together.stop()
+            with suppress(KeyboardInterrupt):  # a second Ctrl-C
+                self._thread.join()
