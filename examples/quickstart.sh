@@ -11,4 +11,5 @@ esac
 python3 "$(dirname "${BASH_SOURCE[0]}")/arguments.py" "$@" || exit # a wrong option is named before anything is installed
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$QUICKSTART_FROM" || exit
+unset CUDAFORGE_ON_MISS # it is about what is made by default
 exec "$PYTHON" "$ROOT/examples/quickstart.py" "$@"

@@ -111,7 +111,7 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
     }
     if (config.on_miss != value) {
       Warn(&config, "CUDAFORGE_ON_MISS", value,
-           "expected one of " + known + "; using " + config.on_miss);
+           "expected one of " + known + "; using the default");
     }
   }
   const auto read_seconds = [&](const char* name, double* setting) {

@@ -16,11 +16,11 @@ inline constexpr const char* kLogTopics[] = {"forge", "graph", "cache", "dispatc
 // Every path is absolute, as the program may change its folder later. A program's name without a
 // slash is looked up on PATH.
 struct Config {
-  bool disabled = false;           // CUDAFORGE_DISABLE=1
-  bool eager = false;              // CUDAFORGE_EAGER=1
-  std::string on_miss = "record";  // CUDAFORGE_ON_MISS, one of kOnMiss
-  double region_budget_s = 30;     // CUDAFORGE_REGION_BUDGET_S, > 0
-  double graph_budget_s = 60;      // CUDAFORGE_GRAPH_BUDGET_S, > 0
+  bool disabled = false;        // CUDAFORGE_DISABLE=1
+  bool eager = false;           // CUDAFORGE_EAGER=1
+  std::string on_miss;          // CUDAFORGE_ON_MISS, one of kOnMiss; empty: not given
+  double region_budget_s = 30;  // CUDAFORGE_REGION_BUDGET_S, > 0
+  double graph_budget_s = 60;   // CUDAFORGE_GRAPH_BUDGET_S, > 0
   // CUDAFORGE_CACHE_DIR, else $XDG_CACHE_HOME/cudaforge, else ~/.cache/cudaforge
   std::string cache_dir;
   std::string cxx;  // CUDAFORGE_CXX; empty: g++, else c++, else clang++

@@ -19,8 +19,8 @@ def configure(cuda_folders: list[str], programs: str, torch: str) -> None:
     that of libtorch. The environment wins."""
 
 def config() -> dict[str, Any]:
-    """The environment's settings: disabled, eager, on_miss, region_budget_s, graph_budget_s,
-    cache_dir, log, warnings."""
+    """The environment's settings: disabled, eager, on_miss ("" where it is not given),
+    region_budget_s, graph_budget_s, cache_dir, log, warnings."""
 
 def cuda_search_paths() -> list[str]:
     """Folders that may hold libnvrtc, libnvJitLink, libcupti and the CUDA headers, the first to

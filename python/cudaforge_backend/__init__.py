@@ -2,6 +2,9 @@
 
     model = torch.compile(model, backend="cudaforge")
 
+The first call of each graph makes the kernels that the cache does not have, for graph_budget_s (60
+seconds) at most; the option on_miss changes that.
+
 Importing this package loads the C++ part, registers the operator cudaforge::region (which cached
 graphs call) and the backend; nothing of Inductor is imported before a graph is compiled.
 """
@@ -66,9 +69,10 @@ def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
     "agents_end" with its "reason" and the "ledger".
     {"event": "left", "regions", "graph_budget_s"} names the regions of a graph for which that time
     did not suffice.
-    With on_miss="blocking" then {"event": "graph", "step", "regions"} for each graph that is to be
-    timed with its winners (their keys are the regions): step "compile" when it is compiled with
-    them and without, "race" when it is called first and timed, which compiles its backward.
+    With on_miss="blocking", the default, then {"event": "graph", "step", "regions"} for each graph
+    that is to be timed with its winners (their keys are the regions): step "compile" when it is
+    compiled with them and without, "race" when it is called first and timed, which compiles its
+    backward.
     "region" and the last "verdict" are for people: "mul -> cumsum(float32[8, 128])", "nothing
     faster than ATen"."""
     from .integration.telling import set_progress as set_callback

@@ -19,7 +19,6 @@ from ._native import _C
 from .options import DISABLED, disabled, parse
 from .records import (
     DOUBTFUL,
-    HOW_TO_FORGE,
     input_shapes,
     label,
     needed_alignment,
@@ -61,8 +60,8 @@ class RegionReport:
 class Report:
     """All regions of a model for these inputs, with the parts that forging tried of those without a
     winner, and what was left to PyTorch, by reason; `training` says whether the graphs are those of
-    training, `no_graph` why there is none, where there is none; `ways`, how the graphs run that were
-    timed. str() is a table for people."""
+    training, `no_graph` why there is none, where there is none; `ways`, how the graphs run
+    that were timed. str() is a table for people."""
 
     regions: tuple[RegionReport, ...]
     left: Mapping[str, int]
@@ -96,8 +95,8 @@ class Report:
         if short := too_little_time([region.retry_above_s for region in self.regions]):
             text, budget = short
             rows.append(
-                f"  {text}: on_miss='blocking' or 'background' with region_budget_s={budget} or "
-                f"more, or cudaforge warmup --region-budget {budget}, tries again"
+                f"  {text}: compiling with region_budget_s={budget} or more (unless on_miss is "
+                f"'fallback' or 'record'), or cudaforge warmup --region-budget {budget}, tries again"
             )
         for reason, n in sorted(self.left.items()):
             rows.append(f"  left to PyTorch: {reason} ({n})")
@@ -117,7 +116,8 @@ _WHY = {
     "region: Inductor runs it",
     "elsewhere": "a winner is in the cache, but this graph is divided into other regions",
     "negative": "nothing was faster than PyTorch",
-    "miss": f"not forged yet: use {HOW_TO_FORGE}",
+    "miss": "not forged yet: compiling with on_miss='blocking' (the default) makes its kernel, as "
+    "far as graph_budget_s goes; so does cudaforge warmup, without that limit",
     "skipped": "not forged, as little can be gained",
     "only_agents": "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` "
     "has agents write its kernel",

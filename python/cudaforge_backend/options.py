@@ -52,15 +52,17 @@ def disabled() -> bool:
     return bool(_C.config()["disabled"])
 
 
-def parse(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
-    """Settings out of torch.compile's arguments; a forked child records what it would forge. Raises
-    OptionError."""
+def parse(
+    mode: str | None, options: Mapping[str, Any] | None, on_miss: str = "blocking"
+) -> Settings:
+    """Settings out of torch.compile's arguments. `on_miss`: the default, where neither the options
+    nor the environment has it. A forked child records what it would forge. Raises OptionError."""
     given = dict(options or {})
     for name in given:
         if name not in OPTIONS:
             raise _unknown_option(str(name))
     environment = _C.config()
-    on_miss = _on_miss(given.get("on_miss", environment["on_miss"]))
+    on_miss = _on_miss(given.get("on_miss", environment["on_miss"] or on_miss))
 
     agents = _agents(given.get("agents"), on_miss, options)
     if on_miss in FORGING and is_forked_child():

@@ -12,13 +12,12 @@ import torch
 from ._native import _C
 
 RIVALS = {"aten": "ATen", "inductor": "Inductor"}
-HOW_TO_FORGE = "on_miss='blocking' or 'background', or cudaforge warmup"
 
 NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
 DOUBTFUL = (
     "judged on a busy machine: good for the process that made it, judged anew a day later by the "
     "next that forges (`cudaforge forge --wanted`, `cudaforge warmup`, with --train for training's "
-    "graphs, or on_miss)"
+    "graphs, or a compilation, unless on_miss is 'fallback' or 'record')"
 )
 
 _MESSAGE = 200  # characters of a verdict's message

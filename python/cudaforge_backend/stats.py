@@ -13,9 +13,9 @@ from typing import Any, TypedDict, cast
 from . import log
 from ._native import _C
 from .errors import CudaForgeWarning
-from .forks import fork_safe_lock
+from .forks import fork_safe_lock, is_forked_child
 from .options import DISABLED, disabled
-from .records import HOW_TO_FORGE, counted, why_no_kernel
+from .records import counted, why_no_kernel
 from .steps import call_cost, cost_text
 
 
@@ -145,11 +145,8 @@ class _Readable(dict[str, Any]):
             f"regions: {stats['misses']} missed, {stats['forged']} forged to a winner, "
             f"{stats['negative']} to no winner",
         ]
-        forged = stats["forged"] + stats["negative"] + undecided(stats)
-        if stats["misses"] and not forged:
-            threads = {thread.name for thread in threading.enumerate()}
-            begun = threads & {"cudaforge-background", "cudaforge-eager"}
-            lines.append(f"  missed: {_BEING_FORGED if begun else _HOW_TO_FORGE}")
+        if stats["misses"] and not _tried(stats):
+            lines.append(f"  missed: {_why_missed()}")
         if stats["agents"]["calls"]:
             calls, failed = counted(stats["agents"]["calls"], "call"), stats["agents"]["failed"]
             without = f", {failed} without a reply" * bool(failed)
@@ -229,6 +226,21 @@ def _region_table(
     return lines
 
 
+def _tried(stats: Stats) -> int:
+    """How many regions were forged, or were to be: what became of them stands elsewhere."""
+    out_of_time = stats["fallbacks"].get("graph_budget", 0)
+    return stats["forged"] + stats["negative"] + undecided(stats) + out_of_time
+
+
+def _why_missed() -> str:
+    """Of a process that has forged nothing: why, and what makes the kernels that it misses."""
+    if is_forked_child():
+        return _FORKED
+    threads = {thread.name for thread in threading.enumerate()}
+    begun = threads & {"cudaforge-background", "cudaforge-eager"}
+    return _BEING_FORGED if begun else _NOT_FORGED
+
+
 def undecided(stats: Stats) -> int:
     """How many regions were to be forged and came to neither a winner nor no winner."""
     reasons = ("forge_failed", "no_memory_to_verify", "no_reply")
@@ -259,9 +271,14 @@ _GRAPHS = {
 }
 
 _BEING_FORGED = "kernels are being made in the background (CUDAFORGE_LOG=forge shows each step)"
-_HOW_TO_FORGE = (
-    f"{HOW_TO_FORGE}, or after 'record' `cudaforge forge --wanted`, makes their kernels; most of "
-    "those of matrix products, convolutions and attention need agents (--coder PROVIDER)"
+_NOT_FORGED = (
+    "on_miss is 'fallback' or 'record' (enable()'s default), or only agents make these kernels "
+    "(--coder PROVIDER: most matrix products, convolutions, attention); `cudaforge forge --wanted` "
+    "makes those that were recorded, `cudaforge warmup` those of a model"
+)
+_FORKED = (
+    "a forked child forges nothing; `cudaforge forge --wanted` makes the kernels that were "
+    "recorded, and so does a process that is not forked"
 )
 
 # What to do about a reason, where there is something.
@@ -274,8 +291,8 @@ _REMEDIES = {
     "aligned, and on a GPU `cudaforge forge --wanted` makes kernels for unaligned inputs",
     "little_to_gain": "kernels for these regions could hardly make their graph faster, and none "
     "were made; explain() has the figures",
-    "graph_budget": "graph_budget_s left too little time for these regions; `cudaforge forge "
-    "--wanted` forges them",
+    "graph_budget": "graph_budget_s left too little time for these regions; the next process that "
+    "compiles the graph goes on with them, and `cudaforge forge --wanted` forges them now",
     "not_recorded": "the cache took no writes, so a later process asks again; `cudaforge doctor` "
     "says what to do about it",
     "no_memory_to_verify": "a kernel is verified beside the program, in memory that it leaves "

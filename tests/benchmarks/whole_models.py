@@ -1,9 +1,9 @@
-"""Whole models with random weights, each compiled with CudaForge and its default options but for
-`on_miss`, in a process of its own and with an empty cache: how long the first result takes, where
-that time goes, and how fast the model is then.
+"""Whole models with random weights, each compiled with CudaForge and no option, in a process of its
+own and with an empty cache: how long the first result takes, where that time goes, and how fast the
+model is then.
 
     python tests/benchmarks/whole_models.py [--only WORDS ...] [--device cpu|cuda] [--small]
-        [--limit S] [--cache-dir DIR] --out RESULTS.jsonl
+        [--limit S] --out RESULTS.jsonl
 
 Needs the package transformers. Each result is a line of RESULTS: a model that has one there is not
 run again, so a run that was cut short is gone on with. `--small`: models of few layers and narrow
@@ -107,18 +107,16 @@ def _first(step: Step, device: str) -> tuple[float, torch.Tensor]:
     return time.monotonic() - began, out
 
 
-def run_one(name: str, device: str, small: bool, cache: str) -> dict[str, Any]:
+def run_one(name: str, device: str, small: bool) -> dict[str, Any]:
     """What one model came to."""
     import cudaforge_backend
     from cudaforge_backend import measure
     from cudaforge_backend.stats import PHASES
 
     torch._dynamo.config.cache_size_limit = 64
-    options: dict[str, Any] = {"cache_dir": cache, "on_miss": "blocking"}
     if device == "cuda":
         torch.zeros(1, device=device)
-    ours = step_of(name, device, small, lambda m: torch.compile(
-        m, backend="cudaforge", options=options))  # fmt: skip
+    ours = step_of(name, device, small, lambda m: torch.compile(m, backend="cudaforge"))
     ours_s, ours_out = _first(ours, device)
     spent = cudaforge_backend.stats()["spent"]
     eager = step_of(name, device, small, lambda m: m)
@@ -156,10 +154,13 @@ def first_of_inductor(name: str, device: str, small: bool) -> float:
 
 
 def _child(arguments: list[str], limit: float, fresh: str) -> dict[str, Any]:
-    """What a process of its own prints, with Inductor's caches empty."""
+    """What a process of its own prints, with empty caches below the folder `fresh` and no setting
+    of how much is forged."""
     import os
 
-    env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": fresh}
+    ours = ("ON_MISS", "REGION_BUDGET_S", "GRAPH_BUDGET_S")
+    env = {**os.environ, **dict.fromkeys([f"CUDAFORGE_{name}" for name in ours], "")}
+    env |= {"TORCHINDUCTOR_CACHE_DIR": f"{fresh}/inductor", "CUDAFORGE_CACHE_DIR": f"{fresh}/ours"}
     try:
         done = subprocess.run(
             [sys.executable, __file__, *arguments],
@@ -202,11 +203,11 @@ def main() -> None:
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        name, cache = args.child
-        if cache == "inductor":
+        name, backend = args.child
+        if backend == "inductor":
             print(json.dumps({"inductor": first_of_inductor(name, args.device, args.small)}))
         else:
-            print(json.dumps(run_one(name, args.device, args.small, cache)))
+            print(json.dumps(run_one(name, args.device, args.small)))
         return
     assert args.out is not None, "--out is needed"
     lines = args.out.read_text().splitlines() if args.out.exists() else []
@@ -218,7 +219,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             common = ["--device", args.device, *small, "--child", name]
             alone = _child([*common, "inductor"], args.limit, f"{folder}/i")
-            result = _child([*common, f"{folder}/cache"], args.limit, f"{folder}/c")
+            result = _child([*common, "cudaforge"], args.limit, f"{folder}/c")
         if "error" not in result and "error" not in alone:
             result["first"]["inductor"] = alone["inductor"]
         result = {"name": name, **alone, **result} if "error" in alone else {"name": name, **result}

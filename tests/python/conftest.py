@@ -26,12 +26,8 @@ os.environ["CUDAFORGE_CACHE_DIR"] = str(_SESSION / "cache")
 _SAMPLES = _SHARED / "samples"  # of test_eager_samples.py
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # processes side by side: a thread that waits sleeps
 os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"  # spares each compiling process ten seconds of probing
-for _name in (
-    "CUDAFORGE_DISABLE",
-    "CUDAFORGE_ON_MISS",
-    "CUDAFORGE_REGION_BUDGET_S",
-    "CUDAFORGE_GRAPH_BUDGET_S",
-):
+os.environ["CUDAFORGE_ON_MISS"] = "record"  # only tests that ask for it forge
+for _name in ("CUDAFORGE_DISABLE", "CUDAFORGE_REGION_BUDGET_S", "CUDAFORGE_GRAPH_BUDGET_S"):
     os.environ.pop(_name, None)
 
 import cudaforge_backend  # noqa: E402

@@ -26,6 +26,7 @@ PROCESS_FIELDS = {"hits", "misses", "forged", "first_result_s"}
 def quickstart(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(ROOT / "examples" / "quickstart.py"), *arguments],
+        env=os.environ | {"CUDAFORGE_ON_MISS": ""},
         capture_output=True,
         text=True,
         timeout=900,
@@ -136,7 +137,7 @@ def small_quickstart(
     arguments += ["--region-budget", "30", "--cache-dir", str(folder / "cache")]
     arguments += ["--json", str(out)]
     script = f"import sys; sys.argv = {['', *arguments]}\nimport small_quickstart"
-    done = run_python(script, check=False, ready=True, RACES=races)
+    done = run_python(script, check=False, ready=True, RACES=races, CUDAFORGE_ON_MISS="")
     assert done.returncode == code, done.stdout + done.stderr
     data = json.loads(out.read_text())
     expect_tables(done.stdout, data)

@@ -168,7 +168,8 @@ def run_rm(args: argparse.Namespace) -> int:
             if row["within"]:
                 _say(
                     f"a part of region {row['within'][:12]}, inside which alone it is judged: "
-                    "`cudaforge warmup` or a run with on_miss='blocking' makes it anew"
+                    "`cudaforge warmup` or a run that forges (on_miss='blocking', the default) "
+                    "makes it anew"
                 )
 
         for row in unwanted:

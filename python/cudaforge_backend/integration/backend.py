@@ -45,11 +45,12 @@ def cudaforge(
     """Compiles one Dynamo graph with Inductor, its regions that have winners replaced.
 
     mode: as for Inductor ("default", "reduce-overhead", "max-autotune",
-    "max-autotune-no-cudagraphs"). options: on_miss ("fallback", "record", "background",
-    "blocking"), region_budget_s and graph_budget_s (seconds for one region and for all of one
-    graph), cache_dir, agents (who writes kernels beside the generators: a dict of the fields of
-    agents.Agents), and inductor (a dict of Inductor's own options). Raises OptionError for anything
-    else; whatever else goes wrong on our side, the graph is Inductor's, with one warning."""
+    "max-autotune-no-cudagraphs"). options: on_miss ("fallback", "record", "background" or
+    "blocking", the default), region_budget_s and graph_budget_s (seconds for one region and for all
+    of one graph), cache_dir, agents (who writes kernels beside the generators: a dict of the fields
+    of agents.Agents), and inductor (a dict of Inductor's own options). Raises OptionError for
+    anything else; whatever else goes wrong on our side, the graph is Inductor's, with one
+    warning."""
     settings = parse(mode, options)
     if disabled():
         return plain(gm, example_inputs, settings)

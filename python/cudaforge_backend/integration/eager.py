@@ -106,7 +106,8 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
 
     `ops`: overloads ("aten::_softmax") and patterns ("aten::*norm*"); None: those that winners can
     exist for. `options`: on_miss, region_budget_s, cache_dir and agents, as torch.compile's for
-    this backend; what is missing is recorded, or forged in the background, or at once.
+    this backend; what is missing is recorded, or forged in the background, or at once. Unless
+    on_miss or CUDAFORGE_ON_MISS says otherwise, it is recorded ("record"), and nothing is forged.
 
     Holds for the process until disable(); called again, it replaces what was in force. As a context
     manager, `with enable(...):`, it restores at its end what was in force before. Until then
@@ -117,7 +118,7 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
     for name in options:
         if name not in _OPTIONS:
             raise errors.unknown("option", name, _OPTIONS)
-    settings = parse(None, options)
+    settings = parse(None, options, on_miss="record")
     names = default_ops() if ops is None else chosen_ops(ops)
     if disabled():
         return Interception(None)

@@ -86,7 +86,7 @@ TEST(DynamicLibraryTest, TellsWhatIsNotThereFromWhatDoesNotOpen) {
 TEST(ConfigTest, Defaults) {
   const Config config = ReadConfig({{"HOME", "/home/u"}});
   EXPECT_FALSE(config.disabled);
-  EXPECT_EQ(config.on_miss, "record");
+  EXPECT_EQ(config.on_miss, "");
   EXPECT_EQ(config.region_budget_s, 30);
   EXPECT_EQ(config.cache_dir, "/home/u/.cache/cudaforge");
   EXPECT_TRUE(config.warnings.empty());
@@ -150,7 +150,7 @@ TEST(ConfigTest, BadValuesGiveOneWarningEachAndTheDefault) {
     EXPECT_NE(config.warnings[0].find(name), std::string::npos);
     EXPECT_NE(config.warnings[0].find(value), std::string::npos);
     EXPECT_FALSE(config.disabled);
-    EXPECT_EQ(config.on_miss, "record");
+    EXPECT_EQ(config.on_miss, "");
     EXPECT_EQ(config.region_budget_s, 30);
     EXPECT_TRUE(config.log.empty());
   }
