@@ -110,8 +110,7 @@ Config ReadConfig(const std::map<std::string, std::string>& environment) {
       known += (known.empty() ? "" : ", ") + std::string(choice);
     }
     if (config.on_miss != value) {
-      Warn(&config, "CUDAFORGE_ON_MISS", value,
-           "expected one of " + known + "; using the default");
+      Warn(&config, "CUDAFORGE_ON_MISS", value, "expected one of " + known + "; using the default");
     }
   }
   const auto read_seconds = [&](const char* name, double* setting) {

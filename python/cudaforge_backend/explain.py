@@ -95,8 +95,8 @@ class Report:
         if short := too_little_time([region.retry_above_s for region in self.regions]):
             text, budget = short
             rows.append(
-                f"  {text}: compiling with region_budget_s={budget} or more (unless on_miss is "
-                f"'fallback' or 'record'), or cudaforge warmup --region-budget {budget}, tries again"
+                f"  {text}: compiling with region_budget_s={budget} or more, or cudaforge warmup "
+                f"--region-budget {budget}, tries again"
             )
         for reason, n in sorted(self.left.items()):
             rows.append(f"  left to PyTorch: {reason} ({n})")

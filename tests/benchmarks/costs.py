@@ -343,8 +343,8 @@ print(time.perf_counter() - start)
 
 
 def compile_once(device: str, backend: str, kernels: Path) -> float:
-    """Seconds of one compilation in a fresh process with an empty Inductor cache. What is missing is
-    recorded."""
+    """Seconds of one compilation in a fresh process with an empty Inductor cache. Kernels that are
+    missing are not made."""
     with tempfile.TemporaryDirectory() as inductor:
         caches = {"TORCHINDUCTOR_CACHE_DIR": inductor, "CUDAFORGE_CACHE_DIR": str(kernels)}
         caches["CUDAFORGE_ON_MISS"] = "record"
