@@ -80,10 +80,12 @@ class RegionForge {
   // Waits for the device, which takes no time of the region's.
   std::unique_ptr<ForgeHost::Turn> TakeTurn(bool race) {
     const double began = SteadySeconds();
-    double left = Left();
+    const double most = Left();
+    double left = most;
     std::unique_ptr<ForgeHost::Turn> turn = host_.TakeTurn(race, &left);
+    if (turn == nullptr) return turn;
     start_ += SteadySeconds() - began;
-    budget_s_ -= std::max(0.0, Left() - left);
+    budget_s_ -= most - left;
     return turn;
   }
 
