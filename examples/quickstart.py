@@ -261,8 +261,8 @@ def main() -> int:
     }
     difference = max(differences.values())
     processes = {"first_process": first.counters, "second_process": second["counters"]}
-    doubtful, lost = doubtful_and_lost(regions, second["missed"], second["forged"])
-    print_processes(processes, difference, doubtful)
+    lost = lost_regions(regions, second["missed"], second["forged"])
+    print_processes(processes, difference)
 
     if args.json:
         data = {
@@ -289,16 +289,10 @@ def main() -> int:
     return int(bool(found))
 
 
-def doubtful_and_lost(
-    regions: Sequence[Mapping[str, Any]], missed: Set[str], forged: Set[str]
-) -> tuple[int, int]:
-    """How many regions the second process rightly did without, because the first had raced them on
-    a busy machine, and how many the cache should have given it. `missed`: keys of graphs' regions;
-    `forged`: keys of parts, too. A part forged for the first time is neither."""
-    doubtful = {r["key"] for r in regions if r["doubtful"]}
-    decided = {r["key"] for r in regions} - doubtful
-    lost = (decided & forged) | (missed - doubtful)
-    return len(doubtful & missed), len(lost)
+def lost_regions(regions: Sequence[Mapping[str, Any]], missed: Set[str], forged: Set[str]) -> int:
+    """How many regions the cache should have given the second process. `missed`: keys of graphs'
+    regions; `forged`: keys of parts, too. A part forged for the first time is not lost."""
+    return len(({region["key"] for region in regions} & forged) | missed)
 
 
 def failures(
@@ -310,7 +304,7 @@ def failures(
 ) -> list[str]:
     """What makes the quickstart fail, a line each: errors over their limit, two processes that
     differ (`differences`: by model and phase), a cache that keeps nothing, a second process that
-    it did not serve (`lost`: of doubtful_and_lost).
+    it did not serve (`lost`: of lost_regions).
 
     cuDNN may take another algorithm in another process, which makes a difference of the size of
     the model's own error: in TF32, more than a thousandth.

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from cudaforge_backend.heartbeat import Teller
-from cudaforge_backend.records import counted, find, label
+from cudaforge_backend.records import find, label
 
 NOT_FORGED: dict[str, Any] = {
     "ops": "a region that could not be forged (see the warnings)", "shapes": [],
@@ -104,11 +104,8 @@ def quiet(low: float, _: float, high: float) -> bool:
     return low <= 1 <= high and round(high - low, 2) <= 0.1
 
 
-def print_processes(
-    processes: Mapping[str, Mapping[str, Any]], difference: float, doubtful: int
-) -> None:
-    """The cold and the cached process side by side; the largest relative difference of results, and
-    how many regions the second process did without, as the machine had been too busy."""
+def print_processes(processes: Mapping[str, Mapping[str, Any]], difference: float) -> None:
+    """The cold and the cached process side by side; the largest relative difference of results."""
     print(
         f"  {'':<16} {'hits':>6} {'known':>6} {'misses':>6} {'forged':>6} {'first result':>13} "
         "(of the first model; known: regions with a record, winner or not)"
@@ -123,8 +120,3 @@ def print_processes(
     print(f"  both processes gave the same numbers {same}")
     if not processes["second_process"]["hits"]:
         print("  no kernel ran: none won, or no graph as a whole gains by its winners here")
-    if doubtful:
-        print(
-            f"  not served in the second process: {counted(doubtful, 'region')}, "
-            "for which the machine was too busy\n  when the first process raced"
-        )

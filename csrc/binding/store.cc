@@ -160,10 +160,10 @@ void BindStore(py::module_& m) {
       .def("get", &Get, py::arg("key"), py::arg("arch"))
       .def("verdict", &Verdict, py::arg("key"), py::arg("arch"))
       .def(
-          "doubted_lately",
+          "is_stale",
           [](KernelStore& store, const std::string& key, const std::string& arch) {
             const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
-            return record && Runtime::Get().IsDoubtedElsewhere(*record);
+            return record && Runtime::Get().IsStale(*record);
           },
           py::arg("key"), py::arg("arch"))
       .def("candidate", &CandidateOf, py::arg("key"), py::arg("arch"))

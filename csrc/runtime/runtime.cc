@@ -138,19 +138,19 @@ std::string Runtime::DeviceFor(const CacheRecord& record) {
 }
 
 bool Runtime::Stands(const CacheRecord& record) {
-  if (!JudgedByThisBuild(record, DeviceFor(record))) return false;
-  std::lock_guard lock(mutex_);
-  return record.doubtful == 0 || doubts_.contains({record.key, record.arch});
+  return JudgedByThisBuild(record, DeviceFor(record));
 }
 
-bool Runtime::IsDoubtedElsewhere(const CacheRecord& record) {
-  return JudgedByThisBuild(record) && !Stands(record) && record.DoubtedLately();
+bool Runtime::IsStale(const CacheRecord& record) {
+  if (record.doubtful == 0 || record.DoubtedLately()) return false;
+  std::lock_guard lock(mutex_);
+  return !doubts_.contains({record.key, record.arch});
 }
 
 void Runtime::Want(const RegionEntry& region, const std::string& arch, WantedWriter* writer) {
   std::shared_ptr<KernelStore> store = this->store();
   const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
-  if (known != nullptr && Stands(*known)) return;
+  if (known != nullptr && Stands(*known) && !IsStale(*known)) return;
   writer->Add(std::move(store), {region.key, arch, region.signature.ToJson()});
 }
 
@@ -178,10 +178,8 @@ Result<std::unique_ptr<Winner>> Runtime::Load(const OpSignature& signature, int 
 Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   CF_ASSIGN_OR_RETURN(Target * target, TargetFor(entry.signature.device, entry.device_index));
   const std::shared_ptr<const CacheRecord> record = store()->Get(entry.key, target->arch().target);
-  // What is doubtful, the process that made it has already.
   const Variant* const kernel = record ? record->For() : nullptr;
-  if (kernel == nullptr || record->doubtful != 0 ||
-      !JudgedByThisBuild(*record, target->arch().name)) {
+  if (kernel == nullptr || !JudgedByThisBuild(*record, target->arch().name)) {
     return std::unique_ptr<Winner>();
   }
   const auto load = [&]() -> Result<std::unique_ptr<Winner>> {

@@ -51,15 +51,15 @@ class Runtime {
   // others hold it. Thread-safe.
   Status UseCache(const std::string& folder);
 
-  // What this process makes of a record. What is in doubt counts only for the process that made it,
-  // and noted so. Thread-safe.
+  // What this process makes of a record. Thread-safe, all.
+  // This process measured it, under doubt.
   void NoteDoubt(const CacheRecord& record);
   // Whether this process may go by the record: this build judged it, on such a device.
   bool Stands(const CacheRecord& record);
-  // Whether another process measured it under doubt, less than a day ago.
-  bool IsDoubtedElsewhere(const CacheRecord& record);
-  // Puts a region that was called on the wanted list, but where its record stands. `arch`: its
-  // target's.
+  // Whether it is to be measured again: another process did under doubt, more than a day ago.
+  bool IsStale(const CacheRecord& record);
+  // Puts a region that was called on the wanted list, but where its record stands and is not stale.
+  // `arch`: its target's.
   void Want(const RegionEntry& region, const std::string& arch, WantedWriter* writer);
 
   // For ForgeHost::Try: the kernel on trial for this thread's OwnWork, and served once it has won.

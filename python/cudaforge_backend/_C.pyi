@@ -176,8 +176,8 @@ class KernelStore:
         gives; cheap. None on a miss, for what other versions judged or another process under doubt,
         and for damaged evidence of what serves no compiled graph."""
 
-    def doubted_lately(self, key: str, arch: str) -> bool:
-        """Whether another process measured it under doubt, less than a day ago."""
+    def is_stale(self, key: str, arch: str) -> bool:
+        """Whether it is to be measured again: another process did under doubt, over a day ago."""
 
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
         """Source, plan and constraints of the first kernel; None of a negative entry, and where the

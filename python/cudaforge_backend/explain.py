@@ -18,7 +18,6 @@ from torch import fx
 from ._native import _C
 from .options import DISABLED, disabled, parse
 from .records import (
-    DOUBTFUL,
     input_shapes,
     label,
     needed_alignment,
@@ -121,7 +120,6 @@ _WHY = {
     "skipped": "not forged, as little can be gained",
     "only_agents": "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` "
     "has agents write its kernel",
-    "doubtful": DOUBTFUL,
 }
 
 
@@ -281,8 +279,6 @@ def _inspect(
             why = _WHY["not_used"]
         if status == "miss" and region.by_agents:
             why = _WHY["only_agents"]
-        if status == "miss" and record and record["doubtful"]:
-            why = _WHY["doubtful"]
         if elsewhere:
             why = _WHY["elsewhere"]
         if status == "skipped":

@@ -15,8 +15,8 @@ RIVALS = {"aten": "ATen", "inductor": "Inductor"}
 
 NOT_CURRENT = "judged by another torch or verifier: not served, replaced when forged again"
 DOUBTFUL = (
-    "judged on a busy machine: good for the process that made it, judged anew a day later by the "
-    "next that forges (`cudaforge forge --wanted`, `cudaforge warmup`, with --train for training's "
+    "measured on a busy machine: used as it is, and measured again a day later by the next process "
+    "that forges (`cudaforge forge --wanted`, `cudaforge warmup`, with --train for training's "
     "graphs, or a compilation, unless on_miss is 'fallback' or 'record')"
 )
 

@@ -116,7 +116,8 @@ def test_quickstart(tmp_path: Path) -> None:
             low, median, high = region["speedup"]
             assert 1.03 < low <= median <= high
     first, second = data["first_process"], data["second_process"]
-    assert first["misses"] == first["forged"] + first["negative"] == len(data["regions"])
+    assert first["forged"] + first["negative"] == len(data["regions"])
+    assert first["misses"] >= len(data["regions"])  # some by which little can be gained
     assert (second["hits"] > 0) == any(region["served"] for region in data["regions"])
     assert set(first) >= PROCESS_FIELDS and set(second) >= PROCESS_FIELDS
     assert (second["misses"], second["forged"]) == (0, 0)
@@ -144,18 +145,15 @@ def small_quickstart(
     return done.stdout, data
 
 
-def test_the_second_process_does_without_what_the_first_could_not_tell(
+def test_the_second_process_goes_by_what_was_measured_on_a_busy_machine(
     run_python: RunPython, tmp_path: Path
 ) -> None:
     text, data = small_quickstart(run_python, tmp_path, "disturbed")
     assert {r["verdict"] for r in data["regions"]} == {"the machine was too busy for a race"}
     assert all(region["doubtful"] for region in data["regions"])
     second = data["second_process"]
-    assert second["misses"] >= 1
-    assert second["forged"] == second["negative"] == 0
+    assert second["misses"] == second["forged"] == second["negative"] == 0
     assert "no winner: the machine was too busy for a race" in text
-    n = text.partition("  not served in the second process: ")[2].split()[0]
-    assert 1 <= int(n) <= len(data["regions"])
     assert "WRONG" not in text
 
 
@@ -250,26 +248,23 @@ def test_a_cache_that_does_not_serve_fails_the_quickstart(
 
 
 @pytest.mark.parametrize(
-    ("missed", "forged", "doubtful", "lost"),
+    ("missed", "forged", "lost"),
     [
-        ("", "", 0, 0),
-        ("p", "p", 1, 0),
-        ("p", "", 1, 0),  # a day has not passed
-        ("p", "pn", 1, 0),  # a part of it that the first process did not come to
-        ("", "q", 0, 0),  # a part that the first process raced on a busy machine
-        ("d", "d", 0, 1),
-        ("pd", "pd", 1, 1),
-        ("p", "pe", 1, 1),  # a part that the first process decided
-        ("n", "", 0, 1),  # a graph's region that the first process did not know
+        ("", "", 0),
+        ("", "n", 0),  # a part that the first process did not come to
+        ("d", "d", 1),
+        ("de", "de", 2),
+        ("", "e", 1),  # a part that the first process decided
+        ("n", "", 1),  # a graph's region that the first process did not know
     ],
 )
 def test_what_the_second_process_should_have_found(
-    monkeypatch: pytest.MonkeyPatch, missed: str, forged: str, doubtful: int, lost: int
+    monkeypatch: pytest.MonkeyPatch, missed: str, forged: str, lost: int
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     quickstart = importlib.import_module("quickstart")
-    regions = [{"key": key, "doubtful": key in "pq"} for key in "depq"]
-    assert quickstart.doubtful_and_lost(regions, set(missed), set(forged)) == (doubtful, lost)
+    regions = [{"key": key} for key in "de"]
+    assert quickstart.lost_regions(regions, set(missed), set(forged)) == lost
 
 
 def test_a_cache_that_keeps_nothing_fails_the_quickstart(

@@ -109,7 +109,6 @@ def _forge(signature: _C.Signature, settings: Settings, told: Teller) -> dict[st
 
     key, arch, region = signature.key, _arch(signature), signature.to_dict()
     known = verdict_of(key, arch, settings.region_budget_s)[0] != "miss"
-    known = known or _C.store().doubted_lately(key, arch)
     decided = known or forge_one(signature, 0, settings, told)
     record: Mapping[str, Any] | None = find(key, arch) if decided else None
     empty = {"kind": "", "serves": [], "verdict": failure(key) or "not stored", "reason": ""}

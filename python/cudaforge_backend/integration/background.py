@@ -52,8 +52,10 @@ class SwappingCallable:
     def _forge(self, plan: Plan, settings: Settings) -> None:
         try:
             tell_of_background()
-            device = plan.misses()[0].region.device
-            together = Together(settings, device, waited_for=False, reserved=False)
+            devices = [known.region.device for known in plan.misses()]
+            together = Together(
+                settings, (devices or [torch.device("cpu")])[0], waited_for=False, reserved=False
+            )
             with spending():
                 done = forge_misses(
                     plan, settings, current_progress(), together, beside_program=True

@@ -18,7 +18,6 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.records import (
-    DOUBTFUL,
     reason_of,
     retry_above_s,
     speedup_text,
@@ -121,10 +120,8 @@ def forge_region(
             waiting.enter_context(compilation_waits_for(place))
         with lock:
             known = _C.store().verdict(key, arch)
-            if known is not None and not again and not worth_more_time(known, budget_s):
+            if known is not None and not again and not worth_forging(known, key, arch, budget_s):
                 return Forged(key, known["kind"], reason_of(known))
-            if not again and _C.store().doubted_lately(key, arch):
-                return Forged(key, "negative", DOUBTFUL)
             return _in_clean_thread(
                 _Forge(
                     signature=signature,
@@ -145,10 +142,11 @@ def forge_region(
             )
 
 
-def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
-    """Whether a negative entry came of too little time and there is now clearly more of it."""
+def worth_forging(record: Mapping[str, Any], key: str, arch: str, budget_s: float) -> bool:
+    """Whether a region with this record (KernelStore.verdict) is to be forged again: a negative
+    entry came of too little time, and there is now clearly more of it; or it is stale."""
     above = retry_above_s(record)
-    return above is not None and budget_s > above
+    return (above is not None and budget_s > above) or _C.store().is_stale(key, arch)
 
 
 def _in_clean_thread(forge: _Forge) -> Forged:

@@ -26,7 +26,7 @@ from cudaforge_backend.stats import (
 
 from .analysis import Analysis, analyse
 from .ending import ForgingEndedError
-from .forging import HEAVY, OtherCacheError, forge_region, worth_more_time
+from .forging import HEAVY, OtherCacheError, forge_region, worth_forging
 from .partition import Region
 from .rivals import least_seconds, signature_device
 from .room import has_room, leave_room
@@ -79,11 +79,11 @@ class Plan:
 
 
 def verdict_of(key: str, arch: str, budget_s: float | None) -> tuple[str, str, str]:
-    """What the cache says of a region: status, checksum and reason, as in Known. A negative entry
-    that came of too little time counts as a miss where `budget_s` is clearly more; so does what
-    another process found on a busy machine."""
+    """What the cache says of a region: status, checksum and reason, as in Known. With a `budget_s`
+    to forge in, a negative entry that came of clearly less time counts as a miss, and so does what
+    another process found on a busy machine more than a day ago."""
     record = _C.store().verdict(key, arch)
-    if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
+    if record is None or (budget_s is not None and worth_forging(record, key, arch, budget_s)):
         return "miss", "", ""
     status = "hit" if "compiled" in record["serves"] else "negative"
     return status, record["checksum"], reason_of(record)
@@ -159,24 +159,17 @@ def forge_misses(
     """Forges what is missing, with the agents and in the budgets that `settings` has; several
     regions side by side where `together` says so. Where a region ends without a winner its parts
     are forged in the next round, but where little can be gained by them; where forging itself
-    failed they would fail as well; so it is with what another process measured under doubt less
-    than a day ago. What the graph's time does not suffice for is put on the wanted list. With
-    agents, who have limits of their own, all are forged. Returns the plan as the cache then has
-    it."""
+    failed they would fail as well. What the graph's time does not suffice for is put on the wanted
+    list. With agents, who have limits of their own, all are forged. Returns the plan as the cache
+    then has it."""
     ended: set[str] = set()
     failed: set[str] = set()
     together.begin()
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
-        forgeable = []
-        for known in misses:
-            if _C.store().doubted_lately(known.region.key, known.arch):
-                failed.add(known.region.key)
-            else:
-                forgeable.append(known)
-        forgeable.sort(key=lambda known: _order(known, plan.times))
+        misses.sort(key=lambda known: _order(known, plan.times))
         left = []
         for known, how in _forge_all(
-            forgeable, plan.times, settings, progress, together, beside_program
+            misses, plan.times, settings, progress, together, beside_program
         ):
             if how == "left":
                 left.append(known)

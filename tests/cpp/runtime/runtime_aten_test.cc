@@ -115,15 +115,23 @@ TEST_F(RuntimeTest, AStoredWinnerIsServedFromTheStart) {
   EXPECT_EQ(WantedAfter(*Resolve(third)), 1u);
 }
 
-TEST_F(RuntimeTest, WhatIsInDoubtStandsForTheProcessThatMadeIt) {
-  CacheRecord record = *Forge(Softmax(40)).record;
-  EXPECT_TRUE(runtime().Stands(record));
-  record.doubtful = static_cast<int64_t>(std::time(nullptr));
-  EXPECT_FALSE(runtime().Stands(record));
-  EXPECT_TRUE(runtime().IsDoubtedElsewhere(record));
-  runtime().NoteDoubt(record);
-  EXPECT_TRUE(runtime().Stands(record));
-  EXPECT_FALSE(runtime().IsDoubtedElsewhere(record));
+TEST_F(RuntimeTest, WhatIsInDoubtIsServedAndMeasuredAgainADayLater) {
+  const CacheRecord record = *Forge(Softmax(40)).record;
+  EXPECT_FALSE(runtime().IsStale(record));
+  const OpSignature other = Softmax(44);  // as another process would find it
+  CacheRecord stored = record;
+  stored.key = other.Key();
+  stored.signature = other.Canonical();
+  stored.doubtful = static_cast<int64_t>(std::time(nullptr));
+  ASSERT_TRUE(runtime().store()->Put(stored).ok());
+  EXPECT_NE(Resolve(other)->winner.load(), nullptr);
+  EXPECT_TRUE(runtime().Stands(stored));
+  EXPECT_FALSE(runtime().IsStale(stored));
+  stored.doubtful -= 24 * 60 * 60;
+  EXPECT_TRUE(runtime().Stands(stored));
+  EXPECT_TRUE(runtime().IsStale(stored));
+  runtime().NoteDoubt(stored);
+  EXPECT_FALSE(runtime().IsStale(stored));
 }
 
 }  // namespace
