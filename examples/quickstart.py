@@ -218,11 +218,16 @@ def main() -> int:
     )
     if device == "cuda" and not torch.cuda.is_available():
         sys.exit("--device cuda, but PyTorch finds no GPU; `cudaforge doctor` says why")
-    progress = Progress()
-    cudaforge_backend.set_progress(progress)
-    if args.second:
-        second_process(args, device, progress)
-        return 0
+    with Progress() as progress:
+        cudaforge_backend.set_progress(progress)
+        if args.second:
+            second_process(args, device, progress)
+            return 0
+        return both_processes(args, device, progress)
+
+
+def both_processes(args: argparse.Namespace, device: str, progress: Progress) -> int:
+    """See main()."""
     facts = machine(device)
     print(
         f"CudaForge {facts['cudaforge']}, torch {facts['torch']}, {facts['device_name']}, "

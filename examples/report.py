@@ -6,7 +6,9 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from cudaforge_backend.heartbeat import Teller
+from cudaforge_backend.progress import Ended, Event, RegionFound, Started
 from cudaforge_backend.records import find, label
+from cudaforge_backend.terminal import changing_line
 
 NOT_FORGED: dict[str, Any] = {
     "ops": "a region that could not be forged (see the warnings)", "shapes": [],
@@ -26,20 +28,22 @@ class Progress(Teller):
     def __init__(self) -> None:
         self.known: dict[str, set[str]] = {"hit": set(), "negative": set(), "miss": set()}
         self._seen: dict[str, dict[str, Any]] = {}
-        super().__init__(lambda line: print(line, flush=True), "starting", ("start", "end"))
+        shown = (Started, Ended)
+        super().__init__(lambda line: print(line, flush=True), "starting", shown, changing_line())
 
     def tell(self, line: str, doing: str) -> None:
-        """Prints a line; `doing` is what will be said to go on while nothing else is printed."""
+        """Prints a line; `doing` is what a terminal shows to go on."""
         self.begin(doing)
         self.say(line)
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
+    def __call__(self, event: Event) -> None:
         super().__call__(event)
-        if event["event"] == "region":
-            self._seen.setdefault(event["key"], {"arch": event["arch"], "origin": "cache"})
-            self.known[event["status"]].add(event["key"])
-        elif event["event"] == "start":
-            self._seen[event["key"]] = {"arch": event["arch"], "origin": "forged"}
+        match event:
+            case RegionFound():
+                self._seen.setdefault(event.key, {"arch": event.arch, "origin": "cache"})
+                self.known.setdefault(event.status, set()).add(event.key)
+            case Started():
+                self._seen[event.key] = {"arch": event.arch, "origin": "forged"}
 
     def forged(self) -> set[str]:
         """The keys of what was forged in this process, parts of regions too."""

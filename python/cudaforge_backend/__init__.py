@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,17 +25,39 @@ from .explain import Report, explain
 from .integration.backend import cudaforge, warn_of_environment
 from .integration.eager import Interception, disable, enable
 from .log import install as _install_log
+from .progress import (
+    AgentStep,
+    Candidate,
+    Ended,
+    Event,
+    GraphStep,
+    RegionFound,
+    RegionsLeft,
+    Stage,
+    Started,
+    StillGoing,
+)
 from .stats import Stats, reset_stats, stats
 
 __version__: str = _C.versions()["cudaforge"]
 
 __all__ = [
+    "AgentStep",
+    "Candidate",
     "CudaForgeError",
     "CudaForgeWarning",
+    "Ended",
+    "Event",
+    "GraphStep",
     "Interception",
     "OptionError",
+    "RegionFound",
+    "RegionsLeft",
     "Report",
+    "Stage",
+    "Started",
     "Stats",
+    "StillGoing",
     "cudaforge",
     "disable",
     "enable",
@@ -46,35 +68,28 @@ __all__ = [
 ]
 
 
-def set_progress(callback: Callable[[Mapping[str, Any]], None] | None) -> None:
+def set_progress(callback: Callable[[Any], None] | None) -> None:
     """Has `callback` told of every step of forging in this process; None ends that.
 
-    Events are dicts: {"event": "region", "key", "arch", "region", "status"} for each region of a
-    graph, status "hit", "negative" or "miss"; then for each that is forged {"event": "start",
-    "key", "arch", "region"}, {"event": "candidate", "key", "index", "verdict", "params", "best",
-    "ns"}, {"event": "verified", "key", "index", "verdict", "ns"} and {"event": "end", "key",
-    "region", "kind", "serves", "verdict", "why", "reason", "timing", "seconds", "kept"}, kind
-    "winner" where its kernel was stored, else "negative", serves out of "compiled" and "eager"; all
-    are of this forging but for "kept", which is None or {"author", "by_agent", "timing"} of the
-    winner that was in the cache and stays. {"event": "stage", "key", "stage"} says what is done:
-    "compile", Inductor compiles what the kernel is to beat, and "race", they are raced, both with
-    "within", the key of a larger region, where they are done inside it; "rivals", before agents
-    write, the rivals are compiled and timed. There is no "ns" where nothing was timed. Other events
-    may come with later versions.
-    Where agents write kernels, {"event": "rival", "key", "rival", "us"} says what they are to beat;
-    then come "resumed" of a session that goes on, and of each "round", which names its "kind", the
-    Judge's "advice" ("issue" and "plan", or its "silence"), "ask" and "call" of each question
-    ("role"; "usage", "usd", "seconds"), and the "candidate"; "rejudged" ("round", "before",
-    "verdict", "message") of a kernel of an earlier session that is not right any more; at last
-    "agents_end" with its "reason" and the "ledger".
-    {"event": "left", "regions", "graph_budget_s"} names the regions of a graph for which that time
-    did not suffice.
-    With on_miss="blocking", the default, then {"event": "graph", "step", "regions"} for each graph
-    that is to be timed with its winners (their keys are the regions): step "compile" when it is
-    compiled with them and without, "race" when it is called first and timed, which compiles its
-    backward.
-    "region" and the last "verdict" are for people: "mul -> cumsum(float32[8, 128])", "nothing
-    faster than ATen"."""
+    It is given one event (cudaforge_backend.progress), a frozen dataclass; what every event says is
+    in Event. The kinds, of each region in this order:
+
+    | kind | when |
+    |---|---|
+    | RegionFound | a graph has the region |
+    | Started | its forging begins |
+    | Candidate | a candidate was judged |
+    | Stage | what it has to beat is compiled, or raced against it |
+    | AgentStep | an agent is asked, or has replied |
+    | Ended | with a verdict |
+    | RegionsLeft | the budget of a graph did not suffice for the others |
+    | GraphStep | then, with on_miss="blocking": the graph is timed |
+    | StillGoing | nothing new for a second |
+
+    While anything is made there is an event at least every two seconds. Calls come from several
+    threads, one at a time: the forging waits for each. A callback must neither compile nor wait for
+    another thread that forges. What it raises ends the forging of the region, which is warned of;
+    PyTorch runs it."""
     from .integration.telling import set_progress as set_callback
 
     if callback is not None and not callable(callback):

@@ -1,84 +1,80 @@
-"""Progress told to a person: lines of steps, and signs of life from work that takes long."""
+"""Progress told to a person: lines of steps, and a line of the terminal that changes."""
 
 from __future__ import annotations
 
-import threading
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, Self
 
+from .integration.telling import Work, making
+from .progress import Ended, Event, GraphStep, RegionFound, RegionsLeft, Started, StillGoing
 from .records import counted, find, try_again
-from .steps import GRAPH_STEPS, step_text
-
-EVERY_S = 10.0
-_LAST_LINE_S = 1.0
+from .terminal import ChangingLine
 
 
 class Teller:
-    """A progress callback (cudaforge_backend.set_progress has the events) that writes lines: one
-    for each event of a kind in `shown`, and, whenever EVERY_S seconds have passed without a line,
-    one that says what goes on and for how long it has. That is done by a thread of its own, which
-    starts at once; a context manager that ends it. Keeps count of regions."""
+    """A callback of cudaforge_backend.set_progress() for people. Writes a line for each event of a
+    kind in `shown`, and shows what goes on in `line`, where there is one. Counts regions. A context
+    manager: inside, what was said last to begin goes on. Called by one thread at a time."""
 
     def __init__(
-        self, write: Callable[[str], None], doing: str, shown: Collection[str] = ()
+        self,
+        write: Callable[[str], None] | None,
+        doing: str,
+        shown: Collection[type[Event]] = (),
+        line: ChangingLine | None = None,
     ) -> None:
         self.found: dict[str, str] = {}  # key to status when a model was compiled
         self.met: dict[tuple[str, str], None] = {}  # keys and architectures, of parts too
         self.kinds: Counter[str] = Counter()  # of the regions that are done
         self.reasons: Counter[str] = Counter()  # why there is no winner
         self._write = write
-        self._shown = shown
+        self._shown = tuple(shown)
+        self._line = line
         self._read = True  # until nobody does
-        self._tried = self._started = 0
-        self._region = self._step = ""  # what is forged now, and what is done for it
-        self._left: Mapping[str, Any] | None = None  # the event of regions that were left
-        self._ended = threading.Event()
-        self._saying = threading.Lock()
-        self.begin(doing)
-        threading.Thread(target=self._watch, name="cudaforge-heartbeat", daemon=True).start()
+        self._started = 0  # regions
+        self._left: RegionsLeft | None = None
+        self._under_way = contextlib.ExitStack()
+        self._work = Work(what=doing)
 
     def begin(self, doing: str) -> None:
-        """Something else goes on from now on, and that was said."""
-        self._doing = doing
-        self._began = self._since = self._spoke = time.monotonic()
+        """Something else goes on from now on."""
+        self._work.what = doing
+        self._work.began = time.monotonic()
 
     def say(self, line: str) -> None:
         """A line, unless nobody reads any more."""
-        self._spoke = time.monotonic()
-        if self._read:
-            try:
-                self._write(line)
-            except OSError:  # the work goes on
-                self._read = False
+        if self._write is None or not self._read:
+            return
+        if self._line is not None:
+            self._line.erase()
+        try:
+            self._write(line)
+        except OSError:  # the work goes on
+            self._read = False
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        kind = event["event"]
-        if kind in ("region", "start"):
-            self.met[event["key"], event["arch"]] = None
-        if kind in self._shown:
-            self.say(f"{'  ' if kind == 'end' else ''}{step_text(event)}")
-        self._step = f"{step_text(event)}, " if kind in ("ask", "stage") else ""
-        match kind:
-            case "region":
-                self.found.setdefault(event["key"], event["status"])
-            case "start":
-                self._region, self._began, self._tried = event["region"], time.monotonic(), 0
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, RegionFound | Started):
+            self.met[event.key, event.arch] = None
+        if isinstance(event, self._shown):
+            self.say(f"{'  ' if isinstance(event, Ended) else ''}{event.what}")
+        match event:
+            case RegionFound():
+                self.found.setdefault(event.key, event.status)
+            case Started():
                 self._started += 1
-            case "candidate":
-                self._tried += 1
-            case "left":
+            case RegionsLeft():
                 self._left = event
-            case "end":
-                self._region = ""
-                self.kinds[event["kind"]] += 1
-                if "compiled" not in event["serves"]:
-                    within = event["why"] == "not_within"
+            case Ended():
+                self.kinds[event.kind] += 1
+                if "compiled" not in event.serves:
                     alone = "faster alone, not within a larger region"
-                    self.reasons[alone if within else event["verdict"]] += 1
-            case "graph":
-                self.begin(GRAPH_STEPS[event["step"]])
+                    self.reasons[alone if event.why == "not_within" else event.verdict] += 1
+        said = isinstance(event, (RegionFound, RegionsLeft, *self._shown))
+        if self._line is not None and not said:
+            self._line.show(self._words(event))
 
     def summary(self) -> str:
         """What came of all regions, in a line."""
@@ -89,32 +85,44 @@ class Teller:
             f"forged {counted(self._started, 'region')} (parts count as regions): "
             f"{counted(self.kinds['winner'], 'winner')}, "
             f"{self.kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
-            f"({time.monotonic() - self._since:.0f} s){f'; {again}' if again else ''}"
-            f"{f'; {step_text(self._left)}' if self._left else ''}"
+            f"({self._seconds():.0f} s){f'; {again}' if again else ''}"
+            f"{f'; {self._left.what}' if self._left else ''}"
         )
 
+    def conclude(self) -> None:
+        """Writes the summary, or leaves it on the terminal, if anything was forged."""
+        if not self._started:
+            return
+        if self._line is not None:
+            self._line.leave(self.summary())
+        else:
+            self.say(self.summary())
+
     def __enter__(self) -> Self:
+        self._under_way.enter_context(making(self, self._work))
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """Says no more; a line that is being said has a second to come out."""
-        self._ended.set()
-        if self._saying.acquire(timeout=_LAST_LINE_S):
-            self._saying.release()
+    def __exit__(self, *error: Any) -> None:
+        self._under_way.close()
+        if self._line is not None:
+            self._line.erase()
 
-    def _words(self, now: float) -> str:
-        if not self._region:
-            return f"{self._doing} ({now - self._since:.0f} s)"
-        tried = f"{counted(self._tried, 'candidate')} tried ({now - self._began:.0f} s)"
-        done = f"{counted(self.kinds.total(), 'region')} done so far ({now - self._since:.0f} s)"
-        return f"forging {self._region}: {self._step}{tried}; {done}"
+    def _seconds(self) -> float:
+        return time.monotonic() - self._work.began
 
-    def _watch(self) -> None:
-        while not self._ended.wait(min(1.0, EVERY_S)):
-            now = time.monotonic()
-            if now - self._spoke < EVERY_S:
-                continue
-            with self._saying:
-                if self._ended.is_set():
-                    return
-                self.say(f"{'    ' if self._shown else ''}{self._words(now)}")
+    def _words(self, event: Event) -> str:
+        """What goes on. The best known comes first: the end may be cut off."""
+        if isinstance(event, GraphStep):
+            return event.what
+        if isinstance(event, StillGoing) and not event.arch:
+            return f"{event.what} ({event.seconds:.0f} s)"
+        words = [f"{event.regions_done} of {counted(event.regions, 'region')} done"]
+        words.append(f"{self._seconds():.0f} s")
+        if event.most_s is not None:
+            words.append(f"{event.most_s:.0f} s left")
+        if event.best_ns is not None:
+            words.append(f"best {event.best_ns / 1e3:.1f} us of {event.tried} tried")
+        elif event.tried:
+            words.append(f"{event.tried} tried")
+        what = event.what if event.text in event.what else f"{event.what}: {event.text}"
+        return f"{', '.join(words)}; {what}"

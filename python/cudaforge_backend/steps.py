@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .records import RIVALS, clipped, counted, dollars, kind_text, speedup_text
+from .records import RIVALS, clipped, counted, dollars, kind_text, speedup_text, status_text
 
 Event = Mapping[str, Any]
 
@@ -23,9 +23,16 @@ _STAGES = {
 }
 
 
+def graph_text(event: Event) -> str:
+    """The graph of an event "graph" in one line."""
+    return f"a graph with kernels for {counted(len(event['regions']), 'region')}"
+
+
 def step_text(event: Event) -> str:
     """Any event in one line."""
     match event["event"]:
+        case "region":
+            return f"{status_text(event['status'])}: {event['region']}"
         case "start":
             return f"forging {event['region']} ..."
         case "graph":

@@ -35,12 +35,10 @@ def main() -> None:
     words: list[str] = []
 
     def note(event: Any) -> None:
-        if event["event"] == "region":
-            seen[event["key"]] = event["arch"]
-        elif event["event"] == "end":
-            words.append(
-                f"{event['kind']}: {event['why']} {event['reason']} ({event['seconds']} s)"
-            )
+        if isinstance(event, cudaforge_backend.RegionFound):
+            seen[event.key] = event.arch
+        elif isinstance(event, cudaforge_backend.Ended):
+            words.append(f"{event.kind}: {event.why} {event.reason} ({event.seconds} s)")
 
     cudaforge_backend.set_progress(note)
     a, b = (torch.randn(args.side, args.side, device="cuda") for _ in range(2))

@@ -148,8 +148,8 @@ def run_one(workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
     seen: dict[str, str] = {}
 
     def note(event: Any) -> None:
-        if event["event"] == "region":
-            seen[event["key"]] = event["arch"]
+        if isinstance(event, cudaforge_backend.RegionFound):
+            seen[event.key] = event.arch
 
     with torch.no_grad():
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import threading
 import time
@@ -30,6 +31,13 @@ def join_threads(name: str) -> None:
     for thread in threading.enumerate():
         if thread.name == name:
             thread.join()
+
+
+class Terminal(io.StringIO):
+    """Stands for standard error at a terminal of 80 columns."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def wait_for(there: Callable[[], bool]) -> None:

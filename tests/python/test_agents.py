@@ -20,6 +20,7 @@ from cudaforge_backend.cli import main
 from cudaforge_backend.errors import OptionError
 from cudaforge_backend.integration import forging
 from cudaforge_backend.integration.forging import Forged
+from cudaforge_backend.integration.telling import tell
 from cudaforge_backend.options import parse
 from forged import compiled, lose_every_race, win_every_race
 
@@ -331,11 +332,11 @@ def test_counters_that_cannot_be_read_are_told_once(
         signature: _C.Signature, device: int, budget_s: float, told: Any, **settings: Any
     ) -> Forged:
         judged = {"event": "candidate", "verdict": "accepted", "best": True, "usd": 0.0}
-        told({**judged, "round": 0})
+        tell({**judged, "round": 0}, told)
         why = "no hardware counters: perf_event_open: Operation not permitted"
-        told({**judged, "round": 1, "no_counters": why})
+        tell({**judged, "round": 1, "no_counters": why}, told)
         end = {"event": "agents_end", "reason": "made as many rounds as the budget allows (2)"}
-        told({**end, "limit": "", "ledger": ledger, "answered": True})
+        tell({**end, "limit": "", "ledger": ledger, "answered": True}, told)
         return Forged(signature.key, "negative", "")
 
     monkeypatch.setattr(forging, "forge_region", play)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from coders import ADVICE, BROKEN, CODER, WRONG
 from command import Output, as_json
+from cudaforge_backend import AgentStep, Event
 from cudaforge_backend.cli import main
 from cudaforge_backend.cli.forge import _Teller
 
@@ -112,8 +113,9 @@ def test_what_was_paid_before_ctrl_c_is_counted(
     argv += ["--target", "cpu", "--cache-dir", str(tmp_path / "cache")]
     log, show = tmp_path / "coder.log", _Teller.__call__
 
-    def interrupted(self: _Teller, event: Mapping[str, Any]) -> None:
-        if event["event"] == "call" and len(log.read_text().splitlines()) == last:
+    def interrupted(self: _Teller, event: Event) -> None:
+        called = isinstance(event, AgentStep) and event.step == "call"
+        if called and len(log.read_text().splitlines()) == last:
             raise KeyboardInterrupt
         show(self, event)
 

@@ -8,7 +8,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
-from cudaforge_backend import Interception
+from cudaforge_backend import Interception, Started
 from cudaforge_backend._native import _C
 from forged import compiled, win_every_race
 
@@ -218,7 +218,7 @@ def test_attention_is_tried_with_hidden_keys(
     agents = {"coder": coder([reply], []), "rounds": 1, "seconds": 120}
     regions: list[tuple[str, str]] = []
     cudaforge_backend.set_progress(
-        lambda event: event["event"] == "start" and regions.append((event["key"], event["arch"]))
+        lambda event: isinstance(event, Started) and regions.append((event.key, event.arch))
     )
     made = compiled(
         torch.nn.functional.scaled_dot_product_attention, tmp_path / "cache", agents=agents

@@ -270,7 +270,8 @@ win_every_race()
 torch.set_num_threads(1)
 reached, go = threading.Event(), threading.Event()
 def listen(event):
-    if event["event"] == WHEN:
+    verified = getattr(event, "proven", False)
+    if ("verified" if verified else type(event).__name__) == WHEN:
         reached.set()
         go.wait(200 if STOP else 0)
 cudaforge_backend.set_progress(listen)
@@ -286,7 +287,7 @@ def _first_call(folder: Path, when: str, stop: bool) -> str:
     return f"FOLDER, WHEN, STOP = {str(folder)!r}, {when!r}, {stop}\n" + _FIRST_CALL
 
 
-@pytest.mark.parametrize("when", ["start", "candidate", "verified"])
+@pytest.mark.parametrize("when", ["Started", "Candidate", "verified"])
 def test_a_program_may_end_while_forging(run_python: RunPython, tmp_path: Path, when: str) -> None:
     done = run_python(_first_call(tmp_path / "cache", when, stop=False) + "print('the end')")
     assert done.stdout.endswith("the end\n")
@@ -312,7 +313,7 @@ ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 go.set()
 sys.exit(ended)
 """
-    script = _first_call(tmp_path / "cache", "start", stop=True) + fork
+    script = _first_call(tmp_path / "cache", "Started", stop=True) + fork
     run_python(script, CUDA_VISIBLE_DEVICES="")
 
 
@@ -324,7 +325,9 @@ import torch
 import cudaforge_backend
 options = {"region_budget_s": 4, "cache_dir": CACHE}
 begun = threading.Event()
-cudaforge_backend.set_progress(lambda event: event["event"] == "candidate" and begun.set())
+def listen(event):
+    if isinstance(event, cudaforge_backend.Candidate): begun.set()
+cudaforge_backend.set_progress(listen)
 def f(x): return torch.softmax(x * 3 + 1, -1).cumsum(-1)
 def g(x): return torch.softmax(x * 3 + 1, -1).cumsum(-1)
 x = torch.randn(96, 300)

@@ -57,9 +57,9 @@ exec g++ "$@"
 # Writes the verdict on every candidate to a file.
 _LISTEN = """
 def listen(event):
-    if event["event"] == "candidate":
+    if isinstance(event, cudaforge_backend.Candidate) and not event.proven:
         with open({path!r}, "a") as file:
-            print(event["verdict"], file=file)
+            print(event.verdict, file=file)
 cudaforge_backend.set_progress(listen)
 """
 

@@ -15,6 +15,7 @@ import pytest
 from coders import RIGHT
 from command import Output, as_json
 from conftest import RunPython
+from cudaforge_backend import RegionFound, Started
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -281,9 +282,9 @@ def test_regions_tell_forged_from_cached(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     with importlib.import_module("report").Progress() as progress:
         for key, status in (("a", "hit"), ("b", "miss")):
-            progress({"event": "region", "key": key, "arch": "cpu:none", "status": status})
-        progress({"event": "start", "key": "b", "arch": "cpu:none", "region": "sum(float32[8])"})
-        progress({"event": "region", "key": "b", "arch": "cpu:none", "status": "hit"})
+            progress(RegionFound(what="", key=key, arch="cpu:none", status=status))
+        progress(Started(what="", key="b", arch="cpu:none"))
+        progress(RegionFound(what="", key="b", arch="cpu:none", status="hit"))
     origins = {region["key"]: region["origin"] for region in progress.regions({"a"})}
     assert origins == {"a": "cache", "b": "forged"}
 

@@ -14,13 +14,13 @@ import pytest
 import torch
 from command import Output
 from conftest import RunPython
+from cudaforge_backend import Candidate, Ended, Event, Stage, Started
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.integration import forging, inductors_turn, rivals
 from cudaforge_backend.integration.ending import ForgingEndedError
 from cudaforge_backend.options import parse
 from cudaforge_backend.records import speedup_text
-from cudaforge_backend.steps import step_text
 from forged import decide_every_race, host_ns, lose_for_want_of_time
 from others import in_child
 from torch._dynamo.convert_frame import compile_lock
@@ -72,10 +72,10 @@ def test_every_rival_is_timed_whether_the_kernel_wins_or_not() -> None:
 def test_a_race_that_does_not_beat_the_winner_in_the_cache_tells_its_own_result(
     monkeypatch: pytest.MonkeyPatch, winner_s: float, aten_s: float, verdict: str
 ) -> None:
-    ends: list[dict[str, Any]] = []
+    ends: list[Ended] = []
 
     def tell(event: Any) -> None:
-        if event["event"] == "end":
+        if isinstance(event, Ended):
             ends.append(event)
 
     decide_every_race(monkeypatch, 0, 1e-3)
@@ -83,21 +83,22 @@ def test_a_race_that_does_not_beat_the_winner_in_the_cache_tells_its_own_result(
     decide_every_race(monkeypatch, winner_s, aten_s)
     done = forging.forge_region(softmax(26), 0, 30.0, tell, again=True)
     before, after = ends
-    assert (before["kind"], before["verdict"], before["kept"]) == ("winner", "winner", None)
-    assert record_of(done)["timing"] == before["timing"] == after["kept"]["timing"]
-    assert (done.kind, after["kind"], after["verdict"]) == ("negative", "negative", verdict)
-    own = after["timing"]
+    assert (before.kind, before.verdict, before.kept) == ("winner", "winner", None)
+    assert after.kept is not None
+    assert record_of(done)["timing"] == before.timing == after.kept["timing"]
+    assert (done.kind, after.kind, after.verdict) == ("negative", "negative", verdict)
+    own = after.timing
     assert own["winner_us"] >= 1e3 and own["best_rival"] == "aten" and own["speedup"] is not None
     assert (own["aten_us"] >= 2e3) == (aten_s > 0)
-    kept = f"; the kernel in the cache stays: {speedup_text(before['timing'])}, by the generators, "
-    assert step_text(after).startswith(f"no winner: {verdict} (") and kept in step_text(after)
-    assert step_text(before).startswith(f"winner: {speedup_text(before['timing'])}, ")
+    kept = f"; the kernel in the cache stays: {speedup_text(before.timing)}, by the generators, "
+    assert after.what.startswith(f"no winner: {verdict} (") and kept in after.what
+    assert before.what.startswith(f"winner: {speedup_text(before.timing)}, ")
 
 
 def test_without_time_nothing_is_tried() -> None:
-    events: list[str] = []
-    done = forging.forge_region(softmax(17), 0, 1e-3, lambda event: events.append(event["event"]))
-    assert events == ["start", "end"]
+    events: list[Any] = []
+    done = forging.forge_region(softmax(17), 0, 1e-3, events.append)
+    assert [type(event) for event in events] == [Started, Ended]
     record = record_of(done)
     assert record["kind"] == "negative" and record["provenance"]["out_of_time"] is True
     assert worth_forging(record, 1.0)
@@ -108,10 +109,11 @@ def test_inductor_compiles_nothing_that_it_cannot_end_in_time(
 ) -> None:
     monkeypatch.setattr(forging, "MAX_CANDIDATES", 1)
     monkeypatch.setattr(rivals, "compile_seconds", lambda device: 60.0)
-    events: list[str] = []
+    events: list[Any] = []
     signature = softmax(18)
-    done = forging.forge_region(signature, 0, 30.0, lambda event: events.append(event["event"]))
-    assert events.count("candidate") == 1
+    done = forging.forge_region(signature, 0, 30.0, events.append)
+    judged = [event for event in events if isinstance(event, Candidate)]
+    assert [event.proven for event in judged] == [False, True]
     assert done.kind == "negative" and record_of(done)["provenance"]["why"] == "not_raced"
     record = record_of(done)
     assert record["timing"] == {}
@@ -307,8 +309,8 @@ def test_what_a_compilation_comes_to_wait_for_does_not_wait_for_it(
 ) -> None:
     signature, compiling = softmax(31), threading.Event()
 
-    def progress(event: Mapping[str, Any]) -> None:
-        if event.get("stage") == "compile":
+    def progress(event: Event) -> None:
+        if isinstance(event, Stage) and event.stage == "compile":
             compiling.set()
 
     forges = threading.Thread(target=forging.forge_region, args=(signature, 0, 30.0, progress))
@@ -407,8 +409,8 @@ import signal, threading, torch, cudaforge_backend
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 starts = []
 def tell(event):
-    if event["event"] == "start": starts.append(event["key"])
-    if event["event"] == "candidate":
+    if isinstance(event, cudaforge_backend.Started): starts.append(event.key)
+    if isinstance(event, cudaforge_backend.Candidate):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 cudaforge_backend.set_progress(tell)
 made = torch.compile(lambda x: torch.softmax(x * 3, -1), backend="cudaforge",

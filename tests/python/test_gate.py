@@ -15,8 +15,8 @@ import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
-from cudaforge_backend import _C, heartbeat
-from cudaforge_backend.integration import analysis, gate, graph_pass
+from cudaforge_backend import _C, GraphStep, StillGoing
+from cudaforge_backend.integration import analysis, gate, graph_pass, telling
 from cudaforge_backend.integration.outcome import Outcome
 from cudaforge_backend.integration.rules import native_rules
 from cudaforge_backend.stats import Spent, graph_gains
@@ -163,15 +163,18 @@ def test_a_race_is_announced(store: Any) -> None:
     events: list[Any] = []
     cudaforge_backend.set_progress(events.append)
     gated(lambda x: (x + 1,), lambda x: (x + 1,))(torch.zeros(3))
-    assert events == [{"event": "graph", "step": "race", "regions": ["k"]}]
+    (event,) = events
+    assert isinstance(event, GraphStep)
+    assert (event.step, event.key, event.keys) == ("race", NAME, ("k",))
 
 
-def test_a_race_shows_that_it_goes_on(
-    store: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
+def test_a_race_shows_that_it_goes_on(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "EVERY_S", 0.01)
+    events: list[Any] = []
+    cudaforge_backend.set_progress(events.append)
     gated(taking(0.05, [], ""), taking(0.05, [], ""))(torch.zeros(3))
-    assert "timing the ways to run the graph (" in caplog.text
+    beats = [event for event in events if isinstance(event, StillGoing)]
+    assert beats and {event.key for event in beats} == {NAME}
 
 
 def test_buffers_are_written_once(store: Any) -> None:

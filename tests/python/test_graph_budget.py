@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import cudaforge_backend
 import pytest
 import torch
+from cudaforge_backend import RegionFound, RegionsLeft
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import plan, rivals, together
 from cudaforge_backend.steps import step_text
@@ -61,17 +61,16 @@ def test_regions_share_the_budget(
     given: list[float],
 ) -> None:
     clock = _Clock(monkeypatch, takes_s)
-    events: list[Mapping[str, Any]] = []
+    events: list[Any] = []
     cudaforge_backend.set_progress(events.append)
     x = torch.randn(6, 40)
     made = compiled(three_regions, tmp_path, region_budget_s=30, graph_budget_s=budget_s)
     torch.testing.assert_close(made(x), three_regions(x))
     assert clock.given == given
-    regions = [event["key"] for event in events if event["event"] == "region"]
+    regions = [event.key for event in events if isinstance(event, RegionFound)]
     left = regions[len(given) :]
-    assert [sorted(e["regions"]) for e in events if e["event"] == "left"] == [sorted(left)] * bool(
-        left
-    )
+    told = [sorted(event.keys) for event in events if isinstance(event, RegionsLeft)]
+    assert told == [sorted(left)] * bool(left)
     assert {region["key"] for region in _C.store().wanted()} == set(left)
     stats = cudaforge_backend.stats()
     assert stats["fallbacks"] == ({"graph_budget": len(left)} if left else {})

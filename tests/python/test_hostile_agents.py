@@ -13,7 +13,7 @@ import cudaforge_backend
 import pytest
 import torch
 from coders import PLAN, PRODUCT
-from cudaforge_backend import enable
+from cudaforge_backend import Started, enable
 from cudaforge_backend._native import _C
 from eager_calls import seen
 from forged import win_every_race
@@ -98,7 +98,7 @@ def test_the_op_is_served_whatever_was_replied(
     cache = str(tmp_path / "cache")
     places: set[tuple[str, str]] = set()
     cudaforge_backend.set_progress(
-        lambda event: event["event"] == "start" and places.add((event["key"], event["arch"]))
+        lambda event: isinstance(event, Started) and places.add((event.key, event.arch))
     )
     rows = 100 + list(REPLIES).index(name)  # a kernel that was found serves this process for good
     x, w = torch.randn(rows, 16), torch.randn(16, 24)

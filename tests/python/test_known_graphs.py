@@ -10,7 +10,7 @@ import cudaforge_backend
 import pytest
 import torch
 import torch.utils.checkpoint
-from cudaforge_backend import _C
+from cudaforge_backend import _C, RegionFound
 from cudaforge_backend.cli import main
 from cudaforge_backend.integration import known_graphs, plan
 from cudaforge_backend.integration.known_graphs import plan_name
@@ -48,13 +48,13 @@ def run(cache: Path, x: torch.Tensor, **options: Any) -> torch.Tensor:
 
 def test_a_graph_without_winners_is_traced_once(tmp_path: Path, traces: list[str]) -> None:
     x = torch.randn(8, 43)
-    events: list[dict[str, Any]] = []
-    cudaforge_backend.set_progress(lambda event: events.append(dict(event)))
+    events: list[Any] = []
+    cudaforge_backend.set_progress(events.append)
     for _ in range(3):
         torch.testing.assert_close(run(tmp_path, x), function(x))
     assert len(traces) == 1
     assert len(events) == 3 and events[0] == events[1] == events[2]
-    assert (events[0]["event"], events[0]["status"]) == ("region", "miss")
+    assert isinstance(events[0], RegionFound) and events[0].status == "miss"
     assert len(_C.store().wanted()) == 1
     assert cudaforge_backend.stats()["graphs"] == {"plain": 3}
     run(tmp_path, torch.randn(8, 44))
@@ -66,10 +66,10 @@ def test_forging_traces_again_and_its_winners_are_remembered(
 ) -> None:
     x = torch.randn(8, 45)
     run(tmp_path, x)
-    events: list[str] = []
-    cudaforge_backend.set_progress(lambda event: events.append(event["event"]))
+    events: list[Any] = []
+    cudaforge_backend.set_progress(events.append)
     run(tmp_path, x, on_miss="blocking", region_budget_s=7)
-    assert events.count("region") == 1
+    assert sum(isinstance(event, RegionFound) for event in events) == 1
     assert [r["provenance"]["budget_s"] for r in _C.store().records()] == [7]
     assert len(traces) == 2
     cudaforge_backend.reset_stats()

@@ -14,6 +14,7 @@ from cudaforge_backend.cli import main
 from cudaforge_backend.cli.forge import _Teller
 from cudaforge_backend.cli.lineage import tree
 from cudaforge_backend.cli.stores import normalized
+from cudaforge_backend.integration.telling import tell
 from forged import compiled, lose_every_race, win_every_race
 
 SOFTMAX = next((Path(__file__).parents[2] / "cache" / "packs" / "sm_90a").glob("softmax-*"))
@@ -82,15 +83,16 @@ def test_why_no_candidate_was_right_is_shown(capsys: Output, tmp_path: Path) -> 
 def test_a_start_from_near_and_a_verdict_that_is_taken_back_are_told(capsys: Output) -> None:
     region = json.loads((SOFTMAX / "record.json").read_text())["signature"]
     told = _Teller(normalized(region), sys.stdout)
-    told({"event": "round", "round": 0, "kind": "start", "parent": None, "near": "ab" * 32})
-    told(
+    tell({"event": "round", "round": 0, "kind": "start", "parent": None, "near": "ab" * 32}, told)
+    tell(
         {
             "event": "rejudged",
             "round": 0,
             "before": "accepted",
             "verdict": "wrong_values",
             "message": "output 0 is wrong",
-        }
+        },
+        told,
     )
     assert capsys.readouterr().out.splitlines()[1:] == [
         "  round 0: start, from the nearest region, abababababab",

@@ -13,6 +13,10 @@ RACE = {"winner_us": 5.0, "aten_us": 8.0, "inductor_us": 6.0, "best_rival": "ind
 @pytest.mark.parametrize(
     ("event", "said"),
     [
+        (
+            {"event": "region", "status": "negative", "region": "sum(float32[8])"},
+            "no winner: sum(float32[8])",
+        ),
         ({"event": "start", "region": "sum(float32[8])"}, "forging sum(float32[8]) ..."),
         (
             {"event": "candidate", "index": 3, "verdict": "accepted", "ns": 812.0, "best": True},

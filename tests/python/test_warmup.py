@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,11 @@ import pytest
 import torch
 from command import Output, as_json, refusal
 from conftest import RunPython
-from cudaforge_backend import heartbeat
 from cudaforge_backend._native import _C
 from cudaforge_backend.cli import main
 from cudaforge_backend.cli.warmup import _with_kernels
-from cudaforge_backend.integration import gate
-from forged import lose_for_want_of_time, win_every_race
+from cudaforge_backend.integration import gate, telling
+from forged import Terminal, lose_for_want_of_time, win_every_race
 
 SCRIPT = """
 import torch
@@ -249,15 +249,29 @@ def test_warmup_of_a_model_without_graphs_says_so(
     assert "no region" not in said
 
 
-def test_warmup_says_that_it_goes_on(
+def test_warmup_shows_at_a_terminal_that_it_goes_on(
     capsys: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
+    """Beside its lines, which are the same elsewhere."""
     lose_for_want_of_time(monkeypatch, raced=False)
-    monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
-    folder = ("--device", "cpu", "--cache-dir", str(tmp_path / "cache"))
-    assert main(["warmup", f"{script}:good", *folder]) == 0
-    text = capsys.readouterr().out
-    assert "    compiling the model (" in text and " tried (" in text
+    monkeypatch.setattr(telling, "EVERY_S", 0.01)
+    lines = []
+    for at_terminal in (False, True):
+        terminal = Terminal()
+        with monkeypatch.context() as patch:
+            if at_terminal:
+                patch.setattr(sys, "stderr", terminal)
+            torch._dynamo.reset()
+            cache = str(tmp_path / f"cache{at_terminal}")
+            command = ("warmup", f"{script}:good", "--device", "cpu", "--cache-dir", cache)
+            assert main(list(command)) == 0
+        text, errors = capsys.readouterr()
+        lines.append([line.split(", ")[0] for line in text.splitlines()])
+        assert "\r" not in text and errors == ""
+    assert lines[0] == lines[1]
+    shown = terminal.getvalue()
+    assert "compiling the model (" in shown and " of 1 tried; " in shown
+    assert "\n" not in shown and shown.endswith(" \r")
 
 
 def test_warmup_says_which_graphs_run_with_kernels(

@@ -14,8 +14,9 @@ import torch
 from .._native import _C
 from ..agents import Agents
 from ..options import DISABLED, disabled
+from ..progress import AgentStep, Candidate, Ended, Event, Stage
 from ..records import counted, input_shapes, label, op_names
-from ..steps import call_cost, cost_text, no_counters_text, step_text
+from ..steps import call_cost, cost_text, no_counters_text
 from . import built_in
 from .hints import Hints
 from .limits import Limits
@@ -306,13 +307,6 @@ def _of_script(args: argparse.Namespace, script: str) -> list[tuple[_C.Signature
     return [(normalized(region.signature), region.within) for region in report.regions]
 
 
-# What is printed of a session, by the kind of event.
-_INDENTS = {
-    **dict.fromkeys(("rival", "stage", "round", "rejudged", "resumed", "agents_end", "end"), "  "),
-    **dict.fromkeys(("ask", "call", "advice", "candidate"), "    "),
-}
-
-
 class _Teller:
     """Told of every step of one region: prints it, and keeps what the summary says."""
 
@@ -379,35 +373,49 @@ class _Teller:
         """All of it, JSON-serialisable."""
         return {**self._data, "kind": kind, "reason": reason}
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        """See csrc/forge/agent/agents.h for the agents' events."""
-        kind = event["event"]
-        if kind not in _INDENTS or (kind == "candidate" and "round" not in event):
-            return
-        line = f"{_INDENTS[kind]}{step_text(event)}"
-        if kind in ("resumed", "call"):
-            self._spent.update(_total([event["ledger"]]) if "ledger" in event else call_cost(event))
+    def __call__(self, event: Event) -> None:
+        match event:
+            case AgentStep():
+                self._print(self._step_text(event))
+                self._note(event)
+            case Stage() | Ended():
+                self._print(f"  {event.what}")
+                if isinstance(event, Ended):
+                    self._data |= {name: getattr(event, name) for name in ("verdict", "timing")}
+                    self._data["kept"] = event.kept
+            case Candidate() if event.round is not None:
+                self._print(f"    {event.what}")
+                judged = {"key": event.key, "round": event.number, "verdict": event.verdict}
+                judged |= {"best": event.is_best, "ns": event.ns}
+                self._data["rounds"].append({**event.round, **judged})
+                if event.round.get("no_counters") and "no_counters" not in self._said:
+                    self._said.add("no_counters")
+                    why = no_counters_text(event.round["no_counters"], self._device)
+                    self._print(f"    {why}")
+
+    def _step_text(self, event: AgentStep) -> str:
+        facts = event.facts
+        inner = event.step in ("ask", "call", "advice")
+        line = f"{'    ' if inner else '  '}{event.what}"
+        if event.step in ("resumed", "call"):
+            self._spent.update(_total([facts["ledger"]]) if "ledger" in facts else call_cost(facts))
             line += f"; so far {cost_text(self._spent)}"
-        self._print(line)
-        match kind:
+        return line
+
+    def _note(self, event: AgentStep) -> None:
+        """What else a step leads to."""
+        facts = event.facts
+        match event.step:
             case "ask":
-                provider, _, folder = event["provider"].partition(":")
+                provider, _, folder = facts["provider"].partition(":")
                 if provider == "mailbox":
                     self._print(
-                        f"      answer the newest NNNN-{event['role']}.request.json in {folder} "
-                        f"in NNNN-{event['role']}.reply.txt there"
+                        f"      answer the newest NNNN-{facts['role']}.request.json in {folder} "
+                        f"in NNNN-{facts['role']}.reply.txt there"
                     )
-            case "call" if event.get("note"):
-                self._print(f"      {event['note']}")
-            case "candidate":
-                kept = {k: v for k, v in event.items() if k != "event"}
-                self._data["rounds"].append({**kept, "ns": event.get("ns")})
-                if event.get("no_counters") and "no_counters" not in self._said:
-                    self._said.add("no_counters")
-                    self._print(f"    {no_counters_text(event['no_counters'], self._device)}")
+            case "call" if facts.get("note"):
+                self._print(f"      {facts['note']}")
             case "agents_end":
-                self._data |= {name: event[name] for name in ("ledger", "answered")}
-                self._data["end"] = event["reason"]
-                self.limit = event["limit"]
-            case "end":
-                self._data |= {name: event[name] for name in ("verdict", "timing", "kept")}
+                self._data |= {name: facts[name] for name in ("ledger", "answered")}
+                self._data["end"] = facts["reason"]
+                self.limit = facts["limit"]

@@ -12,6 +12,8 @@ from typing import Any
 
 from .._native import _C
 from ..heartbeat import Teller
+from ..progress import Ended, GraphStep, Started
+from ..terminal import changing_line
 
 
 def add_json(command: argparse.ArgumentParser) -> None:
@@ -41,10 +43,14 @@ def cache_dir(args: argparse.Namespace) -> str:
 
 
 def teller(args: argparse.Namespace, doing: str) -> Teller:
-    """Tells of forging: on standard error where standard output is JSON."""
+    """Tells of forging: on standard error where standard output is JSON; and in a line that changes
+    where standard error is a terminal."""
     stream = sys.stderr if args.json else sys.stdout
     return Teller(
-        lambda line: print(line, file=stream, flush=True), doing, ("start", "end", "graph")
+        lambda line: print(line, file=stream, flush=True),
+        doing,
+        (Started, Ended, GraphStep),
+        changing_line(),
     )
 
 

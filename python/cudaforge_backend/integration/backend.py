@@ -216,7 +216,8 @@ def _forge(
         with spending(spent), beside_running_programs():
             return forge_misses(plan, settings, progress, together)
 
-    with telling_of_forging(what) as progress:
+    budget_s = settings.graph_budget_s if settings.agents is None else None
+    with telling_of_forging(what, len(plan.misses()), budget_s) as progress:
         if together.at_once == 1:
             without = compile_without()
             return forge_misses(plan, settings, progress, together), without
@@ -269,7 +270,7 @@ def _gated(
     outcome: Outcome | None = None
     with ExitStack() as stack:
         if to_time:
-            stack.enter_context(telling("compile", winners))
+            stack.enter_context(telling("compile", winners, name))
             stack.enter_context(timing_phase("graph"))
         if winners:
             with_winners, outcome = substituted(

@@ -15,7 +15,7 @@ from cudaforge_backend.stats import count_fallback, count_graph, spending, warn_
 
 from .graphs import Compiled
 from .plan import Plan, forge_misses
-from .telling import current_progress, tell_of_background, tell_of_failed_background
+from .telling import tell_of_failed_background, telling_in_background
 from .together import Together
 from .tracing import beside_running_programs
 
@@ -51,15 +51,11 @@ class SwappingCallable:
 
     def _forge(self, plan: Plan, settings: Settings) -> None:
         try:
-            tell_of_background()
-            devices = [known.region.device for known in plan.misses()]
-            together = Together(
-                settings, (devices or [torch.device("cpu")])[0], waited_for=False, reserved=False
-            )
-            with spending():
-                done = forge_misses(
-                    plan, settings, current_progress(), together, beside_program=True
-                )
+            devices = [known.region.device for known in plan.misses()] or [torch.device("cpu")]
+            together = Together(settings, devices[0], waited_for=False, reserved=False)
+            budget_s = settings.graph_budget_s if settings.agents is None else None
+            with spending(), telling_in_background(len(plan.misses()), budget_s) as progress:
+                done = forge_misses(plan, settings, progress, together, beside_program=True)
         except Exception as error:
             tell_of_failed_background(error)
             return

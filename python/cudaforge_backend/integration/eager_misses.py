@@ -17,9 +17,8 @@ from cudaforge_backend.stats import count_miss
 
 from .ending import may_forge, program_has_ended
 from .telling import (
-    current_progress,
-    tell_of_background,
     tell_of_failed_background,
+    telling_in_background,
     telling_of_forging,
 )
 
@@ -127,13 +126,13 @@ class Queue:
         from .plan import forge_one
 
         if _can_forge(signature, arch, self._settings):
-            tell_of_background()
             _C.flush_eager_misses()  # later it would be wanted again, with a record
-            forge_one(
-                signature,
-                device_index,
-                self._settings,
-                current_progress(),
-                beside_program=True,
-                store=self._store,
-            )
+            with telling_in_background() as progress:
+                forge_one(
+                    signature,
+                    device_index,
+                    self._settings,
+                    progress,
+                    beside_program=True,
+                    store=self._store,
+                )

@@ -39,7 +39,7 @@ from .inductors_turn import (
     within_compilation,
 )
 from .room import leave_room, require_room
-from .telling import Progress
+from .telling import Progress, making_region, tell
 from .together import NoTimeLeftError, Together, Turn
 
 MAX_CANDIDATES = 64  # of the generators
@@ -118,7 +118,7 @@ def forge_region(
     with contextlib.ExitStack() as waiting:
         if within_compilation() or (together is not None and together.waited_for):
             waiting.enter_context(compilation_waits_for(place))
-        with lock:
+        with lock, making_region(progress, signature, arch, None if agents else budget_s):
             known = _C.store().verdict(key, arch)
             if known is not None and not again and not worth_forging(known, key, arch, budget_s):
                 return Forged(key, known["kind"], reason_of(known))
@@ -318,8 +318,7 @@ class _Forge:
         self.go_on()
         if log.forge.isEnabledFor(logging.DEBUG):
             log.forge.debug("%s %s", self.key[:12], step_text(event))
-        if self.listener is not None:
-            self.listener(event)
+        tell(event, self.listener)
 
     # What the forge in C++ asks of this program: _ForgeHost in _C.pyi.
 

@@ -201,7 +201,11 @@ class GatedCallable:
 
     def _fastest(self, inputs: Sequence[Any]) -> str:
         try:
-            with telling("race", self._regions), spending(self._spent), timing_phase("graph"):
+            with (
+                telling("race", self._regions, self._name),
+                spending(self._spent),
+                timing_phase("graph"),
+            ):
                 times, served = self._race(inputs)
         except Exception as error:
             count_fallback("gate_failed")

@@ -31,7 +31,7 @@ from .partition import Region
 from .rivals import least_seconds, signature_device
 from .room import has_room, leave_room
 from .rules import Rules
-from .telling import Progress, tell_region
+from .telling import Progress, tell, tell_region
 from .together import NoTimeLeftError, Together, run_all
 
 
@@ -239,9 +239,9 @@ def _leave(misses: Sequence[Known], settings: Settings, progress: Progress | Non
         _C.store().add_wanted([(k.region.signature, k.arch) for k in misses])
     except Exception as error:
         wanted_not_recorded(str(error))
-    if progress is not None:
-        keys = [known.region.key for known in misses]
-        progress({"event": "left", "regions": keys, "graph_budget_s": settings.graph_budget_s})
+    keys = [known.region.key for known in misses]
+    raw = {"event": "left", "regions": keys, "graph_budget_s": settings.graph_budget_s}
+    tell(raw, progress)
 
 
 def tried_besides(plan: Plan) -> list[Known]:

@@ -1,21 +1,124 @@
-"""Who is told of forging, and of the compiling and timing after it."""
+"""Who is told of forging, and of the compiling and timing after it. All events pass here: the dicts
+of the forge become events, a callback is called by one thread at a time, and hears at least every
+two seconds of what is being made for it."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from cudaforge_backend import log
-from cudaforge_backend.heartbeat import Teller
+from cudaforge_backend._native import _C
+from cudaforge_backend.forks import fork_safe_lock
+from cudaforge_backend.progress import (
+    AgentStep,
+    Candidate,
+    Ended,
+    Event,
+    GraphStep,
+    RegionFound,
+    RegionsLeft,
+    Stage,
+    Started,
+    StillGoing,
+)
 from cudaforge_backend.records import status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
-from cudaforge_backend.steps import GRAPH_STEPS
+from cudaforge_backend.steps import GRAPH_STEPS, graph_text, step_text
+from cudaforge_backend.terminal import changing_line
 
-Progress = Callable[[Mapping[str, Any]], None]
+if TYPE_CHECKING:
+    from cudaforge_backend.heartbeat import Teller
+
+Progress = Callable[[Any], None]  # takes an Event; Any: a caller's lambda may name a kind
+
+# Seconds without an event before a StillGoing. Half of the two seconds that are promised: the
+# clock's thread may have to wait for the interpreter or for another callback.
+EVERY_S = 1.0
 
 _progress: list[Progress] = []
 _told_of_background = False
+
+
+@dataclass(eq=False, kw_only=True)
+class Work:
+    """Something that is being made: a region, a step of a graph, a command."""
+
+    what: str  # for people: what is done now
+    key: str = ""  # as in Event; so are the next two
+    arch: str = ""
+    text: str = ""
+    budget_s: float | None = None
+    is_region: bool = False
+    began: float = field(default_factory=time.monotonic)
+    spoke: float = 0.0  # when its last event was told
+    tried: int = 0
+    best_ns: float | None = None
+    forged: bool = False  # a region's forging has begun, and has not ended
+    counted: bool = False  # among the regions that are done
+
+
+@dataclass(eq=False)
+class _Audience:
+    """A callback, and what is being made for it."""
+
+    listener: Progress
+    works: list[Work] = field(default_factory=list)  # under way, the newest last
+    spoke: float = field(default_factory=time.monotonic)
+    expected: int = 0  # regions that were announced
+    begun: int = 0  # regions
+    done: int = 0  # regions
+    error: BaseException | None = None  # of the callback in the clock's thread; tell() raises it
+
+    def region(self, key: str) -> Work | None:
+        """The region of that key, where it is under way."""
+        return next((work for work in self.works if work.is_region and work.key == key), None)
+
+    def end(self, work: Work) -> None:
+        """Counts a region as done, once."""
+        self.done += int(work.is_region and not work.counted)
+        work.counted, work.forged = True, False
+
+    def facts(self, work: Work | None) -> dict[str, Any]:
+        """The fields that every event has, but for "what"."""
+        far = {"regions_done": self.done, "regions": max(self.expected, self.begun)}
+        if work is None:
+            return far
+        left = None if work.budget_s is None else work.budget_s - (time.monotonic() - work.began)
+        return far | {
+            "key": work.key,
+            "arch": work.arch,
+            "text": work.text,
+            "tried": work.tried,
+            "best_ns": work.best_ns,
+            "most_s": None if left is None else max(0.0, left),
+        }
+
+    def call(self, event: Event, work: Work | None) -> None:
+        """REQUIRES: _lock is held. The torch operators of a callback are not looked up."""
+        global _calls_back
+        outer, _calls_back = _calls_back, threading.get_ident()
+        try:
+            with _C.OwnWork():
+                self.listener(event)
+        finally:
+            _calls_back = outer
+            self.spoke = time.monotonic()
+            if work is not None:
+                work.spoke = self.spoke
+
+
+_lock = fork_safe_lock()  # guards all below, and is held while a callback runs
+_audiences: list[_Audience] = []  # those for which anything is made
+_clock: threading.Thread | None = None
+_calls_back: int | None = None  # the thread in which a callback runs
 
 
 def set_progress(callback: Progress | None) -> None:
@@ -28,28 +131,192 @@ def current_progress() -> Progress | None:
     return _progress[0] if _progress else None
 
 
+def tell(raw: Mapping[str, Any], listener: Progress | None) -> None:
+    """Gives `listener`, if there is one, a dict of the forge (csrc/forge/forge.h) as an Event.
+    Thread-safe. Raises what the callback raises, now or when the clock's thread called it last."""
+    if listener is None:
+        return
+    with _lock:
+        audience = _audience_of(listener) or _Audience(listener)
+        if audience.error is not None:
+            error, audience.error = audience.error, None
+            raise error
+        work = audience.region(raw.get("key", ""))
+        if work is not None:
+            _note(raw, audience, work)
+        audience.call(_event(raw, audience.facts(work)), work)
+
+
+def _audience_of(listener: Progress) -> _Audience | None:
+    return next((one for one in _audiences if one.listener is listener), None)
+
+
+def _note(raw: Mapping[str, Any], audience: _Audience, work: Work) -> None:
+    """What an event changes for its region."""
+    kind = raw["event"]
+    if kind in ("stage", "ask"):
+        work.what = step_text(raw)
+    elif kind in ("rival", "call", "candidate"):  # the step has ended
+        work.what = f"forging {work.text}"
+    if kind == "start":
+        work.forged = True
+    elif kind == "candidate":
+        work.tried += 1
+        if raw.get("best") and raw.get("ns") is not None:
+            work.best_ns = raw["ns"]
+    elif kind == "end":
+        audience.end(work)
+
+
+def _event(raw: Mapping[str, Any], facts: Mapping[str, Any]) -> Event:
+    """The event of a dict. `facts`: the fields that every event has, as far as they are known."""
+    same = {
+        **facts,
+        "what": step_text(raw),
+        "key": raw.get("key", ""),
+        "arch": raw.get("arch") or facts.get("arch", ""),
+        "text": raw.get("region") or facts.get("text", ""),
+    }
+    match raw["event"]:
+        case "region":
+            return RegionFound(status=raw["status"], **same)
+        case "start":
+            return Started(**same)
+        case "candidate" | "verified" as kind:
+            by_agent = "round" in raw
+            known = ("event", "key", "index", "round", "verdict", "ns", "best", "params")
+            return Candidate(
+                number=raw["round"] if by_agent else raw["index"],
+                verdict=raw["verdict"],
+                ns=raw.get("ns"),
+                is_best=bool(raw.get("best")),
+                proven=kind == "verified",
+                params=raw.get("params"),
+                round={k: v for k, v in raw.items() if k not in known} if by_agent else None,
+                **same,
+            )
+        case "stage":
+            return Stage(stage=raw["stage"], within=raw.get("within", ""), **same)
+        case "end":
+            return Ended(
+                kind=raw["kind"],
+                serves=tuple(raw["serves"]),
+                verdict=raw["verdict"],
+                why=raw["why"],
+                reason=raw["reason"],
+                timing=raw["timing"] or {},
+                seconds=raw["seconds"],
+                kept=raw["kept"],
+                **same,
+            )
+        case "left":
+            keys = tuple(raw["regions"])
+            return RegionsLeft(keys=keys, graph_budget_s=raw["graph_budget_s"], **same)
+        case "graph":
+            same["text"] = graph_text(raw)
+            return GraphStep(step=raw["step"], keys=tuple(raw["regions"]), **same)
+        case step:
+            step_facts = {k: v for k, v in raw.items() if k not in ("event", "key")}
+            return AgentStep(step=step, facts=step_facts, **same)
+
+
+@contextmanager
+def making(listener: Progress | None, work: Work, regions: int = 0) -> Iterator[Work]:
+    """As long as this is open, `work` is under way: `listener` hears at least every two seconds
+    what goes on. `regions`: so many are to be forged in it. RuntimeError: called by a callback."""
+    if listener is None:
+        yield work
+        return
+    if _calls_back == threading.get_ident():  # the thread that forges would wait for it for ever
+        raise RuntimeError("a callback of set_progress() must neither compile nor forge")
+    with _lock:
+        audience = _audience_of(listener)
+        if audience is None:
+            audience = _Audience(listener)
+            _audiences.append(audience)
+        audience.works.append(work)
+        audience.expected += regions
+        audience.begun += int(work.is_region)
+        _start_clock()
+    try:
+        yield work
+    finally:
+        with _lock:
+            audience.end(work)
+            audience.works.remove(work)
+            if not audience.works and audience in _audiences:
+                _audiences.remove(audience)
+
+
+def making_region(
+    listener: Progress | None, signature: _C.Signature, arch: str, budget_s: float | None
+) -> contextlib.AbstractContextManager[Work]:
+    """A region that is being forged, or looked up. `budget_s`: None where there is none."""
+    text = signature.describe()
+    work = Work(
+        what=f"forging {text}",
+        key=signature.key,
+        arch=arch,
+        text=text,
+        budget_s=budget_s,
+        is_region=True,
+    )
+    return making(listener, work)
+
+
+def _start_clock() -> None:
+    """REQUIRES: _lock is held."""
+    global _clock
+    if _clock is not None and _clock.is_alive():
+        return
+    _clock = threading.Thread(target=_tick, name="cudaforge-heartbeat", daemon=True)
+    with contextlib.suppress(RuntimeError):  # no more threads: all is told but that it goes on
+        _clock.start()
+
+
+def _tick() -> None:
+    """The clock's thread: ends with the last thing that is made."""
+    global _clock
+    while True:
+        time.sleep(EVERY_S / 4)  # seldom: on a CPU it disturbs what is timed
+        with _lock:
+            if not _audiences:
+                _clock = None
+                return
+            for audience in list(_audiences):
+                if audience.error is None and time.monotonic() - audience.spoke >= EVERY_S:
+                    _say_that_it_goes_on(audience)
+
+
+def _say_that_it_goes_on(audience: _Audience) -> None:
+    """Of several regions each has its turn."""
+    regions = [work for work in audience.works if work.forged] or audience.works[-1:]
+    work = min(regions, key=lambda one: one.spoke)
+    facts = audience.facts(work)
+    try:
+        seconds = time.monotonic() - work.began
+        audience.call(StillGoing(what=work.what, seconds=seconds, **facts), work)
+    except BaseException as error:
+        audience.error = error
+
+
+def _after_in_child() -> None:
+    """A forked child has none of its parent's threads, and makes nothing of what they did."""
+    global _clock, _calls_back
+    _audiences.clear()
+    _clock = _calls_back = None
+
+
+os.register_at_fork(after_in_child=_after_in_child)
+
+
 def tell_region(key: str, arch: str, text: str, status: str) -> None:
-    """Counts a miss, and gives the event {"event": "region", "key", "arch", "region", "status"}: a
-    graph has this region."""
+    """Counts a miss, and tells that a graph has this region."""
+    raw = {"event": "region", "key": key, "arch": arch, "region": text, "status": status}
     log.graph.debug("%s %s: %s", status_text(status), key[:12], text)
     if status == "miss":
         count_miss(key)
-    progress = current_progress()
-    if progress is not None:
-        progress({"event": "region", "key": key, "arch": arch, "region": text, "status": status})
-
-
-def tell_of_background() -> None:
-    """Says, once in the process, that kernels are forged in the background; not to a program with a
-    callback, which is told of every step."""
-    global _told_of_background
-    if current_progress() is None and not _told_of_background:
-        _told_of_background = True
-        log.forge.warning(
-            "cudaforge: forging kernels in the background; CUDAFORGE_LOG=forge or "
-            "cudaforge_backend.set_progress() shows each step, cudaforge_backend.stats() what is "
-            "missing"
-        )
+    tell(raw, current_progress())
 
 
 def tell_of_failed_background(error: Exception) -> None:
@@ -59,37 +326,65 @@ def tell_of_failed_background(error: Exception) -> None:
 
 
 @contextmanager
-def _told(doing: str) -> Iterator[Progress]:
-    """The callback that set_progress was given, else one that logs now and then that `doing` goes
-    on."""
+def _told(work: Work, regions: int = 0) -> Iterator[tuple[Progress | None, Teller | None]]:
+    """Who is told of `work`; the second, where it is a Teller of our own. The first of these:
+    the callback that set_progress was given; the log, where its level is INFO or less; at a
+    terminal, one line that changes; nobody."""
+    from cudaforge_backend.heartbeat import Teller
+
     progress = current_progress()
     if progress is not None:
-        yield progress
+        with making(progress, work, regions):
+            yield progress, None
         return
-    # By logging's last resort, to stderr.
-    with Teller(lambda line: log.forge.warning("cudaforge: %s", line), doing) as teller:
-        yield teller
+    line = changing_line("cudaforge: ")
+    if line is None and not log.forge.isEnabledFor(logging.INFO):
+        yield None, None
+        return
+    write = log.forge.info if line is None else None
+    with Teller(write, work.what, line=line) as teller, making(teller, work, regions):
+        yield teller, teller
 
 
 @contextmanager
-def telling(step: str, regions: Iterable[str]) -> Iterator[None]:
-    """Gives the event "graph" of a graph with these regions, at the beginning of that step."""
-    with _told(GRAPH_STEPS[step]) as progress:
-        progress({"event": "graph", "step": step, "regions": sorted(regions)})
+def telling(step: str, regions: Iterable[str], name: str = "") -> Iterator[None]:
+    """Tells of a step of a graph with winners for these regions, at its beginning. `name`: of the
+    graph."""
+    raw = {"event": "graph", "step": step, "key": name, "regions": sorted(regions)}
+    work = Work(what=GRAPH_STEPS[step], key=name, text=graph_text(raw))
+    with _told(work) as (progress, _):
+        tell(raw, progress)
         yield
 
 
 @contextmanager
-def telling_of_forging(what: str) -> Iterator[Progress]:
-    """Gives who is told of the forging of `what`. A program without a callback is told that it
-    begins, now and then that it goes on, and what came of it."""
-    with _told("forging") as progress:
-        own = progress if isinstance(progress, Teller) and current_progress() is None else None
+def telling_of_forging(
+    what: str, regions: int = 1, budget_s: float | None = None
+) -> Iterator[Progress | None]:
+    """Gives who is told of the forging of `what`, so many regions. `budget_s`: for all of them.
+    None: unknown."""
+    work = Work(what="forging", budget_s=budget_s)
+    with _told(work, regions) as (progress, own):
         if own is not None:
-            own.say(
-                f"forging {what}; CUDAFORGE_LOG=forge or cudaforge_backend.set_progress() shows "
-                "each step"
-            )
+            own.say(f"forging {what}")
         yield progress
         if own is not None:
-            own.say(own.summary())
+            own.conclude()
+
+
+@contextmanager
+def telling_in_background(
+    regions: int = 1, budget_s: float | None = None
+) -> Iterator[Progress | None]:
+    """As telling_of_forging, of what no thread of the program waits for: the terminal is the
+    program's meanwhile, so that only a callback and the log are told."""
+    global _told_of_background
+    progress = current_progress()
+    if progress is None and not _told_of_background:
+        _told_of_background = True
+        log.forge.info(
+            "forging kernels in the background; cudaforge_backend.stats() says what is missing"
+        )
+    work = Work(what="forging in the background", budget_s=budget_s)
+    with making(progress, work, regions):
+        yield progress
