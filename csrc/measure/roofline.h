@@ -26,8 +26,8 @@ struct RegionWork {
 RegionWork WorkOf(const OpSignature& signature);
 
 // The least microseconds that one call can take on a device of these `facts` (Target::Facts): the
-// larger of its bytes, those that fit into the L2 at the rate of copies in it, and its operations at
-// the fastest way that their precision allows, plus a launch. What is not known takes no time.
+// larger of its bytes, those that fit into the L2 at the rate of copies in it, and its operations
+// at the fastest way that their precision allows, plus a launch. What is not known takes no time.
 double FloorUs(const OpSignature& signature, const Json& facts);
 
 // `profile` (Target::Profile) with the shares of elapsed time ("..._elapsed", percent) as shares of

@@ -176,7 +176,7 @@ _WAYS = {"inductor": "Inductor", "eager": "eager", "kernels": "with kernels"}
 
 def way_text(way: GraphWay) -> str:
     """ "with kernels 12.6 ms; Inductor 25.8 ms, eager 28.3 ms; timed with int64[8, 512]"."""
-    times = {name: f"{_WAYS.get(name, name)} {ms:.3g} ms" for name, ms in way["ms"].items()}
+    times = {name: f"{_WAYS.get(name, name)} {ms:.4g} ms" for name, ms in way["ms"].items()}
     first = times.pop(way["fastest"], _WAYS.get(way["fastest"], way["fastest"]))
     others = ", ".join(times.values()) or "nothing beside it"
     return f"{first}; {others}; timed with {', '.join(way['sizes']) or 'no inputs'}"

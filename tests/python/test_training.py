@@ -11,7 +11,7 @@ import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
-from forged import compiled
+from forged import compiled, decide_every_race
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -98,6 +98,23 @@ def test_detached_and_second_backward(forged: Path) -> None:
     torch.testing.assert_close(first, expected)
     torch.testing.assert_close(second, expected)
     expect_all_hits()
+
+
+def test_a_graph_that_was_timed_keeps_its_backward_for_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first backward of all, the timing's, decides how AOTAutograd compiles it."""
+
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        return torch.softmax((x @ w).sin() * 2, -1).exp()
+
+    decide_every_race(monkeypatch, 0, 1e-4)
+    x, w = torch.randn(8, 24, requires_grad=True), torch.randn(24, 24, requires_grad=True)
+    y = compiled(function, tmp_path, on_miss="blocking")(x, w)
+    assert cudaforge_backend.stats()["ways"]
+    first = torch.autograd.grad(y.square().sum(), [x, w], retain_graph=True)
+    second = torch.autograd.grad(y.square().sum(), [x, w])
+    torch.testing.assert_close(first, second)
 
 
 def softmax_chain(x: Tensor) -> Tensor:
@@ -227,7 +244,7 @@ def test_threads_share_one_compiled_model(forged: Path) -> None:
 
 _FORKED = """
 import os, signal, sys, torch, cudaforge_backend
-from forged import compiled, win_every_race
+from forged import compiled, decide_every_race
 win_every_race()
 torch.set_num_threads(THREADS)
 f = lambda x: torch.softmax(x * 2, -1)

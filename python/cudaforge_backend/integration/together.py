@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -80,12 +81,18 @@ def _maximizes(inductor: Mapping[str, Any]) -> bool:
 
 
 class Together:
-    """Of the forges of one graph. `waited_for`: a compilation of Dynamo's, which has its lock,
+    """Of the forges of one graph, or of these `graphs`, a forward and a backward. `waited_for`: a compilation of Dynamo's, which has its lock,
     waits for them. `reserved`: the graph is compiled without winners meanwhile, and time is kept
     for compiling it with them, and for timing it. Thread-safe."""
 
     def __init__(
-        self, settings: Settings, device: torch.device, *, waited_for: bool, reserved: bool
+        self,
+        settings: Settings,
+        device: torch.device,
+        *,
+        waited_for: bool,
+        reserved: bool,
+        graphs: int = 1,
     ) -> None:
         self.waited_for = waited_for
         # On a GPU times do not depend on what the processor does meanwhile.
@@ -96,7 +103,9 @@ class Together:
         self.cancel = _C.Cancel()
         self.stopped = False
         self.skipped: dict[str, str] = {}  # by key: why nothing is to be gained
-        self._budget_s = settings.graph_budget_s if settings.agents is None else float("inf")
+        self.budget_s = graphs * settings.graph_budget_s
+        if settings.agents is not None:  # they have limits of their own
+            self.budget_s = math.inf
         self._began = time.monotonic()
         self._reserve_s = _TIMING_SECONDS if reserved else 0.0
         self._graph_us: float | None = None
@@ -110,7 +119,7 @@ class Together:
 
     def left_s(self) -> float:
         """Of the graph's budget, without what is reserved: seconds."""
-        return self._budget_s - self._reserve_s - (time.monotonic() - self._began)
+        return self.budget_s - self._reserve_s - (time.monotonic() - self._began)
 
     def compiled(self, seconds: float, graph_us: float | None) -> None:
         """Inductor took so long for the graph without winners, and one call of it so long."""
