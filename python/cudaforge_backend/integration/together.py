@@ -81,9 +81,10 @@ def _maximizes(inductor: Mapping[str, Any]) -> bool:
 
 
 class Together:
-    """Of the forges of one graph, or of these `graphs`, a forward and a backward. `waited_for`: a compilation of Dynamo's, which has its lock,
-    waits for them. `reserved`: the graph is compiled without winners meanwhile, and time is kept
-    for compiling it with them, and for timing it. Thread-safe."""
+    """Of the forges of one graph, or of these `graphs`, a forward and a backward. `waited_for`: a
+    compilation of Dynamo's, which has its lock, waits for them. `reserved`: the graph is compiled
+    without winners meanwhile, and time is kept for compiling it with them, and for timing it.
+    Thread-safe."""
 
     def __init__(
         self,
