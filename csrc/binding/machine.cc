@@ -7,6 +7,7 @@
 #include "binding/json_py.h"
 #include "binding/module.h"
 #include "binding/text.h"
+#include "measure/machine_load.h"
 #include "measure/paired.h"
 #include "runtime/runtime.h"
 #include "target/capabilities.h"
@@ -148,6 +149,9 @@ void BindMachine(py::module_& m) {
             return py::make_tuple(r.low, r.median, r.high);
           },
           py::arg("base"), py::arg("name"));
+  py::class_<MachineLoad>(m, "MachineLoad")
+      .def(py::init<>())
+      .def("was_disturbed", &MachineLoad::WasDisturbed);
   m.def(
       "device_facts",
       [](const std::string& device, int device_index) {

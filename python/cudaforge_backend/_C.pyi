@@ -138,6 +138,12 @@ class PairedTimes:
     def speedup(self, base: str, name: str) -> tuple[float, float, float]:
         """time(base) / time(name): low, median, high of the 95% interval."""
 
+class MachineLoad:
+    """What other programs take of the processor, from its making on."""
+
+    def __init__(self) -> None: ...
+    def was_disturbed(self) -> bool: ...
+
 def device_facts(device: str, device_index: int) -> dict[str, Any]:
     """What a device is and measurably does (csrc/target/target.h, Facts): measured by the first
     call in a process, in less than two seconds. Raises RuntimeError for what this machine lacks."""

@@ -41,6 +41,18 @@ def time_interleaved(
     return Times(_C.time_interleaved(list(calls), timed, min_rounds, budget_s))
 
 
+def fastest_ms(call: Call, device: str, min_rounds: int, budget_s: float) -> float:
+    """Milliseconds of the fastest call, warm, of at least `min_rounds` after two that do not count;
+    no more are begun once `budget_s` seconds are spent."""
+    clock = _cuda_ns if torch.device(device).type == "cuda" else _cpu_ns
+    clock(call), clock(call)
+    began = time.monotonic()
+    found: list[float] = []
+    while len(found) < min_rounds or time.monotonic() - began < budget_s:
+        found.append(clock(call))
+    return min(found) / 1e6
+
+
 def _timed(clock: Callable[[Call], float], call: Call) -> Callable[[], float]:
     return lambda: clock(call)
 

@@ -146,7 +146,8 @@ class _Readable(dict[str, Any]):
             f"regions: {stats['misses']} missed, {stats['forged']} forged to a winner, "
             f"{stats['negative']} to no winner",
         ]
-        if stats["misses"] and not _tried(stats):
+        skipped = stats["fallbacks"].get("little_to_gain", 0)
+        if stats["misses"] > skipped and not _tried(stats):
             lines.append(f"  missed: {_why_missed()}")
         if stats["agents"]["calls"]:
             calls, failed = counted(stats["agents"]["calls"], "call"), stats["agents"]["failed"]

@@ -188,8 +188,6 @@ def _forge(
     from .telling import telling_of_forging
     from .together import Beside, Together
 
-    # The backward of a training graph is compiled when it is first run, and that by a thread which
-    # takes the lock of Dynamo's that this one has.
     training = is_training(example_inputs)
     together = Together(
         settings,
@@ -205,7 +203,7 @@ def _forge(
         f"allowed for each: {settings.region_budget_s:g}{for_all}, with the graph's own timing)"
     )
     fake = any(isinstance(value, FakeTensor) for value in example_inputs)
-    timeable = not (training or fake or gate.obstacle(gm, plan.analysis, settings.inductor))
+    timeable = not (fake or gate.obstacle(gm, plan.analysis, settings.inductor))
 
     def compile_without() -> Compiled:
         began, us = time.monotonic(), None
@@ -214,7 +212,7 @@ def _forge(
             seconds = time.monotonic() - began
             if timeable:
                 with together.turns.of_timing():
-                    us = gate.time_compiled(compiled, example_inputs)
+                    us = gate.time_compiled(compiled, example_inputs, training)
         together.compiled(seconds * (_WITH_BACKWARD if training else 1), us)
         return compiled
 

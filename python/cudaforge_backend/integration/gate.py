@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -251,11 +252,23 @@ class GatedCallable:
         return times, [key for key in self._regions if after[key] > before[key]]
 
 
-def time_compiled(compiled: Compiled, inputs: Sequence[Any]) -> float:
-    """Microseconds of one call, warm, of a graph that can be timed."""
-    with _C.OwnWork():
-        times = _race({_INDUCTOR: compiled}, inputs, min_rounds=3, budget_s=0.3)
-    return times.median_ms(_INDUCTOR) * 1e3
+_OF_FORWARD = (
+    3  # times as long as its forward, a training graph takes: a backward has two gradients
+)
+
+
+def time_compiled(compiled: Compiled, inputs: Sequence[Any], training: bool) -> float | None:
+    """Microseconds of one call, warm, of a graph that can be timed, the fastest of some; estimated,
+    for training, by its forward. None: other programs kept the processor busy. For a thread that
+    has Dynamo's lock, which the backward's first run would wait for."""
+    kind = device_of(inputs).type
+    load = _C.MachineLoad()
+    with _C.OwnWork(), _alone(inputs) as mine:
+        step = functools.partial(_step, compiled, mine, backward=False)
+        fastest = measure.fastest_ms(step, kind, min_rounds=5, budget_s=0.3)
+    if kind == "cpu" and load.was_disturbed():
+        return None
+    return fastest * 1e3 * (_OF_FORWARD if training else 1)
 
 
 _MOST_SIZES = 4
@@ -280,22 +293,20 @@ def _own_hits() -> Counter[str]:
     return found
 
 
-def _race(
-    ways: Mapping[str, Compiled],
-    inputs: Sequence[Any],
-    min_rounds: int = _MIN_ROUNDS,
-    budget_s: float = _SECONDS,
-) -> measure.Times:
+def _race(ways: Mapping[str, Compiled], inputs: Sequence[Any]) -> measure.Times:
+    with _alone(inputs) as mine:
+        steps = {name: functools.partial(_step, way, mine) for name, way in ways.items()}
+        kind = device_of(inputs).type
+        return measure.time_interleaved(steps, kind, min_rounds=_MIN_ROUNDS, budget_s=_SECONDS)
+
+
+@contextmanager
+def _alone(inputs: Sequence[Any]) -> Iterator[list[Any]]:
+    """Copies of the inputs, for runs that nothing outside shows."""
     device = device_of(inputs)
-    mine = copies(inputs)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), _unseen_by_hooks():
-        return measure.time_interleaved(
-            {name: functools.partial(_step, way, mine) for name, way in ways.items()},
-            device.type,
-            min_rounds=min_rounds,
-            budget_s=budget_s,
-        )
+        yield copies(inputs)
 
 
 def _unseen_by_hooks() -> Any:
@@ -349,12 +360,12 @@ def _byte_range(value: torch.Tensor) -> tuple[int, int]:
     return begin // _ALIGNMENT * _ALIGNMENT, end
 
 
-def _step(compiled: Compiled, inputs: Sequence[Any]) -> None:
+def _step(compiled: Compiled, inputs: Sequence[Any], backward: bool = True) -> None:
     outputs = compiled(*inputs)
     outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
     heads = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
     leaves = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
-    if heads and leaves:
+    if backward and heads and leaves:
         ones = [torch.ones_like(o) for o in heads]
         # The backward is compiled for how it is run first: so it can be run either way later.
         torch.autograd.grad(heads, leaves, ones, retain_graph=True, allow_unused=True)
