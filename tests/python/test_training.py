@@ -244,7 +244,7 @@ def test_threads_share_one_compiled_model(forged: Path) -> None:
 
 _FORKED = """
 import os, signal, sys, torch, cudaforge_backend
-from forged import compiled, decide_every_race
+from forged import compiled, win_every_race
 win_every_race()
 torch.set_num_threads(THREADS)
 f = lambda x: torch.softmax(x * 2, -1)
