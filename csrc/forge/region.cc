@@ -341,6 +341,7 @@ class RegionForge {
       // The first calls load kernels and choose among Inductor's.
       const double round = SteadySeconds() - began;
       if (set == 1 && NoTimeFor(round * (sets - 2 + kLeastRounds))) {
+        CF_RETURN_IF_ERROR(host_.MakeInputs(region, 0));
         return std::optional<Promotion>();
       }
     }

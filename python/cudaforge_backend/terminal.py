@@ -65,9 +65,10 @@ class ChangingLine:
 
 
 def changing_line(prefix: str = "") -> ChangingLine | None:
-    """One on standard error, where that is a terminal to which no log of forging is written."""
+    """One on standard error, where that is a terminal, or a notebook's output, to which no log of
+    forging is written."""
     try:
-        is_terminal = sys.stderr.isatty()
+        is_terminal = sys.stderr.isatty() or "ipykernel" in sys.modules
     except (AttributeError, ValueError):  # there is none, or it is closed
         return None
     asked = log.forge.isEnabledFor(logging.INFO)

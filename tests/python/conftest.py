@@ -34,7 +34,7 @@ import cudaforge_backend  # noqa: E402
 import ready as ready_processes  # noqa: E402
 import torch  # noqa: E402
 from coders import CODER, MODEL  # noqa: E402
-from cudaforge_backend.integration import known_graphs, plan  # noqa: E402
+from cudaforge_backend.integration import headroom, known_graphs, plan  # noqa: E402
 from forged import lose_every_race, win_every_race  # noqa: E402
 from samples_summary import samples_summary  # noqa: E402
 
@@ -48,7 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(headroom, "LEAST_US", 0.0)  # small tensors will do
     torch.manual_seed(0)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()

@@ -206,6 +206,24 @@ def test_what_was_raced_beside_a_busy_program_is_raced_again_a_day_later(
         assert shown == ["record 1 0 0", "blocking 1 1 1", "record 1 0 0", "hit"]
 
 
+@pytest.mark.parametrize("budget_s", [0.001, 60])
+def test_a_winner_that_is_to_be_measured_again_is_served_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, budget_s: float
+) -> None:
+    """Also where the graph's time does not suffice to do so."""
+    win_every_race(monkeypatch)
+    x = torch.randn(8, 47)
+    compiled(function, tmp_path, on_miss="blocking", region_budget_s=25)(x)
+    monkeypatch.setattr(_C.KernelStore, "is_stale", lambda store, key, arch: True)
+    cudaforge_backend.reset_stats()
+    torch._dynamo.reset()
+    made = compiled(function, tmp_path, on_miss="blocking", graph_budget_s=budget_s)
+    torch.testing.assert_close(made(x), function(x))
+    stats = cudaforge_backend.stats()
+    assert stats["hits"] == 1
+    assert stats["forged"] + stats["negative"] == int(budget_s > 1)
+
+
 @pytest.mark.parametrize("won", [True, False])
 def test_lists_say_what_was_measured_on_a_busy_machine(
     capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, won: bool

@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,6 @@ from cudaforge_backend.records import speedup_text
 from forged import decide_every_race, host_ns, lose_for_want_of_time
 from others import in_child
 from torch._dynamo.convert_frame import compile_lock
-
-
-def worth_forging(record: Mapping[str, Any], budget_s: float) -> bool:
-    return forging.worth_forging(record, record["key"], record["arch"], budget_s)
 
 
 def softmax(columns: int) -> _C.Signature:
@@ -101,7 +97,7 @@ def test_without_time_nothing_is_tried() -> None:
     assert [type(event) for event in events] == [Started, Ended]
     record = record_of(done)
     assert record["kind"] == "negative" and record["provenance"]["out_of_time"] is True
-    assert worth_forging(record, 1.0)
+    assert forging.worth_more_time(record, 1.0)
 
 
 def test_inductor_compiles_nothing_that_it_cannot_end_in_time(
@@ -120,8 +116,8 @@ def test_inductor_compiles_nothing_that_it_cannot_end_in_time(
     provenance = record["provenance"]
     assert provenance["out_of_time"] is True
     assert provenance["forge_seconds"] < provenance["budget_s"] == 30.0
-    assert worth_forging(record, 46.0)
-    assert not worth_forging(record, 44.0)
+    assert forging.worth_more_time(record, 46.0)
+    assert not forging.worth_more_time(record, 44.0)
     # No kernel that lost or was never raced is left in the operator.
     x = torch.randn(4, 18)
     region = torch.ops.cudaforge.region.default
@@ -139,8 +135,8 @@ def test_a_kernel_for_eager_calls_that_had_too_little_time_is_tried_again(
     for budget in (5.0, 20.0):  # the same kernel, and the record is of what it was given last
         done = forging.forge_region(softmax(27), 0, budget)
         assert record_of(done)["serves"] == ["eager"]
-        assert not worth_forging(record_of(done), 1.4 * budget)
-        assert worth_forging(record_of(done), 1.6 * budget)
+        assert not forging.worth_more_time(record_of(done), 1.4 * budget)
+        assert forging.worth_more_time(record_of(done), 1.6 * budget)
     decide_every_race(monkeypatch, 0, 1e-4)
     assert record_of(forging.forge_region(softmax(27), 0, 60.0))["serves"] == ["compiled", "eager"]
 

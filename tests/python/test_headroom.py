@@ -22,6 +22,16 @@ def test_a_region_near_the_least_time_of_the_device_is_not_worth_a_kernel() -> N
     assert headroom.why_little(1, 10.0, 20.0, None)  # a floor above the time is no headroom either
 
 
+def test_what_takes_less_than_a_call_of_the_graph_is_not_worth_a_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(headroom, "LEAST_US", 10.0)  # which conftest sets to zero
+    assert headroom.why_little(2, 4.0, 0.0, None) == (
+        "it takes 8.0 us of its graph, less than calling the graph does"
+    )
+    assert headroom.why_little(3, 4.0, 0.0, None) == ""
+
+
 def test_what_can_be_saved_counts_in_its_graph() -> None:
     # 24 calls of 10 us are 2.4% of 10 ms; a fifth of that is too little, a half is not.
     assert headroom.why_little(24, 10.0, 8.0, 10_000.0) == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import cudaforge_backend
 import pytest
 import torch
-from cudaforge_backend.integration import backend, together
+from cudaforge_backend.integration import backend, gate, together
 from cudaforge_backend.integration.inductors_turn import compilations_turn, no_compilation
 from cudaforge_backend.integration.together import Together, Turns
 from cudaforge_backend.options import parse
@@ -112,6 +113,44 @@ def test_regions_are_forged_while_the_graph_is_compiled(
     assert len(seen) == 1  # the graph is compiled once without winners
     assert {"cudaforge-graph"} <= seen[0]
     assert stats["spent"][0]["regions"] == 2
+
+
+def test_an_interruption_waits_for_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though join() of an interrupted thread takes another for ended."""
+    made = Together(parse(None, None), torch.device("cpu"), waited_for=True, reserved=True)
+    begun, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        while not made.stopped:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        ended.set()
+
+    def interrupt() -> None:
+        begun.wait()
+        time.sleep(0.2)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), together.Beside(work, made) as beside:
+        threading.Thread(target=interrupt).start()
+        beside.result()
+    assert ended.is_set()
+
+
+def test_what_the_graph_takes_may_stay_unknown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def no_memory(*_: Any) -> float:
+        raise torch.OutOfMemoryError("for copies of the inputs")
+
+    win_every_race(monkeypatch)
+    monkeypatch.setattr(gate, "obstacle", lambda *_: "")
+    monkeypatch.setattr(gate, "time_compiled", no_memory)
+    x = torch.randn(8, 92)
+    torch.testing.assert_close(compiled(two_regions, tmp_path)(x), two_regions(x))
+    stats = cudaforge_backend.stats()
+    assert stats["forged"] == 2 and "backend_failed" not in stats["fallbacks"]
 
 
 def test_a_compilation_that_fails_ends_the_forging(

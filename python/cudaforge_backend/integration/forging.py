@@ -120,7 +120,8 @@ def forge_region(
             waiting.enter_context(compilation_waits_for(place))
         with lock, making_region(progress, signature, arch, None if agents else budget_s):
             known = _C.store().verdict(key, arch)
-            if known is not None and not again and not worth_forging(known, key, arch, budget_s):
+            anew = again or _C.store().is_stale(key, arch)
+            if known is not None and not anew and not worth_more_time(known, budget_s):
                 return Forged(key, known["kind"], reason_of(known))
             return _in_clean_thread(
                 _Forge(
@@ -142,11 +143,10 @@ def forge_region(
             )
 
 
-def worth_forging(record: Mapping[str, Any], key: str, arch: str, budget_s: float) -> bool:
-    """Whether a region with this record (KernelStore.verdict) is to be forged again: a negative
-    entry came of too little time, and there is now clearly more of it; or it is stale."""
+def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
+    """Whether a negative entry came of too little time and there is now clearly more of it."""
     above = retry_above_s(record)
-    return (above is not None and budget_s > above) or _C.store().is_stale(key, arch)
+    return above is not None and budget_s > above
 
 
 def _in_clean_thread(forge: _Forge) -> Forged:
@@ -276,7 +276,7 @@ class _Forge:
         turn = self.take_turn(race=True)
         began = time.monotonic()
         try:
-            floor_us = self.signature.floor_us(headroom.device_facts(self.device, self.arch))
+            floor_us = headroom.floor_us(self.signature, self.device, self.arch)
             us = headroom.rival_us(self.signature, self.device, calls)
         except torch.OutOfMemoryError:
             return ""
@@ -284,6 +284,8 @@ class _Forge:
             self._before["race"] = time.monotonic() - began
             if turn is not None:
                 turn.end()
+        if us is None:
+            return ""
         why = headroom.why_little(self.times, us, floor_us, graph_us)
         log.forge.debug(
             "%s takes %.1f us, %d times, at least %.1f; its graph %s: %s",

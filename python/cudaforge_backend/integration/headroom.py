@@ -19,6 +19,7 @@ from .clocks import cuda_clock
 
 LEAST_OF_GRAPH = 0.01  # of a graph's time, that a kernel must be able to save
 LEAST_ABOVE_FLOOR = 0.05  # of the rival's time
+LEAST_US = 10.0  # in one call of a graph, which takes longer from Python than that
 _ROUNDS, _SECONDS = 7, 0.1  # of the timing
 
 _facts_lock = fork_safe_lock()
@@ -46,16 +47,23 @@ def device_facts(device: torch.device, arch: str) -> Mapping[str, Any]:
         return _facts[arch]
 
 
+def floor_us(signature: _C.Signature, device: torch.device, arch: str) -> float:
+    """The least microseconds of one call."""
+    facts = device_facts(device, arch)
+    return signature.floor_us(facts) if facts else 0.0
+
+
 def rival_us(
     signature: _C.Signature, device: torch.device, calls: Mapping[str, rivals.Call]
-) -> float:
+) -> float | None:
     """Microseconds of one call of the fastest of `calls`, on inputs that are in the L2 as far as
-    they fit."""
+    they fit. None: other programs kept the processor busy."""
     inputs = rivals.make_inputs(signature, device, seed=0)
     steps = {name: functools.partial(call, inputs) for name, call in calls.items()}
     if device.type != "cuda":
+        load = _C.MachineLoad()
         cold = measure.time_interleaved(steps, device.type, _ROUNDS, _SECONDS)
-        return min(map(cold.median_ms, steps)) * 1e3
+        return None if load.was_disturbed() else min(map(cold.median_ms, steps)) * 1e3
     clock = cuda_clock(device)
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
     warm = inputs if signature.bytes[0] <= l2_bytes // 2 else []
@@ -70,6 +78,8 @@ def why_little(times: int, us: float, floor_us: float, graph_us: float | None) -
     above = max(0.0, 1 - floor_us / us)
     if above < LEAST_ABOVE_FLOOR:
         return f"it takes {us:.1f} us, and this device at least {floor_us:.1f} us"
+    if times * us < LEAST_US:
+        return f"it takes {times * us:.1f} us of its graph, less than calling the graph does"
     if graph_us is None:
         return ""
     share = times * us / graph_us

@@ -26,7 +26,7 @@ from cudaforge_backend.stats import (
 
 from .analysis import Analysis, analyse
 from .ending import ForgingEndedError
-from .forging import HEAVY, OtherCacheError, forge_region, worth_forging
+from .forging import HEAVY, OtherCacheError, forge_region, worth_more_time
 from .partition import Region
 from .rivals import least_seconds, signature_device
 from .room import has_room, leave_room
@@ -48,6 +48,8 @@ class Known:
     reason: str  # of a negative entry, and of what was skipped
     # The larger region that it is a part of and that did not win.
     within: _C.Signature | None = None
+    # Measured on a busy machine more than a day ago: used, and measured again where there is time.
+    stale: bool = False
 
     @property
     def device_index(self) -> int:
@@ -74,16 +76,15 @@ class Plan:
         return {k.region.key: k.checksum for k in self.regions if k.status == "hit"}
 
     def misses(self) -> list[Known]:
-        """Regions of which the cache knows nothing."""
-        return [k for k in self.regions if k.status == "miss"]
+        """Regions of which the cache knows nothing, and those that are to be measured again."""
+        return [k for k in self.regions if k.status == "miss" or k.stale]
 
 
 def verdict_of(key: str, arch: str, budget_s: float | None) -> tuple[str, str, str]:
-    """What the cache says of a region: status, checksum and reason, as in Known. With a `budget_s`
-    to forge in, a negative entry that came of clearly less time counts as a miss, and so does what
-    another process found on a busy machine more than a day ago."""
+    """What the cache says of a region: status, checksum and reason, as in Known. A negative entry
+    that came of too little time counts as a miss where `budget_s` is clearly more."""
     record = _C.store().verdict(key, arch)
-    if record is None or (budget_s is not None and worth_forging(record, key, arch, budget_s)):
+    if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
         return "miss", "", ""
     status = "hit" if "compiled" in record["serves"] else "negative"
     return status, record["checksum"], reason_of(record)
@@ -92,7 +93,8 @@ def verdict_of(key: str, arch: str, budget_s: float | None) -> tuple[str, str, s
 def look_up(region: Region, budget_s: float | None = None) -> Known:
     """Asks the cache; see verdict_of. Raises where the device cannot be described."""
     arch = _C.arch(region.device.type, region.device.index or 0)
-    return Known(region, arch, *verdict_of(region.key, arch, budget_s))
+    stale = budget_s is not None and _C.store().is_stale(region.key, arch)
+    return Known(region, arch, *verdict_of(region.key, arch, budget_s), stale=stale)
 
 
 def plan_graph(
@@ -139,9 +141,11 @@ def plan_analysis(
             more = None if region.key in given_up else budget_s
             known = replace(look_up(region, more), within=within.signature if within else None)
             if region.key in skipped and known.status != "hit":
-                known = replace(known, status="skipped", checksum="", reason=skipped[region.key])
+                why = skipped[region.key]
+                known = replace(known, status="skipped", checksum="", reason=why, stale=False)
             asked[region.key] = known
-        open_yet = region.key not in given_up and (anew or known.status == "miss")
+        missing = known.status == "miss" or known.stale
+        open_yet = region.key not in given_up and (anew or missing)
         return known.status in ("hit", "skipped") or open_yet
 
     times, left = analysis.regions(take)
@@ -302,6 +306,8 @@ def forge_one(
     except (OtherCacheError, ForgingEndedError):
         return False
     except Exception as error:
+        if together is not None and together.stopped:  # by Ctrl-C, or by a failure beside it
+            return False
         text = signature.describe()
         if isinstance(error, _C.NoReply):
             reason, what = "no_reply", f"agents wrote no kernel for {text}"

@@ -12,9 +12,11 @@ from typing import Any
 
 import torch
 
+from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
 
+_SILENT_SECONDS = 1.0  # of waiting at an interruption
 _LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
 _AT_ONCE = 8  # regions, most of which wait for Inductor or for the device
 _CORES_AT_ONCE = 4  # fewer are for one region alone
@@ -164,9 +166,15 @@ def run_all(work: Callable[[int], None], count: int, together: Together) -> None
         threading.Thread(target=body, name=f"cudaforge-region-{i}", daemon=False)
         for i in range(min(together.at_once, count))
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
+    started = []
+    try:
+        for thread in threads:
+            thread.start()
+            started.append(thread)
+    except RuntimeError as error:  # the process may have no more of them
+        failures.append(error)
+        together.stop()
+    for thread in started:
         thread.join()
     if failures:
         raise failures[0]
@@ -180,6 +188,7 @@ class Beside:
         self._together = together
         self._result: Any = None
         self._failure: BaseException | None = None
+        self._ended = threading.Event()
         # Not a daemon: the interpreter would end while it is in C++, and that aborts the process.
         self._thread = threading.Thread(target=self._run, name="cudaforge-graph", daemon=False)
 
@@ -188,6 +197,8 @@ class Beside:
             self._result = self._work()
         except BaseException as error:
             self._failure = error
+        finally:
+            self._ended.set()
 
     def __enter__(self) -> Beside:
         self._thread.start()
@@ -195,14 +206,21 @@ class Beside:
 
     def result(self) -> Any:
         """Waits; raises what the work raised."""
-        while self._thread.is_alive():  # so that Ctrl-C comes through
-            self._thread.join(_LOOKS_SECONDS)
+        # Not by join(), which takes a thread for ended where Ctrl-C interrupts it.
+        while not self._ended.wait(_LOOKS_SECONDS):
+            pass
         if self._failure is not None:
             raise self._failure
         return self._result
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
-            self._together.stop()
-            with suppress(KeyboardInterrupt):  # a second Ctrl-C
-                self._thread.join()
+        if kind is None:
+            return
+        self._together.stop()
+        if not self._ended.wait(_SILENT_SECONDS):
+            log.forge.warning(
+                "cudaforge: the steps under way are finished first (where Inductor compiles, up to "
+                "half a minute)"
+            )
+        with suppress(KeyboardInterrupt):  # a second Ctrl-C
+            self._ended.wait()
