@@ -115,7 +115,7 @@ def test_regions_are_forged_while_the_graph_is_compiled(
     assert stats["spent"][0]["regions"] == 2
 
 
-def test_an_interruption_waits_for_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_waits_for_the_work() -> None:
     """Though join() of an interrupted thread takes another for ended."""
     made = Together(parse(None, None), torch.device("cpu"), waited_for=True, reserved=True)
     begun, ended = threading.Event(), threading.Event()
@@ -132,9 +132,13 @@ def test_an_interruption_waits_for_the_work(monkeypatch: pytest.MonkeyPatch) -> 
         time.sleep(0.2)
         signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt), together.Beside(work, made) as beside:
-        threading.Thread(target=interrupt).start()
-        beside.result()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt), together.Beside(work, made) as beside:
+            threading.Thread(target=interrupt).start()
+            beside.result()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert ended.is_set()
 
 
