@@ -1,6 +1,7 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include "base/file.h"
 #include "binding/errors.h"
 #include "binding/json_py.h"
 #include "binding/module.h"
@@ -154,7 +155,33 @@ py::object UseCache(const std::filesystem::path& folder) {
 
 }  // namespace
 
+// Of the processes that have a cache in use, the one that forges a region. Nothing where no file can
+// be locked: in a store in memory, or in a folder that takes no writes.
+class RegionLock {
+ public:
+  explicit RegionLock(std::optional<FileLock> lock) : lock_(std::move(lock)) {}
+  void Release() { lock_.reset(); }
+
+ private:
+  std::optional<FileLock> lock_;
+};
+
+// nullptr: another process has it still.
+std::unique_ptr<RegionLock> LockRegion(KernelStore& store, const std::string& key,
+                                       const std::string& arch, double seconds) {
+  const std::string folder = store.location() + "/forging";
+  if (!PathExists(store.location()) || !MakeDirs(folder).ok()) {
+    return std::make_unique<RegionLock>(std::nullopt);
+  }
+  Result<FileLock> lock =
+      FileLock::Acquire(folder + "/" + key + " " + arch, static_cast<int>(seconds * 1e3));
+  if (lock.ok()) return std::make_unique<RegionLock>(*std::move(lock));
+  if (lock.status().code() == StatusCode::kTimeout) return nullptr;
+  return std::make_unique<RegionLock>(std::nullopt);
+}
+
 void BindStore(py::module_& m) {
+  py::class_<RegionLock>(m, "RegionLock").def("release", &RegionLock::Release);
   py::class_<KernelStore, StorePtr>(m, "KernelStore")
       .def_static("open", &OpenStore, py::arg("folder"), py::arg("writable") = false)
       .def("get", &Get, py::arg("key"), py::arg("arch"))
@@ -166,6 +193,8 @@ void BindStore(py::module_& m) {
             return record && Runtime::Get().IsStale(*record);
           },
           py::arg("key"), py::arg("arch"))
+      .def("lock_region", &LockRegion, py::arg("key"), py::arg("arch"), py::arg("seconds"),
+           py::call_guard<py::gil_scoped_release>())
       .def("candidate", &CandidateOf, py::arg("key"), py::arg("arch"))
       .def("delete", &Forget<&KernelStore::Delete>, py::arg("key"), py::arg("arch"))
       .def("remove_wanted", &Forget<&KernelStore::RemoveWanted>, py::arg("key"), py::arg("arch"))

@@ -159,6 +159,9 @@ class RegionProgram:
     def __init__(self, signature: Signature) -> None: ...
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]: ...
 
+class RegionLock:
+    def release(self) -> None: ...
+
 class KernelStore:
     """Winners, negative entries, wanted signatures and lineage in one folder. Thread-safe."""
 
@@ -184,6 +187,10 @@ class KernelStore:
 
     def is_stale(self, key: str, arch: str) -> bool:
         """Whether it is to be measured again: another process did under doubt, over a day ago."""
+
+    def lock_region(self, key: str, arch: str, seconds: float) -> RegionLock | None:
+        """Of the processes that have the folder in use, one forges a region: until release(). None:
+        another one still does after so many seconds. Where no file can be locked, all may."""
 
     def candidate(self, key: str, arch: str) -> dict[str, Any] | None:
         """Source, plan and constraints of the first kernel; None of a negative entry, and where the

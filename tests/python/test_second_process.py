@@ -101,3 +101,30 @@ while len(list(pathlib.Path({str(tmp_path)!r}).glob("ready-*"))) < 2:
         assert store.candidate(*place) is not None and store.lineage(*place)
     counters = store.counters()
     assert (counters["corrupt"], counters["errors"]) == (0, 0)
+
+
+_AT_ONCE = """
+import time, torch, cudaforge_backend
+from pathlib import Path
+from forged import compiled, win_every_race
+win_every_race()
+(FOLDER / str(NUMBER)).touch()
+while len([one for one in FOLDER.iterdir() if one.is_file()]) < 2:
+    time.sleep(0.01)
+x = torch.randn(8, 88)
+made = compiled(lambda x: (x * 2).softmax(-1), FOLDER / "cache")
+assert torch.allclose(made(x), (x * 2).softmax(-1))
+stats = cudaforge_backend.stats()
+print(stats["forged"], stats["hits"])
+"""
+
+
+def test_of_processes_that_start_together_one_forges_a_region(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    def run(number: int) -> str:
+        head = f"from pathlib import Path\nFOLDER, NUMBER = Path({str(tmp_path)!r}), {number}"
+        return run_python(f"{head}{_AT_ONCE}").stdout
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(run, range(2))) == ["0 1\n", "1 1\n"]

@@ -119,10 +119,16 @@ def forge_region(
         if within_compilation() or (together is not None and together.waited_for):
             waiting.enter_context(compilation_waits_for(place))
         with lock, making_region(progress, signature, arch, None if agents else budget_s):
-            known = _C.store().verdict(key, arch)
-            anew = again or _C.store().is_stale(key, arch)
-            if known is not None and not anew and not worth_more_time(known, budget_s):
-                return Forged(key, known["kind"], reason_of(known))
+            known = None if again else _known(key, arch, budget_s)
+            if known is not None:
+                return known
+            # Of the processes that have the cache in use, such as those of torchrun, one forges it.
+            alone = _wait_for_others(key, arch, budget_s, together)
+            if alone is not None:
+                waiting.callback(alone.release)
+            known = None if again else _known(key, arch, budget_s)
+            if known is not None:
+                return known
             return _in_clean_thread(
                 _Forge(
                     signature=signature,
@@ -141,6 +147,30 @@ def forge_region(
                     times=times,
                 )
             )
+
+
+def _known(key: str, arch: str, budget_s: float) -> Forged | None:
+    """What the cache has of a region, None where that is to be forged."""
+    known = _C.store().verdict(key, arch)
+    if known is None or _C.store().is_stale(key, arch) or worth_more_time(known, budget_s):
+        return None
+    return Forged(key, known["kind"], reason_of(known))
+
+
+def _wait_for_others(
+    key: str, arch: str, budget_s: float, together: Together | None
+) -> _C.RegionLock | None:
+    """Waits until no other process forges the region, for as long as forging it may take. None: one
+    still does."""
+    began = time.monotonic()
+    alone = _C.store().lock_region(key, arch, 0.0)
+    while alone is None and time.monotonic() - began < budget_s:
+        if program_has_ended() or (together is not None and together.stopped):
+            raise ForgingEndedError
+        if together is not None and together.left_s() < 0:
+            raise NoTimeLeftError
+        alone = _C.store().lock_region(key, arch, _LOOKS_SECONDS)
+    return alone
 
 
 def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
