@@ -155,8 +155,8 @@ py::object UseCache(const std::filesystem::path& folder) {
 
 }  // namespace
 
-// Of the processes that have a cache in use, the one that forges a region. Nothing where no file can
-// be locked: in a store in memory, or in a folder that takes no writes.
+// Of the processes that have a cache in use, the one that forges a region. Nothing where no file
+// can be locked: in a store in memory, or in a folder that takes no writes.
 class RegionLock {
  public:
   explicit RegionLock(std::optional<FileLock> lock) : lock_(std::move(lock)) {}
