@@ -35,7 +35,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[_C.Signatur
         for columns in (30, 31):
             torch.randn(8, columns).softmax(-1)
         torch.randn(8, 16) @ torch.randn(16, 24)
-    assert "or after 'record' `cudaforge forge --wanted`" in str(cudaforge_backend.stats())
+    assert "`cudaforge forge --wanted` makes" in str(cudaforge_backend.stats())
     rows = _C.KernelStore.open(folder).wanted()
     return [(normalized(row["signature"]), row["arch"]) for row in rows]
 
