@@ -81,6 +81,7 @@ py::object Verdict(KernelStore& store, const std::string& key, const std::string
     dict["provenance"] = ToPython((*fields)["provenance"]);
   }
   dict["checksum"] = record->checksum;
+  dict["stale"] = Runtime::Get().IsStale(*record);
   return dict;
 }
 
@@ -153,8 +154,6 @@ py::object UseCache(const std::filesystem::path& folder) {
   return Problem(WithoutGil([&] { return Runtime::Get().UseCache(folder); }));
 }
 
-}  // namespace
-
 // Of the processes that have a cache in use, the one that forges a region. Nothing where no file
 // can be locked: in a store in memory, or in a folder that takes no writes.
 class RegionLock {
@@ -180,19 +179,14 @@ std::unique_ptr<RegionLock> LockRegion(KernelStore& store, const std::string& ke
   return std::make_unique<RegionLock>(std::nullopt);
 }
 
+}  // namespace
+
 void BindStore(py::module_& m) {
   py::class_<RegionLock>(m, "RegionLock").def("release", &RegionLock::Release);
   py::class_<KernelStore, StorePtr>(m, "KernelStore")
       .def_static("open", &OpenStore, py::arg("folder"), py::arg("writable") = false)
       .def("get", &Get, py::arg("key"), py::arg("arch"))
       .def("verdict", &Verdict, py::arg("key"), py::arg("arch"))
-      .def(
-          "is_stale",
-          [](KernelStore& store, const std::string& key, const std::string& arch) {
-            const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
-            return record && Runtime::Get().IsStale(*record);
-          },
-          py::arg("key"), py::arg("arch"))
       .def("lock_region", &LockRegion, py::arg("key"), py::arg("arch"), py::arg("seconds"),
            py::call_guard<py::gil_scoped_release>())
       .def("candidate", &CandidateOf, py::arg("key"), py::arg("arch"))

@@ -175,18 +175,16 @@ class KernelStore:
         """kind ("winner", "negative"), key, arch, signature, verification, timing, provenance,
         versions, by_agent (whether an agent wrote its best candidate), current (whether this
         build's torch and verifier judged it: what others judged is a miss), doubtful (0, or when a
-        busy machine measured it: a miss in every other process), serves (out of "compiled" and
+        busy machine measured it), serves (out of "compiled" and
         "eager"), variants (of each kernel its timing and contract; timing is the first one's),
         binary_bytes, checksum; None on a miss, and, counted in `corrupt`, where the
         evidence is damaged."""
 
     def verdict(self, key: str, arch: str) -> dict[str, Any] | None:
         """kind, checksum, serves and, of what serves no compiled graph, provenance of what `get`
-        gives; cheap. None on a miss, for what other versions judged or another process under doubt,
-        and for damaged evidence of what serves no compiled graph."""
-
-    def is_stale(self, key: str, arch: str) -> bool:
-        """Whether it is to be measured again: another process did under doubt, over a day ago."""
+        gives; cheap; and stale, whether it is to be measured again, as another process measured it
+        on a busy machine more than a day ago. None on a miss, for what other versions judged, and
+        for damaged evidence of what serves no compiled graph."""
 
     def lock_region(self, key: str, arch: str, seconds: float) -> RegionLock | None:
         """Of the processes that have the folder in use, one forges a region: until release(). None:

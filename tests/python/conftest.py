@@ -70,7 +70,9 @@ def device(request: pytest.FixtureRequest) -> str:
 def all_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every region counts as a hit; without a kernel its operator runs ATen. Tests the graph."""
     for module in (plan, known_graphs):
-        monkeypatch.setattr(module, "verdict_of", lambda key, arch, budget_s: ("hit", "test", ""))
+        monkeypatch.setattr(
+            module, "verdict_of", lambda key, arch, budget_s: plan.Said("hit", "test", "")
+        )
 
 
 @pytest.fixture

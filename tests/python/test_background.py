@@ -214,7 +214,12 @@ def test_a_winner_that_is_to_be_measured_again_is_served_meanwhile(
     win_every_race(monkeypatch)
     x = torch.randn(8, 47)
     compiled(function, tmp_path, on_miss="blocking", region_budget_s=25)(x)
-    monkeypatch.setattr(_C.KernelStore, "is_stale", lambda store, key, arch: True)
+    verdict = _C.KernelStore.verdict
+    monkeypatch.setattr(
+        _C.KernelStore,
+        "verdict",
+        lambda store, key, arch: (known := verdict(store, key, arch)) and {**known, "stale": True},
+    )
     cudaforge_backend.reset_stats()
     torch._dynamo.reset()
     made = compiled(function, tmp_path, on_miss="blocking", graph_budget_s=budget_s)

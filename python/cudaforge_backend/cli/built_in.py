@@ -108,7 +108,7 @@ def _forge(signature: _C.Signature, settings: Settings, told: Teller) -> dict[st
     from ..integration.plan import failure, forge_one, verdict_of
 
     key, arch, region = signature.key, _arch(signature), signature.to_dict()
-    known = verdict_of(key, arch, settings.region_budget_s)[0] != "miss"
+    known = not verdict_of(key, arch, settings.region_budget_s).is_to_be_forged
     decided = known or forge_one(signature, 0, settings, told)
     record: Mapping[str, Any] | None = find(key, arch) if decided else None
     empty = {"kind": "", "serves": [], "verdict": failure(key) or "not stored", "reason": ""}

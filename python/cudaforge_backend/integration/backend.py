@@ -179,8 +179,9 @@ def _forge(
     settings: Settings,
     spent: Spent,
 ) -> tuple[Plan, Compiled]:
-    """The plan with its misses forged, of which the program is told, and the graph as Inductor
-    compiles it without winners: side by side on a GPU, else one after the other."""
+    """Forges what the plan misses, and has Inductor compile the graph without winners: side by side
+    on a GPU, else one after the other. Shows the progress. Gives the new plan, and the compiled
+    graph."""
     from . import gate
     from .analysis import copy_graph, is_training
     from .inductors_turn import compilations_turn, within_compilation
@@ -196,8 +197,7 @@ def _forge(
         reserved=True,
         graphs=2 if training else 1,
     )
-    budget_s = together.budget_s if settings.agents is None else None
-    for_all = "" if budget_s is None else f", for all: {budget_s:g}"
+    for_all = "" if together.budget_s is None else f", for all: {together.budget_s:g}"
     what = (
         f"kernels (regions: {len(plan.misses())}, and the parts of those that do not win; seconds "
         f"allowed for each: {settings.region_budget_s:g}{for_all}, with the graph's own timing)"
@@ -220,7 +220,7 @@ def _forge(
         with spending(spent), beside_running_programs():
             return forge_misses(plan, settings, progress, together)
 
-    with telling_of_forging(what, len(plan.misses()), budget_s) as progress:
+    with telling_of_forging(what, len(plan.misses()), together.budget_s) as progress:
         if together.at_once == 1:
             without = compile_without()
             return forge_misses(plan, settings, progress, together), without

@@ -53,8 +53,8 @@ class SwappingCallable:
         try:
             devices = [known.region.device for known in plan.misses()] or [torch.device("cpu")]
             together = Together(settings, devices[0], waited_for=False, reserved=False)
-            budget_s = settings.graph_budget_s if settings.agents is None else None
-            with spending(), telling_in_background(len(plan.misses()), budget_s) as progress:
+            misses = len(plan.misses())
+            with spending(), telling_in_background(misses, together.budget_s) as progress:
                 done = forge_misses(plan, settings, progress, together, beside_program=True)
         except Exception as error:
             tell_of_failed_background(error)

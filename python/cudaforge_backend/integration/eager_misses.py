@@ -67,7 +67,7 @@ def _forge_at_once(
         return
     from .plan import forge_one, verdict_of
 
-    if verdict_of(signature.key, arch, settings.region_budget_s)[0] != "miss":
+    if not verdict_of(signature.key, arch, settings.region_budget_s).is_to_be_forged:
         return  # as forge_one would: but then nothing is to be told of it
     what = f"a kernel for {signature.describe()} (seconds allowed: {settings.region_budget_s:g})"
     with telling_of_forging(what) as progress:

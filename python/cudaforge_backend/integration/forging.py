@@ -152,7 +152,7 @@ def forge_region(
 def _known(key: str, arch: str, budget_s: float) -> Forged | None:
     """What the cache has of a region, None where that is to be forged."""
     known = _C.store().verdict(key, arch)
-    if known is None or _C.store().is_stale(key, arch) or worth_more_time(known, budget_s):
+    if known is None or known["stale"] or worth_more_time(known, budget_s):
         return None
     return Forged(key, known["kind"], reason_of(known))
 

@@ -38,6 +38,8 @@ from .telling import telling
 
 _SECONDS = 3.0  # of timing, at most
 _MIN_ROUNDS = 10
+_OF_FORWARD = 3  # times its forward's time a training graph takes: a backward has two gradients
+_MOST_SIZES = 4  # of inputs that are named
 _PURE = ("aten", "prims")  # operators that do nothing but give results
 
 
@@ -252,11 +254,6 @@ class GatedCallable:
         return times, [key for key in self._regions if after[key] > before[key]]
 
 
-_OF_FORWARD = (
-    3  # times as long as its forward, a training graph takes: a backward has two gradients
-)
-
-
 def time_compiled(compiled: Compiled, inputs: Sequence[Any], training: bool) -> float | None:
     """Microseconds of one call, warm, of a graph that can be timed, the fastest of some; estimated,
     for training, by its forward. None: other programs kept the processor busy. For a thread that
@@ -269,9 +266,6 @@ def time_compiled(compiled: Compiled, inputs: Sequence[Any], training: bool) -> 
     if kind == "cpu" and load.was_disturbed():
         return None
     return fastest * 1e3 * (_OF_FORWARD if training else 1)
-
-
-_MOST_SIZES = 4
 
 
 def _sizes(inputs: Sequence[Any]) -> list[str]:

@@ -65,10 +65,9 @@ def recall(name: str, arch: str, budget_s: float | None) -> dict[str, str] | Non
         for key, on, _, status, checksum, _ in regions:
             if not _KEY.fullmatch(key):
                 return None
-            if budget_s is not None and _C.store().is_stale(key, on):
-                return None
-            now = verdict_of(key, on, budget_s)[:2]
-            if now[0] == "hit" if status == "skipped" else now != (status, checksum):
+            now = verdict_of(key, on, budget_s)
+            same = now.status != "hit" if status == "skipped" else now[:2] == (status, checksum)
+            if now.stale or not same:
                 return None
             if status == "miss" and budget_s is not None:
                 return None

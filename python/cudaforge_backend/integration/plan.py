@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import fx
 
@@ -52,6 +52,11 @@ class Known:
     stale: bool = False
 
     @property
+    def is_to_be_forged(self) -> bool:
+        """Whether the cache knows nothing of it, or what is to be measured again."""
+        return self.status == "miss" or self.stale
+
+    @property
     def device_index(self) -> int:
         """Index of the region's device among its kind."""
         return self.region.device.index or 0
@@ -77,24 +82,39 @@ class Plan:
 
     def misses(self) -> list[Known]:
         """Regions of which the cache knows nothing, and those that are to be measured again."""
-        return [k for k in self.regions if k.status == "miss" or k.stale]
+        return [k for k in self.regions if k.is_to_be_forged]
 
 
-def verdict_of(key: str, arch: str, budget_s: float | None) -> tuple[str, str, str]:
-    """What the cache says of a region: status, checksum and reason, as in Known. A negative entry
-    that came of too little time counts as a miss where `budget_s` is clearly more."""
+class Said(NamedTuple):
+    """What the cache says of a region; the fields are those of Known."""
+
+    status: str  # "hit", "negative" or "miss"
+    checksum: str
+    reason: str
+    stale: bool = False
+
+    @property
+    def is_to_be_forged(self) -> bool:
+        """Whether the cache knows nothing, or what is to be measured again."""
+        return self.status == "miss" or self.stale
+
+
+def verdict_of(key: str, arch: str, budget_s: float | None) -> Said:
+    """Asks the cache. With a `budget_s` to forge in, a negative entry that came of clearly less
+    time counts as a miss, and what another process measured on a busy machine more than a day ago
+    is stale."""
     record = _C.store().verdict(key, arch)
     if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
-        return "miss", "", ""
+        return Said("miss", "", "")
     status = "hit" if "compiled" in record["serves"] else "negative"
-    return status, record["checksum"], reason_of(record)
+    stale = budget_s is not None and record["stale"]
+    return Said(status, record["checksum"], reason_of(record), stale)
 
 
 def look_up(region: Region, budget_s: float | None = None) -> Known:
     """Asks the cache; see verdict_of. Raises where the device cannot be described."""
     arch = _C.arch(region.device.type, region.device.index or 0)
-    stale = budget_s is not None and _C.store().is_stale(region.key, arch)
-    return Known(region, arch, *verdict_of(region.key, arch, budget_s), stale=stale)
+    return Known(region, arch, **verdict_of(region.key, arch, budget_s)._asdict())
 
 
 def plan_graph(
@@ -144,8 +164,7 @@ def plan_analysis(
                 why = skipped[region.key]
                 known = replace(known, status="skipped", checksum="", reason=why, stale=False)
             asked[region.key] = known
-        missing = known.status == "miss" or known.stale
-        open_yet = region.key not in given_up and (anew or missing)
+        open_yet = region.key not in given_up and (anew or known.is_to_be_forged)
         return known.status in ("hit", "skipped") or open_yet
 
     times, left = analysis.regions(take)

@@ -106,9 +106,8 @@ class Together:
         self.cancel = _C.Cancel()
         self.stopped = False
         self.skipped: dict[str, str] = {}  # by key: why nothing is to be gained
-        self.budget_s = graphs * settings.graph_budget_s
-        if settings.agents is not None:  # they have limits of their own
-            self.budget_s = math.inf
+        # Seconds; None with agents, who have limits of their own.
+        self.budget_s = graphs * settings.graph_budget_s if settings.agents is None else None
         self._began = time.monotonic()
         self._reserve_s = _TIMING_SECONDS if reserved else 0.0
         self._graph_us: float | None = None
@@ -122,7 +121,8 @@ class Together:
 
     def left_s(self) -> float:
         """Of the graph's budget, without what is reserved: seconds."""
-        return self.budget_s - self._reserve_s - (time.monotonic() - self._began)
+        budget_s = math.inf if self.budget_s is None else self.budget_s
+        return budget_s - self._reserve_s - (time.monotonic() - self._began)
 
     def compiled(self, seconds: float, graph_us: float | None) -> None:
         """Inductor took so long for the graph without winners, and one call of it so long."""
