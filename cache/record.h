@@ -47,8 +47,8 @@ struct CacheRecord {
   std::string key;   // OpSignature::Key()
   std::string arch;  // DeviceArch::target
   Json versions;     // cudaforge, torch, verifier, and the name of the device it was proven on
-  // Seconds since 1970 at which a busy machine measured it, else 0. Holds for the process that made
-  // it; another measures again, a day later at the earliest.
+  // Seconds since 1970 at which a busy machine measured it, else 0. It is used as it is; a process
+  // that forges measures it again, a day later at the earliest.
   int64_t doubtful = 0;
   // JSON texts, parsed where they are used: a process that serves a thousand kernels reads the
   // evidence of none. FORMAT.md has their fields.

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <thread>
 
 namespace cudaforge {
@@ -34,6 +36,21 @@ Status ErrnoStatus(std::string_view context, int error_number) {
 }
 
 namespace {
+
+// Those that live.
+struct TempDirs {
+  std::mutex mutex;
+  std::set<std::string> paths;
+};
+TempDirs& AllTempDirs() {
+  static auto* const all = new TempDirs;
+  return *all;
+}
+
+void RemoveFolder(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
 
 Status NoPlainFile(const std::string& path) {
   return Status::InvalidArgument(path + ": no plain file");
@@ -126,9 +143,25 @@ Result<TempDir> TempDir::Create(std::string_view prefix) {
   return fault;
 }
 
+TempDir::TempDir(std::string path) : path_(std::move(path)) {
+  TempDirs& all = AllTempDirs();
+  const std::lock_guard lock(all.mutex);
+  all.paths.insert(path_);
+}
+
 TempDir::~TempDir() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  if (path_.empty()) return;
+  RemoveFolder(path_);
+  TempDirs& all = AllTempDirs();
+  const std::lock_guard lock(all.mutex);
+  all.paths.erase(path_);
+}
+
+void TempDir::RemoveAll() {
+  TempDirs& all = AllTempDirs();
+  const std::lock_guard lock(all.mutex);
+  for (const std::string& path : all.paths) RemoveFolder(path);
+  all.paths.clear();
 }
 
 Result<FileLock> FileLock::Acquire(const std::string& path, int timeout_ms, Kind kind) {

@@ -60,9 +60,11 @@ class TempDir {
   TempDir& operator=(const TempDir&) = delete;
   ~TempDir();
   const std::string& path() const { return path_; }
+  // Removes all that there are, for a process that ends without destroying them. Thread-safe.
+  static void RemoveAll();
 
  private:
-  explicit TempDir(std::string path) : path_(std::move(path)) {}
+  explicit TempDir(std::string path);
   std::string path_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -22,10 +23,29 @@ constexpr double kRacingSeconds = 7;
 constexpr double kRacingShare = 0.7;
 constexpr int kInputSets = 4, kLargeInputSets = 2;
 constexpr int64_t kLargeInputs = int64_t{256} << 20;  // bytes
+constexpr size_t kAhead = 4;                          // candidates that compile ahead
 constexpr double kRaceSeconds = 1;                    // at most, of each race
 constexpr double kLeaseSeconds = 5;                   // that others' times are waited for
 constexpr int kLeastRounds = 32;              // of a race that a kernel wins (measure/paired.h)
 constexpr const char* kBuiltIn = "built-in";  // the rival's name where it is the generators' kernel
+
+// A walk whose first candidates were written before they are asked for.
+class WalkAhead : public CandidateSearch {
+ public:
+  WalkAhead(std::unique_ptr<CandidateSearch> walk, std::deque<Candidate> written)
+      : walk_(std::move(walk)), written_(std::move(written)) {}
+  std::optional<Candidate> Next() override {
+    if (written_.empty()) return walk_->Next();
+    Candidate next = std::move(written_.front());
+    written_.pop_front();
+    return next;
+  }
+  void Tell(size_t nth, const SearchFeedback& feedback) override { walk_->Tell(nth, feedback); }
+
+ private:
+  const std::unique_ptr<CandidateSearch> walk_;
+  std::deque<Candidate> written_;
+};
 
 class RegionForge {
  public:
@@ -152,7 +172,9 @@ class RegionForge {
     }
     const Result<Json> json = ParseJson(kernel->candidate);
     const Result<Candidate> candidate = json.ok() ? Candidate::FromJson(*json) : json.status();
-    if (!candidate.ok() || !Prepare().ok()) return none;
+    if (!candidate.ok() || !candidate->Validate(region_).ok()) return none;
+    if (workshop_.compile_ahead) workshop_.compile_ahead(*candidate, request_.task.arch);
+    if (!Prepare().ok()) return none;
     SearchOutcome found;
     Trial trial;
     trial.author = candidate->author;
@@ -176,7 +198,24 @@ class RegionForge {
     return settings;
   }
 
+  // Has the first candidates compile while the device is waited for and its inputs are drawn.
+  void CompileAhead(std::vector<Walk>* walks) {
+    if (!workshop_.compile_ahead) return;
+    const size_t each = (kAhead + walks->size() - 1) / walks->size();
+    for (Walk& walk : *walks) {
+      std::deque<Candidate> written;
+      while (written.size() < each) {
+        std::optional<Candidate> next = walk.search->Next();
+        if (!next.has_value()) break;
+        if (next->Validate(region_).ok()) workshop_.compile_ahead(*next, request_.task.arch);
+        written.push_back(*std::move(next));
+      }
+      walk.search = std::make_unique<WalkAhead>(std::move(walk.search), std::move(written));
+    }
+  }
+
   Result<SearchOutcome> Generate(std::vector<Walk> walks) {
+    CompileAhead(&walks);
     const Status prepared = Prepare();
     if (prepared.code() == StatusCode::kUnsupported || prepared.code() == StatusCode::kTimeout) {
       SearchOutcome none;  // the region cannot be judged at all, or not in its time

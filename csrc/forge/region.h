@@ -26,6 +26,9 @@ struct Workshop {
   std::shared_ptr<KernelStore> store;
   Json versions;                 // as CacheRecord has them
   OpenEvaluator open = nullptr;  // Verifiers::Open
+  // Begins to compile what an evaluator will be asked about (Verifiers::CompileAhead); nullptr:
+  // nobody does.
+  std::function<void(const Candidate&, const DeviceArch&)> compile_ahead = nullptr;
 };
 
 // The program around a forge. Called from the forging thread alone. What it throws ends the forging

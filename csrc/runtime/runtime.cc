@@ -207,8 +207,11 @@ Workshop Runtime::WorkshopFor(std::shared_ptr<KernelStore> store, const DeviceAr
   Workshop workshop;
   workshop.store = std::move(store);
   workshop.versions = VersionsOn(arch.name);
-  workshop.open = [&verifiers = verifiers_.Get(verifier_options_)](auto&&... asked) {
-    return verifiers.Open(asked...);
+  Verifiers& verifiers = verifiers_.Get(verifier_options_);
+  workshop.open = [&verifiers](auto&&... asked) { return verifiers.Open(asked...); };
+  workshop.compile_ahead = [&verifiers](const Candidate& candidate, const DeviceArch& of) {
+    verifiers.CompileAhead(candidate, of.is_cuda() ? DeviceType::kCuda : DeviceType::kCpu,
+                           of.target);
   };
   return workshop;
 }

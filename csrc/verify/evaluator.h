@@ -14,6 +14,7 @@
 #include "kernel/verdict.h"
 #include "signature/device_arch.h"
 #include "signature/op_signature.h"
+#include "target/target.h"
 #include "verify/phase_seconds.h"
 
 namespace cudaforge {
@@ -71,6 +72,8 @@ struct EvaluationRequest {
   // The second holds once the first input set is passed.
   double screen_end = std::numeric_limits<double>::infinity();
   double screen_end_right = std::numeric_limits<double>::infinity();
+  // What compiling it came to, where that was done already.
+  std::optional<CompileResult> compiled = std::nullopt;
 };
 
 struct Evaluated {

@@ -24,25 +24,16 @@ Status OutOfTime() { return Status::Timeout("no time was left"); }
 }  // namespace
 
 LocalEvaluator::LocalEvaluator(const OpSignature& region, CandidateRunner& runner,
-                               RegionVerifier& verifier, std::vector<CandidateRunner*> compilers,
-                               int device_index)
-    : region_(region),
-      runner_(runner),
-      verifier_(verifier),
-      compilers_(std::move(compilers)),
-      device_index_(device_index) {
+                               RegionVerifier& verifier, int device_index)
+    : region_(region), runner_(runner), verifier_(verifier), device_index_(device_index) {
   CF_CHECK(verifier_.set_count() > 0);
-  for (size_t i = 0; i < compilers_.size(); ++i) turns_.push_back(std::make_unique<std::mutex>());
 }
 
 void LocalEvaluator::Begin(const EvaluatorSettings& settings) {
-  CF_CHECK(jobs_.empty());
+  CF_CHECK(requests_.empty());
   screened_.clear();
   settings_ = settings;
   runner_.Limit(settings.compile_timeout_ms, settings.run_timeout_ms, settings.cancel);
-  for (CandidateRunner* compiler : compilers_) {
-    compiler->Limit(settings.compile_timeout_ms, settings.run_timeout_ms, settings.cancel);
-  }
 }
 
 Json LocalEvaluator::facts() {
@@ -66,36 +57,22 @@ double LocalEvaluator::proof_seconds() const {
   return slowest_set_ * static_cast<double>(verifier_.set_count());
 }
 
-void LocalEvaluator::Submit(EvaluationRequest request) {
-  Job job{std::move(request), {}};
-  const size_t compiler = submitted_++ % std::max<size_t>(1, compilers_.size());
-  if (!compilers_.empty() && !screened_.contains(job.request.id) &&
-      job.request.candidate.Validate(region_).ok()) {
-    job.compiled =
-        std::async(std::launch::async, [this, compiler, candidate = job.request.candidate] {
-          const std::lock_guard turn(*turns_[compiler]);
-          if (Cancelled()) return Result<CompileResult>(CancelledStatus());
-          return compilers_[compiler]->Compile(candidate);
-        });
-  }
-  jobs_.push_back(std::move(job));
-}
+void LocalEvaluator::Submit(EvaluationRequest request) { requests_.push_back(std::move(request)); }
 
 Evaluated LocalEvaluator::Wait() {
-  CF_CHECK(!jobs_.empty()) << "nothing is under way";
-  Job job = std::move(jobs_.front());
-  jobs_.pop_front();
-  return {job.request.id, Evaluate(&job)};
+  CF_CHECK(!requests_.empty()) << "nothing is under way";
+  const EvaluationRequest request = std::move(requests_.front());
+  requests_.pop_front();
+  return {request.id, Evaluate(request)};
 }
 
-Result<Evaluation> LocalEvaluator::Evaluate(Job* job) {
-  const EvaluationRequest& request = job->request;
+Result<Evaluation> LocalEvaluator::Evaluate(const EvaluationRequest& request) {
   const double began = SteadySeconds();
   Evaluation out;
   auto known = screened_.find(request.id);
   if (known == screened_.end()) {
     Built built;
-    CF_RETURN_IF_ERROR(Screen(job, &built, &out));
+    CF_RETURN_IF_ERROR(Screen(request, &built, &out));
     if (built.ns.has_value()) known = screened_.emplace(request.id, std::move(built)).first;
   } else {
     out.findings.ns = known->second.ns;
@@ -137,8 +114,7 @@ Status LocalEvaluator::RunSet(size_t i, Evaluation* out) {
   return Status::Ok();
 }
 
-Status LocalEvaluator::Screen(Job* job, Built* built, Evaluation* out) {
-  const EvaluationRequest& request = job->request;
+Status LocalEvaluator::Screen(const EvaluationRequest& request, Built* built, Evaluation* out) {
   Verdict& verdict = out->findings.verdict;
   const Status valid = request.candidate.Validate(region_);
   if (!valid.ok()) {
@@ -148,7 +124,8 @@ Status LocalEvaluator::Screen(Job* job, Built* built, Evaluation* out) {
   if (Cancelled()) return CancelledStatus();
   Result<CompileResult> built_now = [&] {
     const Stopwatch watch(&compile_s_);
-    return job->compiled.valid() ? job->compiled.get() : runner_.Compile(request.candidate);
+    return request.compiled.has_value() ? Result<CompileResult>(*request.compiled)
+                                        : runner_.Compile(request.candidate);
   }();
   CF_ASSIGN_OR_RETURN(CompileResult compiled, std::move(built_now));
   if (!compiled.ok) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/file.h"
 #include "base/subprocess.h"
 #include "verify/service.h"
 
@@ -18,6 +19,7 @@ void EndWithProgram() {
   std::thread([] {
     pollfd entry{kChildSocket, POLLRDHUP, 0};
     while (poll(&entry, 1, -1) < 0) continue;
+    TempDir::RemoveAll();
     _exit(0);
   }).detach();
 }

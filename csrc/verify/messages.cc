@@ -28,10 +28,15 @@ Json RequestToJson(const EvaluationRequest& request) {
   PutNumber("end", request.end, &json);
   PutNumber("screen_end", request.screen_end, &json);
   PutNumber("screen_end_right", request.screen_end_right, &json);
-  return json;
+  if (request.compiled.has_value()) {
+    json["compiled"] = {{"ok", request.compiled->ok},
+                        {"log", request.compiled->log},
+                        {"resources", request.compiled->resources}};
+  }
+  return LenientCopy(json);  // logs may hold bytes that are no UTF-8
 }
 
-Result<EvaluationRequest> RequestFromJson(const Json& json) {
+Result<EvaluationRequest> RequestFromJson(const Json& json, std::string binary) {
   EvaluationRequest request;
   CF_ASSIGN_OR_RETURN(const int64_t id, JsonInt(json, "id"));
   request.id = static_cast<int>(id);
@@ -43,6 +48,13 @@ Result<EvaluationRequest> RequestFromJson(const Json& json) {
   request.end = NumberOr(json, "end", kNever);
   request.screen_end = NumberOr(json, "screen_end", kNever);
   request.screen_end_right = NumberOr(json, "screen_end_right", kNever);
+  if (const Json& compiled = MemberOrNull(json, "compiled"); !compiled.is_null()) {
+    CompileResult& result = request.compiled.emplace();
+    CF_ASSIGN_OR_RETURN(result.ok, JsonBool(compiled, "ok"));
+    CF_ASSIGN_OR_RETURN(result.log, JsonString(compiled, "log"));
+    result.resources = MemberOrNull(compiled, "resources");
+    result.binary = std::move(binary);
+  }
   return request;
 }
 

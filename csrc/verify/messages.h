@@ -3,13 +3,12 @@
 //
 // Requests and their replies (a reply without "ok": true carries "code", the name of a StatusCode,
 // and "error"; "fatal": true says that the verifier ends now):
-//   {"command":"hello","protocol":3,"device","device_index","worker":path,"cxx",
+//   {"command":"hello","protocol":4,"device","device_index","worker":path,"cxx",
 //    "cuda_search_paths":[]} -> {"ok":true}
 //   {"command":"open","region":{},"seconds":x (absent: without limit)}
-//       -> {"ok":true,"slots":n (see Evaluator),"spent":{} (PhaseSeconds)}
+//       -> {"ok":true,"arch":"cuda:sm_90a","spent":{} (PhaseSeconds)}
 //   {"command":"begin","compile_timeout_ms":n,"run_timeout_ms":n,"metrics":b} -> {"ok":true}
-//   {"command":"submit","request":{} (see RequestToJson)} -> {"ok":true}; it is begun with
-//   {"command":"wait"}, for the oldest that was submitted
+//   {"command":"evaluate","request":{} (see RequestToJson)}, fds [binary] where it was compiled
 //       -> {"ok":true,"proof_seconds":x,"spent":{},"evaluation":{} (see EvaluationToJson)}, fds
 //       [binary] where a kernel was proven; or {"ok":true,"proof_seconds":x,"spent","code","error"}
 //   {"command":"facts"} -> {"ok":true,"facts":{}}
@@ -25,11 +24,12 @@
 
 namespace cudaforge {
 
-inline constexpr int kVerifierProtocol = 3;
+inline constexpr int kVerifierProtocol = 4;
 
-// Times are SteadySeconds, which all processes of a machine share.
+// Times are SteadySeconds, which all processes of a machine share. The binary of a candidate that
+// was compiled travels beside it.
 Json RequestToJson(const EvaluationRequest& request);
-Result<EvaluationRequest> RequestFromJson(const Json& json);
+Result<EvaluationRequest> RequestFromJson(const Json& json, std::string binary);
 
 Json SpentToJson(const PhaseSeconds& spent);
 Result<PhaseSeconds> SpentFromJson(const Json& json);

@@ -8,7 +8,6 @@
 #include <random>
 #include <utility>
 
-#include "target/cpu/cpu_info.h"
 #include "target/target.h"
 #include "verify/device_memory.h"
 #include "verify/local_evaluator.h"
@@ -21,7 +20,6 @@ namespace cudaforge {
 namespace {
 
 constexpr int kReplyTimeoutMs = 60'000;
-constexpr int kCoresOfAGpu = 2, kCoresOfACompiler = 4, kMostCompilers = 4;
 
 uint64_t RandomSeed() {
   std::random_device random;
@@ -35,7 +33,8 @@ class Service {
   // Whether "hello" came to an end: without that it serves nothing.
   bool ready() const { return reference_ != nullptr; }
 
-  Result<Frame> Answer(const Json& body) {
+  Result<Frame> Answer(const Frame& request) {
+    const Json& body = request.body;
     CF_ASSIGN_OR_RETURN(const std::string command, JsonString(body, "command"));
     if (command == "hello") return Hello(body);
     if (reference_ == nullptr) return Status::InvalidArgument("the first command must be hello");
@@ -46,8 +45,7 @@ class Service {
     }
     if (evaluator_ == nullptr) return Status::InvalidArgument("no region is open");
     if (command == "begin") return Begin(body);
-    if (command == "submit") return Submit(body);
-    if (command == "wait") return Wait();
+    if (command == "evaluate") return Evaluate(request);
     if (command == "facts") return Said({{"facts", evaluator_->facts()}});
     return Status::InvalidArgument("unknown command \"" + command.substr(0, 40) + "\"");
   }
@@ -78,8 +76,6 @@ class Service {
     // Side by side: CUDA contexts and NVRTC take seconds.
     auto opened = std::async(std::launch::async, [&] { return OpenDevice(worker); });
     worker_.emplace(worker);
-    compilers_ = worker.device == DeviceType::kCuda ? Compilers() : 0;
-    worker_options_ = worker;
     CF_ASSIGN_OR_RETURN(std::unique_ptr<Reference> reference, make_reference_(setup));
     CF_RETURN_IF_ERROR(worker_->Start());
     CF_RETURN_IF_ERROR(opened.get());
@@ -102,29 +98,8 @@ class Service {
     return Status::Ok();
   }
 
-  // Beside the two cores that what runs on a GPU has for itself.
-  static int Compilers() {
-    const int cores = static_cast<int>(AllowedCpus().size());
-    return std::clamp((cores - kCoresOfAGpu) / kCoresOfACompiler, 0, kMostCompilers);
-  }
-
-  // Processes that compile beside the worker. Each is started when it first compiles, and stays.
-  std::vector<CandidateRunner*> CompilersFor(const std::string& arch) {
-    std::vector<CandidateRunner*> runners;
-    for (int i = 0; i < compilers_; ++i) {
-      if (static_cast<size_t>(i) == compiling_.size()) {
-        WorkerOptions options = worker_options_;
-        options.compiles_for = arch;
-        compiling_.push_back(std::make_unique<WorkerClient>(std::move(options)));
-      }
-      runners.push_back(compiling_[static_cast<size_t>(i)].get());
-    }
-    return runners;
-  }
-
   void Close() {
     evaluator_.reset();
-    submitted_ = 0;
     verifier_.reset();
     answers_.reset();
   }
@@ -140,9 +115,8 @@ class Service {
                         WorkerRegionVerifier::Create(
                             *region_, *target_, *memory_, *worker_, *answers_, RandomSeed(),
                             seconds.ok() ? *seconds : std::numeric_limits<double>::infinity()));
-    evaluator_ = std::make_unique<LocalEvaluator>(
-        *region_, *worker_, *verifier_, CompilersFor(target_->arch().target), device_index_);
-    return Said({{"slots", evaluator_->slots()}, {"spent", SpentToJson(evaluator_->spent())}});
+    evaluator_ = std::make_unique<LocalEvaluator>(*region_, *worker_, *verifier_, device_index_);
+    return Said({{"arch", target_->arch().target}, {"spent", SpentToJson(evaluator_->spent())}});
   }
 
   Result<Frame> Begin(const Json& body) {
@@ -156,17 +130,14 @@ class Service {
     return Said();
   }
 
-  Result<Frame> Submit(const Json& body) {
-    CF_ASSIGN_OR_RETURN(const Json json, JsonField(body, "request"));
-    CF_ASSIGN_OR_RETURN(EvaluationRequest request, RequestFromJson(json));
+  Result<Frame> Evaluate(const Frame& asked) {
+    CF_ASSIGN_OR_RETURN(const Json json, JsonField(asked.body, "request"));
+    std::string binary;
+    if (!asked.fds.empty()) {
+      CF_ASSIGN_OR_RETURN(binary, ReadMemFile(asked.fds[0].get(), kMaxBinaryBytes));
+    }
+    CF_ASSIGN_OR_RETURN(EvaluationRequest request, RequestFromJson(json, std::move(binary)));
     evaluator_->Submit(std::move(request));
-    ++submitted_;
-    return Said();
-  }
-
-  Result<Frame> Wait() {
-    if (submitted_ == 0) return Status::InvalidArgument("nothing was submitted");
-    --submitted_;
     const Evaluated done = evaluator_->Wait();
     Frame frame = Said({{"proof_seconds", evaluator_->proof_seconds()},
                         {"spent", SpentToJson(evaluator_->spent())}});
@@ -187,14 +158,10 @@ class Service {
   std::unique_ptr<Target> target_;
   std::unique_ptr<DeviceMemory> memory_;
   std::optional<WorkerClient> worker_;
-  WorkerOptions worker_options_;
-  int compilers_ = 0;
-  std::vector<std::unique_ptr<WorkerClient>> compiling_;
   std::optional<OpSignature> region_;
   std::unique_ptr<RegionReference> answers_;
   std::unique_ptr<WorkerRegionVerifier> verifier_;
   std::unique_ptr<LocalEvaluator> evaluator_;
-  int submitted_ = 0;  // and not waited for
   int device_index_ = 0;
 };
 
@@ -217,7 +184,7 @@ Status ServeVerifier(int socket, const MakeReference& make_reference) {
     }
     Frame reply;
     try {
-      Result<Frame> answer = service.Answer(request->body);
+      Result<Frame> answer = service.Answer(*request);
       reply = answer.ok() ? *std::move(answer) : ErrorFrame(answer.status(), !service.ready());
     } catch (const std::exception& error) {  // nothing can be said of what this process holds now
       reply = ErrorFrame(Status::Internal(error.what()), true);

@@ -1,14 +1,18 @@
 #include "verify/verifiers.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cmath>
 #include <deque>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/subprocess.h"
+#include "target/cpu/cpu_info.h"
 #include "verify/messages.h"
 
 namespace cudaforge {
@@ -19,6 +23,13 @@ constexpr int kSliceMs = 100;
 constexpr int kLastWordsMs = 2'000;  // for a process that hung up to be reaped
 constexpr size_t kMaxWaiting = 4;
 
+Frame Command(const char* command, Json body = Json::object()) {
+  Frame frame;
+  frame.body = std::move(body);
+  frame.body["command"] = command;
+  return frame;
+}
+
 }  // namespace
 
 // One verifier process. Not thread-safe.
@@ -26,6 +37,9 @@ class Verifiers::Process {
  public:
   Process(ChildProcess child, DeviceType device, int device_index)
       : child_(std::move(child)), device_(device), device_index_(device_index) {}
+  ~Process() { End(); }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
 
   bool IsFor(DeviceType device, int device_index) const {
     return device == device_ && device_index == device_index_;
@@ -33,9 +47,7 @@ class Verifiers::Process {
   bool alive() const { return alive_; }
 
   // Sends without waiting for the reply, which Receive gives.
-  Status Send(Json body) {
-    Frame frame;
-    frame.body = std::move(body);
+  Status Send(const Frame& frame) {
     ++owed_;
     const Status sent = SendFrame(child_.socket(), frame, kSendTimeoutMs);
     if (!sent.ok()) return Ended(sent);
@@ -43,13 +55,12 @@ class Verifiers::Process {
   }
 
   // The next reply with "ok": true; an error that the verifier gave, or kUnavailable where it
-  // ended, or kCancelled, after which it is killed.
+  // ended, or kCancelled, after which it has ended.
   Result<Frame> Receive(const Cancel* cancel) {
     pollfd entry{child_.socket(), POLLIN, 0};
     while (cancel != nullptr && poll(&entry, 1, kSliceMs) <= 0) {  // or a signal came
       if (!cancel->IsSet()) continue;
-      alive_ = false;
-      child_.Kill();
+      End();
       return Status::Cancelled("the verifier was stopped");
     }
     --owed_;
@@ -60,8 +71,8 @@ class Verifiers::Process {
     return frame;
   }
 
-  Result<Frame> Ask(Json body, const Cancel* cancel) {
-    CF_RETURN_IF_ERROR(Send(std::move(body)));
+  Result<Frame> Ask(const Frame& request, const Cancel* cancel) {
+    CF_RETURN_IF_ERROR(Send(request));
     while (owed_ > 1) CF_RETURN_IF_ERROR(Receive(cancel).status());  // of what was sent before
     return Receive(cancel);
   }
@@ -73,6 +84,13 @@ class Verifiers::Process {
   }
 
  private:
+  // It ends as soon as it is left alone, and removes its folders first.
+  void End() {
+    alive_ = false;
+    shutdown(child_.socket(), SHUT_RDWR);
+    child_.WaitOrKill(kLastWordsMs);
+  }
+
   Status Ended(const Status& why) {
     alive_ = false;
     const ProcessEnd end = child_.WaitOrKill(kLastWordsMs);
@@ -90,53 +108,65 @@ class Verifiers::Process {
 // A region that is open in a process.
 class RemoteEvaluator : public Evaluator {
  public:
-  RemoteEvaluator(Verifiers& verifiers, std::unique_ptr<Verifiers::Process> process)
-      : verifiers_(verifiers), process_(std::move(process)) {}
+  RemoteEvaluator(Verifiers& verifiers, std::unique_ptr<Verifiers::Process> process,
+                  OpSignature region)
+      : verifiers_(verifiers),
+        process_(std::move(process)),
+        region_(std::move(region)),
+        compilers_(verifiers.CompilersFor(region_.device)) {}
   ~RemoteEvaluator() override {
-    if (!under_way_.empty() || !process_->alive()) return;
-    if (!process_->Ask({{"command", "close"}}, nullptr).ok()) return;  // waits for its memory
+    for (const Open& open : under_way_) {
+      if (open.compiles) compilers_->Forget(open.request.candidate, arch_);
+    }
+    if (!process_->alive()) return;
+    if (!process_->Ask(Command("close"), nullptr).ok()) return;  // waits for its memory
     verifiers_.GiveBack(std::move(process_));
   }
 
   void Begin(const EvaluatorSettings& settings) override {
     CF_CHECK(under_way_.empty());
-    cancel_ = settings.cancel;
-    begun_ = Ask({{"command", "begin"},
-                  {"compile_timeout_ms", settings.compile_timeout_ms},
-                  {"run_timeout_ms", settings.run_timeout_ms},
-                  {"metrics", settings.metrics}})
+    compiled_.clear();
+    settings_ = settings;
+    begun_ = Ask(Command("begin", {{"compile_timeout_ms", settings.compile_timeout_ms},
+                                   {"run_timeout_ms", settings.run_timeout_ms},
+                                   {"metrics", settings.metrics}}))
                  .status();
   }
 
-  int slots() const override { return slots_; }
+  int slots() const override { return 1 + (compilers_ != nullptr ? compilers_->most() : 0); }
 
   void Submit(EvaluationRequest request) override {
-    under_way_.push_back({request.id, request.candidate, begun_});
-    Status& sent = under_way_.back().sent;
-    if (sent.ok()) sent = Send({{"command", "submit"}, {"request", RequestToJson(request)}});
+    // What a screening compiled the verifier has, and of what is no candidate it says why.
+    const bool compiles = compilers_ != nullptr && !compiled_.contains(request.id) &&
+                          request.candidate.Validate(region_).ok();
+    if (compiles) compilers_->Begin(request.candidate, arch_);
+    under_way_.push_back({std::move(request), compiles});
   }
 
   Evaluated Wait() override {
     CF_CHECK(!under_way_.empty()) << "nothing is under way";
-    const Open open = std::move(under_way_.front());
+    Open open = std::move(under_way_.front());
     under_way_.pop_front();
-    return {open.id, Receive(open)};
+    return {open.request.id, Evaluate(&open)};
   }
 
   double proof_seconds() const override { return proof_seconds_; }
-  PhaseSeconds spent() const override { return spent_; }
+  PhaseSeconds spent() const override {
+    PhaseSeconds spent = spent_;
+    spent.compile += compile_s_;
+    return spent;
+  }
 
   // Of the reply to "open".
   Status Opened(const Json& reply) {
-    CF_ASSIGN_OR_RETURN(const int64_t slots, JsonInt(reply, "slots"));
-    slots_ = static_cast<int>(slots);
+    CF_ASSIGN_OR_RETURN(arch_, JsonString(reply, "arch"));
     CF_ASSIGN_OR_RETURN(spent_, SpentFromJson(MemberOrNull(reply, "spent")));
     return Status::Ok();
   }
 
   Json facts() override {
     if (!facts_.has_value()) {
-      const Result<Frame> reply = Ask({{"command", "facts"}});
+      const Result<Frame> reply = Ask(Command("facts"));
       facts_ = reply.ok() ? MemberOrNull(reply->body, "facts") : Json::object();
     }
     return *facts_;
@@ -144,21 +174,35 @@ class RemoteEvaluator : public Evaluator {
 
  private:
   struct Open {
-    int id;
-    Candidate candidate;
-    Status sent;
+    EvaluationRequest request;
+    bool compiles = false;  // beside the verifier
   };
 
-  static Status Gone() { return Status::Unavailable("the verifier has ended"); }
-  Status Send(Json body) { return process_->alive() ? process_->Send(std::move(body)) : Gone(); }
-  Result<Frame> Ask(Json body) {
-    if (!process_->alive()) return Gone();
-    return process_->Ask(std::move(body), cancel_);
+  Result<Frame> Ask(const Frame& request) {
+    if (!process_->alive()) return Status::Unavailable("the verifier has ended");
+    return process_->Ask(request, settings_.cancel);
   }
 
-  Result<Evaluation> Receive(const Open& open) {
-    CF_RETURN_IF_ERROR(open.sent);
-    CF_ASSIGN_OR_RETURN(const Frame reply, Ask({{"command", "wait"}}));
+  Result<Evaluation> Evaluate(Open* open) {
+    EvaluationRequest& request = open->request;
+    CF_RETURN_IF_ERROR(begun_);
+    double waited = 0;
+    Frame asked = Command("evaluate");
+    if (open->compiles) {
+      const Stopwatch watch(&waited);
+      CF_ASSIGN_OR_RETURN(request.compiled,
+                          compilers_->Finish(request.candidate, arch_, settings_.compile_timeout_ms,
+                                             settings_.cancel));
+      compiled_.insert(request.id);
+      if (request.compiled->ok) {
+        CF_ASSIGN_OR_RETURN(UniqueFd binary,
+                            MakeMemFile(std::string_view(request.compiled->binary)));
+        asked.fds.push_back(std::move(binary));
+      }
+    }
+    compile_s_ += waited;
+    asked.body["request"] = RequestToJson(request);
+    CF_ASSIGN_OR_RETURN(const Frame reply, Ask(asked));
     CF_ASSIGN_OR_RETURN(proof_seconds_, JsonDouble(reply.body, "proof_seconds"));
     CF_ASSIGN_OR_RETURN(spent_, SpentFromJson(MemberOrNull(reply.body, "spent")));
     if (reply.body.contains("error")) return ErrorIn(reply.body);
@@ -166,20 +210,33 @@ class RemoteEvaluator : public Evaluator {
     if (!reply.fds.empty()) {
       CF_ASSIGN_OR_RETURN(binary, ReadMemFile(reply.fds[0].get(), kMaxBinaryBytes));
     }
-    return EvaluationFromJson(MemberOrNull(reply.body, "evaluation"), open.candidate,
-                              std::move(binary));
+    CF_ASSIGN_OR_RETURN(Evaluation found, EvaluationFromJson(MemberOrNull(reply.body, "evaluation"),
+                                                             request.candidate, std::move(binary)));
+    found.seconds += waited;
+    return found;
   }
 
   Verifiers& verifiers_;
   std::unique_ptr<Verifiers::Process> process_;
-  const Cancel* cancel_ = nullptr;
+  const OpSignature region_;
+  Compilers* const compilers_;  // nullptr: the verifier compiles
+  std::string arch_;
+  EvaluatorSettings settings_;
   Status begun_;
   std::deque<Open> under_way_;  // oldest first
-  int slots_ = 1;
+  std::set<int> compiled_;      // trials since Begin
+  double compile_s_ = 0;        // waited for compilers
   double proof_seconds_ = 0;
   PhaseSeconds spent_;
   std::optional<Json> facts_;
 };
+
+int CompilersOfThisMachine(DeviceType device) {
+  constexpr int kCoresOfAGpu = 2, kCoresOfACompiler = 3, kMost = 6;
+  if (device == DeviceType::kCpu) return 0;
+  const int cores = static_cast<int>(AllowedCpus().size());
+  return std::clamp((cores - kCoresOfAGpu) / kCoresOfACompiler, 0, kMost);
+}
 
 Verifiers::Verifiers(VerifierOptions options) : options_(std::move(options)) {}
 Verifiers::~Verifiers() = default;
@@ -194,14 +251,34 @@ Result<std::unique_ptr<Verifiers::Process>> Verifiers::Start(DeviceType device,
   }
   CF_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start({options_.executable}, environment));
   auto process = std::make_unique<Process>(std::move(child), device, device_index);
-  CF_RETURN_IF_ERROR(process->Send({{"command", "hello"},
-                                    {"protocol", kVerifierProtocol},
-                                    {"device", DeviceTypeName(device)},
-                                    {"device_index", device_index},
-                                    {"worker", options_.worker},
-                                    {"cxx", options_.cxx},
-                                    {"cuda_search_paths", options_.cuda_search_paths}}));
+  CF_RETURN_IF_ERROR(
+      process->Send(Command("hello", {{"protocol", kVerifierProtocol},
+                                      {"device", DeviceTypeName(device)},
+                                      {"device_index", device_index},
+                                      {"worker", options_.worker},
+                                      {"cxx", options_.cxx},
+                                      {"cuda_search_paths", options_.cuda_search_paths}})));
   return process;
+}
+
+Compilers* Verifiers::CompilersFor(DeviceType device) {
+  const std::lock_guard lock(mutex_);
+  auto& made = compilers_[device];
+  const int most = made == nullptr ? options_.compilers(device) : 0;
+  if (most > 0) {
+    WorkerOptions worker;
+    worker.executable = options_.worker;
+    worker.device = device;
+    worker.cxx = options_.cxx;
+    worker.cuda_search_paths = options_.cuda_search_paths;
+    made = std::make_unique<Compilers>(std::move(worker), most);
+  }
+  return made.get();
+}
+
+void Verifiers::CompileAhead(const Candidate& candidate, DeviceType device,
+                             const std::string& arch) {
+  if (Compilers* compilers = CompilersFor(device)) compilers->Begin(candidate, arch);
 }
 
 Result<std::unique_ptr<Verifiers::Process>> Verifiers::Take(DeviceType device, int device_index) {
@@ -248,10 +325,10 @@ void Verifiers::Prepare(DeviceType device, int device_index) {
 Result<std::unique_ptr<Evaluator>> Verifiers::Open(const OpSignature& region, int device_index,
                                                    double seconds, const Cancel* cancel) {
   CF_ASSIGN_OR_RETURN(std::unique_ptr<Process> process, Take(region.device, device_index));
-  Json body = {{"command", "open"}, {"region", region.ToJson()}};
-  if (std::isfinite(seconds)) body["seconds"] = seconds;
-  const Result<Frame> reply = process->Ask(std::move(body), cancel);
-  auto evaluator = std::make_unique<RemoteEvaluator>(*this, std::move(process));
+  Frame open = Command("open", {{"region", region.ToJson()}});
+  if (std::isfinite(seconds)) open.body["seconds"] = seconds;
+  const Result<Frame> reply = process->Ask(open, cancel);
+  auto evaluator = std::make_unique<RemoteEvaluator>(*this, std::move(process), region);
   CF_RETURN_IF_ERROR(reply.status());
   CF_RETURN_IF_ERROR(evaluator->Opened(reply->body));
   return std::unique_ptr<Evaluator>(std::move(evaluator));

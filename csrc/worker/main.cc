@@ -7,7 +7,9 @@
 
 #include <csignal>
 #include <cstdio>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/subprocess.h"
@@ -92,11 +94,23 @@ Result<std::unique_ptr<Target>> MakeTarget(const WorkerSetup& setup) {
   return target;
 }
 
-// For CUDA alone: the host's compiler is a process already.
+class HostCompiler : public Compiler {
+ public:
+  explicit HostCompiler(std::string cxx) : cxx_(std::move(cxx)) {}
+  CompileResult Compile(const KernelSource& source, int timeout_ms) override {
+    if (source.language != Language::kCpu) return CompileResult::Failure("C++ alone is compiled");
+    return CompileCpu(source.code, cxx_, timeout_ms);
+  }
+
+ private:
+  const std::string cxx_;
+};
+
 Result<std::unique_ptr<Compiler>> MakeCompiler(const WorkerSetup& setup) {
   constexpr std::string_view kCuda = "cuda:";
   if (!setup.compiles_for.starts_with(kCuda)) {
-    return Status::Unsupported("a compiler for " + setup.compiles_for);
+    CF_RETURN_IF_ERROR(FindHostCompiler(setup.cxx).status());
+    return std::unique_ptr<Compiler>(std::make_unique<HostCompiler>(setup.cxx));
   }
   const std::string arch = setup.compiles_for.substr(kCuda.size());
   CF_ASSIGN_OR_RETURN(const NvrtcCompiler compiler, NvrtcCompiler::Create(setup.cuda_search_paths));

@@ -73,9 +73,12 @@ class WorkerClient::Impl {
     // What the worker and its compilers leave behind when they are killed goes with this folder.
     // Without one (no space, no right) the compiler says what is wrong; NVRTC needs none.
     std::map<std::string, std::string> environment;
-    if (Result<TempDir> scratch = TempDir::Create("cudaforge-worker-"); scratch.ok()) {
-      scratch_.emplace(*std::move(scratch));
-      environment["TMPDIR"] = scratch_->path();
+    if (!options_.compiles_for.starts_with("cuda:")) {
+      Result<TempDir> scratch = TempDir::Create("cudaforge-worker-");
+      if (scratch.ok()) {
+        scratch_.emplace(*std::move(scratch));
+        environment["TMPDIR"] = scratch_->path();
+      }
     }
     auto child = ChildProcess::Start({options_.executable}, environment);
     if (!child.ok()) return child.status();

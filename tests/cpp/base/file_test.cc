@@ -108,6 +108,22 @@ TEST(FileTest, TempDirIsRemoved) {
   EXPECT_FALSE(PathExists(path));
 }
 
+TEST(FileTest, AllTempDirsAreRemovedAtOnce) {
+  const Result<TempDir> one = TempDir::Create("file_test"), other = TempDir::Create("file_test");
+  ASSERT_TRUE(WriteFileAtomic(one->path() + "/x", "x").ok());
+  std::string gone;
+  {
+    const Result<TempDir> third = TempDir::Create("file_test");
+    gone = third->path();
+  }
+  ASSERT_TRUE(WriteFileAtomic(gone, "no folder of ours").ok());
+  TempDir::RemoveAll();
+  EXPECT_FALSE(PathExists(one->path()));
+  EXPECT_FALSE(PathExists(other->path()));
+  EXPECT_TRUE(PathExists(gone));
+  std::filesystem::remove(gone);
+}
+
 TEST(FileLockTest, ExcludesUntilReleased) {
   Result<TempDir> dir = TempDir::Create("file_test");
   const std::string path = dir->path() + "/lock";

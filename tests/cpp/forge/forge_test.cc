@@ -156,20 +156,27 @@ TEST(ForgeLoop, AuthorsCompeteAndWhatOneWroteBeforeIsNotRunAgain) {
   EXPECT_EQ(population.best()->ns, 1);
 }
 
-// A compiler beside the runner: the next candidate compiles while one runs.
-TEST(LocalEvaluatorTest, CompilesBesideWhatRuns) {
+TEST(LocalEvaluatorTest, WhatWasCompiledIsNotCompiledAgain) {
   const OpSignature region = ReluOfEight();
-  TableRunner runner(std::vector<Row>(8)), compiler(std::vector<Row>(8));
-  LocalEvaluator evaluator(region, runner, runner, {&compiler});
-  EXPECT_EQ(evaluator.slots(), 2);
-  std::vector<Walk> walks;
-  walks.push_back({"table", std::make_unique<TableSearch>(8)});
-  const auto outcome = SearchWalks(std::move(walks), evaluator, {}, nullptr);
-  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  EXPECT_TRUE(outcome->best.has_value());
-  EXPECT_EQ(outcome->trials.size(), 8u);
-  EXPECT_EQ(compiler.compiles, 8);
-  EXPECT_EQ(runner.compiles, 0);
+  TableRunner runner(std::vector<Row>(2));
+  LocalEvaluator evaluator(region, runner, runner);
+  evaluator.Begin({});
+  TableSearch search(2);
+  EvaluationRequest request{.id = 0, .candidate = *search.Next(), .depth = Depth::kScreen};
+  request.compiled = runner.Compile(request.candidate).value();
+  evaluator.Submit(request);
+  EXPECT_TRUE(evaluator.Wait().evaluation->findings.verdict.accepted());
+  request.depth = Depth::kProof;
+  request.compiled.reset();
+  evaluator.Submit(request);
+  EXPECT_TRUE(evaluator.Wait().evaluation->kernel.has_value());
+  EXPECT_EQ(runner.compiles, 1) << "that of this test";
+  EvaluationRequest wrong{.id = 1, .candidate = *search.Next()};
+  wrong.compiled = CompileResult::Failure("error: \xff");
+  evaluator.Submit(wrong);
+  const Verdict verdict = evaluator.Wait().evaluation->findings.verdict;
+  EXPECT_EQ(verdict.kind, VerdictKind::kCompileError);
+  EXPECT_EQ(runner.compiles, 1);
 }
 
 }  // namespace

@@ -2,7 +2,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "forge/region.h"
@@ -138,7 +142,8 @@ class RegionForgeTest : public testing::Test {
                                        .worker = programs + "/cudaforge-worker",
                                        .library_path = "",
                                        .cxx = "",
-                                       .cuda_search_paths = {}});
+                                       .cuda_search_paths = {},
+                                       .compilers = CompilersOfThisMachine});
     workshop_.open = [this](auto&&... asked) { return verifiers_->Open(asked...); };
     workshop_.store = OpenRocksKernelStore(folder_.path() + "/cache", true).value();
     host_.emplace(target_.get(), request_.task.region);
@@ -156,6 +161,23 @@ class RegionForgeTest : public testing::Test {
   Workshop workshop_;
   std::optional<PlainHost> host_;
 };
+
+TEST_F(RegionForgeTest, TheFirstCandidatesCompileBeforeTheVerifierIsOpen) {
+  std::vector<std::string> ahead;
+  workshop_.compile_ahead = [&](const Candidate& candidate, const DeviceArch& arch) {
+    EXPECT_EQ(arch.target, target_->arch().target);
+    ahead.push_back(candidate.source.code);
+  };
+  workshop_.open = [&](auto&&... asked) {
+    EXPECT_GE(ahead.size(), 2u);
+    return verifiers_->Open(asked...);
+  };
+  const Forged done = Run();
+  ASSERT_TRUE(done.record.has_value() && done.record->has_kernel());
+  EXPECT_NE(std::set<std::string>(ahead.begin(), ahead.end()).size(), 1u);
+  const Json best = ParseJson(done.record->For()->candidate).value();
+  EXPECT_EQ(std::count(ahead.begin(), ahead.end(), best["code"]), 1) << "of two, both are ahead";
+}
 
 TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
   const Forged done = Run();

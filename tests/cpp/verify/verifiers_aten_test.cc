@@ -1,12 +1,18 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "target/target.h"
 #include "tests/cpp/verify/region_aten.h"
 #include "verify/verifiers.h"
 
@@ -82,6 +88,62 @@ TEST(Verifiers, ProveKernelsOfOneRegionAfterAnother) {
     EXPECT_FALSE(wrong->kernel.has_value());
     EXPECT_EQ(Processes().size(), 1u) << "the one process is used again";
   }
+}
+
+TEST(Verifiers, ProveWhatOtherProcessesCompiled) {
+  VerifierOptions options = Options();
+  options.compilers = [](DeviceType) { return 2; };
+  Verifiers verifiers(std::move(options));
+  const std::string arch = MakeCpuTarget().value()->arch().target;
+  verifiers.CompileAhead(Right(), DeviceType::kCpu, arch);
+  const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
+  ASSERT_TRUE(opened.ok()) << opened.status().ToString();
+  Evaluator& evaluator = **opened;
+  EXPECT_EQ(evaluator.slots(), 3);
+  evaluator.Begin({});
+  Candidate odd = Right();
+  odd.plan.launches[0].args[1].index = 7;
+  const std::vector<Candidate> candidates = {Right(), Loop("out[i] = in[i];"), Loop("no C++"), odd};
+  for (int i = 0; i < 4; ++i) {
+    evaluator.Submit(
+        {.id = i, .candidate = candidates[static_cast<size_t>(i)], .depth = Depth::kScreen});
+  }
+  const VerdictKind expected[] = {VerdictKind::kAccepted, VerdictKind::kWrongValues,
+                                  VerdictKind::kCompileError, VerdictKind::kRefused};
+  for (int i = 0; i < 4; ++i) {
+    const Evaluated done = evaluator.Wait();
+    ASSERT_TRUE(done.evaluation.ok()) << done.evaluation.status().ToString();
+    EXPECT_EQ(done.id, i);
+    EXPECT_EQ(done.evaluation->findings.verdict.kind, expected[i])
+        << done.evaluation->findings.verdict.ToJson().dump();
+  }
+  evaluator.Submit({.id = 0, .candidate = Right()});
+  const Evaluated proven = evaluator.Wait();
+  ASSERT_TRUE(proven.evaluation.ok() && proven.evaluation->kernel.has_value());
+  EXPECT_FALSE(proven.evaluation->kernel->binary.empty());
+  EXPECT_GT(evaluator.spent().compile, 0);
+  evaluator.Submit({.id = 5, .candidate = Right()});  // under way at its end
+}
+
+TEST(Verifiers, LeaveNoFolders) {
+  const TempDir folder = TempDir::Create("cudaforge-verifiers").value();
+  const std::string before = std::getenv("TMPDIR") != nullptr ? std::getenv("TMPDIR") : "";
+  setenv("TMPDIR", folder.path().c_str(), 1);
+  const auto are_there = [&] {  // but for the locks of those who time
+    const std::filesystem::directory_iterator entries(folder.path());
+    return std::any_of(begin(entries), end(entries), [](const auto& entry) {
+      return entry.path().filename().string().starts_with("cudaforge-worker-");
+    });
+  };
+  {
+    Verifiers verifiers(Options());
+    const auto opened = verifiers.Open(Relu(), 0, kNever, nullptr);
+    ASSERT_TRUE(opened.ok()) << opened.status().ToString();
+    EXPECT_TRUE(ProveCandidate(**opened, Right())->kernel.has_value());
+    EXPECT_TRUE(are_there());
+  }
+  before.empty() ? unsetenv("TMPDIR") : setenv("TMPDIR", before.c_str(), 1);
+  EXPECT_FALSE(are_there());
 }
 
 TEST(Verifiers, SayWhatCannotBeJudged) {

@@ -1,0 +1,143 @@
+#include "worker/compilers.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/file.h"
+
+namespace cudaforge {
+namespace {
+
+constexpr int kMs = 60'000;
+constexpr const char* kArch = "cpu:any";
+
+class CompilersTest : public testing::Test {
+ protected:
+  // The host's compiler, which counts its calls in a file and sleeps first.
+  Compilers Make(int most, const std::string& sleeps = "0") {
+    const std::string cxx = folder_.path() + "/cxx";
+    std::ofstream(cxx) << "#!/bin/sh\ncase \"$*\" in *-shared*) echo $PPID >> " << Calls()
+                       << "; sleep " << sleeps << ";; esac\nexec g++ \"$@\"\n";
+    std::filesystem::permissions(cxx, std::filesystem::perms::owner_all);
+    WorkerOptions options;
+    options.executable = std::string(CUDAFORGE_BINARY_DIR) + "/cudaforge-worker";
+    options.cxx = cxx;
+    return Compilers(std::move(options), most);
+  }
+  std::string Calls() const { return folder_.path() + "/calls"; }
+  std::vector<std::string> Lines() const {
+    std::ifstream file(Calls());
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+  int calls() const { return static_cast<int>(Lines().size()); }
+  std::set<std::string> processes() const {  // that called it
+    const std::vector<std::string> lines = Lines();
+    return {lines.begin(), lines.end()};
+  }
+  static Candidate Returning(int value) {
+    Candidate candidate;
+    candidate.source.language = Language::kCpu;
+    candidate.source.code = "extern \"C\" int k() { return " + std::to_string(value) + "; }\n";
+    return candidate;
+  }
+
+  const TempDir folder_ = TempDir::Create("cudaforge-compilers").value();
+};
+
+TEST_F(CompilersTest, GiveWhatCompilingCameTo) {
+  Compilers compilers = Make(2);
+  EXPECT_EQ(compilers.most(), 2);
+  const auto right = compilers.Finish(Returning(1), kArch, kMs, nullptr);
+  ASSERT_TRUE(right.ok()) << right.status().ToString();
+  EXPECT_TRUE(right->ok) << right->log;
+  EXPECT_FALSE(right->binary.empty());
+  Candidate wrong = Returning(1);
+  wrong.source.code += "int x = ;\n";
+  const auto failed = compilers.Finish(wrong, kArch, kMs, nullptr);
+  ASSERT_TRUE(failed.ok());
+  EXPECT_FALSE(failed->ok);
+  EXPECT_NE(failed->log.find("error"), std::string::npos) << failed->log;
+}
+
+TEST_F(CompilersTest, WhatIsBegunAheadIsCompiledOnce) {
+  Compilers compilers = Make(2);
+  for (int i = 0; i < 4; ++i) compilers.Begin(Returning(i), kArch);
+  compilers.Begin(Returning(3), kArch);
+  for (int i = 3; i >= 0; --i) {
+    EXPECT_TRUE(compilers.Finish(Returning(i), kArch, kMs, nullptr)->ok);
+  }
+  EXPECT_EQ(calls(), 4);
+  EXPECT_TRUE(compilers.Finish(Returning(0), kArch, kMs, nullptr)->ok);
+  EXPECT_EQ(calls(), 5) << "a result is given once";
+}
+
+TEST_F(CompilersTest, SeveralCompileAtOnceInProcessesThatStay) {
+  Compilers compilers = Make(3, "0.3");
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 3; ++i) compilers.Begin(Returning(10 * round + i), kArch);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(compilers.Finish(Returning(10 * round + i), kArch, kMs, nullptr)->ok);
+    }
+  }
+  EXPECT_EQ(calls(), 6);
+  EXPECT_EQ(processes().size(), 3u) << "each compiled twice";
+}
+
+TEST_F(CompilersTest, WhatIsWaitedForGoesFirst) {
+  Compilers compilers = Make(1, "0.3");
+  for (int i = 0; i < 20; ++i) compilers.Begin(Returning(i), kArch);
+  EXPECT_TRUE(compilers.Finish(Returning(19), kArch, kMs, nullptr)->ok);
+  EXPECT_LE(calls(), 3);
+}
+
+TEST_F(CompilersTest, WhatIsForgottenIsNotBegun) {
+  Compilers compilers = Make(1, "0.3");
+  for (int i = 0; i < 9; ++i) compilers.Begin(Returning(i), kArch);
+  for (int i = 1; i < 9; ++i) compilers.Forget(Returning(i), kArch);
+  EXPECT_TRUE(compilers.Finish(Returning(0), kArch, kMs, nullptr)->ok);
+  EXPECT_TRUE(compilers.Finish(Returning(99), kArch, kMs, nullptr)->ok);
+  EXPECT_LE(calls(), 3);
+}
+
+TEST_F(CompilersTest, WaitingEndsInTimeAndAtOnce) {
+  Compilers compilers = Make(1, "30");
+  compilers.Begin(Returning(1), kArch);
+  const double began = SteadySeconds();
+  const auto late = compilers.Finish(Returning(1), kArch, 300, nullptr);
+  ASSERT_TRUE(late.ok());
+  EXPECT_FALSE(late->ok);
+  EXPECT_EQ(late->log, "the compiler did not finish within 300 ms");
+  Cancel cancel;
+  cancel.Set();
+  EXPECT_EQ(compilers.Finish(Returning(1), kArch, kMs, &cancel).status().code(),
+            StatusCode::kCancelled);
+  EXPECT_LT(SteadySeconds() - began, 20) << "nor does the end wait for the compiler";
+}
+
+TEST_F(CompilersTest, AProgramThatCannotBeStartedIsNoFaultOfTheCandidate) {
+  WorkerOptions options;
+  options.executable = "/nowhere/cudaforge-worker";
+  Compilers compilers(std::move(options), 1);
+  EXPECT_EQ(compilers.Finish(Returning(1), kArch, kMs, nullptr).status().code(),
+            StatusCode::kUnavailable);
+}
+
+// More than are kept: those that nobody waits for are forgotten, and compiled anew when they are.
+TEST_F(CompilersTest, ManyThatNobodyAsksFor) {
+  Compilers compilers = Make(1, "0.01");
+  for (int i = 0; i < 500; ++i) compilers.Begin(Returning(i), kArch);
+  EXPECT_TRUE(compilers.Finish(Returning(0), kArch, kMs, nullptr)->ok);
+  EXPECT_TRUE(compilers.Finish(Returning(499), kArch, kMs, nullptr)->ok);
+}
+
+}  // namespace
+}  // namespace cudaforge
