@@ -180,6 +180,12 @@ Result<FileLock> FileLock::Acquire(const std::string& path, int timeout_ms, Kind
   return FileLock(std::move(fd));
 }
 
+bool FileLock::IsAt(const std::string& path) const {
+  struct stat ours, there;
+  return fstat(fd_.get(), &ours) == 0 && stat(path.c_str(), &there) == 0 &&
+         ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
 FileLock::~FileLock() {
   if (fd_.valid()) flock(fd_.get(), LOCK_UN);
 }

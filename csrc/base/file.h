@@ -79,6 +79,8 @@ class FileLock {
   FileLock& operator=(FileLock&&) = delete;
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
+  // Whether `path` is still the file that is locked.
+  bool IsAt(const std::string& path) const;
   // Unlocks explicitly: a child forked meanwhile shares the open file and would keep the lock.
   ~FileLock();
 

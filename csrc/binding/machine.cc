@@ -9,6 +9,7 @@
 #include "binding/text.h"
 #include "measure/machine_load.h"
 #include "measure/paired.h"
+#include "measure/timing_lease.h"
 #include "runtime/runtime.h"
 #include "target/capabilities.h"
 
@@ -16,6 +17,8 @@ namespace cudaforge::binding {
 namespace {
 
 namespace py = pybind11;
+
+constexpr double kLeaseSeconds = 5;  // that others' times are waited for
 
 // Throws what is missing on this machine.
 Target* TargetNamed(const std::string& device, int device_index) {
@@ -156,10 +159,13 @@ void BindMachine(py::module_& m) {
       "device_facts",
       [](const std::string& device, int device_index) {
         Target* target = TargetNamed(device, device_index);
+        const DeviceType type = ValueOrThrow(ParseDeviceType(device));
         Json facts;
         {
           py::gil_scoped_release release;
+          const TimingLease lease = TimingLease::Take(type, device_index, kLeaseSeconds);
           facts = ValueOrThrow(target->Facts());
+          facts["alone"] = lease.alone();
         }
         return ToPython(facts);
       },

@@ -158,11 +158,20 @@ py::object UseCache(const std::filesystem::path& folder) {
 // can be locked: in a store in memory, or in a folder that takes no writes.
 class RegionLock {
  public:
-  explicit RegionLock(std::optional<FileLock> lock) : lock_(std::move(lock)) {}
-  void Release() { lock_.reset(); }
+  RegionLock() = default;
+  RegionLock(FileLock lock, std::string path) : lock_(std::move(lock)), path_(std::move(path)) {}
+  ~RegionLock() { Release(); }
+  RegionLock(const RegionLock&) = delete;
+  RegionLock& operator=(const RegionLock&) = delete;
+  void Release() {
+    std::error_code ignored;
+    if (lock_.has_value()) std::filesystem::remove(path_, ignored);
+    lock_.reset();
+  }
 
  private:
   std::optional<FileLock> lock_;
+  std::string path_;
 };
 
 // nullptr: another process has it still.
@@ -170,13 +179,16 @@ std::unique_ptr<RegionLock> LockRegion(KernelStore& store, const std::string& ke
                                        const std::string& arch, double seconds) {
   const std::string folder = store.location() + "/forging";
   if (!PathExists(store.location()) || !MakeDirs(folder).ok()) {
-    return std::make_unique<RegionLock>(std::nullopt);
+    return std::make_unique<RegionLock>();
   }
-  Result<FileLock> lock =
-      FileLock::Acquire(folder + "/" + key + " " + arch, static_cast<int>(seconds * 1e3));
-  if (lock.ok()) return std::make_unique<RegionLock>(*std::move(lock));
-  if (lock.status().code() == StatusCode::kTimeout) return nullptr;
-  return std::make_unique<RegionLock>(std::nullopt);
+  const std::string path = folder + "/" + key + " " + arch;
+  for (int tries = 0; tries < 3; ++tries) {  // who had it may have removed what was waited for
+    Result<FileLock> lock = FileLock::Acquire(path, static_cast<int>(seconds * 1e3));
+    if (lock.status().code() == StatusCode::kTimeout) return nullptr;
+    if (!lock.ok()) break;
+    if (lock->IsAt(path)) return std::make_unique<RegionLock>(*std::move(lock), path);
+  }
+  return std::make_unique<RegionLock>();
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class ForgeHost {
   // Before each step: throws where the forging is to end.
   virtual void GoOn() {}
   virtual Result<std::unique_ptr<OnTrial>> Try(const ProvenKernel& kernel) = 0;
-  // While one lives, no other forge of the program judges or races on the device.
+  // While one lives, no other forge of the same graph judges or races on the device.
   class Turn {
    public:
     virtual ~Turn() = default;

@@ -41,8 +41,8 @@ Compilers::JobPtr Compilers::Add(const Candidate& candidate, const std::string& 
   job->source = candidate.source;
   jobs_.push_back(job);
   if (jobs_.size() > kMostJobs) {
-    const auto old =
-        std::find_if(jobs_.begin(), jobs_.end(), [](const JobPtr& one) { return !one->wanted; });
+    const auto old = std::find_if(jobs_.begin(), jobs_.end(),
+                                  [](const JobPtr& one) { return one->waiters == 0; });
     if (old != jobs_.end()) jobs_.erase(old);
   }
   if (Status started = StartThreads(); !started.ok()) {
@@ -87,26 +87,29 @@ Result<CompileResult> Compilers::Finish(const Candidate& candidate, const std::s
   std::unique_lock lock(mutex_);
   JobPtr job = Find(candidate, arch);
   if (job == nullptr) job = Add(candidate, arch);
-  job->wanted = true;
   if (job->state == Job::kWaits) {  // before those that nobody waits for
     Drop(job);
     jobs_.push_front(job);
   }
-  while (job->state != Job::kDone) {
-    if (cancel != nullptr && cancel->IsSet()) return Status::Cancelled("cancelled");
-    if (std::chrono::steady_clock::now() >= end) {
-      return CompileResult::Failure("the compiler did not finish within " +
-                                    std::to_string(timeout_ms) + " ms");
+  ++job->waiters;
+  Result<CompileResult> result = CompileResult::Failure("the compiler did not finish within " +
+                                                        std::to_string(timeout_ms) + " ms");
+  while (job->state != Job::kDone && std::chrono::steady_clock::now() < end) {
+    if (cancel != nullptr && cancel->IsSet()) {
+      result = Status::Cancelled("cancelled");
+      break;
     }
     changed_.wait_for(lock, kLook);
   }
-  Drop(job);
-  return job->result;  // which others may wait for, too
+  if (job->state == Job::kDone) result = job->result;  // which others may wait for, too
+  if (--job->waiters == 0) Drop(job);
+  return result;
 }
 
 void Compilers::Forget(const Candidate& candidate, const std::string& arch) {
   const std::lock_guard lock(mutex_);
-  if (const JobPtr job = Find(candidate, arch); job != nullptr) Drop(job);
+  const JobPtr job = Find(candidate, arch);
+  if (job != nullptr && job->waiters == 0) Drop(job);
 }
 
 void Compilers::Work() {

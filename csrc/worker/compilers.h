@@ -22,7 +22,7 @@ namespace cudaforge {
 // minute.
 class Compilers {
  public:
-  // `options`: but for what it compiles for. `most`: processes at once, at least 1.
+  // `options`: compiles_for is set by job. `most`: processes at once, at least 1.
   Compilers(WorkerOptions options, int most);
   // Ends what is under way.
   ~Compilers();
@@ -38,7 +38,7 @@ class Compilers {
   // CandidateRunner::Compile; kCancelled soon after `cancel` (nullptr: never) is set.
   Result<CompileResult> Finish(const Candidate& candidate, const std::string& arch, int timeout_ms,
                                const Cancel* cancel);
-  // Drops what was begun and is not wanted any more.
+  // Drops what was begun, unless somebody waits for it.
   void Forget(const Candidate& candidate, const std::string& arch);
 
  private:
@@ -46,7 +46,7 @@ class Compilers {
     std::string arch;
     KernelSource source;
     enum { kWaits, kRuns, kDone } state = kWaits;
-    bool wanted = false;  // somebody waits for it
+    int waiters = 0;  // in Finish
     Result<CompileResult> result = CompileResult();
   };
   using JobPtr = std::shared_ptr<Job>;

@@ -146,7 +146,8 @@ class MachineLoad:
 
 def device_facts(device: str, device_index: int) -> dict[str, Any]:
     """What a device is and measurably does (csrc/target/target.h, Facts): measured by the first
-    call in a process, in less than two seconds. Raises RuntimeError for what this machine lacks."""
+    call in a process, in less than two seconds; and "alone": whether no other forge of the machine
+    was timing. Raises RuntimeError for what this machine lacks."""
 
 def time_interleaved(
     names: list[str], callables: Sequence[Callable[[], float]], min_rounds: int, budget_s: float
@@ -301,7 +302,7 @@ class _ForgeHost(Protocol):
 
     def tell(self, event: dict[str, Any]) -> None: ...
     def take_turn(self, race: bool) -> _Turn | None:
-        """Waits until no other forge of the program judges or races on the device."""
+        """Waits until no other forge of the same graph judges or races on the device."""
 
     def go_on(self) -> None:
         """Before each step: raises where the forging is to end."""

@@ -34,7 +34,7 @@ class Teller:
         self._shown = tuple(shown)
         self._line = line
         self._read = True  # until nobody does
-        self._started = 0  # regions
+        self._started: Counter[str] = Counter()  # regions, by key
         self._left: RegionsLeft | None = None
         self._under_way = contextlib.ExitStack()
         self._work = Work(what=doing)
@@ -64,7 +64,7 @@ class Teller:
             case RegionFound():
                 self.found.setdefault(event.key, event.status)
             case Started():
-                self._started += 1
+                self._started[event.key] += 1
             case RegionsLeft():
                 self._left = event
             case Ended():
@@ -78,11 +78,13 @@ class Teller:
 
     def summary(self) -> str:
         """What came of all regions, in a line."""
-        failed = self._started - self.kinds.total()
+        left = set(self._left.keys if self._left else ())  # begun, and given up for want of time
+        started = sum(n for key, n in self._started.items() if key not in left)
+        failed = started - self.kinds.total()
         stored = [record for place in self.met if (record := find(*place)) is not None]
         again = try_again([record["retry_above_s"] for record in stored], "region_budget_s=")
         return (
-            f"forged {counted(self._started, 'region')} (parts count as regions): "
+            f"forged {counted(started, 'region')} (parts count as regions): "
             f"{counted(self.kinds['winner'], 'winner')}, "
             f"{self.kinds['negative']} with no winner{f', {failed} failed' * bool(failed)} "
             f"({self._seconds():.0f} s){f'; {again}' if again else ''}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,31 +31,36 @@ class Times:
 
 
 def time_interleaved(
-    calls: Mapping[str, Call], device: str, min_rounds: int = 10, budget_s: float = 4.0
+    calls: Mapping[str, Call],
+    device: torch.device | str,
+    min_rounds: int = 10,
+    budget_s: float = 4.0,
 ) -> Times:
-    """Times calls with warm caches: CUDA events, synchronised, on "cuda"; a clock on "cpu".
+    """Times calls with warm caches: CUDA events of that GPU, synchronised; on "cpu" a clock.
 
     Rounds of one call each, in random order, after two that do not count; stops once `min_rounds`
     rounds were run and `budget_s` seconds are spent. What a callable raises is raised here."""
-    clock = _cuda_ns if torch.device(device).type == "cuda" else _cpu_ns
-    timed = [_timed(clock, call) for call in calls.values()]
+    clock = _clock(device)
+    timed = [functools.partial(clock, call) for call in calls.values()]
     return Times(_C.time_interleaved(list(calls), timed, min_rounds, budget_s))
 
 
-def fastest_ms(call: Call, device: str, min_rounds: int, budget_s: float) -> float:
-    """Milliseconds of the fastest call, warm, of at least `min_rounds` after two that do not count;
-    no more are begun once `budget_s` seconds are spent."""
-    clock = _cuda_ns if torch.device(device).type == "cuda" else _cpu_ns
-    clock(call), clock(call)
+def fastest_ms(call: Call, device: torch.device | str, budget_s: float) -> float:
+    """Milliseconds of the fastest of the calls that fit into `budget_s` seconds, at least of one;
+    another one, before them, does not count. Clocks as of time_interleaved."""
+    clock = _clock(device)
+    clock(call)
     began = time.monotonic()
-    found: list[float] = []
-    while len(found) < min_rounds or time.monotonic() - began < budget_s:
+    found = [clock(call)]
+    while time.monotonic() - began < budget_s:
         found.append(clock(call))
     return min(found) / 1e6
 
 
-def _timed(clock: Callable[[Call], float], call: Call) -> Callable[[], float]:
-    return lambda: clock(call)
+def _clock(device: torch.device | str) -> Callable[[Call], float]:
+    """Gives the nanoseconds of a call."""
+    device = torch.device(device)
+    return functools.partial(_cuda_ns, device) if device.type == "cuda" else _cpu_ns
 
 
 def _cpu_ns(call: Call) -> float:
@@ -63,11 +69,12 @@ def _cpu_ns(call: Call) -> float:
     return float(time.perf_counter_ns() - start)
 
 
-def _cuda_ns(call: Call) -> float:
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
-    begin.record()
-    call()
-    end.record()
-    end.synchronize()
-    return float(begin.elapsed_time(end)) * 1e6
+def _cuda_ns(device: torch.device, call: Call) -> float:
+    with torch.cuda.device(device):  # whose events these are
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e6

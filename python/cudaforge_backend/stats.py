@@ -191,7 +191,8 @@ def _spent_lines(spent: Sequence[GraphSpent]) -> list[str]:
     phases = ", ".join(f"{phase} {s:.1f}" for phase, s in seconds.items() if s >= 0.05)
     regions = counted(sum(graph["regions"] for graph in spent), "region")
     graphs = counted(len(spent), "graph")
-    return [f"making took {sum(seconds.values()):.1f} s ({regions}, {graphs}): {phases or 'none'}"]
+    work = f"{sum(seconds.values()):.1f} s of work, some of it side by side"
+    return [f"making kernels: {work} ({regions}, {graphs}): {phases or 'none'}"]
 
 
 def _called(regions: Sequence[RegionStats]) -> list[RegionStats]:

@@ -37,7 +37,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Any:
             return (lambda: memory) if name == "store" else getattr(_C, name)
 
     monkeypatch.setattr(gate, "_C", Fake())
-    monkeypatch.setattr(gate, "_SECONDS", 0.01)
+    monkeypatch.setattr(gate, "SECONDS", 0.01)
     calls = itertools.count()
     monkeypatch.setattr(gate, "_own_hits", lambda: Counter({"k": next(calls)}))
     return memory
@@ -124,13 +124,38 @@ def test_the_fastest_of_all_ways(store: Any, took: dict[str, float], fastest: st
     assert set(entries[-1]["over"]) == set(took) - {entries[-1]["name"]}
 
 
+def test_fewer_rounds_of_what_is_slow() -> None:
+    assert gate.rounds_within(30, 1.0) == 28
+    assert gate.rounds_within(30, 4.0) == 5
+    assert gate.rounds_within(30, 5.0) == 4  # too few
+    assert gate.rounds_within(30, 0.0) > 1000
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_what_is_too_slow_to_time_has_its_kernels(
+    store: Any, monkeypatch: pytest.MonkeyPatch, kernels: bool
+) -> None:
+    monkeypatch.setattr(gate, "_MOST_SECONDS", 0.05)
+    calls: list[str] = []
+    names = ("inductor", "eager", "kernels") if kernels else ("inductor", "eager")
+    ways = {name: taking(0.005, calls, name) for name in names}
+    outcome = Outcome(()) if kernels else None
+    made = gate.GatedCallable(NAME, ARCH, ("k",) if kernels else (), ways, outcome, Spent())
+    made(torch.zeros(3))
+    assert len(calls) == 2 * len(names) + 1
+    calls.clear()
+    made(torch.zeros(3))
+    assert calls == ["kernels" if kernels else "inductor"]
+    assert gate.stored(NAME, ARCH) is None  # another process may have faster inputs
+
+
 def test_eager_runs_an_inference_graph_and_no_training_graph(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     timed = gate.obstacle
     lose_every_race(monkeypatch)
     monkeypatch.setattr(gate, "obstacle", timed)
-    monkeypatch.setattr(gate, "_SECONDS", 0.01)
+    monkeypatch.setattr(gate, "SECONDS", 0.01)
     monkeypatch.setattr(gate, "fastest_of", lambda overs: "eager" if "eager" in overs else "?")
     x = torch.randn(8, 33)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from cudaforge_backend import RegionFound, RegionsLeft
 from cudaforge_backend._native import _C
-from cudaforge_backend.integration import plan, rivals, together
+from cudaforge_backend.integration import gate, plan, rivals, together
 from cudaforge_backend.steps import step_text
 from forged import compiled
 from torch import Tensor
@@ -28,7 +28,7 @@ class _Clock:
         self.given: list[float] = []  # seconds, of each region
         self.takes_s = takes_s
         monkeypatch.setattr(together, "time", self)
-        monkeypatch.setattr(together, "_TIMING_SECONDS", 0.0)
+        monkeypatch.setattr(gate, "SECONDS", 0.0)
         monkeypatch.setattr(together.Together, "compiled", lambda *_: None)
         monkeypatch.setattr(plan, "forge_one", self.forge_one)
         monkeypatch.setattr(plan, "least_seconds", lambda device: 8.0)

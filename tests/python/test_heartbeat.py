@@ -71,7 +71,8 @@ def test_what_goes_on_is_shown_with_what_is_known(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(terminal, "fileno", lambda: 2)
     with heartbeat.Teller(None, "forging", line=ChangingLine(terminal)) as told:
         wait_for(lambda: "forging (0 s)" in terminal.getvalue())
-        work = telling.Work(what="", key="a", arch="x", text="sum(a)", budget_s=9, is_region=True)
+        work = telling.Work(what="", key="a", arch="x", text="sum(a)", is_region=True)
+        work.left_s = lambda: 9.0
         with telling.making(told, work):
             tell(start("a"), told)
             best = {"verdict": "accepted", "best": True, "ns": 2500.0}
@@ -139,7 +140,7 @@ def test_the_log_has_what_begins_and_what_came_of_it(
         assert ours == []
         return
     first, last = said
-    assert first.startswith("forging kernels (regions: 1, and the parts of those that ")
+    assert first.startswith("forging kernels for 1 region, at most 30 s each, 600 s in all")
     counts = re.match(r"forged (\d+) regions \(.*\): 0 winners, (\d+) with no winner \(", last)
     n = cudaforge_backend.stats()["negative"]
     again = f"; {counted(n, 'region')} had too little time: "

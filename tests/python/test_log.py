@@ -39,8 +39,8 @@ def test_all_topics(run_python: RunPython, tmp_path: Path) -> None:
     )
     assert any("miss" in line and "_softmax" in line for line in _lines(done.stderr, "graph"))
     forging = _lines(done.stderr, "forge")
-    said = "forging kernels (regions: 1, and the parts of those that do not win; seconds allowed"
-    assert any(f"{said} for each: 15, for all: 60, with" in line for line in forging)
+    said = "forging kernels for 1 region, at most"
+    assert any(f"{said} 15 s each, 60 s in all" in line for line in forging)
     for words in (" forging .*_softmax", " candidate 0: ", " (no winner: |winner: ).* s$"):
         assert any(re.search(words, line) for line in forging), words
     assert not [line for line in forging if "{" in line]

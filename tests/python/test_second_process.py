@@ -3,10 +3,15 @@ at once forge into one cache."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cudaforge_backend
+import torch
 from conftest import RunPython
 from cudaforge_backend._native import _C
 from two_regions import run_regions, told
@@ -117,6 +122,55 @@ assert torch.allclose(made(x), (x * 2).softmax(-1))
 stats = cudaforge_backend.stats()
 print(stats["forged"], stats["hits"])
 """
+
+
+_ELSEWHERE = """
+import json, torch, cudaforge_backend
+from pathlib import Path
+from cudaforge_backend._native import _C
+from forged import compiled, win_every_race
+import pytest
+win_every_race(pytest.MonkeyPatch())
+told = []
+def note(event):
+    told.append(type(event).__name__ + " " + event.text.split("(")[0])
+    if told[-1] == "Ended cumsum":  # the other one, while the first is forged elsewhere
+        (FOLDER / "release").touch()
+cudaforge_backend.set_progress(note)
+x = torch.randn(8, 89)
+made = compiled(lambda x: (x.softmax(-1), x.cumsum(-1)), FOLDER / "cache")
+made(x)
+forged = [one for one in told if one.startswith(("Started", "Ended"))]
+print(forged, sorted((FOLDER / "cache" / "forging").iterdir()))
+"""
+
+
+def test_what_another_process_forges_is_waited_for_at_the_end(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    x = torch.randn(8, 89)
+    report = cudaforge_backend.explain(lambda x: (x.softmax(-1), x.cumsum(-1)), x)
+    softmax = next(region for region in report.regions if "_softmax" in region.ops)
+    folder = tmp_path / "cache" / "forging"
+    folder.mkdir(parents=True)
+    lock = (folder / f"{softmax.key} {softmax.arch}").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)  # as the other one would
+
+    def release() -> None:
+        while not (tmp_path / "release").exists():
+            time.sleep(0.01)
+        lock.close()
+
+    thread = threading.Thread(target=release)
+    thread.start()
+    try:
+        head = f"from pathlib import Path\nFOLDER = Path({str(tmp_path)!r})"
+        shown = run_python(f"{head}{_ELSEWHERE}", ready=True).stdout
+    finally:
+        (tmp_path / "release").touch()
+        thread.join()
+    order = ["Started cumsum", "Ended cumsum", "Started _softmax", "Ended _softmax"]
+    assert shown == f"{order} []\n"  # and no file is left of the locks
 
 
 def test_of_processes_that_start_together_one_forges_a_region(

@@ -35,11 +35,15 @@ def test_a_failure_in_the_background_is_counted_and_warned_of_once() -> None:
     assert cudaforge_backend.stats()["fallbacks"] == {"background_failed": 2}
 
 
-def region(key: str, budget_s: float | None = None) -> Work:
+def region(key: str, left_s: float | None = None) -> Work:
     return Work(
-        what=f"forging {key}", key=key, arch="cpu:none", text=f"sum({key})", budget_s=budget_s,
+        what=f"forging {key}",
+        key=key,
+        arch="cpu:none",
+        text=f"sum({key})",
+        left_s=None if left_s is None else lambda: left_s,
         is_region=True,
-    )  # fmt: skip
+    )
 
 
 def candidate(key: str, index: int, ns: float | None, best: bool) -> dict[str, Any]:
@@ -50,8 +54,7 @@ def candidate(key: str, index: int, ns: float | None, best: bool) -> dict[str, A
 def test_events_say_how_far_and_what_is_best_by_region() -> None:
     events: list[Any] = []
     listener = events.append
-    everything = Work(what="forging", budget_s=60)
-    with making(listener, everything, 2), making(listener, region("a", 30)):
+    with making(listener, Work(what="forging"), 2), making(listener, region("a", 30)):
         with making(listener, region("b")):
             for key in "ab":
                 tell({"event": "start", "key": key, "arch": "cpu:none", "region": key}, listener)
@@ -75,9 +78,28 @@ def test_events_say_how_far_and_what_is_best_by_region() -> None:
     assert [event.proven for event in events if isinstance(event, Candidate)] == [False] * 3 + [
         True
     ]
-    assert all(29 < e.most_s <= 30 if e.key == "a" else e.most_s is None for e in events)
     with pytest.raises(dataclasses.FrozenInstanceError):
         events[0].key = "c"
+
+
+def test_the_time_that_is_left_is_that_of_the_graph_where_it_has_a_budget() -> None:
+    left: list[Any] = []
+
+    def listener(event: Any) -> None:
+        left.append(event.most_s)
+
+    def start() -> None:
+        tell({"event": "start", "key": "a", "arch": "cpu:none", "region": "a"}, listener)
+
+    with making(listener, region("a", 30)):
+        start()
+    with making(listener, Work(what="", left_s=lambda: 50)), making(listener, region("a", 30)):
+        start()
+    with making(listener, Work(what="", left_s=lambda: -1)), making(listener, region("a")):
+        start()
+    with making(listener, Work(what="")), making(listener, region("a")):
+        start()
+    assert left == [30, 50, 0, None]
 
 
 def test_steps_of_agents_keep_their_facts() -> None:

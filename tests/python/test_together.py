@@ -85,11 +85,14 @@ def test_a_race_waits_for_the_compilation_of_its_graph() -> None:
 
 def test_time_is_kept_for_the_graph_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = parse(None, {"graph_budget_s": 60})
-    made = Together(settings, torch.device("cpu"), waited_for=True, reserved=True)
-    monkeypatch.setattr(together.time, "monotonic", lambda: made._began + 10)
-    assert made.left_s() == pytest.approx(60 - 3 - 10)
-    made.compiled(20.0, None)
-    assert made.left_s() == pytest.approx(60 - 3 - 10 - 20)
+    cpu = torch.device("cpu")
+    made = Together(settings, cpu, waited_for=True, reserved=True, timing_s=3.0)
+    began = made._began
+    monkeypatch.setattr(together.time, "monotonic", lambda: began + 25)
+    assert made.left_s() == pytest.approx(60 - 3 - 25)
+    made.compiled(20.0, 30.0, None)  # Inductor's own 20 seconds are no time of the budget
+    assert made.left_s() == pytest.approx(60 - 3 - 5 - 30)
+    assert made.clock == made.left_s
 
 
 def test_regions_are_forged_while_the_graph_is_compiled(

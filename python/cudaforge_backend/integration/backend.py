@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import FORGING, Settings, disabled, parse
+from cudaforge_backend.records import counted
 from cudaforge_backend.stats import (
     Spent,
     count_fallback,
@@ -196,31 +197,35 @@ def _forge(
         waited_for=within_compilation(),
         reserved=True,
         graphs=2 if training else 1,
+        timing_s=gate.SECONDS,
     )
-    for_all = "" if together.budget_s is None else f", for all: {together.budget_s:g}"
+    in_all = "" if together.budget_s is None else f", {together.budget_s:g} s in all"
     what = (
-        f"kernels (regions: {len(plan.misses())}, and the parts of those that do not win; seconds "
-        f"allowed for each: {settings.region_budget_s:g}{for_all}, with the graph's own timing)"
+        f"kernels for {counted(len(plan.misses()), 'region')}, at most "
+        f"{settings.region_budget_s:g} s each{in_all}"
     )
     fake = any(isinstance(value, FakeTensor) for value in example_inputs)
     timeable = not (fake or gate.obstacle(gm, plan.analysis, settings.inductor))
 
     def compile_without() -> Compiled:
         began, us = time.monotonic(), None
-        with timing_phase("graph"), compilations_turn():
-            compiled = _without_kernels(copy_graph(gm), example_inputs, settings)
-            seconds = time.monotonic() - began
+        with compilations_turn():
+            turn = time.monotonic()
+            with timing_phase("graph"):
+                compiled = _without_kernels(copy_graph(gm), example_inputs, settings)
+            seconds = time.monotonic() - turn
             if timeable:
-                with together.turns.of_timing(), suppress(Exception):  # no memory for copies
-                    us = gate.time_compiled(compiled, example_inputs, training)
-        together.compiled(seconds * (_WITH_BACKWARD if training else 1), us)
+                with together.turns.of_timing(), timing_phase("graph"), suppress(Exception):
+                    us = gate.time_compiled(compiled, example_inputs, training)  # may need memory
+        reserve_s = seconds * (_WITH_BACKWARD if training else 1)
+        together.compiled(time.monotonic() - began, reserve_s, us)
         return compiled
 
     def forge() -> Plan:
         with spending(spent), beside_running_programs():
             return forge_misses(plan, settings, progress, together)
 
-    with telling_of_forging(what, len(plan.misses()), together.budget_s) as progress:
+    with telling_of_forging(what, len(plan.misses()), together.clock) as progress:
         if together.at_once == 1:
             without = compile_without()
             return forge_misses(plan, settings, progress, together), without

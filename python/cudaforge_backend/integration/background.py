@@ -54,7 +54,7 @@ class SwappingCallable:
             devices = [known.region.device for known in plan.misses()] or [torch.device("cpu")]
             together = Together(settings, devices[0], waited_for=False, reserved=False)
             misses = len(plan.misses())
-            with spending(), telling_in_background(misses, together.budget_s) as progress:
+            with spending(), telling_in_background(misses, together.clock) as progress:
                 done = forge_misses(plan, settings, progress, together, beside_program=True)
         except Exception as error:
             tell_of_failed_background(error)

@@ -69,7 +69,7 @@ def _forge_at_once(
 
     if not verdict_of(signature.key, arch, settings.region_budget_s).is_to_be_forged:
         return  # as forge_one would: but then nothing is to be told of it
-    what = f"a kernel for {signature.describe()} (seconds allowed: {settings.region_budget_s:g})"
+    what = f"a kernel for {signature.describe()}, at most {settings.region_budget_s:g} s"
     with telling_of_forging(what) as progress:
         forge_one(signature, device_index, settings, progress)
 

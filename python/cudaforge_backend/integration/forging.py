@@ -40,7 +40,7 @@ from .inductors_turn import (
 )
 from .room import leave_room, require_room
 from .telling import Progress, making_region, tell
-from .together import NoTimeLeftError, Together, Turn
+from .together import ElsewhereError, NoTimeLeftError, Together, Turn
 
 MAX_CANDIDATES = 64  # of the generators
 SEARCH_SECONDS: float | None = None  # for their search; None: all that the races leave
@@ -88,6 +88,7 @@ def forge_region(
     together: Together | None = None,
     number: int = 0,
     times: int = 1,
+    wait_for_others: bool = True,
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
@@ -102,7 +103,8 @@ def forge_region(
     no thread of the program waits for this, which may keep the processor busy meanwhile.
     `together`: the region is one of a graph, the `number`th to be forged, and stands in it `times`
     times. It is not forged where little can be gained by it (headroom.py); NoTimeLeftError is
-    raised where the graph's time does not suffice.
+    raised where the graph's time does not suffice. `wait_for_others`: where another process forges
+    the region; else ElsewhereError is raised then.
 
     One thread at a time forges a key; a second finds its record. Runs in a thread of its own, so
     that no tracing state of the caller's is in force. Raises what forging raises: RuntimeError for
@@ -118,14 +120,18 @@ def forge_region(
     with contextlib.ExitStack() as waiting:
         if within_compilation() or (together is not None and together.waited_for):
             waiting.enter_context(compilation_waits_for(place))
-        with lock, making_region(progress, signature, arch, None if agents else budget_s):
-            known = None if again else _known(key, arch, budget_s)
-            if known is not None:
-                return known
-            # Of the processes that have the cache in use, such as those of torchrun, one forges it.
-            alone = _wait_for_others(key, arch, budget_s, together)
-            if alone is not None:
-                waiting.callback(alone.release)
+        waiting.enter_context(lock)
+        # Of the processes that have the cache in use, such as those of torchrun, one forges it.
+        alone = _C.store().lock_region(key, arch, 0.0)
+        if alone is not None:
+            waiting.callback(alone.release)
+        elif not (wait_for_others or _known(key, arch, budget_s)):
+            raise ElsewhereError
+        with making_region(progress, signature, arch, None if agents else budget_s):
+            if alone is None and (again or not _known(key, arch, budget_s)):
+                alone = _wait_for_others(key, arch, budget_s, together)
+                if alone is not None:
+                    waiting.callback(alone.release)
             known = None if again else _known(key, arch, budget_s)
             if known is not None:
                 return known
@@ -160,11 +166,11 @@ def _known(key: str, arch: str, budget_s: float) -> Forged | None:
 def _wait_for_others(
     key: str, arch: str, budget_s: float, together: Together | None
 ) -> _C.RegionLock | None:
-    """Waits until no other process forges the region, for as long as forging it may take. None: one
-    still does."""
+    """Waits until no other process forges the region: of a graph as long as that has time, else as
+    long as forging it may take. None: one still does."""
     began = time.monotonic()
-    alone = _C.store().lock_region(key, arch, 0.0)
-    while alone is None and time.monotonic() - began < budget_s:
+    alone = None
+    while alone is None and (together is not None or time.monotonic() - began < budget_s):
         if program_has_ended() or (together is not None and together.stopped):
             raise ForgingEndedError
         if together is not None and together.left_s() < 0:
@@ -261,6 +267,12 @@ class _Forge:
         self._cancel.set()
 
     def run(self) -> Forged:
+        try:
+            return self._run()
+        except NoTimeLeftError as error:
+            raise NoTimeLeftError(self._before) from error
+
+    def _run(self) -> Forged:
         if why := self._why_little():
             return Forged(self.key, "skipped", why, self._before)
         self.progress({"event": "start", "key": self.key, "arch": self.arch, "region": self.text})
@@ -296,6 +308,7 @@ class _Forge:
         graph_us = self.together.graph_us(None if heavy else self.go_on)
         if heavy and graph_us is None:
             return ""
+        self._require_time()
         calls = {"aten": self.aten(self.signature)}
         if not heavy and self.device.type == "cuda":
             began, waited = time.monotonic(), self._waited_s
@@ -322,6 +335,12 @@ class _Forge:
             *(self.key[:12], us, self.times, floor_us, graph_us, why or "forged"),
         )
         return why
+
+    def _require_time(self) -> None:
+        """NoTimeLeftError where the graph's time does not suffice any more."""
+        least_s = min(self.budget_s, rivals.least_seconds(self.device))
+        if self.together is not None and self.together.left_s() < least_s:
+            raise NoTimeLeftError
 
     def _end(self, made: dict[str, Any], stored: bool) -> dict[str, Any]:
         """The event "end"."""
@@ -369,8 +388,7 @@ class _Forge:
             turn = Turn(held.pop_all(), self.together.left_s())
         if not race:
             try:
-                if turn.left_s < min(self.budget_s, rivals.least_seconds(self.device)):
-                    raise NoTimeLeftError
+                self._require_time()
                 require_room(self.signature, self.device)
             except BaseException:
                 turn.end()
@@ -411,7 +429,10 @@ class _Forge:
         ) as waited:
             waited += rivals.first_compilation(self.device)
             self._waited_s += waited
-            if left_s - (time.monotonic() - began - waited) <= rivals.compile_seconds(self.device):
+            left_s -= time.monotonic() - began - waited
+            if self.together is not None:
+                left_s = min(left_s, self.together.left_s())
+            if left_s <= rivals.compile_seconds(self.device):
                 return None, False, waited
             try:
                 call = rivals.timed(

@@ -8,6 +8,7 @@ process."""
 from __future__ import annotations
 
 import functools
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from cudaforge_backend import measure
+from cudaforge_backend import log, measure
 from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.stats import (
@@ -36,8 +37,11 @@ from .graphs import Compiled, device_of, graph_name
 from .outcome import Outcome
 from .telling import telling
 
-_SECONDS = 3.0  # of timing, at most
-_MIN_ROUNDS = 10
+SECONDS = 3.0  # of timing, at most, but where a call is so slow that a round takes a tenth of it
+_MOST_SECONDS = 30.0  # then
+_ROUNDS = 10
+_LEAST_ROUNDS = 5
+_WARM_UP_ROUNDS = 2  # of measure.time_interleaved
 _OF_FORWARD = 3  # times its forward's time a training graph takes: a backward has two gradients
 _MOST_SIZES = 4  # of inputs that are named
 _PURE = ("aten", "prims")  # operators that do nothing but give results
@@ -76,7 +80,7 @@ def name_of(gm: fx.GraphModule, inputs: Sequence[Any], winners: Mapping[str, str
 def fastest_of(overs: Overs) -> str:
     """The way that is surely faster than the others, Inductor's in doubt."""
     best = _INDUCTOR
-    for name in (_EAGER, _KERNELS):
+    for name in WAYS[1:]:
         speedup = overs.get(name, {}).get(best)
         if speedup is not None and gains(speedup):
             best = name
@@ -210,6 +214,8 @@ class GatedCallable:
                 timing_phase("graph"),
             ):
                 times, served = self._race(inputs)
+            if times is None:
+                return self._untimed()
         except Exception as error:
             count_fallback("gate_failed")
             warn_once(f"a graph could not be timed and runs as Inductor compiles it: {error}")
@@ -236,6 +242,11 @@ class GatedCallable:
             self._count(fastest, _of_kernels(overs))
         return fastest
 
+    def _untimed(self) -> str:
+        """As any graph that cannot be timed: with its winners, where it has some."""
+        log.graph.info("one call of a graph takes too long to time the ways to run it")
+        return _KERNELS if _KERNELS in self._ways else _INDUCTOR
+
     def _count(self, fastest: str, speedup: Speedup | None) -> None:
         if fastest == _KERNELS and speedup is not None:
             count_graph_gain(speedup)
@@ -245,8 +256,8 @@ class GatedCallable:
             count_graph("plain", -1)
             count_graph("eager")
 
-    def _race(self, inputs: Sequence[Any]) -> tuple[measure.Times, list[str]]:
-        """The times, and the regions whose kernels ran meanwhile."""
+    def _race(self, inputs: Sequence[Any]) -> tuple[measure.Times | None, list[str]]:
+        """The times, where the ways are not too slow, and the regions whose kernels ran."""
         before = _own_hits()
         with _C.OwnWork():
             times = _race(self._ways, inputs)
@@ -258,12 +269,12 @@ def time_compiled(compiled: Compiled, inputs: Sequence[Any], training: bool) -> 
     """Microseconds of one call, warm, of a graph that can be timed, the fastest of some; estimated,
     for training, by its forward. None: other programs kept the processor busy. For a thread that
     has Dynamo's lock, which the backward's first run would wait for."""
-    kind = device_of(inputs).type
+    device = device_of(inputs)
     load = _C.MachineLoad()
     with _C.OwnWork(), _alone(inputs) as mine:
         step = functools.partial(_step, compiled, mine, backward=False)
-        fastest = measure.fastest_ms(step, kind, min_rounds=5, budget_s=0.3)
-    if kind == "cpu" and load.was_disturbed():
+        fastest = measure.fastest_ms(step, device, budget_s=0.3)
+    if device.type == "cpu" and load.was_disturbed():
         return None
     return fastest * 1e3 * (_OF_FORWARD if training else 1)
 
@@ -287,11 +298,27 @@ def _own_hits() -> Counter[str]:
     return found
 
 
-def _race(ways: Mapping[str, Compiled], inputs: Sequence[Any]) -> measure.Times:
+def _race(ways: Mapping[str, Compiled], inputs: Sequence[Any]) -> measure.Times | None:
+    """None: they are too slow."""
+    device = device_of(inputs)
     with _alone(inputs) as mine:
         steps = {name: functools.partial(_step, way, mine) for name, way in ways.items()}
-        kind = device_of(inputs).type
-        return measure.time_interleaved(steps, kind, min_rounds=_MIN_ROUNDS, budget_s=_SECONDS)
+        for step in steps.values():
+            step()  # compiles the backward, chooses among Inductor's kernels
+        began = time.monotonic()
+        for step in steps.values():
+            step()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        rounds = rounds_within(_MOST_SECONDS, time.monotonic() - began)
+        if rounds < _LEAST_ROUNDS:
+            return None
+        return measure.time_interleaved(steps, device, min(rounds, _ROUNDS), SECONDS)
+
+
+def rounds_within(seconds: float, round_s: float) -> int:
+    """How many rounds fit, of such as take `round_s`, beside those that do not count."""
+    return int(seconds / max(round_s, 1e-6)) - _WARM_UP_ROUNDS
 
 
 @contextmanager

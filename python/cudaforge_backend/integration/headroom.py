@@ -31,20 +31,27 @@ def device_facts(device: torch.device, arch: str) -> Mapping[str, Any]:
     a floor uncertain, and of what cannot be measured: nothing."""
     if device.type != "cuda":
         return {}
+    model = device_model(device)  # those of one architecture differ
     with _facts_lock:
-        if arch not in _facts:
+        if model not in _facts:
             versions = sorted(_C.versions().items())
-            name = hashlib.sha256(repr(("device facts", versions)).encode()).hexdigest()
+            name = hashlib.sha256(repr(("device facts", model, versions)).encode()).hexdigest()
             found = _C.store().get_graph(name, arch)
             if found is None or not isinstance(found.get("launch_us"), float):
                 try:
                     found = _C.device_facts(device.type, device.index or 0)
-                    _C.store().put_graph(name, arch, found)
+                    if found["alone"]:  # no other forge of this machine was timing
+                        _C.store().put_graph(name, arch, found)
                 except Exception as error:  # forging says what is missing, and whether all fails
                     log.forge.debug("the device was not measured: %s", error)
                     return found or {}
-            _facts[arch] = found
-        return _facts[arch]
+            _facts[model] = found
+        return _facts[model]
+
+
+def device_model(device: torch.device) -> str:
+    """The name of a GPU's model; "" for a CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else ""
 
 
 def floor_us(signature: _C.Signature, device: torch.device, arch: str) -> float:

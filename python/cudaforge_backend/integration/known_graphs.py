@@ -18,7 +18,8 @@ from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
 from cudaforge_backend.stats import count_fallback, wanted_not_recorded
 
-from .graphs import graph_name
+from .graphs import device_of, graph_name
+from .headroom import device_model
 from .plan import Plan, verdict_of
 from .rules import Rules
 from .telling import tell_region
@@ -32,6 +33,7 @@ def plan_name(
     facts = (
         "plan",
         training,
+        device_model(device_of(inputs)),
         sorted(settings.inductor.items()),
         sorted(rules.anchors),
         sorted(rules.heavy),

@@ -4,7 +4,6 @@ missing."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ from .rivals import least_seconds, signature_device
 from .room import has_room, leave_room
 from .rules import Rules
 from .telling import Progress, tell, tell_region
-from .together import NoTimeLeftError, Together, run_all
+from .together import ElsewhereError, NoTimeLeftError, Together, run_all
 
 
 @dataclass(frozen=True)
@@ -183,8 +182,8 @@ def forge_misses(
     regions side by side where `together` says so. Where a region ends without a winner its parts
     are forged in the next round, but where little can be gained by them; where forging itself
     failed they would fail as well. What the graph's time does not suffice for is put on the wanted
-    list. With agents, who have limits of their own, all are forged. Returns the plan as the cache
-    then has it."""
+    list; with agents, who have limits of their own, there is no such time. Returns the plan as the
+    cache then has it."""
     ended: set[str] = set()
     failed: set[str] = set()
     together.begin()
@@ -224,11 +223,13 @@ def _forge_all(
     together: Together,
     beside_program: bool,
 ) -> list[tuple[Known, str]]:
-    """What became of each: "decided", "failed", or "left" for want of time."""
+    """What became of each: "decided", "failed", or "left" for want of time. Those that other
+    processes forge are waited for at the end."""
     found: dict[int, str] = {}
+    elsewhere: list[int] = []
     spent = current_spent()
 
-    def forge(number: int) -> None:
+    def forge(number: int, wait_for_others: bool = False) -> None:
         known = misses[number]
         left_s = together.left_s()
         found[number] = "left"
@@ -236,21 +237,30 @@ def _forge_all(
             return
         bounded = replace(settings, region_budget_s=min(settings.region_budget_s, left_s))
         count_miss(known.region.key)  # a part, which no graph was said to have
-        with suppress(NoTimeLeftError), spending(spent):
-            done = forge_one(
-                known.region.signature,
-                known.device_index,
-                bounded,
-                progress,
-                beside_program=beside_program,
-                within=known.within,
-                together=together,
-                number=number,
-                times=times.get(known.region.key, 1),
-            )
-            found[number] = "decided" if done else "failed"
+        with spending(spent):
+            try:
+                done = forge_one(
+                    known.region.signature,
+                    known.device_index,
+                    bounded,
+                    progress,
+                    beside_program=beside_program,
+                    within=known.within,
+                    together=together,
+                    number=number,
+                    times=times.get(known.region.key, 1),
+                    wait_for_others=wait_for_others,
+                )
+            except NoTimeLeftError as error:
+                count_spent(error.spent, regions=0)
+            except ElsewhereError:
+                elsewhere.append(number)
+            else:
+                found[number] = "decided" if done else "failed"
 
     run_all(forge, len(misses), together)
+    waited_for = list(elsewhere)
+    run_all(lambda at: forge(waited_for[at], wait_for_others=True), len(waited_for), together)
     return [(known, found[number]) for number, known in enumerate(misses)]
 
 
@@ -295,6 +305,7 @@ def forge_one(
     together: Together | None = None,
     number: int = 0,
     times: int = 1,
+    wait_for_others: bool = True,
 ) -> bool:
     """forge_region, which see, with the agents and in the budget that `settings` has. Whether the
     region was decided: where not, that is warned of once and counted, and PyTorch runs it. Nothing
@@ -314,13 +325,14 @@ def forge_one(
             together=together,
             number=number,
             times=times,
+            wait_for_others=wait_for_others,
         )
         count_spent(forged.spent, regions=int(forged.kind != "skipped" and bool(forged.spent)))
         if together is not None and forged.kind == "skipped":
             together.skipped[key] = forged.reason
         _failures.pop(key, None)
         return True
-    except NoTimeLeftError:
+    except (NoTimeLeftError, ElsewhereError):
         raise
     except (OtherCacheError, ForgingEndedError):
         return False

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cudaforge_backend import log
@@ -55,7 +56,7 @@ class Work:
     key: str = ""  # as in Event; so are the next two
     arch: str = ""
     text: str = ""
-    budget_s: float | None = None
+    left_s: Callable[[], float] | None = None  # of its budget, where it has one
     is_region: bool = False
     began: float = field(default_factory=time.monotonic)
     spoke: float = 0.0  # when its last event was told
@@ -91,14 +92,15 @@ class _Audience:
         far = {"regions_done": self.done, "regions": max(self.expected, self.begun)}
         if work is None:
             return far
-        left = None if work.budget_s is None else work.budget_s - (time.monotonic() - work.began)
+        # The first of them is the graph, whose budget bounds those of its regions.
+        left_s = next((one.left_s for one in self.works if one.left_s is not None), None)
         return far | {
             "key": work.key,
             "arch": work.arch,
             "text": work.text,
             "tried": work.tried,
             "best_ns": work.best_ns,
-            "most_s": None if left is None else max(0.0, left),
+            "most_s": None if left_s is None else max(0.0, left_s()),
         }
 
     def call(self, event: Event, work: Work | None) -> None:
@@ -253,15 +255,14 @@ def making_region(
 ) -> contextlib.AbstractContextManager[Work]:
     """A region that is being forged, or looked up. `budget_s`: None where there is none."""
     text = signature.describe()
-    work = Work(
-        what=f"forging {text}",
-        key=signature.key,
-        arch=arch,
-        text=text,
-        budget_s=budget_s,
-        is_region=True,
-    )
+    work = Work(what=f"forging {text}", key=signature.key, arch=arch, text=text, is_region=True)
+    if budget_s is not None:
+        work.left_s = partial(_left, budget_s, work.began)
     return making(listener, work)
+
+
+def _left(budget_s: float, began: float) -> float:
+    return budget_s - (time.monotonic() - began)
 
 
 def _start_clock() -> None:
@@ -359,11 +360,11 @@ def telling(step: str, regions: Iterable[str], name: str = "") -> Iterator[None]
 
 @contextmanager
 def telling_of_forging(
-    what: str, regions: int = 1, budget_s: float | None = None
+    what: str, regions: int = 1, left_s: Callable[[], float] | None = None
 ) -> Iterator[Progress | None]:
-    """Gives who is told of the forging of `what`, so many regions. `budget_s`: for all of them.
-    None: unknown."""
-    work = Work(what="forging", budget_s=budget_s)
+    """Gives who is told of the forging of `what`, so many regions. `left_s`: seconds of the budget
+    for all of them. None: there is none."""
+    work = Work(what="forging", left_s=left_s)
     with _told(work, regions) as (progress, own):
         if own is not None:
             own.say(f"forging {what}")
@@ -374,7 +375,7 @@ def telling_of_forging(
 
 @contextmanager
 def telling_in_background(
-    regions: int = 1, budget_s: float | None = None
+    regions: int = 1, left_s: Callable[[], float] | None = None
 ) -> Iterator[Progress | None]:
     """As telling_of_forging, of what no thread of the program waits for: the terminal is the
     program's meanwhile, so that only a callback and the log are told."""
@@ -385,6 +386,6 @@ def telling_in_background(
         log.forge.info(
             "forging kernels in the background; cudaforge_backend.stats() says what is missing"
         )
-    work = Work(what="forging in the background", budget_s=budget_s)
+    work = Work(what="forging in the background", left_s=left_s)
     with making(progress, work, regions):
         yield progress

@@ -20,11 +20,18 @@ _SILENT_SECONDS = 1.0  # of waiting at an interruption
 _LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
 _AT_ONCE = 8  # regions, most of which wait for Inductor or for the device
 _CORES_AT_ONCE = 4  # fewer are for one region alone
-_TIMING_SECONDS = 3.0  # of the graph, at the end
 
 
 class NoTimeLeftError(Exception):
     """What is left of the graph's budget does not suffice for this region."""
+
+    def __init__(self, spent: Mapping[str, float] | None = None) -> None:
+        super().__init__()
+        self.spent = dict(spent or {})  # seconds by phase, of what was done for it
+
+
+class ElsewhereError(Exception):
+    """Another process that has the cache in use forges this region now."""
 
 
 class Turns:
@@ -85,8 +92,8 @@ def _maximizes(inductor: Mapping[str, Any]) -> bool:
 class Together:
     """Of the forges of one graph, or of these `graphs`, a forward and a backward. `waited_for`: a
     compilation of Dynamo's, which has its lock, waits for them. `reserved`: the graph is compiled
-    without winners meanwhile, and time is kept for compiling it with them, and for timing it.
-    Thread-safe."""
+    without winners meanwhile, and time is kept for compiling it with them, and `timing_s` seconds
+    for timing it. Thread-safe."""
 
     def __init__(
         self,
@@ -96,10 +103,12 @@ class Together:
         waited_for: bool,
         reserved: bool,
         graphs: int = 1,
+        timing_s: float = 0.0,
     ) -> None:
         self.waited_for = waited_for
         # On a GPU times do not depend on what the processor does meanwhile.
-        several = device.type == "cuda" and (os.cpu_count() or 1) >= _CORES_AT_ONCE
+        cores = len(os.sched_getaffinity(0))
+        several = device.type == "cuda" and cores >= _CORES_AT_ONCE
         several = several and reserved and settings.agents is None
         self.at_once = _AT_ONCE if several and not _maximizes(settings.inductor) else 1
         self.turns = Turns()
@@ -109,7 +118,7 @@ class Together:
         # Seconds; None with agents, who have limits of their own.
         self.budget_s = graphs * settings.graph_budget_s if settings.agents is None else None
         self._began = time.monotonic()
-        self._reserve_s = _TIMING_SECONDS if reserved else 0.0
+        self._reserve_s = timing_s
         self._graph_us: float | None = None
         self._known = threading.Event()  # the graph was compiled, and timed where it could be
         if not reserved:
@@ -124,9 +133,17 @@ class Together:
         budget_s = math.inf if self.budget_s is None else self.budget_s
         return budget_s - self._reserve_s - (time.monotonic() - self._began)
 
-    def compiled(self, seconds: float, graph_us: float | None) -> None:
-        """Inductor took so long for the graph without winners, and one call of it so long."""
-        self._reserve_s += seconds
+    @property
+    def clock(self) -> Callable[[], float] | None:
+        """left_s, where there is a budget."""
+        return None if self.budget_s is None else self.left_s
+
+    def compiled(self, elapsed_s: float, reserve_s: float, graph_us: float | None) -> None:
+        """The graph was compiled without winners: in the last `elapsed_s` seconds, which are
+        Inductor's own and none of the budget; with them it may take `reserve_s`. One call of it
+        takes `graph_us`."""
+        self._began += elapsed_s
+        self._reserve_s += reserve_s
         self._graph_us = graph_us
         self._known.set()
 
@@ -138,7 +155,7 @@ class Together:
         return self._graph_us
 
     def stop(self) -> None:
-        """Has all forges end: soon, and with all kept that was found."""
+        """Has all forges end soon. What they decided is kept, what is under way is lost."""
         self.stopped = True
         self.cancel.set()
 

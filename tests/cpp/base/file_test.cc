@@ -135,6 +135,18 @@ TEST(FileLockTest, ExcludesUntilReleased) {
   EXPECT_TRUE(FileLock::Acquire(path, 0).ok());
 }
 
+TEST(FileLockTest, KnowsWhetherItsFileIsStillThere) {
+  Result<TempDir> dir = TempDir::Create("file_test");
+  const std::string path = dir->path() + "/lock";
+  const Result<FileLock> lock = FileLock::Acquire(path, 0);
+  EXPECT_TRUE(lock->IsAt(path));
+  std::filesystem::remove(path);
+  EXPECT_FALSE(lock->IsAt(path));
+  const Result<FileLock> other = FileLock::Acquire(path, 0);
+  EXPECT_TRUE(other.ok() && other->IsAt(path));
+  EXPECT_FALSE(lock->IsAt(path));
+}
+
 TEST(FileLockTest, AForkedChildDoesNotKeepIt) {
   Result<TempDir> dir = TempDir::Create("file_test");
   const std::string path = dir->path() + "/lock";

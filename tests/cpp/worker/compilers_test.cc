@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -121,6 +124,33 @@ TEST_F(CompilersTest, WaitingEndsInTimeAndAtOnce) {
   EXPECT_EQ(compilers.Finish(Returning(1), kArch, kMs, &cancel).status().code(),
             StatusCode::kCancelled);
   EXPECT_LT(SteadySeconds() - began, 20) << "nor does the end wait for the compiler";
+}
+
+// Two forges may write the same source.
+TEST_F(CompilersTest, WhatSeveralWaitForIsNotForgotten) {
+  Compilers compilers = Make(1, "0.3");
+  compilers.Begin(Returning(0), kArch);
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      const auto result = compilers.Finish(Returning(1), kArch, kMs, nullptr);
+      right += static_cast<int>(result.ok() && result->ok);
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  compilers.Forget(Returning(1), kArch);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 2);
+  EXPECT_EQ(calls(), 2);
+}
+
+TEST_F(CompilersTest, WhatTookTooLongIsForgotten) {
+  Compilers compilers = Make(1, "0.5");
+  compilers.Begin(Returning(0), kArch);
+  EXPECT_FALSE(compilers.Finish(Returning(1), kArch, 100, nullptr)->ok);
+  EXPECT_TRUE(compilers.Finish(Returning(2), kArch, kMs, nullptr)->ok);
+  EXPECT_EQ(calls(), 2) << "what is not wanted any more is not compiled";
 }
 
 TEST_F(CompilersTest, AProgramThatCannotBeStartedIsNoFaultOfTheCandidate) {
