@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cudaforge_backend
 import pytest
 import torch
 from command import Output
@@ -235,6 +236,39 @@ def test_a_region_that_inductor_cannot_compile_has_one_rival_less(
     with pytest.warns(UserWarning, match=r"Inductor could not compile .*: no such kernel"):
         done = forging.forge_region(softmax(25), 0, 30.0)
     timing = record_of(done)["timing"]
+    assert timing["best_rival"] == "aten" and "inductor_us" not in timing
+
+
+def on_a_gpu(function: Any, *inputs: torch.Tensor) -> _C.Signature:
+    """The region that all of `function` is, as if the inputs were on a GPU."""
+    (report,) = cudaforge_backend.explain(function, *inputs, agents=True).regions
+    region = {**report.signature, "device": "cuda"}
+    return _C.Signature.parse(json.dumps(region)).normalized()
+
+
+def test_inductor_is_no_rival_of_a_product_that_it_leaves_to_aten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arch, x = "cuda:sm_90a", torch.randn(512, 512)
+    product = on_a_gpu(lambda x: x @ x, x)
+    assert product.ops == ("aten::mm",) and rivals.is_product_alone(product, arch)
+    small = torch.randn(8, 8)
+    for function, inputs in [
+        (lambda x: x @ x, small),  # which Inductor may write itself
+        (lambda x: torch.relu(x @ x), x),
+        (lambda x: x.softmax(-1), x),
+    ]:
+        assert not rivals.is_product_alone(on_a_gpu(function, inputs), arch)
+    assert not rivals.is_product_alone(product, "cuda:sm_80")
+    assert not rivals.chooses_kernels({})
+    assert rivals.chooses_kernels({"max_autotune_gemm": True})
+    monkeypatch.setattr(torch._inductor.config, "max_autotune", True)
+    assert rivals.chooses_kernels({}) and not rivals.chooses_kernels({"max_autotune": False})
+    monkeypatch.setattr(torch._inductor.config, "max_autotune", False)
+
+    monkeypatch.setattr(rivals, "is_product_alone", lambda signature, arch: True)
+    monkeypatch.setattr(rivals, "inductor_call", None)  # is not called
+    timing = record_of(forging.forge_region(softmax(26), 0, 30.0))["timing"]
     assert timing["best_rival"] == "aten" and "inductor_us" not in timing
 
 

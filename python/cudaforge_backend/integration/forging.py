@@ -46,8 +46,6 @@ MAX_CANDIDATES = 64  # of the generators
 SEARCH_SECONDS: float | None = None  # for their search; None: all that the races leave
 _LOOKS_SECONDS = 0.2  # how often who waits looks for signals, and whether the program has ended
 
-HEAVY = frozenset(_C.heavy_ops())
-
 # Inductor's that say nothing of the region; a warning, where the program makes errors of them.
 _MACHINES_ERRORS = (ImportError, OSError, MemoryError, Warning)
 
@@ -304,7 +302,7 @@ class _Forge:
             return ""
         # Beside a product, a convolution or attention Inductor does what ATen does, but for a part
         # of the time that is small; of other regions its time decides, and is waited for.
-        heavy = not HEAVY.isdisjoint(self.signature.ops)
+        heavy = not rivals.HEAVY.isdisjoint(self.signature.ops)
         graph_us = self.together.graph_us(None if heavy else self.go_on)
         if heavy and graph_us is None:
             return ""
@@ -416,11 +414,15 @@ class _Forge:
     def inductor(
         self, signature: _C.Signature, part: str, left_s: float
     ) -> tuple[rivals.Call | None, bool, float]:
-        """Waits for its turn, which takes no time of the region's; where the program waits for the
-        forging, it is taken off what Dynamo's lock is waited for, which is the region's budget at
-        most."""
+        """Nothing for what Inductor leaves to ATen. Waits for its turn, which takes no time of the
+        region's; where the program waits for the forging, it is taken off what Dynamo's lock is
+        waited for, which is the region's budget at most."""
         if not part and self._by_inductor is not None and signature.key == self.key:
             return self._by_inductor, True, 0.0
+        if not part and rivals.is_product_alone(signature, self.arch):
+            asked = {} if self.together is None else self.together.inductor
+            if not rivals.chooses_kernels(asked):
+                return None, True, 0.0
         began = time.monotonic()
         with inductors_turn(
             (self.key, self.arch),

@@ -25,9 +25,9 @@ from cudaforge_backend.stats import (
 
 from .analysis import Analysis, analyse
 from .ending import ForgingEndedError
-from .forging import HEAVY, OtherCacheError, forge_region, worth_more_time
+from .forging import OtherCacheError, forge_region, worth_more_time
 from .partition import Region
-from .rivals import least_seconds, signature_device
+from .rivals import HEAVY, least_seconds, signature_device
 from .room import has_room, leave_room
 from .rules import Rules
 from .telling import Progress, tell, tell_region

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from statistics import median
 from typing import Any
@@ -22,6 +22,8 @@ from .rules import rules_for
 from .tracing import beside_running_programs
 
 Call = Callable[[Sequence[torch.Tensor]], Any]
+
+HEAVY = frozenset(_C.heavy_ops())
 
 
 def signature_device(signature: _C.Signature, index: int) -> torch.device:
@@ -76,6 +78,22 @@ def aten_call(signature: _C.Signature) -> Call:
     """The region's ATen ops one after the other, from C++: eager without Python's share."""
     program = _C.RegionProgram(signature)
     return program.run
+
+
+def chooses_kernels(inductor: Mapping[str, Any]) -> bool:
+    """Whether Inductor with these options of its own times kernels as it compiles."""
+    from torch._inductor import config
+
+    names = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise")
+    return any(inductor.get(name, getattr(config, name)) for name in names)
+
+
+def is_product_alone(signature: _C.Signature, arch: str) -> bool:
+    """Whether it is one matrix product that a generator makes. Inductor calls ATen's for it, unless
+    chooses_kernels(): of regions where it does something else, such as small ones, there is no such
+    generator."""
+    heavy = not HEAVY.isdisjoint(signature.ops)
+    return heavy and len(signature.ops) == 1 and signature.why_not_generated(arch) is None
 
 
 # Of a region by Inductor, in seconds, by device type: of the last compilations, or a guess.

@@ -16,6 +16,8 @@ from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
 
+from .rivals import chooses_kernels
+
 _SILENT_SECONDS = 1.0  # of waiting at an interruption
 _LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
 _AT_ONCE = 8  # regions, most of which wait for Inductor or for the device
@@ -81,14 +83,6 @@ class Turn:
         self._held.close()
 
 
-def _maximizes(inductor: Mapping[str, Any]) -> bool:
-    """Whether Inductor times kernels of its own as it compiles."""
-    from torch._inductor import config
-
-    names = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise")
-    return any(inductor.get(name, getattr(config, name)) for name in names)
-
-
 class Together:
     """Of the forges of one graph, or of these `graphs`, a forward and a backward. `waited_for`: a
     compilation of Dynamo's, which has its lock, waits for them. `reserved`: the graph is compiled
@@ -106,11 +100,12 @@ class Together:
         timing_s: float = 0.0,
     ) -> None:
         self.waited_for = waited_for
+        self.inductor = settings.inductor
         # On a GPU times do not depend on what the processor does meanwhile.
         cores = len(os.sched_getaffinity(0))
         several = device.type == "cuda" and cores >= _CORES_AT_ONCE
         several = several and reserved and settings.agents is None
-        self.at_once = _AT_ONCE if several and not _maximizes(settings.inductor) else 1
+        self.at_once = _AT_ONCE if several and not chooses_kernels(settings.inductor) else 1
         self.turns = Turns()
         self.cancel = _C.Cancel()
         self.stopped = False
