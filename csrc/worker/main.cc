@@ -94,6 +94,7 @@ Result<std::unique_ptr<Target>> MakeTarget(const WorkerSetup& setup) {
   return target;
 }
 
+// Of tests: on a CPU the worker that runs compiles too (CompilersOfThisMachine).
 class HostCompiler : public Compiler {
  public:
   explicit HostCompiler(std::string cxx) : cxx_(std::move(cxx)) {}

@@ -40,7 +40,7 @@ from .inductors_turn import (
 )
 from .room import leave_room, require_room
 from .telling import Progress, making_region, tell
-from .together import ElsewhereError, NoTimeLeftError, Together, Turn
+from .together import ElsewhereError, InGraph, NoTimeLeftError, Together, Turn
 
 MAX_CANDIDATES = 64  # of the generators
 SEARCH_SECONDS: float | None = None  # for their search; None: all that the races leave
@@ -83,10 +83,7 @@ def forge_region(
     hints: Hints | None = None,
     again: bool = False,
     store: _C.KernelStore | None = None,
-    together: Together | None = None,
-    number: int = 0,
-    times: int = 1,
-    wait_for_others: bool = True,
+    in_graph: InGraph | None = None,
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
@@ -99,10 +96,8 @@ def forge_region(
     record. `store`: the cache that the record is for; OtherCacheError where that is not in use, or
     no longer at a later step. None: the record goes to the one in use at the end. `beside_program`:
     no thread of the program waits for this, which may keep the processor busy meanwhile.
-    `together`: the region is one of a graph, the `number`th to be forged, and stands in it `times`
-    times. It is not forged where little can be gained by it (headroom.py); NoTimeLeftError is
-    raised where the graph's time does not suffice. `wait_for_others`: where another process forges
-    the region; else ElsewhereError is raised then.
+    `in_graph`: it is one of a graph, not forged where little can be gained by it (headroom.py);
+    NoTimeLeftError is raised where the graph's time does not suffice.
 
     One thread at a time forges a key; a second finds its record. Runs in a thread of its own, so
     that no tracing state of the caller's is in force. Raises what forging raises: RuntimeError for
@@ -112,6 +107,7 @@ def forge_region(
         raise ForgingEndedError
     key = signature.key
     arch = _C.arch(signature.device, device_index)
+    together = None if in_graph is None else in_graph.together
     place = (key, arch)
     with _locks_guard:
         lock = _locks.setdefault(place, fork_safe_lock())
@@ -123,7 +119,7 @@ def forge_region(
         alone = _C.store().lock_region(key, arch, 0.0)
         if alone is not None:
             waiting.callback(alone.release)
-        elif not (wait_for_others or _known(key, arch, budget_s)):
+        elif not (in_graph is None or in_graph.wait or _known(key, arch, budget_s)):
             raise ElsewhereError
         with making_region(progress, signature, arch, None if agents else budget_s):
             if alone is None and (again or not _known(key, arch, budget_s)):
@@ -146,9 +142,7 @@ def forge_region(
                     agents=agents,
                     hints=hints,
                     store=store,
-                    together=together,
-                    number=number,
-                    times=times,
+                    in_graph=in_graph,
                 )
             )
 
@@ -245,13 +239,12 @@ class _Forge:
     agents: Agents | None = None
     hints: Hints | None = None
     store: _C.KernelStore | None = None
-    together: Together | None = None
-    number: int = 0
-    times: int = 1
+    in_graph: InGraph | None = None
     stop: bool = False  # set by another thread: the forging ends at its next step
 
     def __post_init__(self) -> None:
         self.text = self.signature.describe()
+        self.together = None if self.in_graph is None else self.in_graph.together
         self.device = rivals.signature_device(self.signature, self.device_index)
         self.started = time.monotonic()
         self._before: dict[str, float] = {}  # seconds by phase, before the forge in C++ began
@@ -298,7 +291,7 @@ class _Forge:
     def _why_little(self) -> str:
         """Why nothing is to be gained by a kernel, "" where something may be. What cannot be
         measured is no reason."""
-        if self.together is None:
+        if self.in_graph is None or self.together is None:
             return ""
         # Beside a product, a convolution or attention Inductor does what ATen does, but for a part
         # of the time that is small; of other regions its time decides, and is waited for.
@@ -327,10 +320,10 @@ class _Forge:
                 turn.end()
         if us is None:
             return ""
-        why = headroom.why_little(self.times, us, floor_us, graph_us)
+        why = headroom.why_little(self.in_graph.times, us, floor_us, graph_us)
         log.forge.debug(
             "%s takes %.1f us, %d times, at least %.1f; its graph %s: %s",
-            *(self.key[:12], us, self.times, floor_us, graph_us, why or "forged"),
+            *(self.key[:12], us, self.in_graph.times, floor_us, graph_us, why or "forged"),
         )
         return why
 
@@ -377,12 +370,12 @@ class _Forge:
         self.progress({"key": self.key, **event})
 
     def take_turn(self, race: bool) -> Turn | None:
-        if self.together is None or self.together.at_once == 1:
+        if self.in_graph is None or self.together is None or self.together.at_once == 1:
             return None
         with contextlib.ExitStack() as held:
             if race:  # by Python's calls, which a compilation in another thread would delay
                 held.enter_context(no_compilation(self.go_on))
-            held.enter_context(self.together.turns.take(race, self.number, self.go_on))
+            held.enter_context(self.together.turns.take(race, self.in_graph.number, self.go_on))
             turn = Turn(held.pop_all(), self.together.left_s())
         if not race:
             try:

@@ -31,7 +31,7 @@ from .rivals import HEAVY, least_seconds, signature_device
 from .room import has_room, leave_room
 from .rules import Rules
 from .telling import Progress, tell, tell_region
-from .together import ElsewhereError, NoTimeLeftError, Together, run_all
+from .together import ElsewhereError, InGraph, NoTimeLeftError, Together, run_all
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def _forge_all(
     elsewhere: list[int] = []
     spent = current_spent()
 
-    def forge(number: int, wait_for_others: bool = False) -> None:
+    def forge(number: int, wait: bool = False) -> None:
         known = misses[number]
         left_s = together.left_s()
         found[number] = "left"
@@ -246,10 +246,7 @@ def _forge_all(
                     progress,
                     beside_program=beside_program,
                     within=known.within,
-                    together=together,
-                    number=number,
-                    times=times.get(known.region.key, 1),
-                    wait_for_others=wait_for_others,
+                    in_graph=InGraph(together, number, times.get(known.region.key, 1), wait),
                 )
             except NoTimeLeftError as error:
                 count_spent(error.spent, regions=0)
@@ -260,7 +257,7 @@ def _forge_all(
 
     run_all(forge, len(misses), together)
     waited_for = list(elsewhere)
-    run_all(lambda at: forge(waited_for[at], wait_for_others=True), len(waited_for), together)
+    run_all(lambda at: forge(waited_for[at], wait=True), len(waited_for), together)
     return [(known, found[number]) for number, known in enumerate(misses)]
 
 
@@ -302,10 +299,7 @@ def forge_one(
     beside_program: bool = False,
     within: _C.Signature | None = None,
     store: _C.KernelStore | None = None,
-    together: Together | None = None,
-    number: int = 0,
-    times: int = 1,
-    wait_for_others: bool = True,
+    in_graph: InGraph | None = None,
 ) -> bool:
     """forge_region, which see, with the agents and in the budget that `settings` has. Whether the
     region was decided: where not, that is warned of once and counted, and PyTorch runs it. Nothing
@@ -322,14 +316,11 @@ def forge_one(
             within=within,
             agents=settings.agents,
             store=store,
-            together=together,
-            number=number,
-            times=times,
-            wait_for_others=wait_for_others,
+            in_graph=in_graph,
         )
         count_spent(forged.spent, regions=int(forged.kind != "skipped" and bool(forged.spent)))
-        if together is not None and forged.kind == "skipped":
-            together.skipped[key] = forged.reason
+        if in_graph is not None and forged.kind == "skipped":
+            in_graph.together.skipped[key] = forged.reason
         _failures.pop(key, None)
         return True
     except (NoTimeLeftError, ElsewhereError):
@@ -337,7 +328,9 @@ def forge_one(
     except (OtherCacheError, ForgingEndedError):
         return False
     except Exception as error:
-        if together is not None and together.stopped:  # by Ctrl-C, or by a failure beside it
+        if (
+            in_graph is not None and in_graph.together.stopped
+        ):  # by Ctrl-C, or by a failure beside it
             return False
         text = signature.describe()
         if isinstance(error, _C.NoReply):

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -153,6 +154,17 @@ class Together:
         """Has all forges end soon. What they decided is kept, what is under way is lost."""
         self.stopped = True
         self.cancel.set()
+
+
+@dataclass(frozen=True)
+class InGraph:
+    """A region as one of a graph's: the `number`th to be forged, which stands in it `times` times.
+    `wait`: for another process that forges it; else ElsewhereError is raised."""
+
+    together: Together
+    number: int = 0
+    times: int = 1
+    wait: bool = True
 
 
 def run_all(work: Callable[[int], None], count: int, together: Together) -> None:
