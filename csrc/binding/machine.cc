@@ -151,7 +151,8 @@ void BindMachine(py::module_& m) {
             const RatioInterval r = times.Speedup(IndexOf(times, base), IndexOf(times, name));
             return py::make_tuple(r.low, r.median, r.high);
           },
-          py::arg("base"), py::arg("name"));
+          py::arg("base"), py::arg("name"))
+      .def("interrupted", &PairedTimes::Interrupted);
   py::class_<MachineLoad>(m, "MachineLoad")
       .def(py::init<>())
       .def("was_disturbed", &MachineLoad::WasDisturbed);

@@ -232,7 +232,7 @@ class RemoteEvaluator : public Evaluator {
 };
 
 int CompilersOfThisMachine(DeviceType device) {
-  constexpr int kCoresOfAGpu = 2, kCoresOfACompiler = 3, kMost = 6;
+  constexpr int kCoresOfAGpu = 2, kCoresOfACompiler = 2, kMost = 6;
   if (device == DeviceType::kCpu) return 0;
   const int cores = static_cast<int>(AllowedCpus().size());
   return std::clamp((cores - kCoresOfAGpu) / kCoresOfACompiler, 0, kMost);

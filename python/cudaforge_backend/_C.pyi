@@ -138,6 +138,9 @@ class PairedTimes:
     def speedup(self, base: str, name: str) -> tuple[float, float, float]:
         """time(base) / time(name): low, median, high of the 95% interval."""
 
+    def interrupted(self) -> bool:
+        """Whether more than a tenth of the runs took at least twice their median."""
+
 class MachineLoad:
     """What other programs take of the processor, from its making on."""
 

@@ -131,7 +131,8 @@ def explain(
     Runs the model once, eagerly below Dynamo's graphs, and forges and compiles nothing for it.
     Threads that the model starts, and functions that it compiles itself, run as ever. Gradients on
     and an input or parameter that requires them: training's regions are listed, the backward's too.
-    `agents`: also the regions around matrix products, convolutions and attention that only agents
+    What is said of whole graphs and of skipped regions is what was found where the model was compiled
+    without a mode and options of Inductor's. `agents`: also the regions around matrix products, convolutions and attention that only agents
     make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with
     torch.compile's option, it is the process's cache from then on. What the program has compiled
     stays as it is; a function that Dynamo no longer compiles (its recompile_limit) has no graph."""
@@ -253,7 +254,7 @@ def _inspect(
     training = is_training(example_inputs)
     name = plan_name(gm, example_inputs, settings, analysis.rules, training)
     plan = plan_analysis(analysis, skipped=skipped(name, arch))
-    verdict = gate.stored(gate.name_of(gm, example_inputs, plan.winners()), arch)
+    verdict = gate.stored(gate.name_of(gm, example_inputs, plan.winners(), {}), arch)
     if verdict is not None and verdict.ms:
         ways.append(verdict.way())
     reports = []

@@ -255,7 +255,7 @@ def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
     cache = tmp_path / "cache"
     compiled(function, cache, on_miss="blocking", region_budget_s=25)(torch.randn(8, 44))
     records = list(_C.store().records())
-    assert len(records) == 3, "the region and its parts"
+    assert len(records) == 1, "it says nothing of the region's parts"
     for record in records:
         assert record["kind"] == "negative" and record["doubtful"]
         assert reason_of(record).endswith(", and yet no smaller median")

@@ -54,6 +54,7 @@ def test_every_rival_is_timed_whether_the_kernel_wins_or_not() -> None:
     done = forging.forge_region(softmax(16), 0, 30.0)
     timing = record_of(done)["timing"]
     assert min(timing[f"{name}_us"] for name in ("aten", "inductor", "winner")) > 0
+    assert min(done.spent[phase] for phase in ("compile", "run", "rival", "race")) > 0
     low, median, high = timing["speedup"]
     assert low <= median <= high
     assert ("compiled" in record_of(done)["serves"]) == (low > 1.03)

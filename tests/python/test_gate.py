@@ -94,6 +94,30 @@ def test_the_faster_one_is_served_and_the_verdict_kept(
     assert calls == ["with" if pays else "without"]
 
 
+@pytest.mark.parametrize("disturbed", [True, False])
+def test_a_verdict_of_a_busy_machine_is_taken_again_a_day_later(
+    store: Any, monkeypatch: pytest.MonkeyPatch, disturbed: bool
+) -> None:
+    monkeypatch.setattr(_C.MachineLoad, "was_disturbed", lambda self: disturbed)
+    made = gated(taking(0.004, [], "without"), taking(0.001, [], "with"))
+    made(torch.zeros(3, 5))
+    verdict = gate.stored(NAME, ARCH)
+    assert verdict is not None and (verdict.fastest, verdict.stale) == ("kernels", False)
+    assert verdict.sizes == ("float32[3, 5]",) and set(verdict.ms) == {"inductor", "kernels"}
+    facts = store.get_graph(NAME, ARCH)
+    assert ("doubtful" in facts) is disturbed
+    if disturbed:
+        store.put_graph(NAME, ARCH, {**facts, "doubtful": facts["doubtful"] - 24 * 3600 - 1})
+    again = gate.stored(NAME, ARCH)
+    assert again is not None and again.stale is disturbed
+
+
+def test_a_graph_is_another_one_in_another_mode() -> None:
+    gm = fx.symbolic_trace(nn.Linear(2, 2))
+    names = {gate.name_of(gm, [], {}, inductor) for inductor in ({}, {"max_autotune": True})}
+    assert len(names) == 2
+
+
 @pytest.mark.parametrize(
     ("took", "fastest"),
     [

@@ -12,7 +12,7 @@ from cudaforge_backend import RegionFound, RegionsLeft
 from cudaforge_backend._native import _C
 from cudaforge_backend.integration import gate, plan, rivals, together
 from cudaforge_backend.steps import step_text
-from forged import compiled
+from forged import compiled, win_every_race
 from torch import Tensor
 
 
@@ -42,6 +42,18 @@ class _Clock:
         self.given.append(settings.region_budget_s)
         self.now += min(self.takes_s, settings.region_budget_s)
         return True
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_training_graph_has_twice_the_budget(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad: bool
+) -> None:
+    win_every_race(monkeypatch)
+    left: list[float] = []
+    cudaforge_backend.set_progress(lambda event: left.append(event.most_s or 0.0))
+    x = torch.randn(6, 44, requires_grad=grad)
+    compiled(lambda x: x.softmax(-1), tmp_path, graph_budget_s=500)(x)
+    assert 450 < max(left) - 500 * grad <= 500
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import cudaforge_backend
 import pytest
 import torch
 from cudaforge_backend._native import _C
-from cudaforge_backend.integration import gate, headroom
-from forged import compiled
+from cudaforge_backend.integration import forging, gate, headroom, plan
+from forged import compiled, win_every_race
 from torch import Tensor
 
 
@@ -84,3 +85,44 @@ def test_a_small_part_of_a_graph_is_skipped_and_explained(
         compiled(mostly_products, tmp_path)(x, w)
     stats = cudaforge_backend.stats()
     assert (stats["misses"], stats["forged"], stats["spent"]) == (0, 0, [])
+
+
+def test_what_was_skipped_is_remembered_where_the_budget_left_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    win_every_race(monkeypatch)
+    asked: list[str] = []
+    ended: list[bool] = [False]
+    real = plan.forge_one
+
+    def why_little(self: Any) -> str:
+        asked.append(self.text.partition("(")[0])
+        return "it is little" * (asked[-1] == "cumsum")
+
+    def forge_one(*given: Any, in_graph: Any, **named: Any) -> bool:
+        done = real(*given, in_graph=in_graph, **named)
+        if not ended[0]:
+            in_graph.together._began -= 1e4
+        return done
+
+    monkeypatch.setattr(forging._Forge, "_why_little", why_little)
+    monkeypatch.setattr(plan, "forge_one", forge_one)
+    monkeypatch.setattr(plan, "_order", lambda known, times: "cumsum" not in known.text())
+
+    def two(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.softmax(-1), x.cumsum(-1)
+
+    x = torch.randn(8, 95)
+    compiled(two, tmp_path)(x)
+    assert asked == ["cumsum"]
+    assert cudaforge_backend.stats()["fallbacks"] == {"graph_budget": 1, "little_to_gain": 1}
+    report = cudaforge_backend.explain(two, x, cache_dir=str(tmp_path))
+    assert [region.status for region in report.regions] == ["miss", "skipped"]
+
+    torch._dynamo.reset()
+    cudaforge_backend.reset_stats()
+    ended[0] = True
+    torch.testing.assert_close(compiled(two, tmp_path)(x), two(x))
+    assert asked == ["cumsum", "_softmax"]  # nothing is measured twice
+    stats = cudaforge_backend.stats()
+    assert stats["forged"] == 1 and stats["fallbacks"] == {"little_to_gain": 1}

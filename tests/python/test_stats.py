@@ -22,7 +22,7 @@ from cudaforge_backend.stats import (
     count_miss,
     warn_once,
 )
-from forged import compiled
+from forged import compiled, win_every_race
 
 
 def model(x: torch.Tensor) -> torch.Tensor:
@@ -69,6 +69,15 @@ def test_the_text(forged: Path) -> None:
     assert "making kernels" not in str(cudaforge_backend.stats())
     (line,) = (line for line in text.splitlines() if "(float32[16, 93])" in line)
     assert line.split()[:3] == ["1", "0", "0"]
+
+
+def test_each_graph_has_its_own_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    win_every_race(monkeypatch)
+    for columns in (96, 97):
+        compiled(model, tmp_path)(torch.randn(16, columns))
+        torch._dynamo.reset()
+    spent = cudaforge_backend.stats()["spent"]
+    assert [graph["regions"] for graph in spent] == [1, 1]
 
 
 def test_misses_without_forging_say_what_makes_kernels(tmp_path: Path) -> None:

@@ -87,12 +87,25 @@ def test_time_is_kept_for_the_graph_itself(monkeypatch: pytest.MonkeyPatch) -> N
     settings = parse(None, {"graph_budget_s": 60})
     cpu = torch.device("cpu")
     made = Together(settings, cpu, waited_for=True, reserved=True, timing_s=3.0)
-    began = made._began
-    monkeypatch.setattr(together.time, "monotonic", lambda: began + 25)
-    assert made.left_s() == pytest.approx(60 - 3 - 25)
-    made.compiled(20.0, 30.0, None)  # Inductor's own 20 seconds are no time of the budget
-    assert made.left_s() == pytest.approx(60 - 3 - 5 - 30)
+    now = made._began
+    monkeypatch.setattr(together.time, "monotonic", lambda: now)
+    now += 5
+    assert made.left_s() == pytest.approx(60 - 3 - 5)
+    with made.compiling():  # Inductor's own seconds are none of the budget
+        now += 20
+        assert made.left_s() == pytest.approx(60 - 3 - 5)
+    now += 1
+    assert made.left_s() == pytest.approx(60 - 3 - 6)
+    made.compiled(25.0, None)
+    assert made.left_s() == pytest.approx(60 - 3 - 6 - 25)
     assert made.clock == made.left_s
+
+
+def test_half_of_the_budget_is_for_the_regions_of_a_graph_that_compiles_slowly() -> None:
+    settings = parse(None, {"graph_budget_s": 60})
+    made = Together(settings, torch.device("cpu"), waited_for=True, reserved=True, graphs=2)
+    made.compiled(1000.0, None)
+    assert made.left_s() == pytest.approx(2 * 60 / 2, abs=1)  # forward and backward
 
 
 def test_regions_are_forged_while_the_graph_is_compiled(

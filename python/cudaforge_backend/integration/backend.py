@@ -115,7 +115,7 @@ def _compile(
     from . import isa
     from .analysis import graph_reason, is_training, may_have_anchor
     from .graphs import arch_of
-    from .known_graphs import plan_name, recall, remember
+    from .known_graphs import plan_name, recall, remember, skipped
     from .plan import plan_graph
     from .rules import rules_for
 
@@ -139,11 +139,12 @@ def _compile(
     if winners is not None:
         _pass_warnings_on()
         return _gated(gm, example_inputs, settings, arch, winners, None, rules, spent)
-    plan = plan_graph(gm, example_inputs, settings, rules, budget_s)
+    before = skipped(name, arch) if forging else {}
+    plan = plan_graph(gm, example_inputs, settings, rules, budget_s, before)
     without: Compiled | None = None  # the graph without winners, where it was compiled already
     if plan.misses() and settings.on_miss == "blocking":
         plan, without = _forge(gm, example_inputs, plan, settings, spent)
-    if settings.records or (forging and not plan.misses()):
+    if settings.records or forging:
         remember(name, arch, plan, settings.records)
     _pass_warnings_on()
     if not (plan.misses() and settings.on_miss == "background"):
@@ -187,7 +188,7 @@ def _forge(
     from .analysis import copy_graph, is_training
     from .inductors_turn import compilations_turn, within_compilation
     from .plan import forge_misses
-    from .telling import telling_of_forging
+    from .telling import Work, making, telling_of_forging
     from .together import Beside, Together
 
     training = is_training(example_inputs)
@@ -208,17 +209,17 @@ def _forge(
     timeable = not (fake or gate.obstacle(gm, plan.analysis, settings.inductor))
 
     def compile_without() -> Compiled:
-        began, us = time.monotonic(), None
-        with compilations_turn():
-            turn = time.monotonic()
+        us = None
+        work = Work(what="Inductor compiles the graph")
+        with making(progress, work), together.compiling(), compilations_turn():
+            began = time.monotonic()
             with timing_phase("graph"):
                 compiled = _without_kernels(copy_graph(gm), example_inputs, settings)
-            seconds = time.monotonic() - turn
+            seconds = time.monotonic() - began
             if timeable:
                 with together.turns.of_timing(), timing_phase("graph"), suppress(Exception):
                     us = gate.time_compiled(compiled, example_inputs, training)  # may need memory
-        reserve_s = seconds * (_WITH_BACKWARD if training else 1)
-        together.compiled(time.monotonic() - began, reserve_s, us)
+        together.compiled(seconds * (_WITH_BACKWARD if training else 1), us)
         return compiled
 
     def forge() -> Plan:
@@ -254,8 +255,10 @@ def _gated(
     from .analysis import analyse, copy_graph, is_training
     from .telling import telling
 
-    name = gate.name_of(gm, example_inputs, winners)
+    name = gate.name_of(gm, example_inputs, winners, settings.inductor)
     verdict = gate.stored(name, arch)
+    if verdict is not None and verdict.stale and settings.on_miss == "blocking":
+        verdict = None  # is taken again
     if verdict is not None and verdict.ms:
         note_way(verdict.way())
     if verdict is not None and verdict.fastest == "eager":

@@ -42,6 +42,7 @@ _MOST_SECONDS = 30.0  # then
 _ROUNDS = 10
 _LEAST_ROUNDS = 5
 _WARM_UP_ROUNDS = 2  # of measure.time_interleaved
+_DAY = 24 * 3600  # seconds that a doubtful verdict is used, at least
 _OF_FORWARD = 3  # times its forward's time a training graph takes: a backward has two gradients
 _MOST_SIZES = 4  # of inputs that are named
 _PURE = ("aten", "prims")  # operators that do nothing but give results
@@ -59,22 +60,30 @@ class Verdict(NamedTuple):
     """The fastest way to run a graph, and the keys of the winners that ran in it when it was timed.
     Without any, the compiled graph had no use for them. `speedup`: of the graph with its winners
     over the faster of the others. `ms`: of one call, by way. `sizes`: of the inputs when it was
-    timed, as "float32[8, 128]"."""
+    timed, as "float32[8, 128]". `stale`: the machine was busy then, more than a day ago."""
 
     fastest: str  # of WAYS
     regions: frozenset[str]
     speedup: Speedup | None = None
     ms: Mapping[str, float] = {}
     sizes: tuple[str, ...] = ()
+    stale: bool = False
 
     def way(self) -> GraphWay:
         """For stats() and explain()."""
         return GraphWay(fastest=self.fastest, ms=dict(self.ms), sizes=list(self.sizes))
 
 
-def name_of(gm: fx.GraphModule, inputs: Sequence[Any], winners: Mapping[str, str]) -> str:
-    """Of a graph with these winners, keys to checksums; a training graph is another one."""
-    return graph_name(gm, inputs, (is_training(inputs), sorted(winners.items())))
+def name_of(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    winners: Mapping[str, str],
+    inductor: Mapping[str, Any],
+) -> str:
+    """Of a graph with these winners, keys to checksums, and these options of Inductor's; a training
+    graph is another one."""
+    facts = (is_training(inputs), sorted(winners.items()), sorted(inductor.items()))
+    return graph_name(gm, inputs, facts)
 
 
 def fastest_of(overs: Overs) -> str:
@@ -121,7 +130,15 @@ def stored(name: str, arch: str) -> Verdict | None:
         and isinstance(alternative.get("ms"), float)
     }
     regions, sizes = (map(str, found.get(of) or ()) for of in ("regions", "sizes"))
-    return Verdict(fastest_of(overs), frozenset(regions), _of_kernels(overs), ms, tuple(sizes))
+    doubted = found.get("doubtful")
+    return Verdict(
+        fastest=fastest_of(overs),
+        regions=frozenset(regions),
+        speedup=_of_kernels(overs),
+        ms=ms,
+        sizes=tuple(sizes),
+        stale=isinstance(doubted, int) and time.time() - doubted > _DAY,
+    )
 
 
 def note_not_used(name: str, arch: str) -> None:
@@ -213,7 +230,7 @@ class GatedCallable:
                 spending(self._spent),
                 timing_phase("graph"),
             ):
-                times, served = self._race(inputs)
+                times, doubtful, served = self._race(inputs)
             if times is None:
                 return self._untimed()
         except Exception as error:
@@ -237,6 +254,8 @@ class GatedCallable:
             ms = {name: times.median_ms(name) for name in names}
             alternatives = [{"name": name, "ms": ms[name], "over": overs[name]} for name in names]
             verdict = {"alternatives": alternatives, "regions": served, "sizes": _sizes(inputs)}
+            if doubtful:
+                verdict["doubtful"] = int(time.time())
             _store(self._name, self._arch, verdict)
             note_way(GraphWay(fastest=fastest, ms=ms, sizes=_sizes(inputs)))
             self._count(fastest, _of_kernels(overs))
@@ -256,13 +275,19 @@ class GatedCallable:
             count_graph("plain", -1)
             count_graph("eager")
 
-    def _race(self, inputs: Sequence[Any]) -> tuple[measure.Times | None, list[str]]:
-        """The times, where the ways are not too slow, and the regions whose kernels ran."""
+    def _race(self, inputs: Sequence[Any]) -> tuple[measure.Times | None, bool, list[str]]:
+        """The times, where the ways are not too slow; whether other programs disturbed them; and the
+        regions whose kernels ran."""
         before = _own_hits()
+        load = _C.MachineLoad()
         with _C.OwnWork():
             times = _race(self._ways, inputs)
+        if device_of(inputs).type == "cpu":
+            doubtful = load.was_disturbed()
+        else:
+            doubtful = times is not None and times.paired.interrupted()
         after = _own_hits()
-        return times, [key for key in self._regions if after[key] > before[key]]
+        return times, doubtful, [key for key in self._regions if after[key] > before[key]]
 
 
 def time_compiled(compiled: Compiled, inputs: Sequence[Any], training: bool) -> float | None:
@@ -305,6 +330,8 @@ def _race(ways: Mapping[str, Compiled], inputs: Sequence[Any]) -> measure.Times 
         steps = {name: functools.partial(_step, way, mine) for name, way in ways.items()}
         for step in steps.values():
             step()  # compiles the backward, chooses among Inductor's kernels
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
         began = time.monotonic()
         for step in steps.values():
             step()

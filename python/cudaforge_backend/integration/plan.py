@@ -11,7 +11,7 @@ from torch import fx
 
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
-from cudaforge_backend.records import reason_of
+from cudaforge_backend.records import reason_of, why_code
 from cudaforge_backend.stats import (
     CHOOSE_FOLDER,
     count_fallback,
@@ -49,6 +49,7 @@ class Known:
     within: _C.Signature | None = None
     # Measured on a busy machine more than a day ago: used, and measured again where there is time.
     stale: bool = False
+    too_busy: bool = False  # the machine was, for its race: which says nothing of its parts
 
     @property
     def is_to_be_forged(self) -> bool:
@@ -91,6 +92,7 @@ class Said(NamedTuple):
     checksum: str
     reason: str
     stale: bool = False
+    too_busy: bool = False
 
     @property
     def is_to_be_forged(self) -> bool:
@@ -107,7 +109,8 @@ def verdict_of(key: str, arch: str, budget_s: float | None) -> Said:
         return Said("miss", "", "")
     status = "hit" if "compiled" in record["serves"] else "negative"
     stale = budget_s is not None and record["stale"]
-    return Said(status, record["checksum"], reason_of(record), stale)
+    too_busy = status == "negative" and why_code(record) == "doubtful"
+    return Said(status, record["checksum"], reason_of(record), stale, too_busy)
 
 
 def look_up(region: Region, budget_s: float | None = None) -> Known:
@@ -122,9 +125,12 @@ def plan_graph(
     settings: Settings,
     rules: Rules,
     budget_s: float | None,
+    skipped: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan of a graph. `budget_s`: see verdict_of; None: nothing is to be forged."""
-    plan = plan_analysis(analyse(gm, example_inputs, rules, settings.inductor), budget_s=budget_s)
+    """The plan of a graph. `budget_s`: see verdict_of; None: nothing is to be forged. `skipped`: see
+    plan_analysis."""
+    analysis = analyse(gm, example_inputs, rules, settings.inductor)
+    plan = plan_analysis(analysis, budget_s=budget_s, skipped=skipped)
     for reason, n in plan.left.items():
         count_fallback(reason, n)
     for known in plan.regions:
@@ -164,7 +170,7 @@ def plan_analysis(
                 known = replace(known, status="skipped", checksum="", reason=why, stale=False)
             asked[region.key] = known
         open_yet = region.key not in given_up and (anew or known.is_to_be_forged)
-        return known.status in ("hit", "skipped") or open_yet
+        return known.status in ("hit", "skipped") or known.too_busy or open_yet
 
     times, left = analysis.regions(take)
     return Plan(tuple(asked.values()), analysis, left, times)
@@ -187,6 +193,7 @@ def forge_misses(
     ended: set[str] = set()
     failed: set[str] = set()
     together.begin()
+    together.skipped |= {k.region.key: k.reason for k in plan.regions if k.status == "skipped"}
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
         misses.sort(key=lambda known: _order(known, plan.times))
         left = []

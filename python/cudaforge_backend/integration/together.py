@@ -114,6 +114,7 @@ class Together:
         # Seconds; None with agents, who have limits of their own.
         self.budget_s = graphs * settings.graph_budget_s if settings.agents is None else None
         self._began = time.monotonic()
+        self._compiling_since: float | None = None
         self._reserve_s = timing_s
         self._graph_us: float | None = None
         self._known = threading.Event()  # the graph was compiled, and timed where it could be
@@ -124,22 +125,31 @@ class Together:
         """The budget runs from now on."""
         self._began = time.monotonic()
 
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Inductor compiles the graph without winners: its own seconds, and none of the budget."""
+        self._compiling_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._began += time.monotonic() - self._compiling_since
+            self._compiling_since = None
+
     def left_s(self) -> float:
         """Of the graph's budget, without what is reserved: seconds."""
         budget_s = math.inf if self.budget_s is None else self.budget_s
-        return budget_s - self._reserve_s - (time.monotonic() - self._began)
+        now = self._compiling_since or time.monotonic()
+        return budget_s - self._reserve_s - (now - self._began)
 
     @property
     def clock(self) -> Callable[[], float] | None:
         """left_s, where there is a budget."""
         return None if self.budget_s is None else self.left_s
 
-    def compiled(self, elapsed_s: float, reserve_s: float, graph_us: float | None) -> None:
-        """The graph was compiled without winners: in the last `elapsed_s` seconds, which are
-        Inductor's own and none of the budget; with them it may take `reserve_s`. One call of it
-        takes `graph_us`."""
-        self._began += elapsed_s
-        self._reserve_s += reserve_s
+    def compiled(self, seconds: float, graph_us: float | None) -> None:
+        """The graph was compiled without winners. With them it may take `seconds`, for which at most
+        half of the budget is kept. One call of it takes `graph_us`."""
+        self._reserve_s += seconds if self.budget_s is None else min(seconds, self.budget_s / 2)
         self._graph_us = graph_us
         self._known.set()
 
