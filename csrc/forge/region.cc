@@ -408,7 +408,9 @@ class RegionForge {
     done.record =
         serves ? MakeWinnerRecord(region_, arch, outcome, *promotion, time, workshop_.versions)
                : MakeNegativeRecord(region_, arch, outcome, promotion, time, workshop_.versions);
-    if (promotion != nullptr && (was_busy_ || promotion->doubtful)) {
+    // Beside other work a kernel looks faster than it is: what loses then loses.
+    const bool lost = promotion != nullptr && !serves && promotion->speedup.high < 1;
+    if (promotion != nullptr && ((was_busy_ && !lost) || promotion->doubtful)) {
       done.record->doubtful = static_cast<int64_t>(std::time(nullptr));
     }
     std::vector<Json> lineage;

@@ -131,9 +131,9 @@ def explain(
     Runs the model once, eagerly below Dynamo's graphs, and forges and compiles nothing for it.
     Threads that the model starts, and functions that it compiles itself, run as ever. Gradients on
     and an input or parameter that requires them: training's regions are listed, the backward's too.
-    What is said of whole graphs and of skipped regions is what was found where the model was compiled
-    without a mode and options of Inductor's. `agents`: also the regions around matrix products, convolutions and attention that only agents
-    make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with
+    Of whole graphs and of skipped regions it has what was found when they were compiled without a
+    mode and options of Inductor's. `agents`: also the regions around matrix products, convolutions
+    and attention that only agents make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with
     torch.compile's option, it is the process's cache from then on. What the program has compiled
     stays as it is; a function that Dynamo no longer compiles (its recompile_limit) has no graph."""
     from .integration.analysis import is_training

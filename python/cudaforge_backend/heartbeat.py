@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, Self
 
+from ._native import _C
 from .integration.telling import Work, making
 from .progress import Ended, Event, GraphStep, RegionFound, RegionsLeft, Started, StillGoing
-from .records import counted, find, try_again
+from .records import counted, find, too_little_time, try_again
 from .terminal import ChangingLine
+
+_SHOWN_LEFT_S = 100  # seconds: a larger budget says nothing of how long it takes
 
 
 class Teller:
@@ -82,7 +86,12 @@ class Teller:
         started = sum(n for key, n in self._started.items() if key not in left)
         failed = started - self.kinds.total()
         stored = [record for place in self.met if (record := find(*place)) is not None]
-        again = try_again([record["retry_above_s"] for record in stored], "region_budget_s=")
+        above = [record["retry_above_s"] for record in stored]
+        again = try_again(above, "region_budget_s=")
+        if short := too_little_time(above):
+            words, budget_s = short
+            if budget_s <= math.ceil(_C.DEFAULT_REGION_BUDGET_S):  # the graph's was the limit
+                again = f"{words}, and the next compilation tries again"
         return (
             f"forged {counted(started, 'region')} (parts count as regions): "
             f"{counted(self.kinds['winner'], 'winner')}, "
@@ -94,11 +103,16 @@ class Teller:
     def conclude(self) -> None:
         """Writes the summary, or leaves it on the terminal, if anything was forged."""
         if not self._started:
+            if self._left is not None:
+                self._end_with(self._left.what)
             return
+        self._end_with(self.summary())
+
+    def _end_with(self, words: str) -> None:
         if self._line is not None:
-            self._line.leave(self.summary())
+            self._line.leave(words)
         else:
-            self.say(self.summary())
+            self.say(words)
 
     def __enter__(self) -> Self:
         self._under_way.enter_context(making(self, self._work))
@@ -120,7 +134,7 @@ class Teller:
             return f"{event.what} ({event.seconds:.0f} s)"
         words = [f"{event.regions_done} of {counted(event.regions, 'region')} done"]
         words.append(f"{self._seconds():.0f} s")
-        if event.most_s is not None:
+        if event.most_s is not None and event.most_s < _SHOWN_LEFT_S:
             words.append(f"{event.most_s:.0f} s left")
         if event.best_ns is not None:
             words.append(f"best {event.best_ns / 1e3:.1f} us of {event.tried} tried")

@@ -45,6 +45,11 @@ def time_interleaved(
     return Times(_C.time_interleaved(list(calls), timed, min_rounds, budget_s))
 
 
+def once_ms(call: Call, device: torch.device | str) -> float:
+    """Milliseconds of one call. Clocks as of time_interleaved."""
+    return _clock(device)(call) / 1e6
+
+
 def fastest_ms(call: Call, device: torch.device | str, budget_s: float) -> float:
     """Milliseconds of the fastest of the calls that fit into `budget_s` seconds, at least of one;
     another one, before them, does not count. Clocks as of time_interleaved."""

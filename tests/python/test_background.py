@@ -233,6 +233,7 @@ def test_a_winner_that_is_to_be_measured_again_is_served_meanwhile(
 def test_lists_say_what_was_measured_on_a_busy_machine(
     capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, won: bool
 ) -> None:
+    """But not of a kernel that lost: beside other work it looks faster than it is."""
     (win_every_race if won else lose_every_race)(monkeypatch)
     monkeypatch.setattr(forging, "program_is_busy", lambda: True)
     compiled(function, tmp_path, on_miss="background", region_budget_s=25)(torch.randn(8, 45))
@@ -241,10 +242,10 @@ def test_lists_say_what_was_measured_on_a_busy_machine(
     for verb in ("ls", "wanted"):
         assert main(["cache", verb, *folder]) == 0
         told = capsys.readouterr().out
-        assert DOUBTFUL in told
-    (row, *_) = as_json(capsys, "cache", "wanted", *folder)
-    assert row["record"]["doubtful"]
-    assert row["record"]["kind"] == ("winner" if won else "negative")
+        assert (DOUBTFUL in told) is won
+    rows = as_json(capsys, "cache", "wanted", *folder)
+    assert [row["record"]["kind"] for row in rows] == (["winner"] if won else [])
+    assert all(row["record"]["doubtful"] for row in rows)
 
 
 def test_a_race_too_disturbed_to_tell_is_raced_again_by_another_process(
@@ -278,8 +279,8 @@ def test_a_disturbed_race_takes_the_place_of_one_without_time(
     disturb_every_race(monkeypatch)
     torch._dynamo.reset()
     compiled(function, tmp_path, on_miss="blocking", region_budget_s=25)(torch.randn(8, 46))
-    records = list(_C.store().records())
-    assert records and all(record["doubtful"] for record in records)
+    (raced_again,) = (record for record in _C.store().records() if record["doubtful"])
+    assert why_code(raced_again) == "doubtful"
     raced = cudaforge_backend.stats()["negative"]
     torch._dynamo.reset()
     compiled(function, tmp_path, on_miss="blocking", region_budget_s=25)(torch.randn(8, 46))

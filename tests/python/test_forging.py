@@ -25,6 +25,7 @@ from cudaforge_backend.records import speedup_text
 from forged import decide_every_race, host_ns, lose_for_want_of_time
 from others import in_child
 from torch._dynamo.convert_frame import compile_lock
+from torch._inductor import config
 
 
 def softmax(columns: int) -> _C.Signature:
@@ -263,9 +264,8 @@ def test_inductor_is_no_rival_of_a_product_that_it_leaves_to_aten(
     assert not rivals.is_product_alone(product, "cuda:sm_80")
     assert not rivals.chooses_kernels({})
     assert rivals.chooses_kernels({"max_autotune_gemm": True})
-    monkeypatch.setattr(torch._inductor.config, "max_autotune", True)
-    assert rivals.chooses_kernels({}) and not rivals.chooses_kernels({"max_autotune": False})
-    monkeypatch.setattr(torch._inductor.config, "max_autotune", False)
+    with config.patch(max_autotune=True):
+        assert rivals.chooses_kernels({}) and not rivals.chooses_kernels({"max_autotune": False})
 
     monkeypatch.setattr(rivals, "is_product_alone", lambda signature, arch: True)
     monkeypatch.setattr(rivals, "inductor_call", None)  # is not called

@@ -117,6 +117,40 @@ def test_a_graph_that_was_timed_keeps_its_backward_for_another(
     torch.testing.assert_close(first, second)
 
 
+_AFTER_ANOTHER = """
+import pytest, torch, cudaforge_backend
+from cudaforge_backend.integration import gate
+from forged import compiled, win_every_race
+def function(x, w):
+    return torch.softmax((x @ w).sin() * 2, -1).exp().square().sum()
+torch.manual_seed(0)
+x, w = torch.randn(8, 24, requires_grad=True), torch.randn(24, 24, requires_grad=True)
+decided = gate.obstacle
+win_every_race(pytest.MonkeyPatch())
+gate.obstacle = decided
+made = compiled(function, FOLDER, graph_budget_s=BUDGET)
+made(x, w).backward()
+stats = cudaforge_backend.stats()
+print(stats["forged"], len(stats["ways"]), stats["fallbacks"], x.grad.sum().item())
+"""
+
+
+def test_a_backward_that_pytorchs_cache_has_can_be_timed(
+    run_python: RunPython, tmp_path: Path
+) -> None:
+    """That of a process without time for the kernels, whose backward ran once a forward."""
+    shown = []
+    for budget in (0.01, 500):
+        head = f"FOLDER, BUDGET = {str(tmp_path / 'cache')!r}, {budget}"
+        done = run_python(
+            f"{head}{_AFTER_ANOTHER}", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor")
+        )
+        shown.append(done.stdout.split(maxsplit=2))
+        assert "could not be timed" not in done.stderr
+    assert [line[:2] for line in shown] == [["0", "0"], [shown[1][0], "1"]]
+    assert int(shown[1][0]) > 0 and "gate_failed" not in shown[1][2]
+
+
 def softmax_chain(x: Tensor) -> Tensor:
     return torch.softmax(x * 2, -1)
 

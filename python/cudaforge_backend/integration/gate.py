@@ -12,12 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 
-from cudaforge_backend import log, measure
+from cudaforge_backend import measure
 from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.stats import (
@@ -41,6 +42,7 @@ SECONDS = 3.0  # of timing, at most, but where a call is so slow that a round ta
 _MOST_SECONDS = 30.0  # then
 _ROUNDS = 10
 _LEAST_ROUNDS = 5
+_OF_ONCE = 1.1  # how surely the ratio of two single calls is known
 _WARM_UP_ROUNDS = 2  # of measure.time_interleaved
 _DAY = 24 * 3600  # seconds that a doubtful verdict is used, at least
 _OF_FORWARD = 3  # times its forward's time a training graph takes: a backward has two gradients
@@ -231,8 +233,6 @@ class GatedCallable:
                 timing_phase("graph"),
             ):
                 times, doubtful, served = self._race(inputs)
-            if times is None:
-                return self._untimed()
         except Exception as error:
             count_fallback("gate_failed")
             warn_once(f"a graph could not be timed and runs as Inductor compiles it: {error}")
@@ -261,11 +261,6 @@ class GatedCallable:
             self._count(fastest, _of_kernels(overs))
         return fastest
 
-    def _untimed(self) -> str:
-        """As any graph that cannot be timed: with its winners, where it has some."""
-        log.graph.info("one call of a graph takes too long to time the ways to run it")
-        return _KERNELS if _KERNELS in self._ways else _INDUCTOR
-
     def _count(self, fastest: str, speedup: Speedup | None) -> None:
         if fastest == _KERNELS and speedup is not None:
             count_graph_gain(speedup)
@@ -275,9 +270,8 @@ class GatedCallable:
             count_graph("plain", -1)
             count_graph("eager")
 
-    def _race(self, inputs: Sequence[Any]) -> tuple[measure.Times | None, bool, list[str]]:
-        """The times, where the ways are not too slow; whether other programs disturbed them; and the
-        regions whose kernels ran."""
+    def _race(self, inputs: Sequence[Any]) -> tuple[measure.Times | _Once, bool, list[str]]:
+        """The times, whether other programs disturbed them, and the regions whose kernels ran."""
         before = _own_hits()
         load = _C.MachineLoad()
         with _C.OwnWork():
@@ -285,7 +279,7 @@ class GatedCallable:
         if device_of(inputs).type == "cpu":
             doubtful = load.was_disturbed()
         else:
-            doubtful = times is not None and times.paired.interrupted()
+            doubtful = isinstance(times, measure.Times) and times.paired.interrupted()
         after = _own_hits()
         return times, doubtful, [key for key in self._regions if after[key] > before[key]]
 
@@ -323,24 +317,44 @@ def _own_hits() -> Counter[str]:
     return found
 
 
-def _race(ways: Mapping[str, Compiled], inputs: Sequence[Any]) -> measure.Times | None:
-    """None: they are too slow."""
+@dataclass(frozen=True)
+class _Once:
+    """In the place of measure.Times: one call of each, of such as take seconds."""
+
+    ms: Mapping[str, float]
+
+    def median_ms(self, name: str) -> float:
+        return self.ms[name]
+
+    def speedup(self, base: str, name: str) -> Speedup:
+        ratio = self.ms[base] / self.ms[name]
+        return ratio / _OF_ONCE, ratio, ratio * _OF_ONCE
+
+
+def _race(ways: Mapping[str, Compiled], inputs: Sequence[Any]) -> measure.Times | _Once:
     device = device_of(inputs)
     with _alone(inputs) as mine:
-        steps = {name: functools.partial(_step, way, mine) for name, way in ways.items()}
-        for step in steps.values():
-            step()  # compiles the backward, chooses among Inductor's kernels
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        began = time.monotonic()
-        for step in steps.values():
-            step()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        rounds = rounds_within(_MOST_SECONDS, time.monotonic() - began)
+        steps = {name: _first_step(way, mine) for name, way in ways.items()}
+        once = {name: measure.once_ms(step, device) for name, step in steps.items()}
+        rounds = rounds_within(_MOST_SECONDS, sum(once.values()) / 1e3)
         if rounds < _LEAST_ROUNDS:
-            return None
+            return _Once(once)
         return measure.time_interleaved(steps, device, min(rounds, _ROUNDS), SECONDS)
+
+
+def _first_step(way: Compiled, inputs: Sequence[Any]) -> functools.partial[None]:
+    """A step of `way`, after a first one, which compiles the backward for how it is run first: with
+    retain_graph=True, so that the program may do the same later. A backward that PyTorch's cache
+    has of a program that did not cannot be run so."""
+    step = functools.partial(_step, way, inputs)
+    try:
+        step()
+    except RuntimeError as error:
+        if "donated buffers" not in str(error):
+            raise
+        step = functools.partial(_step, way, inputs, retain=False)
+        step()
+    return step
 
 
 def rounds_within(seconds: float, round_s: float) -> int:
@@ -408,12 +422,13 @@ def _byte_range(value: torch.Tensor) -> tuple[int, int]:
     return begin // _ALIGNMENT * _ALIGNMENT, end
 
 
-def _step(compiled: Compiled, inputs: Sequence[Any], backward: bool = True) -> None:
+def _step(
+    compiled: Compiled, inputs: Sequence[Any], *, backward: bool = True, retain: bool = True
+) -> None:
     outputs = compiled(*inputs)
     outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
     heads = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
     leaves = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
     if backward and heads and leaves:
         ones = [torch.ones_like(o) for o in heads]
-        # The backward is compiled for how it is run first: so it can be run either way later.
-        torch.autograd.grad(heads, leaves, ones, retain_graph=True, allow_unused=True)
+        torch.autograd.grad(heads, leaves, ones, retain_graph=retain, allow_unused=True)

@@ -127,8 +127,8 @@ def plan_graph(
     budget_s: float | None,
     skipped: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan of a graph. `budget_s`: see verdict_of; None: nothing is to be forged. `skipped`: see
-    plan_analysis."""
+    """The plan of a graph. `budget_s`: see verdict_of; None: nothing is to be forged. `skipped`:
+    see plan_analysis."""
     analysis = analyse(gm, example_inputs, rules, settings.inductor)
     plan = plan_analysis(analysis, budget_s=budget_s, skipped=skipped)
     for reason, n in plan.left.items():

@@ -147,7 +147,7 @@ class Together:
         return None if self.budget_s is None else self.left_s
 
     def compiled(self, seconds: float, graph_us: float | None) -> None:
-        """The graph was compiled without winners. With them it may take `seconds`, for which at most
+        """The graph was compiled without winners. With them it may take `seconds`: for that at most
         half of the budget is kept. One call of it takes `graph_us`."""
         self._reserve_s += seconds if self.budget_s is None else min(seconds, self.budget_s / 2)
         self._graph_us = graph_us
