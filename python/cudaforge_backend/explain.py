@@ -133,9 +133,10 @@ def explain(
     and an input or parameter that requires them: training's regions are listed, the backward's too.
     Of whole graphs and of skipped regions it has what was found when they were compiled without a
     mode and options of Inductor's. `agents`: also the regions around matrix products, convolutions
-    and attention that only agents make kernels for (`cudaforge forge`). `cache_dir` overrides the environment's; as with
-    torch.compile's option, it is the process's cache from then on. What the program has compiled
-    stays as it is; a function that Dynamo no longer compiles (its recompile_limit) has no graph."""
+    and attention that only agents make kernels for (`cudaforge forge`). `cache_dir` overrides the
+    environment's; as with torch.compile's option, it is the process's cache from then on. What the
+    program has compiled stays as it is; a function that Dynamo no longer compiles (its
+    recompile_limit) has no graph."""
     from .integration.analysis import is_training
     from .integration.backend import open_cache, warn_of_environment
 

@@ -163,15 +163,13 @@ def test_fewer_rounds_of_what_is_slow() -> None:
         ({"inductor": 0.02, "eager": 0.0198}, "inductor"),  # a tenth is needed
     ],
 )
-def test_what_takes_seconds_is_timed_once(
-    store: Any, monkeypatch: pytest.MonkeyPatch, took: dict[str, float], fastest: str
-) -> None:
-    monkeypatch.setattr(gate, "_MOST_SECONDS", 0.05)
+def test_what_takes_seconds_is_timed_once(store: Any, took: dict[str, float], fastest: str) -> None:
     calls: list[str] = []
     ways = {name: taking(seconds, calls, name) for name, seconds in took.items()}
     kernels = "kernels" in took
     outcome = Outcome(()) if kernels else None
-    made = gate.GatedCallable(NAME, ARCH, ("k",) if kernels else (), ways, outcome, Spent())
+    regions = ("k",) if kernels else ()
+    made = gate.GatedCallable(NAME, ARCH, regions, ways, outcome, Spent(), budget_s=0.1)
     made(torch.zeros(3))
     assert calls == [*took, *took, fastest]
     verdict = gate.stored(NAME, ARCH)  # which later processes go by
@@ -199,6 +197,24 @@ def test_eager_runs_an_inference_graph_and_no_training_graph(
         assert cudaforge_backend.stats()["graphs"] == {"eager": 1}
     made(x.clone().requires_grad_()).sum().backward()
     assert cudaforge_backend.stats()["graphs"] == {"eager": 1, "plain": 1}
+
+
+def test_eager_runs_no_graph_that_draws_random_numbers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Inductor draws others, and which ones a seed gives must not depend on a time."""
+    timed = gate.obstacle
+    lose_every_race(monkeypatch)
+    monkeypatch.setattr(gate, "obstacle", timed)
+    monkeypatch.setattr(gate, "SECONDS", 0.01)
+    offered: list[list[str]] = []
+    real = gate.fastest_of
+    monkeypatch.setattr(gate, "fastest_of", lambda overs: offered.append([*overs]) or real(overs))
+    for p in (0.0, 0.5):
+        made = compiled(lambda x, p=p: torch.dropout(x.softmax(-1), p, True) * 2, tmp_path)
+        made(torch.randn(8, 34))
+        torch._dynamo.reset()
+    assert offered == [["inductor", "eager"]]
 
 
 def test_kernels_count_by_the_faster_of_the_others(store: Any) -> None:

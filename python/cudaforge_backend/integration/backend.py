@@ -269,12 +269,15 @@ def _gated(
             count_graph("does_not_pay_in_place" if verdict.regions else "winners_not_used")
         return None
     training = is_training(example_inputs)
+    eager = False
     to_time = verdict is None and settings.on_miss == "blocking" and bool(winners or not training)
     if to_time:
         traced = analysis or analyse(gm, example_inputs, rules, settings.inductor)
         if why := gate.obstacle(gm, traced, settings.inductor):
             log.graph.debug("a graph is not timed: %s", why)
             to_time = False
+        eager = not training and not gate.draws_random_numbers(traced)
+        to_time = to_time and bool(winners or eager)
     if not (winners or to_time):
         return None
     ways: dict[str, Compiled] = {}
@@ -296,12 +299,14 @@ def _gated(
             if not to_time:
                 return with_winners
             ways["kernels"] = with_winners
-        if not training:
+        if eager:
             ways["eager"] = cast(Compiled, copy_graph(gm))
         ways["inductor"] = without or _without_kernels(copy_graph(gm), example_inputs, settings)
     if outcome is None:
         count_graph("plain")
-    return gate.GatedCallable(name, arch, list(winners), ways, outcome, spent)
+    return gate.GatedCallable(
+        name, arch, list(winners), ways, outcome, spent, settings.graph_budget_s
+    )
 
 
 def substituted(

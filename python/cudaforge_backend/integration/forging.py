@@ -44,6 +44,7 @@ from .together import ElsewhereError, InGraph, NoTimeLeftError, Together, Turn
 
 MAX_CANDIDATES = 64  # of the generators
 SEARCH_SECONDS: float | None = None  # for their search; None: all that the races leave
+_DAY = 24 * 3600  # seconds
 _LOOKS_SECONDS = 0.2  # how often who waits looks for signals, and whether the program has ended
 
 # Inductor's that say nothing of the region; a warning, where the program makes errors of them.
@@ -172,9 +173,13 @@ def _wait_for_others(
 
 
 def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
-    """Whether a negative entry came of too little time and there is now clearly more of it."""
+    """Whether a negative entry came of too little time, and there is now clearly more of it or that
+    was more than a day ago: the machine may have been busy then."""
     above = retry_above_s(record)
-    return above is not None and budget_s > above
+    if above is None:
+        return False
+    created = (record["provenance"] or {}).get("created", 0)
+    return budget_s > above or time.time() - created > _DAY
 
 
 def _in_clean_thread(forge: _Forge) -> Forged:

@@ -39,7 +39,7 @@ from .outcome import Outcome
 from .telling import telling
 
 SECONDS = 3.0  # of timing, at most, but where a call is so slow that a round takes a tenth of it
-_MOST_SECONDS = 30.0  # then
+_MOST_SECONDS = 30.0  # then, or half of the graph's budget where that is less
 _ROUNDS = 10
 _LEAST_ROUNDS = 5
 _OF_ONCE = 1.1  # how surely the ratio of two single calls is known
@@ -180,6 +180,16 @@ def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]
     return ""
 
 
+def draws_random_numbers(analysis: Analysis) -> bool:
+    """Whether eager's would be others than Inductor's."""
+    targets = (node.target for graph in analysis.graphs() for node in graph.nodes)
+    return any(
+        isinstance(target, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded in target.tags
+        for target in targets
+    )
+
+
 def gains(speedup: Speedup) -> bool:
     """Whether a speed-up is sure."""
     return speedup[0] > 1.0
@@ -199,12 +209,14 @@ class GatedCallable:
         ways: Mapping[str, Compiled],
         outcome: Outcome | None,
         spent: Spent,
+        budget_s: float = 2 * _MOST_SECONDS,
     ) -> None:
         self._name = name
         self._arch = arch
         self._regions = sorted(regions)
         self._outcome = outcome
         self._spent = spent
+        self._most_s = min(_MOST_SECONDS, budget_s / 2)
         self._ways = dict(ways)
         self._chosen: Compiled | None = None
         self._lock = fork_safe_lock()
@@ -275,7 +287,7 @@ class GatedCallable:
         before = _own_hits()
         load = _C.MachineLoad()
         with _C.OwnWork():
-            times = _race(self._ways, inputs)
+            times = _race(self._ways, inputs, self._most_s)
         if device_of(inputs).type == "cpu":
             doubtful = load.was_disturbed()
         else:
@@ -331,15 +343,17 @@ class _Once:
         return ratio / _OF_ONCE, ratio, ratio * _OF_ONCE
 
 
-def _race(ways: Mapping[str, Compiled], inputs: Sequence[Any]) -> measure.Times | _Once:
+def _race(
+    ways: Mapping[str, Compiled], inputs: Sequence[Any], most_s: float
+) -> measure.Times | _Once:
     device = device_of(inputs)
     with _alone(inputs) as mine:
         steps = {name: _first_step(way, mine) for name, way in ways.items()}
         once = {name: measure.once_ms(step, device) for name, step in steps.items()}
-        rounds = rounds_within(_MOST_SECONDS, sum(once.values()) / 1e3)
+        rounds = rounds_within(most_s, sum(once.values()) / 1e3)
         if rounds < _LEAST_ROUNDS:
             return _Once(once)
-        return measure.time_interleaved(steps, device, min(rounds, _ROUNDS), SECONDS)
+        return measure.time_interleaved(steps, device, min(rounds, _ROUNDS), min(SECONDS, most_s))
 
 
 def _first_step(way: Compiled, inputs: Sequence[Any]) -> functools.partial[None]:
