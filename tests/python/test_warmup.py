@@ -77,7 +77,7 @@ number = 7
 """
 
 
-def raced_in_place(ways: dict[str, Any], inputs: Any) -> Any:
+def raced_in_place(ways: dict[str, Any], inputs: Any, most_s: float) -> Any:
     """Stands in for the gate's race: the graph with its winners is called, and is faster."""
     ways["kernels"](*inputs)
 
