@@ -21,6 +21,7 @@ from cudaforge_backend.stats import (
     count_graph,
     count_miss,
     warn_once,
+    way_text,
 )
 from forged import compiled, win_every_race
 
@@ -69,6 +70,15 @@ def test_the_text(forged: Path) -> None:
     assert "making kernels" not in str(cudaforge_backend.stats())
     (line,) = (line for line in text.splitlines() if "(float32[16, 93])" in line)
     assert line.split()[:3] == ["1", "0", "0"]
+
+
+@pytest.mark.parametrize(("kernels_ms", "doubt"), [(1.5, " (not surely faster)"), (2.5, "")])
+def test_a_way_in_words(kernels_ms: float, doubt: str) -> None:
+    ms = {"inductor": 2.0, "kernels": kernels_ms}
+    assert way_text({"fastest": "inductor", "ms": ms, "sizes": ["float32[8, 3]"]}) == (
+        f"Inductor 2 ms, which is served; with kernels {kernels_ms} ms{doubt}; timed with "
+        "float32[8, 3]"
+    )
 
 
 def test_each_graph_has_its_own_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
