@@ -87,11 +87,13 @@ class Teller:
         failed = started - self.kinds.total()
         stored = [record for place in self.met if (record := find(*place)) is not None]
         above = [record["retry_above_s"] for record in stored]
-        again = try_again(above, "region_budget_s=")
-        if short := too_little_time(above):
-            words, budget_s = short
-            if budget_s <= math.ceil(_C.DEFAULT_REGION_BUDGET_S):  # the graph's was the limit
-                again = f"{words}, and the next compilation tries again"
+        short = too_little_time(above)
+        if short is not None and short[1] <= math.ceil(_C.DEFAULT_REGION_BUDGET_S):
+            again: str | None = (
+                f"{short[0]}, and the next compilation tries again"  # with more time
+            )
+        else:
+            again = try_again(above, "region_budget_s=")
         return (
             f"forged {counted(started, 'region')} (parts count as regions): "
             f"{counted(self.kinds['winner'], 'winner')}, "

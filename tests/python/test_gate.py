@@ -176,13 +176,18 @@ def test_what_takes_seconds_is_timed_once(store: Any, took: dict[str, float], fa
     assert verdict is not None and verdict.fastest == fastest and set(verdict.ms) == set(took)
 
 
-def test_eager_runs_an_inference_graph_and_no_training_graph(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def lose_every_race_of_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And has graphs timed, for a moment."""
     timed = gate.obstacle
     lose_every_race(monkeypatch)
     monkeypatch.setattr(gate, "obstacle", timed)
     monkeypatch.setattr(gate, "SECONDS", 0.01)
+
+
+def test_eager_runs_an_inference_graph_and_no_training_graph(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lose_every_race_of_regions(monkeypatch)
     monkeypatch.setattr(gate, "fastest_of", lambda overs: "eager" if "eager" in overs else "?")
     x = torch.randn(8, 33)
 
@@ -203,10 +208,7 @@ def test_eager_runs_no_graph_that_draws_random_numbers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Inductor draws others, and which ones a seed gives must not depend on a time."""
-    timed = gate.obstacle
-    lose_every_race(monkeypatch)
-    monkeypatch.setattr(gate, "obstacle", timed)
-    monkeypatch.setattr(gate, "SECONDS", 0.01)
+    lose_every_race_of_regions(monkeypatch)
     offered: list[list[str]] = []
     real = gate.fastest_of
     monkeypatch.setattr(gate, "fastest_of", lambda overs: offered.append([*overs]) or real(overs))

@@ -40,6 +40,11 @@ class Analysis:
             for nested in _with_bodies(module):
                 yield nested.graph
 
+    def targets(self) -> Iterator[Any]:
+        """What their nodes call."""
+        for graph in self.graphs():
+            yield from (node.target for node in graph.nodes if node.op == "call_function")
+
     def regions(self, take: Take = take_all) -> tuple[Counter[str], Counter[str]]:
         """How often a region with which key is in them, and why anchors were left; `take`, which is
         find_regions', sees the regions themselves."""

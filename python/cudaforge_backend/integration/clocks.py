@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+DAY_S = 24 * 3600  # for which what was measured in doubt, or in too little time, is left alone
+
 _QUEUED_CYCLES = 2_000_000  # about 1 ms of GPU clock: the host is ahead when the timed work starts
 
 _BUSY_CORES = 0.2  # more than so much of a core taken by the program is no place for a race

@@ -29,7 +29,7 @@ from cudaforge_backend.stats import count_agent_call, count_forging, warn_once
 from cudaforge_backend.steps import step_text
 
 from . import headroom, rivals
-from .clocks import Clock, cuda_clock, program_is_busy
+from .clocks import DAY_S, Clock, cuda_clock, program_is_busy
 from .ending import ForgingEndedError, may_forge, program_has_ended
 from .inductors_turn import (
     Place,
@@ -44,7 +44,6 @@ from .together import ElsewhereError, InGraph, NoTimeLeftError, Together, Turn
 
 MAX_CANDIDATES = 64  # of the generators
 SEARCH_SECONDS: float | None = None  # for their search; None: all that the races leave
-_DAY = 24 * 3600  # seconds
 _LOOKS_SECONDS = 0.2  # how often who waits looks for signals, and whether the program has ended
 
 # Inductor's that say nothing of the region; a warning, where the program makes errors of them.
@@ -179,7 +178,7 @@ def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
     if above is None:
         return False
     created = (record["provenance"] or {}).get("created", 0)
-    return budget_s > above or time.time() - created > _DAY
+    return budget_s > above or time.time() - created > DAY_S
 
 
 def _in_clean_thread(forge: _Forge) -> Forged:

@@ -34,6 +34,7 @@ from cudaforge_backend.stats import (
 )
 
 from .analysis import Analysis, is_training
+from .clocks import DAY_S
 from .graphs import Compiled, device_of, graph_name
 from .outcome import Outcome
 from .telling import telling
@@ -44,7 +45,6 @@ _ROUNDS = 10
 _LEAST_ROUNDS = 5
 _OF_ONCE = 1.1  # how surely the ratio of two single calls is known
 _WARM_UP_ROUNDS = 2  # of measure.time_interleaved
-_DAY = 24 * 3600  # seconds that a doubtful verdict is used, at least
 _OF_FORWARD = 3  # times its forward's time a training graph takes: a backward has two gradients
 _MOST_SIZES = 4  # of inputs that are named
 _PURE = ("aten", "prims")  # operators that do nothing but give results
@@ -139,7 +139,7 @@ def stored(name: str, arch: str) -> Verdict | None:
         speedup=_of_kernels(overs),
         ms=ms,
         sizes=tuple(sizes),
-        stale=isinstance(doubted, int) and time.time() - doubted > _DAY,
+        stale=isinstance(doubted, int) and time.time() - doubted > DAY_S,
     )
 
 
@@ -171,8 +171,7 @@ def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]
         return "it holds tensors of its own"
     if analysis.writes_to_leaf:
         return "it writes to an input that requires grad"
-    for node in (n for g in analysis.graphs() for n in g.nodes if n.op == "call_function"):
-        target = node.target
+    for target in analysis.targets():
         if isinstance(target, torch._ops.HigherOrderOperator):
             return f"it calls {target}"
         if isinstance(target, torch._ops.OpOverload) and target.namespace not in _PURE:
@@ -182,11 +181,10 @@ def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]
 
 def draws_random_numbers(analysis: Analysis) -> bool:
     """Whether eager's would be others than Inductor's."""
-    targets = (node.target for graph in analysis.graphs() for node in graph.nodes)
     return any(
         isinstance(target, torch._ops.OpOverload)
         and torch.Tag.nondeterministic_seeded in target.tags
-        for target in targets
+        for target in analysis.targets()
     )
 
 

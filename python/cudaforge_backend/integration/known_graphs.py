@@ -68,7 +68,10 @@ def recall(name: str, arch: str, budget_s: float | None) -> dict[str, str] | Non
             if not _KEY.fullmatch(key):
                 return None
             now = verdict_of(key, on, budget_s)
-            same = now.status != "hit" if status == "skipped" else now[:2] == (status, checksum)
+            if status == "skipped":
+                same = now.status != "hit"
+            else:
+                same = (now.status, now.checksum) == (status, checksum)
             if now.stale or not same:
                 return None
             if status == "miss" and budget_s is not None:

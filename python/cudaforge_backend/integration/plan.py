@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import fx
 
@@ -35,18 +35,14 @@ from .together import ElsewhereError, InGraph, NoTimeLeftError, Together, run_al
 
 
 @dataclass(frozen=True)
-class Known:
-    """One region and what the cache says about it."""
+class Said:
+    """What the cache says of a region."""
 
-    region: Region
-    arch: str
     # "hit"; "negative", also where a kernel serves eager calls alone; "miss"; "skipped": not
     # forged, as little can be gained by it
     status: str
     checksum: str  # of the record, "" for a miss and what was skipped
     reason: str  # of a negative entry, and of what was skipped
-    # The larger region that it is a part of and that did not win.
-    within: _C.Signature | None = None
     # Measured on a busy machine more than a day ago: used, and measured again where there is time.
     stale: bool = False
     too_busy: bool = False  # the machine was, for its race: which says nothing of its parts
@@ -55,6 +51,16 @@ class Known:
     def is_to_be_forged(self) -> bool:
         """Whether the cache knows nothing of it, or what is to be measured again."""
         return self.status == "miss" or self.stale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known(Said):
+    """One region and what the cache says about it."""
+
+    region: Region
+    arch: str
+    # The larger region that it is a part of and that did not win.
+    within: _C.Signature | None = None
 
     @property
     def device_index(self) -> int:
@@ -85,21 +91,6 @@ class Plan:
         return [k for k in self.regions if k.is_to_be_forged]
 
 
-class Said(NamedTuple):
-    """What the cache says of a region; the fields are those of Known."""
-
-    status: str  # "hit", "negative" or "miss"
-    checksum: str
-    reason: str
-    stale: bool = False
-    too_busy: bool = False
-
-    @property
-    def is_to_be_forged(self) -> bool:
-        """Whether the cache knows nothing, or what is to be measured again."""
-        return self.status == "miss" or self.stale
-
-
 def verdict_of(key: str, arch: str, budget_s: float | None) -> Said:
     """Asks the cache. With a `budget_s` to forge in, a negative entry that came of clearly less
     time counts as a miss, and what another process measured on a busy machine more than a day ago
@@ -116,7 +107,7 @@ def verdict_of(key: str, arch: str, budget_s: float | None) -> Said:
 def look_up(region: Region, budget_s: float | None = None) -> Known:
     """Asks the cache; see verdict_of. Raises where the device cannot be described."""
     arch = _C.arch(region.device.type, region.device.index or 0)
-    return Known(region, arch, **verdict_of(region.key, arch, budget_s)._asdict())
+    return Known(region=region, arch=arch, **vars(verdict_of(region.key, arch, budget_s)))
 
 
 def plan_graph(

@@ -362,8 +362,9 @@ def telling(step: str, regions: Iterable[str], name: str = "") -> Iterator[None]
 def telling_of_forging(
     what: str, regions: int = 1, left_s: Callable[[], float] | None = None
 ) -> Iterator[Progress | None]:
-    """Gives who is told of the forging of `what`, so many regions. `left_s`: seconds of the budget
-    for all of them. None: there is none."""
+    """While it is entered, the progress of forging `what`, so many regions, is shown. Gives the
+    callback for its events; None: nobody listens. `left_s`: gives the seconds that are left of the
+    budget for all regions. None: there is no budget."""
     work = Work(what="forging", left_s=left_s)
     with _told(work, regions) as (progress, own):
         if own is not None:
