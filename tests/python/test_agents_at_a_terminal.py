@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,24 @@ def gated(folder: Path, request: int) -> Path:
     waits = f"if made == {request}: open({str(gate)!r}).read()\n"
     (folder / "coder.py").write_text(CODER.replace("own = ", f"{waits}own = "))
     return gate
+
+
+@contextmanager
+def waiting_at(gate: Path, process: subprocess.Popen[str]) -> Iterator[None]:
+    """Once the coder waits at `gate`, which stays closed: a signal to the group of its parent may
+    still end a process that has just begun."""
+    descriptor = -1
+    while descriptor < 0:
+        try:
+            descriptor = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO or process.poll() is not None:
+                raise
+            time.sleep(0.01)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @pytest.fixture
@@ -80,12 +100,13 @@ def test_ctrl_c_ends_a_session_that_the_same_command_goes_on_with(
     cache = ("--cache-dir", str(tmp_path / "cache"))
     provider = coder([WRONG, "no code at all"], [])
     argv = ["forge", script, "--coder", provider, "--target", "cpu", *cache, "--rounds", "2"]
-    gated(tmp_path, request=2)
+    gate = gated(tmp_path, request=2)
     with running(terminal[1], *argv) as process:
         for _ in range(2):
             read_until(process, "asking the coder")
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        _, told = process.communicate()
+        with waiting_at(gate, process):
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            _, told = process.communicate()
     assert process.returncode == 130, told
     assert told.splitlines()[-1] == (
         "cudaforge: interrupted; what was finished is kept, and the same command goes on from it"
@@ -155,15 +176,16 @@ def test_lines_that_no_prompt_took_are_told_after_ctrl_c(
 ) -> None:
     cache = ("--cache-dir", str(tmp_path / "cache"))
     provider = coder([BROKEN], [])
-    gated(tmp_path, request=1)
+    gate = gated(tmp_path, request=1)
     with running(
         terminal[1], "forge", script, "--coder", provider, "--target", "cpu", *cache
     ) as process:
         read_until(process, "asking the coder")
         os.write(terminal[0], b"mind the bananas\nand the pears\n")
         read_until(process, "for the next prompt: and the pears")
-        os.killpg(process.pid, signal.SIGINT)
-        _, told = process.communicate()
+        with waiting_at(gate, process):
+            os.killpg(process.pid, signal.SIGINT)
+            _, told = process.communicate()
     assert process.returncode == 130, told
     assert told.splitlines()[-2] == (
         "cudaforge: typed, but in no prompt: mind the bananas; and the pears"
