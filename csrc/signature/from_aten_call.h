@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "signature/op_signature.h"
+#include "signature/torch_compat.h"
 
 namespace cudaforge {
 
@@ -27,7 +28,7 @@ struct TensorPlace {
 inline bool IsPlain(const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided && tensor.unsafeGetTensorImpl()->unsafe_storage() &&
          !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && !tensor.is_conj() &&
-         !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->has_named_tensor_meta() &&
+         !tensor.is_neg() && !HasNames(*tensor.unsafeGetTensorImpl()) &&
          tensor.unsafeGetTensorImpl()->storage_initialized();
 }
 

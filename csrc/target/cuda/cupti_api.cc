@@ -5,22 +5,44 @@
 namespace cudaforge::cupti {
 namespace {
 
-const char* Advice(Result result) {
-  switch (result) {
-    case kInsufficientPrivileges:
-    case kVirtualDevicePrivileges:
-      return "; hardware counters are for administrators on this machine: run as root, or load the "
-             "driver with NVreg_RestrictProfilingToAdminUsers=0";
-    case kHardwareBusy:
-      return "; another program holds the counters (DCGM: dcgmi profile --pause)";
-    case kMultipleSubscribers:
-      return "; another profiler is attached to this process";
-    case kInvalidChipName:
-      return "; a newer CUPTI may know this chip";
-    default:
-      return "";
-  }
-}
+struct Error {
+  Result result;
+  const char* name;
+  const char* advice = "";
+};
+
+constexpr const char kAdministrators[] =
+    "; hardware counters are for administrators on this machine: run as root, or load the driver "
+    "with NVreg_RestrictProfilingToAdminUsers=0";
+
+// CUPTI has a function for the names, which in CUDA 13.2 calls itself without end.
+constexpr Error kErrors[] = {
+    {1, "CUPTI_ERROR_INVALID_PARAMETER"},
+    {7, "CUPTI_ERROR_INVALID_OPERATION"},
+    {8, "CUPTI_ERROR_OUT_OF_MEMORY"},
+    {9, "CUPTI_ERROR_HARDWARE"},
+    {14, "CUPTI_ERROR_NOT_COMPATIBLE"},
+    {15, "CUPTI_ERROR_NOT_INITIALIZED"},
+    {17, "CUPTI_ERROR_INVALID_METRIC_NAME"},
+    {kHardwareBusy, "CUPTI_ERROR_HARDWARE_BUSY",
+     "; another program holds the counters (DCGM: dcgmi profile --pause)"},
+    {kNotSupported, "CUPTI_ERROR_NOT_SUPPORTED"},
+    {kVirtualDevice, "CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED"},
+    {kInsufficientPrivileges, "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", kAdministrators},
+    {kOldProfilerInitialized, "CUPTI_ERROR_OLD_PROFILER_API_INITIALIZED"},
+    {kLegacyProfiler, "CUPTI_ERROR_LEGACY_PROFILER_NOT_SUPPORTED"},
+    {kMultipleSubscribers, "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
+     "; another profiler is attached to this process"},
+    {kVirtualDevicePrivileges, "CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES",
+     kAdministrators},
+    {kConfidentialComputing, "CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED"},
+    {kCmpDevice, "CUPTI_ERROR_CMP_DEVICE_NOT_SUPPORTED"},
+    {kMigDevice, "CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED"},
+    {kSliDevice, "CUPTI_ERROR_SLI_DEVICE_NOT_SUPPORTED"},
+    {kWslDevice, "CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED"},
+    {kInvalidChipName, "CUPTI_ERROR_INVALID_CHIP_NAME", "; a newer CUPTI may know this chip"},
+    {999, "CUPTI_ERROR_UNKNOWN"},
+};
 
 }  // namespace
 
@@ -29,7 +51,6 @@ const char* Advice(Result result) {
                       OpenCudaLibrary(search_paths, CuptiSonames(), "CUPTI", "nvidia-cuda-cupti"));
   CuptiApi api;
   api.path = load.library.path();
-  load.Required(api.GetResultString, "cuptiGetResultString");
   load.Required(api.ProfilerInitialize, "cuptiProfilerInitialize");
   load.Required(api.ProfilerDeInitialize, "cuptiProfilerDeInitialize");
   load.Required(api.DeviceSupported, "cuptiProfilerDeviceSupported");
@@ -58,13 +79,13 @@ const char* Advice(Result result) {
   return api;
 }
 
-Status CuptiApi::Check(Result result, const char* what) const {
+Status CuptiApi::Check(Result result, const char* what) {
   if (result == 0) return Status::Ok();
-  const char* name = nullptr;
-  const std::string error = GetResultString(result, &name) == 0 && name != nullptr
-                                ? std::string(name)
-                                : "CUPTI error " + std::to_string(result);
-  return Status::Unavailable(std::string(what) + ": " + error + Advice(result));
+  const std::string begin = std::string(what) + ": ";
+  for (const Error& error : kErrors) {
+    if (error.result == result) return Status::Unavailable(begin + error.name + error.advice);
+  }
+  return Status::Unavailable(begin + "CUPTI error " + std::to_string(result));
 }
 
 }  // namespace cudaforge::cupti

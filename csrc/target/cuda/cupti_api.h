@@ -248,11 +248,10 @@ struct CuptiApi {
   static ::cudaforge::Result<CuptiApi> Open(const std::vector<std::string>& search_paths);
 
   // Ok for 0; else kUnavailable with "what: CUPTI_ERROR_NAME", and what to do where that is known.
-  Status Check(Result result, const char* what) const;
+  static Status Check(Result result, const char* what);
 
   std::string path;  // of the library, which is never unloaded
 
-  Result (*GetResultString)(Result result, const char** text) = nullptr;
   Result (*ProfilerInitialize)(InitializeParams*) = nullptr;
   Result (*ProfilerDeInitialize)(InitializeParams*) = nullptr;
   Result (*DeviceSupported)(DeviceSupportedParams*) = nullptr;

@@ -166,7 +166,8 @@ TEST(CuptiApi, LayoutsAreThoseOfTheHeaders) {
   };
   for (const Layout& layout : Layouts()) {
     const std::string name = layout.name;
-    same(name + "_STRUCT_SIZE", layout.size);
+    // A newer CUPTI adds members at the end, and takes the size of an older one.
+    code += "static_assert(" + name + "_STRUCT_SIZE >= " + std::to_string(layout.size) + ");\n";
     same("offsetof(" + name + ", structSize)", 0);
     same("offsetof(" + name + ", pPriv)", 8);
     for (const auto& [member, offset] : layout.members) {
@@ -178,20 +179,10 @@ TEST(CuptiApi, LayoutsAreThoseOfTheHeaders) {
   same("CUPTI_PROFILER_CONFIGURATION_SUPPORTED", cupti::kSupported);
   same("CUPTI_UserRange", cupti::kUserRange);
   same("CUPTI_UserReplay", cupti::kUserReplay);
-  same("CUPTI_ERROR_HARDWARE_BUSY", cupti::kHardwareBusy);
-  same("CUPTI_ERROR_NOT_SUPPORTED", cupti::kNotSupported);
-  same("CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED", cupti::kVirtualDevice);
-  same("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", cupti::kInsufficientPrivileges);
-  same("CUPTI_ERROR_OLD_PROFILER_API_INITIALIZED", cupti::kOldProfilerInitialized);
-  same("CUPTI_ERROR_LEGACY_PROFILER_NOT_SUPPORTED", cupti::kLegacyProfiler);
-  same("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", cupti::kMultipleSubscribers);
-  same("CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES", cupti::kVirtualDevicePrivileges);
-  same("CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED", cupti::kConfidentialComputing);
-  same("CUPTI_ERROR_CMP_DEVICE_NOT_SUPPORTED", cupti::kCmpDevice);
-  same("CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED", cupti::kMigDevice);
-  same("CUPTI_ERROR_SLI_DEVICE_NOT_SUPPORTED", cupti::kSliDevice);
-  same("CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED", cupti::kWslDevice);
-  same("CUPTI_ERROR_INVALID_CHIP_NAME", cupti::kInvalidChipName);
+  for (int result = 1; result < 1000; ++result) {
+    const std::string error = cupti::CuptiApi::Check(result, "").message().substr(2);
+    if (error.starts_with("CUPTI_ERROR_")) same(error.substr(0, error.find(';')), result);
+  }
   const TempDir folder = TempDir::Create("cudaforge-cupti-test-").value();
   ASSERT_TRUE(WriteFileAtomic(folder.path() + "/layouts.cc", code).ok());
   const auto run = RunProcess({FindHostCompiler("").value(), "-std=c++20", "-fsyntax-only",
@@ -202,15 +193,16 @@ TEST(CuptiApi, LayoutsAreThoseOfTheHeaders) {
 }
 
 TEST(CuptiApi, ErrorsAreNamedWithAdvice) {
-  const auto api = cupti::CuptiApi::Open({});
-  if (!api.ok()) GTEST_SKIP() << "needs CUPTI: set CUDAFORGE_CUDA_PATH";
-  EXPECT_TRUE(api->Check(0, "nothing").ok());
-  const Status refused = api->Check(cupti::kInsufficientPrivileges, "asking");
+  using cupti::CuptiApi;
+  EXPECT_TRUE(CuptiApi::Check(0, "nothing").ok());
+  const Status refused = CuptiApi::Check(cupti::kInsufficientPrivileges, "asking");
   EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
   for (const char* word : {"asking", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", "NVreg_Restrict"}) {
     EXPECT_NE(refused.message().find(word), std::string::npos) << refused.message();
   }
-  EXPECT_NE(api->Check(cupti::kHardwareBusy, "asking").message().find("dcgmi"), std::string::npos);
+  EXPECT_NE(CuptiApi::Check(cupti::kHardwareBusy, "asking").message().find("dcgmi"),
+            std::string::npos);
+  EXPECT_EQ(CuptiApi::Check(12345, "asking").message(), "asking: CUPTI error 12345");
 }
 
 }  // namespace
