@@ -9,17 +9,19 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+FACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cudaforge"]
 PROGRAMS = ("cudaforge-worker", "cudaforge-verifier")
-TORCH = next(name for name in PROJECT["dependencies"] if name.startswith("torch=="))
 
 
-def can_import(module: str) -> bool:
-    """Whether the interpreter built for has `module`, seen from pip's isolated build too."""
-    probe = [sys.executable, "-I", "-c", f"import {module}"]
-    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+def seen(code: str) -> str | None:
+    """What `code` prints in the interpreter built for, seen from pip's isolated build too; None
+    where it fails."""
+    probe = [sys.executable, "-I", "-c", code]
+    done = subprocess.run(probe, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 class CMakeBuild(build_ext):
@@ -30,7 +32,7 @@ class CMakeBuild(build_ext):
         # Inside pip's isolated build torch may be an overlay: the child then sees this path.
         interpreter = sys.executable
         environment = dict(os.environ)
-        if can_import("torch"):
+        if RELEASE is not None:
             environment.pop("PYTHONPATH", None)
         configure = [
             "cmake",
@@ -64,6 +66,16 @@ class CMakeBuild(build_ext):
         replace(build / "built_for_torch.txt", package / "built_for_torch.txt")
 
 
+class Sources(sdist):
+    """All that a build needs."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """As setuptools', with what CMake builds."""
+        folders = [Path("csrc"), Path("cache")]
+        more = [str(path) for f in folders for path in f.rglob("*") if path.is_file()]
+        super().make_release_tree(base_dir, [*files, "CMakeLists.txt", *more])
+
+
 def replace(source: Path, target: Path) -> None:
     """Copies by rename, so that a process that has the old file mapped keeps it."""
     temporary = target.with_name(target.name + ".new")
@@ -71,11 +83,30 @@ def replace(source: Path, target: Path) -> None:
     temporary.replace(target)
 
 
-build_needs = [] if can_import("torch") else [TORCH]
-build_needs += [tool for tool in ("cmake", "ninja") if shutil.which(tool) is None]
+def minor(release: str) -> tuple[int, ...]:
+    """The numbers of a release's first two parts: (2, 11) of "2.11.0"."""
+    return tuple(int(part) for part in release.split(".")[:2])
+
+
+# The release of torch that is built for, without "+cu130": the one that is there. None: none is,
+# and pip brings one of those that the sources take.
+RELEASE = seen("import torch; print(torch.__version__.partition('+')[0])")
+needed = f"torch{FACTS['torch']}"
+version = FACTS["version"]
+if RELEASE is not None and "sdist" not in sys.argv:
+    if minor(RELEASE) < minor(FACTS["torch"].removeprefix(">=").partition(",")[0]):
+        sys.exit(f"cudaforge: torch {RELEASE} is installed: pip install '{needed}' comes first")
+    # What is built is for this release alone: PyTorch's C++ interface differs between releases.
+    needed = f"torch=={RELEASE}"
+    version += f"+torch{'.'.join(map(str, minor(RELEASE)))}"
 
 setup(
+    version=version,
+    install_requires=[needed, "numpy"],  # torch warns where there is no numpy
     ext_modules=[Extension("cudaforge_backend._C", sources=[])],
-    cmdclass={"build_ext": CMakeBuild},
-    setup_requires=build_needs,
+    cmdclass={"build_ext": CMakeBuild, "sdist": Sources},
+    setup_requires=[
+        *([needed] if RELEASE is None else []),
+        *(tool for tool in ("cmake", "ninja") if shutil.which(tool) is None),
+    ],
 )

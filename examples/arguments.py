@@ -76,6 +76,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--json", type=file_to_write, metavar="FILE", help="write the results as JSON"
     )
+    parser.add_argument(
+        "--torch", metavar="RELEASE", help="build for this release of PyTorch, in an environment "
+        "of its own (for the script; default: the one in .venv, at first 2.11.0)"
+    )  # fmt: skip
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     for option, known in (("--models", MODELS), ("--phases", PHASES)):
         parser.add_argument(

@@ -1,6 +1,8 @@
 # shellcheck shell=bash
 # Sourced by examples/quickstart.sh and tests/run.sh: installs what is missing, builds, and sets PYTHON.
 #
+#   --torch RELEASE              build for this release of PyTorch, in an environment of its own, build/torch-RELEASE. Else for
+#                                the one in .venv, which at first is 2.11.0.
 #   CUDAFORGE_USE_CURRENT_ENV=1  use the current python3 and system as they are, install nothing. Libraries are then found
 #                                through CMAKE_PREFIX_PATH and LD_LIBRARY_PATH.
 #   CUDAFORGE_BUILD_TESTS=ON     build the C++ tests too.
@@ -52,6 +54,29 @@ if [ "${CUDAFORGE_LOCKED:-}" != "$ROOT" ]; then
 fi
 unset CUDAFORGE_LOCKED # meant for this script alone
 
+TORCH=
+ARGUMENTS=() # the others
+while [ $# -gt 0 ]; do
+  case "$1" in
+  --torch)
+    TORCH=${2:-nothing}
+    [ $# -lt 2 ] || shift
+    ;;
+  --torch=*) TORCH=${1#--torch=} ;;
+  *) ARGUMENTS+=("$1") ;;
+  esac
+  shift
+done
+set -- "${ARGUMENTS[@]}"
+VENV="$ROOT/.venv"
+BUILD="${CUDAFORGE_BUILD_DIR:-$ROOT/build/cmake}"
+if [ -n "$TORCH" ]; then
+  [[ $TORCH =~ ^[0-9]+(\.[0-9]+)+$ ]] || fail "--torch takes a release such as 2.15.0, not $TORCH"
+  [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" != 1 ] || fail "--torch makes an environment of its own: unset CUDAFORGE_USE_CURRENT_ENV"
+  VENV="$ROOT/build/torch-$TORCH/venv"
+  BUILD="$ROOT/build/torch-$TORCH/cmake"
+fi
+
 # Debian and Ubuntu packages: the compiler, the build tools, and the libraries that the core links or opens.
 PACKAGES=(g++ cmake ninja-build ccache libcurl4-openssl-dev librocksdb-dev nlohmann-json3-dev libsodium-dev libxxhash-dev
   libkainjow-mustache-dev)
@@ -90,23 +115,22 @@ choose_python() {
 
 make_venv() {
   local base name
-  if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+  if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
     base=$(choose_python)
     # Debian splits these two out of its own interpreter.
     if [ "$("$base" -c 'import sys; print(sys.prefix)')" = /usr ]; then
       name=$("$base" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
       install_packages "$name-venv" "$name-dev"
     fi
-    say "creating .venv with $base"
-    "$base" -m venv --clear .venv || fail "could not create .venv with $base"
+    say "creating ${VENV#"$ROOT"/} with $base"
+    "$base" -m venv --clear "$VENV" || fail "could not create $VENV with $base"
   fi
-  PYTHON="$ROOT/.venv/bin/python"
-  local torch # the version that pyproject.toml asks for
-  torch=$(sed -n 's/.*"torch==\([0-9.]*\)".*/\1/p' pyproject.toml)
-  if ! "$PYTHON" -c "import torch, numpy, setuptools, wheel; assert torch.__version__.split('+')[0] == '$torch'" 2>/dev/null; then
-    say "installing torch $torch into .venv with pip (about 4.7 GB, one to three minutes)"
-    busy "installing torch" "$PYTHON" -m pip install -q "torch==$torch" numpy setuptools wheel ||
-      fail "pip could not install torch==$torch (its words are above); is the package index reachable and 10 GB of disk free?"
+  PYTHON="$VENV/bin/python"
+  local release=${TORCH:-2.11.0}
+  if ! "$PYTHON" -c "import torch, numpy, setuptools, wheel; assert torch.__version__.split('+')[0] == '$TORCH' or not '$TORCH'" 2>/dev/null; then
+    say "installing torch $release into ${VENV#"$ROOT"/} with pip (about 4.7 GB, one to three minutes)"
+    busy "installing torch" "$PYTHON" -m pip install -q "torch==$release" numpy setuptools wheel ||
+      fail "pip could not install torch==$release (its words are above); is the package index reachable and 10 GB of disk free?"
   fi
 }
 
@@ -131,6 +155,15 @@ if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" = 1 ]; then
 else
   install_packages "${PACKAGES[@]}"
   make_venv
-  build "$PYTHON" -m pip install -q --no-build-isolation --no-deps -e .
+  if [ -z "$TORCH" ]; then
+    build "$PYTHON" -m pip install -q --no-build-isolation --no-deps -e .
+  else # a copy of the package: the source folder holds the C++ part for the torch of .venv
+    printf '[build]\nbuild_base = %s\n' "$ROOT/build/torch-$TORCH/python" >"$ROOT/build/torch-$TORCH/setuptools.cfg"
+    rm -rf "$ROOT/build/torch-$TORCH/python"
+    CUDAFORGE_BUILD_DIR="$BUILD" DIST_EXTRA_CONFIG="$ROOT/build/torch-$TORCH/setuptools.cfg" \
+      build "$PYTHON" -m pip install -q --no-build-isolation --no-deps .
+  fi
 fi
-export PYTHONPATH="$ROOT/python${PYTHONPATH:+:$PYTHONPATH}"
+if [ -z "$TORCH" ]; then export PYTHONPATH="$ROOT/python${PYTHONPATH:+:$PYTHONPATH}"; fi
+# shellcheck disable=SC2034  # for tests/run.sh
+PACKAGE=$("$PYTHON" -c 'import importlib.util as i; print(i.find_spec("cudaforge_backend").submodule_search_locations[0])')

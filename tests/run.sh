@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Sets everything up and runs every test: C++, C++ under the sanitizers, Python, lint, examples.
 #
-#   bash tests/run.sh [--all] [PYTEST ARGUMENTS]
+#   bash tests/run.sh [--torch RELEASE] [--all] [PYTEST ARGUMENTS]
 #
+# --torch: builds for that release of PyTorch, in an environment of its own, and runs what depends on the release: C++ and Python.
+# Without it: for the release in .venv, which at first is 2.11.0.
 # A stage that passed is not run again while all that it depends on is the same (see tests/stage.py); --all runs it again.
 # With arguments for pytest, pytest always runs.
 #
@@ -17,7 +19,6 @@ case " $* " in
 esac
 export CUDAFORGE_BUILD_TESTS=ON
 source "$(dirname "${BASH_SOURCE[0]}")/../examples/environment.sh"
-BUILD="${CUDAFORGE_BUILD_DIR:-$ROOT/build/cmake}"
 JOBS=$(nproc)
 START=$(date +%s)
 ALL=()
@@ -27,16 +28,20 @@ if [ "${1:-}" = --all ]; then
 fi
 SANITIZE=1
 LINT=(tests/lint)
+if [ -n "$TORCH" ]; then
+  SANITIZE=0
+  LINT=()
+fi
 if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" = 1 ]; then
   SANITIZE=0
   if ! [ -x "$(dirname "$PYTHON")/clang-tidy" ]; then
     say "of lint, clang-tidy, ruff and mypy are left out: they (tests/requirements.txt) are not in this environment"
     LINT=(tests/lint --ignore=tests/lint/test_tools.py)
   fi
-elif ! cmp -s tests/requirements.txt .venv/test-requirements.txt; then
+elif ! cmp -s tests/requirements.txt "$VENV/test-requirements.txt"; then
   say "installing the test tools"
   "$PYTHON" -m pip install -q -r tests/requirements.txt || fail "pip could not install tests/requirements.txt (its words are above)"
-  cp tests/requirements.txt .venv/test-requirements.txt
+  cp tests/requirements.txt "$VENV/test-requirements.txt"
 fi
 
 # The core finds NVRTC and the CUDA headers in torch's own packages, then in a toolkit.
@@ -95,10 +100,10 @@ if [ $# -gt 0 ]; then
   "${PYTEST[@]}" "$@" || STATUS=$?
 else
   "$PYTHON" tests/stage.py "${ALL[@]}" "Python tests and lint" "$BUILD/passed/pytest" "$BUILD/test-reports/pytest.xml" \
-    . python/cudaforge_backend/_C*.so python/cudaforge_backend/bin/* "$BUILD/compile_commands.json" -- \
+    . "$PACKAGE"/_C*.so "$PACKAGE"/bin/* "$BUILD/compile_commands.json" -- \
     "${PYTEST[@]}" || STATUS=$?
 fi
 
-say "summary (${SECONDS} s)"
+say "summary (torch $("$PYTHON" -c 'import torch; print(torch.__version__)'), ${SECONDS} s)"
 "$PYTHON" tests/summary.py "$BUILD" "$START" || STATUS=1
 exit "$STATUS"

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parent
 BUILT_FOR = PACKAGE / "built_for_torch.txt"  # written by the build: "2.11.0+cu130"
-_BUILD = "build it again with `pip install --no-build-isolation --no-deps .` in the source folder"
+_SOURCE = PACKAGE.parents[1]
+_BUILD = "`pip install --no-build-isolation --no-deps .` in its source folder builds it again"
+if (_SOURCE / "CMakeLists.txt").exists():  # the package of a checkout
+    _BUILD = f"`pip install --no-build-isolation --no-deps -e {_SOURCE}` builds it again"
 
 
 def _cuda_folders() -> list[str]:
@@ -40,10 +43,10 @@ def _release(version: str) -> str:
 def _wrong_torch(built_for: str) -> str:
     """One line: which torch is needed, which one is there, and how to get it."""
     on_index = re.fullmatch(r"[0-9.]+", built_for)  # no nightly build, nor one from sources
-    mend = f"pip install torch=={built_for}" if on_index else _BUILD
+    other = f"; `pip install torch=={built_for}` brings the other torch back" if on_index else ""
     return (
         f"cudaforge_backend was built for torch {built_for}, and torch "
-        f"{_release(torch.__version__)} is installed: {mend}"
+        f"{_release(torch.__version__)} is installed: {_BUILD}{other}"
     )
 
 
