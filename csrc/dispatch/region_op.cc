@@ -27,7 +27,7 @@ void CheckNotDifferentiable(IValues inputs) {
   for (const IValue& input : inputs) {
     TORCH_CHECK(
         !input.toTensor().requires_grad(),
-        "cudaforge::region is not differentiable, but an input requires grad. Call it under "
+        "cudaforge::region_v1 is not differentiable, but an input requires grad. Call it under "
         "torch.no_grad(), or through torch.compile, whose graphs have their own backward");
   }
 }
@@ -49,14 +49,14 @@ c10::List<at::Tensor> RunByAten(const RegionEntry& entry, IValues inputs) {
 RegionEntry* ResolveUnseen(int64_t id, const std::string& signature, c10::Device device) {
   const bool may_load = !IsCapturing(device);
   auto entry = Resolver::Get().Resolve(id, signature, device.index(), may_load);
-  TORCH_CHECK(entry.ok(), "cudaforge::region: ", entry.status().ToString());
+  TORCH_CHECK(entry.ok(), "cudaforge::region_v1: ", entry.status().ToString());
   return *entry;
 }
 
 c10::List<at::Tensor> RunRegion(RegionEntry* entry, IValues inputs) {
   Resolver& resolver = Resolver::Get();
   const Fit fit = entry->contract.Check(inputs);
-  TORCH_CHECK(fit != Fit::kShape, "cudaforge::region ", entry->signature.Describe(), ": ",
+  TORCH_CHECK(fit != Fit::kShape, "cudaforge::region_v1 ", entry->signature.Describe(), ": ",
               entry->contract.Explain(inputs));
   const Winner* winner = KernelOnTrial::WinnerOf(*entry);
   if (winner == nullptr) {
@@ -91,7 +91,7 @@ void RegionKernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
     const auto args = torch::jit::last(*stack, 3);
     const IValues inputs = args[0].toListRef();
     const int64_t id = args[1].toInt();
-    TORCH_CHECK(!inputs.empty(), "cudaforge::region takes at least one input");
+    TORCH_CHECK(!inputs.empty(), "cudaforge::region_v1 takes at least one input");
     CheckNotDifferentiable(inputs);
     const c10::Device device = inputs[0].toTensor().device();
     Resolver& resolver = Resolver::Get();
@@ -111,9 +111,9 @@ void MetaKernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const size_t given = args[0].toListRef().size();
   const int64_t id = args[1].toInt();
   const Result<OpSignature> region = OpSignature::Parse(args[2].toStringRef());
-  TORCH_CHECK(region.ok(), "cudaforge::region: ", region.status().ToString());
-  TORCH_CHECK(RegionId(region->Key()) == id, "cudaforge::region: ", OtherRegion(id).ToString());
-  TORCH_CHECK(given == region->inputs.size(), "cudaforge::region ", region->Describe(), " takes ",
+  TORCH_CHECK(region.ok(), "cudaforge::region_v1: ", region.status().ToString());
+  TORCH_CHECK(RegionId(region->Key()) == id, "cudaforge::region_v1: ", OtherRegion(id).ToString());
+  TORCH_CHECK(given == region->inputs.size(), "cudaforge::region_v1 ", region->Describe(), " takes ",
               region->inputs.size(), " inputs, not ", given);
   c10::List<at::Tensor> outputs;
   for (size_t i = 0; i < region->outputs.size(); ++i) {
@@ -128,31 +128,31 @@ void MetaKernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
 }  // namespace
 
 c10::OperatorHandle RegionOperator() {
-  return c10::Dispatcher::singleton().findSchemaOrThrow("cudaforge::region", "");
+  return c10::Dispatcher::singleton().findSchemaOrThrow("cudaforge::region_v1", "");
 }
 
 TORCH_LIBRARY(cudaforge, library) {
-  library.def("region(Tensor[] inputs, int id, str signature) -> Tensor[]",
+  library.def("region_v1(Tensor[] inputs, int id, str signature) -> Tensor[]",
               // A winner is made for the strides of the traced graph; Inductor, left alone, may
               // change them. It reads them from what the graph pass notes beside each call.
               {at::Tag::pt2_compliant_tag, at::Tag::needs_exact_strides});
 }
 
 TORCH_LIBRARY_IMPL(cudaforge, CPU, library) {
-  library.impl("region", torch::CppFunction::makeFromBoxedFunction<&RegionKernel>());
+  library.impl("region_v1", torch::CppFunction::makeFromBoxedFunction<&RegionKernel>());
 }
 
 TORCH_LIBRARY_IMPL(cudaforge, CUDA, library) {
-  library.impl("region", torch::CppFunction::makeFromBoxedFunction<&RegionKernel>());
+  library.impl("region_v1", torch::CppFunction::makeFromBoxedFunction<&RegionKernel>());
 }
 
 TORCH_LIBRARY_IMPL(cudaforge, Meta, library) {
-  library.impl("region", torch::CppFunction::makeFromBoxedFunction<&MetaKernel>());
+  library.impl("region_v1", torch::CppFunction::makeFromBoxedFunction<&MetaKernel>());
 }
 
 // The kernels refuse what would need a gradient themselves: one hop less for every call.
 TORCH_LIBRARY_IMPL(cudaforge, Autograd, library) {
-  library.impl("region", torch::CppFunction::makeFallthrough());
+  library.impl("region_v1", torch::CppFunction::makeFallthrough());
 }
 
 }  // namespace cudaforge

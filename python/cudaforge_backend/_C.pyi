@@ -71,7 +71,7 @@ def numerics(ops: Sequence[str]) -> dict[str, Any]:
     """The settings in force that may change what these overloads compute."""
 
 def region_id(key: str) -> int:
-    """What cudaforge::region is called with for a key."""
+    """What cudaforge::region_v1 is called with for a key."""
 
 class Signature:
     """What a region computes. Immutable; equal and hashed by its key."""
@@ -85,7 +85,7 @@ class Signature:
 
     @property
     def text(self) -> str:
-        """Canonical JSON, which cudaforge::region is called with."""
+        """Canonical JSON, which cudaforge::region_v1 is called with."""
 
     @property
     def key(self) -> str:
@@ -314,13 +314,13 @@ class _ForgeHost(Protocol):
         """On the region's device. Contestants of the region run on several such sets by turns."""
 
     def winner(self, signature: Signature) -> Contestant:
-        """The region through cudaforge::region, which runs the kernel on trial in this thread."""
+        """The region by cudaforge::region_v1, which runs the kernel on trial in this thread."""
 
     def aten(self, signature: Signature) -> Contestant: ...
     def inductor(
         self, signature: Signature, part: str, left_s: float
     ) -> tuple[Contestant | None, bool, float]:
-        """The region by Inductor, with cudaforge::region in the place of the part of that key (""
+        """The region by Inductor, with the operator for the part of that key (""
         for none), where `left_s` is enough for the compilation: the contestant, None where Inductor
         cannot compile it; whether there was time; and seconds that were no time of the region's."""
 

@@ -5,7 +5,7 @@
 The first call of each graph makes the kernels that the cache does not have, for graph_budget_s (60
 seconds) at most; the option on_miss changes that.
 
-Importing this package loads the C++ part, registers the operator cudaforge::region (which cached
+Importing this package loads the C++ part, registers the operator cudaforge::region_v1 (which cached
 graphs call) and the backend; nothing of Inductor is imported before a graph is compiled.
 """
 

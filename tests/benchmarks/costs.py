@@ -3,7 +3,7 @@
     python tests/benchmarks/costs.py [--device cpu|cuda] [--only NAME,...] [--rounds N]
                                       [--json FILE]
 
-region_call   one cudaforge::region call that hits, against the ATen operator it replaces, in us
+region_call   one cudaforge::region_v1 call that hits, against the ATen operator it replaces, in us
 eager_call    one eager call of an operator that is intercepted, against the same call where it is
               not, in us: with a winner and with a negative entry, from Python and from C++ (a
               TorchScript loop); and met for the first time and recorded
@@ -120,7 +120,7 @@ def interval(values: list[float]) -> dict[str, float]:
 def region_call(device: str) -> dict[str, Any]:
     """A hit on a tiny tensor: the call is all there is. Rounds of 2,000 calls, interleaved."""
     signature = served_softmax(device)
-    region = torch.ops.cudaforge.region.default
+    region = torch.ops.cudaforge.region_v1.default
     aten = torch.ops.aten._softmax.default
     number = _C.region_id(signature.key)
     x = torch.randn(4, 16, device=device)

@@ -134,7 +134,7 @@ class TestOnGpu:
         text = _C.Signature.parse(json.dumps(region.signature)).normalized().text
 
         def call(x: Tensor) -> Any:
-            return torch.ops.cudaforge.region([x], _C.region_id(region.key), text)[0]
+            return torch.ops.cudaforge.region_v1([x], _C.region_id(region.key), text)[0]
 
         compiled(softmax, tmp_path)(aligned)
         unaligned = whole[1:].view(ROWS, COLUMNS)

@@ -99,7 +99,7 @@ def test_a_graph_without_an_anchor_is_not_traced(monkeypatch: pytest.MonkeyPatch
 
 def test_substituted_code_calls_the_operator(all_win: None) -> None:
     assert any(
-        "cudaforge.region" in c for c in code_of(softmax_chain, "cudaforge", torch.randn(8, 32))
+        "cudaforge.region_v1" in c for c in code_of(softmax_chain, "cudaforge", torch.randn(8, 32))
     )
 
 

@@ -123,7 +123,7 @@ def test_inductor_compiles_nothing_that_it_cannot_end_in_time(
     assert not forging.worth_more_time(record, 44.0)
     # No kernel that lost or was never raced is left in the operator.
     x = torch.randn(4, 18)
-    region = torch.ops.cudaforge.region.default
+    region = torch.ops.cudaforge.region_v1.default
     before = _C.stats()["hits"]
     (served,) = region([x], _C.region_id(done.key), signature.text)
     torch.testing.assert_close(served, torch.softmax(x, -1))

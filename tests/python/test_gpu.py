@@ -163,7 +163,7 @@ def test_a_hit_does_not_synchronise(forged: Path) -> None:
     torch.testing.assert_close(_never_waits(lambda: made(x)), softmax_chain(x))
     (region,) = cudaforge_backend.explain(softmax_chain, x, cache_dir=str(forged)).regions
     text = _C.Signature.parse(json.dumps(region.signature)).normalized().text
-    call = torch.ops.cudaforge.region.default
+    call = torch.ops.cudaforge.region_v1.default
     region_id = _C.region_id(region.key)
     (alone,) = _never_waits(lambda: call([x], region_id, text))
     torch.testing.assert_close(alone, softmax_chain(x))
@@ -209,7 +209,7 @@ def test_capture_by_hand_of_a_cold_region(forged: Path) -> None:
     report = cudaforge_backend.explain(softmax_chain, x, cache_dir=str(forged))
     (region,) = report.regions
     text = _C.Signature.parse(json.dumps(region.signature)).normalized().text
-    call = torch.ops.cudaforge.region.default
+    call = torch.ops.cudaforge.region_v1.default
     region_id = _C.region_id(region.key)
     torch.softmax(x, -1)  # cuda libraries are up
     torch.cuda.synchronize()

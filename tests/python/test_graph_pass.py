@@ -21,7 +21,7 @@ def test_a_region_reads_what_the_one_before_left() -> None:
     for region in regions:
         replace_region(graph, region, renamed)
     graph.lint()  # type: ignore[no-untyped-call]
-    first, second = (n for n in graph.nodes if n.target is torch.ops.cudaforge.region.default)
+    first, second = (n for n in graph.nodes if n.target is torch.ops.cudaforge.region_v1.default)
     assert first.args[0] == [next(iter(graph.nodes))]
     assert [source.args[0] for source in second.args[0]] == [first]
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import torch
 
+from .. import torch_compat
 from .._native import _C
 from ..options import DISABLED, disabled
 from .output import add_cache_dir, add_json, cache_dir, show
@@ -99,6 +100,14 @@ def _versions() -> Check:
         f"cudaforge {_C.versions()['cudaforge']}, torch {torch.__version__}, "
         f"Python {platform.python_version()}"
     )
+    if torch_compat.is_newer(running):
+        lacking = torch_compat.lacking()
+        tested = " to ".join(f"{major}.{minor}" for major, minor in torch_compat.TESTED)
+        detail += f"\nnewer than the releases that CudaForge is tested with, {tested}"
+        if lacking:
+            advice = f"install torch {tested}"
+            return check("torch", "broken", f"{detail}, and without {', '.join(lacking)}", advice)
+        detail += "; all that it takes from PyTorch is there"
     if built == running:
         return check("torch", "ok", detail)
     advice = f"built for torch {built}: build cudaforge again, or install torch=={built}"

@@ -1,4 +1,4 @@
-"""The graph pass inside Inductor: regions with winners become calls of cudaforge::region."""
+"""The graph pass inside Inductor: regions with winners become calls of cudaforge::region_v1."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from cudaforge_backend._native import _C
+from cudaforge_backend.torch_compat import Table
 
 from .partition import Region, find_regions
 from .rules import Rules, kept_overloads
@@ -27,7 +28,8 @@ def kept_table(rules: Rules, patches: Mapping[str, Any]) -> dict[Any, Callable[.
 
     kept = kept_overloads(rules)
     with config.patch(dict(patches)):  # such as fallback_random
-        return {op: fn for op, fn in select_decomp_table().items() if op not in kept}
+        table = {op: fn for op, fn in select_decomp_table().items() if op not in kept}
+    return Table(table, f"cudaforge keeps {' '.join(sorted(map(str, kept)))}")
 
 
 class SubstitutePass(CustomGraphPass):
@@ -67,7 +69,7 @@ class SubstitutePass(CustomGraphPass):
 
 
 def replace_region(graph: fx.Graph, region: Region, renamed: dict[fx.Node, fx.Node]) -> None:
-    """One call of cudaforge::region and its getitems in the place of the region's nodes. The
+    """One call of cudaforge::region_v1 and its getitems in the place of the region's nodes. The
     graph's order may need a topological sort afterwards. `renamed`: what regions replaced before
     left instead of their outputs, which this one may read; its own outputs are added."""
     last = max(region.members)
@@ -75,7 +77,7 @@ def replace_region(graph: fx.Graph, region: Region, renamed: dict[fx.Node, fx.No
     inputs = [renamed.get(n, n) for n in region.inputs]
     named = (_C.region_id(region.key), region.signature.text)
     with graph.inserting_after(last):
-        call = graph.call_function(torch.ops.cudaforge.region.default, (inputs, *named))
+        call = graph.call_function(torch.ops.cudaforge.region_v1.default, (inputs, *named))
     call.meta["val"] = values
     # Inductor keeps the strides of an operator's inputs only where it is told what they were: after
     # a convolution it would change them, and the winner could never be called.

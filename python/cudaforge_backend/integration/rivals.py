@@ -65,8 +65,8 @@ def make_inputs(signature: _C.Signature, device: torch.device, seed: int) -> lis
 
 
 def operator_call(signature: _C.Signature, region_id: int) -> Call:
-    """cudaforge::region as Inductor's wrapper calls it."""
-    op, text = torch.ops.cudaforge.region.default, signature.text
+    """cudaforge::region_v1 as Inductor's wrapper calls it."""
+    op, text = torch.ops.cudaforge.region_v1.default, signature.text
 
     def call(inputs: Sequence[torch.Tensor]) -> Any:
         return op(inputs, region_id, text)
@@ -144,8 +144,8 @@ def timed(device: torch.device, make: Callable[[], Call]) -> Call:
 
 def inductor_call(signature: _C.Signature, device: torch.device, replaced: str = "") -> Call:
     """Inductor's kernel for the region alone, with its full decompositions and without Dynamo's
-    guards. `replaced`: key of a part that cudaforge::region is to compute. Raises RuntimeError when
-    the region has no such part. REQUIRES: a thread in which nothing is being traced."""
+    guards. `replaced`: key of a part that cudaforge::region_v1 is to compute. Raises RuntimeError
+    when the region has no such part. REQUIRES: a thread in which nothing is being traced."""
     isa.install()
     with beside_running_programs():
         return _inductor_call(signature, device, replaced)

@@ -1,0 +1,67 @@
+"""What differs between the releases of PyTorch that this package works with, asked of PyTorch by
+feature, not by version. What differs in C++: csrc/signature/torch_compat.h."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+# The first and the last minor release that this source is tested with; pyproject.toml has them too.
+TESTED = ((2, 11), (2, 15))
+
+# What the package takes from PyTorch beside its documented interface, module by module.
+UNDOCUMENTED = {
+    "torch._C._dynamo.eval_frame": ("_debug_get_cache_entry_list", "reset_code"),
+    "torch._dynamo": ("config", "pgo"),
+    "torch._dynamo.backends": ("registry",),
+    "torch._dynamo.convert_frame": ("compile_lock", "register_bytecode_hook"),
+    "torch._dynamo.guards": ("DeletedGuardManagerWrapper",),
+    "torch._dynamo.utils": ("counters",),
+    "torch._functorch": ("config",),
+    "torch._guards": ("CompileContext", "HopDispatchSetCache", "TracingContext"),
+    "torch._inductor": ("config", "cpu_vec_isa", "list_mode_options"),
+    "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
+    "torch._inductor.cudagraph_trees": ("reset_cudagraph_trees",),
+    "torch._inductor.custom_graph_pass": ("CustomGraphPass",),
+    "torch._inductor.decomposition": ("select_decomp_table",),
+    "torch._inductor.fx_passes.post_grad": ("reorder_for_locality",),
+    "torch._inductor.output_code": ("CompiledFxGraph",),
+    "torch._inductor.pattern_matcher": ("stable_topological_sort",),
+    "torch._inductor.runtime.cache_dir_utils": ("cache_dir", "default_cache_dir"),
+    "torch._inductor.virtualized": ("V",),
+    "torch._subclasses.fake_tensor": ("FakeTensor", "FakeTensorMode"),
+}
+
+
+class Table(dict[Any, Callable[..., Any]]):
+    """A table of decompositions that is known by a text. PyTorch 2.15 pickles the table for the key
+    of its caches, and some functions in it cannot be pickled: nothing would be cached."""
+
+    def __init__(self, table: Mapping[Any, Callable[..., Any]], name: str) -> None:
+        """`name`: the same in every process for the same table, under one configuration of
+        Inductor's, which is in the key, too."""
+        super().__init__(table)
+        self._name = name
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (self._name,)
+
+
+def lacking() -> list[str]:
+    """The names of UNDOCUMENTED that this PyTorch does not have. Imports Inductor."""
+    names = [f"{module}.{name}" for module, of in UNDOCUMENTED.items() for name in of]
+    return [name for name in names if not _is_there(name)]
+
+
+def _is_there(name: str) -> bool:
+    module, _, last = name.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(module), last) or bool(importlib.import_module(name))
+    except ImportError:
+        return False
+
+
+def is_newer(release: str) -> bool:
+    """Whether a release of PyTorch, such as "2.16.0", is newer than those tested."""
+    return tuple(int(part) for part in release.split(".")[:2]) > TESTED[1]
