@@ -28,9 +28,11 @@ if [ "${1:-}" = --all ]; then
 fi
 SANITIZE=1
 LINT=(tests/lint)
+CPP=()
 if [ -n "$TORCH" ]; then
   SANITIZE=0
   LINT=()
+  CPP=(-R '_aten_test|target_test|generators_test|adversarial_control') # what uses PyTorch, or compiles with the CUDA it brings
 fi
 if [ "${CUDAFORGE_USE_CURRENT_ENV:-0}" = 1 ]; then
   SANITIZE=0
@@ -67,7 +69,7 @@ run_ctest() {
   "$PYTHON" tests/stage.py "${ALL[@]}" "$1" "$2/passed/ctest" "$2/test-reports/*_test_*.xml" \
     "$2"/*_test "${programs[@]}" "$2/CTestTestfile.cmake" \
     tests/adversarial tests/cpp/generators/cuda_shim.h cache/packs tests/kept_libraries.sh -- \
-    "${WITH_KEPT[@]}" ctest --test-dir "$2" --output-on-failure -j "$JOBS" ||
+    "${WITH_KEPT[@]}" ctest --test-dir "$2" --output-on-failure -j "$JOBS" "${CPP[@]}" ||
     fail "C++ tests failed; all they wrote is in $2/Testing/Temporary/LastTest.log"
 }
 

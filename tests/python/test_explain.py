@@ -159,13 +159,13 @@ class Recurrent(torch.nn.Module):
         self.cell = torch.nn.GRU(4, 8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.softmax(self.cell(x)[0], -1)
+        return self.cell(x)[0]
 
 
 def test_a_recurrent_model_is_told_why_it_has_no_graph(tmp_path: Path) -> None:
     report = cudaforge_backend.explain(Recurrent(), torch.randn(2, 3, 4), cache_dir=str(tmp_path))
     assert report.graphs == 0 and "torch.nn.GRU to eager PyTorch" in report.no_graph
-    assert report.no_graph in str(report) and "softmax" not in str(report)
+    assert report.no_graph in str(report)
 
 
 def test_as_text(forged: Path) -> None:

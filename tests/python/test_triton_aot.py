@@ -180,7 +180,11 @@ def test_the_same_request_makes_the_same_ptx_and_alignment_counts(tmp_path: Path
         ("v * LOG2E", "v * tl.arange(0, 3)", "power of 2"),
         ("axis=0))\n    tl", "axis=7))\n    tl", "line 20, column 26: .*invalid axis 7"),
         ('"evict_first"', '"no_such"', "no_such"),
-        ("v.to(tl.float32)", "v.to(tl.float32), 1", "takes 1 positional argument"),
+        (
+            "v.to(tl.float32)",
+            "v.to(tl.float32), 1",
+            "(takes 1|too many) positional arg",
+        ),
         ("return v * LOG2E", "return", "line 20"),
         ("    row =", "    tl.static_assert(BLOCK < 5, 'too long')\n    row =", "too long"),
         ("tl.load(x", "tl.load(n", "ptr"),
@@ -331,7 +335,7 @@ def test_lists_of_names_hold_functions_and_types_only() -> None:
     from triton.runtime.jit import JITCallable
 
     for space, names in ((tl, allowed.TL_CALLS), (tl.math, allowed.MATH_CALLS)):
-        for name in names:
+        for name in names - (set() if hasattr(tl, "advance") else {"advance"}):  # Triton 3.9
             value = getattr(space, name)
             assert isinstance(value, JITCallable | types.FunctionType | type), name
             assert value.__module__.startswith("triton.language."), name
