@@ -94,7 +94,11 @@ fi
 
 say "Python tests and lint"
 STATUS=0
-PYTEST=("${WITH_KEPT[@]}" "$PYTHON" -m pytest tests/python "${LINT[@]}" --junit-xml="$BUILD/test-reports/pytest.xml")
+PATHS=(tests/python "${LINT[@]}")
+for ARGUMENT in "$@"; do # files that are named are run instead
+  if [ -e "${ARGUMENT%%::*}" ]; then PATHS=(); fi
+done
+PYTEST=("${WITH_KEPT[@]}" "$PYTHON" -m pytest "${PATHS[@]}" --junit-xml="$BUILD/test-reports/pytest.xml")
 if "$PYTHON" -c 'import xdist' 2>/dev/null; then # the files of tests shared out among processes
   PYTEST+=(--dist loadfile -n "$((JOBS < 8 ? JOBS : 8))")
 fi
