@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sysconfig
 from collections import Counter
 from pathlib import Path
 
@@ -35,12 +36,21 @@ def test_doctor_names_every_part(capsys: Output) -> None:
         "nvrtc",
         "nvjitlink",
         "cupti",
+        "Python.h",
         "cache",
     } == set(checks)
     for check in checks.values():
         assert check["ok"] == (check["state"] == "ok")
         assert bool(check["advice"]) == (check["state"] in ("missing", "broken")), check
     assert _C.versions()["rocksdb"] in checks["cache"]["detail"]
+
+
+def test_doctor_says_that_no_header_of_python_is_there(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    checks = {check["name"]: check for check in as_json(capsys, "doctor")}
+    assert checks["Python.h"]["state"] == "missing" and "-dev" in checks["Python.h"]["advice"]
 
 
 def test_doctor_as_text(capsys: Output) -> None:

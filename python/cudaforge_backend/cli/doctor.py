@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
@@ -62,7 +63,8 @@ def add(verbs: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 when everything that is needed is there; a missing GPU is no fault on a CPU machine."""
     print("looking at compilers, GPU and cache ...", file=sys.stderr, flush=True)
-    checks = [_versions(), _environment(), *_programs(), *_native(), _cache(cache_dir(args))]
+    checks = [_versions(), _environment(), *_programs(), *_native(), _python_h()]
+    checks.append(_cache(cache_dir(args)))
     show(args, checks, lambda: _print(checks))
     return int(any(not check["ok"] for check in checks if check["name"] in NEEDED))
 
@@ -136,6 +138,16 @@ def _environment() -> Check:
     if disabled():
         return check("environment", "ok", DISABLED)
     return check("environment", "ok", "every CUDAFORGE_ variable is known and used")
+
+
+def _python_h() -> Check:
+    """Inductor's kernels for a CPU, and Triton's launchers, are compiled with Python's header."""
+    path = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    if path.is_file():
+        return check("Python.h", "ok", str(path))
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    advice = f"torch.compile needs it, with any backend: install python{version}-dev"
+    return check("Python.h", "missing", str(path), advice)
 
 
 def _cache(folder: str) -> Check:
