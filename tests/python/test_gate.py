@@ -15,7 +15,7 @@ import cudaforge_backend
 import pytest
 import torch
 from conftest import RunPython
-from cudaforge_backend import _C, GraphStep, StillGoing
+from cudaforge_backend import _C, GraphStep, StillGoing, measure
 from cudaforge_backend.integration import analysis, gate, graph_pass, telling
 from cudaforge_backend.integration.outcome import Outcome
 from cudaforge_backend.integration.rules import native_rules
@@ -148,6 +148,18 @@ def test_the_fastest_of_all_ways(store: Any, took: dict[str, float], fastest: st
     assert set(entries[-1]["over"]) == set(took) - {entries[-1]["name"]}
 
 
+def test_pairs_and_medians_that_disagree_are_a_busy_machines(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_C.MachineLoad, "was_disturbed", lambda self: False)
+    monkeypatch.setattr(measure.Times, "speedup", lambda self, base, name: (1.2, 1.5, 1.8))
+    ways = {"inductor": taking(0.001, [], "a"), "eager": taking(0.004, [], "b")}
+    gate.GatedCallable(NAME, ARCH, (), ways, None, Spent())(torch.zeros(3))
+    verdict = gate.stored(NAME, ARCH)
+    assert verdict is not None and verdict.fastest == "inductor"
+    assert "doubtful" in store.get_graph(NAME, ARCH)
+
+
 def test_fewer_rounds_of_what_is_slow() -> None:
     assert gate.rounds_within(30, 1.0) == 28
     assert gate.rounds_within(30, 4.0) == 5
@@ -188,7 +200,7 @@ def test_eager_runs_an_inference_graph_and_no_training_graph(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     lose_every_race_of_regions(monkeypatch)
-    monkeypatch.setattr(gate, "fastest_of", lambda overs: "eager" if "eager" in overs else "?")
+    monkeypatch.setattr(gate, "fastest_of", lambda overs, ms: "eager" if "eager" in overs else "?")
     x = torch.randn(8, 33)
 
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -211,7 +223,9 @@ def test_eager_runs_no_graph_that_draws_random_numbers(
     lose_every_race_of_regions(monkeypatch)
     offered: list[list[str]] = []
     real = gate.fastest_of
-    monkeypatch.setattr(gate, "fastest_of", lambda overs: offered.append([*overs]) or real(overs))
+    monkeypatch.setattr(
+        gate, "fastest_of", lambda overs, ms: (ms and offered.append([*overs])) or real(overs, ms)
+    )
     for p in (0.0, 0.5):
         made = compiled(lambda x, p=p: torch.dropout(x.softmax(-1), p, True) * 2, tmp_path)
         made(torch.randn(8, 34))

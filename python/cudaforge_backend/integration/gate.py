@@ -88,12 +88,14 @@ def name_of(
     return graph_name(gm, inputs, facts)
 
 
-def fastest_of(overs: Overs) -> str:
-    """The way that is surely faster than the others, Inductor's in doubt."""
+def fastest_of(overs: Overs, ms: Mapping[str, float]) -> str:
+    """The way that is surely faster than the others, Inductor's in doubt: where pairs of calls say
+    faster and the median times in `ms` do not, other work disturbed them."""
     best = _INDUCTOR
     for name in WAYS[1:]:
         speedup = overs.get(name, {}).get(best)
-        if speedup is not None and gains(speedup):
+        slower = name in ms and best in ms and ms[name] >= ms[best]
+        if speedup is not None and gains(speedup) and not slower:
             best = name
     return best
 
@@ -134,7 +136,7 @@ def stored(name: str, arch: str) -> Verdict | None:
     regions, sizes = (map(str, found.get(of) or ()) for of in ("regions", "sizes"))
     doubted = found.get("doubtful")
     return Verdict(
-        fastest=fastest_of(overs),
+        fastest=fastest_of(overs, ms),
         regions=frozenset(regions),
         speedup=_of_kernels(overs),
         ms=ms,
@@ -259,9 +261,10 @@ class GatedCallable:
             name: {other: times.speedup(other, name) for other in names[:at]}
             for at, name in enumerate(names)
         }
-        fastest = fastest_of(overs)
+        ms = {name: times.median_ms(name) for name in names}
+        fastest = fastest_of(overs, ms)
+        doubtful |= fastest != fastest_of(overs, {})
         if self._outcome is None or served:
-            ms = {name: times.median_ms(name) for name in names}
             alternatives = [{"name": name, "ms": ms[name], "over": overs[name]} for name in names]
             verdict = {"alternatives": alternatives, "regions": served, "sizes": _sizes(inputs)}
             if doubtful:

@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string_view>
 
+#include "base/file.h"
+#include "base/text.h"
+#include "target/cuda/driver_api.h"
+#include "target/cuda/search_paths.h"
 #include "target/target.h"
 
 namespace cudaforge {
@@ -15,8 +20,21 @@ const cupti::CuptiApi* Cupti() {
   return api->ok() ? &api->value() : nullptr;
 }
 
-#define NEEDS_CUPTI() \
-  if (Cupti() == nullptr) GTEST_SKIP() << "needs CUPTI: set CUDAFORGE_CUDA_PATH"
+// CUPTI of CUDA 13.2 calls itself without end where there is no driver, in every function.
+bool NeedsDriver() {
+  for (const std::string& folder : CudaIncludeDirs({})) {
+    const auto header = ReadFile(folder + "/cupti_version.h");
+    const std::string_view define = "#define CUPTI_API_VERSION ";
+    const size_t at = header.ok() ? header->find(define) : std::string::npos;
+    if (at == std::string::npos) continue;
+    return ParseInteger<int>(header->substr(at + define.size(), 6)).value_or(0) > 130001;
+  }
+  return false;
+}
+
+#define NEEDS_CUPTI()                                                             \
+  if (Cupti() == nullptr) GTEST_SKIP() << "needs CUPTI: set CUDAFORGE_CUDA_PATH"; \
+  if (NeedsDriver() && !cu::DriverApi::Get().ok()) GTEST_SKIP() << "needs a GPU"
 
 struct ChipPasses {
   const char* chip;
