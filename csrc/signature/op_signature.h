@@ -118,7 +118,7 @@ struct OpSignature {
   static Result<OpSignature> Parse(std::string_view text);
 };
 
-// The first 63 bits of the key as a non-negative integer: what `cudaforge::region_v1` is called with.
+// The first 63 bits of the key as a non-negative integer: the `id` of `cudaforge::region_v1`.
 int64_t RegionId(std::string_view key);
 
 // kInvalidArgument: region `id` is called with the signature of another one.

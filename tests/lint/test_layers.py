@@ -32,7 +32,7 @@ def picture(text: str) -> dict[str, set[str]]:
     return closure(below)
 
 
-LAYERS = picture((ROOT / "README.md").read_text())
+LAYERS = picture((ROOT / "docs" / "architecture.md").read_text())
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SOURCES = [p for p in files(".h", ".cc") if p.relative_to(ROOT).parts[0] in ("csrc", "cache")]
 

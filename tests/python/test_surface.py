@@ -64,23 +64,19 @@ def test_progress_must_be_a_function() -> None:
         cudaforge_backend.set_progress(3)  # type: ignore[arg-type]
 
 
-def test_every_environment_variable_is_in_the_readme() -> None:
+def test_every_environment_variable_is_in_the_documentation() -> None:
     sources = [*PACKAGE.rglob("*.py"), *(ROOT / "csrc").rglob("*.cc")]
     used = {
         name for file in sources for name in re.findall(r'"(CUDAFORGE_[A-Z_]+)"', file.read_text())
     }
-    told = set(re.findall(r"CUDAFORGE_[A-Z_]+", (ROOT / "README.md").read_text()))
-    assert used <= told
-    assert told <= used | {"CUDAFORGE_USE_CURRENT_ENV"}
+    page = (ROOT / "docs" / "options.md").read_text()
+    documented = set(re.findall(r"CUDAFORGE_[A-Z_]+", page))
+    assert used <= documented
+    of_scripts = {"CUDAFORGE_USE_CURRENT_ENV", "CUDAFORGE_REQUIRE_GPU"}
+    assert documented <= used | of_scripts
     assert set(re.findall(r"[A-Z_]+", " ".join(_C.provider_variables()))) <= set(
-        re.findall(r"`([A-Z_]+)`", (ROOT / "README.md").read_text())
+        re.findall(r"`([A-Z_]+)`", page)
     )
-
-
-def test_comments_in_the_code_of_the_readme_are_comments() -> None:
-    readme = (ROOT / "README.md").read_text().partition("## How it works")[0]
-    beside = re.findall(r"^    .*?\S {3,}(\S.*)$", readme, re.MULTILINE)
-    assert beside and [text for text in beside if not text.startswith("#")] == []
 
 
 def test_every_anchor_has_a_word_that_finds_it() -> None:
