@@ -28,13 +28,14 @@ struct WantedRegion {
   Json signature;
 };
 
-// Whether a record that is there stays; the first rule that applies. Where the old one is doubtful,
-// of another torch or verifier (CacheRecord::versions), or its evidence cannot be read: the new
-// one. Where the new one is doubtful: the old one, unless that is a WantsTime(). Then:
+// Which of two records of a region is kept; the first rule that applies.
+// 1. The old one is doubtful, not JudgedAlike, or its evidence cannot be read: the new one.
+// 2. The new one is doubtful: the old one, unless that WantsTime().
+// 3. Then as this says:
 enum class Stays {
-  // - where the old one serves no compiled graphs: the new one;
-  // - where both have the same kernel: the old one;
-  // - the one that serves compiled graphs with the larger lower bound of the speed-up.
+  // - The old one serves no compiled graphs: the new one, even without a kernel.
+  // - Both have the same kernel: the old one.
+  // - Otherwise the one that serves compiled graphs with the larger lower bound of the speed-up.
   kBetter,
   // The old one, unless the new one has a kernel and the old one none, or it serves compiled graphs
   // and the old one does not, or the old one alone WantsTime().

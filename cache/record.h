@@ -32,7 +32,7 @@ Served ServedBy(const Json& timing, bool one_call);
 struct Variant {
   std::string candidate;     // of Candidate::ToJson()
   std::string binary;        // cubin or shared object
-  std::string verification;  // RegionChecker::Report and the cases passed; may be empty
+  std::string verification;  // {"report", "cases"}: of the input sets passed; may be empty
   std::string timing;        // of the race; may be empty
   // {SYMBOL: {"min", "max", "multiple"}}: the named sizes for which it was raced. Empty: all.
   Json contract = Json::object();

@@ -77,10 +77,11 @@ struct RegionEntry {
   // MatrixNumericsWord of the signature. Compiled graphs are not guarded by all of these settings:
   // each call looks at them.
   std::optional<uint64_t> matrix_numerics;
-  std::atomic<int64_t> own_hits{0};  // of OwnWork, whose calls are counted nowhere else
-  std::atomic<double> saved_ns{0};   // the last winner's
-  std::string quarantined_for;       // guarded by the Resolver
-  std::atomic<bool> asked{false};    // whether the loader was, or is being
+  // Hits of calls that CudaForge makes itself (OwnWork): races, graph timing. Not in `hits`.
+  std::atomic<int64_t> own_hits{0};
+  std::atomic<double> saved_ns{0};  // by one hit, as the last winner's record expects
+  std::string quarantined_for;      // guarded by the Resolver
+  std::atomic<bool> asked{false};   // whether the loader was, or is being
   // What Resolver::Unaligned found; the entry itself where there is no such region.
   std::atomic<RegionEntry*> unaligned{nullptr};
 };
@@ -106,8 +107,9 @@ class Resolver {
   RegionEntry* Find(int64_t id, int device_index) const;
   // Whether Resolve would ask the loader for this entry.
   bool WantsWinner(const RegionEntry& entry) const;
-  // The same region with inputs that are aligned to their elements alone, for a call whose data the
-  // winner of `entry` cannot read. Null where `entry` is that region. `may_load`: as for Resolve.
+  // The entry of the same region for inputs aligned to their element size only, for a call whose
+  // addresses the winner of `entry` cannot take. Null if `entry` is that one. `may_load`: as for
+  // Resolve.
   RegionEntry* Unaligned(RegionEntry* entry, bool may_load);
   // `told` is called where Unaligned found a region without a winner, in the thread of that call.
   // It may be called again for a region, and by several threads at once. It must not throw. Null:

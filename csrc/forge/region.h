@@ -39,7 +39,8 @@ class ForgeHost {
   class OnTrial {
    public:
     virtual ~OnTrial() = default;
-    // From now on the kernel serves the program, as far as `record`, which is stored, says.
+    // From now on the kernel serves the program as `record` says. The store may have kept a better
+    // record instead.
     virtual void Serve(const CacheRecord& record) = 0;
   };
   // The region by Inductor.
@@ -88,7 +89,7 @@ struct RegionRequest {
   // Bounds the whole: search, Inductor's compilation and races. A step is not begun if it is
   // expected to end later, by what the same step took before. Agents have limits of their own.
   double budget_s = 60;
-  std::optional<double> search_s;  // of it, for the generators' search; else SearchSeconds
+  std::optional<double> search_s;  // of budget_s, for the generators; unset: SearchSeconds
   int candidates = 64;             // of the generators, at most
   // The larger region that this is a part of: it must win inside it too.
   std::optional<OpSignature> within;

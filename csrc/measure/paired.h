@@ -20,8 +20,8 @@ struct Contestant {
 using SampleClock =
     std::function<Result<double>(int64_t sample, const std::function<Status()>& work)>;
 
-// lower, median, upper of the ratio time(a)/time(b); the interval is the 95% bootstrap percentile
-// interval of the median of per-round log ratios (Efron, 1979).
+// A speed-up, time(base)/time(contestant): above 1 the contestant is faster. The interval is the 95%
+// bootstrap percentile interval of the median of per-round log ratios (Efron, 1979).
 struct RatioInterval {
   double low = 0, median = 0, high = 0;
 };
@@ -43,12 +43,14 @@ struct PairedTimes {
 // The middle value, or the mean of the two middle ones. REQUIRES: not empty.
 double Median(std::vector<double> values);
 
+// A race ends at max_samples; after min_samples once budget_s is spent or every interval's half-width
+// is below `precision`; and at any tenth round once `decided`.
 struct PairedOptions {
   int min_samples = 30;
   int max_samples = 300;
-  double budget_s = 2;      // stops after min_samples once this is spent
-  double precision = 0.01;  // ... or once every interval's half-width is below this
-  // ... or, before min_samples too, once this is true: asked every ten rounds. Empty: never.
+  double budget_s = 2;
+  double precision = 0.01;
+  // Empty: never.
   std::function<bool(const PairedTimes&)> decided = nullptr;
   uint64_t seed = 0;  // of the order within each round and of the bootstrap
 };

@@ -63,8 +63,8 @@ struct EvaluationRequest {
   int id = 0;  // of the trial
   Candidate candidate;
   Depth depth = Depth::kProof;
-  // Nanoseconds of the best so far: what takes twice as long is not timed to the end, and a
-  // screening that is no faster is kTooSlow.
+  // Of screenings: nanoseconds of the best so far. A candidate that takes twice as long is not
+  // timed to the end, and one that is no faster is kTooSlow.
   std::optional<double> best_ns = std::nullopt;
   // A proof goes on only while it is expected to end before this (SteadySeconds).
   double end = std::numeric_limits<double>::infinity();

@@ -22,7 +22,7 @@ namespace cudaforge {
 // minute.
 class Compilers {
  public:
-  // `options`: compiles_for is set by job. `most`: processes at once, at least 1.
+  // `options`: compiles_for is overwritten for each job. `most`: processes at once, at least 1.
   Compilers(WorkerOptions options, int most);
   // Ends what is under way.
   ~Compilers();
@@ -34,8 +34,9 @@ class Compilers {
   // Begins to compile for `arch` ("cuda:sm_90a"), unless that was begun. Results that nobody asks
   // for are forgotten after some dozens of others.
   void Begin(const Candidate& candidate, const std::string& arch);
-  // The result of what was begun, once; waits for it. What was not begun is begun now. As
-  // CandidateRunner::Compile; kCancelled soon after `cancel` (nullptr: never) is set.
+  // Waits for the result and hands it out once: a second Finish compiles again. What was not begun
+  // is begun now. As CandidateRunner::Compile; kCancelled soon after `cancel` (nullptr: never) is
+  // set.
   Result<CompileResult> Finish(const Candidate& candidate, const std::string& arch, int timeout_ms,
                                const Cancel* cancel);
   // Drops what was begun, unless somebody waits for it.

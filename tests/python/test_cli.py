@@ -197,6 +197,9 @@ def test_doctor_tries_to_write(capsys: Output) -> None:
     checks = as_json(capsys, "doctor", "--cache-dir", "/proc/cudaforge", code=1)
     (cache,) = (check for check in checks if check["name"] == "cache")
     assert not cache["ok"] and "/proc takes no writes" in cache["detail"]
+    checks = as_json(capsys, "doctor", "--cache-dir", "/proc/self")  # there, and read-only
+    (cache,) = (check for check in checks if check["name"] == "cache")
+    assert cache["ok"] and "read-only" in cache["detail"]
 
 
 def test_a_misspelt_variable_is_named(run_python: RunPython, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from cudaforge_backend.integration.graphs import device_of, graph_name
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def test_names_tell_graphs_shapes_and_facts_apart() -> None:
@@ -25,6 +26,18 @@ def test_names_tell_graphs_shapes_and_facts_apart() -> None:
     names = {graph_name(traced(lambda x: x + 1), [v], "c") for v in (z, z.conj())}
     assert len(names) == 2
     assert len(name) == 64
+
+
+def test_a_graph_has_one_name_on_every_gpu() -> None:
+    gm = fx.symbolic_trace(lambda x, y: x + y)
+
+    def name(*devices: str) -> str:
+        with FakeTensorMode():
+            return graph_name(gm, [torch.empty(2, 3, device=device) for device in devices], "c")
+
+    assert name("cuda:0", "cuda:0") == name("cuda:1", "cuda:1")
+    assert name("cuda:0", "cuda:1") == name("cuda:1", "cuda:0") != name("cuda:0", "cuda:0")
+    assert name("cpu", "cpu") != name("cuda:0", "cuda:0")
 
 
 def test_a_number_of_the_cpu_beside_tensors_of_another_device() -> None:

@@ -157,10 +157,12 @@ def _cache(folder: str) -> Check:
         number = len(store.records())
     except (OSError, RuntimeError, NotImplementedError) as error:
         return check("cache", "broken", f"{folder}: {error}", advice)
-    if why := cannot_write(Path(folder).absolute()):
-        detail = f"{folder}: {why}; kernels are neither kept nor listed"
-        return check("cache", "broken", detail, advice)
+    why = cannot_write(Path(folder).absolute())
+    if why and not Path(folder).is_dir():
+        return check("cache", "broken", f"{folder}: {why}; no kernel is kept", advice)
     detail = f"RocksDB {_C.versions()['rocksdb']}, {folder}, {number} records"
+    if why:
+        detail += f"\nread-only ({why}): its kernels are served, and none is added"
     if passed_over := damaged(store):
         what, _, advice = passed_over.partition(". ")
         return check("cache", "broken", f"{detail}\n{what}", advice)

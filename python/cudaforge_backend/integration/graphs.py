@@ -17,28 +17,31 @@ Compiled = Callable[..., Any]
 def graph_name(gm: fx.GraphModule, inputs: Sequence[Any], facts: object) -> str:
     """A SHA-256 that is the same in every process: the code of the graph and of the graphs that its
     higher-order operators call, the metadata of its inputs (which share memory among it) and of the
-    tensors that it holds, and `facts`, whose repr must be the same as well."""
+    tensors that it holds, and `facts`, whose repr must be the same as well. Devices count by order
+    of appearance: a graph has one name on every GPU of a machine."""
     digest = hashlib.sha256()
     for name, module in gm.named_modules():
         if isinstance(module, fx.GraphModule):
             digest.update(f"{name}\n{module.code}\n".encode())
     storages: dict[int, int] = {}
+    devices: dict[torch.device, int] = {}
     held = [*gm.named_parameters(), *gm.named_buffers()]
     for name, value in [*(("", v) for v in inputs), *held]:
-        digest.update(f"{name} {_metadata(value, storages)}\n".encode())
+        digest.update(f"{name} {_metadata(value, storages, devices)}\n".encode())
     digest.update(repr(facts).encode())
     return digest.hexdigest()
 
 
-def _metadata(value: Any, storages: dict[int, int]) -> str:
-    """Of one tensor; `storages` numbers those seen so far."""
+def _metadata(value: Any, storages: dict[int, int], devices: dict[torch.device, int]) -> str:
+    """Of one tensor; `storages` and `devices` number those seen so far."""
     if not isinstance(value, torch.Tensor):
         return repr(type(value))
     layout = (value.dtype, tuple(value.shape), value.stride(), value.storage_offset())
     identity = value.untyped_storage()._cdata
     storage = storages.setdefault(identity, len(storages))
     bits = (value.requires_grad, value.is_conj(), value.is_neg())
-    return repr((str(value.device), *layout, *bits, storage))
+    device = (value.device.type, devices.setdefault(value.device, len(devices)))
+    return repr((*device, *layout, *bits, storage))
 
 
 def device_of(inputs: Sequence[Any]) -> torch.device:
