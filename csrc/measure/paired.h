@@ -20,8 +20,8 @@ struct Contestant {
 using SampleClock =
     std::function<Result<double>(int64_t sample, const std::function<Status()>& work)>;
 
-// A speed-up, time(base)/time(contestant): above 1 the contestant is faster. The interval is the 95%
-// bootstrap percentile interval of the median of per-round log ratios (Efron, 1979).
+// A speed-up, time(base)/time(contestant): above 1 the contestant is faster. The interval is the
+// 95% bootstrap percentile interval of the median of per-round log ratios (Efron, 1979).
 struct RatioInterval {
   double low = 0, median = 0, high = 0;
 };
@@ -43,8 +43,8 @@ struct PairedTimes {
 // The middle value, or the mean of the two middle ones. REQUIRES: not empty.
 double Median(std::vector<double> values);
 
-// A race ends at max_samples; after min_samples once budget_s is spent or every interval's half-width
-// is below `precision`; and at any tenth round once `decided`.
+// A race ends at max_samples; after min_samples once budget_s is spent or every interval's
+// half-width is below `precision`; and at any tenth round once `decided`.
 struct PairedOptions {
   int min_samples = 30;
   int max_samples = 300;

@@ -51,8 +51,8 @@ struct Frame {
 };
 
 // Sends or receives one frame over a SOCK_STREAM Unix socket. `timeout_ms`: for the whole frame
-// (negative: none). kTimeout; kIoError when the peer is gone; kCorruption for a frame that breaks the rules,
-// after which the stream is of no use.
+// (negative: none). kTimeout; kIoError when the peer is gone; kCorruption for a frame that breaks
+// the rules, after which the stream is of no use.
 Status SendFrame(int socket, const Frame& frame, int timeout_ms);
 Result<Frame> ReceiveFrame(int socket, int timeout_ms);
 

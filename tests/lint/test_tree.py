@@ -14,8 +14,8 @@ from tree import ROOT, files, own_kernels
 SOURCE_LIMIT = 600
 ROOMY = 400
 TOP_LEVEL = {
-    "CMakeLists.txt", "setup.py", "pyproject.toml", "csrc", "python", "cache", "tests", "examples", "docs",
-    "README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md",
+    "CMakeLists.txt", "setup.py", "pyproject.toml", "csrc", "python", "cache", "tests", "examples",
+    "docs", "README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md",
 }  # fmt: skip
 TESTED_ELSEWHERE = {"binding"}  # from Python
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
