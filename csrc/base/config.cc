@@ -16,7 +16,7 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-// What README.md lists.
+// What docs/options.md lists.
 constexpr const char* kSettings[] = {"CUDAFORGE_CACHE_DIR",
                                      "CUDAFORGE_CODER_API_KEY",
                                      "CUDAFORGE_CUDA_PATH",

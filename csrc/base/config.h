@@ -7,10 +7,10 @@
 
 namespace cudaforge {
 
-// What can be done about a region that the cache does not know (README.md, Options).
+// What can be done about a region that the cache does not know (docs/options.md).
 inline constexpr const char* kOnMiss[] = {"fallback", "record", "background", "blocking"};
 
-// What CUDAFORGE_LOG can name beside "all" (README.md, Environment).
+// What CUDAFORGE_LOG can name beside "all" (docs/options.md).
 inline constexpr const char* kLogTopics[] = {"forge", "graph", "cache", "dispatch"};
 
 // Every path is absolute, as the program may change its folder later. A program's name without a

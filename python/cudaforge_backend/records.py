@@ -1,4 +1,4 @@
-"""What the cache holds, in the words of tables and reports (README.md, Words)."""
+"""What the cache holds, in the words of tables and reports (docs/words.md)."""
 
 from __future__ import annotations
 
