@@ -113,8 +113,8 @@ void MetaKernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const Result<OpSignature> region = OpSignature::Parse(args[2].toStringRef());
   TORCH_CHECK(region.ok(), "cudaforge::region_v1: ", region.status().ToString());
   TORCH_CHECK(RegionId(region->Key()) == id, "cudaforge::region_v1: ", OtherRegion(id).ToString());
-  TORCH_CHECK(given == region->inputs.size(), "cudaforge::region_v1 ", region->Describe(), " takes ",
-              region->inputs.size(), " inputs, not ", given);
+  TORCH_CHECK(given == region->inputs.size(), "cudaforge::region_v1 ", region->Describe(),
+              " takes ", region->inputs.size(), " inputs, not ", given);
   c10::List<at::Tensor> outputs;
   for (size_t i = 0; i < region->outputs.size(); ++i) {
     const TensorSpec& spec = region->output_spec(i);
