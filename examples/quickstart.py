@@ -289,7 +289,7 @@ def both_processes(args: argparse.Namespace, device: str, progress: Progress) ->
         print(
             f'\nNext, in this environment{where}: torch.compile(model, backend="cudaforge") in a\n'
             "program of yours, or cudaforge_backend.enable() in one that does not compile;\n"
-            '`cudaforge cache ls` lists what was made here. docs/using.md has more.'
+            "`cudaforge cache ls` lists what was made here. docs/using.md has more."
         )
     return int(bool(found))
 
