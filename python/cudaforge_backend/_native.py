@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parent
 BUILT_FOR = PACKAGE / "built_for_torch.txt"  # written by the build: "2.11.0+cu130"
-_SOURCE = PACKAGE.parents[1]
-_BUILD = "`pip install --no-build-isolation --no-deps .` in its source folder builds it again"
-if (_SOURCE / "CMakeLists.txt").exists():  # the package of a checkout
-    _BUILD = f"`pip install --no-build-isolation --no-deps -e {_SOURCE}` builds it again"
 
 
 def _cuda_folders() -> list[str]:
@@ -40,13 +36,21 @@ def _release(version: str) -> str:
     return version.strip().partition("+")[0]
 
 
+def _build_again() -> str:
+    """How to build for the torch that is installed."""
+    source = PACKAGE.parents[1]
+    if (source / "CMakeLists.txt").exists():  # the package of a checkout
+        return f"`pip install --no-build-isolation --no-deps -e {source}` builds it again"
+    return "`pip install --no-build-isolation --no-deps .` in its source folder builds it again"
+
+
 def _wrong_torch(built_for: str) -> str:
     """One line: which torch is needed, which one is there, and how to get it."""
     on_index = re.fullmatch(r"[0-9.]+", built_for)  # no nightly build, nor one from sources
     other = f"; `pip install torch=={built_for}` brings the other torch back" if on_index else ""
     return (
         f"cudaforge_backend was built for torch {built_for}, and torch "
-        f"{_release(torch.__version__)} is installed: {_BUILD}{other}"
+        f"{_release(torch.__version__)} is installed: {_build_again()}{other}"
     )
 
 
@@ -70,7 +74,7 @@ def _load() -> Any:
     except ImportError as error:
         there = sorted(p.name for p in PACKAGE.glob("_C*.so"))
         state = f"found {', '.join(there)} there" if there else "nothing like it is there"
-        what = wrong_torch or f"cudaforge_backend cannot load its C++ part: {_BUILD}"
+        what = wrong_torch or f"cudaforge_backend cannot load its C++ part: {_build_again()}"
         _fail(
             f"{what}\nLooked for {PACKAGE / name} ({state}); Python {sys.version.split()[0]}, "
             f"torch {torch.__version__}; the loader said: {error}"
