@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import fx
 
 # The first and the last minor release that this source is tested with; pyproject.toml has them too.
 TESTED = ((2, 11), (2, 15))
@@ -33,6 +36,8 @@ UNDOCUMENTED = {
     "torch._subclasses.fake_tensor": ("FakeTensor", "FakeTensorMode"),
 }
 
+_PARAMETERS, _SOURCE = "_param_name_to_source", "_dynamo_source"  # of a graph, of its inputs
+
 
 class Table(dict[Any, Callable[..., Any]]):
     """A table of decompositions that is known by a text. PyTorch 2.15 pickles the table for the key
@@ -46,6 +51,18 @@ class Table(dict[Any, Callable[..., Any]]):
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (self._name,)
+
+
+def keep_sources(graph: fx.GraphModule, copied: fx.GraphModule) -> None:
+    """Gives a copy of a graph of Dynamo's what it says, beside nodes and metadata, of where its
+    inputs come from. Without it AOTAutograd takes no input for a parameter, and compiled code looks
+    at the address of each one in every call; CUDA graphs would copy them all."""
+    inputs = graph.graph.find_nodes(op="placeholder"), copied.graph.find_nodes(op="placeholder")
+    pairs = list(zip(*inputs, strict=True))
+    if hasattr(graph, _PARAMETERS) and all(hasattr(node, _SOURCE) for node, _ in pairs):
+        setattr(copied, _PARAMETERS, getattr(graph, _PARAMETERS))
+        for node, made in pairs:
+            setattr(made, _SOURCE, getattr(node, _SOURCE))
 
 
 def lacking() -> list[str]:

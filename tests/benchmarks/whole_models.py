@@ -5,9 +5,10 @@ model is then.
     python tests/benchmarks/whole_models.py [--only WORDS ...] [--device cpu|cuda] [--small]
         [--limit S] --out RESULTS.jsonl
 
-Needs the package transformers. Each result is a line of RESULTS: a model that has one there is not
-run again, so a run that was cut short is gone on with. `--small`: models of few layers and narrow
-ones, for small machines. `--limit`: seconds for one model. At the end a table of all results.
+Needs the packages transformers and, for resnet50, timm. Each result is a line of RESULTS: a model
+that has one there is not run again, so a run that was cut short is gone on with. `--small`: models
+of few layers and narrow ones, for small machines. `--limit`: seconds for one model. At the end a
+table of all results.
 
 first      Seconds of the first call: eager, by Inductor (in the same process, after eager), by
            CudaForge (in a second process).
@@ -32,6 +33,12 @@ from typing import Any
 import torch
 
 Step = Callable[[], Any]
+
+
+def _image_model(name: str, small: bool) -> tuple[torch.nn.Module, tuple[int, ...]]:
+    """A model of timm and the shape of its input."""
+    timm: Any = importlib.import_module("timm")
+    return timm.create_model(name, pretrained=False), (2, 3, 64, 64) if small else (32, 3, 224, 224)
 
 
 def _transformer(name: str, small: bool) -> tuple[torch.nn.Module, tuple[int, int], int]:
@@ -66,6 +73,7 @@ MODELS = {
     "llama": ("llama", "float32", False),
     "bert": ("bert", "float32", False),
     "t5-bf16": ("t5", "bfloat16", False),
+    "resnet50-bf16": ("resnet50", "bfloat16", False),
     "bert-training": ("bert", "float32", True),
 }
 
@@ -74,20 +82,24 @@ def step_of(name: str, device: str, small: bool, compiled: Callable[[Any], Any])
     """One call, or one training step without its optimizer, of the model as `compiled` makes it."""
     kind, dtype, training = MODELS[name]
     torch.manual_seed(0)
-    model, (batch, length), tokens = _transformer(kind, small)
+    if kind == "resnet50":
+        model, shape = _image_model(kind, small)
+        inputs = torch.randn(shape, dtype=getattr(torch, dtype), device=device)
+    else:
+        model, (batch, length), tokens = _transformer(kind, small)
+        batch, length = (2, 64) if small else (batch, length)
+        inputs = torch.randint(0, tokens, (batch, length), device=device)
     model = model.to(device, getattr(torch, dtype)).train(training)
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    batch, length = (2, 64) if small else (batch, length)
-    ids = torch.randint(0, tokens, (batch, length), device=device)
     run = compiled(model)
 
     def step() -> Any:
         if not training:
             with torch.no_grad():
-                return run(ids)[0]
-        out = run(ids)[0]
+                return run(inputs)[0]
+        out = run(inputs)[0]
         out.float().square().mean().backward()
         model.zero_grad(set_to_none=True)
         return out.detach()

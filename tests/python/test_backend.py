@@ -16,6 +16,7 @@ from conftest import RunPython
 from cudaforge_backend.integration import backend, plan
 from cudaforge_backend.options import MODES
 from torch import Tensor, nn
+from torch._inductor import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.utils import run_and_get_code
 from torch.nn import functional as F
@@ -87,6 +88,25 @@ def test_without_winners_the_code_is_inductors_in_training() -> None:
     assert len(ours) == 2  # the forward and the backward graph
     assert ours == code("inductor")
     assert graphs("plain") == 1
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_inductor_is_told_which_inputs_are_parameters(
+    all_win: None, monkeypatch: pytest.MonkeyPatch, training: bool
+) -> None:
+    """It looks at the addresses of others in every call, and CUDA graphs copy them."""
+    told: list[int] = []
+    compile_graph = compile_fx._InProcessFxCompile.codegen_and_compile
+
+    def note(self: Any, gm: Any, inputs: Any, check: Any, kwargs: Any) -> Any:
+        told.append(len(kwargs["static_input_idxs"]))
+        return compile_graph(self, gm, inputs, check, kwargs)
+
+    monkeypatch.setattr(compile_fx._InProcessFxCompile, "codegen_and_compile", note)
+    block, x = Block(), torch.randn(8, 32)
+    with torch.set_grad_enabled(training):
+        code_made_by(torch.compile(block, backend="cudaforge"), x)
+    assert told and set(told) == {len(list(block.parameters()))}
 
 
 def test_a_graph_without_an_anchor_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:

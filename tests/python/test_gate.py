@@ -6,10 +6,11 @@ import functools
 import itertools
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cudaforge_backend
 import pytest
@@ -510,3 +511,27 @@ def test_timing_is_not_seen_by_checkpointing_or_hooks(
     run_python: RunPython, tmp_path: Path
 ) -> None:
     run_python(f"CACHE = {str(tmp_path)!r}\n{_CHECKPOINTED}", ready=True)
+
+
+class _SavesItsOutput(torch.autograd.Function):
+    """As a compiled graph does whose backward needs an output."""
+
+    made: ClassVar[list[weakref.ref[Any]]] = []
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        y = x.exp()
+        ctx.save_for_backward(y)
+        _SavesItsOutput.made.append(weakref.ref(ctx))
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return dy * ctx.saved_tensors[0]
+
+
+def test_timing_a_training_graph_keeps_nothing_that_it_saved() -> None:
+    x = torch.randn(8, requires_grad=True)
+    gate.time_compiled(lambda x: (_SavesItsOutput.apply(x),), [x], training=True)
+    assert _SavesItsOutput.made
+    assert not any(context() is not None for context in _SavesItsOutput.made)

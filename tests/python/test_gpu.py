@@ -317,7 +317,7 @@ def test_an_architecture_that_nvrtc_does_not_know(run_python: Any, tmp_path: Pat
     subprocess.run(["c++", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     done = run_python(
         "import json, os, warnings, torch, cudaforge_backend\n"
-        "x = torch.randn(64, 256, device='cuda')\n"
+        "x = torch.randn(8192, 4096, device='cuda')\n"
         "o = {'on_miss': 'blocking', 'cache_dir': os.environ['FOLDER']}\n"
         "f = torch.compile(lambda x: torch.softmax(x, -1), backend='cudaforge', options=o)\n"
         "with warnings.catch_warnings(record=True) as seen:\n"
@@ -342,7 +342,7 @@ def test_no_nvrtc(run_python: Any, tmp_path: Path) -> None:
     subprocess.run(empty, check=True)
     done = run_python(
         "import json, os, warnings, torch, cudaforge_backend\n"
-        "x = torch.randn(64, 256, device='cuda')\n"
+        "x = torch.randn(8192, 4096, device='cuda')\n"
         "o = {'on_miss': 'blocking', 'cache_dir': os.environ['FOLDER']}\n"
         "f = torch.compile(lambda x: torch.softmax(x, -1), backend='cudaforge', options=o)\n"
         "with warnings.catch_warnings(record=True) as seen:\n"

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from cudaforge_backend._native import _C
+from cudaforge_backend.torch_compat import keep_sources
 
 from .fx_signature import tensor_reason
 from .graph_pass import kept_table
@@ -186,6 +187,7 @@ def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:
     gets."""
     made = fx.GraphModule(gm, copy.deepcopy(gm.graph))
     made.meta.update(gm.meta)
+    keep_sources(gm, made)
     return made
 
 

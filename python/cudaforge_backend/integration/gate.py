@@ -387,8 +387,9 @@ def _alone(inputs: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _unseen_by_hooks() -> Any:
-    """The caller's saved-tensor hooks (activation checkpointing, offloading) see nothing inside."""
-    return torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    """The caller's saved-tensor hooks (activation checkpointing, offloading) see nothing inside.
+    Detached: an output that is saved as it is holds itself and all else that is saved for good."""
+    return torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t)
 
 
 def copies(inputs: Sequence[Any]) -> list[Any]:
