@@ -84,26 +84,28 @@ class Program(torch.nn.Module):
 def outputs_of(workload: Workload, device: str, values: dict[str, Any]) -> tuple[torch.Tensor, ...]:
     """What the workload's calls come to, which begin with `values`."""
 
-    def value(of: Any) -> Any:
-        if isinstance(of, list):
-            return [value(one) for one in of]
-        if not isinstance(of, dict):
-            return of
-        if "ref" in of:
-            return values[of["ref"]]
-        if "dtype" in of:
-            return getattr(torch, of["dtype"])
-        if "device" in of:
-            return torch.device(device)
-        if "float" in of:
-            return float(of["float"])
-        raise ValueError(f"an argument of a kind that this reader does not know: {of}")
-
     for node in workload["nodes"]:
-        args = [value(arg) for arg in node["args"]]
-        kwargs = {name: value(arg) for name, arg in node.get("kwargs", {}).items()}
+        args = [_value(arg, device, values) for arg in node["args"]]
+        kwargs = {name: _value(arg, device, values) for name, arg in node.get("kwargs", {}).items()}
         values[node["name"]] = _called(node["op"])(*args, **kwargs)
-    return tuple(value(output) for output in workload["outputs"])
+    return tuple(_value(output, device, values) for output in workload["outputs"])
+
+
+def _value(of: Any, device: str, values: dict[str, Any]) -> Any:
+    """What an argument in the file stands for."""
+    if isinstance(of, list):
+        return [_value(one, device, values) for one in of]
+    if not isinstance(of, dict):
+        return of
+    if "ref" in of:
+        return values[of["ref"]]
+    if "dtype" in of:
+        return getattr(torch, of["dtype"])
+    if "device" in of:
+        return torch.device(device)
+    if "float" in of:
+        return float(of["float"])
+    raise ValueError(f"an argument of a kind that this reader does not know: {of}")
 
 
 def _called(op: str) -> Callable[..., Any]:

@@ -176,7 +176,8 @@ TEST_F(RegionForgeTest, TheFirstCandidatesCompileBeforeTheVerifierIsOpen) {
   ASSERT_TRUE(done.record.has_value() && done.record->has_kernel());
   EXPECT_NE(std::set<std::string>(ahead.begin(), ahead.end()).size(), 1u);
   const Json best = ParseJson(done.record->For()->candidate).value();
-  EXPECT_EQ(std::count(ahead.begin(), ahead.end(), best["code"].get<std::string>()), 1) << "of two, both are ahead";
+  EXPECT_EQ(std::count(ahead.begin(), ahead.end(), best["code"].get<std::string>()), 1)
+      << "of two, both are ahead";
 }
 
 TEST_F(RegionForgeTest, AWinnerIsStoredWithNoPythonInTheProcess) {
