@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from inductor import by_inductor
 
 Step = Callable[[], Any]
 
@@ -134,7 +135,7 @@ def run_one(name: str, device: str, small: bool) -> dict[str, Any]:
     eager = step_of(name, device, small, lambda m: m)
     eager_s, eager_out = _first(eager, device)
     again, inductor = (
-        step_of(name, device, small, lambda m: torch.compile(m)) for _ in range(2)
+        step_of(name, device, small, by_inductor) for _ in range(2)
     )  # fmt: skip
     _first(inductor, device), _first(again, device)
     steps = {"eager": eager, "inductor": inductor, "again": again, "cudaforge": ours}
