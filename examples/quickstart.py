@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ import cudaforge_backend  # noqa: E402
 import torch  # noqa: E402
 from arguments import arguments  # noqa: E402
 from cudaforge_backend._native import _C  # noqa: E402
-from cudaforge_backend.measure import time_interleaved  # noqa: E402
+from cudaforge_backend.measure import by_inductor, time_interleaved  # noqa: E402
 from cudaforge_backend.options import parse  # noqa: E402
+from cudaforge_backend.reasons import GraphOutcome  # noqa: E402
 from cudaforge_backend.records import counted  # noqa: E402
 from models import EXAMPLES, Example  # noqa: E402
 from report import Progress, print_models, print_processes, print_regions  # noqa: E402
@@ -76,7 +78,7 @@ class Run:
     results: dict[str, torch.Tensor] = field(default_factory=dict)
     substituted: dict[str, int] = field(default_factory=dict)
     first_result_s: float = 0.0
-    counters: dict[str, Any] = field(default_factory=dict)
+    counters: Counter[str] = field(default_factory=Counter)  # until the first results
 
 
 def prepare(name: str, phase: str, device: str) -> tuple[Example, tuple[torch.Tensor, ...]]:
@@ -86,27 +88,36 @@ def prepare(name: str, phase: str, device: str) -> tuple[Example, tuple[torch.Te
     return example, example.inference if phase == "inference" else example.training
 
 
-def run_all(args: argparse.Namespace, device: str, progress: Progress) -> Run:
-    """The first result of each model and phase from the CudaForge backend."""
+def run_all(
+    args: argparse.Namespace,
+    device: str,
+    progress: Progress,
+    after: Callable[[str, str, bool], None] | None = None,
+) -> Run:
+    """The first result of each model and phase from the CudaForge backend. Calls `after` with each
+    model, phase, and whether it runs with kernels."""
     run = Run()
     for name, phase in chosen(args):
         progress.tell(f"{name} {phase}", f"compiling {name} {phase}")
         example, inputs = prepare(name, phase, device)
         torch._dynamo.reset()
-        before = with_winners()
+        before, counted_before = with_winners(), counters()
         compiled = torch.compile(example.model, backend="cudaforge", options=options(args))
         value = step(compiled, inputs, phase, list(example.model.parameters()))
         run.results[f"{name}/{phase}"] = value.cpu()
         run.substituted[f"{name}/{phase}"] = with_winners() - before
         run.first_result_s = run.first_result_s or time.time() - START
-    run.counters = counters(run.first_result_s, progress)
+        run.counters.update(counters())
+        run.counters.subtract(counted_before)
+        if after is not None:
+            after(name, phase, run.substituted[f"{name}/{phase}"] > 0)
     return run
 
 
 def with_winners() -> int:
     """Graphs of this process that run with winners: those that did not gain by them do not."""
-    graphs = cudaforge_backend.stats()["graphs"]
-    return graphs.get("substituted", 0)
+    graphs = cudaforge_backend.stats().graphs
+    return graphs.get(GraphOutcome.SUBSTITUTED, 0)
 
 
 def chosen(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -129,14 +140,14 @@ def measure(
     torch._dynamo.reset()
     modules = {
         "eager": example.model,
-        "inductor": torch.compile(example.model),
+        "inductor": by_inductor(example.model),
         "cudaforge": torch.compile(example.model, backend="cudaforge", options=options(args)),
     }
     errors = {
         n: relative_error(step(m, inputs, phase, parameters), exact) for n, m in modules.items()
     }
     twin = copy.deepcopy(example.model)  # compiled by itself: what a second compilation varies by
-    modules["control"] = torch.compile(twin)
+    modules["control"] = by_inductor(twin)
     own = {n: parameters for n in modules} | {"control": list(twin.parameters())}
     runs = {n: (lambda n=n: step(modules[n], inputs, phase, own[n])) for n in modules}
     times = time_interleaved(runs, device)
@@ -172,18 +183,20 @@ def machine(device: str) -> dict[str, Any]:
     }
 
 
-def counters(first_result_s: float, progress: Progress) -> dict[str, Any]:
-    """Calls served, regions that the cache did not know, kernels forged, seconds to a result."""
+def counters() -> dict[str, int]:
+    """Calls served and not, regions that the cache did not know, regions forged."""
     stats = cudaforge_backend.stats()
+    names = ("hits", "misses", "unserved", "forged", "negative")
+    return {name: getattr(stats, name) for name in names}
+
+
+def totals(run: Run, progress: Progress) -> dict[str, Any]:
+    """What one process came to, up to its first results."""
     return {
-        "hits": stats["hits"],
-        "misses": stats["misses"],
-        "unserved": stats["unserved"],
-        "forged": stats["forged"],
-        "negative": stats["negative"],
+        **run.counters,
         "regions_with_winner": len(progress.known["hit"]),
         "regions_known_without": len(progress.known["negative"]),
-        "first_result_s": first_result_s,
+        "first_result_s": run.first_result_s,
     }
 
 
@@ -193,7 +206,7 @@ def second_process(args: argparse.Namespace, device: str, progress: Progress) ->
     run = run_all(args, device, progress)
     told = {
         "results": run.results,
-        "counters": run.counters,
+        "counters": totals(run, progress),
         "missed": progress.known["miss"],
         "forged": progress.forged(),
     }
@@ -232,31 +245,32 @@ def both_processes(args: argparse.Namespace, device: str, progress: Progress) ->
     print(
         f"CudaForge {facts['cudaforge']}, torch {facts['torch']}, {facts['device_name']}, "
         f"{facts['threads']} threads, cache {parse(None, options(args)).cache_dir}\n\n"
-        "Forging: one line for each region as it is decided",
+        "Each model: a line for each region as it is decided, then a table of its regions\n"
+        "(microseconds), then its times (milliseconds). A speed-up is the median of pairs that\n"
+        "were timed in turns, with its 95% interval: of a region over the faster of ATen and\n"
+        "Inductor, of a model over Inductor. A/A is Inductor against itself. A region is not\n"
+        "served if its graph is no faster with it. Errors are relative to float64; the limit is\n"
+        "twice eager PyTorch's error, plus Inductor's.\n",
         flush=True,
     )
-    first = run_all(args, device, progress)
-    served = {r["key"] for r in cudaforge_backend.stats()["regions"] if r["hits"]}
-    regions = progress.regions(served)
-    print(
-        "\nRegions (microseconds; the speed-up is over the faster of ATen and Inductor, "
-        "with its 95% interval,\n"
-        "the median of pairs timed in turns, while a column is the median of its own times;\n"
-        "served: no where the graph as a whole does not gain by its winners)"
-    )
-    print_regions(regions)
+    models: list[dict[str, Any]] = []
+    shown: set[str] = set()  # keys of regions
 
-    print("\nTiming whole models, interleaved", flush=True)
-    models = []
-    for name, phase in chosen(args):
-        progress.tell(f"  {name} {phase}", f"compiling and timing {name} {phase}")
-        models.append(measure(name, phase, device, args, first.substituted[f"{name}/{phase}"] > 0))
-    print("\nModels (milliseconds; A/A is Inductor against itself; errors are relative to float64;")
-    print(
-        "allowed: twice eager PyTorch's, and Inductor's own; ratios are medians of pairs timed in"
-    )
-    print("turns, while a column is the median of its own times)")
-    print_models(models)
+    def measured(name: str, phase: str, winners: bool) -> None:
+        served = {r.key for r in cudaforge_backend.stats().regions if r.hits}
+        new = [r for r in progress.regions(served) if r["key"] not in shown]
+        shown.update(r["key"] for r in new)
+        print_regions(new)
+        progress.tell("", f"compiling and timing {name} {phase}")
+        models.append(measure(name, phase, device, args, winners))
+        print_models(models[-1:])
+        print(flush=True)
+
+    first = run_all(args, device, progress, measured)
+    regions = progress.regions({r.key for r in cudaforge_backend.stats().regions if r.hits})
+    if len(models) > 1:
+        print("All models")
+        print_models(models)
 
     progress.tell("\nA second process, from the cache", "the second process runs")
     second = start_second(args)
@@ -265,7 +279,7 @@ def both_processes(args: argparse.Namespace, device: str, progress: Progress) ->
         for key, value in second["results"].items()
     }
     difference = max(differences.values())
-    processes = {"first_process": first.counters, "second_process": second["counters"]}
+    processes = {"first_process": totals(first, progress), "second_process": second["counters"]}
     lost = lost_regions(regions, second["missed"], second["forged"])
     print_processes(processes, difference)
 

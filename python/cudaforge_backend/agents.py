@@ -1,4 +1,4 @@
-"""Who writes kernels beside the generators: a Coder, a Judge, and what they may spend."""
+"""Settings of agents: the Coder writes kernels, the Judge advises, within limits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 from ._native import _C
 from .errors import OptionError
 
-# A start: prices change, and the file is yours to edit. Its names are whole, or those of a model's
-# dated snapshots: what else begins so ("-pro") may cost more.
+# Default prices; they change, so edit the file. A name matches whole, or a model's dated snapshots;
+# other names with the same beginning ("-pro") may cost more.
 PRICES = Path(__file__).with_name("prices.json")
 
 _TRITON = Path(__file__).with_name("triton_aot")  # a program of its own
@@ -30,27 +30,27 @@ _RANGES = {
     "usd": (0, 10**12),
 }
 
-Hints = Callable[[], list[str]]  # what a person has said since it was last called
+Hints = Callable[[], list[str]]  # a person's new hints since the last call
 
 
 @dataclass(frozen=True)
 class Agents:
-    """One region's session. `coder` and `judge` are providers ("openai:MODEL"; `cudaforge forge
-    --help` lists them); no judge: the coder works from verdicts and measurements alone. Limits:
-    whichever comes first; 0 tokens or dollars: no limit."""
+    """The agents' session for one region. coder, judge: providers such as "openai:MODEL"
+    (`cudaforge forge --help` lists them). Without a judge the coder sees verdicts and measurements
+    only. The first limit that is reached ends the session; 0 tokens or dollars: no limit."""
 
     coder: str
     judge: str = ""
-    language: str = ""  # "triton", where it is installed; else CUDA C++, or C++ on a CPU
-    strategy: str = _C.strategies()[0]  # which kernel a round goes on from
+    language: str = ""  # "triton" (must be installed); "": CUDA C++, on a CPU C++
+    strategy: str = _C.strategies()[0]  # which kernel the next round starts from
     metrics: bool = True  # hardware counters in the prompts
     rounds: int = _LIMITS["rounds"]
     seconds: float = _LIMITS["seconds"]
     tokens: int = _LIMITS["tokens"]
     usd: float = _LIMITS["usd"]
     prices_file: str = str(PRICES)
-    resume: bool = True  # a session that was cut off
-    # For HTTP providers; else CUDAFORGE_CODER_API_KEY and CUDAFORGE_JUDGE_API_KEY, else the
+    resume: bool = True  # continue an interrupted session
+    # Keys for HTTP providers. "": CUDAFORGE_CODER_API_KEY and CUDAFORGE_JUDGE_API_KEY, or else the
     # provider's own variable.
     coder_key: str = field(default="", repr=False)
     judge_key: str = field(default="", repr=False)
@@ -83,7 +83,7 @@ class Agents:
                 raise OptionError(f"{name} is no text")
 
     def settings(self) -> dict[str, Any]:
-        """What _C.forge_region takes."""
+        """As a dict for _C.forge_region."""
         variables = _C.provider_variables()
         environment = {name: os.environ[name] for name in variables if name in os.environ}
         return {

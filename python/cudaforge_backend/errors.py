@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions a caller can name."""
+"""The package's exceptions and warnings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ class CudaForgeError(Exception):
 
 
 class OptionError(CudaForgeError, ValueError):
-    """An option, a value or a mode that is not known; the message lists the known ones."""
+    """An unknown option, value or mode; the message lists the known ones."""
 
 
 class CudaForgeWarning(UserWarning):
-    """Something did not work and PyTorch's own way was taken; each message appears once a
-    process."""
+    """Something failed and PyTorch's own code runs. Each message appears once in a process."""
 
 
 def unknown(kind: str, given: object, known: Iterable[str]) -> OptionError:

@@ -17,6 +17,7 @@ from torch import fx
 
 from ._native import _C
 from .options import DISABLED, disabled, parse
+from .reasons import Reason, Status, Way
 from .records import (
     input_shapes,
     label,
@@ -31,28 +32,25 @@ from .records import (
     with_time,
 )
 from .records import why as why_of
-from .stats import GraphWay, remedies, way_text
+from .stats import GraphWay
+from .stats_text import remedies, way_text
 
 
 @dataclass(frozen=True)
 class RegionReport:
-    """One region: `ops` as "mul -> cumsum", `shapes` of its inputs as "float32[8, 128]". `status`
-    is "hit", "unused", "negative" (no winner; eager calls may have a kernel), "skipped" (not
-    forged, as little can be gained) or "miss"; `why` says it in words. `timing` is the record's
-    (its fields are in cache/FORMAT.md), None where nothing was timed. `retry_above_s`: the
-    region_budget_s above which a region that had too little time is tried again, else None.
-    `within`: key of the larger region without a winner that this one is a part of, else None."""
+    """One region of a model."""
 
-    ops: str
-    shapes: tuple[str, ...]
+    ops: str  # as "mul -> cumsum"
+    shapes: tuple[str, ...]  # of the inputs, as "float32[8, 128]"
     signature: Mapping[str, Any]
     key: str
     arch: str
-    status: str
-    why: str
-    timing: Mapping[str, Any] | None
+    status: Status
+    why: str  # the status in words
+    timing: Mapping[str, Any] | None  # of the record (cache/FORMAT.md); None: nothing was timed
+    # A larger region_budget_s forges it again. None: it had enough time.
     retry_above_s: float | None = None
-    within: str | None = None
+    within: str | None = None  # key of the larger region without a winner that this is a part of
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Report:
     that were timed. str() is a table for people."""
 
     regions: tuple[RegionReport, ...]
-    left: Mapping[str, int]
+    left: Mapping[Reason, int]
     graphs: int
     training: bool
     no_graph: str = ""
@@ -104,20 +102,20 @@ class Report:
 
 
 def _speedup(region: RegionReport) -> str:
-    words = speedup_text(region.timing) if region.status == "hit" else ""
+    words = speedup_text(region.timing) if region.status == Status.HIT else ""
     return f": {words}" if words else ""
 
 
 _WHY = {
-    "hit": "a winner is in the cache",
-    "unused": "a winner is in the cache, but the graph is no faster with it: Inductor runs it",
+    Status.HIT: "a winner is in the cache",
+    Status.UNUSED: "a winner is in the cache, but the graph is no faster with it: Inductor runs it",
     "not_used": "a winner is in the cache, but the compiled graph has other strides or lost the "
     "region: Inductor runs it",
     "elsewhere": "a winner is in the cache, but this graph is divided into other regions",
-    "negative": "nothing was faster than PyTorch",
-    "miss": "not forged yet: compiling with on_miss='blocking' (the default) makes its kernel, as "
-    "far as graph_budget_s goes; so does cudaforge warmup, without that limit",
-    "skipped": "not forged, as little can be gained",
+    Status.NEGATIVE: "nothing was faster than PyTorch",
+    Status.MISS: "not forged yet. Compiling with on_miss='blocking' (the default) makes its kernel "
+    "within graph_budget_s; `cudaforge warmup` makes it without that limit",
+    Status.SKIPPED: "not forged, as little can be gained",
     "only_agents": "no generator makes it: `cudaforge forge SCRIPT.py:FACTORY --coder PROVIDER` "
     "has agents write its kernel",
 }
@@ -147,7 +145,7 @@ def explain(
     warn_of_environment()
     open_cache(parse(None, {} if cache_dir is None else {"cache_dir": cache_dir}).cache_dir)
     regions: list[RegionReport] = []
-    left: Counter[str] = Counter()
+    left: Counter[Reason] = Counter()
     graphs = 0
     training = False
     ways: list[GraphWay] = []
@@ -234,7 +232,7 @@ def _leaving_no_trace() -> Iterator[None]:
 
 def _inspect(
     gm: fx.GraphModule, example_inputs: Sequence[Any], agents: bool, ways: list[GraphWay]
-) -> tuple[list[RegionReport], Counter[str]]:
+) -> tuple[list[RegionReport], Counter[Reason]]:
     """Reports of the regions, and why anchors were left; adds to `ways`."""
     from .integration import gate
     from .integration.analysis import analyse, graph_reason, is_training, may_have_anchor
@@ -245,9 +243,9 @@ def _inspect(
     from .integration.tracing import beside_running_programs
 
     if not may_have_anchor(gm, is_training(example_inputs)):
-        return [], Counter({"no_anchor": 1})
-    if why := graph_reason(gm, example_inputs, {}):
-        return [], Counter({why: 1})
+        return [], Counter({Reason.NO_ANCHOR: 1})
+    if refused := graph_reason(gm, example_inputs, {}):
+        return [], Counter({refused: 1})
     arch = arch_of(example_inputs)
     with beside_running_programs():
         analysis = analyse(gm, example_inputs, rules_for(arch, agents))
@@ -264,28 +262,28 @@ def _inspect(
         status = known.status
         region = known.region
         used = verdict is None or region.key in verdict.regions
-        elsewhere = index >= planned and status == "hit"
+        elsewhere = index >= planned and status == Status.HIT
         if elsewhere or (
-            status == "hit" and verdict and not (verdict.fastest == "kernels" and used)
+            status == Status.HIT and verdict and not (verdict.fastest == Way.KERNELS and used)
         ):
-            status = "unused"
+            status = Status.UNUSED
         signature = region.signature.to_dict()
         record = _C.store().get(region.key, known.arch)
-        why = why_of(record) if record and status == "negative" else _WHY[status]
-        if record and record["serves"] == ["eager"] and status == "negative":
+        why = why_of(record) if record and status == Status.NEGATIVE else _WHY[status]
+        if record and record["serves"] == ["eager"] and status == Status.NEGATIVE:
             why += "; eager calls are served by its kernel"
-        kernel = _C.store().candidate(region.key, known.arch) if status == "hit" else None
+        kernel = _C.store().candidate(region.key, known.arch) if status == Status.HIT else None
         if alignment := needed_alignment(signature, kernel):
             why += f"; it needs {alignment}: other data go to the kernel for unaligned data, if any"
-        if status == "unused" and not used:
+        if status == Status.UNUSED and not used:
             why = _WHY["not_used"]
-        if status == "miss" and region.by_agents:
+        if status == Status.MISS and region.by_agents:
             why = _WHY["only_agents"]
         if elsewhere:
             why = _WHY["elsewhere"]
-        if status == "skipped":
+        if status == Status.SKIPPED:
             why = f"{_WHY[status]}: {known.reason}"
-        if status == "miss" and (failed := failure(region.key)) is not None:
+        if status == Status.MISS and (failed := failure(region.key)) is not None:
             why = f"forging it failed in this process: {failed}"
         reports.append(
             RegionReport(
@@ -296,8 +294,8 @@ def _inspect(
                 arch=known.arch,
                 status=status,
                 why=why,
-                timing=record["timing"] if record and status != "miss" else None,
-                retry_above_s=retry_above_s(record) if record and status != "miss" else None,
+                timing=record["timing"] if record and status != Status.MISS else None,
+                retry_above_s=retry_above_s(record) if record and status != Status.MISS else None,
                 within=known.within.key if known.within else None,
             )
         )

@@ -1,4 +1,4 @@
-"""Forked children, and locks that they find free."""
+"""Forked children, and locks that are free in them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _imported_in = os.getpid()
 
 
 def is_forked_child() -> bool:
-    """Whether this process was forked after its parent had imported the package. It forges nothing:
-    it has none of the threads, and an unknown state of the libraries, that forging takes."""
+    """Whether this process was forked after its parent imported the package. Such a process never
+    forges: it lacks the parent's threads, and libraries may be in an undefined state."""
     return os.getpid() != _imported_in
 
 
@@ -27,8 +27,8 @@ def fork_safe_lock() -> Any:
 
 
 def dynamos_lock() -> Any:
-    """The RLock of torch._dynamo.convert_frame, which a thread holds that compiles. For who must
-    not import Dynamo; None as long as nobody has."""
+    """The RLock that a compiling thread holds (torch._dynamo.convert_frame). None: Dynamo is not
+    imported; this function does not import it."""
     return getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
 
 
@@ -39,8 +39,7 @@ def _after_in_child() -> None:
     for lock in [*_locks, dynamos_lock()]:
         if lock is not None and not lock._is_owned():
             lock._at_fork_reinit()
-    # PyTorch has a child make processes of its own that compile, and yet has it wait for the
-    # threads of its parent that do.
+    # In a child Inductor's pool still has its parent's threads, which do not exist here.
     inductor = sys.modules.get("torch._inductor.async_compile")
     if inductor is not None and hasattr(inductor, "AsyncCompile"):
         inductor.AsyncCompile.pool.cache_clear()

@@ -1,5 +1,5 @@
-"""What CudaForge does, line by line: CUDAFORGE_LOG=forge,graph,cache,dispatch writes to stderr, and
-Python's own logging can be told to listen to the loggers "cudaforge.forge" and so on."""
+"""Log lines. CUDAFORGE_LOG=forge,graph,cache,dispatch writes them to stderr; Python's logging has
+them in the loggers "cudaforge.forge" and so on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ dispatch = _LOGGERS["dispatch"]
 
 
 def install() -> None:
-    """Has the topics of CUDAFORGE_LOG written to stderr. Called once, when the package loads."""
+    """Writes the topics of CUDAFORGE_LOG to stderr. Called once, when the package loads."""
     asked = set(_C.config()["log"])
     for topic, logger in _LOGGERS.items():
         if not asked & {topic, "all"}:

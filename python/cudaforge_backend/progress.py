@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .reasons import Status
+
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
@@ -36,13 +38,9 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class RegionFound(Event):
-    """A graph has this region.
+    """A graph has this region."""
 
-    status: "hit" (the cache has a kernel), "negative" (it is known that there is none), "skipped"
-        (little can be gained) or "miss".
-    """
-
-    status: str
+    status: Status  # never UNUSED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -139,7 +139,7 @@ def region_call(device: str) -> dict[str, Any]:
             for _ in range(2000):
                 call()
             times[name].append((time.perf_counter() - start) / 2000 * 1e6)
-    hits = cudaforge_backend.stats()["hits"]
+    hits = cudaforge_backend.stats().hits
     over = [r - a for r, a in zip(times["region"], times["aten"], strict=True)]
     control = [r - a for r, a in zip(times["aten_again"], times["aten"], strict=True)]
     return {
@@ -193,7 +193,7 @@ def eager_call(device: str) -> dict[str, Any]:
                 start = time.perf_counter()
                 calls(x, 2000)
                 times[f"{caller}_{state}"].append((time.perf_counter() - start) / 2000 * 1e6)
-    hits = cudaforge_backend.stats()["eager"][SOFTMAX_OP]["hits"]
+    hits = cudaforge_backend.stats().eager[SOFTMAX_OP].hits
     result: dict[str, Any] = {"hits": hits}
     for caller in callers:
         result[f"{caller}_native_us"] = spread(times[f"{caller}_native"])

@@ -28,7 +28,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ import cudaforge_backend  # noqa: E402
 import torch  # noqa: E402
 import yardstick  # type: ignore[import-not-found]  # noqa: E402
 from costs import spread  # noqa: E402
+from cudaforge_backend.stats import EagerStats  # noqa: E402
 from models import EXAMPLES, GPT  # noqa: E402
 from torch import Tensor  # noqa: E402
 
@@ -116,7 +117,7 @@ def compare_losses(
         made = cudaforge_backend.stats()
         cudaforge_backend.reset_stats()
         found = Training(args).losses(args.steps)
-        counters = cudaforge_backend.stats()["eager"]
+        counters = cudaforge_backend.stats().eager
     plain, again = (Training(args).losses(args.steps) for _ in range(2))
     exact = Training(args, torch.float64).losses(args.steps)
     moved = Training(args, torch.float64, moved=True).losses(args.steps)
@@ -135,20 +136,20 @@ def compare_losses(
         "within": kernels <= allowed,
     }
     return losses, operators(counters) | {
-        "forged": made["forged"],
-        "negative": made["negative"],
+        "forged": made.forged,
+        "negative": made.negative,
     }
 
 
-def operators(counters: dict[str, Any]) -> dict[str, Any]:
+def operators(counters: Mapping[str, EagerStats]) -> dict[str, Any]:
     """The counters of the overloads that were called, and the share of their calls that kernels
     served: of all calls, and of those of overloads that have kernels (None: no overload has)."""
-    called = {name: seen for name, seen in counters.items() if seen["calls"]}
-    served = [seen for seen in called.values() if seen["hits"]]
+    called = {name: seen for name, seen in counters.items() if seen.calls}
+    served = [seen for seen in called.values() if seen.hits]
 
     def share(of: list[Any]) -> float | None:
-        calls = sum(seen["calls"] for seen in of)
-        return sum(seen["hits"] for seen in of) / calls if calls else None
+        calls = sum(seen.calls for seen in of)
+        return sum(seen.hits for seen in of) / calls if calls else None
 
     return {
         "overloads": called,
@@ -221,7 +222,7 @@ def report(results: dict[str, Any]) -> None:
     )
     print(f"regions: {ops['forged']} with a kernel, {ops['negative']} without")
     for name, seen in ops["overloads"].items():
-        misses = ", ".join(f"{n} {reason}" for reason, n in seen["misses"].items())
+        misses = ", ".join(f"{n} {reason}" for reason, n in seen.misses.items())
         print(f"  {name}: {seen['calls']} calls, {seen['hits']} hits, misses: {misses or 'none'}")
     shares = [
         "no operator" if share is None else f"{share:.1%}"

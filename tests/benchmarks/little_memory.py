@@ -65,8 +65,8 @@ def main() -> None:
         counts = cudaforge_backend.stats()
         took = time.monotonic() - began
         print(f"{args.steps} steps in {took:.0f} s, {held.numel() // MIB} MiB held")
-        print(f"steps without memory {without_memory}, wrong {wrong}, served {counts['hits']}")
-        print(f"least free {least // MIB} MiB of {args.leave}; fallbacks {counts['fallbacks']}")
+        print(f"steps without memory {without_memory}, wrong {wrong}, served {counts.hits}")
+        print(f"least free {least // MIB} MiB of {args.leave}; fallbacks {counts.fallbacks}")
         for word in words:
             print(word)
         for key, arch in seen.items():

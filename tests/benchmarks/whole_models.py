@@ -12,7 +12,7 @@ table of all results.
 
 first      Seconds of the first call: eager, by Inductor (in the same process, after eager), by
            CudaForge (in a second process).
-by phase   stats()["spent"] of CudaForge, all graphs together.
+by phase   stats().spent of CudaForge, all graphs together.
 times      Interleaved rounds of eager, Inductor, Inductor again and CudaForge, in milliseconds:
            medians. gain: the better of eager and Inductor over CudaForge; control: Inductor over
            itself; 95% intervals.
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from inductor import by_inductor
+from cudaforge_backend.measure import by_inductor
 
 Step = Callable[[], Any]
 
@@ -124,14 +124,14 @@ def run_one(name: str, device: str, small: bool) -> dict[str, Any]:
     """What one model came to."""
     import cudaforge_backend
     from cudaforge_backend import measure
-    from cudaforge_backend.stats import PHASES
+    from cudaforge_backend.reasons import Phase
 
     torch._dynamo.config.cache_size_limit = 64
     if device == "cuda":
         torch.zeros(1, device=device)
     ours = step_of(name, device, small, lambda m: torch.compile(m, backend="cudaforge"))
     ours_s, ours_out = _first(ours, device)
-    spent = cudaforge_backend.stats()["spent"]
+    spent = cudaforge_backend.stats().spent
     eager = step_of(name, device, small, lambda m: m)
     eager_s, eager_out = _first(eager, device)
     again, inductor = (
@@ -141,16 +141,18 @@ def run_one(name: str, device: str, small: bool) -> dict[str, Any]:
     steps = {"eager": eager, "inductor": inductor, "again": again, "cudaforge": ours}
     times = measure.time_interleaved(steps, device, min_rounds=20, budget_s=6.0)
     best = min(("eager", "inductor"), key=times.median_ms)
-    phases = {p: sum(g["seconds"][p] for g in spent) for p in PHASES}
+    phases = {p: sum(g.seconds[p] for g in spent) for p in Phase}
     stats = cudaforge_backend.stats()
     return {
         "name": name,
         "first": {"cudaforge": ours_s, "eager": eager_s},
-        "regions": sum(g["regions"] for g in spent),
-        "won": stats["forged"],
+        "regions": sum(g.regions for g in spent),
+        "won": stats.forged,
         "phases": phases,
-        "graphs": stats["graphs"],
-        "left": stats["fallbacks"],
+        "graphs": stats.graphs,
+        "left": stats.fallbacks,
+        "ways": [way.ms for way in stats.ways],
+        "served": {region.region: region.hits for region in stats.regions if region.hits},
         "ms": {step: times.median_ms(step) for step in steps},
         "best": best,
         "gain": times.speedup(best, "cudaforge"),

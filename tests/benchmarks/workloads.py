@@ -20,7 +20,7 @@ off        The largest difference from float64, of CudaForge and of PyTorch, ove
 times      Interleaved rounds of eager, Inductor, Inductor again and CudaForge, in milliseconds:
            medians. gain: the better of eager and Inductor over CudaForge; control: Inductor over
            itself; 95% intervals.
-phases     stats()["spent"] of CudaForge, all graphs together, in seconds.
+phases     stats().spent of CudaForge, all graphs together, in seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from inductor import by_inductor
+from cudaforge_backend.measure import by_inductor
 
 Workload = dict[str, Any]
 RECORDED = (
@@ -145,8 +145,8 @@ def run_one(workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
     """One workload, in this process."""
     import cudaforge_backend
     from cudaforge_backend.measure import time_interleaved
+    from cudaforge_backend.reasons import Phase
     from cudaforge_backend.records import find
-    from cudaforge_backend.stats import PHASES
 
     began = time.monotonic()
     result: dict[str, Any] = {"id": workload["id"]}
@@ -180,10 +180,10 @@ def run_one(workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
         result["regions"] = regions
         result["judged"] = all(r.get("retry_above_s", 0) is None for r in regions)
         counts = cudaforge_backend.stats()
-        result["fallbacks"] = counts["fallbacks"]
-        result["graphs"] = counts["graphs"]
-        spent = counts["spent"]
-        result["phases"] = {p: round(sum(g["seconds"][p] for g in spent), 2) for p in PHASES}
+        result["fallbacks"] = counts.fallbacks
+        result["graphs"] = counts.graphs
+        spent = counts.spent
+        result["phases"] = {p: round(sum(g.seconds[p] for g in spent), 2) for p in Phase}
         result["off"] = _off(program, [have, right])
         if not args.no_times:
             inductor, again = (by_inductor(program) for _ in range(2))

@@ -6,6 +6,7 @@ import fcntl
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_a_coders_matrix_product_is_proven_stored_served_and_shown(
     with torch.no_grad():
         torch.testing.assert_close(made(x, w), torch.relu(x @ w))
     stats = cudaforge_backend.stats()
-    assert stats["hits"] == 1 and stats["misses"] == 0, stats
+    assert stats.hits == 1 and stats.misses == 0, stats
 
 
 def test_a_coder_forges_what_a_compilation_misses(
@@ -96,10 +97,10 @@ def test_a_coder_forges_what_a_compilation_misses(
     with torch.no_grad():
         torch.testing.assert_close(made(x, w), torch.relu(x @ w))
     stats = cudaforge_backend.stats()
-    assert (stats["hits"], stats["forged"]) == (1, 1), stats
+    assert (stats.hits, stats.forged) == (1, 1), stats
     spent = {"calls": 1, "failed": 0, "estimated": 0, "replayed": 0, "unpriced": 0, "usd": 2}
     spent |= {"input_tokens": 100, "cached_input_tokens": 0, "output_tokens": 10}
-    assert stats["agents"] == spent
+    assert asdict(stats.agents) == spent
     assert "\nagents: 1 call; 110 tokens, $2.0000\n" in str(stats)
 
 
@@ -170,7 +171,7 @@ def test_a_cache_without_agents_winners_looks_for_no_heavy_regions(tmp_path: Pat
     x, w = torch.randn(8, 16), torch.randn(16, 24)
     with torch.no_grad():
         torch.testing.assert_close(made(x, w), torch.relu(x @ w))
-    assert cudaforge_backend.stats()["misses"] == 0
+    assert cudaforge_backend.stats().misses == 0
     assert _C.store().wanted("") == []
 
 

@@ -63,7 +63,7 @@ def test_a_coders_attention_is_served(
         torch.testing.assert_close(made(*inputs), attend(*inputs))
     stats = cudaforge_backend.stats()
     (node,) = _C.store().lineage(*next((r["key"], r["arch"]) for r in _C.store().records()))[:1]
-    assert (stats["hits"], stats["forged"]) == (1, 1), node["verdict"]
+    assert (stats.hits, stats.forged) == (1, 1), node["verdict"]
 
 
 # What PyTorch's own kernel for a CPU returns: also the logarithms that its backward reads.
@@ -105,8 +105,8 @@ def test_a_coders_attention_is_served_to_eager_calls_and_their_backward(
         for _ in range(2):
             torch.testing.assert_close(run(), expected)
     (node,) = _C.store().lineage(*next((r["key"], r["arch"]) for r in _C.store().records()))[:1]
-    counts = cudaforge_backend.stats()["eager"]
-    assert counts[op]["hits"] == 1, node["verdict"]
+    counts = cudaforge_backend.stats().eager
+    assert counts[op].hits == 1, node["verdict"]
 
 
 # One pass over the keys, as kernels do it; exp(-inf - -inf) is NaN where the first key is hidden.
@@ -195,8 +195,8 @@ def test_eager_attention_is_tried_with_hidden_keys(
             torch.testing.assert_close(attention(q, k, v, hidden_keys(), scale=scale), expected)
     guarded = kernel == "guarded"
     assert only_verdict()["verdict"] == ("accepted" if guarded else "wrong_values")
-    counts = cudaforge_backend.stats()["eager"]
-    assert counts["aten::_scaled_dot_product_flash_attention_for_cpu"]["hits"] == int(guarded)
+    counts = cudaforge_backend.stats().eager
+    assert counts["aten::_scaled_dot_product_flash_attention_for_cpu"].hits == int(guarded)
 
 
 def of_booleans(reply: str) -> str:
@@ -229,7 +229,7 @@ def test_attention_is_tried_with_hidden_keys(
         expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
         torch.testing.assert_close(made(q, k, v, mask), expected)
     guarded = kernel == "guarded"
-    assert cudaforge_backend.stats()["hits"] == int(guarded)
+    assert cudaforge_backend.stats().hits == int(guarded)
     verdict = _C.store().lineage(*regions[0])[0]["verdict"]["verdict"]
     assert verdict == ("accepted" if guarded else "wrong_values")
 

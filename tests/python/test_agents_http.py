@@ -117,8 +117,8 @@ def test_a_service_that_fails_costs_a_warning(tmp_path: Path, server: Server) ->
     ours = [str(w.message) for w in seen if w.category is cudaforge_backend.CudaForgeWarning]
     assert [text.partition(" for ")[0] for text in ours] == ["agents wrote no kernel"]
     stats = cudaforge_backend.stats()
-    assert (stats["fallbacks"], stats["forged"], stats["negative"]) == ({"no_reply": 1}, 0, 0)
-    assert stats["agents"]["calls"] == stats["agents"]["failed"] == 1
+    assert (stats.fallbacks, stats.forged, stats.negative) == ({"no_reply": 1}, 0, 0)
+    assert stats.agents.calls == stats.agents.failed == 1
     server.shutdown()
     server.server_close()
     assert set(server.ends) == {"left" if server.fault == "hang" else "answered"}
@@ -140,8 +140,8 @@ def _served(tmp_path: Path, url: str, rows: int) -> dict[str, int]:
     assert time.monotonic() - start < 40
     assert not [w for w in seen if _KEY in str(w.message)]
     stats = cudaforge_backend.stats()
-    assert (stats["hits"], stats["forged"]) == (0, 0)
-    fallbacks: dict[str, int] = stats["fallbacks"]
+    assert (stats.hits, stats.forged) == (0, 0)
+    fallbacks: dict[str, int] = stats.fallbacks
     return fallbacks
 
 

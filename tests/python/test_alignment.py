@@ -53,7 +53,7 @@ def test_a_compiled_graph_is_served(
     for _ in range(2):
         torch.testing.assert_close(made(x), softmax(x))
     stats = cudaforge_backend.stats()
-    assert (stats["hits"], stats["fallbacks"]) == (2, {})
+    assert (stats.hits, stats.fallbacks) == (2, {})
     report = cudaforge_backend.explain(softmax, x, cache_dir=str(forged))
     assert [region.status for region in report.regions] == ["hit"]
 
@@ -65,8 +65,8 @@ def test_eager_calls_of_all_offsets_are_one_region(forged: Path) -> None:
             x = torch.from_numpy(signal[begin : begin + ROWS * COLUMNS]).view(ROWS, COLUMNS)
             torch.testing.assert_close(x.softmax(-1).sum(-1), torch.ones(ROWS))
     stats = cudaforge_backend.stats()
-    assert len([r for r in stats["regions"] if r["hits"]]) == 1
-    assert (stats["hits"], stats["fallbacks"]) == (4, {})  # the first call is PyTorch's own
+    assert len([r for r in stats.regions if r.hits]) == 1
+    assert (stats.hits, stats.fallbacks) == (4, {})  # the first call is PyTorch's own
 
 
 class Block(nn.Module):
@@ -97,7 +97,7 @@ def test_weights_mapped_by_safetensors(forged: Path, tmp_path: Path) -> None:
         made = compiled(model, forged)
         torch.testing.assert_close(made(x), model(x))
     stats = cudaforge_backend.stats()
-    assert stats["hits"] >= 1 and stats["fallbacks"] == {}
+    assert stats.hits >= 1 and stats.fallbacks == {}
 
 
 def test_what_a_kernel_needs_of_its_inputs_is_said() -> None:
@@ -121,7 +121,7 @@ class TestOnGpu:
         for x in (whole[:-1].view(ROWS, COLUMNS), sliced, shared):
             torch.testing.assert_close(made(x), softmax(x))
         stats = cudaforge_backend.stats()
-        assert (stats["hits"], stats["fallbacks"]) == (3, {})
+        assert (stats.hits, stats.fallbacks) == (3, {})
 
     def test_the_kernel_that_needs_no_alignment_serves_what_is_not_aligned(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -139,7 +139,7 @@ class TestOnGpu:
         compiled(softmax, tmp_path)(aligned)
         unaligned = whole[1:].view(ROWS, COLUMNS)
         torch.testing.assert_close(call(unaligned), softmax(unaligned))
-        assert cudaforge_backend.stats()["fallbacks"] == {"alignment": 1}
+        assert cudaforge_backend.stats().fallbacks == {"alignment": 1}
         _C.flush_eager_misses()
         (wanted,) = _C.store().wanted()
         torch._dynamo.reset()
@@ -148,5 +148,5 @@ class TestOnGpu:
         torch.testing.assert_close(made(unaligned), softmax(unaligned))
         torch.testing.assert_close(call(unaligned), softmax(unaligned))
         stats = cudaforge_backend.stats()
-        assert (stats["hits"], stats["fallbacks"]) == (2, {})
-        assert [r["key"] for r in stats["regions"] if r["hits"]] == [wanted["key"]]
+        assert (stats.hits, stats.fallbacks) == (2, {})
+        assert [r.key for r in stats.regions if r.hits] == [wanted["key"]]

@@ -47,11 +47,11 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
 
 def fallbacks() -> dict[str, int]:
-    return cudaforge_backend.stats()["fallbacks"]
+    return cudaforge_backend.stats().fallbacks
 
 
 def graphs(kind: str) -> int:
-    return cudaforge_backend.stats()["graphs"].get(kind, 0)
+    return cudaforge_backend.stats().graphs.get(kind, 0)
 
 
 def code_of(function: Callable[..., Any], backend_name: str, *inputs: Tensor) -> list[str]:
@@ -134,7 +134,7 @@ def test_forward_and_backward_equal_eager(all_win: None) -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
     assert graphs("substituted") == 1
     stats = cudaforge_backend.stats()  # no kernel behind these winners: each call ran ATen
-    assert stats["unserved"] >= 3 and stats["misses"] == 0
+    assert stats.unserved >= 3 and stats.misses == 0
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -315,7 +315,7 @@ def test_warnings_that_are_errors_fail_no_program(
         warnings.simplefilter("error", cudaforge_backend.CudaForgeWarning)
         got = compiled(softmax_chain, cache_dir=str(tmp_path / "file" / str(broken)))(x)
     torch.testing.assert_close(got, softmax_chain(x))
-    assert cudaforge_backend.stats()["graphs"] == {"plain": 1}
+    assert cudaforge_backend.stats().graphs == {"plain": 1}
 
 
 def test_disabled_touches_no_file(run_python: Any, tmp_path: Any) -> None:
@@ -323,7 +323,7 @@ def test_disabled_touches_no_file(run_python: Any, tmp_path: Any) -> None:
         "import torch, cudaforge_backend\n"
         "f = torch.compile(lambda x: torch.softmax(x, -1), backend='cudaforge')\n"
         "f(torch.randn(4, 8))\n"
-        "assert cudaforge_backend.stats()['graphs'] == {'plain': 1}",
+        "assert cudaforge_backend.stats().graphs == {'plain': 1}",
         CUDAFORGE_DISABLE="1",
         CUDAFORGE_CACHE_DIR=str(tmp_path / "cache"),
         ready=True,

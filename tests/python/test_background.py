@@ -62,10 +62,10 @@ def test_swaps_between_two_calls(forged: threading.Event, grad: bool) -> None:
     x = torch.randn(8, 41, requires_grad=grad)
     made = torch.compile(function, backend="cudaforge", options=_OPTIONS)
     torch.testing.assert_close(made(x), function(x))
-    assert cudaforge_backend.stats()["graphs"] == {"plain": 1}
+    assert cudaforge_backend.stats().graphs == {"plain": 1}
     _finish(forged)
     torch.testing.assert_close(made(x), function(x))
-    graphs = cudaforge_backend.stats()["graphs"]
+    graphs = cudaforge_backend.stats().graphs
     assert (graphs["substituted"], graphs["swapped"]) == (1, 1)
     if grad:
         (mine,) = torch.autograd.grad(made(x).sum(), x)
@@ -85,7 +85,7 @@ def test_a_failed_swap_stays_plain_with_one_warning() -> None:
     with pytest.warns(cudaforge_backend.CudaForgeWarning, match="cannot swap"):
         assert served(1) == 2
     assert served(2) == 3
-    assert cudaforge_backend.stats()["fallbacks"] == {"swap_failed": 1}
+    assert cudaforge_backend.stats().fallbacks == {"swap_failed": 1}
 
 
 def test_calls_under_hooks_stay_plain() -> None:
@@ -133,19 +133,19 @@ def test_forging_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, grad:
     call()  # swaps at the latest
     stats = cudaforge_backend.stats()
     assert wrong == []
-    assert stats["graphs"] == {"plain": 1, "substituted": 1, "swapped": 1}
-    assert stats["fallbacks"] == {}
-    assert (stats["forged"], stats["negative"]) == (2 if grad else 1, 0)
+    assert stats.graphs == {"plain": 1, "substituted": 1, "swapped": 1}
+    assert stats.fallbacks == {}
+    assert (stats.forged, stats.negative) == (2 if grad else 1, 0)
     assert {r["provenance"]["budget_s"] for r in _C.store().records()} == {25.0}
-    before = stats["hits"]
+    before = stats.hits
     y = made(x)
     torch.testing.assert_close(y, expected)
-    assert cudaforge_backend.stats()["hits"] == before + 1
+    assert cudaforge_backend.stats().hits == before + 1
     if grad:
         (mine,), (theirs,) = (torch.autograd.grad(z.sum(), x) for z in (y, function(x)))
         torch.testing.assert_close(mine, theirs)
-        assert cudaforge_backend.stats()["hits"] == before + 2
-    assert sum(region["unserved"] for region in cudaforge_backend.stats()["regions"]) == 0
+        assert cudaforge_backend.stats().hits == before + 2
+    assert sum(region.unserved for region in cudaforge_backend.stats().regions) == 0
 
 
 _NEXT_PROCESS = """
@@ -159,7 +159,7 @@ for mode in MODES:
     cudaforge_backend.reset_stats()
     compiled(function, FOLDER, on_miss=mode, region_budget_s=25)(x)
     stats = cudaforge_backend.stats()
-    print(mode, stats["hits"], stats["misses"], stats["forged"])
+    print(mode, stats.hits, stats.misses, stats.forged)
 (region,) = cudaforge_backend.explain(function, x, cache_dir=FOLDER).regions
 print(region.status)
 """
@@ -193,7 +193,7 @@ def test_what_was_raced_beside_a_busy_program_is_raced_again_a_day_later(
     made(x)
     join_threads("cudaforge-background")
     torch.testing.assert_close(made(x), function(x))
-    assert cudaforge_backend.stats()["hits"] == 1
+    assert cudaforge_backend.stats().hits == 1
     (record,) = _C.store().records()
     assert (record["serves"], record["doubtful"] != 0) == (["compiled"], busy)
     (region,) = cudaforge_backend.explain(function, x, cache_dir=str(cache)).regions
@@ -225,8 +225,8 @@ def test_a_winner_that_is_to_be_measured_again_is_served_meanwhile(
     made = compiled(function, tmp_path, on_miss="blocking", graph_budget_s=budget_s)
     torch.testing.assert_close(made(x), function(x))
     stats = cudaforge_backend.stats()
-    assert stats["hits"] == 1
-    assert stats["forged"] + stats["negative"] == int(budget_s > 1)
+    assert stats.hits == 1
+    assert stats.forged + stats.negative == int(budget_s > 1)
 
 
 @pytest.mark.parametrize("won", [True, False])
@@ -281,10 +281,10 @@ def test_a_disturbed_race_takes_the_place_of_one_without_time(
     compiled(function, tmp_path, on_miss="blocking", region_budget_s=25)(torch.randn(8, 46))
     (raced_again,) = (record for record in _C.store().records() if record["doubtful"])
     assert why_code(raced_again) == "doubtful"
-    raced = cudaforge_backend.stats()["negative"]
+    raced = cudaforge_backend.stats().negative
     torch._dynamo.reset()
     compiled(function, tmp_path, on_miss="blocking", region_budget_s=25)(torch.randn(8, 46))
-    assert cudaforge_backend.stats()["negative"] == raced, "this process goes by it"
+    assert cudaforge_backend.stats().negative == raced, "this process goes by it"
 
 
 _FIRST_CALL = """

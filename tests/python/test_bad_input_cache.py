@@ -52,7 +52,7 @@ def test_an_eager_miss_that_cannot_be_recorded_counts_and_says_what_to_do(
         f"    with cf.enable(['aten::_softmax'], on_miss='record', cache_dir={str(tmp_path)!r}):\n"
         "        torch.randn(4, 31).softmax(-1)\n"
         "texts = [str(w.message) for w in warned]\n"
-        "print(json.dumps({'warnings': texts, 'fallbacks': cf.stats()['fallbacks']}))\n"
+        "print(json.dumps({'warnings': texts, 'fallbacks': cf.stats().fallbacks}))\n"
     )
     result = json.loads(run_python(code, ready=True).stdout.splitlines()[-1])
     assert result["fallbacks"] == {"not_recorded": 1}
@@ -155,9 +155,9 @@ def test_a_model_on_a_damaged_database(winners: Path, what: str) -> None:
     assert any(str(winners) in str(w.message) for w in ours)
     assert len({str(w.message) for w in ours}) == len(ours)
     stats = cudaforge_backend.stats()
-    assert stats["cache"]["corrupt"] + stats["cache"]["errors"] > 0
-    assert stats["forged"] == 1  # made again, and kept
-    assert stats["hits"] == 2
+    assert stats.cache["corrupt"] + stats.cache["errors"] > 0
+    assert stats.forged == 1  # made again, and kept
+    assert stats.hits == 2
     assert (winners / "db.damaged-1").is_dir()  # nothing is thrown away
 
 

@@ -19,7 +19,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def fallbacks() -> dict[str, int]:
-    return cudaforge_backend.stats()["fallbacks"]
+    return cudaforge_backend.stats().fallbacks
 
 
 def quiet(made: Callable[..., Any], *inputs: Any) -> Any:
@@ -41,7 +41,7 @@ def test_unsupported_ops_stay_beside_a_served_region(forged: Path) -> None:
 
     x = torch.randn(6, 24)
     torch.testing.assert_close(quiet(compiled(function, forged), x), function(x))
-    assert cudaforge_backend.stats()["hits"] == 1
+    assert cudaforge_backend.stats().hits == 1
 
 
 @pytest.mark.parametrize(
@@ -98,23 +98,23 @@ def test_a_call_with_a_lazily_negated_tensor_leaves_the_winner_in_use(
 
     monkeypatch.setattr(gate, "stored", stored)
 
-    def call(x: Tensor) -> dict[str, Any]:
+    def call(x: Tensor) -> cudaforge_backend.Stats:
         torch._dynamo.reset()
         cudaforge_backend.reset_stats()
         made = compiled(softmax_chain, forged, on_miss="record")
         y = quiet(made, x)
         torch._dynamo.reset()
         torch.testing.assert_close(y, torch.compile(softmax_chain)(x))
-        return {**cudaforge_backend.stats()}
+        return cudaforge_backend.stats()
 
     x = torch.randn(8, 25)
     compiled(softmax_chain, forged)(x)
-    assert call(x)["hits"] == 1
+    assert call(x).hits == 1
     before = [_C.store().get_graph(*name) for name in names]
     negated = call(torch._neg_view(x))
-    assert (negated["hits"], negated["fallbacks"]) == (0, {"lazy_conjugate": 1})
+    assert (negated.hits, negated.fallbacks) == (0, {"lazy_conjugate": 1})
     assert [_C.store().get_graph(*name) for name in names] == before
-    assert call(x)["hits"] == 1
+    assert call(x).hits == 1
 
 
 def test_nested_tensors(forged: Path) -> None:
@@ -134,7 +134,7 @@ def test_mutated_input_around_a_served_region(forged: Path) -> None:
     made = compiled(function, forged)
     torch.testing.assert_close(quiet(made, *mine), function(*theirs))
     torch.testing.assert_close(mine, theirs)
-    assert cudaforge_backend.stats()["hits"] > 0
+    assert cudaforge_backend.stats().hits > 0
 
 
 def test_aliased_inputs(forged: Path) -> None:
@@ -145,7 +145,7 @@ def test_aliased_inputs(forged: Path) -> None:
     pairs = ((x, x), (x, x.clone()), (x, x[:1].expand(8, 24)), (x, torch.randn(8, 24)))
     for served, pair in enumerate(pairs, 1):
         torch.testing.assert_close(quiet(made, *pair), function(*pair))
-        assert cudaforge_backend.stats()["hits"] == served
+        assert cudaforge_backend.stats().hits == served
 
 
 def test_graph_break_and_python_side_effects(forged: Path) -> None:
@@ -159,7 +159,7 @@ def test_graph_break_and_python_side_effects(forged: Path) -> None:
     made, x = compiled(function, forged), torch.randn(8, 24)
     torch.testing.assert_close(quiet(made, x), function(x))
     assert seen[0] == pytest.approx(seen[1])
-    assert cudaforge_backend.stats()["hits"] == 2
+    assert cudaforge_backend.stats().hits == 2
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_layouts_with_real_kernels(forged: Path, make: Callable[[], Tensor]) -> 
     got, expected = quiet(made, x), softmax_chain(x)
     torch.testing.assert_close(got, expected)
     assert got.stride() == expected.stride()
-    assert (cudaforge_backend.stats()["hits"] >= 1) == (x.numel() > 0)
+    assert (cudaforge_backend.stats().hits >= 1) == (x.numel() > 0)
     dense = torch.randn(x.shape)  # and the other layout afterwards
     torch.testing.assert_close(quiet(made, dense), softmax_chain(dense))
 
@@ -188,7 +188,7 @@ def test_layouts_with_real_kernels(forged: Path, make: Callable[[], Tensor]) -> 
 def test_an_input_that_is_less_aligned_than_at_first(forged: Path) -> None:
     made = compiled(softmax_chain, forged)
     quiet(made, torch.randn(8, 24))
-    hits = cudaforge_backend.stats()["hits"]
+    hits = cudaforge_backend.stats().hits
     assert hits == 1
     x = torch.randn(8 * 24 + 1)[1:].view(8, 24)
     torch.testing.assert_close(quiet(made, x), softmax_chain(x))
@@ -245,7 +245,7 @@ def test_special_values_with_real_kernels(
     assert torch.equal(got == -INF, expected == -INF)
     tolerance = 1e-5 if dtype is torch.float32 else 2e-2
     torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-    assert cudaforge_backend.stats()["hits"] == 1
+    assert cudaforge_backend.stats().hits == 1
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_special_values_in_a_small_operand(
     expected = function(x, w)
     got = quiet(compiled(function, forged), x, w)
     torch.testing.assert_close(got, expected, equal_nan=True)
-    assert cudaforge_backend.stats()["hits"] == 1
+    assert cudaforge_backend.stats().hits == 1
 
 
 def test_a_region_after_a_convolution_is_served(forged: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_region_after_a_convolution_is_served(forged: Path) -> None:
     with torch.no_grad():
         for _ in range(2):
             torch.testing.assert_close(quiet(made, x), layers(x))
-    assert cudaforge_backend.stats()["hits"] == 2
+    assert cudaforge_backend.stats().hits == 2
     assert fallbacks() == {}
 
 
@@ -285,7 +285,7 @@ def test_denormals_are_not_flushed(forged: Path) -> None:
     x = torch.full((8, 24), 1e-41)
     made = compiled(lambda x: torch.amax(x * 1, -1), forged)
     assert torch.equal(quiet(made, x), torch.amax(x, -1))
-    assert cudaforge_backend.stats()["hits"] == 1
+    assert cudaforge_backend.stats().hits == 1
 
 
 def test_an_error_of_the_model_is_the_users(forged: Path) -> None:

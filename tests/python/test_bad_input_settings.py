@@ -112,7 +112,7 @@ def test_the_option_may_name_a_folder_in_any_bytes(tmp_path: Path) -> None:
     made = torch.compile(lambda x: torch.softmax(x, -1), backend="cudaforge", options=options)
     torch.testing.assert_close(made(x), torch.softmax(x, -1))
     assert (tmp_path / "caf\udce9").is_dir()
-    assert cudaforge_backend.stats()["misses"] == 1
+    assert cudaforge_backend.stats().misses == 1
 
 
 def test_good_environment_values_warn_of_nothing(run_python: RunPython) -> None:

@@ -70,7 +70,7 @@ def test_they_are_served(
         for sign in (1, -1):
             cudaforge_backend.reset_stats()
             torch.testing.assert_close(made(sign * x), function(sign * x))
-            assert cudaforge_backend.stats()["hits"] == hits
+            assert cudaforge_backend.stats().hits == hits
         report = cudaforge_backend.explain(function, x, cache_dir=str(forged))
     assert [found.status for found in report.regions] == ["hit"] * regions
 
@@ -97,10 +97,10 @@ def test_slices_that_lie_otherwise_are_left_to_pytorch(forged: Path, device: str
             torch._dynamo.reset()
             torch.testing.assert_close(compiled(function, forged)(x), function(x))
             stats = cudaforge_backend.stats()
-            assert (stats["hits"], stats["fallbacks"], stats["forged"]) == (0, {"strides": 1}, 0)
+            assert (stats.hits, stats.fallbacks, stats.forged) == (0, {"strides": 1}, 0)
         contiguous = compiled(lambda x: map_over(lambda row: row.softmax(-1), x), forged)
         contiguous(x)
-        assert cudaforge_backend.stats()["hits"] == 6
+        assert cudaforge_backend.stats().hits == 6
 
 
 @pytest.mark.parametrize("function", [branch, twice])
@@ -113,7 +113,7 @@ def test_they_are_trained(forged: Path, device: str, function: Callable[[Tensor]
         gradients.append(x.grad)
         x.grad = None
     torch.testing.assert_close(gradients[0], gradients[1])
-    assert cudaforge_backend.stats()["hits"] >= 2
+    assert cudaforge_backend.stats().hits >= 2
 
 
 def test_without_winners_they_are_inductors(tmp_path: Path) -> None:
@@ -125,4 +125,4 @@ def test_without_winners_they_are_inductors(tmp_path: Path) -> None:
                 function, backend="cudaforge", options={"cache_dir": str(tmp_path)}
             )
             torch.testing.assert_close(made(x), function(x))
-    assert cudaforge_backend.stats()["fallbacks"] == {}
+    assert cudaforge_backend.stats().fallbacks == {}

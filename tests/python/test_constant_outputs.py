@@ -46,8 +46,8 @@ def test_losses_by_row_are_served_in_training(name: str, device: str, forged: Pa
     torch.testing.assert_close(mine, theirs, equal_nan=True)
     served = [
         region
-        for region in cudaforge_backend.stats()["regions"]
-        if "nll_loss_forward" in region["region"] and region["hits"]
+        for region in cudaforge_backend.stats().regions
+        if "nll_loss_forward" in region.region and region.hits
     ]
     assert served, refused(forged)
 
@@ -66,4 +66,4 @@ def test_losses_by_row_are_served_eagerly(
     with enable(["aten::nll_loss_forward"], **blocking):
         for _ in range(3):
             torch.testing.assert_close(op(x, labels, weights, 0, ignore), expected, equal_nan=True)
-        assert cudaforge_backend.stats()["eager"]["aten::nll_loss_forward"]["hits"] == 2
+        assert cudaforge_backend.stats().eager["aten::nll_loss_forward"].hits == 2

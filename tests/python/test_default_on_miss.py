@@ -19,7 +19,7 @@ torch.set_num_threads(1)
 win_every_race()
 x = torch.randn(8, 51)
 def tell():
-    told = dict(cudaforge_backend.stats(), text=str(cudaforge_backend.stats()))
+    told = dict(cudaforge_backend.stats().to_dict(), text=str(cudaforge_backend.stats()))
     told["records"] = [record["kind"] for record in _C.store().records()]
     told["wanted"] = len(_C.store().wanted())
     print(json.dumps(told))

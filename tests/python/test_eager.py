@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,11 @@ def test_a_call_with_a_winner_is_served(blocking: dict[str, Any], device: str) -
     with enable([SOFTMAX], **blocking):
         for _ in range(3):
             torch.testing.assert_close(x.softmax(-1), expected)
-        assert seen() == {"calls": 3, "hits": 2, "fallbacks": 0, "misses": {"new": 1}}
+        assert asdict(seen()) == {"calls": 3, "hits": 2, "fallbacks": 0, "misses": {"new": 1}}
         text = str(cudaforge_backend.stats())
         assert f"eager {SOFTMAX}: 3 calls, 2 served by kernels" in text
     x.softmax(-1)
-    assert seen()["calls"] == 3
+    assert seen().calls == 3
 
 
 def test_another_default_dtype_is_warned_of() -> None:
@@ -139,7 +140,7 @@ def test_gradients_and_their_own_ops(blocking: dict[str, Any], device: str) -> N
     with enable([SOFTMAX, backward], **blocking):
         for _ in range(2):
             torch.testing.assert_close(gradient(), expected)
-        assert seen()["hits"] == seen(backward)["hits"] == 1
+        assert seen().hits == seen(backward).hits == 1
 
 
 def test_what_stands_above_the_kernels_goes_on(blocking: dict[str, Any]) -> None:
@@ -158,7 +159,7 @@ def test_what_stands_above_the_kernels_goes_on(blocking: dict[str, Any]) -> None
         with enable([SOFTMAX], **blocking):
             for _ in range(2):
                 torch.testing.assert_close(function(x), expected, msg=name)
-    assert seen() == {"calls": 14, "hits": 10, "fallbacks": 0, "misses": {"new": 4}}
+    assert asdict(seen()) == {"calls": 14, "hits": 10, "fallbacks": 0, "misses": {"new": 4}}
 
 
 def test_autocast_goes_on(blocking: dict[str, Any], device: str) -> None:
@@ -169,7 +170,7 @@ def test_autocast_goes_on(blocking: dict[str, Any], device: str) -> None:
             for _ in range(3):
                 torch.testing.assert_close((x @ x.mT).softmax(-1), expected)
     assert expected.dtype == (torch.float32 if device == "cuda" else torch.bfloat16)
-    assert seen()["hits"] == 2
+    assert seen().hits == 2
 
 
 def test_fake_tensors_and_exports_are_not_intercepted() -> None:
@@ -181,7 +182,7 @@ def test_fake_tensors_and_exports_are_not_intercepted() -> None:
         with FakeTensorMode():
             assert torch.empty(4, 8).softmax(-1).shape == (4, 8)
         torch.export.export(Model(), (torch.randn(4, 8),))
-        assert seen()["calls"] == 0
+        assert seen().calls == 0
 
 
 def test_what_no_region_holds_runs_as_before(tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_what_no_region_holds_runs_as_before(tmp_path: Path) -> None:
     with enable([total], cache_dir=str(tmp_path)):
         for _ in range(2):
             assert torch.equal(value.sum(-1), expected)
-    assert seen(total)["misses"] == {"new": 1, "unsupported": 1}
+    assert seen(total).misses == {"new": 1, "unsupported": 1}
     _C.flush_eager_misses()
     assert _C.store().wanted() == []
 
@@ -200,7 +201,7 @@ def test_errors_are_pytorchs(tmp_path: Path) -> None:
     value = torch.randn(2, 3, dtype=torch.complex64)
     with enable([SOFTMAX], cache_dir=str(tmp_path)), pytest.raises(RuntimeError, match="Complex"):
         value.softmax(-1)
-    assert seen()["misses"] == {"new": 1}
+    assert seen().misses == {"new": 1}
 
 
 def test_what_a_kernel_of_pytorchs_calls_is_not_looked_up(device: str, tmp_path: Path) -> None:
@@ -208,9 +209,9 @@ def test_what_a_kernel_of_pytorchs_calls_is_not_looked_up(device: str, tmp_path:
     x = torch.randn(6, 31, device=device)
     with enable(["aten::logsumexp", inner], cache_dir=str(tmp_path)):
         x.logsumexp(-1)
-        assert (seen(inner)["calls"], seen("aten::logsumexp")["calls"]) == (0, 1)
+        assert (seen(inner).calls, seen("aten::logsumexp").calls) == (0, 1)
         x.amax(-1)
-        assert seen(inner)["calls"] == 1
+        assert seen(inner).calls == 1
 
 
 def test_outputs_that_are_absent_stay_so(blocking: dict[str, Any]) -> None:
@@ -226,7 +227,7 @@ def test_outputs_that_are_absent_stay_so(blocking: dict[str, Any]) -> None:
     with enable([op], **blocking):
         for _ in range(2):
             torch.testing.assert_close(gradient(), expected)
-    assert seen(op)["hits"] == 1
+    assert seen(op).hits == 1
 
 
 def test_infinite_gradients_come_to_nan_where_atens_do(blocking: dict[str, Any]) -> None:
@@ -245,7 +246,7 @@ def test_infinite_gradients_come_to_nan_where_atens_do(blocking: dict[str, Any])
     with enable([op], **blocking):
         for _ in range(2):
             assert torch.equal(gradient().nan_to_num(), expected.nan_to_num())
-    assert seen(op)["hits"] == 1
+    assert seen(op).hits == 1
 
 
 def test_labels_out_of_range_raise_pytorchs_error(blocking: dict[str, Any]) -> None:
@@ -263,9 +264,9 @@ def test_labels_out_of_range_raise_pytorchs_error(blocking: dict[str, Any]) -> N
             F.nll_loss(x, wrong)
         with pytest.raises(IndexError, match="out of bounds"):
             torch.ops.aten.nll_loss_backward(torch.ones(()), x.detach(), wrong, None, 1, -100, kept)
-    assert seen(forward)["hits"] == 3 and seen(backward)["hits"] == 1
-    assert seen(forward)["fallbacks"] == seen(backward)["fallbacks"] == 1
-    assert cudaforge_backend.stats()["fallbacks"]["labels"] == 2
+    assert seen(forward).hits == 3 and seen(backward).hits == 1
+    assert seen(forward).fallbacks == seen(backward).fallbacks == 1
+    assert cudaforge_backend.stats().fallbacks["labels"] == 2
 
 
 def test_running_statistics_are_changed_once_and_never_by_a_kernel(tmp_path: Path) -> None:
@@ -282,7 +283,7 @@ def test_running_statistics_are_changed_once_and_never_by_a_kernel(tmp_path: Pat
     with enable(ops, on_miss="record", cache_dir=str(tmp_path)):
         for _ in range(2):
             assert all(map(torch.equal, statistics(), expected))
-    assert [seen(op)["misses"] for op in ops] == [{"new": 1, "unsupported": 1}] * 2
+    assert [seen(op).misses for op in ops] == [{"new": 1, "unsupported": 1}] * 2
     assert _C.store().wanted("") == []
 
 
@@ -320,13 +321,13 @@ def test_threads_call_while_another_enables_and_disables(blocking: dict[str, Any
     try:
         for _ in range(50):
             enable(ops, **blocking)
-            deadline, enough = time.monotonic() + 20, seen()["hits"] + len(threads)
-            while seen()["hits"] < enough:
+            deadline, enough = time.monotonic() + 20, seen().hits + len(threads)
+            while seen().hits < enough:
                 assert time.monotonic() < deadline
                 time.sleep(1e-3)
             disable()
             deadline, before = time.monotonic() + 20, -1
-            while before != (before := seen()["calls"]):  # as long as calls are under way
+            while before != (before := seen().calls):  # as long as calls are under way
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
     finally:

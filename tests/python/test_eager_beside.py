@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ torch.set_num_threads(1)
 
 def seen():
     counts = cudaforge_backend.stats()
-    return counts["eager"]["aten::_softmax"]["hits"], counts["forged"]
+    return counts.eager["aten::_softmax"].hits, counts.forged
 
 class Rows(Dataset):
     def __len__(self): return 8
@@ -80,7 +81,7 @@ def test_another_override_is_what_misses_get(
     with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
         for _ in range(2):
             assert torch.equal(x.softmax(-1), torch.full_like(x, 7))
-        assert seen()["misses"] == {"new": 1, "no_kernel": 1}
+        assert seen().misses == {"new": 1, "no_kernel": 1}
     assert torch.equal(x.softmax(-1), torch.full_like(x, 7))
     other_library._destroy()
     torch.testing.assert_close(x.softmax(-1), x.double().softmax(-1).float())
@@ -108,8 +109,8 @@ for _ in range(2): x.softmax(-1)
 pid = os.fork()
 x.softmax(-1), torch.randn(4, 37).softmax(-1)
 seen = cudaforge_backend.stats()
-served = seen["eager"]["aten::_softmax"]["hits"]
-print(pid == 0, served, seen["forged"], seen["fallbacks"], flush=True)
+served = seen.eager["aten::_softmax"].hits
+print(pid == 0, served, seen.forged, seen.fallbacks, flush=True)
 if pid == 0: os._exit(0)
 os.waitpid(pid, 0)
 """
@@ -201,7 +202,7 @@ with disable():
 if pid == 0:
     torch.randn(4, 55).softmax(-1)
     disable()
-    assert cudaforge_backend.stats()["fallbacks"] == {}
+    assert cudaforge_backend.stats().fallbacks == {}
     sys.exit()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
@@ -256,7 +257,7 @@ def test_a_tensor_whose_memory_was_given_back_is_pytorchs_error(
     with enable([SOFTMAX], **blocking):
         for _ in range(2):
             x.softmax(-1)
-        assert seen()["hits"] == 1
+        assert seen().hits == 1
         x.untyped_storage().resize_(0)
         with pytest.raises(RuntimeError, match="its data is not allocated"):
             x.softmax(-1)
@@ -277,7 +278,7 @@ def test_deterministic_algorithms_have_kernels_of_their_own(
                     torch.testing.assert_close(x.softmax(-1), expected)
         finally:
             torch.use_deterministic_algorithms(False)
-    assert seen() == {"calls": 16, "hits": 13, "fallbacks": 0, "misses": {"new": 3}}
+    assert asdict(seen()) == {"calls": 16, "hits": 13, "fallbacks": 0, "misses": {"new": 3}}
 
 
 def test_a_profiler_names_operator_and_kernel(blocking: dict[str, Any], device: str) -> None:
@@ -287,9 +288,7 @@ def test_a_profiler_names_operator_and_kernel(blocking: dict[str, Any], device: 
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             x.softmax(-1)
     ranges = [event.key for event in profile.key_averages() if event.key.startswith("cudaforge::")]
-    (key,) = {
-        region["key"][:12] for region in cudaforge_backend.stats()["regions"] if region["hits"]
-    }
+    (key,) = {region.key[:12] for region in cudaforge_backend.stats().regions if region.hits}
     assert ranges == [f"cudaforge::{SOFTMAX} {key}"]
 
 
@@ -303,5 +302,5 @@ def test_a_compiled_graph_is_not_intercepted_again(
     with enable([SOFTMAX], on_miss="fallback", cache_dir=str(tmp_path)):
         for _ in range(2):
             torch.testing.assert_close(made(x), (x * 2).softmax(-1))
-        assert cudaforge_backend.stats()["hits"] == 2 * (on_miss == "blocking")
-    assert seen()["calls"] == 2  # those that the results were compared with
+        assert cudaforge_backend.stats().hits == 2 * (on_miss == "blocking")
+    assert seen().calls == 2  # those that the results were compared with

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,10 @@ def test_a_winner_runs_inside_a_captured_graph(blocking: dict[str, Any]) -> None
     with enable([SOFTMAX], **blocking):
         for _ in range(2):
             x.softmax(-1)
-        assert seen()["hits"] == 1
+        assert seen().hits == 1
         cudaforge_backend.reset_stats()
         graph, y = captured(lambda: x.softmax(-1))
-        assert seen() == {"calls": 1, "hits": 1, "fallbacks": 0, "misses": {}}
+        assert asdict(seen()) == {"calls": 1, "hits": 1, "fallbacks": 0, "misses": {}}
     replays_right(graph, x, y)
 
 
@@ -63,11 +64,11 @@ def test_a_call_first_met_during_capture_takes_the_previous_kernel(
     x.softmax(-1)  # CUDA has loaded PyTorch's kernel
     with enable([SOFTMAX], **blocking):
         graph, y = captured(lambda: x.softmax(-1))
-        assert seen() == {"calls": 1, "hits": 0, "fallbacks": 0, "misses": {"capture": 1}}
-        assert cudaforge_backend.stats()["forged"] == 0
+        assert asdict(seen()) == {"calls": 1, "hits": 0, "fallbacks": 0, "misses": {"capture": 1}}
+        assert cudaforge_backend.stats().forged == 0
         for _ in range(2):  # after the capture it is met as ever
             torch.testing.assert_close(x.softmax(-1), exact(x))
-        assert seen()["misses"] == {"capture": 1, "new": 1} and seen()["hits"] == 1
+        assert seen().misses == {"capture": 1, "new": 1} and seen().hits == 1
         cudaforge_backend.reset_stats()
     replays_right(graph, x, y)
 
@@ -77,7 +78,7 @@ def test_a_call_without_a_winner_is_captured_as_it_is(tmp_path: Path) -> None:
     with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
         x.softmax(-1)
         graph, y = captured(lambda: x.softmax(-1))
-        assert seen()["misses"] == {"new": 1, "no_kernel": 1}
+        assert seen().misses == {"new": 1, "no_kernel": 1}
     replays_right(graph, x, y)
 
 
@@ -99,8 +100,8 @@ def test_gradients_are_served_inside_a_captured_graph(blocking: dict[str, Any]) 
         torch.cuda.current_stream().wait_stream(stream)
         cudaforge_backend.reset_stats()
         graph, y = captured(gradient)
-        counts = cudaforge_backend.stats()["eager"]
-        assert counts[SOFTMAX]["hits"] == counts[backward]["hits"] == 1
+        counts = cudaforge_backend.stats().eager
+        assert counts[SOFTMAX].hits == counts[backward].hits == 1
     for _ in range(3):
         with torch.no_grad():
             x.copy_(torch.randn_like(x))
@@ -131,7 +132,7 @@ def test_a_winner_runs_on_the_current_stream(blocking: dict[str, Any]) -> None:
         cudaforge_backend.reset_stats()
         y = on_stream(LONG)
         assert not ended.query()  # nothing has waited for the GPU
-        assert seen() == {"calls": 1, "hits": 1, "fallbacks": 0, "misses": {}}
+        assert asdict(seen()) == {"calls": 1, "hits": 1, "fallbacks": 0, "misses": {}}
         ended.synchronize()  # of this stream alone
     torch.testing.assert_close(y, exact(values))
 
@@ -154,7 +155,7 @@ def test_two_streams_do_not_wait_for_each_other(blocking: dict[str, Any]) -> Non
         free.synchronize()
         assert not ended.query()
     torch.testing.assert_close(y, exact(x))
-    assert seen()["hits"] == 3
+    assert seen().hits == 3
 
 
 def test_an_operator_with_a_kernel_for_one_device_alone_is_intercepted_there(
@@ -168,7 +169,7 @@ def test_an_operator_with_a_kernel_for_one_device_alone_is_intercepted_there(
             y = torch.nn.functional.rms_norm(x, (1024,), weight, 1e-6)
             torch.testing.assert_close(y, expected)
         torch.nn.functional.rms_norm(x.cpu(), (1024,))  # made of others
-    assert seen(op) == {"calls": 2, "hits": 1, "fallbacks": 0, "misses": {"new": 1}}
+    assert asdict(seen(op)) == {"calls": 2, "hits": 1, "fallbacks": 0, "misses": {"new": 1}}
 
 
 def test_attention_without_a_backward_is_served(tmp_path: Path) -> None:
@@ -201,14 +202,14 @@ def test_attention_without_a_backward_is_served(tmp_path: Path) -> None:
         with torch.no_grad():
             for _ in range(3):
                 torch.testing.assert_close(attention(q, k, v, is_causal=True), exact)
-        assert seen(op) == {"calls": 3, "hits": 2, "fallbacks": 0, "misses": {"new": 1}}
+        assert asdict(seen(op)) == {"calls": 3, "hits": 2, "fallbacks": 0, "misses": {"new": 1}}
         graph, y = captured(lambda: attention(q, k, v, is_causal=True))
         y.fill_(float("nan"))
         graph.replay()
         torch.testing.assert_close(y, exact)
-        assert seen(op)["hits"] == 3
+        assert seen(op).hits == 3
         served = results()
-        assert seen(op)["hits"] == 4
+        assert seen(op).hits == 4
         disable()
         assert served == results()
     with enable([op], on_miss="record", cache_dir=cache):
@@ -217,7 +218,7 @@ def test_attention_without_a_backward_is_served(tmp_path: Path) -> None:
             (gradient,) = torch.autograd.grad(attention(q, k, v, is_causal=True).sum(), q)
             assert gradient.isfinite().all()
         misses = {"new": 2, "unsupported": 1}
-        assert seen(op) == {"calls": 7, "hits": 4, "fallbacks": 0, "misses": misses}
+        assert asdict(seen(op)) == {"calls": 7, "hits": 4, "fallbacks": 0, "misses": misses}
 
 
 # Where there is one GPU, or none, there is no such test, rather than one that is skipped.
@@ -236,7 +237,7 @@ if torch.cuda.device_count() > 1:
                             torch.testing.assert_close(y, right)
                     assert torch.cuda.current_device() == current
         # Each device has met the call once.
-        assert seen() == {"calls": 8, "hits": 6, "fallbacks": 0, "misses": {"new": 2}}
+        assert asdict(seen()) == {"calls": 8, "hits": 6, "fallbacks": 0, "misses": {"new": 2}}
 
     def test_graphs_are_served_on_the_device_of_their_tensors(blocking: dict[str, Any]) -> None:
         model = torch.compile(lambda x: x.softmax(-1), backend="cudaforge", options=blocking)

@@ -30,7 +30,7 @@ def test_a_miss_is_put_on_the_wanted_list_once(tmp_path: Path) -> None:
     with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
         for _ in range(3):
             x.softmax(-1)
-    assert seen()["misses"] == {"new": 1, "no_kernel": 2}
+    assert seen().misses == {"new": 1, "no_kernel": 2}
     (wanted,) = _C.KernelStore.open(str(tmp_path)).wanted()
     assert [node["op"] for node in wanted["signature"]["nodes"]] == [SOFTMAX]
 
@@ -46,11 +46,11 @@ def test_enable_ends_beside_calls_that_miss(tmp_path: Path) -> None:
             size += 1
 
     enable([SOFTMAX], **options)
-    before = seen()["misses"].get("new", 0)
+    before = seen().misses.get("new", 0)
     thread = threading.Thread(target=miss)
     thread.start()
     deadline = time.monotonic() + 60
-    while seen()["misses"].get("new", 0) < before + 20 and time.monotonic() < deadline:
+    while seen().misses.get("new", 0) < before + 20 and time.monotonic() < deadline:
         time.sleep(0.01)
     enabling = threading.Thread(target=enable, args=([SOFTMAX, "aten::mm"],), kwargs=options)
     enabling.start()
@@ -60,9 +60,9 @@ def test_enable_ends_beside_calls_that_miss(tmp_path: Path) -> None:
     thread.join()
     enabling.join()
     disable()
-    assert not hung and seen()["misses"]["new"] >= before + 20
+    assert not hung and seen().misses["new"] >= before + 20
     wanted = _C.KernelStore.open(str(tmp_path)).wanted()
-    assert len(wanted) == seen()["misses"]["new"] - before
+    assert len(wanted) == seen().misses["new"] - before
 
 
 def test_a_miss_is_a_region_without_a_record(
@@ -72,7 +72,7 @@ def test_a_miss_is_a_region_without_a_record(
     with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path)):
         for _ in range(2):
             x.softmax(-1)
-    assert cudaforge_backend.stats()["misses"] == 1
+    assert cudaforge_backend.stats().misses == 1
     code = f"FOLDER = {str(tmp_path)!r}{_TWICE}"
     assert run_python(code, ready=True).stdout.split() == ["1", "0", "1"]
     assert run_python(code, ready=True).stdout.split() == ["0", "0", "0"]
@@ -106,7 +106,7 @@ def test_what_others_judged_is_wanted_again(
     cudaforge_backend.reset_stats()
     with enable([SOFTMAX], on_miss="record", cache_dir=str(tmp_path / "second")):
         x.softmax(-1)
-    assert cudaforge_backend.stats()["misses"] == int("versions" in other)
+    assert cudaforge_backend.stats().misses == int("versions" in other)
     assert [one["key"] for one in cache.wanted()] == [wanted["key"]] * bool(other)
 
 
@@ -117,7 +117,7 @@ lose_every_race(pytest.MonkeyPatch())
 with cudaforge_backend.enable(["aten::_softmax"], on_miss="blocking", cache_dir=FOLDER):
     torch.randn(4, 53).softmax(-1)
 seen = cudaforge_backend.stats()
-print(seen["misses"], seen["forged"], seen["negative"])
+print(seen.misses, seen.forged, seen.negative)
 """
 
 
@@ -141,7 +141,7 @@ def test_background_makes_the_kernel_that_later_calls_get(
         x.softmax(-1)
         join_threads("cudaforge-eager")
         torch.testing.assert_close(x.softmax(-1), expected)
-    assert seen()["hits"] == 1
+    assert seen().hits == 1
     assert _C.KernelStore.open(str(tmp_path)).wanted() == []
 
 
@@ -204,8 +204,8 @@ def test_statistics_say_that_calls_ran_before_their_kernel(
     assert why.strip().startswith("the cache has its kernel now; these calls ran without it: ")
     with enable([SOFTMAX], cache_dir=str(tmp_path)):
         torch.randn(6, 56).softmax(-1)
-    (region,) = [r for r in cudaforge_backend.stats()["regions"] if "[6, 56]" in r["region"]]
-    assert region["hits"] == 1
+    (region,) = [r for r in cudaforge_backend.stats().regions if "[6, 56]" in r.region]
+    assert region.hits == 1
 
 
 @pytest.mark.parametrize("failing", ["forging", "thread"])
@@ -262,8 +262,8 @@ def work():
     eager = x.softmax(-1)
     torch.testing.assert_close(x.double().softmax(-1).float(), eager)
     stats = cudaforge_backend.stats()
-    assert not stats["fallbacks"], stats
-    print("no kernel", stats["misses"])
+    assert not stats.fallbacks, stats
+    print("no kernel", stats.misses)
 threading.Thread(target=work).start()
 """
 
@@ -315,7 +315,7 @@ def test_a_background_queue_ends_with_what_it_was_made_for(
     join_threads("cudaforge-eager")
     assert stored(first) == ((0, 2) if after == "other" else (1, 1))
     assert after != "other" or stored(second) == (0, 0)
-    assert cudaforge_backend.stats()["fallbacks"] == {}
+    assert cudaforge_backend.stats().fallbacks == {}
 
 
 def test_a_kernel_in_a_race_serves_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -328,15 +328,15 @@ def test_a_kernel_in_a_race_serves_nobody(monkeypatch: pytest.MonkeyPatch, tmp_p
         thread.start()
         thread.join()
         assert in_its_thread.shape == x.shape
-        served.append(seen()["hits"])
+        served.append(seen().hits)
         return None, False, 0.0  # no time for it
 
     monkeypatch.setattr(forging._Forge, "inductor", race)
-    before = seen()["hits"]
+    before = seen().hits
     with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
         x.softmax(-1), x.softmax(-1)
     assert served == [before]
-    assert seen()["hits"] == before
+    assert seen().hits == before
 
 
 def test_an_interrupt_while_forging_is_the_programs(
@@ -401,9 +401,9 @@ def test_another_on_miss_is_asked_of_shapes_that_were_met(
         x.softmax(-1)
     assert len(_C.KernelStore.open(str(tmp_path)).wanted()) == 1
     with enable([SOFTMAX], on_miss="blocking", cache_dir=str(tmp_path)):
-        before = seen()["hits"]
+        before = seen().hits
         x.softmax(-1), x.softmax(-1)
-        assert seen()["hits"] == before + 1
+        assert seen().hits == before + 1
 
 
 def test_a_failure_of_forging_is_told_and_nothing_else_happens(
@@ -421,4 +421,4 @@ def test_a_failure_of_forging_is_told_and_nothing_else_happens(
         for _ in range(2):
             torch.testing.assert_close(x.softmax(-1), expected)
     assert len(warnings) == 1 and "no compiler" in warnings[0]
-    assert cudaforge_backend.stats()["fallbacks"] == {"forge_failed": 1}
+    assert cudaforge_backend.stats().fallbacks == {"forge_failed": 1}

@@ -27,15 +27,15 @@ def test_what_loses_to_inductor_alone_serves_eager_calls(
     with enable([SOFTMAX], on_miss="blocking", **folder):
         for _ in range(3):
             torch.testing.assert_close(x.softmax(-1), expected)
-    assert seen()["hits"] == 2
+    assert seen().hits == 2
     stats = cudaforge_backend.stats()
-    assert (stats["forged"], stats["negative"]) == (1, 0)
+    assert (stats.forged, stats.negative) == (1, 0)
     # Compiled graphs do without it.
     options = {"on_miss": "blocking", **folder}
     model = torch.compile(lambda x: x.softmax(-1), backend="cudaforge", options=options)
     torch.testing.assert_close(model(x), expected)
     after = cudaforge_backend.stats()
-    assert (after["hits"], after["forged"], after["graphs"]) == (2, 1, {"plain": 1})
+    assert (after.hits, after.forged, after.graphs) == (2, 1, {"plain": 1})
     (region,) = cudaforge_backend.explain(lambda x: x.softmax(-1), x, **folder).regions
     why = "faster than ATen, slower than Inductor ("
     assert region.status == "negative" and region.why.startswith(why)
@@ -63,7 +63,7 @@ def test_what_was_raced_beside_a_busy_program_serves_and_stays_wanted(
         x.softmax(-1)
         join_threads("cudaforge-eager")
         x.softmax(-1)
-        assert seen()["hits"] == 1
+        assert seen().hits == 1
     given = f"FOLDER, COLUMNS = {str(tmp_path)!r}, {52 + busy}\n"
     shown = run_python(given + _AFTER_A_BUSY_PROGRAM, ready=True).stdout.split()
     assert shown == (["2", "1"] if busy else ["2", "0"])
@@ -74,5 +74,5 @@ import torch, cudaforge_backend
 from cudaforge_backend._native import _C
 with cudaforge_backend.enable(["aten::_softmax"], on_miss="record", cache_dir=FOLDER):
     for _ in range(3): torch.randn(16, COLUMNS).softmax(-1)
-print(cudaforge_backend.stats()["eager"]["aten::_softmax"]["hits"], len(_C.store().wanted()))
+print(cudaforge_backend.stats().eager["aten::_softmax"].hits, len(_C.store().wanted()))
 """

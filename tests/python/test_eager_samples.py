@@ -65,8 +65,8 @@ def cases() -> list[Any]:
 
 def counts() -> dict[str, dict[str, int]]:
     """Calls and hits of each overload that was called."""
-    seen = cudaforge_backend.stats()["eager"].items()
-    return {op: {"calls": n["calls"], "hits": n["hits"]} for op, n in seen}
+    seen = cudaforge_backend.stats().eager.items()
+    return {op: {"calls": n.calls, "hits": n.hits} for op, n in seen}
 
 
 def attempt(info: Any, sample: Any) -> list[torch.Tensor] | str:

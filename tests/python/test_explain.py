@@ -60,7 +60,7 @@ def test_its_run_is_no_eager_call_of_the_program(tmp_path: Path) -> None:
         report = cudaforge_backend.explain(model, x, cache_dir=str(tmp_path))
     assert [region.status for region in report.regions] == ["miss"]
     stats = cudaforge_backend.stats()
-    assert (stats["eager"], stats["forged"] + stats["negative"]) == ({}, 0)
+    assert (stats.eager, stats.forged + stats.negative) == ({}, 0)
 
 
 def broken(x: torch.Tensor) -> torch.Tensor:

@@ -77,7 +77,7 @@ def test_the_wanted_regions_of_an_eager_program_are_forged_and_served(
     with enable([SOFTMAX], on_miss="fallback", cache_dir=folder[1]):
         x = torch.randn(8, 30)
         torch.testing.assert_close(x.softmax(-1), torch.softmax(x.double(), -1).float())
-    assert cudaforge_backend.stats()["eager"][SOFTMAX]["hits"] == 1
+    assert cudaforge_backend.stats().eager[SOFTMAX].hits == 1
 
     assert main(["forge", "--wanted", *folder]) == 0
     text = capsys.readouterr().out

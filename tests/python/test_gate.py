@@ -143,7 +143,7 @@ def test_the_fastest_of_all_ways(store: Any, took: dict[str, float], fastest: st
     assert calls == [fastest]
     stored = gate.stored(NAME, ARCH)
     assert stored is not None and stored.fastest == fastest
-    assert cudaforge_backend.stats()["graphs"].get("eager", 0) == (fastest == "eager")
+    assert cudaforge_backend.stats().graphs.get("eager", 0) == (fastest == "eager")
     entries = store.get_graph(NAME, ARCH)["alternatives"]
     assert [entry["name"] for entry in entries] == [n for n in gate.WAYS if n in took]
     assert set(entries[-1]["over"]) == set(took) - {entries[-1]["name"]}
@@ -212,9 +212,9 @@ def test_eager_runs_an_inference_graph_and_no_training_graph(
         cudaforge_backend.reset_stats()
         made = compiled(function, tmp_path, on_miss=on_miss)
         assert torch.equal(made(x), function(x))
-        assert cudaforge_backend.stats()["graphs"] == {"eager": 1}
+        assert cudaforge_backend.stats().graphs == {"eager": 1}
     made(x.clone().requires_grad_()).sum().backward()
-    assert cudaforge_backend.stats()["graphs"] == {"eager": 1, "plain": 1}
+    assert cudaforge_backend.stats().graphs == {"eager": 1, "plain": 1}
 
 
 def test_eager_runs_no_graph_that_draws_random_numbers(
@@ -314,11 +314,11 @@ def test_a_graph_that_cannot_be_timed_runs_without(store: Any) -> None:
         raise RuntimeError("no")
 
     made = gated(lambda x: (x + 1,), fails)
-    before = cudaforge_backend.stats()["fallbacks"].get("gate_failed", 0)
+    before = cudaforge_backend.stats().fallbacks.get("gate_failed", 0)
     with pytest.warns(UserWarning, match="could not be timed"):
         assert made(torch.zeros(1))[0].item() == 1
-    assert cudaforge_backend.stats()["fallbacks"]["gate_failed"] == before + 1
-    assert cudaforge_backend.stats()["graphs"].get("plain") == 1
+    assert cudaforge_backend.stats().fallbacks["gate_failed"] == before + 1
+    assert cudaforge_backend.stats().graphs.get("plain") == 1
     assert store.get_graph(NAME, ARCH) is None
 
 
@@ -328,7 +328,7 @@ def test_a_graph_in_which_no_winner_ran_is_not_judged(store: Any) -> None:
     made(torch.zeros(1))
     assert calls[-1] == "without"
     assert judged() == ("inductor", frozenset(), None)
-    assert cudaforge_backend.stats()["graphs"] == {"winners_not_used": 1}
+    assert cudaforge_backend.stats().graphs == {"winners_not_used": 1}
 
 
 def function(x: torch.Tensor) -> torch.Tensor:
@@ -348,7 +348,7 @@ def test_winners_that_are_lost_are_neither_served_nor_timed(
     x = torch.randn(8, 47 + grad, requires_grad=grad)
     made = compiled(function, tmp_path)
     torch.testing.assert_close(made(x), function(x))
-    graphs = cudaforge_backend.stats()["graphs"]
+    graphs = cudaforge_backend.stats().graphs
     # A training graph is found out by its race, beside which Inductor's own is compiled.
     assert graphs == {"winners_not_used": 1} | ({} if grad else {"plain": 1})
     report = cudaforge_backend.explain(function, x, cache_dir=str(tmp_path))
@@ -357,7 +357,7 @@ def test_winners_that_are_lost_are_neither_served_nor_timed(
     cudaforge_backend.reset_stats()
     torch._dynamo.reset()
     compiled(function, tmp_path)(x)
-    assert cudaforge_backend.stats()["graphs"] == {"winners_not_used": 1, "plain": 1}
+    assert cudaforge_backend.stats().graphs == {"winners_not_used": 1, "plain": 1}
 
 
 def test_a_backward_alone_may_have_the_winners(
@@ -368,9 +368,9 @@ def test_a_backward_alone_may_have_the_winners(
         lose_every_region(patch)
         made = compiled(function, tmp_path, on_miss="fallback")
         result = made(x)
-        assert cudaforge_backend.stats()["graphs"] == {"winners_not_used": 1}
+        assert cudaforge_backend.stats().graphs == {"winners_not_used": 1}
     result.sum().backward()
-    assert cudaforge_backend.stats()["graphs"] == {"substituted": 1}
+    assert cudaforge_backend.stats().graphs == {"substituted": 1}
 
 
 def test_code_from_inductors_cache_tells_what_it_calls(all_win: None, tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_code_from_inductors_cache_tells_what_it_calls(all_win: None, tmp_path: 
         torch._dynamo.reset()
         cudaforge_backend.reset_stats()
         compiled(function, tmp_path, on_miss="fallback")(torch.randn(8, 50))
-        assert cudaforge_backend.stats()["graphs"] == {"substituted": 1}
+        assert cudaforge_backend.stats().graphs == {"substituted": 1}
     assert torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"] == 1
 
 

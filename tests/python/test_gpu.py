@@ -45,10 +45,10 @@ def tolerance(dtype: torch.dtype) -> dict[str, float]:
 
 def expect_all_hits() -> None:
     stats = cudaforge_backend.stats()
-    assert stats["hits"] > 0
-    assert sum(region["unserved"] for region in stats["regions"]) == 0
+    assert stats.hits > 0
+    assert sum(region.unserved for region in stats.regions) == 0
     failed = {"launch_error", "quarantined", "backend_failed", "forge_failed"}
-    assert not failed & set(stats["fallbacks"])
+    assert not failed & set(stats.fallbacks)
 
 
 def test_the_kernels_that_come_with_it_are_proven_here(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_hit_does_not_synchronise(forged: Path) -> None:
     region_id = _C.region_id(region.key)
     (alone,) = _never_waits(lambda: call([x], region_id, text))
     torch.testing.assert_close(alone, softmax_chain(x))
-    assert cudaforge_backend.stats()["hits"] >= 9
+    assert cudaforge_backend.stats().hits >= 9
     expect_all_hits()
 
 
@@ -220,7 +220,7 @@ def test_capture_by_hand_of_a_cold_region(forged: Path) -> None:
         graph.replay()
         torch.testing.assert_close(outputs[0], softmax_chain(x))
     stats = cudaforge_backend.stats()
-    assert (sum(r["unserved"] for r in stats["regions"]), stats["hits"]) == (1, 0)
+    assert (sum(r.unserved for r in stats.regions), stats.hits) == (1, 0)
 
 
 def test_two_threads(forged: Path) -> None:
@@ -287,7 +287,7 @@ def test_two_devices(forged: Path) -> None:
     first, second = compiled(function, forged)(x, y)
     torch.testing.assert_close(first, softmax_chain(x))
     torch.testing.assert_close(second, y.sum(-1))
-    assert cudaforge_backend.stats()["fallbacks"] == {"mixed_devices": 1}
+    assert cudaforge_backend.stats().fallbacks == {"mixed_devices": 1}
 
 
 # All that an NVRTC is asked for, of one that knows nothing but sm_50.
@@ -325,7 +325,7 @@ def test_an_architecture_that_nvrtc_does_not_know(run_python: Any, tmp_path: Pat
         "    torch.testing.assert_close(f(x), torch.softmax(x, -1))\n"
         "ours = [str(w.message) for w in seen if 'CudaForge' in w.category.__name__]\n"
         "s = cudaforge_backend.stats()\n"
-        "print(json.dumps([ours, s['fallbacks'], s['negative'] + s['forged']]))",
+        "print(json.dumps([ours, s.fallbacks, s.negative + s.forged]))",
         FOLDER=str(tmp_path / "cache"),
         CUDAFORGE_CUDA_PATH=str(tmp_path),
     )
@@ -350,7 +350,7 @@ def test_no_nvrtc(run_python: Any, tmp_path: Path) -> None:
         "    torch.testing.assert_close(f(x), torch.softmax(x, -1))\n"
         "ours = [str(w.message) for w in seen if 'CudaForge' in w.category.__name__]\n"
         "s = cudaforge_backend.stats()\n"
-        "print(json.dumps([ours, s['fallbacks'], s['negative'], s['forged']]))",
+        "print(json.dumps([ours, s.fallbacks, s.negative, s.forged]))",
         FOLDER=str(tmp_path / "cache"),
         CUDAFORGE_CUDA_PATH=str(tmp_path),
     )

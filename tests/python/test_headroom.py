@@ -72,8 +72,8 @@ def test_a_small_part_of_a_graph_is_skipped_and_explained(
         torch.testing.assert_close(made(x, w), mostly_products(x, w))
         report = cudaforge_backend.explain(mostly_products, x, w, cache_dir=str(tmp_path))
     stats = cudaforge_backend.stats()
-    assert stats["forged"] + stats["negative"] == 0
-    assert stats["fallbacks"] == {"little_to_gain": 1}
+    assert stats.forged + stats.negative == 0
+    assert stats.fallbacks == {"little_to_gain": 1}
     (region,) = report.regions
     assert region.status == "skipped"
     assert "of its graph's time" in region.why
@@ -84,7 +84,7 @@ def test_a_small_part_of_a_graph_is_skipped_and_explained(
     with torch.no_grad():
         compiled(mostly_products, tmp_path)(x, w)
     stats = cudaforge_backend.stats()
-    assert (stats["misses"], stats["forged"], stats["spent"]) == (0, 0, [])
+    assert (stats.misses, stats.forged, stats.spent) == (0, 0, [])
 
 
 def test_what_was_skipped_is_remembered_where_the_budget_left_others(
@@ -115,7 +115,7 @@ def test_what_was_skipped_is_remembered_where_the_budget_left_others(
     x = torch.randn(8, 95)
     compiled(two, tmp_path)(x)
     assert asked == ["cumsum"]
-    assert cudaforge_backend.stats()["fallbacks"] == {"graph_budget": 1, "little_to_gain": 1}
+    assert cudaforge_backend.stats().fallbacks == {"graph_budget": 1, "little_to_gain": 1}
     report = cudaforge_backend.explain(two, x, cache_dir=str(tmp_path))
     assert [region.status for region in report.regions] == ["miss", "skipped"]
 
@@ -125,4 +125,4 @@ def test_what_was_skipped_is_remembered_where_the_budget_left_others(
     torch.testing.assert_close(compiled(two, tmp_path)(x), two(x))
     assert asked == ["cumsum", "_softmax"]  # nothing is measured twice
     stats = cudaforge_backend.stats()
-    assert stats["forged"] == 1 and stats["fallbacks"] == {"little_to_gain": 1}
+    assert stats.forged == 1 and stats.fallbacks == {"little_to_gain": 1}

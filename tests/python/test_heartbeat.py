@@ -142,7 +142,7 @@ def test_the_log_has_what_begins_and_what_came_of_it(
     first, last = said
     assert first.startswith("forging kernels for 1 region, at most 30 s each, 600 s in all")
     counts = re.match(r"forged (\d+) regions \(.*\): 0 winners, (\d+) with no winner \(", last)
-    n = cudaforge_backend.stats()["negative"]
+    n = cudaforge_backend.stats().negative
     again = f"; {counted(n, 'region')} had too little time: "
     assert re.search(f"{again}region_budget_s=\\d+ or more tries again$", last)
     assert counts and int(counts[1]) == int(counts[2]) == n

@@ -56,7 +56,7 @@ def test_a_graph_without_winners_is_traced_once(tmp_path: Path, traces: list[str
     assert len(events) == 3 and events[0] == events[1] == events[2]
     assert isinstance(events[0], RegionFound) and events[0].status == "miss"
     assert len(_C.store().wanted()) == 1
-    assert cudaforge_backend.stats()["graphs"] == {"plain": 3}
+    assert cudaforge_backend.stats().graphs == {"plain": 3}
     run(tmp_path, torch.randn(8, 44))
     assert len(traces) == 2
 
@@ -76,8 +76,8 @@ def test_forging_traces_again_and_its_winners_are_remembered(
     torch.testing.assert_close(run(tmp_path, x), function(x))
     assert len(traces) == 2
     stats = cudaforge_backend.stats()
-    assert stats["graphs"] == {"substituted": 1} and stats["hits"] == 1
-    assert stats["saved_ns"] == sum(region["saved_ns"] for region in stats["regions"]) > 0
+    assert stats.graphs == {"substituted": 1} and stats.hits == 1
+    assert stats.saved_ns == sum(region.saved_ns for region in stats.regions) > 0
 
 
 def test_a_graph_is_traced_again_when_the_cache_has_changed(
@@ -109,7 +109,7 @@ def test_a_memory_of_another_form_is_none(facts: dict[str, Any], tmp_path: Path)
     name, arch = "a" * 64, _C.arch("cpu")
     _C.store().put_graph(name, arch, facts)
     assert known_graphs.recall(name, arch, None) is None
-    assert cudaforge_backend.stats()["fallbacks"] == {}
+    assert cudaforge_backend.stats().fallbacks == {}
 
 
 def test_fallback_writes_nothing(tmp_path: Path, traces: list[str]) -> None:
@@ -230,7 +230,7 @@ def test_what_others_judged_is_a_miss(
         assert "judged by another torch or verifier" in capsys.readouterr().out
     cudaforge_backend.reset_stats()
     torch.testing.assert_close(run(forged, x, on_miss="fallback"), function(x))
-    assert cudaforge_backend.stats()["misses"] == 1
+    assert cudaforge_backend.stats().misses == 1
     assert cudaforge_backend.explain(function, x, cache_dir=str(forged)).regions[0].status == "miss"
     torch._dynamo.reset()
     compiled(function, forged)(x)

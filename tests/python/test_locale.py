@@ -30,7 +30,7 @@ made = torch.compile(f, backend="cudaforge", options=options)
 for _ in range(2):
     torch.testing.assert_close(made(x), f(x))
 stats = cudaforge_backend.stats()
-print(stats["forged"], stats["hits"], stats["fallbacks"], _C.config()["region_budget_s"])
+print(stats.forged, stats.hits, stats.fallbacks, _C.config()["region_budget_s"])
 """
 GERMAN = f"""
 import ctypes, locale

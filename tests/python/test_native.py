@@ -49,7 +49,7 @@ def test_the_name_needs_no_import(run_python: RunPython, tmp_path: Path) -> None
         "made = torch.compile(lambda x: torch.softmax(x * 3, -1), backend='cudaforge',\n"
         "                     options=options)\n"
         "torch.testing.assert_close(made(x), torch.softmax(x * 3, -1))\n"
-        "print(sys.modules['cudaforge_backend'].stats()['misses'])",
+        "print(sys.modules['cudaforge_backend'].stats().misses)",
         PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path]),
     )
     assert done.stdout.strip() == "1"

@@ -64,7 +64,7 @@ def test_rows_of_any_length(
     x = torch.rand(shape, device=device)
     result = compiled(function, forged)(x)
     expect_close(result, function(x))
-    assert cudaforge_backend.stats()["hits"] == 1, refused(forged)
+    assert cudaforge_backend.stats().hits == 1, refused(forged)
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -91,7 +91,7 @@ def test_integers_of_any_size_are_exact(name: str, device: str, forged: Path) ->
     near = (torch.randint(-3, 4, (48, 64)) + large).to(device)
     served = compiled(INTEGERS[name], forged)
     assert torch.equal(served(near), INTEGERS[name](near))
-    assert cudaforge_backend.stats()["hits"] >= 1
+    assert cudaforge_backend.stats().hits >= 1
 
 
 CENTRED: dict[str, Callable[[Tensor], Tensor]] = {
@@ -152,8 +152,8 @@ GRADIENTS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
 
 def hits_of(op: str) -> int:
     """Calls that kernels of regions with this pattern have served."""
-    regions = cudaforge_backend.stats()["regions"]
-    return sum(region["hits"] for region in regions if re.search(op, region["region"]))
+    regions = cudaforge_backend.stats().regions
+    return sum(region.hits for region in regions if re.search(op, region.region))
 
 
 def why_not(op: str, cache: Path) -> list[str]:

@@ -74,7 +74,7 @@ def test_a_relative_cache_serves_after_a_change_of_folder(
         "cudaforge_backend.reset_stats()\n"
         "made(torch.randn(4, 99))\n"
         "stats = cudaforge_backend.stats()\n"
-        "print(stats['hits'], stats['misses'], stats['forged'])",
+        "print(stats.hits, stats.misses, stats.forged)",
         CUDAFORGE_CACHE_DIR="kernels",
         ready=True,
     )

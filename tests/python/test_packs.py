@@ -188,7 +188,7 @@ x = torch.randn(32, 64)
 f = torch.compile(lambda x: torch.softmax(x * 3, -1), backend="cudaforge", options=options)
 good = torch.allclose(f(x), torch.softmax(x * 3, -1), atol=1e-6)
 stats = cudaforge_backend.stats()
-print(json.dumps([good, stats["hits"], stats["misses"], stats["forged"], stats["negative"]]))
+print(json.dumps([good, stats.hits, stats.misses, stats.forged, stats.negative]))
 """
 
 

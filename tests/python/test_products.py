@@ -119,11 +119,11 @@ def test_eager_products(
 def made_by() -> Counter[str]:
     """How many calls the kernels of each author served."""
     served: Counter[str] = Counter()
-    for region in cudaforge_backend.stats()["regions"]:
-        if region["hits"] > 0:
-            record = _C.store().get(region["key"], _C.arch("cuda"))
+    for region in cudaforge_backend.stats().regions:
+        if region.hits > 0:
+            record = _C.store().get(region.key, _C.arch("cuda"))
             assert record is not None
-            served[record["provenance"]["author"]] += region["hits"]
+            served[record["provenance"]["author"]] += region.hits
     return served
 
 

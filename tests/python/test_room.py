@@ -138,9 +138,9 @@ def test_a_region_without_room_is_left_to_pytorch_and_tried_again(
     told = [str(w.message) for w in seen if "too little memory is free to verify" in str(w.message)]
     assert len(told) == 1 and "it needs 9 MiB" in told[0]
     stats = cudaforge_backend.stats()
-    assert stats["fallbacks"] == {"no_memory_to_verify": 2}
-    assert (stats["forged"], stats["negative"]) == (0, 0)
+    assert stats.fallbacks == {"no_memory_to_verify": 2}
+    assert (stats.forged, stats.negative) == (0, 0)
     assert _C.store().get(regions[0].key, _C.arch("cpu")) is None
     monkeypatch.setattr("cudaforge_backend.integration.forging.require_room", room.require_room)
     assert plan.forge_one(regions[0], 0, settings)
-    assert cudaforge_backend.stats()["forged"] == 1
+    assert cudaforge_backend.stats().forged == 1

@@ -30,9 +30,9 @@ out = torch.compile(f, backend="cudaforge", options=options)(x, w)
 out.backward()
 s = cudaforge_backend.stats()
 print(json.dumps({
-    "out": out.item(), "grad": w.grad.sum().item(), "forged": s["forged"],
-    "negative": s["negative"],
-    "graphs": s["graphs"], "fallbacks": s["fallbacks"],
+    "out": out.item(), "grad": w.grad.sum().item(), "forged": s.forged,
+    "negative": s.negative,
+    "graphs": s.graphs, "fallbacks": s.fallbacks,
     "fx": [counters["inductor"][f"fxgraph_cache_{k}"] for k in ("hit", "miss", "bypass")],
     "aot": [counters["aot_autograd"][f"autograd_cache_{k}"] for k in ("hit", "miss")],
 }))
@@ -62,7 +62,7 @@ plan.look_up = lambda region, budget_s=None: replace(real(region), status="hit",
 x = torch.randn(32, 48, requires_grad=True)
 torch.compile(lambda x: torch.softmax(x * 3, -1).square(), backend="cudaforge")(x).sum().backward()
 print(json.dumps({
-    "graphs": cudaforge_backend.stats()["graphs"],
+    "graphs": cudaforge_backend.stats().graphs,
     "fx": [counters["inductor"][f"fxgraph_cache_{k}"] for k in ("hit", "miss", "bypass")],
     "aot": [counters["aot_autograd"][f"autograd_cache_{k}"] for k in ("hit", "miss")],
 }))
@@ -120,7 +120,7 @@ x = torch.randn(8, 88)
 made = compiled(lambda x: (x * 2).softmax(-1), FOLDER / "cache")
 assert torch.allclose(made(x), (x * 2).softmax(-1))
 stats = cudaforge_backend.stats()
-print(stats["forged"], stats["hits"])
+print(stats.forged, stats.hits)
 """
 
 

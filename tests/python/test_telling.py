@@ -32,7 +32,7 @@ def test_a_failure_in_the_background_is_counted_and_warned_of_once() -> None:
         for _ in range(2):
             tell_of_failed_background(OSError("no disk of test_telling"))
     assert len(w) == 1
-    assert cudaforge_backend.stats()["fallbacks"] == {"background_failed": 2}
+    assert cudaforge_backend.stats().fallbacks == {"background_failed": 2}
 
 
 def region(key: str, left_s: float | None = None) -> Work:

@@ -125,10 +125,10 @@ def test_regions_are_forged_while_the_graph_is_compiled(
     torch.testing.assert_close(made(x), two_regions(x))
     made(x)
     stats = cudaforge_backend.stats()
-    assert stats["forged"] == 2 and stats["graphs"] == {"substituted": 1}
+    assert stats.forged == 2 and stats.graphs == {"substituted": 1}
     assert len(seen) == 1  # the graph is compiled once without winners
     assert {"cudaforge-graph"} <= seen[0]
-    assert stats["spent"][0]["regions"] == 2
+    assert stats.spent[0].regions == 2
 
 
 def test_an_interruption_waits_for_the_work() -> None:
@@ -170,7 +170,7 @@ def test_what_the_graph_takes_may_stay_unknown(
     x = torch.randn(8, 92)
     torch.testing.assert_close(compiled(two_regions, tmp_path)(x), two_regions(x))
     stats = cudaforge_backend.stats()
-    assert stats["forged"] == 2 and "backend_failed" not in stats["fallbacks"]
+    assert stats.forged == 2 and "backend_failed" not in stats.fallbacks
 
 
 def test_a_compilation_that_fails_ends_the_forging(

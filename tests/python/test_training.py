@@ -28,16 +28,16 @@ class Head(nn.Module):
 
 
 def hits() -> int:
-    return cudaforge_backend.stats()["hits"]
+    return cudaforge_backend.stats().hits
 
 
 def expect_all_hits() -> None:
     """Regions were called, and each call was served."""
     stats = cudaforge_backend.stats()
-    assert stats["hits"] > 0
-    assert sum(region["unserved"] for region in stats["regions"]) == 0
+    assert stats.hits > 0
+    assert sum(region.unserved for region in stats.regions) == 0
     assert not {"launch_error", "quarantined", "backend_failed", "forge_failed"} & set(
-        stats["fallbacks"]
+        stats.fallbacks
     )
 
 
@@ -111,7 +111,7 @@ def test_a_graph_that_was_timed_keeps_its_backward_for_another(
     decide_every_race(monkeypatch, 0, 1e-4)
     x, w = torch.randn(8, 24, requires_grad=True), torch.randn(24, 24, requires_grad=True)
     y = compiled(function, tmp_path, on_miss="blocking")(x, w)
-    assert cudaforge_backend.stats()["ways"]
+    assert cudaforge_backend.stats().ways
     first = torch.autograd.grad(y.square().sum(), [x, w], retain_graph=True)
     second = torch.autograd.grad(y.square().sum(), [x, w])
     torch.testing.assert_close(first, second)
@@ -131,7 +131,7 @@ gate.obstacle = decided
 made = compiled(function, FOLDER, graph_budget_s=BUDGET)
 made(x, w).backward()
 stats = cudaforge_backend.stats()
-print(stats["forged"], len(stats["ways"]), stats["fallbacks"], x.grad.sum().item())
+print(stats.forged, len(stats.ways), stats.fallbacks, x.grad.sum().item())
 """
 
 
@@ -284,7 +284,7 @@ torch.set_num_threads(THREADS)
 f = lambda x: torch.softmax(x * 2, -1)
 made, x = compiled(f, FOLDER), torch.randn(512, 1024)
 torch.testing.assert_close(made(x), f(x))
-served = cudaforge_backend.stats()["hits"]
+served = cudaforge_backend.stats().hits
 assert served > 0
 child = os.fork()
 if child == 0:
@@ -293,7 +293,7 @@ if child == 0:
     try:
         torch.set_num_threads(1)
         torch.testing.assert_close(made(x), f(x))
-        status = 0 if cudaforge_backend.stats()["hits"] == served + 1 else 2
+        status = 0 if cudaforge_backend.stats().hits == served + 1 else 2
     finally:
         os._exit(status)
 ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -362,5 +362,5 @@ def test_a_second_batch_size(forged: Path, dynamic: bool | None, served: list[in
         torch.testing.assert_close(mine, theirs)
         found.append(hits() - before)
     assert found == served
-    left = cudaforge_backend.stats()["fallbacks"].get("dynamic_shape", 0)
+    left = cudaforge_backend.stats().fallbacks.get("dynamic_shape", 0)
     assert (left > 0) == (dynamic is None)  # and Inductor ran it

@@ -31,7 +31,7 @@ with warnings.catch_warnings(record=True) as seen:
 s = cudaforge_backend.stats()
 ours = [str(w.message) for w in seen if w.category is cudaforge_backend.CudaForgeWarning]
 names = ("hits", "forged", "negative", "fallbacks", "cache")
-records = [] if s["cache"]["corrupt"] else _C.store().records()
+records = [] if s.cache["corrupt"] else _C.store().records()
 print(json.dumps({n: s[n] for n in names} | {"warnings": ours, "records": records}))
 """
 

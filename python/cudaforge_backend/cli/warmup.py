@@ -12,8 +12,10 @@ import torch
 
 from .._native import _C
 from ..options import DISABLED, disabled, parse
+from ..reasons import GraphOutcome, Reason
 from ..records import counted, find, no_graph, no_region, too_little_time, try_again
-from ..stats import graph_gains, remedies
+from ..stats import graph_gains
+from ..stats_text import remedies
 from .failure import failed
 from .model import chosen_device, make_model
 from .output import add_cache_dir, add_json, cache_dir, show, teller
@@ -99,24 +101,24 @@ def run(args: argparse.Namespace) -> int:
     data: dict[str, Any] = {
         "regions": len(found),
         "known": sum(status != "miss" for status in found.values()),
-        "hits": counts["hits"],
-        "forged": counts["forged"],
-        "negative": counts["negative"],
+        "hits": counts.hits,
+        "forged": counts.forged,
+        "negative": counts.negative,
         "reasons": dict(reasons),
         "too_little_time": sum(seconds is not None for seconds in above),
         "region_budget_to_retry_s": short[1] if short else None,
-        "fallbacks": counts["fallbacks"],
-        "graphs_with_kernels": counts["graphs"].get("substituted", 0),
+        "fallbacks": counts.fallbacks,
+        "graphs_with_kernels": counts.graphs.get(GraphOutcome.SUBSTITUTED, 0),
         "graph_speedups": graph_gains(),
-        "graphs_without_gain": counts["graphs"].get("does_not_pay_in_place", 0),
-        "graphs_without_use": counts["graphs"].get("winners_not_used", 0),
+        "graphs_without_gain": counts.graphs.get(GraphOutcome.DOES_NOT_PAY, 0),
+        "graphs_without_use": counts.graphs.get(GraphOutcome.NOT_USED, 0),
         "seconds": time.monotonic() - started,
         "cache_dir": _C.store().location(),
     }
 
     def text() -> None:
         if not found:
-            print(no_region(counts["fallbacks"]) if counts["graphs"] else no_graph(model))
+            print(no_region(counts.fallbacks) if counts.graphs else no_graph(model))
         print(
             f"{counted(data['forged'], 'winner')} forged, "
             f"{counted(data['negative'], 'region')} with no winner, "
@@ -136,14 +138,14 @@ def run(args: argparse.Namespace) -> int:
         if found and not args.train and any(p.requires_grad for p in model.parameters()):
             print("  this is inference, for calls under torch.no_grad(); --train makes the kernels "
                   "of calls outside it")  # fmt: skip
-        for reason, count in sorted(counts["fallbacks"].items()):
+        for reason, count in sorted(counts.fallbacks.items()):
             print(f"  left to PyTorch: {reason} ({count})")
-        for line in remedies(counts["fallbacks"]):
+        for line in remedies(counts.fallbacks):
             print(f"    {line}")
 
     show(args, data, text)
-    failed = ("forge_failed", "no_memory_to_verify", "backend_failed")
-    return int(any(counts["fallbacks"].get(reason, 0) for reason in failed))
+    failed = (Reason.FORGE_FAILED, Reason.NO_MEMORY_TO_VERIFY, Reason.BACKEND_FAILED)
+    return int(any(counts.fallbacks.get(reason, 0) for reason in failed))
 
 
 def _with_kernels(graphs: int, speedups: Sequence[tuple[float, float, float]]) -> str:

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from cudaforge_backend._native import _C
+from cudaforge_backend.reasons import Reason
 from cudaforge_backend.torch_compat import keep_sources
 
 from .fx_signature import tensor_reason
@@ -46,16 +47,16 @@ class Analysis:
         for graph in self.graphs():
             yield from (node.target for node in graph.nodes if node.op == "call_function")
 
-    def regions(self, take: Take = take_all) -> tuple[Counter[str], Counter[str]]:
+    def regions(self, take: Take = take_all) -> tuple[Counter[str], Counter[Reason]]:
         """How often a region with which key is in them, and why anchors were left; `take`, which is
         find_regions', sees the regions themselves."""
         times: Counter[str] = Counter()
-        left: Counter[str] = Counter()
+        left: Counter[Reason] = Counter()
         otherwise = {id(body.graph) for module in self.modules for body in _cut_otherwise(module)}
         for graph in self.graphs():
             if id(graph) in otherwise:
                 refused, _ = find_regions(graph, self.rules)
-                left.update("strides" for _ in refused)
+                left.update(Reason.STRIDES for _ in refused)
                 continue
             found, reasons = find_regions(graph, self.rules, take)
             left.update(reasons)
@@ -132,29 +133,29 @@ def may_have_anchor(gm: fx.GraphModule, training: bool) -> bool:
 
 def graph_reason(
     gm: fx.GraphModule, example_inputs: Sequence[object], inductor: Mapping[str, Any]
-) -> str:
+) -> Reason | None:
     """Why no region of a graph with these inputs, compiled with these options of Inductor's, can be
-    taken; "" when some may."""
+    taken; None when some may."""
     if _takes_subclass(gm):
-        return "tensor_subclass"
+        return Reason.TENSOR_SUBCLASS
     for value in example_inputs:
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-            return "dynamic_shape"
+            return Reason.DYNAMIC_SHAPE
         if isinstance(value, torch.Tensor):
             if any(not isinstance(n, int) for n in value.shape):
-                return "dynamic_shape"
+                return Reason.DYNAMIC_SHAPE
             reason = tensor_reason(value)
-            if reason in ("tensor_subclass", "sparse_layout"):
+            if reason in (Reason.TENSOR_SUBCLASS, Reason.SPARSE_LAYOUT):
                 return reason
             if value.is_conj() or value.is_neg():
-                return "lazy_conjugate"
+                return Reason.LAZY_CONJUGATE
     tensors = [v for v in example_inputs if isinstance(v, torch.Tensor)]
     if not tensors:
-        return "no_tensor_inputs"
+        return Reason.NO_TENSOR_INPUTS
     if len({v.device for v in tensors if v.dim()}) > 1:
-        return "mixed_devices"
+        return Reason.MIXED_DEVICES
     if any(v.device.type not in ("cpu", "cuda") for v in tensors):
-        return "device"
+        return Reason.DEVICE
     return _settings_reason(inductor)
 
 
@@ -169,17 +170,17 @@ def _takes_subclass(gm: fx.GraphModule) -> bool:
     return False
 
 
-def _settings_reason(inductor: Mapping[str, Any]) -> str:
-    """A setting of torch under which regions cannot be served; "" where there is none."""
+def _settings_reason(inductor: Mapping[str, Any]) -> Reason | None:
+    """A setting of torch under which regions cannot be served; None where there is none."""
     from torch._inductor import config
 
     if config.post_grad_custom_pre_pass is not None:  # Inductor's only place for one before its own
-        return "custom_graph_pass"
+        return Reason.CUSTOM_GRAPH_PASS
     if inductor.get("cpp_wrapper", config.cpp_wrapper):
-        return "cpp_wrapper"  # it writes the operator's string argument into C++ as it is
+        return Reason.CPP_WRAPPER  # it writes the operator's string argument into C++ as it is
     if torch.get_default_dtype() != torch.float32:
-        return "default_dtype"  # what a Python float becomes beside an integer tensor
-    return ""
+        return Reason.DEFAULT_DTYPE  # what a Python float becomes beside an integer tensor
+    return None
 
 
 def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from cudaforge_backend import errors, log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import FORGING, Settings, disabled, parse
+from cudaforge_backend.reasons import GraphOutcome, Phase, Reason, Way
 from cudaforge_backend.records import counted
 from cudaforge_backend.stats import (
     Spent,
@@ -43,26 +44,26 @@ def cudaforge(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Compiled:
-    """Compiles one Dynamo graph with Inductor, its regions that have winners replaced.
+    """Compiles one Dynamo graph with Inductor, with kernels in place of the regions that have a
+    winner.
 
     mode: as for Inductor ("default", "reduce-overhead", "max-autotune",
     "max-autotune-no-cudagraphs"). options: on_miss ("fallback", "record", "background" or
     "blocking", the default), region_budget_s and graph_budget_s (seconds for one region and for all
     of one graph), cache_dir, agents (who writes kernels beside the generators: a dict of the fields
     of agents.Agents), and inductor (a dict of Inductor's own options). Raises OptionError for
-    anything else; whatever else goes wrong on our side, the graph is Inductor's, with one
-    warning."""
+    anything else. On any other failure of ours Inductor compiles the graph, with one warning."""
     settings = parse(mode, options)
     if disabled():
         return plain(gm, example_inputs, settings)
     try:
-        # It traces more often, and for longer, than Inductor.
+        # Traces more often, and for longer, than Inductor.
         with beside_running_programs(), spending() as spent:
             made = _compile(gm, example_inputs, settings, spent)
     except errors.OptionError:
         raise
     except Exception as error:
-        count_fallback("backend_failed")
+        count_fallback(Reason.BACKEND_FAILED)
         warn_once(f"cudaforge failed, Inductor compiles the graph: {_one_line(error)}")
         made = None
     return plain(gm, example_inputs, settings) if made is None else made
@@ -70,7 +71,7 @@ def cudaforge(
 
 def plain(gm: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Compiled:
     """Inductor's own result, as torch.compile's default backend makes it; counted."""
-    count_graph("plain")
+    count_graph(GraphOutcome.PLAIN)
     return _without_kernels(gm, example_inputs, settings)
 
 
@@ -84,8 +85,8 @@ def _without_kernels(
 
 
 def open_cache(cache_dir: str) -> bool:
-    """Has the process use the cache in `cache_dir`; whether that can be used. One that cannot is
-    replaced, with one warning, by one in memory."""
+    """Opens the cache in `cache_dir` for the process. False: it cannot be used; a cache in memory
+    replaces it, with one warning."""
     problem = _C.use_cache(cache_dir)
     log.cache.debug("%s: %s", cache_dir, problem or "open")
     if problem is not None:
@@ -125,7 +126,7 @@ def _compile(
     isa.install(settings.cache_dir if open_cache(settings.cache_dir) else None)
     training = is_training(example_inputs)
     if not may_have_anchor(gm, training):
-        count_graph("no_anchor")
+        count_graph(GraphOutcome.NO_ANCHOR)
         return None
     if why := graph_reason(gm, example_inputs, settings.inductor):
         count_fallback(why)
@@ -153,7 +154,7 @@ def _compile(
             gm, example_inputs, settings, arch, winners, plan.analysis, rules, spent, without
         )
         if made is None and without is not None:
-            count_graph("plain")
+            count_graph(GraphOutcome.PLAIN)
         return made or without
     from .analysis import copy_graph
     from .background import SwappingCallable
@@ -169,8 +170,8 @@ def _compile(
     )
 
 
-# So many times as long as it takes to trace a training graph and compile its forward, it takes with
-# the backward, which is compiled when it is first run: 1.3 of BERT's on an H200's host.
+# Time to compile a training graph with its backward (compiled at its first run), over the time to
+# trace it and compile its forward. Measured: 1.3 for BERT on an H200's host.
 _WITH_BACKWARD = 1.5
 
 
@@ -181,8 +182,8 @@ def _forge(
     settings: Settings,
     spent: Spent,
 ) -> tuple[Plan, Compiled]:
-    """Forges what the plan misses, and has Inductor compile the graph without winners: side by side
-    on a GPU, else one after the other. Shows the progress. Gives the new plan, and the compiled
+    """Forges the misses of the plan, and compiles the graph without winners: at the same time on a
+    GPU, otherwise one after the other. Shows progress. Returns the new plan and the compiled
     graph."""
     from . import gate
     from .analysis import copy_graph, is_training
@@ -213,11 +214,11 @@ def _forge(
         work = Work(what="Inductor compiles the graph")
         with making(progress, work), together.compiling(), compilations_turn():
             began = time.monotonic()
-            with timing_phase("graph"):
+            with timing_phase(Phase.GRAPH):
                 compiled = _without_kernels(copy_graph(gm), example_inputs, settings)
             seconds = time.monotonic() - began
             if timeable:
-                with together.turns.of_timing(), timing_phase("graph"), suppress(Exception):
+                with together.turns.of_timing(), timing_phase(Phase.GRAPH), suppress(Exception):
                     us = gate.time_compiled(compiled, example_inputs, training)  # may need memory
         together.compiled(seconds * (_WITH_BACKWARD if training else 1), us)
         return compiled
@@ -246,11 +247,11 @@ def _gated(
     spent: Spent,
     without: Compiled | None = None,
 ) -> Compiled | None:
-    """The fastest way to run the graph, None where that is Inductor's. on_miss="blocking", which is
-    there to spend time, has an untimed graph timed; the verdict holds for every later process. In
-    the other modes such a graph is substituted. `analysis`: of the graph, where there is one
-    already. `spent`: whose time that is. `without`: the graph as Inductor compiles it, where it was
-    compiled already; it is Inductor's way then."""
+    """The fastest way to run the graph; None: Inductor's. Only on_miss="blocking" times a graph
+    without a stored verdict; in the other modes that graph runs with its winners.
+
+    analysis: of the graph, if it was made already. spent: takes the seconds. without: Inductor's
+    code for the graph, if it was compiled already."""
     from . import gate
     from .analysis import analyse, copy_graph, is_training
     from .telling import telling
@@ -261,12 +262,12 @@ def _gated(
         verdict = None  # is taken again
     if verdict is not None and verdict.ms:
         note_way(verdict.way())
-    if verdict is not None and verdict.fastest == "eager":
-        count_graph("eager")
+    if verdict is not None and verdict.fastest == Way.EAGER:
+        count_graph(GraphOutcome.EAGER)
         return gm
-    if verdict is not None and verdict.fastest == "inductor":
+    if verdict is not None and verdict.fastest == Way.INDUCTOR:
         if winners:
-            count_graph("does_not_pay_in_place" if verdict.regions else "winners_not_used")
+            count_graph(GraphOutcome.DOES_NOT_PAY if verdict.regions else GraphOutcome.NOT_USED)
         return None
     training = is_training(example_inputs)
     eager = False
@@ -280,12 +281,12 @@ def _gated(
         to_time = to_time and bool(winners or eager)
     if not (winners or to_time):
         return None
-    ways: dict[str, Compiled] = {}
+    ways: dict[Way, Compiled] = {}
     outcome: Outcome | None = None
     with ExitStack() as stack:
         if to_time:
             stack.enter_context(telling("compile", winners, name))
-            stack.enter_context(timing_phase("graph"))
+            stack.enter_context(timing_phase(Phase.GRAPH))
         if winners:
             with_winners, outcome = substituted(
                 copy_graph(gm), example_inputs, settings, winners, rules
@@ -298,12 +299,12 @@ def _gated(
                 count_graph_gain(verdict.speedup)
             if not to_time:
                 return with_winners
-            ways["kernels"] = with_winners
+            ways[Way.KERNELS] = with_winners
         if eager:
-            ways["eager"] = cast(Compiled, copy_graph(gm))
-        ways["inductor"] = without or _without_kernels(copy_graph(gm), example_inputs, settings)
+            ways[Way.EAGER] = cast(Compiled, copy_graph(gm))
+        ways[Way.INDUCTOR] = without or _without_kernels(copy_graph(gm), example_inputs, settings)
     if outcome is None:
-        count_graph("plain")
+        count_graph(GraphOutcome.PLAIN)
     return gate.GatedCallable(
         name, arch, list(winners), ways, outcome, spent, settings.graph_budget_s
     )
@@ -316,15 +317,15 @@ def substituted(
     winners: Mapping[str, str],
     rules: Rules,
 ) -> tuple[Compiled | None, Outcome]:
-    """Inductor's compilation of `gm` (which it takes) with these regions replaced, None where none
-    was; and what became of them, which is counted."""
+    """Inductor's code for `gm` with these regions replaced, None if none was; and the outcome,
+    counted. Takes ownership of `gm`."""
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     from .graph_pass import SubstitutePass, kept_table
     from .outcome import Outcome
     from .tracing import own_bodies
 
-    _C.ask_again()  # a region that was looked up without a winner may have one by now
+    _C.ask_again()  # a region may have a winner by now that it had not when it was looked up
     outcome = Outcome(winners)
     substitute = SubstitutePass(winners, rules)
     with outcome.noting_loads(), own_bodies():

@@ -1,5 +1,5 @@
-"""on_miss="background": the graph as it was compiled first runs until winners are there, then one
-that has them."""
+"""on_miss="background": the first code of a graph runs until there are winners; then code with
+them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 
 from cudaforge_backend.forks import fork_safe_lock
 from cudaforge_backend.options import Settings
+from cudaforge_backend.reasons import GraphOutcome, Reason
 from cudaforge_backend.stats import count_fallback, count_graph, spending, warn_once
 
 from .graphs import Compiled
@@ -21,10 +22,10 @@ from .tracing import beside_running_programs
 
 
 class SwappingCallable:
-    """Serves `first`; once the forging thread has made a winner, one call compiles the substituted
-    graph with its own inputs and every later call runs that. Calls under saved-tensor hooks are
-    `first`'s for good: activation checkpointing runs a graph again in the backward, and what it
-    saves then must be what it saved before. Thread-safe; a failure keeps `first`."""
+    """Runs `first`. Once the forging thread has a winner, the next call compiles the graph with it,
+    and later calls run that code. Calls under saved-tensor hooks always run `first`: activation
+    checkpointing runs a graph a second time and must save the same tensors. Thread-safe. If
+    compiling fails, `first` stays."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class SwappingCallable:
         self._lock = fork_safe_lock()  # guards the taking of _ready
         self.thread = threading.Thread(
             target=self._forge, args=(plan, settings), name="cudaforge-background", daemon=False
-        )  # a program that ends waits for the step under way: see forging.py
+        )  # at its end the program waits for the current step: see forging.py
         self.thread.start()
 
     def __call__(self, *args: Any) -> Any:
@@ -72,7 +73,7 @@ class SwappingCallable:
                 compiled = self._compile(plan, args)
             if compiled is not None:  # None: the graph lost its winners
                 self._current = compiled
-                count_graph("swapped")
+                count_graph(GraphOutcome.SWAPPED)
         except Exception as error:
-            count_fallback("swap_failed")
+            count_fallback(Reason.SWAP_FAILED)
             warn_once(f"the graph with new winners did not compile, the old one stays: {error}")

@@ -1,4 +1,4 @@
-"""Eager calls: chosen ATen operators are looked up on their way through PyTorch's dispatcher
+"""Eager calls: PyTorch's dispatcher looks up chosen ATen operators in the kernel cache
 (csrc/dispatch/eager.h)."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OPTIONS = tuple(name for name in OPTIONS if name not in ("graph_budget_s", "ind
 
 @dataclass(frozen=True, eq=False)
 class _Configuration:
-    """What one enable() asked for."""
+    """The settings of one enable()."""
 
     ops: tuple[str, ...]
     settings: Settings
@@ -38,7 +38,7 @@ class _Configuration:
 
 @dataclass(eq=False)
 class _Inside:
-    """A `with` that was entered and has not ended."""
+    """An open `with` block."""
 
     of: Interception
     thread: threading.Thread
@@ -46,37 +46,37 @@ class _Inside:
 
 
 class Interception:
-    """What enable() and disable() return. As a context manager it restores, at its end, what was in
-    force before it. Meanwhile only the thread that entered it may change what is in force. Of two
-    that overlap in one thread (in tasks of asyncio, in generators) the later one holds to its end,
-    which then restores what was in force before both."""
+    """The result of enable() and disable(). As a context manager it restores the earlier setting at
+    its end; until then only the thread that entered it may call enable() or disable(). If two
+    overlap in one thread (asyncio tasks, generators), the later one stays active until its end,
+    which restores the setting from before both."""
 
-    def __init__(self, wanted: _Configuration | None) -> None:
-        """Puts `wanted` in force; None: nothing is intercepted."""
-        self._wanted = wanted
+    def __init__(self, requested: _Configuration | None) -> None:
+        """Activates a setting; None: nothing is intercepted."""
+        self._requested = requested
         with _lock:
-            self._before = _put_in_force(wanted)
+            self._before = _activate(requested)
             self._is_new = True  # no `with` has been entered
 
     @property
     def ops(self) -> tuple[str, ...]:
-        """The overloads that enable() was asked for; of disable() none."""
-        return self._wanted.ops if self._wanted is not None else ()
+        """The overloads that enable() was given; disable(): none."""
+        return self._requested.ops if self._requested is not None else ()
 
     def __repr__(self) -> str:
         if disabled():
             return f"<{type(self).__name__} of enable(), without effect: CUDAFORGE_DISABLE is set>"
         asked = f"enable() of {counted(len(self.ops), 'overload')}" if self.ops else "disable()"
-        holds = _active is self._wanted
+        holds = _active is self._requested
         return f"<{type(self).__name__} of {asked}, {'' if holds else 'not '}in force>"
 
     def __enter__(self) -> Self:
         with _lock:
             before = self._before
-            if self._is_new and _active is self._wanted:
+            if self._is_new and _active is self._requested:
                 _refuse_beside_other_threads()
             else:
-                before = _put_in_force(self._wanted)
+                before = _activate(self._requested)
             self._is_new = False
             _inside.append(_Inside(self, threading.current_thread(), before))
         return self
@@ -91,30 +91,30 @@ class Interception:
                 _inside[at].before = ended.before
 
 
-_lock = fork_safe_lock()  # guards what follows
-_active: _Configuration | None = None  # what is in force; None also while that changes
-_inside: list[_Inside] = []  # oldest first, all of one thread
-_queue: Queue | None = None  # of what is in force
-_writes_at_end: int | None = None  # the process that _write_at_end was called in
+_lock = fork_safe_lock()  # guards these:
+_active: _Configuration | None = None  # None also while it changes
+_inside: list[_Inside] = []  # open `with` blocks, oldest first, all of one thread
+_queue: Queue | None = None  # of the active setting
+_writes_at_end: int | None = None  # process that called _write_at_end
 
 atexit.register(_C.end_eager_misses)
 
 
 def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
-    """Has eager calls of ATen operators, of programs that do not compile, looked up in the kernel
-    cache: a call with a winner is served by it, any other runs as before.
+    """Looks up eager calls of ATen operators in the kernel cache, for programs that do not compile.
+    A call with a winner runs its kernel; other calls run as before.
 
-    `ops`: overloads ("aten::_softmax") and patterns ("aten::*norm*"); None: those that winners can
-    exist for. `options`: on_miss, region_budget_s, cache_dir and agents, as torch.compile's for
-    this backend; what is missing is recorded, or forged in the background, or at once. Unless
-    on_miss or CUDAFORGE_ON_MISS says otherwise, it is recorded ("record"), and nothing is forged.
+    ops: overloads ("aten::_softmax") and patterns ("aten::*norm*"); None: all that can have
+        winners.
+    options: on_miss, region_budget_s, cache_dir and agents, as in torch.compile's options. The
+        default of on_miss is "record" (or CUDAFORGE_ON_MISS): calls without a kernel are recorded
+        and nothing is forged.
 
-    Holds for the process until disable(); called again, it replaces what was in force. As a context
-    manager, `with enable(...):`, it restores at its end what was in force before. Until then
-    enable() and disable() in other threads raise RuntimeError. With "background", the region under
-    way at the end is finished, and no other is begun. Thread-safe. Raises OptionError for an
-    unknown option, and for an operator that is not known or may not be intercepted (a view, one
-    that changes its arguments or draws random numbers)."""
+    Holds for the whole process until disable(); a second call replaces the first. As a context
+    manager it restores the earlier setting at its end; until then enable() and disable() in other
+    threads raise RuntimeError. With "background", a forging in progress at the end is finished.
+    Thread-safe. Raises OptionError for an unknown option or operator, and for an operator that may
+    not be intercepted (a view, or one that changes its arguments or draws random numbers)."""
     for name in options:
         if name not in _OPTIONS:
             raise errors.unknown("option", name, _OPTIONS)
@@ -132,15 +132,15 @@ def enable(ops: Iterable[str] | None = None, **options: Any) -> Interception:
 
 
 def disable() -> Interception:
-    """Has eager calls of every operator run as PyTorch alone would run them. As a context manager,
-    `with disable():`, it restores at its end what was in force before. Raises RuntimeError where
-    another thread is inside a `with`. Thread-safe."""
+    """Stops looking up eager calls: PyTorch runs them all. As a context manager it restores the
+    earlier setting at its end. Raises RuntimeError if another thread is inside a `with`.
+    Thread-safe."""
     return Interception(None)
 
 
 def _write_at_end() -> None:
-    """Has what this process records written before it ends. Children of multiprocessing leave by
-    os._exit, of which atexit is not told. REQUIRES: _lock is held."""
+    """Writes this process's records before it ends. Children of multiprocessing end by os._exit,
+    which does not call atexit. REQUIRES: _lock is held."""
     global _writes_at_end
     if _writes_at_end == os.getpid():
         return
@@ -150,7 +150,7 @@ def _write_at_end() -> None:
 
 
 def _refuse_beside_other_threads() -> None:
-    """RuntimeError where another thread is inside a `with`. REQUIRES: _lock is held."""
+    """RuntimeError: another thread is inside a `with`. REQUIRES: _lock is held."""
     inside = _inside[-1].thread if _inside else threading.current_thread()
     if inside is not threading.current_thread() and inside.is_alive():
         raise RuntimeError(
@@ -159,38 +159,38 @@ def _refuse_beside_other_threads() -> None:
         )
 
 
-def _put_in_force(wanted: _Configuration | None) -> _Configuration | None:
-    """What was in force before; RuntimeError where another thread is inside a `with`. An error
+def _activate(requested: _Configuration | None) -> _Configuration | None:
+    """Returns the earlier setting. RuntimeError: another thread is inside a `with`. An error
     changes nothing. REQUIRES: _lock is held."""
     _refuse_beside_other_threads()
     before = _active
     try:
-        _apply(wanted)
+        _apply(requested)
     except Exception:
         _apply(before)
         raise
     return before
 
 
-def _apply(wanted: _Configuration | None) -> None:
-    """Has `wanted` be in force. REQUIRES: _lock is held."""
+def _apply(requested: _Configuration | None) -> None:
+    """REQUIRES: _lock is held."""
     global _queue, _active
     _active = None
     if _queue is not None:
         _queue.end()
         _queue = None
-    if wanted is None:
+    if requested is None:
         _C.intercept([])
         _C.on_eager_miss(False, None)
-    _C.flush_eager_misses()  # to the cache that they were meant for
-    if wanted is not None:
-        settings = wanted.settings
+    _C.flush_eager_misses()  # into the cache that was open when they were found
+    if requested is not None:
+        settings = requested.settings
         open_cache(settings.cache_dir)
-        # A forked child is served. What its parent asked for, it neither records nor forges.
-        own = wanted.process == os.getpid()
+        # In a forked child kernels serve, but its parent's setting neither records nor forges.
+        own = requested.process == os.getpid()
         if own and settings.records:
             _write_at_end()
         _queue = Queue(settings) if own and settings.on_miss == "background" else None
         _C.on_eager_miss(own and settings.records, on_miss(settings, _queue))
-        _C.intercept(list(wanted.ops))
-    _active = wanted
+        _C.intercept(list(requested.ops))
+    _active = requested

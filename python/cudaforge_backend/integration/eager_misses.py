@@ -1,4 +1,4 @@
-"""What a miss of an eager call brings about: what is said of it, and the forging of its kernel."""
+"""Misses of eager calls: counting, logging, and forging their kernels."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ from .telling import (
     telling_of_forging,
 )
 
-# Of a miss: the region's signature, the architecture and the device's index.
-Told = Callable[[_C.Signature, str, int], None]
+# Called with the region's signature, the architecture and the device's index.
+MissCallback = Callable[[_C.Signature, str, int], None]
 
 
-def on_miss(settings: Settings, queue: Queue | None) -> Told:
-    """What is told of a call that is met for the first time and has no kernel, beside its being
-    recorded."""
-    forge: Told | None = None
+def on_miss(settings: Settings, queue: Queue | None) -> MissCallback:
+    """The callback for the first call of a region without a kernel."""
+    forge: MissCallback | None = None
     if settings.on_miss == "blocking":
         forge = functools.partial(_forge_at_once, settings)
     elif queue is not None:
         forge = queue.add
 
-    def told(signature: _C.Signature, arch: str, device_index: int) -> None:
+    def missed(signature: _C.Signature, arch: str, device_index: int) -> None:
         key = signature.key
         if log.dispatch.isEnabledFor(logging.DEBUG):
             region, why = signature.describe(), _why(signature, arch)
@@ -45,7 +44,7 @@ def on_miss(settings: Settings, queue: Queue | None) -> Told:
         if forge is not None:
             forge(signature, arch, device_index)
 
-    return told
+    return missed
 
 
 def _why(signature: _C.Signature, arch: str) -> str:
@@ -68,17 +67,17 @@ def _forge_at_once(
     from .plan import forge_one, verdict_of
 
     if not verdict_of(signature.key, arch, settings.region_budget_s).is_to_be_forged:
-        return  # as forge_one would: but then nothing is to be told of it
+        return  # before a progress line is shown
     what = f"a kernel for {signature.describe()}, at most {settings.region_budget_s:g} s"
     with telling_of_forging(what) as progress:
         forge_one(signature, device_index, settings, progress)
 
 
 class Queue:
-    """Forges what is added, one region after the other, in a thread that ends with the last, into
-    the cache that is in use when the queue is made."""
+    """Forges the added regions, one at a time, in a thread that ends with the last, into the cache
+    that is open when the queue is made."""
 
-    _turn = fork_safe_lock()  # of two queues, one forges
+    _turn = fork_safe_lock()  # one queue at a time forges
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -89,7 +88,7 @@ class Queue:
         self._lock = fork_safe_lock()  # guards _waiting and _works
 
     def add(self, signature: _C.Signature, arch: str, device_index: int) -> None:
-        """A region that is to be forged."""
+        """Adds a region."""
         with self._lock:
             if self._ended or not may_forge():
                 return
@@ -98,7 +97,7 @@ class Queue:
                 return
             self._works = True
         try:
-            # A program that ends waits for the step under way: see forging.py.
+            # At its end the program waits for the current step: see forging.py.
             threading.Thread(target=self._work, name="cudaforge-eager", daemon=False).start()
         except Exception:
             with self._lock:
@@ -106,8 +105,8 @@ class Queue:
             raise
 
     def end(self) -> None:
-        """Forges no more. The region under way is finished, if the cache stays in use."""
-        self._ended = True  # one assignment, which needs no lock
+        """Begins no other region. The current one is finished, if the cache stays open."""
+        self._ended = True  # one assignment: needs no lock
 
     def _work(self) -> None:
         while not program_has_ended():
@@ -126,7 +125,7 @@ class Queue:
         from .plan import forge_one
 
         if _can_forge(signature, arch, self._settings):
-            _C.flush_eager_misses()  # later it would be wanted again, with a record
+            _C.flush_eager_misses()  # after the record is stored it would be requested again
             with telling_in_background() as progress:
                 forge_one(
                     signature,

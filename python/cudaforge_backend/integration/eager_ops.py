@@ -15,7 +15,7 @@ from cudaforge_backend._native import _C
 
 @functools.cache
 def default_ops() -> tuple[str, ...]:
-    """The overloads that winners can exist for: reductions, softmax, norms, scans, pooling, losses,
+    """The overloads that can have winners: reductions, softmax, norms, scans, pooling, losses,
     their backward, matrix products, convolutions and attention."""
     found: set[str] = set()
     for op in (*_C.anchor_ops(), *_C.heavy_ops()):
@@ -47,7 +47,7 @@ def chosen_ops(ops: Iterable[str]) -> tuple[str, ...]:
     for op in ops:
         found.update(_chosen(op))
     if not found:
-        raise errors.OptionError("ops is empty; without it, what winners can exist for is chosen")
+        raise errors.OptionError("ops is empty; leave it out to choose all that can have winners")
     return tuple(sorted(found))
 
 
@@ -80,7 +80,7 @@ def _chosen(op: object) -> Iterable[str]:
 
 
 def _near(op: str) -> list[str]:
-    """Overloads that may be intercepted and whose names are like `op`, the likest first."""
+    """Overloads that may be intercepted, with names similar to `op`; the most similar first."""
     known = {name.lower(): name for name in _known_ops()}
     like = difflib.get_close_matches(op.lower(), known, n=12)
     names = [known[name] for name in like]

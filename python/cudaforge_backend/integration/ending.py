@@ -1,5 +1,4 @@
-"""When no kernels are made: at a program's end, which other threads do not put off, and in a forked
-child."""
+"""When no kernels are made: after the main thread's end, and in a forked child."""
 
 from __future__ import annotations
 
@@ -9,13 +8,12 @@ from cudaforge_backend.forks import is_forked_child
 
 
 class ForgingEndedError(Exception):
-    """Forging was given up or not begun: it was interrupted, the program has ended, or this is a
-    forked child."""
+    """Forging ended early or did not begin: an interrupt, the program's end, or a forked child."""
 
 
 def program_has_ended() -> bool:
-    """Whether the main thread has ended: from then on the interpreter waits for other threads, and
-    nothing can be compiled any more."""
+    """Whether the main thread has ended. The interpreter then waits for other threads, and nothing
+    can be compiled."""
     return not threading.main_thread().is_alive()
 
 

@@ -1,5 +1,5 @@
-"""Forging of one region in this program: the forge itself is C++ (csrc/forge/region.h), Inductor
-and the clocks are Python's."""
+"""Forges one region in this process. The search is C++ (csrc/forge/region.h); Inductor and the
+clocks are Python."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.agents import Agents, Hints
 from cudaforge_backend.forks import fork_safe_lock
+from cudaforge_backend.reasons import Phase
 from cudaforge_backend.records import (
     reason_of,
     retry_above_s,
@@ -43,10 +45,10 @@ from .telling import Progress, making_region, tell
 from .together import ElsewhereError, InGraph, NoTimeLeftError, Together, Turn
 
 MAX_CANDIDATES = 64  # of the generators
-SEARCH_SECONDS: float | None = None  # for their search; None: all that the races leave
-_LOOKS_SECONDS = 0.2  # how often who waits looks for signals, and whether the program has ended
+SEARCH_SECONDS: float | None = None  # for their search; None: all but the time for races
+_LOOKS_SECONDS = 0.2  # a waiting thread polls this often for signals and the program's end
 
-# Inductor's that say nothing of the region; a warning, where the program makes errors of them.
+# Errors of Inductor that are about the machine, not the region. Warning: for -W error.
 _MACHINES_ERRORS = (ImportError, OSError, MemoryError, Warning)
 
 _locks_guard = fork_safe_lock()
@@ -54,21 +56,17 @@ _locks: dict[Place, Any] = {}
 
 
 class OtherCacheError(Exception):
-    """The process uses another cache than the one that a region is forged for."""
+    """The process no longer uses the cache that the region is forged for."""
 
 
 @dataclass(frozen=True)
 class Forged:
-    """What became of one region."""
+    """The result of forging one region."""
 
     key: str
-    # Of a record, or "skipped": little can be gained. "negative" too where the kernel of a forging
-    # was not stored.
-    kind: str
-    reason: str  # why it is no winner, "" where it is one
-    spent: Mapping[str, float] = field(
-        default_factory=dict
-    )  # seconds by phase, where it was forged
+    kind: str  # "winner", "negative" (also: its kernel was not stored), "skipped" (little to gain)
+    reason: str  # why there is no winner; "" for a winner
+    spent: Mapping[Phase, float] = field(default_factory=dict)  # seconds
 
 
 def forge_region(
@@ -87,22 +85,22 @@ def forge_region(
 ) -> Forged:
     """Makes or finds the record of a region, and installs its winner in this process.
 
-    `budget_s` bounds the whole: search, Inductor's compilation and races,
-    but not the waiting for what other threads compile (inductors_turn.py), nor Inductor's first
-    compilation in a process. A step is not begun if it is expected to end later, by what the same
-    step took before. `within` is a larger region that this one is a part of: a
-    part must win inside it too, where Inductor may fuse what the part leaves out. `agents` write
-    kernels after the generators have, within limits of their own. `again`: also where there is a
-    record. `store`: the cache that the record is for; OtherCacheError where that is not in use, or
-    no longer at a later step. None: the record goes to the one in use at the end. `beside_program`:
-    no thread of the program waits for this, which may keep the processor busy meanwhile.
-    `in_graph`: it is one of a graph, not forged where little can be gained by it (headroom.py);
-    NoTimeLeftError is raised where the graph's time does not suffice.
+    budget_s: seconds for search, Inductor's compilation and races. A step that is expected to end
+        later is not begun. Not counted: waiting for compilations of other threads
+        (inductors_turn.py), and Inductor's first compilation in a process.
+    beside_program: no thread of the program waits; the program may keep the processor busy.
+    within: the larger region that this is a part of. The part must win inside it, too, because
+        Inductor may fuse the rest.
+    agents: write kernels after the generators, within limits of their own.
+    again: forge although there is a record.
+    store: the cache for the record; None: the one in use at the end. OtherCacheError: it is no
+        longer in use.
+    in_graph: not forged if little can be gained (headroom.py). NoTimeLeftError: the graph's budget
+        is too short.
 
-    One thread at a time forges a key; a second finds its record. Runs in a thread of its own, so
-    that no tracing state of the caller's is in force. Raises what forging raises: RuntimeError for
-    what this machine lacks, what Inductor ends with where that says nothing of the region
-    (ImportError, OSError, MemoryError, also inside an error of Inductor's), ForgingEndedError."""
+    One thread at a time forges a key; a second one finds its record. Runs in a thread of its own,
+    free of the caller's tracing state. Raises RuntimeError for something that this machine lacks;
+    ImportError, OSError, MemoryError from Inductor; ForgingEndedError."""
     if not may_forge():
         raise ForgingEndedError
     key = signature.key
@@ -115,7 +113,7 @@ def forge_region(
         if within_compilation() or (together is not None and together.waited_for):
             waiting.enter_context(compilation_waits_for(place))
         waiting.enter_context(lock)
-        # Of the processes that have the cache in use, such as those of torchrun, one forges it.
+        # One of the processes that share the cache (as under torchrun) forges the region.
         alone = _C.store().lock_region(key, arch, 0.0)
         if alone is not None:
             waiting.callback(alone.release)
@@ -148,7 +146,7 @@ def forge_region(
 
 
 def _known(key: str, arch: str, budget_s: float) -> Forged | None:
-    """What the cache has of a region, None where that is to be forged."""
+    """The cache's record of a region; None: forge it."""
     known = _C.store().verdict(key, arch)
     if known is None or known["stale"] or worth_more_time(known, budget_s):
         return None
@@ -158,8 +156,8 @@ def _known(key: str, arch: str, budget_s: float) -> Forged | None:
 def _wait_for_others(
     key: str, arch: str, budget_s: float, together: Together | None
 ) -> _C.RegionLock | None:
-    """Waits until no other process forges the region: of a graph as long as that has time, else as
-    long as forging it may take. None: one still does."""
+    """Waits until no other process forges the region: as long as the graph has time, or else for
+    `budget_s`. None: another process still forges it."""
     began = time.monotonic()
     alone = None
     while alone is None and (together is not None or time.monotonic() - began < budget_s):
@@ -172,8 +170,8 @@ def _wait_for_others(
 
 
 def worth_more_time(record: Mapping[str, Any], budget_s: float) -> bool:
-    """Whether a negative entry came of too little time, and there is now clearly more of it or that
-    was more than a day ago: the machine may have been busy then."""
+    """Whether to retry a negative entry that had too little time: there is much more time now, or
+    it is more than a day old (the machine may have been busy)."""
     above = retry_above_s(record)
     if above is None:
         return False
@@ -197,20 +195,20 @@ def _in_clean_thread(forge: _Forge) -> Forged:
         finally:
             ended.set()
 
-    # Not a daemon: the interpreter would end while it is in C++, and that aborts the process.
+    # Not a daemon: the process aborts if the interpreter ends while a thread runs C++.
     thread = threading.Thread(target=body, name="cudaforge-forge", daemon=False)
     try:
         thread.start()
         while not ended.wait(_LOOKS_SECONDS):
             if program_has_ended():
                 _wait_for_step(ended, "the program has ended")
-    except BaseException:  # Ctrl-C: the key is kept until the thread has ended, or a second Ctrl-C
+    except BaseException:  # Ctrl-C: keep the key's lock until the thread ends or a second Ctrl-C
         forge.interrupt()
         if thread.is_alive():
             _wait_for_step(ended, "interrupted")
         raise
     thread.join()
-    if failure and program_has_ended():  # which takes threads and more away from what runs
+    if failure and program_has_ended():  # the interpreter's end makes running work fail
         raise ForgingEndedError from failure[0]
     if failure:
         raise failure[0]
@@ -218,7 +216,7 @@ def _in_clean_thread(forge: _Forge) -> Forged:
 
 
 def _wait_for_step(ended: threading.Event, why: str) -> None:
-    """Waits for a forging that ends at its next step; says so where that takes long."""
+    """Waits for a forging that ends at its next step; logs a line if that takes over 1 s."""
     if not ended.wait(1.0):
         log.forge.warning(
             "cudaforge: %s; the step under way is finished first (where Inductor compiles, up to "
@@ -251,13 +249,13 @@ class _Forge:
         self.together = None if self.in_graph is None else self.in_graph.together
         self.device = rivals.signature_device(self.signature, self.device_index)
         self.started = time.monotonic()
-        self._before: dict[str, float] = {}  # seconds by phase, before the forge in C++ began
+        self._before: dict[Phase, float] = {}  # seconds by phase, before the forge in C++ began
         self._waited_s = 0.0  # for other threads' compilations
         self._cancel = _C.Cancel() if self.together is None else self.together.cancel
         self._by_inductor: rivals.Call | None = None  # the region itself, once it was compiled
 
     def interrupt(self) -> None:
-        """Has another thread's forging end: soon, and with all kept that is found."""
+        """Ends another thread's forging soon; what it found is kept."""
         self.stop = True
         self._cancel.set()
 
@@ -288,17 +286,17 @@ class _Forge:
         end = self._end(made, stored)
         count_forging("forged" if end["kind"] == "winner" else end["kind"])
         self.progress(end)
-        for phase, seconds in self._before.items():
-            spent[phase] = spent.get(phase, 0.0) + seconds
-        return Forged(self.key, end["kind"], end["reason"], spent)
+        seconds = Counter({Phase(phase): s for phase, s in spent.items()})
+        seconds.update(self._before)
+        return Forged(self.key, end["kind"], end["reason"], seconds)
 
     def _why_little(self) -> str:
-        """Why nothing is to be gained by a kernel, "" where something may be. What cannot be
-        measured is no reason."""
+        """Why little can be gained by a kernel; "" if a kernel may pay or this cannot be
+        measured."""
         if self.in_graph is None or self.together is None:
             return ""
-        # Beside a product, a convolution or attention Inductor does what ATen does, but for a part
-        # of the time that is small; of other regions its time decides, and is waited for.
+        # For products, convolutions and attention Inductor mostly calls ATen, so ATen's time is
+        # enough. For other regions Inductor's time decides, and we wait for it.
         heavy = not rivals.HEAVY.isdisjoint(self.signature.ops)
         graph_us = self.together.graph_us(None if heavy else self.go_on)
         if heavy and graph_us is None:
@@ -310,7 +308,7 @@ class _Forge:
             call, _, _ = self.inductor(self.signature, "", self.budget_s)
             if call is not None:
                 calls["inductor"] = self._by_inductor = call
-            self._before["rival"] = time.monotonic() - began - (self._waited_s - waited)
+            self._before[Phase.RIVAL] = time.monotonic() - began - (self._waited_s - waited)
         turn = self.take_turn(race=True)
         began = time.monotonic()
         try:
@@ -319,7 +317,7 @@ class _Forge:
         except torch.OutOfMemoryError:
             return ""
         finally:
-            self._before["race"] = time.monotonic() - began
+            self._before[Phase.RACE] = time.monotonic() - began
             if turn is not None:
                 turn.end()
         if us is None:
@@ -332,7 +330,7 @@ class _Forge:
         return why
 
     def _require_time(self) -> None:
-        """NoTimeLeftError where the graph's time does not suffice any more."""
+        """NoTimeLeftError: the graph's remaining budget is too short."""
         least_s = min(self.budget_s, rivals.least_seconds(self.device))
         if self.together is not None and self.together.left_s() < least_s:
             raise NoTimeLeftError

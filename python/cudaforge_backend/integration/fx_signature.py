@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from cudaforge_backend._native import _C
+from cudaforge_backend.reasons import Reason
 
 from .rules import overload
 
@@ -30,7 +31,11 @@ _MEMORY_FORMAT_OF = {name: value for value, name in _MEMORY_FORMATS.items()}
 
 
 class Unsupported(Exception):
-    """A node or value that no signature can hold; str() is the reason to count it under."""
+    """A node or value that no signature can hold."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 _region_op = functools.cache(_C.region_op)
@@ -55,24 +60,24 @@ def is_getitem(node: fx.Node) -> bool:
     return node.op == "call_function" and node.target is operator.getitem
 
 
-def tensor_reason(value: object) -> str | None:
+def tensor_reason(value: object) -> Reason | None:
     """Why a fake value cannot be an input or output of a region; None when it can."""
     if not isinstance(value, torch.Tensor):
-        return "not_a_tensor"
+        return Reason.NOT_A_TENSOR
     if torch.utils._python_dispatch.is_traceable_wrapper_subclass(value):
-        return "tensor_subclass"
+        return Reason.TENSOR_SUBCLASS
     if value.layout is not torch.strided:
-        return "sparse_layout"
+        return Reason.SPARSE_LAYOUT
     if value.dtype not in _DTYPES:
-        return "complex_dtype" if value.dtype.is_complex else "unsupported_dtype"
+        return Reason.COMPLEX_DTYPE if value.dtype.is_complex else Reason.UNSUPPORTED_DTYPE
     if value.is_conj() or value.is_neg():
-        return "lazy_conjugate"
+        return Reason.LAZY_CONJUGATE
     if value.device.type not in ("cpu", "cuda"):
-        return "unsupported_device"
+        return Reason.UNSUPPORTED_DEVICE
     numbers = (*value.shape, *value.stride(), value.storage_offset())
     if any(not isinstance(n, int) for n in numbers):
-        return "dynamic_shape"
-    return "too_many_dimensions" if value.dim() > 8 else None
+        return Reason.DYNAMIC_SHAPE
+    return Reason.TOO_MANY_DIMENSIONS if value.dim() > 8 else None
 
 
 def _spec(value: torch.Tensor) -> dict[str, Any]:
@@ -115,7 +120,7 @@ def node_values(node: fx.Node) -> list[torch.Tensor | None]:
     """The fake outputs of a node; None stands for one that is absent, such as a gradient that
     output_mask leaves out. Raises Unsupported."""
     if _is_traced_wrongly(node):
-        raise Unsupported("mixed_dtypes")
+        raise Unsupported(Reason.MIXED_DTYPES)
     value = node.meta.get("val")
     values = list(value) if isinstance(value, tuple | list) else [value]
     if op_name(node) != _called(node):
@@ -124,7 +129,7 @@ def node_values(node: fx.Node) -> list[torch.Tensor | None]:
         if item is not None and (reason := tensor_reason(item)) is not None:
             raise Unsupported(reason)
     if all(item is None for item in values):
-        raise Unsupported("absent_output")
+        raise Unsupported(Reason.ABSENT_OUTPUT)
     return values
 
 
@@ -132,7 +137,7 @@ def _node_value(node: fx.Node, out: int) -> torch.Tensor:
     values = node_values(node)
     value = values[out] if out < len(values) else None
     if value is None:
-        raise Unsupported("absent_output")
+        raise Unsupported(Reason.ABSENT_OUTPUT)
     return value
 
 
@@ -157,7 +162,7 @@ class _Writer:
         value = node.meta.get("val")
         reason = tensor_reason(value)
         if reason is not None:
-            raise Unsupported("dynamic_shape" if isinstance(value, torch.SymInt) else reason)
+            raise Unsupported(Reason.DYNAMIC_SHAPE if isinstance(value, torch.SymInt) else reason)
         self.devices.add(value.device)  # type: ignore[union-attr]
         return {"in": self.inputs.setdefault(node, len(self.inputs))}
 
@@ -184,7 +189,7 @@ class _Writer:
                 return {"memory_format": _MEMORY_FORMATS[value]}
             case torch.layout() if value is torch.strided:
                 return {"layout": "strided"}
-        raise Unsupported("unsupported_argument")
+        raise Unsupported(Reason.UNSUPPORTED_ARGUMENT)
 
 
 def _call(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -219,10 +224,10 @@ def signature(
     for node, out in outputs:
         _node_value(node, out)
     if len(writer.devices) != 1:
-        raise Unsupported("mixed_devices")
+        raise Unsupported(Reason.MIXED_DEVICES)
     device = next(iter(writer.devices))
     if writer.device_types - {device.type}:
-        raise Unsupported("mixed_devices")
+        raise Unsupported(Reason.MIXED_DEVICES)
     inputs = list(writer.inputs)
     text = json.dumps(
         {

@@ -1,9 +1,8 @@
-"""The gate: a graph is timed as Inductor compiles it, with its winners in place and, where it needs
-no gradients, as eager runs it; the fastest is served.
+"""The gate: times the ways to run a graph, and serves the fastest. The ways: Inductor's code, the
+same with winners in place and, for inference, eager.
 
-A kernel that wins alone may lose in place: what Inductor would have fused into its neighbours now
-goes through memory. The verdict is stored under the graph's name and asked for by every later
-process."""
+A kernel that wins alone may lose in place, because Inductor no longer fuses its neighbours. The
+verdict is stored under the graph's name for later processes."""
 
 from __future__ import annotations
 
@@ -21,6 +20,7 @@ from torch import fx
 from cudaforge_backend import measure
 from cudaforge_backend._native import _C
 from cudaforge_backend.forks import fork_safe_lock
+from cudaforge_backend.reasons import GraphOutcome, Phase, Reason, Way
 from cudaforge_backend.stats import (
     GraphWay,
     Spent,
@@ -50,26 +50,21 @@ _MOST_SIZES = 4  # of inputs that are named
 _PURE = ("aten", "prims")  # operators that do nothing but give results
 
 
-# The ways to run a graph, by name, the least preferred last: another one must surely be faster than
-# those before it. The list is open, and readers pass over names that they do not know.
-_INDUCTOR, _EAGER, _KERNELS = WAYS = ("inductor", "eager", "kernels")
+WAYS = tuple(Way)  # each one must surely be faster than those before it to be served
 
 Speedup = tuple[float, float, float]  # low, median, high: of the 95% interval
-Overs = Mapping[str, Mapping[str, Speedup]]  # by name: the speed-up over others, by their names
+Overs = Mapping[Way, Mapping[Way, Speedup]]  # the speed-up over others
 
 
 class Verdict(NamedTuple):
-    """The fastest way to run a graph, and the keys of the winners that ran in it when it was timed.
-    Without any, the compiled graph had no use for them. `speedup`: of the graph with its winners
-    over the faster of the others. `ms`: of one call, by way. `sizes`: of the inputs when it was
-    timed, as "float32[8, 128]". `stale`: the machine was busy then, more than a day ago."""
+    """The result of timing a graph."""
 
-    fastest: str  # of WAYS
-    regions: frozenset[str]
-    speedup: Speedup | None = None
-    ms: Mapping[str, float] = {}
-    sizes: tuple[str, ...] = ()
-    stale: bool = False
+    fastest: Way
+    regions: frozenset[str]  # keys of the winners that ran; empty: the compiled graph used none
+    speedup: Speedup | None = None  # with winners, over the faster of the other ways
+    ms: Mapping[Way, float] = {}  # of one call
+    sizes: tuple[str, ...] = ()  # of the inputs, as "float32[8, 128]"
+    stale: bool = False  # measured on a busy machine, more than a day ago
 
     def way(self) -> GraphWay:
         """For stats() and explain()."""
@@ -82,16 +77,16 @@ def name_of(
     winners: Mapping[str, str],
     inductor: Mapping[str, Any],
 ) -> str:
-    """Of a graph with these winners, keys to checksums, and these options of Inductor's; a training
-    graph is another one."""
+    """The name of a graph with these winners (key to checksum) and options of Inductor. Inference
+    and training have different names."""
     facts = (is_training(inputs), sorted(winners.items()), sorted(inductor.items()))
     return graph_name(gm, inputs, facts)
 
 
-def fastest_of(overs: Overs, ms: Mapping[str, float]) -> str:
-    """The way that is surely faster than the others, Inductor's in doubt: where pairs of calls say
-    faster and the median times in `ms` do not, other work disturbed them."""
-    best = _INDUCTOR
+def fastest_of(overs: Overs, ms: Mapping[Way, float]) -> Way:
+    """The way that is faster by its interval and by its median in `ms`; otherwise Inductor's. If
+    the two disagree, other work disturbed the timing."""
+    best = Way.INDUCTOR
     for name in WAYS[1:]:
         speedup = overs.get(name, {}).get(best)
         slower = name in ms and best in ms and ms[name] >= ms[best]
@@ -102,21 +97,23 @@ def fastest_of(overs: Overs, ms: Mapping[str, float]) -> str:
 
 def _of_kernels(overs: Overs) -> Speedup | None:
     """The speed-up of the kernels over the faster of the others."""
-    over = overs.get(_KERNELS, {})
+    over = overs.get(Way.KERNELS, {})
     return min(over.values(), key=lambda speedup: speedup[1]) if over else None
 
 
-def _overs_in(alternatives: Sequence[object]) -> dict[str, dict[str, Speedup]]:
-    """Those of a record, as far as they are as they should be."""
-    overs: dict[str, dict[str, Speedup]] = {}
+def _overs_in(alternatives: Sequence[object]) -> dict[Way, dict[Way, Speedup]]:
+    """The speed-ups in a stored record; malformed entries are skipped."""
+    overs: dict[Way, dict[Way, Speedup]] = {}
     for alternative in alternatives:
         match alternative:
             case {"name": str() as name, "over": {**over}} if name in WAYS:
-                overs[name] = {}
+                found = overs[Way(name)] = {}
                 for other, speedup in over.items():
                     match speedup:
-                        case [float() as low, float() as median, float() as high] if other in WAYS:
-                            overs[name][other] = low, median, high
+                        case [float() as low, float() as median, float() as high] if (
+                            str(other) in WAYS
+                        ):
+                            found[Way(str(other))] = low, median, high
     return overs
 
 
@@ -127,7 +124,7 @@ def stored(name: str, arch: str) -> Verdict | None:
         return None
     overs = _overs_in(found["alternatives"])
     ms = {
-        alternative["name"]: alternative["ms"]
+        Way(alternative["name"]): alternative["ms"]
         for alternative in found["alternatives"]
         if isinstance(alternative, dict)
         and alternative.get("name") in WAYS
@@ -146,8 +143,8 @@ def stored(name: str, arch: str) -> Verdict | None:
 
 
 def note_not_used(name: str, arch: str) -> None:
-    """Stores that the compiled graph has no use for its winners: it has other strides than were
-    planned for, or lost the regions."""
+    """Stores that the compiled graph does not use its winners: its strides differ from the plan's,
+    or it lost the regions."""
     _store(name, arch, {"alternatives": [], "regions": []})
 
 
@@ -155,16 +152,16 @@ def _store(name: str, arch: str, verdict: Mapping[str, Any]) -> None:
     try:
         _C.store().put_graph(name, arch, verdict)
     except Exception as error:
-        count_fallback("not_recorded")
+        count_fallback(Reason.NOT_RECORDED)
         warn_once(f"whether a graph's winners pay in place is not recorded: {error}")
 
 
 def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]) -> str:
-    """Why a graph cannot be run some more times to be timed, "" where it can.
+    """Why a graph cannot be run extra times for timing; "" if it can.
 
-    CUDA-graph trees keep the addresses of their inputs; parameters and tensors that the graph holds
-    are not copied, so a graph that writes to them would do so in every round; custom operators,
-    collectives and the like may do what shows outside."""
+    - CUDA-graph trees keep the addresses of their inputs.
+    - Tensors that the graph holds are not copied: writes to them would repeat in every round.
+    - Custom operators and collectives may have effects outside."""
     from torch._inductor import config
 
     if inductor.get("triton.cudagraphs", config.triton.cudagraphs):
@@ -182,7 +179,7 @@ def obstacle(gm: fx.GraphModule, analysis: Analysis, inductor: Mapping[str, Any]
 
 
 def draws_random_numbers(analysis: Analysis) -> bool:
-    """Whether eager's would be others than Inductor's."""
+    """Whether eager and Inductor would draw different numbers."""
     return any(
         isinstance(target, torch._ops.OpOverload)
         and torch.Tag.nondeterministic_seeded in target.tags
@@ -196,17 +193,17 @@ def gains(speedup: Speedup) -> bool:
 
 
 class GatedCallable:
-    """At its first call times the ways to run a graph (WAYS; Inductor's is one of them), on clones
-    of that call's inputs; from then on it is the fastest one. The verdict is stored, unless there
-    are winners and none ran while it was timed: then the graph runs without, and the others are
-    timed again by the next process. `outcome`: of the winners, None without any. Thread-safe."""
+    """Times the ways to run a graph at its first call, on copies of that call's inputs. Every call
+    then runs the fastest way. The verdict is stored, unless no winner ran during the timing: then
+    the next process times the graph again. `outcome`: of the winners; None without any.
+    Thread-safe."""
 
     def __init__(
         self,
         name: str,
         arch: str,
         regions: Sequence[str],
-        ways: Mapping[str, Compiled],
+        ways: Mapping[Way, Compiled],
         outcome: Outcome | None,
         spent: Spent,
         budget_s: float = 2 * _MOST_SECONDS,
@@ -225,7 +222,7 @@ class GatedCallable:
         chosen = self._chosen
         if chosen is None:
             if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-                chosen = self._ways.get(_KERNELS, self._ways[_INDUCTOR])
+                chosen = self._ways.get(Way.KERNELS, self._ways[Way.INDUCTOR])
             else:
                 chosen = self._choose(inputs)
         return chosen(*inputs)
@@ -234,29 +231,29 @@ class GatedCallable:
         with self._lock:
             if self._chosen is None:
                 self._chosen = self._ways[self._fastest(inputs)]
-                self._ways = {_INDUCTOR: self._chosen}
+                self._ways = {Way.INDUCTOR: self._chosen}
             return self._chosen
 
-    def _fastest(self, inputs: Sequence[Any]) -> str:
+    def _fastest(self, inputs: Sequence[Any]) -> Way:
         try:
             with (
                 telling("race", self._regions, self._name),
                 spending(self._spent),
-                timing_phase("graph"),
+                timing_phase(Phase.GRAPH),
             ):
                 times, doubtful, served = self._race(inputs)
         except Exception as error:
-            count_fallback("gate_failed")
+            count_fallback(Reason.GATE_FAILED)
             warn_once(f"a graph could not be timed and runs as Inductor compiles it: {error}")
             if self._outcome is not None:
-                self._outcome.become("plain")
-            return _INDUCTOR
+                self._outcome.become(GraphOutcome.PLAIN)
+            return Way.INDUCTOR
         names = [name for name in WAYS if name in self._ways]
         if self._outcome is not None and not served:
-            self._outcome.become("winners_not_used")
+            self._outcome.become(GraphOutcome.NOT_USED)
             if self._outcome.is_lost():
                 note_not_used(self._name, self._arch)
-            names.remove(_KERNELS)
+            names.remove(Way.KERNELS)
         overs = {
             name: {other: times.speedup(other, name) for other in names[:at]}
             for at, name in enumerate(names)
@@ -274,17 +271,18 @@ class GatedCallable:
             self._count(fastest, _of_kernels(overs))
         return fastest
 
-    def _count(self, fastest: str, speedup: Speedup | None) -> None:
-        if fastest == _KERNELS and speedup is not None:
+    def _count(self, fastest: Way, speedup: Speedup | None) -> None:
+        if fastest == Way.KERNELS and speedup is not None:
             count_graph_gain(speedup)
         elif self._outcome is not None:
-            self._outcome.become("eager" if fastest == _EAGER else "does_not_pay_in_place")
-        elif fastest == _EAGER:
-            count_graph("plain", -1)
-            count_graph("eager")
+            is_eager = fastest == Way.EAGER
+            self._outcome.become(GraphOutcome.EAGER if is_eager else GraphOutcome.DOES_NOT_PAY)
+        elif fastest == Way.EAGER:
+            count_graph(GraphOutcome.PLAIN, -1)
+            count_graph(GraphOutcome.EAGER)
 
     def _race(self, inputs: Sequence[Any]) -> tuple[measure.Times | _Once, bool, list[str]]:
-        """The times, whether other programs disturbed them, and the regions whose kernels ran."""
+        """The times, whether other programs disturbed them, and keys of the kernels that ran."""
         before = _own_hits()
         load = _C.MachineLoad()
         with _C.OwnWork():
@@ -298,9 +296,9 @@ class GatedCallable:
 
 
 def time_compiled(compiled: Compiled, inputs: Sequence[Any], training: bool) -> float | None:
-    """Microseconds of one call, warm, of a graph that can be timed, the fastest of some; estimated,
-    for training, by its forward. None: other programs kept the processor busy. For a thread that
-    has Dynamo's lock, which the backward's first run would wait for."""
+    """Microseconds of the fastest warm call. For training: an estimate from the forward, because
+    the first backward would wait for Dynamo's lock, which the caller's thread holds. None: other
+    programs kept the processor busy."""
     device = device_of(inputs)
     load = _C.MachineLoad()
     with _C.OwnWork(), _alone(inputs) as mine:
@@ -312,7 +310,7 @@ def time_compiled(compiled: Compiled, inputs: Sequence[Any], training: bool) -> 
 
 
 def _sizes(inputs: Sequence[Any]) -> list[str]:
-    """Dtype and sizes of the inputs that are no parameters, the first of them."""
+    """Dtype and sizes of the first inputs that are no parameters."""
     tensors = [v for v in inputs if isinstance(v, torch.Tensor) and not _is_parameter(v)]
     named = [f"{str(v.dtype).removeprefix('torch.')}{list(v.shape)}" for v in tensors]
     return named[:_MOST_SIZES]
@@ -323,7 +321,7 @@ def _is_parameter(value: torch.Tensor) -> bool:
 
 
 def _own_hits() -> Counter[str]:
-    """Calls of CudaForge's own that kernels served so far, by region."""
+    """Calls made inside _C.OwnWork that kernels served so far, by region."""
     found: Counter[str] = Counter()
     for region in _C.stats().get("regions", ()):
         found[region["key"]] += region["own_hits"]
@@ -332,20 +330,20 @@ def _own_hits() -> Counter[str]:
 
 @dataclass(frozen=True)
 class _Once:
-    """In the place of measure.Times: one call of each, of such as take seconds."""
+    """Stands for measure.Times where calls take seconds: one call of each way."""
 
-    ms: Mapping[str, float]
+    ms: Mapping[Way, float]
 
-    def median_ms(self, name: str) -> float:
+    def median_ms(self, name: Way) -> float:
         return self.ms[name]
 
-    def speedup(self, base: str, name: str) -> Speedup:
+    def speedup(self, base: Way, name: Way) -> Speedup:
         ratio = self.ms[base] / self.ms[name]
         return ratio / _OF_ONCE, ratio, ratio * _OF_ONCE
 
 
 def _race(
-    ways: Mapping[str, Compiled], inputs: Sequence[Any], most_s: float
+    ways: Mapping[Way, Compiled], inputs: Sequence[Any], most_s: float
 ) -> measure.Times | _Once:
     device = device_of(inputs)
     with _alone(inputs) as mine:
@@ -358,9 +356,9 @@ def _race(
 
 
 def _first_step(way: Compiled, inputs: Sequence[Any]) -> functools.partial[None]:
-    """A step of `way`, after a first one, which compiles the backward for how it is run first: with
-    retain_graph=True, so that the program may do the same later. A backward that PyTorch's cache
-    has of a program that did not cannot be run so."""
+    """A step of `way`, run once. The first run compiles the backward with retain_graph=True, so
+    that the program may use that later. A backward from PyTorch's cache may have been compiled
+    without it, and then runs without it."""
     step = functools.partial(_step, way, inputs)
     try:
         step()
@@ -373,13 +371,13 @@ def _first_step(way: Compiled, inputs: Sequence[Any]) -> functools.partial[None]
 
 
 def rounds_within(seconds: float, round_s: float) -> int:
-    """How many rounds fit, of such as take `round_s`, beside those that do not count."""
+    """How many rounds of `round_s` seconds fit, after the warm-up rounds."""
     return int(seconds / max(round_s, 1e-6)) - _WARM_UP_ROUNDS
 
 
 @contextmanager
 def _alone(inputs: Sequence[Any]) -> Iterator[list[Any]]:
-    """Copies of the inputs, for runs that nothing outside shows."""
+    """Copies of the inputs. Runs on them change no random state and call no hooks outside."""
     device = device_of(inputs)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), _unseen_by_hooks():
@@ -393,9 +391,9 @@ def _unseen_by_hooks() -> Any:
 
 
 def copies(inputs: Sequence[Any]) -> list[Any]:
-    """What a graph may be called with in place of `inputs`: of the same sizes, strides, offsets,
-    sharing of storage and addresses modulo 512 bytes, so that a kernel that cannot read the inputs
-    cannot read these. Tensors that require grad share the caller's memory, without its hooks."""
+    """Copies of `inputs` with the same sizes, strides, offsets, shared storages and addresses
+    modulo 512 bytes: kernels take the same path for both. Tensors that require grad are not copied:
+    they share the caller's memory, without its hooks."""
     ranges: dict[int, tuple[int, int]] = {}  # by storage: the bytes that inputs reach
     for value in inputs:
         if isinstance(value, torch.Tensor) and not value.requires_grad:
@@ -423,7 +421,7 @@ _ALIGNMENT = 512  # bytes: of what the allocators of CPU and GPU give; copies ke
 
 
 def _copy_of(data: torch.Tensor) -> torch.UntypedStorage:
-    """The same bytes, at an address that is the same modulo _ALIGNMENT."""
+    """The same bytes, at the same address modulo _ALIGNMENT."""
     room = torch.empty(data.numel() + _ALIGNMENT, dtype=torch.uint8, device=data.device)
     at = (data.data_ptr() - room.data_ptr()) % _ALIGNMENT
     place = room[at : at + data.numel()].copy_(data)
@@ -431,7 +429,7 @@ def _copy_of(data: torch.Tensor) -> torch.UntypedStorage:
 
 
 def _byte_range(value: torch.Tensor) -> tuple[int, int]:
-    """Where in its storage a tensor's elements lie; the begin is rounded down."""
+    """The bytes of its storage that a tensor's elements use; the start is rounded down."""
     extent = sum((int(n) - 1) * s for n, s in zip(value.shape, value.stride(), strict=True)) + 1
     begin = int(value.storage_offset()) * value.element_size()
     end = begin + (extent * value.element_size() if value.numel() else 0)

@@ -69,9 +69,9 @@ class SubstitutePass(CustomGraphPass):
 
 
 def replace_region(graph: fx.Graph, region: Region, renamed: dict[fx.Node, fx.Node]) -> None:
-    """One call of cudaforge::region_v1 and its getitems in the place of the region's nodes. The
-    graph's order may need a topological sort afterwards. `renamed`: what regions replaced before
-    left instead of their outputs, which this one may read; its own outputs are added."""
+    """Replaces the region's nodes by one call of cudaforge::region_v1 and its getitems. The graph
+    may need a topological sort afterwards. renamed: from outputs of replaced regions to the nodes
+    that replace them; this region's are added."""
     last = max(region.members)
     values = [_value(node, out) for node, out in region.outputs]
     inputs = [renamed.get(n, n) for n in region.inputs]
@@ -79,8 +79,8 @@ def replace_region(graph: fx.Graph, region: Region, renamed: dict[fx.Node, fx.No
     with graph.inserting_after(last):
         call = graph.call_function(torch.ops.cudaforge.region_v1.default, (inputs, *named))
     call.meta["val"] = values
-    # Inductor keeps the strides of an operator's inputs only where it is told what they were: after
-    # a convolution it would change them, and the winner could never be called.
+    # Inductor keeps an operator's input strides only if they are given here. Otherwise it may
+    # change them, for example after a convolution, and the winner could not be called.
     call.meta["eager_input_vals"] = (([n.meta["val"] for n in inputs], *named), {})
     call.meta["stack_trace"] = last.meta.get("stack_trace")
     members = set(region.members)
@@ -111,7 +111,7 @@ def _holders(node: fx.Node, out: int) -> list[fx.Node]:
 
 
 def decompose_anchors(graph: fx.Graph, rules: Rules) -> None:
-    """Decomposes, with Inductor's own table, every anchor that is left in `graph`."""
+    """Decomposes every remaining anchor in `graph` with Inductor's own table."""
     from torch._inductor.decomposition import select_decomp_table
 
     table = select_decomp_table()

@@ -1,5 +1,5 @@
-"""Whether anything is to be gained by a kernel for a region: its rivals' time, the least that the
-device needs, and the region's share of its graph's time."""
+"""Headroom: whether a kernel for a region can make its graph faster. From the time of the fastest
+rival, the least time that the device needs, and the region's share of its graph's time."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _facts: dict[str, Mapping[str, Any]] = {}
 
 
 def device_facts(device: torch.device, arch: str) -> Mapping[str, Any]:
-    """What a GPU measurably does: measured once, and kept in the cache. Of a CPU, whose caches make
-    a floor uncertain, and of what cannot be measured: nothing."""
+    """A GPU's measured rates, kept in the cache. Empty for a CPU (its caches make a floor
+    uncertain) and if measuring fails."""
     if device.type != "cuda":
         return {}
     model = device_model(device)  # those of one architecture differ
@@ -63,8 +63,8 @@ def floor_us(signature: _C.Signature, device: torch.device, arch: str) -> float:
 def rival_us(
     signature: _C.Signature, device: torch.device, calls: Mapping[str, rivals.Call]
 ) -> float | None:
-    """Microseconds of one call of the fastest of `calls`, on inputs that are in the L2 as far as
-    they fit. None: other programs kept the processor busy."""
+    """Microseconds of one call of the fastest of `calls`, with inputs in the L2 if they fit. None:
+    other programs kept the processor busy."""
     inputs = rivals.make_inputs(signature, device, seed=0)
     steps = {name: functools.partial(call, inputs) for name, call in calls.items()}
     if device.type != "cuda":
@@ -80,8 +80,8 @@ def rival_us(
 
 
 def why_little(times: int, us: float, floor_us: float, graph_us: float | None) -> str:
-    """Why no kernel is made for a region that stands `times` times in its graph and takes `us`
-    microseconds; "" where one may pay. `graph_us`: of the whole graph, where it is known."""
+    """Why no kernel is made for a region; "" if one may pay. times: how often the graph has the
+    region. us: microseconds of its rival. graph_us: of the whole graph; None: unknown."""
     above = max(0.0, 1 - floor_us / us)
     if above < LEAST_ABOVE_FLOOR:
         return f"it takes {us:.1f} us, and this device at least {floor_us:.1f} us"

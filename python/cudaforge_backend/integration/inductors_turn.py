@@ -1,5 +1,5 @@
-"""Inductor's turn: where kernels are raced, it compiles in one thread at a time, and under Dynamo's
-lock, as in torch.compile."""
+"""Inductor's turn: while kernels are raced, Inductor compiles in one thread at a time, under
+Dynamo's lock as in torch.compile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cudaforge_backend.forks import dynamos_lock, fork_safe_lock
 
 Place = tuple[str, str]  # a region's key and the architecture that it is forged for
 
-_LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
+_LOOKS_SECONDS = 0.1  # a waiting thread polls this often
 
 _turn = fork_safe_lock()
 # The forgings that compilations wait for. list.append(), remove() and `in` are atomic here.
@@ -19,15 +19,15 @@ _waited_for: list[Place] = []
 
 
 def within_compilation() -> bool:
-    """Whether the calling thread is in a compilation of Dynamo's, and so has its lock."""
+    """Whether the calling thread is inside a Dynamo compilation, and so holds its lock."""
     lock = dynamos_lock()
     return lock is not None and lock._is_owned()
 
 
 @contextlib.contextmanager
 def compilation_waits_for(place: Place) -> Iterator[None]:
-    """While a compilation of Dynamo's, which has its lock, waits for that forging, which then must
-    not wait for the lock."""
+    """Marks a forging that a Dynamo compilation waits for. That compilation holds Dynamo's lock, so
+    the forging must not wait for it."""
     _waited_for.append(place)
     try:
         yield
@@ -37,8 +37,7 @@ def compilation_waits_for(place: Place) -> Iterator[None]:
 
 @contextlib.contextmanager
 def compilations_turn() -> Iterator[None]:
-    """While it is entered, a compilation of Dynamo's, whose thread has its lock, uses Inductor, and
-    no forging does that it waits for."""
+    """Inductor's turn for a Dynamo compilation; its thread holds Dynamo's lock."""
     with _turn:
         yield
 
@@ -47,14 +46,12 @@ def compilations_turn() -> Iterator[None]:
 def inductors_turn(
     place: Place, *, most_s: float | None, go_on: Callable[[], None]
 ) -> Iterator[float]:
-    """While it is entered, Inductor may be used for that forging; the seconds that were waited for
-    other threads.
+    """Inductor's turn for a forging. Yields the seconds of waiting.
 
-    Dynamo's lock is waited for, `most_s` seconds at most (None: however long), but not while a
-    compilation waits for the forging. Without it what the program compiles meanwhile may disturb
-    this, and this that. The turn is waited for however long. `go_on` is called now and then, and
-    before it begins; what it raises ends the waiting. For threads of forgings: a signal's exception
-    would find the locks held, and leave them so."""
+    Waits for Dynamo's lock, at most `most_s` seconds (None: no limit), unless a compilation waits
+    for this forging. After that limit it goes on without the lock. Then waits for the turn, without
+    limit. Calls `go_on` before each wait and every 0.1 s; if that raises, the wait ends. Only for
+    forging threads: an exception from a signal handler would leave the locks held."""
     from torch._dynamo.convert_frame import compile_lock
 
     began = time.monotonic()
@@ -74,8 +71,7 @@ def inductors_turn(
 
 @contextlib.contextmanager
 def no_compilation(go_on: Callable[[], None]) -> Iterator[None]:
-    """While it is entered, Inductor compiles for no other forging, nor for who waits for those.
-    `go_on` as for inductors_turn."""
+    """Holds Inductor's turn. go_on: as for inductors_turn."""
     took = False
     while not took:
         go_on()

@@ -1,7 +1,7 @@
-"""Graphs that were planned before: which regions they have and what the cache said of them.
+"""Remembered plans of graphs: their regions, and what the cache knew about each.
 
-As long as it says the same, the trace that finds the regions is spared. A memory that is wrong
-costs speed only: what is substituted is decided by the regions' keys, when Inductor compiles."""
+While the cache knows the same, the trace that finds regions is skipped. A wrong memory costs speed
+only: the keys of the regions decide what is substituted when Inductor compiles."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from torch import fx
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
+from cudaforge_backend.reasons import Reason, Status
 from cudaforge_backend.stats import count_fallback, wanted_not_recorded
 
 from .graphs import device_of, graph_name
 from .headroom import device_model
-from .plan import Plan, verdict_of
+from .plan import Known, Plan, verdict_of
 from .rules import Rules
 from .telling import tell_region
 
@@ -28,7 +29,7 @@ from .telling import tell_region
 def plan_name(
     gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, rules: Rules, training: bool
 ) -> str:
-    """Of a graph and of all that decides which regions it has."""
+    """A name for a graph and everything that decides which regions it has."""
     kinds = {v.device.type for v in inputs if isinstance(v, torch.Tensor)}
     facts = (
         "plan",
@@ -54,54 +55,60 @@ _MOST = 1 << 20
 
 
 def recall(name: str, arch: str, budget_s: float | None) -> dict[str, str] | None:
-    """The winners that planning the graph would come to, as in Plan.winners(), told and counted as
-    if it had been planned; None where it was never planned, the cache has other words now, or,
-    with a budget to forge in, something is missing. `budget_s`: see plan.verdict_of."""
+    """The winners of a remembered plan, as Plan.winners(); events and counters as if the graph had
+    been planned. None: there is no plan, the cache changed, or a region is missing and there is a
+    budget to forge it. budget_s: see plan.verdict_of."""
     memory = _C.store().get_graph(name, arch)
     winners: dict[str, str] = {}
     try:
         if memory is None:
             return None
-        left = Counter({str(k): int(n) for k, n in memory["left"].items() if 0 < n < _MOST})
+        left = Counter({Reason(k): int(n) for k, n in memory["left"].items() if 0 < n < _MOST})
         regions = memory["plan"]
         for key, on, _, status, checksum, _ in regions:
             if not _KEY.fullmatch(key):
                 return None
             now = verdict_of(key, on, budget_s)
-            if status == "skipped":
-                same = now.status != "hit"
+            if status == Status.SKIPPED:
+                same = now.status != Status.HIT
             else:
                 same = (now.status, now.checksum) == (status, checksum)
             if now.stale or not same:
                 return None
-            if status == "miss" and budget_s is not None:
+            if status == Status.MISS and budget_s is not None:
                 return None
-            if status == "hit":
+            if status == Status.HIT:
                 winners[key] = checksum
     except (KeyError, TypeError, ValueError, AttributeError):  # not as remember() writes it
         return None
     for key, on, text, status, _, _ in regions:
-        tell_region(key, on, str(text), status)
+        tell_region(key, on, str(text), Status(status))
     for reason, n in left.items():
         count_fallback(reason, n)
     return winners
 
 
 def skipped(name: str, arch: str) -> dict[str, str]:
-    """Of a graph that was planned: the keys of the regions that were not forged as little can be
-    gained, and why."""
+    """The skipped regions of a remembered plan (little can be gained): key to why."""
     memory = _C.store().get_graph(name, arch) or {}
     match memory.get("plan"):
         case [*regions]:
-            return {r[0]: r[5] for r in regions if len(r) == 6 and r[3] == "skipped"}
+            return {r[0]: r[5] for r in regions if len(r) == 6 and r[3] == Status.SKIPPED}
     return {}
 
 
 def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
-    """Stores what a plan came to, and, if `wanted`, puts its misses on the list that `cudaforge
-    cache wanted` shows. A cache that takes no writes is one warning where something is missing."""
+    """Stores a plan. wanted: also puts its misses on the list of `cudaforge cache wanted`. Warns
+    once if there are misses and the cache takes no writes."""
     entries = [
-        [k.region.key, k.arch, k.text(), k.status, k.checksum, k.reason * (k.status == "skipped")]
+        [
+            k.region.key,
+            k.arch,
+            k.text(),
+            k.status,
+            k.checksum,
+            k.reason * (k.status == Status.SKIPPED),
+        ]
         for k in plan.regions
     ]
     misses = [(k.region.signature, k.arch) for k in plan.misses()] if wanted else []
@@ -113,3 +120,8 @@ def remember(name: str, arch: str, plan: Plan, wanted: bool) -> None:
         log.cache.debug("a graph is not recorded: %s", error)
         if misses:
             wanted_not_recorded(str(error))
+
+
+def _entry(known: Known) -> list[str]:
+    why = known.reason if known.status == Status.SKIPPED else ""
+    return [known.region.key, known.arch, known.text(), known.status, known.checksum, why]

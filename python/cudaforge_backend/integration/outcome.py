@@ -8,38 +8,39 @@ from contextlib import contextmanager
 from typing import Any
 
 from cudaforge_backend._native import _C
+from cudaforge_backend.reasons import GraphOutcome
 from cudaforge_backend.stats import count_graph
 
 
 class Outcome:
-    """Of one graph that is compiled with winners. The pass may find other regions than were
-    planned, such as those of other strides, and does not run where the code comes from Inductor's
-    caches: what tells is the code itself. Counts the graph by it, and anew when a backward, which
-    is compiled with the first backward(), has more."""
+    """What became of one graph that is compiled with winners. The generated code decides: the pass
+    may find other regions than the plan (other strides), and does not run if the code comes from
+    Inductor's caches. Counts the graph, and recounts it if its backward, compiled at the first
+    backward(), calls more kernels."""
 
     def __init__(self, winners: Iterable[str]) -> None:
         self._ids = {key: str(_C.region_id(key)) for key in winners}
         self._called: set[str] = set()
         self._awaits_backward = False
-        self._how: str | None = None  # it is counted as this
+        self._how: GraphOutcome | None = None  # it is counted as this
 
     def is_lost(self) -> bool:
-        """Whether no winner is called, and none can be any more."""
+        """Whether no winner is called, and the backward cannot add one."""
         return not self._called and not self._awaits_backward
 
-    def become(self, how: str) -> None:
-        """Counts the graph as this (see Stats.graphs), and no more as what it was counted as."""
+    def become(self, how: GraphOutcome) -> None:
+        """Counts the graph under `how` instead of its earlier outcome."""
         if self._how is not None:
             count_graph(self._how, -1)
         count_graph(how)
         self._how = how
 
     def settle(self) -> None:
-        """Counts the graph by what is known now."""
-        self.become("substituted" if self._called else "winners_not_used")
+        """Counts the graph by what its code calls so far."""
+        self.become(GraphOutcome.SUBSTITUTED if self._called else GraphOutcome.NOT_USED)
 
     def noting(self, inner_compile: Callable[..., Any]) -> Callable[..., Any]:
-        """`inner_compile`, which makes the code of forward and backward, watched."""
+        """Wraps `inner_compile`, and reads the code of forward and backward that it returns."""
 
         def compile_noted(*args: Any, **kwargs: Any) -> Any:
             made = inner_compile(*args, **kwargs)
@@ -51,7 +52,7 @@ class Outcome:
 
     @contextmanager
     def noting_loads(self) -> Iterator[None]:
-        """Watches what this thread takes from AOTAutograd's cache, which compiles nothing."""
+        """Reads the code that this thread loads from AOTAutograd's cache."""
         from torch._inductor.output_code import CompiledFxGraph
 
         thread = threading.get_ident()
@@ -71,6 +72,6 @@ class Outcome:
     def _note(self, made: Any) -> None:
         code = getattr(made, "source_code", "")  # a graph that calls nothing has none
         found = {key for key, number in self._ids.items() if number in code}
-        if found and self._how == "winners_not_used":
-            self.become("substituted")
+        if found and self._how == GraphOutcome.NOT_USED:
+            self.become(GraphOutcome.SUBSTITUTED)
         self._called |= found

@@ -10,17 +10,18 @@ import torch
 from torch import fx
 
 from cudaforge_backend._native import _C
+from cudaforge_backend.reasons import Reason
 
 from .fx_signature import Unsupported, is_getitem, node_values, op_name, signature
 from .rules import Rules
 
 MAX_MEMBERS = 48  # the signature's limit is 64 nodes
-MAX_OFFERS = 3  # regions around one anchor that may be refused before it is left
+MAX_OFFERS = 3  # regions around one anchor; if all are refused, PyTorch runs it
 
 
 @dataclass(frozen=True)
 class Region:
-    """A convex set of nodes that one kernel is to compute."""
+    """A convex set of nodes for one kernel."""
 
     members: tuple[fx.Node, ...]  # topological order, getitems among them
     inputs: tuple[fx.Node, ...]  # in the signature's order
@@ -35,7 +36,8 @@ class Region:
         return self.signature.key
 
 
-# Whether a region is wanted; the second is the largest one around its anchor, refused before it.
+# Whether to take a region. The second argument: the largest region around the same anchor, if it
+# was refused before.
 Take = Callable[[Region, Region | None], bool]
 
 
@@ -46,12 +48,12 @@ def take_all(region: Region, within: Region | None) -> bool:
 
 def find_regions(
     graph: fx.Graph, rules: Rules, take: Take = take_all
-) -> tuple[list[Region], Counter[str]]:
-    """The regions of `graph`, disjoint and free of cycles between them, and why anchors were left.
+) -> tuple[list[Region], Counter[Reason]]:
+    """The regions of `graph`, disjoint and without cycles between them, and why anchors have none.
 
-    Where `take` refuses a region, smaller ones around the same anchor are offered, MAX_OFFERS in
-    all. Depends on the graph's structure and on `take`'s answers alone: equal graphs give equal
-    regions in every process."""
+    If `take` refuses a region, smaller ones around the same anchor are offered, MAX_OFFERS in all.
+    Depends only on the graph's structure and the answers of `take`: equal graphs have equal regions
+    in every process."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     with _disable_current_modes():  # the C++ part makes real tensors of literals
@@ -66,13 +68,13 @@ class _Partition:
         self.nodes = list(self.order)
         self.region_of: dict[fx.Node, int] = {}
         self.regions: list[Region] = []
-        self.left: Counter[str] = Counter()
+        self.left: Counter[Reason] = Counter()
         # Bit set of the nodes that a node depends on, itself included.
         self.before: dict[fx.Node, int] = {}
         self._update_before()
 
-    def run(self) -> tuple[list[Region], Counter[str]]:
-        # Heavy ops first: what is written for one has the chains around it in it.
+    def run(self) -> tuple[list[Region], Counter[Reason]]:
+        # Heavy ops first: their regions include the pointwise chains around them.
         for anchors in (self.rules.heavy, self.rules.anchors):
             for node in self.nodes:
                 if op_name(node) in anchors and node not in self.region_of:
@@ -82,10 +84,10 @@ class _Partition:
     def _take(self, anchor: fx.Node) -> None:
         try:
             node_values(anchor)
-        except Unsupported as reason:
-            self.left[str(reason)] += 1
+        except Unsupported as error:
+            self.left[error.reason] += 1
             return
-        refusal = ""
+        refusal: Reason | None = None
         offered: set[frozenset[fx.Node]] = set()
         largest: Region | None = None
         for attempts in self._candidates(anchor):
@@ -105,7 +107,7 @@ class _Partition:
             if len(offered) == MAX_OFFERS:
                 return
         if not offered:
-            self.left[refusal or "no_kernel_generator"] += 1
+            self.left[refusal or Reason.NO_KERNEL_GENERATOR] += 1
 
     def _add(self, region: Region) -> None:
         self.region_of.update(dict.fromkeys(region.members, len(self.regions)))
@@ -113,8 +115,8 @@ class _Partition:
         self._update_before()
 
     def _candidates(self, anchor: fx.Node) -> Iterator[Iterator[frozenset[fx.Node]]]:
-        """What to offer, in order; of each the first that can be generated: the region with other
-        anchors, with this one only, the anchor alone, and with one of its chains."""
+        """Groups of attempts, in order; each group offers its first valid region. The groups: with
+        other anchors, with this anchor only, the anchor alone, and with one of its chains."""
         alone = self._with_getitems({anchor})
         if op_name(anchor) not in self.rules.heavy:
             yield self._largest(alone, several=True)
@@ -124,14 +126,14 @@ class _Partition:
         yield iter((self._grow_after(alone, several=False),))
 
     def _largest(self, alone: frozenset[fx.Node], several: bool) -> Iterator[frozenset[fx.Node]]:
-        """Both chains, then only the one after, then parts of it, largest first."""
+        """Both chains, then the one after, then parts of it, largest first."""
         after = self._grow_after(alone, several)
         yield self._grow_before(after, several)
         yield after
         if several:
             return
         yield self._grow_before(alone, several=False)
-        for limit in (4, 2, 1):  # part of a chain that was too much as a whole
+        for limit in (4, 2, 1):  # parts of a chain that is too long
             part = sorted(after - alone, key=self.order.__getitem__)[:limit]
             yield self._grow_before(alone | set(part), several=False)
             yield alone | set(part)
@@ -171,8 +173,7 @@ class _Partition:
         return frozenset(grown)
 
     def _free_of(self, node: fx.Node, members: set[fx.Node]) -> bool:
-        """Whether no operand of `node` from outside depends on a member: it is there before the
-        region."""
+        """Whether no operand of `node` outside the region depends on a member."""
         mask = self._mask(members)
         return all(
             operand in members or not self.before[operand] & mask
@@ -186,7 +187,7 @@ class _Partition:
             node = waiting.pop()
             if node in grown or any(user not in grown for user in node.users):
                 continue
-            if is_getitem(node):  # comes in with the op it belongs to
+            if is_getitem(node):  # joins with its operator
                 waiting.extend(node.all_input_nodes)
                 continue
             if self._may_join(node, several):
@@ -194,30 +195,30 @@ class _Partition:
                 waiting.extend(node.all_input_nodes)
         return frozenset(grown)
 
-    def _make(self, members: frozenset[fx.Node]) -> Region | str:
-        """The region of these members, or why there is none ("" where only its shape was wrong)."""
+    def _make(self, members: frozenset[fx.Node]) -> Region | Reason | None:
+        """The region of these members, or why there is none; None: its shape is wrong."""
         mask = self._mask(members)
         outside = {n for m in members for n in m.all_input_nodes} - members
         if any(self.before[n] & mask for n in outside):
-            return ""
+            return None
         outputs = self._outputs(members)
         if not outputs or len(outputs) > 16:
-            return ""
+            return None
         ordered = self._ordered(members, outputs)
         try:
             text, inputs, device = signature(ordered, outputs)
-        except Unsupported as reason:
-            return str(reason)
+        except Unsupported as error:
+            return error.reason
         if len(inputs) > 64:
-            return ""
+            return None
         try:
             normalized = self.rules.normalize(text)
         except Exception:  # the op cannot be a region at all: views, random numbers, odd arguments
-            return "unsupported_op"
+            return Reason.UNSUPPORTED_OP
         refused = self.rules.why_not_generated(normalized) is not None
         by_agents = refused and any(op_name(n) in self.rules.heavy for n in ordered)
         if refused and not by_agents:
-            return "no_kernel_generator"
+            return Reason.NO_KERNEL_GENERATOR
         return Region(ordered, tuple(inputs), outputs, device, normalized, by_agents)
 
     def _outputs(self, members: frozenset[fx.Node]) -> tuple[tuple[fx.Node, int], ...]:
@@ -236,8 +237,7 @@ class _Partition:
     def _ordered(
         self, members: frozenset[fx.Node], outputs: Iterable[tuple[fx.Node, int]]
     ) -> tuple[fx.Node, ...]:
-        """Members by depth first from the outputs: an order that the rest of the graph has no part
-        in."""
+        """Members, depth first from the outputs: independent of the rest of the graph."""
         ordered: dict[fx.Node, None] = {}
 
         def visit(node: fx.Node) -> None:

@@ -11,6 +11,7 @@ from torch import fx
 
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
+from cudaforge_backend.reasons import Reason, Status
 from cudaforge_backend.records import reason_of, why_code
 from cudaforge_backend.stats import (
     CHOOSE_FOLDER,
@@ -38,9 +39,7 @@ from .together import ElsewhereError, InGraph, NoTimeLeftError, Together, run_al
 class Said:
     """What the cache says of a region."""
 
-    # "hit"; "negative", also where a kernel serves eager calls alone; "miss"; "skipped": not
-    # forged, as little can be gained by it
-    status: str
+    status: Status
     checksum: str  # of the record, "" for a miss and what was skipped
     reason: str  # of a negative entry, and of what was skipped
     # Measured on a busy machine more than a day ago: used, and measured again where there is time.
@@ -50,7 +49,7 @@ class Said:
     @property
     def is_to_be_forged(self) -> bool:
         """Whether the cache knows nothing of it, or what is to be measured again."""
-        return self.status == "miss" or self.stale
+        return self.status == Status.MISS or self.stale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,38 +73,38 @@ class Known(Said):
 
 @dataclass(frozen=True)
 class Plan:
-    """The regions of one graph, forward and backward, by what the cache knows: of those that have a
-    negative entry the parts were looked at as well. `left`: why anchors were left, how many."""
+    """The regions of one graph, forward and backward, with what the cache knows of each. A region
+    without a winner is replaced by its parts."""
 
     regions: tuple[Known, ...]
     analysis: Analysis
-    left: Mapping[str, int] = field(default_factory=dict)
-    times: Mapping[str, int] = field(default_factory=dict)  # by key: how often it is in the graph
+    left: Mapping[Reason, int] = field(default_factory=dict)  # anchors in no region
+    times: Mapping[str, int] = field(default_factory=dict)  # by key: how often the graph has it
 
     def winners(self) -> dict[str, str]:
         """Key to checksum, of the regions to be substituted."""
-        return {k.region.key: k.checksum for k in self.regions if k.status == "hit"}
+        return {k.region.key: k.checksum for k in self.regions if k.status == Status.HIT}
 
     def misses(self) -> list[Known]:
-        """Regions of which the cache knows nothing, and those that are to be measured again."""
+        """Regions that the cache does not know, and stale ones."""
         return [k for k in self.regions if k.is_to_be_forged]
 
 
 def verdict_of(key: str, arch: str, budget_s: float | None) -> Said:
-    """Asks the cache. With a `budget_s` to forge in, a negative entry that came of clearly less
-    time counts as a miss, and what another process measured on a busy machine more than a day ago
-    is stale."""
+    """What the cache knows of a region. With a `budget_s` for forging, a negative entry made in
+    much less time is a miss, and an entry measured on a busy machine more than a day ago is
+    stale."""
     record = _C.store().verdict(key, arch)
     if record is None or (budget_s is not None and worth_more_time(record, budget_s)):
-        return Said("miss", "", "")
-    status = "hit" if "compiled" in record["serves"] else "negative"
+        return Said(Status.MISS, "", "")
+    status = Status.HIT if "compiled" in record["serves"] else Status.NEGATIVE
     stale = budget_s is not None and record["stale"]
-    too_busy = status == "negative" and why_code(record) == "doubtful"
+    too_busy = status == Status.NEGATIVE and why_code(record) == "doubtful"
     return Said(status, record["checksum"], reason_of(record), stale, too_busy)
 
 
 def look_up(region: Region, budget_s: float | None = None) -> Known:
-    """Asks the cache; see verdict_of. Raises where the device cannot be described."""
+    """What the cache knows of a region; see verdict_of. Raises if the device has no name."""
     arch = _C.arch(region.device.type, region.device.index or 0)
     return Known(region=region, arch=arch, **vars(verdict_of(region.key, arch, budget_s)))
 
@@ -118,15 +117,15 @@ def plan_graph(
     budget_s: float | None,
     skipped: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan of a graph. `budget_s`: see verdict_of; None: nothing is to be forged. `skipped`:
-    see plan_analysis."""
+    """The plan of a graph. budget_s: see verdict_of; None: nothing is forged. skipped: see
+    plan_analysis."""
     analysis = analyse(gm, example_inputs, rules, settings.inductor)
     plan = plan_analysis(analysis, budget_s=budget_s, skipped=skipped)
     for reason, n in plan.left.items():
         count_fallback(reason, n)
     for known in plan.regions:
         tell_region(known.region.key, known.arch, known.text(), known.status)
-    if budget_s is not None and (misses := plan.misses()):  # it comes up while Inductor compiles
+    if budget_s is not None and (misses := plan.misses()):  # starts while Inductor compiles
         region = misses[0].region
         if has_room(region.signature, region.device):
             _C.prepare_verifier(region.device.type, region.device.index or 0)
@@ -140,28 +139,30 @@ def plan_analysis(
     anew: bool = False,
     skipped: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan of traced graphs. `given_up`: keys of which no more is expected than the cache has.
-    `budget_s`: see verdict_of. `anew`: as before the other regions without a winner were forged.
-    `skipped`: keys of which nothing is to be gained, nor of their parts, and why."""
+    """The plan of traced graphs.
+
+    given_up: keys that are not forged (again); their parts are. budget_s: see verdict_of. anew: as
+    if no region but those in given_up had been forged. skipped: keys of regions that are not
+    forged, nor their parts, and why."""
     skipped = skipped or {}
     asked: dict[str, Known] = {}
 
     def take(region: Region, within: Region | None) -> bool:
         if region.by_agents and not analysis.rules.agents:  # served, never missed
             stored = look_up(region)
-            if stored.status == "hit":
+            if stored.status == Status.HIT:
                 asked.setdefault(region.key, stored)
-            return stored.status == "hit"
+            return stored.status == Status.HIT
         known = asked.get(region.key)
         if known is None:
             more = None if region.key in given_up else budget_s
             known = replace(look_up(region, more), within=within.signature if within else None)
-            if region.key in skipped and known.status != "hit":
+            if region.key in skipped and known.status != Status.HIT:
                 why = skipped[region.key]
-                known = replace(known, status="skipped", checksum="", reason=why, stale=False)
+                known = replace(known, status=Status.SKIPPED, checksum="", reason=why, stale=False)
             asked[region.key] = known
         open_yet = region.key not in given_up and (anew or known.is_to_be_forged)
-        return known.status in ("hit", "skipped") or known.too_busy or open_yet
+        return known.status in (Status.HIT, Status.SKIPPED) or known.too_busy or open_yet
 
     times, left = analysis.regions(take)
     return Plan(tuple(asked.values()), analysis, left, times)
@@ -175,16 +176,17 @@ def forge_misses(
     *,
     beside_program: bool = False,
 ) -> Plan:
-    """Forges what is missing, with the agents and in the budgets that `settings` has; several
-    regions side by side where `together` says so. Where a region ends without a winner its parts
-    are forged in the next round, but where little can be gained by them; where forging itself
-    failed they would fail as well. What the graph's time does not suffice for is put on the wanted
-    list; with agents, who have limits of their own, there is no such time. Returns the plan as the
-    cache then has it."""
+    """Forges the misses of a plan, with the agents and budgets in `settings`; several at a time if
+    `together` says so. Returns the plan as the cache has it afterwards.
+
+    - A region without a winner: its parts are forged in the next round.
+    - A region whose forging failed: its parts are not tried.
+    - When the graph's budget is spent, the remaining regions go on the list of `cudaforge cache
+      wanted`. Agents have limits of their own instead of that budget."""
     ended: set[str] = set()
     failed: set[str] = set()
     together.begin()
-    together.skipped |= {k.region.key: k.reason for k in plan.regions if k.status == "skipped"}
+    together.skipped |= {k.region.key: k.reason for k in plan.regions if k.status == Status.SKIPPED}
     while misses := [known for known in plan.misses() if known.region.key not in ended | failed]:
         misses.sort(key=lambda known: _order(known, plan.times))
         left = []
@@ -202,13 +204,13 @@ def forge_misses(
             _leave(left, settings, progress)
             break
     if together.skipped:
-        count_fallback("little_to_gain", len(together.skipped))
+        count_fallback(Reason.LITTLE_TO_GAIN, len(together.skipped))
     return plan
 
 
 def _order(known: Known, times: Mapping[str, int]) -> tuple[bool, int]:
-    """Regions with a product, a convolution or attention first, as the others wait until the graph
-    is compiled; of each kind those that move the most bytes in all."""
+    """Sort key. First regions with a product, a convolution or attention: the others wait until the
+    graph is compiled. Then by the bytes that all instances move, largest first."""
     signature = known.region.signature
     return HEAVY.isdisjoint(signature.ops), -times.get(signature.key, 1) * sum(signature.bytes)
 
@@ -221,8 +223,8 @@ def _forge_all(
     together: Together,
     beside_program: bool,
 ) -> list[tuple[Known, str]]:
-    """What became of each: "decided", "failed", or "left" for want of time. Those that other
-    processes forge are waited for at the end."""
+    """Forges regions; each ends as "decided", "failed", or "left" (no time). Regions that other
+    processes forge are waited for last."""
     found: dict[int, str] = {}
     elsewhere: list[int] = []
     spent = current_spent()
@@ -234,7 +236,7 @@ def _forge_all(
         if left_s < min(settings.region_budget_s, least_seconds(known.region.device)):
             return
         bounded = replace(settings, region_budget_s=min(settings.region_budget_s, left_s))
-        count_miss(known.region.key)  # a part, which no graph was said to have
+        count_miss(known.region.key)  # parts were not counted yet
         with spending(spent):
             try:
                 done = forge_one(
@@ -260,9 +262,8 @@ def _forge_all(
 
 
 def _leave(misses: Sequence[Known], settings: Settings, progress: Progress | None) -> None:
-    """Counts regions for which a graph's time did not suffice, tells of them and puts them on the
-    wanted list."""
-    count_fallback("graph_budget", len(misses))
+    """Counts and reports regions that the graph's budget was too short for, and requests them."""
+    count_fallback(Reason.GRAPH_BUDGET, len(misses))
     try:
         _C.store().add_wanted([(k.region.signature, k.arch) for k in misses])
     except Exception as error:
@@ -273,19 +274,19 @@ def _leave(misses: Sequence[Known], settings: Settings, progress: Progress | Non
 
 
 def tried_besides(plan: Plan) -> list[Known]:
-    """Regions that forging came by on its way to `plan`, that have a record and are not in it: what
-    a part is depends on what else was still to be forged in its round."""
+    """Regions that were forged on the way to `plan`, have a record, and are not in the plan. Which
+    parts a region has depends on the other regions of its round."""
     found: dict[str, Known] = {}
     given_up: set[str] = set()
     while True:  # the rounds of forge_misses
         regions = plan_analysis(plan.analysis, given_up, anew=True).regions
         found |= {known.region.key: known for known in regions}
-        without = {known.region.key for known in regions if known.status == "negative"}
+        without = {known.region.key for known in regions if known.status == Status.NEGATIVE}
         if without <= given_up:
             break
         given_up |= without
     planned = {known.region.key for known in plan.regions}
-    return [k for key, k in found.items() if k.status != "miss" and key not in planned]
+    return [k for key, k in found.items() if k.status != Status.MISS and key not in planned]
 
 
 def forge_one(
@@ -299,10 +300,9 @@ def forge_one(
     store: _C.KernelStore | None = None,
     in_graph: InGraph | None = None,
 ) -> bool:
-    """forge_region, which see, with the agents and in the budget that `settings` has. Whether the
-    region was decided: where not, that is warned of once and counted, and PyTorch runs it. Nothing
-    is said of a region that was given up because `store` is not in use any more or by
-    ForgingEndedError."""
+    """Calls forge_region with the agents and budget in `settings`. False: it failed; that is
+    counted and warned of once, and PyTorch runs the region. No warning if forging ended early
+    (another cache is in use, or ForgingEndedError)."""
     key = signature.key
     try:
         forged = forge_region(
@@ -332,13 +332,13 @@ def forge_one(
             return False
         text = signature.describe()
         if isinstance(error, _C.NoReply):
-            reason, what = "no_reply", f"agents wrote no kernel for {text}"
+            reason, what = Reason.NO_REPLY, f"agents wrote no kernel for {text}"
             cause = f"no reply: {settings.agents and settings.agents.coder}"
         elif isinstance(error, MemoryError):
-            reason, what = "no_memory_to_verify", f"too little memory is free to verify {text}"
+            reason, what = Reason.NO_MEMORY_TO_VERIFY, f"too little memory is free to verify {text}"
             cause = "no memory to verify"
         else:
-            reason, what, cause = "forge_failed", f"forging {text} failed", f"forging: {error}"
+            reason, what, cause = Reason.FORGE_FAILED, f"forging {text} failed", f"forging: {error}"
         _failures[key] = str(error)
         count_fallback(reason)
         folder = _C.store().location()
@@ -354,5 +354,5 @@ _failures: dict[str, str] = {}
 
 
 def failure(key: str) -> str | None:
-    """Why forging the region failed when this process last tried, None where it did not."""
+    """Why this process last failed to forge the region; None: it did not fail."""
     return _failures.get(key)

@@ -1,5 +1,4 @@
-"""The callables that race for one region: the winner-to-be through the operator, ATen, and
-Inductor."""
+"""The callables that race for one region: the kernel through its operator, ATen, and Inductor."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def signature_device(signature: _C.Signature, index: int) -> torch.device:
     return torch.device("cpu") if kind == "cpu" else torch.device(kind, index)
 
 
-# What uniform numbers become for an operand of a role.
+# Uniform numbers to values of a role.
 _SHAPED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "positive": lambda x: x + 0.5,
     "probability": lambda x: x * 0.98 + 0.01,
@@ -42,9 +41,8 @@ _SHAPED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def make_inputs(signature: _C.Signature, device: torch.device, seed: int) -> list[torch.Tensor]:
-    """Fresh inputs with the signature's dtypes, sizes and strides, and values of their role:
-    indices and labels are spread over all that is allowed, variances are positive, other floating
-    numbers are normally distributed, other integers are 0 or 1."""
+    """New inputs with the signature's dtypes, sizes and strides. Indices and labels are uniform
+    over their range, variances are positive, other floats are normal, other integers are 0 or 1."""
     generator = torch.Generator(device=device).manual_seed(seed)
     made = []
     for (name, sizes, strides), (role, limit) in zip(
@@ -75,13 +73,13 @@ def operator_call(signature: _C.Signature, region_id: int) -> Call:
 
 
 def aten_call(signature: _C.Signature) -> Call:
-    """The region's ATen ops one after the other, from C++: eager without Python's share."""
+    """The region's ATen ops in order, from C++: eager mode without Python's overhead."""
     program = _C.RegionProgram(signature)
     return program.run
 
 
 def chooses_kernels(inductor: Mapping[str, Any]) -> bool:
-    """Whether Inductor with these options of its own times kernels as it compiles."""
+    """Whether Inductor with these options times kernels while it compiles."""
     from torch._inductor import config
 
     names = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise")
@@ -89,14 +87,13 @@ def chooses_kernels(inductor: Mapping[str, Any]) -> bool:
 
 
 def is_product_alone(signature: _C.Signature, arch: str) -> bool:
-    """Whether it is one matrix product that a generator makes. Inductor calls ATen's for it, unless
-    chooses_kernels(): of regions where it does something else, such as small ones, there is no such
-    generator."""
+    """Whether the region is one matrix product that a generator makes. For those Inductor calls
+    ATen, unless chooses_kernels()."""
     heavy = not HEAVY.isdisjoint(signature.ops)
     return heavy and len(signature.ops) == 1 and signature.why_not_generated(arch) is None
 
 
-# Of a region by Inductor, in seconds, by device type: of the last compilations, or a guess.
+# Seconds of Inductor's last compilations of regions, by device type; at first a guess.
 _compilations: dict[str, deque[float]] = {
     "cpu": deque([4.0], maxlen=5),
     "cuda": deque([2.0], maxlen=5),
@@ -105,8 +102,8 @@ _begun: set[str] = set()  # device types for which Inductor has compiled
 
 
 def first_compilation(device: torch.device) -> float:
-    """Has Inductor compile something small, once a process and device type: the first compilation
-    loads, starts and looks for what all need, the program's own among them. The seconds taken."""
+    """Compiles something small, once for each process and device type: the first compilation loads
+    what all later ones need, also the program's own. Returns the seconds."""
     if device.type in _begun:
         return 0.0
     _begun.add(device.type)
@@ -118,24 +115,24 @@ def first_compilation(device: torch.device) -> float:
         "nodes": [relu], "outputs": [{"node": 0, "out": 0}],
         "numerics": _C.numerics(["aten::relu"]),
     }  # fmt: skip
-    with suppress(Exception):  # the region's own compilation fails as well, and says so
+    with suppress(Exception):  # the region's own compilation will fail and report
         inductor_call(_C.Signature.parse(json.dumps(region)).normalized(), device)
     return time.monotonic() - began
 
 
 def compile_seconds(device: torch.device) -> float:
-    """What Inductor's compilation of a region will take, by the last ones."""
+    """Expected seconds of Inductor's compilation of a region: the median of the last ones."""
     return median(_compilations[device.type])
 
 
 def least_seconds(device: torch.device) -> float:
-    """Of a region's budget, below which it would hardly come to a race: twice what Inductor takes,
-    for the search as well."""
+    """The smallest useful budget of a region: twice Inductor's compilation, to leave time for the
+    search."""
     return 2 * compile_seconds(device)
 
 
 def timed(device: torch.device, make: Callable[[], Call]) -> Call:
-    """What `make` makes, by a compilation of Inductor's, whose time is kept for compile_seconds."""
+    """Returns make(), a compilation by Inductor, and records its time for compile_seconds."""
     began = time.monotonic()
     made = make()
     _compilations[device.type].append(time.monotonic() - began)
@@ -143,9 +140,9 @@ def timed(device: torch.device, make: Callable[[], Call]) -> Call:
 
 
 def inductor_call(signature: _C.Signature, device: torch.device, replaced: str = "") -> Call:
-    """Inductor's kernel for the region alone, with its full decompositions and without Dynamo's
-    guards. `replaced`: key of a part that cudaforge::region_v1 is to compute. Raises RuntimeError
-    when the region has no such part. REQUIRES: a thread in which nothing is being traced."""
+    """Inductor's code for the region alone, with its full decompositions and without Dynamo's
+    guards. replaced: key of a part that cudaforge::region_v1 computes; RuntimeError: the region has
+    no such part. REQUIRES: nothing is being traced in this thread."""
     isa.install()
     with beside_running_programs():
         return _inductor_call(signature, device, replaced)

@@ -1,4 +1,4 @@
-"""Whether a GPU has room for the making of a kernel, in the memory that the program leaves free."""
+"""Whether the GPU memory that the program leaves free is enough to make a kernel."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import torch
 
 from cudaforge_backend._native import _C
 
-# What the verifier and its worker take beside inputs and outputs: on an H200, with torch 2.11 and a
-# driver for CUDA 13, 716 and 524 MiB, most of which CUDA itself takes for a process, and 160 for
-# cuBLAS and for what evicts the caches before a timed run.
+# The verifier and its worker without inputs and outputs. Measured on an H200 (torch 2.11, CUDA 13):
+# 716 and 524 MiB, mostly CUDA contexts; 160 MiB for cuBLAS and the buffer that evicts caches.
 _PROCESSES = 1400 << 20
 _RACE = 256 << 20  # allowed for the same in a race, in this process; not measured by itself
 _LITTLE = 1 / 16  # of a GPU's memory: with less free, verifiers do not wait for the next region
 
 
 def require_room(signature: _C.Signature, device: torch.device) -> None:
-    """Raises MemoryError, with the bytes needed by part, where too little of the GPU is free: to
-    verify a region (the verifier and its worker, unless they run already, and the inputs and
-    outputs that they hold), or for the race after that, which both may make room for. What
-    PyTorch's allocator keeps for this program counts as free for the race."""
+    """Raises MemoryError, with the bytes of each part, if too little GPU memory is free to verify a
+    region (verifier and worker, if they do not run yet, with inputs and outputs) or for its race.
+    Memory that PyTorch's allocator caches counts as free for the race."""
     if device.type != "cuda":
         return
     given, made = signature.bytes
@@ -46,8 +44,7 @@ def has_room(signature: _C.Signature, device: torch.device) -> bool:
 
 
 def leave_room(device: torch.device, race_of: _C.Signature | None = None) -> None:
-    """Ends the verifiers that wait for a next region where little memory is free, or less than the
-    race that begins takes."""
+    """Ends idle verifiers if little memory is free, or less than the next race needs."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         raced = 0 if race_of is None else _race_bytes(race_of, device)
@@ -56,7 +53,7 @@ def leave_room(device: torch.device, race_of: _C.Signature | None = None) -> Non
 
 
 def _race_bytes(signature: _C.Signature, device: torch.device) -> int:
-    """What a race takes beside what PyTorch's allocator keeps for this program."""
+    """Bytes that a race needs beyond those that PyTorch's allocator caches."""
     given, made = signature.bytes
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return max(0, int(_C.race_input_sets(signature) * given + 2 * made + _RACE - kept))

@@ -1,5 +1,4 @@
-"""What the partition asks of the C++ part, behind one small object so that it can be tested
-alone."""
+"""What the partition needs from C++, as one small object, so that it can be tested alone."""
 
 from __future__ import annotations
 
@@ -18,20 +17,17 @@ class Rules:
 
     anchors: frozenset[str]  # of generators
     pointwise: frozenset[str]
-    # Why no kernel is generated here; None where one is.
+    # Why no generator makes a kernel; None: one does.
     why_not_generated: Callable[[_C.Signature], str | None]
     normalize: Callable[[str], _C.Signature]  # of a signature's JSON; raises for unsupported ones
-    # Heavy ops, which agents make kernels for, and generators some; empty where none has and none
-    # is asked to.
-    heavy: frozenset[str] = frozenset()
-    agents: bool = False  # whether regions of theirs that the cache does not know are missed
+    heavy: frozenset[str] = frozenset()  # products, convolutions, attention; empty: not looked for
+    agents: bool = False  # whether regions that only agents make count as misses
 
 
 @functools.cache
 def native_rules(heavy: bool = False, agents: bool = False, arch: str = "") -> Rules:
-    """The rules of this build for kernels on `arch`, or on every one. `heavy`: regions
-    around heavy ops are looked for as well; `agents`: and are missed where the cache does not know
-    them and no generator makes them."""
+    """The rules of this build for kernels on `arch`; "": on any. heavy: look for regions around
+    heavy ops, too. agents: count regions that only agents make as misses."""
     return Rules(
         anchors=frozenset(_C.anchor_ops()),
         pointwise=frozenset(_C.pointwise_ops()),
@@ -43,8 +39,8 @@ def native_rules(heavy: bool = False, agents: bool = False, arch: str = "") -> R
 
 
 def rules_for(arch: str, agents: bool) -> Rules:
-    """The rules for graphs on `arch`: with the heavy ops where they are asked for (`agents`), a
-    generator makes kernels for some, or the cache has had winners of theirs."""
+    """The rules for graphs on `arch`. With heavy ops if agents are used, a generator makes kernels
+    for some, or the cache has had such winners."""
     heavy = agents or _C.generates_heavy_ops(arch) or _C.has_agent_regions(arch)
     return native_rules(heavy, agents, arch)
 
@@ -62,5 +58,5 @@ def overload(name: str) -> torch._ops.OpOverload | None:
 
 
 def kept_overloads(rules: Rules) -> frozenset[torch._ops.OpOverload]:
-    """The anchors that are kept whole where Inductor would decompose them."""
+    """The anchors that are not decomposed, although Inductor would."""
     return frozenset(op for op in map(overload, rules.anchors) if op is not None)

@@ -30,6 +30,7 @@ from cudaforge_backend.progress import (
     Started,
     StillGoing,
 )
+from cudaforge_backend.reasons import Reason, Status
 from cudaforge_backend.records import status_text
 from cudaforge_backend.stats import count_fallback, count_miss, warn_once
 from cudaforge_backend.steps import GRAPH_STEPS, graph_text, step_text
@@ -311,18 +312,18 @@ def _after_in_child() -> None:
 os.register_at_fork(after_in_child=_after_in_child)
 
 
-def tell_region(key: str, arch: str, text: str, status: str) -> None:
+def tell_region(key: str, arch: str, text: str, status: Status) -> None:
     """Counts a miss, and tells that a graph has this region."""
     raw = {"event": "region", "key": key, "arch": arch, "region": text, "status": status}
     log.graph.debug("%s %s: %s", status_text(status), key[:12], text)
-    if status == "miss":
+    if status == Status.MISS:
         count_miss(key)
     tell(raw, current_progress())
 
 
 def tell_of_failed_background(error: Exception) -> None:
     """Counts and warns of a thread's forging that failed."""
-    count_fallback("background_failed")
+    count_fallback(Reason.BACKGROUND_FAILED)
     warn_once(f"forging in the background failed, PyTorch's own kernels run: {error}")
 
 

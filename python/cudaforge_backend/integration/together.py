@@ -1,4 +1,4 @@
-"""What the forges of one graph share: its budget, the device, by turns, and how they end."""
+"""State shared by the forges of one graph: the budget, turns on the device, and the end."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ import torch
 from cudaforge_backend import log
 from cudaforge_backend._native import _C
 from cudaforge_backend.options import Settings
+from cudaforge_backend.reasons import Phase
 
 from .rivals import chooses_kernels
 
-_SILENT_SECONDS = 1.0  # of waiting at an interruption
-_LOOKS_SECONDS = 0.1  # how often who waits looks whether to go on
-_AT_ONCE = 8  # regions, most of which wait for Inductor or for the device
-_CORES_AT_ONCE = 4  # fewer are for one region alone
+_SILENT_SECONDS = 1.0  # after Ctrl-C, before a line says what is waited for
+_LOOKS_SECONDS = 0.1  # a waiting thread polls this often
+_AT_ONCE = 8  # regions; most of them wait for Inductor or for the device
+_CORES_AT_ONCE = 4  # with fewer cores, one region at a time
 
 
 class NoTimeLeftError(Exception):
-    """What is left of the graph's budget does not suffice for this region."""
+    """The graph's remaining budget is too short for this region."""
 
-    def __init__(self, spent: Mapping[str, float] | None = None) -> None:
+    def __init__(self, spent: Mapping[Phase, float] | None = None) -> None:
         super().__init__()
-        self.spent = dict(spent or {})  # seconds by phase, of what was done for it
+        self.spent = dict(spent or {})  # seconds by phase
 
 
 class ElsewhereError(Exception):
@@ -38,8 +39,8 @@ class ElsewhereError(Exception):
 
 
 class Turns:
-    """A device that one forge at a time uses. Of those that wait a race goes first, then the lowest
-    number. Thread-safe."""
+    """A device that one forge at a time uses. Waiting races go first, then the lowest number.
+    Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -48,7 +49,7 @@ class Turns:
 
     @contextmanager
     def take(self, race: bool, number: int, go_on: Callable[[], None]) -> Iterator[None]:
-        """Waits. What `go_on`, which is called now and then, raises ends the waiting."""
+        """Waits for the device. Calls `go_on` every 0.1 s; if that raises, the wait ends."""
         mine = (not race, number)
         with self._changed:
             self._waiting.append(mine)
@@ -67,28 +68,30 @@ class Turns:
                 self._changed.notify_all()
 
     def of_timing(self) -> AbstractContextManager[None]:
-        """For the timing of the graph, which goes before all else."""
+        """A turn for timing the graph; it goes before all others."""
         return self.take(True, -1, lambda: None)
 
 
 class Turn:
-    """What a forge holds until end(), the device and for a race the turn of Inductor's as well; of
-    one thread. `left_s`: of the graph's budget."""
+    """Holds the device, and for a race Inductor's turn, until end(). For one thread. left_s:
+    seconds left of the graph's budget."""
 
     def __init__(self, held: ExitStack, left_s: float) -> None:
         self._held = held
         self.left_s = left_s
 
     def end(self) -> None:
-        """Gives them to the next."""
+        """Releases them."""
         self._held.close()
 
 
 class Together:
-    """Of the forges of one graph, or of these `graphs`, a forward and a backward. `waited_for`: a
-    compilation of Dynamo's, which has its lock, waits for them. `reserved`: the graph is compiled
-    without winners meanwhile, and time is kept for compiling it with them, and `timing_s` seconds
-    for timing it. Thread-safe."""
+    """State shared by the forges of one graph, or of a forward and a backward (graphs=2).
+    Thread-safe.
+
+    waited_for: the thread that holds Dynamo's lock waits for the forges. reserved: Inductor
+    compiles the graph without winners at the same time; the budget keeps time for compiling it with
+    winners and `timing_s` seconds for timing it."""
 
     def __init__(
         self,
@@ -102,7 +105,7 @@ class Together:
     ) -> None:
         self.waited_for = waited_for
         self.inductor = settings.inductor
-        # On a GPU times do not depend on what the processor does meanwhile.
+        # Times on a GPU do not depend on the load of the processor.
         cores = len(os.sched_getaffinity(0))
         several = device.type == "cuda" and cores >= _CORES_AT_ONCE
         several = several and reserved and settings.agents is None
@@ -110,24 +113,24 @@ class Together:
         self.turns = Turns()
         self.cancel = _C.Cancel()
         self.stopped = False
-        self.skipped: dict[str, str] = {}  # by key: why nothing is to be gained
-        # Seconds; None with agents, who have limits of their own.
+        self.skipped: dict[str, str] = {}  # by key: why little can be gained
+        # Seconds; None with agents, which have limits of their own.
         self.budget_s = graphs * settings.graph_budget_s if settings.agents is None else None
         self._began = time.monotonic()
         self._compiling_since: float | None = None
         self._reserve_s = timing_s
         self._graph_us: float | None = None
-        self._known = threading.Event()  # the graph was compiled, and timed where it could be
+        self._known = threading.Event()  # the graph was compiled, and timed if that is possible
         if not reserved:
             self._known.set()
 
     def begin(self) -> None:
-        """The budget runs from now on."""
+        """Starts the budget."""
         self._began = time.monotonic()
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Inductor compiles the graph without winners: its own seconds, and none of the budget."""
+        """Stops the budget while Inductor compiles the graph without winners."""
         self._compiling_since = time.monotonic()
         try:
             yield
@@ -136,50 +139,49 @@ class Together:
             self._compiling_since = None
 
     def left_s(self) -> float:
-        """Of the graph's budget, without what is reserved: seconds."""
+        """Seconds left of the graph's budget, without the reserve."""
         budget_s = math.inf if self.budget_s is None else self.budget_s
         now = self._compiling_since or time.monotonic()
         return budget_s - self._reserve_s - (now - self._began)
 
     @property
     def clock(self) -> Callable[[], float] | None:
-        """left_s, where there is a budget."""
+        """left_s; None: there is no budget."""
         return None if self.budget_s is None else self.left_s
 
     def compiled(self, seconds: float, graph_us: float | None) -> None:
-        """The graph was compiled without winners. With them it may take `seconds`: for that at most
-        half of the budget is kept. One call of it takes `graph_us`."""
+        """Reports that Inductor compiled the graph without winners. Reserves `seconds` for
+        compiling it with winners, at most half of the budget. graph_us: of one call; None:
+        unknown."""
         self._reserve_s += seconds if self.budget_s is None else min(seconds, self.budget_s / 2)
         self._graph_us = graph_us
         self._known.set()
 
     def graph_us(self, go_on: Callable[[], None] | None) -> float | None:
-        """Microseconds of one call of the graph as Inductor compiles it; None: not known. Waits
-        until that was timed where there is a `go_on`."""
+        """Microseconds of one call of Inductor's code for the graph; None: unknown. With `go_on`:
+        waits until it was timed, and calls `go_on` every 0.1 s."""
         while go_on is not None and not self._known.wait(_LOOKS_SECONDS):
             go_on()
         return self._graph_us
 
     def stop(self) -> None:
-        """Has all forges end soon. What they decided is kept, what is under way is lost."""
+        """Ends all forges soon. Decided regions are kept; the others are lost."""
         self.stopped = True
         self.cancel.set()
 
 
 @dataclass(frozen=True)
 class InGraph:
-    """A region as one of a graph's: the `number`th to be forged, which stands in it `times` times.
-    `wait`: for another process that forges it; else ElsewhereError is raised."""
+    """The place of a region in its graph."""
 
     together: Together
-    number: int = 0
-    times: int = 1
-    wait: bool = True
+    number: int = 0  # in the order of forging
+    times: int = 1  # how often the graph has it
+    wait: bool = True  # for another process that forges it; False: ElsewhereError is raised
 
 
 def run_all(work: Callable[[int], None], count: int, together: Together) -> None:
-    """Calls work(0) to work(count - 1), `at_once` at a time, and raises what the first of them to
-    fail raised."""
+    """Calls work(0) to work(count - 1), together.at_once at a time. Raises the first failure."""
     if together.at_once == 1:
         for number in range(count):
             work(number)
@@ -215,7 +217,7 @@ def run_all(work: Callable[[int], None], count: int, together: Together) -> None
 
 
 class Beside:
-    """Work in a thread of its own, which ends before the `with` does."""
+    """Runs work in a thread that ends before the `with` block does."""
 
     def __init__(self, work: Callable[[], Any], together: Together) -> None:
         self._work = work
@@ -223,7 +225,7 @@ class Beside:
         self._result: Any = None
         self._failure: BaseException | None = None
         self._ended = threading.Event()
-        # Not a daemon: the interpreter would end while it is in C++, and that aborts the process.
+        # Not a daemon: the process aborts if the interpreter ends while a thread runs C++.
         self._thread = threading.Thread(target=self._run, name="cudaforge-graph", daemon=False)
 
     def _run(self) -> None:
@@ -239,8 +241,8 @@ class Beside:
         return self
 
     def result(self) -> Any:
-        """Waits; raises what the work raised."""
-        # Not by join(), which takes a thread for ended where Ctrl-C interrupts it.
+        """Waits for the result; raises what the work raised."""
+        # Not join(): after Ctrl-C it takes a running thread for ended.
         while not self._ended.wait(_LOOKS_SECONDS):
             pass
         if self._failure is not None:

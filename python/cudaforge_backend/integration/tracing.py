@@ -1,4 +1,4 @@
-"""Tracing while the program's other threads run compiled functions, and more than once."""
+"""Tracing while other threads of the program run compiled functions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ _before = True
 
 @contextmanager
 def beside_running_programs() -> Iterator[None]:
-    """For the tracing that a caller does not expect: of rivals while kernels are forged, of the
-    graph that is swapped in, of what explain() reports. FX marks a trace for the whole process, and
-    Dynamo refuses every call of a compiled function while the mark is there, in whatever thread.
-    Inside, such calls run uncompiled. Thread-safe."""
+    """For traces that the program does not expect: of rivals, of a graph that is swapped in, of
+    explain(). FX marks a trace for the whole process, and Dynamo then refuses compiled calls in
+    every thread. Inside this context those calls run uncompiled. Thread-safe."""
     global _tracers, _before
     from torch._dynamo import config
 
@@ -37,9 +36,9 @@ def beside_running_programs() -> Iterator[None]:
 
 @contextmanager
 def own_bodies() -> Iterator[None]:
-    """For a compilation with other decompositions than Inductor's. AOTAutograd keeps what it traced
-    of the bodies of nested_compile_region() for all compilations of a Dynamo graph. Inside, it
-    keeps what it traces apart."""
+    """For a compilation with other decompositions than Inductor's. AOTAutograd caches traced bodies
+    of nested_compile_region() for all compilations of a Dynamo graph; inside this context it uses a
+    cache of its own."""
     from torch._guards import HopDispatchSetCache, TracingContext
 
     if TracingContext.try_get() is None:
