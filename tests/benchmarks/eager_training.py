@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def operators(counters: Mapping[str, EagerStats]) -> dict[str, Any]:
         return sum(seen.hits for seen in of) / calls if calls else None
 
     return {
-        "overloads": called,
+        "overloads": {name: asdict(seen) for name, seen in called.items()},
         "share": share(list(called.values())),
         "share_where_kernels": share(served),
     }

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import cudaforge_backend
+from cudaforge_backend.stats import EagerStats
 
 SOFTMAX = "aten::_softmax"
 
 
-def seen(op: str = SOFTMAX) -> Any:
+def seen(op: str = SOFTMAX) -> EagerStats:
     """The counters of an overload."""
-    none: dict[str, Any] = {"calls": 0, "hits": 0, "fallbacks": 0, "misses": {}}
+    none = EagerStats(calls=0, hits=0, fallbacks=0, misses={})
     return cudaforge_backend.stats().eager.get(op, none)
