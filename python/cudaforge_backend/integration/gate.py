@@ -62,7 +62,8 @@ class Verdict(NamedTuple):
     """The fastest way to run a graph, and the keys of the winners that ran in it when it was timed.
     Without any, the compiled graph had no use for them. `speedup`: of the graph with its winners
     over the faster of the others. `ms`: of one call, by way. `sizes`: of the inputs when it was
-    timed, as "float32[8, 128]". `stale`: the machine was busy then, more than a day ago."""
+    timed, as "float32[8, 128]". `stale`: the machine was busy then, more than a day ago. `overs`:
+    the speed-up of each way over others, with 95% intervals. `doubtful`: the machine was busy."""
 
     fastest: str  # of WAYS
     regions: frozenset[str]
@@ -70,6 +71,8 @@ class Verdict(NamedTuple):
     ms: Mapping[str, float] = {}
     sizes: tuple[str, ...] = ()
     stale: bool = False
+    overs: Overs = {}
+    doubtful: bool = False
 
     def way(self) -> GraphWay:
         """For stats() and explain()."""
@@ -142,6 +145,8 @@ def stored(name: str, arch: str) -> Verdict | None:
         ms=ms,
         sizes=tuple(sizes),
         stale=isinstance(doubted, int) and time.time() - doubted > DAY_S,
+        overs=overs,
+        doubtful=isinstance(doubted, int),
     )
 
 
