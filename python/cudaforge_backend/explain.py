@@ -109,7 +109,7 @@ class Report:
 @dataclass(frozen=True)
 class GraphFacts:
     """One graph of a model: the gate's verdict, None where it was not timed, and by key how often
-    each region is in it."""
+    each region is in it; 0 where that is not known, as of regions without a kernel."""
 
     verdict: Verdict | None
     times: Mapping[str, int]
@@ -281,7 +281,8 @@ def _inspect(
     name = plan_name(gm, example_inputs, settings, analysis.rules, training)
     plan = plan_analysis(analysis, skipped=skipped(name, arch))
     verdict = gate.stored(gate.name_of(gm, example_inputs, plan.winners(), {}), arch)
-    facts.append(GraphFacts(verdict, dict(plan.times)))
+    keys = [known.region.key for known in plan.regions]
+    facts.append(GraphFacts(verdict, {key: plan.times.get(key, 0) for key in keys}))
     reports = []
     planned = len(plan.regions)
     for index, known in enumerate([*plan.regions, *tried_besides(plan)]):

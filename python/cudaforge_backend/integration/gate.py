@@ -71,7 +71,7 @@ class Verdict(NamedTuple):
     ms: Mapping[str, float] = {}
     sizes: tuple[str, ...] = ()
     stale: bool = False
-    overs: Overs = {}
+    overs: Mapping[str, Mapping[str, Speedup]] = {}
     doubtful: bool = False
 
     def way(self) -> GraphWay:

@@ -45,12 +45,12 @@ Facts = Mapping[str, Mapping[str, Any]]  # device_facts(), by architecture
 _WAYS = {"eager": "eager", "inductor": "Inductor", "kernels": "CudaForge"}
 _MOST_REGION = 2_000  # characters of its operators
 _RACES = (
-    "Regions are timed with cold caches and graphs with warm ones, so shares are estimates and need "
-    "not add up to 100%."
+    "Shares are estimates and need not add up to 100%: regions are timed with cold caches, graphs "
+    "with warm ones. A region without a kernel counts once."
 )
 _NO_GRAPHS = (
-    "Timings of whole graphs are stored under a hash of the graph. "
-    "`cudaforge report SCRIPT.py:FACTORY` shows those of a model."
+    "The cache stores timings of whole graphs under a hash of the graph. A report on the model, "
+    "SCRIPT.py:FACTORY, shows them."
 )
 _NO_CONTROL = "The cache stores no A/A control of a graph."
 
@@ -118,11 +118,12 @@ def of_store(source: Source, rows: Sequence[Mapping[str, Any]] | None = None) ->
         record = row if "kind" in row else None
         places[row["key"], row["arch"]] = _Place(row["key"], row["arch"], row["signature"], record)
     data = _report(source, list(places.values()), "auto")
-    one = data.regions[0] if rows is not None and data.regions else None
+    if rows is not None and data.regions:
+        return replace(data, title=data.regions[0].ops, subject=data.regions[0].key)
     return replace(
         data,
-        title=one.ops if one else "Kernel cache",
-        subject=one.key if one else source.folder,
+        title="Kernel cache",
+        subject=source.folder,
         graphs_note=_NO_GRAPHS,
         share_of="the sum of the times of the regions, each called once. "
         "A part of a larger region is not counted twice.",
@@ -150,9 +151,9 @@ def of_model(source: Source, model: Model) -> ReportData:
         f"Left to PyTorch: {text(reason)} ({n})" for reason, n in sorted(model.report.left.items())
     ]
     how = ["--train"] if model.train else []
-    warmup = source.with_folder("warmup", model.reference, "--device", model.device, *how)
+    warmup = shlex.join(["cudaforge", "warmup", model.reference, "--device", model.device, *how])
     timed = [graph.verdict for graph in model.graphs if graph.verdict and graph.verdict.ms]
-    none = "No timing of a graph of this model is stored. The command below times it."
+    none = "No timing of a graph of this model is stored: `cudaforge warmup` times it."
     data = _report(source, own, model.device)
     return replace(
         data,
@@ -162,7 +163,7 @@ def of_model(source: Source, model: Model) -> ReportData:
         notes=(*data.notes, *left),
         graphs=tuple(graph_row(f"Graph {n}", verdict) for n, verdict in enumerate(timed, 1)),
         graphs_note=_NO_CONTROL if timed else model.report.no_graph or none,
-        graphs_command=warmup,
+        graphs_command=f'{warmup} --cache-dir "$(mktemp -d)"',
         regions=data.regions if timed else _with_shares(data.regions),
         share_of="the time of the region's graph as it is served. " + _RACES
         if timed
@@ -208,7 +209,7 @@ def _report(source: Source, places: Sequence[_Place], device: str) -> ReportData
         regions=regions,
         regions_command=source.with_folder("cache", "ls"),
         share_of="",
-        headroom_note="Headroom: the share of a region's time above the least that this device needs."
+        headroom_note="Headroom: the share of a region's time above the least on this device."
         if facts
         else "Headroom is not known: it needs the measured limits of the GPU.",
         roofs=roofs,
@@ -283,9 +284,7 @@ def _commands(source: Source, key: str, has_record: bool) -> tuple[Fact, ...]:
     )
 
 
-def _served_us(
-    record: Mapping[str, Any], timing: Mapping[str, Any], used: bool
-) -> float | None:
+def _served_us(record: Mapping[str, Any], timing: Mapping[str, Any], used: bool) -> float | None:
     """Microseconds of one call as a compiled graph runs it: the winner's where it is `used`, else
     the faster rival's."""
     if used and "compiled" in (record.get("serves") or ()):

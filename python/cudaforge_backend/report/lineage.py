@@ -176,7 +176,9 @@ def _cost(calls: Sequence[Any]) -> str:
         return f"{counted(len(asked), 'call')} replayed, nothing spent"
     usages = [mapping(call.get("usage")) for call in paid]
     tokens = sum(
-        number(usage.get(name)) or 0 for usage in usages for name in ("input_tokens", "output_tokens")
+        number(usage.get(name)) or 0
+        for usage in usages
+        for name in ("input_tokens", "output_tokens")
     )
     prices = [number(call.get("usd")) for call in paid]
     spent = dollars(sum(price or 0.0 for price in prices), prices.count(None))

@@ -73,11 +73,10 @@
     track.append(place("one", at(1)));
     track.append(place("whisker", at(ratio.low), at(ratio.high) - at(ratio.low)));
     track.append(place("dot", at(ratio.median)));
-    return [
+    return el("div", { class: "ratio" },
       el("span", { class: isControl ? "muted" : null }, ratio.label), track,
       el("span", { class: "figure" }, `${fixed(ratio.median, 2)}× `,
-        el("span", { class: "muted" }, range(ratio))),
-    ];
+        el("span", { class: "muted" }, range(ratio))));
   }
   function timedRow(row, at) {
     const longest = Math.max(...row.ways.map((way) => way.ms));
@@ -111,9 +110,9 @@
   // ---- Regions ----
 
   const TONE = { winner: "good", "for eager": "good", "no winner": "bad", unused: "warn", skipped: "" };
-  const VERDICT_TONE = { accepted: "good", too_slow: "warn" };
-  const status = (word, tones) =>
-    el("span", { class: `status ${Object.hasOwn(tones, word) ? tones[word] : ""}` }, word);
+  const VERDICT_TONE = { accepted: "good", too_slow: "warn", not_judged: "", "not judged": "", "no reply": "" };
+  const status = (word, tones, other = "") =>
+    el("span", { class: `status ${Object.hasOwn(tones, word) ? tones[word] : other}` }, word);
   const arrows = (ops) => ops.split(" -> ").join(" → ");
   const short = (region) => region.key.slice(0, 12);
   const rounds = (region) => region.sessions.flatMap((session) => session.rounds);
@@ -132,7 +131,7 @@
         el("span", { class: "sub mono" }, short(r), r.within ? ` in ${r.within.slice(0, 12)}` : ""),
       ] },
       { name: "Verdict", text: true, value: (r) => r.status, cls: "", cell: (r) => status(r.status, TONE) },
-      { name: "Share", value: (r) => r.share, cls: "n share", cell: (r) => {
+      data.share_of && { name: "Share", value: (r) => r.share, cls: "n share", cell: (r) => {
         if (r.share === null) return "–";
         const fillOf = el("i", {});
         fillOf.style.width = `${Math.min(100, r.share * 100)}%`;
@@ -142,8 +141,8 @@
       { name: "Kernel, µs", value: (r) => r.winner_us, cls: "n", cell: (r) => us(r.winner_us) || "–" },
       { name: "Speed-up", value: (r) => r.speedup && r.speedup.median, cls: "n", cell: (r) => r.speedup ? [
         `${fixed(r.speedup.median, 2)}×`,
-        el("span", { class: "sub" }, `${range(r.speedup)} ${r.speedup.label}`)] : "–" },
-    ];
+        el("span", { class: "sub" }, `${range(r.speedup)} over ${r.speedup.label}`)] : "–" },
+    ].filter(Boolean);
     if (data.regions.some((r) => r.headroom !== null)) {
       all.push({ name: "Headroom", value: (r) => r.headroom, cls: "n", cell: (r) => percent(r.headroom) || "–" });
     }
@@ -153,7 +152,7 @@
 
   function regionTable() {
     const cols = columns();
-    let by = cols.findIndex((c) => c.name === "Share"), up = false;
+    let by = Math.max(0, cols.findIndex((c) => c.name === "Share")), up = false;
     const rows = data.regions.map((r) => ({
       region: r,
       words: [r.ops, r.shapes, r.key, r.author, r.status, r.why, r.arch].join(" ").toLowerCase(),
@@ -200,7 +199,7 @@
     select.addEventListener("change", show);
     show();
     return [
-      el("div", { class: "tools" }, search, select, count),
+      rows.length > 1 ? el("div", { class: "tools" }, search, select, count) : el("p", { class: "tools" }),
       el("div", { class: "box", role: "region", "aria-label": "Table of regions", tabindex: 0 },
         el("table", { id: "regions" }, el("thead", {}, el("tr", {}, heads)), body), empty),
     ];
@@ -303,7 +302,7 @@
         svg.append(shape("path", { class: "roof", d: `M${X(ends[0])} ${Y(roof.rate)}H${X(ends[1])}`, "stroke-dasharray": "4 4" }),
           shape("text", { x: width - box.r - 4, y: Y(roof.rate) - 6, "text-anchor": "end" }, `${roof.label}, ${metric(roof.rate, "op/s")}`));
       }
-      if (!data.roofs.length) svg.append(shape("text", { class: "noroof", x: width - box.r - 6, y: box.t + 14, "text-anchor": "end" }, "no roof: the device's limits are not known"));
+      if (!data.roofs.length) svg.append(shape("text", { class: "noroof", x: width - box.r - 6, y: height - box.b - 10, "text-anchor": "end" }, width < 500 ? "no roof" : "no roof: the device's limits are not known"));
       for (const one of plotted) {
         const x = X(one.x);
         const places = one.points.map((p) => Y(p.y));
@@ -358,7 +357,7 @@
         ["Says", round.message && el("span", { class: "words" }, round.message)],
         ["Judge", round.issue && el("span", { class: "words" }, round.issue)],
         ["Plan", round.plan && el("span", { class: "words" }, round.plan)],
-        ["Rival", withUs(round.rival_us)],
+        ["Rival", round.us === null ? "" : withUs(round.rival_us)],
         ["Cost", round.cost],
         ["Took", round.seconds === null ? "" : `${fixed(round.seconds, 1)} s`],
         ["Documents", round.documents.join(", ")],
@@ -373,7 +372,7 @@
   function roundNode(round) {
     const gain = round.us && round.rival_us ? `, ${fixed(round.rival_us / round.us, 2)}× the rival` : "";
     return lazy(el("details", { class: "round" }, el("summary", {},
-      el("span", { class: "mono" }, `${round.id} `), `${round.kind} `, status(round.verdict, VERDICT_TONE),
+      el("span", { class: "mono" }, `${round.id} `), `${round.kind} `, status(round.verdict, VERDICT_TONE, "bad"),
       round.us === null ? "" : ` ${withUs(round.us)}${gain}`)), () => roundBody(round));
   }
   function sessionNode(session) {
@@ -400,7 +399,7 @@
       el("table", {}, el("thead", {}, el("tr", {}, heads.map(([name, cls]) => el("th", { scope: "col", class: cls }, name)))),
         el("tbody", {}, candidates.map((c, i) => el("tr", {},
           el("td", { class: "n" }, i + 1), el("td", {}, c.author),
-          el("td", { class: "text" }, status(c.verdict, VERDICT_TONE), c.message ? el("span", { class: "sub" }, c.message) : null),
+          el("td", { class: "text" }, status(c.verdict, VERDICT_TONE, "bad"), c.message ? el("span", { class: "sub" }, c.message) : null),
           el("td", { class: "n" }, us(c.us) || "–"),
           el("td", { class: "n" }, c.seconds === null ? "–" : fixed(c.seconds, 1)),
           el("td", { class: "text mono" }, c.params)))))),
@@ -408,7 +407,7 @@
   }
   function placeBody(r) {
     return el("div", { class: "inside" },
-      el("p", {}, r.why), notes(r.notes),
+      r.why === r.status ? null : el("p", {}, r.why), notes(r.notes),
       facts([
         ["Key", el("span", { class: "mono" }, r.key)], ["Architecture", r.arch], ["Proven on", r.device], ["Part of", r.within],
         ["ATen", withUs(r.aten_us)], ["Inductor", withUs(r.inductor_us)], ["Best kernel", withUs(r.winner_us)],
@@ -480,11 +479,13 @@
   function report(main) {
     data.regions.forEach((region, index) => { region.index = index; });
     const only = data.regions.length === 1;
-    main.append(summary(), ...notes(data.notes));
-    main.append(section("graphs-title", "Graphs", timed(data.graphs), notes([data.graphs_note]),
-      command("Forge and time in an empty cache", data.graphs_command)));
+    main.append(only ? "" : summary(), ...notes(data.notes));
+    if (data.graphs.length || data.graphs_note) {
+      main.append(section("graphs-title", "Graphs", timed(data.graphs), notes([data.graphs_note]),
+        command("Forge and time in an empty cache", data.graphs_command)));
+    }
     main.append(section("regions-title", "Regions", data.regions.length ? [
-      notes([`Share: of ${data.share_of}`, data.headroom_note]), regionTable(),
+      notes([data.share_of && `Share: of ${data.share_of}`, data.headroom_note]), regionTable(),
     ] : notes(["There are none."]), command("List the records", data.regions_command)));
     if (data.regions.length) {
       main.append(section("roofline-title", "Roofline", rooflinePlot(), command("Draw it again", data.command)));
