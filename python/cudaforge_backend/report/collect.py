@@ -119,7 +119,9 @@ def of_store(source: Source, rows: Sequence[Mapping[str, Any]] | None = None) ->
         places[row["key"], row["arch"]] = _Place(row["key"], row["arch"], row["signature"], record)
     data = _report(source, list(places.values()), "auto")
     if rows is not None and data.regions:
-        return replace(data, title=data.regions[0].ops, subject=data.regions[0].key)
+        one = data.regions[0]
+        show = source.with_folder("cache", "show", one.key[:12])
+        return replace(data, title=one.ops, subject=one.key, regions_command=show)
     return replace(
         data,
         title="Kernel cache",

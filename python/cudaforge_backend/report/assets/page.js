@@ -58,7 +58,8 @@
   function scaleOf(rows) {
     const all = rows.flatMap((row) => [...row.ratios, ...(row.control ? [row.control] : [])]);
     const ends = all.flatMap((r) => [r.low, r.high]).filter((v) => v > 0);
-    const low = Math.log(Math.min(0.9, ...ends)), high = Math.log(Math.max(1.1, ...ends));
+    const low = Math.log(ends.reduce((a, b) => Math.min(a, b), 0.9));
+    const high = Math.log(ends.reduce((a, b) => Math.max(a, b), 1.1));
     return (value) => 2 + 96 * ((Math.log(Math.max(value, 1e-9)) - low) / (high - low));
   }
   function place(className, left, width) {
@@ -113,6 +114,7 @@
   const VERDICT_TONE = { accepted: "good", too_slow: "warn", not_judged: "", "not judged": "", "no reply": "" };
   const status = (word, tones, other = "") =>
     el("span", { class: `status ${Object.hasOwn(tones, word) ? tones[word] : other}` }, word);
+  const breakable = (author) => (author ? author.split(/(?<=[:/])/).map((part) => [part, el("wbr")]) : "–");
   const arrows = (ops) => ops.split(" -> ").join(" → ");
   const short = (region) => region.key.slice(0, 12);
   const rounds = (region) => region.sessions.flatMap((session) => session.rounds);
@@ -141,12 +143,12 @@
       { name: "Kernel, µs", value: (r) => r.winner_us, cls: "n", cell: (r) => us(r.winner_us) || "–" },
       { name: "Speed-up", value: (r) => r.speedup && r.speedup.median, cls: "n", cell: (r) => r.speedup ? [
         `${fixed(r.speedup.median, 2)}×`,
-        el("span", { class: "sub" }, `${range(r.speedup)} over ${r.speedup.label}`)] : "–" },
+        el("span", { class: "sub" }, range(r.speedup)), el("span", { class: "sub" }, `over ${r.speedup.label}`)] : "–" },
     ].filter(Boolean);
     if (data.regions.some((r) => r.headroom !== null)) {
       all.push({ name: "Headroom", value: (r) => r.headroom, cls: "n", cell: (r) => percent(r.headroom) || "–" });
     }
-    all.push({ name: "Author", text: true, value: (r) => r.author, cls: "text", cell: (r) => r.author || "–" });
+    all.push({ name: "Author", text: true, value: (r) => r.author, cls: "text", cell: (r) => breakable(r.author) });
     return all;
   }
 
@@ -247,15 +249,20 @@
     const bandwidths = data.roofs.filter((r) => r.kind === "bandwidth");
     const peaks = data.roofs.filter((r) => r.kind === "compute");
     const peak = Math.max(0, ...peaks.map((r) => r.rate));
-    for (const b of bandwidths) ys.push(...xs.map((x) => (peak ? Math.min(x * b.rate, peak) : x * b.rate)));
-    const log = (values, pad) => [Math.log10(Math.min(...values)) - pad, Math.log10(Math.max(...values)) + pad];
+    for (const b of bandwidths) for (const x of xs) ys.push(peak ? Math.min(x * b.rate, peak) : x * b.rate);
+    const least = (values) => values.reduce((a, b) => Math.min(a, b));  // there may be very many
+    const most = (values) => values.reduce((a, b) => Math.max(a, b));
+    const log = (values, pad) => [Math.log10(least(values)) - pad, Math.log10(most(values)) + pad];
     const [x0, x1] = log(xs, 0.45), [y0, y1] = log(ys, 0.3);
 
     const said = el("p", { class: "picked-text", role: "status" });
     const holder = el("div", {});
+    const limitOf = (roof) => `${roof.label} ${metric(roof.rate, roof.kind === "bandwidth" ? "B/s" : "op/s")}`;
+    const limits = el("span", { hidden: true }, data.roofs.length ? `Lines: ${data.roofs.map(limitOf).join(" · ")}` : "");
     function pick(svg, one, node) {
       svg.classList.toggle("picked", Boolean(one));
-      for (const a of svg.querySelectorAll("a")) a.classList.toggle("is-picked", a === node);
+      for (const a of svg.querySelectorAll(".is-picked")) a.classList.remove("is-picked");
+      if (node) node.classList.add("is-picked");
       said.replaceChildren();
       if (!one) { said.append(el("span", { class: "muted" }, "Point at a column, or move to it by keyboard, to see its region.")); return; }
       const r = one.region;
@@ -265,7 +272,9 @@
     }
     function draw(width) {
       const height = Math.round(Math.max(300, Math.min(430, width * 0.6)));
-      const box = { l: width < 500 ? 62 : 76, r: 14, t: 16, b: 46 };
+      const narrow = width < 600;  // no room for labels at the lines: they are in the legend then
+      limits.hidden = !narrow;
+      const box = { l: 76, r: 14, t: 16, b: 46 };
       const X = (v) => box.l + ((Math.log10(v) - x0) / (x1 - x0)) * (width - box.l - box.r);
       const Y = (v) => height - box.b - ((Math.log10(v) - y0) / (y1 - y0)) * (height - box.t - box.b);
       const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "group",
@@ -294,27 +303,36 @@
         const clipped = (x) => Math.min(x, (peak || Infinity) / roof.rate, 10 ** y1 / roof.rate);
         const [a, b] = [Math.max(ends[0], 10 ** y0 / roof.rate), clipped(ends[1])];
         if (a >= b) continue;
-        svg.append(shape("path", { class: "roof", d: `M${X(a)} ${Y(a * roof.rate)}L${X(b)} ${Y(b * roof.rate)}` }),
-          shape("text", { x: X(a) + 6, y: Y(a * roof.rate) - 8 }, `${roof.label}, ${metric(roof.rate, "B/s")}`));
+        const [xa, ya, xb, yb] = [X(a), Y(a * roof.rate), X(b), Y(b * roof.rate)];
+        const middle = 0.42;  // of the line, where its label is: the fastest one's above it
+        const [x, y] = [xa + middle * (xb - xa), ya + middle * (yb - ya)];
+        const turn = (Math.atan2(yb - ya, xb - xa) * 180) / Math.PI;
+        const above = roof.rate === Math.max(...bandwidths.map((other) => other.rate)) && bandwidths.length > 1;
+        svg.append(shape("path", { class: "roof", d: `M${xa} ${ya}L${xb} ${yb}` }),
+          narrow ? "" : shape("text", { transform: `translate(${x} ${y}) rotate(${turn})`, dy: above ? -6 : 15, "text-anchor": "middle" }, limitOf(roof)));
       }
-      for (const roof of peaks) {
-        if (!visible(roof.rate)) continue;
-        svg.append(shape("path", { class: "roof", d: `M${X(ends[0])} ${Y(roof.rate)}H${X(ends[1])}`, "stroke-dasharray": "4 4" }),
-          shape("text", { x: width - box.r - 4, y: Y(roof.rate) - 6, "text-anchor": "end" }, `${roof.label}, ${metric(roof.rate, "op/s")}`));
-      }
-      if (!data.roofs.length) svg.append(shape("text", { class: "noroof", x: width - box.r - 6, y: height - box.b - 10, "text-anchor": "end" }, width < 500 ? "no roof" : "no roof: the device's limits are not known"));
+      let labels = [];  // of lines so near to each other that they share one
+      const shown = peaks.filter((roof) => visible(roof.rate)).sort((p, q) => p.rate - q.rate);
+      shown.forEach((roof, i) => {
+        labels.push(limitOf(roof));
+        svg.append(shape("path", { class: "roof", d: `M${X(ends[0])} ${Y(roof.rate)}H${X(ends[1])}`, "stroke-dasharray": "4 4" }));
+        if (shown[i + 1] && Y(roof.rate) - Y(shown[i + 1].rate) < 15) return;
+        if (!narrow) svg.append(shape("text", { x: width - box.r - 4, y: Y(roof.rate) - 6, "text-anchor": "end" }, labels.join(" · ")));
+        labels = [];
+      });
+      if (!data.roofs.length) svg.append(shape("text", { class: "noroof", x: width - box.r - 6, y: height - box.b - 10, "text-anchor": "end" }, narrow ? "no roof" : "no roof: the device's limits are not known"));
       for (const one of plotted) {
         const x = X(one.x);
         const places = one.points.map((p) => Y(p.y));
         const [top, bottom] = [Math.min(...places) - 9, Math.max(...places) + 9];
         const group = shape("a", { href: `#r${one.region.index}`, "aria-label": `${one.region.ops}, ${counted(one.points.length, "point")}` },
           shape("rect", { class: "hit", x: x - 10, y: top, width: 20, height: bottom - top, rx: 4 }),
-          one.points.map((p, i) => {
-            const node = mark(p.kind, x, places[i]);
-            node.append(shape("title", {}, p.label));
-            return node;
-          }));
-        for (const event of ["pointerenter", "focus"]) group.addEventListener(event, () => pick(svg, one, group));
+          one.points.map((p, i) => mark(p.kind, x, places[i])));
+        const name = () => {  // the points of a group that is looked at, by the browser's own tips
+          if (group.querySelector("title")) return;
+          one.points.forEach((p, i) => group.children[i + 1].append(shape("title", {}, p.label)));
+        };
+        for (const event of ["pointerenter", "focus"]) group.addEventListener(event, () => { name(); pick(svg, one, group); });
         for (const event of ["pointerleave", "blur"]) group.addEventListener(event, () => pick(svg, null, null));
         svg.append(group);
       }
@@ -333,7 +351,7 @@
         "Candidates are timed by the worker during the search, the race by another clock."]),
       el("figure", { class: "plot" }, holder,
         el("div", { class: "legend" }, KINDS.filter(([kind]) => used.has(kind)).map(([kind, label]) =>
-          el("span", {}, shape("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, mark(kind, 7, 7)), label))), said),
+          el("span", {}, shape("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, mark(kind, 7, 7)), label)), limits), said),
     ];
   }
 
@@ -391,7 +409,7 @@
       lists[depth].append(el("li", {}, roundNode(round)));
     }
     return [el("h3", {}, `Session ${session.name.slice(0, 8)}`), root,
-      notes([session.end ? `Ended: ${session.end}.` : "Cut off: the next session resumes it.", session.cost && `In all: ${session.cost}.`])];
+      notes([session.end ? `Ended: ${session.end}` : "Cut off: the next session resumes it.", session.cost && `In all: ${session.cost}.`])];
   }
   function madeTable(candidates) {
     const heads = [["#", "n"], ["Author", ""], ["Verdict", ""], ["µs", "n"], ["Took, s", "n"], ["Parameters", ""]];
@@ -486,7 +504,7 @@
     }
     main.append(section("regions-title", "Regions", data.regions.length ? [
       notes([data.share_of && `Share: of ${data.share_of}`, data.headroom_note]), regionTable(),
-    ] : notes(["There are none."]), command("List the records", data.regions_command)));
+    ] : notes(["There are none."]), command("Print the same", data.regions_command)));
     if (data.regions.length) {
       main.append(section("roofline-title", "Roofline", rooflinePlot(), command("Draw it again", data.command)));
       const places = data.regions.map(placeNode);
