@@ -235,6 +235,7 @@ def test_a_region_without_a_winner_makes_a_page(tmp_path: Path) -> None:
     assert refused["status"] == "no winner" and refused["author"] == HOSTILE
     assert (refused["winner_us"], refused["share"], refused["speedup"]) == (None, None, None)
     assert found[signature.key]["status"] == "not forged"
+    assert [len(found[key]["commands"]) for key in (record["key"], signature.key)] == [3, 1]
     assert "<script>alert" not in file.read_text()
     assert main(["report", record["key"][:12], *argv]) == 0
     alone = written(file)

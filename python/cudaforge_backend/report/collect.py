@@ -269,21 +269,24 @@ def _region(source: Source, place: _Place, facts: Mapping[str, Any]) -> Region:
         notes=tuple(text(line) for line in not_served(summary(record))) if record else (),
         candidates=lineage.candidates_of(nodes),
         sessions=lineage.sessions_of(nodes),
-        commands=_commands(source, place.key, bool(record)),
+        commands=_commands(source, place, signature),
     )
 
 
-def _commands(source: Source, key: str, has_record: bool) -> tuple[Fact, ...]:
-    short = key[:12]
-    forge = source.with_folder("forge", short)
-    if not has_record:
+def _commands(source: Source, place: _Place, signature: _C.Signature) -> tuple[Fact, ...]:
+    short, record = place.key[:12], place.record
+    by_agents = signature.why_not_generated(place.arch) or (record and record.get("by_agent"))
+    forge = source.with_folder("forge", short, *(["--coder", "PROVIDER"] if by_agents else []))
+    if record is None:
         return (Fact("Make a kernel", forge),)
-    again = f"{source.with_folder('cache', 'rm', short)} && {forge}"
-    return (
+    found = (
         Fact("The race and its evidence", source.with_folder("cache", "show", short)),
         Fact("Every candidate", source.with_folder("lineage", short, "--source")),
-        Fact("Delete the record and race again", again),
     )
+    if place.within or larger_region(record):  # a part is raced inside its larger region alone
+        return found
+    again = f"{source.with_folder('cache', 'rm', short)} && {forge}"
+    return (*found, Fact("Delete the record and race again", again))
 
 
 def _served_us(record: Mapping[str, Any], timing: Mapping[str, Any], used: bool) -> float | None:
