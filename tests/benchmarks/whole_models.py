@@ -209,7 +209,7 @@ def _notes(result: dict[str, Any]) -> list[str]:
         return []
     labels = {"cudaforge": "CudaForge", "inductor": "Inductor"}
     first = ", ".join(f"{labels.get(way, way)} {s:.1f} s" for way, s in result["first"].items())
-    regions = f"{result['regions']} regions forged, {result['won']} won"
+    regions = f"Regions forged: {result['regions']}, won: {result['won']}"
     return [f"First call: {first}.", f"{regions}; largest difference {result['off']:.2g}."]
 
 

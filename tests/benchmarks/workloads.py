@@ -288,7 +288,7 @@ def notes(result: dict[str, Any]) -> list[str]:
         return []
     won = sum(1 for region in result["regions"] if region.get("verdict") == "winner")
     judged = "all judged" if result["judged"] else "not all judged"
-    said = [f"{len(result['regions'])} regions, {won} won, {judged}."]
+    said = [f"Regions: {len(result['regions'])}, won: {won}, {judged}."]
     if result["off"]:
         said += [f"Off by {result['off'][0]:.1e}, PyTorch by {result['off'][1]:.1e}."]
     return [*said, f"First result after {result['forge_s']:.0f} s."]
