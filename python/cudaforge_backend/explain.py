@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -34,6 +34,9 @@ from .records import (
 from .records import why as why_of
 from .stats import GraphWay
 from .stats_text import remedies, way_text
+
+if TYPE_CHECKING:
+    from .integration.gate import Verdict
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,15 @@ class Report:
         return "\n".join(rows)
 
 
+@dataclass(frozen=True)
+class GraphFacts:
+    """One graph of a model: the gate's verdict, None where it was not timed, and by key how often
+    each region is in it; 0 where that is not known, as of regions without a kernel."""
+
+    verdict: Verdict | None
+    times: Mapping[str, int]
+
+
 def _speedup(region: RegionReport) -> str:
     words = speedup_text(region.timing) if region.status == Status.HIT else ""
     return f": {words}" if words else ""
@@ -135,26 +147,38 @@ def explain(
     environment's; as with torch.compile's option, it is the process's cache from then on. What the
     program has compiled stays as it is; a function that Dynamo no longer compiles (its
     recompile_limit) has no graph."""
+    return explain_graphs(model, inputs, kwargs, cache_dir=cache_dir, agents=agents)[0]
+
+
+def explain_graphs(
+    model: Any,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    cache_dir: str | None = None,
+    agents: bool = False,
+) -> tuple[Report, tuple[GraphFacts, ...]]:
+    """As explain(), with the facts of each graph that has regions."""
     from .integration.analysis import is_training
     from .integration.backend import open_cache, warn_of_environment
 
     if not callable(model):
         raise TypeError(f"explain takes a model and its inputs; got {type(model).__name__}")
     if disabled():
-        return Report((), {}, 0, training=False, no_graph=DISABLED)
+        return Report((), {}, 0, training=False, no_graph=DISABLED), ()
     warn_of_environment()
     open_cache(parse(None, {} if cache_dir is None else {"cache_dir": cache_dir}).cache_dir)
     regions: list[RegionReport] = []
     left: Counter[Reason] = Counter()
     graphs = 0
     training = False
-    ways: list[GraphWay] = []
+    facts: list[GraphFacts] = []
 
     def inspect(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         nonlocal graphs, training
         graphs += 1
         training = training or is_training(example_inputs)
-        found, reasons = _inspect(gm, example_inputs, agents, ways)
+        found, reasons = _inspect(gm, example_inputs, agents, facts)
         known = {region.key for region in regions}
         regions.extend(region for region in found if region.key not in known)
         left.update(reasons)
@@ -167,7 +191,8 @@ def explain(
         compiled: Any = torch.compile(model, backend=inspect)
         compiled(*inputs, **kwargs)
     why = "" if graphs else no_graph(model)
-    return Report(tuple(regions), dict(left), graphs, training, why, tuple(ways))
+    ways = tuple(fact.verdict.way() for fact in facts if fact.verdict and fact.verdict.ms)
+    return Report(tuple(regions), dict(left), graphs, training, why, ways), tuple(facts)
 
 
 @contextmanager
@@ -231,9 +256,9 @@ def _leaving_no_trace() -> Iterator[None]:
 
 
 def _inspect(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], agents: bool, ways: list[GraphWay]
+    gm: fx.GraphModule, example_inputs: Sequence[Any], agents: bool, facts: list[GraphFacts]
 ) -> tuple[list[RegionReport], Counter[Reason]]:
-    """Reports of the regions, and why anchors were left; adds to `ways`."""
+    """Reports of the regions, and why anchors were left; adds to `facts`."""
     from .integration import gate
     from .integration.analysis import analyse, graph_reason, is_training, may_have_anchor
     from .integration.graphs import arch_of
@@ -254,8 +279,8 @@ def _inspect(
     name = plan_name(gm, example_inputs, settings, analysis.rules, training)
     plan = plan_analysis(analysis, skipped=skipped(name, arch))
     verdict = gate.stored(gate.name_of(gm, example_inputs, plan.winners(), {}), arch)
-    if verdict is not None and verdict.ms:
-        ways.append(verdict.way())
+    keys = [known.region.key for known in plan.regions]
+    facts.append(GraphFacts(verdict, {key: plan.times.get(key, 0) for key in keys}))
     reports = []
     planned = len(plan.regions)
     for index, known in enumerate([*plan.regions, *tried_besides(plan)]):

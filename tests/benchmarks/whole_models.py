@@ -3,12 +3,12 @@ own and with an empty cache: how long the first result takes, where that time go
 model is then.
 
     python tests/benchmarks/whole_models.py [--only WORDS ...] [--device cpu|cuda] [--small]
-        [--limit S] --out RESULTS.jsonl
+        [--limit S] [--html FILE] --out RESULTS.jsonl
 
 Needs the packages transformers and, for resnet50, timm. Each result is a line of RESULTS: a model
 that has one there is not run again, so a run that was cut short is gone on with. `--small`: models
 of few layers and narrow ones, for small machines. `--limit`: seconds for one model. At the end a
-table of all results.
+table of all results, and with `--html` a page.
 
 first      Seconds of the first call: eager, by Inductor (in the same process, after eager), by
            CudaForge (in a second process).
@@ -205,6 +205,16 @@ def _row(result: dict[str, Any]) -> str:
     )
 
 
+def _notes(result: dict[str, Any]) -> list[str]:
+    """What a page says of a result beside its times."""
+    if "error" in result:
+        return []
+    labels = {"cudaforge": "CudaForge", "inductor": "Inductor"}
+    first = ", ".join(f"{labels.get(way, way)} {s:.1f} s" for way, s in result["first"].items())
+    regions = f"Regions forged: {result['regions']}, won: {result['won']}"
+    return [f"First call: {first}.", f"{regions}; largest difference {result['off']:.2g}."]
+
+
 def main() -> None:
     """See the module."""
     import tempfile
@@ -215,6 +225,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--limit", type=float, default=300.0)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as a page")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -243,6 +254,11 @@ def main() -> None:
         with args.out.open("a") as out:
             out.write(json.dumps(result) + "\n")
     print("\n".join(map(_row, done.values())))
+    if args.html:
+        from page import timed_row, write_page
+
+        rows = [timed_row(result, _notes(result)) for result in done.values()]
+        write_page(args.html, "Whole models", rows, args.device)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ were judged, what became of them, and its time beside PyTorch's and Inductor's.
 
     python tests/benchmarks/workloads.py FILE.jsonl [--draw N --seed S] [--only WORDS ...]
         [--shard I/N] [--device cpu|cuda] [--shrink K] [--region-budget S] [--limit S]
-        [--stop-after S] [--cache-dir DIR] [--no-times] --out RESULTS.jsonl
+        [--stop-after S] [--cache-dir DIR] [--no-times] [--html FILE] --out RESULTS.jsonl
 
 A line of FILE is a workload: `args` (name, kind, shape, dtype, stride, init), `nodes` (calls of
 ATen in order), `outputs`. `--draw` takes N of them by the seed, `--only` those whose id has one of
@@ -12,7 +12,7 @@ PyTorch then refuses is marked "refused".
 
 Each result is a line of RESULTS: a workload that has one there is not run again, so a run that was
 cut short is gone on with. `--stop-after`: seconds after which no workload is begun. At the end a
-table of all results.
+table of all results, and with `--html` a page.
 
 judged     Every region has a verdict, a winner or why none, and none of these is want of time.
 off        The largest difference from float64, of CudaForge and of PyTorch, over the root-mean-
@@ -282,6 +282,18 @@ def table(results: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield f"{len(results)} workloads: {len(ran)} ran, {judged} of them judged in all regions"
 
 
+def notes(result: dict[str, Any]) -> list[str]:
+    """What a page says of a result beside its times."""
+    if "regions" not in result:
+        return []
+    won = sum(1 for region in result["regions"] if region.get("verdict") == "winner")
+    judged = "all judged" if result["judged"] else "not all judged"
+    said = [f"Regions: {len(result['regions'])}, won: {won}, {judged}."]
+    if result["off"]:
+        said += [f"Off by {result['off'][0]:.1e}, PyTorch by {result['off'][1]:.1e}."]
+    return [*said, f"First result after {result['forge_s']:.0f} s."]
+
+
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -298,6 +310,7 @@ def main() -> None:
     parser.add_argument("--cache-dir", default="")
     parser.add_argument("--no-times", action="store_true")
     parser.add_argument("--out", required=True)
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as a page")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -320,8 +333,14 @@ def main() -> None:
             file.write(json.dumps(result) + "\n")
         print(next(table([result])), flush=True)
     print()
-    for line in table([results[w["id"]] for w in mine if w["id"] in results]):
+    all_of_them = [results[w["id"]] for w in mine if w["id"] in results]
+    for line in table(all_of_them):
         print(line)
+    if args.html:
+        from page import timed_row, write_page
+
+        rows = [timed_row(result, notes(result)) for result in all_of_them]
+        write_page(args.html, "Workloads", rows, args.device)
 
 
 if __name__ == "__main__":

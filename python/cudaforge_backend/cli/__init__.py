@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    from . import cache, doctor, forge, lineage, warmup
+    from . import cache, doctor, forge, lineage, report, warmup
 
     top = Parser(
         prog="cudaforge",
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     versions = f"cudaforge {__version__}, torch {torch.__version__}"
     top.add_argument("--version", action="version", version=versions)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
-    for module in (doctor, cache, warmup, forge, lineage):
+    for module in (doctor, cache, warmup, forge, lineage, report):
         module.add(verbs)
     return top
 

@@ -65,6 +65,8 @@ class Verdict(NamedTuple):
     ms: Mapping[Way, float] = {}  # of one call
     sizes: tuple[str, ...] = ()  # of the inputs, as "float32[8, 128]"
     stale: bool = False  # measured on a busy machine, more than a day ago
+    overs: Mapping[Way, Mapping[Way, Speedup]] = {}  # the speed-up of each way over others
+    doubtful: bool = False  # measured on a busy machine
 
     def way(self) -> GraphWay:
         """For stats() and explain()."""
@@ -139,6 +141,8 @@ def stored(name: str, arch: str) -> Verdict | None:
         ms=ms,
         sizes=tuple(sizes),
         stale=isinstance(doubted, int) and time.time() - doubted > DAY_S,
+        overs=overs,
+        doubtful=isinstance(doubted, int),
     )
 
 
