@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import subprocess
@@ -35,11 +36,15 @@ def quickstart(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def rows_below(text: str, heading: str, column: str) -> list[str]:
-    """The lines of the table under a heading whose first column is called so."""
-    table = text[text.index(heading) :].split("\n\n")[0].splitlines()
-    names = next(i for i, line in enumerate(table) if line.split()[:1] == [column])
-    return [line for line in table[names + 1 :] if "the machine was busy" not in line]
+def tables(text: str, column: str) -> list[list[str]]:
+    """The lines of each table whose first column has this name."""
+    found = []
+    lines = text.splitlines()
+    for i, line in enumerate(lines):
+        if line.split()[:1] == [column] and line.startswith("  "):
+            rows = itertools.takewhile(lambda row: row.startswith("  "), lines[i + 1 :])
+            found.append([row for row in rows if "the machine was busy" not in row])
+    return found
 
 
 def ratio(interval: Sequence[float] | None) -> str:
@@ -51,20 +56,20 @@ def ratio(interval: Sequence[float] | None) -> str:
 
 def expect_tables(text: str, data: dict[str, Any]) -> None:
     """What is printed are the numbers of the JSON, each in its own column."""
-    shown = rows_below(text, "\nRegions (", "ATen")
+    shown = list(itertools.chain(*tables(text, "ATen")))
     for line, region in zip(shown, data["regions"], strict=True):
         columns = [region[f"{name}_us"] for name in ("aten", "inductor", "winner")]
         assert line.split()[:3] == ["-" if us is None else f"{us:.1f}" for us in columns]
         assert ratio(region["speedup"]) in line
         assert f" {region['verdict']}: {region['ops']}(" in line
-    shown = rows_below(text, "\nModels (", "eager")
+    shown = tables(text, "eager")[-1]
     for line, model in zip(shown, data["models"], strict=True):
         times = [model[f"{name}_ms"] for name in ("eager", "inductor", "cudaforge")]
         assert line.split()[:5] == [model["name"], model["phase"], *(f"{ms:.3f}" for ms in times)]
         over, control = ratio(model["speedup_over_inductor"]), ratio(model["control"])
         assert 0 < line.index(over) <= line.rindex(control)
         assert line.split("]")[2].split()[0] == f"{model['error']:.2e}"
-    shown = rows_below(text, "\nA second process, ", "hits")
+    (shown,) = tables(text, "hits")
     for line, name in zip(shown, ("first", "second"), strict=False):
         process = data[f"{name}_process"]
         known = process["regions_with_winner"] + process["regions_known_without"]
