@@ -89,8 +89,8 @@ class DatabaseStore final : public KernelStore {
     if (looked.status.code() == StatusCode::kCorruption) WarnOfDamage(state, looked.status);
     if (looked.earlier && !std::exchange(state->warned_of_earlier, true)) {
       state->warnings.push_back("the cache in " + location() +
-                                " has records of an earlier version's format: they are not served, "
-                                "and replaced when their regions are forged again");
+                                " has records in an earlier format, which are not used. "
+                                "Forge their regions again to replace them");
     }
     if (found == nullptr) return nullptr;
     ++state->counters.hits;
@@ -279,10 +279,9 @@ class DatabaseStore final : public KernelStore {
   ProcessState* State() const { return &state_.Get(); }
 
   std::string OfDamage(const Status& status) const {
-    return "the cache in " + location() + " is damaged, and what cannot be read is not served (" +
-           status.message() +
-           "): move its folder db away to begin with an empty one; the next write that meets the "
-           "damage does so itself";
+    return "the cache in " + location() + " is damaged (" + status.message() +
+           "): some of its kernels are not used. The next write may replace it by an empty one; to "
+           "do so now, move its folder db away";
   }
   // REQUIRES: state->mutex is held.
   void WarnOfDamage(ProcessState* state, const Status& status) const {

@@ -103,7 +103,7 @@ constexpr Evidence<Variant> kVariantEvidence[] = {
 // `rules`.
 Status CheckForm(const Json& object, std::string_view name, std::span<const FieldRule> rules) {
   if (object.is_null()) return Status::Ok();
-  if (!object.is_object()) return Status::InvalidArgument(std::string(name) + " is no object");
+  if (!object.is_object()) return Status::InvalidArgument(std::string(name) + " is not an object");
   for (const FieldRule& rule : rules) {
     const auto value = object.find(rule.field);
     if (value == object.end() || value->is_null() || rule.fits(*value)) continue;
@@ -124,7 +124,7 @@ Status Corrupt(std::string_view what) {
 // Of what Fields() gives.
 Status CheckFields(const Json& fields) {
   if (!MemberOrNull(fields, "signature").is_object()) {
-    return Status::InvalidArgument("the signature is no object");
+    return Status::InvalidArgument("the signature is not an object");
   }
   for (const auto& [name, _, rules] : kEvidence) {
     CF_RETURN_IF_ERROR(CheckForm(MemberOrNull(fields, name), name, rules));
@@ -159,7 +159,7 @@ Status CheckWhole(const CacheRecord& record) {
     if (variant.binary.size() > kMaxRecordBytes / 2) {
       return Status::InvalidArgument("the binary is too big");
     }
-    if (!IsContract(variant.contract)) return Status::InvalidArgument("an odd contract");
+    if (!IsContract(variant.contract)) return Status::InvalidArgument("an invalid contract");
   }
   return Status::Ok();
 }
@@ -189,7 +189,7 @@ Status ReadHead(const Json& json, CacheRecord* record) {
   const Json& doubtful = MemberOrNull(json, "doubtful");
   if (IsTime(doubtful)) record->doubtful = doubtful.get<int64_t>();
   const Json& variants = MemberOrNull(json, "variants");
-  if (!variants.is_array() || variants.size() > kMaxVariants) return Corrupt("odd variants");
+  if (!variants.is_array() || variants.size() > kMaxVariants) return Corrupt("invalid variants");
   for (const Json& variant : variants) {
     record->variants.emplace_back().contract = MemberOrNull(variant, "contract");
   }
@@ -263,7 +263,7 @@ bool JudgedAlike(const Json& versions, const Json& others) {
 }
 
 Status CacheRecord::CheckIdentity() const {
-  if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
+  if (!IsArchName(arch)) return Status::InvalidArgument("invalid name of an arch");
   if (key != Sha256Hex(signature)) return Status::Corruption("the key is not the signature's");
   return Status::Ok();
 }
@@ -279,7 +279,7 @@ Result<Json> CacheRecord::Fields() const {
   CF_RETURN_IF_ERROR(CheckFields(fields));
   fields["variants"] = Json::array();
   for (const Variant& variant : variants) {
-    if (!IsContract(variant.contract)) return Status::InvalidArgument("an odd contract");
+    if (!IsContract(variant.contract)) return Status::InvalidArgument("an invalid contract");
     Json item = {{"contract", variant.contract}};
     for (const auto& [name, text, rules] : kVariantEvidence) {
       item[name] = nullptr;
@@ -385,7 +385,8 @@ Result<CacheRecord> CacheRecord::Decode(std::string_view bytes) {
     for (const auto part : kVariantParts) places.push_back(&(variant.*part));
   }
   const auto lengths = JsonIntArray(*head, "bytes");
-  if (!lengths.ok() || lengths->size() != places.size()) return Corrupt("an odd list of lengths");
+  if (!lengths.ok() || lengths->size() != places.size())
+    return Corrupt("an invalid list of lengths");
   for (size_t i = 0; i < places.size(); ++i) {
     const int64_t length = (*lengths)[i];
     if (length < 0 || static_cast<uint64_t>(length) > parts.rest().size()) {

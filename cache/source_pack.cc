@@ -139,7 +139,7 @@ Result<std::string> OnlyArch(KernelStore& store, std::string_view arch) {
   std::string names;
   for (const std::string& name : archs) names += (names.empty() ? "" : ", ") + name;
   return Status::InvalidArgument("there are kernels for " + names +
-                                 ": name one with --arch, and a folder for each");
+                                 ": select one with --arch, and export each to its own folder");
 }
 
 Result<CacheRecord> ReadWinner(const std::string& folder) {
@@ -152,7 +152,7 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
                                " is newer than this version reads");
   }
   if (format != kSourcePackFormat) {
-    return Status::Corruption("there is no format " + std::to_string(format));
+    return Status::Corruption("unknown format " + std::to_string(format));
   }
   CacheRecord record;
   CF_ASSIGN_OR_RETURN(record.key, JsonString(json, "key"));
@@ -169,7 +169,7 @@ Result<CacheRecord> ReadWinner(const std::string& folder) {
     CF_ASSIGN_OR_RETURN(const std::string file, JsonString(code, "file"));
     const std::string stem = SourceStem(record.variants.size());
     if (!file.starts_with(stem) || !IsIn(file.substr(stem.size()), kExtensions)) {
-      return Status::InvalidArgument("the source's file is none of " + stem + ".cu, .cpp and .ptx");
+      return Status::InvalidArgument("there is no source file " + stem + ".cu, .cpp or .ptx");
     }
     CF_ASSIGN_OR_RETURN(candidate["code"], ReadFile(folder + "/" + file, kMaxSource));
     CF_ASSIGN_OR_RETURN(const Json contract, JsonField(variant, "contract"));

@@ -15,7 +15,7 @@ Status CheckStoreKey(std::string_view key, std::string_view arch) {
                      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
                    });
   if (!hex) return Status::InvalidArgument("a key is 64 lower-case hexadecimal digits");
-  if (!IsArchName(arch)) return Status::InvalidArgument("not the name of an arch");
+  if (!IsArchName(arch)) return Status::InvalidArgument("invalid name of an arch");
   return Status::Ok();
 }
 

@@ -26,7 +26,7 @@ class CheckFailure {
   CheckFailure(const CheckFailure&) = delete;
   CheckFailure& operator=(const CheckFailure&) = delete;
   [[noreturn]] ~CheckFailure() noexcept(false) {
-    throw CheckError(stream_.str() + " (a fault of CudaForge's own: please report this line)");
+    throw CheckError(stream_.str() + " (a bug in CudaForge: please report this line)");
   }
   std::ostream& stream() { return stream_; }
 

@@ -81,7 +81,7 @@ void WarnOfUnknownNames(Config* config, const Environment& environment) {
         std::any_of(std::begin(kOfScripts), std::end(kOfScripts), is_name)) {
       continue;
     }
-    std::string warning = Escaped(name, kMaxShown) + " is not used: no such setting; known:";
+    std::string warning = Escaped(name, kMaxShown) + " is not used: unknown setting; known:";
     for (const char* known : kSettings) warning += std::string(" ") + known;
     config->warnings.push_back(warning);
   }

@@ -53,7 +53,7 @@ void RemoveFolder(const std::string& path) {
 }
 
 Status NoPlainFile(const std::string& path) {
-  return Status::InvalidArgument(path + ": no plain file");
+  return Status::InvalidArgument(path + ": not a plain file");
 }
 
 }  // namespace

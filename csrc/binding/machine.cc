@@ -69,7 +69,7 @@ PairedTimes TimeInterleaved(const std::vector<std::string>& names,
                             const std::vector<std::function<double()>>& calls, int min_rounds,
                             double budget_s) {
   if (names.size() != calls.size()) {
-    throw StatusError(Status::InvalidArgument("there are not as many names as callables"));
+    throw StatusError(Status::InvalidArgument("expected one name for each callable"));
   }
   double ns = 0;
   std::vector<Contestant> contestants;

@@ -49,9 +49,10 @@ Result<c10::OperatorHandle> FindInterceptable(std::string_view op) {
     if (HasKernel(handle, key)) return handle;
   }
   if (handle.hasKernelForDispatchKey(kComposite)) {
-    return Status::Unsupported(std::string(op) +
-                               " is made of other operators (CompositeImplicitAutograd) and has no "
-                               "kernel of its own: those that it calls can be intercepted");
+    return Status::Unsupported(
+        std::string(op) +
+        " is a composite of other operators (CompositeImplicitAutograd) without a "
+        "kernel of its own: intercept the operators that it calls");
   }
   return Status::Unsupported(std::string(op) + " has no kernel for CPU or CUDA");
 }

@@ -218,7 +218,7 @@ void Resolver::Quarantine(RegionEntry* entry, const std::string& why) {
     entry->quarantined_for = why;
   }
   Warn("cudaforge: the kernel of " + entry->signature.Describe() +
-       " is not used any more, PyTorch runs instead: " + why);
+       " is disabled, and PyTorch runs instead: " + why);
 }
 
 void Resolver::CountFallback(RegionEntry* entry, Fallback reason) {

@@ -141,13 +141,13 @@ bool Serve(RegionEntry* entry, const Winner& winner, const TensorPointers& input
   }
   std::optional<Scratch> scratch;
   if (const Status made = Allocate(*entry, winner, outputs, &scratch); !made.ok()) {
-    std::string takes = "the outputs of";
+    std::string needs = "the outputs";
     if (winner.scratch_bytes != 0) {
-      takes += " and the " + std::to_string(winner.scratch_bytes) + " bytes beside them for";
+      needs += " and " + std::to_string(winner.scratch_bytes) + " bytes of scratch";
     }
-    resolver.Warn("cudaforge: there is no memory for " + takes + " the kernel of " +
+    resolver.Warn("cudaforge: too little memory for " + needs + " of the kernel of " +
                   entry->signature.Describe() + " (" + made.message() +
-                  "): PyTorch runs, and later calls try again");
+                  "): PyTorch runs this call; later calls try the kernel again");
     return left(Fallback::kNoMemory);
   }
   const Status launched =

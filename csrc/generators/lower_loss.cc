@@ -42,7 +42,7 @@ bool ReadTarget(NodeReader& r, int x, size_t position, size_t ignore_position, T
 void NllLossForward(NodeReader& r) {
   Graph& g = r.g();
   const Type type = r.type();
-  if (!IsFloatType(type)) return r.Fail("the result is no float");
+  if (!IsFloatType(type)) return r.Fail("the result is not floating-point");
   const int x = r.As(r.TensorArg(0, "self"), type);
   Target target;
   if (!ReadTarget(r, x, 1, 4, target)) return;
@@ -72,7 +72,7 @@ void NllLossForward(NodeReader& r) {
 void NllLossBackward(NodeReader& r) {
   Graph& g = r.g();
   const Type type = r.type();
-  if (!IsFloatType(type)) return r.Fail("the result is no float");
+  if (!IsFloatType(type)) return r.Fail("the result is not floating-point");
   int grad = r.As(r.TensorArg(0, "grad_output"), type);
   const int x = r.As(r.TensorArg(1, "self"), type);
   Target target;

@@ -69,7 +69,7 @@ bool ExactArg(NodeReader& r, size_t position, const char* name) {
 
 template <ScalarOp op>
 void FloatUnary(NodeReader& r) {
-  if (!IsFloatType(r.type())) return r.Fail("the result is no float");
+  if (!IsFloatType(r.type())) return r.Fail("the result is not floating-point");
   r.Result(0, r.g().Unary(op, r.As(r.TensorArg(0, "self"), r.type())));
 }
 

@@ -39,7 +39,7 @@ bool ReadPool(NodeReader& r, size_t spatial, const std::vector<int64_t>& sizes,
                                   [](int64_t v) { return v >= 0 && v <= kLargest; });
     const bool positive =
         values == &pool.padding || std::count(values->begin(), values->end(), 0) == 0;
-    if (values->size() != spatial || !fits || !positive) r.Fail("a window that is not one");
+    if (values->size() != spatial || !fits || !positive) r.Fail("an invalid window");
   }
   if (!r.ok()) return false;
   pool.lead = sizes.size() - spatial;

@@ -246,7 +246,7 @@ class RowSearch : public CandidateSearch {
 
 Status KnowsMultiprocessors(const DeviceArch& arch) {
   if (arch.multiprocessors.value_or(0) > 0) return Status::Ok();
-  return Status::Unsupported("the device does not say how many multiprocessors it has");
+  return Status::Unsupported("the device does not report its number of multiprocessors");
 }
 
 std::span<const Generator> Generators() {

@@ -152,8 +152,8 @@ class Transfer {
                              Seconds(limits_.first_byte_s));
     }
     if (has_body_ && since(last_byte_) >= limits_.idle_s) {
-      return Status::Timeout(request_.endpoint.url + " fell silent for " + Seconds(limits_.idle_s) +
-                             " in the middle of its answer");
+      return Status::Timeout(request_.endpoint.url + " sent no data for " +
+                             Seconds(limits_.idle_s) + " in the middle of its answer");
     }
     return Status::Ok();
   }

@@ -40,7 +40,7 @@ Result<FileLock> LockFolder(const std::string& folder, const Cancel& cancel) {
     Result<FileLock> lock = FileLock::Acquire(folder + "/.lock", kLockSliceMs);
     if (lock.ok() || lock.status().code() != StatusCode::kTimeout) return lock;
   }
-  return Status::Timeout(folder + "/.lock: kept by another process");
+  return Status::Timeout(folder + "/.lock: locked by another process");
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ constexpr Kind kKinds[] = {
        return MakeService(kAnthropic, rest, settings);
      }},
     {"command", "PROGRAM [ARGS]",
-     "a program, started anew for each request, without a shell: one JSON\n"
+     "a program, started for each request, without a shell: one JSON\n"
      "object {role, messages, limits} on its standard input, one {content,\n"
      "usage} on its standard output",
      [](const std::string& rest,

@@ -202,14 +202,14 @@ class ReplayProvider : public Provider {
       if (next == nullptr && exchange.request["role"] == request["role"]) next = &exchange;
     }
     if (next == nullptr) {
-      return Status::NotFound(name() + ": all recorded replies of a " +
-                              LenientText(request["role"]) + " were given back already");
+      return Status::NotFound(name() + ": all recorded replies for a " +
+                              LenientText(request["role"]) + " are used up");
     }
     next->given = true;
     Result<Reply> reply = next->reply;
     if (reply.ok()) {
       reply->note =
-          "this recorded reply was used, though its request was not quite the same (prompts hold "
+          "this recorded reply is for a slightly different request (prompts hold "
           "measured times): " +
           FirstDifference("", next->request, request) + "; " + next->file;
     }

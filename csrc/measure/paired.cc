@@ -40,7 +40,8 @@ Result<double> TimeOne(const Contestant& contestant, const SampleClock& clock, i
     return Status(ns.status().code(), contestant.name + ": " + ns.status().message());
   }
   if (!std::isfinite(*ns) || *ns <= 0) {
-    return Status::Unavailable(contestant.name + ": the clock gave " + Significant(*ns, 6) + " ns");
+    return Status::Unavailable(contestant.name + ": the clock returned " + Significant(*ns, 6) +
+                               " ns");
   }
   return ns;
 }

@@ -194,7 +194,7 @@ Result<std::unique_ptr<Winner>> Runtime::FromStore(const RegionEntry& entry) {
   Result<std::unique_ptr<Winner>> winner = load();
   if (!winner.ok()) {
     return Status(winner.status().code(), winner.status().message() + "; `cudaforge cache rm " +
-                                              entry.key + "` forgets it");
+                                              entry.key + "` deletes it");
   }
   (*winner)->saved_ns = SavedNs(*record);
   const Served served = record->Serves();

@@ -105,8 +105,7 @@ Result<std::vector<AtenArg>> BindAtenArgs(const c10::FunctionSchema& schema, con
     bound.push_back(std::move(arg).value());
   }
   if (node.args.size() > parameters.size() || used_kwargs != node.kwargs.size()) {
-    return Status::InvalidArgument(node.op +
-                                   " is given arguments that its schema does not have, or twice");
+    return Status::InvalidArgument(node.op + " has unknown or duplicate arguments");
   }
   return bound;
 }

@@ -414,7 +414,7 @@ int64_t RegionId(std::string_view key) {
 
 Status OtherRegion(int64_t id) {
   return Status::InvalidArgument("region " + std::to_string(id) +
-                                 " is called with the signature of another region");
+                                 " was called with another region's signature");
 }
 
 }  // namespace cudaforge

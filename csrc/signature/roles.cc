@@ -104,7 +104,7 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
     const Node& node = signature.nodes[n];
     const OpFacts& facts = FactsOf(node.op);
     if (facts.kind == OpKind::kUnknown) {
-      return Status::Unsupported(node.op + ": what its operands may be is not known");
+      return Status::Unsupported(node.op + ": the valid values of its operands are unknown");
     }
     if (facts.keeps_role && !node.args.empty() && !values.nodes[n].empty()) {
       InputRole* source = values.Of(node.args[0]);
@@ -140,7 +140,7 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
       if (operand.limit != IndexLimit::kNone) {
         found.limit = LimitOf(signature, node, operand);
         if (found.limit <= 0) {
-          return Status::Unsupported(node.op + ": the range of its indices is not known");
+          return Status::Unsupported(node.op + ": the valid range of its indices is unknown");
         }
       }
       // An input read twice must be legal for both readers.
@@ -161,7 +161,7 @@ Result<std::vector<InputRole>> FindRoles(const OpSignature& signature) {
     Visit(node.args, check);
     for (const Json& argument : node.kwargs) Visit(argument, check);
     if (unknown) {
-      return Status::Unsupported(node.op + ": what its integer inputs may be is not known");
+      return Status::Unsupported(node.op + ": the valid values of its integer inputs are unknown");
     }
   }
   return values.inputs;

@@ -54,7 +54,7 @@ class AtenRegionReference : public RegionReference {
     CF_ASSIGN_OR_RETURN(made->program_, RegionProgram::Create(made->region_));
     CF_ASSIGN_OR_RETURN(const std::vector<InputRole> roles, FindRoles(made->region_));
     CF_ASSIGN_OR_RETURN(made->sets_, PlanDraws(made->region_, roles, seed));
-    if (made->sets_.empty()) return Status::Unsupported("no input set tells anything of it");
+    if (made->sets_.empty()) return Status::Unsupported("no set of inputs can test it");
     CF_ASSIGN_OR_RETURN(made->drawer_, Drawer::Create(region.device, memory.kernels()));
     Result<std::unique_ptr<SliceJudgement>> judgement = SliceJudgement::Create(made->region_);
     if (judgement.status().code() == StatusCode::kNoMemory) {
@@ -222,7 +222,7 @@ class AtenRegionReference : public RegionReference {
       }
       const bool has_result = dynamic_cast<const UnexpectedResult*>(&error) != nullptr;
       return Status::Unsupported(
-          (has_result ? "PyTorch's kernel gives something else than its trace says: "
+          (has_result ? "PyTorch's kernel returns another dtype or shape than its trace: "
                       : "PyTorch itself refuses this region's inputs: ") +
           status.message() + " (input set \"" + set + "\")");
     }

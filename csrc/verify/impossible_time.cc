@@ -62,9 +62,9 @@ Verdict JudgeTime(const OpSignature& region, const DeviceArch& arch, double ns) 
   const double least_ns = static_cast<double>(bytes) / bytes_per_ms * 1e6;
   if (ns >= least_ns / 2) return {};
   return {VerdictKind::kImpossibleTime,
-          "its runs took " + Fixed(ns / 1e3, 1) + " us by the clock, and moving what it must, " +
-              std::to_string(bytes) + " bytes beyond the cache, takes this device's memory " +
-              Fixed(least_ns / 1e3, 1) + " us at the least",
+          "its runs took " + Fixed(ns / 1e3, 1) + " us, but this device's memory needs at least " +
+              Fixed(least_ns / 1e3, 1) + " us for the " + std::to_string(bytes) +
+              " bytes that do not fit into the cache",
           {{"time_us", ns / 1e3}, {"least_us", least_ns / 1e3}, {"bytes", bytes}}};
 }
 

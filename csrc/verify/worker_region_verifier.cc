@@ -97,12 +97,12 @@ Status WorkerRegionVerifier::NoRoom(const std::string& reason) const {
   const int64_t inputs = input_bytes_ * static_cast<int64_t>(slots_.size());
   const int64_t outputs = output_bytes_;
   const Result<int64_t> free = target_.FreeBytes();
-  return Status::NoMemory(
-      "this region cannot be verified here now: it needs " + Bytes(inputs + 2 * outputs) +
-      " bytes (inputs " + Bytes(inputs) + ", outputs " + Bytes(outputs) + ", ATen's answer " +
-      Bytes(outputs) + ") and what ATen and float64 on slices take; " + Bytes(free_) +
-      " were free" + (free.ok() ? ", " + Bytes(*free) + " are now" : std::string()) +
-      (reason.empty() ? std::string() : ": " + reason));
+  return Status::NoMemory("too little memory to verify this region now: it needs " +
+                          Bytes(inputs + 2 * outputs) + " bytes (inputs " + Bytes(inputs) +
+                          ", outputs " + Bytes(outputs) + ", ATen's answer " + Bytes(outputs) +
+                          ") and working memory of ATen; " + Bytes(free_) + " were free" +
+                          (free.ok() ? ", " + Bytes(*free) + " are now" : std::string()) +
+                          (reason.empty() ? std::string() : ": " + reason));
 }
 
 Status WorkerRegionVerifier::Allocate() {

@@ -337,7 +337,8 @@ Result<LaunchReply> LaunchServer::Time(const Json& body) {
     const Result<double> median = JsonDouble(answer, "nanoseconds");
     if (!total.ok() || !median.ok() || !(*median > 0) || !(*median <= *total) || !(*total <= ns)) {
       answer = StatusAnswer(Status::Unsupported(
-          "its timed runs took more time together than passed, or less than none"));
+          "the times of its runs are impossible: their sum is more than the time that passed, or "
+          "not positive"));
     }
   }
   return LaunchReply{std::move(answer)};

@@ -78,9 +78,9 @@ Status CompareAsLeft(const Run& run, size_t which, double fastest) {
   }
   if (quick <= kPairsInDoubt / 2) return Status::Ok();
   return Status::Unsupported(
-      "does less where its outputs and scratch buffers are as its last run left them: " +
-      std::to_string(static_cast<int64_t>(quickest)) + " ns, and " +
-      std::to_string(static_cast<int64_t>(fastest)) + " ns at least where they are not");
+      "does less work if its outputs and scratch buffers are unchanged since its last run: " +
+      std::to_string(static_cast<int64_t>(quickest)) + " ns, otherwise at least " +
+      std::to_string(static_cast<int64_t>(fastest)) + " ns");
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ void DropEnvironment(char** argv) {
   if (!dropped) return;
   kept.push_back(nullptr);
   execve("/proc/self/exe", argv, kept.data());
-  std::perror("cudaforge-worker: cannot start anew");
+  std::perror("cudaforge-worker: cannot restart");
   _exit(3);
 }
 
@@ -99,7 +99,7 @@ class HostCompiler : public Compiler {
  public:
   explicit HostCompiler(std::string cxx) : cxx_(std::move(cxx)) {}
   CompileResult Compile(const KernelSource& source, int timeout_ms) override {
-    if (source.language != Language::kCpu) return CompileResult::Failure("C++ alone is compiled");
+    if (source.language != Language::kCpu) return CompileResult::Failure("only C++ is compiled");
     return CompileCpu(source.code, cxx_, timeout_ms);
   }
 

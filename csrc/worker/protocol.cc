@@ -38,7 +38,7 @@ class Deadline {
       pollfd entry{socket, events, 0};
       const int ready = poll(&entry, 1, left);
       if (ready > 0) return Status::Ok();
-      if (ready == 0) return Status::Timeout("no word from the other side in time");
+      if (ready == 0) return Status::Timeout("no message from the other process in time");
       if (errno != EINTR) return ErrnoStatus("poll", errno);
     }
   }
@@ -99,7 +99,7 @@ Status ReceiveExactly(int socket, char* to, size_t size, std::vector<UniqueFd>* 
     }
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus("receive", errno);
-    if (n == 0) return Status::IoError("the other side is gone");
+    if (n == 0) return Status::IoError("the other process closed the connection");
     for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
       if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
       const size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);

@@ -116,7 +116,7 @@ Result<Reply> Answer(const Factories& make, Service* service, const Frame& frame
   }
   if (service->compiler != nullptr) {
     if (command == "compile") return Compile(*service->compiler, frame.body);
-    return Status::Unsupported("this worker compiles, and nothing else");
+    return Status::Unsupported("this worker only compiles");
   }
   if (*target == nullptr) return Status::InvalidArgument("the first command must be hello");
   if (command == "compile") return Compile(**target, frame.body);

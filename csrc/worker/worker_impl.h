@@ -95,11 +95,11 @@ class WorkerClient::Impl {
     if (!options_.compiles_for.empty()) hello.body["compiles_for"] = options_.compiles_for;
     CF_ASSIGN_OR_RETURN(const Answer answer, Exchange(hello, kHelloTimeoutMs));
     if (answer.kind == Answer::Kind::kTimedOut) {
-      return Status::Unavailable("the worker did not come up in time");
+      return Status::Unavailable("the worker did not start in time");
     }
     if (answer.kind == Answer::Kind::kEnded) {
       return Status::Unavailable("the worker " + options_.executable +
-                                 " did not come up: " + answer.end);
+                                 " did not start: " + answer.end);
     }
     const auto protocol = JsonInt(answer.frame.body, "protocol");
     if (answer.frame.body["ok"] == true && protocol.ok() && *protocol == kWorkerProtocol) {

@@ -106,7 +106,8 @@ bool AgentPolicy::MayEvaluate(Trial* trial) {
   if (stage_ == Stage::kInterrupted &&
       parts_.journal->Interrupted(*trial->candidate) > kMaxInterruptions) {
     trial->verdict = {VerdictKind::kCrashed,
-                      "every try to judge it was interrupted: it may end this process", Json()};
+                      "each attempt to judge it was interrupted: it may crash this process",
+                      Json()};
     return false;
   }
   parts_.journal->KeepUnevaluated(*trial);

@@ -37,7 +37,7 @@ Result<ReplyParts> SortBlocks(std::string_view reply, std::span<const std::strin
 Status CountOne(size_t count, const std::string& what) {
   if (count == 1) return Status::Ok();
   return BadProposal("has " + (count == 0 ? "no block " : std::to_string(count) + " blocks ") +
-                     what + " where one is wanted");
+                     what + " instead of one");
 }
 
 // Where an expression is wanted, an integer means itself.

@@ -47,7 +47,7 @@ Result<Advice> ParseJudgeReply(std::string_view reply) {
   const std::vector<std::string_view> objects = ObjectsIn(reply);
   if (const auto count = std::ranges::count_if(objects, HasAdvice); count > 1) {
     return Status::InvalidArgument("the reply has " + std::to_string(count) +
-                                   " objects with an issue and a plan; one is wanted");
+                                   " objects with an issue and a plan; expected one");
   }
   Advice advice;
   CF_ASSIGN_OR_RETURN(advice.issue, AdviceField(*json, "issue"));

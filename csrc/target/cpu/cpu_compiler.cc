@@ -186,7 +186,7 @@ CompileResult RunCompiler(const std::string& cxx, const std::string& code, int t
     return CompileResult::Failure("the compiler was stopped after " + std::to_string(timeout_ms) +
                                   " ms\n" + log);
   }
-  if (run->too_large) return CompileResult::Failure("the compiler wrote without end\n" + log);
+  if (run->too_large) return CompileResult::Failure("the compiler wrote too much output\n" + log);
   if (run->term_signal == SIGKILL) {  // the kernel's, for want of memory, or somebody's
     return CompileResult::Fault(Status::Unavailable("the compiler was killed"));
   }
@@ -220,7 +220,7 @@ Status Probe(const std::string& cxx, int timeout_ms) {
       timeout_ms);
   if (probe.ok) return Status::Ok();
   return Status::Unavailable(
-      cxx + " does not even compile a function of one line: " + probe.log.substr(0, kShownLog));
+      cxx + " cannot compile a one-line function: " + probe.log.substr(0, kShownLog));
 }
 
 }  // namespace

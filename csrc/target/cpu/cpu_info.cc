@@ -139,7 +139,7 @@ int64_t LastLevelCacheBytes() {
 Result<int64_t> FreeMemoryBytes(const std::string& root) {
   const auto available = NumberOf(root + "/proc/meminfo", "MemAvailable:");
   if (!available.has_value()) {
-    return Status::Unavailable("the kernel does not tell how much memory is available");
+    return Status::Unavailable("Linux does not report how much memory is available");
   }
   int64_t left = *available * 1024;
   const Result<std::string> cgroups = ReadFile(root + "/proc/self/cgroup");

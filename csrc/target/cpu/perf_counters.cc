@@ -95,7 +95,7 @@ Result<UniqueFd> OpenHardwareCounter(uint64_t event, pid_t thread) {
                                  "; kernel.perf_event_paranoid and the container's seccomp filter "
                                  "decide");
     default:  // ENOENT, EOPNOTSUPP: virtual machines without the counter
-      return Status::Unsupported("perf_event_open: " + why + "; this processor shows none");
+      return Status::Unsupported("perf_event_open: " + why + "; this processor has none");
   }
 }
 

@@ -111,7 +111,7 @@ Result<NvrtcCompiler> NvrtcCompiler::Create(const std::vector<std::string>& sear
   int count = 0;
   if (api.Version(&version.first, &version.second) != 0 || api.GetNumSupportedArchs(&count) != 0 ||
       count < 1 || count > 1000) {
-    return Status::Unavailable(api.path + " does not tell its version and architectures");
+    return Status::Unavailable(api.path + " does not report its version and architectures");
   }
   std::vector<int> archs(static_cast<size_t>(count));
   if (api.GetSupportedArchs(archs.data()) != 0) {
@@ -125,8 +125,8 @@ Status NvrtcCompiler::CheckArch(const std::string& arch) const {
   if (std::find(archs_.begin(), archs_.end(), number) != archs_.end()) return Status::Ok();
   std::string known;
   for (const int each : archs_) known += (known.empty() ? "sm_" : ", sm_") + std::to_string(each);
-  return Status::Unsupported("NVRTC " + VersionText(version_) + " does not know " + arch +
-                             " (it knows " + known +
+  return Status::Unsupported("NVRTC " + VersionText(version_) + " does not support " + arch +
+                             " (it supports " + known +
                              "); update nvidia-cuda-nvrtc or the CUDA toolkit");
 }
 

@@ -57,7 +57,7 @@ Result<PtxLinker> PtxLinker::Create(const std::vector<std::string>& search_paths
   unsigned major = 12;
   unsigned minor = 0;
   if (api.Version != nullptr && api.Version(&major, &minor) != 0) {
-    return Status::Unavailable(api.path + " does not tell its version");
+    return Status::Unavailable(api.path + " does not report its version");
   }
   return PtxLinker(std::move(api), {static_cast<int>(major), static_cast<int>(minor)});
 }

@@ -107,9 +107,9 @@ class RangeProfiler::Session {
     CF_RETURN_IF_ERROR(
         Check(api_.RangeGetCounterDataInfo(&info), "cuptiRangeProfilerGetCounterDataInfo"));
     if (info.ranges != 1 || decode.dropped != 0) {
-      return Status::Unavailable("the counters of " + std::to_string(info.ranges) +
-                                 " ranges came back and " + std::to_string(decode.dropped) +
-                                 " were dropped, of one");
+      return Status::Unavailable("CUPTI returned counters of " + std::to_string(info.ranges) +
+                                 " ranges instead of one, and dropped " +
+                                 std::to_string(decode.dropped));
     }
     return std::span<const uint8_t>(counter_data_);
   }
@@ -205,7 +205,7 @@ Status RangeProfiler::Replay(Session& session, const MetricSchedule& schedule, c
   // A few more than announced: a CUPTI that never says "last" must not hold the worker.
   for (size_t pass = 0; !last; ++pass) {
     if (pass > 2 * schedule.passes() + 8) {
-      *refused = Status::Unavailable("CUPTI asks for more passes than it announced");
+      *refused = Status::Unavailable("CUPTI needs more passes than it reported");
       return Status::Ok();
     }
     CF_RETURN_IF_ERROR(prepare());

@@ -180,7 +180,7 @@ TEST_F(RegionOpTest, WithoutMemoryForScratchAtenRuns) {
   EXPECT_FALSE(entry->quarantined.load());
   EXPECT_EQ(FallbackCount("no_memory"), 2);
   ASSERT_EQ(warnings_.size(), 2u);
-  EXPECT_NE(warnings_[0].find("the 1152921504606846976 bytes beside them"), std::string::npos);
+  EXPECT_NE(warnings_[0].find("1152921504606846976 bytes of scratch"), std::string::npos);
   EXPECT_NE(warnings_[0].find("DefaultCPUAllocator: "), std::string::npos)
       << "the allocator's words";
   EXPECT_EQ(warnings_[0].find('\n'), std::string::npos);

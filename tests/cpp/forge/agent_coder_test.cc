@@ -77,11 +77,10 @@ TEST(CoderReply, IntegersStandForThemselves) {
 TEST(CoderReply, RefusesWithWords) {
   const std::string plan = Fenced("json", kPlan);
   const std::string source = Fenced("cuda", "int x;");
-  EXPECT_EQ(Fault(""), "the reply has no block of source where one is wanted");
-  EXPECT_EQ(Fault(source),
-            "the reply has no block of JSON with the launch plan where one is wanted");
-  EXPECT_EQ(Fault(plan), "the reply has no block of source where one is wanted");
-  EXPECT_EQ(Fault(plan + source + source), "the reply has 2 blocks of source where one is wanted");
+  EXPECT_EQ(Fault(""), "the reply has no block of source instead of one");
+  EXPECT_EQ(Fault(source), "the reply has no block of JSON with the launch plan instead of one");
+  EXPECT_EQ(Fault(plan), "the reply has no block of source instead of one");
+  EXPECT_EQ(Fault(plan + source + source), "the reply has 2 blocks of source instead of one");
   EXPECT_EQ(Fault(plan + "```cuda\nint x;"),
             "the reply has a code block that is not closed: was it cut off?");
   EXPECT_EQ(Fault(plan + Fenced("cuda", " \n\t")), "the reply has an empty block of source");
@@ -134,7 +133,7 @@ TEST(JudgeReply, OfSeveralPiecesOfAdviceNoneIsTaken) {
        {"[" + one + ", " + two + "]", "First " + one + " and then " + two + ".",
         "```json\n" + one + "\n```\n```json\n" + two + "\n```", two + "\n" + two}) {
     EXPECT_EQ(ParseJudgeReply(reply).status().message(),
-              "the reply has 2 objects with an issue and a plan; one is wanted")
+              "the reply has 2 objects with an issue and a plan; expected one")
         << reply;
   }
   for (const std::string& reply : {"[" + one + "]", R"({"thought": "{x}"} )" + one,

@@ -249,7 +249,8 @@ TEST_F(AgentSession, AReplyThatIsNoneIsRefusedAndRepaired) {
   Run({{.ns = 500}});
   EXPECT_EQ(Column("verdict"), "refused accepted");
   EXPECT_EQ(Column("kind"), "seed repair");
-  EXPECT_EQ(sunk_[0]["verdict"]["message"], "the reply has no block of source where one is wanted");
+  EXPECT_NE(sunk_[0]["verdict"]["message"].get<std::string>().find("no block of source"),
+            std::string::npos);
   EXPECT_EQ(sunk_[0]["reply"], "I cannot do that.");
   EXPECT_FALSE(sunk_[0].contains("source"));
   EXPECT_NE(TextOf(coder_->requests[1]).find("no block of source"), std::string::npos);

@@ -55,7 +55,6 @@ TEST_F(TranscriptTest, GivesBackWhatWasRecorded) {
   EXPECT_FALSE(recorded[2].ok());
   const Result<Reply> more = Replay(**provider, "one");
   EXPECT_EQ(more.status().code(), StatusCode::kNotFound);
-  EXPECT_NE(more.status().message().find("given back already"), std::string::npos);
 }
 
 TEST_F(TranscriptTest, NoKeyIsRecorded) {

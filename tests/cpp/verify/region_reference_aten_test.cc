@@ -132,8 +132,7 @@ TEST(RegionReference, RefusesWhatItCannotJudge) {
 TEST(RegionReference, SaysWhetherInputsWereRefusedOrTheResultIsAnother) {
   const Status other = TriedRegion(ReluOf(F32({8}), Spec(DType::kFloat64, {8}))).status();
   EXPECT_EQ(other.code(), StatusCode::kUnsupported);
-  EXPECT_NE(other.message().find("gives something else than its trace says"), std::string::npos)
-      << other.ToString();
+  EXPECT_NE(other.message().find("than its trace"), std::string::npos) << other.ToString();
   const Status refused =
       TriedRegion(Region({F32({8})}, "aten::cumsum", {In(0), 3}, {F32({8})})).status();
   EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
