@@ -29,7 +29,7 @@ struct WantedRegion {
 
 // Which of two records of a region is kept; the first rule that applies.
 // 1. The old one is doubtful, not JudgedAlike, or unreadable: the new one.
-// 2. The new one is doubtful: the old one, unless that WantsTime().
+// 2. The new one is doubtful: the old one, unless that RanOutOfTime().
 // 3. Otherwise as this enum says:
 enum class Stays {
   // - The old one serves no compiled graphs: the new one, even without a kernel.
@@ -39,7 +39,7 @@ enum class Stays {
   // The old one, except that the new one is kept if
   // - only the new one has a kernel
   // - only the new one serves compiled graphs
-  // - only the old one WantsTime()
+  // - only the old one RanOutOfTime()
   kUnlessMore,
   // The new one, before all other rules.
   kNone

@@ -321,11 +321,11 @@ Served CacheRecord::Serves() const {
   return ServedBy(JsonOrNull(kernel->timing), MemberOrNull(region, "nodes").size() == 1);
 }
 
-bool CacheRecord::DoubtedLately() const {
+bool CacheRecord::RecentlyDoubtful() const {
   return doubtful != 0 && std::time(nullptr) - doubtful < kDay;
 }
 
-bool CacheRecord::WantsTime() const {
+bool CacheRecord::RanOutOfTime() const {
   return !has_kernel() && IsTrue(MemberOrNull(JsonOrNull(provenance), "out_of_time"));
 }
 

@@ -85,10 +85,10 @@ struct CacheRecord {
   // What the kernel of For({}) may serve, by its measurements; nothing if there is no kernel.
   Served Serves() const;
   // Returns true if it is doubtful and less than a day old.
-  bool DoubtedLately() const;
+  bool RecentlyDoubtful() const;
   // Returns true for a negative record whose search ran out of time (`out_of_time` of
   // `provenance`). More time might find a kernel.
-  bool WantsTime() const;
+  bool RanOutOfTime() const;
 
   std::string Encode() const;
   // Parses untrusted bytes and checks them as Validate does, except the contents of the JSON texts.

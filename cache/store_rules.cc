@@ -37,11 +37,11 @@ bool TakesPlaceOf(const CacheRecord& incoming, const CacheRecord* existing, Stay
   if (existing == nullptr || stays == Stays::kNone) return true;
   if (!JudgedAlike(incoming.versions, existing->versions)) return true;
   if (existing->doubtful != 0) return true;
-  if (incoming.doubtful != 0) return existing->WantsTime();
+  if (incoming.doubtful != 0) return existing->RanOutOfTime();
   const bool serves = incoming.Serves().compiled, served = existing->Serves().compiled;
   if (stays == Stays::kUnlessMore) {
     return incoming.has_kernel() > existing->has_kernel() || serves > served ||
-           (existing->WantsTime() && !incoming.WantsTime());
+           (existing->RanOutOfTime() && !incoming.RanOutOfTime());
   }
   if (!served) return true;
   // The same kernel raced again has gained nothing but another draw of the noise.

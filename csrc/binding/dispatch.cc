@@ -9,7 +9,7 @@ namespace cudaforge::binding {
 
 namespace py = pybind11;
 
-void TellStats(const char* function, const std::string& text) {
+void CallStats(const char* function, const std::string& text) {
   if (!Py_IsInitialized()) return;
   const py::gil_scoped_acquire acquire;
   try {
@@ -24,7 +24,7 @@ void TellStats(const char* function, const std::string& text) {
 void BindDispatch(py::module_& m) {
   using Release = py::call_guard<py::gil_scoped_release>;
   m.def(
-      "ask_again", [] { Resolver::Get().AskAgain(); }, Release());
+      "ask_again", [] { Resolver::Get().RetryMissing(); }, Release());
   m.def("stats", [] {
     Json stats;
     {
@@ -42,7 +42,7 @@ void BindDispatch(py::module_& m) {
       },
       Release());
   Resolver::Get().SetWarningSink(
-      [](const std::string& message) { TellStats("warn_once", message); });
+      [](const std::string& message) { CallStats("warn_once", message); });
 }
 
 }  // namespace cudaforge::binding

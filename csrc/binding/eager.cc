@@ -29,7 +29,7 @@ namespace py = pybind11;
 WantedWriter& Writer() {
   static auto* const writer = new OfProcess<WantedWriter>;
   return writer->Get(
-      [](const Status& status) { TellStats("wanted_not_recorded", status.message()); });
+      [](const Status& status) { CallStats("wanted_not_recorded", status.message()); });
 }
 
 const std::string& ArchOf(const RegionEntry& region) {
@@ -41,12 +41,12 @@ const std::string& ArchOf(const RegionEntry& region) {
 // `told` is called as told(signature, arch, device_index). It outlives the interpreter: it is
 // called no more then, and never freed. A forked child, which may be one of many workers, records
 // nothing until it calls this itself.
-void SetOnMiss(bool record, std::optional<py::function> told) {
-  auto* const kept = told.has_value() ? new py::function(*std::move(told)) : nullptr;
+void SetOnMiss(bool record, std::optional<py::function> on_miss_py) {
+  auto* const kept = on_miss_py.has_value() ? new py::function(*std::move(on_miss_py)) : nullptr;
   EagerInterceptor::OnMiss on_miss = [record, kept, process = getpid()](const RegionEntry& region) {
     std::exception_ptr ends_call;
     const std::string& arch = ArchOf(region);
-    if (record && process == getpid()) Runtime::Get().Want(region, arch, &Writer());
+    if (record && process == getpid()) Runtime::Get().AddToWantedList(region, arch, &Writer());
     if (kept == nullptr || !Py_IsInitialized()) return ends_call;
     const py::gil_scoped_acquire acquire;
     try {
@@ -114,9 +114,9 @@ void BindEager(py::module_& m) {
         Resolver::Get().SetOnUnaligned([process = getpid()](const RegionEntry& region) {
           if (process != getpid()) return;
           try {
-            Runtime::Get().Want(region, ArchOf(region), &Writer());
+            Runtime::Get().AddToWantedList(region, ArchOf(region), &Writer());
           } catch (const std::exception& error) {
-            TellStats("wanted_not_recorded", error.what());
+            CallStats("wanted_not_recorded", error.what());
           }
         });
       },

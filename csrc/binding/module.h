@@ -21,6 +21,6 @@ void BindMachine(pybind11::module_& m);  // configuration, devices, capabilities
 // Calls `function` of cudaforge_backend.stats with `text`: a warning. From any thread; does nothing
 // after the interpreter's end. Exceptions are reported as unraisable; Ctrl-C is raised later in the
 // main thread.
-void TellStats(const char* function, const std::string& text);
+void CallStats(const char* function, const std::string& text);
 
 }  // namespace cudaforge::binding

@@ -67,7 +67,7 @@ py::object Get(KernelStore& store, const std::string& key, const std::string& ar
 // what does not stand here, and, counted, for damaged evidence of what no graph is served by.
 py::object Verdict(KernelStore& store, const std::string& key, const std::string& arch) {
   const std::shared_ptr<const CacheRecord> record = Find(store, key, arch);
-  if (!record || !Runtime::Get().Stands(*record)) return py::none();
+  if (!record || !Runtime::Get().IsCurrent(*record)) return py::none();
   py::dict dict;
   dict["kind"] = record->kind();
   dict["provenance"] = py::none();

@@ -102,11 +102,11 @@ void InterceptedOp::Register(size_t i) {
   registrations_[i]->impl(name_.c_str(), torch::CppFunction::makeFromBoxedKernel(kernel_));
 }
 
-bool InterceptedOp::Keep(std::unique_ptr<const MetCall> call) {
+bool InterceptedOp::Add(std::unique_ptr<const KnownCall> call) {
   if (Find(call->hash, call->words) != nullptr) return false;
-  met_.push_back(std::move(call));
-  calls_.Insert(met_.back()->hash, met_.back().get());
-  calls_met.store(met_.size(), std::memory_order_relaxed);
+  known_.push_back(std::move(call));
+  calls_.Insert(known_.back()->hash, known_.back().get());
+  calls_known.store(known_.size(), std::memory_order_relaxed);
   return true;
 }
 

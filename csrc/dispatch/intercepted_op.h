@@ -43,11 +43,11 @@ static_assert(std::size(kMissNames) == static_cast<size_t>(Miss::kTooMany) + 1);
 
 // One known call. Lives as long as the process. The members that every call reads come first, here
 // and in InterceptedOp, to touch few cache lines.
-struct MetCall {
+struct KnownCall {
   uint64_t hash = 0;
   RegionEntry* region = nullptr;  // null: no region can hold it
   // The number of the last SetOnMiss whose handler got this call; 0: none.
-  mutable std::atomic<uint64_t> told{0};
+  mutable std::atomic<uint64_t> notified{0};
   c10::SmallVector<uint64_t, 32> words;
   std::vector<TensorPlace> inputs;  // of the region, as places among the call's arguments
   std::vector<c10::IValue> others;  // as in AtenCall
@@ -63,7 +63,7 @@ class InterceptedOp {
   // "aten::sum.dim_IntList": the name in the dispatcher.
   const std::string& name() const { return name_; }
   // Returns the known call with this key, or null. Takes no lock.
-  const MetCall* Find(const CallKey& key) const { return Find(key.hash(), key.words()); }
+  const KnownCall* Find(const CallKey& key) const { return Find(key.hash(), key.words()); }
   void Count(Miss reason) {
     misses[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
   }
@@ -78,7 +78,7 @@ class InterceptedOp {
   const size_t arguments, returns;
   std::atomic<int64_t> hits{0}, fallbacks{0};
   std::array<std::atomic<int64_t>, std::size(kMissNames)> misses{};
-  std::atomic<size_t> calls_met{0};
+  std::atomic<size_t> calls_known{0};
 
   // The rest is not thread-safe.
 
@@ -88,15 +88,16 @@ class InterceptedOp {
   // Unregisters our kernel. Calls that are running go on with the previous one.
   void Deactivate();
   // Adds a known call. Returns false if another thread has added it already.
-  bool Keep(std::unique_ptr<const MetCall> call);
+  bool Add(std::unique_ptr<const KnownCall> call);
   // One entry of EagerInterceptor::Stats; null if there were no calls.
   Json Stats() const;
   void ResetStats();
 
  private:
-  const MetCall* Find(uint64_t hash, c10::ArrayRef<uint64_t> words) const {
-    return calls_.Find(
-        hash, [=](const MetCall& met) { return met.hash == hash && words.equals(met.words); });
+  const KnownCall* Find(uint64_t hash, c10::ArrayRef<uint64_t> words) const {
+    return calls_.Find(hash, [=](const KnownCall& known) {
+      return known.hash == hash && words.equals(known.words);
+    });
   }
   // Registers kernel_ over the current kernel at kInterceptedKeys[i].
   void Register(size_t i);
@@ -105,10 +106,10 @@ class InterceptedOp {
   std::array<std::atomic<const c10::SafeKernelFunction*>, kInterceptedKeys.size()> previous_{};
   const std::string name_;
   const c10::BoxedKernel kernel_;
-  AppendOnlyTable<const MetCall> calls_;
+  AppendOnlyTable<const KnownCall> calls_;
   std::array<std::unique_ptr<torch::Library>, kInterceptedKeys.size()> registrations_;
   std::vector<std::unique_ptr<const c10::SafeKernelFunction>> kernels_;
-  std::vector<std::unique_ptr<const MetCall>> met_;
+  std::vector<std::unique_ptr<const KnownCall>> known_;
 };
 
 }  // namespace cudaforge

@@ -96,7 +96,7 @@ void RegionKernel(const c10::OperatorHandle&, torch::jit::Stack* stack) {
     const c10::Device device = inputs[0].toTensor().device();
     Resolver& resolver = Resolver::Get();
     RegionEntry* entry = resolver.Find(id, device.index());
-    if (entry == nullptr || resolver.WantsWinner(*entry)) [[unlikely]] {
+    if (entry == nullptr || resolver.WouldLoad(*entry)) [[unlikely]] {
       entry = ResolveUnseen(id, args[2].toStringRef(), device);
     }
     outputs = RunRegion(entry, inputs);

@@ -95,7 +95,7 @@ void Resolver::SetLoader(LoadWinner load) {
   impl_->has_loader.store(impl_->load != nullptr, std::memory_order_release);
 }
 
-void Resolver::AskAgain() {
+void Resolver::RetryMissing() {
   std::lock_guard lock(impl_->mutex);
   for (const auto& entry : impl_->entries) {
     if (entry->winner.load() != nullptr || entry->quarantined.load()) continue;
@@ -110,7 +110,7 @@ RegionEntry* Resolver::Find(int64_t id, int device_index) const {
   });
 }
 
-bool Resolver::WantsWinner(const RegionEntry& entry) const {
+bool Resolver::WouldLoad(const RegionEntry& entry) const {
   return !entry.asked.load(std::memory_order_acquire) &&
          impl_->has_loader.load(std::memory_order_acquire);
 }
@@ -133,7 +133,7 @@ Result<RegionEntry*> Resolver::Resolve(int64_t id, std::string_view canonical_si
   } else if (Sha256Hex(canonical_signature) != entry->key) {
     return OtherRegion(id);
   }
-  if (may_load && WantsWinner(*entry)) AskLoader(entry);
+  if (may_load && WouldLoad(*entry)) AskLoader(entry);
   return entry;
 }
 
@@ -162,7 +162,7 @@ void Resolver::AskLoader(RegionEntry* entry) {
 RegionEntry* Resolver::Unaligned(RegionEntry* entry, bool may_load) {
   RegionEntry* found = entry->unaligned.load(std::memory_order_acquire);
   if (found == entry) return nullptr;
-  if (found != nullptr && !(may_load && WantsWinner(*found))) return found;
+  if (found != nullptr && !(may_load && WouldLoad(*found))) return found;
   OpSignature signature = entry->signature;
   for (TensorSpec& input : signature.inputs) input.alignment = DTypeSize(input.dtype);
   const std::string key = signature.Key();
@@ -173,19 +173,19 @@ RegionEntry* Resolver::Unaligned(RegionEntry* entry, bool may_load) {
   }
   entry->unaligned.store(*other, std::memory_order_release);
   if (may_load && (*other)->winner.load() == nullptr) {
-    std::function<void(const RegionEntry&)> told;
+    std::function<void(const RegionEntry&)> notify;
     {
       std::lock_guard lock(impl_->mutex);
-      told = impl_->on_unaligned;
+      notify = impl_->on_unaligned;
     }
-    if (told) told(**other);
+    if (notify) notify(**other);
   }
   return *other;
 }
 
-void Resolver::SetOnUnaligned(std::function<void(const RegionEntry&)> told) {
+void Resolver::SetOnUnaligned(std::function<void(const RegionEntry&)> notify) {
   std::lock_guard lock(impl_->mutex);
-  impl_->on_unaligned = std::move(told);
+  impl_->on_unaligned = std::move(notify);
 }
 
 const Winner* Resolver::Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner) {

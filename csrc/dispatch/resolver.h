@@ -96,7 +96,7 @@ class Resolver {
   using LoadWinner = std::function<Result<std::unique_ptr<Winner>>(const RegionEntry&)>;
   void SetLoader(LoadWinner load);
   // Makes the next Resolve of each entry without a winner call the loader again.
-  void AskAgain();
+  void RetryMissing();
   // Finds or makes the entry. `may_load` false (stream capture): does not call the loader.
   // kInvalidArgument: a malformed signature, an id that is not RegionId of its key, or another
   // region with the same id. kUnsupported: as RegionProgram.
@@ -105,15 +105,15 @@ class Resolver {
   // Hot path. Returns null if (id, device) has not been resolved. A negative index means 0.
   RegionEntry* Find(int64_t id, int device_index) const;
   // Returns true if Resolve would call the loader for this entry.
-  bool WantsWinner(const RegionEntry& entry) const;
+  bool WouldLoad(const RegionEntry& entry) const;
   // Returns the entry of the same region with inputs aligned to their element size only. Used if
   // the winner of `entry` needs better aligned addresses. Null if `entry` is that entry.
   // `may_load`: as for Resolve.
   RegionEntry* Unaligned(RegionEntry* entry, bool may_load);
-  // `told` is called with each region without a winner that Unaligned returns, in the calling
+  // `notify` is called with each region without a winner that Unaligned returns, in the calling
   // thread. It may be called repeatedly and concurrently, and must not throw. Null: removes it.
   // Thread-safe.
-  void SetOnUnaligned(std::function<void(const RegionEntry&)> told);
+  void SetOnUnaligned(std::function<void(const RegionEntry&)> notify);
   // Prepares a kernel for launches and keeps it for the life of the process, because a call may be
   // running in it. REQUIRES: it has an executable, and its constraints name inputs of the region.
   const Winner* Adopt(const RegionEntry& entry, std::unique_ptr<Winner> winner);

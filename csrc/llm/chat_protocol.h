@@ -64,7 +64,7 @@ class ChatProtocol {
   virtual Json Body(const LlmRequest& request, bool stream) const = 0;
   // Returns true if a service that refused Body's request (HTTP 400, `refusal`) needs other field
   // names; the next function makes that request.
-  virtual bool WantsOtherNames(std::string_view /*refusal*/) const { return false; }
+  virtual bool NeedsOtherNames(std::string_view /*refusal*/) const { return false; }
   virtual Json WithOtherNames(Json body) const { return body; }
   // Handles one event of a streamed answer, or a whole answer. kCorruption: malformed.
   virtual Status OnEvent(const SseEvent& event, ReplyBuilder* reply) const = 0;

@@ -138,7 +138,7 @@ class HttpProvider : public Provider {
     if (builder.done && status.code() == StatusCode::kUnavailable) status = Status::Ok();
     if (!status.ok()) return {status, answer.connection_fault || builder.worth_retry(), {}};
     if (answer.status < 200 || answer.status > 299) {
-      *wants_other_names = answer.status == 400 && protocol_->WantsOtherNames(reader.text());
+      *wants_other_names = answer.status == 400 && protocol_->NeedsOtherNames(reader.text());
       return Refusal(answer, reader.text());
     }
     status = reader.Finish();

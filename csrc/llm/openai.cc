@@ -34,7 +34,7 @@ class OpenAiProtocol : public ChatProtocol {
     return body;
   }
 
-  bool WantsOtherNames(std::string_view refusal) const override {
+  bool NeedsOtherNames(std::string_view refusal) const override {
     return refusal.find(other_limit_) != std::string_view::npos;
   }
   Json WithOtherNames(Json body) const override {

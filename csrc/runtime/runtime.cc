@@ -137,20 +137,21 @@ std::string Runtime::DeviceFor(const CacheRecord& record) {
   return target.ok() ? (*target)->arch().name : "";
 }
 
-bool Runtime::Stands(const CacheRecord& record) {
+bool Runtime::IsCurrent(const CacheRecord& record) {
   return JudgedByThisBuild(record, DeviceFor(record));
 }
 
 bool Runtime::IsStale(const CacheRecord& record) {
-  if (record.doubtful == 0 || record.DoubtedLately()) return false;
+  if (record.doubtful == 0 || record.RecentlyDoubtful()) return false;
   std::lock_guard lock(mutex_);
   return !doubts_.contains({record.key, record.arch});
 }
 
-void Runtime::Want(const RegionEntry& region, const std::string& arch, WantedWriter* writer) {
+void Runtime::AddToWantedList(const RegionEntry& region, const std::string& arch,
+                              WantedWriter* writer) {
   std::shared_ptr<KernelStore> store = this->store();
   const std::shared_ptr<const CacheRecord> known = store->Get(region.key, arch);
-  if (known != nullptr && Stands(*known) && !IsStale(*known)) return;
+  if (known != nullptr && IsCurrent(*known) && !IsStale(*known)) return;
   writer->Add(std::move(store), {region.key, arch, region.signature.ToJson()});
 }
 

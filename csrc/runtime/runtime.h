@@ -54,13 +54,13 @@ class Runtime {
   void NoteDoubt(const CacheRecord& record);
   // Returns true if this process may use the record: this build judged it, on a device of this
   // kind.
-  bool Stands(const CacheRecord& record);
+  bool IsCurrent(const CacheRecord& record);
   // Returns true if the record is due for another measurement: another process measured it on a
   // busy machine, more than a day ago.
   bool IsStale(const CacheRecord& record);
   // Adds a region to the wanted list, unless its record is valid and not stale. `arch`: its
   // target's.
-  void Want(const RegionEntry& region, const std::string& arch, WantedWriter* writer);
+  void AddToWantedList(const RegionEntry& region, const std::string& arch, WantedWriter* writer);
 
   // Implements ForgeHost::Try: only this thread's OwnWork runs the kernel, until it is promoted.
   Result<std::unique_ptr<ForgeHost::OnTrial>> Try(const OpSignature& region, int device_index,

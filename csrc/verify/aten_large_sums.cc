@@ -9,7 +9,7 @@
 namespace cudaforge {
 namespace {
 
-constexpr int kOfFloat64 = 0, kOfMoves = 1000, kOfOrders = 2000;  // keys of KnownSums
+constexpr int kOfFloat64 = 0, kOfPerturbations = 1000, kOfOrders = 2000;  // keys of KnownSums
 // Additions one after the other into one accumulator. Of more terms, neighbours are added first: no
 // right kernel adds many millions of floats so, and none on a GPU thousands.
 constexpr int64_t kMostAdditions = int64_t{4} << 20, kMostOnGpu = 1024;
@@ -237,28 +237,29 @@ Result<SumValues> LargeSums::Float64() {
   });
 }
 
-Result<SumValues> LargeSums::Moved(int move) {
-  if (sums_.size() == 1 && move < moves_end_ && !known_.contains(kOfMoves + move)) {
-    CF_RETURN_IF_ERROR(InMoves(move, moves_end_));
+Result<SumValues> LargeSums::Perturbed(int move) {
+  if (sums_.size() == 1 && move < perturbations_end_ && !known_.contains(kOfPerturbations + move)) {
+    CF_RETURN_IF_ERROR(PerturbRange(move, perturbations_end_));
   }
-  return Evaluate(kOfMoves + move, [&](const LargeSum& sum, const SumValues& before) {
-    return InFloat64(sum, before, [&](CutRegion& cut) { return cut.AllFloat64Moved(seed_, move); });
+  return Evaluate(kOfPerturbations + move, [&](const LargeSum& sum, const SumValues& before) {
+    return InFloat64(sum, before,
+                     [&](CutRegion& cut) { return cut.AllFloat64Perturbed(seed_, move); });
   });
 }
 
 // A block's random bits are drawn once.
-Status LargeSums::InMoves(int from, int end) {
+Status LargeSums::PerturbRange(int from, int end) {
   std::vector<BlockSums> moved;
   for (int m = from; m < end; ++m) {
     moved.emplace_back(sums_[0].kind, /*wide=*/true, /*one_by_one=*/true);
   }
   CF_RETURN_IF_ERROR(ForEachBlock(sums_[0], {}, [&](CutRegion& cut, int64_t places) {
     for (int m = from; m < end; ++m) {
-      moved[static_cast<size_t>(m - from)].Add(cut.AllFloat64Moved(seed_, m), places);
+      moved[static_cast<size_t>(m - from)].Add(cut.AllFloat64Perturbed(seed_, m), places);
     }
   }));
   for (int m = from; m < end; ++m) {
-    known_[kOfMoves + m] = {moved[static_cast<size_t>(m - from)].Value()};
+    known_[kOfPerturbations + m] = {moved[static_cast<size_t>(m - from)].Value()};
   }
   return Status::Ok();
 }

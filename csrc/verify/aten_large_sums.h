@@ -28,10 +28,10 @@ class LargeSums {
       : sums_(sums), inputs_(inputs), seed_(seed), known_(*known) {}
 
   Result<SumValues> Float64();
-  // After perturbation number `move` of the inputs (CutRegion::Float64Moved).
-  Result<SumValues> Moved(int move);
-  // Announces that Moved will be called for all perturbations up to number `end` - 1.
-  void WillMove(int end) { moves_end_ = end; }
+  // After perturbation number `move` of the inputs (CutRegion::Float64Perturbed).
+  Result<SumValues> Perturbed(int move);
+  // Announces that Perturbed will be called for all perturbations up to number `end` - 1.
+  void WillPerturb(int end) { perturbations_end_ = end; }
   // In the sums' dtypes. 0: ATen's sums of blocks, added by ATen. Otherwise order `order` of
   // SumOrders, counted from 1. A single accumulator continues from block to block.
   Result<SumValues> Aten(size_t order = 0);
@@ -48,14 +48,14 @@ class LargeSums {
   Result<at::Tensor> InFloat64(const LargeSum& sum, const SumValues& before,
                                const RunFunction& run) const;
   // For a single sum: computes several perturbations in one pass over its blocks.
-  Status InMoves(int from, int end);
+  Status PerturbRange(int from, int end);
   Status InAllOrders();
 
   std::span<const LargeSum> sums_;
   std::span<const at::Tensor> inputs_;
   const uint64_t seed_;
   KnownSums& known_;
-  int moves_end_ = 0;
+  int perturbations_end_ = 0;
 };
 
 }  // namespace cudaforge

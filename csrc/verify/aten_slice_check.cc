@@ -77,7 +77,7 @@ bool SliceJudgement::MeasureInDoubt(size_t set, size_t output, const SetTensors&
     return false;
   }
   SetReference(set, output);
-  one.moved_more = false;
+  one.more_perturbations = false;
   decoys_to_try_ = true;
   return true;
 }
@@ -93,15 +93,15 @@ Verdict SliceJudgement::CheckFixed(size_t set, size_t output, const SetTensors& 
   if (MeasureInDoubt(set, output, tensors, verdict, into)) {
     verdict = one.reference->Check(bytes, where, /*closely=*/true);
   }
-  if (one.reference->MovesMayClear(verdict) && !one.moved_more) {
-    one.moved_more = true;
+  if (one.reference->PerturbationsMayClear(verdict) && !one.more_perturbations) {
+    one.more_perturbations = true;
     const auto moved =
-        MoveSlices(*outputs_[output].plan, one.elements, tensors.inputs, sets_[set]->seed);
+        PerturbSlices(*outputs_[output].plan, one.elements, tensors.inputs, sets_[set]->seed);
     if (!moved.ok()) {
       into->status = moved.status();
       return verdict;
     }
-    for (const std::vector<double>& move : *moved) one.reference->AddMove(move);
+    for (const std::vector<double>& move : *moved) one.reference->AddPerturbation(move);
     verdict = one.reference->Check(bytes, where, /*closely=*/true);
   }
   if (verdict.accepted()) {
@@ -158,9 +158,9 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
   if (MeasureInDoubt(set, output, tensors, verdict, into)) {
     return CheckSuspects(set, output, tensors, candidate, suspects, into);
   }
-  if (reference.MovesMayClear(verdict, all)) {
+  if (reference.PerturbationsMayClear(verdict, all)) {
     const double none = std::numeric_limits<double>::quiet_NaN();
-    const auto moved = MoveSlices(plan, worst, tensors.inputs, seed);
+    const auto moved = PerturbSlices(plan, worst, tensors.inputs, seed);
     if (!moved.ok()) {
       into->status = moved.status();
       return verdict;
@@ -168,7 +168,7 @@ Verdict SliceJudgement::CheckSuspects(size_t set, size_t output, const SetTensor
     for (size_t m = 0; m < moved->size(); ++m) {
       std::vector<double> move(fixed, none);
       move.insert(move.end(), (*moved)[m].begin(), (*moved)[m].end());
-      reference.AddMove(move);
+      reference.AddPerturbation(move);
     }
     verdict = reference.CheckElements(bytes, where, /*closely=*/true);
   }

@@ -65,13 +65,13 @@ class Batch {
   Result<CutRegion*> OfFloat64() {
     return With([&] { return sums_.Float64(); });
   }
-  Result<CutRegion*> OfMove(int move) {
-    return With([&] { return sums_.Moved(move); });
+  Result<CutRegion*> OfPerturbation(int move) {
+    return With([&] { return sums_.Perturbed(move); });
   }
   Result<CutRegion*> OfOrder(size_t order) {
     return With([&] { return sums_.Aten(order); });
   }
-  void WillMove(uint64_t end) { sums_.WillMove(static_cast<int>(end)); }
+  void WillPerturb(uint64_t end) { sums_.WillPerturb(static_cast<int>(end)); }
   bool has_sums() const { return !plan_.sums().empty(); }
 
  private:
@@ -124,14 +124,14 @@ Status RunOrders(Batch& cuts, const SliceBatch& batch, at::ScalarType dtype, uin
 }
 
 // Moves number `from` to `to` - 1.
-Status RunMoves(Batch& cuts, const SliceBatch& batch, uint64_t seed, uint64_t from, uint64_t to,
-                std::vector<std::vector<double>>* moves) {
+Status RunPerturbations(Batch& cuts, const SliceBatch& batch, uint64_t seed, uint64_t from,
+                        uint64_t to, std::vector<std::vector<double>>* moves) {
   moves->resize(std::max<size_t>(moves->size(), to));
-  cuts.WillMove(to);
+  cuts.WillPerturb(to);
   for (uint64_t m = from; m < to; ++m) {
     const auto move = static_cast<int>(m);
-    CF_ASSIGN_OR_RETURN(CutRegion* const cut, cuts.OfMove(move));
-    AppendDoubles(Picked(cut->Float64Moved(seed, move), batch), &(*moves)[m]);
+    CF_ASSIGN_OR_RETURN(CutRegion* const cut, cuts.OfPerturbation(move));
+    AppendDoubles(Picked(cut->Float64Perturbed(seed, move), batch), &(*moves)[m]);
   }
   return Status::Ok();
 }
@@ -140,7 +140,7 @@ Status MeasureBatch(Batch cuts, const SliceBatch& batch, at::ScalarType dtype, u
                     uint64_t moves, MeasuredElements* to) {
   CF_ASSIGN_OR_RETURN(const CutRegion* const cut, cuts.OfFloat64());
   AppendDoubles(Picked(cut->Float64(), batch), &to->float64);
-  CF_RETURN_IF_ERROR(RunMoves(cuts, batch, seed, 0, moves, &to->moves));
+  CF_RETURN_IF_ERROR(RunPerturbations(cuts, batch, seed, 0, moves, &to->moves));
   CF_RETURN_IF_ERROR(RunOrders(cuts, batch, dtype, seed, /*others=*/false, 0, &to->runs));
   to->numbers.insert(to->numbers.end(), batch.elements.begin(), batch.elements.end());
   return Status::Ok();
@@ -214,7 +214,8 @@ Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inpu
   try {
     for (const SliceBatch& batch : of->batches) {
       Batch cuts(plan, batch, inputs, &sums);
-      CF_RETURN_IF_ERROR(RunMoves(cuts, batch, seed, of->effort.moves, kThorough.moves, &moves));
+      CF_RETURN_IF_ERROR(
+          RunPerturbations(cuts, batch, seed, of->effort.moves, kThorough.moves, &moves));
       CF_RETURN_IF_ERROR(
           RunOrders(cuts, batch, dtype, seed, /*others=*/true, of->runs.size(), &runs));
     }
@@ -227,10 +228,10 @@ Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inpu
   return Status::Ok();
 }
 
-Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
-                                                    const MeasuredElements& elements,
-                                                    std::span<const at::Tensor> inputs,
-                                                    uint64_t seed) {
+Result<std::vector<std::vector<double>>> PerturbSlices(const SlicePlan& plan,
+                                                       const MeasuredElements& elements,
+                                                       std::span<const at::Tensor> inputs,
+                                                       uint64_t seed) {
   const at::NoGradGuard no_grad;
   const FewThreads threads(plan.bytes());
   std::vector<std::vector<double>> moved;
@@ -239,7 +240,8 @@ Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
   try {
     for (const SliceBatch& batch : elements.batches) {
       Batch cuts(plan, batch, inputs, &sums);
-      CF_RETURN_IF_ERROR(RunMoves(cuts, batch, seed, kFirst, kFirst + kMoreSliceMoves, &moved));
+      CF_RETURN_IF_ERROR(
+          RunPerturbations(cuts, batch, seed, kFirst, kFirst + kMorePerturbations, &moved));
     }
   } catch (const std::exception& error) {
     return OnSlices(error);

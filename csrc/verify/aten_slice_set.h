@@ -29,7 +29,7 @@ struct Effort {
 };
 inline constexpr Effort kQuick = {};
 inline constexpr Effort kThorough = {4, true};
-inline constexpr uint64_t kMoreSliceMoves = 16;  // than kThorough's
+inline constexpr uint64_t kMorePerturbations = 16;  // than kThorough's
 
 struct MeasuredElements {
   std::vector<SliceBatch> batches;  // of floating outputs
@@ -54,11 +54,11 @@ Status MeasureSlices(const SlicePlan& plan, std::vector<SliceBatch> batches,
 // leave `of` unchanged.
 Status MeasureThoroughly(const SlicePlan& plan, std::span<const at::Tensor> inputs,
                          at::ScalarType dtype, uint64_t seed, MeasuredElements* of);
-// Returns kMoreSliceMoves further perturbations of the same elements, one vector each.
-Result<std::vector<std::vector<double>>> MoveSlices(const SlicePlan& plan,
-                                                    const MeasuredElements& elements,
-                                                    std::span<const at::Tensor> inputs,
-                                                    uint64_t seed);
+// Returns kMorePerturbations further perturbations of the same elements, one vector each.
+Result<std::vector<std::vector<double>>> PerturbSlices(const SlicePlan& plan,
+                                                       const MeasuredElements& elements,
+                                                       std::span<const at::Tensor> inputs,
+                                                       uint64_t seed);
 // The bytes of elements with these row-major indices, one after the other.
 std::string BytesOfElements(const at::Tensor& tensor, std::span<const int64_t> numbers);
 

@@ -30,7 +30,7 @@ class SliceJudgement::Set {
     // The last suspects of a candidate: its later runs give the same.
     std::vector<int64_t> suspects;
     MeasuredElements of_suspects;
-    bool moved_more = false;
+    bool more_perturbations = false;
     double ratio = 0;  // see Yardstick::set_typical_ratio
   };
   std::string name;

@@ -167,7 +167,7 @@ Result<CutRegion> CutRegion::Make(const RegionAxes& region, Selection selection,
   return cut;
 }
 
-std::vector<at::Tensor> CutRegion::AllFloat64Moved(uint64_t seed, int move) {
+std::vector<at::Tensor> CutRegion::AllFloat64Perturbed(uint64_t seed, int move) {
   constexpr int kFirstBit = 8;
   if (bits_.empty() || bits_of_ != seed) {
     bits_of_ = seed;

@@ -30,10 +30,10 @@ class CutRegion {
   std::vector<at::Tensor> AllFloat64() const { return program_->RunFp64(inputs_); }
   // The same after moving each floating input up or down by a rounding unit at random, equally in
   // all uses: perturbation number `move` < 24 of the seed.
-  at::Tensor Float64Moved(uint64_t seed, int move) {
-    return AllFloat64Moved(seed, move)[0].reshape(-1);
+  at::Tensor Float64Perturbed(uint64_t seed, int move) {
+    return AllFloat64Perturbed(seed, move)[0].reshape(-1);
   }
-  std::vector<at::Tensor> AllFloat64Moved(uint64_t seed, int move);
+  std::vector<at::Tensor> AllFloat64Perturbed(uint64_t seed, int move);
   // ATen's answer in the region's dtypes.
   at::Tensor Aten(const RegionProgram::Instead& instead = {}) const {
     return AllAten(instead)[0].reshape(-1);

@@ -95,7 +95,7 @@ int64_t OutputReference::whole_numel() const {
   return elements;
 }
 
-bool OutputReference::MovesMayClear(const Verdict& verdict, int64_t among) const {
+bool OutputReference::PerturbationsMayClear(const Verdict& verdict, int64_t among) const {
   if (verdict.kind != VerdictKind::kWrongValues || !yardstick_.has_value()) return false;
   const Json& error = MemberOrNull(verdict.evidence, "error");
   if (!error.is_number()) return false;
@@ -107,7 +107,7 @@ bool OutputReference::MovesMayClear(const Verdict& verdict, int64_t among) const
 }
 
 bool OutputReference::SetsMayClear(const Verdict& verdict) const {
-  if (MovesMayClear(verdict)) return true;
+  if (PerturbationsMayClear(verdict)) return true;
   const Json& error = MemberOrNull(verdict.evidence, "rms_error");
   const Json& limit = MemberOrNull(verdict.evidence, "rms_limit");
   return verdict.kind == VerdictKind::kWrongValues && error.is_number() && limit.is_number() &&

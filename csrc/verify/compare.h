@@ -43,11 +43,11 @@ class OutputReference {
   void set_aten_wrong(std::vector<bool> elements) { aten_wrong_ = std::move(elements); }
   // The number of elements of the whole output.
   int64_t whole_numel() const;
-  // Adds a perturbation's oracle values, for Check with `closely`; see Yardstick::AddMove.
-  void AddMove(const std::vector<double>& moved) {
+  // Adds a perturbation's oracle values, for Check with `closely`; see Yardstick::AddPerturbation.
+  void AddPerturbation(const std::vector<double>& moved) {
     if (!yardstick_.has_value()) return;
     if (!closer_.has_value()) closer_ = yardstick_;
-    closer_->AddMove(oracle_, moved);
+    closer_->AddPerturbation(oracle_, moved);
   }
   // Adds ATen's answer on another set of the same kind, for Check with `closely`; see
   // Yardstick::AddTypical.
@@ -66,7 +66,7 @@ class OutputReference {
 
   // Returns kAccepted, kWrongShape (another number of bytes) or kWrongValues, with the worst
   // element as evidence. `where` names the case and the output. `closely`: uses the limits widened
-  // by AddMove and AddTypical, and groups zeros with elements of the candidate's size.
+  // by AddPerturbation and AddTypical, and groups zeros with elements of the candidate's size.
   Verdict Check(const std::string& candidate, std::string_view where, bool closely = false) const;
 
   // The same for single elements, which were chosen as the worst. Root-mean-squares are not
@@ -79,7 +79,7 @@ class OutputReference {
   // Yardstick::ExcusableError in the first look. More sets may then too, and if a root-mean-square
   // error is slightly above its limit. `among`: the number of elements that the wrong ones are part
   // of; default: all.
-  bool MovesMayClear(const Verdict& verdict, int64_t among = -1) const;
+  bool PerturbationsMayClear(const Verdict& verdict, int64_t among = -1) const;
   bool SetsMayClear(const Verdict& verdict) const;
 
  private:
@@ -98,7 +98,7 @@ class OutputReference {
   std::string aten_;
   std::vector<double> oracle_;
   std::optional<Yardstick> yardstick_;   // floating outputs
-  std::optional<Yardstick> closer_;      // the same with AddMove and AddTypical
+  std::optional<Yardstick> closer_;      // the same with AddPerturbation and AddTypical
   std::vector<int64_t> places_, sizes_;  // see set_places
   std::vector<bool> aten_wrong_;
   Match match_ = Match::kBitwise;

@@ -60,8 +60,8 @@ namespace {
 //   numbers), four moves may all miss what another order of addition does to one element of
 //   millions: a sum near zero that changes its sign is judged among zeros that nothing moves.
 //   So where at most one element in 10^4 is beyond its limit, or one alone of 1,000 or more, and by
-//   no more than moves can excuse (OutputReference::MovesMayClear), the output is looked at again
-//   under sixteen more moves (AddMove). What was seen without: correct products with GELU and
+//   no more than moves can excuse (OutputReference::PerturbationsMayClear), the output is looked at again
+//   under sixteen more moves (AddPerturbation). What was seen without: correct products with GELU and
 //   convolutions with ReLU refused, for one element of 4 and of 33 million, in about one
 //   verification of ten; correct sums of 2,000 rows, for one of these, in one of a hundred.
 //   What is still in doubt then is judged by ATen's largest errors over those more sets of the same
@@ -248,7 +248,7 @@ Yardstick::Yardstick(const TensorSpec& spec, std::span<const std::string* const>
   SetLimits();
 }
 
-void Yardstick::AddMove(std::span<const double> oracle, std::span<const double> perturbed) {
+void Yardstick::AddPerturbation(std::span<const double> oracle, std::span<const double> perturbed) {
   CF_CHECK(oracle.size() == moved_.size() && perturbed.size() == moved_.size())
       << "one value per element and move";
   std::vector<double> squares(kOctaves, 0);

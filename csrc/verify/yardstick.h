@@ -57,7 +57,7 @@ class Yardstick {
 
   // Adds a perturbation. It widens the limits of the elements that it changes, and counts in the
   // root-mean-square of perturbations. REQUIRES: one value per element.
-  void AddMove(std::span<const double> oracle, std::span<const double> perturbed);
+  void AddPerturbation(std::span<const double> oracle, std::span<const double> perturbed);
 
   // Adds ATen's answers on another set of the same kind. Per octave, ATen's largest error, and its
   // root-mean-square over all sets, raise the limits. `alone`: the root-mean-square of these

@@ -179,7 +179,7 @@ void AgentPolicy::TakeRival(const Trial& start) {
     parts_.journal->SetRival(*start.ns);
     parts_.prompts->SetRival(RivalText(settings.rival, start.ns));
   }
-  TellRival(settings, start.correct() ? start.ns : settings.rival_ns, parts_.progress);
+  ReportRival(settings, start.correct() ? start.ns : settings.rival_ns, parts_.progress);
 }
 
 std::string AgentPolicy::WhyStop() const {

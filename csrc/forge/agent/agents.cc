@@ -78,7 +78,7 @@ class Session {
   Result<AgentOutcome> Run() {
     CF_RETURN_IF_ERROR(journal_.Load(settings_.earlier, settings_.prices));
     const size_t earlier = population_.trials().size();
-    if (!settings_.start_is_rival) TellRival(settings_, settings_.rival_ns, progress_);
+    if (!settings_.start_is_rival) ReportRival(settings_, settings_.rival_ns, progress_);
     const auto floor_us = JsonDouble(floor_, "floor_us");
     AgentPolicy policy({settings_, cancel_, strategy_, progress_,
                         floor_us.ok() ? *floor_us * 1e3 : 0, &author_, &prompts_, &journal_},
@@ -136,8 +136,8 @@ std::string RivalText(const std::string& rival, std::optional<double> ns) {
   return (rival.empty() ? "the best so far" : rival) + ", " + Significant(*ns / 1e3, 3) + " us";
 }
 
-void TellRival(const AgentSettings& settings, std::optional<double> ns,
-               const ForgeProgress& progress) {
+void ReportRival(const AgentSettings& settings, std::optional<double> ns,
+                 const ForgeProgress& progress) {
   if (!ns.has_value() || !progress) return;
   progress({{"event", "rival"}, {"rival", settings.rival}, {"us", *ns / 1e3}});
 }

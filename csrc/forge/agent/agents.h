@@ -52,8 +52,8 @@ struct AgentSettings {
 // The rival in words: "inductor, 12.4 us".
 std::string RivalText(const std::string& rival, std::optional<double> ns);
 // Reports {"event":"rival","rival","us"} if `ns` is known.
-void TellRival(const AgentSettings& settings, std::optional<double> ns,
-               const ForgeProgress& progress);
+void ReportRival(const AgentSettings& settings, std::optional<double> ns,
+                 const ForgeProgress& progress);
 
 struct AgentOutcome {
   SearchOutcome search;  // `trials`: those finished here; `reason`: why it ended

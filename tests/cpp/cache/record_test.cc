@@ -271,11 +271,11 @@ TEST(Record, WhomAKernelServes) {
 
 TEST(Record, DoubtIsLateForADay) {
   CacheRecord record = TestWinner(1);
-  EXPECT_FALSE(record.DoubtedLately());
+  EXPECT_FALSE(record.RecentlyDoubtful());
   record.doubtful = static_cast<int64_t>(std::time(nullptr)) - 60;
-  EXPECT_TRUE(record.DoubtedLately());
+  EXPECT_TRUE(record.RecentlyDoubtful());
   record.doubtful -= 24 * 60 * 60;
-  EXPECT_FALSE(record.DoubtedLately());
+  EXPECT_FALSE(record.RecentlyDoubtful());
 }
 
 TEST(Record, SpeedupLow) {

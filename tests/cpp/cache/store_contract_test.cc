@@ -100,8 +100,8 @@ TEST_P(StoreContract, ADoubtfulRecordReplacesWhatWantsTime) {
   CacheRecord beside = TestNegative(1), too_short = TestNegative(1);
   beside.doubtful = 1;
   too_short.provenance = R"({"reason":"no time","out_of_time":true})";
-  ASSERT_TRUE(too_short.WantsTime());
-  ASSERT_FALSE(beside.WantsTime());
+  ASSERT_TRUE(too_short.RanOutOfTime());
+  ASSERT_FALSE(beside.RanOutOfTime());
   ASSERT_TRUE(store_->Put(too_short).ok());
   ASSERT_TRUE(store_->Put(beside).ok());
   EXPECT_NE(Get(1)->doubtful, 0);

@@ -75,10 +75,10 @@ TEST_F(ResolverTest, AsksTheLoaderOnce) {
   // During stream capture an entry is made, but nothing is loaded.
   RegionEntry* entry = resolver_.Resolve(region.id, region.text, -1, /*may_load=*/false).value();
   EXPECT_EQ(asked, 0);
-  EXPECT_TRUE(resolver_.WantsWinner(*entry));
+  EXPECT_TRUE(resolver_.WouldLoad(*entry));
   for (int i = 0; i < 3; ++i) Resolve(region);
   EXPECT_EQ(asked, 1);
-  EXPECT_FALSE(resolver_.WantsWinner(*entry));
+  EXPECT_FALSE(resolver_.WouldLoad(*entry));
   EXPECT_NE(entry->winner.load(), nullptr);
 }
 
@@ -95,8 +95,8 @@ TEST_F(ResolverTest, AKernelForEagerCallsIsNoWinner) {
   const Winner* const for_eager = entry->ForEager();
   EXPECT_NE(for_eager, nullptr);
   compiled = true;
-  resolver_.AskAgain();
-  ASSERT_TRUE(resolver_.WantsWinner(*entry)) << "there may be a winner by now";
+  resolver_.RetryMissing();
+  ASSERT_TRUE(resolver_.WouldLoad(*entry)) << "there may be a winner by now";
   Resolve(region);
   EXPECT_NE(entry->winner.load(), nullptr);
   EXPECT_EQ(entry->ForEager(), entry->winner.load());
@@ -110,7 +110,7 @@ TEST_F(ResolverTest, AsksAgainWhereThatIsAskedForWhileTheLoaderLooks) {
   int asked = 0;
   resolver_.SetLoader([&](const RegionEntry&) -> Result<std::unique_ptr<Winner>> {
     if (++asked > 1) return NegWinner(45, 0, log_);
-    resolver_.AskAgain();  // a winner is stored meanwhile
+    resolver_.RetryMissing();  // a winner is stored meanwhile
     return std::unique_ptr<Winner>();
   });
   EXPECT_EQ(Resolve(region)->winner.load(), nullptr);

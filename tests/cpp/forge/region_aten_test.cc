@@ -231,7 +231,7 @@ TEST_F(RegionForgeTest, WhatIsSlowerIsANegativeEntry) {
   host_->ns["winner"] = 3000;
   const Forged done = Run();
   EXPECT_FALSE(done.record->has_kernel());
-  EXPECT_FALSE(done.record->WantsTime());
+  EXPECT_FALSE(done.record->RanOutOfTime());
   EXPECT_TRUE(host_->served.empty());
 }
 
@@ -239,7 +239,7 @@ TEST_F(RegionForgeTest, WithoutTimeForInductorThereIsNoRace) {
   host_->in_time = false;
   const Forged done = Run();
   EXPECT_FALSE(done.record->has_kernel());
-  EXPECT_TRUE(done.record->WantsTime());
+  EXPECT_TRUE(done.record->RanOutOfTime());
   EXPECT_EQ(ParseJson(done.record->timing).value(), Json::object());
   EXPECT_TRUE(host_->served.empty());
 }
@@ -247,7 +247,7 @@ TEST_F(RegionForgeTest, WithoutTimeForInductorThereIsNoRace) {
 TEST_F(RegionForgeTest, WaitingForOthersIsNoTimeOfTheRegion) {
   request_.budget_s = 60;
   host_->waited_s = -59.9;  // all the time there is has gone by
-  EXPECT_TRUE(Run().record->WantsTime());
+  EXPECT_TRUE(Run().record->RanOutOfTime());
   host_->waited_s = 1000;
   EXPECT_TRUE(Run().record->has_kernel());
 }

@@ -144,8 +144,8 @@ TEST(OpenAiTest, KnowsBothNamesOfTheLimit) {
     const auto protocol = MakeOpenAiProtocol("m", own);
     const std::string name = own ? "max_completion_tokens" : "max_tokens";
     const std::string other = own ? "max_tokens" : "max_completion_tokens";
-    EXPECT_TRUE(protocol->WantsOtherNames("'" + name + "'? Use '" + other + "' instead."));
-    EXPECT_FALSE(protocol->WantsOtherNames("'" + name + "' is too large"));
+    EXPECT_TRUE(protocol->NeedsOtherNames("'" + name + "'? Use '" + other + "' instead."));
+    EXPECT_FALSE(protocol->NeedsOtherNames("'" + name + "' is too large"));
     const Json body = protocol->WithOtherNames(protocol->Body(LlmRequest(), true));
     EXPECT_TRUE(body.contains(other) && !body.contains(name) && body.contains("messages")) << body;
   }

@@ -61,7 +61,7 @@ class RuntimeTest : public testing::Test {
   // How many regions are on the wanted list after this one was called.
   size_t WantedAfter(const RegionEntry& entry) {
     WantedWriter writer([](const Status& status) { ADD_FAILURE() << status.ToString(); });
-    runtime().Want(entry, arch_.target, &writer);
+    runtime().AddToWantedList(entry, arch_.target, &writer);
     writer.Flush();
     return runtime().store()->Wanted("").size();
   }
@@ -111,7 +111,7 @@ TEST_F(RuntimeTest, AStoredWinnerIsServedFromTheStart) {
   stored.versions["torch"] = "0.1";
   ASSERT_TRUE(runtime().store()->Put(stored).ok());
   EXPECT_EQ(Resolve(third)->winner.load(), nullptr);
-  EXPECT_FALSE(runtime().Stands(stored));
+  EXPECT_FALSE(runtime().IsCurrent(stored));
   EXPECT_EQ(WantedAfter(*Resolve(third)), 1u);
 }
 
@@ -125,10 +125,10 @@ TEST_F(RuntimeTest, WhatIsInDoubtIsServedAndMeasuredAgainADayLater) {
   stored.doubtful = static_cast<int64_t>(std::time(nullptr));
   ASSERT_TRUE(runtime().store()->Put(stored).ok());
   EXPECT_NE(Resolve(other)->winner.load(), nullptr);
-  EXPECT_TRUE(runtime().Stands(stored));
+  EXPECT_TRUE(runtime().IsCurrent(stored));
   EXPECT_FALSE(runtime().IsStale(stored));
   stored.doubtful -= 24 * 60 * 60;
-  EXPECT_TRUE(runtime().Stands(stored));
+  EXPECT_TRUE(runtime().IsCurrent(stored));
   EXPECT_TRUE(runtime().IsStale(stored));
   runtime().NoteDoubt(stored);
   EXPECT_FALSE(runtime().IsStale(stored));

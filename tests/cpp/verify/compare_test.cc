@@ -313,7 +313,7 @@ TEST(Compare, OneMoreMoveWidensTheLimitsOfWhatItMoves) {
   EXPECT_FALSE(Accepts(reference, one));
   std::vector<double> moved = zeros;
   moved[7] = 4e-7;
-  reference.AddMove(moved);
+  reference.AddPerturbation(moved);
   const auto closely = [&](const std::vector<double>& candidate) {
     return reference.Check(Bytes(spec, candidate), "test", /*closely=*/true).accepted();
   };
@@ -333,7 +333,7 @@ TEST(Compare, ZerosAreJudgedByTheCandidatesSizeInTheCloserLook) {
   for (size_t i = 0; i < 300; ++i) aten[i] += i % 2 == 0 ? 4e-7 : -4e-7;
   const auto accepts = [&](double value, bool closely) {
     OutputReference reference = Make(spec, oracle, aten);
-    reference.AddMove(oracle);
+    reference.AddPerturbation(oracle);
     std::vector<double> candidate = oracle;
     candidate[12345] = value;
     return reference.Check(Bytes(spec, candidate), "test", closely).accepted();
@@ -407,8 +407,8 @@ TEST(Compare, MovesMayClearFewElementsThatAreOffByLittle) {
     std::fill_n(candidate.begin(), wrong, 1.5 + error);
     const Verdict verdict = reference.Check(Bytes(spec, candidate), "test");
     EXPECT_EQ(verdict.evidence.value("wrong_elements", 0), wrong) << verdict.message;
-    EXPECT_EQ(reference.SetsMayClear(verdict), reference.MovesMayClear(verdict));
-    return reference.MovesMayClear(verdict);
+    EXPECT_EQ(reference.SetsMayClear(verdict), reference.PerturbationsMayClear(verdict));
+    return reference.PerturbationsMayClear(verdict);
   };
   EXPECT_TRUE(may_clear(DType::kFloat32, 1000, 1, 11 * 0x1p-10));
   EXPECT_FALSE(may_clear(DType::kFloat32, 1000, 1, 13 * 0x1p-10));
@@ -434,7 +434,8 @@ TEST(Compare, MoreSetsMayClearARootMeanSquareOfEightTimesItsLimit) {
   const double limit = check(1e-4).evidence.at("rms_limit").get<double>();
   EXPECT_TRUE(reference.SetsMayClear(check(7.9 * limit)));
   EXPECT_FALSE(reference.SetsMayClear(check(8.1 * limit)));
-  EXPECT_FALSE(reference.MovesMayClear(check(7.9 * limit))) << "moves are for single elements";
+  EXPECT_FALSE(reference.PerturbationsMayClear(check(7.9 * limit)))
+      << "moves are for single elements";
   EXPECT_FALSE(reference.SetsMayClear({})) << "it was accepted";
 }
 

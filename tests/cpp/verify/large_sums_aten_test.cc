@@ -120,10 +120,10 @@ void CheckSplit(const SplitCase& one) {
     EXPECT_GT(moved, 0);
     // What is known of a sum is not computed again.
     const size_t known = elements.sums->size();
-    const auto more = MoveSlices(*plan, elements, inputs, 7);
+    const auto more = PerturbSlices(*plan, elements, inputs, 7);
     ASSERT_TRUE(more.ok()) << more.status().ToString();
-    EXPECT_EQ(more->size(), kMoreSliceMoves);
-    EXPECT_EQ(elements.sums->size(), known + kMoreSliceMoves);
+    EXPECT_EQ(more->size(), kMorePerturbations);
+    EXPECT_EQ(elements.sums->size(), known + kMorePerturbations);
   }
 }
 

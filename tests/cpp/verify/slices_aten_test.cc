@@ -92,7 +92,7 @@ std::vector<at::Tensor> OfMoves(const at::Tensor& x, std::vector<int64_t> stride
     EXPECT_TRUE(cut.ok()) << cut.status().ToString();
     const at::Tensor to = at::tensor(batch.elements), from = at::tensor(batch.local);
     for (int r = 0; r <= moves; ++r) {
-      const at::Tensor all = r == 0 ? cut->Float64() : cut->Float64Moved(7, r - 1);
+      const at::Tensor all = r == 0 ? cut->Float64() : cut->Float64Perturbed(7, r - 1);
       results[static_cast<size_t>(r)].index_copy_(0, to, all.index_select(0, from).neg());
     }
   }
